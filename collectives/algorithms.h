@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// The algorithms: pure functions from a request to a plan, the same on every rank. Any number of
+// ranks and hosts, counts smaller than the number of ranks, and empty ranges are ordinary cases.
+// Steps and bytes of each stand in collectives/README.md. Errors: Error(kInvalid) where an algorithm
+// cannot serve a request (direct across hosts).
+#pragma once
+#include <string>
+#include <vector>
+
+#include "collectives/plan.h"
+
+namespace lockstep::collectives {
+
+struct Request {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  bool mean = false;               // divide the sums by the number of ranks; floating point only
+  Range subject;                   // of `space`
+  Space space = Space::kGradient;
+  std::vector<int> host;           // of each rank
+  bool squares = false;            // leave sums of squares of the result in everybody's norms
+  int turn = 0;                    // who has the first slice: buckets take turns
+  std::size_t scratch = 0;         // where this plan's scratch begins, in elements
+};
+
+// Part `part` of `parts` nearly equal ones of `subject`, cut at engine::kBlock; may be empty.
+Range slice(Range subject, int part, int parts);
+
+// One host. Each rank owns a slice, reads it from all ranks, stores it into all: two passes over
+// memory, the lower bound. Keeps rank order (a balanced tree).
+Plan direct_all_reduce(const Request& request);
+// The same, with the optimizer's update in the middle: reads gradients, stores weights.
+Plan direct_update(const Request& request);
+// The two halves, for optimizers that need a norm first: sums of my slice (with squares told to
+// all), then update of my slice and store into all.
+Plan direct_reduce_scatter(const Request& request);
+Plan direct_update_and_store(const Request& request);
+
+// Any hosts. Reduce-scatter and all-gather round a ring in which the ranks of a host stand side by
+// side: messages between hosts, plain reads within one. Two segments in flight. Bandwidth-optimal:
+// 2 (n - 1) / n of the bytes over each link. Scratch: ring_scratch elements from request.scratch.
+// Baidu 2017, after Patarasuk and Yuan 2009.
+Plan ring_all_reduce(const Request& request);
+std::size_t ring_scratch(const Request& request);
+
+// No talk at all: every rank updates everything from sums that it holds; or takes their squares.
+Plan local_update(const Request& request);
+Plan local_squares(const Request& request);
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// How the processes of a job find each other before anything of lockstep connects them: who am I,
+// how many are we, and an all-gather of small values. Used while a session opens and never in a
+// step. One thread at a time. Every wait has a deadline: Error(kTimeout) says who is missing where
+// that can be known, and what was being exchanged.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lockstep::collectives {
+
+class Bootstrap {
+ public:
+  virtual ~Bootstrap() = default;
+  virtual std::string description() const = 0;   // "Open MPI 4.1.4", "one process"
+  virtual int process() const = 0;
+  virtual int processes() const = 0;
+  // Everybody's value, by process; each up to 1 MiB. Collective. `what` stands in errors.
+  virtual std::vector<std::string> all_gather(const std::string& mine, const std::string& what) = 0;
+  // Which host each process is on, numbered from 0 in order of first appearance.
+  virtual std::vector<int> hosts() const = 0;
+  // Ends orderly; collective; with a deadline after which the process leaves by _exit. Without a call
+  // nothing is ended: that is right after a failure.
+  virtual void finish() = 0;
+};
+
+std::unique_ptr<Bootstrap> single_process();
+
+// `processes` views of one in-memory exchange: ranks as threads that play processes, for tests.
+// `host`: of each. Element i is for thread i.
+std::vector<std::unique_ptr<Bootstrap>> in_memory_bootstrap(std::vector<int> host,
+                                                            std::chrono::milliseconds deadline);
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// Runs one rank's share of all plans of a step. A resumable cursor: `progress` runs a bounded number
+// of blocks of whatever can run, never waits, and several plans may be in flight. Everything that
+// waits moves *all* plans, since two ranks that wait for different plans would otherwise deadlock.
+//
+// Threads: `start`, `done` and `progress` from any thread; of several threads in `progress` one
+// works, the others return at once. Cost of an idle `progress`: a few loads a plan in flight.
+// The team, the transport and the ops outlive the executor.
+#pragma once
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "collectives/plan.h"
+#include "collectives/team.h"
+#include "collectives/transport.h"
+#include "engine/ops/ops.h"
+
+namespace lockstep::collectives {
+
+// The optimizer's state of one rank: its owned ranges, packed one behind the other. Slot k of owned
+// element i lies at slots + (k * elements + i) * size of the dtype.
+struct OwnedState {
+  const engine::UpdateRule* rule = nullptr;
+  std::vector<Range> ranges;           // ascending in the packed order
+  std::byte* slots = nullptr;
+  std::size_t norm_blocks = 0;         // blocks of the whole arena that a global norm adds
+  std::size_t elements() const;
+  std::size_t local(std::size_t offset) const;   // where arena element `offset` lies, packed
+};
+
+struct ExecutorOptions {
+  std::chrono::milliseconds deadline{60000};   // of one step of a plan without any progress
+  std::function<void()> hook = {};             // tests: random delays between blocks
+};
+
+class Executor {
+ public:
+  // `transport` may be null where all ranks are on one host.
+  Executor(int rank, Team& team, Transport* transport, const engine::Ops& ops, OwnedState owned,
+           ExecutorOptions options);
+  // Once, before the first start: the same step on all ranks. It outlives the executor.
+  void open(const StepPlan& step);
+
+  // Begins the next execution of a plan. The last one must be done. `state` is read by updates, and
+  // must stay as it is until `done`.
+  void start(int plan, const engine::StepState* state);
+  bool done(int plan) const;
+  // True when anything moved. At most `budget` blocks are reduced.
+  bool progress(int budget = 64);
+  // Moves all plans until this one is done; spins briefly, then sleeps. Throws what stopped the team;
+  // stops the team itself (kTimeout) when the deadline passes: the text names the plan, who arrived
+  // and who did not. `purpose` stands in front of that text where given.
+  void wait(int plan, std::string_view purpose = {});
+  // For a communication thread: sleeps until there may be something to do.
+  void sleep(std::chrono::microseconds most);
+  double waited_seconds() const;       // spent in `wait` so far, by the threads that waited
+
+ private:
+  struct Cursor {
+    std::size_t step = 0, element = 0;
+    std::vector<int> posts;
+    engine::Clock::time_point stuck{};
+  };
+  struct Entry {
+    const Stage* stage = nullptr;
+    std::vector<std::vector<std::uint64_t>> arrivals;   // per execution: [rank][lane]
+    std::atomic<std::uint64_t> requested{0}, completed{0};
+    std::atomic<const engine::StepState*> state{nullptr};
+    std::vector<Cursor> cursors;
+    double scale = 1;
+  };
+  bool advance(Entry& entry, int plan, int lane, int& budget);
+  bool reduce(Entry& entry, Cursor& cursor, const Step& step);
+  void check_deadline(Entry& entry, int plan, int lane, const Step& step);
+  std::byte* address(const Operand& operand, DType dtype, std::size_t element) const;
+
+  int rank_;
+  Team& team_;
+  Transport* transport_;
+  const engine::Ops& ops_;
+  OwnedState owned_;
+  ExecutorOptions options_;
+  std::mutex mutex_;
+  std::deque<Entry> entries_;          // a deque: entries hold atomics and do not move
+  std::vector<int> order_;             // first in line first
+  std::atomic<double> waited_{0};
+};
+
+}  // namespace lockstep::collectives

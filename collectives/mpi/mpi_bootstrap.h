@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// Names and places from MPI. MPI is used while a session opens and to end it, by one thread, with
+// Iallgather and Test under our own deadline; training sends nothing through it. The seam is free of
+// MPI's types; a build without MPI has `absent.cpp` behind it.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "collectives/bootstrap.h"
+
+namespace lockstep::collectives::mpi {
+
+bool available();            // built with MPI
+std::string version();       // "Open MPI 4.1.4"; empty where not available
+
+// What a launcher put into this process's environment (Open MPI, PMIx): readable before MPI starts.
+struct Launch {
+  bool present = false;
+  int rank = 0, size = 1, local_rank = 0, local_size = 1;
+};
+Launch launch();
+
+struct Options {
+  std::chrono::milliseconds deadline{60000};
+};
+// Starts MPI (or joins an MPI that runs already) and finds hosts. Leaves the process with a message
+// and exit code 75 when MPI_Init does not return in time: it cannot be cancelled. Throws
+// Error(kInvalid) where MPI is not available, saying what would give it.
+std::unique_ptr<Bootstrap> open(const Options& options);
+
+}  // namespace lockstep::collectives::mpi

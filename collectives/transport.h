@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// Messages between ranks of different hosts. One transport per rank; used by one thread at a time
+// (the executor's lock). Nothing here blocks. Messages between two ranks with one tag arrive in the
+// order in which they were posted. Memory belongs to the transport from the post until `test` says
+// true. Errors: Error(kPeerLost) naming the peer when its end is gone; Error(kIo).
+#pragma once
+#include <cstddef>
+
+namespace lockstep::collectives {
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  // Return a request for `test`. `bytes` of both sides must be equal: Error(kInvalid) where not.
+  virtual int post_send(int peer, int tag, const std::byte* data, std::size_t bytes) = 0;
+  virtual int post_receive(int peer, int tag, std::byte* data, std::size_t bytes) = 0;
+  // True once, when the request is through; then its number may be used again.
+  virtual bool test(int request) = 0;
+  // Moves what can move. True when anything did.
+  virtual bool progress() = 0;
+  // Sleeps until something may move or so many microseconds are over: with nothing else to do.
+  virtual void sleep(int microseconds) = 0;
+};
+
+}  // namespace lockstep::collectives

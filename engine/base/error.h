@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// Two kinds of wrong. `Error` is what a caller may handle: bad input, a lost peer, a full disk. A
+// broken invariant is a defect of lockstep: it stops the program with a message and its place.
+// Thread-safe; costs nothing until something is wrong (messages are formatted only then).
+#pragma once
+#include <fmt/format.h>
+
+#include <chrono>
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace lockstep::engine {
+
+enum class Code {
+  kInvalid,      // the caller asked for something that cannot be: flags, shapes, clusters
+  kIo,           // the system refused: files, memory, sockets
+  kCorrupt,      // a file is not what it says: checksum, header, size
+  kDevice,       // a device or its library failed
+  kTimeout,      // a deadline passed: names who was missing
+  kPeerLost,     // another process or host is gone: names it
+  kUnavailable,  // failed now, may work after a restore: `Trainer` tries again where told to
+  kAborted,      // another rank failed first; the text is its text
+};
+
+// "invalid", "io", ...: for logs.
+std::string_view name(Code code);
+
+class Error : public std::runtime_error {
+ public:
+  Error(Code code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Code code() const { return code_; }
+
+ private:
+  Code code_;
+};
+
+template <class... Arguments>
+[[noreturn]] void fail(Code code, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+  throw Error(code, fmt::format(text, std::forward<Arguments>(arguments)...));
+}
+
+// Throws Error(kInvalid) with the formatted text unless `ok`.
+template <class... Arguments>
+void require(bool ok, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+  if (!ok) throw Error(Code::kInvalid, fmt::format(text, std::forward<Arguments>(arguments)...));
+}
+
+// Prints `what` with its place on standard error and aborts.
+[[noreturn]] void broken(std::string_view what,
+                         std::source_location at = std::source_location::current());
+
+inline void invariant(bool ok, std::string_view what,
+                      std::source_location at = std::source_location::current()) {
+  if (!ok) broken(what, at);
+}
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace lockstep::engine

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// Examples that can be read by number. Derive from it for data of your own. `read` is called by
+// several prefetching threads at once and must be pure: the same index gives the same numbers.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "engine/tensor/tensor.h"
+
+namespace lockstep::engine {
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual std::uint64_t size() const = 0;            // examples
+  virtual Shape input_shape() const = 0;             // of one example, NHWC without the N
+  virtual std::size_t target_columns() const = 0;    // 1: a class, as a number
+  virtual std::size_t classes() const { return 0; }  // 0: not a classification
+  // Writes one example: input_shape().elements() and target_columns() numbers.
+  virtual void read(std::uint64_t index, std::span<float> input, std::span<float> target) const = 0;
+  virtual std::string describe() const = 0;          // "idx digits/train: 8000 of 28x28x1, 10 classes"
+  // Equal for equal data; kept in checkpoints. May be cheap: sizes and a few examples.
+  virtual std::uint64_t fingerprint() const = 0;
+};
+
+}  // namespace lockstep::engine

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// A piece of hardware that can hold a replica. One device may carry several replicas: each asks it
+// for `Ops` of its own. Devices live as long as the list that engine/runtime made; all calls may
+// come from any thread.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "engine/device/buffer.h"
+
+namespace lockstep::engine {
+
+class Ops;   // engine/ops/ops.h
+enum class DType : std::uint8_t;
+
+struct DeviceId {
+  std::string kind;   // "cpu", "reference"
+  int index = 0;
+  bool operator==(const DeviceId&) const = default;
+};
+std::string to_string(const DeviceId& id);            // "cpu:0"
+DeviceId parse_device_id(const std::string& text);    // "cpu" means "cpu:0"; throws Error(kInvalid)
+
+// An order of work on a device. On the host all work is done when a call returns, so a host stream
+// is always idle. Every wait that it offers ends with the work before it.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual void synchronize() = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual DeviceId id() const = 0;
+  virtual std::string description() const = 0;        // for people: "Intel Xeon, AVX-512, 8 cores"
+  virtual DType default_dtype() const = 0;
+  virtual bool supports(DType dtype) const = 0;
+  virtual Buffer allocate(std::size_t bytes) = 0;     // zeroed; throws Error(kIo)
+  virtual std::unique_ptr<Stream> stream() = 0;
+  // The kernels for one replica. `threads`: how many library threads a kernel may use.
+  // Throws Error(kInvalid) naming device and dtype where it has no kernels.
+  virtual std::unique_ptr<Ops> ops(DType dtype, int threads) = 0;
+};
+
+}  // namespace lockstep::engine

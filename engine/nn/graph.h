@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// One replica's network: planned without memory for the parameters, then bound to arenas that the
+// strategy owns. Plans all memory once; a step allocates nothing.
+//
+// Order. Parameters lie in the arenas in the order in which backward finishes their gradients, each
+// aligned to 16 elements; frozen ones come last and have no gradients. So a bucket is a span of the
+// arena, and ranges are announced in ascending order, each once. Between two parameters there may be
+// a gap of zeros, which belongs to the range before it.
+//
+// Threads: the replica's computing thread, after construction. Not copyable, not movable: tensors
+// point into it.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/device/buffer.h"
+#include "engine/nn/graph_spec.h"
+
+namespace lockstep::engine {
+
+struct Parameter {
+  std::string name;    // "conv1.weight"
+  Shape shape;
+  Range range;         // elements of the arena, without the gap behind it
+  Group group = Group::kWeight;
+  bool frozen = false;
+  Initial initial;
+};
+
+// For benchmarks and traces: called after each layer on the computing thread.
+class Observer {
+ public:
+  enum class Pass : std::uint8_t { kForward, kBackward };
+  virtual ~Observer() = default;
+  virtual void layer(const std::string& name, Pass pass, double seconds) = 0;
+};
+
+class Graph {
+ public:
+  using Hook = std::function<void(Range)>;
+
+  // `rows`: the most examples a replica may hold at once. `ops`: of the replica; must outlive this.
+  Graph(const GraphSpec& spec, Ops& ops, std::size_t rows);
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  std::size_t parameters() const;     // elements of the weight arena
+  std::size_t trainable() const;      // of these, the first so many have gradients
+  const std::vector<Parameter>& layout() const;            // in arena order
+  const std::vector<ReductionSpec>& reductions() const;    // named "<layer>.<name>"
+  std::size_t activation_bytes() const;                    // activations, their gradients, workspace
+  std::size_t rows() const;
+  DType dtype() const;
+
+  // Both arenas outlive the graph; gradients holds trainable() elements.
+  void bind(std::byte* weights, std::byte* gradients);
+  // Start values of all parameters, by (seed, name); zeros in the gaps. Host memory.
+  void initialise(std::uint64_t seed, std::byte* weights) const;
+
+  Tensor input() const;      // [rows, ...input]; written by the loop
+  Tensor target() const;     // float32 [rows, target columns]; written by the loop
+  std::int64_t* ids() const; // [rows]; written by the loop; StepState::ids
+  Tensor output() const;     // [rows, ...output]
+  Tensor losses() const;     // float64 [rows]
+  Tensor correct() const;    // float64 [rows]
+
+  // `before(range)` is called before the weights of a layer are read, for each layer that has any,
+  // frozen ones left out; ranges cover [0, trainable()) in descending order.
+  void forward(Context& context, const Hook& before);
+  // Losses and correct of the rows in use; with `gradient`, what backward starts from.
+  void evaluate_loss(Context& context, bool gradient);
+  // `ready(range)` gets ascending ranges that cover [0, trainable()), each once: gradients that are
+  // final, and whose weights are not read again in this step. With `accumulate` gradients are added
+  // to what is there.
+  void backward(Context& context, bool accumulate, const Hook& ready);
+
+  void observe(Observer* observer);   // null: nobody
+  ~Graph();
+
+ private:
+  struct Plan;
+  std::unique_ptr<Plan> plan_;
+};
+
+}  // namespace lockstep::engine

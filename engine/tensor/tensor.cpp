@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#include "engine/tensor/tensor.h"
+
+#include "engine/base/error.h"
+
+namespace lockstep::engine {
+
+std::size_t size_of(DType type) {
+  switch (type) {
+    case DType::kFloat32: return 4;
+    case DType::kFloat64: return 8;
+    case DType::kInt32: return 4;
+    case DType::kInt64: return 8;
+  }
+  broken("an element type without a size");
+}
+
+std::string_view name(DType type) {
+  switch (type) {
+    case DType::kFloat32: return "float32";
+    case DType::kFloat64: return "float64";
+    case DType::kInt32: return "int32";
+    case DType::kInt64: return "int64";
+  }
+  broken("an element type without a name");
+}
+
+DType dtype_of(std::string_view wanted) {
+  for (DType type : {DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kInt64}) {
+    if (name(type) == wanted) return type;
+  }
+  fail(Code::kInvalid, "unknown element type '{}'; known: float32, float64, int32, int64", wanted);
+}
+
+Shape::Shape(std::initializer_list<std::size_t> extents) {
+  for (std::size_t extent : extents) append(extent);
+}
+
+std::size_t Shape::elements() const {
+  std::size_t product = 1;
+  for (std::size_t i = 0; i < rank_; ++i) product *= extents_[i];
+  return product;
+}
+
+Shape Shape::with_rows(std::size_t rows) const {
+  Shape batch{rows};
+  for (std::size_t i = 0; i < rank_; ++i) batch.append(extents_[i]);
+  return batch;
+}
+
+void Shape::append(std::size_t extent) {
+  require(rank_ < kMaxRank, "a shape has at most {} extents", kMaxRank);
+  extents_[rank_++] = extent;
+}
+
+std::string to_string(const Shape& shape) {
+  if (shape.rank() == 0) return "scalar";
+  std::string text;
+  for (std::size_t i = 0; i < shape.rank(); ++i) {
+    text += (i ? "x" : "") + std::to_string(shape[i]);
+  }
+  return text;
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+// Checkpoints: a folder DIR/step-0000000042 with one safetensors file a rank and manifest.json. The
+// ranks write side by side into DIR/step-0000000042.partial; when all shards are synced the chief
+// writes the manifest (temporary name, sync, rename), and renames the folder last. So a folder without
+// ".partial" is whole, or was damaged later, which its checksums (CRC-32 of each file) tell.
+//
+// Arrays are named and whole in the manifest; shards hold pieces of them. So any number of replicas,
+// under any strategy, reads what any other wrote.
+//
+// Threads: `write_shard`, `restore` by each rank for itself; the others by one thread of the chief.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/log.h"
+#include "engine/train/storage.h"
+#include "engine/train/strategy.h"
+
+namespace lockstep::engine {
+
+// What a run needs besides its arrays.
+struct RunState {
+  std::int64_t step = 0;          // steps done
+  std::int64_t steps = 0;         // steps of the whole run: the schedule needs them
+  DataPosition position;
+  std::uint64_t seed = 0;
+  std::size_t batch = 0;
+  std::string dataset;            // Dataset::describe
+  std::uint64_t dataset_fingerprint = 0;
+  std::string graph;              // GraphSpec::describe
+  std::string model;              // name in the registry; empty where it has none
+  std::string optimizer;          // Optimizer::describe
+  std::string strategy;           // who wrote it, for people
+  int replicas = 1;
+  std::string plan;               // Strategy::plan
+  std::map<std::string, std::string> notes;   // the program's own
+};
+
+// One file of a checkpoint, as its writer reports it.
+struct Shard {
+  std::uint64_t bytes = 0;
+  std::uint32_t crc = 0;
+};
+
+class Checkpoints {
+ public:
+  // `keep`: how many whole ones stay; at least 1.
+  Checkpoints(Storage& storage, std::string folder, int keep, Log log);
+
+  // Saving, in this order: chief begin; every rank write_shard; (all know that all have written);
+  // chief commit. After a failure the partial folder is left for the next `begin` to remove.
+  void begin(std::int64_t step);
+  Shard write_shard(std::int64_t step, int rank, int ranks, std::span<const Piece> pieces);
+  // `shards`: what the ranks reported. Checks that all files are there (a folder that not all hosts
+  // share is an error that says so), commits, and removes what is more than `keep`.
+  void commit(const RunState& state, std::span<const Shard> shards);
+
+  // The newest checkpoint whose manifest and checksums are right; each newer one that is not is
+  // reported in the log, by file. Removes nothing.
+  std::optional<std::int64_t> newest_whole();
+  std::vector<std::int64_t> steps();            // of all folders, ascending, whole or not
+  RunState read_state(std::int64_t step);       // throws Error(kCorrupt) with file and reason
+  struct ArrayInfo {
+    std::string name;
+    Shape shape;
+    DType dtype;
+  };
+  std::vector<ArrayInfo> arrays(std::int64_t step);
+  // Fills every piece. Throws Error(kInvalid) naming an array that is missing or has another shape or
+  // dtype; `missing_is_zero` lets arrays whose name begins with one of these prefixes start at zero
+  // (another optimizer's slots).
+  void restore(std::int64_t step, std::span<const Piece> pieces,
+               std::span<const std::string> missing_is_zero = {});
+
+ private:
+  std::string path(std::int64_t step) const;
+  Storage& storage_;
+  std::string folder_;
+  int keep_;
+  Log log_;
+};
+
+}  // namespace lockstep::engine
