@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The algorithms: pure functions from a request to a plan, the same on every rank. Any number of
 // ranks and hosts, counts smaller than the number of ranks, and empty ranges are ordinary cases.
-// Steps and bytes of each stand in collectives/README.md. Errors: Error(kInvalid) where an algorithm
-// cannot serve a request (direct across hosts).
+// Steps and bytes of each stand in collectives/README.md. Errors: Error(kInvalid) where an
+// algorithm cannot serve a request (direct across hosts).
 #pragma once
 #include <string>
 #include <vector>
@@ -15,13 +15,13 @@ struct Request {
   std::string name;
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  bool mean = false;               // divide the sums by the number of ranks; floating point only
-  Range subject;                   // of `space`
+  bool mean = false;  // divide the sums by the number of ranks; floating point only
+  Range subject;      // of `space`
   Space space = Space::kGradient;
-  std::vector<int> host;           // of each rank
-  bool squares = false;            // leave sums of squares of the result in everybody's norms
-  int turn = 0;                    // who has the first slice: buckets take turns
-  std::size_t scratch = 0;         // where this plan's scratch begins, in elements
+  std::vector<int> host;    // of each rank
+  bool squares = false;     // leave sums of squares of the result in everybody's norms
+  int turn = 0;             // who has the first slice: buckets take turns
+  std::size_t scratch = 0;  // where this plan's scratch begins, in elements
 };
 
 // Part `part` of `parts` nearly equal ones of `subject`, cut at engine::kBlock; may be empty.

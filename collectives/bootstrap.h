@@ -14,15 +14,15 @@ namespace lockstep::collectives {
 class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
-  virtual std::string description() const = 0;   // "Open MPI 4.1.4", "one process"
+  virtual std::string description() const = 0;  // "Open MPI 4.1.4", "one process"
   virtual int process() const = 0;
   virtual int processes() const = 0;
   // Everybody's value, by process; each up to 1 MiB. Collective. `what` stands in errors.
   virtual std::vector<std::string> all_gather(const std::string& mine, const std::string& what) = 0;
   // Which host each process is on, numbered from 0 in order of first appearance.
   virtual std::vector<int> hosts() const = 0;
-  // Ends orderly; collective; with a deadline after which the process leaves by _exit. Without a call
-  // nothing is ended: that is right after a failure.
+  // Ends orderly; collective; with a deadline after which the process leaves by _exit. Without a
+  // call nothing is ended: that is right after a failure.
   virtual void finish() = 0;
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Runs one rank's share of all plans of a step. A resumable cursor: `progress` runs a bounded number
-// of blocks of whatever can run, never waits, and several plans may be in flight. Everything that
-// waits moves *all* plans, since two ranks that wait for different plans would otherwise deadlock.
+// Runs one rank's share of all plans of a step. A resumable cursor: `progress` runs a bounded
+// number of blocks of whatever can run, never waits, and several plans may be in flight. Everything
+// that waits moves *all* plans, since two ranks that wait for different plans would otherwise
+// deadlock.
 //
 // Threads: `start`, `done` and `progress` from any thread; of several threads in `progress` one
 // works, the others return at once. Cost of an idle `progress`: a few loads a plan in flight.
@@ -24,16 +25,16 @@ namespace lockstep::collectives {
 // element i lies at slots + (k * elements + i) * size of the dtype.
 struct OwnedState {
   const engine::UpdateRule* rule = nullptr;
-  std::vector<Range> ranges;           // ascending in the packed order
+  std::vector<Range> ranges;  // ascending in the packed order
   std::byte* slots = nullptr;
-  std::size_t norm_blocks = 0;         // blocks of the whole arena that a global norm adds
+  std::size_t norm_blocks = 0;  // blocks of the whole arena that a global norm adds
   std::size_t elements() const;
-  std::size_t local(std::size_t offset) const;   // where arena element `offset` lies, packed
+  std::size_t local(std::size_t offset) const;  // where arena element `offset` lies, packed
 };
 
 struct ExecutorOptions {
-  std::chrono::milliseconds deadline{60000};   // of one step of a plan without any progress
-  std::function<void()> hook = {};             // tests: random delays between blocks
+  std::chrono::milliseconds deadline{60000};  // of one step of a plan without any progress
+  std::function<void()> hook = {};            // tests: random delays between blocks
 };
 
 class Executor {
@@ -50,13 +51,13 @@ class Executor {
   bool done(int plan) const;
   // True when anything moved. At most `budget` blocks are reduced.
   bool progress(int budget = 64);
-  // Moves all plans until this one is done; spins briefly, then sleeps. Throws what stopped the team;
-  // stops the team itself (kTimeout) when the deadline passes: the text names the plan, who arrived
-  // and who did not. `purpose` stands in front of that text where given.
+  // Moves all plans until this one is done; spins briefly, then sleeps. Throws what stopped the
+  // team; stops the team itself (kTimeout) when the deadline passes: the text names the plan, who
+  // arrived and who did not. `purpose` stands in front of that text where given.
   void wait(int plan, std::string_view purpose = {});
   // For a communication thread: sleeps until there may be something to do.
   void sleep(std::chrono::microseconds most);
-  double waited_seconds() const;       // spent in `wait` so far, by the threads that waited
+  double waited_seconds() const;  // spent in `wait` so far, by the threads that waited
 
  private:
   struct Cursor {
@@ -66,7 +67,7 @@ class Executor {
   };
   struct Entry {
     const Stage* stage = nullptr;
-    std::vector<std::vector<std::uint64_t>> arrivals;   // per execution: [rank][lane]
+    std::vector<std::vector<std::uint64_t>> arrivals;  // per execution: [rank][lane]
     std::atomic<std::uint64_t> requested{0}, completed{0};
     std::atomic<const engine::StepState*> state{nullptr};
     std::vector<Cursor> cursors;
@@ -84,8 +85,8 @@ class Executor {
   OwnedState owned_;
   ExecutorOptions options_;
   std::mutex mutex_;
-  std::deque<Entry> entries_;          // a deque: entries hold atomics and do not move
-  std::vector<int> order_;             // first in line first
+  std::deque<Entry> entries_;  // a deque: entries hold atomics and do not move
+  std::vector<int> order_;     // first in line first
   std::atomic<double> waited_{0};
 };
 

@@ -35,49 +35,49 @@ struct Operand {
 };
 
 enum class Action : std::uint8_t {
-  kReduce,        // add `from` (all on my host), apply the epilogue, store into `to` (all on my host)
-  kPostSend,      // begin to send from[0] (mine) to `peer`, on another host
-  kPostReceive,   // begin to receive into to[0] (mine) from `peer`
-  kWait,          // until the message posted by step `post` of this lane is through
-  kArrive,        // my counter of this lane grows by one: what I wrote before can be seen
-  kAwait,         // until each of `ranks` (on my host) arrived `phase` times in its lane `lane`
+  kReduce,    // add `from` (all on my host), apply the epilogue, store into `to` (all on my host)
+  kPostSend,  // begin to send from[0] (mine) to `peer`, on another host
+  kPostReceive,  // begin to receive into to[0] (mine) from `peer`
+  kWait,         // until the message posted by step `post` of this lane is through
+  kArrive,       // my counter of this lane grows by one: what I wrote before can be seen
+  kAwait,        // until each of `ranks` (on my host) arrived `phase` times in its lane `lane`
 };
 std::string_view name(Action action);
 
 struct Step {
   Action action = Action::kReduce;
-  std::size_t count = 0;           // elements: reduce, send, receive
+  std::size_t count = 0;  // elements: reduce, send, receive
   Epilogue epilogue = Epilogue::kNone;
-  double scale = 1;                // epilogue kScale
+  double scale = 1;  // epilogue kScale
   std::vector<Operand> from = {}, to = {};
   int peer = -1;
   int post = -1;
   std::vector<int> ranks = {};
-  int lane = 0, phase = 0;         // await; my own lanes too: that is how lanes join
+  int lane = 0, phase = 0;  // await; my own lanes too: that is how lanes join
   bool operator==(const Step&) const = default;
 };
 using Lane = std::vector<Step>;
-inline constexpr int kMaxLanes = 16;   // of a rank in one plan
+inline constexpr int kMaxLanes = 16;  // of a rank in one plan
 
 // The epilogue kUpdate of a reduce reads and writes more than its operands say: the weights of its
 // own rank at the range of from[0], its slots there, and, where the rule needs a norm, all norms of
 // its own rank. kSquares writes one number for each block of from[0]'s range into its own norms.
 struct Plan {
-  std::string name;                // for people: "bucket 0 (dense2.bias dense2.weight): sum"
-  std::string algorithm;           // "direct", "ring", "local"
+  std::string name;       // for people: "bucket 0 (dense2.bias dense2.weight): sum"
+  std::string algorithm;  // "direct", "ring", "local"
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  Range subject;                   // of the space that it works on
-  std::vector<int> host;           // of each rank
-  std::vector<std::vector<Lane>> lanes;   // [rank][lane]
+  Range subject;                         // of the space that it works on
+  std::vector<int> host;                 // of each rank
+  std::vector<std::vector<Lane>> lanes;  // [rank][lane]
   int ranks() const { return int(lanes.size()); }
 };
 
 // One plan of a step, and which plans of the same step it comes after (on the same rank).
 struct Stage {
   Plan plan;
-  std::vector<int> after;          // indices of earlier stages
-  bool first_in_line = false;      // sums that a layer waits for run before all else
+  std::vector<int> after;      // indices of earlier stages
+  bool first_in_line = false;  // sums that a layer waits for run before all else
 };
 using StepPlan = std::vector<Stage>;
 
@@ -85,7 +85,8 @@ using StepPlan = std::vector<Stage>;
 // optimizer state lies.
 std::vector<Range> owned(const Plan& plan, int rank);
 
-// All steps as text. `hash` is of that text, of every stage, and is what ranks compare at the start.
+// All steps as text. `hash` is of that text, of every stage, and is what ranks compare at the
+// start.
 std::string print(const Plan& plan);
 std::string print(const StepPlan& step);
 std::uint64_t hash(const StepPlan& step);

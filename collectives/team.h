@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What the ranks of one host share: where each one's spaces lie in this process, and a control block
-// of lock-free words that all of them map: arrival counters, the word to stop with its reason, and
-// the word that sleepers sleep on. Ranks that are threads of one process share one Team; each process
-// has its own Team over the same control block. Ranks are numbers of the whole job; only ranks of
-// this host may be asked for memory or counters.
+// What the ranks of one host share: where each one's spaces lie in this process, and a control
+// block of lock-free words that all of them map: arrival counters, the word to stop with its
+// reason, and the word that sleepers sleep on. Ranks that are threads of one process share one
+// Team; each process has its own Team over the same control block. Ranks are numbers of the whole
+// job; only ranks of this host may be asked for memory or counters.
 //
 // Threads: everything may be called from any thread once the bases are set.
 #pragma once
@@ -31,15 +31,15 @@ class Team {
   void set_base(int rank, Space space, std::byte* base);
   std::byte* base(int rank, Space space) const;
 
-  // How often a rank arrived in a lane of a plan, since the beginning: it only grows, so execution e
-  // of a plan with a arrivals per execution waits for e * a + phase.
+  // How often a rank arrived in a lane of a plan, since the beginning: it only grows, so execution
+  // e of a plan with a arrivals per execution waits for e * a + phase.
   std::atomic<std::uint64_t>& counter(int plan, int rank, int lane) const;
-  void arrive(int plan, int rank, int lane);   // counts and wakes sleepers
+  void arrive(int plan, int rank, int lane);  // counts and wakes sleepers
 
   // The first reason wins and stays. Wakes all sleepers, in all processes.
   void stop(engine::Code code, const std::string& why) noexcept;
   bool stopped() const;
-  [[noreturn]] void rethrow() const;           // Error with the first code and reason
+  [[noreturn]] void rethrow() const;  // Error with the first code and reason
 
   // Sleep until somebody arrives or stops after `seen` was read, or the time is over.
   std::uint32_t events() const;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Runs plans symbolically, before anything is executed: each contribution is added exactly once, no
-// read before write, no race (vector clocks), sends match receives, no deadlock, no memory of another
-// host. Works on the elementary intervals between all offsets that occur, so cost depends on steps
-// and ranks, not on counts. Pure; any thread.
+// read before write, no race (vector clocks), sends match receives, no deadlock, no memory of
+// another host. Works on the elementary intervals between all offsets that occur, so cost depends
+// on steps and ranks, not on counts. Pure; any thread.
 #pragma once
 #include <string>
 
@@ -11,21 +11,21 @@
 namespace lockstep::collectives {
 
 enum class Goal : std::uint8_t {
-  kNothing,            // only that nothing goes wrong on the way
-  kSumEverywhere,      // every rank ends with the sum over all ranks, in `result`
-  kUpdateEverywhere,   // every rank ends with weights that were updated once from whole sums
-  kSumOfMySlice,       // the slices of the ranks together are the subject, each whole at its owner
+  kNothing,           // only that nothing goes wrong on the way
+  kSumEverywhere,     // every rank ends with the sum over all ranks, in `result`
+  kUpdateEverywhere,  // every rank ends with weights that were updated once from whole sums
+  kSumOfMySlice,      // the slices of the ranks together are the subject, each whole at its owner
 };
 
-// Empty when right; else what is wrong, with plan, rank, lane and step. All stages of a step at once:
-// each begins on a rank when those in `after` have ended there.
+// Empty when right; else what is wrong, with plan, rank, lane and step. All stages of a step at
+// once: each begins on a rank when those in `after` have ended there.
 std::string verify(const StepPlan& step, Goal goal, Space result = Space::kGradient);
 std::string verify(const Plan& plan, Goal goal, Space result = Space::kGradient);
 
 // Over the wire between hosts, by rank: what the plan says. For tests against the closed formulas.
 struct Traffic {
-  std::size_t messages = 0;   // not empty ones
-  std::size_t elements = 0;   // sent
+  std::size_t messages = 0;  // not empty ones
+  std::size_t elements = 0;  // sent
 };
 std::vector<Traffic> traffic(const Plan& plan);
 

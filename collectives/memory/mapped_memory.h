@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Memory that several processes of one host map: a memfd, its pages reserved when it is made, so that
-// shortage is an error and not a SIGBUS later. Others map it through /proc/<pid>/fd/<file>; a key at
-// its end tells that they found the right one. Not /dev/shm, whose size containers limit. Zeroed by
-// its owner's first touch, aligned to 2 MiB. Any thread. Linux.
+// Memory that several processes of one host map: a memfd, its pages reserved when it is made, so
+// that shortage is an error and not a SIGBUS later. Others map it through /proc/<pid>/fd/<file>; a
+// key at its end tells that they found the right one. Not /dev/shm, whose size containers limit.
+// Zeroed by its owner's first touch, aligned to 2 MiB. Any thread. Linux.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -18,7 +18,7 @@ struct MappingAddress {
   std::uint64_t key = 0;
 };
 std::string to_text(const MappingAddress& address);
-MappingAddress mapping_address(const std::string& text);   // throws Error(kInvalid)
+MappingAddress mapping_address(const std::string& text);  // throws Error(kInvalid)
 
 class MappedMemory {
  public:
@@ -33,7 +33,7 @@ class MappedMemory {
 
  private:
   MappingAddress address_;
-  engine::Buffer buffer_;   // unmaps and closes
+  engine::Buffer buffer_;  // unmaps and closes
 };
 
 // Maps a peer's memory. Throws Error(kIo) where this cannot be: then it is no peer of this host.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Notices at once when a process of this host dies, by whatever death: a thread sleeps on the pidfds
-// of all watched processes and calls back with the first that ends. Linux 5.3. One thread of its own;
-// add and remove from any thread.
+// Notices at once when a process of this host dies, by whatever death: a thread sleeps on the
+// pidfds of all watched processes and calls back with the first that ends. Linux 5.3. One thread of
+// its own; add and remove from any thread.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,7 +14,7 @@ class PeerWatch {
   // `lost` is called on the watch's thread, once for each peer that ends; must not throw.
   using Lost = std::function<void(const std::string& who, int pid)>;
   explicit PeerWatch(Lost lost);
-  ~PeerWatch();   // joins
+  ~PeerWatch();  // joins
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;
   // A process that is gone already counts as lost. Throws Error(kIo) where the kernel has no pidfd.

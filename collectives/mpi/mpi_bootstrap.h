@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Names and places from MPI. MPI is used while a session opens and to end it, by one thread, with
-// Iallgather and Test under our own deadline; training sends nothing through it. The seam is free of
-// MPI's types; a build without MPI has `absent.cpp` behind it.
+// Iallgather and Test under our own deadline; training sends nothing through it. The seam is free
+// of MPI's types; a build without MPI has `absent.cpp` behind it.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace lockstep::collectives::mpi {
 
-bool available();            // built with MPI
-std::string version();       // "Open MPI 4.1.4"; empty where not available
+bool available();       // built with MPI
+std::string version();  // "Open MPI 4.1.4"; empty where not available
 
 // What a launcher put into this process's environment (Open MPI, PMIx): readable before MPI starts.
 struct Launch {

@@ -8,14 +8,22 @@ namespace lockstep::engine {
 
 std::string_view name(Code code) {
   switch (code) {
-    case Code::kInvalid: return "invalid";
-    case Code::kIo: return "io";
-    case Code::kCorrupt: return "corrupt";
-    case Code::kDevice: return "device";
-    case Code::kTimeout: return "timeout";
-    case Code::kPeerLost: return "peer lost";
-    case Code::kUnavailable: return "unavailable";
-    case Code::kAborted: return "aborted";
+    case Code::kInvalid:
+      return "invalid";
+    case Code::kIo:
+      return "io";
+    case Code::kCorrupt:
+      return "corrupt";
+    case Code::kDevice:
+      return "device";
+    case Code::kTimeout:
+      return "timeout";
+    case Code::kPeerLost:
+      return "peer lost";
+    case Code::kUnavailable:
+      return "unavailable";
+    case Code::kAborted:
+      return "aborted";
   }
   return "unknown";
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Lines for people, on standard error (standard output belongs to results): level, who speaks, text.
-// A value that is passed along, not a global. Copies share one sink; any thread may write; a line is
-// written whole.
+// Lines for people, on standard error (standard output belongs to results): level, who speaks,
+// text. A value that is passed along, not a global. Copies share one sink; any thread may write; a
+// line is written whole.
 #pragma once
 #include <fmt/format.h>
 
@@ -37,13 +37,13 @@ class Log {
   void error(fmt::format_string<A...> text, A&&... a) const {
     write(Level::kError, fmt::format(text, std::forward<A>(a)...));
   }
-  Log as(std::string speaker) const;   // the same sink and level, another speaker
+  Log as(std::string speaker) const;  // the same sink and level, another speaker
 
  private:
   struct Shared;
   void write(Level level, const std::string& text) const;
   std::string speaker_;
-  std::shared_ptr<Shared> shared_;   // shared by all copies: one sink, one lock
+  std::shared_ptr<Shared> shared_;  // shared by all copies: one sink, one lock
 };
 
 }  // namespace lockstep::engine

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Random numbers by counter, not by state: the number at (key, index, position) is a pure function
-// (Philox4x32-10, Salmon et al. 2011, through Random123), the same on every device and for any number
-// of replicas. Nothing is kept; any thread may call; a call costs about 20 ns for four numbers.
+// (Philox4x32-10, Salmon et al. 2011, through Random123), the same on every device and for any
+// number of replicas. Nothing is kept; any thread may call; a call costs about 20 ns for four
+// numbers.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,7 +18,9 @@ std::uint64_t stream_key(std::uint64_t seed, std::string_view name);
 std::array<std::uint32_t, 4> random_bits(std::uint64_t key, std::uint64_t index,
                                          std::uint64_t position);
 
-inline double uniform(std::uint32_t bits) { return (double(bits) + 0.5) * 0x1p-32; }   // (0, 1)
+inline double uniform(std::uint32_t bits) {
+  return (double(bits) + 0.5) * 0x1p-32;
+}  // (0, 1)
 
 // A cursor over the numbers of (key, index): for code that draws many in order on the host.
 class Random {
@@ -26,8 +29,8 @@ class Random {
   std::uint32_t bits();
   double uniform() { return engine::uniform(bits()); }
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
-  double normal();                             // mean 0, variance 1 (Box and Muller)
-  std::uint64_t below(std::uint64_t bound);    // 0 .. bound - 1, unbiased; bound > 0
+  double normal();                           // mean 0, variance 1 (Box and Muller)
+  std::uint64_t below(std::uint64_t bound);  // 0 .. bound - 1, unbiased; bound > 0
 
  private:
   std::uint64_t key_, index_, position_ = 0;
@@ -35,7 +38,8 @@ class Random {
   int used_ = 4;
 };
 
-// 0 .. count - 1 in an order drawn from (key, index): Fisher and Yates. 8 bytes and about 20 ns each.
+// 0 .. count - 1 in an order drawn from (key, index): Fisher and Yates. 8 bytes and about 20 ns
+// each.
 std::vector<std::uint64_t> permutation(std::uint64_t count, std::uint64_t key, std::uint64_t index);
 
 }  // namespace lockstep::engine

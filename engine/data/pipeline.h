@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Brings examples to a replica ahead of time. The strategy says which *positions* of an epoch a
-// replica works on; the pipeline knows which example stands where: an order drawn from (seed, epoch),
-// so it depends on no number of replicas. Requests are served by prefetching threads and come back in
-// the order in which they were made.
+// replica works on; the pipeline knows which example stands where: an order drawn from (seed,
+// epoch), so it depends on no number of replicas. Requests are served by prefetching threads and
+// come back in the order in which they were made.
 //
 // Threads: request, take and cancel from one thread (the replica's); reading happens on `threads`
 // others. An exception of a reader is rethrown by `take`. The data set outlives the pipeline.
@@ -18,7 +18,7 @@ namespace lockstep::engine {
 // Where a run stands in its data; saved in checkpoints. Batches do not cross the end of an epoch.
 struct DataPosition {
   std::int64_t epoch = 0;
-  std::uint64_t example = 0;   // positions of this epoch that have been used
+  std::uint64_t example = 0;  // positions of this epoch that have been used
   bool operator==(const DataPosition&) const = default;
 };
 // The positions of the next batch of at most `batch` examples.
@@ -29,8 +29,8 @@ DataPosition after_batch(DataPosition position, std::uint64_t examples, std::uin
 Range share_of(Range batch, int rank, int ranks, const std::vector<std::uint64_t>& shares = {});
 
 struct Batch {
-  std::vector<float> inputs, targets;   // rows, one behind the other
-  std::vector<std::int64_t> ids;        // which example each row is
+  std::vector<float> inputs, targets;  // rows, one behind the other
+  std::vector<std::int64_t> ids;       // which example each row is
   std::size_t rows() const { return ids.size(); }
 };
 
@@ -38,20 +38,20 @@ struct PipelineOptions {
   std::uint64_t seed = 0;
   bool shuffle = true;
   int threads = 1;
-  bool in_place = false;   // read in `take`, no threads: for measurements and tests
+  bool in_place = false;  // read in `take`, no threads: for measurements and tests
 };
 
 class Pipeline {
  public:
   Pipeline(const Dataset& dataset, PipelineOptions options);
-  ~Pipeline();   // drops what was requested and joins
+  ~Pipeline();  // drops what was requested and joins
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
   void request(std::int64_t epoch, Range positions);
   // The oldest request, filled. Waits; valid until the next call. Steady state allocates nothing.
   const Batch& take();
   std::size_t outstanding() const;
-  void cancel();   // forget all requests
+  void cancel();  // forget all requests
 
  private:
   struct State;

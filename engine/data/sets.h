@@ -11,20 +11,20 @@ namespace lockstep::engine::data {
 
 // Train and test belong together; `test` may be null.
 struct Sets {
-  std::shared_ptr<const Dataset> train, test;   // shared: a trainer may outlive its maker's scope
+  std::shared_ptr<const Dataset> train, test;  // shared: a trainer may outlive its maker's scope
 };
 
 // The MNIST family: a folder with train-images-idx3-ubyte, train-labels-idx1-ubyte and, if present,
-// t10k-*, each plain or with .gz. Pixels become (v / 255 - 0.5) * 2. Throws Error(kIo) naming the file that is
-// missing, Error(kCorrupt) naming file and field.
+// t10k-*, each plain or with .gz. Pixels become (v / 255 - 0.5) * 2. Throws Error(kIo) naming the
+// file that is missing, Error(kCorrupt) naming file and field.
 Sets idx(const std::string& folder);
 
 struct DigitsOptions {
   std::uint64_t train = 8000, test = 2000;
   std::uint64_t seed = 1;
 };
-// Digits drawn by the program, 28x28x1, the numbers of example i a function of (seed, i). Hard enough
-// that a linear classifier stays below 0.93. No file.
+// Digits drawn by the program, 28x28x1, the numbers of example i a function of (seed, i). Hard
+// enough that a linear classifier stays below 0.93. No file.
 Sets generated_digits(DigitsOptions options = {});
 
 // `count` images of random numbers and random classes, kept in memory: for measurements.

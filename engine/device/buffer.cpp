@@ -23,7 +23,9 @@ Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
 Buffer::Buffer(std::byte* data, std::size_t bytes, std::function<void()> release)
     : data_(data), bytes_(bytes), release_(std::move(release)) {}
 
-Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+Buffer::Buffer(Buffer&& other) noexcept {
+  *this = std::move(other);
+}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this == &other) return *this;

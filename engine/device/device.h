@@ -10,16 +10,16 @@
 
 namespace lockstep::engine {
 
-class Ops;   // engine/ops/ops.h
+class Ops;  // engine/ops/ops.h
 enum class DType : std::uint8_t;
 
 struct DeviceId {
-  std::string kind;   // "cpu", "reference"
+  std::string kind;  // "cpu", "reference"
   int index = 0;
   bool operator==(const DeviceId&) const = default;
 };
-std::string to_string(const DeviceId& id);            // "cpu:0"
-DeviceId parse_device_id(const std::string& text);    // "cpu" means "cpu:0"; throws Error(kInvalid)
+std::string to_string(const DeviceId& id);          // "cpu:0"
+DeviceId parse_device_id(const std::string& text);  // "cpu" means "cpu:0"; throws Error(kInvalid)
 
 // An order of work on a device. On the host all work is done when a call returns, so a host stream
 // is always idle. Every wait that it offers ends with the work before it.
@@ -33,10 +33,10 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual DeviceId id() const = 0;
-  virtual std::string description() const = 0;        // for people: "Intel Xeon, AVX-512, 8 cores"
+  virtual std::string description() const = 0;  // for people: "Intel Xeon, AVX-512, 8 cores"
   virtual DType default_dtype() const = 0;
   virtual bool supports(DType dtype) const = 0;
-  virtual Buffer allocate(std::size_t bytes) = 0;     // zeroed; throws Error(kIo)
+  virtual Buffer allocate(std::size_t bytes) = 0;  // zeroed; throws Error(kIo)
   virtual std::unique_ptr<Stream> stream() = 0;
   // The kernels for one replica. `threads`: how many library threads a kernel may use.
   // Throws Error(kInvalid) naming device and dtype where it has no kernels.

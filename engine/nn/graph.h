@@ -4,8 +4,8 @@
 //
 // Order. Parameters lie in the arenas in the order in which backward finishes their gradients, each
 // aligned to 16 elements; frozen ones come last and have no gradients. So a bucket is a span of the
-// arena, and ranges are announced in ascending order, each once. Between two parameters there may be
-// a gap of zeros, which belongs to the range before it.
+// arena, and ranges are announced in ascending order, each once. Between two parameters there may
+// be a gap of zeros, which belongs to the range before it.
 //
 // Threads: the replica's computing thread, after construction. Not copyable, not movable: tensors
 // point into it.
@@ -22,9 +22,9 @@
 namespace lockstep::engine {
 
 struct Parameter {
-  std::string name;    // "conv1.weight"
+  std::string name;  // "conv1.weight"
   Shape shape;
-  Range range;         // elements of the arena, without the gap behind it
+  Range range;  // elements of the arena, without the gap behind it
   Group group = Group::kWeight;
   bool frozen = false;
   Initial initial;
@@ -47,11 +47,11 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  std::size_t parameters() const;     // elements of the weight arena
-  std::size_t trainable() const;      // of these, the first so many have gradients
-  const std::vector<Parameter>& layout() const;            // in arena order
-  const std::vector<ReductionSpec>& reductions() const;    // named "<layer>.<name>"
-  std::size_t activation_bytes() const;                    // activations, their gradients, workspace
+  std::size_t parameters() const;                // elements of the weight arena
+  std::size_t trainable() const;                 // of these, the first so many have gradients
+  const std::vector<Parameter>& layout() const;  // in arena order
+  const std::vector<ReductionSpec>& reductions() const;  // named "<layer>.<name>"
+  std::size_t activation_bytes() const;                  // activations, their gradients, workspace
   std::size_t rows() const;
   DType dtype() const;
 
@@ -60,12 +60,12 @@ class Graph {
   // Start values of all parameters, by (seed, name); zeros in the gaps. Host memory.
   void initialise(std::uint64_t seed, std::byte* weights) const;
 
-  Tensor input() const;      // [rows, ...input]; written by the loop
-  Tensor target() const;     // float32 [rows, target columns]; written by the loop
-  std::int64_t* ids() const; // [rows]; written by the loop; StepState::ids
-  Tensor output() const;     // [rows, ...output]
-  Tensor losses() const;     // float64 [rows]
-  Tensor correct() const;    // float64 [rows]
+  Tensor input() const;       // [rows, ...input]; written by the loop
+  Tensor target() const;      // float32 [rows, target columns]; written by the loop
+  std::int64_t* ids() const;  // [rows]; written by the loop; StepState::ids
+  Tensor output() const;      // [rows, ...output]
+  Tensor losses() const;      // float64 [rows]
+  Tensor correct() const;     // float64 [rows]
 
   // `before(range)` is called before the weights of a layer are read, for each layer that has any,
   // frozen ones left out; ranges cover [0, trainable()) in descending order.
@@ -77,7 +77,7 @@ class Graph {
   // to what is there.
   void backward(Context& context, bool accumulate, const Hook& ready);
 
-  void observe(Observer* observer);   // null: nobody
+  void observe(Observer* observer);  // null: nobody
   ~Graph();
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What to build: a directed graph of layers, a loss, and nothing of devices, memory or batches. A
-// value that can be copied; every replica builds its own Graph from it. Layers are added in an order
-// in which they can run.
+// value that can be copied; every replica builds its own Graph from it. Layers are added in an
+// order in which they can run.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,11 +17,11 @@ class GraphSpec {
  public:
   // An output of a layer, or the graph's input.
   struct Value {
-    std::size_t index = 0;   // 0: the input; i + 1: the output of node i
+    std::size_t index = 0;  // 0: the input; i + 1: the output of node i
   };
   struct Node {
-    std::string name;        // unique; parameters are "<name>.weight"
-    std::shared_ptr<const Layer> layer;   // shared by the graphs of all replicas; holds no state
+    std::string name;                    // unique; parameters are "<name>.weight"
+    std::shared_ptr<const Layer> layer;  // shared by the graphs of all replicas; holds no state
     std::vector<Value> inputs;
   };
 
@@ -32,18 +32,18 @@ class GraphSpec {
   Value add(std::string name, std::shared_ptr<const Layer> layer, Value input);
   // Appends to the last value that was added (or the input): for plain chains.
   Value then(std::string name, std::shared_ptr<const Layer> layer);
-  void set_loss(std::shared_ptr<const Loss> loss);   // of the last value
+  void set_loss(std::shared_ptr<const Loss> loss);  // of the last value
   // Parameters whose full name begins with `prefix` keep their values. Throws where none does.
   void freeze(const std::string& prefix);
 
   const std::string& name() const { return name_; }
   const Shape& input_shape() const { return input_; }
   const Shape& output_shape() const;
-  Shape shape(Value value) const;          // without rows
+  Shape shape(Value value) const;  // without rows
   const std::vector<Node>& nodes() const { return nodes_; }
-  const Loss& loss() const;                // Error(kInvalid) where none was set
+  const Loss& loss() const;  // Error(kInvalid) where none was set
   bool frozen(const std::string& parameter) const;
-  std::size_t target_columns() const;      // of the loss, for this output
+  std::size_t target_columns() const;  // of the loss, for this output
   // All of it as text, one line a layer: for people, and hashed to compare ranks.
   std::string describe() const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How a parameter starts: drawn from (seed, parameter's full name) by element, so the same for every
-// replica, every strategy and every number of replicas.
+// How a parameter starts: drawn from (seed, parameter's full name) by element, so the same for
+// every replica, every strategy and every number of replicas.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace lockstep::engine {
 struct Initial {
   enum class Kind : std::uint8_t { kConstant, kGlorotUniform, kHeNormal };
   Kind kind = Kind::kConstant;
-  double value = 0;              // kConstant
+  double value = 0;  // kConstant
   std::size_t fan_in = 1, fan_out = 1;
 };
 Initial constant(double value);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A layer: hand-written forward and backward, no tape. A layer holds its sizes and nothing of a step:
-// parameters, activations and workspace belong to the graph, so one layer object serves all replicas
-// at once. To write your own, derive from Layer, give it to GraphSpec::add, and hold it against
-// `check_gradient` (engine/nn/gradient_check.h).
+// A layer: hand-written forward and backward, no tape. A layer holds its sizes and nothing of a
+// step: parameters, activations and workspace belong to the graph, so one layer object serves all
+// replicas at once. To write your own, derive from Layer, give it to GraphSpec::add, and hold it
+// against `check_gradient` (engine/nn/gradient_check.h).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,7 +19,7 @@ namespace lockstep::engine {
 enum class Group : std::uint8_t { kWeight, kBias };
 
 struct ParameterSpec {
-  std::string name;   // within the layer: "weight"
+  std::string name;  // within the layer: "weight"
   Shape shape;
   Initial initial;
   Group group = Group::kWeight;
@@ -28,7 +28,7 @@ struct ParameterSpec {
 // A sum over all replicas inside forward or backward: named, of fixed size, known before step 1.
 struct ReductionSpec {
   std::string name;
-  std::size_t count = 0;   // elements of the graph's dtype
+  std::size_t count = 0;  // elements of the graph's dtype
 };
 
 // What a layer may use while it runs. The strategy implements the two virtual functions.
@@ -46,8 +46,8 @@ class Context {
 
   Ops* ops;
   const StepState* state = nullptr;
-  bool training = true;        // dropout does nothing otherwise
-  std::uint64_t seed = 0;      // of the run
+  bool training = true;    // dropout does nothing otherwise
+  std::uint64_t seed = 0;  // of the run
 };
 
 // Everything a layer sees in one call. Spans are in the order of the layer's inputs and parameters.
@@ -55,16 +55,16 @@ struct ForwardArguments {
   std::span<const Tensor> x;
   Tensor y;
   std::span<const Tensor> w;
-  std::byte* workspace = nullptr;   // Layer::workspace bytes, kept until backward
-  int point = 0;                    // number of the layer's first reduction
-  const std::string* name = nullptr;   // of the layer in its graph: the stream of its random numbers
+  std::byte* workspace = nullptr;     // Layer::workspace bytes, kept until backward
+  int point = 0;                      // number of the layer's first reduction
+  const std::string* name = nullptr;  // of the layer in its graph: the stream of its random numbers
 };
 struct BackwardArguments {
   std::span<const Tensor> x;
-  Tensor y, dy;                     // dy may be overwritten
-  std::span<const Tensor> dx;       // data == nullptr where nobody wants it; written, never added to
-  std::span<const Tensor> w, dw;    // all dw must be written, or added to where `accumulate`;
-                                    // null where the parameter is frozen
+  Tensor y, dy;                   // dy may be overwritten
+  std::span<const Tensor> dx;     // data == nullptr where nobody wants it; written, never added to
+  std::span<const Tensor> w, dw;  // all dw must be written, or added to where `accumulate`;
+                                  // null where the parameter is frozen
   std::byte* workspace = nullptr;
   int point = 0;
   const std::string* name = nullptr;
@@ -74,13 +74,13 @@ struct BackwardArguments {
 class Layer {
  public:
   virtual ~Layer() = default;
-  virtual std::string describe() const = 0;   // one line with all sizes: "dense 128, bias"; hashed
+  virtual std::string describe() const = 0;  // one line with all sizes: "dense 128, bias"; hashed
   // Shapes are without rows. Throws Error(kInvalid) saying what fits.
   virtual Shape output_shape(std::span<const Shape> inputs) const = 0;
   virtual std::vector<ParameterSpec> parameters(std::span<const Shape>) const { return {}; }
   virtual std::vector<ReductionSpec> reductions(std::span<const Shape>) const { return {}; }
   virtual std::size_t workspace(Ops&, std::span<const Shape>, std::size_t /*rows*/) const {
-    return 0;   // bytes
+    return 0;  // bytes
   }
   // The same layer with ReLU at its end, where it can do that in one pass; else null.
   virtual std::shared_ptr<const Layer> with_relu() const { return nullptr; }

@@ -9,7 +9,7 @@
 
 namespace lockstep::engine {
 
-using LayerPtr = std::shared_ptr<const Layer>;   // shared by all replicas; holds no state
+using LayerPtr = std::shared_ptr<const Layer>;  // shared by all replicas; holds no state
 
 struct DenseOptions {
   bool bias = true;
@@ -19,24 +19,24 @@ LayerPtr dense(std::size_t outputs, DenseOptions options = {});
 
 struct ConvolutionOptions {
   std::size_t stride = 1;
-  std::size_t padding = 0;   // zeros on both sides of both axes
+  std::size_t padding = 0;  // zeros on both sides of both axes
   bool bias = true;
 };
 // [h, w, c] to [h', w', filters]. Weight [filters, kernel, kernel, c], He; bias zero.
 LayerPtr convolution(std::size_t filters, std::size_t kernel, ConvolutionOptions options = {});
 
 struct PoolOptions {
-  std::size_t stride = 0;    // 0: the kernel's size
+  std::size_t stride = 0;  // 0: the kernel's size
   std::size_t padding = 0;
 };
 LayerPtr max_pool(std::size_t kernel, PoolOptions options = {});
-LayerPtr average_pool(std::size_t kernel, PoolOptions options = {});   // leaves padding out
-LayerPtr global_average_pool();                                        // [h, w, c] to [c]
+LayerPtr average_pool(std::size_t kernel, PoolOptions options = {});  // leaves padding out
+LayerPtr global_average_pool();                                       // [h, w, c] to [c]
 
 LayerPtr relu();
 LayerPtr tanh();
-LayerPtr add();                  // two inputs of one shape: a residual connection
-LayerPtr flatten();              // any shape to [elements]; costs nothing
-LayerPtr dropout(double rate);   // of units dropped, 0 <= rate < 1; only in training
+LayerPtr add();                 // two inputs of one shape: a residual connection
+LayerPtr flatten();             // any shape to [elements]; costs nothing
+LayerPtr dropout(double rate);  // of units dropped, 0 <= rate < 1; only in training
 
 }  // namespace lockstep::engine

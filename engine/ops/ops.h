@@ -3,8 +3,8 @@
 // have the planned number of rows; the first `state->examples` count, the others are neither read
 // nor need to be written (0 is an ordinary case: then gradients of weights are zero). Activations
 // are NHWC. Convolution weights are [filters, kernel_height, kernel_width, channels]; dense weights
-// are [outputs, inputs]. All extents of one call were known when the graph was planned; what a kernel
-// needs besides (scratch, library objects) it makes at the first call of a shape and keeps.
+// are [outputs, inputs]. All extents of one call were known when the graph was planned; what a
+// kernel needs besides (scratch, library objects) it makes at the first call of a shape and keeps.
 //
 // Threads: the replica's computing thread only, except `reduce`, which any thread may call at any
 // time. Cost: one pass over the operands unless said. Errors: Error(kDevice) from a library; wrong
@@ -31,7 +31,7 @@ struct DenseSpec {
 
 // y = activation(x * w + b), cross-correlation; `padding` zeros on both sides of an axis.
 struct ConvolutionSpec {
-  std::size_t height = 0, width = 0, channels = 0;   // of the input
+  std::size_t height = 0, width = 0, channels = 0;  // of the input
   std::size_t filters = 0;
   std::size_t kernel_height = 1, kernel_width = 1;
   std::size_t stride = 1, padding = 0;
@@ -42,11 +42,11 @@ struct ConvolutionSpec {
   bool operator==(const ConvolutionSpec&) const = default;
 };
 
-enum class PoolKind : std::uint8_t { kMax, kAverage };   // the average leaves padding out
+enum class PoolKind : std::uint8_t { kMax, kAverage };  // the average leaves padding out
 
 struct PoolSpec {
   PoolKind kind = PoolKind::kMax;
-  std::size_t height = 0, width = 0, channels = 0;   // of the input
+  std::size_t height = 0, width = 0, channels = 0;  // of the input
   std::size_t kernel_height = 2, kernel_width = 2;
   std::size_t stride = 2, padding = 0;
   std::size_t output_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
@@ -54,11 +54,12 @@ struct PoolSpec {
   bool operator==(const PoolSpec&) const = default;
 };
 
-// Which numbers a dropout layer draws: unit j of example e at step t is kept when the uniform number
-// of stream (seed, layer) at (e, t, j) is >= rate. So masks do not depend on how replicas share a batch.
+// Which numbers a dropout layer draws: unit j of example e at step t is kept when the uniform
+// number of stream (seed, layer) at (e, t, j) is >= rate. So masks do not depend on how replicas
+// share a batch.
 struct DropoutSpec {
-  double rate = 0.5;          // of units that are dropped; the others are multiplied by 1 / (1 - rate)
-  std::uint64_t key = 0;      // engine/base/random.h: stream_key(seed, layer name)
+  double rate = 0.5;      // of units that are dropped; the others are multiplied by 1 / (1 - rate)
+  std::uint64_t key = 0;  // engine/base/random.h: stream_key(seed, layer name)
   bool operator==(const DropoutSpec&) const = default;
 };
 
@@ -81,8 +82,8 @@ class Ops {
                                     Tensor y, Tensor dy, Tensor w, Tensor dx, Tensor dw, Tensor db,
                                     bool accumulate) = 0;
 
-  // `workspace` (pool_workspace bytes for so many rows) carries what backward needs, e.g. the places
-  // of the maxima; the first maximum of a window wins.
+  // `workspace` (pool_workspace bytes for so many rows) carries what backward needs, e.g. the
+  // places of the maxima; the first maximum of a window wins.
   virtual std::size_t pool_workspace(const PoolSpec& spec, std::size_t rows) = 0;
   virtual void pool_forward(const StepState* state, const PoolSpec& spec, Tensor x, Tensor y,
                             std::byte* workspace) = 0;
@@ -94,12 +95,12 @@ class Ops {
   virtual void relu_gradient(const StepState* state, Tensor y, Tensor dy, Tensor dx) = 0;
   virtual void tanh(const StepState* state, Tensor x, Tensor y) = 0;
   virtual void tanh_gradient(const StepState* state, Tensor y, Tensor dy, Tensor dx) = 0;
-  virtual void add(const StepState* state, Tensor a, Tensor b, Tensor y) = 0;   // y = a + b
+  virtual void add(const StepState* state, Tensor a, Tensor b, Tensor y) = 0;  // y = a + b
   virtual void dropout(const StepState* state, const DropoutSpec& spec, Tensor x, Tensor y) = 0;
 
-  // Losses. `target` is float32: [rows, 1] the class, or [rows, columns]. `losses` and `correct` are
-  // float64 [rows]: each example's loss, and 1 where its class has the largest logit (the first of
-  // equals). dy, where wanted, is the gradient of the mean loss over the whole batch: times
+  // Losses. `target` is float32: [rows, 1] the class, or [rows, columns]. `losses` and `correct`
+  // are float64 [rows]: each example's loss, and 1 where its class has the largest logit (the first
+  // of equals). dy, where wanted, is the gradient of the mean loss over the whole batch: times
   // inverse_examples and loss_scale.
   virtual void softmax_cross_entropy(const StepState* state, Tensor logits, Tensor target,
                                      Tensor dlogits, Tensor losses, Tensor correct) = 0;
@@ -108,8 +109,8 @@ class Ops {
                              Tensor losses) = 0;
   virtual void softmax(const StepState* state, Tensor logits, Tensor probabilities) = 0;
 
-  // The one sum over the rows of a batch: float64 [rows] to a number on the host, as a balanced tree
-  // in row order.
+  // The one sum over the rows of a batch: float64 [rows] to a number on the host, as a balanced
+  // tree in row order.
   virtual double batch_sum(const StepState* state, Tensor rows) = 0;
 
   // Host float32 to this device's element type: x.elements() of them.
@@ -117,7 +118,8 @@ class Ops {
 
   // A 64-bit sum of mixed words; equal bits give equal sums, whatever the order of adding:
   // sum over i of mix(word_i + (offset + i) * odd), modulo 2^64, over 4-byte words.
-  virtual std::uint64_t checksum(const std::byte* data, std::size_t bytes, std::size_t offset) const = 0;
+  virtual std::uint64_t checksum(const std::byte* data, std::size_t bytes,
+                                 std::size_t offset) const = 0;
 
   // Any thread.
   virtual void reduce(const ReduceArguments& arguments) const = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The arithmetic of collectives: add several sources element by element while they are in registers,
-// do one more thing (the epilogue), store the result into several places.
+// The arithmetic of collectives: add several sources element by element while they are in
+// registers, do one more thing (the epilogue), store the result into several places.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -17,14 +17,14 @@ enum class ReduceOp : std::uint8_t { kSum, kMin, kMax };
 
 enum class Epilogue : std::uint8_t {
   kNone,
-  kScale,     // multiply by `scale` (a mean: 1 / ranks)
-  kSquares,   // also write the sum of the squares to *squares
-  kUpdate,    // the sums are gradients: update slots, and store new weights instead of sums
+  kScale,    // multiply by `scale` (a mean: 1 / ranks)
+  kSquares,  // also write the sum of the squares to *squares
+  kUpdate,   // the sums are gradients: update slots, and store new weights instead of sums
 };
 
-// Elements. Arenas are cut into blocks of this size, counted from the arena's beginning: buckets and
-// slices end only there, and sums of squares are taken per block, so that a norm has the same bits
-// however the arena is sliced. 4 KiB in float32.
+// Elements. Arenas are cut into blocks of this size, counted from the arena's beginning: buckets
+// and slices end only there, and sums of squares are taken per block, so that a norm has the same
+// bits however the arena is sliced. 4 KiB in float32.
 inline constexpr std::size_t kBlock = 1024;
 
 // At most one block. Sources are added as a balanced tree in the order given: of n sources, the
@@ -33,16 +33,16 @@ inline constexpr std::size_t kBlock = 1024;
 struct ReduceArguments {
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  std::span<const std::byte* const> from;   // at least one
-  std::span<std::byte* const> to;           // may be empty with kSquares
-  std::size_t count = 0;                    // elements, <= kBlock
+  std::span<const std::byte* const> from;  // at least one
+  std::span<std::byte* const> to;          // may be empty with kSquares
+  std::size_t count = 0;                   // elements, <= kBlock
   Epilogue epilogue = Epilogue::kNone;
-  double scale = 1;                         // kScale: of the result; kUpdate: of the gradients
-  double* squares = nullptr;                // kSquares: one number for this block
-  const UpdateRule* rule = nullptr;         // kUpdate: ...
-  const StepState* state = nullptr;         // ... rate and step ...
-  const std::byte* weight = nullptr;        // ... the old weights ...
-  std::array<std::byte*, UpdateRule::kMaxSlots> slots{};   // ... and what the optimizer keeps
+  double scale = 1;                   // kScale: of the result; kUpdate: of the gradients
+  double* squares = nullptr;          // kSquares: one number for this block
+  const UpdateRule* rule = nullptr;   // kUpdate: ...
+  const StepState* state = nullptr;   // ... rate and step ...
+  const std::byte* weight = nullptr;  // ... the old weights ...
+  std::array<std::byte*, UpdateRule::kMaxSlots> slots{};  // ... and what the optimizer keeps
 };
 
 }  // namespace lockstep::engine

@@ -23,7 +23,7 @@ struct UpdateRule {
   double momentum = 0;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double weight_decay = 0;
-  double clip_norm = 0;   // 0: no clipping; else the largest global norm of the mean gradient
+  double clip_norm = 0;  // 0: no clipping; else the largest global norm of the mean gradient
 
   static constexpr std::size_t kMaxSlots = 2;
   // Values kept per weight: sgd with momentum 1, without 0; adam and adamw 2.

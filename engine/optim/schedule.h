@@ -10,13 +10,14 @@ namespace lockstep::engine::optim {
 struct Schedule {
   enum class Kind : std::uint8_t { kConstant, kCosine };
   Kind kind = Kind::kCosine;
-  std::int64_t warm_up = 0;   // steps of linear growth from rate / warm_up to rate
-  double last = 0;            // kCosine: where it ends, as a part of the rate
+  std::int64_t warm_up = 0;  // steps of linear growth from rate / warm_up to rate
+  double last = 0;           // kCosine: where it ends, as a part of the rate
   // The rate at `step` of `steps`, both from the beginning of the run. steps >= 1.
   double rate(double base, std::int64_t step, std::int64_t steps) const;
-  std::string describe() const;   // "cosine to 0, 100 steps of warm-up"
+  std::string describe() const;  // "cosine to 0, 100 steps of warm-up"
 };
-// "constant", "cosine", "constant:warmup=100", "cosine:warmup=100,last=0.1". Throws Error(kInvalid).
+// "constant", "cosine", "constant:warmup=100", "cosine:warmup=100,last=0.1". Throws
+// Error(kInvalid).
 Schedule schedule(std::string_view text);
 
 }  // namespace lockstep::engine::optim

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Checkpoints: a folder DIR/step-0000000042 with one safetensors file a rank and manifest.json. The
 // ranks write side by side into DIR/step-0000000042.partial; when all shards are synced the chief
-// writes the manifest (temporary name, sync, rename), and renames the folder last. So a folder without
+// writes the manifest (temporary name, sync, rename), and renames the folder last. So a folder
+// without
 // ".partial" is whole, or was damaged later, which its checksums (CRC-32 of each file) tell.
 //
-// Arrays are named and whole in the manifest; shards hold pieces of them. So any number of replicas,
-// under any strategy, reads what any other wrote.
+// Arrays are named and whole in the manifest; shards hold pieces of them. So any number of
+// replicas, under any strategy, reads what any other wrote.
 //
 // Threads: `write_shard`, `restore` by each rank for itself; the others by one thread of the chief.
 #pragma once
@@ -24,20 +25,20 @@ namespace lockstep::engine {
 
 // What a run needs besides its arrays.
 struct RunState {
-  std::int64_t step = 0;          // steps done
-  std::int64_t steps = 0;         // steps of the whole run: the schedule needs them
+  std::int64_t step = 0;   // steps done
+  std::int64_t steps = 0;  // steps of the whole run: the schedule needs them
   DataPosition position;
   std::uint64_t seed = 0;
   std::size_t batch = 0;
-  std::string dataset;            // Dataset::describe
+  std::string dataset;  // Dataset::describe
   std::uint64_t dataset_fingerprint = 0;
-  std::string graph;              // GraphSpec::describe
-  std::string model;              // name in the registry; empty where it has none
-  std::string optimizer;          // Optimizer::describe
-  std::string strategy;           // who wrote it, for people
+  std::string graph;      // GraphSpec::describe
+  std::string model;      // name in the registry; empty where it has none
+  std::string optimizer;  // Optimizer::describe
+  std::string strategy;   // who wrote it, for people
   int replicas = 1;
-  std::string plan;               // Strategy::plan
-  std::map<std::string, std::string> notes;   // the program's own
+  std::string plan;                          // Strategy::plan
+  std::map<std::string, std::string> notes;  // the program's own
 };
 
 // One file of a checkpoint, as its writer reports it.
@@ -62,17 +63,17 @@ class Checkpoints {
   // The newest checkpoint whose manifest and checksums are right; each newer one that is not is
   // reported in the log, by file. Removes nothing.
   std::optional<std::int64_t> newest_whole();
-  std::vector<std::int64_t> steps();            // of all folders, ascending, whole or not
-  RunState read_state(std::int64_t step);       // throws Error(kCorrupt) with file and reason
+  std::vector<std::int64_t> steps();       // of all folders, ascending, whole or not
+  RunState read_state(std::int64_t step);  // throws Error(kCorrupt) with file and reason
   struct ArrayInfo {
     std::string name;
     Shape shape;
     DType dtype;
   };
   std::vector<ArrayInfo> arrays(std::int64_t step);
-  // Fills every piece. Throws Error(kInvalid) naming an array that is missing or has another shape or
-  // dtype; `missing_is_zero` lets arrays whose name begins with one of these prefixes start at zero
-  // (another optimizer's slots).
+  // Fills every piece. Throws Error(kInvalid) naming an array that is missing or has another shape
+  // or dtype; `missing_is_zero` lets arrays whose name begins with one of these prefixes start at
+  // zero (another optimizer's slots).
   void restore(std::int64_t step, std::span<const Piece> pieces,
                std::span<const std::string> missing_is_zero = {});
 

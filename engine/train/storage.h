@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What a checkpoint needs of a file system, so that tests can make every call of it fail. All calls
-// throw Error(kIo) with the system's reason and the path. POSIX semantics (NFS and Lustre have them).
-// One thread at a time per path.
+// throw Error(kIo) with the system's reason and the path. POSIX semantics (NFS and Lustre have
+// them). One thread at a time per path.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -13,20 +13,20 @@ namespace lockstep::engine {
 
 class StorageFile {
  public:
-  virtual ~StorageFile() = default;   // closes; an error of closing is lost: call sync before
-  virtual void write(std::span<const std::byte> bytes) = 0;   // all of them, or throws
+  virtual ~StorageFile() = default;  // closes; an error of closing is lost: call sync before
+  virtual void write(std::span<const std::byte> bytes) = 0;  // all of them, or throws
   virtual void sync() = 0;
 };
 
 class Storage {
  public:
   virtual ~Storage() = default;
-  virtual void make_folder(const std::string& path) = 0;   // with parents; there already: fine
-  virtual std::unique_ptr<StorageFile> create(const std::string& path) = 0;   // truncates
-  virtual void rename(const std::string& from, const std::string& to) = 0;    // files and folders
+  virtual void make_folder(const std::string& path) = 0;  // with parents; there already: fine
+  virtual std::unique_ptr<StorageFile> create(const std::string& path) = 0;  // truncates
+  virtual void rename(const std::string& from, const std::string& to) = 0;   // files and folders
   virtual void sync_folder(const std::string& path) = 0;
-  virtual void remove_tree(const std::string& path) = 0;   // not there: fine
-  virtual std::vector<std::string> list(const std::string& folder) = 0;   // names; none: not there
+  virtual void remove_tree(const std::string& path) = 0;                 // not there: fine
+  virtual std::vector<std::string> list(const std::string& folder) = 0;  // names; none: not there
   virtual bool exists(const std::string& path) = 0;
   virtual std::uint64_t size(const std::string& path) = 0;
   // Bytes [offset, offset + to.size()) of a file; throws where it is shorter.

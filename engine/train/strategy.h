@@ -18,36 +18,36 @@
 namespace lockstep::engine {
 
 struct Membership {
-  int rank = 0;      // of this process's first replica
-  int local = 1;     // replicas of this process: ranks rank .. rank + local - 1
-  int size = 1;      // of the job
-  bool chief = true; // this process holds rank 0: it writes manifests, logs and results
+  int rank = 0;       // of this process's first replica
+  int local = 1;      // replicas of this process: ranks rank .. rank + local - 1
+  int size = 1;       // of the job
+  bool chief = true;  // this process holds rank 0: it writes manifests, logs and results
   std::uint64_t generation = 0;
 };
 
 struct OpenOptions {
-  std::size_t batch = 1;        // examples of the largest batch of the whole job
-  int accumulate = 1;           // micro-batches of a replica's share
+  std::size_t batch = 1;  // examples of the largest batch of the whole job
+  int accumulate = 1;     // micro-batches of a replica's share
   std::uint64_t seed = 0;
-  std::string plan;             // of a checkpoint: obeyed where the membership is the same; may be empty
+  std::string plan;  // of a checkpoint: obeyed where the membership is the same; may be empty
 };
 
 // What `next` deals out.
 struct WorkSpec {
-  std::uint64_t examples = 0;   // of the data set
-  std::size_t batch = 1;        // of the whole job; at most OpenOptions::batch
-  std::int64_t first_step = 0, steps = 0;   // steps [first_step, first_step + steps)
-  DataPosition position;        // where the data stands at first_step
-  bool training = true;         // false: evaluation; nothing is updated
+  std::uint64_t examples = 0;              // of the data set
+  std::size_t batch = 1;                   // of the whole job; at most OpenOptions::batch
+  std::int64_t first_step = 0, steps = 0;  // steps [first_step, first_step + steps)
+  DataPosition position;                   // where the data stands at first_step
+  bool training = true;                    // false: evaluation; nothing is updated
 };
 
 // One replica's part of one step: positions in the order of `epoch`.
 struct Work {
   std::int64_t step = 0;
   std::int64_t epoch = 0;
-  Range mine;                   // may be empty
-  std::size_t whole = 0;        // examples of the step over all replicas
-  DataPosition after;           // where the data stands when this step is done
+  Range mine;             // may be empty
+  std::size_t whole = 0;  // examples of the step over all replicas
+  DataPosition after;     // where the data stands when this step is done
 };
 
 // One mirror on one device. Strategies derive from it what they keep with it.
@@ -58,23 +58,23 @@ struct Replica {
   int rank;
   Graph graph;
   Context* context = nullptr;
-  StepState state;          // written by the loop before each step
-  StepState update_state;   // its copy, taken when backward begins: the last update of step t may
-};                          // still run in forward of t + 1
+  StepState state;         // written by the loop before each step
+  StepState update_state;  // its copy, taken when backward begins: the last update of step t may
+};                         // still run in forward of t + 1
 
 // Sums over the replicas of what was reported for one step.
 struct Totals {
-  double loss = 0;       // sum over examples
+  double loss = 0;  // sum over examples
   double correct = 0;
   double examples = 0;
-  double stop = 0;       // votes to stop after this step
-  double not_finite = 0; // replicas whose loss was not finite
+  double stop = 0;        // votes to stop after this step
+  double not_finite = 0;  // replicas whose loss was not finite
 };
 
 // A part of a named array in this rank's memory: elements `range` of the array, flattened.
 struct Piece {
-  std::string name;      // "conv1.weight", "momentum/conv1.weight"
-  Shape shape;           // of the whole array
+  std::string name;  // "conv1.weight", "momentum/conv1.weight"
+  Shape shape;       // of the whole array
   DType dtype = DType::kFloat32;
   Range range;
   std::byte* data = nullptr;
@@ -83,7 +83,7 @@ struct Piece {
 class Strategy {
  public:
   virtual ~Strategy() = default;
-  virtual std::string name() const = 0;          // "mirrored"
+  virtual std::string name() const = 0;  // "mirrored"
   virtual Membership membership() const = 0;
 
   // Plans, places, allocates, compares all processes, sets start values. Collective. May be called
@@ -91,21 +91,22 @@ class Strategy {
   // Error(kInvalid) where processes differ (what differs is shown), or a layer asks for what this
   // strategy cannot give; Error(kTimeout), Error(kPeerLost).
   virtual void open(const GraphSpec& graph, const UpdateRule& rule, const OpenOptions& options) = 0;
-  virtual void deal(const WorkSpec& work) = 0;   // the next `run` works on this
+  virtual void deal(const WorkSpec& work) = 0;  // the next `run` works on this
   // Calls the function for each replica of this process at once, each on its own permanent thread;
   // returns when everything that they started is done; throws the first error.
   virtual void run(const std::function<void(Replica&)>& body) = 0;
 
-  virtual std::optional<Work> next(Replica& replica) = 0;   // may be asked ahead of time
+  virtual std::optional<Work> next(Replica& replica) = 0;  // may be asked ahead of time
   // Called by Graph::forward's hook: waits until this range's weights are those of the last step.
   virtual void before_forward(Replica& replica, Range range) = 0;
   // Called by Graph::backward's hook in the last micro-batch: communication may start.
   virtual void gradient_ready(Replica& replica, Range range) = 0;
-  virtual void finish(Replica& replica) = 0;     // nothing more comes from this step; does not wait
-  // Once a step. Does not wait for its own sums: returns those of the report before, the same on all
-  // replicas that are in step (zeros at first).
+  virtual void finish(Replica& replica) = 0;  // nothing more comes from this step; does not wait
+  // Once a step. Does not wait for its own sums: returns those of the report before, the same on
+  // all replicas that are in step (zeros at first).
   virtual Totals report(Replica& replica, const Totals& mine) = 0;
-  // Waits for all updates and reports: before evaluation, a checkpoint, the end. The last report's sums.
+  // Waits for all updates and reports: before evaluation, a checkpoint, the end. The last report's
+  // sums.
   virtual Totals settle(Replica& replica) = 0;
   // Everybody's numbers, by rank, `mine.size()` each (at most kGather, the same everywhere). Waits;
   // `what` stands in the error when somebody does not come. Also a barrier.
@@ -127,7 +128,7 @@ class Strategy {
   virtual std::string reason() const = 0;
   // Seconds that the computing threads have waited for others so far, summed over local replicas.
   virtual double waited_seconds() const = 0;
-  virtual void abort(const Error& error) noexcept = 0;   // wakes all waiters, everywhere, with this
+  virtual void abort(const Error& error) noexcept = 0;  // wakes all waiters, everywhere, with this
 };
 
 }  // namespace lockstep::engine
