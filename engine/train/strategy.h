@@ -67,8 +67,7 @@ struct Totals {
   double loss = 0;  // sum over examples
   double correct = 0;
   double examples = 0;
-  double stop = 0;        // votes to stop after this step
-  double not_finite = 0;  // replicas whose loss was not finite
+  double stop = 0;  // votes to stop after this step
 };
 
 // A part of a named array in this rank's memory: elements `range` of the array, flattened.
