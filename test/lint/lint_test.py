@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The lints notice what they are there for: each gets a broken snippet, and a good one.
+
+usage: lint_test.py ROOT -- COMPILER...     (the command that compiles C++, without a file)
+"""
+import importlib.util
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None
+COMPILER = sys.argv[3:]
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+check_includes = load(ROOT / "tools/check_includes.py")
+check_form = load(ROOT / "test/lint/check_form.py")
+check_format = load(ROOT / "test/lint/check_format.py")
+
+
+class InTree(unittest.TestCase):
+    """A test with a small tree of its own."""
+
+    def setUp(self):
+        self.empty()
+
+    def empty(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def write(self, path, *lines):
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text("".join(line + "\n" for line in lines))
+
+
+class Includes(InTree):
+    def offences(self, path, *lines):
+        self.write(path, *lines)
+        return check_includes.check(self.root)
+
+    def refused(self, path, line):
+        offences = self.offences(path, "// comment", line)
+        self.assertEqual(len(offences), 1, offences)
+        self.assertTrue(offences[0].startswith(f"{path}:2: "), offences)
+
+    def allowed(self, path, line):
+        self.assertEqual(self.offences(path, line), [])
+
+    def test_each_row_may_include_what_stands_below_it(self):
+        for path, header in [
+                ("engine/nn/a.h", "engine/ops/ops.h"),
+                ("engine/nn/a.h", "engine/nn/b.h"),
+                ("engine/runtime/a.cpp", "engine/cpu/b.h"),
+                ("engine/train/a.cpp", "engine/data/b.h"),
+                ("collectives/a.cpp", "engine/ops/ops.h"),
+                ("collectives/tcp/a.cpp", "collectives/transport.h"),
+                ("strategies/a.cpp", "collectives/plan.h"),
+                ("strategies/session/a.cpp", "collectives/mpi/b.h"),
+                ("strategies/session/a.cpp", "engine/cpu/b.h"),
+                ("models/a.cpp", "engine/nn/b.h"),
+                ("tools/a.cpp", "models/b.h"),
+                ("test/models/a.cpp", "tools/b.h")]:
+            with self.subTest(path=path, header=header):
+                self.empty()
+                self.allowed(path, f'#include "{header}"')
+
+    def test_nobody_includes_what_stands_above_it(self):
+        for path, header in [
+                ("engine/base/a.h", "engine/tensor/b.h"),
+                ("engine/tensor/a.h", "engine/ops/b.h"),
+                ("engine/nn/a.h", "collectives/plan.h"),
+                ("engine/nn/a.h", "engine/cpu/b.h"),
+                ("engine/data/a.h", "engine/ops/b.h"),
+                ("engine/train/a.cpp", "engine/runtime/b.h"),
+                ("engine/train/a.cpp", "engine/reference/b.h"),
+                ("collectives/a.cpp", "engine/nn/b.h"),
+                ("collectives/a.cpp", "collectives/memory/b.h"),
+                ("collectives/tcp/a.cpp", "collectives/memory/b.h"),
+                ("strategies/a.cpp", "engine/cpu/b.h"),
+                ("strategies/a.cpp", "models/b.h"),
+                ("strategies/session/a.cpp", "models/b.h"),
+                ("models/a.cpp", "strategies/b.h"),
+                ("models/a.cpp", "tools/b.h"),
+                ("tools/a.cpp", "test/support/b.h"),
+                ("engine/nn/a.h", "engine/secret/b.h")]:
+            with self.subTest(path=path, header=header):
+                self.empty()
+                self.refused(path, f'#include "{header}"')
+
+    def test_spelling_hides_nothing(self):
+        self.refused("engine/base/a.h", '  #  include   "collectives/plan.h"  // why')
+        self.refused("engine/base/a.h", "#include <engine/base/b.h>")
+        self.refused("engine/base/a.h", '#include "b.h"')
+        self.refused("engine/base/a.h", "#include HEADER")
+
+    def test_foreign_headers_stay_in_their_folders(self):
+        for header, home in [("mpi.h", "collectives/mpi"), ("oneapi/dnnl/dnnl.hpp", "engine/cpu"),
+                             ("Eigen/Core", "engine/cpu"), ("hwloc.h", "strategies/session"),
+                             ("CLI/CLI.hpp", "tools")]:
+            with self.subTest(header=header):
+                self.empty()
+                self.refused("engine/nn/a.h", f"#include <{header}>")
+                self.empty()
+                self.allowed(f"{home}/a.cpp", f"#include <{header}>")
+        self.empty()
+        self.refused("engine/nn/a.cpp", "#include <gtest/gtest.h>")
+
+    def test_no_macros_and_no_conditionals_anywhere(self):
+        for line in ["#define A 1", "#if 1", "# ifdef A", "#ifndef A", "%: define A", "#endif",
+                     "#undef A", "#include_next <vector>"]:
+            for path in ["engine/base/a.h", "test/a_test.cpp", "tools/a.cpp", "bench/a.cpp"]:
+                with self.subTest(line=line, path=path):
+                    self.empty()
+                    self.refused(path, line)
+        self.empty()
+        self.allowed("engine/base/a.h", "#pragma once")
+
+    def test_a_circle_in_the_table_is_noticed(self):
+        before = check_includes.MAY["engine/base"]
+        check_includes.MAY["engine/base"] = ["engine/nn"]
+        try:
+            self.assertEqual(len(list(check_includes.check_table())), 1)
+        finally:
+            check_includes.MAY["engine/base"] = before
+
+
+class Form(InTree):
+    LICENCE = "// SPDX-License-Identifier: MIT"
+
+    def offences(self, headers=()):
+        return list(check_form.check(self.root, headers))
+
+    def test_a_good_file_passes(self):
+        self.write("engine/base/a.h", self.LICENCE, "#pragma once")
+        self.write("engine/base/a.cpp", self.LICENCE, *["int x;"] * 499)
+        self.assertEqual(self.offences(["engine/base/a.h"]), [])
+
+    def test_broken_files_are_noticed(self):
+        for path, lines in [("engine/a.cpp", ["int x;"]), ("engine/a.cpp", []),
+                            ("test/a.cpp", ["", self.LICENCE]),
+                            ("engine/a.cpp", [self.LICENCE] + ["int x;"] * 500),
+                            ("test/support/a.h", [self.LICENCE]),
+                            ("tools/a.cpp", [self.LICENCE, "// TO" "DO: later"])]:
+            with self.subTest(path=path, lines=len(lines)):
+                self.empty()
+                self.write(path, *lines)
+                self.assertEqual(len(self.offences()), 1)
+
+    def test_headers_and_their_list_agree(self):
+        self.write("models/a.h", self.LICENCE, "#pragma once")
+        self.assertEqual(len(self.offences([])), 1)
+        self.assertEqual(len(self.offences(["models/a.h", "models/b.h"])), 1)
+
+
+class Format(InTree):
+    def test_a_badly_formatted_file_is_noticed(self):
+        program, why = check_format.find_clang_format()
+        if not program:
+            self.skipTest(f"clang-format {check_format.VERSION}: {why}")
+        (self.root / ".clang-format").write_text((ROOT / ".clang-format").read_text())
+        self.write("engine/base/a.cpp", "int x = 1;")
+        self.assertEqual(check_format.check(self.root, program), [])
+        self.write("engine/base/b.cpp", "int  x=1;")
+        self.assertEqual(len(check_format.check(self.root, program)), 1)
+
+
+class HeaderAlone(InTree):
+    def compiles(self, *header):
+        template = (ROOT / "test/lint/header_alone.cpp.in").read_text()
+        self.write("a.h", *header)
+        self.write("a.cpp", template.replace("@HEADER@", "a.h"))
+        command = COMPILER + ["-std=c++20", "-fsyntax-only", "-I", str(self.root), str(self.root / "a.cpp")]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    def test_a_header_that_needs_another_or_stands_twice_is_noticed(self):
+        self.assertTrue(self.compiles("#pragma once", "#include <cstddef>", "struct A { std::size_t x; };"))
+        self.assertFalse(self.compiles("#pragma once", "struct A { std::vector<int> x; };"))
+        self.assertFalse(self.compiles("struct A {};"))
+
+
+if __name__ == "__main__":
+    if not COMPILER:
+        sys.exit("usage: lint_test.py ROOT -- COMPILER...")
+    unittest.main(argv=sys.argv[:1])
