@@ -12,6 +12,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "engine/ops/reduce.h"
 #include "engine/ops/step_state.h"
@@ -69,8 +70,8 @@ class Ops {
   virtual DType dtype() const = 0;
 
   // Backward calls get y, so that a fused activation can mask dy; they may overwrite dy. dx.data is
-  // null where nobody wants it. dw and db are written, or added to where `accumulate`. Weights are
-  // read only before the call returns.
+  // null where nobody wants it; so is dw or db of a frozen parameter. The others are written, or
+  // added to where `accumulate`. Weights are read only before the call returns.
   virtual void dense_forward(const StepState* state, const DenseSpec& spec, Tensor x, Tensor w,
                              Tensor b, Tensor y) = 0;
   virtual void dense_backward(const StepState* state, const DenseSpec& spec, Tensor x, Tensor y,
