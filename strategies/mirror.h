@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// One replica of a synchronous strategy: its graph, its memory, its executor. The memory that other
+// ranks of the host read and write (gradients, weights, exchange, scratch, norms) is one block, so
+// that processes map it at once; optimizer slots are the rank's own. Owned by the strategy; the
+// replica's thread uses it, a communication thread beside it only the executor.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "collectives/executor.h"
+#include "collectives/team.h"
+#include "collectives/transport.h"
+#include "engine/train/strategy.h"
+#include "strategies/step_design.h"
+
+namespace lockstep::strategies {
+
+// Where the spaces lie in a rank's block.
+struct ArenaLayout {
+  std::size_t offset[collectives::kSpaces] = {};
+  std::size_t bytes = 0;
+};
+ArenaLayout arena_layout(const engine::Graph& graph, const StepDesign& design);
+
+// A base, so that the ops outlive the graph that uses them.
+struct OwnOps {
+  std::unique_ptr<engine::Ops> own_ops;
+};
+
+class Mirror : private OwnOps, public engine::Replica, private engine::Context {
+ public:
+  Mirror(int rank, const engine::GraphSpec& spec, std::unique_ptr<engine::Ops> ops,
+         std::size_t rows, std::uint64_t seed);
+
+  // Before the first step. The block at the team's base of this rank, the team, the design and the
+  // transport (null on one host) outlive the mirror.
+  void open(const StepDesign& design, const engine::UpdateRule& rule, collectives::Team& team,
+            std::unique_ptr<collectives::Transport> transport,
+            const collectives::ExecutorOptions& options);
+
+  engine::Ops& kernels() { return *own_ops; }
+  collectives::Executor& executor() { return *executor_; }
+  std::byte* space(collectives::Space space) const;
+  const std::vector<engine::Range>& owned() const { return owned_; }
+  std::byte* slot(std::size_t slot, std::size_t packed) const;  // of a packed owned element
+  std::size_t owned_elements() const { return owned_elements_; }
+
+  std::int64_t dealt = 0;         // steps that `next` has given out of the current work
+  engine::DataPosition position;  // where the data stands after them
+  std::size_t started = 0;        // buckets of this step whose collectives have been started
+  std::int64_t reported = -1;     // the step of the last report; -1: none since `open`
+  std::vector<double> checks;     // checksums of this step's watched weights, as two halves each
+  std::int64_t reductions_beside = 0;  // reductions that began while buckets were in flight
+
+ private:
+  std::byte* exchange(int point) override;
+  void reduce(int point) override;
+
+  const StepDesign* design_ = nullptr;
+  collectives::Team* team_ = nullptr;
+  std::unique_ptr<collectives::Transport> transport_;
+  std::vector<engine::Range> owned_;
+  std::size_t owned_elements_ = 0;
+  engine::Buffer slots_;
+  std::optional<collectives::Executor> executor_;
+};
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/replica_threads.h"
+
+#include <stdexcept>
+
+namespace lockstep::strategies {
+
+ReplicaThreads::ReplicaThreads(int count) {
+  for (int i = 0; i < count; ++i) threads_.emplace_back([this, i] { serve(i); });
+}
+
+ReplicaThreads::~ReplicaThreads() {
+  {
+    std::scoped_lock lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ReplicaThreads::run(const std::function<void(int)>& body,
+                         const std::function<void(const std::exception&)>& failed) {
+  std::unique_lock lock(mutex_);
+  body_ = &body;
+  failed_ = &failed;
+  first_ = nullptr;
+  running_ = count();
+  ++round_;
+  changed_.notify_all();
+  // The bodies wait for other replicas with deadlines of their own, so this ends.
+  changed_.wait(lock, [&] { return running_ == 0; });
+  if (first_) std::rethrow_exception(first_);
+}
+
+void ReplicaThreads::serve(int index) {
+  for (std::uint64_t seen = 0;;) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return over_ || round_ > seen; });
+    if (over_) return;
+    seen = round_;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      (*body_)(index);
+    } catch (const std::exception& e) {
+      error = std::current_exception();
+      std::scoped_lock guard(mutex_);
+      if (!first_) {
+        first_ = error;
+        (*failed_)(e);
+      }
+    }
+    lock.lock();
+    if (--running_ == 0) changed_.notify_all();
+  }
+}
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// All collectives of a training step, as one step plan: which buckets, which algorithm, the update
+// fused into the reduction or apart from it. A pure function of the graph's layout and of the
+// options, so every process gets the same; ranks compare its hash at the start.
+//
+// Buckets. Gradients become final in ascending order of the arena. A bucket is a span of it, closed
+// at the first multiple of engine::kBlock at which it holds `bucket_bytes`; its collective can
+// start when backward has passed its end.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collectives/plan.h"
+#include "engine/nn/graph.h"
+#include "engine/ops/update_rule.h"
+
+namespace lockstep::strategies {
+
+struct DesignOptions {
+  std::string algorithm = "auto";  // auto, direct, ring
+  std::string update = "auto";     // auto, fused, apart
+  std::size_t bucket_bytes = std::size_t(4) << 20;
+};
+
+struct StepDesign {
+  std::string algorithm;  // direct, ring
+  std::string update;     // fused, apart
+  std::string reason;     // why this algorithm, as the end of a sentence
+  std::size_t bucket_bytes = 0;
+  std::vector<engine::Range> buckets;
+
+  collectives::StepPlan plan;            // the stages below are indices into it
+  std::vector<int> reductions;           // of layers, by point
+  std::vector<std::vector<int>> stages;  // by bucket: all that its gradients start, in this order
+  std::vector<int> updates;              // by bucket: the last of them, after which weights are new
+  int metrics = -1;                      // once a step: totals and checksums
+  int gather = -1;                       // outside of steps: everybody's numbers
+  int start = -1;                        // before the first step: weights of rank 0 to all
+  std::size_t step_stages = 0;           // stages before this one can be in flight at once
+
+  // Where things lie in the exchange space. Reductions are in the graph's dtype, the others
+  // float64.
+  std::vector<engine::Range> points;          // elements of the graph's dtype
+  engine::Range metrics_range, gather_range;  // float64 elements
+  std::size_t exchange_bytes = 0, scratch_bytes = 0, norms_bytes = 0;
+  std::size_t norm_blocks = 0;
+};
+
+// `metrics_per_rank`, `gather_per_rank`: float64 numbers that every rank has there to itself;
+// `totals`: numbers that are summed, in front of them. Throws Error(kInvalid) for an option that
+// cannot be obeyed, saying why.
+struct DesignInput {
+  const engine::Graph* graph = nullptr;
+  engine::UpdateRule rule;
+  std::vector<int> host;  // of each rank
+  std::size_t totals = 0, metrics_per_rank = 0, gather_per_rank = 0;
+};
+StepDesign design_step(const DesignInput& input, const DesignOptions& options);
+
+// "direct all-reduce with the update inside, 2 buckets of up to 4 MiB: one host, so ..."
+std::string sentence(const StepDesign& design);
+
+}  // namespace lockstep::strategies

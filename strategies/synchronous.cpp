@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: MIT
+// Opening and running. The calls of a step stand in synchronous_step.cpp, checkpoints' pieces and
+// words for people in synchronous_state.cpp.
+#include "strategies/synchronous.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "collectives/machine.h"
+#include "strategies/plan_record.h"
+
+namespace lockstep::strategies {
+
+using collectives::Space;
+using collectives::Team;
+using engine::Code;
+using engine::Error;
+using engine::require;
+
+namespace {
+
+constexpr int kLostWhileOpening = 75;  // EX_TEMPFAIL: start again
+
+std::size_t align(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+std::string random_key() {
+  std::random_device device;
+  std::string key;
+  for (int i = 0; i < 8; ++i) key += fmt::format("{:08x}", device());
+  return key;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& bootstrap)
+    : options_(std::move(options)), bootstrap_(bootstrap) {
+  require(!options_.devices.empty(), "a strategy needs at least one device");
+  require(options_.threads >= 1, "threads must be at least 1, not {}", options_.threads);
+  require(options_.bucket_bytes >= 1, "a bucket must hold at least one byte");
+  require(options_.deadline.count() > 0, "the deadline must be positive");
+  std::vector<std::string> devices;
+  for (engine::Device* device : options_.devices) devices.push_back(to_string(device->id()));
+  topology_ = collectives::discover(bootstrap_, devices);
+  host_ = topology_.host_of_rank();
+  require(options_.shares.empty() || options_.shares.size() == host_.size(),
+          "{} shares of the batch were given for {} replicas", options_.shares.size(),
+          host_.size());
+  const int here = bootstrap_.hosts()[std::size_t(bootstrap_.process())];
+  watch_ = std::make_unique<collectives::PeerWatch>([this](const std::string& who, int pid) {
+    const std::string why = fmt::format("{} (process {}) died", who, pid);
+    std::scoped_lock lock(watch_mutex_);
+    if (team_) {
+      team_->stop(Code::kPeerLost, why);
+    } else {
+      // No team to tell, and the exchange that this process may wait in cannot be broken off.
+      options_.log.error("{} while the job was starting", why);
+      std::_Exit(kLostWhileOpening);
+    }
+  });
+  for (int process = 0; process < bootstrap_.processes(); ++process) {
+    const collectives::Topology::Process& peer = topology_.processes[std::size_t(process)];
+    if (peer.host != here || peer.pid == int(getpid())) continue;
+    std::string who = peer.replicas == 1 ? fmt::format("rank {}", peer.first_rank)
+                                         : fmt::format("ranks {} to {}", peer.first_rank,
+                                                       peer.first_rank + peer.replicas - 1);
+    watch_->add(who, peer.pid);
+  }
+}
+
+Synchronous::~Synchronous() {
+  if (watch_) watch_->release();
+  watch_.reset();
+}
+
+int Synchronous::first_rank() const {
+  return topology_.processes[std::size_t(bootstrap_.process())].first_rank;
+}
+
+engine::Membership Synchronous::membership() const {
+  engine::Membership membership;
+  membership.rank = first_rank();
+  membership.local = int(options_.devices.size());
+  membership.size = int(host_.size());
+  membership.chief = membership.rank == 0;
+  membership.generation = generation_;
+  return membership;
+}
+
+std::size_t Synchronous::largest_share(std::size_t batch, int accumulate) const {
+  std::size_t largest = 1;
+  for (int rank = 0; rank < int(host_.size()); ++rank) {
+    const engine::Range mine =
+        engine::share_of({0, batch}, rank, int(host_.size()), options_.shares);
+    largest = std::max(largest, mine.size());
+  }
+  return (largest + std::size_t(accumulate) - 1) / std::size_t(accumulate);
+}
+
+// Everybody shows everybody the same text; where a line differs, it is shown.
+void Synchronous::compare(const std::string& mine, const std::string& what) const {
+  const std::vector<std::string> all = bootstrap_.all_gather(mine, what);
+  for (std::size_t process = 1; process < all.size(); ++process) {
+    if (all[process] == all[0]) continue;
+    const std::vector<std::string> ours = lines_of(all[0]), theirs = lines_of(all[process]);
+    std::string differences;
+    for (std::size_t i = 0; i < std::max(ours.size(), theirs.size()); ++i) {
+      const std::string a = i < ours.size() ? ours[i] : "(nothing)";
+      const std::string b = i < theirs.size() ? theirs[i] : "(nothing)";
+      if (a != b) differences += fmt::format("; '{}' there, '{}' here", b, a);
+    }
+    engine::fail(Code::kInvalid, "process {} was started differently from process 0 ({}){}",
+                 process, what, differences);
+  }
+}
+
+void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule& rule,
+                       const engine::OpenOptions& options) {
+  require(options.batch >= 1, "the batch must hold at least one example");
+  require(options.accumulate >= 1, "accumulate must be at least 1");
+  {
+    std::scoped_lock lock(watch_mutex_);  // from here on a death ends this process
+    mirrors_.clear();
+    team_.reset();
+  }
+  fabric_.reset();
+  mapped_.clear();
+  peers_.clear();
+  own_memory_ = {};
+  ++generation_;
+  graph_ = graph;
+  rule_ = rule;
+  open_ = options;
+
+  const std::size_t rows = largest_share(options.batch, options.accumulate);
+  for (std::size_t i = 0; i < options_.devices.size(); ++i) {
+    engine::Device& device = *options_.devices[i];
+    const engine::DType dtype = options_.dtype.value_or(device.default_dtype());
+    mirrors_.push_back(std::make_unique<Mirror>(
+        first_rank() + int(i), graph, device.ops(dtype, options_.threads), rows, options.seed));
+  }
+  const engine::Graph& first = mirrors_[0]->graph;
+  watched_.clear();
+  for (std::size_t i = 0; i < first.layout().size(); ++i) {
+    if (!first.layout()[i].frozen) watched_.push_back(i);
+  }
+
+  DesignOptions design_options{options_.algorithm, options_.update, options_.bucket_bytes};
+  planned_before_ = obey_record(options.plan, host_, design_options, options_.log);
+  DesignInput input;
+  input.graph = &first;
+  input.rule = rule;
+  input.host = host_;
+  input.totals = kTotals;
+  input.metrics_per_rank = 2 * checked_at(0).size();
+  input.gather_per_rank = kGather;
+  design_ = design_step(input, design_options);
+
+  compare(
+      fmt::format("{}optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} "
+                  "clip {}\nbatch: {}\naccumulate: {}\nseed: {}\ndtype: {}\nchecksums: {}\n"
+                  "overlap: {}\nplan: {:016x}",
+                  graph.describe() + "\n", int(rule.kind), rule.momentum, rule.nesterov, rule.beta1,
+                  rule.beta2, rule.epsilon, rule.weight_decay, rule.clip_norm, options.batch,
+                  options.accumulate, options.seed, engine::name(first.dtype()), options_.checksums,
+                  options_.overlap, collectives::hash(design_.plan)),
+      "model, flags and plan");
+
+  map_memory();
+  connect_hosts();
+  if (!threads_) threads_ = std::make_unique<ReplicaThreads>(int(mirrors_.size()));
+  set_start_values();
+}
+
+// One block per replica, and one control block per host. Within a process plain memory; where a
+// host has several processes, memory that they map from each other.
+void Synchronous::map_memory() {
+  const ArenaLayout layout = arena_layout(mirrors_[0]->graph, design_);
+  const std::size_t arena = align(layout.bytes, std::size_t(2) << 20);
+  const int here = host_[std::size_t(first_rank())];
+  std::vector<int> local;  // ranks of this host
+  for (int rank = 0; rank < int(host_.size()); ++rank) {
+    if (host_[std::size_t(rank)] == here) local.push_back(rank);
+  }
+  const std::size_t control = Team::control_bytes(local.size(), design_.plan.size());
+  const bool alone = local.size() == mirrors_.size();  // no other process on this host
+  std::vector<std::byte*> blocks(host_.size(), nullptr);
+  std::byte* control_block = nullptr;
+  if (alone) {
+    own_memory_ = engine::Buffer(arena * mirrors_.size() + control);
+    for (std::size_t i = 0; i < mirrors_.size(); ++i) {
+      blocks[std::size_t(first_rank()) + i] = own_memory_.data() + i * arena;
+    }
+    control_block = own_memory_.data() + mirrors_.size() * arena;
+  } else {
+    for (const auto& mirror : mirrors_) {
+      mapped_.emplace_back(fmt::format("lockstep rank {}", mirror->rank), arena);
+      blocks[std::size_t(mirror->rank)] = mapped_.back().data();
+    }
+    if (local.front() == first_rank()) mapped_.emplace_back("lockstep control", control);
+  }
+  // One exchange for all hosts, whether they map or not: every process takes part.
+  if (bootstrap_.processes() > 1) {
+    std::string mine;
+    for (const collectives::MappedMemory& memory : mapped_)
+      mine += to_text(memory.address()) + "\n";
+    const std::vector<std::string> all = bootstrap_.all_gather(mine, "memory of the ranks");
+    for (std::size_t process = 0; process < all.size() && !alone; ++process) {
+      const collectives::Topology::Process& peer = topology_.processes[process];
+      if (peer.host != here) continue;
+      const bool me = int(process) == bootstrap_.process();
+      const std::vector<std::string> addresses = lines_of(all[process]);
+      for (std::size_t i = 0; i < addresses.size(); ++i) {
+        std::byte* block = me ? mapped_[i].data() : nullptr;
+        if (!me) {
+          peers_.push_back(collectives::map_peer(collectives::mapping_address(addresses[i])));
+          block = peers_.back().data();
+        }
+        if (int(i) < peer.replicas) {
+          blocks[std::size_t(peer.first_rank) + i] = block;
+        } else {
+          control_block = block;
+        }
+      }
+    }
+    bootstrap_.all_gather("", "memory is mapped");
+    for (collectives::MappedMemory& memory : mapped_) memory.close_file();
+  }
+  std::scoped_lock lock(watch_mutex_);
+  team_.emplace(local, design_.plan.size(), control_block);
+  for (int rank : local) {
+    for (int space = 0; space < collectives::kSpaces; ++space) {
+      team_->set_base(rank, Space(space), blocks[std::size_t(rank)] + layout.offset[space]);
+    }
+  }
+}
+
+// Connections between the ranks that the plans let talk across hosts, then the executors.
+void Synchronous::connect_hosts() {
+  std::vector<std::unique_ptr<collectives::Transport>> transports(mirrors_.size());
+  if (std::set<int>(host_.begin(), host_.end()).size() > 1) {
+    std::vector<int> ranks;
+    std::set<std::pair<int, int>> pairs;
+    for (const auto& mirror : mirrors_) {
+      ranks.push_back(mirror->rank);
+      for (const collectives::Stage& stage : design_.plan) {
+        for (const collectives::Lane& lane : stage.plan.lanes[std::size_t(mirror->rank)]) {
+          for (const collectives::Step& step : lane) {
+            if (step.peer >= 0) pairs.insert({mirror->rank, step.peer});
+          }
+        }
+      }
+    }
+    fabric_ = std::make_unique<collectives::TcpFabric>();
+    const std::vector<std::string> all = bootstrap_.all_gather(
+        fmt::format("{}\n{}", fabric_->address(), random_key()), "addresses of the ranks");
+    std::vector<std::string> address(host_.size());
+    for (std::size_t process = 0; process < all.size(); ++process) {
+      const collectives::Topology::Process& peer = topology_.processes[process];
+      for (int i = 0; i < peer.replicas; ++i) {
+        address[std::size_t(peer.first_rank + i)] = lines_of(all[process]).at(0);
+      }
+    }
+    transports = fabric_->connect(ranks, {pairs.begin(), pairs.end()}, address,
+                                  lines_of(all[0]).at(1), options_.deadline);
+  }
+  collectives::ExecutorOptions executor;
+  executor.deadline = options_.deadline;
+  executor.hook = options_.hook;
+  for (std::size_t i = 0; i < mirrors_.size(); ++i) {
+    mirrors_[i]->checks.assign(2 * checked_at(0).size(), 0);
+    mirrors_[i]->open(design_, rule_, *team_, std::move(transports[i]), executor);
+  }
+  const std::size_t here = team_->local().size();
+  const std::size_t busy = here * std::size_t(options_.threads);
+  const std::size_t cores = std::size_t(collectives::machine().cores);
+  communication_threads_ = options_.communication_thread.value_or(cores >= busy + here);
+}
+
+// Rank 0's values reach all others as a sum with zeros.
+void Synchronous::set_start_values() {
+  run([&](engine::Replica& replica) {
+    Mirror& m = mirror(replica);
+    if (m.rank == 0) m.graph.initialise(open_.seed, m.space(Space::kWeight));
+    m.executor().start(design_.start, nullptr);
+    m.executor().wait(design_.start, "start values of the weights");
+  });
+}
+
+void Synchronous::run(const std::function<void(engine::Replica&)>& body) {
+  require(threads_ != nullptr, "{}: run before open", name());
+  std::atomic<bool> over{false};
+  std::vector<std::jthread> helpers;
+  if (communication_threads_) {
+    for (const auto& mirror : mirrors_) {
+      helpers.emplace_back([&over, m = mirror.get()] {
+        while (!over) {
+          if (!m->executor().progress()) m->executor().sleep(std::chrono::microseconds(500));
+        }
+      });
+    }
+  }
+  auto failed = [this](const std::exception& e) {
+    const auto* error = dynamic_cast<const Error*>(&e);
+    abort(Error(error != nullptr ? error->code() : Code::kAborted, e.what()));
+  };
+  try {
+    threads_->run(
+        [&](int index) {
+          Mirror& mirror = *mirrors_[std::size_t(index)];
+          body(mirror);
+          settle(mirror);
+        },
+        failed);
+  } catch (...) {
+    over = true;
+    team_->wake();
+    throw;
+  }
+  over = true;
+  team_->wake();
+}
+
+void Synchronous::abort(const Error& error) noexcept {
+  if (team_) team_->stop(error.code(), error.what());
+}
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// Synchronous data-parallel training, for any number of processes: what Mirrored and
+// CollectiveAllReduce have in common, which is everything but how their processes find each other.
+// Every replica takes the same step from the same weights; gradients are summed, weighted by the
+// examples really seen, and every mirror takes the same update.
+//
+// Memory: per replica one block that all ranks of its host map (gradients, weights, exchange,
+// scratch, norms), and the optimizer slots that it owns: all of them where updates are apart, 1/P
+// where they are fused. Threads: one permanent thread a replica; a communication thread beside it
+// where cores are idle.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/bootstrap.h"
+#include "collectives/executor.h"
+#include "collectives/memory/mapped_memory.h"
+#include "collectives/memory/peer_watch.h"
+#include "collectives/tcp/tcp_transport.h"
+#include "collectives/topology.h"
+#include "engine/base/log.h"
+#include "engine/device/device.h"
+#include "engine/train/strategy.h"
+#include "strategies/mirror.h"
+#include "strategies/replica_threads.h"
+
+namespace lockstep::strategies {
+
+struct SynchronousOptions {
+  std::vector<engine::Device*> devices;  // one entry a replica of this process; at least one
+  std::optional<engine::DType> dtype;    // else what the first device prefers
+  int threads = 1;                       // library threads of a replica
+  std::string algorithm = "auto";        // auto, direct, ring
+  std::string update = "auto";           // auto, fused, apart
+  std::size_t bucket_bytes = std::size_t(4) << 20;
+  bool overlap = true;                        // communicate while backward runs; same bits without
+  std::optional<bool> communication_thread;   // else where cores are idle
+  std::chrono::milliseconds deadline{60000};  // of every wait for another replica
+  std::vector<std::uint64_t> shares;          // of the batch, by rank; empty: equal
+  bool checksums = true;                      // confirm that mirrors are equal while training
+  engine::Log log;
+  std::function<void()> hook;  // tests: called between blocks, e.g. to delay
+};
+
+class Synchronous : public engine::Strategy {
+ public:
+  ~Synchronous() override;
+  engine::Membership membership() const override;
+  void open(const engine::GraphSpec& graph, const engine::UpdateRule& rule,
+            const engine::OpenOptions& options) override;
+  void deal(const engine::WorkSpec& work) override;
+  void run(const std::function<void(engine::Replica&)>& body) override;
+  std::optional<engine::Work> next(engine::Replica& replica) override;
+  void before_forward(engine::Replica& replica, engine::Range range) override;
+  void gradient_ready(engine::Replica& replica, engine::Range range) override;
+  void finish(engine::Replica& replica) override;
+  engine::Totals report(engine::Replica& replica, const engine::Totals& mine) override;
+  engine::Totals settle(engine::Replica& replica) override;
+  std::vector<double> gather(engine::Replica& replica, std::span<const double> mine,
+                             std::string_view what) override;
+  std::vector<engine::Piece> pieces_to_save(engine::Replica& replica) override;
+  std::vector<engine::Piece> pieces_to_restore(engine::Replica& replica) override;
+  std::string plan() const override;
+  std::string explain() const override;
+  std::string algorithm() const override;
+  std::string reason() const override;
+  double waited_seconds() const override;
+  void abort(const engine::Error& error) noexcept override;
+
+  // For tests and tools: the whole step as a plan, checked symbolically; empty when it is right.
+  std::string verify() const;
+  std::string print_plan() const;
+  const collectives::Topology& topology() const { return topology_; }
+  // A copy of a local replica's weights, as float64, in arena order. Outside of run.
+  std::vector<double> weights(int local) const;
+  std::size_t owned_elements(int local) const;
+  // Buckets whose update was done before backward had ended, so far.
+  std::int64_t overlapped() const { return overlapped_; }
+  // Reductions of layers that began while buckets were in flight, so far.
+  std::int64_t reductions_beside() const;
+  void corrupt(int local, std::size_t element);  // tests: flips a bit of one weight of one mirror
+
+ protected:
+  // The bootstrap outlives the strategy.
+  Synchronous(SynchronousOptions options, collectives::Bootstrap& bootstrap);
+
+ private:
+  static constexpr std::size_t kTotals = 4;  // numbers of engine::Totals
+  Mirror& mirror(engine::Replica& replica) const;
+  int first_rank() const;
+  std::size_t largest_share(std::size_t batch, int accumulate) const;
+  void compare(const std::string& mine, const std::string& what) const;
+  void map_memory();
+  void connect_hosts();
+  void set_start_values();
+  void start_buckets(Mirror& mirror, std::size_t end);
+  void check_mirrors(const double* numbers, std::int64_t step) const;
+  std::vector<std::size_t> checked_at(std::int64_t step) const;  // parameters, by index
+  engine::Totals totals_of(Mirror& mirror);
+
+  SynchronousOptions options_;
+  collectives::Bootstrap& bootstrap_;
+  collectives::Topology topology_;
+  std::vector<int> host_;  // of each rank
+  std::uint64_t generation_ = 0;
+
+  std::optional<engine::GraphSpec> graph_;
+  engine::UpdateRule rule_;
+  engine::OpenOptions open_;
+  engine::WorkSpec work_;
+  StepDesign design_;
+  std::vector<std::size_t> watched_;  // entries of the layout whose mirrors are compared
+  bool planned_before_ = false;       // the plan is a checkpoint's
+  bool communication_threads_ = false;
+
+  // The order of these is the order of ending, last first: mirrors use the team, the team the
+  // memory.
+  engine::Buffer own_memory_;                      // one process: arenas and control block
+  std::vector<collectives::MappedMemory> mapped_;  // several: of my replicas, then perhaps control
+  std::vector<engine::Buffer> peers_;
+  std::optional<collectives::Team> team_;
+  std::unique_ptr<collectives::TcpFabric> fabric_;
+  std::vector<std::unique_ptr<Mirror>> mirrors_;
+  std::unique_ptr<ReplicaThreads> threads_;
+  std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread stops the team
+  std::mutex watch_mutex_;                         // team_ against the watch's thread
+  std::atomic<std::int64_t> overlapped_{0};
+};
+
+}  // namespace lockstep::strategies

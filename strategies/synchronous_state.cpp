@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+// What a checkpoint takes from a strategy, and what people and tests ask of it: see synchronous.h.
+#include <algorithm>
+#include <numeric>
+
+#include "collectives/verifier.h"
+#include "strategies/plan_record.h"
+#include "strategies/synchronous.h"
+
+namespace lockstep::strategies {
+
+using collectives::Space;
+using engine::Parameter;
+using engine::Piece;
+using engine::Range;
+
+namespace {
+
+// Who saves an array that all ranks have: each to the rank with the fewest bytes so far.
+std::vector<int> deal_arrays(const std::vector<Parameter>& layout, int ranks) {
+  std::vector<std::size_t> load(std::size_t(ranks), 0);
+  std::vector<int> owner;
+  for (const Parameter& parameter : layout) {
+    const auto least = std::min_element(load.begin(), load.end());
+    *least += parameter.range.size();
+    owner.push_back(int(least - load.begin()));
+  }
+  return owner;
+}
+
+Range overlap(Range a, Range b) {
+  return {std::max(a.begin, b.begin), std::max(std::max(a.begin, b.begin), std::min(a.end, b.end))};
+}
+
+// The slots of a mirror: every owned range cut at the borders of parameters.
+void add_slots(const Mirror& mirror, const engine::UpdateRule& rule, std::vector<Piece>& pieces) {
+  const engine::DType dtype = mirror.graph.dtype();
+  for (std::size_t slot = 0; slot < rule.slots(); ++slot) {
+    std::size_t packed = 0;
+    for (Range owned : mirror.owned()) {
+      for (const Parameter& parameter : mirror.graph.layout()) {
+        const Range part = overlap(owned, parameter.range);
+        if (part.empty() || parameter.frozen) continue;
+        pieces.push_back({fmt::format("{}/{}", rule.slot_name(slot), parameter.name),
+                          parameter.shape,
+                          dtype,
+                          {part.begin - parameter.range.begin, part.end - parameter.range.begin},
+                          mirror.slot(slot, packed + part.begin - owned.begin)});
+      }
+      packed += owned.size();
+    }
+  }
+}
+
+void add_weight(const Mirror& mirror, const Parameter& parameter, std::vector<Piece>& pieces) {
+  const engine::DType dtype = mirror.graph.dtype();
+  pieces.push_back({parameter.name,
+                    parameter.shape,
+                    dtype,
+                    {0, parameter.range.size()},
+                    mirror.space(Space::kWeight) + parameter.range.begin * engine::size_of(dtype)});
+}
+
+}  // namespace
+
+std::vector<Piece> Synchronous::pieces_to_save(engine::Replica& replica) {
+  const Mirror& m = mirror(replica);
+  const std::vector<Parameter>& layout = m.graph.layout();
+  const std::vector<int> owner = deal_arrays(layout, int(host_.size()));
+  std::vector<Piece> pieces, slots;
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    if (owner[i] == m.rank) add_weight(m, layout[i], pieces);
+  }
+  add_slots(m, rule_, slots);
+  if (design_.update == "apart") {  // everybody has all slots: each is saved by its weight's owner
+    std::erase_if(slots, [&](const Piece& piece) {
+      for (std::size_t i = 0; i < layout.size(); ++i) {
+        if (piece.name.ends_with("/" + layout[i].name)) return owner[i] != m.rank;
+      }
+      return true;
+    });
+  }
+  pieces.insert(pieces.end(), slots.begin(), slots.end());
+  return pieces;
+}
+
+std::vector<Piece> Synchronous::pieces_to_restore(engine::Replica& replica) {
+  const Mirror& m = mirror(replica);
+  std::vector<Piece> pieces;
+  for (const Parameter& parameter : m.graph.layout()) add_weight(m, parameter, pieces);
+  add_slots(m, rule_, pieces);
+  return pieces;
+}
+
+std::string Synchronous::plan() const {
+  return plan_record(design_, host_);
+}
+std::string Synchronous::algorithm() const {
+  return design_.algorithm;
+}
+std::string Synchronous::reason() const {
+  return design_.reason;
+}
+
+std::string Synchronous::explain() const {
+  std::string text = fmt::format("{}: {}\n{}", name(), topology_.describe(), sentence(design_));
+  if (planned_before_) text += "\nthe plan is the checkpoint's, so that the bits are the same";
+  text += communication_threads_
+              ? "\ncommunication has threads of its own, since there are idle cores"
+              : "\nthe computing threads communicate between layers, since no core is idle";
+  return text;
+}
+
+double Synchronous::waited_seconds() const {
+  double seconds = 0;
+  for (const auto& m : mirrors_) seconds += m->executor().waited_seconds();
+  return seconds;
+}
+
+std::string Synchronous::verify() const {
+  collectives::StepPlan step(design_.plan.begin(),
+                             design_.plan.begin() + std::ptrdiff_t(design_.step_stages));
+  return collectives::verify(step, collectives::Goal::kUpdateEverywhere);
+}
+
+std::string Synchronous::print_plan() const {
+  return collectives::print(design_.plan);
+}
+
+std::vector<double> Synchronous::weights(int local) const {
+  const Mirror& m = *mirrors_[std::size_t(local)];
+  std::vector<double> values(m.graph.parameters());
+  const std::byte* from = m.space(Space::kWeight);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = m.graph.dtype() == engine::DType::kFloat64
+                    ? reinterpret_cast<const double*>(from)[i]
+                    : double(reinterpret_cast<const float*>(from)[i]);
+  }
+  return values;
+}
+
+std::size_t Synchronous::owned_elements(int local) const {
+  return mirrors_[std::size_t(local)]->owned_elements();
+}
+
+std::int64_t Synchronous::reductions_beside() const {
+  return std::accumulate(
+      mirrors_.begin(), mirrors_.end(), std::int64_t(0),
+      [](std::int64_t sum, const auto& m) { return sum + m->reductions_beside; });
+}
+
+void Synchronous::corrupt(int local, std::size_t element) {
+  const Mirror& m = *mirrors_[std::size_t(local)];
+  const std::size_t width = engine::size_of(m.graph.dtype());
+  m.space(Space::kWeight)[element * width] ^= std::byte{1};
+}
+
+}  // namespace lockstep::strategies

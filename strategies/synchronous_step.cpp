@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+// The calls of a step: see synchronous.h.
+#include <algorithm>
+
+#include "strategies/synchronous.h"
+
+namespace lockstep::strategies {
+
+using collectives::Space;
+using engine::Code;
+using engine::Range;
+using engine::Totals;
+
+namespace {
+
+// Every parameter's checksum is compared once in so many steps.
+constexpr std::size_t kCheckCycle = 16;
+
+double high_half(std::uint64_t sum) {
+  return double(sum >> 32);
+}
+double low_half(std::uint64_t sum) {
+  return double(sum & 0xffffffffu);
+}
+
+}  // namespace
+
+Mirror& Synchronous::mirror(engine::Replica& replica) const {
+  return static_cast<Mirror&>(replica);
+}
+
+void Synchronous::deal(const engine::WorkSpec& work) {
+  engine::require(work.batch >= 1 && work.batch <= open_.batch,
+                  "a batch of {} was dealt, and {} were planned for", work.batch, open_.batch);
+  engine::require(work.examples >= 1, "the data set is empty");
+  work_ = work;
+  for (const auto& m : mirrors_) {
+    m->dealt = 0;
+    m->position = work.position;
+  }
+}
+
+std::optional<engine::Work> Synchronous::next(engine::Replica& replica) {
+  Mirror& m = mirror(replica);
+  if (m.dealt == work_.steps) return {};
+  const Range batch = engine::next_batch(m.position, work_.examples, work_.batch);
+  engine::Work work;
+  work.step = work_.first_step + m.dealt;
+  work.epoch = m.position.epoch;
+  work.mine = engine::share_of(batch, m.rank, int(host_.size()), options_.shares);
+  work.whole = batch.size();
+  m.position = engine::after_batch(m.position, work_.examples, work_.batch);
+  work.after = m.position;
+  ++m.dealt;
+  return work;
+}
+
+// Which entries of the layout are compared at a step: every kCheckCycle-th, in turn.
+std::vector<std::size_t> Synchronous::checked_at(std::int64_t step) const {
+  std::vector<std::size_t> entries;
+  if (!options_.checksums) return entries;
+  for (std::size_t i = std::size_t(step) % kCheckCycle; i < watched_.size(); i += kCheckCycle) {
+    entries.push_back(watched_[i]);
+  }
+  return entries;
+}
+
+void Synchronous::before_forward(engine::Replica& replica, Range range) {
+  Mirror& m = mirror(replica);
+  for (std::size_t b = 0; b < design_.buckets.size(); ++b) {
+    if (design_.buckets[b].meets(range)) m.executor().wait(design_.updates[b], "before forward");
+  }
+  m.executor().progress();
+  if (!options_.checksums || !work_.training || host_.size() == 1) return;
+  // These weights are the last step's everywhere, and nobody writes them before this rank's
+  // gradients are ready: the moment to look at them.
+  const std::size_t width = engine::size_of(m.graph.dtype());
+  std::size_t place = 0;
+  for (std::size_t i = std::size_t(m.Replica::state.step) % kCheckCycle; i < watched_.size();
+       i += kCheckCycle, ++place) {
+    const engine::Parameter& parameter = m.graph.layout()[watched_[i]];
+    if (!range.holds(parameter.range)) continue;
+    const std::uint64_t sum = m.kernels().checksum(
+        m.space(Space::kWeight) + parameter.range.begin * width, parameter.range.size() * width, 0);
+    m.checks[2 * place] = high_half(sum);
+    m.checks[2 * place + 1] = low_half(sum);
+  }
+}
+
+// Starts the collectives of every bucket that ends before `end`.
+void Synchronous::start_buckets(Mirror& m, std::size_t end) {
+  if (m.started == 0) m.update_state = m.Replica::state;  // every update of the last step is done
+  for (; m.started < design_.buckets.size() && design_.buckets[m.started].end <= end; ++m.started) {
+    for (int stage : design_.stages[m.started]) m.executor().start(stage, &m.update_state);
+  }
+}
+
+void Synchronous::gradient_ready(engine::Replica& replica, Range range) {
+  Mirror& m = mirror(replica);
+  if (options_.hook) options_.hook();
+  if (!options_.overlap) return;
+  start_buckets(m, range.end);
+  m.executor().progress();
+  if (options_.hook) options_.hook();
+  if (range.end == m.graph.trainable()) return;  // backward has ended
+  std::int64_t done = 0;
+  for (std::size_t b = 0; b < m.started; ++b) done += m.executor().done(design_.updates[b]);
+  overlapped_ += done;
+}
+
+void Synchronous::finish(engine::Replica& replica) {
+  Mirror& m = mirror(replica);
+  if (!options_.overlap) start_buckets(m, m.graph.trainable());
+  engine::invariant(m.started == design_.buckets.size(),
+                    "backward has not announced every gradient");
+  m.started = 0;
+  m.executor().progress();
+}
+
+Totals Synchronous::totals_of(Mirror& m) {
+  if (m.reported < 0) return {};
+  m.executor().wait(design_.metrics, "metrics");
+  const double* numbers =
+      reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.metrics_range.begin;
+  check_mirrors(numbers + kTotals, m.reported);
+  return {numbers[0], numbers[1], numbers[2], numbers[3]};
+}
+
+Totals Synchronous::report(engine::Replica& replica, const Totals& mine) {
+  Mirror& m = mirror(replica);
+  const Totals before = totals_of(m);
+  double* numbers =
+      reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.metrics_range.begin;
+  std::fill_n(numbers, design_.metrics_range.size(), 0.0);
+  numbers[0] = mine.loss;
+  numbers[1] = mine.correct;
+  numbers[2] = mine.examples;
+  numbers[3] = mine.stop;
+  std::copy(m.checks.begin(), m.checks.end(),
+            numbers + kTotals + std::size_t(m.rank) * m.checks.size());
+  m.reported = m.Replica::state.step;
+  m.executor().start(design_.metrics, nullptr);
+  m.executor().progress();
+  return before;
+}
+
+// Every rank has every rank's checksums of the same weights. The mirrors that differ from most
+// others are named.
+void Synchronous::check_mirrors(const double* numbers, std::int64_t step) const {
+  const std::vector<std::size_t> entries = checked_at(step);
+  if (host_.size() == 1) return;
+  const std::size_t stride = mirrors_[0]->checks.size();
+  for (std::size_t k = 0; k < entries.size(); ++k) {
+    auto same = [&](std::size_t a, std::size_t b) {
+      return std::equal(numbers + a * stride + 2 * k, numbers + a * stride + 2 * k + 2,
+                        numbers + b * stride + 2 * k);
+    };
+    std::size_t most = 0, common = 0;  // a rank whose bits most ranks have
+    for (std::size_t rank = 0; rank < host_.size(); ++rank) {
+      std::size_t equal = 0;
+      for (std::size_t other = 0; other < host_.size(); ++other) equal += same(rank, other);
+      if (equal > common) common = equal, most = rank;
+    }
+    if (common == host_.size()) continue;
+    std::string others;
+    for (std::size_t rank = 0; rank < host_.size(); ++rank) {
+      if (!same(rank, most)) others += fmt::format("{}{}", others.empty() ? "" : ", ", rank);
+    }
+    engine::fail(Code::kCorrupt,
+                 "mirrors are no longer equal: {} differs on rank {} from rank {} at step {}",
+                 mirrors_[0]->graph.layout()[entries[k]].name, others, most, step);
+  }
+}
+
+Totals Synchronous::settle(engine::Replica& replica) {
+  Mirror& m = mirror(replica);
+  for (std::size_t stage = 0; stage < design_.step_stages; ++stage) {
+    m.executor().wait(int(stage), "end of the step");
+  }
+  return totals_of(m);
+}
+
+std::vector<double> Synchronous::gather(engine::Replica& replica, std::span<const double> mine,
+                                        std::string_view what) {
+  Mirror& m = mirror(replica);
+  engine::invariant(mine.size() <= kGather, "more numbers than a gather takes");
+  double* numbers =
+      reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.gather_range.begin;
+  std::fill_n(numbers, design_.gather_range.size(), 0.0);
+  std::copy(mine.begin(), mine.end(), numbers + std::size_t(m.rank) * kGather);
+  m.executor().start(design_.gather, nullptr);
+  m.executor().wait(design_.gather, what);
+  std::vector<double> all;
+  for (std::size_t rank = 0; rank < host_.size(); ++rank) {
+    all.insert(all.end(), numbers + rank * kGather, numbers + rank * kGather + mine.size());
+  }
+  return all;
+}
+
+}  // namespace lockstep::strategies
