@@ -97,6 +97,11 @@ class Ops {
   virtual void tanh(const StepState* state, Tensor x, Tensor y) = 0;
   virtual void tanh_gradient(const StepState* state, Tensor y, Tensor dy, Tensor dx) = 0;
   virtual void add(const StepState* state, Tensor a, Tensor b, Tensor y) = 0;  // y = a + b
+  // y = x in the rows in use. This one serves devices whose memory the host can write.
+  virtual void copy(const StepState* state, Tensor x, Tensor y) {
+    const std::size_t bytes = std::size_t(state->examples) * x.columns() * size_of(x.dtype);
+    if (bytes > 0) std::memcpy(y.data, x.data, bytes);
+  }
   virtual void dropout(const StepState* state, const DropoutSpec& spec, Tensor x, Tensor y) = 0;
 
   // Losses. `target` is float32: [rows, 1] the class, or [rows, columns]. `losses` and `correct`
