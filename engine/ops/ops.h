@@ -55,9 +55,10 @@ struct PoolSpec {
   bool operator==(const PoolSpec&) const = default;
 };
 
-// Which numbers a dropout layer draws: unit j of example e at step t is kept when the uniform
-// number of stream (seed, layer) at (e, t, j) is >= rate. So masks do not depend on how replicas
-// share a batch.
+// Which numbers a dropout layer draws: unit j of example e (its id) at step t is kept when
+// uniform(random_bits(key, e, (t << 32) | (j / 4))[j % 4]) >= rate; engine/ops/definitions.h has it
+// for all devices. So masks do not depend on how replicas share a batch, and backward calls the
+// same kernel with dy.
 struct DropoutSpec {
   double rate = 0.5;      // of units that are dropped; the others are multiplied by 1 / (1 - rate)
   std::uint64_t key = 0;  // engine/base/random.h: stream_key(seed, layer name)
@@ -123,7 +124,8 @@ class Ops {
   virtual void load(const float* from, Tensor x) = 0;
 
   // A 64-bit sum of mixed words; equal bits give equal sums, whatever the order of adding:
-  // sum over i of mix(word_i + (offset + i) * odd), modulo 2^64, over 4-byte words.
+  // sum over i of mix(word_i + (offset + i) * odd), modulo 2^64, over 4-byte words
+  // (a last short one is filled with zeros); `offset` counts words. See engine/ops/definitions.h.
   virtual std::uint64_t checksum(const std::byte* data, std::size_t bytes,
                                  std::size_t offset) const = 0;
 

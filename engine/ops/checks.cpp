@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+#include "engine/ops/checks.h"
+
+#include "engine/base/error.h"
+
+namespace lockstep::engine {
+namespace {
+
+template <class Spec>
+void check_windows(const Spec& spec) {
+  invariant(spec.stride > 0, "a stride of 0");
+  invariant(spec.kernel_height > 0 && spec.kernel_width > 0, "a window without elements");
+  invariant(spec.height + 2 * spec.padding >= spec.kernel_height &&
+                spec.width + 2 * spec.padding >= spec.kernel_width,
+            "a window larger than its padded image");
+}
+
+}  // namespace
+
+std::size_t rows_in_use(const StepState* state, std::initializer_list<Tensor> batches) {
+  invariant(state->examples >= 0, "a negative number of rows");
+  const std::size_t rows = std::size_t(state->examples);
+  for (const Tensor& batch : batches) {
+    invariant(!batch || batch.rows() >= rows, "more rows in use than were planned");
+  }
+  return rows;
+}
+
+void check_batch(const Tensor& tensor, DType dtype, std::size_t columns, std::string_view what) {
+  if (!tensor) return;
+  invariant(tensor.dtype == dtype, what);
+  invariant(tensor.rows() == 0 || tensor.columns() == columns, what);
+}
+
+void check_parameter(const Tensor& tensor, DType dtype, std::size_t elements,
+                     std::string_view what) {
+  if (!tensor) return;
+  invariant(tensor.dtype == dtype && tensor.elements() == elements, what);
+}
+
+void check_spec(const ConvolutionSpec& spec) {
+  invariant(spec.channels > 0 && spec.filters > 0, "a convolution without channels or filters");
+  check_windows(spec);
+}
+
+void check_spec(const PoolSpec& spec) {
+  invariant(spec.channels > 0, "a pool without channels");
+  check_windows(spec);
+  invariant(spec.padding < spec.kernel_height && spec.padding < spec.kernel_width,
+            "a padding as wide as the window of a pool: some windows would be empty");
+}
+
+void check_reduce(const ReduceArguments& a) {
+  invariant(!a.from.empty(), "a reduction without sources");
+  invariant(a.count <= kBlock, "a reduction of more than a block");
+  if (a.epilogue == Epilogue::kSquares) invariant(a.squares != nullptr, "no place for squares");
+  if (a.epilogue != Epilogue::kUpdate) return;
+  invariant(a.dtype == DType::kFloat32 || a.dtype == DType::kFloat64, "an update of integers");
+  invariant(a.op == ReduceOp::kSum, "an update from something else than a sum");
+  invariant(a.rule != nullptr && a.state != nullptr && a.weight != nullptr,
+            "an update without rule, state or weights");
+  for (std::size_t s = 0; s < a.rule->slots(); ++s) {
+    invariant(a.slots[s] != nullptr, "an update without its slots");
+  }
+}
+
+std::size_t class_of(float target, std::size_t classes, std::size_t row) {
+  // Compared as floating point first: a NaN or a huge number must not be converted.
+  const bool inside = target >= 0 && double(target) < double(classes);
+  const std::size_t index = inside ? std::size_t(target) : 0;
+  require(inside && float(index) == target, "row {} names class {}; classes are 0 to {}", row,
+          target, classes - 1);
+  return index;
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// Numbers that must have the same bits on every device, whoever computes them: which units dropout
+// keeps, what a checksum mixes, in which order a batch is added. Pure functions; any thread.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/base/random.h"
+
+namespace lockstep::engine {
+
+// The four random numbers of units 4 * quad .. 4 * quad + 3 of example `id` at `step`.
+inline std::array<std::uint32_t, 4> dropout_bits(std::uint64_t key, std::int64_t id,
+                                                 std::int64_t step, std::size_t quad) {
+  return random_bits(key, std::uint64_t(id), (std::uint64_t(step) << 32) | std::uint64_t(quad));
+}
+inline bool dropout_keeps(std::uint32_t bits, double rate) {
+  return uniform(bits) >= rate;
+}
+
+// What word `index` of an arena adds to the checksum: the finaliser of splitmix64 (Steele, Lea and
+// Flood 2014), a bijection, so a single changed word always changes the sum.
+constexpr std::uint64_t checksum_word(std::uint32_t word, std::uint64_t index) {
+  std::uint64_t x = word + index * 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// The sum of `count` numbers as a balanced tree: the first (count + 1) / 2 and the rest, each added
+// by the same rule. 0 for none.
+inline double balanced_sum(const double* numbers, std::size_t count) {
+  if (count == 0) return 0;
+  if (count == 1) return numbers[0];
+  const std::size_t half = (count + 1) / 2;
+  return balanced_sum(numbers, half) + balanced_sum(numbers + half, count - half);
+}
+
+}  // namespace lockstep::engine
