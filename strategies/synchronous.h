@@ -44,7 +44,7 @@ struct SynchronousOptions {
   std::chrono::milliseconds deadline{60000};  // of every wait for another replica
   std::vector<std::uint64_t> shares;          // of the batch, by rank; empty: equal
   bool checksums = true;                      // confirm that mirrors are equal while training
-  engine::Log log;
+  engine::Log log = engine::Log();
   std::function<void()> hook;  // tests: called between blocks, e.g. to delay
 };
 

@@ -35,7 +35,8 @@ class Observer {
  public:
   enum class Pass : std::uint8_t { kForward, kBackward };
   virtual ~Observer() = default;
-  virtual void layer(const std::string& name, Pass pass, double seconds) = 0;
+  // `y`: the layer's output; in backward it may be gone already.
+  virtual void layer(const std::string& name, Pass pass, double seconds, Tensor y) = 0;
 };
 
 class Graph {
@@ -63,9 +64,10 @@ class Graph {
   Tensor input() const;       // [rows, ...input]; written by the loop
   Tensor target() const;      // float32 [rows, target columns]; written by the loop
   std::int64_t* ids() const;  // [rows]; written by the loop; StepState::ids
-  Tensor output() const;      // [rows, ...output]
-  Tensor losses() const;      // float64 [rows]
-  Tensor correct() const;     // float64 [rows]
+  Tensor weight(const Parameter& parameter) const;  // once bound
+  Tensor output() const;                            // [rows, ...output]
+  Tensor losses() const;                            // float64 [rows]
+  Tensor correct() const;                           // float64 [rows]
 
   // `before(range)` is called before the weights of a layer are read, for each layer that has any,
   // frozen ones left out; ranges cover [0, trainable()) in descending order.

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+#include "engine/train/replica_loop.h"
+
+#include <cmath>
+#include <csignal>
+#include <deque>
+
+#include "engine/train/staging.h"
+
+namespace lockstep::engine {
+namespace {
+
+constexpr std::size_t kAhead = 2;  // steps whose examples are asked for before they are needed
+
+// Work in order, with the examples of the next steps on their way.
+class WorkQueue {
+ public:
+  WorkQueue(Strategy& strategy, Replica& replica, Pipeline& pipeline, int parts)
+      : strategy_(strategy), replica_(replica), pipeline_(pipeline), parts_(parts) {}
+  std::optional<Work> next() {
+    while (!over_ && ahead_.size() < kAhead) {
+      const std::optional<Work> work = strategy_.next(replica_);
+      over_ = !work.has_value();
+      if (over_) break;
+      for (int part = 0; part < parts_; ++part) {
+        pipeline_.request(work->epoch, share_of(work->mine, part, parts_));
+      }
+      ahead_.push_back(*work);
+    }
+    if (ahead_.empty()) return {};
+    const Work work = ahead_.front();
+    ahead_.pop_front();
+    return work;
+  }
+
+ private:
+  Strategy& strategy_;
+  Replica& replica_;
+  Pipeline& pipeline_;
+  int parts_;
+  bool over_ = false;
+  std::deque<Work> ahead_;
+};
+
+PipelineOptions pipeline_options(std::uint64_t seed, bool shuffle, int threads) {
+  PipelineOptions options;
+  options.seed = seed;
+  options.shuffle = shuffle;
+  options.threads = threads;
+  options.in_place = threads == 0;
+  return options;
+}
+
+}  // namespace
+
+struct TrainingLoop::Pending {
+  Work work;
+  double rate = 0;
+  double images_per_second = 0;
+};
+
+TrainingLoop::TrainingLoop(Strategy& strategy, const Dataset& data,
+                           const optim::Optimizer& optimizer, const FitOptions& options,
+                           std::int64_t steps, int accumulate, std::uint64_t seed,
+                           Progress& progress)
+    : strategy_(strategy),
+      data_(data),
+      optimizer_(optimizer),
+      options_(options),
+      steps_(steps),
+      accumulate_(accumulate),
+      seed_(seed),
+      progress_(progress) {}
+
+// The micro-batches of one replica's part of one step. Gradients are added up over them; the last
+// one announces them.
+Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline) {
+  const double rate = optimizer_.schedule.rate(optimizer_.rate, work.step, steps_);
+  Totals mine;
+  for (int part = 0; part < accumulate_; ++part) {
+    stage(r, pipeline.take(), work.step, work.whole, rate);
+    r.graph.forward(*r.context, [&](Range range) { strategy_.before_forward(r, range); });
+    r.graph.evaluate_loss(*r.context, true);
+    const double loss = r.context->ops->batch_sum(&r.state, r.graph.losses());
+    if (!std::isfinite(loss)) {
+      fail(Code::kInvalid, "the loss is not finite at step {}, on rank {}: {}", work.step, r.rank,
+           find_not_finite(r));
+    }
+    mine.loss += loss;
+    mine.correct += r.context->ops->batch_sum(&r.state, r.graph.correct());
+    const bool last = part + 1 == accumulate_;
+    r.graph.backward(*r.context, part > 0, [&](Range range) {
+      if (last) strategy_.gradient_ready(r, range);
+    });
+  }
+  strategy_.finish(r);
+  mine.examples = double(work.mine.size());
+  if (options_.interrupt != nullptr && options_.interrupt->load() != 0) mine.stop = 1;
+  return mine;
+}
+
+void TrainingLoop::run(Replica& r) {
+  r.context->training = true;
+  Pipeline pipeline(data_, pipeline_options(seed_, options_.shuffle, options_.prefetch_threads));
+  WorkQueue queue(strategy_, r, pipeline, accumulate_);
+  std::optional<Pending> pending;
+  auto before = Clock::now();
+  while (const std::optional<Work> work = queue.next()) {
+    const Totals mine = step(r, *work, pipeline);
+    const Totals last = strategy_.report(r, mine);
+    if (pending) announce(r, *pending, last);
+    const auto now = Clock::now();
+    const double seconds = std::chrono::duration<double>(now - before).count();
+    before = now;
+    pending = {*work, r.state.rate, double(work->whole) / seconds};
+    remember(*work);
+    if (last.stop > 0) break;  // everybody sees the same sums, so everybody stops here
+  }
+  const Totals last = strategy_.settle(r);
+  if (pending) announce(r, *pending, last);
+}
+
+void TrainingLoop::remember(const Work& work) {
+  std::scoped_lock lock(mutex_);
+  if (work.step < progress_.step) return;
+  progress_.step = work.step + 1;
+  progress_.position = work.after;
+}
+
+void TrainingLoop::announce(Replica& r, const Pending& pending, const Totals& totals) {
+  StepReport report;
+  {
+    std::scoped_lock lock(mutex_);
+    if (totals.stop > 0 && progress_.stopped == 0) progress_.stopped = SIGTERM;
+    if (r.rank != 0) return;
+    report.step = pending.work.step;
+    report.steps = steps_;
+    report.epoch = pending.work.epoch;
+    report.rate = pending.rate;
+    report.loss = totals.examples > 0 ? totals.loss / totals.examples : 0;
+    report.accuracy = totals.examples > 0 ? totals.correct / totals.examples : 0;
+    report.examples = std::size_t(totals.examples);
+    report.images_per_second = pending.images_per_second;
+    progress_.images_per_second.push_back(pending.images_per_second);
+    progress_.last = report;
+  }
+  if (options_.on_step) options_.on_step(report);
+}
+
+EvaluationLoop::EvaluationLoop(Strategy& strategy, const Dataset& data, int accumulate,
+                               const Trainer::Outputs* outputs)
+    : strategy_(strategy), data_(data), accumulate_(accumulate), outputs_(outputs) {}
+
+void EvaluationLoop::run(Replica& r) {
+  r.context->training = false;
+  Pipeline pipeline(data_, pipeline_options(0, false, 1));
+  WorkQueue queue(strategy_, r, pipeline, accumulate_);
+  double sums[3] = {};  // loss, correct, examples
+  while (const std::optional<Work> work = queue.next()) {
+    for (int part = 0; part < accumulate_; ++part) {
+      stage(r, pipeline.take(), work->step, work->whole, 0);
+      r.graph.forward(*r.context, [&](Range range) { strategy_.before_forward(r, range); });
+      r.graph.evaluate_loss(*r.context, false);
+      sums[0] += r.context->ops->batch_sum(&r.state, r.graph.losses());
+      sums[1] += r.context->ops->batch_sum(&r.state, r.graph.correct());
+      sums[2] += double(r.state.examples);
+      if (outputs_ != nullptr) pass_on(r);
+    }
+  }
+  const std::vector<double> all = strategy_.gather(r, sums, "evaluation");
+  double loss = 0, correct = 0, examples = 0;
+  for (std::size_t i = 0; i < all.size(); i += 3) {
+    loss += all[i], correct += all[i + 1], examples += all[i + 2];
+  }
+  std::scoped_lock lock(mutex_);
+  result_ = {loss / examples, correct / examples, std::uint64_t(examples)};
+}
+
+void EvaluationLoop::pass_on(Replica& r) {
+  const Tensor output = r.graph.output();
+  const std::size_t columns = output.columns();
+  std::vector<double> row(columns);
+  std::scoped_lock lock(mutex_);
+  for (std::int64_t i = 0; i < r.state.examples; ++i) {
+    const std::size_t at = std::size_t(i) * columns;
+    for (std::size_t c = 0; c < columns; ++c) {
+      row[c] = output.dtype == DType::kFloat64 ? output.as<double>()[at + c]
+                                               : double(output.as<float>()[at + c]);
+    }
+    (*outputs_)(r.graph.ids()[i], row);
+  }
+}
+
+}  // namespace lockstep::engine

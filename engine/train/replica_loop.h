@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// What the thread of one replica does between two stops: take work, bring in examples, forward,
+// loss, backward, report. Knows the port and nothing behind it. One object serves all replicas of a
+// process at once; what they share has a lock.
+#pragma once
+#include <functional>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "engine/data/dataset.h"
+#include "engine/optim/optimizer.h"
+#include "engine/train/trainer.h"
+
+namespace lockstep::engine {
+
+// How far a fit has come. Written by the replicas' threads under the loop's lock.
+struct Progress {
+  std::int64_t step = 0;  // done
+  DataPosition position;
+  int stopped = 0;  // a signal's number: somebody voted to stop
+  double seconds = 0;
+  StepReport last;  // of the last step whose sums are known (on the chief)
+  std::vector<double> images_per_second;
+};
+
+class TrainingLoop {
+ public:
+  TrainingLoop(Strategy& strategy, const Dataset& data, const optim::Optimizer& optimizer,
+               const FitOptions& options, std::int64_t steps, int accumulate, std::uint64_t seed,
+               Progress& progress);
+  void run(Replica& replica);
+
+ private:
+  struct Pending;  // a step whose sums are not known yet
+  Totals step(Replica& replica, const Work& work, Pipeline& pipeline);
+  void announce(Replica& replica, const Pending& pending, const Totals& totals);
+  void remember(const Work& work);
+
+  Strategy& strategy_;
+  const Dataset& data_;
+  const optim::Optimizer& optimizer_;
+  const FitOptions& options_;
+  std::int64_t steps_;
+  int accumulate_;
+  std::uint64_t seed_;
+  Progress& progress_;
+  std::mutex mutex_;
+};
+
+class EvaluationLoop {
+ public:
+  EvaluationLoop(Strategy& strategy, const Dataset& data, int accumulate,
+                 const Trainer::Outputs* outputs);
+  void run(Replica& replica);
+  Evaluation result() const { return result_; }  // after run
+
+ private:
+  void pass_on(Replica& replica);
+  Strategy& strategy_;
+  const Dataset& data_;
+  int accumulate_;
+  const Trainer::Outputs* outputs_;
+  std::mutex mutex_;
+  Evaluation result_;
+};
+
+}  // namespace lockstep::engine

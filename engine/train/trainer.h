@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+// The one training loop. It knows the port (Strategy) and nothing behind it, so the same loop
+// trains under every strategy. Restores what its checkpoint folder holds, trains, evaluates, saves,
+// and tells what it does.
+//
+//   Trainer trainer(strategy, models::mnist_cnn(), optim::sgd({.rate = 0.05}));
+//   trainer.fit(*digits.train, {.epochs = 6, .global_batch = 64, .checkpoints = "runs/digits"});
+//
+// One thread owns a trainer; under a strategy of several processes all of them make the same calls.
+// The strategy, and the data sets of a call, outlive it. Errors: Error(kInvalid) for what cannot
+// fit together, and what the strategy throws; after such an error `fit` may be called again.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/log.h"
+#include "engine/data/dataset.h"
+#include "engine/nn/graph_spec.h"
+#include "engine/optim/optimizer.h"
+#include "engine/train/checkpoint.h"
+#include "engine/train/strategy.h"
+
+namespace lockstep::engine {
+
+// What is known after a step, summed over all replicas. Reports come one step late, so that nobody
+// waits for them; the last one of an epoch comes with its end.
+struct StepReport {
+  std::int64_t step = 0, steps = 0;
+  std::int64_t epoch = 0;
+  double rate = 0;
+  double loss = 0;      // mean over the examples of the step
+  double accuracy = 0;  // part of them; 0 where the loss counts none
+  std::size_t examples = 0;
+  double seconds = 0;            // since `fit` began
+  double images_per_second = 0;  // of this step
+};
+
+struct Evaluation {
+  double loss = 0, accuracy = 0;  // means over all examples, exact over replicas
+  std::uint64_t examples = 0;
+};
+
+struct FitOptions {
+  std::int64_t epochs = 1;
+  std::int64_t steps = 0;         // instead of epochs, where > 0
+  std::size_t global_batch = 32;  // examples of a step over all replicas
+  int accumulate = 1;             // micro-batches of each replica's share; same result, less memory
+  bool shuffle = true;
+
+  std::string checkpoints;  // folder; empty: none
+  std::int64_t every = 0;   // steps between checkpoints; 0: at the end of each epoch
+  int keep = 3;             // checkpoints that stay
+  int retries = 0;          // after Error(kUnavailable): restore and go on, so many times
+  std::map<std::string, std::string> notes;  // the program's own, for the manifest
+
+  const Dataset* test = nullptr;    // evaluated after so many epochs, and at the end ...
+  std::int64_t evaluate_every = 1;  // ... 0: only at the end
+  int prefetch_threads = 1;         // of a replica; 0: the replica reads for itself
+
+  const std::atomic<int>* interrupt = nullptr;  // not 0: finish the step, save, return
+  // On the chief, in order; on_step from the thread of rank 0. What they throw ends the training.
+  std::function<void(const StepReport&)> on_step;
+  std::function<void(std::int64_t epoch, const StepReport& last)> on_epoch;
+  std::function<void(const Evaluation&, std::int64_t epoch)> on_evaluation;
+  std::function<void(std::int64_t step)> on_checkpoint;
+};
+
+struct History {
+  std::int64_t first_step = 0;   // 0, or what a checkpoint held
+  std::int64_t steps = 0;        // done in all
+  double seconds = 0;            // of training steps, without evaluation and checkpoints
+  double images_per_second = 0;  // median over this run's steps without its first ten
+  double loss = 0;               // of the last step
+  std::optional<Evaluation> test;
+  int interrupted = 0;  // the value of *interrupt
+  int restores = 0;     // after errors
+};
+
+struct TrainerOptions {
+  std::uint64_t seed = 1;
+  std::string model;  // name in a registry, for the manifest
+  Log log = Log();
+  Storage* storage = nullptr;  // else the file system; outlives the trainer
+};
+
+class Trainer {
+ public:
+  Trainer(Strategy& strategy, GraphSpec graph, optim::Optimizer optimizer,
+          TrainerOptions options = {});
+  ~Trainer();
+  History fit(const Dataset& data, const FitOptions& options);
+  Evaluation evaluate(const Dataset& data, std::size_t global_batch = 0);  // 0: fit's, or 100
+  // Outputs of this process's share of the examples, in any order, one call at a time: example and
+  // the graph's output as float64.
+  using Outputs = std::function<void(std::int64_t example, std::span<const double> output)>;
+  Evaluation predict(const Dataset& data, std::size_t global_batch, const Outputs& outputs);
+  // Weights of the newest whole checkpoint of a folder. Error(kInvalid) where there is none.
+  RunState restore(const std::string& checkpoints);
+  const GraphSpec& graph() const { return graph_; }
+
+ private:
+  struct Fit;
+  void open(std::size_t batch, int accumulate, const std::string& plan);
+  std::optional<RunState> restore_newest(Checkpoints& checkpoints, std::size_t batch,
+                                         int accumulate, const Dataset* data);
+  void check(const Dataset& data) const;
+  History run(Fit& fit);
+  void train(Fit& fit, std::int64_t until);
+  void save(Fit& fit);
+  Evaluation forward_all(const Dataset& data, std::size_t batch, const Outputs* outputs);
+
+  Strategy& strategy_;
+  GraphSpec graph_;
+  optim::Optimizer optimizer_;
+  TrainerOptions options_;
+  std::unique_ptr<Storage> own_storage_;
+  Storage* storage_;
+  std::uint64_t seed_;
+  std::size_t batch_ = 0;  // planned for; 0: not open
+  int accumulate_ = 1;
+};
+
+}  // namespace lockstep::engine
