@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// This machine as this process may use it: containers and launchers give less than there is.
+// The computer as this process may use it: affinity, control groups and all. Plain values; any
+// thread; reads some twenty small files of /proc and /sys.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -8,12 +9,16 @@ namespace lockstep::collectives {
 
 struct Machine {
   std::string hostname;
-  std::string cpu;  // model name
-  int cores = 1;    // that this process may use: affinity and the cgroup's quota
-  int cores_of_machine = 1;
-  int numa_nodes = 1;
-  std::size_t memory_bytes = 0;  // that this process may use: the cgroup's limit
+  std::string cpu;         // "Intel(R) Xeon(R) ..."; empty where the kernel does not say
+  int cores = 1;           // processors that may run this process, by affinity and quota
+  double quota = 0;        // the control group's, in processors; 0: none
+  int numa_nodes = 1;      // that those processors belong to
+  std::size_t memory = 0;  // bytes: of the computer or the control group, whichever is less
+  bool operator==(const Machine&) const = default;
 };
-Machine machine();  // reads /proc, /sys, affinity; a millisecond
+Machine machine();
+
+// Bytes that this process could take now without being killed for it.
+std::size_t available_memory();
 
 }  // namespace lockstep::collectives

@@ -2,7 +2,8 @@
 // Memory that several processes of one host map: a memfd, its pages reserved when it is made, so
 // that shortage is an error and not a SIGBUS later. Others map it through /proc/<pid>/fd/<file>; a
 // key at its end tells that they found the right one. Not /dev/shm, whose size containers limit.
-// Zeroed by its owner's first touch, aligned to 2 MiB. Any thread. Linux.
+// Zeroed, its pages near the processor of the thread that makes it, aligned to 2 MiB from 4 MiB on.
+// Any thread. Costs the time to zero the pages. Linux.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -16,6 +17,7 @@ struct MappingAddress {
   int pid = 0, file = -1;
   std::size_t bytes = 0;
   std::uint64_t key = 0;
+  bool operator==(const MappingAddress&) const = default;
 };
 std::string to_text(const MappingAddress& address);
 MappingAddress mapping_address(const std::string& text);  // throws Error(kInvalid)
@@ -23,7 +25,7 @@ MappingAddress mapping_address(const std::string& text);  // throws Error(kInval
 class MappedMemory {
  public:
   MappedMemory() = default;
-  // Makes and reserves. Throws Error(kIo) saying how much was asked for.
+  // Makes and reserves. Throws Error(kIo) saying how much was asked for and how much there is.
   MappedMemory(const std::string& name, std::size_t bytes);
   const MappingAddress& address() const { return address_; }
   std::byte* data() const { return buffer_.data(); }
@@ -33,7 +35,8 @@ class MappedMemory {
 
  private:
   MappingAddress address_;
-  engine::Buffer buffer_;  // unmaps and closes
+  engine::Buffer file_;    // holds no bytes: its release closes the descriptor
+  engine::Buffer buffer_;  // unmaps
 };
 
 // Maps a peer's memory. Throws Error(kIo) where this cannot be: then it is no peer of this host.

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/machine.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+#include "collectives/cgroup.h"
+
+namespace lockstep::collectives {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Affinity already holds the control group's cpuset. Grows the set until the kernel's fits.
+std::vector<bool> allowed_processors() {
+  for (int most = 1024; most <= 1 << 20; most *= 2) {
+    cpu_set_t* set = CPU_ALLOC(std::size_t(most));
+    if (set == nullptr) break;
+    const std::size_t bytes = CPU_ALLOC_SIZE(std::size_t(most));
+    std::vector<bool> allowed(std::size_t(most), false);
+    const bool ok = sched_getaffinity(0, bytes, set) == 0;
+    for (int i = 0; ok && i < most; ++i) allowed[std::size_t(i)] = CPU_ISSET_S(i, bytes, set);
+    CPU_FREE(set);
+    if (ok) return allowed;
+  }
+  return {true};
+}
+
+// "0-3,8" as numbers; stops at what is no such list.
+bool any_of_list(const std::string& list, const std::vector<bool>& allowed) {
+  const char* at = list.data();
+  const char* const end = at + list.size();
+  while (at < end) {
+    std::size_t first = 0, last = 0;
+    auto [next, error] = std::from_chars(at, end, first);
+    if (error != std::errc()) return false;
+    last = first;
+    if (next < end && *next == '-') {
+      const auto [after, bad] = std::from_chars(next + 1, end, last);
+      if (bad != std::errc()) return false;
+      next = after;
+    }
+    for (std::size_t i = first; i <= last && i < allowed.size(); ++i) {
+      if (allowed[i]) return true;
+    }
+    at = next + 1;  // over the comma
+  }
+  return false;
+}
+
+int numa_nodes(const std::vector<bool>& allowed) {
+  int nodes = 0;
+  std::error_code ignored;
+  for (fs::directory_iterator i("/sys/devices/system/node", ignored), end; !ignored && i != end;
+       i.increment(ignored)) {
+    const std::string name = i->path().filename();
+    if (name.rfind("node", 0) != 0 || name.find_first_of("0123456789") != 4) continue;
+    std::string list;
+    std::ifstream in(i->path() / "cpulist");
+    if (std::getline(in, list)) nodes += any_of_list(list, allowed);
+  }
+  return std::max(nodes, 1);
+}
+
+// The value of a line "label   : value" or "label: 12 kB".
+std::string field(const char* file, std::string_view label) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind(label, 0) != 0) continue;
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const std::size_t begin = line.find_first_not_of(" \t", colon + 1);
+    return begin == std::string::npos ? std::string() : line.substr(begin);
+  }
+  return {};
+}
+
+std::size_t meminfo_bytes(std::string_view label) {
+  const std::string text = field("/proc/meminfo", label);
+  std::size_t kilobytes = 0;
+  std::from_chars(text.data(), text.data() + text.size(), kilobytes);
+  return kilobytes * 1024;
+}
+
+}  // namespace
+
+Machine machine() {
+  Machine m;
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) == 0) m.hostname = name.data();
+  m.cpu = field("/proc/cpuinfo", "model name");
+  const std::vector<bool> allowed = allowed_processors();
+  const CgroupLimits limits = cgroup_limits();
+  m.quota = limits.cores;
+  m.cores = std::max(1, int(std::count(allowed.begin(), allowed.end(), true)));
+  if (m.quota > 0) m.cores = std::min(m.cores, std::max(1, int(std::ceil(m.quota))));
+  m.numa_nodes = numa_nodes(allowed);
+  m.memory = std::min(meminfo_bytes("MemTotal"), limits.memory);
+  return m;
+}
+
+std::size_t available_memory() {
+  return std::min(meminfo_bytes("MemAvailable") + meminfo_bytes("SwapFree"),
+                  cgroup_limits().available);
+}
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/memory/mapped_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <limits>
+
+#include "collectives/machine.h"
+#include "engine/base/error.h"
+
+namespace lockstep::collectives {
+namespace {
+
+using engine::Code;
+using engine::fail;
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kHugePage = std::size_t(2) << 20;
+constexpr std::size_t kMost = std::size_t(1) << 52;  // keeps sums of sizes far from overflow
+
+// The file: `bytes` rounded up to pages, and a page with the key.
+std::size_t key_offset(std::size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+std::size_t file_bytes(std::size_t bytes) {
+  return key_offset(bytes) + kPage;
+}
+
+std::string reason() {
+  return std::strerror(errno);
+}
+
+engine::Buffer owner(int file) {
+  return engine::Buffer(nullptr, 0, [file] { ::close(file); });
+}
+
+// All pages now. In pieces, so that a signal in between costs one piece and not all: fallocate
+// gives back what it took when it is interrupted.
+void reserve(int file, std::size_t bytes, const std::string& name) {
+  constexpr std::size_t kPiece = std::size_t(256) << 20;
+  for (std::size_t at = 0; at < bytes;) {
+    const std::size_t piece = std::min(kPiece, bytes - at);
+    if (fallocate(file, 0, off_t(at), off_t(piece)) == 0) {
+      at += piece;
+    } else if (errno == EOPNOTSUPP) {
+      return;  // pages then come with the first touch
+    } else if (errno != EINTR) {
+      fail(Code::kIo, "no {} bytes of shared memory for {}: {}", bytes, name, reason());
+    }
+  }
+}
+
+// Maps the whole file; large ones at a multiple of 2 MiB, so that huge pages can serve them: more
+// addresses than needed are taken first, the file is put over the aligned ones, the rest goes back.
+engine::Buffer map(int file, std::size_t bytes, const std::string& what) {
+  const std::size_t whole = file_bytes(bytes);
+  void* at = MAP_FAILED;
+  if (bytes < 2 * kHugePage) {
+    at = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  } else {
+    const std::size_t taken = whole + kHugePage;
+    void* space =
+        mmap(nullptr, taken, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (space != MAP_FAILED) {
+      auto* first = static_cast<std::byte*>(space);
+      const std::size_t skip =
+          (kHugePage - reinterpret_cast<std::uintptr_t>(first) % kHugePage) % kHugePage;
+      at = mmap(first + skip, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+      if (at == MAP_FAILED) {
+        munmap(first, taken);
+      } else {
+        if (skip > 0) munmap(first, skip);
+        if (skip < kHugePage) munmap(first + skip + whole, kHugePage - skip);
+        madvise(at, whole, MADV_HUGEPAGE);  // a wish
+      }
+    }
+  }
+  if (at == MAP_FAILED) fail(Code::kIo, "cannot map {} ({} bytes): {}", what, bytes, reason());
+  return engine::Buffer(static_cast<std::byte*>(at), bytes, [at, whole] { munmap(at, whole); });
+}
+
+std::uint64_t random_key() {
+  std::uint64_t key = 0;
+  while (getrandom(&key, sizeof key, 0) != ssize_t(sizeof key)) {
+    if (errno != EINTR) fail(Code::kIo, "no random numbers from the system: {}", reason());
+  }
+  return key;
+}
+
+template <class Integer>
+const char* parse(const char* at, const char* end, char separator, Integer& value, bool& ok) {
+  const auto [next, error] = std::from_chars(at, end, value);
+  ok = ok && error == std::errc() && value >= 0;
+  if (separator == '\0') {
+    ok = ok && next == end;
+    return next;
+  }
+  ok = ok && next < end && *next == separator;
+  return ok ? next + 1 : end;
+}
+
+}  // namespace
+
+std::string to_text(const MappingAddress& a) {
+  return fmt::format("{}:{}:{}:{}", a.pid, a.file, a.bytes, a.key);
+}
+
+MappingAddress mapping_address(const std::string& text) {
+  MappingAddress a;
+  bool ok = true;
+  const char* const end = text.data() + text.size();
+  const char* at = parse(text.data(), end, ':', a.pid, ok);
+  at = parse(at, end, ':', a.file, ok);
+  at = parse(at, end, ':', a.bytes, ok);
+  parse(at, end, '\0', a.key, ok);
+  engine::require(ok && a.pid > 0, "\"{}\" is no address of shared memory (pid:file:bytes:key)",
+                  text);
+  return a;
+}
+
+MappedMemory::MappedMemory(const std::string& name, std::size_t bytes) {
+  // Asked for too much, the kernel would rather kill some process than let fallocate fail.
+  const std::size_t available = available_memory();
+  if (bytes > kMost || file_bytes(bytes) > available) {
+    fail(Code::kIo, "no {} bytes of shared memory for {}: {} are available", bytes, name,
+         available);
+  }
+  const int file = memfd_create(name.substr(0, 200).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (file < 0) fail(Code::kIo, "no shared memory (memfd) for {}: {}", name, reason());
+  file_ = owner(file);
+  if (ftruncate(file, off_t(file_bytes(bytes))) != 0) {
+    fail(Code::kIo, "no {} bytes of shared memory for {}: {}", bytes, name, reason());
+  }
+  reserve(file, file_bytes(bytes), name);
+  fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);  // nobody can pull it away from under us
+  buffer_ = map(file, bytes, name);
+  address_ = {.pid = int(getpid()), .file = file, .bytes = bytes, .key = random_key()};
+  std::memcpy(buffer_.data() + key_offset(bytes), &address_.key, sizeof address_.key);
+}
+
+void MappedMemory::close_file() {
+  file_ = engine::Buffer();
+}
+
+engine::Buffer map_peer(const MappingAddress& address) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", address.pid, address.file);
+  // Should the pid be somebody else's, whatever is found there must not block or become our
+  // terminal.
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (file < 0)
+    fail(Code::kIo, "cannot open the memory of process {}: {}: {}", address.pid, path, reason());
+  const engine::Buffer closer = owner(file);
+  struct stat status {};
+  if (fstat(file, &status) != 0) fail(Code::kIo, "cannot look at {}: {}", path, reason());
+  if (address.bytes > kMost || !S_ISREG(status.st_mode) ||
+      std::size_t(status.st_size) != file_bytes(address.bytes)) {
+    fail(Code::kIo, "{} is not the memory that process {} told of: {} bytes, not {}", path,
+         address.pid, status.st_size, file_bytes(std::min(address.bytes, kMost)));
+  }
+  engine::Buffer buffer = map(file, address.bytes, path);
+  std::uint64_t key = 0;
+  std::memcpy(&key, buffer.data() + key_offset(address.bytes), sizeof key);
+  if (key != address.key) {
+    fail(Code::kIo, "{} is not the memory that process {} told of: another key", path, address.pid);
+  }
+  return buffer;
+}
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/memory/peer_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engine/base/error.h"
+
+namespace lockstep::collectives {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::UnorderedElementsAreArray;
+
+// What was called back, from any thread.
+class Losses {
+ public:
+  PeerWatch::Lost callback() {
+    return [this](const std::string& who, int pid) {
+      const std::lock_guard lock(mutex_);
+      seen_.emplace_back(who, pid);
+      changed_.notify_all();
+    };
+  }
+  // As soon as there are `count`, or after a long time.
+  std::vector<std::pair<std::string, int>> wait(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, 20s, [&] { return seen_.size() >= count; });
+    return seen_;
+  }
+  std::vector<std::pair<std::string, int>> now() { return wait(0); }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::pair<std::string, int>> seen_;
+};
+
+// A child that sleeps; killed and reaped at the end.
+class Child {
+ public:
+  Child() : pid_(fork()) {
+    if (pid_ == 0) {
+      for (;;) pause();
+    }
+  }
+  ~Child() {
+    if (pid_ > 0) end();
+  }
+  Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
+  Child& operator=(Child&&) = delete;
+  int pid() const { return pid_; }
+  void kill() const { ::kill(pid_, SIGKILL); }
+  void end() {
+    kill();
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  pid_t pid_;
+};
+
+TEST(PeerWatch, TellsOfAKilledPeerAndOnlyOfIt) {
+  Child one, two;
+  Losses losses;
+  PeerWatch watch(losses.callback());
+  watch.add("rank 1", one.pid());
+  watch.add("rank 2", two.pid());
+  two.kill();  // and is not reaped: a zombie is dead
+  EXPECT_THAT(losses.wait(1), ElementsAre(std::pair(std::string("rank 2"), two.pid())));
+  one.kill();
+  EXPECT_EQ(losses.wait(2).size(), 2u);
+}
+
+TEST(PeerWatch, AnOrderlyExitIsALossToo) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[1]);
+    char byte = 0;
+    _exit(read(ends[0], &byte, 1) == 0 ? 0 : 1);  // until the other end closes
+  }
+  Losses losses;
+  PeerWatch watch(losses.callback());
+  watch.add("rank 3", pid);
+  EXPECT_THAT(losses.now(), IsEmpty());
+  close(ends[1]);
+  EXPECT_THAT(losses.wait(1), ElementsAre(std::pair(std::string("rank 3"), int(pid))));
+  close(ends[0]);
+  waitpid(pid, nullptr, 0);
+}
+
+TEST(PeerWatch, APeerThatIsGoneAlreadyIsLost) {
+  Child child;
+  const int pid = child.pid();
+  child.end();
+  Losses losses;
+  PeerWatch watch(losses.callback());
+  watch.add("rank 0", pid);
+  EXPECT_THAT(losses.wait(1), ElementsAre(std::pair(std::string("rank 0"), pid)));
+}
+
+TEST(PeerWatch, AfterReleaseDeathsAreExpected) {
+  Child child, late;
+  Losses losses;
+  {
+    PeerWatch watch(losses.callback());
+    watch.add("rank 1", child.pid());
+    watch.release();
+    watch.add("rank 2", late.pid());
+    child.end();
+    late.end();
+    std::this_thread::sleep_for(50ms);
+  }
+  EXPECT_THAT(losses.now(), IsEmpty());
+}
+
+TEST(PeerWatch, ManyPeersAreEachToldOfOnce) {
+  constexpr std::size_t kPeers = 60;
+  std::vector<Child> children(kPeers);
+  Losses losses;
+  PeerWatch watch(losses.callback());
+  // Added by four threads while some die already.
+  {
+    std::vector<std::jthread> adders;
+    for (std::size_t t = 0; t < 4; ++t) {
+      adders.emplace_back([&, t] {
+        for (std::size_t i = t; i < kPeers; i += 4) {
+          if (i % 3 == 0) children[i].kill();
+          watch.add("peer " + std::to_string(i), children[i].pid());
+        }
+      });
+    }
+  }
+  EXPECT_EQ(losses.wait(kPeers / 3).size(), kPeers / 3);
+  std::vector<std::pair<std::string, int>> expected;
+  for (std::size_t i = 0; i < kPeers; ++i) {
+    expected.emplace_back("peer " + std::to_string(i), children[i].pid());
+    children[i].kill();
+  }
+  EXPECT_THAT(losses.wait(kPeers), UnorderedElementsAreArray(expected));
+}
+
+TEST(PeerWatch, WhatIsNoProcessIsAnError) {
+  PeerWatch watch([](const std::string&, int) {});
+  EXPECT_THROW(watch.add("rank 1", -5), engine::Error);
+}
+
+TEST(PeerWatch, EndsAtOnceWithPeersAlive) {
+  Child child;
+  Losses losses;
+  {
+    PeerWatch watch(losses.callback());
+    watch.add("rank 1", child.pid());
+  }
+  EXPECT_THAT(losses.now(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep::collectives
