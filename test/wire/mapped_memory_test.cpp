@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,8 +55,8 @@ TEST_P(MappedSizes, IsZeroedAlignedAndSharedWithAnotherProcess) {
   MappedMemory mine("test", bytes);
   ASSERT_EQ(mine.bytes(), bytes);
   const auto address = reinterpret_cast<std::uintptr_t>(mine.data());
-  EXPECT_EQ(address % 4096, 0u);
-  if (bytes >= std::size_t(4) << 20) EXPECT_EQ(address % (std::size_t(2) << 20), 0u);
+  const std::size_t alignment = bytes < std::size_t(4) << 20 ? 4096 : std::size_t(2) << 20;
+  EXPECT_EQ(address % alignment, 0u);
   EXPECT_TRUE(
       std::all_of(mine.data(), mine.data() + bytes, [](std::byte b) { return b == std::byte{0}; }));
   std::fill_n(mine.data(), bytes, std::byte{7});
