@@ -7,6 +7,7 @@
 // Threads: request, take and cancel from one thread (the replica's); reading happens on `threads`
 // others. An exception of a reader is rethrown by `take`. The data set outlives the pipeline.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -39,6 +40,9 @@ struct PipelineOptions {
   bool shuffle = true;
   int threads = 1;
   bool in_place = false;  // read in `take`, no threads: for measurements and tests
+  // `take` waits so long, then throws Error(kTimeout).
+  std::chrono::milliseconds patience{600'000};
+};  // `take` throws Error(kTimeout) after waiting so long
 };
 
 class Pipeline {
