@@ -41,8 +41,7 @@ struct PipelineOptions {
   int threads = 1;
   bool in_place = false;  // read in `take`, no threads: for measurements and tests
   // `take` waits so long, then throws Error(kTimeout).
-  std::chrono::milliseconds patience{600'000};
-};  // `take` throws Error(kTimeout) after waiting so long
+  std::chrono::milliseconds patience = std::chrono::minutes(10);
 };
 
 class Pipeline {
@@ -52,7 +51,7 @@ class Pipeline {
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
   void request(std::int64_t epoch, Range positions);
-  // The oldest request, filled. Waits; valid until the next call. Steady state allocates nothing.
+  // The oldest request, filled. Waits; valid until the next `take`. Steady state allocates nothing.
   const Batch& take();
   std::size_t outstanding() const;
   void cancel();  // forget all requests
