@@ -101,7 +101,7 @@ class Ops {
   // y = x in the rows in use. This one serves devices whose memory the host can write.
   virtual void copy(const StepState* state, Tensor x, Tensor y) {
     const std::size_t bytes = std::size_t(state->examples) * x.columns() * size_of(x.dtype);
-    if (bytes > 0) std::memcpy(y.data, x.data, bytes);
+    if (bytes > 0) std::memmove(y.data, x.data, bytes);
   }
   virtual void dropout(const StepState* state, const DropoutSpec& spec, Tensor x, Tensor y) = 0;
 

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+#include "engine/base/error.h"
+#include "engine/nn/layers.h"
+
+namespace lockstep::engine {
+namespace {
+
+// Cross-correlation of a channels-last image with square kernels, with ReLU where it was fused.
+class Convolution final : public Layer {
+ public:
+  Convolution(std::size_t filters, std::size_t kernel, ConvolutionOptions options,
+              Activation activation)
+      : filters_(filters), kernel_(kernel), options_(options), activation_(activation) {}
+
+  std::string describe() const override {
+    return fmt::format("convolution {}, kernel {}, stride {}, padding {}{}{}", filters_, kernel_,
+                       options_.stride, options_.padding, options_.bias ? ", bias" : "",
+                       activation_ == Activation::kRelu ? ", relu" : "");
+  }
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    require(inputs.size() == 1, "takes one input, not {}", inputs.size());
+    const Shape& input = inputs[0];
+    require(input.rank() == 3 && input.elements() > 0,
+            "takes an image (height x width x channels), not {}", to_string(input));
+    const std::size_t pad = 2 * options_.padding;
+    require(kernel_ <= input[0] + pad && kernel_ <= input[1] + pad,
+            "kernel {} does not fit an input of {} {}", kernel_, to_string(input),
+            options_.padding ? fmt::format("with padding {}", options_.padding)
+                             : std::string("without padding"));
+    const ConvolutionSpec sizes = spec(input[0], input[1], input[2]);
+    return {sizes.output_height(), sizes.output_width(), filters_};
+  }
+  std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
+    const std::size_t channels = inputs[0][2];
+    std::vector<ParameterSpec> all{{"weight",
+                                    {filters_, kernel_, kernel_, channels},
+                                    he_normal(kernel_ * kernel_ * channels),
+                                    Group::kWeight}};
+    if (options_.bias) all.push_back({"bias", {filters_}, constant(0), Group::kBias});
+    return all;
+  }
+  LayerPtr with_relu() const override {
+    if (activation_ != Activation::kNone) return nullptr;
+    return std::make_shared<Convolution>(filters_, kernel_, options_, Activation::kRelu);
+  }
+  void forward(Context& context, const ForwardArguments& a) const override {
+    const Shape& x = a.x[0].shape;
+    context.ops->convolution_forward(context.state, spec(x[1], x[2], x[3]), a.x[0], a.w[0],
+                                     options_.bias ? a.w[1] : Tensor{}, a.y);
+  }
+  void backward(Context& context, const BackwardArguments& a) const override {
+    const Shape& x = a.x[0].shape;
+    context.ops->convolution_backward(context.state, spec(x[1], x[2], x[3]), a.x[0], a.y, a.dy,
+                                      a.w[0], a.dx[0], a.dw[0], options_.bias ? a.dw[1] : Tensor{},
+                                      a.accumulate);
+  }
+
+ private:
+  ConvolutionSpec spec(std::size_t height, std::size_t width, std::size_t channels) const {
+    return {.height = height,
+            .width = width,
+            .channels = channels,
+            .filters = filters_,
+            .kernel_height = kernel_,
+            .kernel_width = kernel_,
+            .stride = options_.stride,
+            .padding = options_.padding,
+            .bias = options_.bias,
+            .activation = activation_};
+  }
+  std::size_t filters_, kernel_;
+  ConvolutionOptions options_;
+  Activation activation_;
+};
+
+}  // namespace
+
+LayerPtr convolution(std::size_t filters, std::size_t kernel, ConvolutionOptions options) {
+  require(filters > 0, "convolution: has 0 filters; at least 1 is needed");
+  require(kernel > 0, "convolution: kernel is 0; at least 1 is needed");
+  require(options.stride > 0, "convolution: stride is 0; at least 1 is needed");
+  return std::make_shared<Convolution>(filters, kernel, options, Activation::kNone);
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT
+#include "engine/nn/graph.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/nn/graph_plan.h"
+#include "engine/nn/memory_plan.h"
+
+namespace lockstep::engine {
+namespace {
+
+// A gradient that is not the first one for its value: written to `from`, then added.
+struct Addition {
+  Tensor from, to;
+};
+
+// One layer, with everything it is given in a step. The spans of `forward` and `backward` point
+// into the vectors beside them.
+struct Step {
+  std::vector<Tensor> x, w, dx, dw;
+  ForwardArguments forward;
+  BackwardArguments backward;
+  std::vector<Addition> additions;
+};
+
+}  // namespace
+
+struct Graph::Plan {
+  Plan(const GraphSpec& s, Ops& o, std::size_t r)
+      : spec(s), ops(&o), rows(r), graph(plan_graph(s)) {}
+
+  // A step has 2n + 1 moments for n layers: forward of layer i is moment i, the loss is moment n,
+  // backward of layer i is moment 2n - i.
+  std::size_t forward_moment(std::size_t i) const { return i; }
+  std::size_t loss_moment() const { return graph.nodes.size(); }
+  std::size_t backward_moment(std::size_t i) const { return 2 * graph.nodes.size() - i; }
+  std::size_t last_moment() const { return 2 * graph.nodes.size(); }
+
+  std::size_t bytes(const Shape& shape, DType dtype) const {
+    return rows * shape.elements() * size_of(dtype);
+  }
+  Shape shape(std::size_t value) const { return spec.shape({value}); }
+  std::size_t book(std::size_t size, std::size_t first, std::size_t last);
+  void plan_values();
+  void plan_gradients();
+  void place();
+  void connect();
+  Tensor tensor(std::size_t block, const Shape& shape, DType dtype) const;
+  void backward_node(Context& context, std::size_t i, bool accumulate);
+
+  const GraphSpec spec;
+  Ops* ops;
+  const std::size_t rows;
+  const GraphPlan graph;
+  Observer* observer = nullptr;
+
+  // Blocks of the buffer: `values` and `gradients` by value (storage only), the others by node.
+  static constexpr std::size_t kNone = std::size_t(-1);
+  std::vector<Lifetime> blocks;
+  std::vector<std::size_t> values, gradients, workspaces;
+  std::vector<std::vector<std::size_t>> aside;  // per node and input: a block of its own, or kNone
+  std::size_t target_block = 0, ids_block = 0, losses_block = 0, correct_block = 0;
+  MemoryPlan memory;
+  Buffer buffer;
+  std::vector<Step> steps;
+  Tensor input, target, output, output_gradient, losses, correct;
+  std::int64_t* ids = nullptr;
+};
+
+std::size_t Graph::Plan::book(std::size_t size, std::size_t first, std::size_t last) {
+  blocks.push_back({size, first, last});
+  return blocks.size() - 1;
+}
+
+// What is written by the loop or read by it lives all the time. The output of a layer lives from
+// the layer's forward until its last reader: backward of the layer itself, which is last of all,
+// where that runs; else backward of a reader that runs, or forward of one.
+void Graph::Plan::plan_values() {
+  const std::size_t count = graph.storage.size();
+  const DType dtype = ops->dtype();
+  values.assign(count, kNone);
+  values[0] = book(bytes(spec.input_shape(), dtype), 0, last_moment());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const PlannedNode& node = graph.nodes[i];
+    const std::size_t last = node.backward ? backward_moment(i) : forward_moment(i);
+    values[node.output] = book(bytes(shape(node.output), dtype), forward_moment(i), last);
+    for (std::size_t from : node.inputs) {
+      Lifetime& life = blocks[values[graph.storage[from]]];
+      life.last = std::max(life.last, last);
+    }
+    workspaces.push_back(
+        book(node.layer->workspace(*ops, node.input_shapes, rows), forward_moment(i), last));
+  }
+  blocks[values[graph.storage[count - 1]]].last = last_moment();
+  target_block = book(bytes({spec.target_columns()}, DType::kFloat32), 0, last_moment());
+  ids_block = book(bytes({1}, DType::kInt64), 0, last_moment());
+  losses_block = book(bytes({1}, DType::kFloat64), 0, last_moment());
+  correct_block = book(bytes({1}, DType::kFloat64), 0, last_moment());
+}
+
+// A gradient lives from its first writer (the loss, or the last of the layers that read the value)
+// to backward of the layer that makes the value. Every further writer has a block of its own for
+// the moment of its backward.
+void Graph::Plan::plan_gradients() {
+  const DType dtype = ops->dtype();
+  gradients.assign(graph.storage.size(), kNone);
+  const std::size_t last_value = graph.storage[graph.storage.size() - 1];
+  if (graph.wanted[last_value]) {
+    gradients[last_value] = book(bytes(shape(last_value), dtype), loss_moment(), loss_moment());
+  }
+  aside.resize(graph.nodes.size());
+  for (std::size_t i = graph.nodes.size(); i-- > 0;) {
+    const PlannedNode& node = graph.nodes[i];
+    aside[i].assign(node.inputs.size(), kNone);
+    if (!node.backward) continue;
+    const std::size_t now = backward_moment(i);
+    invariant(gradients[node.output] != kNone, "a layer whose gradient nobody writes");
+    blocks[gradients[node.output]].last = now;
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      const std::size_t value = graph.storage[node.inputs[k]];
+      if (!graph.wanted[value]) continue;
+      if (gradients[value] == kNone) {
+        gradients[value] = book(bytes(shape(value), dtype), now, now);
+      } else {
+        aside[i][k] = book(bytes(shape(value), dtype), now, now);
+      }
+    }
+  }
+}
+
+void Graph::Plan::place() {
+  memory = plan_memory(blocks);
+  buffer = Buffer(memory.bytes);
+}
+
+Tensor Graph::Plan::tensor(std::size_t block, const Shape& extents, DType dtype) const {
+  std::byte* data = block == kNone ? nullptr : buffer.data() + memory.offsets[block];
+  return {data, extents.with_rows(rows), dtype};
+}
+
+void Graph::Plan::connect() {
+  const DType dtype = ops->dtype();
+  const auto value = [&](std::size_t v) {
+    return tensor(values[graph.storage[v]], shape(v), dtype);
+  };
+  const auto gradient = [&](std::size_t v) {
+    return tensor(gradients[graph.storage[v]], shape(v), dtype);
+  };
+  steps.resize(graph.nodes.size());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const PlannedNode& node = graph.nodes[i];
+    Step& step = steps[i];
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      const std::size_t from = node.inputs[k];
+      step.x.push_back(value(from));
+      if (aside[i][k] != kNone) {
+        step.dx.push_back(tensor(aside[i][k], shape(from), dtype));
+        step.additions.push_back({step.dx.back(), gradient(from)});
+      } else if (node.backward) {
+        step.dx.push_back(gradient(from));
+      }
+    }
+    for (std::size_t k : node.parameters) {
+      step.w.push_back({nullptr, graph.layout[k].shape, dtype});
+      step.dw.push_back({nullptr, graph.layout[k].shape, dtype});
+    }
+    std::byte* workspace =
+        blocks[workspaces[i]].bytes ? buffer.data() + memory.offsets[workspaces[i]] : nullptr;
+    step.forward = {step.x, value(node.output), step.w, workspace, node.point, &node.name};
+    step.backward = {.x = step.x,
+                     .y = value(node.output),
+                     .dy = gradient(node.output),
+                     .dx = step.dx,
+                     .w = step.w,
+                     .dw = step.dw,
+                     .workspace = workspace,
+                     .point = node.point,
+                     .name = &node.name,
+                     .accumulate = false};
+  }
+  const std::size_t last = graph.storage.size() - 1;
+  input = value(0);
+  output = value(last);
+  output_gradient = gradient(last);
+  target = tensor(target_block, {spec.target_columns()}, DType::kFloat32);
+  losses = tensor(losses_block, {}, DType::kFloat64);
+  correct = tensor(correct_block, {}, DType::kFloat64);
+  ids = tensor(ids_block, {}, DType::kInt64).as<std::int64_t>();
+}
+
+void Graph::Plan::backward_node(Context& context, std::size_t i, bool accumulate) {
+  Step& step = steps[i];
+  step.backward.accumulate = accumulate;
+  graph.nodes[i].layer->backward(context, step.backward);
+  for (const Addition& addition : step.additions) {
+    ops->add(context.state, addition.to, addition.from, addition.to);
+  }
+}
+
+Graph::Graph(const GraphSpec& spec, Ops& ops, std::size_t rows) {
+  require(rows > 0, "model {}: a replica must hold at least one example", spec.name());
+  plan_ = std::make_unique<Plan>(spec, ops, rows);
+  plan_->plan_values();
+  plan_->plan_gradients();
+  plan_->place();
+  plan_->connect();
+}
+
+Graph::~Graph() = default;
+
+std::size_t Graph::parameters() const {
+  return plan_->graph.parameters;
+}
+std::size_t Graph::trainable() const {
+  return plan_->graph.trainable;
+}
+const std::vector<Parameter>& Graph::layout() const {
+  return plan_->graph.layout;
+}
+const std::vector<ReductionSpec>& Graph::reductions() const {
+  return plan_->graph.reductions;
+}
+std::size_t Graph::activation_bytes() const {
+  return plan_->memory.bytes;
+}
+std::size_t Graph::rows() const {
+  return plan_->rows;
+}
+DType Graph::dtype() const {
+  return plan_->ops->dtype();
+}
+
+void Graph::bind(std::byte* weights, std::byte* gradients) {
+  const std::size_t size = size_of(dtype());
+  for (std::size_t i = 0; i < plan_->steps.size(); ++i) {
+    const PlannedNode& node = plan_->graph.nodes[i];
+    for (std::size_t k = 0; k < node.parameters.size(); ++k) {
+      const Parameter& parameter = plan_->graph.layout[node.parameters[k]];
+      plan_->steps[i].w[k].data = weights + parameter.range.begin * size;
+      plan_->steps[i].dw[k].data =
+          parameter.frozen ? nullptr : gradients + parameter.range.begin * size;
+    }
+  }
+}
+
+void Graph::initialise(std::uint64_t seed, std::byte* weights) const {
+  const std::size_t size = size_of(dtype());
+  std::memset(weights, 0, parameters() * size);
+  for (const Parameter& parameter : layout()) {
+    engine::initialise(parameter.initial, seed, parameter.name,
+                       {weights + parameter.range.begin * size, parameter.shape, dtype()});
+  }
+}
+
+Tensor Graph::input() const {
+  return plan_->input;
+}
+Tensor Graph::target() const {
+  return plan_->target;
+}
+std::int64_t* Graph::ids() const {
+  return plan_->ids;
+}
+Tensor Graph::output() const {
+  return plan_->output;
+}
+Tensor Graph::losses() const {
+  return plan_->losses;
+}
+Tensor Graph::correct() const {
+  return plan_->correct;
+}
+void Graph::observe(Observer* observer) {
+  plan_->observer = observer;
+}
+
+void Graph::forward(Context& context, const Hook& before) {
+  for (std::size_t i = 0; i < plan_->steps.size(); ++i) {
+    const PlannedNode& node = plan_->graph.nodes[i];
+    if (before && !node.range.empty()) before(node.range);
+    const Clock::time_point begin = plan_->observer ? Clock::now() : Clock::time_point{};
+    node.layer->forward(context, plan_->steps[i].forward);
+    if (plan_->observer) {
+      const std::chrono::duration<double> seconds = Clock::now() - begin;
+      plan_->observer->layer(node.name, Observer::Pass::kForward, seconds.count());
+    }
+  }
+}
+
+void Graph::evaluate_loss(Context& context, bool gradient) {
+  plan_->spec.loss().evaluate(context, plan_->output, plan_->target,
+                              gradient ? plan_->output_gradient : Tensor{}, plan_->losses,
+                              plan_->correct);
+}
+
+void Graph::backward(Context& context, bool accumulate, const Hook& ready) {
+  for (std::size_t i = plan_->steps.size(); i-- > 0;) {
+    const PlannedNode& node = plan_->graph.nodes[i];
+    if (!node.backward) continue;
+    const Clock::time_point begin = plan_->observer ? Clock::now() : Clock::time_point{};
+    plan_->backward_node(context, i, accumulate);
+    if (plan_->observer) {
+      const std::chrono::duration<double> seconds = Clock::now() - begin;
+      plan_->observer->layer(node.name, Observer::Pass::kBackward, seconds.count());
+    }
+    if (ready && !node.range.empty()) ready(node.range);
+  }
+}
+
+}  // namespace lockstep::engine

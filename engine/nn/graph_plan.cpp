@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+#include "engine/nn/graph_plan.h"
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+
+namespace lockstep::engine {
+namespace {
+
+std::size_t align(std::size_t elements) {
+  return (elements + GraphPlan::kAlignment - 1) / GraphPlan::kAlignment * GraphPlan::kAlignment;
+}
+
+// How many layers read each value.
+std::vector<std::size_t> count_readers(const GraphSpec& spec) {
+  std::vector<std::size_t> readers(spec.nodes().size() + 1, 0);
+  for (const GraphSpec::Node& node : spec.nodes()) {
+    for (GraphSpec::Value value : node.inputs) ++readers[value.index];
+  }
+  return readers;
+}
+
+// Decides which nodes run. `maker[v]` is the running node that makes value v, where there is one. A
+// ReLU goes into the maker of its input where nobody else reads that input and the maker can do it.
+void plan_nodes(const GraphSpec& spec, GraphPlan& plan) {
+  const std::size_t none = spec.nodes().size();
+  const std::vector<std::size_t> readers = count_readers(spec);
+  std::vector<std::size_t> maker(spec.nodes().size() + 1, none);
+  plan.storage.resize(spec.nodes().size() + 1);
+  plan.storage[0] = 0;
+  for (std::size_t i = 0; i < spec.nodes().size(); ++i) {
+    const GraphSpec::Node& node = spec.nodes()[i];
+    const std::size_t output = i + 1;
+    require(readers[output] > 0 || output == spec.nodes().size(),
+            "model {}: nobody uses the output of {}; the last layer added is the model's output",
+            spec.name(), node.name);
+    if (node.layer->is_view()) {
+      plan.storage[output] = plan.storage[node.inputs[0].index];
+      continue;
+    }
+    const std::size_t before = node.inputs[0].index;
+    if (node.layer->is_relu() && readers[before] == 1 && maker[before] != none) {
+      PlannedNode& producer = plan.nodes[maker[before]];
+      if (std::shared_ptr<const Layer> fused = producer.layer->with_relu()) {
+        producer.layer = std::move(fused);
+        plan.storage[output] = plan.storage[before];
+        continue;
+      }
+    }
+    PlannedNode planned;
+    planned.name = node.name;
+    planned.layer = node.layer;
+    for (GraphSpec::Value value : node.inputs) {
+      planned.inputs.push_back(value.index);
+      planned.input_shapes.push_back(spec.shape(value));
+    }
+    planned.output = output;
+    plan.storage[output] = output;
+    maker[output] = plan.nodes.size();
+    plan.nodes.push_back(std::move(planned));
+  }
+}
+
+// Parameters in the order in which backward finishes them: nodes from the last to the first, within
+// a node as the layer names them; then the frozen ones.
+void plan_parameters(const GraphSpec& spec, GraphPlan& plan) {
+  const auto place = [&](PlannedNode& node, bool frozen, std::size_t& end) {
+    const std::vector<ParameterSpec> specs = node.layer->parameters(node.input_shapes);
+    node.parameters.resize(specs.size());
+    for (std::size_t k = 0; k < specs.size(); ++k) {
+      const std::string name = node.name + "." + specs[k].name;
+      if (spec.frozen(name) != frozen) continue;
+      node.parameters[k] = plan.layout.size();
+      const Range range{end, end + specs[k].shape.elements()};
+      plan.layout.push_back(
+          {name, specs[k].shape, range, specs[k].group, frozen, specs[k].initial});
+      end = align(range.end);
+    }
+  };
+  std::size_t end = 0;
+  for (std::size_t i = plan.nodes.size(); i-- > 0;) {
+    const std::size_t begin = end;
+    place(plan.nodes[i], false, end);
+    plan.nodes[i].range = {begin, end};
+  }
+  plan.trainable = end;
+  for (std::size_t i = plan.nodes.size(); i-- > 0;) place(plan.nodes[i], true, end);
+  plan.parameters = end;
+}
+
+// A value's gradient is wanted when something trainable lies at or below the layer that makes it.
+void plan_gradients(GraphPlan& plan) {
+  plan.wanted.assign(plan.storage.size(), false);
+  for (PlannedNode& node : plan.nodes) {
+    node.backward = !node.range.empty();
+    for (std::size_t value : node.inputs) {
+      if (plan.wanted[plan.storage[value]]) node.backward = true;
+    }
+    plan.wanted[node.output] = node.backward;
+  }
+  for (std::size_t v = 0; v < plan.wanted.size(); ++v)
+    plan.wanted[v] = plan.wanted[plan.storage[v]];
+}
+
+void plan_reductions(GraphPlan& plan) {
+  for (PlannedNode& node : plan.nodes) {
+    node.point = int(plan.reductions.size());
+    for (const ReductionSpec& reduction : node.layer->reductions(node.input_shapes)) {
+      plan.reductions.push_back({node.name + "." + reduction.name, reduction.count});
+    }
+  }
+}
+
+}  // namespace
+
+GraphPlan plan_graph(const GraphSpec& spec) {
+  spec.target_columns();  // throws where there is no loss, or none that can judge the output
+  require(!spec.nodes().empty(), "model {} has no layers", spec.name());
+  GraphPlan plan;
+  plan_nodes(spec, plan);
+  plan_parameters(spec, plan);
+  plan_gradients(plan);
+  plan_reductions(plan);
+  return plan;
+}
+
+}  // namespace lockstep::engine

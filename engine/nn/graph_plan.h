@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// What a graph does, decided from its spec alone, without memory: which layers run, whose memory a
+// value shares, where each parameter lies, which gradients are wanted. A pure function.
+//
+// A value is named by its index (GraphSpec::Value). Views, and ReLUs that were fused into the layer
+// before them, do not run; their value has the storage of another value.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/nn/graph.h"
+
+namespace lockstep::engine {
+
+struct PlannedNode {
+  std::string name;
+  std::shared_ptr<const Layer> layer;   // with ReLU where one was fused
+  std::vector<std::size_t> inputs;      // values
+  std::vector<Shape> input_shapes;      // without rows
+  std::size_t output = 0;               // the value
+  std::vector<std::size_t> parameters;  // of GraphPlan::layout, in the layer's own order
+  Range range;                          // its trainable parameters, with the gap behind them
+  int point = 0;                        // its first reduction
+  bool backward = false;                // something trainable lies here or below
+};
+
+struct GraphPlan {
+  std::vector<PlannedNode> nodes;    // those that run, in the order of forward
+  std::vector<std::size_t> storage;  // per value: the value whose memory it shares, or itself
+  std::vector<bool> wanted;          // per value: its gradient is wanted
+  std::vector<Parameter> layout;     // in arena order
+  std::size_t trainable = 0, parameters = 0;  // elements, with gaps
+  std::vector<ReductionSpec> reductions;
+
+  static constexpr std::size_t kAlignment = 16;  // elements: each parameter begins at a multiple
+};
+
+// Throws Error(kInvalid) where the spec has no loss, or a layer whose output nobody uses.
+GraphPlan plan_graph(const GraphSpec& spec);
+
+}  // namespace lockstep::engine
