@@ -285,7 +285,8 @@ void Graph::forward(Context& context, const Hook& before) {
     node.layer->forward(context, plan_->steps[i].forward);
     if (plan_->observer) {
       const std::chrono::duration<double> seconds = Clock::now() - begin;
-      plan_->observer->layer(node.name, Observer::Pass::kForward, seconds.count());
+      plan_->observer->layer(node.name, Observer::Pass::kForward, seconds.count(),
+                             plan_->steps[i].forward.y);
     }
   }
 }
@@ -304,7 +305,8 @@ void Graph::backward(Context& context, bool accumulate, const Hook& ready) {
     plan_->backward_node(context, i, accumulate);
     if (plan_->observer) {
       const std::chrono::duration<double> seconds = Clock::now() - begin;
-      plan_->observer->layer(node.name, Observer::Pass::kBackward, seconds.count());
+      plan_->observer->layer(node.name, Observer::Pass::kBackward, seconds.count(),
+                             plan_->steps[i].forward.y);
     }
     if (ready && !node.range.empty()) ready(node.range);
   }
