@@ -12,6 +12,9 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "collectives/plan.h"
@@ -53,30 +56,47 @@ class Executor {
   bool progress(int budget = 64);
   // Moves all plans until this one is done; spins briefly, then sleeps. Throws what stopped the
   // team; stops the team itself (kTimeout) when the deadline passes: the text names the plan, who
-  // arrived and who did not. `purpose` stands in front of that text where given.
-  void wait(int plan, std::string_view purpose = {});
-  // For a communication thread: sleeps until there may be something to do.
+  // arrived and who did not. `purpose` stands in front of that text where given. `deadline`, where
+  // given, is of this call, beside the executor's own of a step.
+  void wait(int plan, std::string_view purpose = {},
+            std::optional<std::chrono::milliseconds> deadline = {});
+  // For a communication thread: sleeps until there may be something to do since the last
+  // `progress`.
   void sleep(std::chrono::microseconds most);
   double waited_seconds() const;  // spent in `wait` so far, by the threads that waited
 
  private:
-  struct Cursor {
-    std::size_t step = 0, element = 0;
-    std::vector<int> posts;
-    engine::Clock::time_point stuck{};
+  class Waiter;
+  struct Cursor {                        // of one lane
+    std::size_t step = 0, element = 0;   // of the step: so many elements are reduced
+    std::size_t owned = 0;               // update steps: where the step's range lies, packed
+    std::vector<int> posts;              // the transport's request of each posting step
+    std::chrono::nanoseconds waited{0};  // at this step, while somebody looked
+    engine::Clock::time_point looked{};
   };
-  struct Entry {
+  struct Entry {  // a plan
     const Stage* stage = nullptr;
     std::vector<std::vector<std::uint64_t>> arrivals;  // per execution: [rank][lane]
     std::atomic<std::uint64_t> requested{0}, completed{0};
     std::atomic<const engine::StepState*> state{nullptr};
     std::vector<Cursor> cursors;
+    std::uint64_t scaled = 0;  // the execution, from 1, that `scale` was computed for
     double scale = 1;
+    std::string purpose;  // of who waits for it; purposes_ guards it
   };
+  bool pass(int budget, bool& ended);  // of all plans, under the lock
   bool advance(Entry& entry, int plan, int lane, int& budget);
   bool reduce(Entry& entry, Cursor& cursor, const Step& step);
-  void check_deadline(Entry& entry, int plan, int lane, const Step& step);
+  void update_arguments(Entry& entry, Cursor& cursor, const Step& step,
+                        engine::ReduceArguments& arguments);
+  bool arrived(const Entry& entry, int plan, const Step& await, int rank) const;
+  void look(Entry& entry, int plan, int lane);
+  void stop_late(Entry& entry, int lane, int plan, std::chrono::milliseconds waited);
+  void stop_late(int plan, std::chrono::milliseconds waited);
+  double clipping_scale() const;
+  double* norms() const;
   std::byte* address(const Operand& operand, DType dtype, std::size_t element) const;
+  void idle(std::chrono::microseconds most);
 
   int rank_;
   Team& team_;
@@ -84,9 +104,17 @@ class Executor {
   const engine::Ops& ops_;
   OwnedState owned_;
   ExecutorOptions options_;
-  std::mutex mutex_;
-  std::deque<Entry> entries_;  // a deque: entries hold atomics and do not move
-  std::vector<int> order_;     // first in line first
+  std::size_t owned_elements_;
+  std::mutex mutex_;  // of the work: cursors, transport, operands
+  std::mutex purposes_;
+  std::deque<Entry> entries_;           // a deque: entries hold atomics and do not move
+  std::vector<int> order_;              // first in line first
+  std::vector<const std::byte*> from_;  // the operands of the block at work
+  std::vector<std::byte*> to_;
+  std::atomic<int> messages_{0};         // posted and not through
+  std::atomic<std::uint64_t> moves_{0};  // passes in which something moved
+  std::atomic<int> waiters_{0};          // threads in `wait`
+  std::atomic<std::uint32_t> seen_{0};   // the team's events when the last pass began
   std::atomic<double> waited_{0};
 };
 

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+// Direct: each rank of a host owns a slice of the subject, reads it from all ranks, and stores the
+// result into all. Every rank runs one lane:
+//   1. arrive: what I computed can be read, and what may be stored into me I no longer read
+//   2. await all
+//   3. reduce my slice: from all, or from me; to all, or to me; with the epilogue
+//   4. arrive: I have read and stored
+//   5. await all: nobody reads or writes my memory any more
+// In all, n S are read and n S written, for n ranks and S elements: the lower bound. Two waits.
+#include <algorithm>
+
+#include "collectives/algorithms/steps.h"
+#include "engine/base/error.h"
+
+namespace lockstep::collectives {
+namespace {
+
+// `body(lane, me, slice)` writes point 3 of a rank whose slice is not empty.
+template <class Body>
+Plan direct(const Request& request, Body body) {
+  Plan plan = empty_plan(request, "direct", 1);
+  const auto& host = request.host;
+  const auto other = std::find_if(host.begin(), host.end(), [&](int h) { return h != host[0]; });
+  engine::require(other == host.end(),
+                  "{}: direct reads the memory of all ranks, but rank 0 is on host {} and rank {} "
+                  "on host {}; ring crosses hosts",
+                  request.name, host[0], other - host.begin(), other == host.end() ? 0 : *other);
+  const int n = plan.ranks();
+  for (int me = 0; me < n; ++me) {
+    Lane& lane = plan.lanes[std::size_t(me)][0];
+    if (n > 1) lane = {arrive(), await(all_ranks(request), 1)};
+    const Range mine = slice(request.subject, (me + request.turn) % n, n);
+    if (!mine.empty()) body(lane, me, mine);
+    if (n == 1) continue;
+    lane.push_back(arrive());
+    lane.push_back(await(all_ranks(request), 2));
+  }
+  return plan;
+}
+
+// The sums of squares of my blocks, from my norms into those of all others.
+void tell_norms(Lane& lane, const Request& request, int me, Range mine) {
+  const std::size_t first = mine.begin / engine::kBlock;
+  const std::size_t last = (mine.end + engine::kBlock - 1) / engine::kBlock;
+  std::vector<int> others = all_ranks(request);
+  std::erase(others, me);
+  if (others.empty()) return;
+  lane.push_back(
+      reduce(last - first, {{me, Space::kNorms, first}}, everywhere(others, Space::kNorms, first)));
+}
+
+// The slice of all ranks in the request's space, added into `to`.
+void sum(Lane& lane, const Request& request, int me, Range mine, std::vector<Operand> to) {
+  const std::vector<int> all = all_ranks(request);
+  const Epilogue epilogue = request.squares ? Epilogue::kSquares
+                            : request.mean  ? Epilogue::kScale
+                                            : Epilogue::kNone;
+  if (all.size() == 1 && epilogue != Epilogue::kSquares) return;
+  Step step =
+      reduce(mine.size(), everywhere(all, request.space, mine.begin), std::move(to), epilogue);
+  if (request.mean) step.scale = 1.0 / double(all.size());
+  lane.push_back(std::move(step));
+  if (request.squares) tell_norms(lane, request, me, mine);
+}
+
+void require_plain_sum(const Request& request) {
+  engine::require(request.op == ReduceOp::kSum && !request.mean && !request.squares,
+                  "{}: an update takes the plain sum of gradients", request.name);
+}
+
+}  // namespace
+
+Plan direct_all_reduce(const Request& request) {
+  return direct(request, [&](Lane& lane, int me, Range mine) {
+    sum(lane, request, me, mine, everywhere(all_ranks(request), request.space, mine.begin));
+  });
+}
+
+Plan direct_update(const Request& request) {
+  require_plain_sum(request);
+  return direct(request, [&](Lane& lane, int, Range mine) {
+    const std::vector<int> all = all_ranks(request);
+    lane.push_back(reduce(mine.size(), everywhere(all, Space::kGradient, mine.begin),
+                          everywhere(all, Space::kWeight, mine.begin), Epilogue::kUpdate));
+  });
+}
+
+Plan direct_reduce_scatter(const Request& request) {
+  return direct(request, [&](Lane& lane, int me, Range mine) {
+    sum(lane, request, me, mine, {{me, request.space, mine.begin}});
+  });
+}
+
+Plan direct_update_and_store(const Request& request) {
+  Request plain = request;  // its squares were told with the sums
+  plain.squares = false;
+  require_plain_sum(plain);
+  return direct(plain, [&](Lane& lane, int me, Range mine) {
+    lane.push_back(reduce(mine.size(), {{me, Space::kGradient, mine.begin}},
+                          everywhere(all_ranks(plain), Space::kWeight, mine.begin),
+                          Epilogue::kUpdate));
+  });
+}
+
+}  // namespace lockstep::collectives

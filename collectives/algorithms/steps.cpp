@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/algorithms/steps.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/base/error.h"
+
+namespace lockstep::collectives {
+
+Step reduce(std::size_t count, std::vector<Operand> from, std::vector<Operand> to,
+            Epilogue epilogue) {
+  Step step{.action = Action::kReduce, .count = count};
+  step.epilogue = epilogue;
+  step.from = std::move(from);
+  step.to = std::move(to);
+  return step;
+}
+
+Step post_send(std::size_t count, Operand from, int peer) {
+  Step step{.action = Action::kPostSend, .count = count};
+  step.from = {from};
+  step.peer = peer;
+  return step;
+}
+
+Step post_receive(std::size_t count, Operand to, int peer) {
+  Step step{.action = Action::kPostReceive, .count = count};
+  step.to = {to};
+  step.peer = peer;
+  return step;
+}
+
+Step wait(int post) {
+  Step step{.action = Action::kWait};
+  step.post = post;
+  return step;
+}
+
+Step arrive() {
+  return {.action = Action::kArrive};
+}
+
+Step await(std::vector<int> ranks, int phase, int lane) {
+  Step step{.action = Action::kAwait};
+  step.ranks = std::move(ranks);
+  step.lane = lane;
+  step.phase = phase;
+  return step;
+}
+
+std::vector<Operand> everywhere(const std::vector<int>& ranks, Space space, std::size_t offset) {
+  std::vector<Operand> list;
+  for (const int rank : ranks) list.push_back({rank, space, offset});
+  return list;
+}
+
+std::vector<int> all_ranks(const Request& request) {
+  std::vector<int> ranks(request.host.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+Range slice(Range subject, int part, int parts) {
+  const std::size_t first = subject.begin / engine::kBlock;
+  const std::size_t last = (subject.end + engine::kBlock - 1) / engine::kBlock;
+  const auto cut = [&](int p) {
+    const std::size_t block = first + (last - first) * std::size_t(p) / std::size_t(parts);
+    return std::clamp(block * engine::kBlock, subject.begin, subject.end);
+  };
+  return {cut(part), cut(part + 1)};
+}
+
+Plan empty_plan(const Request& request, std::string algorithm, int lanes) {
+  const bool integers = request.dtype == DType::kInt32 || request.dtype == DType::kInt64;
+  engine::require(!request.host.empty(), "{}: a plan needs at least one rank", request.name);
+  engine::require(request.subject.begin <= request.subject.end, "{}: the range [{}, {}) is none",
+                  request.name, request.subject.begin, request.subject.end);
+  engine::require(!request.mean || !integers, "{}: the mean of {} is no {}; ask for the sum",
+                  request.name, engine::name(request.dtype), engine::name(request.dtype));
+  engine::require(!request.mean || request.op == ReduceOp::kSum,
+                  "{}: a mean is made of a sum, not of a minimum or maximum", request.name);
+  engine::require(!request.mean || !request.squares,
+                  "{}: squares are taken of sums; ask for the mean without them", request.name);
+  Plan plan;
+  plan.name = request.name;
+  plan.algorithm = std::move(algorithm);
+  plan.dtype = request.dtype;
+  plan.op = request.op;
+  plan.subject = request.subject;
+  plan.host = request.host;
+  plan.lanes.assign(request.host.size(), std::vector<Lane>(std::size_t(lanes)));
+  return plan;
+}
+
+}  // namespace lockstep::collectives

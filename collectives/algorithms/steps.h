@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// The words in which algorithms are written: one function for each kind of step, and the questions
+// that several of them ask of a request. Pure.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "collectives/algorithms.h"
+
+namespace lockstep::collectives {
+
+Step reduce(std::size_t count, std::vector<Operand> from, std::vector<Operand> to,
+            Epilogue epilogue = Epilogue::kNone);
+Step post_send(std::size_t count, Operand from, int peer);
+Step post_receive(std::size_t count, Operand to, int peer);
+Step wait(int post);
+Step arrive();
+Step await(std::vector<int> ranks, int phase, int lane = 0);
+
+// The same offset of the same space in each of these ranks.
+std::vector<Operand> everywhere(const std::vector<int>& ranks, Space space, std::size_t offset);
+std::vector<int> all_ranks(const Request& request);
+
+// A plan for this request with `lanes` empty lanes a rank. Throws Error(kInvalid) where the request
+// contradicts itself: no ranks, the mean of integers, the mean of minima, squares of a mean.
+Plan empty_plan(const Request& request, std::string algorithm, int lanes);
+
+}  // namespace lockstep::collectives

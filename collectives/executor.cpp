@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+namespace lockstep::collectives {
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+// A waiter looks so often before it sleeps; after the first few it lets other threads run in
+// between, since with more ranks than cores the one that it waits for may need this core.
+constexpr int kSpins = 2000, kBareSpins = 32;
+// A sleep ends at the latest after this, or after the second where messages are under way: the
+// team's sleepers do not hear of those.
+constexpr microseconds kSleep{1000}, kMessageSleep{50};
+// Between two looks at a stuck step at most this much counts as waiting.
+constexpr nanoseconds kAttention = milliseconds(100);
+
+// The element type of what a step reduces: norms are float64 whatever the plan's type.
+DType type_of(const Step& step, DType plan) {
+  return step.from[0].space == Space::kNorms ? DType::kFloat64 : plan;
+}
+
+}  // namespace
+
+// One call of `wait` that really waits: counts its time, and lends its purpose to the plan.
+class Executor::Waiter {
+ public:
+  Waiter(Executor& executor, Entry& entry, std::string_view purpose,
+         engine::Clock::time_point begin)
+      : executor_(executor), entry_(entry), begin_(begin), named_(!purpose.empty()) {
+    executor_.waiters_.fetch_add(1);
+    if (named_) name(purpose);
+  }
+  ~Waiter() {
+    if (named_) name({});
+    executor_.waiters_.fetch_sub(1);
+    executor_.waited_.fetch_add(
+        std::chrono::duration<double>(engine::Clock::now() - begin_).count());
+  }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+
+ private:
+  void name(std::string_view purpose) {
+    std::scoped_lock lock(executor_.purposes_);
+    entry_.purpose = purpose;
+  }
+  Executor& executor_;
+  Entry& entry_;
+  engine::Clock::time_point begin_;
+  bool named_;
+};
+
+std::size_t OwnedState::elements() const {
+  std::size_t sum = 0;
+  for (const Range range : ranges) sum += range.size();
+  return sum;
+}
+
+std::size_t OwnedState::local(std::size_t offset) const {
+  std::size_t before = 0;
+  for (const Range range : ranges) {
+    if (offset >= range.begin && offset < range.end) return before + offset - range.begin;
+    before += range.size();
+  }
+  engine::fail(engine::Code::kInvalid, "no owned range holds element {}", offset);
+}
+
+Executor::Executor(int rank, Team& team, Transport* transport, const engine::Ops& ops,
+                   OwnedState owned, ExecutorOptions options)
+    : rank_(rank),
+      team_(team),
+      transport_(transport),
+      ops_(ops),
+      owned_(std::move(owned)),
+      options_(std::move(options)),
+      owned_elements_(owned_.elements()) {
+  engine::invariant(team.is_local(rank), "an executor's rank is not of its team");
+}
+
+void Executor::open(const StepPlan& step) {
+  engine::invariant(entries_.empty(), "an executor is opened once");
+  std::size_t from = 0, to = 0;
+  for (const Stage& stage : step) {
+    Entry& entry = entries_.emplace_back();
+    entry.stage = &stage;
+    for (const auto& lanes : stage.plan.lanes) {
+      auto& counts = entry.arrivals.emplace_back();
+      for (const Lane& lane : lanes)
+        counts.push_back(std::uint64_t(std::count_if(
+            lane.begin(), lane.end(), [](const Step& s) { return s.action == Action::kArrive; })));
+    }
+    for (const Lane& lane : stage.plan.lanes[std::size_t(rank_)]) {
+      entry.cursors.emplace_back().posts.assign(lane.size(), -1);
+      for (const Step& s : lane) {
+        from = std::max(from, s.from.size()), to = std::max(to, s.to.size());
+        engine::require(transport_ || s.peer < 0,
+                        "{}: rank {} is to talk to rank {} on another host, without a transport",
+                        stage.plan.name, rank_, s.peer);
+      }
+    }
+  }
+  from_.resize(from), to_.resize(to);
+  for (const bool first : {true, false})
+    for (std::size_t i = 0; i < step.size(); ++i)
+      if (step[i].first_in_line == first) order_.push_back(int(i));
+}
+
+void Executor::start(int plan, const engine::StepState* state) {
+  Entry& entry = entries_[std::size_t(plan)];
+  engine::invariant(done(plan), "a plan is started before its last execution has ended");
+  entry.state.store(state, std::memory_order_relaxed);
+  entry.requested.fetch_add(1, std::memory_order_release);
+  team_.wake();  // a communication thread that sleeps has something to do
+}
+
+bool Executor::done(int plan) const {
+  const Entry& entry = entries_[std::size_t(plan)];
+  return entry.completed.load(std::memory_order_acquire) ==
+         entry.requested.load(std::memory_order_acquire);
+}
+
+bool Executor::progress(int budget) {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || team_.stopped()) return false;
+  bool ended = false;
+  const bool moved = pass(budget, ended);
+  lock.unlock();
+  if (ended && waiters_.load() > 0) team_.wake();  // who sleeps in `wait`
+  return moved;
+}
+
+// Everything that can go wrong in other hands (transport, kernels, hooks) stops the team here.
+bool Executor::pass(int budget, bool& ended) {
+  seen_.store(team_.events());
+  const Entry* at = nullptr;
+  const auto stop = [&](engine::Code code, const char* why) {
+    if (at) return team_.stop(code, fmt::format("{}: {}", at->stage->plan.name, why));
+    team_.stop(code, why);
+  };
+  bool moved = false;
+  try {
+    if (messages_.load(std::memory_order_relaxed) > 0) moved |= transport_->progress();
+    for (const int plan : order_) {
+      Entry& entry = entries_[std::size_t(plan)];
+      const std::uint64_t execution = entry.completed.load(std::memory_order_relaxed);
+      if (entry.requested.load(std::memory_order_acquire) == execution) continue;
+      const auto& after = entry.stage->after;
+      if (!std::all_of(after.begin(), after.end(), [&](int earlier) {
+            return entries_[std::size_t(earlier)].completed.load(std::memory_order_relaxed) >
+                   execution;
+          }))
+        continue;
+      at = &entry;
+      bool all = true;
+      for (std::size_t lane = 0; lane < entry.cursors.size(); ++lane) {
+        while (advance(entry, plan, int(lane), budget)) moved = true;
+        all &= entry.cursors[lane].step == entry.stage->plan.lanes[std::size_t(rank_)][lane].size();
+      }
+      if (!all) continue;
+      for (Cursor& cursor : entry.cursors) cursor.step = 0;
+      entry.completed.store(execution + 1, std::memory_order_release);
+      moved = ended = true;
+    }
+    if (moved) moves_.fetch_add(1);
+    return moved;
+  } catch (const engine::Error& error) {
+    stop(error.code(), error.what());
+  } catch (const std::exception& error) {
+    stop(engine::Code::kAborted, error.what());
+  }
+  return false;
+}
+
+// One step of a lane, or one block of a reduction. True when it moved. A lane moves one step after
+// the other; reductions cost budget, all else is short.
+bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
+  Cursor& cursor = entry.cursors[std::size_t(lane)];
+  const Plan& p = entry.stage->plan;
+  const Lane& steps = p.lanes[std::size_t(rank_)][std::size_t(lane)];
+  if (cursor.step == steps.size()) return false;
+  const Step& step = steps[cursor.step];
+  const int tag = plan * kMaxLanes + lane;
+  const std::size_t bytes = step.count * engine::size_of(p.dtype);
+  switch (step.action) {
+    case Action::kReduce:
+      if (budget <= 0) return false;
+      --budget;
+      if (!reduce(entry, cursor, step)) return true;
+      break;
+    case Action::kPostSend:
+      cursor.posts[cursor.step] =
+          transport_->post_send(step.peer, tag, address(step.from[0], p.dtype, 0), bytes);
+      messages_.fetch_add(1, std::memory_order_relaxed);
+      break;
+    case Action::kPostReceive:
+      cursor.posts[cursor.step] =
+          transport_->post_receive(step.peer, tag, address(step.to[0], p.dtype, 0), bytes);
+      messages_.fetch_add(1, std::memory_order_relaxed);
+      break;
+    case Action::kWait:
+      if (!transport_->test(cursor.posts[std::size_t(step.post)])) {
+        look(entry, plan, lane);
+        return false;
+      }
+      messages_.fetch_sub(1, std::memory_order_relaxed);
+      break;
+    case Action::kArrive:
+      team_.arrive(plan, rank_, lane);
+      break;
+    case Action::kAwait:
+      if (!std::all_of(step.ranks.begin(), step.ranks.end(),
+                       [&](int rank) { return arrived(entry, plan, step, rank); })) {
+        look(entry, plan, lane);
+        return false;
+      }
+      break;
+  }
+  ++cursor.step;
+  cursor.waited = {};
+  cursor.looked = {};
+  return true;
+}
+
+bool Executor::arrived(const Entry& entry, int plan, const Step& await, int rank) const {
+  const std::uint64_t before = entry.completed.load(std::memory_order_relaxed) *
+                               entry.arrivals[std::size_t(rank)][std::size_t(await.lane)];
+  return team_.counter(plan, rank, await.lane).load(std::memory_order_acquire) >=
+         before + std::uint64_t(await.phase);
+}
+
+// One block, so that `progress` comes back soon; blocks are counted from the arena's beginning.
+// True when the step is done.
+bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step) {
+  if (options_.hook) options_.hook();
+  const DType dtype = type_of(step, entry.stage->plan.dtype);
+  const std::size_t at = step.from[0].offset + cursor.element;
+  const std::size_t count =
+      std::min(step.count - cursor.element, engine::kBlock - at % engine::kBlock);
+  for (std::size_t i = 0; i < step.from.size(); ++i)
+    from_[i] = address(step.from[i], dtype, cursor.element);
+  for (std::size_t i = 0; i < step.to.size(); ++i)
+    to_[i] = address(step.to[i], dtype, cursor.element);
+  engine::ReduceArguments arguments;
+  arguments.dtype = dtype;
+  arguments.op = entry.stage->plan.op;
+  arguments.from = {from_.data(), step.from.size()};
+  arguments.to = {to_.data(), step.to.size()};
+  arguments.count = count;
+  arguments.epilogue = step.epilogue;
+  arguments.scale = step.scale;
+  if (step.epilogue == Epilogue::kSquares) arguments.squares = norms() + at / engine::kBlock;
+  if (step.epilogue == Epilogue::kUpdate) update_arguments(entry, cursor, step, arguments);
+  ops_.reduce(arguments);
+  cursor.element += count;
+  if (cursor.element < step.count) return false;
+  cursor.element = 0;
+  return true;
+}
+
+void Executor::update_arguments(Entry& entry, Cursor& cursor, const Step& step,
+                                engine::ReduceArguments& arguments) {
+  engine::invariant(owned_.rule, "a plan updates, and its executor has no rule");
+  const std::size_t width = engine::size_of(entry.stage->plan.dtype);
+  if (cursor.element == 0) cursor.owned = owned_.local(step.from[0].offset);
+  arguments.rule = owned_.rule;
+  arguments.state = entry.state.load(std::memory_order_relaxed);
+  arguments.weight = address({rank_, Space::kWeight, step.from[0].offset}, entry.stage->plan.dtype,
+                             cursor.element);
+  for (std::size_t slot = 0; slot < owned_.rule->slots(); ++slot)
+    arguments.slots[slot] =
+        owned_.slots + (slot * owned_elements_ + cursor.owned + cursor.element) * width;
+  arguments.scale = 1;
+  if (owned_.rule->needs() != engine::Needs::kGlobalNorm) return;
+  const std::uint64_t execution = entry.completed.load(std::memory_order_relaxed) + 1;
+  if (entry.scaled != execution) {
+    entry.scaled = execution;
+    entry.scale = clipping_scale();
+  }
+  arguments.scale = entry.scale;
+}
+
+// min(1, clip / norm), where the norm is of the whole gradient: the blocks' sums of squares are
+// added in the arena's order, so that it has the same bits on all ranks and for all slicings.
+double Executor::clipping_scale() const {
+  double squares = 0;
+  for (std::size_t block = 0; block < owned_.norm_blocks; ++block) squares += norms()[block];
+  return std::min(1.0, owned_.rule->clip_norm / (std::sqrt(squares) + 1e-12));
+}
+
+double* Executor::norms() const {
+  return reinterpret_cast<double*>(team_.base(rank_, Space::kNorms));
+}
+
+std::byte* Executor::address(const Operand& operand, DType dtype, std::size_t element) const {
+  const std::size_t width =
+      engine::size_of(operand.space == Space::kNorms ? DType::kFloat64 : dtype);
+  return team_.base(operand.rank, operand.space) + (operand.offset + element) * width;
+}
+
+// The lane is stuck: counts how long somebody has watched it.
+void Executor::look(Entry& entry, int plan, int lane) {
+  Cursor& cursor = entry.cursors[std::size_t(lane)];
+  const auto now = engine::Clock::now();
+  if (cursor.looked != engine::Clock::time_point{})
+    cursor.waited += std::min<nanoseconds>(now - cursor.looked, kAttention);
+  cursor.looked = now;
+  if (cursor.waited >= options_.deadline)
+    stop_late(entry, lane, plan, duration_cast<milliseconds>(cursor.waited));
+}
+
+// Stops the team with the names of those whom this lane waits for.
+void Executor::stop_late(Entry& entry, int lane, int plan, milliseconds waited) {
+  const Plan& p = entry.stage->plan;
+  const Lane& steps = p.lanes[std::size_t(rank_)][std::size_t(lane)];
+  const Step& step = steps[entry.cursors[std::size_t(lane)].step];
+  std::vector<int> here, missing;
+  if (step.action == Action::kWait) {
+    here = {rank_};
+    missing = {steps[std::size_t(step.post)].peer};
+  }
+  for (const int rank : step.ranks)
+    (arrived(entry, plan, step, rank) ? here : missing).push_back(rank);
+  std::string purpose;
+  {
+    std::scoped_lock lock(purposes_);
+    if (!entry.purpose.empty()) purpose = entry.purpose + ": ";
+  }
+  team_.stop(
+      engine::Code::kTimeout,
+      fmt::format("{}{}: rank {} waited {} ms; arrived: {}; missing: {}", purpose, p.name, rank_,
+                  waited.count(), here.empty() ? "none" : fmt::format("{}", fmt::join(here, " ")),
+                  fmt::join(missing, " ")));
+}
+
+// A whole call of `wait` took too long: names the first stuck lane of the plan, or of a plan that
+// it comes after, or says what else is wrong.
+void Executor::stop_late(int plan, milliseconds waited) {
+  std::scoped_lock lock(mutex_);
+  if (done(plan)) return;
+  Entry& entry = entries_[std::size_t(plan)];
+  const std::uint64_t execution = entry.completed.load(std::memory_order_relaxed);
+  for (std::size_t lane = 0; lane < entry.cursors.size(); ++lane)
+    if (entry.cursors[lane].looked != engine::Clock::time_point{})
+      return stop_late(entry, int(lane), plan, waited);
+  for (const int earlier : entry.stage->after) {
+    Entry& before = entries_[std::size_t(earlier)];
+    if (before.completed.load(std::memory_order_relaxed) > execution) continue;
+    if (before.requested.load() <= execution)
+      return team_.stop(engine::Code::kTimeout,
+                        fmt::format("{}: rank {} waited {} ms; it comes after {}, which rank {} "
+                                    "has not started",
+                                    entry.stage->plan.name, rank_, waited.count(),
+                                    before.stage->plan.name, rank_));
+    for (std::size_t lane = 0; lane < before.cursors.size(); ++lane)
+      if (before.cursors[lane].looked != engine::Clock::time_point{})
+        return stop_late(before, int(lane), earlier, waited);
+  }
+  team_.stop(engine::Code::kTimeout,
+             fmt::format("{}: rank {} waited {} ms, and it is still at work",
+                         entry.stage->plan.name, rank_, waited.count()));
+}
+
+void Executor::wait(int plan, std::string_view purpose, std::optional<milliseconds> deadline) {
+  if (team_.stopped()) team_.rethrow();
+  if (done(plan)) return;
+  const auto begin = engine::Clock::now();
+  const Waiter waiter(*this, entries_[std::size_t(plan)], purpose, begin);
+  auto moved_at = begin;
+  std::uint64_t moves = moves_.load();
+  for (int spins = 0; !done(plan); ++spins) {
+    if (team_.stopped()) team_.rethrow();
+    if (deadline && engine::Clock::now() - begin >= *deadline) stop_late(plan, *deadline);
+    if (progress()) {
+      spins = 0;
+    } else if (spins >= kSpins) {
+      const auto now = engine::Clock::now();
+      if (moves_.load() != moves) moves = moves_.load(), moved_at = now;
+      if (now - moved_at >= options_.deadline) stop_late(plan, options_.deadline);
+      idle(deadline ? std::clamp(duration_cast<microseconds>(begin + *deadline - now),
+                                 microseconds(1), kSleep)
+                    : kSleep);
+    } else if (spins >= kBareSpins) {
+      std::this_thread::yield();
+    }
+  }
+}
+
+void Executor::sleep(microseconds most) {
+  if (!team_.stopped()) idle(most);
+}
+
+void Executor::idle(microseconds most) {
+  if (messages_.load(std::memory_order_relaxed) == 0) return team_.sleep(seen_.load(), most);
+  most = std::min(most, kMessageSleep);
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return team_.sleep(seen_.load(), most);
+  try {
+    transport_->sleep(int(most.count()));
+  } catch (const engine::Error& error) {
+    team_.stop(error.code(), error.what());
+  }
+}
+
+double Executor::waited_seconds() const {
+  return waited_.load();
+}
+
+}  // namespace lockstep::collectives

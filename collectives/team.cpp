@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/team.h"
+
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include <thread>
+
+namespace lockstep::collectives {
+namespace {
+
+using Counter = std::atomic<std::uint64_t>;
+using Word = std::atomic<std::uint32_t>;
+static_assert(Counter::is_always_lock_free && Word::is_always_lock_free);
+
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kReasonBytes = 1024;
+// How long a reader of the reason waits for its writer, who may have died between the two stores.
+constexpr std::chrono::milliseconds kWriting{200};
+
+// The states of the stop word.
+constexpr std::uint32_t kRunning = 0, kStopping = 1, kStopped = 2;
+
+// Not private: sleepers and wakers are threads of several processes. The kernel compares the word
+// with `value` and puts the thread to sleep in one atomic step.
+long futex(const Word& word, int operation, std::uint32_t value, const timespec* most) noexcept {
+  return syscall(SYS_futex, reinterpret_cast<const std::uint32_t*>(&word), operation, value, most,
+                 nullptr, 0);
+}
+
+}  // namespace
+
+// Lies at the beginning of the control block; the counters follow: kMaxLanes for each (plan, rank),
+// two cache lines with one writer.
+struct Team::Control {
+  alignas(kLine) Word stopped;
+  std::atomic<int> code;
+  char why[kReasonBytes];
+  alignas(kLine) Word events;
+  alignas(kLine) Word sleepers;
+};
+
+std::size_t Team::control_bytes(std::size_t local_ranks, std::size_t plans) {
+  return sizeof(Control) + sizeof(Counter) * local_ranks * plans * kMaxLanes;
+}
+
+Team::Team(std::vector<int> local, std::size_t plans, std::byte* control)
+    : local_(std::move(local)), plans_(plans), control_(reinterpret_cast<Control*>(control)) {
+  engine::require(!local_.empty() && std::is_sorted(local_.begin(), local_.end()) &&
+                      std::adjacent_find(local_.begin(), local_.end()) == local_.end(),
+                  "a team needs the ranks of its host, ascending, each once; got [{}]",
+                  fmt::join(local_, " "));
+  engine::require(control && reinterpret_cast<std::uintptr_t>(control) % kLine == 0,
+                  "the control block of a team must be aligned to {} bytes", kLine);
+  bases_.resize(local_.size());
+}
+
+std::size_t Team::place(int rank) const {
+  const auto found = std::lower_bound(local_.begin(), local_.end(), rank);
+  engine::invariant(found != local_.end() && *found == rank, "asked for a rank of another host");
+  return std::size_t(found - local_.begin());
+}
+
+bool Team::is_local(int rank) const {
+  return std::binary_search(local_.begin(), local_.end(), rank);
+}
+
+void Team::set_base(int rank, Space space, std::byte* base) {
+  bases_[place(rank)][std::size_t(space)] = base;
+}
+
+std::byte* Team::base(int rank, Space space) const {
+  return bases_[place(rank)][std::size_t(space)];
+}
+
+std::atomic<std::uint64_t>& Team::counter(int plan, int rank, int lane) const {
+  engine::invariant(plan >= 0 && std::size_t(plan) < plans_ && lane >= 0 && lane < kMaxLanes,
+                    "asked for a counter of no plan");
+  const std::size_t index =
+      (std::size_t(plan) * local_.size() + place(rank)) * kMaxLanes + std::size_t(lane);
+  return reinterpret_cast<Counter*>(control_ + 1)[index];
+}
+
+void Team::arrive(int plan, int rank, int lane) {
+  counter(plan, rank, lane).fetch_add(1, std::memory_order_release);
+  wake();
+}
+
+void Team::stop(engine::Code code, const std::string& why) noexcept {
+  std::uint32_t running = kRunning;
+  if (!control_->stopped.compare_exchange_strong(running, kStopping)) return;
+  control_->code.store(int(code), std::memory_order_relaxed);
+  const std::size_t length = std::min(why.size(), kReasonBytes - 1);
+  std::memcpy(control_->why, why.data(), length);
+  control_->why[length] = '\0';
+  control_->stopped.store(kStopped, std::memory_order_release);
+  wake();
+}
+
+bool Team::stopped() const {
+  return control_->stopped.load(std::memory_order_acquire) != kRunning;
+}
+
+void Team::rethrow() const {
+  const auto end = engine::Clock::now() + kWriting;
+  while (control_->stopped.load(std::memory_order_acquire) != kStopped) {
+    if (engine::Clock::now() > end)
+      engine::fail(engine::Code::kPeerLost,
+                   "a rank of this host stopped the others and died before it said why");
+    std::this_thread::yield();
+  }
+  throw engine::Error(engine::Code(control_->code.load(std::memory_order_relaxed)), control_->why);
+}
+
+std::uint32_t Team::events() const {
+  return control_->events.load();
+}
+
+// A sleeper counts itself, then the kernel compares the events with what it saw. A waker counts an
+// event, then looks for sleepers. All four are in one order (sequentially consistent), so either
+// the waker sees the sleeper, or the kernel sees the event and does not put it to sleep.
+void Team::sleep(std::uint32_t seen, std::chrono::microseconds most) const {
+  if (most.count() <= 0) return;
+  const timespec limit{time_t(most.count() / 1000000), long(most.count() % 1000000) * 1000};
+  control_->sleepers.fetch_add(1);
+  if (!stopped()) futex(control_->events, FUTEX_WAIT, seen, &limit);
+  control_->sleepers.fetch_sub(1);
+}
+
+void Team::wake() const noexcept {
+  control_->events.fetch_add(1);
+  if (control_->sleepers.load() > 0) futex(control_->events, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+// A whole job in one process: hosts that are teams, ranks with memory and executors, a fabric
+// between the hosts. Ranks may be driven by one thread, by progress() alone, or each by a thread of
+// its own.
+#pragma once
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/algorithms.h"
+#include "collectives/executor.h"
+#include "collectives/memory/memory_fabric.h"
+#include "engine/device/buffer.h"
+#include "engine/reference/reference_device.h"
+
+namespace lockstep::test {
+
+using collectives::DType;
+using collectives::Executor;
+using collectives::Plan;
+using collectives::Range;
+using collectives::ReduceOp;
+using collectives::Request;
+using collectives::Space;
+using collectives::StepPlan;
+
+struct JobOptions {
+  collectives::ExecutorOptions executor;
+  collectives::Faults faults;
+  engine::UpdateRule rule;
+  std::vector<int> updates;  // stages whose ranges the ranks own
+  std::size_t norm_blocks = 0;
+};
+
+class Job {
+ public:
+  // `elements` of 8 bytes in each space of each rank.
+  Job(StepPlan step, std::size_t elements, JobOptions options = {});
+  int ranks() const { return int(host_.size()); }
+  Executor& executor(int rank) { return executors_[std::size_t(rank)]; }
+  collectives::Team& team(int rank);
+  collectives::MemoryFabric& fabric() { return fabric_; }
+  const StepPlan& step() const { return step_; }
+  std::byte* memory(int rank, Space space) const;
+  template <class T>
+  T* values(int rank, Space space = Space::kGradient) const {
+    return reinterpret_cast<T*>(memory(rank, space));
+  }
+  // One thread a rank; returns what each threw, empty where nothing.
+  std::vector<std::exception_ptr> run(const std::function<void(int rank)>& body);
+  // Starts these stages and waits for them, on all ranks; rethrows the first error.
+  void execute(const std::vector<int>& stages, const engine::StepState* state = nullptr);
+
+ private:
+  StepPlan step_;
+  std::vector<int> host_;
+  std::unique_ptr<engine::Ops> ops_ = engine::reference_ops(DType::kFloat64);
+  collectives::MemoryFabric fabric_;
+  engine::UpdateRule rule_;
+  std::vector<std::vector<engine::Buffer>> memory_;  // [rank][space]
+  std::vector<engine::Buffer> control_, slots_;
+  std::deque<collectives::Team> teams_;  // [host]
+  std::vector<std::unique_ptr<collectives::Transport>> transports_;
+  std::deque<Executor> executors_;
+};
+
+// What an exception says; empty for none.
+std::string text(const std::exception_ptr& error);
+
+// Hosts of `ranks` ranks: "one", "apart", "equal" (halves), "unequal" (1, 2, 3, ...), "interleaved"
+// (0 1 0 1).
+std::vector<int> hosts(const std::string& layout, int ranks);
+inline const std::vector<std::string> kLayouts{"one", "apart", "equal", "unequal", "interleaved"};
+
+}  // namespace lockstep::test
