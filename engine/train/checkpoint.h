@@ -2,8 +2,8 @@
 // Checkpoints: a folder DIR/step-0000000042 with one safetensors file a rank and manifest.json. The
 // ranks write side by side into DIR/step-0000000042.partial; when all shards are synced the chief
 // writes the manifest (temporary name, sync, rename), and renames the folder last. So a folder
-// without
-// ".partial" is whole, or was damaged later, which its checksums (CRC-32 of each file) tell.
+// without ".partial" is whole, or was damaged later, which its checksums (CRC-32 of each file)
+// tell. README.md describes the format. All errors name the file.
 //
 // Arrays are named and whole in the manifest; shards hold pieces of them. So any number of
 // replicas, under any strategy, reads what any other wrote.
@@ -57,12 +57,16 @@ class Checkpoints {
   void begin(std::int64_t step);
   Shard write_shard(std::int64_t step, int rank, int ranks, std::span<const Piece> pieces);
   // `shards`: what the ranks reported. Checks that all files are there (a folder that not all hosts
-  // share is an error that says so), commits, and removes what is more than `keep`.
+  // share is an error that says so), commits, and removes what is more than `keep` of those up to
+  // this step. A folder that cannot be removed is a warning in the log, not an error.
   void commit(const RunState& state, std::span<const Shard> shards);
 
   // The newest checkpoint whose manifest and checksums are right; each newer one that is not is
-  // reported in the log, by file. Removes nothing.
+  // reported in the log, by file. Removes nothing. Throws Error(kInvalid) where a newer version of
+  // lockstep wrote the newest one: going back silently would lose its steps.
   std::optional<std::int64_t> newest_whole();
+  // Reads all of one; throws Error(kCorrupt) or Error(kIo), with the reason, if it is not whole.
+  void verify(std::int64_t step);
   std::vector<std::int64_t> steps();       // of all folders, ascending, whole or not
   RunState read_state(std::int64_t step);  // throws Error(kCorrupt) with file and reason
   struct ArrayInfo {
@@ -78,7 +82,10 @@ class Checkpoints {
                std::span<const std::string> missing_is_zero = {});
 
  private:
-  std::string path(std::int64_t step) const;
+  std::string path(std::int64_t step) const;   // where it lies in the end
+  std::string found(std::int64_t step) const;  // where it lies now
+  void remove(const std::string& tree) const;
+  void prune(std::int64_t newest) const;
   Storage& storage_;
   std::string folder_;
   int keep_;

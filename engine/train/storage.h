@@ -2,8 +2,13 @@
 // What a checkpoint needs of a file system, so that tests can make every call of it fail. All calls
 // throw Error(kIo) with the system's reason and the path. POSIX semantics (NFS and Lustre have
 // them). One thread at a time per path.
+//
+// Only plain files are read and written: a symbolic link, a pipe or a device under the name of a
+// file is an error, and so is a symbolic link as the folder that the file lies in (folders above
+// may be links). Files are made with mode 0644 and folders with 0777, both less the umask.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,7 +26,8 @@ class StorageFile {
 class Storage {
  public:
   virtual ~Storage() = default;
-  virtual void make_folder(const std::string& path) = 0;  // with parents; there already: fine
+  // With parents, each durable when this returns; there already: fine.
+  virtual void make_folder(const std::string& path) = 0;
   virtual std::unique_ptr<StorageFile> create(const std::string& path) = 0;  // truncates
   virtual void rename(const std::string& from, const std::string& to) = 0;   // files and folders
   virtual void sync_folder(const std::string& path) = 0;

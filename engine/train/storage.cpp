@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+#include "engine/train/storage.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "engine/base/error.h"
+
+namespace lockstep::engine {
+namespace {
+
+[[noreturn]] void refuse(std::string_view verb, const std::string& path, int error) {
+  fail(Code::kIo, "cannot {} {}: {}", verb, path, std::generic_category().message(error));
+}
+
+// An open file; closes itself. `valid` is false where opening failed: errno tells why.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  int number() const { return number_; }
+  bool valid() const { return number_ >= 0; }
+
+ private:
+  int number_;
+};
+
+Descriptor open_folder(std::string_view verb, const std::string& path, int flags) {
+  Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags));
+  if (!folder.valid()) refuse(verb, path, errno);
+  return folder;
+}
+
+void sync_now(const Descriptor& file, const std::string& path) {
+  int result = 0;
+  do {
+    result = ::fsync(file.number());
+  } while (result != 0 && errno == EINTR);
+  // Some file systems cannot sync folders and say EINVAL: then there is nothing to wait for.
+  if (result != 0 && errno != EINVAL) refuse("sync", path, errno);
+}
+
+// Opens a plain file. Neither it nor the folder that it lies in may be a symbolic link. O_NONBLOCK
+// keeps a pipe under this name from blocking us before we can look at what it is.
+Descriptor open_file(std::string_view verb, const std::string& path, int flags) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder_path =
+      slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
+  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+  Descriptor folder(::open(folder_path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!folder.valid()) refuse(verb, path, errno);
+  Descriptor file(
+      ::openat(folder.number(), name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0644));
+  if (!file.valid()) {
+    if (errno == ELOOP) fail(Code::kIo, "cannot {} {}: it is a symbolic link", verb, path);
+    refuse(verb, path, errno);
+  }
+  struct stat status {};
+  if (::fstat(file.number(), &status) != 0) refuse(verb, path, errno);
+  if (!S_ISREG(status.st_mode)) fail(Code::kIo, "cannot {} {}: it is not a file", verb, path);
+  return file;
+}
+
+class PosixFile : public StorageFile {
+ public:
+  PosixFile(Descriptor file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
+  void write(std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(file_.number(), bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) refuse("write", path_, errno);
+      if (written == 0) refuse("write", path_, ENOSPC);
+      bytes = bytes.subspan(std::size_t(written));
+    }
+  }
+  void sync() override { sync_now(file_, path_); }
+
+ private:
+  Descriptor file_;
+  std::string path_;
+};
+
+class PosixStorage : public Storage {
+ public:
+  void make_folder(const std::string& path) override {
+    for (std::size_t slash = 0; slash != std::string::npos;) {
+      slash = path.find('/', slash + 1);
+      make_one_folder(path.substr(0, slash));
+    }
+  }
+
+  std::unique_ptr<StorageFile> create(const std::string& path) override {
+    return std::make_unique<PosixFile>(open_file("write", path, O_WRONLY | O_CREAT | O_TRUNC),
+                                       path);
+  }
+
+  void rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) {
+      const int error = errno;
+      fail(Code::kIo, "cannot rename {} to {}: {}", from, to,
+           std::generic_category().message(error));
+    }
+  }
+
+  void sync_folder(const std::string& path) override {
+    sync_now(open_folder("sync", path, 0), path);
+  }
+
+  void remove_tree(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);  // does not follow symbolic links
+    if (error) fail(Code::kIo, "cannot remove {}: {}", path, error.message());
+  }
+
+  std::vector<std::string> list(const std::string& folder) override {
+    DIR* stream = ::opendir(folder.c_str());
+    if (stream == nullptr && errno == ENOENT) return {};
+    if (stream == nullptr) refuse("list", folder, errno);
+    const std::unique_ptr<DIR, int (*)(DIR*)> closer(stream, &::closedir);
+    std::vector<std::string> names;
+    for (;;) {
+      errno = 0;
+      const dirent* entry = ::readdir(stream);
+      if (entry == nullptr && errno != 0) refuse("list", folder, errno);
+      if (entry == nullptr) break;
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  bool exists(const std::string& path) override {
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) == 0) return true;
+    if (errno != ENOENT && errno != ENOTDIR) refuse("look at", path, errno);
+    return false;
+  }
+
+  std::uint64_t size(const std::string& path) override {
+    struct stat status {};
+    if (::fstat(open_file("read", path, O_RDONLY).number(), &status) != 0) {
+      refuse("read", path, errno);
+    }
+    return std::uint64_t(status.st_size);
+  }
+
+  void read(const std::string& path, std::uint64_t offset, std::span<std::byte> to) override {
+    const Descriptor file = open_file("read", path, O_RDONLY);
+    while (!to.empty()) {
+      const ssize_t got = ::pread(file.number(), to.data(), to.size(), off_t(offset));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) refuse("read", path, errno);
+      if (got == 0) {
+        fail(Code::kIo, "cannot read {}: it ends at byte {}, {} bytes too early", path, offset,
+             to.size());
+      }
+      to = to.subspan(std::size_t(got));
+      offset += std::uint64_t(got);
+    }
+  }
+
+ private:
+  static void make_one_folder(const std::string& path) {
+    if (::mkdir(path.c_str(), 0777) == 0) {
+      const auto parent = std::filesystem::path(path).parent_path();
+      const std::string above = parent.empty() ? "." : parent.string();
+      sync_now(open_folder("sync", above, 0), above);
+      return;
+    }
+    const int error = errno;  // not only EEXIST: "/" or a read-only folder above may say others
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) refuse("make folder", path, error);
+    if (!S_ISDIR(status.st_mode)) {
+      fail(Code::kIo, "cannot make folder {}: there is a file of this name", path);
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Storage> posix_storage() {
+  return std::make_unique<PosixStorage>();
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// A Storage that passes calls on to another and strikes at the k-th of them. Calls of its files
+// count too. One thread.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/train/storage.h"
+
+namespace lockstep::test {
+
+class FaultStorage : public engine::Storage {
+ public:
+  enum class When {
+    kBefore,  // the call does nothing
+    kHalf,    // a write writes half, a removal removes one file; other calls do nothing
+    kAfter,   // the call does its work, and then it strikes
+  };
+  // `strike` throws, or ends the process; where it returns the call goes on. With `stays`, all
+  // calls after the k-th strike too, as on a disk that stays full. Calls are counted from 0.
+  FaultStorage(engine::Storage& real, int call, When when, std::function<void()> strike,
+               bool stays = false);
+  static void no_space();  // throws what a full disk gives
+  int calls() const { return calls_; }
+
+  void make_folder(const std::string& path) override;
+  std::unique_ptr<engine::StorageFile> create(const std::string& path) override;
+  void rename(const std::string& from, const std::string& to) override;
+  void sync_folder(const std::string& path) override;
+  void remove_tree(const std::string& path) override;
+  std::vector<std::string> list(const std::string& folder) override;
+  bool exists(const std::string& path) override;
+  std::uint64_t size(const std::string& path) override;
+  void read(const std::string& path, std::uint64_t offset, std::span<std::byte> to) override;
+
+ private:
+  class File;
+  // Does one call: `work` is what it does, `half` what it does when it is struck halfway.
+  void run(const std::function<void()>& work, const std::function<void()>& half = {});
+  engine::Storage& real_;
+  int call_;
+  When when_;
+  std::function<void()> strike_;
+  bool stays_;
+  int calls_ = 0;
+};
+
+}  // namespace lockstep::test

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// A Storage in memory that can lose power. What was not synced may be there after that, or not,
+// each change by itself: file systems keep changes back and order them as they like. A folder
+// remembers its entries as they are and as they are on disk, and the changes between; a file its
+// contents. One thread.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/train/storage.h"
+
+namespace lockstep::test {
+
+class MemoryStorage : public engine::Storage {
+ public:
+  MemoryStorage();
+  ~MemoryStorage() override;
+  // A storage of its own with the same folders and files, all synced.
+  std::unique_ptr<MemoryStorage> copy() const;
+  void lose_power(std::mt19937_64& random);
+  std::vector<std::byte>& contents(const std::string& path);  // of a file: to damage it
+
+  void make_folder(const std::string& path) override;
+  std::unique_ptr<engine::StorageFile> create(const std::string& path) override;
+  void rename(const std::string& from, const std::string& to) override;
+  void sync_folder(const std::string& path) override;
+  void remove_tree(const std::string& path) override;
+  std::vector<std::string> list(const std::string& folder) override;
+  bool exists(const std::string& path) override;
+  std::uint64_t size(const std::string& path) override;
+  void read(const std::string& path, std::uint64_t offset, std::span<std::byte> to) override;
+
+ private:
+  struct Node;
+  class File;
+  using NodePointer = std::shared_ptr<Node>;  // entries as they are and as on disk share nodes
+  static void settle(Node& node, std::mt19937_64& random);
+  static void unlink_all(Node& node);
+  static NodePointer copy_of(const Node& node);
+  NodePointer find(const std::string& path) const;  // null: not there
+  NodePointer folder_of(const std::string& path) const;
+  NodePointer root_;
+};
+
+}  // namespace lockstep::test
