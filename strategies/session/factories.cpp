@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/session/factories.h"
+
+#include <algorithm>
+
+#include "collectives/machine.h"
+#include "engine/base/error.h"
+
+namespace lockstep::strategies {
+namespace {
+
+SynchronousOptions synchronous(const Session& session, const StrategyOptions& options) {
+  engine::require(options.replicas >= 1, "a process needs at least one replica, not {}",
+                  options.replicas);
+  engine::require(options.threads >= 0, "threads cannot be negative; 0 shares the cores equally");
+  SynchronousOptions result;
+  result.devices.assign(std::size_t(options.replicas), &session.device(options.device));
+  result.dtype = options.dtype;
+  const int here = options.replicas * std::max(1, session.launch().local_size);
+  result.threads =
+      options.threads > 0 ? options.threads : std::max(1, collectives::machine().cores / here);
+  result.algorithm = options.algorithm;
+  result.update = options.update;
+  result.bucket_bytes = options.bucket_bytes;
+  result.overlap = options.overlap;
+  result.deadline = options.deadline;
+  result.shares = options.shares;
+  result.log = session.log();
+  return result;
+}
+
+void refuse_several(const Session& session) {
+  engine::require(!session.launch().present || session.launch().size == 1,
+                  "mirrored trains in one process, and {} were started: use "
+                  "collective_all_reduce, or start one process",
+                  session.launch().size);
+}
+
+// The bootstrap's way in, and the end of the start once the strategy watches over its peers.
+struct Connected {
+  Session& session;
+  ~Connected() { session.connected(); }
+};
+
+}  // namespace
+
+Mirrored mirrored(Session& session, const StrategyOptions& options) {
+  refuse_several(session);
+  return Mirrored(synchronous(session, options));
+}
+
+CollectiveAllReduce collective_all_reduce(Session& session, const StrategyOptions& options) {
+  const Connected connected{session};
+  return CollectiveAllReduce(synchronous(session, options), session.bootstrap());
+}
+
+std::unique_ptr<engine::Strategy> make_strategy(std::string_view name, Session& session,
+                                                const StrategyOptions& options) {
+  if (name == "mirrored") {
+    refuse_several(session);
+    return std::make_unique<Mirrored>(synchronous(session, options));
+  }
+  if (name == "collective_all_reduce") {
+    const Connected connected{session};
+    return std::make_unique<CollectiveAllReduce>(synchronous(session, options),
+                                                 session.bootstrap());
+  }
+  engine::fail(engine::Code::kInvalid,
+               "unknown strategy '{}'; known: mirrored, collective_all_reduce", name);
+}
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// From a session to a strategy: the one line in which programs differ. Options that were not given
+// are chosen from what the session found. All throw Error(kInvalid) for what cannot be.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "strategies/collective_all_reduce.h"
+#include "strategies/mirrored.h"
+#include "strategies/session/session.h"
+
+namespace lockstep::strategies {
+
+struct StrategyOptions {
+  int replicas = 1;            // of this process
+  std::string device = "cpu";  // of all of them
+  int threads = 0;             // library threads of a replica; 0: this host's cores shared equally
+  std::optional<engine::DType> dtype;
+  std::string algorithm = "auto";  // auto, direct, ring
+  std::string update = "auto";     // auto, fused, apart
+  std::size_t bucket_bytes = std::size_t(4) << 20;
+  bool overlap = true;
+  std::chrono::milliseconds deadline{60000};
+  std::vector<std::uint64_t> shares;  // of the batch, by rank; empty: equal
+};
+
+// The replicas of this one process. Refuses a job of several processes, which would train apart.
+Mirrored mirrored(Session& session, const StrategyOptions& options = {});
+// The replicas of all processes of the job. Collective.
+CollectiveAllReduce collective_all_reduce(Session& session, const StrategyOptions& options = {});
+// Either by name, as flags give it.
+std::unique_ptr<engine::Strategy> make_strategy(std::string_view name, Session& session,
+                                                const StrategyOptions& options = {});
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// All that a program needs to train: one include, one namespace.
+//
+//   lockstep::Session session(argc, argv);
+//   auto strategy = lockstep::collective_all_reduce(session);   // or mirrored(session)
+//   auto digits = lockstep::data::idx(argv[1]);
+//   lockstep::Trainer trainer(strategy, lockstep::models::mnist_cnn(),
+//                             lockstep::optim::sgd({.rate = 0.05, .momentum = 0.9}));
+//   trainer.fit(*digits.train, {.epochs = 6, .global_batch = 64, .checkpoints = "runs/digits"});
+//   fmt::print("accuracy {:.4f}\n{}\n", trainer.evaluate(*digits.test).accuracy,
+//   strategy.explain());
+//
+#pragma once
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/data/dataset.h"
+#include "engine/data/sets.h"
+#include "engine/nn/gradient_check.h"
+#include "engine/nn/graph_spec.h"
+#include "engine/nn/layers.h"
+#include "engine/nn/loss.h"
+#include "engine/optim/optimizer.h"
+#include "engine/train/trainer.h"
+#include "strategies/session/factories.h"
+#include "strategies/session/session.h"
+
+namespace lockstep {
+
+using engine::Dataset;
+using engine::Error;
+using engine::Evaluation;
+using engine::FitOptions;
+using engine::GraphSpec;
+using engine::History;
+using engine::Layer;
+using engine::Log;
+using engine::Loss;
+using engine::Strategy;
+using engine::Trainer;
+using engine::TrainerOptions;
+using strategies::collective_all_reduce;
+using strategies::make_strategy;
+using strategies::mirrored;
+using strategies::Session;
+using strategies::SessionOptions;
+using strategies::StrategyOptions;
+
+// The models' library; all of them and a registry by name: models/README.md.
+namespace models {
+engine::GraphSpec mlp();
+engine::GraphSpec mlp_wide();
+engine::GraphSpec lenet5();
+engine::GraphSpec mnist_cnn();
+engine::GraphSpec build(std::string_view name);
+}  // namespace models
+
+namespace data = engine::data;
+namespace optim = engine::optim;
+
+}  // namespace lockstep

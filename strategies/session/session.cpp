@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/session/session.h"
+
+#include <exception>
+#include <filesystem>
+
+#include "engine/base/error.h"
+#include "engine/runtime/devices.h"
+
+namespace lockstep::strategies {
+
+Session::Session(int argc, char** argv, SessionOptions options)
+    : options_(std::move(options)),
+      program_(argc > 0 && argv != nullptr ? std::filesystem::path(argv[0]).filename().string()
+                                           : "lockstep"),
+      launch_(collectives::mpi::launch()),
+      devices_(engine::all_devices()),
+      exceptions_(std::uncaught_exceptions()) {
+  // A sibling that dies before this process has met it would leave it waiting in MPI's own start.
+  if (launch_.present && launch_.local_size > 1) {
+    start_watch_ = std::make_unique<collectives::mpi::StartWatch>();
+  }
+}
+
+Session::~Session() {
+  if (abandoned_ || std::uncaught_exceptions() > exceptions_ || !bootstrap_) return;
+  try {
+    bootstrap_->finish();
+  } catch (const std::exception& e) {
+    options_.log.error("{}: the job did not end orderly: {}", program_, e.what());
+  }
+}
+
+engine::Device& Session::device(const std::string& name) const {
+  return engine::find(devices_, engine::parse_device_id(name));
+}
+
+collectives::Bootstrap& Session::bootstrap() {
+  if (!bootstrap_) {
+    const bool several = launch_.present && launch_.size > 1;
+    if (several) {
+      bootstrap_ = collectives::mpi::open({options_.deadline});
+    } else {
+      bootstrap_ = collectives::single_process();
+    }
+  }
+  return *bootstrap_;
+}
+
+void Session::connected() {
+  if (start_watch_) start_watch_->release();
+}
+
+}  // namespace lockstep::strategies

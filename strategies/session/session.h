@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// What a program opens once: the devices of this machine, who started this process, and, when a
+// strategy of several processes asks for it, MPI. No globals: several sessions, one after the
+// other, are fine, except that MPI can be ended only once in a process.
+//
+// One thread owns it; it outlives the strategies made from it. The end of a session is orderly (all
+// processes meet, MPI ends) unless an error is on its way out or `abandon` was called: then peers
+// may be gone, and nothing waits for them.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/bootstrap.h"
+#include "collectives/mpi/mpi_bootstrap.h"
+#include "collectives/mpi/start_watch.h"
+#include "engine/base/log.h"
+#include "engine/device/device.h"
+
+namespace lockstep::strategies {
+
+struct SessionOptions {
+  std::chrono::milliseconds deadline{60000};  // of finding the other processes
+  engine::Log log = engine::Log();
+};
+
+class Session {
+ public:
+  // argc and argv are the program's, so that messages can name it.
+  Session(int argc, char** argv, SessionOptions options = {});
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  const std::vector<std::unique_ptr<engine::Device>>& devices() const { return devices_; }
+  engine::Device& device(
+      const std::string& name) const;  // "cpu"; Error(kInvalid) lists what there is
+  const collectives::mpi::Launch& launch() const { return launch_; }
+  // The processes of this job: MPI's where a launcher started several, else this one. Starts MPI.
+  collectives::Bootstrap& bootstrap();
+  // All processes know each other and watch over each other: starting has ended.
+  void connected();
+  const engine::Log& log() const { return options_.log; }
+  const std::string& program() const { return program_; }
+  void abandon() { abandoned_ = true; }
+
+ private:
+  SessionOptions options_;
+  std::string program_;
+  collectives::mpi::Launch launch_;
+  std::vector<std::unique_ptr<engine::Device>> devices_;
+  std::unique_ptr<collectives::mpi::StartWatch> start_watch_;
+  std::unique_ptr<collectives::Bootstrap> bootstrap_;
+  bool abandoned_ = false;
+  int exceptions_ = 0;  // on their way when the session was made
+};
+
+}  // namespace lockstep::strategies

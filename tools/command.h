@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// The commands of the program. Each adds its flags to the parser and returns what runs it; main.cpp
+// turns errors into one line and an exit code.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace lockstep::tools {
+
+struct Program {
+  int argc = 0;
+  char** argv = nullptr;
+};
+using Command = std::function<int(const Program&)>;
+
+Command add_train(CLI::App& app);
+Command add_predict(CLI::App& app);
+Command add_doctor(CLI::App& app);
+
+}  // namespace lockstep::tools

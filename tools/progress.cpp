@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+#include "tools/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace lockstep::tools {
+namespace {
+
+constexpr double kRedrawSeconds = 0.1;
+constexpr double kLineSeconds = 10;
+
+std::string duration(double seconds) {
+  const long whole = long(std::max(0.0, seconds) + 0.5);
+  if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+}  // namespace
+
+Progress::Progress(bool visible, std::int64_t examples_per_epoch)
+    : visible_(visible),
+      terminal_(isatty(STDERR_FILENO) != 0),
+      examples_per_epoch_(examples_per_epoch) {}
+
+std::string Progress::line(const engine::StepReport& report) const {
+  const double seconds = std::chrono::duration<double>(engine::Clock::now() - start_).count();
+  const double done = double(report.step + 1 - first_step_);
+  const double left = double(report.steps - report.step - 1) * seconds / std::max(1.0, done);
+  return fmt::format("step {}/{}  epoch {}  {:.0f} images/s  loss {:.4f}  {} left", report.step + 1,
+                     report.steps, report.epoch + 1, rate_, report.loss, duration(left));
+}
+
+void Progress::step(const engine::StepReport& report) {
+  if (!visible_) return;
+  if (first_step_ < 0) {
+    first_step_ = report.step;
+    start_ = last_ = engine::Clock::now();
+  }
+  rate_ = rate_ == 0 ? report.images_per_second : 0.9 * rate_ + 0.1 * report.images_per_second;
+  const auto now = engine::Clock::now();
+  const double since = std::chrono::duration<double>(now - last_).count();
+  if (since < (terminal_ ? kRedrawSeconds : kLineSeconds)) return;
+  last_ = now;
+  if (terminal_) {
+    std::fputs(fmt::format("\r\033[K{}", line(report)).c_str(), stderr);
+    drawn_ = true;
+  } else {
+    std::fputs((line(report) + "\n").c_str(), stderr);
+  }
+  std::fflush(stderr);
+}
+
+void Progress::epoch(std::int64_t epoch, const engine::StepReport& last) {
+  say(fmt::format("epoch {}: loss {:.4f}, accuracy {:.4f} in its last step, {:.0f} images/s", epoch,
+                  last.loss, last.accuracy, rate_));
+}
+
+void Progress::erase() {
+  if (drawn_) std::fputs("\r\033[K", stderr);
+  drawn_ = false;
+}
+
+void Progress::say(const std::string& text) {
+  if (!visible_) return;
+  erase();
+  std::fputs((text + "\n").c_str(), stderr);
+  std::fflush(stderr);
+}
+
+void Progress::close() {
+  erase();
+  std::fflush(stderr);
+}
+
+}  // namespace lockstep::tools

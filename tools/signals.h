@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+// SIGINT and SIGTERM become a word that the training loop looks at after each step. A second SIGINT
+// ends the program at once; further SIGTERMs change nothing, since launchers repeat them.
+#pragma once
+#include <atomic>
+
+namespace lockstep::tools {
+
+// Installs the handlers; the word is 0, or the first signal's number. It lives as long as the program,
+// since a handler can reach nothing else.
+const std::atomic<int>& watch_signals();
+
+}  // namespace lockstep::tools
