@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From the flag --data to data sets: nothing (digits that the program draws), "random" (one batch of
-// random images of the model's shape, kept in memory), or a folder of IDX files.
+// From the flag --data to data sets: nothing (digits that the program draws), "random" (one batch
+// of random images of the model's shape, kept in memory), or a folder of IDX files.
 #pragma once
 #include <string>
 
@@ -10,9 +10,9 @@
 namespace lockstep::tools {
 
 struct DataChoice {
-  std::string data;              // the flag
-  std::size_t batch = 1;         // examples of random data
-  std::uint64_t examples = 8000; // generated digits for training
+  std::string data;               // the flag
+  std::size_t batch = 1;          // examples of random data
+  std::uint64_t examples = 8000;  // generated digits for training
   std::uint64_t seed = 1;
 };
 engine::data::Sets choose_data(const DataChoice& choice, const engine::GraphSpec& graph);

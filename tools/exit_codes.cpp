@@ -7,18 +7,28 @@ namespace lockstep::tools {
 
 ExitCode exit_code(engine::Code code) {
   switch (code) {
-    case engine::Code::kInvalid: return kUsage;
-    case engine::Code::kCorrupt: return kBadData;
-    case engine::Code::kIo: return kSystem;
-    case engine::Code::kDevice: return kSystem;
-    case engine::Code::kTimeout: return kTryAgain;
-    case engine::Code::kPeerLost: return kTryAgain;
-    case engine::Code::kUnavailable: return kTryAgain;
-    case engine::Code::kAborted: return kDefect;
+    case engine::Code::kInvalid:
+      return kUsage;
+    case engine::Code::kCorrupt:
+      return kBadData;
+    case engine::Code::kIo:
+      return kSystem;
+    case engine::Code::kDevice:
+      return kSystem;
+    case engine::Code::kTimeout:
+      return kTryAgain;
+    case engine::Code::kPeerLost:
+      return kTryAgain;
+    case engine::Code::kUnavailable:
+      return kTryAgain;
+    case engine::Code::kAborted:
+      return kDefect;
   }
   return kDefect;
 }
 
-ExitCode exit_code_of_signal(int signal) { return signal == SIGINT ? kInterrupted : kTerminated; }
+ExitCode exit_code_of_signal(int signal) {
+  return signal == SIGINT ? kInterrupted : kTerminated;
+}
 
 }  // namespace lockstep::tools

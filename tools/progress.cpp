@@ -15,7 +15,8 @@ constexpr double kLineSeconds = 10;
 
 std::string duration(double seconds) {
   const long whole = long(std::max(0.0, seconds) + 0.5);
-  if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  if (whole >= 3600)
+    return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 

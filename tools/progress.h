@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Where a training run is, for people: on a terminal one line that is rewritten (at most ten times a
-// second), elsewhere a plain line now and then. Standard error. The chief's step thread calls step;
-// the others from the thread that owns it, in between.
+// Where a training run is, for people: on a terminal one line that is rewritten (at most ten times
+// a second), elsewhere a plain line now and then. Standard error. The chief's step thread calls
+// step; the others from the thread that owns it, in between.
 #pragma once
 #include <string>
 
@@ -15,7 +15,7 @@ class Progress {
   Progress(bool visible, std::int64_t examples_per_epoch);
   void step(const engine::StepReport& report);
   void epoch(std::int64_t epoch, const engine::StepReport& last);
-  void say(const std::string& line);   // a line of its own
+  void say(const std::string& line);  // a line of its own
   void close();
 
  private:
@@ -25,7 +25,7 @@ class Progress {
   std::int64_t examples_per_epoch_;
   engine::Clock::time_point start_ = engine::Clock::now(), last_{};
   std::int64_t first_step_ = -1;
-  double rate_ = 0;        // images/s, smoothed
+  double rate_ = 0;  // images/s, smoothed
   bool drawn_ = false;
 };
 

@@ -8,7 +8,7 @@
 namespace lockstep::tools {
 namespace {
 
-std::atomic<int> first_signal{0};   // a handler has no argument of ours
+std::atomic<int> first_signal{0};  // a handler has no argument of ours
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void remember(int signal) {

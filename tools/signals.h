@@ -6,8 +6,8 @@
 
 namespace lockstep::tools {
 
-// Installs the handlers; the word is 0, or the first signal's number. It lives as long as the program,
-// since a handler can reach nothing else.
+// Installs the handlers; the word is 0, or the first signal's number. It lives as long as the
+// program, since a handler can reach nothing else.
 const std::atomic<int>& watch_signals();
 
 }  // namespace lockstep::tools

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+// lockstep doctor: what this machine and this build have, and what each missing part would give.
+// Ends with 0 whatever it finds: a missing part is a fact, not a failure.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "collectives/machine.h"
+#include "collectives/memory/mapped_memory.h"
+#include "collectives/memory/peer_watch.h"
+#include "collectives/mpi/mpi_bootstrap.h"
+#include "engine/runtime/devices.h"
+#include "tools/command.h"
+#include "tools/exit_codes.h"
+#include "tools/version.h"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Finding {
+  std::string part;
+  bool found = true;
+  std::string text;  // what was found, or what it would give and how to get it
+};
+
+std::string find_program(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path candidate = fs::path(folder) / name;
+    if (access(candidate.c_str(), X_OK) == 0) return candidate.string();
+  }
+  return {};
+}
+
+std::size_t count_entries(const fs::path& folder) {
+  std::error_code none;
+  std::size_t count = 0;
+  for (auto it = fs::directory_iterator(folder, none); !none && it != fs::directory_iterator();
+       it.increment(none)) {
+    ++count;
+  }
+  return count;
+}
+
+// Tries a thing that the kernel may refuse, e.g. inside a container.
+Finding attempt(std::string part, const std::string& works, const std::string& gives,
+                const std::function<void()>& body) {
+  try {
+    body();
+    return {std::move(part), true, works};
+  } catch (const engine::Error& e) {
+    return {std::move(part), false, fmt::format("{} ({})", gives, e.what())};
+  }
+}
+
+std::vector<Finding> examine() {
+  std::vector<Finding> findings;
+  auto found = [&](std::string part, std::string text) {
+    findings.push_back({std::move(part), true, std::move(text)});
+  };
+  auto missing = [&](std::string part, std::string text) {
+    findings.push_back({std::move(part), false, std::move(text)});
+  };
+  found("lockstep", version());
+  const collectives::Machine machine = collectives::machine();
+  found("host", machine.hostname);
+  found("processor", fmt::format("{}, {} of {} cores may be used, {} NUMA node{}", machine.cpu,
+                                 machine.cores, machine.cores_of_machine, machine.numa_nodes,
+                                 machine.numa_nodes == 1 ? "" : "s"));
+  found("memory", fmt::format("{:.1f} GiB may be used", double(machine.memory_bytes) / 0x1p30));
+  for (const auto& device : engine::all_devices()) {
+    found("device " + to_string(device->id()), device->description());
+  }
+  const std::size_t gpus = count_entries("/proc/driver/nvidia/gpus");
+  if (gpus > 0) {
+    missing("GPU", fmt::format("{} NVIDIA GPU{} seen; this build trains on CPUs only", gpus,
+                               gpus == 1 ? "" : "s"));
+  } else {
+    missing("GPU", "none seen by the NVIDIA driver; training runs on the CPU");
+  }
+  if (collectives::mpi::available()) {
+    found("MPI", collectives::mpi::version());
+  } else {
+    missing("MPI",
+            "built without it; it gives jobs of several processes and hosts (install "
+            "libopenmpi-dev, build again)");
+  }
+  const std::string mpirun = find_program("mpirun");
+  if (!mpirun.empty()) {
+    found("mpirun", mpirun);
+  } else {
+    missing("mpirun", "not in PATH; it starts jobs of several processes (install openmpi-bin)");
+  }
+  const collectives::mpi::Launch launch = collectives::mpi::launch();
+  if (launch.present) {
+    found("job", fmt::format("process {} of {}, {} of {} on this host", launch.rank, launch.size,
+                             launch.local_rank, launch.local_size));
+  } else {
+    found("job", "one process, not started by mpirun");
+  }
+  findings.push_back(attempt("shared memory", "memfd works, whatever the size of /dev/shm",
+                             "gives all-reduce through memory between processes of a host", [] {
+                               collectives::MappedMemory memory("lockstep doctor", 1 << 20);
+                               collectives::map_peer(memory.address());
+                             }));
+  findings.push_back(attempt("process watch", "pidfd works: a dead process is noticed at once",
+                             "gives notice of a dead process at once", [] {
+                               collectives::PeerWatch watch([](const std::string&, int) {});
+                               watch.add("this process", int(getpid()));
+                               watch.release();
+                             }));
+  return findings;
+}
+
+}  // namespace
+
+Command add_doctor(CLI::App& app) {
+  auto json = std::make_shared<bool>(false);  // lives as long as the parser's callbacks
+  app.add_flag("--json", *json, "one JSON object instead of text");
+  return [json](const Program&) {
+    const std::vector<Finding> findings = examine();
+    if (*json) {
+      nlohmann::json object = nlohmann::json::object();
+      for (const Finding& f : findings) object[f.part] = {{"found", f.found}, {"text", f.text}};
+      fmt::print("{}\n", object.dump());
+      return int(kDone);
+    }
+    for (const Finding& f : findings) {
+      fmt::print("{} {:16} {}\n", f.found ? "found  " : "missing", f.part, f.text);
+    }
+    return int(kDone);
+  };
+}
+
+}  // namespace lockstep::tools

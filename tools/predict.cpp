@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// lockstep predict: the test data (or the training data) through the newest checkpoint of a folder,
+// as CSV on standard output: index, label, then a probability or a logit for each class.
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "engine/optim/optimizer.h"
+#include "engine/train/trainer.h"
+#include "models/registry.h"
+#include "strategies/session/factories.h"
+#include "tools/command.h"
+#include "tools/data_choice.h"
+#include "tools/exit_codes.h"
+
+namespace lockstep::tools {
+namespace {
+
+struct Flags {
+  std::string checkpoints, data, split = "test";
+  std::size_t batch = 100;
+  std::uint64_t examples = 8000;
+  int threads = 0;
+  bool logits = false;
+};
+
+std::vector<double> softmax(std::span<const double> logits) {
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  std::vector<double> p;
+  double sum = 0;
+  for (double logit : logits) sum += p.emplace_back(std::exp(logit - largest));
+  for (double& value : p) value /= sum;
+  return p;
+}
+
+int predict(const Flags& f, const Program& program) {
+  engine::require(f.split == "test" || f.split == "train", "--split is test or train, not '{}'",
+                  f.split);
+  engine::require(f.batch >= 1, "--batch must be at least 1");
+  const engine::Log log("", engine::Log::Level::kWarning);
+  const auto storage = engine::posix_storage();
+  engine::Checkpoints checkpoints(*storage, f.checkpoints, 1, log);
+  const auto step = checkpoints.newest_whole();
+  engine::require(step.has_value(), "there is no whole checkpoint in {}", f.checkpoints);
+  const engine::RunState state = checkpoints.read_state(*step);
+  engine::require(!state.model.empty(),
+                  "the checkpoint names no model of the registry, so it cannot be built here");
+  const engine::GraphSpec graph = models::build(state.model);
+  const engine::data::Sets sets = choose_data({f.data, f.batch, f.examples, 1}, graph);
+  const auto& data = f.split == "test" ? sets.test : sets.train;
+  engine::require(data != nullptr, "the data has no test part: use --split train");
+
+  strategies::Session session(program.argc, program.argv, {.log = log});
+  strategies::StrategyOptions options;
+  options.threads = f.threads;
+  strategies::Mirrored strategy = strategies::mirrored(session, options);
+  engine::TrainerOptions trainer_options;
+  trainer_options.log = log;
+  engine::Trainer trainer(strategy, graph, engine::optim::sgd(), trainer_options);
+  trainer.restore(f.checkpoints);
+
+  const std::size_t classes = graph.output_shape().elements();
+  std::string header = "index,label";
+  for (std::size_t c = 0; c < classes; ++c) header += fmt::format(",{}{}", f.logits ? "l" : "p", c);
+  std::puts(header.c_str());
+  const engine::Evaluation evaluation =
+      trainer.predict(*data, f.batch, [&](std::int64_t example, std::span<const double> output) {
+        const auto label = std::max_element(output.begin(), output.end()) - output.begin();
+        std::string line = fmt::format("{},{}", example, label);
+        const std::vector<double> p = softmax(output);
+        for (std::size_t c = 0; c < classes; ++c) {
+          line += f.logits ? fmt::format(",{:.9g}", output[c]) : fmt::format(",{:.6g}", p[c]);
+        }
+        std::puts(line.c_str());
+      });
+  engine::require(std::fflush(stdout) == 0 && std::ferror(stdout) == 0,
+                  "standard output cannot be written");
+  std::fputs(fmt::format("step {}: accuracy {:.4f} on {}\n", state.step, evaluation.accuracy,
+                         data->describe())
+                 .c_str(),
+             stderr);
+  return kDone;
+}
+
+}  // namespace
+
+Command add_predict(CLI::App& app) {
+  auto f = std::make_shared<Flags>();  // lives as long as the parser's callbacks
+  app.add_option("--checkpoints", f->checkpoints, "folder of checkpoints")->required();
+  app.add_option("--data", f->data,
+                 "folder of IDX files; without it, digits that the program draws");
+  app.add_option("--split", f->split, "test or train")->capture_default_str();
+  app.add_option("--batch", f->batch, "examples at once")->capture_default_str();
+  app.add_option("--examples", f->examples, "generated digits of the training part")
+      ->capture_default_str();
+  app.add_option("--threads", f->threads, "library threads; 0: all cores")->capture_default_str();
+  app.add_flag("--logits", f->logits,
+               "logits (l0, l1, ...) instead of probabilities (p0, p1, ...)");
+  return [f](const Program& program) { return predict(*f, program); };
+}
+
+}  // namespace lockstep::tools
