@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Where everything is: a plain value, the same on all processes. Ranks are replicas, numbered
-// process by process: process 0's first. Found through the bootstrap once, when a strategy is made.
+// Who is where: hosts, processes on them, ranks (replicas) in these, each with its device. A plain
+// value, the same on all processes. Ranks are numbered process by process: process 0's replicas
+// first. Read and written as JSON. Any thread.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,26 +11,42 @@
 namespace lockstep::collectives {
 
 struct Topology {
-  struct Process {
-    int host = 0;  // from 0, in order of first appearance
-    int pid = 0;
-    int first_rank = 0, replicas = 1;  // ranks first_rank .. first_rank + replicas - 1
-    std::vector<std::string> devices;  // of each replica: "cpu:0"
-    int cores = 1;                     // that this process may use
+  struct Host {
+    std::string name;  // "h2"; a name that several hosts carry is numbered: "h2#1"
+    std::string cpu;
+    int numa_nodes = 1;
+    std::size_t memory = 0;  // bytes that a process there may use
+    bool operator==(const Host&) const = default;
   };
+  struct Process {
+    int host = 0, pid = 0;
+    int cores = 1;  // processors that may run it
+    bool operator==(const Process&) const = default;
+  };
+  struct Rank {
+    int process = 0, host = 0;
+    std::string device;  // "cpu:0", as its device calls itself
+    bool operator==(const Rank&) const = default;
+  };
+  std::vector<Host> hosts;
   std::vector<Process> processes;
-  std::vector<std::string> hosts;  // their names
+  std::vector<Rank> ranks;
 
-  int ranks() const;
   std::vector<int> host_of_rank() const;
-  std::string describe() const;  // "4 replicas in 2 processes on 1 host (alpha)"
+  std::vector<int> ranks_of_process(int process) const;  // ascending, one behind the other
+  std::vector<int> ranks_of_host(int host) const;        // ascending
+  std::string name_of_host(int rank) const {
+    return hosts[std::size_t(ranks[std::size_t(rank)].host)].name;
+  }
+  bool operator==(const Topology&) const = default;
 };
 
-// Collective. `devices`: one entry a replica of this process. Throws the bootstrap's errors.
+// Collective. `devices`: of this process's replicas, one each; at least one. Throws Error(kInvalid)
+// where processes do not speak the same language, and what the bootstrap throws.
 Topology discover(Bootstrap& bootstrap, const std::vector<std::string>& devices);
 
-// As JSON, indented, and back; throws Error(kInvalid) naming the field that is missing or wrong.
 std::string to_json(const Topology& topology);
+// Throws Error(kInvalid) saying what is wrong with the text.
 Topology topology_from_json(const std::string& text);
 
 }  // namespace lockstep::collectives

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/mpi/leave.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "collectives/mpi/mpi_bootstrap.h"
+
+namespace lockstep::collectives::mpi {
+
+void leave(const std::string& why, std::chrono::milliseconds after) noexcept {
+  const Launch me = launch();
+  const std::string line = me.present ? fmt::format("lockstep: rank {}: {}\n", me.rank, why)
+                                      : fmt::format("lockstep: {}\n", why);
+  // One call, so that lines of several ranks do not mix; whether it was written changes nothing
+  // now.
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+  std::this_thread::sleep_for(after);
+  _exit(kTryAgain);
+}
+
+}  // namespace lockstep::collectives::mpi

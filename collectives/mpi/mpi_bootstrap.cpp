@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/mpi/mpi_bootstrap.h"
+
+#include <mpi.h>
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <source_location>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "collectives/mpi/watchdog.h"
+#include "engine/base/error.h"
+
+namespace lockstep::collectives::mpi {
+namespace {
+
+using engine::Clock;
+using engine::Code;
+using engine::fail;
+
+constexpr std::size_t kMostBytes = std::size_t(1) << 20;
+
+void check(int code, std::string_view what) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  fail(Code::kIo, "MPI failed at {}: {}", what, std::string_view(text.data(), std::size_t(length)));
+}
+
+void nap() {
+  const timespec fifty_microseconds{0, 50'000};
+  nanosleep(&fifty_microseconds, nullptr);
+}
+
+bool flag(int (*question)(int*)) {
+  int answer = 0;
+  question(&answer);
+  return answer != 0;
+}
+
+// Memory that MPI reads and writes until the requests on it are through. Of an exchange that was
+// given up it is never freed: MPI may still come back to it.
+struct Exchange {
+  std::string mine;
+  int bytes = 0;
+  std::vector<int> lengths, offsets;
+  std::vector<char> all;
+};
+
+class MpiBootstrap : public Bootstrap {
+ public:
+  explicit MpiBootstrap(std::chrono::milliseconds deadline)
+      : deadline_(deadline), ours_(!flag(MPI_Initialized)) {
+    if (ours_) {
+      const Watchdog dog("MPI_Init", deadline_);
+      int given = 0;
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given), "MPI_Init_thread");
+      MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    }
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Comm_idup(MPI_COMM_WORLD, &comm_, &request), "MPI_Comm_idup");
+    wait(request, "start of the job");
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    check(MPI_Comm_rank(comm_, &process_), "MPI_Comm_rank");
+    check(MPI_Comm_size(comm_, &processes_), "MPI_Comm_size");
+    find_hosts();
+  }
+
+  std::string description() const override { return version(); }
+  int process() const override { return process_; }
+  int processes() const override { return processes_; }
+  std::vector<int> hosts() const override { return hosts_; }
+
+  std::vector<std::string> all_gather(const std::string& mine, const std::string& what) override {
+    engine::require(mine.size() <= kMostBytes, "{}: {} bytes from one process, {} are the most",
+                    what, mine.size(), kMostBytes);
+    engine::invariant(!over_, "an exchange after the end");
+    auto exchange = std::make_unique<Exchange>();
+    try {
+      return gather(*exchange, mine, what);
+    } catch (...) {
+      failed_ = true;
+      [[maybe_unused]] const Exchange* leaked = exchange.release();
+      throw;
+    }
+  }
+
+  void finish() override {
+    if (failed_ || over_) return;
+    over_ = true;
+    const Watchdog dog("the end of the job (MPI_Finalize)", deadline_);
+    if (flag(MPI_Finalized)) return;
+    if (!ours_) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Ibarrier(comm_, &request), "MPI_Ibarrier");
+      wait(request, "end of the job");
+    }
+    MPI_Comm_free(&comm_);
+    if (ours_) MPI_Finalize();
+  }
+
+ private:
+  void wait(MPI_Request& request, std::string_view what) {
+    const auto end = Clock::now() + deadline_;
+    for (int through = 0;;) {
+      const int code = MPI_Test(&request, &through, MPI_STATUS_IGNORE);
+      if (code != MPI_SUCCESS) failed_ = true;
+      check(code, what);
+      if (through != 0) return;
+      if (Clock::now() > end) {
+        failed_ = true;
+        fail(Code::kTimeout,
+             "process {} of {} waited {} s for the others: {}; one of them is dead, stopped or did "
+             "not come so far",
+             process_, processes_, double(deadline_.count()) / 1000, what);
+      }
+      nap();
+    }
+  }
+
+  std::vector<std::string> gather(Exchange& e, const std::string& mine, const std::string& what) {
+    e.mine = mine;
+    e.bytes = int(mine.size());
+    e.lengths.resize(std::size_t(processes_));
+    e.offsets.resize(e.lengths.size());
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallgather(&e.bytes, 1, MPI_INT, e.lengths.data(), 1, MPI_INT, comm_, &request),
+          what);
+    wait(request, what);
+    const std::int64_t total = std::accumulate(e.lengths.begin(), e.lengths.end(), std::int64_t{0});
+    engine::require(total <= std::numeric_limits<int>::max(),
+                    "{}: {} bytes from all processes together are too many", what, total);
+    std::exclusive_scan(e.lengths.begin(), e.lengths.end(), e.offsets.begin(), 0);
+    e.all.resize(std::size_t(total));
+    check(MPI_Iallgatherv(e.mine.data(), e.bytes, MPI_CHAR, e.all.data(), e.lengths.data(),
+                          e.offsets.data(), MPI_CHAR, comm_, &request),
+          what);
+    wait(request, what);
+    std::vector<std::string> values;
+    for (std::size_t i = 0; i < e.lengths.size(); ++i) {
+      values.emplace_back(e.all.data() + e.offsets[i], std::size_t(e.lengths[i]));
+    }
+    return values;
+  }
+
+  // Processes that can share memory share a communicator; they say its first process, in the
+  // numbers of the job, and hosts are numbered as these first processes appear.
+  void find_hosts() {
+    int leader = 0;
+    {
+      const Watchdog dog("MPI_Comm_split_type", deadline_);  // has no non-blocking form
+      MPI_Comm host = MPI_COMM_NULL;
+      check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, process_, MPI_INFO_NULL, &host),
+            "MPI_Comm_split_type");
+      MPI_Group job = MPI_GROUP_NULL, neighbours = MPI_GROUP_NULL;
+      MPI_Comm_group(comm_, &job);
+      MPI_Comm_group(host, &neighbours);
+      const int first = 0;
+      check(MPI_Group_translate_ranks(neighbours, 1, &first, job, &leader),
+            "MPI_Group_translate_ranks");
+      MPI_Group_free(&job);
+      MPI_Group_free(&neighbours);
+      MPI_Comm_free(&host);
+    }
+    std::vector<std::string> leaders;
+    for (const std::string& text :
+         all_gather(std::to_string(leader), "which processes share a host")) {
+      const auto known = std::find(leaders.begin(), leaders.end(), text);
+      hosts_.push_back(int(known - leaders.begin()));
+      if (known == leaders.end()) leaders.push_back(text);
+    }
+  }
+
+  std::chrono::milliseconds deadline_;
+  bool ours_;
+  bool failed_ = false, over_ = false;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int process_ = 0, processes_ = 1;
+  std::vector<int> hosts_;
+};
+
+}  // namespace
+
+bool available() {
+  return true;
+}
+
+// "Open MPI v4.1.4, package: ..." of the library as it runs.
+std::string version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "MPI";
+  std::string all(text.data(), std::size_t(length));
+  all = all.substr(0, all.find_first_of(",\n"));
+  const std::size_t v = all.find(" v");
+  if (v != std::string::npos) all.erase(v + 1, 1);
+  return all;
+}
+
+std::unique_ptr<Bootstrap> open(const Options& options) {
+  return std::make_unique<MpiBootstrap>(options.deadline);
+}
+
+}  // namespace lockstep::collectives::mpi

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// The processes of this job on this host, found before MPI can tell: they are children of the same
+// launcher (mpirun, orted, slurmstepd), and the launcher wrote job and rank into their environment.
+// A wrapper script between launcher and program stands for its program. Reads a few files of /proc
+// for each child of the launcher; any thread; never fails: what cannot be read is not seen. Linux.
+#pragma once
+#include <vector>
+
+namespace lockstep::collectives::mpi {
+
+struct Sibling {
+  int rank = -1, pid = 0;
+  auto operator<=>(const Sibling&) const = default;
+};
+
+struct Family {
+  std::vector<Sibling> siblings;  // the others that live, ascending
+  // The launcher has been found, sleeps, and has no child of which it is unknown whether it belongs
+  // to this job (just forked, or not readable): whoever is missing now will not come any more.
+  bool settled = false;
+};
+Family look_for_family();
+
+}  // namespace lockstep::collectives::mpi

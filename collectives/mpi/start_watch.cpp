@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/mpi/start_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "collectives/memory/peer_watch.h"
+#include "collectives/mpi/leave.h"
+#include "collectives/mpi/mpi_bootstrap.h"
+#include "collectives/mpi/siblings.h"
+#include "engine/base/error.h"
+
+namespace lockstep::collectives::mpi {
+namespace {
+
+using engine::Clock;
+
+// "rank 2", where every rank of the job is on this host; else how many are missing.
+std::string missing(const Launch& me, const std::vector<Sibling>& siblings) {
+  if (me.size != me.local_size) {
+    return fmt::format("{} of the {} processes of this host",
+                       me.local_size - 1 - int(siblings.size()), me.local_size);
+  }
+  std::string ranks;
+  for (int rank = 0; rank < me.size; ++rank) {
+    const bool seen = std::any_of(siblings.begin(), siblings.end(),
+                                  [&](const Sibling& s) { return s.rank == rank; });
+    if (rank != me.rank && !seen)
+      ranks += fmt::format("{}rank {}", ranks.empty() ? "" : ", ", rank);
+  }
+  return ranks;
+}
+
+}  // namespace
+
+struct StartWatch::State {
+  State(Lost callback, std::chrono::milliseconds most)
+      : lost(callback ? std::move(callback) : Lost([](const std::string& what) {
+          leave(what, std::chrono::milliseconds(250));
+        })),
+        patience(most),
+        watch([this](const std::string& who, int pid) {
+          lost(fmt::format("{} (pid {}) died while the job was starting", who, pid));
+        }) {
+    if (me.present && me.local_size > 1) {
+      thread = std::jthread([this](const std::stop_token& stop) { scan(stop); });
+    }
+  }
+
+  // Looks for siblings until all are found. `known` are being watched. `since`: from when on
+  // somebody has been missing although the launcher has done its work.
+  void scan(const std::stop_token& stop) {
+    std::vector<Sibling> known;
+    std::optional<Clock::time_point> since;
+    auto pause = std::chrono::milliseconds(10);
+    while (!stop.stop_requested()) {
+      const Family family = look_for_family();
+      for (const Sibling& sibling : family.siblings) {
+        if (std::find(known.begin(), known.end(), sibling) != known.end()) continue;
+        known.push_back(sibling);
+        try {
+          watch.add(fmt::format("rank {}", sibling.rank), sibling.pid);
+        } catch (const engine::Error&) {
+          return;  // a kernel without pidfds: MPI_Init's deadline is left
+        }
+      }
+      if (int(known.size()) + 1 >= me.local_size) return;
+      if (!family.settled)
+        since.reset();
+      else if (!since)
+        since = Clock::now();
+      if (since && Clock::now() - *since >= patience) {
+        lost(fmt::format("{} died while the job was starting", missing(me, known)));
+        return;
+      }
+      std::unique_lock lock(mutex);
+      stopped.wait_for(lock, stop, pause, [] { return false; });
+      pause = std::min(pause * 2, std::chrono::milliseconds(100));
+    }
+  }
+
+  const Launch me = launch();
+  Lost lost;
+  std::chrono::milliseconds patience;
+  PeerWatch watch;
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::jthread thread;  // last: joined first
+};
+
+StartWatch::StartWatch(Lost lost, std::chrono::milliseconds patience)
+    : state_(std::make_unique<State>(std::move(lost), patience)) {}
+
+StartWatch::~StartWatch() {
+  release();
+}
+
+void StartWatch::release() {
+  state_->watch.release();
+  state_->thread.request_stop();
+}
+
+}  // namespace lockstep::collectives::mpi

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// A deadline for a call that cannot be cancelled: while it lives, a thread waits; when the time is
+// over first, the process leaves with `what` in its message and exit code 75. One thread each.
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace lockstep::collectives::mpi {
+
+class Watchdog {
+ public:
+  Watchdog(std::string what, std::chrono::milliseconds deadline);
+  ~Watchdog() = default;  // joins
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any called_off_;
+  std::jthread thread_;  // last: it uses the others
+};
+
+}  // namespace lockstep::collectives::mpi

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+// One process of a job under mpirun. The first argument says what it plays:
+//   exchange            all-gathers of several lengths, hosts, topology; exit code 0 when all is
+//   right die-before RANK     that rank is killed before it does anything; the others start MPI
+//   die-within RANK     that rank is killed while it is in MPI_Init, which the others enter late
+//   stay-away RANK      that rank never starts MPI, but lives
+//   no-gather RANK      that rank starts MPI and does not come to the exchange
+//   leave-early RANK    that rank ends orderly after the watch was released; the others go on
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "collectives/mpi/mpi_bootstrap.h"
+#include "collectives/mpi/start_watch.h"
+#include "collectives/topology.h"
+#include "engine/base/error.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using namespace lockstep::collectives;
+using lockstep::engine::Code;
+using lockstep::engine::Error;
+
+void check(bool ok, const char* what) {
+  if (ok) return;
+  fmt::print(stderr, "wrong: {}\n", what);
+  _exit(1);
+}
+
+std::string value_of(int process, std::size_t length) {
+  return std::string(length, char('a' + process));
+}
+
+void exchange(mpi::StartWatch& watch) {
+  const auto bootstrap = mpi::open({.deadline = 30s});
+  const int me = bootstrap->process(), all = bootstrap->processes();
+  const mpi::Launch launch = mpi::launch();
+  check(launch.present && launch.rank == me && launch.size == all, "launch and bootstrap differ");
+  check(launch.local_size == all && launch.local_rank == me, "launch: local numbers");
+  check(bootstrap->description().rfind("Open MPI 4", 0) == 0 ||
+            bootstrap->description().rfind("Open MPI 5", 0) == 0,
+        bootstrap->description().c_str());
+  check(bootstrap->hosts() == std::vector<int>(std::size_t(all), 0), "hosts");
+  for (const std::size_t unit :
+       {std::size_t(0), std::size_t(1), std::size_t(1000), (std::size_t(1) << 20) / 3}) {
+    const auto values =
+        bootstrap->all_gather(value_of(me, unit * std::size_t(me + 1) % ((1u << 20) + 1)), "test");
+    check(int(values.size()) == all, "number of values");
+    for (int p = 0; p < all; ++p) {
+      check(values[std::size_t(p)] == value_of(p, unit * std::size_t(p + 1) % ((1u << 20) + 1)),
+            "a value");
+    }
+  }
+  watch.release();
+  const auto binary = bootstrap->all_gather(std::string("\0\1", 2), "bytes");
+  for (const std::string& b : binary) check(b == std::string("\0\1", 2), "bytes of any value");
+  try {
+    bootstrap->all_gather(std::string((1u << 20) + 1, 'x'), "far too much");
+    check(false, "more than 1 MiB was taken");
+  } catch (const Error& error) {
+    check(error.code() == Code::kInvalid, error.what());
+  }
+  const auto replicas = std::size_t(me + 1);  // of process p: p + 1
+  const Topology topology = discover(*bootstrap, std::vector<std::string>(replicas, "cpu:0"));
+  check(topology.hosts.size() == 1 && int(topology.processes.size()) == all, "topology");
+  check(int(topology.ranks.size()) == all * (all + 1) / 2, "topology: ranks");
+  check(topology.ranks_of_process(me).size() == replicas, "topology: ranks of a process");
+  check(topology.processes[std::size_t(me)].pid == getpid(), "topology: pid");
+  const auto equal = bootstrap->all_gather(to_json(topology), "topology");
+  for (const std::string& text : equal)
+    check(topology_from_json(text) == topology, "topologies differ");
+  bootstrap->finish();
+  bootstrap->finish();  // once is enough, twice does not harm
+}
+
+[[noreturn]] void die() {
+  kill(getpid(), SIGKILL);
+  for (;;) pause();
+}
+
+int play(const std::string& part, int rank) {
+  const bool chosen = mpi::launch().rank == rank;
+  if (part == "exchange") {
+    mpi::StartWatch watch;
+    exchange(watch);
+    return 0;
+  }
+  if (part == "die-before" && chosen) die();
+  if (part == "stay-away" && chosen) {
+    std::this_thread::sleep_for(4s);
+    return 0;
+  }
+  mpi::StartWatch watch;
+  if (part == "die-within") {
+    if (chosen) {
+      std::jthread([] {
+        std::this_thread::sleep_for(300ms);
+        die();
+      }).detach();
+    } else {
+      std::this_thread::sleep_for(600ms);
+    }
+  }
+  const auto bootstrap = mpi::open({.deadline = part == "stay-away" ? 1500ms : 20000ms});
+  bootstrap->all_gather(std::to_string(getpid()), "pids");
+  watch.release();
+  if (part == "no-gather" || part == "leave-early") {
+    if (chosen) {
+      std::this_thread::sleep_for(part == "no-gather" ? 3s : 0s);
+      _exit(0);
+    }
+    if (part == "leave-early") {
+      std::this_thread::sleep_for(500ms);
+      fmt::print(stderr, "rank {} goes on\n", bootstrap->process());
+      _exit(0);
+    }
+    const auto impatient = mpi::open({.deadline = 500ms});  // joins the MPI that runs
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return play(argc > 1 ? argv[1] : "exchange", argc > 2 ? std::atoi(argv[2]) : -1);
+  } catch (const Error& error) {
+    fmt::print(stderr, "rank {}: error {}: {}\n", mpi::launch().rank, name(error.code()),
+               error.what());
+    std::fflush(stderr);
+    _exit(3);
+  }
+}
