@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -84,6 +85,25 @@ std::vector<int> Topology::ranks_of_host(int host) const {
   return ranks_where(*this, [&](const Rank& rank) { return rank.host == host; });
 }
 
+std::string Topology::describe() const {
+  const auto some = [](std::size_t count, const char* one, const char* many) {
+    return fmt::format("{} {}", count, count == 1 ? one : many);
+  };
+  std::string text = fmt::format("{} in {} on {}:", some(ranks.size(), "rank", "ranks"),
+                                 some(processes.size(), "process", "processes"),
+                                 some(hosts.size(), "host", "hosts"));
+  for (std::size_t h = 0; h < hosts.size(); ++h) {
+    int cores = 0;
+    for (const Process& process : processes) {
+      if (process.host == int(h)) cores = std::max(cores, process.cores);
+    }
+    text += fmt::format("{} {} ({}, {})", h == 0 ? "" : ",", hosts[h].name,
+                        some(std::size_t(cores), "processor", "processors"),
+                        some(std::size_t(hosts[h].numa_nodes), "NUMA node", "NUMA nodes"));
+  }
+  return text;
+}
+
 Topology discover(Bootstrap& bootstrap, const std::vector<std::string>& devices) {
   require(!devices.empty(), "a process needs at least one replica");
   const std::vector<int> host = bootstrap.hosts();
@@ -105,7 +125,9 @@ Topology discover(Bootstrap& bootstrap, const std::vector<std::string>& devices)
       }
       topology.processes.push_back({.host = host[process],
                                     .pid = number(they, "pid", 0),
-                                    .cores = number(they, "cores", 1)});
+                                    .cores = number(they, "cores", 1),
+                                    .first_rank = int(topology.ranks.size()),
+                                    .replicas = int(they.at("devices").size())});
       for (const json& device : they.at("devices")) {
         topology.ranks.push_back(
             {.process = int(process), .host = host[process], .device = device.get<std::string>()});
@@ -145,7 +167,8 @@ Topology topology_from_json(const std::string& text) {
     for (const json& p : all.at("processes")) {
       topology.processes.push_back({.host = number(p, "host", 0),
                                     .pid = number(p, "pid", 0),
-                                    .cores = number(p, "cores", 1)});
+                                    .cores = number(p, "cores", 1),
+                                    .replicas = 0});
     }
     int before = 0;
     for (const json& r : all.at("ranks")) {
@@ -161,6 +184,8 @@ Topology topology_from_json(const std::string& text) {
       require(rank.process >= before,
               "ranks must be numbered process by process: rank {} is in process {}",
               topology.ranks.size(), rank.process);
+      Topology::Process& process = topology.processes[std::size_t(rank.process)];
+      if (process.replicas++ == 0) process.first_rank = int(topology.ranks.size());
       before = rank.process;
       topology.ranks.push_back(rank);
     }

@@ -21,6 +21,7 @@ struct Topology {
   struct Process {
     int host = 0, pid = 0;
     int cores = 1;  // processors that may run it
+    int first_rank = 0, replicas = 1;
     bool operator==(const Process&) const = default;
   };
   struct Rank {
@@ -38,6 +39,8 @@ struct Topology {
   std::string name_of_host(int rank) const {
     return hosts[std::size_t(ranks[std::size_t(rank)].host)].name;
   }
+  // For people: "4 ranks in 2 processes on 1 host: vm (2 processors, 1 NUMA node)".
+  std::string describe() const;
   bool operator==(const Topology&) const = default;
 };
 
