@@ -34,7 +34,8 @@ MAY = {
     "engine/train": TRAIN,
     "collectives": OPS,
     **{"collectives/" + part: OPS + ["collectives"] for part in PARTS},
-    "strategies": ENGINE + ["collectives"],
+    # MPI is the session's alone: Mirrored never touches it.
+    "strategies": ENGINE + ["collectives", "collectives/memory", "collectives/tcp"],
     "strategies/session": ENGINE + DEVICES + ["collectives", "strategies"]
     + ["collectives/" + part for part in PARTS],
     "models": ["engine/base", "engine/tensor", "engine/nn"],

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Everything that must hold before a change is good: builds with warnings as errors, runs all tests, and
+# runs the unit tests once more under sanitizers. The last line says how many passed, failed and were
+# skipped; before it stand each skip with its reason and each failure with its log.
+set -u
+
+usage() {
+  cat <<'TEXT'
+usage: tools/check.sh [--sanitize]
+
+Installs what is missing (tools/setup.sh), builds `build` with warnings as errors and runs all tests there,
+then runs the unit tests in `build-sanitize` under the address and undefined-behaviour sanitizers.
+  --sanitize   and in `build-tsan` under the thread sanitizer
+
+exit code: 0 everything passed or was skipped with a reason, 1 something failed, 2 bad option
+TEXT
+}
+
+threads=no
+for argument in "$@"; do
+  case $argument in
+    --sanitize) threads=yes ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "check: unknown option '$argument'; known: --sanitize, --help" >&2; exit 2 ;;
+  esac
+done
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+exec </dev/null
+. tools/build_folder.sh
+
+failures=()
+folders=()
+runner=()
+say() { printf 'check: %s (after %d:%02d)\n' "$*" $((SECONDS / 60)) $((SECONDS % 60)); }
+failed() { failures+=(--failed "$1"); }
+
+# The tests of one build folder: $1, the rest are arguments of `meson test`. The reports of an earlier
+# run are removed: a program that crashes would leave the old one.
+run_tests() {
+  local folder=$1
+  shift
+  rm -f "$folder"/*.xml "$folder"/meson-logs/testlog.*
+  "${runner[@]}" meson test -C "$folder" --print-errorlogs "$@"
+  folders+=("$folder")
+}
+
+# The unit tests under sanitizers: $1 is the folder, $2 which, the rest further options of the build.
+# Lean: only these programs are built, barely optimised.
+run_sanitized() {
+  local folder=$1 which=$2
+  shift 2
+  say "unit tests under the sanitizers $which"
+  if configure "$folder" -Ddebug=true -Doptimization=1 -Db_lundef=false -Dwerror=false \
+    -Db_sanitize="$which" "$@"; then
+    run_tests "$folder" --suite unit --timeout-multiplier 5
+  else
+    failed "$folder: cannot be configured (log: $folder/meson-logs/meson-log.txt)"
+  fi
+}
+
+finish() {
+  say "the count"
+  python3 tools/count_tests.py "${failures[@]}" "${folders[@]}"
+  exit $?
+}
+
+if ! tools/setup.sh; then
+  echo "FAILED   tools/setup.sh: packages are missing"
+  echo "0 passed, 1 failed, 0 skipped"
+  exit 1
+fi
+
+say "build"
+if ! configure build --buildtype=release -Dwerror=true; then
+  failed "build: cannot be configured (log: build/meson-logs/meson-log.txt)"
+  finish
+fi
+if ! compile build; then
+  failed "build: does not compile"
+  finish
+fi
+
+say "tests"
+run_tests build --no-rebuild --timeout-multiplier 2
+
+# Sanitizers stop at their first finding; without halt_on_error a finding would be text in a log.
+export ASAN_OPTIONS=halt_on_error=1:abort_on_error=1:detect_stack_use_after_return=1
+export UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1
+run_sanitized build-sanitize address,undefined
+
+if [ "$threads" = yes ]; then
+  # libgomp's own synchronisation is invisible to the thread sanitizer, hence one OpenMP thread; and gcc
+  # 12's runtime cannot live with the wide address randomisation of newer kernels.
+  export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 OMP_NUM_THREADS=1
+  if setarch -R true 2>/dev/null; then
+    runner=(setarch -R)
+  fi
+  run_sanitized build-tsan thread -Dmpi=disabled
+fi
+finish
