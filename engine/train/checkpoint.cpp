@@ -363,7 +363,7 @@ void Checkpoints::prune(std::int64_t newest) const {
         check_sizes(storage_, path(step));
         ++whole;
       } catch (const Error& error) {
-        log_.debug("not counted as a checkpoint: {}", error.what());
+        log_.warning("not counted among the checkpoints that are kept: {}", error.what());
       }
     }
     if (!removed.empty()) storage_.sync_folder(folder_);

@@ -2,6 +2,7 @@
 #include "test/engine/train/scenario.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -15,7 +16,11 @@ using engine::Range;
 using engine::Shape;
 
 TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
+  // In memory where there is such a folder: a thousand syncs take long on a disk.
+  const std::filesystem::path memory = "/dev/shm";
+  const bool there = ::access(memory.c_str(), W_OK) == 0;
+  std::string pattern =
+      ((there ? memory : std::filesystem::temp_directory_path()) / "lockstep-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
   path_ = pattern;
 }
