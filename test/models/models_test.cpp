@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "engine/base/error.h"
+#include "engine/nn/gradient_check.h"
+#include "engine/nn/graph.h"
+#include "engine/reference/reference_device.h"
+#include "models/registry.h"
+
+namespace lockstep::models {
+namespace {
+
+using engine::DType;
+using engine::Shape;
+using testing::HasSubstr;
+
+std::size_t count_parameters(const engine::GraphSpec& spec) {
+  const auto ops = engine::reference_ops(DType::kFloat64);
+  const engine::Graph graph(spec, *ops, 1);
+  std::size_t count = 0;
+  for (const engine::Parameter& parameter : graph.layout()) count += parameter.range.size();
+  return count;
+}
+
+TEST(Models, HaveAsManyParametersAsTheirArchitectureSays) {
+  const std::map<std::string, std::size_t> expected{
+      {"lenet5", 61706}, {"mlp", 669706}, {"mlp_wide", 20037642}, {"mnist_cnn", 1199882}};
+  ASSERT_EQ(names().size(), expected.size());
+  for (const std::string& name : names()) {
+    EXPECT_EQ(count_parameters(build(name)), expected.at(name)) << name;
+  }
+}
+
+TEST(Models, TakeImagesOf28x28AndGiveTenLogits) {
+  for (const std::string& name : names()) {
+    const engine::GraphSpec spec = build(name);
+    EXPECT_EQ(spec.name(), name);
+    EXPECT_EQ(spec.input_shape(), (Shape{28, 28, 1}));
+    EXPECT_EQ(spec.output_shape(), Shape{10});
+    EXPECT_EQ(spec.target_columns(), 1u);
+    EXPECT_TRUE(spec.loss().counts_correct());
+  }
+}
+
+Shape shape_after(const engine::GraphSpec& spec, const std::string& layer) {
+  for (std::size_t i = 0; i < spec.nodes().size(); ++i) {
+    if (spec.nodes()[i].name == layer) return spec.shape({i + 1});
+  }
+  ADD_FAILURE() << spec.name() << " has no layer " << layer;
+  return {};
+}
+
+TEST(Models, TheirImagesShrinkAsInThePapers) {
+  const engine::GraphSpec lenet = build("lenet5");
+  EXPECT_EQ(shape_after(lenet, "conv1"), (Shape{28, 28, 6}));
+  EXPECT_EQ(shape_after(lenet, "pool1"), (Shape{14, 14, 6}));
+  EXPECT_EQ(shape_after(lenet, "conv2"), (Shape{10, 10, 16}));
+  EXPECT_EQ(shape_after(lenet, "pool2"), (Shape{5, 5, 16}));
+  const engine::GraphSpec cnn = build("mnist_cnn");
+  EXPECT_EQ(shape_after(cnn, "conv1"), (Shape{26, 26, 32}));
+  EXPECT_EQ(shape_after(cnn, "conv2"), (Shape{24, 24, 64}));
+  EXPECT_EQ(shape_after(cnn, "pool"), (Shape{12, 12, 64}));
+}
+
+TEST(Models, GradientsAgreeWithDifferencesOnASampleOfTheirParameters) {
+  const auto ops = engine::reference_ops(DType::kFloat64);
+  for (const std::string& name : names()) {
+    if (name == "mlp_wide") continue;  // mlp in another width: the same code, thirty times the time
+    const engine::GradientCheck check =
+        engine::check_gradient(*ops, build(name), {.rows = 1, .examples = 1, .samples = 3});
+    EXPECT_LT(check.worst, 1e-5) << name << ": " << check.place;
+    EXPECT_GT(check.checked, 10u) << name;
+    EXPECT_LE(check.kinks, 2u) << name;
+  }
+}
+
+std::string error_of(std::string_view name) {
+  try {
+    build(name);
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), engine::Code::kInvalid);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Models, AnUnknownNameIsAnsweredWithTheNearestAndAll) {
+  EXPECT_EQ(error_of("mnist_cn"),
+            "unknown model 'mnist_cn'; did you mean mnist_cnn?; known: lenet5, mlp, mlp_wide, "
+            "mnist_cnn");
+  EXPECT_THAT(error_of("lenet"), HasSubstr("did you mean lenet5?"));
+  EXPECT_THAT(error_of("mlp-wide"), HasSubstr("did you mean mlp_wide?"));
+  EXPECT_EQ(error_of("transformer"), "unknown model 'transformer'; known: " + list());
+  EXPECT_EQ(error_of(""), "unknown model ''; known: " + list());
+  EXPECT_EQ(list(), "lenet5, mlp, mlp_wide, mnist_cnn");
+}
+
+}  // namespace
+}  // namespace lockstep::models
