@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// An asynchronous parameter server inside one process, as small as it can be: workers are threads,
+// a server thread owns the weights and takes pulls and pushes through a queue. It shows that the
+// port and the loop carry a strategy that shares nothing with the synchronous ones: work is dealt
+// out, pulls are stale, pushes are of the rows that changed, workers never meet.
+#pragma once
+#include <atomic>
+#include <deque>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/base/bounded_queue.h"
+#include "engine/device/buffer.h"
+#include "engine/device/device.h"
+#include "engine/train/strategy.h"
+
+namespace lockstep::test {
+
+class AsynchronousStrategy : public engine::Strategy {
+ public:
+  AsynchronousStrategy(int workers, engine::Device& device);
+  ~AsynchronousStrategy() override;
+  std::string name() const override { return "asynchronous"; }
+  engine::Membership membership() const override;
+  void open(const engine::GraphSpec&, const engine::UpdateRule&,
+            const engine::OpenOptions&) override;
+  void deal(const engine::WorkSpec&) override;
+  void run(const std::function<void(engine::Replica&)>&) override;
+  std::optional<engine::Work> next(engine::Replica&) override;
+  void before_forward(engine::Replica&, engine::Range) override;
+  void gradient_ready(engine::Replica&, engine::Range) override;
+  void finish(engine::Replica&) override;
+  engine::Totals report(engine::Replica&, const engine::Totals& mine) override;
+  engine::Totals settle(engine::Replica&) override;
+  std::vector<double> gather(engine::Replica&, std::span<const double> mine,
+                             std::string_view what) override;
+  std::vector<engine::Piece> pieces_to_save(engine::Replica&) override;
+  std::vector<engine::Piece> pieces_to_restore(engine::Replica&) override;
+  std::string plan() const override { return {}; }
+  std::string explain() const override { return "asynchronous: one server"; }
+  std::string algorithm() const override { return "parameter_server"; }
+  std::string reason() const override { return "it was asked for"; }
+  double waited_seconds() const override { return 0; }
+  void abort(const engine::Error&) noexcept override {}
+
+  std::vector<double> staleness;  // of every push, in order
+  std::vector<int> steps_of_worker;
+  std::size_t rows_pushed = 0, rows_seen = 0;  // kBlock elements each
+
+ private:
+  struct Worker;
+  void on_server(std::function<void()> work);  // returns when the server has done it
+  engine::Device& device_;
+  int workers_count_;
+  engine::UpdateRule rule_;
+  engine::WorkSpec work_;
+  std::unique_ptr<engine::Ops> server_ops_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::mutex dealing_;
+  std::int64_t dealt_ = 0;
+  engine::DataPosition position_;
+  engine::Buffer weights_, slots_;
+  std::size_t width_ = 8;
+  std::int64_t version_ = 0;
+  engine::BoundedQueue<std::function<void()>> requests_{64};
+};
+
+}  // namespace lockstep::test

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+#include "test/strategies/small_job.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "engine/nn/layers.h"
+#include "engine/reference/reference_device.h"
+#include "test/strategies/notebook.h"
+
+namespace lockstep::test {
+namespace {
+
+using engine::Tensor;
+
+template <class T>
+void subtract_mean(engine::Context& context, int point, Tensor x, Tensor y) {
+  const engine::StepState& state = *context.state;
+  const std::size_t columns = x.columns(), rows = std::size_t(state.examples);
+  T* sums = reinterpret_cast<T*>(context.exchange(point));
+  for (std::size_t c = 0; c < columns; ++c) {
+    sums[c] = 0;
+    for (std::size_t r = 0; r < rows; ++r) sums[c] += x.as<T>()[r * columns + c];
+  }
+  context.reduce(point);
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      y.as<T>()[r * columns + c] = x.as<T>()[r * columns + c] - sums[c] * T(state.inverse_examples);
+    }
+  }
+}
+
+class Centre : public engine::Layer {
+ public:
+  std::string describe() const override { return "centre"; }
+  engine::Shape output_shape(std::span<const engine::Shape> inputs) const override {
+    return inputs[0];
+  }
+  std::vector<engine::ReductionSpec> reductions(
+      std::span<const engine::Shape> inputs) const override {
+    return {{"forward", inputs[0].elements()}, {"backward", inputs[0].elements()}};
+  }
+  void forward(engine::Context& context, const engine::ForwardArguments& a) const override {
+    run(context, a.point, a.x[0], a.y);
+  }
+  void backward(engine::Context& context, const engine::BackwardArguments& a) const override {
+    if (a.dx[0]) run(context, a.point + 1, a.dy, a.dx[0]);
+  }
+
+ private:
+  static void run(engine::Context& context, int point, Tensor x, Tensor y) {
+    perform(context, [&context, point, x, y] {
+      if (x.dtype == engine::DType::kFloat64) {
+        subtract_mean<double>(context, point, x, y);
+      } else {
+        subtract_mean<float>(context, point, x, y);
+      }
+    });
+  }
+};
+
+}  // namespace
+
+void Table::read(std::uint64_t index, std::span<float> input, std::span<float> target) const {
+  for (std::size_t i = 0; i < input.size(); ++i) {
+    input[i] = float(std::sin(double(index * input.size() + i) * 7.13));
+  }
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    target[i] = float(std::cos(double(index * target.size() + i) * 3.77));
+  }
+}
+
+engine::LayerPtr centre() {
+  return std::make_shared<Centre>();
+}
+
+engine::GraphSpec small_graph(const Job& job) {
+  engine::GraphSpec graph("small", {20});
+  graph.then("dense1", engine::dense(64));
+  if (job.centre) graph.then("centre", centre());
+  graph.then("relu", engine::relu());
+  if (job.dropout > 0) graph.then("dropout", engine::dropout(job.dropout));
+  graph.then("dense2", engine::dense(32));
+  graph.then("tanh", engine::tanh());
+  graph.then("dense3", engine::dense(5));
+  graph.set_loss(engine::mean_squared_error());
+  return graph;
+}
+
+strategies::SynchronousOptions replicas(int count) {
+  // One device for all tests: it holds nothing but its name.
+  static const std::unique_ptr<engine::Device> device = engine::reference_device();
+  strategies::SynchronousOptions options;
+  options.devices.assign(std::size_t(count), device.get());
+  options.bucket_bytes = engine::kBlock * sizeof(double);
+  options.deadline = std::chrono::milliseconds(20000);
+  options.communication_thread = false;
+  options.log = engine::Log("", engine::Log::Level::kError);
+  return options;
+}
+
+engine::History train(engine::Strategy& strategy, const Job& job, Outcome* outcome) {
+  engine::TrainerOptions trainer_options;
+  trainer_options.storage = job.storage;
+  trainer_options.log = engine::Log("", engine::Log::Level::kError);
+  engine::Trainer trainer(strategy, small_graph(job), job.optimizer, trainer_options);
+  const Table data = small_data();
+  engine::FitOptions fit;
+  fit.steps = job.steps;
+  fit.global_batch = 11;
+  fit.accumulate = job.accumulate;
+  fit.checkpoints = job.checkpoints;
+  fit.every = job.every;
+  fit.retries = job.retries;
+  fit.prefetch_threads = 0;
+  fit.on_step = [&](const engine::StepReport& report) {
+    if (outcome != nullptr) outcome->losses.push_back(report.loss);
+    if (job.on_step) job.on_step(report);
+  };
+  return trainer.fit(data, fit);
+}
+
+namespace {
+
+void read_out(const strategies::Synchronous& strategy, Outcome& outcome) {
+  const engine::Membership me = strategy.membership();
+  for (int i = 0; i < me.local; ++i) {
+    outcome.weights[std::size_t(me.rank + i)] = strategy.weights(i);
+  }
+  if (me.chief) {
+    outcome.owned = strategy.owned_elements(0);
+    outcome.overlapped = strategy.overlapped();
+    outcome.reductions_beside = strategy.reductions_beside();
+  }
+}
+
+}  // namespace
+
+Outcome train_mirrored(const Job& job, strategies::SynchronousOptions options) {
+  Outcome outcome;
+  options.dtype = job.dtype;
+  outcome.weights.resize(options.devices.size());
+  strategies::Mirrored strategy(std::move(options));
+  outcome.history = train(strategy, job, &outcome);
+  read_out(strategy, outcome);
+  return outcome;
+}
+
+Outcome train_collective(const Job& job, strategies::SynchronousOptions options,
+                         std::vector<int> host) {
+  Outcome outcome;
+  options.dtype = job.dtype;
+  outcome.weights.resize(options.devices.size() * host.size());
+  const auto bootstraps = collectives::in_memory_bootstrap(host, std::chrono::seconds(20));
+  std::vector<std::thread> processes;
+  std::mutex mutex;
+  std::exception_ptr first;
+  for (const auto& bootstrap : bootstraps) {
+    processes.emplace_back([&, b = bootstrap.get()] {
+      try {
+        strategies::CollectiveAllReduce strategy(options, *b);
+        const bool chief = strategy.membership().chief;
+        Outcome unused;
+        const engine::History history = train(strategy, job, chief ? &outcome : &unused);
+        if (chief) outcome.history = history;
+        read_out(strategy, outcome);
+        b->finish();  // as processes do: nobody ends before all have read their last message
+      } catch (...) {
+        std::scoped_lock lock(mutex);
+        if (!first) first = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& process : processes) process.join();
+  if (first) std::rethrow_exception(first);
+  return outcome;
+}
+
+double difference(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return INFINITY;
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::isnan(a[i] - b[i]) ? INFINITY : std::abs(a[i] - b[i]));
+  }
+  return largest;
+}
+
+double relative(const std::vector<double>& a, const std::vector<double>& b) {
+  double above = 0, below = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    above += (a[i] - b[i]) * (a[i] - b[i]);
+    below += b[i] * b[i];
+  }
+  return std::sqrt(above / below);
+}
+
+std::function<void()> delays(int seed) {
+  // Shared by the copies of the function.
+  auto state = std::make_shared<std::atomic<std::uint64_t>>(std::uint64_t(seed) * 7919 + 1);
+  return [state] {
+    std::uint64_t x = state->fetch_add(0x9e3779b97f4a7c15u);
+    x ^= x >> 31, x *= 0xbf58476d1ce4e5b9u, x ^= x >> 29;
+    if (x % 8 == 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(x / 8 % 60));
+    } else if (x % 8 < 4) {
+      std::this_thread::yield();
+    }
+  };
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// Small training jobs for the laws: two dense layers in float64 on the reference device, four
+// buckets, 39 examples in batches of 11 (so the last of an epoch has 6), under any strategy and
+// number of replicas, in one process or in several that are threads here.
+#pragma once
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/data/dataset.h"
+#include "engine/nn/graph_spec.h"
+#include "engine/optim/optimizer.h"
+#include "engine/train/trainer.h"
+#include "strategies/collective_all_reduce.h"
+#include "strategies/mirrored.h"
+
+namespace lockstep::test {
+
+// Numbers without a pattern, the same everywhere.
+class Table : public engine::Dataset {
+ public:
+  Table(std::uint64_t examples, std::size_t inputs, std::size_t targets)
+      : examples_(examples), inputs_(inputs), targets_(targets) {}
+  std::uint64_t size() const override { return examples_; }
+  engine::Shape input_shape() const override { return {inputs_}; }
+  std::size_t target_columns() const override { return targets_; }
+  void read(std::uint64_t index, std::span<float> input, std::span<float> target) const override;
+  std::string describe() const override { return "a table"; }
+  std::uint64_t fingerprint() const override { return examples_ * 1000 + inputs_; }
+
+ private:
+  std::uint64_t examples_;
+  std::size_t inputs_, targets_;
+};
+
+// y = x - mean of x over the batch of all replicas: the smallest layer that must talk to other
+// replicas, in both directions.
+engine::LayerPtr centre();
+
+struct Job {
+  std::int64_t steps = 20;
+  bool centre = false;
+  double dropout = 0;
+  engine::optim::Optimizer optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9});
+  engine::DType dtype = engine::DType::kFloat64;
+  int accumulate = 1;
+  std::string checkpoints;
+  std::int64_t every = 0;
+  engine::Storage* storage = nullptr;
+  int retries = 0;
+  std::function<void(const engine::StepReport&)> on_step;
+};
+engine::GraphSpec small_graph(const Job& job);
+inline Table small_data() {
+  return {39, 20, 5};
+}
+
+struct Outcome {
+  std::vector<std::vector<double>> weights;  // by rank
+  std::vector<double> losses;                // by step
+  engine::History history;
+  std::size_t owned = 0;  // slot elements of rank 0
+  std::int64_t overlapped = 0, reductions_beside = 0;
+};
+
+// Options for so many replicas on the reference device; buckets of one block.
+strategies::SynchronousOptions replicas(int count);
+Outcome train_mirrored(const Job& job, strategies::SynchronousOptions options);
+// host[i]: of process i; each has options.devices.size() replicas.
+Outcome train_collective(const Job& job, strategies::SynchronousOptions options,
+                         std::vector<int> host);
+// One process's part: what both of the above do with a strategy.
+engine::History train(engine::Strategy& strategy, const Job& job, Outcome* outcome);
+
+double difference(const std::vector<double>& a, const std::vector<double>& b);  // largest
+double relative(const std::vector<double>& a, const std::vector<double>& b);    // L2
+
+// Delays and yields drawn from a seed, for SynchronousOptions::hook.
+std::function<void()> delays(int seed);
+
+}  // namespace lockstep::test

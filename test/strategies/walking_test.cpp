@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT
+// What the shape of lockstep must carry, each with its deliberately broken variant that is noticed.
+// (Two plans in flight on one thread: test/collectives. An asynchronous strategy behind the same
+// port: asynchronous_test.cpp.)
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "engine/nn/layers.h"
+#include "engine/train/staging.h"
+#include "test/strategies/notebook.h"
+#include "test/strategies/small_job.h"
+
+namespace lockstep::test {
+namespace {
+
+constexpr int kSeeds = 200;
+
+// A dense layer that tells when its weight gradient is final, and only then reads its weights for
+// the gradient of its input: what Graph must not announce yet.
+class TellingDense : public engine::Layer {
+ public:
+  using Told = std::function<void(const engine::StepState*)>;
+  TellingDense(std::size_t inputs, std::size_t outputs, const Told& told)
+      : spec_{inputs, outputs, true, engine::Activation::kNone}, told_(told) {}
+  std::string describe() const override { return "telling dense"; }
+  engine::Shape output_shape(std::span<const engine::Shape>) const override {
+    return {spec_.outputs};
+  }
+  std::vector<engine::ParameterSpec> parameters(std::span<const engine::Shape>) const override {
+    return {{"weight",
+             {spec_.outputs, spec_.inputs},
+             engine::glorot_uniform(spec_.inputs, spec_.outputs)},
+            {"bias", {spec_.outputs}, engine::constant(0), engine::Group::kBias}};
+  }
+  void forward(engine::Context& c, const engine::ForwardArguments& a) const override {
+    c.ops->dense_forward(c.state, spec_, a.x[0], a.w[0], a.w[1], a.y);
+  }
+  void backward(engine::Context& c, const engine::BackwardArguments& a) const override {
+    c.ops->dense_backward(c.state, spec_, a.x[0], a.y, a.dy, a.w[0], {}, a.dw[0], a.dw[1], false);
+    told_(c.state);
+    if (!a.dx[0]) return;
+    engine::Tensor none;
+    c.ops->dense_backward(c.state, spec_, a.x[0], a.y, a.dy, a.w[0], a.dx[0], none, none, false);
+  }
+
+ private:
+  engine::DenseSpec spec_;
+  const Told& told_;
+};
+
+// Trains TellingDense layers for some steps, announcing each range when the layer tells (too early)
+// or when the graph does (right). Returns the weights.
+std::vector<double> announce(bool too_early, std::function<void()> hook) {
+  std::mutex mutex;
+  std::map<const engine::StepState*, std::function<void()>> early;  // by replica
+  const TellingDense::Told told = [&](const engine::StepState* state) {
+    std::function<void()> tell;
+    {
+      std::scoped_lock lock(mutex);
+      tell = early.count(state) ? early.at(state) : nullptr;
+    }
+    if (tell) tell();
+  };
+  engine::GraphSpec graph("telling", {64});
+  graph.then("a", std::make_shared<TellingDense>(64, 63, told));
+  graph.then("b", std::make_shared<TellingDense>(63, 63, told));
+  graph.then("c", std::make_shared<TellingDense>(63, 63, told));
+  graph.set_loss(engine::mean_squared_error());
+  auto options = replicas(2);
+  options.hook = std::move(hook);
+  strategies::Mirrored strategy(options);
+  strategy.open(graph, engine::optim::sgd({.momentum = 0.9}).rule, {11, 1, 1, {}});
+  const Table data(39, 64, 63);
+  engine::WorkSpec work{39, 11, 0, 6, {}, true};
+  strategy.deal(work);
+  strategy.run([&](engine::Replica& r) {
+    engine::Pipeline pipeline(data, {.in_place = true});
+    while (const auto next = strategy.next(r)) {
+      pipeline.request(next->epoch, next->mine);
+      engine::stage(r, pipeline.take(), next->step, next->whole, 0.02);
+      r.graph.forward(*r.context, [&](engine::Range range) { strategy.before_forward(r, range); });
+      r.graph.evaluate_loss(*r.context, true);
+      // The graph announces layer by layer, ascending; so do the layers themselves.
+      std::vector<engine::Range> ranges;
+      if (too_early) {
+        std::size_t begin = 0;
+        for (std::size_t i = 0; i < r.graph.layout().size(); i += 2) {
+          const bool last = i + 2 >= r.graph.layout().size();
+          const std::size_t end = last ? r.graph.trainable() : r.graph.layout()[i + 2].range.begin;
+          ranges.push_back({begin, end});
+          begin = end;
+        }
+        std::scoped_lock lock(mutex);
+        early[&r.state] = [&, at = std::size_t(0)]() mutable {
+          strategy.gradient_ready(r, ranges[at++]);
+        };
+      }
+      r.graph.backward(*r.context, false, [&](engine::Range range) {
+        if (!too_early) strategy.gradient_ready(r, range);
+      });
+      strategy.finish(r);
+    }
+  });
+  return strategy.weights(0);
+}
+
+TEST(Walk2, FusedUpdatesRunBesideBackwardWithoutATornReadOfAWeight) {
+  const Outcome still = train_mirrored({}, replicas(3));
+  std::int64_t overlapped = 0;
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    auto options = replicas(3);
+    options.hook = delays(seed);
+    options.communication_thread = seed % 2 == 1;
+    const Outcome delayed = train_mirrored({}, options);
+    ASSERT_EQ(delayed.weights, still.weights) << "seed " << seed;
+    overlapped += delayed.overlapped;
+  }
+  EXPECT_GT(overlapped, 0) << "no update was done before backward had ended: nothing was shown";
+}
+
+TEST(Walk2, BrokenAnAnnouncementBeforeTheLayerHasReadItsWeightsIsNoticed) {
+  const std::vector<double> still = announce(false, {});
+  int different = 0, same = 0;
+  for (int seed = 0; seed < 20; ++seed) {
+    different += announce(true, delays(seed)) != still;
+    same += announce(false, delays(seed)) == still;
+  }
+  EXPECT_GT(different, 10);
+  EXPECT_EQ(same, 20);
+}
+
+TEST(Walk3, AReductionInsideForwardRunsBesideBucketsInFlight) {
+  std::int64_t beside = 0;
+  for (double clip : {0.0, 0.05}) {
+    Job job;
+    job.centre = true;
+    job.optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9, .clip_norm = clip});
+    const Outcome still = train_mirrored(job, replicas(3));
+    for (int seed = 0; seed < kSeeds / 4; ++seed) {
+      auto options = replicas(3);
+      options.hook = delays(seed);
+      options.communication_thread = seed % 2 == 1;
+      const Outcome delayed = train_mirrored(job, options);
+      ASSERT_EQ(delayed.weights, still.weights) << "clip " << clip << " seed " << seed;
+      beside += delayed.reductions_beside;
+    }
+  }
+  EXPECT_GT(beside, 0) << "no reduction met a bucket in flight: nothing was shown";
+}
+
+TEST(Walk3, BrokenALayerThatUsesItsOwnSumsAloneBreaksEqualWork) {
+  // What happens without the reduction: one replica's mean instead of the batch's.
+  Job with, without;
+  with.centre = true;
+  without.centre = false;
+  const Outcome one = train_mirrored(with, replicas(1)), three = train_mirrored(with, replicas(3));
+  EXPECT_LT(difference(one.weights[0], three.weights[0]), 1e-10);
+  EXPECT_GT(difference(one.weights[0], train_mirrored(without, replicas(1)).weights[0]), 1e-3);
+}
+
+// Trains like `train`, but captures the first step and replays it for all others. `change_state`:
+// false is the broken variant, which replays the first step's rate and examples too.
+std::vector<std::vector<double>> replayed(const Job& job, bool change_state) {
+  strategies::Mirrored strategy(replicas(2));
+  strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
+  const Table data = small_data();
+  strategy.deal({39, 11, 0, job.steps, {}, true});
+  strategy.run([&](engine::Replica& r) {
+    engine::Pipeline pipeline(data, {.seed = 1, .in_place = true});
+    Notebook notebook;
+    engine::Ops& kernels = *r.context->ops;
+    RecordingOps ops(kernels, notebook);
+    RecordingContext context(*r.context, ops, notebook);
+    while (const auto work = strategy.next(r)) {
+      pipeline.request(work->epoch, work->mine);
+      const engine::StepState before = r.state;
+      engine::stage(r, pipeline.take(), work->step, work->whole,
+                    job.optimizer.schedule.rate(job.optimizer.rate, work->step, job.steps));
+      if (!notebook.empty()) {
+        if (!change_state) r.state = before;
+        notebook.replay();
+        continue;
+      }
+      r.graph.forward(context, [&](engine::Range range) {
+        notebook.note([&, range] { strategy.before_forward(r, range); });
+      });
+      r.graph.evaluate_loss(context, true);
+      r.graph.backward(context, false, [&](engine::Range range) {
+        notebook.note([&, range] { strategy.gradient_ready(r, range); });
+      });
+      notebook.note([&] { strategy.finish(r); });
+    }
+  });
+  return {strategy.weights(0), strategy.weights(1)};
+}
+
+TEST(Walk4, AStepReplayedWithNothingButStepStateChangedIsTheStepThatWasAskedFor) {
+  for (double clip : {0.0, 0.05}) {
+    for (bool adam : {false, true}) {
+      Job job;
+      job.centre = true;
+      job.dropout = 0.3;
+      job.optimizer = adam ? engine::optim::adam({.rate = 0.01, .clip_norm = clip})
+                           : engine::optim::sgd({.rate = 0.02, .momentum = 0.9, .clip_norm = clip});
+      EXPECT_EQ(replayed(job, true), train_mirrored(job, replicas(2)).weights);
+    }
+  }
+}
+
+TEST(Walk4, BrokenAReplayWithoutItsStepStateIsNoticed) {
+  EXPECT_NE(replayed({}, false), train_mirrored({}, replicas(2)).weights);
+}
+
+}  // namespace
+}  // namespace lockstep::test
