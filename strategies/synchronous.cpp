@@ -76,10 +76,10 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
   for (int process = 0; process < bootstrap_.processes(); ++process) {
     const collectives::Topology::Process& peer = topology_.processes[std::size_t(process)];
     if (peer.host != here || peer.pid == int(getpid())) continue;
-    std::string who = peer.replicas == 1 ? fmt::format("rank {}", peer.first_rank)
-                                         : fmt::format("ranks {} to {}", peer.first_rank,
-                                                       peer.first_rank + peer.replicas - 1);
-    watch_->add(who, peer.pid);
+    const std::vector<int> ranks = topology_.ranks_of_process(process);
+    watch_->add(ranks.size() == 1 ? fmt::format("rank {}", ranks.front())
+                                  : fmt::format("ranks {} to {}", ranks.front(), ranks.back()),
+                peer.pid);
   }
 }
 
@@ -89,7 +89,7 @@ Synchronous::~Synchronous() {
 }
 
 int Synchronous::first_rank() const {
-  return topology_.processes[std::size_t(bootstrap_.process())].first_rank;
+  return topology_.ranks_of_process(bootstrap_.process()).front();
 }
 
 engine::Membership Synchronous::membership() const {
@@ -220,19 +220,19 @@ void Synchronous::map_memory() {
     for (const collectives::MappedMemory& memory : mapped_)
       mine += to_text(memory.address()) + "\n";
     const std::vector<std::string> all = bootstrap_.all_gather(mine, "memory of the ranks");
-    for (std::size_t process = 0; process < all.size() && !alone; ++process) {
-      const collectives::Topology::Process& peer = topology_.processes[process];
-      if (peer.host != here) continue;
-      const bool me = int(process) == bootstrap_.process();
-      const std::vector<std::string> addresses = lines_of(all[process]);
+    for (int process = 0; process < int(all.size()) && !alone; ++process) {
+      if (topology_.processes[std::size_t(process)].host != here) continue;
+      const bool me = process == bootstrap_.process();
+      const std::vector<int> ranks = topology_.ranks_of_process(process);
+      const std::vector<std::string> addresses = lines_of(all[std::size_t(process)]);
       for (std::size_t i = 0; i < addresses.size(); ++i) {
         std::byte* block = me ? mapped_[i].data() : nullptr;
         if (!me) {
           peers_.push_back(collectives::map_peer(collectives::mapping_address(addresses[i])));
           block = peers_.back().data();
         }
-        if (int(i) < peer.replicas) {
-          blocks[std::size_t(peer.first_rank) + i] = block;
+        if (i < ranks.size()) {
+          blocks[std::size_t(ranks[i])] = block;
         } else {
           control_block = block;
         }
@@ -270,10 +270,9 @@ void Synchronous::connect_hosts() {
     const std::vector<std::string> all = bootstrap_.all_gather(
         fmt::format("{}\n{}", fabric_->address(), random_key()), "addresses of the ranks");
     std::vector<std::string> address(host_.size());
-    for (std::size_t process = 0; process < all.size(); ++process) {
-      const collectives::Topology::Process& peer = topology_.processes[process];
-      for (int i = 0; i < peer.replicas; ++i) {
-        address[std::size_t(peer.first_rank + i)] = lines_of(all[process]).at(0);
+    for (int process = 0; process < int(all.size()); ++process) {
+      for (int rank : topology_.ranks_of_process(process)) {
+        address[std::size_t(rank)] = lines_of(all[std::size_t(process)]).at(0);
       }
     }
     transports = fabric_->connect(ranks, {pairs.begin(), pairs.end()}, address,
