@@ -33,7 +33,9 @@ MAY = {
     "engine/data": ["engine/base", "engine/device", "engine/tensor"],
     "engine/train": TRAIN,
     "collectives": OPS,
-    **{"collectives/" + part: OPS + ["collectives"] for part in PARTS},
+    # What ranks of one host share has no vendor; the other parts may build on it.
+    "collectives/memory": OPS + ["collectives"],
+    **{"collectives/" + part: OPS + ["collectives", "collectives/memory"] for part in PARTS[1:]},
     # MPI is the session's alone: Mirrored never touches it.
     "strategies": ENGINE + ["collectives", "collectives/memory", "collectives/tcp"],
     "strategies/session": ENGINE + DEVICES + ["collectives", "strategies"]

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tools/virtual_cluster.sh: names, links, exit codes, and that nothing is left of it.
+
+usage: virtual_cluster_test.py VIRTUAL_CLUSTER_SH [CLASS]
+
+Needs root and network namespaces, and CLASS Latency a delay in the kernel; elsewhere it is skipped: exit
+code 77, the last line says why.
+"""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = str(pathlib.Path(sys.argv[1]).resolve())
+DEADLINE = 60
+
+# Each rank says its host, its rank and the cluster's number, which is in its address.
+WHO = ["bash", "-c", 'echo "$(hostname) $OMPI_COMM_WORLD_RANK $(sed -n "s/^10.77.\\([0-9]*\\).* h0$/\\1/p" /etc/hosts)"']
+# Rank 0 on h0 sends BYTES to rank 1 on h1, which answers with one byte; rank 0 says how long it took.
+SEND = """
+import os, socket, sys, time
+count = int(sys.argv[1])
+if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+    server = socket.create_server(("", 7777))
+    peer, _ = server.accept()
+    while count > 0:
+        count -= len(peer.recv(min(count, 65536)))
+    peer.sendall(b"x")
+else:
+    for _ in range(500):
+        try:
+            peer = socket.create_connection(("h1", 7777))
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.02)
+    begin = time.monotonic()
+    peer.sendall(bytes(count))
+    assert peer.recv(1) == b"x"
+    print("seconds", time.monotonic() - begin)
+"""
+
+
+def cluster(*arguments, **options):
+    return subprocess.run([SCRIPT, *arguments], text=True, capture_output=True, check=False,
+                          timeout=DEADLINE, stdin=subprocess.DEVNULL, **options)
+
+
+def names(number):
+    """The namespaces of a cluster."""
+    listed = subprocess.run(["ip", "netns", "list"], text=True, capture_output=True, check=True).stdout
+    return re.findall(rf"^lockstep-{number}-\w+", listed, re.MULTILINE)
+
+
+def left_of(number):
+    state = pathlib.Path(f"/run/lockstep-cluster/{number}")
+    return names(number) + ([str(state)] if state.exists() else [])
+
+
+class VirtualCluster(unittest.TestCase):
+    def start(self):
+        """A cluster that runs until it is killed; the process, and the cluster's number."""
+        process = subprocess.Popen([SCRIPT, "--", "bash", "-c", WHO[2] + "; sleep 1000"], text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait, DEADLINE)
+        self.addCleanup(process.terminate)
+        lines = [process.stdout.readline().split() for _ in range(2)]
+        return process, int(lines[0][2])
+
+    def test_each_host_has_its_name_its_ranks_and_leaves_nothing(self):
+        result = cluster("--hosts", "3", "--ranks-per-host", "2", "--", *WHO)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = sorted(line.split() for line in result.stdout.splitlines())
+        self.assertEqual([line[:2] for line in lines],
+                         [["h0", "0"], ["h0", "1"], ["h1", "2"], ["h1", "3"], ["h2", "4"], ["h2", "5"]])
+        self.assertEqual(left_of(lines[0][2]), [])
+
+    def test_a_link_is_as_slow_as_asked(self):
+        count = 3_000_000
+        result = cluster("--rate", "40mbit", "--", sys.executable, "-c", SEND, str(count))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        seconds = float(result.stdout.split()[1])
+        self.assertGreater(seconds, 0.9 * (count - 131072) / 5e6)  # the burst goes at once
+
+    def test_the_exit_code_is_the_programs(self):
+        self.assertEqual(cluster("--", "bash", "-c", "exit 3").returncode, 3)
+
+    def test_more_arguments_reach_mpirun(self):
+        result = cluster("--hosts", "1", "--mpirun", "-x LOCKSTEP_WORD=yes --mca btl tcp,self", "--",
+                         "bash", "-c", "echo $LOCKSTEP_WORD")
+        self.assertEqual((result.returncode, result.stdout), (0, "yes\n"), result.stderr)
+
+    def test_two_at_once_do_not_meet_and_a_signal_leaves_nothing(self):
+        first, number = self.start()
+        second, other = self.start()
+        self.assertNotEqual(number, other)
+        first.terminate()
+        self.assertEqual(first.wait(DEADLINE), 143)
+        self.assertEqual(left_of(number), [])
+        self.assertEqual(len(names(other)), 3, "the other one still stands")
+        second.send_signal(signal.SIGINT)
+        self.assertEqual(second.wait(DEADLINE), 130)
+        self.assertEqual(left_of(other), [])
+
+    def test_what_a_killed_run_left_is_removed_by_the_next(self):
+        process, number = self.start()
+        process.kill()
+        process.wait(DEADLINE)
+        self.assertEqual(len(names(number)), 3)
+        self.assertEqual(cluster("--", "true").returncode, 0)
+        self.assertEqual(left_of(number), [])
+
+    def test_bad_options_get_one_line_and_code_2(self):
+        for arguments in [[], ["true"], ["--"], ["--hosts", "0", "--", "true"], ["--hosts", "65", "--", "true"],
+                          ["--hosts"], ["--ranks-per-host", "x", "--", "true"], ["--rate", "1", "--", "true"],
+                          ["--latency", "5", "--", "true"], ["--size", "3", "--", "true"]]:
+            with self.subTest(arguments=arguments):
+                result = cluster(*arguments)
+                self.assertEqual(result.returncode, 2)
+                self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+
+    def test_without_root_one_line_and_code_77(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder) / "id"
+            program.write_text("#!/bin/sh\necho 1000\n")
+            program.chmod(0o755)
+            result = cluster("--", "true", env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})
+        self.assertEqual(result.returncode, 77)
+        self.assertEqual(result.stderr, "virtual_cluster: needs root, to make network namespaces\n")
+
+
+class Latency(unittest.TestCase):
+    def test_a_message_takes_the_latency_both_ways(self):
+        result = cluster("--latency", "30ms", "--", sys.executable, "-c", SEND, "1")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertGreater(float(result.stdout.split()[1]), 0.060)
+
+
+if __name__ == "__main__":
+    wanted = sys.argv[2:] or ["VirtualCluster"]
+    probe = cluster(*(["--latency", "1ms"] if wanted == ["Latency"] else []), "--", "true")
+    if probe.returncode == 77:
+        print(probe.stderr.strip())
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1] + wanted)
