@@ -4,12 +4,14 @@
 #include <string>
 
 #include "engine/base/error.h"
+#include "engine/cpu/cpu_device.h"
 #include "engine/reference/reference_device.h"
 
 namespace lockstep::engine {
 
 std::vector<std::unique_ptr<Device>> all_devices() {
   std::vector<std::unique_ptr<Device>> devices;
+  devices.push_back(cpu_device());
   devices.push_back(reference_device());
   return devices;
 }

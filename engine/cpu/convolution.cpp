@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cpu/convolution.h"
+
+#include <algorithm>
+
+#include "engine/cpu/convolution_backward.h"
+#include "engine/cpu/convolution_plan.h"
+#include "engine/cpu/loops.h"
+
+namespace lockstep::engine::cpu {
+
+struct ConvolutionForward {
+  ScratchLayout layout;
+  ForwardCall call;
+  ConvolutionForward(Library& library, const ConvolutionSpec& spec, std::size_t rows)
+      : call(library, convolution_plan(spec, rows), layout) {}
+};
+
+// 16 rows a thread, for then the activations stay in the second cache; the whole batch where the
+// weights are larger than such a piece, for then adding their gradients would cost more than it
+// saves.
+std::size_t rows_of_piece(const ConvolutionSpec& s, int threads) {
+  const std::size_t rows = 16 * std::size_t(threads);
+  const std::size_t weights = s.filters * s.kernel_height * s.kernel_width * s.channels;
+  const std::size_t activations =
+      s.height * s.width * s.channels + s.output_height() * s.output_width() * s.filters;
+  return weights > rows * activations ? std::size_t(-1) : rows;
+}
+
+Convolutions::Convolutions(Library& library) : library_(library) {}
+Convolutions::~Convolutions() = default;
+
+void Convolutions::forward(const ConvolutionSpec& s, std::size_t rows, const float* x,
+                           const float* w, const float* b, float* y) {
+  const std::size_t inputs = s.height * s.width * s.channels;
+  const std::size_t outputs = s.output_height() * s.output_width() * s.filters;
+  const std::size_t most = rows_of_piece(s, library_.threads());
+  // Pieces of `piece` rows, then one of what is left.
+  for (std::size_t row = 0; row < rows;) {
+    const std::size_t piece = std::min(most, rows - row);
+    ConvolutionForward& entry = forward_.find(
+        s, piece, [&] { return std::make_unique<ConvolutionForward>(library_, s, piece); });
+    entry.call.set_weights(library_, w, b, library_.scratch(entry.layout.bytes()));
+    for (; row + piece <= rows; row += piece) {
+      entry.call.run(library_, x + row * inputs, y + row * outputs);
+    }
+  }
+}
+
+void Convolutions::backward(const ConvolutionSpec& s, std::size_t rows, const float* x,
+                            const float* y, float* dy, const float* w, float* dx, float* dw,
+                            float* db, bool accumulate) {
+  const std::size_t inputs = s.height * s.width * s.channels;
+  const std::size_t outputs = s.output_height() * s.output_width() * s.filters;
+  const std::size_t most = rows_of_piece(s, library_.threads());
+  if (rows == 0 && !accumulate) {
+    if (dw != nullptr)
+      std::fill_n(dw, s.filters * s.kernel_height * s.kernel_width * s.channels, 0);
+    if (db != nullptr) std::fill_n(db, s.filters, 0);
+  }
+  for (std::size_t row = 0; row < rows;) {
+    const std::size_t piece = std::min(most, rows - row);
+    ConvolutionBackward& entry = backward_.find(
+        s, piece, [&] { return std::make_unique<ConvolutionBackward>(library_, s, piece); });
+    entry.begin(library_, w, dx != nullptr, dw != nullptr || db != nullptr);
+    const bool more = row > 0;
+    for (; row + piece <= rows; row += piece) {
+      float* gradients = dy + row * outputs;
+      if (s.activation == Activation::kRelu) {
+        mask(y + row * outputs, gradients, gradients, piece * outputs);
+      }
+      entry.run(library_, x + row * inputs, gradients, dx == nullptr ? nullptr : dx + row * inputs);
+    }
+    entry.end(library_, dw, s.bias ? db : nullptr, accumulate || more);
+  }
+}
+
+}  // namespace lockstep::engine::cpu

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// The shapes of one convolution as oneDNN is told them. Plain values; any thread.
+#pragma once
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <cstddef>
+#include <string>
+
+#include "engine/cpu/library.h"
+#include "engine/ops/ops.h"
+
+namespace lockstep::engine::cpu {
+
+struct ConvolutionPlan {
+  dnnl::memory::desc x, y;              // NHWC
+  dnnl::memory::desc w_plain;           // [filters, kernel_height, kernel_width, channels]
+  dnnl::memory::desc w_any;             // the layout is the library's choice
+  dnnl::memory::desc b;                 // empty without a bias
+  dnnl::memory::dims strides, padding;  // of both sides
+  Activation activation = Activation::kNone;
+  std::string name;  // "26x26x32 to 64 by 3x3"
+};
+
+ConvolutionPlan convolution_plan(const ConvolutionSpec& spec, std::size_t rows);
+
+// The convolution whose forward gives the gradient of the input of `spec`, which has stride 1: dy
+// is its input, padded by what the kernel lacks, and its weights are those of `spec` turned by half
+// a circle, with channels and filters exchanged.
+ConvolutionPlan input_gradient_plan(const ConvolutionSpec& spec, std::size_t rows);
+
+// Its weights: turned[c][kh - 1 - ky][kw - 1 - kx][f] = w[f][ky][kx][c].
+void turn_weights(const ConvolutionSpec& spec, const float* w, float* turned);
+
+dnnl::convolution_forward::primitive_desc forward_primitive(const Library& library,
+                                                            const ConvolutionPlan& plan);
+
+// A convolution forward with all it needs: turns the weights' layout once, then takes pieces.
+class ForwardCall {
+ public:
+  ForwardCall(Library& library, const ConvolutionPlan& plan, ScratchLayout& layout);
+  // `scratch`: as laid out at construction.
+  void set_weights(Library& library, const float* w, const float* b, std::byte* scratch);
+  void run(Library& library, const float* x, float* y);
+
+ private:
+  Call call_;
+  Reorder reorder_;
+  std::size_t weights_at_ = 0, pad_at_ = 0;
+};
+
+}  // namespace lockstep::engine::cpu

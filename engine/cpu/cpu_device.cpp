@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cpu/cpu_device.h"
+
+#include <fstream>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <thread>
+
+#include "engine/base/error.h"
+#include "engine/cpu/cpu_ops.h"
+#include "engine/device/host_stream.h"
+
+namespace lockstep::engine {
+namespace {
+
+// What /proc/cpuinfo calls the processor; nothing where it does not say.
+std::string model_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "processor";
+}
+
+// The widest instructions that oneDNN makes use of.
+std::string instructions() {
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  if ((unsigned(isa) & unsigned(dnnl::cpu_isa::avx512_core)) ==
+      unsigned(dnnl::cpu_isa::avx512_core)) {
+    return "AVX-512";
+  }
+  if ((unsigned(isa) & unsigned(dnnl::cpu_isa::avx2)) == unsigned(dnnl::cpu_isa::avx2)) {
+    return "AVX2";
+  }
+  return "no AVX2";
+}
+
+class CpuDevice final : public Device {
+ public:
+  DeviceId id() const override { return {"cpu", 0}; }
+  std::string description() const override {
+    const unsigned cores = std::thread::hardware_concurrency();
+    return fmt::format("{}, {}, {} core{}", model_name(), instructions(), cores,
+                       cores == 1 ? "" : "s");
+  }
+  DType default_dtype() const override { return DType::kFloat32; }
+  bool supports(DType dtype) const override { return dtype == DType::kFloat32; }
+  Buffer allocate(std::size_t bytes) override { return Buffer(bytes); }
+  std::unique_ptr<Stream> stream() override { return std::make_unique<HostStream>(); }
+  std::unique_ptr<Ops> ops(DType dtype, int threads) override {
+    require(supports(dtype), "cpu:0 has no kernels for {}; it has them for float32", name(dtype));
+    return cpu::guarded("start", [&] { return std::make_unique<cpu::CpuOps>(threads); });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Device> cpu_device() {
+  return std::make_unique<CpuDevice>();
+}
+
+std::vector<std::string> implementations(const Ops& ops) {
+  const auto* own = dynamic_cast<const cpu::CpuOps*>(&ops);
+  if (own == nullptr) return {};
+  return {own->implementations().begin(), own->implementations().end()};
+}
+
+}  // namespace lockstep::engine

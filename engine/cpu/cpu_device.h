@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// The device "cpu:0": all cores of this host, float32. Convolutions and matrix products are
+// oneDNN's, the rest are loops of our own and Eigen. Any thread.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/device/device.h"
+#include "engine/ops/ops.h"
+
+namespace lockstep::engine {
+
+std::unique_ptr<Device> cpu_device();
+
+// The library's name for each primitive that these kernels have made so far, such as
+// "convolution forward 26x26x32: brgconv:avx512_core": tests see by it that no slow fallback is in
+// use. Empty for another device's kernels. The replica's computing thread.
+std::vector<std::string> implementations(const Ops& ops);
+
+}  // namespace lockstep::engine

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// The kernels of cpu:0 for one replica, float32: looks at the operands and hands them to the files
+// beside this one. The replica's computing thread, but for `reduce`.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "engine/cpu/convolution.h"
+#include "engine/cpu/library.h"
+#include "engine/ops/ops.h"
+
+namespace lockstep::engine::cpu {
+
+class CpuOps final : public Ops {
+ public:
+  explicit CpuOps(int threads) : library_(threads), convolutions_(library_) {}
+  std::span<const std::string> implementations() const { return library_.names(); }
+
+  DType dtype() const override { return DType::kFloat32; }
+  void dense_forward(const StepState* state, const DenseSpec& spec, Tensor x, Tensor w, Tensor b,
+                     Tensor y) override;
+  void dense_backward(const StepState* state, const DenseSpec& spec, Tensor x, Tensor y, Tensor dy,
+                      Tensor w, Tensor dx, Tensor dw, Tensor db, bool accumulate) override;
+  void convolution_forward(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor w,
+                           Tensor b, Tensor y) override;
+  void convolution_backward(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor y,
+                            Tensor dy, Tensor w, Tensor dx, Tensor dw, Tensor db,
+                            bool accumulate) override;
+  std::size_t pool_workspace(const PoolSpec& spec, std::size_t rows) override;
+  void pool_forward(const StepState* state, const PoolSpec& spec, Tensor x, Tensor y,
+                    std::byte* workspace) override;
+  void pool_backward(const StepState* state, const PoolSpec& spec, Tensor dy, Tensor dx,
+                     const std::byte* workspace) override;
+  void relu(const StepState* state, Tensor x, Tensor y) override;
+  void relu_gradient(const StepState* state, Tensor y, Tensor dy, Tensor dx) override;
+  void tanh(const StepState* state, Tensor x, Tensor y) override;
+  void tanh_gradient(const StepState* state, Tensor y, Tensor dy, Tensor dx) override;
+  void add(const StepState* state, Tensor a, Tensor b, Tensor y) override;
+  void dropout(const StepState* state, const DropoutSpec& spec, Tensor x, Tensor y) override;
+  void softmax_cross_entropy(const StepState* state, Tensor logits, Tensor target, Tensor dlogits,
+                             Tensor losses, Tensor correct) override;
+  void squared_error(const StepState* state, Tensor y, Tensor target, Tensor dy,
+                     Tensor losses) override;
+  void softmax(const StepState* state, Tensor logits, Tensor probabilities) override;
+  double batch_sum(const StepState* state, Tensor rows) override;
+  void load(const float* from, Tensor x) override;
+  std::uint64_t checksum(const std::byte* data, std::size_t bytes,
+                         std::size_t offset) const override;
+  void reduce(const ReduceArguments& arguments) const override;
+
+ private:
+  Library library_;
+  Convolutions convolutions_;
+};
+
+}  // namespace lockstep::engine::cpu

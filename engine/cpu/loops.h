@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// Loops over float32 that the compiler turns into vector code. Operands of the element-wise ones
+// may be the same memory, but may not overlap otherwise. Any thread.
+#pragma once
+#include <cstddef>
+
+namespace lockstep::engine::cpu {
+
+void relu(const float* x, float* y, std::size_t count);                    // NaN stays
+void mask(const float* y, const float* dy, float* dx, std::size_t count);  // y > 0 ? dy : 0
+void tanh(const float* x, float* y, std::size_t count);
+void tanh_gradient(const float* y, const float* dy, float* dx, std::size_t count);
+void add(const float* a, const float* b, float* y, std::size_t count);
+// Each of `rows` rows of y: y += b, then cut at 0 where `relu`.
+void add_bias(float* y, const float* b, std::size_t rows, std::size_t columns, bool relu);
+// sums[c] = (accumulate ? sums[c] : 0) + the sum over rows of x[r][c].
+void column_sums(const float* x, std::size_t rows, std::size_t columns, float* sums,
+                 bool accumulate);
+
+}  // namespace lockstep::engine::cpu

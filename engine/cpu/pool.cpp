@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cpu/pool.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace lockstep::engine::cpu {
+namespace {
+
+// Channels go through in strips that stay in registers and the first cache.
+constexpr std::size_t kStrip = 64;
+
+// The part of a window that lies on the image: places [begin, end) of its axis.
+struct Span {
+  std::size_t begin, end;
+};
+Span on_image(std::size_t output, std::size_t extent, std::size_t kernel, const PoolSpec& s) {
+  const std::size_t start = output * s.stride;  // of the window, in the padded image
+  return {s.padding > start ? s.padding - start : 0, std::min(kernel, extent + s.padding - start)};
+}
+
+// Calls visit(output, rows of the window, columns of the window) for each window of an image;
+// `output` is the number of its first channel.
+template <class Visit>
+void each_window(const PoolSpec& s, Visit visit) {
+  for (std::size_t oy = 0; oy < s.output_height(); ++oy) {
+    const Span vertical = on_image(oy, s.height, s.kernel_height, s);
+    for (std::size_t ox = 0; ox < s.output_width(); ++ox) {
+      const Span horizontal = on_image(ox, s.width, s.kernel_width, s);
+      const std::size_t corner = (oy * s.stride - s.padding) * s.width + ox * s.stride - s.padding;
+      visit((oy * s.output_width() + ox) * s.channels, corner, vertical, horizontal);
+    }
+  }
+}
+
+// Calls visit(place, input): number in the window, and number of the first channel in the image.
+// `corner` is the pixel of place 0; outside the image it wraps, and comes back when the place is
+// added.
+template <class Visit>
+void each_place(const PoolSpec& s, std::size_t corner, Span vertical, Span horizontal,
+                Visit visit) {
+  for (std::size_t ky = vertical.begin; ky < vertical.end; ++ky) {
+    for (std::size_t kx = horizontal.begin; kx < horizontal.end; ++kx) {
+      visit(ky * s.kernel_width + kx, (corner + ky * s.width + kx) * s.channels);
+    }
+  }
+}
+
+// A larger number wins, the first of equals; one that is none (NaN) wins over all numbers.
+void take_larger(const float* x, std::size_t count, std::int32_t place, float* best,
+                 std::int32_t* places) {
+  for (std::size_t c = 0; c < count; ++c) {
+    const bool wins = (x[c] > best[c]) | ((x[c] != x[c]) & (best[c] == best[c]));
+    best[c] = wins ? x[c] : best[c];
+    places[c] = wins ? place : places[c];
+  }
+}
+
+template <class Place>
+void max_forward(const PoolSpec& s, const float* x, float* y, Place* workspace) {
+  std::array<float, kStrip> best;
+  std::array<std::int32_t, kStrip> places;
+  each_window(s, [&](std::size_t output, std::size_t corner, Span vertical, Span horizontal) {
+    for (std::size_t strip = 0; strip < s.channels; strip += kStrip) {
+      const std::size_t count = std::min(kStrip, s.channels - strip);
+      bool first = true;
+      each_place(s, corner, vertical, horizontal, [&](std::size_t place, std::size_t input) {
+        const float* from = x + input + strip;
+        if (first) {
+          std::copy_n(from, count, best.data());
+          std::fill_n(places.data(), count, std::int32_t(place));
+        } else {
+          take_larger(from, count, std::int32_t(place), best.data(), places.data());
+        }
+        first = false;
+      });
+      std::copy_n(best.data(), count, y + output + strip);
+      Place* to = workspace + output + strip;
+      for (std::size_t c = 0; c < count; ++c) to[c] = Place(places[c]);
+    }
+  });
+}
+
+template <class Place>
+void max_backward(const PoolSpec& s, const float* dy, float* dx, const Place* workspace) {
+  std::array<float, kStrip> gradients;
+  std::array<std::int32_t, kStrip> places;
+  each_window(s, [&](std::size_t output, std::size_t corner, Span vertical, Span horizontal) {
+    for (std::size_t strip = 0; strip < s.channels; strip += kStrip) {
+      const std::size_t count = std::min(kStrip, s.channels - strip);
+      std::copy_n(dy + output + strip, count, gradients.data());
+      const Place* winners = workspace + output + strip;
+      for (std::size_t c = 0; c < count; ++c) places[c] = std::int32_t(winners[c]);
+      each_place(s, corner, vertical, horizontal, [&](std::size_t place, std::size_t input) {
+        float* to = dx + input + strip;
+        const std::int32_t here = std::int32_t(place);
+        for (std::size_t c = 0; c < count; ++c) {
+          to[c] += places[c] == here ? gradients[c] : 0.0f;
+        }
+      });
+    }
+  });
+}
+
+void average_forward(const PoolSpec& s, const float* x, float* y) {
+  each_window(s, [&](std::size_t output, std::size_t corner, Span vertical, Span horizontal) {
+    float* to = y + output;
+    std::fill_n(to, s.channels, 0.0f);
+    each_place(s, corner, vertical, horizontal, [&](std::size_t, std::size_t input) {
+      for (std::size_t c = 0; c < s.channels; ++c) to[c] += x[input + c];
+    });
+    const std::size_t places =
+        (vertical.end - vertical.begin) * (horizontal.end - horizontal.begin);
+    for (std::size_t c = 0; c < s.channels; ++c) to[c] /= float(places);
+  });
+}
+
+void average_backward(const PoolSpec& s, const float* dy, float* dx) {
+  each_window(s, [&](std::size_t output, std::size_t corner, Span vertical, Span horizontal) {
+    const std::size_t places =
+        (vertical.end - vertical.begin) * (horizontal.end - horizontal.begin);
+    const float share = 1.0f / float(places);
+    each_place(s, corner, vertical, horizontal, [&](std::size_t, std::size_t input) {
+      for (std::size_t c = 0; c < s.channels; ++c) dx[input + c] += dy[output + c] * share;
+    });
+  });
+}
+
+bool small_windows(const PoolSpec& s) {
+  return s.kernel_height * s.kernel_width <= 256;
+}
+
+std::size_t inputs_of(const PoolSpec& s) {
+  return s.height * s.width * s.channels;
+}
+std::size_t outputs_of(const PoolSpec& s) {
+  return s.output_height() * s.output_width() * s.channels;
+}
+
+}  // namespace
+
+std::size_t pool_workspace(const PoolSpec& s, std::size_t rows) {
+  if (s.kind == PoolKind::kAverage) return 0;
+  return rows * outputs_of(s) * (small_windows(s) ? sizeof(std::uint8_t) : sizeof(std::uint32_t));
+}
+
+void pool_forward(const PoolSpec& s, std::size_t rows, const float* x, float* y,
+                  std::byte* workspace) {
+  const std::size_t inputs = inputs_of(s), outputs = outputs_of(s);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const float* image = x + r * inputs;
+    float* result = y + r * outputs;
+    if (s.kind == PoolKind::kAverage) {
+      average_forward(s, image, result);
+    } else if (small_windows(s)) {
+      max_forward(s, image, result, reinterpret_cast<std::uint8_t*>(workspace) + r * outputs);
+    } else {
+      max_forward(s, image, result, reinterpret_cast<std::uint32_t*>(workspace) + r * outputs);
+    }
+  }
+}
+
+void pool_backward(const PoolSpec& s, std::size_t rows, const float* dy, float* dx,
+                   const std::byte* workspace) {
+  const std::size_t inputs = inputs_of(s), outputs = outputs_of(s);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const float* from = dy + r * outputs;
+    float* to = dx + r * inputs;
+    std::fill_n(to, inputs, 0.0f);
+    if (s.kind == PoolKind::kAverage) {
+      average_backward(s, from, to);
+    } else if (small_windows(s)) {
+      max_backward(s, from, to, reinterpret_cast<const std::uint8_t*>(workspace) + r * outputs);
+    } else {
+      max_backward(s, from, to, reinterpret_cast<const std::uint32_t*>(workspace) + r * outputs);
+    }
+  }
+}
+
+}  // namespace lockstep::engine::cpu

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT
+// The arithmetic of collectives on the host, for all four element types, at the speed of memory. No
+// state; any thread.
+#pragma once
+#include "engine/ops/reduce.h"
+
+namespace lockstep::engine::cpu {
+
+void reduce(const ReduceArguments& arguments);
+
+}  // namespace lockstep::engine::cpu

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#include "test/engine/ops/machine.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "engine/base/error.h"
+#include "engine/base/random.h"
+
+namespace lockstep::engine {
+
+std::vector<double> Operand::values() const {
+  std::vector<double> numbers(tensor.elements());
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] =
+        tensor.dtype == DType::kFloat32 ? double(tensor.as<float>()[i]) : tensor.as<double>()[i];
+  }
+  return numbers;
+}
+
+std::vector<double> Operand::values(std::size_t rows) const {
+  std::vector<double> numbers = values();
+  numbers.resize(rows * tensor.columns());
+  return numbers;
+}
+
+std::string Machine::name() const {
+  return fmt::format("{} {}", to_string(device_->id()), engine::name(dtype_));
+}
+
+Operand Machine::operand(const Shape& shape, const std::vector<double>& values) {
+  return operand(shape, values, dtype_);
+}
+
+Operand Machine::operand(const Shape& shape, const std::vector<double>& values, DType dtype) {
+  Operand made;
+  made.memory = device_->allocate(shape.elements() * size_of(dtype));
+  made.tensor = {made.memory.data(), shape, dtype};
+  invariant(values.size() == shape.elements(), "an operand of another size than its values");
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (dtype == DType::kFloat32) {
+      made.tensor.as<float>()[i] = float(values[i]);
+    } else {
+      made.tensor.as<double>()[i] = values[i];
+    }
+  }
+  return made;
+}
+
+Operand Machine::empty(const Shape& shape) {
+  return empty(shape, dtype_);
+}
+
+Operand Machine::empty(const Shape& shape, DType dtype) {
+  return operand(shape, std::vector<double>(shape.elements(), 1234.5), dtype);
+}
+
+std::vector<double> random_numbers(std::size_t count, std::uint64_t seed) {
+  Random random(stream_key(seed, "test"));
+  std::vector<double> numbers(count);
+  for (double& number : numbers) number = double(float(random.uniform(-1, 1)));
+  return numbers;
+}
+
+std::vector<double> random_batch(std::size_t rows, std::size_t used, std::size_t columns,
+                                 std::uint64_t seed) {
+  std::vector<double> numbers = random_numbers(rows * columns, seed);
+  for (std::size_t i = used * columns; i < numbers.size(); ++i) {
+    numbers[i] = std::numeric_limits<double>::quiet_NaN();
+  }
+  return numbers;
+}
+
+std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& devices) {
+  std::vector<Machine> machines;
+  for (const std::unique_ptr<Device>& device : devices) {
+    for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
+      if (device->supports(dtype)) machines.emplace_back(*device, dtype);
+    }
+  }
+  return machines;
+}
+
+// An element's error is measured against the root of the mean square of its result, or 1e-3 where
+// that is smaller.
+void expect_close(const Machine& machine, const Results& results, const Results& oracle) {
+  ASSERT_EQ(results.size(), oracle.size());
+  for (std::size_t k = 0; k < oracle.size(); ++k) {
+    ASSERT_EQ(results[k].size(), oracle[k].size()) << "result " << k;
+    double squares = 0;
+    for (double value : oracle[k]) squares += value * value;
+    const double size = std::max(1e-3, std::sqrt(squares / double(oracle[k].size())));
+    for (std::size_t i = 0; i < oracle[k].size(); ++i) {
+      const double error = std::abs(results[k][i] - oracle[k][i]) / size;
+      ASSERT_LE(error, machine.tolerance())
+          << machine.name() << ", result " << k << ", element " << i << ": " << results[k][i]
+          << " for " << oracle[k][i];
+    }
+  }
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// A device's kernels under test, and operands for them: the same numbers on every device, all of
+// them representable in float32, so that results may differ by rounding alone.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/device/device.h"
+#include "engine/ops/ops.h"
+
+namespace lockstep::engine {
+
+// A tensor and its memory.
+struct Operand {
+  Buffer memory;
+  Tensor tensor;
+  // The first `rows` rows, or all elements, as double.
+  std::vector<double> values() const;
+  std::vector<double> values(std::size_t rows) const;
+};
+
+class Machine {
+ public:
+  Machine(Device& device, DType dtype)
+      : device_(&device), dtype_(dtype), ops_(device.ops(dtype, 1)) {}
+  Ops& ops() { return *ops_; }
+  Device& device() { return *device_; }
+  DType dtype() const { return dtype_; }
+  std::string name() const;
+  // How far a result may be from the oracle's, relative to the size of such results.
+  double tolerance() const { return dtype_ == DType::kFloat64 ? 1e-12 : 2e-5; }
+
+  Operand operand(const Shape& shape, const std::vector<double>& values);
+  Operand operand(const Shape& shape, const std::vector<double>& values, DType dtype);
+  // Filled with a number that must be overwritten or must not matter.
+  Operand empty(const Shape& shape);
+  Operand empty(const Shape& shape, DType dtype);
+
+ private:
+  Device* device_;
+  DType dtype_;
+  std::unique_ptr<Ops> ops_;
+};
+
+// Numbers in (-1, 1), a function of the seed. From row `used` on, of `rows`, they are NaN: nobody
+// may read them.
+std::vector<double> random_numbers(std::size_t count, std::uint64_t seed);
+std::vector<double> random_batch(std::size_t rows, std::size_t used, std::size_t columns,
+                                 std::uint64_t seed);
+
+// Every device with every element type that it supports.
+std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& devices);
+
+// The results of a case, each compared with the oracle's by the tolerance.
+using Results = std::vector<std::vector<double>>;
+void expect_close(const Machine& machine, const Results& results, const Results& oracle);
+
+}  // namespace lockstep::engine
