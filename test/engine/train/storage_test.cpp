@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+#include "engine/train/storage.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "test/engine/train/scenario.h"
+
+namespace lockstep::test {
+namespace {
+
+using engine::Error;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class StorageTest : public testing::Test {
+ protected:
+  std::string at(const std::string& name) const { return folder_.path() + "/" + name; }
+  void put(const std::string& path, const std::string& text) {
+    const auto file = storage_->create(path);
+    file->write(std::as_bytes(std::span(text)));
+    file->sync();
+  }
+  std::string get(const std::string& path, std::uint64_t offset, std::size_t count) {
+    std::string text(count, '?');
+    storage_->read(path, offset, std::as_writable_bytes(std::span(text)));
+    return text;
+  }
+  std::string error_of(const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return std::string(engine::name(error.code())) + ": " + error.what();
+    }
+    return "none";
+  }
+  TemporaryFolder folder_;
+  std::unique_ptr<engine::Storage> storage_ = engine::posix_storage();
+};
+
+TEST_F(StorageTest, FilesAreReadAsTheyWereWritten) {
+  put(at("f"), "hello, storage");
+  EXPECT_EQ(storage_->size(at("f")), 14u);
+  EXPECT_EQ(get(at("f"), 7, 7), "storage");
+  EXPECT_EQ(get(at("f"), 14, 0), "");
+  put(at("f"), "short");
+  EXPECT_EQ(storage_->size(at("f")), 5u);
+  EXPECT_THAT(
+      error_of([&] { get(at("f"), 3, 5); }),
+      AllOf(StartsWith("io: cannot read "), HasSubstr("ends at byte 5, 3 bytes too early")));
+}
+
+TEST_F(StorageTest, FoldersAreMadeWithParentsListedRenamedAndRemoved) {
+  storage_->make_folder(at("a/b/c"));
+  storage_->make_folder(at("a/b/c/"));
+  put(at("a/b/c/f"), "x");
+  put(at("a/b/e"), "x");
+  EXPECT_THAT(storage_->list(at("a/b")), ElementsAre("c", "e"));
+  EXPECT_THAT(storage_->list(at("none")), ElementsAre());
+  storage_->rename(at("a/b"), at("a/d"));
+  storage_->sync_folder(at("a"));
+  EXPECT_TRUE(storage_->exists(at("a/d/c/f")));
+  EXPECT_FALSE(storage_->exists(at("a/b")));
+  storage_->remove_tree(at("a"));
+  storage_->remove_tree(at("a"));
+  EXPECT_FALSE(storage_->exists(at("a")));
+}
+
+TEST_F(StorageTest, ModesFollowTheUmask) {
+  const mode_t before = ::umask(027);
+  storage_->make_folder(at("m"));
+  put(at("m/f"), "x");
+  ::umask(before);
+  struct stat status {};
+  ASSERT_EQ(::stat(at("m/f").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0640u);
+  ASSERT_EQ(::stat(at("m").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0750u);
+}
+
+TEST_F(StorageTest, SymbolicLinksPipesAndDevicesAreNotFiles) {
+  put(at("real"), "x");
+  storage_->make_folder(at("folder"));
+  put(at("folder/f"), "x");
+  std::filesystem::create_symlink(at("real"), at("link"));
+  std::filesystem::create_directory_symlink(at("folder"), at("folder_link"));
+  ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);
+  const std::vector<std::string> paths{at("link"), at("folder_link/f"), at("pipe"), at("folder"),
+                                       "/dev/zero"};
+  for (const std::string& path : paths) {
+    EXPECT_THAT(error_of([&] { get(path, 0, 1); }), StartsWith("io: cannot read " + path)) << path;
+    EXPECT_THAT(error_of([&] { storage_->size(path); }), StartsWith("io: ")) << path;
+    EXPECT_THAT(error_of([&] { put(path, "y"); }), StartsWith("io: cannot write " + path)) << path;
+  }
+  EXPECT_EQ(get(at("real"), 0, 1), "x");
+  // Folders above the file's own may be links: people put their runs on another disk that way.
+  storage_->make_folder(at("folder/run"));
+  put(at("folder_link/run/f"), "z");
+  EXPECT_EQ(get(at("folder/run/f"), 0, 1), "z");
+}
+
+TEST_F(StorageTest, RemovingDoesNotFollowLinks) {
+  storage_->make_folder(at("precious"));
+  put(at("precious/f"), "x");
+  storage_->make_folder(at("old"));
+  std::filesystem::create_directory_symlink(at("precious"), at("old/link"));
+  std::filesystem::create_directory_symlink(at("precious"), at("old_link"));
+  storage_->remove_tree(at("old"));
+  storage_->remove_tree(at("old_link"));
+  EXPECT_EQ(get(at("precious/f"), 0, 1), "x");
+}
+
+TEST_F(StorageTest, ErrorsNameThePathAndTheReason) {
+  put(at("file"), "x");
+  EXPECT_THAT(error_of([&] { get(at("none"), 0, 1); }),
+              AllOf(HasSubstr(at("none")), EndsWith("No such file or directory")));
+  EXPECT_THAT(error_of([&] { storage_->make_folder(at("file")); }),
+              AllOf(HasSubstr(at("file")), HasSubstr("there is a file of this name")));
+  EXPECT_THAT(error_of([&] { storage_->make_folder(at("file/below")); }),
+              AllOf(HasSubstr(at("file")), HasSubstr("there is a file of this name")));
+  EXPECT_THAT(error_of([&] { storage_->list(at("file")); }), EndsWith("Not a directory"));
+  EXPECT_THAT(error_of([&] { storage_->sync_folder(at("none")); }),
+              StartsWith("io: cannot sync " + at("none")));
+  EXPECT_THAT(error_of([&] { storage_->rename(at("none"), at("other")); }),
+              AllOf(HasSubstr(at("none")), HasSubstr(at("other")), HasSubstr("No such file")));
+  EXPECT_FALSE(storage_->exists(at("file/below")));
+}
+
+TEST_F(StorageTest, AReadOnlyFolderSaysSo) {
+  storage_->make_folder(at("r"));
+  ::chmod(at("r").c_str(), 0555);
+  if (::access(at("r").c_str(), W_OK) == 0) {  // the superuser may; /proc refuses even him
+    EXPECT_THAT(error_of([&] { storage_->make_folder("/proc/lockstep"); }),
+                StartsWith("io: cannot make folder /proc/lockstep: "));
+    EXPECT_THAT(error_of([&] { put("/proc/lockstep", "x"); }),
+                StartsWith("io: cannot write /proc/lockstep: "));
+    return;
+  }
+  EXPECT_THAT(error_of([&] { put(at("r/f"), "x"); }),
+              AllOf(StartsWith("io: cannot write " + at("r/f")), EndsWith("Permission denied")));
+  EXPECT_THAT(error_of([&] { storage_->make_folder(at("r/g")); }), EndsWith("Permission denied"));
+}
+
+// The limit on the size of files stands in for a full disk: the system writes a part, then refuses.
+TEST_F(StorageTest, AWriteThatIsCutShortIsAnErrorWithTheReason) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{1000, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string error = error_of([&] { put(at("f"), std::string(4000, 'x')); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_EQ(error, "io: cannot write " + at("f") + ": File too large");
+  EXPECT_EQ(storage_->size(at("f")), 1000u);
+}
+
+TEST_F(StorageTest, NoDescriptorIsLeftOpen) {
+  const auto count = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  const auto before = count();
+  put(at("f"), "x");
+  get(at("f"), 0, 1);
+  storage_->list(folder_.path());
+  storage_->sync_folder(folder_.path());
+  error_of([&] { get(at("f"), 0, 2); });
+  error_of([&] { get(folder_.path(), 0, 2); });
+  EXPECT_EQ(count(), before);
+}
+
+}  // namespace
+}  // namespace lockstep::test
