@@ -12,6 +12,7 @@
 #include "engine/base/error.h"
 #include "engine/data/dataset.h"
 #include "engine/nn/graph_spec.h"
+#include "engine/nn/layers.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/trainer.h"
 #include "strategies/collective_all_reduce.h"
