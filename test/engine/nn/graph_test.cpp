@@ -1,68 +1,39 @@
 // SPDX-License-Identifier: MIT
+// What a graph decides before it runs: layout, fusion, memory, what is refused.
 #include "engine/nn/graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "engine/base/error.h"
-#include "engine/nn/graph_plan.h"
-#include "engine/nn/layers.h"
-#include "engine/nn/local_context.h"
 #include "engine/reference/reference_device.h"
+#include "test/engine/nn/sample_graphs.h"
+#include "test/engine/nn/solo.h"
 
 namespace lockstep::engine {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A graph on the reference device with arenas of its own.
-struct Bench {
-  Bench(const GraphSpec& spec, std::size_t rows, std::uint64_t seed = 1)
-      : ops(reference_ops(DType::kFloat64)),
-        graph(spec, *ops, rows),
-        context(*ops, graph),
-        weights(graph.parameters()),
-        gradients(graph.trainable()) {
-    graph.bind(reinterpret_cast<std::byte*>(weights.data()),
-               reinterpret_cast<std::byte*>(gradients.data()));
-    graph.initialise(seed, reinterpret_cast<std::byte*>(weights.data()));
-    state.examples = std::int64_t(rows);
-    state.inverse_examples = 1 / double(rows);
-    state.ids = graph.ids();
-    context.state = &state;
-    double* x = graph.input().as<double>();
-    for (std::size_t i = 0; i < graph.input().elements(); ++i) x[i] = std::sin(double(i) * 0.7 + 1);
-  }
-  void step(bool accumulate = false, const Graph::Hook& before = {},
-            const Graph::Hook& ready = {}) {
-    graph.forward(context, before);
-    graph.evaluate_loss(context, true);
-    graph.backward(context, accumulate, ready);
-  }
-  std::unique_ptr<Ops> ops;
-  Graph graph;
-  LocalContext context;
-  StepState state;
-  std::vector<double> weights, gradients;
+struct Reference {
+  std::unique_ptr<Ops> ops = reference_ops(DType::kFloat64);
 };
 
-GraphSpec two_dense() {
+TEST(Graph, ParametersLieInTheOrderInWhichBackwardFinishesAlignedWithFrozenOnesLast) {
   GraphSpec spec("two", {4});
   spec.then("first", dense(3));
   spec.then("relu", relu());
   spec.then("second", dense(2));
   spec.set_loss(softmax_cross_entropy());
-  return spec;
-}
-
-TEST(Graph, ParametersLieInTheOrderInWhichBackwardFinishesAlignedWithFrozenOnesLast) {
-  GraphSpec spec = two_dense();
   spec.freeze("second.weight");
-  Bench bench(spec, 2);
-  const std::vector<Parameter>& layout = bench.graph.layout();
+  const Reference reference;
+  const Graph graph(spec, *reference.ops, 2);
+  const std::vector<Parameter>& layout = graph.layout();
   ASSERT_EQ(layout.size(), 4u);
   EXPECT_EQ(layout[0].name, "second.bias");
   EXPECT_EQ(layout[1].name, "first.weight");
@@ -73,8 +44,187 @@ TEST(Graph, ParametersLieInTheOrderInWhichBackwardFinishesAlignedWithFrozenOnesL
   EXPECT_EQ(layout[1].range, (Range{16, 28}));
   EXPECT_EQ(layout[2].range, (Range{32, 35}));
   EXPECT_EQ(layout[3].range, (Range{48, 54}));
-  EXPECT_EQ(bench.graph.trainable(), 48u);
-  EXPECT_EQ(bench.graph.parameters(), 64u);
+  EXPECT_EQ(layout[1].shape, (Shape{3, 4}));
+  EXPECT_EQ(layout[2].group, Group::kBias);
+  EXPECT_EQ(graph.trainable(), 48u);
+  EXPECT_EQ(graph.parameters(), 64u);
+  EXPECT_EQ(graph.rows(), 2u);
+  EXPECT_EQ(graph.dtype(), DType::kFloat64);
+}
+
+TEST(Graph, EveryLayoutIsAlignedAscendingAndWhole) {
+  const Reference reference;
+  for (const GraphSpec& spec : sample_graphs()) {
+    const Graph graph(spec, *reference.ops, 2);
+    std::size_t end = 0, elements = 0;
+    bool frozen = false;
+    for (const Parameter& parameter : graph.layout()) {
+      EXPECT_EQ(parameter.range.begin % 16, 0u);
+      EXPECT_EQ(parameter.range.begin, (end + 15) / 16 * 16);
+      EXPECT_EQ(parameter.range.size(), parameter.shape.elements());
+      EXPECT_EQ(parameter.frozen, spec.frozen(parameter.name));
+      EXPECT_TRUE(parameter.frozen || !frozen) << "frozen ones are last";
+      EXPECT_EQ(parameter.frozen, parameter.range.begin >= graph.trainable());
+      frozen = parameter.frozen;
+      end = parameter.range.end;
+      elements += parameter.range.size();
+    }
+    EXPECT_EQ(graph.parameters(), (end + 15) / 16 * 16);
+    std::size_t expected = 0;
+    for (const GraphSpec::Node& node : spec.nodes()) {
+      std::vector<Shape> shapes;
+      for (GraphSpec::Value value : node.inputs) shapes.push_back(spec.shape(value));
+      for (const auto& parameter : node.layer->parameters(shapes)) {
+        expected += parameter.shape.elements();
+      }
+    }
+    EXPECT_EQ(elements, expected);
+  }
+}
+
+TEST(Graph, AReluGoesIntoTheLayerBeforeItWhereNobodyElseReadsThat) {
+  const Reference reference;
+  Solo solo(chain_graph(), *reference.ops, 2);
+  Watcher watcher;
+  solo.graph.observe(&watcher);
+  solo.step();
+  EXPECT_THAT(watcher.forward, ElementsAre("conv1", "conv2", "pool", "dense1", "dense2"));
+  EXPECT_THAT(watcher.backward, ElementsAre("dense2", "dense1", "pool", "conv2", "conv1"));
+  EXPECT_FALSE(watcher.negative);
+  solo.graph.observe(nullptr);
+  solo.step();
+  EXPECT_EQ(watcher.forward.size(), 5u);
+
+  Solo mixed(residual_graph(), *reference.ops, 2);
+  mixed.graph.observe(&watcher);
+  watcher.forward.clear();
+  mixed.step();
+  EXPECT_THAT(watcher.forward,
+              ElementsAre("stem", "left", "left_tanh", "right", "sum", "all", "small", "mean",
+                          "by_view", "by_mean", "both", "both_relu", "drop", "last"));
+
+  // `first` is read twice: what is before the ReLU is needed.
+  GraphSpec shared("shared", {6});
+  const auto first = shared.then("first", dense(5));
+  const auto active = shared.add("relu", relu(), first);
+  shared.add("sum", add(), {first, active});
+  shared.set_loss(softmax_cross_entropy());
+  Solo whole(shared, *reference.ops, 2);
+  whole.graph.observe(&watcher);
+  watcher.forward.clear();
+  whole.step();
+  EXPECT_THAT(watcher.forward, ElementsAre("first", "relu", "sum"));
+}
+
+TEST(Graph, NothingRunsBackwardBelowTheLastTrainableLayer) {
+  const Reference reference;
+  const auto backward = [&](const std::vector<std::string>& frozen) {
+    GraphSpec spec = chain_graph();
+    for (const std::string& prefix : frozen) spec.freeze(prefix);
+    Solo solo(spec, *reference.ops, 2);
+    Watcher watcher;
+    solo.graph.observe(&watcher);
+    solo.step();
+    return watcher.backward;
+  };
+  EXPECT_THAT(backward({"conv1"}), ElementsAre("dense2", "dense1", "pool", "conv2"));
+  EXPECT_THAT(backward({"conv1", "conv2"}), ElementsAre("dense2", "dense1"));
+  EXPECT_THAT(backward({"conv1.weight"}),
+              ElementsAre("dense2", "dense1", "pool", "conv2", "conv1"));
+  EXPECT_THAT(backward({"dense1", "dense2"}),
+              ElementsAre("dense2", "dense1", "pool", "conv2", "conv1"));
+  EXPECT_THAT(backward({"c", "d"}), ElementsAre());
+}
+
+TEST(Graph, ActivationsShareMemoryWhereTheirTimesDoNotMeet) {
+  // Twenty layers of equal width: all outputs live until backward, but only two gradients at once.
+  GraphSpec deep("deep", {512});
+  for (int i = 0; i < 20; ++i) deep.then("dense" + std::to_string(i), dense(512));
+  deep.set_loss(mean_squared_error());
+  const Reference reference;
+  const std::size_t block = 8 * 512 * 8;  // rows, columns, bytes
+  const Graph trained(deep, *reference.ops, 8);
+  // Input, twenty outputs, two gradients, the target of float32, and three small vectors.
+  EXPECT_LE(trained.activation_bytes(), (1 + 20 + 2) * block + block / 2 + 1024);
+  EXPECT_GE(trained.activation_bytes(), (1 + 20 + 2) * block);
+  // Frozen layers need their outputs no longer than the next one.
+  for (int i = 0; i < 19; ++i) deep.freeze("dense" + std::to_string(i) + ".");
+  const Graph frozen(deep, *reference.ops, 8);
+  EXPECT_LE(frozen.activation_bytes(), 4 * block + block / 2 + 1024);
+}
+
+TEST(Graph, TensorsOfTheLoopHaveTheirShapesAndAreAligned) {
+  const Reference reference;
+  Graph graph(chain_graph(), *reference.ops, 3);
+  EXPECT_EQ(graph.input().shape, (Shape{3, 8, 8, 1}));
+  EXPECT_EQ(graph.target().shape, (Shape{3, 1}));
+  EXPECT_EQ(graph.target().dtype, DType::kFloat32);
+  EXPECT_EQ(graph.output().shape, (Shape{3, 4}));
+  EXPECT_EQ(graph.losses().shape, (Shape{3}));
+  EXPECT_EQ(graph.correct().shape, (Shape{3}));
+  EXPECT_EQ(graph.correct().dtype, DType::kFloat64);
+  for (const Tensor& tensor : {graph.input(), graph.target(), graph.output(), graph.losses()}) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor.data) % 64, 0u);
+  }
+}
+
+TEST(Graph, StartValuesAreTheSameForAllReplicasAndGapsAreZero) {
+  const Reference reference;
+  const GraphSpec spec = residual_graph();
+  const Graph one(spec, *reference.ops, 1), many(spec, *reference.ops, 7);
+  std::vector<double> a(one.parameters(), 99), b(one.parameters(), -99), c(one.parameters());
+  const auto bytes = [](std::vector<double>& v) { return reinterpret_cast<std::byte*>(v.data()); };
+  one.initialise(5, bytes(a));
+  many.initialise(5, bytes(b));
+  many.initialise(6, bytes(c));
+  EXPECT_EQ(a, b);
+  EXPECT_NE(a, c);
+  std::vector<bool> used(a.size());
+  for (const Parameter& parameter : one.layout()) {
+    std::vector<double> alone(parameter.range.size());
+    initialise(parameter.initial, 5, parameter.name,
+               {bytes(alone), parameter.shape, DType::kFloat64});
+    for (std::size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_EQ(a[parameter.range.begin + i], alone[i]) << parameter.name;
+      used[parameter.range.begin + i] = true;
+    }
+  }
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_TRUE(used[i] || a[i] == 0) << i;
+  }
+}
+
+std::string error_of(const GraphSpec& spec, std::size_t rows = 2) {
+  const Reference reference;
+  try {
+    const Graph graph(spec, *reference.ops, rows);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kInvalid);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Graph, SpecsThatCannotRunAreRefused) {
+  EXPECT_THAT(error_of(chain_graph(), 0), HasSubstr("at least one example"));
+  GraphSpec without_loss("m", {4});
+  without_loss.then("a", dense(3));
+  EXPECT_THAT(error_of(without_loss), HasSubstr("model m has no loss"));
+  GraphSpec empty("m", {4});
+  empty.set_loss(softmax_cross_entropy());
+  EXPECT_THAT(error_of(empty), HasSubstr("model m has no layers"));
+  GraphSpec unused("m", {4});
+  unused.add("a", dense(3), unused.input());
+  unused.add("b", dense(3), unused.input());
+  unused.set_loss(softmax_cross_entropy());
+  EXPECT_EQ(error_of(unused),
+            "model m: nobody uses the output of a; the last layer added is the model's output");
+  // The loss was set for an output that is not the last one any more.
+  GraphSpec late("m", {4});
+  late.then("a", dense(3));
+  late.set_loss(softmax_cross_entropy());
+  late.then("b", dense(1));
+  EXPECT_THAT(error_of(late), HasSubstr("at least two classes"));
 }
 
 }  // namespace

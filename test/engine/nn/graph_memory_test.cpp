@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// A program of its own, since it counts the allocations of all its threads. The kernels that are
+// used here allocate nothing themselves.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "engine/reference/reference_device.h"
+#include "test/engine/nn/sample_graphs.h"
+#include "test/engine/nn/solo.h"
+
+namespace {
+constinit std::atomic<long> allocations = 0;
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace lockstep::engine {
+namespace {
+
+TEST(GraphMemory, AStepAllocatesNothing) {
+  GraphSpec spec("m", {2, 3, 2});
+  const auto flat = spec.then("flat", flatten());
+  const auto first =
+      spec.then("a layer whose name is too long to lie inside of its string", dense(8));
+  const auto bent = spec.add("tanh", tanh(), first);
+  const auto second = spec.add("second", dense(8), flat);
+  const auto sum = spec.add("sum", add(), {bent, second});
+  spec.add("all", add(), {sum, first});
+  spec.then("drop", dropout(0.5));
+  spec.then("relu", relu());
+  spec.then("last", dense(3));
+  spec.set_loss(softmax_cross_entropy());
+  const auto ops = reference_ops(DType::kFloat64);
+  Solo solo(spec, *ops, 4);
+  std::size_t announced = 0;
+  const Graph::Hook hook = [&](Range range) { announced += range.size(); };
+  const long before = allocations;
+  EXPECT_GT(before, 0);
+  for (int step = 0; step < 3; ++step) solo.step(step > 0, hook, hook);
+  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(announced, 6 * solo.graph.trainable());
+}
+
+}  // namespace
+}  // namespace lockstep::engine

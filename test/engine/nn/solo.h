@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// A graph alone on a device's kernels, with arenas of its own and a batch drawn from (seed,
+// example).
+#pragma once
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/random.h"
+#include "engine/device/buffer.h"
+#include "engine/nn/graph.h"
+#include "engine/nn/local_context.h"
+
+namespace lockstep::engine {
+
+struct Solo {
+  Solo(const GraphSpec& spec, Ops& ops, std::size_t rows, std::uint64_t seed = 1)
+      : graph(spec, ops, rows),
+        context(ops, graph),
+        weights(graph.parameters() * size_of(ops.dtype())),
+        gradients(graph.trainable() * size_of(ops.dtype())) {
+    graph.bind(weights.data(), gradients.data());
+    graph.initialise(seed, weights.data());
+    context.state = &state;
+    context.seed = seed;
+    fill(0, rows, rows, spec.loss().counts_correct() ? spec.output_shape().elements() : 0);
+  }
+  // Examples [first, first + count) of a batch of `whole`; targets are classes unless classes is 0.
+  void fill(std::size_t first, std::size_t count, std::size_t whole, std::size_t classes) {
+    state.examples = std::int64_t(count);
+    state.inverse_examples = 1 / double(whole);
+    state.ids = graph.ids();
+    const Tensor input = graph.input(), target = graph.target();
+    std::vector<float> numbers(input.elements());
+    for (std::size_t row = 0; row < count; ++row) {
+      Random random(77, first + row);
+      graph.ids()[row] = std::int64_t(1000 + first + row);
+      for (std::size_t i = 0; i < input.columns(); ++i) {
+        numbers[row * input.columns() + i] = float(random.uniform(-1, 1));
+      }
+      for (std::size_t i = 0; i < target.columns(); ++i) {
+        target.as<float>()[row * target.columns() + i] =
+            classes ? float(random.below(classes)) : float(random.uniform(-1, 1));
+      }
+    }
+    context.ops->load(numbers.data(), input);
+  }
+  void step(bool accumulate = false, const Graph::Hook& before = {},
+            const Graph::Hook& ready = {}) {
+    graph.forward(context, before);
+    graph.evaluate_loss(context, true);
+    graph.backward(context, accumulate, ready);
+  }
+  double loss() {
+    double sum = 0;
+    for (std::int64_t row = 0; row < state.examples; ++row) {
+      sum += graph.losses().as<double>()[row];
+    }
+    return sum * state.inverse_examples;
+  }
+  // Elements of the arenas or of a tensor as numbers.
+  std::vector<double> numbers(const std::byte* data, std::size_t count) const {
+    std::vector<double> all(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      all[i] = graph.dtype() == DType::kFloat64 ? reinterpret_cast<const double*>(data)[i]
+                                                : double(reinterpret_cast<const float*>(data)[i]);
+    }
+    return all;
+  }
+  std::vector<double> gradient() const { return numbers(gradients.data(), graph.trainable()); }
+  std::vector<double> output() const {
+    return numbers(graph.output().data, graph.output().elements());
+  }
+
+  Graph graph;
+  LocalContext context;
+  StepState state;
+  Buffer weights, gradients;
+};
+
+// Remembers which layers ran.
+class Watcher final : public Observer {
+ public:
+  void layer(const std::string& name, Pass pass, double seconds, Tensor) override {
+    (pass == Pass::kForward ? forward : backward).push_back(name);
+    negative |= seconds < 0;
+  }
+  std::vector<std::string> forward, backward;
+  bool negative = false;
+};
+
+}  // namespace lockstep::engine
