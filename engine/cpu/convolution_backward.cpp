@@ -42,7 +42,7 @@ void ConvolutionBackward::plan_inputs(Library& library) {
                                                    plan.padding);
   const dnnl::convolution_backward_data::primitive_desc primitive(
       what, user_scratchpad(), library.engine(), forward_primitive(library, plan));
-  library.made("convolution backward data " + plan.name, primitive.impl_info_str());
+  library.made("gradient of the input of " + plan.name, primitive.impl_info_str());
   const memory::desc weights = primitive.weights_desc(), pad = primitive.scratchpad_desc();
   inputs_ = Call(library, dnnl::convolution_backward_data(primitive),
                  {{DNNL_ARG_DIFF_SRC, plan.x},
@@ -62,7 +62,7 @@ void ConvolutionBackward::plan_weights(Library& library) {
                                                       plan.padding, plan.padding);
   const dnnl::convolution_backward_weights::primitive_desc primitive(
       what, user_scratchpad(), library.engine(), forward_primitive(library, plan));
-  library.made("convolution backward weights " + plan.name, primitive.impl_info_str());
+  library.made("gradient of the weights of " + plan.name, primitive.impl_info_str());
   const memory::desc weights = primitive.diff_weights_desc(), pad = primitive.scratchpad_desc();
   weights_ = Call(library, dnnl::convolution_backward_weights(primitive),
                   {{DNNL_ARG_SRC, plan.x},

@@ -27,8 +27,9 @@ ConvolutionPlan convolution_plan(const ConvolutionSpec& s, std::size_t rows) {
   plan.strides = {Dim(s.stride), Dim(s.stride)};
   plan.padding = {Dim(s.padding), Dim(s.padding)};
   plan.activation = s.activation;
-  plan.name = fmt::format("{}x{}x{} to {} by {}x{}", s.height, s.width, s.channels, s.filters,
-                          s.kernel_height, s.kernel_width);
+  plan.name = fmt::format("convolution forward {}x{}x{} to {} by {}x{}, stride {}, padding {}",
+                          s.height, s.width, s.channels, s.filters, s.kernel_height, s.kernel_width,
+                          s.stride, s.padding);
   return plan;
 }
 
@@ -44,6 +45,7 @@ ConvolutionPlan input_gradient_plan(const ConvolutionSpec& s, std::size_t rows) 
   plan.b = {};
   plan.padding = {Dim(s.kernel_height - 1 - s.padding), Dim(s.kernel_width - 1 - s.padding)};
   plan.activation = Activation::kNone;
+  plan.name = "gradient of the input, turned, of " + plan.name;
   return plan;
 }
 
@@ -75,7 +77,7 @@ dnnl::convolution_forward::primitive_desc forward_primitive(const Library& libra
 
 ForwardCall::ForwardCall(Library& library, const ConvolutionPlan& plan, ScratchLayout& layout) {
   const auto primitive = forward_primitive(library, plan);
-  library.made("convolution forward " + plan.name, primitive.impl_info_str());
+  library.made(plan.name, primitive.impl_info_str());
   const memory::desc weights = primitive.weights_desc(), pad = primitive.scratchpad_desc();
   call_ = Call(library, dnnl::convolution_forward(primitive),
                {{DNNL_ARG_SRC, plan.x},

@@ -18,7 +18,7 @@ struct ConvolutionPlan {
   dnnl::memory::desc b;                 // empty without a bias
   dnnl::memory::dims strides, padding;  // of both sides
   Activation activation = Activation::kNone;
-  std::string name;  // "26x26x32 to 64 by 3x3"
+  std::string name;  // for `implementations`
 };
 
 ConvolutionPlan convolution_plan(const ConvolutionSpec& spec, std::size_t rows);

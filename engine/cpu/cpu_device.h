@@ -14,7 +14,7 @@ namespace lockstep::engine {
 std::unique_ptr<Device> cpu_device();
 
 // The library's name for each primitive that these kernels have made so far, such as
-// "convolution forward 26x26x32: brgconv:avx512_core": tests see by it that no slow fallback is in
+// "convolution forward 8x8x3 ...: brgconv:avx512_core": tests see by it that no slow fallback is in
 // use. Empty for another device's kernels. The replica's computing thread.
 std::vector<std::string> implementations(const Ops& ops);
 

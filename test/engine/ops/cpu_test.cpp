@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+// What is true of the CPU device alone, and of the list of devices.
+#include "engine/cpu/cpu_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "engine/base/error.h"
+#include "engine/cpu/shape_cache.h"
+#include "engine/runtime/devices.h"
+#include "test/engine/ops/machine.h"
+
+namespace lockstep::engine {
+namespace {
+
+using testing::HasSubstr;
+
+void run_convolution(Machine& m, const ConvolutionSpec& spec, std::size_t rows) {
+  StepState state;
+  state.examples = std::int64_t(rows);
+  const Shape in{rows, spec.height, spec.width, spec.channels};
+  const Shape out{rows, spec.output_height(), spec.output_width(), spec.filters};
+  const Shape kernel{spec.filters, spec.kernel_height, spec.kernel_width, spec.channels};
+  const Operand x = m.operand(in, random_numbers(in.elements(), 1)), dx = m.empty(in);
+  const Operand w = m.operand(kernel, random_numbers(kernel.elements(), 2)), dw = m.empty(kernel);
+  const Operand b = m.operand({spec.filters}, random_numbers(spec.filters, 3));
+  const Operand db = m.empty({spec.filters}), y = m.empty(out), dy = m.empty(out);
+  m.ops().convolution_forward(&state, spec, x.tensor, w.tensor, b.tensor, y.tensor);
+  m.ops().convolution_backward(&state, spec, x.tensor, y.tensor, dy.tensor, w.tensor, dx.tensor,
+                               dw.tensor, db.tensor, false);
+}
+
+// The convolutions of mnist_cnn and lenet5, the first ones with one channel; pieces of 16 rows and
+// a rest of 4. A fallback is hundreds of times slower, and nothing else would tell.
+TEST(Cpu, NoConvolutionOfTheModelsFallsBackToTheSlowKernels) {
+  const auto device = cpu_device();
+  Machine m(*device, DType::kFloat32);
+  for (Activation activation : {Activation::kNone, Activation::kRelu}) {
+    for (ConvolutionSpec spec :
+         {ConvolutionSpec{28, 28, 1, 32, 3, 3, 1, 0}, ConvolutionSpec{26, 26, 32, 64, 3, 3, 1, 0},
+          ConvolutionSpec{28, 28, 1, 6, 5, 5, 1, 2}, ConvolutionSpec{14, 14, 6, 16, 5, 5, 1, 0},
+          ConvolutionSpec{28, 28, 1, 6, 5, 5, 1, 0}, ConvolutionSpec{5, 5, 16, 120, 5, 5, 1, 0}}) {
+      spec.activation = activation;
+      run_convolution(m, spec, 20);
+    }
+  }
+  const std::vector<std::string> names = implementations(m.ops());
+  EXPECT_EQ(names.size(), 18u);  // of each: forward and two gradients
+  for (const std::string& name : names) EXPECT_THAT(name, Not(HasSubstr("ref")));
+}
+
+TEST(Cpu, ImplementationsOfAnotherDeviceAreNotKnown) {
+  const auto devices = all_devices();
+  const auto ops = find(devices, {"reference", 0}).ops(DType::kFloat64, 1);
+  EXPECT_TRUE(implementations(*ops).empty());
+}
+
+TEST(Cpu, ReplicasOfSeveralThreadsComputeAtTheSameTime) {
+  const auto device = cpu_device();
+  std::vector<std::thread> replicas;
+  for (int replica = 0; replica < 3; ++replica) {
+    replicas.emplace_back([&device] {
+      Machine m(*device, DType::kFloat32);
+      for (std::size_t rows : {20u, 3u, 20u}) run_convolution(m, {8, 8, 3, 4, 3, 3, 1, 1}, rows);
+    });
+  }
+  for (std::thread& replica : replicas) replica.join();
+}
+
+TEST(Cpu, RefusesTypesAndThreadsThatItDoesNotHave) {
+  const auto device = cpu_device();
+  EXPECT_EQ(device->default_dtype(), DType::kFloat32);
+  for (DType dtype : {DType::kFloat64, DType::kInt32, DType::kInt64}) {
+    EXPECT_FALSE(device->supports(dtype));
+    try {
+      device->ops(dtype, 1);
+      ADD_FAILURE() << "made kernels for " << name(dtype);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kInvalid);
+      EXPECT_THAT(error.what(), HasSubstr("cpu:0"));
+      EXPECT_THAT(error.what(), HasSubstr(std::string(name(dtype))));
+    }
+  }
+  EXPECT_THROW(device->ops(DType::kFloat32, 0), Error);
+}
+
+TEST(Devices, BeginWithTheCpuAndAreFoundByName) {
+  const auto devices = all_devices();
+  ASSERT_GE(devices.size(), 2u);
+  EXPECT_EQ(to_string(devices[0]->id()), "cpu:0");
+  EXPECT_EQ(to_string(devices[1]->id()), "reference:0");
+  for (const auto& device : devices) {
+    EXPECT_EQ(&find(devices, device->id()), device.get());
+    EXPECT_TRUE(device->supports(device->default_dtype()));
+    EXPECT_FALSE(device->description().empty());
+    device->stream()->synchronize();
+  }
+  try {
+    find(devices, {"cuda", 3});
+    ADD_FAILURE() << "found a device that is not there";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kInvalid);
+    EXPECT_STREQ(error.what(), "there is no device cuda:3; this machine has cpu:0, reference:0");
+  }
+}
+
+TEST(DeviceId, IsReadAndWritten) {
+  EXPECT_EQ(parse_device_id("cpu"), (DeviceId{"cpu", 0}));
+  EXPECT_EQ(parse_device_id("reference:12"), (DeviceId{"reference", 12}));
+  EXPECT_EQ(to_string(parse_device_id("cpu:7")), "cpu:7");
+  for (const char* text : {"", ":", ":1", "cpu:", "cpu:x", "cpu:-1", "cpu:1x", "cpu:99999999999"}) {
+    EXPECT_THROW(parse_device_id(text), Error) << text;
+  }
+}
+
+TEST(ShapeCache, KeepsTheNumbersOfRowsThatWereUsedLast) {
+  cpu::ShapeCache<int, std::size_t> cache;
+  int made = 0;
+  const auto use = [&](int spec, std::size_t rows) {
+    return cache.find(spec, rows, [&] {
+      ++made;
+      return std::make_unique<std::size_t>(rows);
+    });
+  };
+  for (std::size_t rows = 1; rows <= 20; ++rows) {
+    EXPECT_EQ(use(1, 128), 128u);
+    EXPECT_EQ(use(1, rows), rows);
+  }
+  EXPECT_EQ(made, 21);  // 128 was never thrown away
+  EXPECT_EQ(cache.size(), 4u);
+  EXPECT_EQ(use(1, 20), 20u);
+  EXPECT_EQ(made, 21);
+  EXPECT_EQ(use(2, 20), 20u);
+  EXPECT_EQ(made, 22);
+  EXPECT_EQ(use(1, 1), 1u);
+  EXPECT_EQ(made, 23);
+}
+
+}  // namespace
+}  // namespace lockstep::engine
