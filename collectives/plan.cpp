@@ -50,9 +50,9 @@ void print(Out out, const Step& step) {
 }
 
 void print(Out out, const Plan& plan) {
-  fmt::format_to(out, "plan {}: {}, {} of {} [{}, {}), hosts of ranks: {}\n", plan.name,
-                 plan.algorithm, name(plan.op), engine::name(plan.dtype), plan.subject.begin,
-                 plan.subject.end, fmt::join(plan.host, " "));
+  fmt::format_to(out, "plan {}: {}, {} of {} in {} [{}, {}), hosts of ranks: {}\n", plan.name,
+                 plan.algorithm, name(plan.op), engine::name(plan.dtype), name(plan.space),
+                 plan.subject.begin, plan.subject.end, fmt::join(plan.host, " "));
   for (std::size_t rank = 0; rank < plan.lanes.size(); ++rank)
     for (std::size_t lane = 0; lane < plan.lanes[rank].size(); ++lane) {
       const Lane& steps = plan.lanes[rank][lane];

@@ -67,7 +67,8 @@ struct Plan {
   std::string algorithm;  // "direct", "ring", "local"
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  Range subject;                         // of the space that it works on
+  Space space = Space::kGradient;        // that it sums in, or takes sums from
+  Range subject;                         // of that space
   std::vector<int> host;                 // of each rank
   std::vector<std::vector<Lane>> lanes;  // [rank][lane]
   int ranks() const { return int(lanes.size()); }

@@ -87,6 +87,7 @@ Plan empty_plan(const Request& request, std::string algorithm, int lanes) {
   plan.algorithm = std::move(algorithm);
   plan.dtype = request.dtype;
   plan.op = request.op;
+  plan.space = request.space;
   plan.subject = request.subject;
   plan.host = request.host;
   plan.lanes.assign(request.host.size(), std::vector<Lane>(std::size_t(lanes)));

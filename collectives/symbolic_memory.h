@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// The memory of all ranks as the verifier sees it: for each interval of bytes what it holds, who
+// wrote it, who has read it since. Intervals split where accesses begin or end, so cost depends on
+// the number of accesses and never on their lengths. One thread.
+#pragma once
+#include <cstddef>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "collectives/plan.h"
+#include "collectives/vector_clock.h"
+
+namespace lockstep::collectives {
+
+// What a number is made of.
+struct Value {
+  std::vector<int> contributions;  // how often each rank's own number is in it
+  int updates = 0;                 // weights: how often the optimizer changed them
+  double scale = 1;
+  bool operator==(const Value&) const = default;
+  bool whole() const;  // each rank's number, once
+};
+
+struct Cell {
+  bool defined = false;
+  Value value;
+  Stamp writer;
+  std::vector<Stamp> readers;  // since the last write
+};
+
+// Bytes [begin, begin + bytes) of one space of one rank.
+struct Stretch {
+  int rank = 0;
+  Space space = Space::kGradient;
+  std::size_t begin = 0, bytes = 0;
+};
+
+class SymbolicMemory {
+ public:
+  // The cuts of these stretches, all of one length, laid over each other: pieces [first, second),
+  // counted from the beginning of a stretch, inside of which no stretch has a border.
+  std::vector<std::pair<std::size_t, std::size_t>> pieces(
+      const std::vector<Stretch>& stretches) const;
+  // The cell that is this piece of a stretch; it is split off or made where it is not there yet.
+  Cell& cell(const Stretch& stretch, std::pair<std::size_t, std::size_t> piece);
+
+  struct Interval {
+    std::size_t end = 0;
+    Cell cell;
+  };
+  using Cells = std::map<std::size_t, Interval>;  // by beginning, disjoint
+  const std::map<std::pair<int, Space>, Cells>& spaces() const { return spaces_; }
+
+ private:
+  std::map<std::pair<int, Space>, Cells> spaces_;  // of {rank, space}
+};
+
+}  // namespace lockstep::collectives
