@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 // Messages between hosts over own sockets and poll. A rank keeps one connection to each rank that
-// it exchanges messages with; a dead peer is an end of file at once, silence ends by keep-alive and
-// TCP_USER_TIMEOUT. Connections are accepted only with a random key that the bootstrap spread, 32
-// bytes, compared in constant time; others are closed. Frames carry tag and length; a length that
-// was not posted is an error and takes no memory.
+// it exchanges messages with; a dead peer is an end of file at once; silence, of a host or of the
+// way to it, ends after some five seconds. Connections are accepted only with a random key that the
+// bootstrap spread, 32 bytes, compared in constant time; others are closed. Frames carry tag and
+// length; a message that was not posted yet is kept, up to 64 MiB a connection, and not read
+// beyond.
 //
 // How full the wire gets, and at what cost: collectives/README.md.
 #pragma once
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/transport.h"
@@ -27,7 +29,8 @@ class TcpFabric {
   std::string address() const;
   // Connects the ranks of this process with those of others: `pairs` of {rank here, rank there};
   // the lower rank of a pair connects, the higher accepts. `address[rank]` as above. Element i of
-  // the result is the transport of ranks[i]. Throws Error(kTimeout) naming who did not come.
+  // the result is the transport of ranks[i]. Throws Error(kTimeout) naming who did not come. Once:
+  // from then on nothing listens. The transports do not need the fabric any more.
   std::vector<std::unique_ptr<Transport>> connect(const std::vector<int>& ranks,
                                                   const std::vector<std::pair<int, int>>& pairs,
                                                   const std::vector<std::string>& address,

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/tcp/connection.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace lockstep::collectives::tcp {
+namespace {
+
+using engine::Clock;
+using engine::Code;
+
+constexpr std::uint32_t kMessage = 0x4d4b534c, kFarewell = 0x454b534c;
+constexpr std::size_t kMostRead = std::size_t(4)
+                                  << 20;  // in one call, so that others have their turn
+constexpr std::chrono::milliseconds kSilence{5000};
+
+}  // namespace
+
+Connection::Connection(Socket socket, std::string who)
+    : socket_(std::move(socket)), who_(std::move(who)) {}
+
+Connection::~Connection() {
+  if (failure_ || closed_ || pending()) return;  // the peer sees an end without a farewell
+  const FrameHeader farewell{.magic = kFarewell};
+  [[maybe_unused]] const auto sent =
+      ::send(socket_.file(), &farewell, sizeof farewell, MSG_NOSIGNAL);
+  ::shutdown(socket_.file(), SHUT_WR);
+  // Closing with unread bytes would reset the connection, and could take what was sent last with
+  // it.
+  std::array<std::byte, 4096> rest;
+  for (int most = 1024; most > 0 && ::recv(socket_.file(), rest.data(), rest.size(), 0) > 0;)
+    --most;
+}
+
+void Connection::rethrow() const {
+  if (failure_) throw *failure_;
+}
+
+short Connection::events() const {
+  return short((stalled_ ? 0 : POLLIN) | (sends_.empty() ? 0 : POLLOUT));
+}
+
+void Connection::fail_with(Code code, const std::string& text) {
+  failure_.emplace(code, text);
+  throw *failure_;
+}
+
+void Connection::lose(const std::string& why) {
+  fail_with(Code::kPeerLost, fmt::format("{} is gone ({})", who_, why));
+}
+
+void Connection::lose(int error) {
+  switch (error) {
+    case ECONNRESET:
+    case EPIPE:
+      lose("connection closed");
+    case ETIMEDOUT:
+      lose("silent: its host or the way to it is down");
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case ENETDOWN:
+      lose(std::strerror(error));
+    default:
+      fail_with(Code::kIo, fmt::format("connection with {}: {}", who_, std::strerror(error)));
+  }
+}
+
+// The end of the file.
+void Connection::ended() {
+  const bool whole = farewell_ && !incoming_ && header_got_ == 0;
+  if (!whole) lose("connection closed");
+  closed_ = true;
+  if (pending())
+    fail_with(Code::kPeerLost, fmt::format("{} has left before all was exchanged", who_));
+}
+
+void Connection::post_send(int request, int tag, const std::byte* data, std::size_t bytes,
+                           std::vector<int>& through) {
+  rethrow();
+  if (closed_)
+    fail_with(Code::kPeerLost, fmt::format("{} has left before all was exchanged", who_));
+  sends_.push_back({request, {.magic = kMessage, .tag = std::uint32_t(tag), .bytes = bytes}, data});
+  if (sends_.size() == 1) write(through);  // else the socket is full already
+}
+
+// The oldest message with this tag may be there, or on its way, or be the one that reading stopped
+// at.
+void Connection::post_receive(int request, int tag, std::byte* data, std::size_t bytes,
+                              std::vector<int>& through) {
+  rethrow();
+  const auto same = [tag](const auto& m) { return m.tag == tag; };
+  const bool first = std::none_of(posts_.begin(), posts_.end(), same);
+  const auto kept = std::find_if(kept_.begin(), kept_.end(), same);
+  if (kept != kept_.end()) {
+    check_length(tag, kept->bytes, bytes);
+    std::copy_n(kept->data.get(), bytes, data);
+    kept_bytes_ -= kept->bytes;
+    kept_.erase(kept);
+    through.push_back(request);
+    if (stalled_ && keep()) stalled_ = false;
+    return;
+  }
+  if (incoming_ && incoming_->request < 0 && incoming_->tag == tag) {
+    Incoming& message = *incoming_;
+    check_length(tag, message.bytes, bytes);
+    std::copy_n(message.kept.get(), message.got, data);
+    kept_bytes_ -= message.bytes;
+    message.kept.reset();
+    message.data = data;
+    message.request = request;
+    return;
+  }
+  if (closed_)
+    fail_with(Code::kPeerLost, fmt::format("{} has left before all was exchanged", who_));
+  posts_.push_back({request, tag, data, bytes});
+  if (stalled_ && first && int(header_.tag) == tag) {
+    stalled_ = false;
+    begin(through);
+  }
+}
+
+bool Connection::progress(bool readable, bool writable, std::vector<int>& through) {
+  rethrow();
+  if (closed_) return false;
+  bool moved = false;
+  if (writable && !sends_.empty()) moved |= write(through);
+  if (readable) moved |= read(through);
+  if (moved)
+    was_silent_ = false;
+  else if (pending())
+    check_silence();
+  return moved;
+}
+
+// Headers and contents of as many messages as fit one call, until the socket is full.
+bool Connection::write(std::vector<int>& through) {
+  bool moved = false;
+  while (!sends_.empty()) {
+    std::array<iovec, 32> parts;
+    std::size_t count = 0, asked = 0;
+    const auto add = [&](const void* from, std::size_t bytes) {
+      if (bytes == 0) return;
+      parts[count++] = {const_cast<void*>(from), bytes};  // sendmsg reads only
+      asked += bytes;
+    };
+    for (const Send& s : sends_) {
+      if (count + 2 > parts.size()) break;
+      const std::size_t header = std::min(s.sent, sizeof s.header), data = s.sent - header;
+      add(reinterpret_cast<const std::byte*>(&s.header) + header, sizeof s.header - header);
+      add(s.data + data, s.header.bytes - data);
+    }
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = count;
+    const auto sent = ::sendmsg(socket_.file(), &message, MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return moved;
+      lose(errno);
+    }
+    moved = true;
+    auto left = std::size_t(sent);
+    std::size_t whole = 0;
+    for (Send& s : sends_) {
+      const std::size_t part = std::min(left, sizeof s.header + s.header.bytes - s.sent);
+      s.sent += part;
+      left -= part;
+      if (s.sent < sizeof s.header + s.header.bytes) break;
+      through.push_back(s.request);
+      ++whole;
+    }
+    sends_.erase(sends_.begin(), sends_.begin() + std::ptrdiff_t(whole));
+    if (std::size_t(sent) < asked) return true;
+  }
+  return moved;
+}
+
+// The rest of the message and the header behind it in one call, until the socket is empty.
+bool Connection::read(std::vector<int>& through) {
+  bool moved = false;
+  for (std::size_t total = 0; total < kMostRead && !closed_;) {
+    if (stalled_) {  // nothing may be taken out; but a reset is seen
+      std::byte one;
+      const auto got = ::recv(socket_.file(), &one, 1, MSG_PEEK);
+      if (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) lose(errno);
+      return moved;
+    }
+    std::array<iovec, 2> parts;
+    std::size_t count = 0, asked = 0;
+    if (incoming_) {
+      asked = incoming_->bytes - incoming_->got;
+      parts[count++] = {incoming_->data + incoming_->got, asked};
+    }
+    parts[count++] = {reinterpret_cast<std::byte*>(&header_) + header_got_,
+                      sizeof header_ - header_got_};
+    asked += sizeof header_ - header_got_;
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = count;
+    const auto got = ::recvmsg(socket_.file(), &message, 0);
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return moved;
+      lose(errno);
+    }
+    if (got == 0) {
+      ended();
+      return true;
+    }
+    moved = true;
+    total += std::size_t(got);
+    take(std::size_t(got), through);
+    if (std::size_t(got) < asked) return true;
+  }
+  return moved;
+}
+
+// `bytes` have been read: of the message first, then of the next header.
+void Connection::take(std::size_t bytes, std::vector<int>& through) {
+  if (incoming_) {
+    const std::size_t part = std::min(bytes, incoming_->bytes - incoming_->got);
+    incoming_->got += part;
+    bytes -= part;
+    if (incoming_->got == incoming_->bytes) end(through);
+  }
+  header_got_ += bytes;
+  if (header_got_ == sizeof header_) begin(through);
+}
+
+// A header is whole: where does its message go?
+void Connection::begin(std::vector<int>& through) {
+  header_got_ = 0;
+  if (header_.magic == kFarewell && !farewell_) {
+    farewell_ = true;
+    return;
+  }
+  if (header_.magic != kMessage || farewell_)
+    fail_with(Code::kIo, fmt::format("{} sent what is no message", who_));
+  const int tag = int(header_.tag);
+  const auto post =
+      std::find_if(posts_.begin(), posts_.end(), [tag](const Post& p) { return p.tag == tag; });
+  if (post != posts_.end()) {
+    check_length(tag, header_.bytes, post->bytes);
+    incoming_ =
+        Incoming{.tag = tag, .request = post->request, .data = post->data, .bytes = post->bytes};
+    posts_.erase(post);
+  } else if (!keep()) {
+    stalled_ = true;
+    return;
+  }
+  if (incoming_->bytes == 0) end(through);
+}
+
+// Memory of our own for the message of header_, within the limit.
+bool Connection::keep() {
+  if (header_.bytes > kMostKept - kept_bytes_) return false;
+  incoming_ = Incoming{.tag = int(header_.tag), .bytes = header_.bytes};
+  incoming_->kept = std::make_unique_for_overwrite<std::byte[]>(header_.bytes);
+  incoming_->data = incoming_->kept.get();
+  kept_bytes_ += header_.bytes;
+  return true;
+}
+
+void Connection::end(std::vector<int>& through) {
+  Incoming& message = *incoming_;
+  if (message.request >= 0)
+    through.push_back(message.request);
+  else
+    kept_.push_back({message.tag, message.bytes, std::move(message.kept)});
+  incoming_.reset();
+}
+
+void Connection::check_length(int tag, std::size_t sent, std::size_t posted) {
+  if (sent == posted) return;
+  fail_with(Code::kInvalid, fmt::format("message {} from {} has {} bytes, {} were expected", tag,
+                                        who_, sent, posted));
+}
+
+// A live host acknowledges what it is sent, and answers when it is asked for room, even where its
+// process does not read. Keep-alive sees silence only while nothing is on its way; this sees the
+// rest. Twice in a row, since what was sent a moment ago has no answer yet.
+void Connection::check_silence() {
+  const auto now = Clock::now();
+  if (now < next_look_) return;
+  next_look_ = now + std::chrono::milliseconds(500);
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (getsockopt(socket_.file(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return;
+  const bool unanswered = info.tcpi_unacked > 0 && info.tcpi_last_ack_recv > kSilence.count();
+  const bool silent = unanswered || info.tcpi_probes > 3;
+  if (silent && was_silent_) lose(ETIMEDOUT);
+  was_silent_ = silent;
+}
+
+}  // namespace lockstep::collectives::tcp

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// One rank's end of one connection: frames {magic, tag, bytes} and their contents. Sends are queued
+// and written as far as the socket takes; receives go straight into the posted memory where the
+// post came first. A message that came first is kept, up to kMostKept bytes a connection; then
+// nothing is read until its receive is posted. (A peer may be ahead: it sends for plan B while this
+// rank, before it posts B, waits for plan A on the same connection. Not reading B would never let A
+// through.)
+//
+// Ends: a last frame says that the peer ended orderly; an end without it, and silence, are a loss.
+// After an error every call throws it again. One thread at a time. No allocation in a steady state.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/tcp/socket.h"
+#include "engine/base/error.h"
+
+namespace lockstep::collectives::tcp {
+
+struct FrameHeader {
+  std::uint32_t magic = 0, tag = 0;
+  std::uint64_t bytes = 0;
+};
+static_assert(sizeof(FrameHeader) == 16);
+
+class Connection {
+ public:
+  static constexpr std::size_t kMostKept = std::size_t(64) << 20;
+
+  // `who`: "rank 5 on host h2", for errors.
+  Connection(Socket socket, std::string who);
+  ~Connection();  // says the end where nothing is pending
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Numbers of requests that are through are appended to `through`.
+  void post_send(int request, int tag, const std::byte* data, std::size_t bytes,
+                 std::vector<int>& through);
+  void post_receive(int request, int tag, std::byte* data, std::size_t bytes,
+                    std::vector<int>& through);
+  // Moves what can move; `readable` and `writable` as poll says. True when anything did.
+  bool progress(bool readable, bool writable, std::vector<int>& through);
+  // Throws the connection's error, if there is one.
+  void rethrow() const;
+
+  int file() const { return failure_ || closed_ ? -1 : socket_.file(); }
+  short events() const;  // what to poll for
+  bool pending() const {
+    return !sends_.empty() || !posts_.empty() || (incoming_ && incoming_->request >= 0);
+  }
+
+ private:
+  struct Send {
+    int request;
+    FrameHeader header;
+    const std::byte* data;
+    std::size_t sent = 0;  // of header and data together
+  };
+  struct Post {
+    int request, tag;
+    std::byte* data;
+    std::size_t bytes;
+  };
+  // A message that came before its post.
+  struct Kept {
+    int tag;
+    std::size_t bytes;
+    std::unique_ptr<std::byte[]> data;
+  };
+  // The message that is being read.
+  struct Incoming {
+    int tag = 0, request = -1;  // -1: no post yet, `kept` holds it
+    std::byte* data = nullptr;
+    std::size_t bytes = 0, got = 0;
+    std::unique_ptr<std::byte[]> kept = {};
+  };
+
+  bool write(std::vector<int>& through);
+  bool read(std::vector<int>& through);
+  void take(std::size_t bytes, std::vector<int>& through);
+  void begin(std::vector<int>& through);
+  void end(std::vector<int>& through);
+  bool keep();
+  void check_length(int tag, std::size_t sent, std::size_t posted);
+  void check_silence();
+  void ended();
+  [[noreturn]] void lose(const std::string& why);
+  [[noreturn]] void lose(int error);
+  [[noreturn]] void fail_with(engine::Code code, const std::string& text);
+
+  Socket socket_;
+  std::string who_;
+  std::vector<Send> sends_;
+  std::vector<Post> posts_;
+  std::vector<Kept> kept_;
+  std::size_t kept_bytes_ = 0;
+  FrameHeader header_{};
+  std::size_t header_got_ = 0;
+  std::optional<Incoming> incoming_;
+  bool stalled_ = false;  // header_ is whole and waits for its post
+  bool farewell_ = false, closed_ = false;
+  std::optional<engine::Error> failure_;
+  engine::Clock::time_point next_look_{};
+  bool was_silent_ = false;
+};
+
+}  // namespace lockstep::collectives::tcp

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/tcp/rank_transport.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/error.h"
+
+namespace lockstep::collectives::tcp {
+
+RankTransport::RankTransport(int rank, std::vector<Met> peers) : rank_(rank) {
+  for (Met& peer : peers) {
+    auto [entry, added] = connections_.emplace(
+        peer.there,
+        std::make_unique<Connection>(std::move(peer.socket),
+                                     fmt::format("rank {} on host {}", peer.there, peer.host)));
+    engine::require(added, "rank {} has two connections with rank {}", rank, peer.there);
+    order_.push_back(entry->second.get());
+  }
+  polled_.resize(order_.size());
+}
+
+Connection& RankTransport::connection(int peer) {
+  const auto found = connections_.find(peer);
+  engine::require(found != connections_.end(), "rank {} has no connection with rank {}", rank_,
+                  peer);
+  return *found->second;
+}
+
+int RankTransport::add(Connection& connection) {
+  if (free_.empty()) {
+    free_.push_back(int(requests_.size()));
+    requests_.emplace_back();
+  }
+  const int request = free_.back();
+  free_.pop_back();
+  requests_[std::size_t(request)] = {&connection, false};
+  return request;
+}
+
+void RankTransport::mark() {
+  for (const int request : through_) requests_[std::size_t(request)].through = true;
+  through_.clear();
+}
+
+int RankTransport::post_send(int peer, int tag, const std::byte* data, std::size_t bytes) {
+  Connection& to = connection(peer);
+  const int request = add(to);
+  to.post_send(request, tag, data, bytes, through_);
+  mark();
+  return request;
+}
+
+int RankTransport::post_receive(int peer, int tag, std::byte* data, std::size_t bytes) {
+  Connection& from = connection(peer);
+  const int request = add(from);
+  from.post_receive(request, tag, data, bytes, through_);
+  mark();
+  return request;
+}
+
+bool RankTransport::test(int request) {
+  engine::invariant(request >= 0 && std::size_t(request) < requests_.size() &&
+                        requests_[std::size_t(request)].connection != nullptr,
+                    "a request that was posted and not yet through");
+  Request& r = requests_[std::size_t(request)];
+  if (!r.through) {
+    r.connection->rethrow();
+    return false;
+  }
+  r.connection = nullptr;
+  free_.push_back(request);
+  return true;
+}
+
+int RankTransport::poll_all(int microseconds) {
+  for (std::size_t i = 0; i < order_.size(); ++i) {
+    polled_[i] = {.fd = order_[i]->file(), .events = order_[i]->events(), .revents = 0};
+  }
+  microseconds = std::max(microseconds, 0);
+  const timespec time{microseconds / 1'000'000, long(microseconds % 1'000'000) * 1000};
+  return ppoll(polled_.data(), polled_.size(), &time, nullptr);
+}
+
+bool RankTransport::progress() {
+  if (poll_all(0) < 0) return false;
+  bool moved = false;
+  for (std::size_t i = 0; i < order_.size(); ++i) {
+    const short events = polled_[i].revents;
+    moved |= order_[i]->progress((events & (POLLIN | POLLERR | POLLHUP)) != 0,
+                                 (events & POLLOUT) != 0, through_);
+    mark();
+  }
+  return moved;
+}
+
+void RankTransport::sleep(int microseconds) {
+  poll_all(microseconds);
+}
+
+}  // namespace lockstep::collectives::tcp

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// The transport of one rank over its connections. One thread at a time; nothing blocks but `sleep`.
+#pragma once
+#include <poll.h>
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "collectives/tcp/connection.h"
+#include "collectives/tcp/rendezvous.h"
+#include "collectives/transport.h"
+
+namespace lockstep::collectives::tcp {
+
+class RankTransport : public Transport {
+ public:
+  RankTransport(int rank, std::vector<Met> peers);
+  int post_send(int peer, int tag, const std::byte* data, std::size_t bytes) override;
+  int post_receive(int peer, int tag, std::byte* data, std::size_t bytes) override;
+  bool test(int request) override;
+  bool progress() override;
+  void sleep(int microseconds) override;
+
+ private:
+  struct Request {
+    Connection* connection = nullptr;  // none: the number is free
+    bool through = false;
+  };
+  Connection& connection(int peer);
+  int add(Connection& connection);
+  void mark();
+  int poll_all(int microseconds);
+
+  int rank_;
+  std::map<int, std::unique_ptr<Connection>> connections_;  // by peer
+  std::vector<Connection*> order_;                          // as in polled_
+  std::vector<pollfd> polled_;
+  std::vector<Request> requests_;
+  std::vector<int> free_, through_;
+};
+
+}  // namespace lockstep::collectives::tcp

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// A socket that closes itself, and the few system calls around it. Move-only; sockets never block.
+// Any thread.
+#pragma once
+#include <sys/socket.h>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::collectives::tcp {
+
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int file) : file_(file) {}
+  Socket(Socket&& other) noexcept;
+  Socket& operator=(Socket&& other) noexcept;
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  ~Socket();
+  int file() const { return file_; }  // -1: none
+  explicit operator bool() const { return file_ >= 0; }
+
+ private:
+  int file_ = -1;
+};
+
+// Where to connect to.
+struct Endpoint {
+  sockaddr_storage address{};
+  socklen_t length = 0;
+  std::string text;  // "10.0.0.1:35012"
+};
+
+// Of "10.0.0.1,fd00::1:35012": numbers, no names. Throws Error(kInvalid).
+std::vector<Endpoint> endpoints(const std::string& address);
+// The addresses of this host that others can use, IPv4 first; loopback where there are none.
+std::vector<std::string> local_addresses();
+// On all interfaces, IPv6 and IPv4, at a port that the system picks. Throws Error(kIo).
+Socket listen_anywhere();
+int port_of(const Socket& socket);
+// Sends at once, and asks a silent peer for a sign of life after a second, three times, so that an
+// idle connection with a dead host ends after four.
+void tune(const Socket& socket);
+
+}  // namespace lockstep::collectives::tcp
