@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// Ranks as threads, each with a fabric of its own on loopback: what the tests of sockets share.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/tcp/tcp_transport.h"
+
+namespace lockstep::collectives {
+
+inline const std::string kTestKey(32, 'k');
+
+// The transports of `ranks`, all connected with all. `address` may be changed before it is used.
+std::vector<std::unique_ptr<Transport>> connect_all(int ranks, const std::string& key = kTestKey);
+
+// "127.0.0.1:35012"
+std::string on_loopback(const TcpFabric& fabric);
+
+// Runs `body(rank)` on one thread each and throws the first error.
+void on_threads(int ranks, const std::function<void(int)>& body);
+
+// Moves the transport until the request is through; throws Error(kTimeout) after 20 s.
+void wait_for(Transport& transport, int request);
+
+// Moves the transport until `condition`; the same.
+void wait_until(Transport& transport, const std::function<bool()>& condition);
+
+}  // namespace lockstep::collectives
