@@ -68,6 +68,7 @@ struct Graph::Plan {
   std::vector<Step> steps;
   Tensor input, target, output, output_gradient, losses, correct;
   std::int64_t* ids = nullptr;
+  std::byte* weights = nullptr;  // the strategy's arena, once bound
 };
 
 std::size_t Graph::Plan::book(std::size_t size, std::size_t first, std::size_t last) {
@@ -235,6 +236,7 @@ DType Graph::dtype() const {
 
 void Graph::bind(std::byte* weights, std::byte* gradients) {
   const std::size_t size = size_of(dtype());
+  plan_->weights = weights;
   for (std::size_t i = 0; i < plan_->steps.size(); ++i) {
     const PlannedNode& node = plan_->graph.nodes[i];
     for (std::size_t k = 0; k < node.parameters.size(); ++k) {
@@ -266,6 +268,9 @@ std::int64_t* Graph::ids() const {
 }
 Tensor Graph::output() const {
   return plan_->output;
+}
+Tensor Graph::weight(const Parameter& parameter) const {
+  return {plan_->weights + parameter.range.begin * size_of(dtype()), parameter.shape, dtype()};
 }
 Tensor Graph::losses() const {
   return plan_->losses;
