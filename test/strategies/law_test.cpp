@@ -80,8 +80,8 @@ TEST_P(Laws, ReplicasTogetherMakeTheStepsOfOneAndStayBitwiseEqual) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AllWays, Laws, testing::ValuesIn(ways()), [](const auto& info) {
-  std::string name = info.param.name;
+INSTANTIATE_TEST_SUITE_P(AllWays, Laws, testing::ValuesIn(ways()), [](const auto& tested) {
+  std::string name = tested.param.name;
   for (char& c : name) {
     if (!std::isalnum(c)) c = '_';
   }
@@ -177,7 +177,9 @@ TEST(Law2, FusedAndApartGiveTheSameBitsForAnyBucketSize) {
         fused.bucket_bytes = bucket;
         const Outcome outcome = train_mirrored(job, fused);
         EXPECT_EQ(outcome.weights, apart.weights) << count << " replicas, bucket " << bucket;
-        if (count > 1 && bucket == 1) EXPECT_LT(outcome.owned, apart.owned);
+        if (count > 1 && bucket == 1) {
+          EXPECT_LT(outcome.owned, apart.owned);
+        }
       }
       auto late = replicas(count);
       late.overlap = false;

@@ -108,8 +108,8 @@ class RecordingOps : public engine::Ops {
 
 class RecordingContext : public engine::Context {
  public:
-  RecordingContext(engine::Context& context, RecordingOps& ops, Notebook& notebook)
-      : Context(ops), context_(context), notebook_(notebook) {
+  RecordingContext(engine::Context& context, RecordingOps& recording, Notebook& notebook)
+      : Context(recording), context_(context), notebook_(notebook) {
     state = context.state;
     training = context.training;
     seed = context.seed;

@@ -83,6 +83,7 @@ std::vector<double> announce(bool too_early, std::function<void()> hook) {
       r.graph.evaluate_loss(*r.context, true);
       // The graph announces layer by layer, ascending; so do the layers themselves.
       std::vector<engine::Range> ranges;
+      std::size_t at = 0;  // of the next range to announce
       if (too_early) {
         std::size_t begin = 0;
         for (std::size_t i = 0; i < r.graph.layout().size(); i += 2) {
@@ -92,9 +93,7 @@ std::vector<double> announce(bool too_early, std::function<void()> hook) {
           begin = end;
         }
         std::scoped_lock lock(mutex);
-        early[&r.state] = [&, at = std::size_t(0)]() mutable {
-          strategy.gradient_ready(r, ranges[at++]);
-        };
+        early[&r.state] = [&] { strategy.gradient_ready(r, ranges[at++]); };
       }
       r.graph.backward(*r.context, false, [&](engine::Range range) {
         if (!too_early) strategy.gradient_ready(r, range);
