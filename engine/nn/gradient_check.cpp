@@ -192,11 +192,12 @@ void Checker::compare(double found, double expected, const std::string& place,
   result.place = fmt::format("{}: {}, differences say {}", place, found, expected);
 }
 
-// Gradients are written once, and then added to a number that was there before.
+// The arena begins with a number that the first backward must replace, and the second must add to.
 GradientCheck Checker::run() {
+  constexpr double kBefore = 0.75;
+  std::fill(gradients_.begin(), gradients_.end(), kBefore);
   backward(false);
   const std::vector<double> written = gradients_;
-  constexpr double kBefore = 0.75;
   std::fill(gradients_.begin(), gradients_.end(), kBefore);
   backward(true);
   const std::vector<double> added = gradients_;

@@ -148,9 +148,9 @@ TEST(Gradient, OfGraphsWithFrozenParts) {
   }
 }
 
-// A dense layer without weights but a bias, whose gradient has the wrong sign, or is not added, or
-// comes from a row too many: what the checker is for.
-enum class Fault { kNone, kSign, kNotAdded, kAllRows, kInput };
+// A bias whose gradient has the wrong sign, or is not added, or not written, or comes from a row
+// too many, or does not reach the input: what the checker is for.
+enum class Fault { kNone, kSign, kNotAdded, kNotWritten, kAllRows, kInput };
 class BiasOnly final : public Layer {
  public:
   explicit BiasOnly(Fault fault) : fault_(fault) {}
@@ -170,7 +170,8 @@ class BiasOnly final : public Layer {
     const std::size_t rows =
         fault_ == Fault::kAllRows ? a.y.rows() : std::size_t(context.state->examples);
     double* gradient = a.dw[0].as<double>();
-    if (!a.accumulate || fault_ == Fault::kNotAdded) std::fill_n(gradient, columns, 0.0);
+    const bool add = (a.accumulate || fault_ == Fault::kNotWritten) && fault_ != Fault::kNotAdded;
+    if (!add) std::fill_n(gradient, columns, 0.0);
     for (std::size_t i = 0; i < rows * columns; ++i) {
       gradient[i % columns] += a.dy.as<double>()[i] * (fault_ == Fault::kSign ? -1 : 1);
     }
@@ -193,6 +194,7 @@ TEST(CheckGradient, FindsABackwardThatIsWrongAndSaysWhere) {
   EXPECT_THAT(check(Fault::kSign).place, HasSubstr("layer.bias["));
   EXPECT_GT(check(Fault::kNotAdded).worst, 0.5);
   EXPECT_THAT(check(Fault::kNotAdded).place, HasSubstr("(added)"));
+  EXPECT_GT(check(Fault::kNotWritten).worst, 0.5);
   EXPECT_GT(check(Fault::kAllRows).worst, 0.5);
   EXPECT_GT(check(Fault::kInput).worst, 0.5);
   EXPECT_THAT(check(Fault::kInput).place, HasSubstr("input0.x[1]"));

@@ -187,6 +187,22 @@ TEST(GraphSpec, DescriptionsDifferWhenAnySizeDiffersAndAreEqualOtherwise) {
   }
 }
 
+TEST(GraphSpec, LayersDescribeAllOfTheirOwnSizes) {
+  const auto text = [](const LayerPtr& layer) { return layer->describe(); };
+  EXPECT_EQ(text(dense(7)), "dense 7, bias");
+  EXPECT_EQ(text(dense(7, {.bias = false})->with_relu()), "dense 7, relu");
+  EXPECT_EQ(text(convolution(5, 3, {.stride = 2, .padding = 1})),
+            "convolution 5, kernel 3, stride 2, padding 1, bias");
+  EXPECT_EQ(text(convolution(5, 3, {.bias = false})->with_relu()),
+            "convolution 5, kernel 3, stride 1, padding 0, relu");
+  EXPECT_EQ(text(max_pool(3)), "max_pool 3, stride 3, padding 0");
+  EXPECT_EQ(text(average_pool(3, {.stride = 2, .padding = 1})),
+            "average_pool 3, stride 2, padding 1");
+  EXPECT_EQ(text(dropout(0.25)), "dropout 0.25");
+  EXPECT_EQ(dense(7)->with_relu()->with_relu(), nullptr);
+  EXPECT_EQ(convolution(5, 3)->with_relu()->with_relu(), nullptr);
+}
+
 TEST(GraphSpec, ADescriptionHasOneLineForEachLayer) {
   GraphSpec spec("tiny", {2, 2, 3});
   spec.then("first", dense(5));
