@@ -314,8 +314,7 @@ void Executor::look(Entry& entry, int plan, int lane) {
   if (cursor.looked != engine::Clock::time_point{})
     cursor.waited += std::min<nanoseconds>(now - cursor.looked, kAttention);
   cursor.looked = now;
-  if (cursor.waited >= options_.deadline)
-    stop_late(entry, lane, plan, duration_cast<milliseconds>(cursor.waited));
+  if (cursor.waited >= options_.deadline) stop_late(entry, lane, plan, options_.deadline);
 }
 
 // Stops the team with the names of those whom this lane waits for.

@@ -36,6 +36,7 @@ void sums(Algorithm algorithm, DType dtype, const std::vector<int>& host, std::s
   for (const Case c : {Case{ReduceOp::kSum, false}, Case{ReduceOp::kMin, false},
                        Case{ReduceOp::kMax, false}, Case{ReduceOp::kSum, true}}) {
     if (c.mean && !std::is_floating_point_v<T>) continue;
+    if (length > 100000 && (c.mean || c.op != ReduceOp::kSum)) continue;  // time
     Request request;
     request.name = "sums";
     request.dtype = dtype;

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+// Processes that exchange values before anything else connects them; here threads play them.
+#include "collectives/bootstrap.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "engine/base/error.h"
+
+namespace lockstep::test {
+namespace {
+
+using engine::Code;
+using std::chrono::milliseconds;
+
+using Views = std::vector<std::unique_ptr<collectives::Bootstrap>>;
+
+// Each view on a thread of its own; the errors' texts.
+std::vector<std::string> run(Views& views,
+                             const std::function<void(collectives::Bootstrap&)>& body) {
+  std::vector<std::string> errors(views.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < views.size(); ++i)
+    threads.emplace_back([&, i] {
+      try {
+        body(*views[i]);
+      } catch (const std::exception& error) {
+        errors[i] = error.what();
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  return errors;
+}
+
+TEST(Bootstrap, OfOneProcessIsAlone) {
+  const auto alone = collectives::single_process();
+  EXPECT_EQ(alone->processes(), 1);
+  EXPECT_EQ(alone->process(), 0);
+  EXPECT_EQ(alone->all_gather("x", "test"), std::vector<std::string>{"x"});
+  EXPECT_EQ(alone->hosts(), std::vector<int>{0});
+  EXPECT_EQ(alone->description(), "one process");
+  alone->finish();
+}
+
+TEST(Bootstrap, GathersEverybodysValueRoundAfterRound) {
+  for (const int processes : {1, 2, 5}) {
+    Views views = collectives::in_memory_bootstrap(std::vector<int>(std::size_t(processes)),
+                                                   milliseconds(60000));
+    const auto errors = run(views, [&](collectives::Bootstrap& mine) {
+      for (int round = 0; round < 200; ++round) {
+        const auto all = mine.all_gather(std::to_string(mine.process() * 1000 + round), "numbers");
+        for (int p = 0; p < processes; ++p)
+          engine::require(all.at(std::size_t(p)) == std::to_string(p * 1000 + round),
+                          "wrong value");
+      }
+      mine.finish();
+    });
+    for (const auto& error : errors) EXPECT_EQ(error, "");
+  }
+}
+
+TEST(Bootstrap, NumbersHostsInOrderOfFirstAppearance) {
+  Views views = collectives::in_memory_bootstrap({7, 3, 7, 0}, milliseconds(100));
+  EXPECT_EQ(views[2]->hosts(), (std::vector<int>{0, 1, 0, 2}));
+}
+
+TEST(Bootstrap, NamesWhoIsMissingAndFailsAtOnceAfterThat) {
+  Views views = collectives::in_memory_bootstrap({0, 0, 0, 0}, milliseconds(50));
+  const auto errors = run(views, [&](collectives::Bootstrap& mine) {
+    if (mine.process() % 2 == 0) mine.all_gather("x", "addresses");
+  });
+  for (const std::size_t p : {0, 2})
+    EXPECT_EQ(errors[p], "exchange of addresses: after 50 ms these processes are missing: 1 3");
+  try {
+    views[1]->all_gather("x", "addresses");
+    FAIL() << "the exchange is broken";
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), Code::kTimeout);
+    EXPECT_EQ(std::string(error.what()), errors[0]);
+  }
+}
+
+TEST(Bootstrap, RefusesDifferentExchangesAtOnce) {
+  Views views = collectives::in_memory_bootstrap({0, 0}, milliseconds(60000));
+  const auto errors = run(views, [&](collectives::Bootstrap& mine) {
+    mine.all_gather("x", mine.process() == 0 ? "apples" : "pears");
+  });
+  for (const auto& error : errors) {
+    EXPECT_THAT(error, testing::HasSubstr("apples"));
+    EXPECT_THAT(error, testing::HasSubstr("pears"));
+  }
+}
+
+TEST(Bootstrap, RefusesValuesAboveAMebibyte) {
+  Views views = collectives::in_memory_bootstrap({0}, milliseconds(100));
+  EXPECT_NO_THROW(views[0]->all_gather(std::string(1 << 20, 'x'), "much"));
+  EXPECT_THROW(views[0]->all_gather(std::string((1 << 20) + 1, 'x'), "too much"), engine::Error);
+}
+
+}  // namespace
+}  // namespace lockstep::test

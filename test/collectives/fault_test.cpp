@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT
+// Delays change no bits; a lost peer and an absent rank are named, and nobody waits for ever.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "collectives/verifier.h"
+#include "test/collectives/job.h"
+
+namespace lockstep::test {
+namespace {
+
+using engine::Code;
+using engine::kBlock;
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+Plan ring(const std::vector<int>& host, std::size_t length, const char* name = "bucket 0") {
+  Request request;
+  request.name = name;
+  request.subject = {0, length};
+  request.host = host;
+  return ring_all_reduce(request);
+}
+
+Plan direct(int ranks, std::size_t length, const char* name = "bucket 0") {
+  Request request;
+  request.name = name;
+  request.subject = {0, length};
+  request.host = hosts("one", ranks);
+  return direct_all_reduce(request);
+}
+
+Code code_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const engine::Error& e) {
+    return e.code();
+  }
+}
+
+TEST(Faults, DelaysChangeNoBits) {
+  constexpr std::size_t kLength = 8 * kBlock + 11;
+  const auto run = [&](collectives::Faults faults) {
+    JobOptions options;
+    options.faults = faults;
+    Job job({{ring(hosts("unequal", 5), kLength), {}, false}}, 2 * kLength, options);
+    for (int rank = 0; rank < 5; ++rank)
+      for (std::size_t i = 0; i < kLength; ++i)
+        job.values<float>(rank)[i] = 1.0f / float(i + 1 + std::size_t(rank) * 7);
+    for (int step = 0; step < 2; ++step) job.execute({0});
+    std::vector<float> all;
+    for (int rank = 0; rank < 5; ++rank)
+      all.insert(all.end(), job.values<float>(rank), job.values<float>(rank) + kLength);
+    return all;
+  };
+  const std::vector<float> still = run({});
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    collectives::Faults faults;
+    faults.seed = seed, faults.delayed_of_ten = 6, faults.most_delay_polls = 9;
+    const std::vector<float> delayed = run(faults);
+    ASSERT_EQ(std::memcmp(delayed.data(), still.data(), still.size() * sizeof(float)), 0) << seed;
+  }
+}
+
+// Rank 1 of a ring of three is lost at its k-th message, for every k: the others all hear of it, by
+// name. With one message more than it has, nothing happens.
+TEST(Faults, ALostPeerIsNamedByAllOthersWhateverItsLastMessage) {
+  constexpr std::size_t kLength = 6 * kBlock;
+  const Plan plan = ring(hosts("apart", 3), kLength);
+  int posts = 0;
+  for (const auto& lane : plan.lanes[1])
+    for (const auto& step : lane) posts += step.peer >= 0;
+  ASSERT_EQ(posts, 16);
+  for (int k = 0; k <= posts; ++k) {
+    JobOptions options;
+    options.faults.lost_rank = 1, options.faults.lost_at_message = k;
+    Job job({{plan, {}, false}}, 2 * kLength, options);
+    const auto errors = job.run([&](int rank) {
+      job.executor(rank).start(0, nullptr);
+      job.executor(rank).wait(0);
+    });
+    for (const int rank : {0, 2}) {
+      if (k == posts) {
+        EXPECT_FALSE(errors[std::size_t(rank)]) << text(errors[std::size_t(rank)]);
+        continue;
+      }
+      ASSERT_TRUE(errors[std::size_t(rank)]) << "message " << k << ", rank " << rank;
+      EXPECT_EQ(code_of(errors[std::size_t(rank)]), Code::kPeerLost);
+      EXPECT_THAT(text(errors[std::size_t(rank)]), HasSubstr("rank 1 is lost"));
+    }
+  }
+}
+
+TEST(Faults, ARankThatNeverComesIsNamedByAllOthers) {
+  JobOptions options;
+  options.executor.deadline = milliseconds(200);
+  Job job({{direct(4, 5000), {}, false}}, 5000, options);
+  const auto begin = engine::Clock::now();
+  const auto errors = job.run([&](int rank) {
+    if (rank == 3) return;
+    job.executor(rank).start(0, nullptr);
+    job.executor(rank).wait(0);
+  });
+  EXPECT_GE(engine::Clock::now() - begin, milliseconds(200));
+  const std::string first = text(errors[0]);
+  EXPECT_THAT(first, testing::MatchesRegex(
+                         "bucket 0: rank [012] waited 200 ms; arrived: 0 1 2; missing: 3"));
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_EQ(text(errors[std::size_t(rank)]), first);
+    EXPECT_EQ(code_of(errors[std::size_t(rank)]), Code::kTimeout);
+  }
+  // After that everything fails at once, with the first cause: rank 3 too.
+  job.executor(3).start(0, nullptr);
+  EXPECT_FALSE(job.executor(3).progress());
+  for (int again = 0; again < 2; ++again) {
+    try {
+      job.executor(3).wait(0);
+      ADD_FAILURE() << "a wait after the end";
+    } catch (const engine::Error& error) {
+      EXPECT_EQ(error.code(), Code::kTimeout);
+      EXPECT_EQ(error.what(), first);
+    }
+  }
+}
+
+// The deadline of one call is shorter than the one of the executor; the purpose stands in front.
+TEST(Faults, ACallMayHaveADeadlineAndAPurpose) {
+  JobOptions options;
+  options.executor.deadline = milliseconds(600000);
+  Job job({{direct(3, 10, "votes"), {}, false}}, 10, options);
+  job.executor(0).start(0, nullptr);
+  try {
+    job.executor(0).wait(0, "save of step 100", milliseconds(60));
+    FAIL() << "nobody else came";
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), Code::kTimeout);
+    EXPECT_STREQ(error.what(),
+                 "save of step 100: votes: rank 0 waited 60 ms; arrived: 0; missing: 1 2");
+  }
+}
+
+TEST(Faults, TheDeadlineOfAMessageNamesItsPeer) {
+  JobOptions options;
+  options.executor.deadline = milliseconds(60);
+  Job job({{ring({0, 1}, 10), {}, false}}, 20, options);
+  job.executor(0).start(0, nullptr);
+  try {
+    job.executor(0).wait(0);
+    FAIL() << "nobody else came";
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), Code::kTimeout);
+    EXPECT_THAT(error.what(),
+                testing::MatchesRegex("bucket 0: rank 0 waited 60 ms; arrived: 0; missing: 1"));
+  }
+}
+
+// A plan whose predecessor was forgotten does not hang either.
+TEST(Faults, APlanThatComesAfterOneThatWasNotStartedIsNamed) {
+  JobOptions options;
+  options.executor.deadline = milliseconds(60);
+  Job job({{direct(1, 10, "sum"), {}, false}, {direct(1, 10, "update"), {0}, false}}, 10, options);
+  job.executor(0).start(1, nullptr);
+  try {
+    job.executor(0).wait(1);
+    FAIL() << "it comes after another";
+  } catch (const engine::Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "update: rank 0 waited 60 ms; it comes after sum, which rank 0 has not started");
+  }
+}
+
+// A rank that looked once, computed for longer than the deadline, and looks again does not blame
+// the others for its own absence.
+TEST(Faults, TimeInWhichNobodyLookedDoesNotCount) {
+  JobOptions options;
+  options.executor.deadline = milliseconds(250);
+  Job job({{direct(2, 10), {}, false}}, 10, options);
+  job.executor(0).start(0, nullptr);
+  job.executor(0).progress();
+  std::this_thread::sleep_for(milliseconds(300));
+  job.executor(0).progress();
+  EXPECT_FALSE(job.team(0).stopped());
+  job.executor(1).start(0, nullptr);
+  for (int i = 0; i < 100; ++i) job.executor(i % 2).progress();
+  EXPECT_TRUE(job.executor(0).done(0));
+}
+
+TEST(Faults, AnExceptionOnOneRankStopsTheOthersWithItsText) {
+  std::atomic<int> blocks{0};
+  JobOptions options;
+  options.executor.hook = [&] {
+    if (++blocks == 5) throw std::runtime_error("a broken block");
+  };
+  Job job({{direct(3, 9 * kBlock), {}, false}}, 9 * kBlock, options);
+  for (const auto& error : job.run([&](int rank) {
+         job.executor(rank).start(0, nullptr);
+         job.executor(rank).wait(0);
+       })) {
+    EXPECT_EQ(text(error), "bucket 0: a broken block");
+    EXPECT_EQ(code_of(error), Code::kAborted);
+  }
+}
+
+TEST(Faults, MessagesOfUnequalLengthsAreRefusedOnBothSides) {
+  collectives::MemoryFabric fabric(2);
+  const auto a = fabric.connect(0), b = fabric.connect(1);
+  std::byte data[8] = {};
+  const int send = a->post_send(1, 5, data, 8), receive = b->post_receive(0, 5, data, 4);
+  EXPECT_THROW(a->test(send), engine::Error);
+  EXPECT_THROW(b->test(receive), engine::Error);
+}
+
+TEST(Faults, MessagesOfOneTagArriveInOrderAndTagsOvertake) {
+  collectives::Faults faults;
+  faults.delayed_of_ten = 10, faults.most_delay_polls = 3;
+  collectives::MemoryFabric fabric(2, faults);
+  const auto a = fabric.connect(0), b = fabric.connect(1);
+  const std::int32_t sent[3] = {1, 2, 3};
+  std::int32_t got[3] = {};
+  const auto bytes = [](auto* p) { return reinterpret_cast<std::byte*>(p); };
+  const auto const_bytes = [](auto* p) { return reinterpret_cast<const std::byte*>(p); };
+  for (const int i : {0, 1}) a->post_send(1, 7, const_bytes(&sent[i]), 4);
+  a->post_send(1, 8, const_bytes(&sent[2]), 4);
+  const int other = b->post_receive(0, 8, bytes(&got[2]), 4);
+  const int first = b->post_receive(0, 7, bytes(&got[0]), 4);
+  const int second = b->post_receive(0, 7, bytes(&got[1]), 4);
+  const auto finish = [&](int request) {
+    for (int i = 0; i < 20; ++i)
+      if (b->test(request)) return true;
+    return false;
+  };
+  EXPECT_TRUE(finish(other) && finish(second) && finish(first));
+  EXPECT_EQ(std::vector<std::int32_t>(got, got + 3), (std::vector<std::int32_t>{1, 2, 3}));
+  EXPECT_EQ(fabric.messages(), 3u);
+  EXPECT_EQ(fabric.bytes_sent(0), 12u);
+  EXPECT_EQ(fabric.bytes_sent(1), 0u);
+}
+
+TEST(Faults, AnExecutorWithoutATransportRefusesMessages) {
+  Request request;
+  request.name = "p";
+  request.subject = {0, 10};
+  request.host = {0, 1};
+  const StepPlan step{{ring_all_reduce(request), {}, false}};
+  engine::Buffer control(collectives::Team::control_bytes(1, 1));
+  collectives::Team team({0}, 1, control.data());
+  const auto ops = engine::reference_ops(DType::kFloat32);
+  Executor executor(0, team, nullptr, *ops, {}, {});
+  EXPECT_THROW(executor.open(step), engine::Error);
+}
+
+}  // namespace
+}  // namespace lockstep::test

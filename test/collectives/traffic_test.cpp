@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+// What goes over the wire is what the formulas say, in plans and when they run.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+
+#include "collectives/verifier.h"
+#include "test/collectives/job.h"
+
+namespace lockstep::test {
+namespace {
+
+using collectives::Action;
+using collectives::Lane;
+using collectives::slice;
+using collectives::Step;
+using collectives::Traffic;
+using engine::kBlock;
+
+Request ring_request(const std::vector<int>& host, std::size_t length) {
+  Request request;
+  request.subject = {0, length};
+  request.host = host;
+  return request;
+}
+
+Traffic total(const Plan& plan) {
+  Traffic sum;
+  for (const Traffic& rank : collectives::traffic(plan))
+    sum.messages += rank.messages, sum.elements += rank.elements;
+  return sum;
+}
+
+std::size_t chunks_that_are_not_empty(Range subject, int ranks) {
+  std::size_t count = 0;
+  for (int segment = 0; segment < 2; ++segment)
+    for (int chunk = 0; chunk < ranks; ++chunk)
+      count += !slice(slice(subject, segment, 2), chunk, ranks).empty();
+  return count;
+}
+
+TEST(Traffic, OfAFlatRingIsTheClosedFormula) {
+  for (int ranks = 1; ranks <= 17; ++ranks)
+    for (const std::size_t length : {std::size_t(0), std::size_t(1), std::size_t(ranks), kBlock,
+                                     3 * kBlock + 5, std::size_t(104729), std::size_t(1000000)}) {
+      const Plan plan = ring_all_reduce(ring_request(hosts("apart", ranks), length));
+      const std::size_t passes = 2 * std::size_t(ranks - 1);
+      EXPECT_EQ(total(plan).elements, passes * length) << ranks << " ranks, " << length;
+      EXPECT_EQ(total(plan).messages, passes * chunks_that_are_not_empty({0, length}, ranks));
+    }
+}
+
+TEST(Traffic, OfEachRankOfARingIsAnEqualShare) {
+  for (int ranks = 2; ranks <= 9; ++ranks) {
+    const std::size_t length = 2 * std::size_t(ranks) * 3 * kBlock;
+    for (const Traffic& rank :
+         collectives::traffic(ring_all_reduce(ring_request(hosts("apart", ranks), length))))
+      EXPECT_EQ(rank.elements, 2 * std::size_t(ranks - 1) * length / std::size_t(ranks));
+  }
+}
+
+TEST(Traffic, OfARingCrossesAsManyEdgesAsThereAreHosts) {
+  for (const std::string& layout : kLayouts)
+    for (int ranks = 1; ranks <= 17; ++ranks) {
+      const std::vector<int> host = hosts(layout, ranks);
+      const std::size_t count = std::set<int>(host.begin(), host.end()).size();
+      const std::size_t length = 6 * std::size_t(ranks) * kBlock;
+      const Plan plan = ring_all_reduce(ring_request(host, length));
+      std::set<std::pair<int, int>> edges;
+      for (int rank = 0; rank < ranks; ++rank)
+        for (const Lane& lane : plan.lanes[std::size_t(rank)])
+          for (const Step& step : lane)
+            if (step.action == Action::kPostSend) edges.insert({rank, step.peer});
+      EXPECT_EQ(edges.size(), count == 1 ? 0 : count) << layout << " " << ranks;
+      // Over each edge 2 (n - 1) / n of the subject.
+      EXPECT_EQ(total(plan).elements,
+                edges.size() * 2 * std::size_t(ranks - 1) * length / std::size_t(ranks))
+          << layout << " " << ranks;
+    }
+}
+
+// Both directions of a wire are busy: in each round of a lane send and receive are posted before
+// either is waited for.
+TEST(Traffic, OfARingIsFullDuplex) {
+  const Plan plan = ring_all_reduce(ring_request(hosts("apart", 5), 100 * kBlock));
+  for (const auto& lanes : plan.lanes)
+    for (const Lane& lane : lanes) {
+      int sends = 0, receives = 0, waits = 0;
+      for (const Step& step : lane) {
+        if (step.action == Action::kWait && waits++ % 2 == 0) {
+          EXPECT_EQ(sends, receives);
+          EXPECT_EQ(2 * sends, waits + 1);
+        }
+        sends += step.action == Action::kPostSend;
+        receives += step.action == Action::kPostReceive;
+      }
+      EXPECT_EQ(sends, 8);
+    }
+}
+
+TEST(Traffic, ThatIsMeasuredIsWhatThePlanSays) {
+  for (const std::string& layout : kLayouts) {
+    const Request request = ring_request(hosts(layout, 6), 20001);
+    const Plan plan = ring_all_reduce(request);
+    Job job({{plan, {}, false}}, 20001 + ring_scratch(request));
+    job.execute({0});
+    EXPECT_EQ(job.fabric().messages(), total(plan).messages) << layout;
+    const auto wanted = collectives::traffic(plan);
+    for (int rank = 0; rank < 6; ++rank)
+      EXPECT_EQ(job.fabric().bytes_sent(rank), wanted[std::size_t(rank)].elements * sizeof(float));
+  }
+}
+
+TEST(Algorithms, RefuseWhatTheyCannotDo) {
+  const auto why = [](auto&& make) -> std::string {
+    try {
+      make();
+    } catch (const engine::Error& error) {
+      return error.code() == engine::Code::kInvalid ? error.what() : "another code";
+    }
+    return "nothing";
+  };
+  Request apart = ring_request({0, 0, 1}, 10);
+  apart.name = "bucket 0";
+  EXPECT_EQ(why([&] { direct_all_reduce(apart); }),
+            "bucket 0: direct reads the memory of all ranks, but rank 0 is on host 0 and rank 2 on "
+            "host 1; ring crosses hosts");
+  Request squares = apart;
+  squares.squares = true;
+  EXPECT_EQ(why([&] { ring_all_reduce(squares); }),
+            "bucket 0: a ring leaves no squares; add local_squares after it");
+  Request integers = apart;
+  integers.dtype = DType::kInt32, integers.mean = true;
+  EXPECT_EQ(why([&] { ring_all_reduce(integers); }),
+            "bucket 0: the mean of int32 is no int32; ask for the sum");
+  Request minimum = ring_request({0, 0}, 10);
+  minimum.name = "x", minimum.op = ReduceOp::kMin;
+  EXPECT_EQ(why([&] { direct_update(minimum); }), "x: an update takes the plain sum of gradients");
+  EXPECT_EQ(why([&] { direct_all_reduce(ring_request({}, 10)); }),
+            ": a plan needs at least one rank");
+}
+
+TEST(Slices, AreTheSubjectCutAtBlocks) {
+  for (const Range subject :
+       {Range{0, 0}, Range{0, 1}, Range{5, 7 * kBlock + 3}, Range{kBlock, 40 * kBlock}})
+    for (int parts = 1; parts <= 9; ++parts) {
+      std::size_t at = subject.begin, most = 0, least = subject.size();
+      for (int part = 0; part < parts; ++part) {
+        const Range s = slice(subject, part, parts);
+        EXPECT_EQ(s.begin, at);
+        EXPECT_TRUE(s.end == subject.end || s.end % kBlock == 0 || s.end == subject.begin);
+        most = std::max(most, s.size()), least = std::min(least, s.size());
+        at = s.end;
+      }
+      EXPECT_EQ(at, subject.end);
+      EXPECT_LE(most - least, 2 * kBlock);
+    }
+}
+
+TEST(Plans, OfAllRanksHaveOneHashThatKnowsEveryStep) {
+  const auto hash_of = [](const Plan& plan) { return collectives::hash({{plan, {}, false}}); };
+  const Plan plan = ring_all_reduce(ring_request({0, 0, 1}, 5000));
+  EXPECT_EQ(hash_of(plan), hash_of(ring_all_reduce(ring_request({0, 0, 1}, 5000))));
+  std::set<std::uint64_t> seen{hash_of(plan)};
+  const auto is_new = [&](const collectives::StepPlan& step) {
+    EXPECT_TRUE(seen.insert(collectives::hash(step)).second) << collectives::print(step);
+  };
+  is_new({{ring_all_reduce(ring_request({0, 0, 1}, 5001)), {}, false}});
+  is_new({{ring_all_reduce(ring_request({0, 1, 1}, 5000)), {}, false}});
+  is_new({{plan, {}, true}});
+  is_new({{plan, {}, false}, {plan, {}, false}});
+  is_new({{plan, {}, false}, {plan, {0}, false}});
+  for (std::size_t step = 0; step < plan.lanes[1][0].size(); ++step) {
+    Plan other = plan;
+    Step& s = other.lanes[1][0][step];
+    if (s.action == Action::kReduce) s.from[0].offset += kBlock;
+    if (s.action == Action::kPostSend || s.action == Action::kPostReceive) ++s.count;
+    if (s.action == Action::kWait) s.post += 1;
+    if (s.action == Action::kAwait) s.phase += 1;
+    if (s.action == Action::kArrive) s.action = Action::kWait, s.post = 0;
+    is_new({{other, {}, false}});
+  }
+  Plan scaled = plan;
+  Request mean = ring_request({0, 0, 1}, 5000);
+  mean.mean = true;
+  is_new({{ring_all_reduce(mean), {}, false}});
+}
+
+// FNV-1a 64 of "a" is af63dc4c8601ec8c: the published vector, through a plan's text.
+TEST(Plans, HashIsFnv1aOfTheirText) {
+  std::uint64_t value = 0xcbf29ce484222325u;
+  const StepPlan step{{ring_all_reduce(ring_request({0, 1}, 10)), {}, false}};
+  for (const unsigned char c : collectives::print(step)) value = (value ^ c) * 0x100000001b3u;
+  EXPECT_EQ(collectives::hash(step), value);
+  EXPECT_EQ((0xcbf29ce484222325u ^ 'a') * 0x100000001b3u, 0xaf63dc4c8601ec8cu);
+}
+
+TEST(Plans, OwnTheRangesThatTheyUpdate) {
+  Request request = ring_request({0, 0, 0}, 7 * kBlock + 9);
+  request.turn = 1;
+  const Plan plan = direct_update(request);
+  std::vector<Range> all;
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto mine = collectives::owned(plan, rank);
+    ASSERT_EQ(mine.size(), 1u);
+    EXPECT_EQ(mine[0], slice(request.subject, (rank + 1) % 3, 3));
+  }
+  EXPECT_EQ(collectives::owned(direct_all_reduce(request), 0), std::vector<Range>{});
+}
+
+}  // namespace
+}  // namespace lockstep::test
