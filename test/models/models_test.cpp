@@ -2,13 +2,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/nn/gradient_check.h"
 #include "engine/nn/graph.h"
 #include "engine/reference/reference_device.h"
+#include "engine/runtime/devices.h"
 #include "models/registry.h"
+#include "test/engine/nn/solo.h"
 
 namespace lockstep::models {
 namespace {
@@ -74,6 +78,31 @@ TEST(Models, GradientsAgreeWithDifferencesOnASampleOfTheirParameters) {
     EXPECT_LT(check.worst, 1e-5) << name << ": " << check.place;
     EXPECT_GT(check.checked, 10u) << name;
     EXPECT_LE(check.kinks, 2u) << name;
+  }
+}
+
+// Relative, of all numbers together.
+double distance(const std::vector<double>& found, const std::vector<double>& expected) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    difference += (found[i] - expected[i]) * (found[i] - expected[i]);
+    size += expected[i] * expected[i];
+  }
+  return std::sqrt(difference / size);
+}
+
+TEST(Models, MakeTheStepOfTheReferenceOnTheProcessorInFloat32) {
+  const auto devices = engine::all_devices();
+  const auto fast = engine::find(devices, {"cpu", 0}).ops(DType::kFloat32, 1);
+  const auto exact = engine::reference_ops(DType::kFloat64);
+  for (const std::string& name : names()) {
+    if (name == "mlp_wide") continue;
+    engine::Solo expected(build(name), *exact, 3), found(build(name), *fast, 3);
+    expected.step();
+    found.step();
+    EXPECT_LT(distance(found.output(), expected.output()), 1e-5) << name;
+    EXPECT_LT(distance(found.gradient(), expected.gradient()), 1e-5) << name;
+    EXPECT_NEAR(found.loss(), expected.loss(), 1e-5) << name;
   }
 }
 
