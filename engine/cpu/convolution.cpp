@@ -16,11 +16,11 @@ struct ConvolutionForward {
       : call(library, convolution_plan(spec, rows), layout) {}
 };
 
-// 16 rows a thread, for then the activations stay in the second cache; the whole batch where the
+// 8 rows a thread, for then the activations stay in the second cache; the whole batch where the
 // weights are larger than such a piece, for then adding their gradients would cost more than it
 // saves.
 std::size_t rows_of_piece(const ConvolutionSpec& s, int threads) {
-  const std::size_t rows = 16 * std::size_t(threads);
+  const std::size_t rows = 8 * std::size_t(threads);
   const std::size_t weights = s.filters * s.kernel_height * s.kernel_width * s.channels;
   const std::size_t activations =
       s.height * s.width * s.channels + s.output_height() * s.output_width() * s.filters;

@@ -27,7 +27,7 @@ void relu(const float* x, float* y, std::size_t count) {
 
 void mask(const float* y, const float* dy, float* dx, std::size_t count) {
 #pragma GCC ivdep
-  for (std::size_t i = 0; i < count; ++i) dx[i] = y[i] > 0 ? dy[i] : 0.0f;
+  for (std::size_t i = 0; i < count; ++i) dx[i] = kept_where(y[i] > 0, dy[i]);
 }
 
 void tanh(const float* x, float* y, std::size_t count) {

@@ -2,9 +2,16 @@
 // Loops over float32 that the compiler turns into vector code. Operands of the element-wise ones
 // may be the same memory, but may not overlap otherwise. Any thread.
 #pragma once
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 
 namespace lockstep::engine::cpu {
+
+// `keep ? value : 0` without a branch: compilers make vector code of this form and not of that.
+inline float kept_where(bool keep, float value) {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & (0u - std::uint32_t(keep)));
+}
 
 void relu(const float* x, float* y, std::size_t count);                    // NaN stays
 void mask(const float* y, const float* dy, float* dx, std::size_t count);  // y > 0 ? dy : 0

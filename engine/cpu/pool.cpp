@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include "engine/cpu/loops.h"
+
 namespace lockstep::engine::cpu {
 namespace {
 
@@ -96,7 +98,7 @@ void max_backward(const PoolSpec& s, const float* dy, float* dx, const Place* wo
         float* to = dx + input + strip;
         const std::int32_t here = std::int32_t(place);
         for (std::size_t c = 0; c < count; ++c) {
-          to[c] += places[c] == here ? gradients[c] : 0.0f;
+          to[c] += kept_where(places[c] == here, gradients[c]);
         }
       });
     }

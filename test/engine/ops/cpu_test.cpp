@@ -32,7 +32,7 @@ void run_convolution(Machine& m, const ConvolutionSpec& spec, std::size_t rows) 
                                dw.tensor, db.tensor, false);
 }
 
-// The convolutions of mnist_cnn and lenet5, the first ones with one channel; pieces of 16 rows and
+// The convolutions of mnist_cnn and lenet5, the first ones with one channel; pieces of 8 rows and
 // a rest of 4. A fallback is hundreds of times slower, and nothing else would tell.
 TEST(Cpu, NoConvolutionOfTheModelsFallsBackToTheSlowKernels) {
   const auto device = cpu_device();
