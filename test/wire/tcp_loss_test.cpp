@@ -2,64 +2,23 @@
 // A peer that dies, leaves, or does not read: processes on loopback.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <thread>
 
 #include "engine/base/error.h"
+#include "test/wire/tcp_peer.h"
 #include "test/wire/tcp_ranks.h"
 
 namespace lockstep::collectives {
 namespace {
 
 using namespace std::chrono_literals;
-using engine::Clock;
 using engine::Code;
 using engine::Error;
 using testing::AllOf;
 using testing::HasSubstr;
-
-constexpr std::size_t kMuch = std::size_t(30) << 20;  // more than the memory of the sockets
-
-// Rank 1 in another process, connected with rank 0 here. It plays `part`, then exits; what it
-// throws is exit code 3.
-class Peer {
- public:
-  explicit Peer(const std::function<void(Transport&)>& part) {
-    TcpFabric zero, one;
-    const std::vector<std::string> address = {on_loopback(zero), on_loopback(one)};
-    pid_ = fork();
-    if (pid_ == 0) {
-      try {
-        const auto transport = std::move(one.connect({1}, {{1, 0}}, address, kTestKey, 20s)[0]);
-        part(*transport);
-      } catch (...) {
-        _exit(3);
-      }
-      _exit(0);
-    }
-    transport_ = std::move(zero.connect({0}, {{0, 1}}, address, kTestKey, 20s)[0]);
-  }
-  ~Peer() { end(SIGKILL); }
-  Peer(const Peer&) = delete;
-  Peer& operator=(const Peer&) = delete;
-  Transport& transport() { return *transport_; }
-  void signal(int number) const { ::kill(pid_, number); }
-  int end(int number) {
-    if (pid_ < 0) return -1;
-    if (number != 0) signal(number);
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-
- private:
-  pid_t pid_ = -1;
-  std::unique_ptr<Transport> transport_;
-};
 
 void sleep_for_ever(Transport&) {
   for (;;) pause();
@@ -176,32 +135,6 @@ TEST(TcpLoss, AnEndWithSomethingUnfinishedIsNoOrderlyOne) {
   ranks[1].reset();
   const Error error = error_of([&] { wait_until(*ranks[0], [] { return false; }); });
   EXPECT_EQ(error.code(), Code::kPeerLost);
-}
-
-// A rank that computes for long does not read; its host answers for it.
-TEST(TcpLoss, APeerThatIsStoppedForSevenSecondsIsNotLost) {
-  Peer peer([](Transport& transport) {
-    std::vector<std::byte> all(kMuch);
-    wait_for(transport, transport.post_receive(0, 1, all.data(), all.size()));
-    std::byte thanks{1};
-    wait_for(transport, transport.post_send(0, 2, &thanks, 1));
-  });
-  Transport& transport = peer.transport();
-  peer.signal(SIGSTOP);
-  const std::vector<std::byte> data(kMuch, std::byte{9});
-  const int request = transport.post_send(1, 1, data.data(), data.size());
-  const auto end = Clock::now() + 7s;
-  while (Clock::now() < end) {
-    transport.progress();
-    transport.sleep(50'000);
-    ASSERT_FALSE(transport.test(request));
-  }
-  peer.signal(SIGCONT);
-  std::byte thanks{};
-  wait_for(transport, request);
-  wait_for(transport, transport.post_receive(1, 2, &thanks, 1));
-  EXPECT_EQ(thanks, std::byte{1});
-  EXPECT_EQ(peer.end(0), 0);
 }
 
 }  // namespace
