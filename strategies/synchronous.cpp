@@ -32,10 +32,19 @@ std::size_t align(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
+// 32 bytes, as hexadecimal text for the bootstrap.
 std::string random_key() {
   std::random_device device;
+  std::string text;
+  for (int i = 0; i < 8; ++i) text += fmt::format("{:08x}", device());
+  return text;
+}
+
+std::string key_bytes(const std::string& text) {
   std::string key;
-  for (int i = 0; i < 8; ++i) key += fmt::format("{:08x}", device());
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
+    key += char(std::stoi(text.substr(i, 2), nullptr, 16));
+  }
   return key;
 }
 
@@ -276,7 +285,7 @@ void Synchronous::connect_hosts() {
       }
     }
     transports = fabric_->connect(ranks, {pairs.begin(), pairs.end()}, address,
-                                  lines_of(all[0]).at(1), options_.deadline);
+                                  key_bytes(lines_of(all[0]).at(1)), options_.deadline);
   }
   collectives::ExecutorOptions executor;
   executor.deadline = options_.deadline;
