@@ -19,11 +19,11 @@ TEXT
 build=(
   g++ meson ninja-build pkg-config
   libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
-  libeigen3-dev libdnnl-dev librandom123-dev libhwloc-dev
+  libeigen3-dev libdnnl-dev librandom123-dev
   libopenmpi-dev openmpi-bin
 )
 # What the tests need besides, and what makes building again fast.
-tests=(ccache git python3 libgtest-dev libgmock-dev iproute2 strace clang-format-14)
+tests=(ccache git python3 libgtest-dev libgmock-dev iproute2 clang-format-14)
 # Not every release has these; without them a test is skipped and says so.
 optional=(clang-format-14)
 

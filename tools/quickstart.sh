@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# From a bare machine to a trained network: installs what is missing, builds the program, and trains a small
+# convolutional network on generated digits, on four replicas in two processes.
+set -u
+
+usage() {
+  cat <<'TEXT'
+usage: tools/quickstart.sh
+
+Installs what is missing (tools/setup.sh --minimal), builds `build/tools/lockstep`, and trains mnist_cnn on
+digits that the program draws: mpirun with two processes of two replicas each. Again and again: a second
+run installs and builds nothing.
+
+exit code: 0 trained to the accuracy that was to be reached, 1 not
+TEXT
+}
+
+accuracy_to_reach=0.98
+
+case ${1:-} in
+  '') ;;
+  -h | --help) usage; exit 0 ;;
+  *) echo "quickstart: unknown option '$1'; known: --help" >&2; exit 2 ;;
+esac
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+exec </dev/null
+. tools/build_folder.sh
+say() { echo "quickstart: $*"; }
+fail() { echo "quickstart: $*" >&2; exit 1; }
+
+tools/setup.sh --minimal || exit 1
+
+if [ ! -x build/tools/lockstep ]; then say "building (some minutes)"; fi
+if [ ! -e build/build.ninja ]; then
+  configure build --buildtype=release || fail "the build cannot be configured"
+fi
+compile build tools/lockstep || fail "the build failed"
+
+# More processes than cores is an ordinary case here, and processes are not bound, since replicas are threads.
+# Single-copy transfers between processes are forbidden in many containers; lockstep needs none of Open MPI's.
+command=(mpirun --oversubscribe --bind-to none --mca btl_vader_single_copy_mechanism none -n 2)
+if [ "$(id -u)" -eq 0 ]; then command+=(--allow-run-as-root); fi
+command+=(build/tools/lockstep train --model mnist_cnn --strategy collective_all_reduce --replicas 2
+  --epochs 6 --batch 64 --json)
+say "${command[*]}"
+result=$("${command[@]}") || fail "training ended with exit code $?"
+
+python3 - "$accuracy_to_reach" "$result" <<'PYTHON'
+import json
+import sys
+
+needed, result = float(sys.argv[1]), json.loads(sys.argv[2].splitlines()[-1])
+accuracy = result["test_accuracy"]
+print(f"quickstart: {result['replicas']} replicas, {result['steps']} steps, {result['seconds']:.1f} s, "
+      f"{result['images_per_second']:.0f} images a second")
+print(f"quickstart: {result['reason']}")
+print(f"quickstart: test accuracy {accuracy:.4f}, {needed} was to be reached")
+sys.exit(0 if accuracy >= needed else 1)
+PYTHON
