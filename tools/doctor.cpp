@@ -73,9 +73,9 @@ std::vector<Finding> examine() {
   const collectives::Machine machine = collectives::machine();
   found("host", machine.hostname);
   found("processor", fmt::format("{}, {} of {} cores may be used, {} NUMA node{}", machine.cpu,
-                                 machine.cores, machine.cores_of_machine, machine.numa_nodes,
+                                 machine.cores, sysconf(_SC_NPROCESSORS_ONLN), machine.numa_nodes,
                                  machine.numa_nodes == 1 ? "" : "s"));
-  found("memory", fmt::format("{:.1f} GiB may be used", double(machine.memory_bytes) / 0x1p30));
+  found("memory", fmt::format("{:.1f} GiB may be used", double(machine.memory) / 0x1p30));
   for (const auto& device : engine::all_devices()) {
     found("device " + to_string(device->id()), device->description());
   }

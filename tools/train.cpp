@@ -174,7 +174,8 @@ int train(const Flags& f, const Program& program) {
   const auto strategy = strategies::make_strategy(f.strategy, session, options);
   const bool chief = strategy->membership().chief;
   Progress progress(chief, std::int64_t(sets.train->size()));
-  engine::EventLog events(chief ? f.log : "", log);
+  std::optional<engine::EventLog> events;
+  if (chief && !f.log.empty()) events.emplace(f.log, log);
   engine::TrainerOptions trainer_options;
   trainer_options.seed = f.seed;
   trainer_options.model = f.model;
@@ -194,15 +195,19 @@ int train(const Flags& f, const Program& program) {
   fit.evaluate_every = f.evaluate_every;
   fit.interrupt = &interrupt;
   bool explained = false;
+  std::int64_t last_step = 0;
   fit.on_step = [&](const engine::StepReport& report) {
     if (!explained) progress.say(strategy->explain());
     explained = true;
+    last_step = report.step;
     progress.step(report);
-    events.write("step", {{"step", double(report.step)},
-                          {"loss", report.loss},
-                          {"accuracy", report.accuracy},
-                          {"rate", report.rate},
-                          {"images_per_second", report.images_per_second}});
+    if (events) {
+      events->write("step", report.step,
+                    {{"loss", report.loss},
+                     {"accuracy", report.accuracy},
+                     {"rate", report.rate},
+                     {"images_per_second", report.images_per_second}});
+    }
   };
   fit.on_epoch = [&](std::int64_t epoch, const engine::StepReport& last) {
     progress.epoch(epoch, last);
@@ -210,11 +215,13 @@ int train(const Flags& f, const Program& program) {
   fit.on_evaluation = [&](const engine::Evaluation& test, std::int64_t epoch) {
     progress.say(fmt::format("test after {} epochs: loss {:.4f}, accuracy {:.4f}", epoch, test.loss,
                              test.accuracy));
-    events.write("evaluation",
-                 {{"epoch", double(epoch)}, {"loss", test.loss}, {"accuracy", test.accuracy}});
+    if (events) {
+      events->write("evaluation", last_step,
+                    {{"epoch", double(epoch)}, {"loss", test.loss}, {"accuracy", test.accuracy}});
+    }
   };
   fit.on_checkpoint = [&](std::int64_t step) {
-    events.write("checkpoint", {{"step", double(step)}});
+    if (events) events->write("checkpoint", step);
   };
   progress.say(fmt::format("{} on {}", f.model, sets.train->describe()));
   const engine::History history = trainer.fit(*sets.train, fit);
