@@ -33,6 +33,7 @@ bool ends_within_a_line(int file) {
 }  // namespace
 
 EventLog::EventLog(const std::string& path, Log log) : path_(path), log_(std::move(log)) {
+  if (path.empty()) return;
   file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (file_ < 0) {
     fail(Code::kIo, "cannot write {}: {}", path, std::generic_category().message(errno));
@@ -66,9 +67,9 @@ bool EventLog::put(std::string_view text) {
   return true;
 }
 
-void EventLog::write(std::string_view event, std::int64_t step,
-                     std::initializer_list<Field> fields) {
-  nlohmann::ordered_json line{{"time", now()}, {"event", event}, {"step", step}};
+void EventLog::write(std::string_view event, std::initializer_list<Field> fields) {
+  if (stream_ == nullptr && file_ < 0) return;
+  nlohmann::ordered_json line{{"time", now()}, {"event", event}};
   for (const Field& field : fields) {
     std::visit([&](const auto& value) { line[std::string(field.key)] = value; }, field.value);
   }

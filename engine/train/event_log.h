@@ -3,10 +3,10 @@
 //
 //   {"time":1760000000.125,"event":"step","step":42,"loss":0.25,"note":"..."}
 //
-// `time` is in seconds since 1970 (UTC); numbers that are not finite are null. Every line is handed
-// to the system whole before `write` returns. A disk that is full is not worth a training run: the
-// first line that cannot be written is reported in the log, and the run goes on; so does the log of
-// events as soon as there is room. One thread at a time.
+// `time` is in seconds since 1970 (UTC), the rest as given; numbers that are not finite are null.
+// Every line is handed to the system whole before `write` returns. A disk that is full is not worth
+// a training run: the first line that cannot be written is reported in the log, and the run goes
+// on; so does the log of events as soon as there is room. One thread at a time.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -28,7 +28,7 @@ class EventLog {
   };
 
   // Appends to a file, on a line of its own where the last run was cut off within one. Throws
-  // Error(kIo) where it cannot be opened.
+  // Error(kIo) where it cannot be opened. An empty path: nothing is written.
   EventLog(const std::string& path, Log log);
   // Writes to a stream that outlives this.
   EventLog(std::ostream& stream, Log log);
@@ -37,11 +37,11 @@ class EventLog {
   EventLog& operator=(const EventLog&) = delete;
 
   // Never throws for what goes wrong with the file.
-  void write(std::string_view event, std::int64_t step, std::initializer_list<Field> fields = {});
+  void write(std::string_view event, std::initializer_list<Field> fields = {});
 
  private:
   bool put(std::string_view text);  // errno tells why not
-  std::ostream* stream_ = nullptr;  // one of the two is there
+  std::ostream* stream_ = nullptr;  // one of the two is there, or none
   int file_ = -1;
   std::string path_;  // for messages
   Log log_;

@@ -33,10 +33,12 @@ TEST(EventLogTest, EachEventIsOneJsonObjectOnALine) {
   LogLines lines;
   std::stringstream out;
   EventLog events(out, lines.log());
-  events.write(
-      "step", 3,
-      {{"loss", 0.5}, {"examples", std::size_t{1} << 60}, {"batch", 64}, {"note", "a\n\"b\""}});
-  events.write("end", 4);
+  events.write("step", {{"step", 3},
+                        {"loss", 0.5},
+                        {"examples", std::size_t{1} << 60},
+                        {"batch", 64},
+                        {"note", "a\n\"b\""}});
+  events.write("end", {{"step", 4}});
   std::string first, second, rest;
   ASSERT_TRUE(std::getline(out, first) && std::getline(out, second));
   EXPECT_FALSE(std::getline(out, rest));
@@ -55,10 +57,9 @@ TEST(EventLogTest, WhatJsonCannotSayIsStillALine) {
   LogLines lines;
   std::stringstream out;
   EventLog events(out, lines.log());
-  events.write("x", 0,
-               {{"nan", std::numeric_limits<double>::quiet_NaN()},
-                {"inf", std::numeric_limits<double>::infinity()},
-                {"text", "\xff"}});
+  events.write("x", {{"nan", std::numeric_limits<double>::quiet_NaN()},
+                     {"inf", std::numeric_limits<double>::infinity()},
+                     {"text", "\xff"}});
   const json event = json::parse(out.str());
   EXPECT_TRUE(event.at("nan").is_null());
   EXPECT_TRUE(event.at("inf").is_null());
@@ -71,11 +72,11 @@ TEST(EventLogTest, EveryLineIsWrittenAtOnceAndAppended) {
   LogLines lines;
   {
     EventLog events(path, lines.log());
-    events.write("step", 1);
+    events.write("step", {{"step", 1}});
     EXPECT_EQ(lines_of(path).size(), 1u);
   }
   EventLog events(path, lines.log());
-  events.write("step", 2);
+  events.write("step", {{"step", 2}});
   ASSERT_EQ(lines_of(path).size(), 2u);
   EXPECT_EQ(json::parse(lines_of(path)[1]).at("step"), 2);
 }
@@ -86,7 +87,7 @@ TEST(EventLogTest, ALineThatWasCutOffDoesNotSpoilTheNext) {
   std::ofstream(path) << "{\"event\":\"st";
   LogLines lines;
   EventLog events(path, lines.log());
-  events.write("step", 1);
+  events.write("step", {{"step", 1}});
   ASSERT_EQ(lines_of(path).size(), 2u);
   EXPECT_EQ(json::parse(lines_of(path)[1]).at("step"), 1);
 }
@@ -94,7 +95,7 @@ TEST(EventLogTest, ALineThatWasCutOffDoesNotSpoilTheNext) {
 TEST(EventLogTest, AFullDiskIsReportedOnceAndDoesNotStopTheRun) {
   LogLines lines;
   EventLog events("/dev/full", lines.log());
-  for (int step = 0; step < 3; ++step) events.write("step", step);
+  for (int step = 0; step < 3; ++step) events.write("step", {{"step", step}});
   EXPECT_EQ(lines.all(),
             "cannot write /dev/full: No space left on device; events are lost, training goes on\n");
 }
@@ -104,23 +105,30 @@ TEST(EventLogTest, ItGoesOnWhenThereIsRoomAgain) {
   const std::string path = folder.path() + "/metrics.jsonl";
   LogLines lines;
   EventLog events(path, lines.log());
-  events.write("step", 1);
+  events.write("step", {{"step", 1}});
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto handler = ::signal(SIGXFSZ, SIG_IGN);
   const rlimit small{70, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  events.write("step", 2);  // a part of it fits
-  events.write("step", 3);
+  events.write("step", {{"step", 2}});  // a part of it fits
+  events.write("step", {{"step", 3}});
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, handler);
-  events.write("step", 4);
+  events.write("step", {{"step", 4}});
   const auto written = lines_of(path);
   ASSERT_EQ(written.size(), 3u);
   EXPECT_EQ(json::parse(written[0]).at("step"), 1);
   EXPECT_FALSE(json::accept(written[1]));
   EXPECT_EQ(json::parse(written[2]).at("step"), 4);
   EXPECT_TRUE(lines.contain("File too large")) << lines.all();
+}
+
+TEST(EventLogTest, WithoutAPathNothingIsWritten) {
+  LogLines lines;
+  EventLog events("", lines.log());
+  events.write("step", {{"step", 1}});
+  EXPECT_EQ(lines.all(), "");
 }
 
 TEST(EventLogTest, AFileThatCannotBeOpenedIsAnErrorAtOnce) {
