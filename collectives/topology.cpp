@@ -107,8 +107,8 @@ std::string Topology::describe() const {
 Topology discover(Bootstrap& bootstrap, const std::vector<std::string>& devices) {
   require(!devices.empty(), "a process needs at least one replica");
   const std::vector<int> host = bootstrap.hosts();
-  const std::vector<std::string> texts =
-      bootstrap.all_gather(about_me(devices).dump(), "who is where");
+  const std::vector<std::string> texts = bootstrap.all_gather(
+      about_me(devices).dump(-1, ' ', false, json::error_handler_t::replace), "who is where");
   engine::invariant(texts.size() == host.size(),
                     "as many processes told of themselves as have a host");
   Topology topology;

@@ -13,7 +13,7 @@ namespace lockstep::collectives {
 struct Topology {
   struct Host {
     std::string name;  // "h2"; a name that several hosts carry is numbered: "h2#1"
-    std::string cpu;
+    std::string cpu = {};
     int numa_nodes = 1;
     std::size_t memory = 0;  // bytes that a process there may use
     bool operator==(const Host&) const = default;
@@ -26,7 +26,7 @@ struct Topology {
   };
   struct Rank {
     int process = 0, host = 0;
-    std::string device;  // "cpu:0", as its device calls itself
+    std::string device = {};  // "cpu:0", as its device calls itself
     bool operator==(const Rank&) const = default;
   };
   std::vector<Host> hosts;

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "collectives/cgroup.h"
+
+namespace lockstep::collectives {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A tree of control groups in a temporary folder.
+class Cgroup : public testing::Test {
+ protected:
+  Cgroup() : root_(fs::temp_directory_path() / ("lockstep_cgroup_" + std::to_string(getpid()))) {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+  ~Cgroup() override { fs::remove_all(root_); }
+  void file(const std::string& path, const std::string& text) {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+  CgroupLimits limits() const { return cgroup_limits(root_ / "membership", root_ / "mount"); }
+
+ private:
+  fs::path root_;
+};
+
+TEST_F(Cgroup, WithoutFilesThereIsNoLimit) {
+  const CgroupLimits none = limits();
+  EXPECT_EQ(none.cores, 0);
+  EXPECT_EQ(none.memory, CgroupLimits::kNone);
+  EXPECT_EQ(none.available, CgroupLimits::kNone);
+}
+
+TEST_F(Cgroup, VersionTwoTheTightestOfTheGroupAndThoseAboveCounts) {
+  file("membership", "0::/batch/job\n");
+  file("mount/cpu.max", "max 100000\n");
+  file("mount/batch/cpu.max", "150000 100000\n");
+  file("mount/batch/memory.max", "4000000\n");
+  file("mount/batch/memory.current", "3900000\n");
+  file("mount/batch/memory.stat", "anon 3000000\ninactive_file 400000\n");
+  file("mount/batch/job/cpu.max", "400000 100000\n");
+  file("mount/batch/job/memory.max", "1000000\n");
+  file("mount/batch/job/memory.current", "200000\n");
+  const CgroupLimits found = limits();
+  EXPECT_DOUBLE_EQ(found.cores, 1.5);
+  EXPECT_EQ(found.memory, 1000000u);
+  EXPECT_EQ(found.available, 500000u);  // of the upper group: 4000000 - (3900000 - 400000)
+}
+
+TEST_F(Cgroup, VersionTwoMaxIsNoLimit) {
+  file("membership", "0::/\n");
+  file("mount/cpu.max", "max 100000\n");
+  file("mount/memory.max", "max\n");
+  file("mount/memory.current", "123\n");
+  EXPECT_EQ(limits().cores, 0);
+  EXPECT_EQ(limits().memory, CgroupLimits::kNone);
+}
+
+TEST_F(Cgroup, VersionOneByController) {
+  file("membership",
+       "9:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/docker/abc\n");
+  file("mount/memory/memory.limit_in_bytes", "9223372036854771712\n");  // none
+  file("mount/memory/docker/abc/memory.limit_in_bytes", "5000\n");
+  file("mount/memory/docker/abc/memory.usage_in_bytes", "4500\n");
+  file("mount/memory/docker/abc/memory.stat", "cache 10\ntotal_inactive_file 1000\n");
+  file("mount/cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
+  file("mount/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
+  file("mount/cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "50000\n");
+  file("mount/cpu,cpuacct/docker/abc/cpu.cfs_period_us", "100000\n");
+  const CgroupLimits found = limits();
+  EXPECT_DOUBLE_EQ(found.cores, 0.5);
+  EXPECT_EQ(found.memory, 5000u);
+  EXPECT_EQ(found.available, 1500u);
+}
+
+TEST_F(Cgroup, APathOfTheHostThatIsUnknownHereLeavesTheMount) {
+  file("membership", "0::/../../other/container\n");
+  file("mount/memory.max", "7000\n");
+  file("mount/memory.current", "9000\n");  // over its limit: nothing is left
+  EXPECT_EQ(limits().memory, 7000u);
+  EXPECT_EQ(limits().available, 0u);
+}
+
+TEST_F(Cgroup, NonsenseLimitsNothing) {
+  file("membership", "nonsense\n0::\n::\n:::::\n0:::x\n");
+  file("mount/memory.max", "many\n");
+  file("mount/cpu.max", "0 0\n");
+  EXPECT_EQ(limits().memory, CgroupLimits::kNone);
+  EXPECT_EQ(limits().cores, 0);
+}
+
+TEST(Machine, SaysWhatTheSystemSays) {
+  const Machine here = machine();
+  char name[256] = {};
+  ASSERT_EQ(gethostname(name, sizeof name - 1), 0);
+  EXPECT_EQ(here.hostname, name);
+  EXPECT_GE(here.cores, 1);
+  EXPECT_LE(here.cores, int(sysconf(_SC_NPROCESSORS_CONF)));
+  EXPECT_GE(here.numa_nodes, 1);
+  EXPECT_GT(here.memory, std::size_t(64) << 20);
+  EXPECT_LE(here.memory, std::size_t(sysconf(_SC_PHYS_PAGES)) * std::size_t(sysconf(_SC_PAGESIZE)));
+  EXPECT_GT(available_memory(), 0u);
+}
+
+TEST(Machine, CountsOnlyProcessorsThatMayRunIt) {
+  std::jthread([] {  // affinity belongs to the thread: the others keep theirs
+    cpu_set_t all, one;
+    ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    for (int i = CPU_SETSIZE - 1; i >= 0; --i) {
+      if (CPU_ISSET(i, &all)) {
+        CPU_SET(i, &one);
+        break;
+      }
+    }
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    EXPECT_EQ(machine().cores, 1);
+    EXPECT_EQ(machine().numa_nodes, 1);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::collectives

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/topology.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "collectives/machine.h"
+#include "engine/base/error.h"
+#include "test/wire/tcp_ranks.h"
+
+namespace lockstep::collectives {
+namespace {
+
+using engine::Code;
+using engine::Error;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Topology example() {
+  Topology t;
+  t.hosts = {{.name = "h0", .cpu = "x", .numa_nodes = 2, .memory = 1000}, {.name = "h1"}};
+  t.processes = {{.host = 0, .pid = 7, .cores = 4, .first_rank = 0, .replicas = 2},
+                 {.host = 1, .pid = 8, .cores = 1, .first_rank = 2, .replicas = 1},
+                 {.host = 0, .pid = 9, .cores = 2, .first_rank = 3, .replicas = 2}};
+  t.ranks = {{0, 0, "cpu:0"}, {0, 0, "cpu:0"}, {1, 1, "cpu:0"}, {2, 0, "cpu:0"}, {2, 0, "cpu:1"}};
+  return t;
+}
+
+TEST(Topology, KnowsWhoIsWhere) {
+  const Topology t = example();
+  EXPECT_THAT(t.host_of_rank(), ElementsAre(0, 0, 1, 0, 0));
+  EXPECT_THAT(t.ranks_of_process(2), ElementsAre(3, 4));
+  EXPECT_THAT(t.ranks_of_host(0), ElementsAre(0, 1, 3, 4));
+  EXPECT_THAT(t.ranks_of_host(1), ElementsAre(2));
+  EXPECT_THAT(t.ranks_of_host(5), IsEmpty());
+  EXPECT_EQ(t.name_of_host(2), "h1");
+  EXPECT_EQ(t.describe(),
+            "5 ranks in 3 processes on 2 hosts: h0 (4 processors, 2 NUMA nodes), h1 (1 processor, "
+            "1 NUMA node)");
+}
+
+TEST(Topology, JsonReadsBack) {
+  EXPECT_EQ(topology_from_json(to_json(example())), example());
+}
+
+TEST(Topology, OfOneProcess) {
+  const auto bootstrap = single_process();
+  const Topology t = discover(*bootstrap, {"cpu:0", "cpu:0", "cpu:0"});
+  ASSERT_EQ(t.hosts.size(), 1u);
+  EXPECT_EQ(t.hosts[0].name, machine().hostname);
+  ASSERT_EQ(t.processes.size(), 1u);
+  EXPECT_EQ(t.processes[0].pid, getpid());
+  EXPECT_EQ(t.processes[0].replicas, 3);
+  EXPECT_THAT(t.host_of_rank(), ElementsAre(0, 0, 0));
+  EXPECT_EQ(topology_from_json(to_json(t)), t);
+}
+
+TEST(Topology, RanksAreNumberedProcessByProcessAndEqualNamesAreToldApart) {
+  auto bootstraps = in_memory_bootstrap({0, 1, 0, 2}, std::chrono::seconds(20));
+  std::vector<Topology> all(4);
+  on_threads(4, [&](int process) {
+    const auto p = std::size_t(process);
+    all[p] =
+        discover(*bootstraps[p], std::vector<std::string>(p + 1, "cpu:" + std::to_string(process)));
+  });
+  for (const Topology& t : all) EXPECT_EQ(t, all[0]);
+  const Topology& t = all[0];
+  EXPECT_THAT(t.host_of_rank(), ElementsAre(0, 1, 1, 0, 0, 0, 2, 2, 2, 2));
+  EXPECT_EQ(t.processes[2].first_rank, 3);
+  EXPECT_EQ(t.ranks[3].device, "cpu:2");
+  const std::string name = machine().hostname;
+  EXPECT_EQ(t.hosts[0].name, name + "#0");
+  EXPECT_EQ(t.hosts[2].name, name + "#2");
+}
+
+TEST(Topology, AProcessWithoutReplicasIsRefused) {
+  const auto bootstrap = single_process();
+  EXPECT_THROW(discover(*bootstrap, {}), Error);
+}
+
+TEST(Topology, BadTextIsRefusedWithAReason) {
+  const std::string good = to_json(example());
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+  };
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "JSON"},
+      {"[]", "JSON"},
+      {"{}", "hosts"},
+      {good.substr(0, good.size() / 2), "JSON"},
+      {with("\"cores\": 4", "\"cores\": 0"), "cores"},
+      {with("\"cores\": 4", "\"cores\": 1.5"), "cores"},
+      {with("\"cores\": 4", "\"cores\": 99999999999999"), "cores"},
+      {with("\"host\": 1", "\"host\": 2"), "host"},
+      {with("\"process\": 2", "\"process\": 3"), "process 3"},
+      {with("\"device\": \"cpu:0\"", "\"device\": 5"), "string"},
+      {with("\"process\": 0", "\"process\": 2"), "process by process"},
+  };
+  for (const auto& [text, reason] : cases) {
+    try {
+      topology_from_json(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kInvalid);
+      EXPECT_THAT(error.what(), HasSubstr(reason));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::collectives
