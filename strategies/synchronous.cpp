@@ -164,10 +164,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
         first_rank() + int(i), graph, device.ops(dtype, options_.threads), rows, options.seed));
   }
   const engine::Graph& first = mirrors_[0]->graph;
-  watched_.clear();
-  for (std::size_t i = 0; i < first.layout().size(); ++i) {
-    if (!first.layout()[i].frozen) watched_.push_back(i);
-  }
+  plan_checks();
 
   DesignOptions design_options{options_.algorithm, options_.update, options_.bucket_bytes};
   planned_before_ = obey_record(options.plan, host_, design_options, options_.log);

@@ -101,7 +101,8 @@ class Synchronous : public engine::Strategy {
   void set_start_values();
   void start_buckets(Mirror& mirror, std::size_t end);
   void check_mirrors(const double* numbers, std::int64_t step) const;
-  std::vector<std::size_t> checked_at(std::int64_t step) const;  // parameters, by index
+  void plan_checks();
+  const std::vector<std::size_t>& checked_at(std::int64_t step) const;  // parameters, by index
   engine::Totals totals_of(Mirror& mirror);
 
   SynchronousOptions options_;
@@ -115,8 +116,8 @@ class Synchronous : public engine::Strategy {
   engine::OpenOptions open_;
   engine::WorkSpec work_;
   StepDesign design_;
-  std::vector<std::size_t> watched_;  // entries of the layout whose mirrors are compared
-  bool planned_before_ = false;       // the plan is a checkpoint's
+  std::vector<std::vector<std::size_t>> checked_;  // entries of the layout, by turn of the check
+  bool planned_before_ = false;                    // the plan is a checkpoint's
   bool communication_threads_ = false;
 
   // The order of these is the order of ending, last first: mirrors use the team, the team the

@@ -56,13 +56,18 @@ std::optional<engine::Work> Synchronous::next(engine::Replica& replica) {
 }
 
 // Which entries of the layout are compared at a step: every kCheckCycle-th, in turn.
-std::vector<std::size_t> Synchronous::checked_at(std::int64_t step) const {
-  std::vector<std::size_t> entries;
-  if (!options_.checksums) return entries;
-  for (std::size_t i = std::size_t(step) % kCheckCycle; i < watched_.size(); i += kCheckCycle) {
-    entries.push_back(watched_[i]);
+void Synchronous::plan_checks() {
+  checked_.assign(kCheckCycle, {});
+  if (!options_.checksums) return;
+  const std::vector<engine::Parameter>& layout = mirrors_[0]->graph.layout();
+  std::size_t turn = 0;
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    if (!layout[i].frozen) checked_[turn++ % kCheckCycle].push_back(i);
   }
-  return entries;
+}
+
+const std::vector<std::size_t>& Synchronous::checked_at(std::int64_t step) const {
+  return checked_[std::size_t(step) % kCheckCycle];
 }
 
 void Synchronous::before_forward(engine::Replica& replica, Range range) {
@@ -75,10 +80,9 @@ void Synchronous::before_forward(engine::Replica& replica, Range range) {
   // These weights are the last step's everywhere, and nobody writes them before this rank's
   // gradients are ready: the moment to look at them.
   const std::size_t width = engine::size_of(m.graph.dtype());
-  std::size_t place = 0;
-  for (std::size_t i = std::size_t(m.Replica::state.step) % kCheckCycle; i < watched_.size();
-       i += kCheckCycle, ++place) {
-    const engine::Parameter& parameter = m.graph.layout()[watched_[i]];
+  const std::vector<std::size_t>& entries = checked_at(m.Replica::state.step);
+  for (std::size_t place = 0; place < entries.size(); ++place) {
+    const engine::Parameter& parameter = m.graph.layout()[entries[place]];
     if (!range.holds(parameter.range)) continue;
     const std::uint64_t sum = m.kernels().checksum(
         m.space(Space::kWeight) + parameter.range.begin * width, parameter.range.size() * width, 0);
@@ -147,7 +151,7 @@ Totals Synchronous::report(engine::Replica& replica, const Totals& mine) {
 // Every rank has every rank's checksums of the same weights. The mirrors that differ from most
 // others are named.
 void Synchronous::check_mirrors(const double* numbers, std::int64_t step) const {
-  const std::vector<std::size_t> entries = checked_at(step);
+  const std::vector<std::size_t>& entries = checked_at(step);
   if (host_.size() == 1) return;
   const std::size_t stride = mirrors_[0]->checks.size();
   for (std::size_t k = 0; k < entries.size(); ++k) {

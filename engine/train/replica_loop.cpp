@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "engine/train/replica_loop.h"
 
+#include <array>
 #include <cmath>
 #include <csignal>
-#include <deque>
 
 #include "engine/train/staging.h"
 
@@ -12,25 +12,23 @@ namespace {
 
 constexpr std::size_t kAhead = 2;  // steps whose examples are asked for before they are needed
 
-// Work in order, with the examples of the next steps on their way.
+// Work in order, with the examples of the next steps on their way. Allocates nothing.
 class WorkQueue {
  public:
   WorkQueue(Strategy& strategy, Replica& replica, Pipeline& pipeline, int parts)
       : strategy_(strategy), replica_(replica), pipeline_(pipeline), parts_(parts) {}
   std::optional<Work> next() {
-    while (!over_ && ahead_.size() < kAhead) {
+    while (!over_ && asked_ - given_ < kAhead) {
       const std::optional<Work> work = strategy_.next(replica_);
       over_ = !work.has_value();
       if (over_) break;
       for (int part = 0; part < parts_; ++part) {
         pipeline_.request(work->epoch, share_of(work->mine, part, parts_));
       }
-      ahead_.push_back(*work);
+      ahead_[asked_++ % kAhead] = *work;
     }
-    if (ahead_.empty()) return {};
-    const Work work = ahead_.front();
-    ahead_.pop_front();
-    return work;
+    if (asked_ == given_) return {};
+    return ahead_[given_++ % kAhead];
   }
 
  private:
@@ -39,7 +37,8 @@ class WorkQueue {
   Pipeline& pipeline_;
   int parts_;
   bool over_ = false;
-  std::deque<Work> ahead_;
+  std::array<Work, kAhead> ahead_;
+  std::size_t asked_ = 0, given_ = 0;
 };
 
 PipelineOptions pipeline_options(std::uint64_t seed, bool shuffle, int threads) {
@@ -52,6 +51,11 @@ PipelineOptions pipeline_options(std::uint64_t seed, bool shuffle, int threads) 
 }
 
 }  // namespace
+
+// Made once, since making one may allocate.
+struct TrainingLoop::Hooks {
+  Graph::Hook before, ready, nothing;
+};
 
 struct TrainingLoop::Pending {
   Work work;
@@ -74,12 +78,12 @@ TrainingLoop::TrainingLoop(Strategy& strategy, const Dataset& data,
 
 // The micro-batches of one replica's part of one step. Gradients are added up over them; the last
 // one announces them.
-Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline) {
+Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, const Hooks& hooks) {
   const double rate = optimizer_.schedule.rate(optimizer_.rate, work.step, steps_);
   Totals mine;
   for (int part = 0; part < accumulate_; ++part) {
     stage(r, pipeline.take(), work.step, work.whole, rate);
-    r.graph.forward(*r.context, [&](Range range) { strategy_.before_forward(r, range); });
+    r.graph.forward(*r.context, hooks.before);
     r.graph.evaluate_loss(*r.context, true);
     const double loss = r.context->ops->batch_sum(&r.state, r.graph.losses());
     if (!std::isfinite(loss)) {
@@ -88,10 +92,7 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline) {
     }
     mine.loss += loss;
     mine.correct += r.context->ops->batch_sum(&r.state, r.graph.correct());
-    const bool last = part + 1 == accumulate_;
-    r.graph.backward(*r.context, part > 0, [&](Range range) {
-      if (last) strategy_.gradient_ready(r, range);
-    });
+    r.graph.backward(*r.context, part > 0, part + 1 == accumulate_ ? hooks.ready : hooks.nothing);
   }
   strategy_.finish(r);
   mine.examples = double(work.mine.size());
@@ -103,10 +104,12 @@ void TrainingLoop::run(Replica& r) {
   r.context->training = true;
   Pipeline pipeline(data_, pipeline_options(seed_, options_.shuffle, options_.prefetch_threads));
   WorkQueue queue(strategy_, r, pipeline, accumulate_);
+  const Hooks hooks{[&](Range range) { strategy_.before_forward(r, range); },
+                    [&](Range range) { strategy_.gradient_ready(r, range); }, [](Range) {}};
   std::optional<Pending> pending;
   auto before = Clock::now();
   while (const std::optional<Work> work = queue.next()) {
-    const Totals mine = step(r, *work, pipeline);
+    const Totals mine = step(r, *work, pipeline, hooks);
     const Totals last = strategy_.report(r, mine);
     if (pending) announce(r, *pending, last);
     const auto now = Clock::now();

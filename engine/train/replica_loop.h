@@ -33,7 +33,8 @@ class TrainingLoop {
 
  private:
   struct Pending;  // a step whose sums are not known yet
-  Totals step(Replica& replica, const Work& work, Pipeline& pipeline);
+  struct Hooks;
+  Totals step(Replica& replica, const Work& work, Pipeline& pipeline, const Hooks& hooks);
   void announce(Replica& replica, const Pending& pending, const Totals& totals);
   void remember(const Work& work);
 

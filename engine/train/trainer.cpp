@@ -226,6 +226,7 @@ void Trainer::train(Fit& fit, std::int64_t until) {
   work.steps = until - fit.progress.step;
   work.position = fit.progress.position;
   strategy_.deal(work);
+  fit.progress.images_per_second.reserve(std::size_t(until - fit.history.first_step));
   const auto begin = Clock::now();
   TrainingLoop loop(strategy_, fit.data, optimizer_, fit.options, fit.steps, accumulate_, seed_,
                     fit.progress);
