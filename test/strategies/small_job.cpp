@@ -114,6 +114,7 @@ engine::History train(engine::Strategy& strategy, const Job& job, Outcome* outco
   fit.checkpoints = job.checkpoints;
   fit.every = job.every;
   fit.retries = job.retries;
+  fit.interrupt = job.interrupt;
   fit.prefetch_threads = 0;
   fit.on_step = [&](const engine::StepReport& report) {
     if (outcome != nullptr) outcome->losses.push_back(report.loss);

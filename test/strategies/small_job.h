@@ -3,6 +3,7 @@
 // buckets, 39 examples in batches of 11 (so the last of an epoch has 6), under any strategy and
 // number of replicas, in one process or in several that are threads here.
 #pragma once
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -52,6 +53,7 @@ struct Job {
   std::int64_t every = 0;
   engine::Storage* storage = nullptr;
   int retries = 0;
+  const std::atomic<int>* interrupt = nullptr;
   std::function<void(const engine::StepReport&)> on_step;
 };
 engine::GraphSpec small_graph(const Job& job);

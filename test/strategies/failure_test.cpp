@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+// Law 4: nobody waits for ever, and what is thrown names the collective and who did not come.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "engine/train/staging.h"
+#include "test/strategies/small_job.h"
+
+namespace lockstep::test {
+namespace {
+
+using engine::Code;
+using engine::Error;
+
+// Trains by hand; `at_step` may throw or ask to leave (false).
+std::string train_by_hand(strategies::Synchronous& strategy,
+                          const std::function<bool(int rank, std::int64_t step)>& at_step,
+                          Code* code = nullptr) {
+  const Job job;
+  strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
+  const Table data = small_data();
+  strategy.deal({39, 11, 0, 20, {}, true});
+  try {
+    strategy.run([&](engine::Replica& r) {
+      engine::Pipeline pipeline(data, {.seed = 1, .in_place = true});
+      while (const auto work = strategy.next(r)) {
+        if (!at_step(r.rank, work->step)) return;
+        pipeline.request(work->epoch, work->mine);
+        engine::stage(r, pipeline.take(), work->step, work->whole, 0.01);
+        r.graph.forward(*r.context, [&](engine::Range x) { strategy.before_forward(r, x); });
+        r.graph.evaluate_loss(*r.context, true);
+        r.graph.backward(*r.context, false,
+                         [&](engine::Range x) { strategy.gradient_ready(r, x); });
+        strategy.finish(r);
+      }
+    });
+  } catch (const Error& error) {
+    if (code != nullptr) *code = error.code();
+    return error.what();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Law4, AReplicaThatGoesSilentIsNamedWithTheBucketAndWhoArrived) {
+  for (const char* algorithm : {"direct", "ring"}) {
+    auto options = replicas(3);
+    options.deadline = std::chrono::milliseconds(300);
+    options.algorithm = algorithm;
+    strategies::Mirrored strategy(options);
+    Code code = Code::kInvalid;
+    const std::string text = train_by_hand(
+        strategy, [](int rank, std::int64_t step) { return rank != 2 || step != 5; }, &code);
+    EXPECT_EQ(code, Code::kTimeout) << text;
+    EXPECT_NE(text.find("bucket"), std::string::npos) << text;
+    EXPECT_NE(text.find("dense"), std::string::npos) << text;
+    EXPECT_NE(text.find("missing"), std::string::npos) << text;
+    if (std::string(algorithm) == "direct") {
+      EXPECT_NE(text.find("missing: 2"), std::string::npos) << text;
+    }
+  }
+}
+
+TEST(Law4, AReplicaThatThrowsEndsAllOthersAtOnceWithItsText) {
+  for (const char* algorithm : {"direct", "ring"}) {
+    auto options = replicas(3);
+    options.deadline = std::chrono::minutes(10);  // longer than the test may take
+    options.algorithm = algorithm;
+    strategies::Mirrored strategy(options);
+    const std::string text = train_by_hand(strategy, [](int rank, std::int64_t step) {
+      if (rank == 1 && step == 5) throw std::runtime_error("a broken example");
+      return true;
+    });
+    EXPECT_EQ(text, "a broken example");
+  }
+}
+
+TEST(Law4, AProcessWhoseReplicaThrowsEndsTheOtherProcesses) {
+  for (std::vector<int> host : {std::vector<int>{0, 0}, std::vector<int>{0, 1}}) {
+    const auto bootstraps = collectives::in_memory_bootstrap(host, std::chrono::seconds(20));
+    std::string text[2];
+    std::vector<std::thread> processes;
+    for (int p = 0; p < 2; ++p) {
+      processes.emplace_back([&, p] {
+        auto options = replicas(2);
+        options.deadline = std::chrono::minutes(10);
+        strategies::CollectiveAllReduce strategy(options, *bootstraps[std::size_t(p)]);
+        text[p] = train_by_hand(strategy, [](int rank, std::int64_t step) {
+          if (rank == 3 && step == 5) throw std::runtime_error("a broken example");
+          return true;
+        });
+      });
+    }
+    for (std::thread& process : processes) process.join();
+    EXPECT_EQ(text[1], "a broken example");
+    EXPECT_NE(text[0].find(host[1] == 0 ? "a broken example" : "rank"), std::string::npos)
+        << text[0];
+  }
+}
+
+TEST(Law4, SavingOnOneRankOnlyIsAnErrorThatSaysSo) {
+  auto options = replicas(4);
+  options.deadline = std::chrono::milliseconds(300);
+  strategies::Mirrored strategy(options);
+  const Job job;
+  strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
+  try {
+    strategy.run([&](engine::Replica& r) {
+      if (r.rank == 0) strategy.gather(r, {}, "saving step 5: all ranks must save together");
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(error.code(), Code::kTimeout);
+    EXPECT_NE(text.find("all ranks must save together"), std::string::npos) << text;
+    EXPECT_NE(text.find("missing: 1 2 3"), std::string::npos) << text;
+  }
+}
+
+TEST(Law4, AfterAnErrorTheStrategyCanBeOpenedAfresh) {
+  auto options = replicas(3);
+  strategies::Mirrored strategy(options);
+  EXPECT_EQ(train_by_hand(strategy,
+                          [](int rank, std::int64_t step) {
+                            if (rank == 1 && step == 5) throw std::runtime_error("once");
+                            return true;
+                          }),
+            "once");
+  EXPECT_EQ(train_by_hand(strategy, [](int, std::int64_t) { return true; }), "nothing was thrown");
+}
+
+TEST(NotFinite, TheRunStopsAndNamesLayerAndStep) {
+  Job job;
+  job.optimizer = engine::optim::sgd({.rate = 1e200, .momentum = 0.9});
+  for (int count : {1, 3}) {
+    try {
+      train_mirrored(job, replicas(count));
+      FAIL() << "nothing was thrown";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("not finite at step"), std::string::npos) << text;
+      EXPECT_NE(text.find("dense"), std::string::npos) << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test

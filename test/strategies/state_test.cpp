@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+// Laws 5 and 6: the steady step allocates nothing, and nothing is lost: whatever stops a run, it
+// ends with the same bits when it is started again, and any strategy reads what any other wrote.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <new>
+
+#include "test/strategies/small_job.h"
+
+namespace {
+std::atomic<bool> counting{false};  // for operator new below, which has no argument of ours
+std::atomic<std::int64_t> allocations{0};
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  if (counting) ++allocations;
+  if (void* memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "lockstep-state-XXXXXX").string();
+    path_ = mkdtemp(name.data());
+  }
+  ~Folder() { fs::remove_all(path_); }
+  std::string path() const { return path_; }
+  void clear() const { fs::remove_all(path_); }
+
+ private:
+  std::string path_;
+};
+
+struct Way {
+  std::string name;
+  int replicas;           // of a process
+  std::vector<int> host;  // of each process; empty: Mirrored
+  std::string algorithm = "auto", update = "auto";
+};
+
+Outcome run(const Job& job, const Way& way) {
+  auto options = replicas(way.replicas);
+  options.algorithm = way.algorithm;
+  options.update = way.update;
+  return way.host.empty() ? train_mirrored(job, options) : train_collective(job, options, way.host);
+}
+
+Job job_with(double clip = 0) {
+  Job job;
+  job.centre = true;
+  job.dropout = 0.2;
+  job.optimizer = engine::optim::adam({.rate = 0.003, .clip_norm = clip});
+  return job;
+}
+
+// Stops after `stop` of the job's steps by a vote, as a signal does.
+void train_until(Job job, const Way& way, std::int64_t stop) {
+  job.on_step = [stop](const engine::StepReport& report) {
+    if (report.step == stop + 1) engine::fail(engine::Code::kAborted, "stopped by the test");
+  };
+  job.every = stop;
+  EXPECT_THROW(run(job, way), engine::Error);
+}
+
+const std::vector<Way>& ways() {
+  static const std::vector<Way> list = {{"mirrored 1", 1, {}},
+                                        {"mirrored 4", 4, {}},
+                                        {"mirrored apart 3", 3, {}, "auto", "apart"},
+                                        {"processes 2 of 2", 2, {0, 0}},
+                                        {"hosts 2 of 2", 2, {0, 1}}};
+  return list;
+}
+
+TEST(Law6, ARunThatIsStartedAgainWithTheSameReplicasEndsWithTheSameBits) {
+  for (const Way& way : ways()) {
+    for (double clip : {0.0, 0.05}) {
+      const Outcome undisturbed = run(job_with(clip), way);
+      const Folder folder;
+      Job job = job_with(clip);
+      job.checkpoints = folder.path();
+      train_until(job, way, 7);
+      Job again = job_with(clip);
+      again.checkpoints = folder.path();
+      const Outcome resumed = run(again, way);
+      EXPECT_EQ(resumed.history.first_step, 7) << way.name;
+      EXPECT_EQ(resumed.history.steps, 20) << way.name;
+      EXPECT_EQ(resumed.weights, undisturbed.weights) << way.name << ", clip " << clip;
+    }
+  }
+}
+
+TEST(Law6, EveryStrategyReadsWhatEveryOtherWroteSlotsIncluded) {
+  const Outcome undisturbed = run(job_with(), ways()[0]);
+  for (const Way& writer : ways()) {
+    const Folder folder;
+    Job job = job_with();
+    job.checkpoints = folder.path();
+    train_until(job, writer, 7);
+    for (const Way& reader : ways()) {
+      const Folder copy;
+      fs::copy(folder.path(), copy.path(), fs::copy_options::recursive);
+      Job again = job_with();
+      again.checkpoints = copy.path();
+      const Outcome resumed = run(again, reader);
+      EXPECT_EQ(resumed.history.first_step, 7);
+      EXPECT_LT(difference(resumed.weights[0], undisturbed.weights[0]), 1e-10)
+          << writer.name << " to " << reader.name;
+    }
+  }
+}
+
+TEST(Law6, BrokenSlotsThatStartAtZeroAreNoticed) {
+  // What losing the optimizer's state does: the comparison above would see it.
+  const Outcome undisturbed = run(job_with(), ways()[0]);
+  const Folder folder;
+  Job job = job_with();
+  job.checkpoints = folder.path();
+  train_until(job, ways()[0], 7);
+  Job other = job_with();
+  other.checkpoints = folder.path();
+  other.optimizer = engine::optim::sgd({.rate = 0, .momentum = 0.9});
+  other.steps = 8;  // one step that changes nothing, and saves momentum in place of the moments
+  run(other, ways()[0]);
+  Job again = job_with();
+  again.checkpoints = folder.path();
+  EXPECT_GT(difference(run(again, ways()[0]).weights[0], undisturbed.weights[0]), 1e-6);
+}
+
+TEST(Law6, AnErrorThatMayPassIsAnsweredByTheLastCheckpoint) {
+  for (const Way& way : ways()) {
+    const Outcome undisturbed = run(job_with(), way);
+    const Folder folder;
+    Job job = job_with();
+    job.checkpoints = folder.path();
+    job.every = 5;
+    job.retries = 1;
+    std::atomic<bool> thrown{false};
+    job.on_step = [&](const engine::StepReport& report) {
+      if (report.step == 7 && !thrown.exchange(true)) {
+        engine::fail(engine::Code::kUnavailable, "a network file system hiccuped");
+      }
+    };
+    const Outcome outcome = run(job, way);
+    EXPECT_TRUE(thrown);
+    EXPECT_EQ(outcome.history.restores, 1) << way.name;
+    EXPECT_EQ(outcome.history.first_step, 5) << way.name;
+    EXPECT_EQ(outcome.weights, undisturbed.weights) << way.name;
+  }
+}
+
+TEST(Law6, ADamagedNewestCheckpointIsReportedAndTheOneBeforeIsUsed) {
+  const Outcome undisturbed = run(job_with(), ways()[1]);
+  const Folder folder;
+  Job job = job_with();
+  job.checkpoints = folder.path();
+  job.every = 6;
+  job.steps = 20;
+  train_until(job, ways()[1], 6);
+  Job more = job_with();
+  more.checkpoints = folder.path();
+  more.every = 6;
+  more.on_step = [](const engine::StepReport& report) {
+    if (report.step == 13) engine::fail(engine::Code::kAborted, "stopped by the test");
+  };
+  EXPECT_THROW(run(more, ways()[1]), engine::Error);
+  const fs::path shard =
+      fs::path(folder.path()) / "step-0000000012" / "shard-00000-of-00004.safetensors";
+  ASSERT_TRUE(fs::exists(shard));
+  fs::resize_file(shard, fs::file_size(shard) - 1);
+  Job again = job_with();
+  again.checkpoints = folder.path();
+  const Outcome resumed = run(again, ways()[1]);
+  EXPECT_EQ(resumed.history.first_step, 6);
+  EXPECT_EQ(resumed.weights, undisturbed.weights);
+}
+
+TEST(Law6, AnotherModelInTheFolderIsRefusedWithTheLineThatDiffers) {
+  const Folder folder;
+  Job job = job_with();
+  job.checkpoints = folder.path();
+  job.steps = 2;
+  run(job, ways()[0]);
+  job.centre = false;
+  try {
+    run(job, ways()[0]);
+    FAIL() << "it was accepted";
+  } catch (const engine::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("another model"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("centre"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Stop, AVoteEndsAllReplicasAfterTheSameStepAndSaves) {
+  for (const Way& way : ways()) {
+    const Folder folder;
+    std::atomic<int> interrupt{0};
+    Job job = job_with();
+    job.checkpoints = folder.path();
+    job.interrupt = &interrupt;
+    job.on_step = [&](const engine::StepReport& report) {
+      if (report.step == 6) interrupt = 15;
+    };
+    const Outcome stopped = run(job, way);
+    EXPECT_EQ(stopped.history.interrupted, 15) << way.name;
+    EXPECT_LT(stopped.history.steps, 20) << way.name;
+    EXPECT_GE(stopped.history.steps, 8) << way.name;
+    Job again = job_with();
+    again.checkpoints = folder.path();
+    const Outcome resumed = run(again, way);
+    EXPECT_EQ(resumed.history.first_step, stopped.history.steps);
+    EXPECT_EQ(resumed.weights, run(job_with(), way).weights) << way.name;
+  }
+}
+
+TEST(Law5, TheSteadyStepAllocatesNothing) {
+  for (const Way& way : {ways()[0], ways()[1], ways()[2], ways()[3]}) {
+    Job job;
+    job.steps = 60;
+    job.dropout = 0.2;
+    std::int64_t counted = -1;
+    job.on_step = [&](const engine::StepReport& report) {
+      // Steps of one epoch, after every size of batch has been seen.
+      if (report.step % 4 == 0 && report.step >= 40 && counted < 0) {
+        allocations = 0;
+        counting = true;
+      }
+      if (report.step % 4 == 2 && counting) {
+        counting = false;
+        counted = allocations;
+      }
+    };
+    run(job, way);
+    EXPECT_EQ(counted, 0) << way.name;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
