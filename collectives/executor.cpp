@@ -410,6 +410,16 @@ void Executor::idle(microseconds most) {
   }
 }
 
+void Executor::tell_peers() noexcept {
+  if (transport_ == nullptr || !team_.stopped()) return;
+  try {
+    std::scoped_lock lock(mutex_);
+    team_.rethrow();
+  } catch (const engine::Error& error) {
+    transport_->abort(error.code(), error.what());
+  }
+}
+
 double Executor::waited_seconds() const {
   return waited_.load();
 }

@@ -63,6 +63,9 @@ class Executor {
   // For a communication thread: sleeps until there may be something to do since the last
   // `progress`.
   void sleep(std::chrono::microseconds most);
+  // Where the team has stopped: tells the ranks of other hosts why. When nothing else will be
+  // called.
+  void tell_peers() noexcept;
   double waited_seconds() const;  // spent in `wait` so far, by the threads that waited
 
  private:

@@ -5,6 +5,9 @@
 // true. Errors: Error(kPeerLost) naming the peer when its end is gone; Error(kIo).
 #pragma once
 #include <cstddef>
+#include <string>
+
+#include "engine/base/error.h"
 
 namespace lockstep::collectives {
 
@@ -20,6 +23,9 @@ class Transport {
   virtual bool progress() = 0;
   // Sleeps until something may move or so many microseconds are over: with nothing else to do.
   virtual void sleep(int microseconds) = 0;
+  // Tells all peers why this rank ends before its time, as far as they can be reached at once:
+  // their next call throws Error(code) with this text. After this nothing else may be called.
+  virtual void abort(engine::Code, const std::string& /*why*/) noexcept {}
 };
 
 }  // namespace lockstep::collectives

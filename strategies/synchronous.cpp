@@ -335,6 +335,8 @@ void Synchronous::run(const std::function<void(engine::Replica&)>& body) {
   } catch (...) {
     over = true;
     team_->wake();
+    helpers.clear();  // joins
+    for (const auto& m : mirrors_) m->executor().tell_peers();
     throw;
   }
   over = true;

@@ -19,7 +19,8 @@ namespace {
 using engine::Clock;
 using engine::Code;
 
-constexpr std::uint32_t kMessage = 0x4d4b534c, kFarewell = 0x454b534c;
+constexpr std::uint32_t kMessage = 0x4d4b534c, kFarewell = 0x454b534c, kReason = 0x524b534c;
+constexpr std::size_t kMostReason = 1024;
 constexpr std::size_t kMostRead = std::size_t(4)
                                   << 20;  // in one call, so that others have their turn
 constexpr std::chrono::milliseconds kSilence{5000};
@@ -40,6 +41,19 @@ Connection::~Connection() {
   std::array<std::byte, 4096> rest;
   for (int most = 1024; most > 0 && ::recv(socket_.file(), rest.data(), rest.size(), 0) > 0;)
     --most;
+}
+
+void Connection::abort(Code code, const std::string& why) noexcept {
+  if (failure_ || closed_ || (!sends_.empty() && sends_.front().sent > 0)) return;
+  const std::size_t bytes = std::min(why.size(), kMostReason);
+  const FrameHeader header{.magic = kReason, .tag = std::uint32_t(code), .bytes = bytes};
+  std::array<std::byte, sizeof header + kMostReason> frame;
+  std::memcpy(frame.data(), &header, sizeof header);
+  std::memcpy(frame.data() + sizeof header, why.data(), bytes);
+  [[maybe_unused]] const auto sent =
+      ::send(socket_.file(), frame.data(), sizeof header + bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+  ::shutdown(socket_.file(), SHUT_WR);
+  closed_ = true;
 }
 
 void Connection::rethrow() const {
@@ -245,6 +259,14 @@ void Connection::begin(std::vector<int>& through) {
     farewell_ = true;
     return;
   }
+  if (header_.magic == kReason && header_.tag <= std::uint32_t(Code::kAborted) &&
+      header_.bytes <= kMostReason && !farewell_) {
+    incoming_ = Incoming{.tag = int(header_.tag), .bytes = header_.bytes, .reason = true};
+    incoming_->kept = std::make_unique_for_overwrite<std::byte[]>(header_.bytes + 1);
+    incoming_->data = incoming_->kept.get();
+    if (incoming_->bytes == 0) end(through);
+    return;
+  }
   if (header_.magic != kMessage || farewell_)
     fail_with(Code::kIo, fmt::format("{} sent what is no message", who_));
   const int tag = int(header_.tag);
@@ -274,6 +296,10 @@ bool Connection::keep() {
 
 void Connection::end(std::vector<int>& through) {
   Incoming& message = *incoming_;
+  if (message.reason) {
+    fail_with(Code(message.tag),
+              std::string(reinterpret_cast<const char*>(message.kept.get()), message.bytes));
+  }
   if (message.request >= 0)
     through.push_back(message.request);
   else

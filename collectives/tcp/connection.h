@@ -6,7 +6,8 @@
 // rank, before it posts B, waits for plan A on the same connection. Not reading B would never let A
 // through.)
 //
-// Ends: a last frame says that the peer ended orderly; an end without it, and silence, are a loss.
+// Ends: a last frame says that the peer ended orderly, or why it stops; an end without it, and
+// silence, are a loss.
 // After an error every call throws it again. One thread at a time. No allocation in a steady state.
 #pragma once
 #include <cstddef>
@@ -44,6 +45,8 @@ class Connection {
                     std::vector<int>& through);
   // Moves what can move; `readable` and `writable` as poll says. True when anything did.
   bool progress(bool readable, bool writable, std::vector<int>& through);
+  // The last frame: why this end stops. Lost where a message is half sent or the socket is full.
+  void abort(engine::Code code, const std::string& why) noexcept;
   // Throws the connection's error, if there is one.
   void rethrow() const;
 
@@ -77,6 +80,7 @@ class Connection {
     std::byte* data = nullptr;
     std::size_t bytes = 0, got = 0;
     std::unique_ptr<std::byte[]> kept = {};
+    bool reason = false;  // no message: why the peer stops; its tag is the code
   };
 
   bool write(std::vector<int>& through);

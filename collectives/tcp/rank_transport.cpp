@@ -100,4 +100,8 @@ void RankTransport::sleep(int microseconds) {
   poll_all(microseconds);
 }
 
+void RankTransport::abort(engine::Code code, const std::string& why) noexcept {
+  for (Connection* connection : order_) connection->abort(code, why);
+}
+
 }  // namespace lockstep::collectives::tcp

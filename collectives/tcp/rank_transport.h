@@ -21,6 +21,7 @@ class RankTransport : public Transport {
   bool test(int request) override;
   bool progress() override;
   void sleep(int microseconds) override;
+  void abort(engine::Code code, const std::string& why) noexcept override;
 
  private:
   struct Request {

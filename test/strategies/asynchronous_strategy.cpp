@@ -89,7 +89,8 @@ void AsynchronousStrategy::run(const std::function<void(engine::Replica&)>& body
   std::atomic<bool> over{false};
   std::thread server([&] {
     while (!over) {
-      if (auto request = requests_.pop_for(std::chrono::milliseconds(5))) (*request)();
+      if (auto request = requests_.pop_until(engine::Clock::now() + std::chrono::milliseconds(5)))
+        (*request)();
     }
   });
   for (auto& w : workers_) {

@@ -95,8 +95,7 @@ TEST(Law4, AProcessWhoseReplicaThrowsEndsTheOtherProcesses) {
     }
     for (std::thread& process : processes) process.join();
     EXPECT_EQ(text[1], "a broken example");
-    EXPECT_NE(text[0].find(host[1] == 0 ? "a broken example" : "rank"), std::string::npos)
-        << text[0];
+    EXPECT_NE(text[0].find("a broken example"), std::string::npos) << text[0];
   }
 }
 

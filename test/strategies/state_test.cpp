@@ -4,28 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
-#include <new>
 
+#include "test/strategies/counted_allocations.h"
 #include "test/strategies/small_job.h"
-
-namespace {
-std::atomic<bool> counting{false};  // for operator new below, which has no argument of ours
-std::atomic<std::int64_t> allocations{0};
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  if (counting) ++allocations;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
 
 namespace lockstep::test {
 namespace {
@@ -232,17 +214,14 @@ TEST(Law5, TheSteadyStepAllocatesNothing) {
     Job job;
     job.steps = 60;
     job.dropout = 0.2;
-    std::int64_t counted = -1;
+    std::int64_t counted = -1, since = -1;
     job.on_step = [&](const engine::StepReport& report) {
       // Steps of one epoch, after every size of batch has been seen.
-      if (report.step % 4 == 0 && report.step >= 40 && counted < 0) {
-        allocations = 0;
-        counting = true;
+      if (report.step % 4 == 0 && report.step >= 40 && since < 0) {
+        count_allocations();
+        since = report.step;
       }
-      if (report.step % 4 == 2 && counting) {
-        counting = false;
-        counted = allocations;
-      }
+      if (since >= 0 && report.step == since + 2) counted = counted_allocations();
     };
     run(job, way);
     EXPECT_EQ(counted, 0) << way.name;
