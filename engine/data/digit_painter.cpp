@@ -9,9 +9,9 @@
 namespace lockstep::engine::data {
 namespace {
 
-// How far digits differ. Found by trial, so that position and shape carry the digit, not single
-// pixels: a linear classifier trained on 8,000 of them reaches about 0.87 on others, a small
-// convolutional network 0.99.
+// How far digits differ. Found by trial, so that shape carries the digit and not single pixels:
+// trained on 8,000 of them, a linear classifier knows 0.89 of others (0.83 when it is trained until
+// it knows all of its own), a convolutional network 0.98 after one epoch and 0.995 after three.
 constexpr double kWobble = 0.05;                     // of a control point, standard deviation
 constexpr double kWave = 0.07;                       // amplitude of the wave
 constexpr double kTurn = 0.23;                       // radians either way
