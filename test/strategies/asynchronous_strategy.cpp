@@ -76,7 +76,7 @@ void AsynchronousStrategy::deal(const engine::WorkSpec& work) {
 void AsynchronousStrategy::on_server(std::function<void()> work) {
   std::packaged_task<void()> task(std::move(work));
   std::future<void> done = task.get_future();
-  requests_.push([&task] { task(); });
+  requests_->push([&task] { task(); });
   engine::invariant(done.wait_for(std::chrono::seconds(20)) == std::future_status::ready,
                     "the server is silent");
   done.get();
@@ -86,12 +86,9 @@ void AsynchronousStrategy::run(const std::function<void(engine::Replica&)>& body
   std::exception_ptr first;
   std::mutex mutex;
   std::vector<std::thread> threads;
-  std::atomic<bool> over{false};
-  std::thread server([&] {
-    while (!over) {
-      if (auto request = requests_.pop_until(engine::Clock::now() + std::chrono::milliseconds(5)))
-        (*request)();
-    }
+  requests_.emplace(64);
+  std::thread server([this] {
+    while (auto request = requests_->pop()) (*request)();
   });
   for (auto& w : workers_) {
     threads.emplace_back([&, worker = w.get()] {
@@ -104,7 +101,7 @@ void AsynchronousStrategy::run(const std::function<void(engine::Replica&)>& body
     });
   }
   for (std::thread& thread : threads) thread.join();
-  over = true;
+  requests_->close();
   server.join();
   if (first) std::rethrow_exception(first);
 }

@@ -4,11 +4,10 @@
 // port and the loop carry a strategy that shares nothing with the synchronous ones: work is dealt
 // out, pulls are stale, pushes are of the rows that changed, workers never meet.
 #pragma once
-#include <atomic>
-#include <deque>
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,7 +64,7 @@ class AsynchronousStrategy : public engine::Strategy {
   engine::Buffer weights_, slots_;
   std::size_t width_ = 8;
   std::int64_t version_ = 0;
-  engine::BoundedQueue<std::function<void()>> requests_{64};
+  std::optional<engine::BoundedQueue<std::function<void()>>> requests_;  // of one run
 };
 
 }  // namespace lockstep::test
