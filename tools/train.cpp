@@ -56,7 +56,7 @@ void declare(CLI::App& app, Flags& f) {
   app.add_option("--accumulate", f.accumulate, "micro-batches of each replica's share")
       ->capture_default_str();
   app.add_option("--optimizer", f.optimizer, "sgd, adam or adamw")->capture_default_str();
-  app.add_option("--rate", f.rate, "learning rate (sgd 0.05, adam and adamw 0.001)");
+  app.add_option("--rate", f.rate, "learning rate (sgd 0.02, adam and adamw 0.001)");
   app.add_option("--momentum", f.momentum, "of sgd")->capture_default_str();
   app.add_flag("--nesterov", f.nesterov, "Nesterov's momentum for sgd");
   app.add_option("--weight-decay", f.weight_decay, "weight decay")->capture_default_str();
@@ -100,7 +100,7 @@ engine::optim::Optimizer optimizer(const Flags& f) {
   engine::require(std::isfinite(f.rate) && f.rate >= 0, "--rate must be positive, not {}", f.rate);
   const optim::Schedule schedule = optim::schedule(f.schedule);
   if (f.optimizer == "sgd") {
-    return optim::sgd({.rate = f.rate > 0 ? f.rate : 0.05,
+    return optim::sgd({.rate = f.rate > 0 ? f.rate : 0.02,
                        .momentum = f.momentum,
                        .nesterov = f.nesterov,
                        .weight_decay = f.weight_decay,
@@ -202,11 +202,11 @@ int train(const Flags& f, const Program& program) {
     last_step = report.step;
     progress.step(report);
     if (events) {
-      events->write("step", report.step,
-                    {{"loss", report.loss},
-                     {"accuracy", report.accuracy},
-                     {"rate", report.rate},
-                     {"images_per_second", report.images_per_second}});
+      events->write("step", {{"step", report.step},
+                             {"loss", report.loss},
+                             {"accuracy", report.accuracy},
+                             {"rate", report.rate},
+                             {"images_per_second", report.images_per_second}});
     }
   };
   fit.on_epoch = [&](std::int64_t epoch, const engine::StepReport& last) {
@@ -216,12 +216,14 @@ int train(const Flags& f, const Program& program) {
     progress.say(fmt::format("test after {} epochs: loss {:.4f}, accuracy {:.4f}", epoch, test.loss,
                              test.accuracy));
     if (events) {
-      events->write("evaluation", last_step,
-                    {{"epoch", double(epoch)}, {"loss", test.loss}, {"accuracy", test.accuracy}});
+      events->write("evaluation", {{"step", last_step},
+                                   {"epoch", epoch},
+                                   {"loss", test.loss},
+                                   {"accuracy", test.accuracy}});
     }
   };
   fit.on_checkpoint = [&](std::int64_t step) {
-    if (events) events->write("checkpoint", step);
+    if (events) events->write("checkpoint", {{"step", step}});
   };
   progress.say(fmt::format("{} on {}", f.model, sets.train->describe()));
   const engine::History history = trainer.fit(*sets.train, fit);
