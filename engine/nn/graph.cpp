@@ -242,8 +242,9 @@ void Graph::bind(std::byte* weights, std::byte* gradients) {
     for (std::size_t k = 0; k < node.parameters.size(); ++k) {
       const Parameter& parameter = plan_->graph.layout[node.parameters[k]];
       plan_->steps[i].w[k].data = weights + parameter.range.begin * size;
-      plan_->steps[i].dw[k].data =
-          parameter.frozen ? nullptr : gradients + parameter.range.begin * size;
+      plan_->steps[i].dw[k].data = parameter.frozen || gradients == nullptr
+                                       ? nullptr
+                                       : gradients + parameter.range.begin * size;
     }
   }
 }

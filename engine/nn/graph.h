@@ -56,7 +56,8 @@ class Graph {
   std::size_t rows() const;
   DType dtype() const;
 
-  // Both arenas outlive the graph; gradients holds trainable() elements.
+  // Both arenas outlive the graph; gradients holds trainable() elements, and may be null where
+  // backward is never called.
   void bind(std::byte* weights, std::byte* gradients);
   // Start values of all parameters, by (seed, name); zeros in the gaps. Host memory.
   void initialise(std::uint64_t seed, std::byte* weights) const;

@@ -69,6 +69,24 @@ TEST(Models, TheirImagesShrinkAsInThePapers) {
   EXPECT_EQ(shape_after(cnn, "pool"), (Shape{12, 12, 64}));
 }
 
+TEST(Models, AreMadeOfTheLayersOfTheirArchitecture) {
+  const auto layers = [](std::string_view name) {
+    std::string text;
+    const engine::GraphSpec spec = build(name);
+    for (const auto& node : spec.nodes()) {
+      const std::string line = node.layer->describe();
+      text += line.substr(0, line.find_first_of(" ,")) + " ";
+    }
+    return text;
+  };
+  EXPECT_EQ(layers("mlp"), "dense relu dense relu dense ");
+  EXPECT_EQ(layers("mlp_wide"), layers("mlp"));
+  EXPECT_EQ(layers("lenet5"),
+            "convolution tanh average_pool convolution tanh average_pool dense tanh dense tanh "
+            "dense ");
+  EXPECT_EQ(layers("mnist_cnn"), "convolution relu convolution relu max_pool dense relu dense ");
+}
+
 TEST(Models, GradientsAgreeWithDifferencesOnASampleOfTheirParameters) {
   const auto ops = engine::reference_ops(DType::kFloat64);
   for (const std::string& name : names()) {

@@ -164,6 +164,9 @@ TEST(GraphStep, EvaluationWorksWithoutBackwardAndLeavesGradientsAlone) {
     EXPECT_EQ(solo.loss(), loss);
   }
   EXPECT_EQ(solo.gradient(), gradient);
+  solo.graph.bind(solo.weights.data(), nullptr);
+  solo.graph.forward(solo.context, {});
+  EXPECT_EQ(solo.output(), output);
   // Dropout does nothing in evaluation, and something in training.
   Solo dropped(residual_graph(), *ops, 3);
   dropped.step();
