@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+// Where a training step's time goes: each layer forward and backward, the loss, the input, what
+// communication and update leave exposed. Medians over steps of the first replica of this process,
+// on one batch of random images kept in memory. Checked: the loss falls.
+//
+//   bench_step --model mnist_cnn --replicas 2 --batch 128
+//   mpirun -n 2 bench_step --strategy collective_all_reduce --model mlp --batch 256
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "engine/data/sets.h"
+#include "engine/optim/optimizer.h"
+#include "engine/train/staging.h"
+#include "models/registry.h"
+#include "strategies/session/factories.h"
+
+namespace lockstep::bench {
+namespace {
+
+struct Flags {
+  std::string model = "mnist_cnn", strategy = "mirrored", algorithm = "auto", update = "auto";
+  int replicas = 1, threads = 1, steps = 60;
+  std::size_t batch = 128;
+  bool json = false;
+};
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double seconds_since(engine::Clock::time_point begin) {
+  return std::chrono::duration<double>(engine::Clock::now() - begin).count();
+}
+
+// Parts in the order in which they were first seen, a sample a step each.
+class Parts : public engine::Observer {
+ public:
+  void add(const std::string& part, double seconds) {
+    if (now_.find(part) == now_.end()) order_.push_back(part);
+    now_[part] += seconds;
+  }
+  void layer(const std::string& name, Pass pass, double seconds, engine::Tensor) override {
+    add(fmt::format("{:8} {}", pass == Pass::kForward ? "forward" : "backward", name), seconds);
+  }
+  void end_step(bool keep) {
+    for (auto& [part, seconds] : now_) {
+      if (keep) samples_[part].push_back(seconds);
+      seconds = 0;
+    }
+  }
+  const std::vector<std::string>& order() const { return order_; }
+  double of(const std::string& part) const { return median(samples_.at(part)); }
+
+ private:
+  std::vector<std::string> order_;
+  std::map<std::string, double> now_;
+  std::map<std::string, std::vector<double>> samples_;
+};
+
+int run(const Flags& f, int argc, char** argv) {
+  constexpr int kWarmUp = 10;
+  engine::require(f.steps > kWarmUp, "--steps must be above {}", kWarmUp);
+  strategies::Session session(argc, argv);
+  const auto strategy = strategies::make_strategy(
+      f.strategy, session,
+      {.replicas = f.replicas, .threads = f.threads, .algorithm = f.algorithm, .update = f.update});
+  const engine::GraphSpec graph = models::build(f.model);
+  const auto rule = engine::optim::sgd({.rate = 0.01, .momentum = 0.9});
+  const auto data =
+      engine::data::random_images(graph.input_shape(), graph.output_shape().elements(), f.batch, 1)
+          .train;
+  const engine::Membership me = strategy->membership();
+  strategy->open(graph, rule.rule, {f.batch, 1, 1, {}});
+  strategy->deal({data->size(), f.batch, 0, f.steps, {}, true});
+  Parts parts;
+  std::vector<double> whole, losses;
+  strategy->run([&](engine::Replica& r) {
+    const bool mine = r.rank == me.rank;
+    engine::Pipeline pipeline(*data, {.shuffle = false, .in_place = true});
+    double exposed = 0;  // inside the strategy's calls
+    auto timed = [&exposed](auto&& call) {
+      const auto begin = engine::Clock::now();
+      call();
+      exposed += seconds_since(begin);
+    };
+    const engine::Graph::Hook before = [&](engine::Range x) {
+      timed([&] { strategy->before_forward(r, x); });
+    };
+    const engine::Graph::Hook ready = [&](engine::Range x) {
+      timed([&] { strategy->gradient_ready(r, x); });
+    };
+    if (mine) r.graph.observe(&parts);
+    while (const auto work = strategy->next(r)) {
+      exposed = 0;
+      const auto begin = engine::Clock::now();
+      pipeline.request(work->epoch, work->mine);
+      engine::stage(r, pipeline.take(), work->step, work->whole, rule.rate);
+      const double input = seconds_since(begin);
+      r.graph.forward(*r.context, before);
+      const auto loss_begin = engine::Clock::now();
+      r.graph.evaluate_loss(*r.context, true);
+      const double loss = r.context->ops->batch_sum(&r.state, r.graph.losses());
+      const double loss_seconds = seconds_since(loss_begin);
+      r.graph.backward(*r.context, false, ready);
+      timed([&] { strategy->finish(r); });
+      if (!mine) continue;
+      parts.add("input", input);
+      parts.add("loss", loss_seconds);
+      parts.add("communication and update, exposed", exposed);
+      parts.end_step(work->step >= kWarmUp);
+      whole.push_back(seconds_since(begin));
+      losses.push_back(loss / double(std::max<std::int64_t>(1, r.state.examples)));
+    }
+    r.graph.observe(nullptr);
+  });
+  whole.erase(whole.begin(), whole.begin() + kWarmUp);
+  engine::require(losses.back() < losses.front(), "the loss did not fall: {} to {}", losses.front(),
+                  losses.back());
+  if (!me.chief) return 0;
+  const double step = median(whole);
+  const double rate = double(f.batch) / step;
+  double known = 0;
+  nlohmann::json object{{"model", f.model},           {"batch", f.batch},
+                        {"replicas", me.size},        {"algorithm", strategy->algorithm()},
+                        {"milliseconds", step * 1e3}, {"images_per_second", rate}};
+  fmt::print(stderr, "{}\n", strategy->explain());
+  if (!f.json) fmt::print("{:40} {:>10} {:>7}\n", "part (medians of rank 0)", "ms", "%");
+  for (const std::string& part : parts.order()) {
+    const double seconds = parts.of(part);
+    known += seconds;
+    object["parts"][part] = seconds * 1e3;
+    if (!f.json) fmt::print("{:40} {:10.3f} {:7.1f}\n", part, seconds * 1e3, 100 * seconds / step);
+  }
+  if (f.json) {
+    fmt::print("{}\n", object.dump());
+  } else {
+    fmt::print("{:40} {:10.3f} {:7.1f}\n", "the rest", (step - known) * 1e3,
+               100 * (step - known) / step);
+    fmt::print("{:40} {:10.3f}         {:.0f} images/s of {} replica{}\n", "step", step * 1e3, rate,
+               me.size, me.size == 1 ? "" : "s");
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  lockstep::bench::Flags f;
+  CLI::App app{"Where a training step's time goes.", "bench_step"};
+  app.add_option("--model", f.model)->capture_default_str();
+  app.add_option("--strategy", f.strategy)->capture_default_str();
+  app.add_option("--algorithm", f.algorithm)->capture_default_str();
+  app.add_option("--update", f.update)->capture_default_str();
+  app.add_option("--replicas", f.replicas, "of this process")->capture_default_str();
+  app.add_option("--threads", f.threads, "of a replica")->capture_default_str();
+  app.add_option("--steps", f.steps)->capture_default_str();
+  app.add_option("--batch", f.batch, "over all replicas")->capture_default_str();
+  app.add_flag("--json", f.json, "one JSON object instead of a table");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return lockstep::bench::run(f, argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_step: {}\n", error.what());
+    return 1;
+  }
+}
