@@ -69,9 +69,12 @@ int run(const Flags& f, int argc, char** argv) {
   constexpr int kWarmUp = 10;
   engine::require(f.steps > kWarmUp, "--steps must be above {}", kWarmUp);
   strategies::Session session(argc, argv);
-  const auto strategy = strategies::make_strategy(
-      f.strategy, session,
-      {.replicas = f.replicas, .threads = f.threads, .algorithm = f.algorithm, .update = f.update});
+  strategies::StrategyOptions options;
+  options.replicas = f.replicas;
+  options.threads = f.threads;
+  options.algorithm = f.algorithm;
+  options.update = f.update;
+  const auto strategy = strategies::make_strategy(f.strategy, session, options);
   const engine::GraphSpec graph = models::build(f.model);
   const auto rule = engine::optim::sgd({.rate = 0.01, .momentum = 0.9});
   const auto data =
