@@ -28,7 +28,7 @@ namespace lockstep::collectives {
 // element i lies at slots + (k * elements + i) * size of the dtype.
 struct OwnedState {
   const engine::UpdateRule* rule = nullptr;
-  std::vector<Range> ranges;  // ascending in the packed order
+  std::vector<Range> ranges = {};  // ascending in the packed order
   std::byte* slots = nullptr;
   std::size_t norm_blocks = 0;  // blocks of the whole arena that a global norm adds
   std::size_t elements() const;
@@ -73,19 +73,19 @@ class Executor {
   struct Cursor {                        // of one lane
     std::size_t step = 0, element = 0;   // of the step: so many elements are reduced
     std::size_t owned = 0;               // update steps: where the step's range lies, packed
-    std::vector<int> posts;              // the transport's request of each posting step
+    std::vector<int> posts = {};         // the transport's request of each posting step
     std::chrono::nanoseconds waited{0};  // at this step, while somebody looked
     engine::Clock::time_point looked{};
   };
   struct Entry {  // a plan
     const Stage* stage = nullptr;
-    std::vector<std::vector<std::uint64_t>> arrivals;  // per execution: [rank][lane]
+    std::vector<std::vector<std::uint64_t>> arrivals = {};  // per execution: [rank][lane]
     std::atomic<std::uint64_t> requested{0}, completed{0};
     std::atomic<const engine::StepState*> state{nullptr};
-    std::vector<Cursor> cursors;
+    std::vector<Cursor> cursors = {};
     std::uint64_t scaled = 0;  // the execution, from 1, that `scale` was computed for
     double scale = 1;
-    std::string purpose;  // of who waits for it; purposes_ guards it
+    std::string purpose = {};  // of who waits for it; purposes_ guards it
   };
   bool pass(int budget, bool& ended);  // of all plans, under the lock
   bool advance(Entry& entry, int plan, int lane, int& budget);

@@ -33,19 +33,19 @@
 namespace lockstep::strategies {
 
 struct SynchronousOptions {
-  std::vector<engine::Device*> devices;  // one entry a replica of this process; at least one
-  std::optional<engine::DType> dtype;    // else what the first device prefers
-  int threads = 1;                       // library threads of a replica
-  std::string algorithm = "auto";        // auto, direct, ring
-  std::string update = "auto";           // auto, fused, apart
+  std::vector<engine::Device*> devices = {};  // one entry a replica of this process; at least one
+  std::optional<engine::DType> dtype = {};    // else what the first device prefers
+  int threads = 1;                            // library threads of a replica
+  std::string algorithm = "auto";             // auto, direct, ring
+  std::string update = "auto";                // auto, fused, apart
   std::size_t bucket_bytes = std::size_t(4) << 20;
-  bool overlap = true;                        // communicate while backward runs; same bits without
-  std::optional<bool> communication_thread;   // else where cores are idle
-  std::chrono::milliseconds deadline{60000};  // of every wait for another replica
-  std::vector<std::uint64_t> shares;          // of the batch, by rank; empty: equal
-  bool checksums = true;                      // confirm that mirrors are equal while training
+  bool overlap = true;  // communicate while backward runs; same bits without
+  std::optional<bool> communication_thread = {};  // else where cores are idle
+  std::chrono::milliseconds deadline{60000};      // of every wait for another replica
+  std::vector<std::uint64_t> shares = {};         // of the batch, by rank; empty: equal
+  bool checksums = true;                          // confirm that mirrors are equal while training
   engine::Log log = engine::Log();
-  std::function<void()> hook;  // tests: called between blocks, e.g. to delay
+  std::function<void()> hook = {};  // tests: called between blocks, e.g. to delay
 };
 
 class Synchronous : public engine::Strategy {

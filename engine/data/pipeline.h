@@ -31,7 +31,7 @@ Range share_of(Range batch, int rank, int ranks, const std::vector<std::uint64_t
 
 struct Batch {
   std::vector<float> inputs, targets;  // rows, one behind the other
-  std::vector<std::int64_t> ids;       // which example each row is
+  std::vector<std::int64_t> ids = {};  // which example each row is
   std::size_t rows() const { return ids.size(); }
 };
 

@@ -12,8 +12,8 @@ namespace lockstep::engine::optim {
 
 struct Optimizer {
   double rate = 0;
-  Schedule schedule;
-  UpdateRule rule;
+  Schedule schedule = {};
+  UpdateRule rule = {};
   std::string describe() const;  // "sgd rate 0.05 momentum 0.9, cosine to 0"
 };
 

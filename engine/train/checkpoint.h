@@ -27,18 +27,18 @@ namespace lockstep::engine {
 struct RunState {
   std::int64_t step = 0;   // steps done
   std::int64_t steps = 0;  // steps of the whole run: the schedule needs them
-  DataPosition position;
+  DataPosition position = {};
   std::uint64_t seed = 0;
   std::size_t batch = 0;
-  std::string dataset;  // Dataset::describe
+  std::string dataset = {};  // Dataset::describe
   std::uint64_t dataset_fingerprint = 0;
-  std::string graph;      // GraphSpec::describe
-  std::string model;      // name in the registry; empty where it has none
-  std::string optimizer;  // Optimizer::describe
-  std::string strategy;   // who wrote it, for people
+  std::string graph = {};      // GraphSpec::describe
+  std::string model = {};      // name in the registry; empty where it has none
+  std::string optimizer = {};  // Optimizer::describe
+  std::string strategy = {};   // who wrote it, for people
   int replicas = 1;
-  std::string plan;                          // Strategy::plan
-  std::map<std::string, std::string> notes;  // the program's own
+  std::string plan = {};                          // Strategy::plan
+  std::map<std::string, std::string> notes = {};  // the program's own
 };
 
 // One file of a checkpoint, as its writer reports it.
@@ -70,9 +70,9 @@ class Checkpoints {
   std::vector<std::int64_t> steps();       // of all folders, ascending, whole or not
   RunState read_state(std::int64_t step);  // throws Error(kCorrupt) with file and reason
   struct ArrayInfo {
-    std::string name;
-    Shape shape;
-    DType dtype;
+    std::string name = {};
+    Shape shape = {};
+    DType dtype = {};
   };
   std::vector<ArrayInfo> arrays(std::int64_t step);
   // Fills every piece. Throws Error(kInvalid) naming an array that is missing or has another shape

@@ -29,7 +29,7 @@ struct OpenOptions {
   std::size_t batch = 1;  // examples of the largest batch of the whole job
   int accumulate = 1;     // micro-batches of a replica's share
   std::uint64_t seed = 0;
-  std::string plan;  // of a checkpoint: obeyed where the membership is the same; may be empty
+  std::string plan = {};  // of a checkpoint: obeyed where the membership is the same; may be empty
 };
 
 // What `next` deals out.
@@ -37,7 +37,7 @@ struct WorkSpec {
   std::uint64_t examples = 0;              // of the data set
   std::size_t batch = 1;                   // of the whole job; at most OpenOptions::batch
   std::int64_t first_step = 0, steps = 0;  // steps [first_step, first_step + steps)
-  DataPosition position;                   // where the data stands at first_step
+  DataPosition position = {};              // where the data stands at first_step
   bool training = true;                    // false: evaluation; nothing is updated
 };
 
@@ -45,9 +45,9 @@ struct WorkSpec {
 struct Work {
   std::int64_t step = 0;
   std::int64_t epoch = 0;
-  Range mine;             // may be empty
-  std::size_t whole = 0;  // examples of the step over all replicas
-  DataPosition after;     // where the data stands when this step is done
+  Range mine = {};          // may be empty
+  std::size_t whole = 0;    // examples of the step over all replicas
+  DataPosition after = {};  // where the data stands when this step is done
 };
 
 // One mirror on one device. Strategies derive from it what they keep with it.
@@ -72,10 +72,10 @@ struct Totals {
 
 // A part of a named array in this rank's memory: elements `range` of the array, flattened.
 struct Piece {
-  std::string name;  // "conv1.weight", "momentum/conv1.weight"
-  Shape shape;       // of the whole array
+  std::string name = {};  // "conv1.weight", "momentum/conv1.weight"
+  Shape shape = {};       // of the whole array
   DType dtype = DType::kFloat32;
-  Range range;
+  Range range = {};
   std::byte* data = nullptr;
 };
 

@@ -53,11 +53,11 @@ struct FitOptions {
   int accumulate = 1;             // micro-batches of each replica's share; same result, less memory
   bool shuffle = true;
 
-  std::string checkpoints;  // folder; empty: none
-  std::int64_t every = 0;   // steps between checkpoints; 0: at the end of each epoch
-  int keep = 3;             // checkpoints that stay
-  int retries = 0;          // after Error(kUnavailable): restore and go on, so many times
-  std::map<std::string, std::string> notes;  // the program's own, for the manifest
+  std::string checkpoints = {};  // folder; empty: none
+  std::int64_t every = 0;        // steps between checkpoints; 0: at the end of each epoch
+  int keep = 3;                  // checkpoints that stay
+  int retries = 0;               // after Error(kUnavailable): restore and go on, so many times
+  std::map<std::string, std::string> notes = {};  // the program's own, for the manifest
 
   const Dataset* test = nullptr;    // evaluated after so many epochs, and at the end ...
   std::int64_t evaluate_every = 1;  // ... 0: only at the end
@@ -65,10 +65,10 @@ struct FitOptions {
 
   const std::atomic<int>* interrupt = nullptr;  // not 0: finish the step, save, return
   // On the chief, in order; on_step from the thread of rank 0. What they throw ends the training.
-  std::function<void(const StepReport&)> on_step;
-  std::function<void(std::int64_t epoch, const StepReport& last)> on_epoch;
-  std::function<void(const Evaluation&, std::int64_t epoch)> on_evaluation;
-  std::function<void(std::int64_t step)> on_checkpoint;
+  std::function<void(const StepReport&)> on_step = {};
+  std::function<void(std::int64_t epoch, const StepReport& last)> on_epoch = {};
+  std::function<void(const Evaluation&, std::int64_t epoch)> on_evaluation = {};
+  std::function<void(std::int64_t step)> on_checkpoint = {};
 };
 
 struct History {
@@ -77,14 +77,14 @@ struct History {
   double seconds = 0;            // of training steps, without evaluation and checkpoints
   double images_per_second = 0;  // median over this run's steps without its first ten
   double loss = 0;               // of the last step
-  std::optional<Evaluation> test;
+  std::optional<Evaluation> test = {};
   int interrupted = 0;  // the value of *interrupt
   int restores = 0;     // after errors
 };
 
 struct TrainerOptions {
   std::uint64_t seed = 1;
-  std::string model;  // name in a registry, for the manifest
+  std::string model = {};  // name in a registry, for the manifest
   Log log = Log();
   Storage* storage = nullptr;  // else the file system; outlives the trainer
 };

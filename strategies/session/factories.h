@@ -19,13 +19,13 @@ struct StrategyOptions {
   int replicas = 1;            // of this process
   std::string device = "cpu";  // of all of them
   int threads = 0;             // library threads of a replica; 0: this host's cores shared equally
-  std::optional<engine::DType> dtype;
+  std::optional<engine::DType> dtype = {};
   std::string algorithm = "auto";  // auto, direct, ring
   std::string update = "auto";     // auto, fused, apart
   std::size_t bucket_bytes = std::size_t(4) << 20;
   bool overlap = true;
   std::chrono::milliseconds deadline{60000};
-  std::vector<std::uint64_t> shares;  // of the batch, by rank; empty: equal
+  std::vector<std::uint64_t> shares = {};  // of the batch, by rank; empty: equal
 };
 
 // The replicas of this one process. Refuses a job of several processes, which would train apart.
