@@ -119,7 +119,7 @@ def kill_once(arguments, folder, recovery, moment, victim):
         text = errors.read()
     if took > LIMIT:
         return f"{took:.1f} s until all were gone, left {left}:\n{text}", True
-    if recovery and not re.search(rf"rank {victim}\b", text):
+    if recovery and not re.search(rf"rank {victim}\b[^\n]*(died|gone|lost)", text):
         return f"nobody named rank {victim}:\n{text}", True
     print(f"    gone after {took:.2f} s", flush=True)
     return None, True
