@@ -324,12 +324,12 @@ void Checkpoints::commit(const RunState& state, std::span<const Shard> shards) {
   }
   storage_.rename(final_name + ".tmp", final_name);
   storage_.sync_folder(partial);
-  // At every moment one of `whole`, `aside` is there, durably, if there ever was one.
+  // At every moment one of `whole`, `aside` is there, if there ever was one; and should only the
+  // second renaming survive a loss of power, then what it renamed is whole and synced.
   const std::string aside = whole + std::string(kReplaced);
   if (storage_.exists(whole)) {
     storage_.remove_tree(aside);
     storage_.rename(whole, aside);
-    storage_.sync_folder(folder_);
   }
   storage_.rename(partial, whole);
   storage_.sync_folder(folder_);

@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <ostream>
 #include <random>
 #include <string>
 
@@ -36,6 +37,9 @@ struct Scenario {
   std::int64_t old_step, new_step;
   int keep;
 };
+void PrintTo(const Scenario& scenario, std::ostream* out) {
+  *out << scenario.name;
+}
 constexpr Scenario kScenarios[] = {
     {"the next step, keeping one", 1, 2, 1},
     {"the next step, keeping two", 1, 2, 2},
@@ -64,11 +68,13 @@ class CheckpointFaultTest : public testing::TestWithParam<Scenario> {
     Checkpoints checkpoints = on(storage, folder);
     save(checkpoints, GetParam().new_step, new_arrays(), 3, random, "new");
   }
-  // The newest whole checkpoint has the old or the new arrays; which, by its note.
+  // The newest whole checkpoint has the old or the new arrays; which, by its note. All others that
+  // look like checkpoints are whole too: nothing half-written or half-removed has their name.
   std::string newest_note(Storage& storage, const std::string& folder) {
     Checkpoints checkpoints = on(storage, folder);
     const auto step = checkpoints.newest_whole();
     if (!step) return "nothing";
+    for (const std::int64_t other : checkpoints.steps()) EXPECT_NO_THROW(checkpoints.verify(other));
     const std::string note = checkpoints.read_state(*step).notes["note"];
     const bool is_new = note == "new";
     EXPECT_EQ(*step, is_new ? GetParam().new_step : GetParam().old_step);
