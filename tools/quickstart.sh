@@ -43,15 +43,29 @@ compile build tools/lockstep || fail "the build failed"
 command=(mpirun --oversubscribe --bind-to none --mca btl_vader_single_copy_mechanism none -n 2)
 if [ "$(id -u)" -eq 0 ]; then command+=(--allow-run-as-root); fi
 command+=(build/tools/lockstep train --model mnist_cnn --strategy collective_all_reduce --replicas 2
-  --epochs 6 --batch 64 --json)
+  --epochs 4 --batch 64 --json)
 say "${command[*]}"
-result=$("${command[@]}") || fail "training ended with exit code $?"
+
+# In the background, since a trap waits for a program in front of it: a signal ends the training too.
+result=$(mktemp) || exit 1
+job=''
+trap 'rm -f "$result"; [ -z "$job" ] || kill "$job"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+"${command[@]}" >"$result" &
+job=$!
+wait "$job"
+code=$?
+job=''
+[ "$code" -eq 0 ] || fail "training ended with exit code $code"
 
 python3 - "$accuracy_to_reach" "$result" <<'PYTHON'
 import json
 import sys
 
-needed, result = float(sys.argv[1]), json.loads(sys.argv[2].splitlines()[-1])
+needed = float(sys.argv[1])
+with open(sys.argv[2], encoding="utf-8") as lines:
+    result = json.loads(lines.read().splitlines()[-1])
 accuracy = result["test_accuracy"]
 print(f"quickstart: {result['replicas']} replicas, {result['steps']} steps, {result['seconds']:.1f} s, "
       f"{result['images_per_second']:.0f} images a second")
