@@ -201,27 +201,24 @@ TEST(Law2, AMirrorThatDiffersIsNamedByVariableRankAndStep) {
   auto options = replicas(3);
   options.update = "apart";
   strategies::Mirrored strategy(options);
-  Job job;
-  job.steps = 60;
-  std::int64_t corrupted = -1;
-  // Between two steps of rank 0, a bit of rank 2's dense2.weight changes. The step number in the
-  // message is at most one cycle of checks later.
-  job.on_step = [&](const engine::StepReport& report) {
-    if (report.step != 20) return;
-    corrupted = report.step;
-    strategy.corrupt(2, 5 * 32 + 16 + 7);
-  };
+  const Job job;
+  const Table data = small_data();
+  engine::Trainer trainer(strategy, small_graph(job), job.optimizer);
+  engine::FitOptions fit;
+  fit.steps = 30;
+  fit.global_batch = 11;
+  trainer.fit(data, fit);
+  trainer.fit(data, fit);                // nothing is wrong yet
+  strategy.corrupt(2, 5 * 32 + 16 + 7);  // dense2.weight lies behind dense3's parameters
   try {
-    train(strategy, job, nullptr);
+    trainer.fit(data, fit);
     FAIL() << "nobody noticed";
   } catch (const engine::Error& error) {
     const std::string text = error.what();
     EXPECT_NE(text.find("mirrors are no longer equal"), std::string::npos) << text;
-    EXPECT_NE(text.find("rank 2"), std::string::npos) << text;
-    EXPECT_NE(text.find("at step"), std::string::npos) << text;
     EXPECT_NE(text.find("dense"), std::string::npos) << text;
+    EXPECT_NE(text.find("differs on rank 2 from rank 0 at step"), std::string::npos) << text;
   }
-  EXPECT_EQ(corrupted, 20);
 }
 
 TEST(Law3, TheWholeStepIsVerifiedWithAllPlansInFlight) {
