@@ -14,7 +14,7 @@
 // The broken variant of walk 2 is a race on purpose: the thread sanitizer, where there is one, asks
 // here what it must not report. Nobody calls it otherwise.
 extern "C" const char* __tsan_default_suppressions() {
-  return "race:TellingDense\n";
+  return "race:announce(bool\n";
 }
 
 namespace lockstep::test {
