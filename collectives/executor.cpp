@@ -83,6 +83,7 @@ Executor::Executor(int rank, Team& team, Transport* transport, const engine::Ops
       ops_(ops),
       owned_(std::move(owned)),
       options_(std::move(options)),
+      deadline_(options_.deadline),
       owned_elements_(owned_.elements()) {
   engine::invariant(team.is_local(rank), "an executor's rank is not of its team");
 }
@@ -314,7 +315,8 @@ void Executor::look(Entry& entry, int plan, int lane) {
   if (cursor.looked != engine::Clock::time_point{})
     cursor.waited += std::min<nanoseconds>(now - cursor.looked, kAttention);
   cursor.looked = now;
-  if (cursor.waited >= options_.deadline) stop_late(entry, lane, plan, options_.deadline);
+  const milliseconds deadline = deadline_;
+  if (cursor.waited >= deadline) stop_late(entry, lane, plan, deadline);
 }
 
 // Stops the team with the names of those whom this lane waits for.
@@ -384,7 +386,7 @@ void Executor::wait(int plan, std::string_view purpose, std::optional<millisecon
     } else if (spins >= kSpins) {
       const auto now = engine::Clock::now();
       if (moves_.load() != moves) moves = moves_.load(), moved_at = now;
-      if (now - moved_at >= options_.deadline) stop_late(plan, options_.deadline);
+      if (now - moved_at >= deadline_.load()) stop_late(plan, deadline_);
       idle(deadline ? std::clamp(duration_cast<microseconds>(begin + *deadline - now),
                                  microseconds(1), kSleep)
                     : kSleep);

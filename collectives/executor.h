@@ -60,6 +60,8 @@ class Executor {
   // given, is of this call, beside the executor's own of a step.
   void wait(int plan, std::string_view purpose = {},
             std::optional<std::chrono::milliseconds> deadline = {});
+  // Of every wait from now on; any thread.
+  void set_deadline(std::chrono::milliseconds deadline) { deadline_ = deadline; }
   // For a communication thread: sleeps until there may be something to do since the last
   // `progress`.
   void sleep(std::chrono::microseconds most);
@@ -107,6 +109,7 @@ class Executor {
   const engine::Ops& ops_;
   OwnedState owned_;
   ExecutorOptions options_;
+  std::atomic<std::chrono::milliseconds> deadline_;
   std::size_t owned_elements_;
   std::mutex mutex_;  // of the work: cursors, transport, operands
   std::mutex purposes_;

@@ -4,6 +4,7 @@
 // that processes map it at once; optimizer slots are the rank's own. Owned by the strategy; the
 // replica's thread uses it, a communication thread beside it only the executor.
 #pragma once
+#include <array>
 #include <memory>
 #include <optional>
 
@@ -21,6 +22,8 @@ struct ArenaLayout {
   std::size_t bytes = 0;
 };
 ArenaLayout arena_layout(const engine::Graph& graph, const StepDesign& design);
+
+inline constexpr std::size_t kTimedSteps = 9;  // from which a median step is taken
 
 // A base, so that the ops outlive the graph that uses them.
 struct OwnOps {
@@ -48,8 +51,11 @@ class Mirror : private OwnOps, public engine::Replica, private engine::Context {
   std::int64_t dealt = 0;         // steps that `next` has given out of the current work
   engine::DataPosition position;  // where the data stands after them
   std::size_t started = 0;        // buckets of this step whose collectives have been started
-  std::int64_t reported = -1;     // the step of the last report; -1: none since `open`
-  std::vector<double> checks;     // checksums of this step's watched weights, as two halves each
+  engine::Clock::time_point reported_at{};
+  std::array<double, kTimedSteps> step_seconds{};
+  std::size_t timed_steps = 0;
+  std::int64_t reported = -1;  // the step of the last report; -1: none since `open`
+  std::vector<double> checks;  // checksums of this step's watched weights, as two halves each
   std::int64_t reductions_beside = 0;  // reductions that began while buckets were in flight
 
  private:

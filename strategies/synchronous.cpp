@@ -26,7 +26,8 @@ using engine::require;
 
 namespace {
 
-constexpr int kLostWhileOpening = 75;  // EX_TEMPFAIL: start again
+constexpr std::chrono::milliseconds kDeadline{60000};  // and at least 20 median steps
+constexpr int kLostWhileOpening = 75;                  // EX_TEMPFAIL: start again
 
 std::size_t align(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -62,7 +63,7 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
   require(!options_.devices.empty(), "a strategy needs at least one device");
   require(options_.threads >= 1, "threads must be at least 1, not {}", options_.threads);
   require(options_.bucket_bytes >= 1, "a bucket must hold at least one byte");
-  require(options_.deadline.count() > 0, "the deadline must be positive");
+  require(deadline().count() > 0, "the deadline must be positive");
   std::vector<std::string> devices;
   for (engine::Device* device : options_.devices) devices.push_back(to_string(device->id()));
   topology_ = collectives::discover(bootstrap_, devices);
@@ -95,6 +96,10 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
 Synchronous::~Synchronous() {
   if (watch_) watch_->release();
   watch_.reset();
+}
+
+std::chrono::milliseconds Synchronous::deadline() const {
+  return options_.deadline.value_or(kDeadline);
 }
 
 int Synchronous::first_rank() const {
@@ -282,10 +287,10 @@ void Synchronous::connect_hosts() {
       }
     }
     transports = fabric_->connect(ranks, {pairs.begin(), pairs.end()}, address,
-                                  key_bytes(lines_of(all[0]).at(1)), options_.deadline);
+                                  key_bytes(lines_of(all[0]).at(1)), deadline());
   }
   collectives::ExecutorOptions executor;
-  executor.deadline = options_.deadline;
+  executor.deadline = deadline();
   executor.hook = options_.hook;
   for (std::size_t i = 0; i < mirrors_.size(); ++i) {
     mirrors_[i]->checks.assign(2 * checked_at(0).size(), 0);

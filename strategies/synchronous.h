@@ -41,9 +41,10 @@ struct SynchronousOptions {
   std::size_t bucket_bytes = std::size_t(4) << 20;
   bool overlap = true;  // communicate while backward runs; same bits without
   std::optional<bool> communication_thread = {};  // else where cores are idle
-  std::chrono::milliseconds deadline{60000};      // of every wait for another replica
-  std::vector<std::uint64_t> shares = {};         // of the batch, by rank; empty: equal
-  bool checksums = true;                          // confirm that mirrors are equal while training
+  // Of every wait for another replica; without it 60 s or 20 median steps, whichever is longer.
+  std::optional<std::chrono::milliseconds> deadline = {};
+  std::vector<std::uint64_t> shares = {};  // of the batch, by rank; empty: equal
+  bool checksums = true;                   // confirm that mirrors are equal while training
   engine::Log log = engine::Log();
   std::function<void()> hook = {};  // tests: called between blocks, e.g. to delay
 };
@@ -98,7 +99,9 @@ class Synchronous : public engine::Strategy {
   void compare(const std::string& mine, const std::string& what) const;
   void map_memory();
   void connect_hosts();
+  std::chrono::milliseconds deadline() const;
   void set_start_values();
+  void learn_deadline(Mirror& mirror);
   void start_buckets(Mirror& mirror, std::size_t end);
   void check_mirrors(const double* numbers, std::int64_t step) const;
   void plan_checks();

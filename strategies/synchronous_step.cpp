@@ -130,8 +130,25 @@ Totals Synchronous::totals_of(Mirror& m) {
   return {numbers[0], numbers[1], numbers[2], numbers[3]};
 }
 
+// A wait may take as long as 20 median steps of the last kTimedSteps, where that is more than the
+// deadline to begin with: a model whose step takes a minute is slow, not stuck.
+void Synchronous::learn_deadline(Mirror& m) {
+  const auto now = engine::Clock::now();
+  if (m.reported >= 0) {
+    m.step_seconds[m.timed_steps++ % kTimedSteps] =
+        std::chrono::duration<double>(now - m.reported_at).count();
+  }
+  m.reported_at = now;
+  if (options_.deadline || m.timed_steps == 0 || m.timed_steps % kTimedSteps != 0) return;
+  auto sorted = m.step_seconds;
+  std::nth_element(sorted.begin(), sorted.begin() + kTimedSteps / 2, sorted.end());
+  const std::chrono::milliseconds steps(std::int64_t(20e3 * sorted[kTimedSteps / 2]));
+  m.executor().set_deadline(std::max(deadline(), steps));
+}
+
 Totals Synchronous::report(engine::Replica& replica, const Totals& mine) {
   Mirror& m = mirror(replica);
+  learn_deadline(m);
   const Totals before = totals_of(m);
   double* numbers =
       reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.metrics_range.begin;

@@ -35,7 +35,7 @@ struct Flags {
   std::uint64_t seed = 1, examples = 8000;
   int threads = 0;
   std::string device = "cpu", dtype, algorithm = "auto", update = "auto";
-  double bucket_mib = 4, deadline_seconds = 60;
+  double bucket_mib = 4, deadline_seconds = 0;
   std::string checkpoints, log;
   std::int64_t every = 0, evaluate_every = 1;
   int keep = 3, retries = 0;
@@ -76,8 +76,8 @@ void declare(CLI::App& app, Flags& f) {
       ->capture_default_str();
   app.add_option("--bucket", f.bucket_mib, "MiB of gradients that are summed together")
       ->capture_default_str();
-  app.add_option("--deadline", f.deadline_seconds, "seconds that a replica waits for another")
-      ->capture_default_str();
+  app.add_option("--deadline", f.deadline_seconds,
+                 "seconds that a replica waits for another; without it 60 or 20 median steps");
   app.add_option("--checkpoints", f.checkpoints,
                  "folder: continues from what it holds, and saves there");
   app.add_option("--every", f.every, "steps between checkpoints; 0: after each epoch")
@@ -120,7 +120,7 @@ engine::optim::Optimizer optimizer(const Flags& f) {
 
 strategies::StrategyOptions strategy_options(const Flags& f) {
   engine::require(f.bucket_mib > 0 && f.bucket_mib <= 65536, "--bucket must be above 0 MiB");
-  engine::require(f.deadline_seconds > 0 && f.deadline_seconds <= 1e6,
+  engine::require(f.deadline_seconds >= 0 && f.deadline_seconds <= 1e6,
                   "--deadline must be above 0 seconds");
   strategies::StrategyOptions options;
   options.replicas = f.replicas;
@@ -130,7 +130,9 @@ strategies::StrategyOptions strategy_options(const Flags& f) {
   options.algorithm = f.algorithm;
   options.update = f.update;
   options.bucket_bytes = std::size_t(f.bucket_mib * 1048576);
-  options.deadline = std::chrono::milliseconds(std::int64_t(f.deadline_seconds * 1000));
+  if (f.deadline_seconds > 0) {
+    options.deadline = std::chrono::milliseconds(std::int64_t(f.deadline_seconds * 1000));
+  }
   return options;
 }
 
@@ -170,7 +172,9 @@ int train(const Flags& f, const Program& program) {
   DataChoice choice{f.data, f.batch, f.examples, f.seed};
   const engine::data::Sets sets = choose_data(choice, graph);
 
-  strategies::Session session(program.argc, program.argv, {options.deadline, log});
+  strategies::Session session(
+      program.argc, program.argv,
+      {.deadline = options.deadline.value_or(std::chrono::seconds(60)), .log = log});
   const auto strategy = strategies::make_strategy(f.strategy, session, options);
   const bool chief = strategy->membership().chief;
   Progress progress(chief, std::int64_t(sets.train->size()));

@@ -24,8 +24,8 @@ struct StrategyOptions {
   std::string update = "auto";     // auto, fused, apart
   std::size_t bucket_bytes = std::size_t(4) << 20;
   bool overlap = true;
-  std::chrono::milliseconds deadline{60000};
-  std::vector<std::uint64_t> shares = {};  // of the batch, by rank; empty: equal
+  std::optional<std::chrono::milliseconds> deadline = {};  // else 60 s or 20 median steps
+  std::vector<std::uint64_t> shares = {};                  // of the batch, by rank; empty: equal
 };
 
 // The replicas of this one process. Refuses a job of several processes, which would train apart.
