@@ -27,8 +27,8 @@ constexpr std::chrono::milliseconds kSilence{5000};
 
 }  // namespace
 
-Connection::Connection(Socket socket, std::string who)
-    : socket_(std::move(socket)), who_(std::move(who)) {}
+Connection::Connection(Socket socket, std::string who, std::size_t most_kept)
+    : socket_(std::move(socket)), who_(std::move(who)), most_kept_(most_kept) {}
 
 Connection::~Connection() {
   if (failure_ || closed_ || pending()) return;  // the peer sees an end without a farewell
@@ -286,7 +286,7 @@ void Connection::begin(std::vector<int>& through) {
 
 // Memory of our own for the message of header_, within the limit.
 bool Connection::keep() {
-  if (header_.bytes > kMostKept - kept_bytes_) return false;
+  if (header_.bytes > most_kept_ - kept_bytes_) return false;
   incoming_ = Incoming{.tag = int(header_.tag), .bytes = header_.bytes};
   incoming_->kept = std::make_unique_for_overwrite<std::byte[]>(header_.bytes);
   incoming_->data = incoming_->kept.get();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // One rank's end of one connection: frames {magic, tag, bytes} and their contents. Sends are queued
 // and written as far as the socket takes; receives go straight into the posted memory where the
-// post came first. A message that came first is kept, up to kMostKept bytes a connection; then
+// post came first. A message that came first is kept, up to `most_kept` bytes a connection; then
 // nothing is read until its receive is posted. (A peer may be ahead: it sends for plan B while this
 // rank, before it posts B, waits for plan A on the same connection. Not reading B would never let A
 // through.)
@@ -33,7 +33,7 @@ class Connection {
   static constexpr std::size_t kMostKept = std::size_t(64) << 20;
 
   // `who`: "rank 5 on host h2", for errors.
-  Connection(Socket socket, std::string who);
+  Connection(Socket socket, std::string who, std::size_t most_kept = kMostKept);
   ~Connection();  // says the end where nothing is pending
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -101,7 +101,7 @@ class Connection {
   std::vector<Send> sends_;
   std::vector<Post> posts_;
   std::vector<Kept> kept_;
-  std::size_t kept_bytes_ = 0;
+  std::size_t most_kept_, kept_bytes_ = 0;
   FrameHeader header_{};
   std::size_t header_got_ = 0;
   std::optional<Incoming> incoming_;

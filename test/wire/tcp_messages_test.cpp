@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
+#include <cstring>
+#include <iterator>
 #include <map>
 #include <thread>
 
@@ -25,13 +26,19 @@ using Bytes = std::vector<std::byte>;
 
 // The contents of a message as its sender and its receiver both know them.
 Bytes content(std::size_t bytes, std::uint64_t key) {
-  Bytes data(bytes);
+  std::vector<std::uint64_t> words((bytes + 7) / 8);
   std::uint64_t x = key * 0x9e3779b97f4a7c15u + 1;
-  for (std::byte& b : data) {
+  for (std::uint64_t& word : words) {
     x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-    b = std::byte(x >> 32);
+    word = x;
   }
+  Bytes data(bytes);
+  if (bytes > 0) std::memcpy(data.data(), words.data(), bytes);
   return data;
+}
+
+bool same(const Bytes& a, const Bytes& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
 std::uint64_t key_of(int from, int to, int tag, int count) {
@@ -56,14 +63,17 @@ Error error_of(const std::function<void()>& work) {
 
 // What `from` sends to `to`: known to both.
 std::vector<Message> messages(int from, int to, std::uint64_t seed) {
-  constexpr std::size_t kSizes[] = {0, 1, 15, 16, 17, 4096, 60'000, 60'000, 300'000, 5'000'000};
+  constexpr std::size_t kSizes[] = {0,      1,      15,     16,      17,       4096,
+                                    60'000, 60'000, 60'000, 300'000, 5'000'000};
   Random random(seed, std::uint64_t(from) * 100 + std::uint64_t(to));
   std::map<int, int> counts;
   std::vector<Message> all;
-  for (int i = 0; i < 25; ++i) {
+  for (int i = 0; i < 12; ++i) {
     const int tag = int(random.below(5));
-    all.push_back(
-        {.peer = to, .tag = tag, .count = counts[tag]++, .bytes = kSizes[random.below(10)]});
+    all.push_back({.peer = to,
+                   .tag = tag,
+                   .count = counts[tag]++,
+                   .bytes = kSizes[random.below(std::size(kSizes))]});
   }
   return all;
 }
@@ -119,7 +129,7 @@ TEST_P(TcpMessages, ArriveWholeInTheOrderOfTheirTagWhateverTheOrderOfThePosts) {
       wait_for(transport, job->request);
       const Message& m = job->message;
       if (job->send) continue;
-      EXPECT_TRUE(job->data == content(m.bytes, key_of(m.peer, me, m.tag, m.count)))
+      EXPECT_TRUE(same(job->data, content(m.bytes, key_of(m.peer, me, m.tag, m.count))))
           << m.peer << " to " << me << " tag " << m.tag << " number " << m.count << " bytes "
           << m.bytes;
     }
@@ -139,14 +149,14 @@ TEST(TcpTransport, AMessageNobodyWaitsForYetDoesNotHoldUpTheNext) {
     wait_for(*ranks[0], b);
   });
   wait_for(*ranks[1], ranks[1]->post_receive(0, 9, second.data(), second.size()));
-  EXPECT_EQ(second, wanted);
+  EXPECT_TRUE(same(second, wanted));
   wait_for(*ranks[1], ranks[1]->post_receive(0, 8, first.data(), first.size()));
-  EXPECT_EQ(first, early);
+  EXPECT_TRUE(same(first, early));
 }
 
 TEST(TcpTransport, APostTakesOverAMessageThatIsHalfReceived) {
   const auto ranks = connect_all(2);
-  const Bytes early = content(40'000'000, 3);
+  const Bytes early = content(20'000'000, 3);
   Bytes late(early.size());
   const int request = ranks[0]->post_send(1, 8, early.data(), early.size());
   for (int i = 0; i < 4; ++i) {  // a part of it only: what the socket's memory holds
@@ -158,56 +168,7 @@ TEST(TcpTransport, APostTakesOverAMessageThatIsHalfReceived) {
   EXPECT_FALSE(ranks[1]->test(receive));
   std::jthread sender([&] { wait_for(*ranks[0], request); });
   wait_for(*ranks[1], receive);
-  EXPECT_EQ(late, early);
-}
-
-// Two messages of 40 MiB are more than a connection keeps: the second stays with its sender until
-// its receive is posted, and everything arrives.
-TEST(TcpTransport, KeepsNoMoreThanItsLimitOfWhatNobodyWaitsFor) {
-  const auto ranks = connect_all(2);
-  const std::size_t bytes = std::size_t(40) << 20;
-  const Bytes one = content(bytes, 1), two = content(bytes, 2), three = content(100, 3);
-  Bytes got_one(bytes), got_two(bytes), got_three(100);
-  const int a = ranks[0]->post_send(1, 1, one.data(), bytes);
-  const int b = ranks[0]->post_send(1, 2, two.data(), bytes);
-  const int c = ranks[0]->post_send(1, 3, three.data(), three.size());
-  std::atomic<bool> stop{false}, sent_two{false};
-  std::jthread sender([&] {
-    wait_for(*ranks[0], a);
-    wait_until(*ranks[0], [&] { return stop.load() || (sent_two = ranks[0]->test(b)); });
-    if (!sent_two) wait_for(*ranks[0], b);
-    wait_for(*ranks[0], c);
-  });
-  const auto end = engine::Clock::now() + 500ms;
-  while (engine::Clock::now() < end) {
-    if (!ranks[1]->progress()) ranks[1]->sleep(2000);
-  }
-  EXPECT_FALSE(sent_two);
-  stop = true;
-  wait_for(*ranks[1], ranks[1]->post_receive(0, 2, got_two.data(), bytes));
-  wait_for(*ranks[1], ranks[1]->post_receive(0, 3, got_three.data(), 100));
-  wait_for(*ranks[1], ranks[1]->post_receive(0, 1, got_one.data(), bytes));
-  EXPECT_EQ(got_one, one);
-  EXPECT_EQ(got_two, two);
-  EXPECT_EQ(got_three, three);
-}
-
-TEST(TcpTransport, RoomForKeptMessagesComesBack) {
-  const auto ranks = connect_all(2);
-  const std::size_t bytes = std::size_t(40) << 20;
-  for (std::uint64_t round = 0; round < 3; ++round) {
-    const Bytes data = content(bytes, round);
-    Bytes got(bytes);
-    const int request = ranks[0]->post_send(1, 1, data.data(), bytes);
-    std::atomic<bool> sent{false};
-    std::jthread sender([&] {
-      wait_for(*ranks[0], request);
-      sent = true;
-    });
-    wait_until(*ranks[1], [&] { return sent.load(); });  // all of it is kept
-    wait_for(*ranks[1], ranks[1]->post_receive(0, 1, got.data(), bytes));
-    EXPECT_EQ(got, data);
-  }
+  EXPECT_TRUE(same(late, early));
 }
 
 TEST(TcpTransport, AnotherLengthThanPostedIsAnErrorWhoeverComesFirst) {

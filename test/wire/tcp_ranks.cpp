@@ -48,15 +48,15 @@ std::vector<std::unique_ptr<Transport>> connect_all(int ranks, const std::string
       if (other != rank) pairs.emplace_back(rank, other);
     }
     transports[std::size_t(rank)] = std::move(fabrics[std::size_t(rank)]->connect(
-        {rank}, pairs, address, key, std::chrono::seconds(20))[0]);
+        {rank}, pairs, address, key, std::chrono::seconds(60))[0]);
   });
   return transports;
 }
 
 void wait_until(Transport& transport, const std::function<bool()>& condition) {
-  const auto end = engine::Clock::now() + std::chrono::seconds(20);
+  const auto end = engine::Clock::now() + std::chrono::seconds(60);
   while (!condition()) {
-    if (engine::Clock::now() > end) engine::fail(engine::Code::kTimeout, "20 s");
+    if (engine::Clock::now() > end) engine::fail(engine::Code::kTimeout, "60 s");
     if (!transport.progress()) transport.sleep(2000);
   }
 }

@@ -22,7 +22,7 @@ std::string on_loopback(const TcpFabric& fabric);
 // Runs `body(rank)` on one thread each and throws the first error.
 void on_threads(int ranks, const std::function<void(int)>& body);
 
-// Moves the transport until the request is through; throws Error(kTimeout) after 20 s.
+// Moves the transport until the request is through; throws Error(kTimeout) after 60 s.
 void wait_for(Transport& transport, int request);
 
 // Moves the transport until `condition`; the same.

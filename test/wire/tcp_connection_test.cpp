@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+// What a connection keeps of messages that nobody waits for yet. Two ends of a local stream, one
+// thread.
+#include "collectives/tcp/connection.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "engine/base/random.h"
+
+namespace lockstep::collectives::tcp {
+namespace {
+
+using engine::Code;
+using engine::Error;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Bytes = std::vector<std::byte>;
+
+constexpr std::size_t kLimit = 100'000;
+
+struct Pair {
+  Pair() {
+    int files[2] = {-1, -1};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, files), 0);
+    left = std::make_unique<Connection>(Socket(files[0]), "rank 1 on host h1", kLimit);
+    right = std::make_unique<Connection>(Socket(files[1]), "rank 0 on host h0", kLimit);
+  }
+  // Until nothing moves any more.
+  void settle() {
+    for (bool moved = true; moved;) {
+      moved = left->progress(true, true, sent);
+      moved |= right->progress(true, true, got);
+    }
+  }
+  std::unique_ptr<Connection> left, right;  // left sends
+  std::vector<int> sent, got;
+};
+
+Bytes filled(std::size_t bytes, int value) {
+  return Bytes(bytes, std::byte(value));
+}
+
+// Of the second message only what the stream itself holds leaves its sender; nothing behind it
+// arrives, not even what is waited for.
+TEST(TcpConnection, KeepsNoMoreThanItsLimitOfWhatNobodyWaitsFor) {
+  Pair pair;
+  const Bytes one = filled(kLimit - 10, 1), two = filled(3'000'000, 2), three = filled(5, 3);
+  Bytes got_one(one.size()), got_two(two.size()), got_three(three.size());
+  pair.left->post_send(1, 1, one.data(), one.size(), pair.sent);
+  pair.left->post_send(2, 2, two.data(), two.size(), pair.sent);
+  pair.left->post_send(3, 3, three.data(), three.size(), pair.sent);
+  pair.right->post_receive(3, 3, got_three.data(), got_three.size(), pair.got);
+  pair.settle();
+  EXPECT_THAT(pair.sent, ElementsAre(1));
+  EXPECT_THAT(pair.got, IsEmpty());
+  EXPECT_EQ(pair.right->events() & 1, 0);  // and asks for no more
+  pair.right->post_receive(2, 2, got_two.data(), got_two.size(), pair.got);
+  pair.settle();
+  EXPECT_THAT(pair.got, ElementsAre(2, 3));
+  pair.right->post_receive(1, 1, got_one.data(), got_one.size(), pair.got);
+  EXPECT_THAT(pair.got, ElementsAre(2, 3, 1));
+  EXPECT_TRUE(got_one == one && got_two == two && got_three == three);
+}
+
+TEST(TcpConnection, RoomComesBackWhenAKeptMessageIsTaken) {
+  Pair pair;
+  const Bytes big = filled(60'000, 4);
+  Bytes got(big.size());
+  for (int i = 0; i < 6; ++i) pair.left->post_send(i, i, big.data(), big.size(), pair.sent);
+  for (int i = 0; i < 6; ++i) {  // the next is kept each time one is taken
+    pair.settle();
+    std::fill(got.begin(), got.end(), std::byte{0});
+    pair.right->post_receive(i, i, got.data(), got.size(), pair.got);
+    pair.settle();
+    ASSERT_EQ(pair.got.size(), std::size_t(i) + 1);
+    EXPECT_TRUE(got == big);
+  }
+}
+
+TEST(TcpConnection, AMessageOfTheWholeLimitAndEmptyOnesBehindItAreKept) {
+  Pair pair;
+  const Bytes all = filled(kLimit, 5);
+  Bytes got(kLimit);
+  pair.left->post_send(0, 7, all.data(), all.size(), pair.sent);
+  pair.left->post_send(1, 7, nullptr, 0, pair.sent);
+  pair.left->post_send(2, 8, nullptr, 0, pair.sent);
+  pair.settle();
+  EXPECT_EQ(pair.sent.size(), 3u);
+  pair.right->post_receive(2, 8, nullptr, 0, pair.got);
+  pair.right->post_receive(0, 7, got.data(), got.size(), pair.got);
+  pair.right->post_receive(1, 7, nullptr, 0, pair.got);
+  EXPECT_THAT(pair.got, ElementsAre(2, 0, 1));
+  EXPECT_TRUE(got == all);
+}
+
+// Random sizes around the limit, random tags, receives posted at random times: what is posted in
+// the order of its tag always gets through, in that order.
+TEST(TcpConnection, RandomOrdersGetThroughWithinTheLimit) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    Pair pair;
+    engine::Random random(seed);
+    constexpr int kMessages = 40, kTags = 3;
+    std::vector<Bytes> data, got;
+    std::vector<int> tag;
+    for (int i = 0; i < kMessages; ++i) {
+      data.push_back(
+          filled(random.below(4) == 0 ? random.below(2 * kLimit) : random.below(2000), i));
+      got.emplace_back(data.back().size());
+      tag.push_back(int(random.below(kTags)));
+      pair.left->post_send(i, tag.back(), data.back().data(), data.back().size(), pair.sent);
+    }
+    std::vector<std::deque<int>> waiting(kTags);
+    for (int i = 0; i < kMessages; ++i) waiting[std::size_t(tag[std::size_t(i)])].push_back(i);
+    for (int left = kMessages; left > 0;) {
+      auto& queue = waiting[random.below(kTags)];
+      if (queue.empty()) continue;
+      const auto i = std::size_t(queue.front());
+      queue.pop_front();
+      --left;
+      pair.right->post_receive(int(i), tag[i], got[i].data(), got[i].size(), pair.got);
+      if (random.below(2) == 0) pair.settle();
+    }
+    pair.settle();
+    ASSERT_EQ(pair.got.size(), std::size_t(kMessages)) << seed;
+    ASSERT_TRUE(got == data) << seed;
+    for (int t = 0; t < kTags; ++t) {
+      std::vector<int> order;
+      for (const int i : pair.got) {
+        if (tag[std::size_t(i)] == t) order.push_back(i);
+      }
+      EXPECT_TRUE(std::is_sorted(order.begin(), order.end())) << seed;
+    }
+  }
+}
+
+TEST(TcpConnection, WhatIsNoMessageIsAnErrorThatStays) {
+  int files[2] = {-1, -1};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, files), 0);
+  const Socket other(files[0]);
+  Connection connection(Socket(files[1]), "rank 4 on host h4", kLimit);
+  const std::string noise = "this is no message at all";
+  ASSERT_EQ(send(other.file(), noise.data(), noise.size(), 0), ssize_t(noise.size()));
+  std::vector<int> through;
+  for (int i = 0; i < 2; ++i) {
+    try {
+      connection.progress(true, true, through);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kIo);
+      EXPECT_THAT(error.what(), HasSubstr("rank 4 on host h4 sent what is no message"));
+    }
+  }
+}
+
+// A length is not believed: nothing is taken for it until somebody posts, and then it is wrong.
+TEST(TcpConnection, AnAbsurdLengthTakesNoMemory) {
+  int files[2] = {-1, -1};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, files), 0);
+  const Socket other(files[0]);
+  Connection connection(Socket(files[1]), "rank 4 on host h4", kLimit);
+  const FrameHeader header{.magic = 0x4d4b534c, .tag = 1, .bytes = ~std::uint64_t(0)};
+  ASSERT_EQ(send(other.file(), &header, sizeof header, 0), ssize_t(sizeof header));
+  std::vector<int> through;
+  EXPECT_TRUE(connection.progress(true, true, through));
+  std::byte one{};
+  try {
+    connection.post_receive(0, 1, &one, 1, through);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kInvalid);
+    EXPECT_THAT(error.what(), HasSubstr("18446744073709551615 bytes, 1 were expected"));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::collectives::tcp
