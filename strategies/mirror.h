@@ -54,7 +54,8 @@ class Mirror : private OwnOps, public engine::Replica, private engine::Context {
   engine::Clock::time_point reported_at{};
   std::array<double, kTimedSteps> step_seconds{};
   std::size_t timed_steps = 0;
-  std::int64_t reported = -1;  // the step of the last report; -1: none since `open`
+  std::chrono::milliseconds deadline{0};  // 20 median steps; 0: not known yet
+  std::int64_t reported = -1;             // the step of the last report; -1: none since `open`
   std::vector<double> checks;  // checksums of this step's watched weights, as two halves each
   std::int64_t reductions_beside = 0;  // reductions that began while buckets were in flight
 

@@ -2,6 +2,7 @@
 #include "strategies/plan_record.h"
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "engine/base/error.h"
 
@@ -9,14 +10,20 @@ namespace lockstep::strategies {
 
 using nlohmann::json;
 
+namespace {
+
+std::size_t count_hosts(const std::vector<int>& host) {
+  return std::set<int>(host.begin(), host.end()).size();
+}
+
+}  // namespace
+
 std::string plan_record(const StepDesign& design, const std::vector<int>& host) {
   json ends = json::array();
   for (engine::Range bucket : design.buckets) ends.push_back(bucket.end);
-  return json{{"algorithm", design.algorithm},
-              {"update", design.update},
-              {"bucket_bytes", design.bucket_bytes},
-              {"bucket_ends", ends},
-              {"host_of_rank", host}}
+  return json{{"algorithm", design.algorithm}, {"update", design.update},
+              {"reason", design.reason},       {"bucket_bytes", design.bucket_bytes},
+              {"bucket_ends", ends},           {"host_of_rank", host}}
       .dump();
 }
 
@@ -26,8 +33,10 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
   try {
     const json plan = json::parse(record);
     if (plan.at("host_of_rank").get<std::vector<int>>() != host) {
-      log.info("the checkpoint was written by {} replicas, now there are {}: planned afresh",
-               plan.at("host_of_rank").size(), host.size());
+      log.info(
+          "the checkpoint was written by {} replicas on {} hosts, which are not these: planned "
+          "afresh",
+          plan.at("host_of_rank").size(), count_hosts(plan.at("host_of_rank")));
       return false;
     }
     bool obeyed = true;
@@ -43,7 +52,17 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
     };
     keep(options.algorithm, "algorithm");
     keep(options.update, "update");
-    options.bucket_bytes = plan.at("bucket_bytes").get<std::size_t>();
+    const auto bucket_bytes = plan.at("bucket_bytes").get<std::size_t>();
+    if (options.bucket_bytes != 0 && options.bucket_bytes != bucket_bytes) {
+      log.warning(
+          "buckets of {} bytes were asked for, the checkpoint was written with {}: bits may "
+          "differ",
+          options.bucket_bytes, bucket_bytes);
+      return false;
+    }
+    options.bucket_bytes = bucket_bytes;
+    options.bucket_ends = plan.at("bucket_ends").get<std::vector<std::size_t>>();
+    if (obeyed) options.reason = plan.at("reason");
     return obeyed;
   } catch (const json::exception& e) {
     engine::fail(engine::Code::kCorrupt, "the checkpoint's plan cannot be read: {}", e.what());

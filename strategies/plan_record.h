@@ -14,7 +14,7 @@ namespace lockstep::strategies {
 std::string plan_record(const StepDesign& design, const std::vector<int>& host);  // JSON
 
 // Changes `options` to the record's where the membership is the same and nothing else was asked for
-// (options that are not "auto" win, with a warning that bits may differ). True when it was obeyed.
+// (options that were given win, with a warning that bits may differ). True when it was obeyed.
 // Throws Error(kCorrupt) for text that is no record.
 bool obey_record(const std::string& record, const std::vector<int>& host, DesignOptions& options,
                  const engine::Log& log);

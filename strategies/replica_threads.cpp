@@ -2,14 +2,26 @@
 #include "strategies/replica_threads.h"
 
 #include <stdexcept>
+#include <system_error>
+
+#include "engine/base/error.h"
 
 namespace lockstep::strategies {
 
 ReplicaThreads::ReplicaThreads(int count) {
-  for (int i = 0; i < count; ++i) threads_.emplace_back([this, i] { serve(i); });
+  try {
+    for (int i = 0; i < count; ++i) threads_.emplace_back([this, i] { serve(i); });
+  } catch (const std::system_error& e) {
+    stop();
+    engine::fail(engine::Code::kIo, "no thread for each of {} replicas: {}", count, e.what());
+  }
 }
 
 ReplicaThreads::~ReplicaThreads() {
+  stop();
+}
+
+void ReplicaThreads::stop() {
   {
     std::scoped_lock lock(mutex_);
     over_ = true;

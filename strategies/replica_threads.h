@@ -25,6 +25,7 @@ class ReplicaThreads {
 
  private:
   void serve(int index);
+  void stop();
   std::mutex mutex_;
   std::condition_variable changed_;
   const std::function<void(int)>* body_ = nullptr;

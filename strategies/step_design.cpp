@@ -29,6 +29,23 @@ std::string bytes_text(std::size_t bytes) {
   return fmt::format("{} bytes", bytes);
 }
 
+constexpr std::size_t kBucketBytes = std::size_t(4) << 20;
+
+// The borders that a checkpoint was written with.
+std::vector<Range> buckets_of(const std::vector<std::size_t>& ends, std::size_t trainable) {
+  std::vector<Range> buckets;
+  std::size_t begin = 0;
+  for (std::size_t end : ends) {
+    if (end <= begin || end > trainable || (end % kBlock != 0 && end != trainable)) break;
+    buckets.push_back({begin, end});
+    begin = end;
+  }
+  if (begin != trainable || buckets.size() != ends.size()) {
+    engine::fail(engine::Code::kCorrupt, "the checkpoint's buckets do not fit its model");
+  }
+  return buckets;
+}
+
 std::vector<Range> cut_buckets(std::size_t trainable, std::size_t bucket_bytes, std::size_t width) {
   const std::size_t size = std::max(kBlock, round_up(bucket_bytes / width, kBlock));
   std::vector<Range> buckets;
@@ -59,7 +76,9 @@ class Designer {
     choose();
     design_.norm_blocks = (graph_.trainable() + kBlock - 1) / kBlock;
     design_.norms_bytes = std::max<std::size_t>(1, design_.norm_blocks) * sizeof(double);
-    design_.buckets = cut_buckets(graph_.trainable(), design_.bucket_bytes, width());
+    design_.buckets = options_.bucket_ends.empty()
+                          ? cut_buckets(graph_.trainable(), design_.bucket_bytes, width())
+                          : buckets_of(options_.bucket_ends, graph_.trainable());
     lay_out_exchange();
     add_reductions();
     add_updates();
@@ -118,7 +137,8 @@ class Designer {
             "update fused needs the direct algorithm, and {} was chosen: {}", design_.algorithm,
             design_.reason);
     design_.update = update != "auto" ? update : design_.algorithm == "direct" ? "fused" : "apart";
-    design_.bucket_bytes = std::max<std::size_t>(1, options_.bucket_bytes);
+    design_.bucket_bytes = options_.bucket_bytes > 0 ? options_.bucket_bytes : kBucketBytes;
+    if (!options_.reason.empty()) design_.reason = options_.reason;
   }
 
   // Reductions of layers first, in the graph's dtype, each from a block's beginning; then float64.

@@ -18,9 +18,11 @@
 namespace lockstep::strategies {
 
 struct DesignOptions {
-  std::string algorithm = "auto";  // auto, direct, ring
-  std::string update = "auto";     // auto, fused, apart
-  std::size_t bucket_bytes = std::size_t(4) << 20;
+  std::string algorithm = "auto";             // auto, direct, ring
+  std::string update = "auto";                // auto, fused, apart
+  std::size_t bucket_bytes = 0;               // 0: chosen
+  std::vector<std::size_t> bucket_ends = {};  // of a checkpoint: these borders
+  std::string reason = {};                    // of a checkpoint: why it was chosen then
 };
 
 struct StepDesign {

@@ -62,7 +62,6 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
     : options_(std::move(options)), bootstrap_(bootstrap) {
   require(!options_.devices.empty(), "a strategy needs at least one device");
   require(options_.threads >= 1, "threads must be at least 1, not {}", options_.threads);
-  require(options_.bucket_bytes >= 1, "a bucket must hold at least one byte");
   require(deadline().count() > 0, "the deadline must be positive");
   std::vector<std::string> devices;
   for (engine::Device* device : options_.devices) devices.push_back(to_string(device->id()));
@@ -171,7 +170,10 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   const engine::Graph& first = mirrors_[0]->graph;
   plan_checks();
 
-  DesignOptions design_options{options_.algorithm, options_.update, options_.bucket_bytes};
+  DesignOptions design_options;
+  design_options.algorithm = options_.algorithm;
+  design_options.update = options_.update;
+  design_options.bucket_bytes = options_.bucket_bytes;
   planned_before_ = obey_record(options.plan, host_, design_options, options_.log);
   DesignInput input;
   input.graph = &first;
@@ -185,11 +187,11 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   compare(
       fmt::format("{}optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} "
                   "clip {}\nbatch: {}\naccumulate: {}\nseed: {}\ndtype: {}\nchecksums: {}\n"
-                  "overlap: {}\nplan: {:016x}",
+                  "overlap: {}\nplan: {:016x}\n{}",
                   graph.describe() + "\n", int(rule.kind), rule.momentum, rule.nesterov, rule.beta1,
                   rule.beta2, rule.epsilon, rule.weight_decay, rule.clip_norm, options.batch,
                   options.accumulate, options.seed, engine::name(first.dtype()), options_.checksums,
-                  options_.overlap, collectives::hash(design_.plan)),
+                  options_.overlap, collectives::hash(design_.plan), options.run),
       "model, flags and plan");
 
   map_memory();
@@ -316,20 +318,17 @@ void Synchronous::run(const std::function<void(engine::Replica&)>& body) {
   require(threads_ != nullptr, "{}: run before open", name());
   std::atomic<bool> over{false};
   std::vector<std::jthread> helpers;
-  if (communication_threads_) {
-    for (const auto& mirror : mirrors_) {
-      helpers.emplace_back([&over, m = mirror.get()] {
-        while (!over) {
-          if (!m->executor().progress()) m->executor().sleep(std::chrono::microseconds(500));
-        }
-      });
-    }
-  }
+  auto end_helpers = [&] {
+    over = true;
+    team_->wake();
+    helpers.clear();  // joins
+  };
   auto failed = [this](const std::exception& e) {
     const auto* error = dynamic_cast<const Error*>(&e);
     abort(Error(error != nullptr ? error->code() : Code::kAborted, e.what()));
   };
   try {
+    if (communication_threads_) start_helpers(helpers, over);
     threads_->run(
         [&](int index) {
           Mirror& mirror = *mirrors_[std::size_t(index)];
@@ -338,14 +337,27 @@ void Synchronous::run(const std::function<void(engine::Replica&)>& body) {
         },
         failed);
   } catch (...) {
-    over = true;
-    team_->wake();
-    helpers.clear();  // joins
+    end_helpers();
     for (const auto& m : mirrors_) m->executor().tell_peers();
     throw;
   }
-  over = true;
-  team_->wake();
+  end_helpers();
+}
+
+// A communication thread beside each replica, until `over`.
+void Synchronous::start_helpers(std::vector<std::jthread>& helpers, const std::atomic<bool>& over) {
+  for (const auto& mirror : mirrors_) {
+    helpers.emplace_back([this, &over, m = mirror.get()] {
+      while (!over) {
+        if (m->executor().progress()) continue;
+        if (team_->stopped()) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        } else {
+          m->executor().sleep(std::chrono::microseconds(500));
+        }
+      }
+    });
+  }
 }
 
 void Synchronous::abort(const Error& error) noexcept {

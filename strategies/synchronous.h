@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "collectives/bootstrap.h"
@@ -38,8 +39,8 @@ struct SynchronousOptions {
   int threads = 1;                            // library threads of a replica
   std::string algorithm = "auto";             // auto, direct, ring
   std::string update = "auto";                // auto, fused, apart
-  std::size_t bucket_bytes = std::size_t(4) << 20;
-  bool overlap = true;  // communicate while backward runs; same bits without
+  std::size_t bucket_bytes = 0;               // 0: chosen
+  bool overlap = true;                        // communicate while backward runs; same bits without
   std::optional<bool> communication_thread = {};  // else where cores are idle
   // Of every wait for another replica; without it 60 s or 20 median steps, whichever is longer.
   std::optional<std::chrono::milliseconds> deadline = {};
@@ -101,6 +102,7 @@ class Synchronous : public engine::Strategy {
   void connect_hosts();
   std::chrono::milliseconds deadline() const;
   void set_start_values();
+  void start_helpers(std::vector<std::jthread>& helpers, const std::atomic<bool>& over);
   void learn_deadline(Mirror& mirror);
   void start_buckets(Mirror& mirror, std::size_t end);
   void check_mirrors(const double* numbers, std::int64_t step) const;

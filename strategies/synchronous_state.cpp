@@ -105,9 +105,10 @@ std::string Synchronous::reason() const {
 std::string Synchronous::explain() const {
   std::string text = fmt::format("{}: {}\n{}", name(), topology_.describe(), sentence(design_));
   if (planned_before_) text += "\nthe plan is the checkpoint's, so that the bits are the same";
-  text += communication_threads_
-              ? "\ncommunication has threads of its own, since there are idle cores"
-              : "\nthe computing threads communicate between layers, since no core is idle";
+  text +=
+      communication_threads_
+          ? "\ncommunication has threads of its own, since there are idle cores"
+          : "\nthe computing threads communicate between layers, since the replicas use all cores";
   return text;
 }
 

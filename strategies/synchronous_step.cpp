@@ -15,6 +15,7 @@ namespace {
 
 // Every parameter's checksum is compared once in so many steps.
 constexpr std::size_t kCheckCycle = 16;
+constexpr int kMeetings = 10;  // a meeting outside of steps may take so many deadlines
 
 double high_half(std::uint64_t sum) {
   return double(sum >> 32);
@@ -142,8 +143,8 @@ void Synchronous::learn_deadline(Mirror& m) {
   if (options_.deadline || m.timed_steps == 0 || m.timed_steps % kTimedSteps != 0) return;
   auto sorted = m.step_seconds;
   std::nth_element(sorted.begin(), sorted.begin() + kTimedSteps / 2, sorted.end());
-  const std::chrono::milliseconds steps(std::int64_t(20e3 * sorted[kTimedSteps / 2]));
-  m.executor().set_deadline(std::max(deadline(), steps));
+  m.deadline = std::chrono::milliseconds(std::int64_t(20e3 * sorted[kTimedSteps / 2]));
+  m.executor().set_deadline(std::max(deadline(), m.deadline));
 }
 
 Totals Synchronous::report(engine::Replica& replica, const Totals& mine) {
@@ -209,8 +210,11 @@ std::vector<double> Synchronous::gather(engine::Replica& replica, std::span<cons
       reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.gather_range.begin;
   std::fill_n(numbers, design_.gather_range.size(), 0.0);
   std::copy(mine.begin(), mine.end(), numbers + std::size_t(m.rank) * kGather);
+  // Files are written and read between two meetings, which takes longer than a step.
+  if (!options_.deadline) m.executor().set_deadline(kMeetings * std::max(deadline(), m.deadline));
   m.executor().start(design_.gather, nullptr);
   m.executor().wait(design_.gather, what);
+  if (!options_.deadline) m.executor().set_deadline(std::max(deadline(), m.deadline));
   std::vector<double> all;
   for (std::size_t rank = 0; rank < host_.size(); ++rank) {
     all.insert(all.end(), numbers + rank * kGather, numbers + rank * kGather + mine.size());

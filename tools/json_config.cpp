@@ -24,7 +24,7 @@ std::vector<CLI::ConfigItem> JsonConfig::from_config(std::istream& input) const 
     throw CLI::FileError(std::string("the configuration is not JSON: ") + e.what());
   }
   if (!values.is_object()) throw CLI::FileError("the configuration must be one JSON object");
-  std::vector<CLI::ConfigItem> items;
+  std::vector<CLI::ConfigItem> flags;
   for (const auto& [key, value] : values.items()) {
     CLI::ConfigItem item;
     item.name = key;
@@ -36,9 +36,9 @@ std::vector<CLI::ConfigItem> JsonConfig::from_config(std::istream& input) const 
       throw CLI::FileError("the configuration's \"" + key +
                            "\" must be a string, a number, true or false");
     }
-    items.push_back(std::move(item));
+    flags.push_back(std::move(item));
   }
-  return items;
+  return flags;
 }
 
 }  // namespace lockstep::tools

@@ -35,7 +35,7 @@ struct Flags {
   std::uint64_t seed = 1, examples = 8000;
   int threads = 0;
   std::string device = "cpu", dtype, algorithm = "auto", update = "auto";
-  double bucket_mib = 4, deadline_seconds = 0;
+  double bucket_mib = 0, deadline_seconds = 0;
   std::string checkpoints, log;
   std::int64_t every = 0, evaluate_every = 1;
   int keep = 3, retries = 0;
@@ -74,7 +74,7 @@ void declare(CLI::App& app, Flags& f) {
       ->capture_default_str();
   app.add_option("--update", f.update, "fused into the all-reduce or apart: auto, fused, apart")
       ->capture_default_str();
-  app.add_option("--bucket", f.bucket_mib, "MiB of gradients that are summed together")
+  app.add_option("--bucket", f.bucket_mib, "MiB of gradients that are summed together; 0: chosen")
       ->capture_default_str();
   app.add_option("--deadline", f.deadline_seconds,
                  "seconds that a replica waits for another; without it 60 or 20 median steps");
@@ -119,7 +119,8 @@ engine::optim::Optimizer optimizer(const Flags& f) {
 }
 
 strategies::StrategyOptions strategy_options(const Flags& f) {
-  engine::require(f.bucket_mib > 0 && f.bucket_mib <= 65536, "--bucket must be above 0 MiB");
+  engine::require(f.bucket_mib >= 0 && f.bucket_mib <= 65536,
+                  "--bucket must be from 0 to 65536 MiB");
   engine::require(f.deadline_seconds >= 0 && f.deadline_seconds <= 1e6,
                   "--deadline must be above 0 seconds");
   strategies::StrategyOptions options;

@@ -24,6 +24,7 @@ constexpr std::size_t kMostReason = 1024;
 constexpr std::size_t kMostRead = std::size_t(4)
                                   << 20;  // in one call, so that others have their turn
 constexpr std::chrono::milliseconds kSilence{5000};
+constexpr std::chrono::milliseconds kLastWords{500};
 
 }  // namespace
 
@@ -44,14 +45,28 @@ Connection::~Connection() {
 }
 
 void Connection::abort(Code code, const std::string& why) noexcept {
-  if (failure_ || closed_ || (!sends_.empty() && sends_.front().sent > 0)) return;
+  if (failure_ || closed_) return;
+  // A message that is half sent is sent whole first, while its reader reads.
+  const auto end = Clock::now() + kLastWords;
+  std::vector<int> through;
+  while (!sends_.empty() && sends_.front().sent > 0 && Clock::now() < end) {
+    pollfd ready{.fd = socket_.file(), .events = POLLOUT, .revents = 0};
+    ::poll(&ready, 1, 10);
+    try {
+      write(through);
+    } catch (const engine::Error&) {
+      return;  // the peer is gone itself
+    }
+  }
   const std::size_t bytes = std::min(why.size(), kMostReason);
   const FrameHeader header{.magic = kReason, .tag = std::uint32_t(code), .bytes = bytes};
   std::array<std::byte, sizeof header + kMostReason> frame;
   std::memcpy(frame.data(), &header, sizeof header);
   std::memcpy(frame.data() + sizeof header, why.data(), bytes);
-  [[maybe_unused]] const auto sent =
-      ::send(socket_.file(), frame.data(), sizeof header + bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sends_.empty() || sends_.front().sent == 0) {
+    [[maybe_unused]] const auto sent =
+        ::send(socket_.file(), frame.data(), sizeof header + bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
   ::shutdown(socket_.file(), SHUT_WR);
   closed_ = true;
 }

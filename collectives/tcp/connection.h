@@ -45,7 +45,8 @@ class Connection {
                     std::vector<int>& through);
   // Moves what can move; `readable` and `writable` as poll says. True when anything did.
   bool progress(bool readable, bool writable, std::vector<int>& through);
-  // The last frame: why this end stops. Lost where a message is half sent or the socket is full.
+  // The last frame: why this end stops. Waits up to half a second
+  // for the rest of a message that is half sent.
   void abort(engine::Code code, const std::string& why) noexcept;
   // Throws the connection's error, if there is one.
   void rethrow() const;

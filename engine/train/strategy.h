@@ -29,6 +29,7 @@ struct OpenOptions {
   std::size_t batch = 1;  // examples of the largest batch of the whole job
   int accumulate = 1;     // micro-batches of a replica's share
   std::uint64_t seed = 0;
+  std::string run = {};   // lines that must be the same in all processes: rates, data
   std::string plan = {};  // of a checkpoint: obeyed where the membership is the same; may be empty
 };
 

@@ -57,7 +57,13 @@ Trainer::~Trainer() = default;
 
 void Trainer::open(std::size_t batch, int accumulate, const std::string& plan) {
   batch_ = 0;  // until it has worked
-  strategy_.open(graph_, optimizer_.rule, {batch, accumulate, seed_, plan});
+  OpenOptions options;
+  options.batch = batch;
+  options.accumulate = accumulate;
+  options.seed = seed_;
+  options.run = run_;
+  options.plan = plan;
+  strategy_.open(graph_, optimizer_.rule, options);
   batch_ = batch;
   accumulate_ = accumulate;
 }
@@ -82,6 +88,11 @@ std::optional<RunState> Trainer::restore_newest(Checkpoints& checkpoints, std::s
                                                 int accumulate, const Dataset* data) {
   const std::optional<std::int64_t> step = checkpoints.newest_whole();
   std::optional<RunState> state;
+  if (!step && !checkpoints.steps().empty()) {
+    fail(Code::kCorrupt,
+         "none of the checkpoints that are there is whole, see above: mend or move "
+         "the folder away to start afresh");
+  }
   if (step) state = checkpoints.read_state(*step);
   std::vector<std::string> fresh;  // slots that the checkpoint's optimizer did not have
   if (state) {
@@ -140,6 +151,8 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
   const std::int64_t steps =
       options.steps > 0 ? options.steps
                         : options.epochs * batches_of_epoch(data.size(), options.global_batch);
+  run_ = fmt::format("{}\nsteps: {}\ndata: {}, fingerprint {:016x}", optimizer_.describe(), steps,
+                     data.describe(), data.fingerprint());
   int restores = 0;
   for (;;) {
     Fit fit{data, options, steps, {}, -1, {}, {}};
@@ -152,6 +165,14 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
           fit.progress.step = fit.saved = state->step;
           fit.progress.position = state->position;
           options_.log.info("continues after step {} of {}", state->step, steps);
+          if (state->steps != steps || state->batch != options.global_batch ||
+              state->optimizer != optimizer_.describe()) {
+            options_.log.info(
+                "the checkpoint was on its way to step {} with batch {} and {}; now it "
+                "is step {} with batch {} and {}",
+                state->steps, state->batch, state->optimizer, steps, options.global_batch,
+                optimizer_.describe());
+          }
         }
       } else if (batch_ != options.global_batch || accumulate_ != options.accumulate || restores) {
         open(options.global_batch, options.accumulate, "");

@@ -122,6 +122,7 @@ class Trainer {
   std::unique_ptr<Storage> own_storage_;
   Storage* storage_;
   std::uint64_t seed_;
+  std::string run_ = {};   // what the processes of a fit must have in common
   std::size_t batch_ = 0;  // planned for; 0: not open
   int accumulate_ = 1;
 };

@@ -22,7 +22,7 @@ struct StrategyOptions {
   std::optional<engine::DType> dtype = {};
   std::string algorithm = "auto";  // auto, direct, ring
   std::string update = "auto";     // auto, fused, apart
-  std::size_t bucket_bytes = std::size_t(4) << 20;
+  std::size_t bucket_bytes = 0;    // 0: chosen
   bool overlap = true;
   std::optional<std::chrono::milliseconds> deadline = {};  // else 60 s or 20 median steps
   std::vector<std::uint64_t> shares = {};                  // of the batch, by rank; empty: equal

@@ -261,6 +261,29 @@ TEST(Law3, ProcessesThatWereStartedDifferentlyAreToldWhatDiffers) {
   }
 }
 
+TEST(Law3, ProcessesWithOtherRatesOrOtherDataAreToldSo) {
+  const auto bootstraps = collectives::in_memory_bootstrap({0, 0}, std::chrono::seconds(20));
+  std::string text[2];
+  std::vector<std::thread> processes;
+  for (int p = 0; p < 2; ++p) {
+    processes.emplace_back([&, p] {
+      try {
+        strategies::CollectiveAllReduce strategy(replicas(1), *bootstraps[std::size_t(p)]);
+        Job job;
+        job.optimizer = engine::optim::sgd({.rate = p == 0 ? 0.01 : 0.5});
+        train(strategy, job, nullptr);
+      } catch (const engine::Error& error) {
+        text[p] = error.what();
+      }
+    });
+  }
+  for (std::thread& process : processes) process.join();
+  for (const std::string& t : text) {
+    EXPECT_NE(t.find("0.5"), std::string::npos) << t;
+    EXPECT_NE(t.find("0.01"), std::string::npos) << t;
+  }
+}
+
 TEST(Law3, TheCommandThatCannotBeObeyedIsAnErrorThatSaysWhy) {
   auto options = replicas(1);
   options.algorithm = "direct";

@@ -171,6 +171,23 @@ TEST(Law6, ADamagedNewestCheckpointIsReportedAndTheOneBeforeIsUsed) {
   EXPECT_EQ(resumed.weights, undisturbed.weights);
 }
 
+TEST(Law6, AFolderInWhichNothingIsWholeIsAnErrorAndNotAFreshStart) {
+  const Folder folder;
+  Job job = job_with();
+  job.checkpoints = folder.path();
+  job.steps = 2;
+  run(job, ways()[0]);
+  const fs::path manifest = fs::path(folder.path()) / "step-0000000002" / "manifest.json";
+  ASSERT_TRUE(fs::exists(manifest));
+  fs::resize_file(manifest, fs::file_size(manifest) / 2);
+  try {
+    run(job, ways()[0]);
+    FAIL() << "it started afresh";
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), engine::Code::kCorrupt);
+  }
+}
+
 TEST(Law6, AnotherModelInTheFolderIsRefusedWithTheLineThatDiffers) {
   const Folder folder;
   Job job = job_with();

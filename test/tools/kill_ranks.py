@@ -72,6 +72,12 @@ def fingerprint(folder):
                          for path in sorted(newest.glob("*.safetensors"))]
 
 
+def steps_saved(folder):
+    """Steps that the newest whole checkpoint holds; 0 where there is none."""
+    names = [path.name for path in folder.glob("step-*") if (path / "manifest.json").exists()]
+    return max([int(name.split("-")[1]) for name in names if not name.endswith(".partial")], default=0)
+
+
 def finish(arguments, ranks, folder):
     done = subprocess.run(command(arguments, ranks, folder, False), capture_output=True, text=True,
                           timeout=PATIENCE)
@@ -163,8 +169,12 @@ def main():
                 bad += 1
                 print(f"  FAILED: {wrong}")
                 continue
+            saved = steps_saved(folder)
             other = arguments.ranks + (1 if done % 4 == 3 else -1 if done % 4 == 0 else 0)
-            result, text = finish(arguments, other, folder)
+            result, _ = finish(arguments, other, folder)
+            if result.get("first_step", 0) != saved:
+                bad += 1
+                print(f"  FAILED: step {saved} was saved, and it went on from {result.get('first_step', 0)}")
             if other == arguments.ranks:
                 if fingerprint(folder) != bits:
                     bad += 1
