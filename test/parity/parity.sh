@@ -17,10 +17,7 @@ data=${2:-}
 venv=${3:-$here/../../build/parity-venv}
 if ! "$venv/bin/python" -c 'import torch, numpy, safetensors' 2>/dev/null; then
   python3 -m venv "$venv"
-  # PyTorch's own index has a build without CUDA, a tenth of the size; PyPI has one that works too.
-  "$venv/bin/pip" install -q torch --index-url https://download.pytorch.org/whl/cpu ||
-    "$venv/bin/pip" install -q torch
-  "$venv/bin/pip" install -q numpy safetensors
+  "$venv/bin/pip" install -q torch numpy safetensors
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
