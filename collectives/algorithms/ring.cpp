@@ -93,18 +93,18 @@ Lane ring_lane(const Request& request, const Circle& circle, int position, int s
       lane.push_back(post_send(out.size(), {me, request.space, out.begin}, next));
     }
     if (received >= 0) lane.push_back(wait(received));
-    if (sent >= 0) lane.push_back(wait(sent));
-    if (in.empty()) continue;
-    if (reads) lane.push_back(await({before}, circle.arrivals(position - 1, round), segment));
-    if (reads && gather) lane.push_back(reduce(in.size(), {other}, {mine}));
-    if (!gather) {
-      lane.push_back(reduce(in.size(), {mine, other}, {mine}));
+    if (!in.empty()) {
+      if (reads) lane.push_back(await({before}, circle.arrivals(position - 1, round), segment));
+      if (reads && gather) lane.push_back(reduce(in.size(), {other}, {mine}));
+      if (!gather) lane.push_back(reduce(in.size(), {mine, other}, {mine}));
       if (request.mean && round == n - 2) {
         lane.back().epilogue = Epilogue::kScale;
         lane.back().scale = 1.0 / n;
       }
+      if (is_read || reads) lane.push_back(arrive());
     }
-    if (is_read || reads) lane.push_back(arrive());
+    // What is sent is another chunk than what is added: the wire works meanwhile.
+    if (sent >= 0) lane.push_back(wait(sent));
   }
   if (is_read) {
     // My successor has taken its last chunk. It arrives at its beginning only where it is read.

@@ -27,7 +27,8 @@ using collectives::Space;
 using collectives::StepPlan;
 
 struct JobOptions {
-  collectives::ExecutorOptions executor;
+  // Short, so that what hangs fails soon.
+  collectives::ExecutorOptions executor{.deadline = std::chrono::milliseconds(20000)};
   collectives::Faults faults;
   engine::UpdateRule rule;
   std::vector<int> updates;  // stages whose ranges the ranks own

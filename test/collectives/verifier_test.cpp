@@ -239,7 +239,7 @@ const std::vector<Broken> kBroken{
      [] {
        return changed(ring(), [](Plan& p) {
          Lane& lane = p.lanes[1][0];
-         std::swap(lane[2], lane[4]);
+         std::swap(lane[2], lane[3]);
        });
      }},
     {"SendsToTheWrongRank", "deadlock", Goal::kSumEverywhere,
