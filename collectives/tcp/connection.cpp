@@ -196,7 +196,11 @@ bool Connection::write(std::vector<int>& through) {
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return moved;
-      lose(errno);
+      // What the peer said last, perhaps why it stopped, may still be unread.
+      const int error = errno;
+      while (!stalled_ && !closed_ && read(through)) {
+      }
+      lose(error);
     }
     moved = true;
     auto left = std::size_t(sent);
