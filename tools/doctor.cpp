@@ -72,9 +72,10 @@ std::vector<Finding> examine() {
   found("lockstep", version());
   const collectives::Machine machine = collectives::machine();
   found("host", machine.hostname);
-  found("processor", fmt::format("{}, {} of {} cores may be used, {} NUMA node{}", machine.cpu,
-                                 machine.cores, sysconf(_SC_NPROCESSORS_ONLN), machine.numa_nodes,
-                                 machine.numa_nodes == 1 ? "" : "s"));
+  found("processor", fmt::format("{}, {} of {} cores may be used", machine.cpu, machine.cores,
+                                 sysconf(_SC_NPROCESSORS_ONLN)));
+  found("NUMA nodes",
+        fmt::format("{}, as the kernel says (hwloc is not used)", machine.numa_nodes));
   found("memory", fmt::format("{:.1f} GiB may be used", double(machine.memory) / 0x1p30));
   for (const auto& device : engine::all_devices()) {
     found("device " + to_string(device->id()), device->description());

@@ -2,36 +2,41 @@
 // lockstep: one program, one command a file. Results go to standard output, everything else to
 // standard error. Errors are one line; exit codes stand in exit_codes.h.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
+#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "tools/command.h"
+#include "tools/config_file.h"
 #include "tools/exit_codes.h"
+#include "tools/leaving.h"
 #include "tools/version.h"
 
 namespace lockstep::tools {
 namespace {
 
-void complain(const std::string& text) {
-  std::fputs(fmt::format("lockstep: {}\n", text).c_str(), stderr);
-}
-
-// After a failure nothing may wait for peers that are gone, not even the MPI library's end.
-[[noreturn]] void leave(int code) {
-  std::fflush(stdout);
-  std::fflush(stderr);
-  _exit(code);
-}
-
-// One line of what the parser found wrong, with the way to help.
-int usage(const CLI::App& app, const CLI::ParseError& error) {
-  if (error.get_exit_code() == int(CLI::ExitCodes::Success)) return app.exit(error);  // --help
-  std::string text = error.what();
-  for (char& c : text) c = c == '\n' ? ' ' : c;
-  complain(text + " (see lockstep --help, lockstep train --help)");
-  return kUsage;
+// What the parser found wrong, in our words, with the way to help. `command`: the first argument.
+std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error,
+                          const std::string& command) {
+  std::string known;
+  for (const CLI::App* each : app.get_subcommands(nullptr)) {
+    known += (known.empty() ? "" : ", ") + each->get_name();
+    if (each->get_name() != command) continue;
+    const std::string help = fmt::format("; lockstep {} --help lists the flags", command);
+    const std::vector<std::string> left = app.remaining(true);
+    const auto flag = std::find_if(left.begin(), left.end(), [](const std::string& argument) {
+      return argument.starts_with("-");
+    });
+    if (flag != left.end()) return fmt::format("unknown flag '{}'{}", *flag, help);
+    if (!left.empty()) {
+      return fmt::format("unexpected argument '{}'{}, which begin with --", left[0], help);
+    }
+    return error.what() + help;
+  }
+  if (command.empty()) return fmt::format("no command; known: {} (lockstep --help)", known);
+  return fmt::format("unknown {} '{}'; known commands: {} (lockstep --help)",
+                     command.starts_with("-") ? "flag" : "command", command, known);
 }
 
 int run(int argc, char** argv) {
@@ -41,16 +46,24 @@ int run(int argc, char** argv) {
       "lockstep"};
   app.set_version_flag("--version", std::string("lockstep ") + version());
   app.require_subcommand(1);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   CLI::App* train = app.add_subcommand("train", "train a model");
   CLI::App* predict = app.add_subcommand("predict", "labels and probabilities from a checkpoint");
   CLI::App* doctor = app.add_subcommand("doctor", "what was found, and what is missing");
   const Command run_train = add_train(*train);
   const Command run_predict = add_predict(*predict);
   const Command run_doctor = add_doctor(*doctor);
+  std::vector<std::string> arguments(argv + 1, argv + std::max(argc, 1));
+  const std::string command = arguments.empty() ? "" : arguments[0];
+  if (command == train->get_name()) {
+    arguments = together([&] { return with_config(*train, std::move(arguments)); });
+  }
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
   try {
-    app.parse(argc, argv);
+    app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
-    return usage(app, error);
+    if (error.get_exit_code() == int(CLI::ExitCodes::Success)) return app.exit(error);  // --help
+    leave_together(kUsage, what_is_wrong(app, error, command));
   }
   const Program program{argc, argv};
   if (train->parsed()) return run_train(program);

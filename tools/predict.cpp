@@ -5,13 +5,16 @@
 #include <cstdio>
 #include <memory>
 
+#include "collectives/mpi/mpi_bootstrap.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/trainer.h"
 #include "models/registry.h"
 #include "strategies/session/factories.h"
+#include "tools/bounds.h"
 #include "tools/command.h"
 #include "tools/data_choice.h"
 #include "tools/exit_codes.h"
+#include "tools/leaving.h"
 
 namespace lockstep::tools {
 namespace {
@@ -34,14 +37,23 @@ std::vector<double> softmax(std::span<const double> logits) {
 }
 
 int predict(const Flags& f, const Program& program) {
-  engine::require(f.split == "test" || f.split == "train", "--split is test or train, not '{}'",
-                  f.split);
-  engine::require(f.batch >= 1, "--batch must be at least 1");
+  together([] {
+    const int processes = collectives::mpi::launch().size;
+    engine::require(processes == 1, "predict runs in one process, and {} were started", processes);
+  });
   const engine::Log log("", engine::Log::Level::kWarning);
   const auto storage = engine::posix_storage();
-  engine::Checkpoints checkpoints(*storage, f.checkpoints, 1, log);
+  std::string damage;  // of the newest; told by the error, or once more by `restore` below
+  engine::Log listening("", engine::Log::Level::kWarning,
+                        [&](engine::Log::Level, std::string_view line) {
+                          if (damage.empty()) damage = line;
+                        });
+  engine::Checkpoints checkpoints(*storage, f.checkpoints, 1, listening);
   const auto step = checkpoints.newest_whole();
-  engine::require(step.has_value(), "there is no whole checkpoint in {}", f.checkpoints);
+  if (!step && !damage.empty()) engine::fail(engine::Code::kCorrupt, "{}", damage);
+  engine::require(step.has_value(),
+                  "there is no checkpoint in {}; lockstep train --checkpoints {} makes them",
+                  f.checkpoints, f.checkpoints);
   const engine::RunState state = checkpoints.read_state(*step);
   engine::require(!state.model.empty(),
                   "the checkpoint names no model of the registry, so it cannot be built here");
@@ -89,11 +101,18 @@ Command add_predict(CLI::App& app) {
   app.add_option("--checkpoints", f->checkpoints, "folder of checkpoints")->required();
   app.add_option("--data", f->data,
                  "folder of IDX files; without it, digits that the program draws");
-  app.add_option("--split", f->split, "test or train")->capture_default_str();
-  app.add_option("--batch", f->batch, "examples at once")->capture_default_str();
-  app.add_option("--examples", f->examples, "generated digits of the training part")
+  app.add_option("--split", f->split, "part of the data")
+      ->check(one_of({"test", "train"}))
       ->capture_default_str();
-  app.add_option("--threads", f->threads, "library threads; 0: all cores")->capture_default_str();
+  app.add_option("--batch", f->batch, "examples at once")
+      ->check(whole_number(1, 100'000))
+      ->capture_default_str();
+  app.add_option("--examples", f->examples, "generated digits of the training part")
+      ->check(whole_number(1, 1'000'000))
+      ->capture_default_str();
+  app.add_option("--threads", f->threads, "library threads; 0: all cores")
+      ->check(whole_number(0, 4096))
+      ->capture_default_str();
   app.add_flag("--logits", f->logits,
                "logits (l0, l1, ...) instead of probabilities (p0, p1, ...)");
   return [f](const Program& program) { return predict(*f, program); };

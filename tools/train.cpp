@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // lockstep train: flags to model, data, strategy and trainer; nothing else.
-#include <cmath>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "engine/optim/optimizer.h"
+#include "engine/runtime/devices.h"
 #include "engine/train/event_log.h"
 #include "engine/train/trainer.h"
 #include "models/registry.h"
@@ -13,94 +14,21 @@
 #include "tools/command.h"
 #include "tools/data_choice.h"
 #include "tools/exit_codes.h"
-#include "tools/json_config.h"
+#include "tools/leaving.h"
 #include "tools/progress.h"
 #include "tools/signals.h"
+#include "tools/train_flags.h"
 
 namespace lockstep::tools {
 namespace {
 
 using engine::Log;
 
-struct Flags {
-  std::string model = "mnist_cnn", data, strategy = "mirrored";
-  int replicas = 1;
-  std::size_t batch = 64;
-  std::int64_t epochs = 6, steps = 0;
-  int accumulate = 1;
-  std::string optimizer = "sgd", schedule = "cosine";
-  double rate = 0;  // 0: the optimizer's own
-  double momentum = 0.9, weight_decay = 0, clip = 0;
-  bool nesterov = false;
-  std::uint64_t seed = 1, examples = 8000;
-  int threads = 0;
-  std::string device = "cpu", dtype, algorithm = "auto", update = "auto";
-  double bucket_mib = 0, deadline_seconds = 0;
-  std::string checkpoints, log;
-  std::int64_t every = 0, evaluate_every = 1;
-  int keep = 3, retries = 0;
-  bool json = false;
-};
-
-void declare(CLI::App& app, Flags& f) {
-  app.add_option("--model", f.model, "one of: " + models::list())->capture_default_str();
-  app.add_option("--data", f.data,
-                 "folder of IDX files (MNIST and its family), or 'random' for one batch of random "
-                 "images kept in memory; without it, digits that the program draws");
-  app.add_option("--strategy", f.strategy, "mirrored or collective_all_reduce")
-      ->capture_default_str();
-  app.add_option("--replicas", f.replicas, "replicas of this process")->capture_default_str();
-  app.add_option("--batch", f.batch, "examples of a step over all replicas")->capture_default_str();
-  app.add_option("--epochs", f.epochs, "passes over the training data")->capture_default_str();
-  app.add_option("--steps", f.steps, "steps in all, instead of epochs");
-  app.add_option("--accumulate", f.accumulate, "micro-batches of each replica's share")
-      ->capture_default_str();
-  app.add_option("--optimizer", f.optimizer, "sgd, adam or adamw")->capture_default_str();
-  app.add_option("--rate", f.rate, "learning rate (sgd 0.02, adam and adamw 0.001)");
-  app.add_option("--momentum", f.momentum, "of sgd")->capture_default_str();
-  app.add_flag("--nesterov", f.nesterov, "Nesterov's momentum for sgd");
-  app.add_option("--weight-decay", f.weight_decay, "weight decay")->capture_default_str();
-  app.add_option("--clip", f.clip, "largest global norm of the gradient; 0: no clipping")
-      ->capture_default_str();
-  app.add_option("--schedule", f.schedule, "constant or cosine, e.g. cosine:warmup=100,last=0.1")
-      ->capture_default_str();
-  app.add_option("--seed", f.seed, "of start values, order and dropout")->capture_default_str();
-  app.add_option("--examples", f.examples, "generated digits to train on")->capture_default_str();
-  app.add_option("--threads", f.threads, "library threads of a replica; 0: cores shared equally")
-      ->capture_default_str();
-  app.add_option("--device", f.device, "cpu or reference")->capture_default_str();
-  app.add_option("--dtype", f.dtype, "float32 or float64; without it, what the device prefers");
-  app.add_option("--algorithm", f.algorithm, "of the all-reduce: auto, direct, ring")
-      ->capture_default_str();
-  app.add_option("--update", f.update, "fused into the all-reduce or apart: auto, fused, apart")
-      ->capture_default_str();
-  app.add_option("--bucket", f.bucket_mib, "MiB of gradients that are summed together; 0: chosen")
-      ->capture_default_str();
-  app.add_option("--deadline", f.deadline_seconds,
-                 "seconds that a replica waits for another; without it 60 or 20 median steps");
-  app.add_option("--checkpoints", f.checkpoints,
-                 "folder: continues from what it holds, and saves there");
-  app.add_option("--every", f.every, "steps between checkpoints; 0: after each epoch")
-      ->capture_default_str();
-  app.add_option("--keep", f.keep, "checkpoints that stay")->capture_default_str();
-  app.add_option("--retries", f.retries, "restores after errors that may pass")
-      ->capture_default_str();
-  app.add_option("--eval", f.evaluate_every,
-                 "epochs between evaluations of the test data; 0: only at the end")
-      ->capture_default_str();
-  app.add_option("--log", f.log, "file for JSON lines: a line a step, evaluation, checkpoint");
-  app.add_flag("--json", f.json, "print one JSON object as the last line of standard output");
-  app.set_config("--config", "", "JSON file of flags; flags on the command line win");
-  app.config_formatter(std::make_shared<JsonConfig>());
-  app.allow_config_extras(CLI::config_extras_mode::error);
-}
-
-engine::optim::Optimizer optimizer(const Flags& f) {
+engine::optim::Optimizer optimizer(const TrainFlags& f) {
   namespace optim = engine::optim;
-  engine::require(std::isfinite(f.rate) && f.rate >= 0, "--rate must be positive, not {}", f.rate);
   const optim::Schedule schedule = optim::schedule(f.schedule);
   if (f.optimizer == "sgd") {
-    return optim::sgd({.rate = f.rate > 0 ? f.rate : 0.02,
+    return optim::sgd({.rate = f.rate.value_or(0.02),
                        .momentum = f.momentum,
                        .nesterov = f.nesterov,
                        .weight_decay = f.weight_decay,
@@ -108,21 +36,14 @@ engine::optim::Optimizer optimizer(const Flags& f) {
                        .schedule = schedule});
   }
   optim::AdamOptions options;
-  if (f.rate > 0) options.rate = f.rate;
+  options.rate = f.rate.value_or(options.rate);
   options.weight_decay = f.weight_decay;
   options.clip_norm = f.clip;
   options.schedule = schedule;
-  if (f.optimizer == "adam") return optim::adam(options);
-  if (f.optimizer == "adamw") return optim::adamw(options);
-  engine::fail(engine::Code::kInvalid, "unknown optimizer '{}'; known: sgd, adam, adamw",
-               f.optimizer);
+  return f.optimizer == "adam" ? optim::adam(options) : optim::adamw(options);
 }
 
-strategies::StrategyOptions strategy_options(const Flags& f) {
-  engine::require(f.bucket_mib >= 0 && f.bucket_mib <= 65536,
-                  "--bucket must be from 0 to 65536 MiB");
-  engine::require(f.deadline_seconds >= 0 && f.deadline_seconds <= 1e6,
-                  "--deadline must be above 0 seconds");
+strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   strategies::StrategyOptions options;
   options.replicas = f.replicas;
   options.device = f.device;
@@ -131,13 +52,45 @@ strategies::StrategyOptions strategy_options(const Flags& f) {
   options.algorithm = f.algorithm;
   options.update = f.update;
   options.bucket_bytes = std::size_t(f.bucket_mib * 1048576);
-  if (f.deadline_seconds > 0) {
-    options.deadline = std::chrono::milliseconds(std::int64_t(f.deadline_seconds * 1000));
+  if (f.deadline_seconds) {
+    options.deadline = std::chrono::milliseconds(std::int64_t(*f.deadline_seconds * 1000));
   }
   return options;
 }
 
-nlohmann::json result(const Flags& f, const engine::Strategy& strategy,
+// What each flag alone may be stands in train_flags.cpp; here is what must fit together.
+void check_together(const TrainFlags& f, int processes) {
+  engine::require(f.strategy != "mirrored" || processes == 1,
+                  "mirrored trains in one process, and {} were started: use --strategy "
+                  "collective_all_reduce, or start one process",
+                  processes);
+  engine::require(f.update != "fused" || f.algorithm != "ring",
+                  "--update fused needs --algorithm direct: a ring has no place for the update");
+  engine::find(engine::all_devices(), engine::parse_device_id(f.device));
+}
+
+// The data sets, and whether checkpoints can be kept: what depends on the files of this host.
+engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph) {
+  if (!f.checkpoints.empty()) {
+    std::error_code error;
+    const auto kind = std::filesystem::status(f.checkpoints, error).type();
+    if (kind != std::filesystem::file_type::directory &&
+        kind != std::filesystem::file_type::not_found) {
+      engine::fail(engine::Code::kIo,
+                   "--checkpoints: {} is not a folder; name one, or one that is "
+                   "still to be made",
+                   f.checkpoints);
+    }
+  }
+  DataChoice choice{f.data, f.batch, f.examples, f.seed};
+  engine::data::Sets sets = choose_data(choice, graph);
+  engine::require(f.batch <= sets.train->size(),
+                  "--batch {} is more than all {} examples of the training data", f.batch,
+                  sets.train->size());
+  return sets;
+}
+
+nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
                       const engine::History& history) {
   nlohmann::json object{{"model", f.model},
                         {"strategy", strategy.name()},
@@ -159,19 +112,21 @@ nlohmann::json result(const Flags& f, const engine::Strategy& strategy,
   return object;
 }
 
-int train(const Flags& f, const Program& program) {
+int train(const TrainFlags& f, const Program& program) {
   const std::atomic<int>& interrupt = watch_signals();
   const collectives::mpi::Launch launch = collectives::mpi::launch();
   const bool first = !launch.present || launch.rank == 0;
   Log log(launch.size > 1 ? fmt::format("process {}", launch.rank) : "",
           first ? Log::Level::kInfo : Log::Level::kWarning);
   // What can be wrong with the flags is said before other processes are waited for.
-  engine::GraphSpec graph = models::build(f.model);
-  const engine::optim::Optimizer rule = optimizer(f);
-  const strategies::StrategyOptions options = strategy_options(f);
-  engine::require(f.batch >= 1 && f.batch <= 1'000'000'000, "--batch must be from 1 to 10^9");
-  DataChoice choice{f.data, f.batch, f.examples, f.seed};
-  const engine::data::Sets sets = choose_data(choice, graph);
+  engine::GraphSpec graph = together([&] {
+    check_together(f, launch.size);
+    return models::build(f.model);
+  });
+  const engine::optim::Optimizer rule = together([&] { return optimizer(f); });
+  const strategies::StrategyOptions options = together([&] { return strategy_options(f); });
+  const bool each_host = true;
+  const engine::data::Sets sets = together([&] { return data(f, graph); }, each_host);
 
   strategies::Session session(
       program.argc, program.argv,
@@ -202,7 +157,10 @@ int train(const Flags& f, const Program& program) {
   bool explained = false;
   std::int64_t last_step = 0;
   fit.on_step = [&](const engine::StepReport& report) {
-    if (!explained) progress.say(strategy->explain());
+    if (!explained) {
+      progress.say(fmt::format("{} on {}", f.model, sets.train->describe()));
+      progress.say(strategy->explain());
+    }
     explained = true;
     last_step = report.step;
     progress.step(report);
@@ -230,7 +188,6 @@ int train(const Flags& f, const Program& program) {
   fit.on_checkpoint = [&](std::int64_t step) {
     if (events) events->write("checkpoint", {{"step", step}});
   };
-  progress.say(fmt::format("{} on {}", f.model, sets.train->describe()));
   const engine::History history = trainer.fit(*sets.train, fit);
   progress.close();
   if (chief && f.json) {
@@ -248,7 +205,7 @@ int train(const Flags& f, const Program& program) {
 }  // namespace
 
 Command add_train(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();  // lives as long as the parser's callbacks
+  auto flags = std::make_shared<TrainFlags>();  // lives as long as the parser's callbacks
   declare(app, *flags);
   return [flags](const Program& program) { return train(*flags, program); };
 }

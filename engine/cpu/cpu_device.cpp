@@ -40,8 +40,9 @@ class CpuDevice final : public Device {
   DeviceId id() const override { return {"cpu", 0}; }
   std::string description() const override {
     const unsigned cores = std::thread::hardware_concurrency();
-    return fmt::format("{}, {}, {} core{}", model_name(), instructions(), cores,
-                       cores == 1 ? "" : "s");
+    const dnnl_version_t* version = dnnl_version();
+    return fmt::format("{}, {}, {} core{}, oneDNN {}.{}.{}", model_name(), instructions(), cores,
+                       cores == 1 ? "" : "s", version->major, version->minor, version->patch);
   }
   DType default_dtype() const override { return DType::kFloat32; }
   bool supports(DType dtype) const override { return dtype == DType::kFloat32; }

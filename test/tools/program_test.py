@@ -1,0 +1,436 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What people may rely on when they use the program: what it prints and where, its exit codes, what it says
+about bad input, signals, going on from a checkpoint, predictions, the file of flags.
+
+usage: program_test.py LOCKSTEP [NAMES OF TESTS]
+"""
+import concurrent.futures
+import csv
+import io
+import json
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+LOCKSTEP = ""
+HAVE_MPI = True
+NO_MPI = "the parts under mpirun are left out: mpirun is missing, or lockstep was built without MPI"
+SMALL = ["--model", "mlp", "--examples", "300", "--epochs", "1", "--batch", "50", "--threads", "1"]
+LONG = SMALL + ["--steps", "100000", "--every", "50", "--eval", "0"]
+COLLECTIVE = ["--strategy", "collective_all_reduce"]
+PATIENCE = 120  # seconds for anything; only a defect takes so long
+
+
+def mpirun(processes=2):
+    if not HAVE_MPI:
+        raise unittest.SkipTest(NO_MPI)
+    command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(processes)]
+    if os.geteuid() == 0:
+        command.insert(1, "--allow-run-as-root")
+    return command
+
+
+def run(*arguments, prefix=(), where=None):
+    return subprocess.run([*prefix, LOCKSTEP, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=PATIENCE, cwd=where)
+
+
+def children(pid):
+    text = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+def whole(folder):
+    return sorted(int(path.name[5:]) for path in pathlib.Path(folder).glob("step-*")
+                  if not path.name.endswith(".partial") and (path / "manifest.json").exists())
+
+
+def idx(path, *sizes, missing=0):
+    count = 1
+    for size in sizes:
+        count *= size
+    head = struct.pack(">BBBB", 0, 0, 8, len(sizes)) + b"".join(struct.pack(">I", s) for s in sizes)
+    path.write_bytes(head + bytes(i % 10 for i in range(count - missing)))
+
+
+def idx_folder(folder, side, missing=0):
+    folder.mkdir()
+    for part in ("train", "t10k"):
+        idx(folder / f"{part}-images-idx3-ubyte", 60, side, side, missing=missing)
+        idx(folder / f"{part}-labels-idx1-ubyte", 60)
+    return folder
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        top = tempfile.TemporaryDirectory()
+        self.addCleanup(top.cleanup)
+        self.top = pathlib.Path(top.name)
+
+    def good(self, *arguments, prefix=()):
+        done = run(*arguments, prefix=prefix)
+        self.assertEqual(done.returncode, 0, f"{arguments}\n{done.stderr}")
+        return done
+
+    def result(self, *arguments, prefix=()):
+        """The JSON object that a good run prints, and nothing else, on standard output."""
+        done = self.good("train", *arguments, "--json", prefix=prefix)
+        lines = done.stdout.strip().splitlines()
+        self.assertEqual(len(lines), 1, done.stdout)
+        return json.loads(lines[0])
+
+
+class Output(Case):
+    FIELDS = {"model": str, "strategy": str, "replicas": int, "batch": int, "steps": int, "seconds": float,
+              "images_per_second": float, "loss": float, "test_accuracy": float, "algorithm": str,
+              "reason": str}
+
+    def check(self, done, replicas):
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.strip().splitlines()
+        self.assertEqual(len(lines), 1, done.stdout)
+        result = json.loads(lines[0])
+        for field, kind in self.FIELDS.items():
+            self.assertIsInstance(result[field], kind, field)
+        self.assertEqual((result["model"], result["batch"], result["steps"], result["replicas"]),
+                         ("mlp", 50, 6, replicas))
+        self.assertGreater(result["images_per_second"], 0)
+        self.assertEqual(done.stderr.count("all-reduce: "), 1)
+        self.assertIn(result["reason"], done.stderr)
+        self.assertIn(result["algorithm"], done.stderr)
+
+    def test_json_is_all_of_standard_output(self):
+        self.check(run("train", *SMALL, "--replicas", "2", "--json"), 2)
+
+    def test_of_several_processes_only_the_chief_prints(self):
+        self.check(run("train", *SMALL, *COLLECTIVE, "--json", prefix=mpirun()), 2)
+
+    def test_without_json_standard_output_is_empty(self):
+        done = self.good("train", *SMALL)
+        self.assertEqual(done.stdout, "")
+        self.assertIn("accuracy", done.stderr)
+
+    def test_random_data_have_no_accuracy(self):
+        result = self.result(*SMALL, "--data", "random", "--steps", "5")
+        self.assertIsNone(result["test_accuracy"])
+        self.assertGreater(result["images_per_second"], 0)
+        self.assertEqual(result["steps"], 5)
+
+    def test_log_holds_json_lines_of_steps_evaluations_and_checkpoints(self):
+        self.good("train", *SMALL, "--log", self.top / "log", "--checkpoints", self.top / "c", "--every", "4")
+        events = [json.loads(line) for line in (self.top / "log").read_text().splitlines()]
+        by_kind = {}
+        for event in events:
+            by_kind.setdefault(event["event"], []).append(event)
+        self.assertEqual([e["step"] for e in by_kind["step"]], list(range(6)))
+        for event in by_kind["step"]:
+            for field in ("loss", "accuracy", "rate", "images_per_second"):
+                self.assertIsInstance(event[field], (int, float))
+        self.assertEqual([e["step"] for e in by_kind["checkpoint"]], [4, 6])
+        self.assertEqual([e["epoch"] for e in by_kind["evaluation"]], [1])
+
+    def test_help_and_version(self):
+        self.assertRegex(self.good("--version").stdout, r"^lockstep \d+\.\d+\.\d+\n$")
+        self.assertIn("train", self.good("--help").stdout)
+        flags = {"train": ["--batch", "64", "--rate", "0.02", "--schedule", "cosine", "--keep", "3", "--deadline",
+                           "--config", "per process"],
+                 "predict": ["--checkpoints", "--batch", "100", "--logits", "REQUIRED"],
+                 "doctor": ["--json"]}
+        for command, words in flags.items():
+            text = self.good(command, "--help").stdout
+            for word in words:
+                self.assertIn(word, text, command)
+
+
+class Config(Case):
+    def write(self, value):
+        path = self.top / "flags.json"
+        path.write_text(value if isinstance(value, str) else json.dumps(value))
+        return path
+
+    def test_values_are_used_and_flags_win(self):
+        file = self.write({"model": "mlp", "examples": 300, "epochs": 1, "batch": 60, "threads": 1, "rate": 1e-2,
+                           "replicas": 2, "json": True, "nesterov": False})
+        for order in (["--config", file, "--batch", "30"], ["--batch", "30", f"--config={file}"]):
+            done = self.good("train", *order)
+            result = json.loads(done.stdout)
+            self.assertEqual((result["batch"], result["steps"], result["replicas"]), (30, 10, 2))
+        self.assertEqual(self.good("train", "--config", file, "--json=false").stdout, "")
+
+    def test_what_is_wrong_with_the_file_is_one_line(self):
+        rows = [({"epocs": 1}, "epocs"), ({"epochs": "1"}, "a number"), ({"epochs": [1]}, "a number"),
+                ({"epochs": None}, "a number"), ({"epochs": 1.5}, "whole number"), ({"epochs": -1}, "whole number"),
+                ({"model": 3}, "a string"), ({"json": 1}, "true or false"), ({"config": "x"}, "config"),
+                ({"help": True}, "help"), ("[1]", "not one JSON object"), ("{", "not one JSON object"),
+                ("", "not one JSON object")]
+        for value, word in rows:
+            with self.subTest(value):
+                refused(self, ["train", "--config", self.write(value)], 64, [word])
+        refused(self, ["train", "--config", self.top / "none"], 64, ["cannot be read"])
+        refused(self, ["train", "--config", self.top], 64, ["cannot be read"])
+
+
+def refused(case, arguments, code, words, prefix=()):
+    """One line that says so, the exit code, and nothing else."""
+    done = run(*arguments, prefix=prefix)
+    lines = done.stderr.splitlines()
+    if prefix:   # mpirun has lines of its own
+        lines = [line for line in lines if line.startswith("lockstep: ")]
+    case.assertEqual(done.returncode, code, done.stderr)
+    case.assertEqual(done.stdout, "")
+    case.assertEqual(len(lines), 1, done.stderr)
+    case.assertTrue(lines[0].startswith("lockstep: "), lines)
+    for word in words:
+        case.assertIn(word, lines[0])
+
+
+class BadInput(Case):
+    def table(self, rows, command=("train", *SMALL)):
+        def one(row):
+            arguments, code, words = row
+            folder = self.top / f"checkpoints{id(row)}"
+            where = ["--checkpoints", folder] if command[:1] == ("train",) and "--checkpoints" not in arguments else []
+            try:
+                refused(self, [*command, *where, *arguments], code, words)
+                self.assertFalse(folder.exists(), "a folder is left")
+            except AssertionError as error:
+                return f"{arguments}: {error}"
+            return None
+
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            wrong = [text for text in pool.map(one, rows) if text]
+        self.assertFalse(wrong, "\n".join(wrong))
+
+    def test_flags(self):
+        huge = "99999999999999999999"
+        self.table([
+            (["--bogus", "3"], 64, ["--bogus", "lockstep train --help"]),
+            (["--bogus=3"], 64, ["--bogus", "lockstep train --help"]),
+            (["-x"], 64, ["-x", "lockstep train --help"]),
+            (["extra"], 64, ["extra", "lockstep train --help"]),
+            (["--batch"], 64, ["--batch", "required"]),
+            (["--model", "mnist_cn"], 64, ["mnist_cn", "did you mean mnist_cnn?", "lenet5"]),
+            (["--strategy", "x"], 64, ["x", "mirrored or collective_all_reduce"]),
+            (["--optimizer", "x"], 64, ["x", "sgd, adam or adamw"]),
+            (["--schedule", "x"], 64, ["x", "constant, cosine"]),
+            (["--schedule", "cosine:warmup=x"], 64, ["warmup", "number"]),
+            (["--device", "x"], 64, ["x", "cpu:0, reference:0"]),
+            (["--dtype", "int32"], 64, ["int32", "float32 or float64"]),
+            (["--algorithm", "x"], 64, ["x", "auto, direct or ring"]),
+            (["--update", "x"], 64, ["x", "auto, fused or apart"]),
+            (["--update", "fused", "--algorithm", "ring"], 64, ["fused", "direct"]),
+            (["--batch", "0"], 64, ["--batch", "'0'", "from 1 to"]),
+            (["--batch", "-3"], 64, ["--batch", "'-3'", "from 1 to"]),
+            (["--batch", "abc"], 64, ["--batch", "'abc'", "whole number"]),
+            (["--batch", huge], 64, ["--batch", huge, "from 1 to"]),
+            (["--batch", "301"], 64, ["--batch", "301", "300 examples"]),
+            (["--replicas", "0"], 64, ["--replicas", "from 1 to"]),
+            (["--replicas", "100000"], 64, ["--replicas", "from 1 to"]),
+            (["--epochs", "-1"], 64, ["--epochs", "from 0 to"]),
+            (["--steps", "-1"], 64, ["--steps", "from 0 to"]),
+            (["--accumulate", "0"], 64, ["--accumulate", "from 1 to"]),
+            (["--examples", "0"], 64, ["--examples", "from 1 to"]),
+            (["--examples", "-1"], 64, ["--examples", "from 1 to"]),
+            (["--seed", "-1"], 64, ["--seed", "from 0 to"]),
+            (["--threads", "-1"], 64, ["--threads", "from 0 to"]),
+            (["--rate", "-1"], 64, ["--rate", "'-1'", "above 0"]),
+            (["--rate", "nan"], 64, ["--rate", "'nan'", "above 0"]),
+            (["--rate", "inf"], 64, ["--rate", "'inf'", "above 0"]),
+            (["--momentum", "1.5"], 64, ["momentum", "1.5", "below 1"]),
+            (["--clip", "-1"], 64, ["--clip", "'-1'", "from 0"]),
+            (["--weight-decay", "nan"], 64, ["--weight-decay", "'nan'", "from 0"]),
+            (["--bucket", "-1"], 64, ["--bucket", "from 0"]),
+            (["--deadline", "0"], 64, ["--deadline", "above 0"]),
+            (["--every", "-1"], 64, ["--every", "from 0"]),
+            (["--keep", "0"], 64, ["--keep", "from 1"]),
+            (["--retries", "-1"], 64, ["--retries", "from 0"]),
+            (["--eval", "-1"], 64, ["--eval", "from 0"]),
+        ])
+
+    def test_commands(self):
+        self.table([([], 64, ["no command", "train, predict, doctor"]),
+                    (["bogus"], 64, ["'bogus'", "train, predict, doctor"]),
+                    (["--bogus"], 64, ["'--bogus'", "train, predict, doctor"]),
+                    (["predict"], 64, ["--checkpoints", "required"]),
+                    (["doctor", "--bogus"], 64, ["--bogus", "lockstep doctor --help"])], command=())
+
+    def test_files(self):
+        (self.top / "empty").mkdir()
+        (self.top / "file").write_text("text")
+        idx_folder(self.top / "short", 28, missing=1)
+        idx_folder(self.top / "small", 8)
+        self.table([
+            (["--data", self.top / "none"], 74, ["none", "is not a folder"]),
+            (["--data", self.top / "empty"], 74, ["train-images-idx3-ubyte", "missing"]),
+            (["--data", self.top / "short"], 65, ["train-images-idx3-ubyte"]),
+            (["--data", self.top / "small"], 64, ["28x28x1", "8x8x1"]),
+            (["--checkpoints", self.top / "file"], 74, ["file", "is not a folder"]),
+            (["--checkpoints", self.top / "file" / "below"], 74, ["below", "ot a "]),
+            (["--log", self.top / "file" / "below"], 74, ["below"]),
+        ])
+        self.assertEqual((self.top / "file").read_text(), "text")
+
+    def test_predict(self):
+        (self.top / "empty").mkdir()
+        self.good("train", *SMALL, "--checkpoints", self.top / "damaged")
+        shard = next((self.top / "damaged").glob("step-*/*.safetensors"))
+        bits = bytearray(shard.read_bytes())
+        bits[-1] ^= 1
+        shard.write_bytes(bits)
+        self.table([
+            (["--checkpoints", self.top / "empty"], 64, ["empty", "no checkpoint"]),
+            (["--checkpoints", self.top / "none"], 64, ["none", "no checkpoint"]),
+            (["--checkpoints", self.top / "damaged"], 65, [shard.name, "cannot be used"]),
+            (["--checkpoints", self.top / "damaged", "--split", "x"], 64, ["--split", "test or train"]),
+            (["--checkpoints", self.top / "damaged", "--batch", "0"], 64, ["--batch", "from 1 to"]),
+        ], command=("predict",))
+
+    def test_direct_is_fine_on_one_host(self):
+        self.assertEqual(self.result(*SMALL, "--algorithm", "direct", "--replicas", "2")["algorithm"], "direct")
+
+    def test_under_mpirun_one_process_says_it(self):
+        for arguments, word in [(["--rate", "-1"], "--rate"), (["--bogus"], "--bogus"), (["--model", "x"], "'x'"),
+                                (["--data", self.top / "none"], "none")]:
+            with self.subTest(arguments):
+                refused(self, ["train", *SMALL, *COLLECTIVE, *arguments],
+                        74 if "--data" in arguments else 64, [word], prefix=mpirun())
+        refused(self, ["train", *SMALL, "--strategy", "mirrored"], 64,
+                ["one process", "collective_all_reduce"], prefix=mpirun())
+        begin = time.monotonic()
+        refused(self, ["predict", "--checkpoints", self.top], 64, ["one process"], prefix=mpirun())
+        self.assertLess(time.monotonic() - begin, 30)
+
+    def test_a_loss_that_is_not_finite_is_named(self):
+        folder = self.top / "c"
+        done = run("train", *SMALL, "--rate", "1e30", "--every", "1", "--checkpoints", folder)
+        lines = [line for line in done.stderr.splitlines() if line.startswith("lockstep: ")]
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertRegex(lines[0], r"not finite at step (\d+)")
+        self.assertIn("dense", lines[0])
+        step = int(lines[0].split("at step ")[1].split(",")[0])
+        self.assertLessEqual(max(whole(folder), default=0), step)
+        self.assertEqual(done.stdout, "")
+
+
+class Signals(Case):
+    def stop(self, number, prefix=(), target="program"):
+        """Starts a long run, and sends the signal when there is a checkpoint. Returns its exit code, its
+        errors, and its folder."""
+        folder = self.top / f"{number}{target}{len(prefix)}"
+        with tempfile.TemporaryFile("w+") as errors:
+            job = subprocess.Popen([*prefix, LOCKSTEP, "train", *LONG, "--checkpoints", str(folder),
+                                    *(COLLECTIVE if prefix else [])], stdout=subprocess.DEVNULL, stderr=errors)
+            try:
+                begin = time.monotonic()
+                while not whole(folder):
+                    self.assertIsNone(job.poll(), "it ended by itself")
+                    self.assertLess(time.monotonic() - begin, PATIENCE, "it saves nothing")
+                    time.sleep(0.02)
+                os.kill(children(job.pid)[-1] if target == "rank" else job.pid, number)
+                code = job.wait(30)
+            finally:
+                job.kill()
+                job.wait()
+            errors.seek(0)
+            return code, errors.read(), folder
+
+    def goes_on(self, folder, prefix=(), flags=()):
+        saved = whole(folder)[-1]
+        result = self.result(*SMALL, *flags, "--steps", saved + 5, "--checkpoints", folder, prefix=prefix)
+        self.assertEqual((result["first_step"], result["steps"]), (saved, saved + 5))
+
+    def test_one_process_saves_its_step_and_goes_on_later(self):
+        for number, wanted in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            code, errors, folder = self.stop(number)
+            self.assertEqual(code, wanted, errors)
+            self.assertIn(f"saved step {whole(folder)[-1]} in", errors)
+            self.goes_on(folder)
+
+    def test_a_signal_to_one_rank_stops_all_at_the_same_step(self):
+        code, errors, folder = self.stop(signal.SIGTERM, mpirun(), "rank")
+        self.assertEqual(code, 143, errors)
+        saved = whole(folder)[-1]
+        self.assertIn(f"saved step {saved} in", errors)
+        self.assertEqual(len(list(folder.glob(f"step-*{saved}/*.safetensors"))), 2)
+        self.goes_on(folder, mpirun(), COLLECTIVE)
+
+    def test_a_signal_to_mpirun_leaves_a_whole_checkpoint(self):
+        # mpirun ends with a code of its own, and kills what has not ended a second later.
+        code, errors, folder = self.stop(signal.SIGTERM, mpirun(), "launcher")
+        self.assertNotEqual(code, 0, errors)
+        self.goes_on(folder, mpirun(), COLLECTIVE)
+
+
+class Checkpoints(Case):
+    def test_a_second_run_goes_on_where_the_first_ended(self):
+        folder = self.top / "c"
+        flags = [*SMALL, "--every", "10", "--checkpoints", folder, "--keep", "2"]
+        first = self.result(*flags, "--steps", "30")
+        self.assertEqual(first["steps"], 30)
+        self.assertNotIn("first_step", first)
+        self.assertEqual(whole(folder), [20, 30])
+        second = self.result(*flags, "--steps", "40")
+        self.assertEqual((second["first_step"], second["steps"]), (30, 40))
+        self.assertEqual(whole(folder), [30, 40])
+
+
+class Predict(Case):
+    def rows(self, folder, *flags):
+        done = self.good("predict", "--checkpoints", folder, *flags)
+        return list(csv.reader(io.StringIO(done.stdout))), done.stderr
+
+    def check(self, folder):
+        (header, *rows), errors = self.rows(folder)
+        self.assertEqual(header, ["index", "label"] + [f"p{i}" for i in range(10)])
+        self.assertEqual(sorted(int(row[0]) for row in rows), list(range(len(rows))))
+        for row in rows:
+            values = [float(value) for value in row[2:]]
+            self.assertAlmostEqual(sum(values), 1, delta=1e-4)
+            self.assertAlmostEqual(values[int(row[1])], max(values), delta=1e-5)
+        (header, *logits), _ = self.rows(folder, "--logits")
+        self.assertEqual(header, ["index", "label"] + [f"l{i}" for i in range(10)])
+        labels = {row[0]: row[1] for row in rows}
+        self.assertEqual({row[0]: row[1] for row in logits}, labels)
+        self.assertTrue(any(float(value) < 0 for value in logits[0][2:]))
+        return float(errors.split("accuracy ")[1].split()[0])
+
+    def test_probabilities_logits_and_accuracy(self):
+        trained = self.result(*SMALL, "--checkpoints", self.top / "c")
+        self.assertAlmostEqual(self.check(self.top / "c"), trained["test_accuracy"], delta=1e-3)
+
+    def test_of_a_checkpoint_of_two_processes(self):
+        trained = self.result(*SMALL, *COLLECTIVE, "--checkpoints", self.top / "c", prefix=mpirun())
+        self.assertAlmostEqual(self.check(self.top / "c"), trained["test_accuracy"], delta=1e-3)
+
+
+class Doctor(Case):
+    def test_says_what_there_is(self):
+        found = json.loads(self.good("doctor", "--json").stdout)
+        text = self.good("doctor").stdout
+        for part in ("lockstep", "host", "processor", "memory", "NUMA nodes", "device cpu:0", "GPU", "MPI", "mpirun",
+                     "job", "shared memory", "process watch"):
+            self.assertIn(part, text)
+            self.assertIsInstance(found[part]["found"], bool, part)
+            self.assertTrue(found[part]["text"], part)
+        self.assertRegex(found["device cpu:0"]["text"], r"oneDNN \d+\.\d+")
+        self.assertRegex(found["MPI"]["text"], r"Open MPI \d|install")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    LOCKSTEP = sys.argv.pop(1)
+    parts = json.loads(run("doctor", "--json").stdout)
+    HAVE_MPI = parts["MPI"]["found"] and shutil.which("mpirun") is not None
+    if not HAVE_MPI:
+        print(NO_MPI)
+    unittest.main(verbosity=1)

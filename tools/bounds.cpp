@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+#include "tools/bounds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <optional>
+
+namespace lockstep::tools {
+namespace {
+
+constexpr std::int64_t kVeryMany = 1'000'000'000;  // --help need not say that this is the most
+
+// All of `text` as a number.
+template <class T>
+std::optional<T> parsed(const std::string& text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// `what` stands in the line about a value that is not `right`, `brief` in the text of --help.
+CLI::Validator validator(std::string what, std::string brief,
+                         std::function<bool(const std::string&)> right) {
+  auto check = [what = std::move(what), right = std::move(right)](std::string& text) {
+    return right(text) ? std::string() : fmt::format("must be {}, not '{}'", what, text);
+  };
+  return CLI::Validator(std::move(check), std::move(brief));
+}
+
+}  // namespace
+
+CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
+  return validator(
+      fmt::format("a whole number from {} to {}", least, most),
+      most < kVeryMany ? fmt::format("{} to {}", least, most) : fmt::format("from {}", least),
+      [=](const std::string& text) {
+        const auto value = parsed<std::int64_t>(text);
+        return value && *value >= least && *value <= most;
+      });
+}
+
+CLI::Validator number_above(double bound, double most) {
+  return validator(fmt::format("a number above {}, at most {}", bound, most),
+                   fmt::format("above {}", bound), [=](const std::string& text) {
+                     const auto value = parsed<double>(text);
+                     return value && *value > bound && *value <= most;
+                   });
+}
+
+CLI::Validator number_from(double least, double most) {
+  return validator(fmt::format("a number from {} to {}", least, most),
+                   fmt::format("from {}", least), [=](const std::string& text) {
+                     const auto value = parsed<double>(text);
+                     return value && *value >= least && *value <= most;
+                   });
+}
+
+CLI::Validator one_of(std::vector<std::string> words) {
+  std::string list;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    list += (i == 0 ? "" : i + 1 < words.size() ? ", " : " or ") + words[i];
+  }
+  return validator(list, list, [words = std::move(words)](const std::string& text) {
+    return std::find(words.begin(), words.end(), text) != words.end();
+  });
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+#include "tools/train_flags.h"
+
+#include <limits>
+
+#include "models/registry.h"
+#include "tools/bounds.h"
+
+namespace lockstep::tools {
+namespace {
+
+constexpr std::int64_t kMost = 1'000'000'000;
+constexpr double kMostNumber = 1e30;
+constexpr std::int64_t kMostReplicas = 256;  // threads of one process, each with a whole model
+constexpr std::int64_t kMostExamples = 1'000'000;  // generated ones, which are kept in memory
+
+}  // namespace
+
+void declare(CLI::App& app, TrainFlags& f) {
+  const CLI::Validator counts = whole_number(0, kMost), at_least_one = whole_number(1, kMost);
+  app.add_option("--model", f.model, "one of: " + models::list())->capture_default_str();
+  app.add_option("--data", f.data,
+                 "folder of IDX files (MNIST and its family), or 'random' for one batch of random "
+                 "images kept in memory; without it, digits that the program draws");
+  app.add_option("--strategy", f.strategy,
+                 "replicas of this process, or of all that mpirun started")
+      ->check(one_of({"mirrored", "collective_all_reduce"}))
+      ->capture_default_str();
+  app.add_option("--replicas", f.replicas,
+                 "replicas per process: under mpirun each process has so many")
+      ->check(whole_number(1, kMostReplicas))
+      ->capture_default_str();
+  app.add_option("--batch", f.batch, "examples of a step over all replicas")
+      ->check(at_least_one)
+      ->capture_default_str();
+  app.add_option("--epochs", f.epochs, "passes over the training data")
+      ->check(counts)
+      ->capture_default_str();
+  app.add_option("--steps", f.steps, "steps in all, instead of epochs; 0: epochs count")
+      ->check(counts)
+      ->capture_default_str();
+  app.add_option("--accumulate", f.accumulate, "micro-batches of each replica's share")
+      ->check(at_least_one)
+      ->capture_default_str();
+  app.add_option("--optimizer", f.optimizer, "update rule")
+      ->check(one_of({"sgd", "adam", "adamw"}))
+      ->capture_default_str();
+  app.add_option("--rate", f.rate, "learning rate (default: sgd 0.02, adam and adamw 0.001)")
+      ->check(number_above(0, kMostNumber));
+  app.add_option("--momentum", f.momentum, "of sgd, at least 0 and below 1")->capture_default_str();
+  app.add_flag("--nesterov", f.nesterov, "Nesterov's momentum for sgd");
+  app.add_option("--weight-decay", f.weight_decay, "weight decay")
+      ->check(number_from(0, kMostNumber))
+      ->capture_default_str();
+  app.add_option("--clip", f.clip, "largest global norm of the gradient; 0: no clipping")
+      ->check(number_from(0, kMostNumber))
+      ->capture_default_str();
+  app.add_option("--schedule", f.schedule, "constant or cosine, e.g. cosine:warmup=100,last=0.1")
+      ->capture_default_str();
+  app.add_option("--seed", f.seed, "of start values, order and dropout")
+      ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()))
+      ->capture_default_str();
+  app.add_option("--examples", f.examples, "generated digits to train on")
+      ->check(whole_number(1, kMostExamples))
+      ->capture_default_str();
+  app.add_option("--threads", f.threads, "library threads of a replica; 0: cores shared equally")
+      ->check(whole_number(0, 4096))
+      ->capture_default_str();
+  app.add_option("--device", f.device, "cpu, or reference: plain loops, slow")
+      ->capture_default_str();
+  app.add_option("--dtype", f.dtype, "element type (default: what the device prefers)")
+      ->check(one_of({"float32", "float64"}));
+  app.add_option("--algorithm", f.algorithm, "of the all-reduce")
+      ->check(one_of({"auto", "direct", "ring"}))
+      ->capture_default_str();
+  app.add_option("--update", f.update, "fused into the all-reduce, or apart from it")
+      ->check(one_of({"auto", "fused", "apart"}))
+      ->capture_default_str();
+  app.add_option("--bucket", f.bucket_mib, "MiB of gradients that are summed together; 0: chosen")
+      ->check(number_from(0, 65536))
+      ->capture_default_str();
+  app.add_option(
+         "--deadline", f.deadline_seconds,
+         "seconds that a replica waits for another (default: 60, or 20 median steps where those "
+         "are longer)")
+      ->check(number_above(0, 1e6));
+  app.add_option("--config", f.config,
+                 "JSON file of flags, e.g. {\"epochs\": 6, \"json\": true}; flags on the command "
+                 "line win");
+  app.add_option("--checkpoints", f.checkpoints,
+                 "folder: continues from what it holds, and saves there");
+  app.add_option("--every", f.every, "steps between checkpoints; 0: after each epoch")
+      ->check(counts)
+      ->capture_default_str();
+  app.add_option("--keep", f.keep, "checkpoints that stay")
+      ->check(at_least_one)
+      ->capture_default_str();
+  app.add_option("--retries", f.retries, "restores after errors that may pass")
+      ->check(counts)
+      ->capture_default_str();
+  app.add_option("--eval", f.evaluate_every,
+                 "epochs between evaluations of the test data; 0: only at the end")
+      ->check(counts)
+      ->capture_default_str();
+  app.add_option("--log", f.log, "file for JSON lines: a line a step, evaluation, checkpoint");
+  app.add_flag("--json", f.json, "print one JSON object as the last line of standard output");
+}
+
+}  // namespace lockstep::tools

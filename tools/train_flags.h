@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// The flags of `lockstep train`, with their defaults.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lockstep::tools {
+
+struct TrainFlags {
+  std::string model = "mnist_cnn", data, strategy = "mirrored";
+  int replicas = 1;
+  std::size_t batch = 64;
+  std::int64_t epochs = 6, steps = 0;
+  int accumulate = 1;
+  std::string optimizer = "sgd", schedule = "cosine";
+  std::optional<double> rate;  // else the optimizer's own
+  double momentum = 0.9, weight_decay = 0, clip = 0;
+  bool nesterov = false;
+  std::uint64_t seed = 1, examples = 8000;
+  int threads = 0;
+  std::string device = "cpu", dtype, algorithm = "auto", update = "auto";
+  double bucket_mib = 0;
+  std::optional<double> deadline_seconds;  // else the strategy's own
+  std::string config, checkpoints, log;
+  std::int64_t every = 0, evaluate_every = 1;
+  int keep = 3, retries = 0;
+  bool json = false;
+};
+
+// Adds the flags to the parser, with what each may be; `flags` outlives the parser.
+void declare(CLI::App& app, TrainFlags& flags);
+
+}  // namespace lockstep::tools
