@@ -77,7 +77,7 @@ if ! configure build --buildtype=release -Dwerror=true; then
   failed "build: cannot be configured (log: build/meson-logs/meson-log.txt)"
   finish
 fi
-if ! compile build; then
+if ! compile build -k 0; then # all errors at once
   failed "build: does not compile"
   finish
 fi
