@@ -98,11 +98,15 @@ nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
                         {"batch", f.batch},
                         {"steps", history.steps},
                         {"seconds", history.seconds},
-                        {"images_per_second", history.images_per_second},
-                        {"loss", history.loss},
+                        {"images_per_second", nullptr},
+                        {"loss", nullptr},
                         {"test_accuracy", nullptr},
                         {"algorithm", strategy.algorithm()},
                         {"reason", strategy.reason()}};
+  if (history.steps > history.first_step) {  // else there was nothing left to train
+    object["images_per_second"] = history.images_per_second;
+    object["loss"] = history.loss;
+  }
   if (history.test) {
     object["test_accuracy"] = history.test->accuracy;
     object["test_loss"] = history.test->loss;
@@ -150,7 +154,6 @@ int train(const TrainFlags& f, const Program& program) {
   fit.checkpoints = f.checkpoints;
   fit.every = f.every;
   fit.keep = f.keep;
-  fit.retries = f.retries;
   fit.test = sets.test.get();
   fit.evaluate_every = f.evaluate_every;
   fit.interrupt = &interrupt;
@@ -192,7 +195,9 @@ int train(const TrainFlags& f, const Program& program) {
   progress.close();
   if (chief && f.json) {
     fmt::print("{}\n", result(f, *strategy, history).dump());
-    std::fflush(stdout);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      engine::fail(engine::Code::kIo, "standard output cannot be written: the result is lost");
+    }
   }
   if (history.interrupted == 0) return kDone;
   progress.say(

@@ -95,9 +95,6 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--keep", f.keep, "checkpoints that stay")
       ->check(at_least_one)
       ->capture_default_str();
-  app.add_option("--retries", f.retries, "restores after errors that may pass")
-      ->check(counts)
-      ->capture_default_str();
   app.add_option("--eval", f.evaluate_every,
                  "epochs between evaluations of the test data; 0: only at the end")
       ->check(counts)

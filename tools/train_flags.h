@@ -25,7 +25,7 @@ struct TrainFlags {
   std::optional<double> deadline_seconds;  // else the strategy's own
   std::string config, checkpoints, log;
   std::int64_t every = 0, evaluate_every = 1;
-  int keep = 3, retries = 0;
+  int keep = 3;
   bool json = false;
 };
 
