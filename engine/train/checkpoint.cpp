@@ -139,7 +139,8 @@ Manifest check_sizes(Storage& storage, const std::string& folder) {
 }
 
 void check_crc(Storage& storage, const std::string& path, const Shard& shard) {
-  std::vector<std::byte> block(std::size_t{1} << 20);
+  std::vector<std::byte> block(
+      std::size_t(std::min<std::uint64_t>(std::uint64_t{1} << 20, shard.bytes)));
   std::uint32_t crc = 0;
   for (std::uint64_t at = 0; at < shard.bytes; at += block.size()) {
     const auto part = std::span(block).first(
