@@ -153,6 +153,54 @@ TEST(Law1, Float32OnTheCpuAgreesInOneStepToOneInAHundredThousand) {
   EXPECT_LT(relative(change(processes.weights[0]), one), 1e-5);
 }
 
+TEST(Law1, ProcessesMayHaveUnequalNumbersOfReplicas) {
+  const Outcome one = train_mirrored({}, replicas(1));
+  for (std::vector<int> host : {std::vector<int>{0, 0}, std::vector<int>{0, 1}}) {
+    const Outcome four = train_collective({}, replicas(1), host, {1, 3});
+    ASSERT_EQ(four.weights.size(), 4u);
+    EXPECT_LT(difference(one.weights[0], four.weights[0]), 1e-10);
+    for (const auto& weights : four.weights) EXPECT_EQ(weights, four.weights[0]);
+  }
+}
+
+// Classes instead of numbers.
+class Classes : public Table {
+ public:
+  Classes() : Table(39, 20, 1) {}
+  std::size_t classes() const override { return 5; }
+  void read(std::uint64_t index, std::span<float> input, std::span<float> target) const override {
+    Table::read(index, input, target);
+    target[0] = float(index * 7 % 5);
+  }
+};
+
+TEST(Metrics, AccuracyAndLossAreThoseOfAllExamplesHoweverTheyAreShared) {
+  auto evaluate = [](std::vector<std::uint64_t> shares) {
+    auto options = replicas(int(shares.size()));
+    options.shares = std::move(shares);
+    strategies::Mirrored strategy(options);
+    engine::GraphSpec graph("classes", {20});
+    graph.then("dense1", engine::dense(16));
+    graph.then("relu", engine::relu());
+    graph.then("dense2", engine::dense(5));
+    graph.set_loss(engine::softmax_cross_entropy());
+    engine::Trainer trainer(strategy, graph, engine::optim::sgd());
+    return trainer.evaluate(Classes(), 11);  // batches of 11, 11, 11 and 6
+  };
+  const engine::Evaluation one = evaluate({1});
+  EXPECT_EQ(one.examples, 39u);
+  EXPECT_EQ(one.accuracy * 39, std::round(one.accuracy * 39));
+  EXPECT_GT(one.accuracy, 0);
+  EXPECT_LT(one.accuracy, 1);
+  for (const std::vector<std::uint64_t>& shares :
+       {std::vector<std::uint64_t>{1, 1, 1}, {3, 0, 2}, {0, 1}, {5, 2, 4, 1}}) {
+    const engine::Evaluation many = evaluate(shares);
+    EXPECT_EQ(many.examples, 39u);
+    EXPECT_EQ(many.accuracy, one.accuracy);
+    EXPECT_NEAR(many.loss, one.loss, 1e-12);
+  }
+}
+
 TEST(Law1, GradientAccumulationChangesNothingButTheMemory) {
   for (int count : {1, 3}) {
     Job whole, parts;

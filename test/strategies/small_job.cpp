@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 #include "engine/nn/layers.h"
@@ -150,10 +151,11 @@ Outcome train_mirrored(const Job& job, strategies::SynchronousOptions options) {
 }
 
 Outcome train_collective(const Job& job, strategies::SynchronousOptions options,
-                         std::vector<int> host) {
+                         std::vector<int> host, std::vector<int> counts) {
   Outcome outcome;
   options.dtype = job.dtype;
-  outcome.weights.resize(options.devices.size() * host.size());
+  if (counts.empty()) counts.assign(host.size(), int(options.devices.size()));
+  outcome.weights.resize(std::size_t(std::accumulate(counts.begin(), counts.end(), 0)));
   const auto bootstraps = collectives::in_memory_bootstrap(host, std::chrono::seconds(20));
   std::vector<std::thread> processes;
   std::mutex mutex;
@@ -161,7 +163,9 @@ Outcome train_collective(const Job& job, strategies::SynchronousOptions options,
   for (const auto& bootstrap : bootstraps) {
     processes.emplace_back([&, b = bootstrap.get()] {
       try {
-        strategies::CollectiveAllReduce strategy(options, *b);
+        strategies::SynchronousOptions mine = options;
+        mine.devices.assign(std::size_t(counts[std::size_t(b->process())]), options.devices[0]);
+        strategies::CollectiveAllReduce strategy(mine, *b);
         const bool chief = strategy.membership().chief;
         Outcome unused;
         const engine::History history = train(strategy, job, chief ? &outcome : &unused);

@@ -164,6 +164,55 @@ TEST(Walk3, BrokenALayerThatUsesItsOwnSumsAloneBreaksEqualWork) {
   EXPECT_GT(difference(one.weights[0], train_mirrored(without, replicas(1)).weights[0]), 1e-3);
 }
 
+// The two-device, two-layer walk-through: forward with the local copy, backward from the last
+// layer, the last layer's gradients on their way while the first layer's are computed, then the
+// update.
+TEST(Trace, TwoLayersOnTwoDevicesGoThroughAStepInThisOrder) {
+  struct Trace : engine::Observer {
+    void layer(const std::string& name, Pass pass, double, engine::Tensor) override {
+      events.push_back((pass == Pass::kForward ? "forward " : "backward ") + name);
+    }
+    std::vector<std::string> events;
+  };
+  engine::GraphSpec graph("walk", {20});
+  graph.then("A", engine::dense(64));
+  graph.then("B", engine::dense(32));
+  graph.set_loss(engine::mean_squared_error());
+  strategies::Mirrored strategy(replicas(2));
+  strategy.open(graph, engine::optim::sgd().rule, {11, 1, 1, {}, {}});
+  const Table data(11, 20, 32);
+  strategy.deal({11, 11, 0, 2, {}, true});
+  std::vector<std::string> events[2];
+  strategy.run([&](engine::Replica& r) {
+    Trace trace;
+    r.graph.observe(&trace);
+    auto bucket_of = [&](engine::Range range) { return range.begin == 0 ? "B" : "A"; };
+    engine::Pipeline pipeline(data, {.in_place = true});
+    while (const auto work = strategy.next(r)) {
+      pipeline.request(work->epoch, work->mine);
+      engine::stage(r, pipeline.take(), work->step, work->whole, 0.01);
+      r.graph.forward(*r.context, [&](engine::Range range) {
+        strategy.before_forward(r, range);
+        trace.events.push_back(std::string("updated ") + bucket_of(range));
+      });
+      r.graph.evaluate_loss(*r.context, true);
+      r.graph.backward(*r.context, false, [&](engine::Range range) {
+        strategy.gradient_ready(r, range);
+        trace.events.push_back(std::string("ready ") + bucket_of(range));
+      });
+      strategy.finish(r);
+    }
+    r.graph.observe(nullptr);
+    events[r.rank] = trace.events;
+  });
+  const std::vector<std::string> step = {"updated A",  "forward A", "updated B",  "forward B",
+                                         "backward B", "ready B",   "backward A", "ready A"};
+  std::vector<std::string> wanted = step;
+  wanted.insert(wanted.end(), step.begin(), step.end());
+  EXPECT_EQ(events[0], wanted);
+  EXPECT_EQ(events[1], wanted);
+}
+
 // Trains like `train`, but captures the first step and replays it for all others. `change_state`:
 // false is the broken variant, which replays the first step's rate and examples too.
 std::vector<std::vector<double>> replayed(const Job& job, bool change_state) {

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+// The smallest program: who is where, and which algorithm was chosen.
+#include <lockstep/lockstep.h>
+
+int main(int argc, char** argv) {
+  lockstep::Session session(argc, argv);
+  auto strategy = lockstep::collective_all_reduce(session);
+  lockstep::engine::OpenOptions options;
+  options.batch = 1;
+  strategy.open(lockstep::models::mlp(), lockstep::optim::sgd().rule, options);
+  const int rank = strategy.membership().rank;
+  const auto& topology = strategy.topology();
+  fmt::print("Hello from rank {} of {} on host {}, device {}: {} all-reduce\n", rank,
+             strategy.membership().size, topology.name_of_host(rank),
+             topology.ranks[std::size_t(rank)].device, strategy.algorithm());
+}
