@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstdlib>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -111,6 +113,7 @@ TEST(PeerWatch, APeerThatIsGoneAlreadyIsLost) {
   child.end();
   Losses losses;
   PeerWatch watch(losses.callback());
+  std::this_thread::sleep_for(50ms);  // until it sleeps
   watch.add("rank 0", pid);
   EXPECT_THAT(losses.wait(1), ElementsAre(std::pair(std::string("rank 0"), pid)));
 }
@@ -128,6 +131,35 @@ TEST(PeerWatch, AfterReleaseDeathsAreExpected) {
     std::this_thread::sleep_for(50ms);
   }
   EXPECT_THAT(losses.now(), IsEmpty());
+}
+
+// Two die at once; while the first is being told of, the watch is released: the second is not told
+// of.
+TEST(PeerWatch, NothingIsToldOfThatWasNotBeforeTheRelease) {
+  std::promise<void> prepared, released;
+  Losses losses;
+  std::atomic<int> calls{0};
+  const auto seen = losses.callback();
+  Child first, one, two;
+  {
+    PeerWatch watch([&](const std::string& who, int pid) {
+      const int call = calls++;
+      if (call == 0) prepared.get_future().wait();
+      seen(who, pid);
+      if (call == 1) released.get_future().wait();
+    });
+    watch.add("first", first.pid());
+    first.kill();
+    watch.add("one", one.pid());
+    watch.add("two", two.pid());
+    one.end();
+    two.end();
+    prepared.set_value();
+    EXPECT_EQ(losses.wait(2).size(), 2u);
+    watch.release();
+    released.set_value();
+  }
+  EXPECT_EQ(losses.now().size(), 2u);
 }
 
 TEST(PeerWatch, ManyPeersAreEachToldOfOnce) {

@@ -68,19 +68,58 @@ TEST(TcpConnection, KeepsNoMoreThanItsLimitOfWhatNobodyWaitsFor) {
   EXPECT_TRUE(got_one == one && got_two == two && got_three == three);
 }
 
+// The second message does not fit beside the first; when that is taken it is kept, and the third,
+// which is waited for, gets past it.
 TEST(TcpConnection, RoomComesBackWhenAKeptMessageIsTaken) {
   Pair pair;
   const Bytes big = filled(60'000, 4);
   Bytes got(big.size());
-  for (int i = 0; i < 6; ++i) pair.left->post_send(i, i, big.data(), big.size(), pair.sent);
-  for (int i = 0; i < 6; ++i) {  // the next is kept each time one is taken
+  for (int i = 0; i < 3; ++i) pair.left->post_send(i, i, big.data(), big.size(), pair.sent);
+  pair.settle();
+  pair.right->post_receive(2, 2, got.data(), got.size(), pair.got);
+  pair.settle();
+  EXPECT_THAT(pair.got, IsEmpty());
+  for (const int i : {0, 1}) {
+    Bytes taken(big.size());
+    pair.right->post_receive(i, i, taken.data(), taken.size(), pair.got);
+    EXPECT_TRUE(taken == big);
     pair.settle();
-    std::fill(got.begin(), got.end(), std::byte{0});
-    pair.right->post_receive(i, i, got.data(), got.size(), pair.got);
-    pair.settle();
-    ASSERT_EQ(pair.got.size(), std::size_t(i) + 1);
-    EXPECT_TRUE(got == big);
   }
+  EXPECT_THAT(pair.got, ElementsAre(0, 2, 1));
+  EXPECT_TRUE(got == big);
+}
+
+// The same where the first message is still on its way when its receive takes it over.
+TEST(TcpConnection, RoomComesBackWhenAHalfKeptMessageIsTakenOver) {
+  int files[2] = {-1, -1};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, files), 0);
+  const Socket other(files[0]);
+  Connection connection(Socket(files[1]), "rank 4 on host h4", kLimit);
+  std::vector<int> through;
+  const auto say = [&](const void* data, std::size_t bytes) {
+    ASSERT_EQ(send(other.file(), data, bytes, 0), ssize_t(bytes));
+    while (connection.progress(true, true, through)) continue;
+  };
+  const Bytes data = filled(80'000, 6);
+  Bytes first(data.size()), second(data.size());
+  for (const int tag : {1, 2, 3}) {
+    const std::size_t bytes = tag == 3 ? 0 : data.size();
+    const FrameHeader header{.magic = 0x4d4b534c, .tag = std::uint32_t(tag), .bytes = bytes};
+    say(&header, sizeof header);
+    if (tag == 1) {
+      say(data.data(), 1000);
+      connection.post_receive(1, 1, first.data(), first.size(), through);
+      EXPECT_THAT(through, IsEmpty());
+      say(data.data() + 1000, bytes - 1000);
+      EXPECT_THAT(through, ElementsAre(1));
+    } else if (tag == 2) {
+      say(data.data(), bytes);
+    }
+  }
+  connection.post_receive(3, 3, nullptr, 0, through);  // behind the second, which is kept
+  connection.post_receive(2, 2, second.data(), second.size(), through);
+  EXPECT_THAT(through, ElementsAre(1, 3, 2));
+  EXPECT_TRUE(first == data && second == data);
 }
 
 TEST(TcpConnection, AMessageOfTheWholeLimitAndEmptyOnesBehindItAreKept) {

@@ -150,6 +150,7 @@ TEST_F(TcpLink, SilenceIsNoticedWhileWeWait) {
   play_against_the_cable([](Transport& transport, const Line& line, const std::string&) {
     std::byte data{};
     const int request = transport.post_receive(1, 1, &data, 1);
+    std::this_thread::sleep_for(500ms);  // until nothing of the meeting is on its way
     line.say(0, "pull");
     line.hear(0);
     return notices(transport, line, [&] { return transport.test(request); });
