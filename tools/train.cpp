@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "collectives/machine.h"
 #include "engine/optim/optimizer.h"
 #include "engine/runtime/devices.h"
 #include "engine/train/event_log.h"
@@ -82,6 +83,11 @@ engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph) {
                    f.checkpoints);
     }
   }
+  const double needed = double(f.batch) * double(graph.input_shape().elements()) * sizeof(float);
+  const double there = double(collectives::available_memory());
+  engine::require(needed <= there,
+                  "--batch {} needs {:.1f} GiB for its inputs alone, and {:.1f} GiB are free",
+                  f.batch, needed / 0x1p30, there / 0x1p30);
   DataChoice choice{f.data, f.batch, f.examples, f.seed};
   engine::data::Sets sets = choose_data(choice, graph);
   engine::require(f.batch <= sets.train->size(),

@@ -231,6 +231,7 @@ class BadInput(Case):
             (["--batch", "-3"], 64, ["--batch", "'-3'", "from 1 to"]),
             (["--batch", "abc"], 64, ["--batch", "'abc'", "whole number"]),
             (["--batch", huge], 64, ["--batch", huge, "from 1 to"]),
+            (["--batch", "1000000000", "--data", "random"], 64, ["--batch", "GiB"]),
             (["--batch", "301"], 64, ["--batch", "301", "300 examples"]),
             (["--replicas", "0"], 64, ["--replicas", "from 1 to"]),
             (["--replicas", "100000"], 64, ["--replicas", "from 1 to"]),
@@ -285,6 +286,10 @@ class BadInput(Case):
         bits = bytearray(shard.read_bytes())
         bits[-1] ^= 1
         shard.write_bytes(bits)
+        again = run("train", *SMALL, "--checkpoints", self.top / "damaged")   # no fresh start over it
+        self.assertEqual((again.returncode, again.stdout), (65, ""), again.stderr)
+        self.assertEqual(again.stderr.count("lockstep: "), 1, again.stderr)
+        self.assertIn(shard.name, again.stderr)
         self.table([
             (["--checkpoints", self.top / "empty"], 64, ["empty", "no checkpoint"]),
             (["--checkpoints", self.top / "none"], 64, ["none", "no checkpoint"]),
@@ -304,6 +309,9 @@ class BadInput(Case):
                         74 if "--data" in arguments else 64, [word], prefix=mpirun())
         refused(self, ["train", *SMALL, "--strategy", "mirrored"], 64,
                 ["one process", "collective_all_reduce"], prefix=mpirun())
+        # Also where that process comes last: the others, which say nothing, must not end the job before.
+        late = ["sh", "-c", 'test "$OMPI_COMM_WORLD_RANK" != 0 || sleep 1; exec "$0" "$@"']
+        refused(self, ["train", "--rate", "-1"], 64, ["--rate"], prefix=mpirun() + late)
         begin = time.monotonic()
         refused(self, ["predict", "--checkpoints", self.top], 64, ["one process"], prefix=mpirun())
         self.assertLess(time.monotonic() - begin, 30)
