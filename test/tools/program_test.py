@@ -252,7 +252,6 @@ class BadInput(Case):
             (["--deadline", "0"], 64, ["--deadline", "above 0"]),
             (["--every", "-1"], 64, ["--every", "from 0"]),
             (["--keep", "0"], 64, ["--keep", "from 1"]),
-            (["--retries", "-1"], 64, ["--retries", "from 0"]),
             (["--eval", "-1"], 64, ["--eval", "from 0"]),
         ])
 
