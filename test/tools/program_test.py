@@ -309,7 +309,7 @@ class BadInput(Case):
         refused(self, ["train", *SMALL, "--strategy", "mirrored"], 64,
                 ["one process", "collective_all_reduce"], prefix=mpirun())
         # Also where that process comes last: the others, which say nothing, must not end the job before.
-        late = ["sh", "-c", 'test "$OMPI_COMM_WORLD_RANK" != 0 || sleep 1; exec "$0" "$@"']
+        late = ["sh", "-c", 'test "$OMPI_COMM_WORLD_RANK" != 0 || sleep 2.5; exec "$0" "$@"']
         refused(self, ["train", "--rate", "-1"], 64, ["--rate"], prefix=mpirun() + late)
         begin = time.monotonic()
         refused(self, ["predict", "--checkpoints", self.top], 64, ["one process"], prefix=mpirun())
