@@ -3,7 +3,8 @@
 """Kills one rank of a training job with SIGKILL at a random moment, again and again.
 
 After each kill every process of the job must be gone within LIMIT seconds; under --enable-recovery
-a survivor must have named the rank that is missing. Then the job is started again: with the same
+a survivor must have named the rank that is missing. A kill after the result was printed does not
+count: the job was over. Then the job is started again: with the same
 number of ranks it must end with the same bits as the undisturbed run; with another number it must go
 on at the same step and reach an accuracy within half a point.
 
@@ -89,9 +90,9 @@ def finish(arguments, ranks, folder):
 def kill_once(arguments, folder, recovery, moment, victim):
     """Starts a job, kills rank `victim` after `moment` seconds. Returns what went wrong, or None, and
     whether the job was still running then."""
-    with tempfile.TemporaryFile("w+") as errors:
+    with tempfile.TemporaryFile("w+") as errors, tempfile.TemporaryFile("w+") as result:
         job = subprocess.Popen(command(arguments, arguments.ranks, folder, recovery),
-                               stdout=subprocess.DEVNULL, stderr=errors)
+                               stdout=result, stderr=errors)
         start = time.monotonic()
         pids = {}
         while time.monotonic() - start < moment or len(pids) < arguments.ranks:
@@ -123,8 +124,12 @@ def kill_once(arguments, folder, recovery, moment, victim):
         job.wait(PATIENCE)
         errors.seek(0)
         text = errors.read()
+        result.seek(0)
+        over = result.read().strip() != ""
     if took > LIMIT:
         return f"{took:.1f} s until all were gone, left {left}:\n{text}", True
+    if over:
+        return None, False
     if recovery and not re.search(rf"rank {victim}\b[^\n]*(died|gone|lost)", text):
         return f"nobody named rank {victim}:\n{text}", True
     print(f"    gone after {took:.2f} s", flush=True)
