@@ -205,7 +205,8 @@ int train(const TrainFlags& f, const Program& program) {
       engine::fail(engine::Code::kIo, "standard output cannot be written: the result is lost");
     }
   }
-  // Only now is the job over: had the chief died before its result was out, the others would say so.
+  // Only now is the job over: had the chief died before its result was out, the others would say
+  // so.
   strategy->run([&](engine::Replica& r) { strategy->gather(r, {}, "the end of the job"); });
   if (history.interrupted == 0) return kDone;
   progress.say(
