@@ -17,6 +17,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/base/random.h"
 #include "engine/data/dataset.h"
 #include "engine/data/sets.h"
 #include "engine/nn/gradient_check.h"
@@ -24,21 +25,21 @@
 #include "engine/nn/layers.h"
 #include "engine/nn/loss.h"
 #include "engine/optim/optimizer.h"
+#include "engine/reference/reference_device.h"
 #include "engine/train/trainer.h"
 #include "strategies/session/factories.h"
 #include "strategies/session/session.h"
 
 namespace lockstep {
 
-using engine::Dataset;
+using engine::Code;
 using engine::Error;
 using engine::Evaluation;
 using engine::FitOptions;
 using engine::GraphSpec;
 using engine::History;
-using engine::Layer;
 using engine::Log;
-using engine::Loss;
+using engine::require;
 using engine::Strategy;
 using engine::Trainer;
 using engine::TrainerOptions;
@@ -48,6 +49,23 @@ using strategies::mirrored;
 using strategies::Session;
 using strategies::SessionOptions;
 using strategies::StrategyOptions;
+
+// For layers, losses and data sets of your own: engine/README.md, test/face/own_*.cpp.
+using engine::BackwardArguments;
+using engine::check_gradient;
+using engine::Context;
+using engine::Dataset;
+using engine::DType;
+using engine::ForwardArguments;
+using engine::GradientCheck;
+using engine::GradientCheckOptions;
+using engine::Layer;
+using engine::Loss;
+using engine::ParameterSpec;
+using engine::reference_ops;
+using engine::Shape;
+using engine::StepState;
+using engine::Tensor;
 
 // The models' library; all of them and a registry by name: models/README.md.
 namespace models {

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// A loss of one's own whose target has as many columns as the output, held against differences and
+// trained in a graph. Whole programs with parts of one's own: test/face/own_*.cpp.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/nn/gradient_check.h"
+#include "engine/nn/layers.h"
+#include "engine/reference/reference_device.h"
+#include "test/engine/nn/solo.h"
+
+namespace lockstep::engine {
+namespace {
+
+// The mean over the columns of log(cosh(y - target)): squares near zero, absolute values far away.
+class LogCosh final : public Loss {
+ public:
+  std::string describe() const override { return "log_cosh"; }
+  std::size_t target_columns(const Shape& output) const override { return output.elements(); }
+  void evaluate(Context& context, Tensor y, Tensor target, Tensor dy, Tensor losses,
+                Tensor) const override {
+    const StepState& state = *context.state;
+    const std::size_t columns = y.columns();
+    const double weight = state.inverse_examples * state.loss_scale / double(columns);
+    for (std::size_t row = 0; row < std::size_t(state.examples); ++row) {
+      double sum = 0;
+      for (std::size_t i = row * columns; i < (row + 1) * columns; ++i) {
+        const double difference = y.as<double>()[i] - double(target.as<float>()[i]);
+        sum += std::log(std::cosh(difference));
+        if (dy) dy.as<double>()[i] = std::tanh(difference) * weight;
+      }
+      losses.as<double>()[row] = sum / double(columns);
+    }
+  }
+};
+
+TEST(OwnLoss, IsCheckedLikeOneOfOurs) {
+  const auto ops = reference_ops(DType::kFloat64);
+  const GradientCheck check = check_gradient(*ops, std::make_shared<LogCosh>(), {4});
+  EXPECT_LT(check.worst, 1e-6) << check.place;
+  const GradientCheck given = check_gradient(
+      *ops, std::make_shared<LogCosh>(), {2},
+      {.target = [](std::size_t row, std::size_t column) { return float(row) - float(column); }});
+  EXPECT_LT(given.worst, 1e-6) << given.place;
+}
+
+TEST(OwnLoss, LearnsInAGraphWithOurs) {
+  GraphSpec spec("own", {3});
+  spec.then("dense", dense(2));
+  spec.set_loss(std::make_shared<LogCosh>());
+  const auto ops = reference_ops(DType::kFloat64);
+  Solo solo(spec, *ops, 4);
+  solo.step();
+  const double first = solo.loss();
+  for (int step = 0; step < 200; ++step) {
+    solo.step();
+    for (std::size_t i = 0; i < solo.graph.trainable(); ++i) {
+      reinterpret_cast<double*>(solo.weights.data())[i] -= 0.3 * solo.gradient()[i];
+    }
+  }
+  EXPECT_LT(solo.loss(), first / 2);
+}
+
+}  // namespace
+}  // namespace lockstep::engine
