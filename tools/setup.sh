@@ -23,7 +23,7 @@ build=(
   libopenmpi-dev openmpi-bin
 )
 # What the tests need besides, and what makes building again fast.
-tests=(ccache git python3 libgtest-dev libgmock-dev iproute2 clang-format-14)
+tests=(ccache git python3 libgtest-dev libgmock-dev iproute2 cmake clang-format-14)
 # Not every release has these; without them a test is skipped and says so.
 optional=(clang-format-14)
 
