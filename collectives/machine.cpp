@@ -2,6 +2,7 @@
 #include "collectives/machine.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -85,11 +86,19 @@ std::string field(const char* file, std::string_view label) {
   return {};
 }
 
-std::size_t meminfo_bytes(std::string_view label) {
-  const std::string text = field("/proc/meminfo", label);
+std::size_t bytes_of(const char* file, std::string_view label) {
+  const std::string text = field(file, label);
   std::size_t kilobytes = 0;
   std::from_chars(text.data(), text.data() + text.size(), kilobytes);
   return kilobytes * 1024;
+}
+
+// What a resource limit of this process leaves of what it counts: `label` of /proc/self/status.
+std::size_t room_below(__rlimit_resource limit, std::string_view label) {
+  rlimit bounds{};
+  if (getrlimit(limit, &bounds) != 0 || bounds.rlim_cur == RLIM_INFINITY) return std::size_t(-1);
+  const std::size_t most = bounds.rlim_cur;
+  return most - std::min(most, bytes_of("/proc/self/status", label));
 }
 
 }  // namespace
@@ -105,13 +114,22 @@ Machine machine() {
   m.cores = std::max(1, int(std::count(allowed.begin(), allowed.end(), true)));
   if (m.quota > 0) m.cores = std::min(m.cores, std::max(1, int(std::ceil(m.quota))));
   m.numa_nodes = numa_nodes(allowed);
-  m.memory = std::min(meminfo_bytes("MemTotal"), limits.memory);
+  m.memory = std::min(bytes_of("/proc/meminfo", "MemTotal"), limits.memory);
   return m;
 }
 
-std::size_t available_memory() {
-  return std::min(meminfo_bytes("MemAvailable") + meminfo_bytes("SwapFree"),
-                  cgroup_limits().available);
+std::size_t available_memory(std::size_t processes) {
+  const std::size_t shared =
+      std::min(bytes_of("/proc/meminfo", "MemAvailable") + bytes_of("/proc/meminfo", "SwapFree"),
+               cgroup_limits().available);
+  const std::size_t own =
+      std::min(room_below(RLIMIT_AS, "VmSize"), room_below(RLIMIT_DATA, "VmData"));
+  return std::min(shared / std::max<std::size_t>(processes, 1), own);
+}
+
+std::size_t process_memory() {
+  const std::size_t proportional = bytes_of("/proc/self/smaps_rollup", "Pss");
+  return proportional > 0 ? proportional : bytes_of("/proc/self/status", "VmRSS");
 }
 
 }  // namespace lockstep::collectives

@@ -18,7 +18,12 @@ struct Machine {
 };
 Machine machine();
 
-// Bytes that this process could take now without being killed for it.
-std::size_t available_memory();
+// Bytes that this process could take now without being killed for it or refused by a resource limit
+// (ulimit -v, -d). `processes` that take memory at the same time share what is free.
+std::size_t available_memory(std::size_t processes = 1);
+
+// Bytes that this process has now, as proportional set size: what k processes share counts 1/k in
+// each.
+std::size_t process_memory();
 
 }  // namespace lockstep::collectives

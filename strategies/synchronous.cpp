@@ -27,7 +27,8 @@ using engine::require;
 namespace {
 
 constexpr std::chrono::milliseconds kDeadline{60000};  // and at least 20 median steps
-constexpr int kLostWhileOpening = 75;                  // EX_TEMPFAIL: start again
+constexpr std::size_t kArenaUnit = std::size_t(2) << 20;
+constexpr int kLostWhileOpening = 75;  // EX_TEMPFAIL: start again
 
 std::size_t align(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -137,7 +138,8 @@ void Synchronous::compare(const std::string& mine, const std::string& what) cons
       const std::string b = i < theirs.size() ? theirs[i] : "(nothing)";
       if (a != b) differences += fmt::format("; '{}' there, '{}' here", b, a);
     }
-    engine::fail(Code::kInvalid, "process {} was started differently from process 0 ({}){}",
+    engine::fail(Code::kInvalid,
+                 "process {} was started differently from process 0 ({}){}: give all the same",
                  process, what, differences);
   }
 }
@@ -160,29 +162,17 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   rule_ = rule;
   open_ = options;
 
-  const std::size_t rows = largest_share(options.batch, options.accumulate);
-  for (std::size_t i = 0; i < options_.devices.size(); ++i) {
-    engine::Device& device = *options_.devices[i];
-    const engine::DType dtype = options_.dtype.value_or(device.default_dtype());
-    mirrors_.push_back(std::make_unique<Mirror>(
-        first_rank() + int(i), graph, device.ops(dtype, options_.threads), rows, options.seed));
-  }
-  const engine::Graph& first = mirrors_[0]->graph;
-  plan_checks();
-
-  DesignOptions design_options;
-  design_options.algorithm = options_.algorithm;
-  design_options.update = options_.update;
-  design_options.bucket_bytes = options_.bucket_bytes;
-  planned_before_ = obey_record(options.plan, host_, design_options, options_.log);
-  DesignInput input;
-  input.graph = &first;
-  input.rule = rule;
-  input.host = host_;
-  input.totals = kTotals;
-  input.metrics_per_rank = 2 * checked_at(0).size();
-  input.gather_per_rank = kGather;
-  design_ = design_step(input, design_options);
+  // Planned with a graph of one row, which takes next to nothing; compared; and only then memory is
+  // taken, so that all processes of the host have seen the same memory free.
+  const auto dtype_of = [&](engine::Device& device) {
+    return options_.dtype.value_or(device.default_dtype());
+  };
+  engine::Device& first_device = *options_.devices[0];
+  const auto ops = first_device.ops(dtype_of(first_device), options_.threads);
+  const engine::Graph first(graph, *ops, 1);
+  plan_checks(first);
+  design(first);
+  plan_memory(*ops, first);
 
   compare(
       fmt::format("{}optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} "
@@ -194,17 +184,71 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
                   options_.overlap, collectives::hash(design_.plan), options.run),
       "model, flags and plan");
 
+  const std::size_t rows = largest_share(options.batch, options.accumulate);
+  for (std::size_t i = 0; i < options_.devices.size(); ++i) {
+    engine::Device& device = *options_.devices[i];
+    mirrors_.push_back(std::make_unique<Mirror>(first_rank() + int(i), graph,
+                                                device.ops(dtype_of(device), options_.threads),
+                                                rows, options.seed));
+  }
   map_memory();
   connect_hosts();
   if (!threads_) threads_ = std::make_unique<ReplicaThreads>(int(mirrors_.size()));
   set_start_values();
 }
 
+void Synchronous::design(const engine::Graph& graph) {
+  DesignOptions design_options;
+  design_options.algorithm = options_.algorithm;
+  design_options.update = options_.update;
+  design_options.bucket_bytes = options_.bucket_bytes;
+  planned_before_ = obey_record(open_.plan, host_, design_options, options_.log);
+  DesignInput input;
+  input.graph = &graph;
+  input.rule = rule_;
+  input.host = host_;
+  input.totals = kTotals;
+  input.metrics_per_rank = 2 * checked_at(0).size();
+  input.gather_per_rank = kGather;
+  design_ = design_step(input, design_options);
+}
+
+std::size_t Synchronous::local_processes() const {
+  const int here = host_[std::size_t(first_rank())];
+  return std::size_t(
+      std::ranges::count(topology_.processes, here, &collectives::Topology::Process::host));
+}
+
+// What this process will take, refused where it is more than there is.
+void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
+  const std::size_t replicas = options_.devices.size();
+  const std::size_t arenas = align(arena_layout(graph, design_).bytes, kArenaUnit) * replicas;
+  std::size_t owned = 0;
+  for (int stage : design_.updates) {
+    for (std::size_t i = 0; i < replicas; ++i) {
+      for (engine::Range range :
+           collectives::owned(design_.plan[std::size_t(stage)].plan, first_rank() + int(i))) {
+        owned += range.size();
+      }
+    }
+  }
+  const std::size_t slots = rule_.slots() * owned * engine::size_of(graph.dtype());
+  const auto use_of = [&](std::size_t batch) {
+    const std::size_t share = largest_share(batch, open_.accumulate);
+    const std::size_t loop = share * std::size_t(open_.accumulate) * open_.bytes_of_example;
+    return memory_use(engine::Graph::memory(*graph_, ops, share), replicas, arenas, slots,
+                      (loop + open_.bytes_of_replica) * replicas);
+  };
+  const MemoryRoom room = options_.room ? *options_.room : memory_room(local_processes());
+  require_memory(room, options_.memory_limit, open_.batch, use_of);
+  memory_sentence_ = sentence(use_of(open_.batch), room);
+}
+
 // One block per replica, and one control block per host. Within a process plain memory; where a
 // host has several processes, memory that they map from each other.
 void Synchronous::map_memory() {
   const ArenaLayout layout = arena_layout(mirrors_[0]->graph, design_);
-  const std::size_t arena = align(layout.bytes, std::size_t(2) << 20);
+  const std::size_t arena = align(layout.bytes, kArenaUnit);
   const int here = host_[std::size_t(first_rank())];
   std::vector<int> local;  // ranks of this host
   for (int rank = 0; rank < int(host_.size()); ++rank) {

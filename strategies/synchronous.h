@@ -28,6 +28,7 @@
 #include "engine/base/log.h"
 #include "engine/device/device.h"
 #include "engine/train/strategy.h"
+#include "strategies/memory_use.h"
 #include "strategies/mirror.h"
 #include "strategies/replica_threads.h"
 
@@ -46,8 +47,10 @@ struct SynchronousOptions {
   std::optional<std::chrono::milliseconds> deadline = {};
   std::vector<std::uint64_t> shares = {};  // of the batch, by rank; empty: equal
   bool checksums = true;                   // confirm that mirrors are equal while training
+  std::size_t memory_limit = 0;            // bytes of this process in all; 0: what there is
   engine::Log log = engine::Log();
-  std::function<void()> hook = {};  // tests: called between blocks, e.g. to delay
+  std::function<void()> hook = {};      // tests: called between blocks, e.g. to delay
+  std::optional<MemoryRoom> room = {};  // tests: instead of what the system says
 };
 
 class Synchronous : public engine::Strategy {
@@ -97,6 +100,9 @@ class Synchronous : public engine::Strategy {
   Mirror& mirror(engine::Replica& replica) const;
   int first_rank() const;
   std::size_t largest_share(std::size_t batch, int accumulate) const;
+  void design(const engine::Graph& graph);
+  void plan_memory(engine::Ops& ops, const engine::Graph& graph);
+  std::size_t local_processes() const;
   void compare(const std::string& mine, const std::string& what) const;
   void map_memory();
   void connect_hosts();
@@ -106,7 +112,7 @@ class Synchronous : public engine::Strategy {
   void learn_deadline(Mirror& mirror);
   void start_buckets(Mirror& mirror, std::size_t end);
   void check_mirrors(const double* numbers, std::int64_t step) const;
-  void plan_checks();
+  void plan_checks(const engine::Graph& graph);
   const std::vector<std::size_t>& checked_at(std::int64_t step) const;  // parameters, by index
   engine::Totals totals_of(Mirror& mirror);
 
@@ -121,6 +127,7 @@ class Synchronous : public engine::Strategy {
   engine::OpenOptions open_;
   engine::WorkSpec work_;
   StepDesign design_;
+  std::string memory_sentence_;
   std::vector<std::vector<std::size_t>> checked_;  // entries of the layout, by turn of the check
   bool planned_before_ = false;                    // the plan is a checkpoint's
   bool communication_threads_ = false;

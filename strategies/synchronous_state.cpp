@@ -109,7 +109,7 @@ std::string Synchronous::explain() const {
       communication_threads_
           ? "\ncommunication has threads of its own, since there are idle cores"
           : "\nthe computing threads communicate between layers, since the replicas use all cores";
-  return text;
+  return text + "\n" + memory_sentence_;
 }
 
 double Synchronous::waited_seconds() const {

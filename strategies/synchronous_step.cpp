@@ -57,10 +57,10 @@ std::optional<engine::Work> Synchronous::next(engine::Replica& replica) {
 }
 
 // Which entries of the layout are compared at a step: every kCheckCycle-th, in turn.
-void Synchronous::plan_checks() {
+void Synchronous::plan_checks(const engine::Graph& graph) {
   checked_.assign(kCheckCycle, {});
   if (!options_.checksums) return;
-  const std::vector<engine::Parameter>& layout = mirrors_[0]->graph.layout();
+  const std::vector<engine::Parameter>& layout = graph.layout();
   std::size_t turn = 0;
   for (std::size_t i = 0; i < layout.size(); ++i) {
     if (!layout[i].frozen) checked_[turn++ % kCheckCycle].push_back(i);

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
+#include <string>
 
 #include "engine/base/error.h"
 
@@ -18,6 +18,7 @@ using engine::require;
 using nlohmann::json;
 
 const std::string kFlag = "--config";
+constexpr std::size_t kMostBytes = 65536;
 
 // The last one counts, as for every flag.
 std::optional<std::string> file_of(const std::vector<std::string>& arguments) {
@@ -34,9 +35,13 @@ json read(const std::string& file) {
   stream.peek();  // a folder can be opened, and not read
   require(stream.is_open() && !stream.bad(), "{}: {} cannot be read; it must be a JSON file", kFlag,
           file);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  json values = json::parse(text.str(), nullptr, false);
+  std::string text(kMostBytes + 1, '\0');
+  stream.read(text.data(), std::streamsize(text.size()));
+  text.resize(std::size_t(stream.gcount()));
+  require(text.size() <= kMostBytes,
+          "{}: {} is longer than the {} bytes that a file of flags may be", kFlag, file,
+          kMostBytes);
+  json values = json::parse(text, nullptr, false);
   require(values.is_object(), "{}: {} is not one JSON object, such as {{\"epochs\": 6}}", kFlag,
           file);
   return values;

@@ -13,7 +13,7 @@ engine::data::Sets choose_data(const DataChoice& choice, const engine::GraphSpec
     return engine::data::random_images(graph.input_shape(), graph.output_shape().elements(),
                                        choice.batch, choice.seed);
   }
-  return engine::data::idx(choice.data);
+  return engine::data::idx(choice.data, graph.output_shape().elements());
 }
 
 }  // namespace lockstep::tools

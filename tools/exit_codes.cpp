@@ -13,6 +13,8 @@ ExitCode exit_code(engine::Code code) {
       return kBadData;
     case engine::Code::kIo:
       return kSystem;
+    case engine::Code::kMemory:
+      return kSystem;
     case engine::Code::kDevice:
       return kSystem;
     case engine::Code::kTimeout:

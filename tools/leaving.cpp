@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -12,17 +14,37 @@
 #include <string_view>
 
 #include "collectives/mpi/mpi_bootstrap.h"
+#include "tools/signals.h"
 
 namespace lockstep::tools {
 namespace {
 
-constexpr timespec kPatience{5, 0};  // for the launcher, which may leave this process alone
+constexpr std::chrono::seconds kPatience{
+    5};                                   // for the launcher, which may leave this process alone
+constexpr std::chrono::seconds kTurn{2};  // for another process, which has the same to say
 
 // mpirun can start several programs with flags of their own as one job; then each speaks for
 // itself.
 bool one_command_line() {
   const char* contexts = std::getenv("OMPI_NUM_APP_CTX");
   return contexts == nullptr || std::string_view(contexts) == "1";
+}
+
+// Whether the launcher sent SIGTERM in this time. A thread of a library may have taken it, hence
+// the second look.
+bool wait_for_the_end(std::chrono::milliseconds patience) {
+  sigset_t end;
+  sigemptyset(&end);
+  sigaddset(&end, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &end, nullptr);
+  const std::atomic<int>& signal = watch_signals();
+  const int before = signal;
+  const auto until = engine::Clock::now() + patience;
+  while (engine::Clock::now() < until) {
+    const timespec moment{0, 50'000'000};
+    if (sigtimedwait(&end, nullptr, &moment) == SIGTERM || signal != before) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -44,14 +66,17 @@ void leave_together(int code, const std::string& text, bool each_host) {
   const bool silent = launch.present && one_command_line() &&
                       (each_host ? launch.local_rank != 0 : launch.rank != 0);
   if (silent) {
-    sigset_t end;
-    sigemptyset(&end);
-    sigaddset(&end, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &end, nullptr);
-    sigtimedwait(&end, nullptr, &kPatience);
+    wait_for_the_end(kPatience);
     leave(code);
   }
   complain(text);
+  leave(code);
+}
+
+void leave_in_turn(int code, const std::string& text) {
+  const collectives::mpi::Launch launch = collectives::mpi::launch();
+  const bool ended = launch.present && launch.rank != 0 && wait_for_the_end(kTurn);
+  if (!ended) complain(text);
   leave(code);
 }
 

@@ -79,8 +79,12 @@ int main(int argc, char** argv) {
   try {
     return tools::run(argc, argv);
   } catch (const lockstep::engine::Error& error) {
-    tools::complain(error.what());
-    tools::leave(tools::exit_code(error.code()));
+    const tools::ExitCode code = tools::exit_code(error.code());
+    if (code == tools::kTryAgain || code == tools::kDefect) {  // who is left says what it saw
+      tools::complain(error.what());
+      tools::leave(code);
+    }
+    tools::leave_in_turn(code, error.what());
   } catch (const std::bad_alloc&) {
     tools::complain("out of memory");
     tools::leave(tools::kSystem);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // lockstep train: flags to model, data, strategy and trainer; nothing else.
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -53,6 +54,7 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   options.algorithm = f.algorithm;
   options.update = f.update;
   options.bucket_bytes = std::size_t(f.bucket_mib * 1048576);
+  options.memory_limit = std::size_t(f.memory_limit);
   if (f.deadline_seconds) {
     options.deadline = std::chrono::milliseconds(std::int64_t(*f.deadline_seconds * 1000));
   }
@@ -71,12 +73,14 @@ void check_together(const TrainFlags& f, int processes) {
 }
 
 // The data sets, and whether checkpoints can be kept: what depends on the files of this host.
-engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph) {
+engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph, int processes) {
   if (!f.checkpoints.empty()) {
     std::error_code error;
     const auto kind = std::filesystem::status(f.checkpoints, error).type();
-    if (kind != std::filesystem::file_type::directory &&
-        kind != std::filesystem::file_type::not_found) {
+    const bool below_a_file = error == std::errc::not_a_directory;
+    if ((kind != std::filesystem::file_type::directory &&
+         kind != std::filesystem::file_type::not_found) ||
+        below_a_file) {
       engine::fail(engine::Code::kIo,
                    "--checkpoints: {} is not a folder; name one, or one that is "
                    "still to be made",
@@ -90,6 +94,14 @@ engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph) {
                   f.batch, needed / 0x1p30, there / 0x1p30);
   DataChoice choice{f.data, f.batch, f.examples, f.seed};
   engine::data::Sets sets = choose_data(choice, graph);
+  const std::size_t replicas = std::size_t(f.replicas) * std::size_t(std::max(processes, 1));
+  engine::require(replicas <= sets.train->size(),
+                  "{} replicas are more than all {} examples of the training data: use at most {}",
+                  replicas, sets.train->size(), sets.train->size());
+  engine::require(replicas <= f.batch,
+                  "--batch {} has no example for some of the {} replicas: use --batch {} or more, "
+                  "or fewer replicas",
+                  f.batch, replicas, replicas);
   engine::require(f.batch <= sets.train->size(),
                   "--batch {} is more than all {} examples of the training data", f.batch,
                   sets.train->size());
@@ -136,7 +148,7 @@ int train(const TrainFlags& f, const Program& program) {
   const engine::optim::Optimizer rule = together([&] { return optimizer(f); });
   const strategies::StrategyOptions options = together([&] { return strategy_options(f); });
   const bool each_host = true;
-  const engine::data::Sets sets = together([&] { return data(f, graph); }, each_host);
+  const engine::data::Sets sets = together([&] { return data(f, graph, launch.size); }, each_host);
 
   strategies::Session session(
       program.argc, program.argv,
@@ -163,14 +175,12 @@ int train(const TrainFlags& f, const Program& program) {
   fit.test = sets.test.get();
   fit.evaluate_every = f.evaluate_every;
   fit.interrupt = &interrupt;
-  bool explained = false;
+  fit.on_open = [&] {
+    progress.say(fmt::format("{} on {}", f.model, sets.train->describe()));
+    progress.say(strategy->explain());
+  };
   std::int64_t last_step = 0;
   fit.on_step = [&](const engine::StepReport& report) {
-    if (!explained) {
-      progress.say(fmt::format("{} on {}", f.model, sets.train->describe()));
-      progress.say(strategy->explain());
-    }
-    explained = true;
     last_step = report.step;
     progress.step(report);
     if (events) {

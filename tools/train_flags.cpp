@@ -79,6 +79,10 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--bucket", f.bucket_mib, "MiB of gradients that are summed together; 0: chosen")
       ->check(number_from(0, 65536))
       ->capture_default_str();
+  app.add_option("--memory-limit", f.memory_limit,
+                 "bytes that each process may take in all; 0: what there is")
+      ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()))
+      ->capture_default_str();
   app.add_option(
          "--deadline", f.deadline_seconds,
          "seconds that a replica waits for another (default: 60, or 20 median steps where those "

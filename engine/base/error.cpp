@@ -12,6 +12,8 @@ std::string_view name(Code code) {
       return "invalid";
     case Code::kIo:
       return "io";
+    case Code::kMemory:
+      return "memory";
     case Code::kCorrupt:
       return "corrupt";
     case Code::kDevice:

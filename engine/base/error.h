@@ -17,6 +17,7 @@ namespace lockstep::engine {
 enum class Code {
   kInvalid,      // the caller asked for something that cannot be: flags, shapes, clusters
   kIo,           // the system refused: files, memory, sockets
+  kMemory,       // more was asked for than there is, or than may be taken: names the largest part
   kCorrupt,      // a file is not what it says: checksum, header, size
   kDevice,       // a device or its library failed
   kTimeout,      // a deadline passed: names who was missing

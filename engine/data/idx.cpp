@@ -75,7 +75,7 @@ std::shared_ptr<const PixelImages> read_set(const Path& folder, const std::strin
 
 }  // namespace
 
-Sets idx(const std::string& folder) {
+Sets idx(const std::string& folder, std::size_t classes) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
     fail(Code::kIo, "data: {} is not a folder", folder);
@@ -83,7 +83,7 @@ Sets idx(const std::string& folder) {
   // "a/digits/" and "a/digits" are both called digits.
   const Path path = std::filesystem::absolute(folder).lexically_normal();
   const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
-  const auto train = read_set(path, "train", name + "/train", 0);
+  const auto train = read_set(path, "train", name + "/train", classes);
   Sets sets;
   sets.train = train;
   if (find(path / "t10k-images-idx3-ubyte").empty() &&

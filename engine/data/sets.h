@@ -16,8 +16,9 @@ struct Sets {
 
 // The MNIST family: a folder with train-images-idx3-ubyte, train-labels-idx1-ubyte and, if present,
 // t10k-*, each plain or with .gz. Pixels become (v / 255 - 0.5) * 2. Throws Error(kIo) naming the
-// file that is missing, Error(kCorrupt) naming file and field.
-Sets idx(const std::string& folder);
+// file that is missing, Error(kCorrupt) naming file and field. Labels must be below `classes`; 0:
+// the training labels say how many there are, at least 10.
+Sets idx(const std::string& folder, std::size_t classes = 0);
 
 struct DigitsOptions {
   std::uint64_t train = 8000, test = 2000;

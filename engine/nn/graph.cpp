@@ -30,7 +30,12 @@ struct Step {
 
 struct Graph::Plan {
   Plan(const GraphSpec& s, Ops& o, std::size_t r)
-      : spec(s), ops(&o), rows(r), graph(plan_graph(s)) {}
+      : spec(s), ops(&o), rows(r), graph(plan_graph(s)) {
+    require(rows > 0, "model {}: a replica must hold at least one example", spec.name());
+    plan_values();
+    plan_gradients();
+    place();
+  }
 
   // A step has 2n + 1 moments for n layers: forward of layer i is moment i, the loss is moment n,
   // backward of layer i is moment 2n - i.
@@ -47,6 +52,7 @@ struct Graph::Plan {
   void plan_values();
   void plan_gradients();
   void place();
+  std::string name_of(std::size_t block) const;
   void connect();
   Tensor tensor(std::size_t block, const Shape& shape, DType dtype) const;
   void backward_node(Context& context, std::size_t i, bool accumulate);
@@ -134,7 +140,24 @@ void Graph::Plan::plan_gradients() {
 
 void Graph::Plan::place() {
   memory = plan_memory(blocks);
-  buffer = Buffer(memory.bytes);
+}
+
+// What a block holds, in words for people.
+std::string Graph::Plan::name_of(std::size_t block) const {
+  for (std::size_t v = 0; v < graph.storage.size(); ++v) {
+    const bool is_value = values[v] == block, is_gradient = gradients[v] == block;
+    if (!is_value && !is_gradient) continue;
+    std::string text = is_value ? "" : "the gradient of ";
+    text += v == 0 ? "the input" : "the output of " + spec.nodes()[v - 1].name;
+    return text + ", " + to_string(shape(v).with_rows(rows));
+  }
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (workspaces[i] == block) return "the workspace of " + graph.nodes[i].name;
+    if (std::ranges::find(aside[i], block) != aside[i].end()) {
+      return "a gradient that " + graph.nodes[i].name + " adds to";
+    }
+  }
+  return "targets and losses";
 }
 
 Tensor Graph::Plan::tensor(std::size_t block, const Shape& extents, DType dtype) const {
@@ -202,12 +225,23 @@ void Graph::Plan::backward_node(Context& context, std::size_t i, bool accumulate
 }
 
 Graph::Graph(const GraphSpec& spec, Ops& ops, std::size_t rows) {
-  require(rows > 0, "model {}: a replica must hold at least one example", spec.name());
   plan_ = std::make_unique<Plan>(spec, ops, rows);
-  plan_->plan_values();
-  plan_->plan_gradients();
-  plan_->place();
+  plan_->buffer = Buffer(plan_->memory.bytes);
   plan_->connect();
+}
+
+GraphMemory Graph::memory(const GraphSpec& spec, Ops& ops, std::size_t rows) {
+  const Plan plan(spec, ops, rows);
+  const auto largest = std::ranges::max_element(plan.blocks, {}, &Lifetime::bytes);
+  GraphMemory result{plan.memory.bytes, plan.name_of(std::size_t(largest - plan.blocks.begin())),
+                     largest->bytes};
+  for (const Parameter& parameter : plan.graph.layout) {
+    const std::size_t bytes = parameter.shape.elements() * size_of(ops.dtype());
+    if (bytes <= result.largest_bytes) continue;
+    result.largest = parameter.name + ", " + to_string(parameter.shape);
+    result.largest_bytes = bytes;
+  }
+  return result;
 }
 
 Graph::~Graph() = default;

@@ -39,12 +39,23 @@ class Observer {
   virtual void layer(const std::string& name, Pass pass, double seconds, Tensor y) = 0;
 };
 
+// What a graph would take for activations, their gradients and workspace; and the largest tensor of
+// these and of the weights.
+struct GraphMemory {
+  std::size_t bytes = 0;
+  std::string largest;  // "the output of conv1, 128x28x28x32", "dense1.weight, 512x784"
+  std::size_t largest_bytes = 0;
+};
+
 class Graph {
  public:
   using Hook = std::function<void(Range)>;
 
   // `rows`: the most examples a replica may hold at once. `ops`: of the replica; must outlive this.
+  // Throws Error(kIo) where the system has no memory: `memory` tells before what will be needed.
   Graph(const GraphSpec& spec, Ops& ops, std::size_t rows);
+  // What the constructor would take: plans, and takes nothing.
+  static GraphMemory memory(const GraphSpec& spec, Ops& ops, std::size_t rows);
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 

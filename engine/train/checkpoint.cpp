@@ -241,6 +241,30 @@ void Checkpoints::remove(const std::string& tree) const {
   }
 }
 
+void Checkpoints::prepare() {
+  const std::string trial = path(0) + std::string(kPartial);
+  try {
+    storage_.make_folder(trial);
+    const std::string text = "a trial whether checkpoints can be written here\n";
+    storage_.create(trial + "/trial")->write(std::as_bytes(std::span(text)));
+    storage_.remove_tree(trial);
+  } catch (const Error& error) {
+    abandon(0);
+    fail(Code::kIo,
+         "no checkpoint could be written: {}; give a folder that can be written, on a "
+         "disk with room",
+         error.what());
+  }
+}
+
+void Checkpoints::abandon(std::int64_t step) noexcept {
+  try {
+    storage_.remove_tree(path(step) + std::string(kPartial));
+  } catch (const std::exception&) {
+    // The error that led here is the one to be told; the next `begin` removes the folder.
+  }
+}
+
 // Removes what earlier writers left when they died. A folder that was set aside comes back where
 // its successor never came.
 void Checkpoints::begin(std::int64_t step) {

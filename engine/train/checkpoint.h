@@ -52,14 +52,20 @@ class Checkpoints {
   // `keep`: how many whole ones stay; at least 1.
   Checkpoints(Storage& storage, std::string folder, int keep, Log log);
 
+  // Before a run: makes the folder, and tries whether a checkpoint could be written there. Throws
+  // Error(kIo) where not; leaves nothing but the folder.
+  void prepare();
   // Saving, in this order: chief begin; every rank write_shard; (all know that all have written);
-  // chief commit. After a failure the partial folder is left for the next `begin` to remove.
+  // chief commit. After a failure the chief abandons: what was written of this step goes, since it
+  // would fill the disk that others need. (A process that dies leaves it to the next `begin`.)
   void begin(std::int64_t step);
   Shard write_shard(std::int64_t step, int rank, int ranks, std::span<const Piece> pieces);
   // `shards`: what the ranks reported. Checks that all files are there (a folder that not all hosts
   // share is an error that says so), commits, and removes what is more than `keep` of those up to
   // this step. A folder that cannot be removed is a warning in the log, not an error.
   void commit(const RunState& state, std::span<const Shard> shards);
+
+  void abandon(std::int64_t step) noexcept;
 
   // The newest checkpoint whose manifest and checksums are right; each newer one that is not is
   // reported in the log, by file. Removes nothing. Throws Error(kInvalid) where a newer version of

@@ -52,6 +52,13 @@ PipelineOptions pipeline_options(std::uint64_t seed, bool shuffle, int threads) 
 
 }  // namespace
 
+LoopBytes loop_bytes(const Dataset& data) {
+  const std::size_t numbers = data.input_shape().elements() + data.target_columns();
+  constexpr std::size_t kOrders = 2;  // of two epochs, since requests run ahead over the border
+  return {(kAhead + 1) * (numbers * sizeof(float) + sizeof(std::int64_t)),
+          std::size_t(data.size()) * kOrders * sizeof(std::uint64_t)};
+}
+
 // Made once, since making one may allocate.
 struct TrainingLoop::Hooks {
   Graph::Hook before, ready, nothing;

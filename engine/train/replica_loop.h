@@ -24,6 +24,9 @@ struct Progress {
   std::vector<double> images_per_second;
 };
 
+// What a loop over this data set takes: batches that are read ahead, and the order of its examples.
+LoopBytes loop_bytes(const Dataset& data);
+
 class TrainingLoop {
  public:
   TrainingLoop(Strategy& strategy, const Dataset& data, const optim::Optimizer& optimizer,

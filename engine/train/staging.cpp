@@ -7,6 +7,8 @@
 namespace lockstep::engine {
 namespace {
 
+const std::string kAdvice = "; try a smaller rate or clipping";
+
 bool finite(const Tensor& tensor, std::size_t elements) {
   for (std::size_t i = 0; i < elements; ++i) {
     const double value =
@@ -58,9 +60,8 @@ std::string find_not_finite(Replica& replica) {
   for (const Parameter& parameter : graph.layout()) {
     if (!finite(graph.weight(parameter), parameter.range.size())) {
       return "the weights " + parameter.name +
-             " are not finite, so the update before was too large or its gradient not finite; try "
-             "a "
-             "smaller rate or clipping";
+             " are not finite, so the update before was too large or its gradient not finite" +
+             kAdvice;
     }
   }
   if (!graph.reductions().empty()) return "inputs and weights are finite";  // others do not follow
@@ -68,8 +69,9 @@ std::string find_not_finite(Replica& replica) {
   graph.observe(&first);
   graph.forward(*replica.context, [](Range) {});
   graph.observe(nullptr);
-  if (!first.found.empty()) return "the output of layer " + first.found + " is not finite";
-  return "the outputs are finite, and the loss of them is not";
+  if (!first.found.empty())
+    return "the output of layer " + first.found + " is not finite" + kAdvice;
+  return "the outputs are finite, and the loss of them is not" + kAdvice;
 }
 
 }  // namespace lockstep::engine

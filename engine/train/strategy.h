@@ -31,6 +31,9 @@ struct OpenOptions {
   std::uint64_t seed = 0;
   std::string run = {};   // lines that must be the same in all processes: rates, data
   std::string plan = {};  // of a checkpoint: obeyed where the membership is the same; may be empty
+  // What the loop itself will take of memory: so much for each example of a replica's share, and
+  // so much for each replica.
+  std::size_t bytes_of_example = 0, bytes_of_replica = 0;
 };
 
 // What `next` deals out.

@@ -63,6 +63,8 @@ void Trainer::open(std::size_t batch, int accumulate, const std::string& plan) {
   options.seed = seed_;
   options.run = run_;
   options.plan = plan;
+  options.bytes_of_example = loop_bytes_.of_example;
+  options.bytes_of_replica = loop_bytes_.of_replica;
   strategy_.open(graph_, optimizer_.rule, options);
   batch_ = batch;
   accumulate_ = accumulate;
@@ -89,15 +91,24 @@ std::optional<RunState> Trainer::restore_newest(Checkpoints& checkpoints, std::s
   const std::optional<std::int64_t> step = checkpoints.newest_whole();
   std::optional<RunState> state;
   if (!step && !checkpoints.steps().empty()) {
+    std::string reason;
+    try {
+      checkpoints.verify(checkpoints.steps().back());
+    } catch (const Error& error) {
+      reason = error.what();
+    }
     fail(Code::kCorrupt,
-         "none of the checkpoints that are there is whole, see above: mend or move "
-         "the folder away to start afresh");
+         "no whole checkpoint is there ({}): mend it, or give another folder to start afresh",
+         reason);
   }
   if (step) state = checkpoints.read_state(*step);
   std::vector<std::string> fresh;  // slots that the checkpoint's optimizer did not have
   if (state) {
-    require(state->graph == graph_.describe(), "the checkpoint of step {} holds another model: {}",
-            *step, first_difference(state->graph, graph_.describe()));
+    require(state->graph == graph_.describe(),
+            "the checkpoint of step {} holds another model: {}: give another folder for "
+            "checkpoints, or the model {}",
+            *step, first_difference(state->graph, graph_.describe()),
+            state->model.empty() ? "that wrote it" : state->model);
     require(data == nullptr || state->dataset_fingerprint == data->fingerprint(),
             "the checkpoint of step {} was trained on {}, and this is {}: give another folder for "
             "checkpoints, or the same data",
@@ -148,11 +159,16 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
   require(options.every >= 0 && options.keep >= 1, "checkpoints: every >= 0 and keep >= 1");
   check(data);
   if (options.test != nullptr) check(*options.test);
+  loop_bytes_ = loop_bytes(data);
   const std::int64_t steps =
       options.steps > 0 ? options.steps
                         : options.epochs * batches_of_epoch(data.size(), options.global_batch);
-  run_ = fmt::format("{}\nsteps: {}\ndata: {}, fingerprint {:016x}", optimizer_.describe(), steps,
-                     data.describe(), data.fingerprint());
+  run_ = fmt::format(
+      "{}\nsteps: {}\ndata: {}, fingerprint {:016x}\nshuffle: {}\n"
+      "checkpoints: {}, every: {}\ntest data: {}, evaluated every: {}",
+      optimizer_.describe(), steps, data.describe(), data.fingerprint(), options.shuffle,
+      options.checkpoints.empty() ? "no" : "yes", options.every,
+      options.test == nullptr ? "none" : options.test->describe(), options.evaluate_every);
   int restores = 0;
   for (;;) {
     Fit fit{data, options, steps, {}, -1, {}, {}};
@@ -177,6 +193,8 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
       } else if (batch_ != options.global_batch || accumulate_ != options.accumulate || restores) {
         open(options.global_batch, options.accumulate, "");
       }
+      if (fit.checkpoints && fit.progress.step < steps) prepare(*fit.checkpoints);
+      if (options.on_open && strategy_.membership().chief) options.on_open();
       fit.history.first_step = fit.progress.step;
       fit.history.restores = restores;
       return run(fit);
@@ -188,6 +206,14 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
                            options.retries);
     }
   }
+}
+
+// A folder that cannot be written is known before the first step, not after the last.
+void Trainer::prepare(Checkpoints& checkpoints) {
+  strategy_.run([&](Replica& replica) {
+    if (replica.rank == 0) checkpoints.prepare();
+    strategy_.gather(replica, {}, "trying the folder of checkpoints");
+  });
 }
 
 History Trainer::run(Fit& fit) {
@@ -276,7 +302,7 @@ void Trainer::save(Fit& fit) {
   state.plan = strategy_.plan();
   state.notes = fit.options.notes;
   const std::string what = fmt::format("saving step {}: all ranks must save together", step);
-  strategy_.run([&](Replica& replica) {
+  const auto write = [&](Replica& replica) {
     if (replica.rank == 0) fit.checkpoints->begin(step);
     strategy_.gather(replica, {}, what);
     const Shard mine = fit.checkpoints->write_shard(step, replica.rank, state.replicas,
@@ -291,7 +317,15 @@ void Trainer::save(Fit& fit) {
       fit.checkpoints->commit(state, shards);
     }
     strategy_.gather(replica, {}, what);
-  });
+  };
+  try {
+    strategy_.run(write);
+  } catch (const Error& error) {
+    if (strategy_.membership().chief) fit.checkpoints->abandon(step);
+    if (error.code() != Code::kIo) throw;
+    fail(Code::kIo, "step {} could not be saved, older checkpoints are as they were: {}", step,
+         error.what());
+  }
   fit.saved = step;
   if (strategy_.membership().chief && fit.options.on_checkpoint) fit.options.on_checkpoint(step);
 }

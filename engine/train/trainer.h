@@ -63,6 +63,8 @@ struct FitOptions {
   std::int64_t evaluate_every = 1;  // ... 0: only at the end
   int prefetch_threads = 1;         // of a replica; 0: the replica reads for itself
 
+  // On the chief, when all memory is taken, before the first step.
+  std::function<void()> on_open = {};
   const std::atomic<int>* interrupt = nullptr;  // not 0: finish the step, save, return
   // On the chief, in order; on_step from the thread of rank 0. What they throw ends the training.
   std::function<void(const StepReport&)> on_step = {};
@@ -89,6 +91,12 @@ struct TrainerOptions {
   Storage* storage = nullptr;  // else the file system; outlives the trainer
 };
 
+// Memory that the loop takes besides the strategy, for its batches and the order of the examples.
+struct LoopBytes {
+  std::size_t of_example = 0;  // of a replica's share
+  std::size_t of_replica = 0;
+};
+
 class Trainer {
  public:
   Trainer(Strategy& strategy, GraphSpec graph, optim::Optimizer optimizer,
@@ -110,6 +118,7 @@ class Trainer {
   std::optional<RunState> restore_newest(Checkpoints& checkpoints, std::size_t batch,
                                          int accumulate, const Dataset* data);
   void check(const Dataset& data) const;
+  void prepare(Checkpoints& checkpoints);
   History run(Fit& fit);
   void train(Fit& fit, std::int64_t until);
   void save(Fit& fit);
@@ -122,7 +131,8 @@ class Trainer {
   std::unique_ptr<Storage> own_storage_;
   Storage* storage_;
   std::uint64_t seed_;
-  std::string run_ = {};   // what the processes of a fit must have in common
+  std::string run_ = {};  // what the processes of a fit must have in common
+  LoopBytes loop_bytes_;
   std::size_t batch_ = 0;  // planned for; 0: not open
   int accumulate_ = 1;
 };

@@ -25,6 +25,7 @@ SynchronousOptions synchronous(const Session& session, const StrategyOptions& op
   result.overlap = options.overlap;
   result.deadline = options.deadline;
   result.shares = options.shares;
+  result.memory_limit = options.memory_limit;
   result.log = session.log();
   return result;
 }

@@ -26,6 +26,9 @@ struct StrategyOptions {
   bool overlap = true;
   std::optional<std::chrono::milliseconds> deadline = {};  // else 60 s or 20 median steps
   std::vector<std::uint64_t> shares = {};                  // of the batch, by rank; empty: equal
+  // Bytes of this process in all; 0: what there is. More is refused before any is taken, with
+  // Error(kMemory).
+  std::size_t memory_limit = 0;
 };
 
 // The replicas of this one process. Refuses a job of several processes, which would train apart.

@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <vector>
 
 #include "collectives/cgroup.h"
 
@@ -128,6 +131,33 @@ TEST(Machine, CountsOnlyProcessorsThatMayRunIt) {
     EXPECT_EQ(machine().cores, 1);
     EXPECT_EQ(machine().numa_nodes, 1);
   });
+}
+
+TEST(Machine, MemoryThatAResourceLimitForbidsIsNotAvailable) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  const std::size_t unlimited = available_memory();
+  EXPECT_LT(available_memory(4), unlimited / 3) << "processes share what is free";
+  rlimit tight = before;
+  std::size_t pages = 0;  // of addresses that are taken
+  std::ifstream("/proc/self/statm") >> pages;
+  const std::size_t room = std::size_t(64) << 20;
+  tight.rlim_cur = pages * std::size_t(sysconf(_SC_PAGESIZE)) + room;
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  const std::size_t limited = available_memory(), shared = available_memory(4);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_LE(limited, std::min(room, unlimited));
+  EXPECT_GE(limited, std::min(room / 2, unlimited / 2));
+  EXPECT_GE(shared, std::min(limited, unlimited / 8)) << "the limit is of this process alone";
+}
+
+TEST(Machine, TheMemoryOfThisProcessIsWhatItTouched) {
+  const std::size_t before = process_memory();
+  EXPECT_GT(before, std::size_t(1) << 20);
+  const std::vector<char> block(std::size_t(64) << 20, 1);
+  const std::size_t growth = process_memory() - before;
+  EXPECT_GE(growth, block.size() * 9 / 10);
+  EXPECT_LE(growth, block.size() * 2);
 }
 
 }  // namespace

@@ -58,5 +58,21 @@ TEST(GraphMemory, AStepAllocatesNothing) {
   EXPECT_EQ(announced, 6 * solo.graph.trainable());
 }
 
+TEST(GraphMemory, WhatIsPlannedWithoutTakingItIsWhatAGraphTakes) {
+  GraphSpec spec("m", {12, 12, 3});
+  spec.then("conv", convolution(7, 3));
+  spec.then("pool", max_pool(2));
+  spec.then("last", dense(300));
+  spec.set_loss(mean_squared_error());
+  const auto ops = reference_ops(DType::kFloat64);
+  for (const std::size_t rows : {1, 5, 100}) {
+    const GraphMemory memory = Graph::memory(spec, *ops, rows);
+    EXPECT_EQ(memory.bytes, Graph(spec, *ops, rows).activation_bytes());
+    const bool few = rows < 100;  // then the weights of the last layer are the largest tensor
+    EXPECT_EQ(memory.largest, few ? "last.weight, 300x175" : "the output of conv, 100x10x10x7");
+    EXPECT_EQ(memory.largest_bytes, (few ? 300 * 175 : 100 * 700) * sizeof(double)) << rows;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::engine

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// Damaged files of flags: refused as invalid, or turned into the arguments that an independent
+// parse of the JSON says, each of them a flag of the command; and no such arguments upset the
+// parser of flags.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "test/fuzz/damage.h"
+#include "test/fuzz/most_memory.h"
+#include "tools/config_file.h"
+
+namespace lockstep::test {
+namespace {
+
+using engine::Code;
+using engine::Error;
+using nlohmann::json;
+
+constexpr std::size_t kLittle = std::size_t(1) << 20;
+const std::string kWhole =
+    R"({"epochs": 6, "rate": 0.05, "model": "mlp", "json": true, "batch": 64, "checkpoints": "a b"})";
+
+// Numbers and switches come as --name=value, texts as --name value.
+std::vector<std::string> expected(const json& values) {
+  std::vector<std::string> arguments;
+  for (const auto& [name, value] : values.items()) {
+    if (value.is_string()) {
+      arguments.push_back("--" + name);
+      arguments.push_back(value.get<std::string>());
+    } else {
+      arguments.push_back("--" + name + "=" + value.dump());
+    }
+  }
+  return arguments;
+}
+
+TEST(ConfigFuzz, ADamagedFileIsRefusedOrSaysWhatAParserOfJsonReads) {
+  struct {
+    std::int64_t epochs = 1, batch = 1;
+    double rate = 1;
+    std::string model, checkpoints, config;
+    bool json = false;
+  } f;
+  CLI::App app("a command", "train");
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.add_option("--epochs", f.epochs, "");
+  app.add_option("--batch", f.batch, "");
+  app.add_option("--rate", f.rate, "");
+  app.add_option("--model", f.model, "");
+  app.add_option("--checkpoints", f.checkpoints, "");
+  app.add_option("--config", f.config, "");
+  app.add_flag("--json", f.json, "");
+  std::string pattern = (std::filesystem::temp_directory_path() / "config_fuzz_XXXXXX").string();
+  ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+  const std::string file = pattern + "/flags.json";
+  std::uint64_t accepted = 0;
+  for (std::uint64_t number = 0; number < kInputs && !HasFailure(); ++number) {
+    const std::string text = damaged(kWhole, number);
+    std::ofstream(file, std::ios::binary) << text;
+    watch_memory();
+    try {
+      std::vector<std::string> arguments = tools::with_config(app, {"train", "--config", file});
+      const std::vector<std::string> from_file(arguments.begin() + 1, arguments.end() - 2);
+      EXPECT_EQ(from_file, expected(json::parse(text))) << number;
+      ++accepted;
+      arguments.erase(arguments.begin());
+      std::reverse(arguments.begin(), arguments.end());
+      app.parse(arguments);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kInvalid) << number << ": " << error.what();
+    } catch (const CLI::ParseError&) {  // a value that is none for its flag
+    }
+    EXPECT_LT(most_memory(), kLittle) << number;
+  }
+  EXPECT_GT(accepted, 100u);
+  EXPECT_LT(accepted, kInputs * 2 / 3);
+  std::filesystem::remove_all(pattern);
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+// Damaged IDX files: refused as corrupt, or what is read is what the file says; little memory
+// either way. Of a compressed one the gzip checksum covers all that is read, so that it is read as
+// it was or not at all.
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "engine/base/error.h"
+#include "engine/data/idx_file.h"
+#include "test/fuzz/damage.h"
+#include "test/fuzz/most_memory.h"
+
+namespace lockstep::test {
+namespace {
+
+using engine::Code;
+using engine::Error;
+using engine::data::IdxFile;
+
+constexpr int kExtents = 3;
+constexpr std::size_t kLittle = std::size_t(1) << 20;
+
+void append_big_endian(std::string& text, std::uint32_t value) {
+  for (int shift = 24; shift >= 0; shift -= 8) text += char(value >> shift & 0xff);
+}
+
+// The file that holds this and nothing else.
+std::string file_of(const IdxFile& idx) {
+  std::string text;
+  append_big_endian(text, 0x800 + kExtents);
+  for (const std::uint32_t extent : idx.extents) append_big_endian(text, extent);
+  return text + std::string(idx.bytes.begin(), idx.bytes.end());
+}
+
+std::string images() {
+  IdxFile idx{{5, 6, 4}, {}};
+  for (int i = 0; i < 5 * 6 * 4; ++i) idx.bytes.push_back(std::uint8_t(i * i));
+  return file_of(idx);
+}
+
+std::string compressed(std::string plain) {
+  z_stream stream{};
+  deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY);
+  std::string out(deflateBound(&stream, plain.size()) + 64, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(plain.data());
+  stream.avail_in = uInt(plain.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = uInt(out.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+class IdxFuzz : public testing::Test {
+ protected:
+  IdxFuzz() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "idx_fuzz_XXXXXX").string();
+    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  ~IdxFuzz() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  // Reads each damaged copy of `whole`; what is accepted must be the file `expected(damaged)`.
+  // Returns how many were.
+  template <class Expected>
+  std::uint64_t read_all(const std::string& whole, Expected expected) {
+    const std::filesystem::path path = folder_ / "images";
+    std::uint64_t accepted = 0;
+    for (std::uint64_t number = 0; number < kInputs; ++number) {
+      const std::string text = damaged(whole, number);
+      std::ofstream(path, std::ios::binary) << text;
+      watch_memory();
+      try {
+        const IdxFile idx = engine::data::read_idx_file(path, kExtents);
+        EXPECT_EQ(file_of(idx), expected(text)) << number;
+        ++accepted;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::kCorrupt) << number << ": " << error.what();
+      }
+      EXPECT_LT(most_memory(), kLittle) << number;
+      if (HasFailure()) break;
+    }
+    return accepted;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(IdxFuzz, ADamagedPlainFileIsRefusedOrReadAsItStands) {
+  const std::uint64_t accepted = read_all(images(), [](const std::string& text) { return text; });
+  EXPECT_GT(accepted, 100u);  // pixels may be anything
+  EXPECT_LT(accepted, kInputs * 2 / 3);
+}
+
+TEST_F(IdxFuzz, ADamagedCompressedFileIsRefusedOrReadAsItWas) {
+  const std::uint64_t accepted =
+      read_all(compressed(images()), [](const std::string&) { return images(); });
+  EXPECT_LT(accepted, kInputs / 2);  // time, system and so on in gzip's header may be anything
+}
+
+}  // namespace
+}  // namespace lockstep::test

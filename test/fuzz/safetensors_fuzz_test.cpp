@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// Damaged safetensors files: the header is refused as corrupt, or it says what an independent parse
+// of its JSON says, without holes; a shard of a checkpoint that differs from what was written in
+// any bit is never accepted.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/train/checkpoint.h"
+#include "engine/train/manifest.h"
+#include "engine/train/safetensors.h"
+#include "test/engine/train/memory_storage.h"
+#include "test/engine/train/scenario.h"
+#include "test/fuzz/damage.h"
+#include "test/fuzz/most_memory.h"
+
+namespace lockstep::test {
+namespace {
+
+using engine::Checkpoints;
+using engine::Code;
+using engine::Error;
+using engine::Safetensors;
+
+constexpr std::size_t kLittle = std::size_t(1) << 20;
+
+std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+std::vector<std::byte> bytes_of(const std::string& text) {
+  const auto* first = reinterpret_cast<const std::byte*>(text.data());
+  return {first, first + text.size()};
+}
+
+// What was read, said in the words of the header.
+nlohmann::json header_of(const Safetensors& read, std::uint64_t data_begin) {
+  nlohmann::json header = nlohmann::json::object();
+  if (!read.metadata.empty()) header["__metadata__"] = read.metadata;
+  for (const auto& [name, entry] : read.tensors) {
+    nlohmann::json shape = nlohmann::json::array();
+    for (std::size_t i = 0; i < entry.shape.rank(); ++i) shape.push_back(entry.shape[i]);
+    const char* const names[] = {"F32", "F64", "I32", "I64"};
+    header[name] = {{"dtype", names[int(entry.dtype)]},
+                    {"shape", shape},
+                    {"data_offsets", {entry.begin - data_begin, entry.end - data_begin}}};
+  }
+  return header;
+}
+
+TEST(SafetensorsFuzz, ADamagedHeaderIsRefusedOrReadAsItStands) {
+  MemoryStorage storage;
+  Arrays arrays = some_arrays(5);
+  std::vector<engine::TensorSource> sources;
+  for (const NamedArray& array : arrays) {
+    sources.push_back({array.name, array.dtype, array.shape, array.bytes.data()});
+  }
+  engine::write_safetensors(*storage.create("f"), sources, {{"key", "5x5"}});
+  const std::string whole = text_of(storage.contents("f"));
+  std::uint64_t accepted = 0;
+  for (std::uint64_t number = 0; number < kInputs && !HasFailure(); ++number) {
+    const std::string text = damaged(whole, number);
+    storage.contents("f") = bytes_of(text);
+    watch_memory();
+    try {
+      const Safetensors read = engine::read_safetensors(storage, "f");
+      std::uint64_t length = 0, sum = 0;
+      std::memcpy(&length, text.data(), sizeof length);
+      const nlohmann::json header = nlohmann::json::parse(text.substr(8, length));
+      nlohmann::json expected = header;
+      if (expected.contains("__metadata__") && expected["__metadata__"].empty()) {
+        expected.erase("__metadata__");
+      }
+      EXPECT_EQ(header_of(read, 8 + length), expected) << number;
+      for (const auto& [name, entry] : read.tensors) sum += entry.end - entry.begin;
+      EXPECT_EQ(sum, text.size() - 8 - length) << number;
+      ++accepted;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kCorrupt) << number << ": " << error.what();
+    }
+    EXPECT_LT(most_memory(), kLittle) << number;
+  }
+  EXPECT_GT(accepted, 100u);  // names and data may be anything: checksums are the manifest's
+  EXPECT_LT(accepted, kInputs * 2 / 3);
+}
+
+TEST(SafetensorsFuzz, ADamagedShardIsNeverPartOfACheckpoint) {
+  MemoryStorage storage;
+  LogLines lines;
+  std::mt19937_64 random(3);
+  Checkpoints checkpoints(storage, "runs", 2, lines.log());
+  save(checkpoints, 1, some_arrays(2), 1, random);
+  const std::string path = "runs/step-0000000001/" + engine::shard_name(0, 1);
+  const std::string whole = text_of(storage.contents(path));
+  for (std::uint64_t number = 0; number < kInputs && !HasFailure(); ++number) {
+    const std::string text = damaged(whole, number);
+    storage.contents(path) = bytes_of(text);
+    try {
+      checkpoints.verify(1);
+      EXPECT_EQ(text, whole) << number;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kCorrupt) << number << ": " << error.what();
+      EXPECT_NE(text, whole) << number;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test

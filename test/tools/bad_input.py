@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Every kind of bad input: one line that says what was wrong and what would be right, the exit code, nothing on
+standard output, and the folder of checkpoints as it was. Prints each line.
+
+usage: bad_input.py LOCKSTEP [NAMES OF TESTS]
+"""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import zlib
+
+LOCKSTEP = ""
+HAVE_MPI = True
+PATIENCE = 120  # seconds; only a defect takes so long
+SMALL = ["--model", "mlp", "--examples", "300", "--epochs", "1", "--batch", "50", "--threads", "1", "--eval", "0"]
+CHECKPOINT = 6 << 20  # bytes of one of mlp, and some more
+LINES = []  # what was said: (input, exit code, line)
+
+
+def run(*arguments, prefix=()):
+    return subprocess.run([*prefix, LOCKSTEP, *map(str, arguments)], capture_output=True, text=True, timeout=PATIENCE)
+
+
+def mpirun(processes):
+    return ["mpirun", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "--oversubscribe", "--bind-to", "none",
+            "-n", str(processes)]
+
+
+def content(folder):
+    """All files below a folder, with their bytes."""
+    top = pathlib.Path(folder)
+    return {str(path.relative_to(top)): path.read_bytes() if path.is_file() else None for path in top.rglob("*")}
+
+
+def steps(folder):
+    return sorted(path.name for path in pathlib.Path(folder).glob("step-*"))
+
+
+def idx(path, extents, values, extra=b""):
+    path.write_bytes(struct.pack(">I", 0x800 + len(extents)) + b"".join(struct.pack(">I", e) for e in extents) +
+                     bytes(values) + extra)
+
+
+def digits(folder):
+    """Sixty images and labels, as people have them."""
+    folder.mkdir()
+    for part in ("train", "t10k"):
+        idx(folder / f"{part}-images-idx3-ubyte", (60, 28, 28), (i % 251 for i in range(60 * 28 * 28)))
+        idx(folder / f"{part}-labels-idx1-ubyte", (60,), (i % 10 for i in range(60)))
+    return folder
+
+
+@contextlib.contextmanager
+def mounted(case, folder, options):
+    """A small disk, in memory."""
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True)
+    if done.returncode != 0:
+        case.skipTest(f"a file system cannot be mounted here: {done.stderr.strip() or 'no root'}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        top = tempfile.TemporaryDirectory()
+        self.addCleanup(top.cleanup)
+        self.top = pathlib.Path(top.name)
+
+    def good(self, *arguments, prefix=()):
+        done = run(*arguments, prefix=prefix)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def refused(self, name, code, words, *arguments, prefix=(), keeps=None):
+        """Runs it; the one line. `keeps`: a folder that must hold afterwards what it held."""
+        before = content(keeps) if keeps else None
+        done = run(*arguments, prefix=prefix)
+        lines = [line for line in done.stderr.splitlines() if line.startswith("lockstep: ")]
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(len(lines), 1, done.stderr)
+        for word in words:
+            self.assertIn(word, lines[0])
+        if keeps:
+            self.assertEqual(content(keeps), before)
+        LINES.append((name, code, lines[0].replace(str(self.top), "TMP")))
+        return done
+
+
+class Data(Case):
+    def test_files_of_images_and_labels(self):
+        images, labels = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+
+        def case(name, code, words, change):
+            folder = digits(self.top / name.replace(" ", "-"))
+            change(folder)
+            self.refused(name, code, words, "train", *SMALL, "--batch", "20", "--data", folder, "--checkpoints",
+                         self.top / "none")
+            self.assertFalse((self.top / "none").exists())
+
+        case("an IDX file is missing", 74, [labels, "is missing"], lambda f: (f / labels).unlink())
+        case("a truncated IDX file", 65, [images, "need 47056 bytes", "has 47000"],
+             lambda f: os.truncate(f / images, 47000))
+        case("an oversized IDX file", 65, [images, "need 47056 bytes", "has 47060"],
+             lambda f: (f / images).write_bytes((f / images).read_bytes() + b"more"))
+        case("an IDX file that promises too much", 65, [images, "4294967295x28x28"],
+             lambda f: idx(f / images, (0xffffffff, 28, 28), b"pixels"))
+        case("a label out of range", 65, [labels, "label 200 of example 7", "below 10"],
+             lambda f: idx(f / labels, (60,), [200 if i == 7 else 1 for i in range(60)]))
+        case("images and labels of different counts", 65, [labels, "59 labels", "60 images", images],
+             lambda f: idx(f / labels, (59,), [1] * 59))
+
+    def test_more_replicas_than_examples(self):
+        self.refused("more replicas than examples", 64, ["4 replicas", "3 examples", "at most 3"],
+                     "train", *SMALL, "--examples", "3", "--batch", "3", "--replicas", "4")
+        self.refused("more replicas than the batch has examples", 64, ["--batch 3", "4 replicas", "--batch 4"],
+                     "train", *SMALL, "--batch", "3", "--replicas", "4")
+
+
+class Flags(Case):
+    def test_flags(self):
+        self.refused("an unknown flag", 64, ["--bogus", "lockstep train --help"], "train", *SMALL, "--bogus", "3")
+        self.refused("--batch 0", 64, ["--batch", "from 1 to", "'0'"], "train", *SMALL, "--batch", "0")
+        file = self.top / "flags.json"
+        file.write_text('{"epocs": 6}')
+        self.refused("a file of flags with an unknown key", 64, ["flags.json", '"epocs"', "lockstep train --help"],
+                     "train", "--config", file)
+        self.refused("a file of flags without end", 64, ["/dev/zero", "65536"], "train", "--config", "/dev/zero")
+
+    def test_a_loss_that_becomes_nan(self):
+        self.refused("a loss that becomes NaN", 64, ["not finite at step", "dense", "smaller rate"],
+                     "train", *SMALL, "--rate", "1e30")
+
+    def test_processes_with_different_flags(self):
+        if not HAVE_MPI:
+            self.skipTest("mpirun is missing, or lockstep was built without MPI")
+        flags = ["train", *SMALL, "--strategy", "collective_all_reduce"]
+        for name, flag, values, words in [("ranks with different rates", "--rate", ("0.1", "0.2"), ["0.1", "0.2"]),
+                                          ("ranks with different batches", "--batch", ("50", "60"), ["50", "60"]),
+                                          ("ranks that save at different steps", "--every", ("2", "3"),
+                                           ["every: 2", "every: 3"])]:
+            self.refused(name, 64, words, *flags, flag, values[0], ":", "-n", "1", LOCKSTEP, *flags, flag, values[1],
+                         prefix=mpirun(1))
+
+
+class Checkpoints(Case):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.top / "runs"
+
+    def trained(self, *flags):
+        self.good("train", *SMALL, "--checkpoints", self.folder, *flags)
+        return max(self.folder.glob("step-*"))
+
+    def test_one_flipped_byte(self):
+        shard = next(self.trained().glob("*.safetensors"))
+        bits = bytearray(shard.read_bytes())
+        bits[len(bits) // 2] ^= 0xff
+        shard.write_bytes(bits)
+        for command in (["train", *SMALL, "--steps", "20"], ["predict"]):
+            self.refused(f"{command[0]} from a checkpoint with one flipped byte", 65,
+                                [shard.name, "checksum"], *command, "--checkpoints", self.folder, keeps=self.folder)
+
+    def test_another_model(self):
+        self.trained()
+        self.refused("a checkpoint of another model", 64, ["another model", "'model mlp", "'model lenet5", "folder"],
+                     "train", *SMALL, "--model", "lenet5", "--checkpoints", self.folder, keeps=self.folder)
+
+    def test_a_later_format(self):
+        manifest = self.trained() / "manifest.json"
+        body = manifest.read_bytes().split(b"\n", 1)[1].replace(b'"version": 1,', b'"version": 2,')
+        manifest.write_bytes(b'{"crc32": "%08x",\n' % zlib.crc32(body) + body)
+        for command in (["train", *SMALL, "--steps", "20"], ["predict"]):
+            self.refused(f"{command[0]} from a checkpoint of a later format", 64, ["version 2", "up to 1"], *command,
+                         "--checkpoints", self.folder, keeps=self.folder)
+
+    def test_a_folder_that_cannot_be_written(self):
+        (self.top / "file").write_text("text")
+        self.refused("a folder of checkpoints below a file", 74, ["file/below", "not a folder"], "train", *SMALL, "--checkpoints",
+                     self.top / "file" / "below", keeps=self.top)
+        self.refused("a folder of checkpoints where none can be made", 74, ["/proc/below", "can be written"],
+                     "train", *SMALL, "--checkpoints", "/proc/below")
+        if HAVE_MPI:
+            self.refused("the same, two processes", 74, ["/proc/below", "can be written"], "train", *SMALL,
+                         "--strategy", "collective_all_reduce", "--checkpoints", "/proc/below", prefix=mpirun(2))
+
+    def test_a_read_only_disk(self):
+        with mounted(self, self.top / "disk", "ro,size=1m") as disk:
+            self.refused("a folder of checkpoints on a read-only disk", 74, ["disk", "Read-only", "can be written"],
+                         "train", *SMALL, "--checkpoints", disk / "runs", keeps=disk)
+
+    def test_a_full_disk_leaves_the_older_checkpoint(self):
+        for prefix, strategy in (((), "mirrored"), (mpirun(2), "collective_all_reduce")):
+            if prefix and not HAVE_MPI:
+                continue
+            with self.subTest(strategy), mounted(self, self.top / strategy, f"size={CHECKPOINT * 3 // 2}") as disk:
+                flags = ["train", *SMALL, "--strategy", strategy, "--checkpoints", disk / "runs", "--every", "2"]
+                self.refused(f"a full disk, {strategy}", 74, ["step 4 could not be saved", "No space left"], *flags, prefix=prefix)
+                self.assertEqual(steps(disk / "runs"), ["step-0000000002"])   # whole, and nothing beside it
+                self.good("predict", "--checkpoints", disk / "runs")
+                subprocess.run(["mount", "-o", f"remount,size={CHECKPOINT * 9}", str(disk)], check=True)
+                done = self.good(*flags, "--json", prefix=prefix)
+                self.assertEqual(json.loads(done.stdout)["first_step"], 2)
+
+    def test_a_disk_that_is_full_at_the_start(self):
+        with mounted(self, self.top / "disk", "size=64k,nr_inodes=64") as disk:
+            with contextlib.suppress(OSError):
+                (disk / "fill").write_bytes(bytes(1 << 20))
+            self.refused("a disk that is full at the start", 74, ["No space left", "room"], "train", *SMALL,
+                         "--checkpoints", disk / "runs")
+            self.assertEqual(steps(disk / "runs"), [])
+
+
+class Memory(Case):
+    CNN = ["train", "--model", "mnist_cnn", "--examples", "300", "--threads", "1", "--steps", "1", "--eval", "0",
+           "--data", "random"]
+
+    def fits(self, line):
+        return int(re.search(r"largest batch that fits is (\d+)", line)[1])
+
+    def test_more_than_the_limit(self):
+        limit = ["--memory-limit", str(200 << 20)]
+        words = ["batch 5000", "the output of conv2, 5000x24x24x64", "limit is 200.0 MiB"]
+        self.refused("more memory than --memory-limit", 74, words, *self.CNN, "--batch", "5000", *limit)
+        fits = self.fits(LINES[-1][2])
+        self.good(*self.CNN, "--batch", fits // 2, *limit)
+        self.refused("a limit below what the program has", 74, ["no batch fits"], *self.CNN, "--batch", "1",
+                     "--memory-limit", "1000000")
+
+    def test_more_than_the_system_gives(self):
+        if shutil.which("prlimit") is None:
+            self.skipTest("prlimit is missing")
+        prefix = ["prlimit", f"--as={3 << 30}"]
+        self.refused("too little memory", 74, ["the output of conv2", "MiB are free"], *self.CNN, "--batch", "20000",
+                     prefix=prefix)
+        self.good(*self.CNN, "--batch", self.fits(LINES[-1][2]) // 2, prefix=prefix)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    LOCKSTEP = sys.argv.pop(1)
+    HAVE_MPI = json.loads(run("doctor", "--json").stdout)["MPI"]["found"] and shutil.which("mpirun") is not None
+    program = unittest.main(verbosity=1, exit=False)
+    for name, code, line in LINES:
+        print(f"{name} ({code})\n    {line}")
+    sys.exit(not program.result.wasSuccessful())
