@@ -3,17 +3,15 @@
 // parse of the JSON says, each of them a flag of the command; and no such arguments upset the
 // parser of flags.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "engine/base/error.h"
 #include "test/fuzz/damage.h"
+#include "test/fuzz/memory_file.h"
 #include "test/fuzz/most_memory.h"
 #include "tools/config_file.h"
 
@@ -58,16 +56,15 @@ TEST(ConfigFuzz, ADamagedFileIsRefusedOrSaysWhatAParserOfJsonReads) {
   app.add_option("--checkpoints", f.checkpoints, "");
   app.add_option("--config", f.config, "");
   app.add_flag("--json", f.json, "");
-  std::string pattern = (std::filesystem::temp_directory_path() / "config_fuzz_XXXXXX").string();
-  ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-  const std::string file = pattern + "/flags.json";
+  MemoryFile file;
   std::uint64_t accepted = 0;
   for (std::uint64_t number = 0; number < kInputs && !HasFailure(); ++number) {
     const std::string text = damaged(kWhole, number);
-    std::ofstream(file, std::ios::binary) << text;
+    file.set(text);
     watch_memory();
     try {
-      std::vector<std::string> arguments = tools::with_config(app, {"train", "--config", file});
+      std::vector<std::string> arguments =
+          tools::with_config(app, {"train", "--config", file.path()});
       const std::vector<std::string> from_file(arguments.begin() + 1, arguments.end() - 2);
       EXPECT_EQ(from_file, expected(json::parse(text))) << number;
       ++accepted;
@@ -82,7 +79,6 @@ TEST(ConfigFuzz, ADamagedFileIsRefusedOrSaysWhatAParserOfJsonReads) {
   }
   EXPECT_GT(accepted, 100u);
   EXPECT_LT(accepted, kInputs * 2 / 3);
-  std::filesystem::remove_all(pattern);
 }
 
 }  // namespace

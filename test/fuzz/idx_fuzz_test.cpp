@@ -3,17 +3,14 @@
 // either way. Of a compressed one the gzip checksum covers all that is read, so that it is read as
 // it was or not at all.
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <zlib.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "engine/base/error.h"
 #include "engine/data/idx_file.h"
 #include "test/fuzz/damage.h"
+#include "test/fuzz/memory_file.h"
 #include "test/fuzz/most_memory.h"
 
 namespace lockstep::test {
@@ -58,51 +55,36 @@ std::string compressed(std::string plain) {
   return out;
 }
 
-class IdxFuzz : public testing::Test {
- protected:
-  IdxFuzz() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "idx_fuzz_XXXXXX").string();
-    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  ~IdxFuzz() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-
-  // Reads each damaged copy of `whole`; what is accepted must be the file `expected(damaged)`.
-  // Returns how many were.
-  template <class Expected>
-  std::uint64_t read_all(const std::string& whole, Expected expected) {
-    const std::filesystem::path path = folder_ / "images";
-    std::uint64_t accepted = 0;
-    for (std::uint64_t number = 0; number < kInputs; ++number) {
-      const std::string text = damaged(whole, number);
-      std::ofstream(path, std::ios::binary) << text;
-      watch_memory();
-      try {
-        const IdxFile idx = engine::data::read_idx_file(path, kExtents);
-        EXPECT_EQ(file_of(idx), expected(text)) << number;
-        ++accepted;
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), Code::kCorrupt) << number << ": " << error.what();
-      }
-      EXPECT_LT(most_memory(), kLittle) << number;
-      if (HasFailure()) break;
+// Reads each damaged copy of `whole`; what is accepted must be the file `expected(damaged)`.
+// Returns how many were.
+template <class Expected>
+std::uint64_t read_all(const std::string& whole, Expected expected) {
+  MemoryFile file;
+  std::uint64_t accepted = 0;
+  for (std::uint64_t number = 0; number < kInputs; ++number) {
+    const std::string text = damaged(whole, number);
+    file.set(text);
+    watch_memory();
+    try {
+      const IdxFile idx = engine::data::read_idx_file(file.path(), kExtents);
+      EXPECT_EQ(file_of(idx), expected(text)) << number;
+      ++accepted;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kCorrupt) << number << ": " << error.what();
     }
-    return accepted;
+    EXPECT_LT(most_memory(), kLittle) << number;
+    if (testing::Test::HasFailure()) break;
   }
+  return accepted;
+}
 
-  std::filesystem::path folder_;
-};
-
-TEST_F(IdxFuzz, ADamagedPlainFileIsRefusedOrReadAsItStands) {
+TEST(IdxFuzz, ADamagedPlainFileIsRefusedOrReadAsItStands) {
   const std::uint64_t accepted = read_all(images(), [](const std::string& text) { return text; });
   EXPECT_GT(accepted, 100u);  // pixels may be anything
   EXPECT_LT(accepted, kInputs * 2 / 3);
 }
 
-TEST_F(IdxFuzz, ADamagedCompressedFileIsRefusedOrReadAsItWas) {
+TEST(IdxFuzz, ADamagedCompressedFileIsRefusedOrReadAsItWas) {
   const std::uint64_t accepted =
       read_all(compressed(images()), [](const std::string&) { return images(); });
   EXPECT_LT(accepted, kInputs / 2);  // time, system and so on in gzip's header may be anything
