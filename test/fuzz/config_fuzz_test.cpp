@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -56,6 +58,12 @@ TEST(ConfigFuzz, ADamagedFileIsRefusedOrSaysWhatAParserOfJsonReads) {
   app.add_option("--checkpoints", f.checkpoints, "");
   app.add_option("--config", f.config, "");
   app.add_flag("--json", f.json, "");
+  const auto figure = [](const json& value) { return value.is_number(); };
+  const auto word = [](const json& value) { return value.is_string(); };
+  const auto choice = [](const json& value) { return value.is_boolean(); };
+  const std::map<std::string, std::function<bool(const json&)>> kinds = {
+      {"epochs", figure}, {"batch", figure},     {"rate", figure},
+      {"model", word},    {"checkpoints", word}, {"json", choice}};
   MemoryFile file;
   std::uint64_t accepted = 0;
   for (std::uint64_t number = 0; number < kInputs && !HasFailure(); ++number) {
@@ -66,7 +74,12 @@ TEST(ConfigFuzz, ADamagedFileIsRefusedOrSaysWhatAParserOfJsonReads) {
       std::vector<std::string> arguments =
           tools::with_config(app, {"train", "--config", file.path()});
       const std::vector<std::string> from_file(arguments.begin() + 1, arguments.end() - 2);
-      EXPECT_EQ(from_file, expected(json::parse(text))) << number;
+      const json values = json::parse(text);
+      EXPECT_EQ(from_file, expected(values)) << number;
+      for (const auto& [name, value] : values.items()) {
+        const auto known = kinds.find(name);
+        EXPECT_TRUE(known != kinds.end() && known->second(value)) << number << ": " << name;
+      }
       ++accepted;
       arguments.erase(arguments.begin());
       std::reverse(arguments.begin(), arguments.end());
