@@ -136,7 +136,7 @@ void Synchronous::compare(const std::string& mine, const std::string& what) cons
     for (std::size_t i = 0; i < std::max(ours.size(), theirs.size()); ++i) {
       const std::string a = i < ours.size() ? ours[i] : "(nothing)";
       const std::string b = i < theirs.size() ? theirs[i] : "(nothing)";
-      if (a != b) differences += fmt::format("; '{}' there, '{}' here", b, a);
+      if (a != b) differences += fmt::format("; '{}' and not '{}'", b, a);
     }
     engine::fail(Code::kInvalid,
                  "process {} was started differently from process 0 ({}){}: give all the same",

@@ -201,6 +201,15 @@ class Checkpoints(Case):
             self.refused("a folder of checkpoints on a read-only disk", 74, ["disk", "Read-only", "can be written"],
                          "train", *SMALL, "--checkpoints", disk / "runs", keeps=disk)
 
+    def test_an_immutable_folder(self):
+        self.folder.mkdir()
+        if shutil.which("chattr") is None or subprocess.run(["chattr", "+i", str(self.folder)],
+                                                            capture_output=True).returncode != 0:
+            self.skipTest("no folder can be made immutable here")
+        self.addCleanup(subprocess.run, ["chattr", "-i", str(self.folder)], check=True)
+        self.refused("an immutable folder of checkpoints", 74, ["not permitted", "can be written"], "train", *SMALL,
+                     "--checkpoints", self.folder, keeps=self.folder)
+
     def test_a_full_disk_leaves_the_older_checkpoint(self):
         for prefix, strategy in (((), "mirrored"), (mpirun(2), "collective_all_reduce")):
             if prefix and not HAVE_MPI:
@@ -236,6 +245,9 @@ class Memory(Case):
         self.refused("more memory than --memory-limit", 74, words, *self.CNN, "--batch", "5000", *limit)
         fits = self.fits(LINES[-1][2])
         self.good(*self.CNN, "--batch", fits // 2, *limit)
+        if HAVE_MPI:
+            self.refused("the same, two processes", 74, ["batch 5000", "2500x24x24x64", "limit is 200.0 MiB"], *self.CNN,
+                         "--batch", "5000", *limit, "--strategy", "collective_all_reduce", prefix=mpirun(2))
         self.refused("a limit below what the program has", 74, ["no batch fits"], *self.CNN, "--batch", "1",
                      "--memory-limit", "1000000")
 
