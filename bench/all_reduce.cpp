@@ -53,7 +53,7 @@ class Ranks {
     for (int rank = 0; rank < n_; ++rank) {
       memory_.emplace_back(plan.subject.end * sizeof(float));
       team_->set_base(rank, Space::kGradient, memory_.back().data());
-      ops_.push_back(device.ops(engine::DType::kFloat32, 1));
+      ops_.push_back(device.ops(engine::DType::kFloat32, {}));
       executors_.emplace_back(rank, *team_, nullptr, *ops_.back(), collectives::OwnedState{},
                               collectives::ExecutorOptions{});
       executors_.back().open(plan_);

@@ -33,7 +33,7 @@ struct Batch {
 
 class Bench {
  public:
-  Bench() : device_(cpu_device()), ops_(device_->ops(DType::kFloat32, 1)) {
+  Bench() : device_(cpu_device()), ops_(device_->ops(DType::kFloat32, {})) {
     state_.examples = kRows;
     state_.inverse_examples = 1.0 / kRows;
   }

@@ -21,9 +21,13 @@ std::size_t count_hosts(const std::vector<int>& host) {
 std::string plan_record(const StepDesign& design, const std::vector<int>& host) {
   json ends = json::array();
   for (engine::Range bucket : design.buckets) ends.push_back(bucket.end);
-  return json{{"algorithm", design.algorithm}, {"update", design.update},
-              {"reason", design.reason},       {"bucket_bytes", design.bucket_bytes},
-              {"bucket_ends", ends},           {"host_of_rank", host}}
+  return json{{"algorithm", design.algorithm},
+              {"update", design.update},
+              {"kernels", design.kernels},
+              {"reason", design.reason},
+              {"bucket_bytes", design.bucket_bytes},
+              {"bucket_ends", ends},
+              {"host_of_rank", host}}
       .dump();
 }
 
@@ -52,6 +56,7 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
     };
     keep(options.algorithm, "algorithm");
     keep(options.update, "update");
+    if (plan.contains("kernels")) keep(options.kernels, "kernels");
     const auto bucket_bytes = plan.at("bucket_bytes").get<std::size_t>();
     if (options.bucket_bytes != 0 && options.bucket_bytes != bucket_bytes) {
       log.warning(

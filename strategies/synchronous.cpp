@@ -164,32 +164,32 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
 
   // Planned with a graph of one row, which takes next to nothing; compared; and only then memory is
   // taken, so that all processes of the host have seen the same memory free.
-  const auto dtype_of = [&](engine::Device& device) {
-    return options_.dtype.value_or(device.default_dtype());
+  const auto ops_of = [&](engine::Device& device, std::string_view kernels) {
+    return device.ops(options_.dtype.value_or(device.default_dtype()),
+                      {options_.threads, engine::kernels_of(kernels)});
   };
   engine::Device& first_device = *options_.devices[0];
-  const auto ops = first_device.ops(dtype_of(first_device), options_.threads);
+  const auto ops = ops_of(first_device, engine::name(options_.kernels));
   const engine::Graph first(graph, *ops, 1);
   plan_checks(first);
   design(first);
-  plan_memory(*ops, first);
+  plan_memory(*ops_of(first_device, design_.kernels), first);
 
   compare(
       fmt::format("{}optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} "
                   "clip {}\nbatch: {}\naccumulate: {}\nseed: {}\ndtype: {}\nchecksums: {}\n"
-                  "overlap: {}\nplan: {:016x}\n{}",
+                  "overlap: {}\nkernels: {}\nplan: {:016x}\n{}",
                   graph.describe() + "\n", int(rule.kind), rule.momentum, rule.nesterov, rule.beta1,
                   rule.beta2, rule.epsilon, rule.weight_decay, rule.clip_norm, options.batch,
                   options.accumulate, options.seed, engine::name(first.dtype()), options_.checksums,
-                  options_.overlap, collectives::hash(design_.plan), options.run),
+                  options_.overlap, design_.kernels, collectives::hash(design_.plan), options.run),
       "model, flags and plan");
 
   const std::size_t rows = largest_share(options.batch, options.accumulate);
   for (std::size_t i = 0; i < options_.devices.size(); ++i) {
     engine::Device& device = *options_.devices[i];
-    mirrors_.push_back(std::make_unique<Mirror>(first_rank() + int(i), graph,
-                                                device.ops(dtype_of(device), options_.threads),
-                                                rows, options.seed));
+    mirrors_.push_back(std::make_unique<Mirror>(
+        first_rank() + int(i), graph, ops_of(device, design_.kernels), rows, options.seed));
   }
   map_memory();
   connect_hosts();
@@ -201,6 +201,7 @@ void Synchronous::design(const engine::Graph& graph) {
   DesignOptions design_options;
   design_options.algorithm = options_.algorithm;
   design_options.update = options_.update;
+  design_options.kernels = engine::name(options_.kernels);
   design_options.bucket_bytes = options_.bucket_bytes;
   planned_before_ = obey_record(open_.plan, host_, design_options, options_.log);
   DesignInput input;

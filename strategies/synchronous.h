@@ -38,10 +38,11 @@ struct SynchronousOptions {
   std::vector<engine::Device*> devices = {};  // one entry a replica of this process; at least one
   std::optional<engine::DType> dtype = {};    // else what the first device prefers
   int threads = 1;                            // library threads of a replica
-  std::string algorithm = "auto";             // auto, direct, ring
-  std::string update = "auto";                // auto, fused, apart
-  std::size_t bucket_bytes = 0;               // 0: chosen
-  bool overlap = true;                        // communicate while backward runs; same bits without
+  engine::Kernels kernels = engine::Kernels::kAuto;
+  std::string algorithm = "auto";  // auto, direct, ring
+  std::string update = "auto";     // auto, fused, apart
+  std::size_t bucket_bytes = 0;    // 0: chosen
+  bool overlap = true;             // communicate while backward runs; same bits without
   std::optional<bool> communication_thread = {};  // else where cores are idle
   // Of every wait for another replica; without it 60 s or 20 median steps, whichever is longer.
   std::optional<std::chrono::milliseconds> deadline = {};

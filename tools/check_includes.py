@@ -53,6 +53,7 @@ FOREIGN = [
     (re.compile(r"mpi\.h$|mpi-ext\.h$"), ["collectives/mpi"]),
     (re.compile(r"dnnl|oneapi/"), ["engine/cpu"]),
     (re.compile(r"Eigen/|unsupported/Eigen"), ["engine/cpu"]),
+    (re.compile(r"hwy/"), ["engine/cpu"]),
     (re.compile(r"hwloc"), ["strategies/session"]),
     (re.compile(r"cuda|cublas|cudnn"), ["engine/cuda", "collectives/cuda", "collectives/nccl"]),
     (re.compile(r"nccl"), ["collectives/nccl"]),
@@ -105,12 +106,25 @@ def check_include(root, path, here, rest):
         yield f"nobody includes {there} ({name})"
 
 
+def highway_idiom(path):
+    """The lines with which Highway compiles a file once for each instruction set: the one exception."""
+    if not path.startswith("engine/cpu/"):
+        return []
+    guard = "LOCKSTEP_" + re.sub(r"\W", "_", path).upper() + "_"
+    if path.endswith("-inl.h"):
+        return [f"#if defined({guard}) == defined(HWY_TARGET_TOGGLE)", f"#ifdef {guard}",
+                f"#undef {guard}", "#else", f"#define {guard}", "#endif"]
+    return ["#undef HWY_TARGET_INCLUDE", f'#define HWY_TARGET_INCLUDE "{path}"', "#if HWY_ONCE",
+            "#endif"]
+
+
 def check_file(root, path):
     here = row_of(path)
     if here is None:
         yield f"{path}: its folder is not in the table"
         return
     lines = (root / path).read_text(encoding="utf-8").splitlines()
+    idiom = highway_idiom(path)
     for number, line in enumerate(lines, 1):
         directive = DIRECTIVE.match(line)
         if not directive:
@@ -120,7 +134,7 @@ def check_file(root, path):
             for offence in check_include(root, path, here, rest):
                 yield f"{path}:{number}: {offence}"
         elif word in ("define", "undef", "if", "ifdef", "ifndef", "elif", "elifdef", "elifndef",
-                      "else", "endif", "include_next", "import"):
+                      "else", "endif", "include_next", "import") and line not in idiom:
             yield f"{path}:{number}: no macros, no conditionals (#{word})"
 
 

@@ -19,7 +19,7 @@ TEXT
 build=(
   g++ meson ninja-build pkg-config
   libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
-  libeigen3-dev libdnnl-dev librandom123-dev
+  libeigen3-dev libdnnl-dev libhwy-dev librandom123-dev
   libopenmpi-dev openmpi-bin
 )
 # What the tests need besides, and what makes building again fast.

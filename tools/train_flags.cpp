@@ -76,6 +76,10 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--update", f.update, "fused into the all-reduce, or apart from it")
       ->check(one_of({"auto", "fused", "apart"}))
       ->capture_default_str();
+  app.add_option("--kernels", f.kernels,
+                 "the fastest, or each sum product by product (no Winograd)")
+      ->check(one_of({"auto", "direct"}))
+      ->capture_default_str();
   app.add_option("--bucket", f.bucket_mib, "MiB of gradients that are summed together; 0: chosen")
       ->check(number_from(0, 65536))
       ->capture_default_str();

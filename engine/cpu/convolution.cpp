@@ -27,11 +27,23 @@ std::size_t rows_of_piece(const ConvolutionSpec& s, int threads) {
   return weights > rows * activations ? std::size_t(-1) : rows;
 }
 
-Convolutions::Convolutions(Library& library) : library_(library) {}
+Convolutions::Convolutions(Library& library, bool own)
+    : library_(library), own_(own), few_channels_(library) {}
 Convolutions::~Convolutions() = default;
+
+WinogradMemory Convolutions::planes(const WinogradShape& shape) {
+  const std::size_t bytes = winograd_planes(shape, library_.threads()) * sizeof(float);
+  if (bytes > planes_.bytes()) planes_ = Buffer(bytes);
+  return {reinterpret_cast<float*>(planes_.data()), nullptr};
+}
 
 void Convolutions::forward(const ConvolutionSpec& s, std::size_t rows, const float* x,
                            const float* w, const float* b, float* y) {
+  if (own_ && winograd_fits(s)) {
+    const WinogradShape shape = winograd_shape(s, false);
+    return winograd_forward(library_, shape, rows, x, w, b, y, planes(shape), {});
+  }
+  if (own_ && few_channels_fits(s)) return few_channels_.forward(s, rows, x, w, b, y);
   const std::size_t inputs = s.height * s.width * s.channels;
   const std::size_t outputs = s.output_height() * s.output_width() * s.filters;
   const std::size_t most = rows_of_piece(s, library_.threads());
@@ -50,6 +62,23 @@ void Convolutions::forward(const ConvolutionSpec& s, std::size_t rows, const flo
 void Convolutions::backward(const ConvolutionSpec& s, std::size_t rows, const float* x,
                             const float* y, float* dy, const float* w, float* dx, float* dw,
                             float* db, bool accumulate) {
+  if (own_ && winograd_fits(s)) {
+    const WinogradShape shape = winograd_shape(s, false);
+    return winograd_backward(library_, shape, rows, x, y, dy, w, dx, dw, s.bias ? db : nullptr,
+                             planes(shape), accumulate, {});
+  }
+  if (own_ && few_channels_fits(s)) {
+    few_channels_.gradient(s, rows, x, y, dy, dw, s.bias ? db : nullptr, accumulate);
+    if (dx == nullptr) return;
+    dw = nullptr;
+    db = nullptr;
+  }
+  library_backward(s, rows, x, y, dy, w, dx, dw, db, accumulate);
+}
+
+void Convolutions::library_backward(const ConvolutionSpec& s, std::size_t rows, const float* x,
+                                    const float* y, float* dy, const float* w, float* dx, float* dw,
+                                    float* db, bool accumulate) {
   const std::size_t inputs = s.height * s.width * s.channels;
   const std::size_t outputs = s.output_height() * s.output_width() * s.filters;
   const std::size_t most = rows_of_piece(s, library_.threads());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Convolutions by oneDNN. Activations lie as NHWC; weights are brought into the layout that the
+// Convolutions: by own kernels where these fit and the device was not asked for the direct method,
+// by oneDNN otherwise. Activations lie as NHWC; weights are brought into the layout that the
 // library wants, once a call. A batch goes through in pieces of a few rows, so that the
 // activations of a piece are still in the cache when the next primitive reads them. The gradient of
 // the input is computed as a forward convolution with turned weights where that is faster. The
@@ -9,8 +10,10 @@
 #include <cstddef>
 #include <memory>
 
+#include "engine/cpu/few_channels.h"
 #include "engine/cpu/library.h"
 #include "engine/cpu/shape_cache.h"
+#include "engine/cpu/winograd.h"
 #include "engine/ops/ops.h"
 
 namespace lockstep::engine::cpu {
@@ -23,7 +26,8 @@ std::size_t rows_of_piece(const ConvolutionSpec& spec, int threads);
 
 class Convolutions {
  public:
-  explicit Convolutions(Library& library);
+  // `own`: own kernels where they fit.
+  Convolutions(Library& library, bool own);
   ~Convolutions();
 
   // `rows` of them; all pointers but b are there.
@@ -33,8 +37,17 @@ class Convolutions {
   void backward(const ConvolutionSpec& spec, std::size_t rows, const float* x, const float* y,
                 float* dy, const float* w, float* dx, float* dw, float* db, bool accumulate);
 
+  bool own() const { return own_; }
+
  private:
+  WinogradMemory planes(const WinogradShape& shape);
+  void library_backward(const ConvolutionSpec& spec, std::size_t rows, const float* x,
+                        const float* y, float* dy, const float* w, float* dx, float* dw, float* db,
+                        bool accumulate);
   Library& library_;
+  bool own_;
+  FewChannels few_channels_;
+  Buffer planes_;
   ShapeCache<ConvolutionSpec, ConvolutionForward> forward_;
   ShapeCache<ConvolutionSpec, ConvolutionBackward> backward_;
 };

@@ -48,9 +48,9 @@ class CpuDevice final : public Device {
   bool supports(DType dtype) const override { return dtype == DType::kFloat32; }
   Buffer allocate(std::size_t bytes) override { return Buffer(bytes); }
   std::unique_ptr<Stream> stream() override { return std::make_unique<HostStream>(); }
-  std::unique_ptr<Ops> ops(DType dtype, int threads) override {
+  std::unique_ptr<Ops> ops(DType dtype, OpsOptions options) override {
     require(supports(dtype), "cpu:0 has no kernels for {}; it has them for float32", name(dtype));
-    return cpu::guarded("start", [&] { return std::make_unique<cpu::CpuOps>(threads); });
+    return cpu::guarded("start", [&] { return std::make_unique<cpu::CpuOps>(options); });
   }
 };
 

@@ -120,6 +120,50 @@ void CpuOps::pool_backward(const StepState* state, const PoolSpec& spec, Tensor 
   if (dx) cpu::pool_backward(spec, rows_in_use(state, {dy, dx}), of(dy), of(dx), workspace);
 }
 
+std::size_t CpuOps::pooled_convolution_workspace(const PooledConvolutionSpec& spec,
+                                                 std::size_t rows) {
+  check_spec(spec.convolution);
+  check_spec(spec.pool());
+  if (!pooled_convolution_fits(spec)) return Ops::pooled_convolution_workspace(spec, rows);
+  return pooled_.workspace(spec, rows);
+}
+
+void CpuOps::pooled_convolution_forward(const StepState* state, const PooledConvolutionSpec& spec,
+                                        Tensor x, Tensor w, Tensor b, Tensor y,
+                                        PooledConvolutionMemory memory) {
+  if (!pooled_convolution_fits(spec)) {
+    return Ops::pooled_convolution_forward(state, spec, x, w, b, y, memory);
+  }
+  check(spec.convolution, x, {});
+  check(spec.pool(), {}, y);
+  check_parameter(w, kType, weights_of(spec.convolution), "pooled convolution: w");
+  check_parameter(b, kType, spec.convolution.filters, "pooled convolution: b");
+  library_.enter();
+  guarded("pooled convolution forward", [&] {
+    pooled_.forward(spec, rows_in_use(state, {x, y}), of(x), of(w), of(b), of(y), memory);
+  });
+}
+
+void CpuOps::pooled_convolution_backward(const StepState* state, const PooledConvolutionSpec& spec,
+                                         Tensor x, Tensor dy, Tensor w, Tensor dx, Tensor dw,
+                                         Tensor db, PooledConvolutionMemory memory,
+                                         bool accumulate) {
+  if (!pooled_convolution_fits(spec)) {
+    return Ops::pooled_convolution_backward(state, spec, x, dy, w, dx, dw, db, memory, accumulate);
+  }
+  check(spec.convolution, x, {});
+  check(spec.convolution, dx, {});
+  check(spec.pool(), {}, dy);
+  check_parameter(w, kType, weights_of(spec.convolution), "pooled convolution: w");
+  check_parameter(dw, kType, weights_of(spec.convolution), "pooled convolution: dw");
+  check_parameter(db, kType, spec.convolution.filters, "pooled convolution: db");
+  library_.enter();
+  guarded("pooled convolution backward", [&] {
+    pooled_.backward(spec, rows_in_use(state, {x, dy, dx}), of(x), of(dy), of(w), of(dx), of(dw),
+                     of(db), memory, accumulate);
+  });
+}
+
 void CpuOps::relu(const StepState* state, Tensor x, Tensor y) {
   cpu::relu(of(x), of(y), elements_in_use(state, {x, y}));
 }

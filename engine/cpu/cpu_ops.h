@@ -9,16 +9,22 @@
 
 #include "engine/cpu/convolution.h"
 #include "engine/cpu/library.h"
+#include "engine/cpu/pooled_convolution.h"
+#include "engine/device/device.h"
 #include "engine/ops/ops.h"
 
 namespace lockstep::engine::cpu {
 
 class CpuOps final : public Ops {
  public:
-  explicit CpuOps(int threads) : library_(threads), convolutions_(library_) {}
+  explicit CpuOps(const OpsOptions& options)
+      : library_(options.threads),
+        convolutions_(library_, options.kernels == Kernels::kAuto),
+        pooled_(library_, convolutions_) {}
   std::span<const std::string> implementations() const { return library_.names(); }
 
   DType dtype() const override { return DType::kFloat32; }
+  std::size_t slice_rows() const override { return 8 * std::size_t(library_.threads()); }
   void dense_forward(const StepState* state, const DenseSpec& spec, Tensor x, Tensor w, Tensor b,
                      Tensor y) override;
   void dense_backward(const StepState* state, const DenseSpec& spec, Tensor x, Tensor y, Tensor dy,
@@ -33,6 +39,14 @@ class CpuOps final : public Ops {
                     std::byte* workspace) override;
   void pool_backward(const StepState* state, const PoolSpec& spec, Tensor dy, Tensor dx,
                      const std::byte* workspace) override;
+  std::size_t pooled_convolution_workspace(const PooledConvolutionSpec& spec,
+                                           std::size_t rows) override;
+  void pooled_convolution_forward(const StepState* state, const PooledConvolutionSpec& spec,
+                                  Tensor x, Tensor w, Tensor b, Tensor y,
+                                  PooledConvolutionMemory memory) override;
+  void pooled_convolution_backward(const StepState* state, const PooledConvolutionSpec& spec,
+                                   Tensor x, Tensor dy, Tensor w, Tensor dx, Tensor dw, Tensor db,
+                                   PooledConvolutionMemory memory, bool accumulate) override;
   void relu(const StepState* state, Tensor x, Tensor y) override;
   void relu_gradient(const StepState* state, Tensor y, Tensor dy, Tensor dx) override;
   void tanh(const StepState* state, Tensor x, Tensor y) override;
@@ -53,6 +67,7 @@ class CpuOps final : public Ops {
  private:
   Library library_;
   Convolutions convolutions_;
+  PooledConvolutions pooled_;
 };
 
 }  // namespace lockstep::engine::cpu

@@ -26,4 +26,14 @@ DeviceId parse_device_id(const std::string& text) {
   return id;
 }
 
+std::string_view name(Kernels kernels) {
+  return kernels == Kernels::kAuto ? "auto" : "direct";
+}
+
+Kernels kernels_of(std::string_view name) {
+  if (name == "auto") return Kernels::kAuto;
+  require(name == "direct", "there are no '{}' kernels; known: auto, direct", name);
+  return Kernels::kDirect;
+}
+
 }  // namespace lockstep::engine

@@ -3,8 +3,10 @@
 // for `Ops` of its own. Devices live as long as the list that engine/runtime made; all calls may
 // come from any thread.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "engine/device/buffer.h"
 
@@ -12,6 +14,17 @@ namespace lockstep::engine {
 
 class Ops;  // engine/ops/ops.h
 enum class DType : std::uint8_t;
+
+// kAuto: the fastest kernels there are. kDirect: each sum as its formula says, product by product:
+// no Winograd, slower, and a little more accurate.
+enum class Kernels : std::uint8_t { kAuto, kDirect };
+std::string_view name(Kernels kernels);     // "auto", "direct"
+Kernels kernels_of(std::string_view name);  // throws Error(kInvalid) for an unknown name
+
+struct OpsOptions {
+  int threads = 1;  // library threads that a kernel may use
+  Kernels kernels = Kernels::kAuto;
+};
 
 struct DeviceId {
   std::string kind;  // "cpu", "reference"
@@ -38,9 +51,9 @@ class Device {
   virtual bool supports(DType dtype) const = 0;
   virtual Buffer allocate(std::size_t bytes) = 0;  // zeroed; throws Error(kIo)
   virtual std::unique_ptr<Stream> stream() = 0;
-  // The kernels for one replica. `threads`: how many library threads a kernel may use.
+  // The kernels for one replica.
   // Throws Error(kInvalid) naming device and dtype where it has no kernels.
-  virtual std::unique_ptr<Ops> ops(DType dtype, int threads) = 0;
+  virtual std::unique_ptr<Ops> ops(DType dtype, OpsOptions options) = 0;
 };
 
 }  // namespace lockstep::engine

@@ -5,12 +5,17 @@
 namespace lockstep::engine {
 namespace {
 
-// Cross-correlation of a channels-last image with square kernels, with ReLU where it was fused.
+// Cross-correlation of a channels-last image with square kernels, with ReLU and a max pool where
+// they were fused.
 class Convolution final : public Layer {
  public:
   Convolution(std::size_t filters, std::size_t kernel, ConvolutionOptions options,
-              Activation activation)
-      : filters_(filters), kernel_(kernel), options_(options), activation_(activation) {}
+              Activation activation, std::size_t window = 0)
+      : filters_(filters),
+        kernel_(kernel),
+        options_(options),
+        activation_(activation),
+        window_(window) {}
 
   std::string describe() const override {
     return fmt::format("convolution {}, kernel {}, stride {}, padding {}{}{}", filters_, kernel_,
@@ -40,19 +45,43 @@ class Convolution final : public Layer {
     return all;
   }
   LayerPtr with_relu() const override {
-    if (activation_ != Activation::kNone) return nullptr;
+    if (activation_ != Activation::kNone || window_ > 0) return nullptr;
     return std::make_shared<Convolution>(filters_, kernel_, options_, Activation::kRelu);
+  }
+  LayerPtr with_max_pool(std::size_t window) const override {
+    if (window_ > 0) return nullptr;
+    return std::make_shared<Convolution>(filters_, kernel_, options_, activation_, window);
+  }
+  std::size_t workspace(Ops& ops, std::span<const Shape> inputs, std::size_t rows) const override {
+    if (window_ == 0) return 0;
+    return ops.pooled_convolution_workspace(pooled(inputs[0][0], inputs[0][1], inputs[0][2]), rows);
+  }
+  double sliced_work(std::span<const Shape> inputs) const override {
+    const ConvolutionSpec s = spec(inputs[0][0], inputs[0][1], inputs[0][2]);
+    return double(s.output_height() * s.output_width() * s.filters) *
+           double(s.kernel_height * s.kernel_width * s.channels);
   }
   void forward(Context& context, const ForwardArguments& a) const override {
     const Shape& x = a.x[0].shape;
+    if (window_ > 0) {
+      return context.ops->pooled_convolution_forward(
+          context.state, pooled(x[1], x[2], x[3]), a.x[0], a.w[0],
+          options_.bias ? a.w[1] : Tensor{}, a.y, {a.workspace, a.rows, a.first_row, a.slice});
+    }
     context.ops->convolution_forward(context.state, spec(x[1], x[2], x[3]), a.x[0], a.w[0],
                                      options_.bias ? a.w[1] : Tensor{}, a.y);
   }
   void backward(Context& context, const BackwardArguments& a) const override {
     const Shape& x = a.x[0].shape;
+    if (window_ > 0) {
+      return context.ops->pooled_convolution_backward(
+          context.state, pooled(x[1], x[2], x[3]), a.x[0], a.dy, a.w[0], a.dx[0], a.dw[0],
+          options_.bias ? a.dw[1] : Tensor{}, {a.workspace, a.rows, a.first_row, a.slice},
+          a.accumulate);
+    }
     context.ops->convolution_backward(context.state, spec(x[1], x[2], x[3]), a.x[0], a.y, a.dy,
                                       a.w[0], a.dx[0], a.dw[0], options_.bias ? a.dw[1] : Tensor{},
-                                      a.accumulate);
+                                      a.accumulate || !a.slice.first);
   }
 
  private:
@@ -68,9 +97,13 @@ class Convolution final : public Layer {
             .bias = options_.bias,
             .activation = activation_};
   }
+  PooledConvolutionSpec pooled(std::size_t height, std::size_t width, std::size_t channels) const {
+    return {spec(height, width, channels), window_};
+  }
   std::size_t filters_, kernel_;
   ConvolutionOptions options_;
   Activation activation_;
+  std::size_t window_;  // of the pool behind it; 0: none
 };
 
 }  // namespace

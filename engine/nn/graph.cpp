@@ -26,41 +26,74 @@ struct Step {
   std::vector<Addition> additions;
 };
 
+Tensor rows_of(Tensor tensor, std::size_t first, std::size_t count) {
+  if (!tensor) return tensor;
+  tensor.data += first * tensor.columns() * size_of(tensor.dtype);
+  Shape shape{count};
+  for (std::size_t i = 1; i < tensor.shape.rank(); ++i) shape.append(tensor.shape[i]);
+  tensor.shape = shape;
+  return tensor;
+}
+
 }  // namespace
 
 struct Graph::Plan {
   Plan(const GraphSpec& s, Ops& o, std::size_t r)
-      : spec(s), ops(&o), rows(r), graph(plan_graph(s)) {
+      : spec(s), ops(&o), rows(r), graph(plan_graph(s)), slice_rows(o.slice_rows()) {
     require(rows > 0, "model {}: a replica must hold at least one example", spec.name());
+    plan_slices();
     plan_values();
     plan_gradients();
     place();
   }
 
   // A step has 2n + 1 moments for n layers: forward of layer i is moment i, the loss is moment n,
-  // backward of layer i is moment 2n - i.
-  std::size_t forward_moment(std::size_t i) const { return i; }
+  // backward of layer i is moment 2n - i. The layers of a chain take turns, so each of them begins
+  // with the first and ends with the last.
+  std::size_t first_of(std::size_t i) const {
+    return chain_of[i] == kNone ? i : graph.chains[chain_of[i]].first;
+  }
+  std::size_t last_of(std::size_t i) const {
+    return chain_of[i] == kNone ? i : graph.chains[chain_of[i]].last;
+  }
+  std::size_t forward_begin(std::size_t i) const { return first_of(i); }
+  std::size_t forward_end(std::size_t i) const { return last_of(i); }
   std::size_t loss_moment() const { return graph.nodes.size(); }
-  std::size_t backward_moment(std::size_t i) const { return 2 * graph.nodes.size() - i; }
+  std::size_t backward_begin(std::size_t i) const { return 2 * graph.nodes.size() - last_of(i); }
+  std::size_t backward_end(std::size_t i) const { return 2 * graph.nodes.size() - first_of(i); }
   std::size_t last_moment() const { return 2 * graph.nodes.size(); }
+  // Whether the output of node i lies between two layers of a chain.
+  bool between(std::size_t i) const { return chain_of[i] != kNone && i != last_of(i); }
 
-  std::size_t bytes(const Shape& shape, DType dtype) const {
-    return rows * shape.elements() * size_of(dtype);
+  std::size_t bytes(const Shape& shape, DType dtype, bool slice = false) const {
+    return (slice ? slice_rows : rows) * shape.elements() * size_of(dtype);
   }
   Shape shape(std::size_t value) const { return spec.shape({value}); }
   std::size_t book(std::size_t size, std::size_t first, std::size_t last);
+  void plan_slices();
   void plan_values();
   void plan_gradients();
   void place();
   std::string name_of(std::size_t block) const;
   void connect();
   Tensor tensor(std::size_t block, const Shape& shape, DType dtype) const;
+  void forward_node(Context& context, std::size_t i);
   void backward_node(Context& context, std::size_t i, bool accumulate);
+  template <class Body>
+  void each_slice(Context& context, Body body);
+  void forward_slice(Context& context, std::size_t i, std::size_t first, Slice slice);
+  void backward_slice(Context& context, std::size_t i, std::size_t first, Slice slice,
+                      bool accumulate);
+  template <class Body>
+  void observed(std::size_t i, Observer::Pass pass, const Tensor& y, Body body);
 
   const GraphSpec spec;
   Ops* ops;
   const std::size_t rows;
   const GraphPlan graph;
+  const std::size_t slice_rows;
+  std::vector<std::size_t> chain_of;  // of each node, or kNone
+  StepState slice_state;
   Observer* observer = nullptr;
 
   // Blocks of the buffer: `values` and `gradients` by value (storage only), the others by node.
@@ -82,6 +115,15 @@ std::size_t Graph::Plan::book(std::size_t size, std::size_t first, std::size_t l
   return blocks.size() - 1;
 }
 
+// Chains take turns only where the device likes slices and a batch has more rows than one.
+void Graph::Plan::plan_slices() {
+  chain_of.assign(graph.nodes.size(), kNone);
+  if (slice_rows == 0 || slice_rows >= rows) return;
+  for (std::size_t k = 0; k < graph.chains.size(); ++k) {
+    for (std::size_t i = graph.chains[k].first; i <= graph.chains[k].last; ++i) chain_of[i] = k;
+  }
+}
+
 // What is written by the loop or read by it lives all the time. The output of a layer lives from
 // the layer's forward until its last reader: backward of the layer itself, which is last of all,
 // where that runs; else backward of a reader that runs, or forward of one.
@@ -92,14 +134,15 @@ void Graph::Plan::plan_values() {
   values[0] = book(bytes(spec.input_shape(), dtype), 0, last_moment());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const PlannedNode& node = graph.nodes[i];
-    const std::size_t last = node.backward ? backward_moment(i) : forward_moment(i);
-    values[node.output] = book(bytes(shape(node.output), dtype), forward_moment(i), last);
+    const std::size_t last = node.backward ? backward_end(i) : forward_end(i);
+    values[node.output] =
+        book(bytes(shape(node.output), dtype, between(i)), forward_begin(i), last);
     for (std::size_t from : node.inputs) {
       Lifetime& life = blocks[values[graph.storage[from]]];
       life.last = std::max(life.last, last);
     }
     workspaces.push_back(
-        book(node.layer->workspace(*ops, node.input_shapes, rows), forward_moment(i), last));
+        book(node.layer->workspace(*ops, node.input_shapes, rows), forward_begin(i), last));
   }
   blocks[values[graph.storage[count - 1]]].last = last_moment();
   target_block = book(bytes({spec.target_columns()}, DType::kFloat32), 0, last_moment());
@@ -123,16 +166,17 @@ void Graph::Plan::plan_gradients() {
     const PlannedNode& node = graph.nodes[i];
     aside[i].assign(node.inputs.size(), kNone);
     if (!node.backward) continue;
-    const std::size_t now = backward_moment(i);
+    const std::size_t now = backward_begin(i), end = backward_end(i);
     invariant(gradients[node.output] != kNone, "a layer whose gradient nobody writes");
-    blocks[gradients[node.output]].last = now;
+    blocks[gradients[node.output]].last = end;
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       const std::size_t value = graph.storage[node.inputs[k]];
       if (!graph.wanted[value]) continue;
+      const bool slice = chain_of[i] != kNone && i != first_of(i);
       if (gradients[value] == kNone) {
-        gradients[value] = book(bytes(shape(value), dtype), now, now);
+        gradients[value] = book(bytes(shape(value), dtype, slice), now, end);
       } else {
-        aside[i][k] = book(bytes(shape(value), dtype), now, now);
+        aside[i][k] = book(bytes(shape(value), dtype), now, end);
       }
     }
   }
@@ -193,7 +237,13 @@ void Graph::Plan::connect() {
     }
     std::byte* workspace =
         blocks[workspaces[i]].bytes ? buffer.data() + memory.offsets[workspaces[i]] : nullptr;
-    step.forward = {step.x, value(node.output), step.w, workspace, node.point, &node.name};
+    step.forward = {.x = step.x,
+                    .y = value(node.output),
+                    .w = step.w,
+                    .workspace = workspace,
+                    .rows = rows,
+                    .point = node.point,
+                    .name = &node.name};
     step.backward = {.x = step.x,
                      .y = value(node.output),
                      .dy = gradient(node.output),
@@ -201,6 +251,7 @@ void Graph::Plan::connect() {
                      .w = step.w,
                      .dw = step.dw,
                      .workspace = workspace,
+                     .rows = rows,
                      .point = node.point,
                      .name = &node.name,
                      .accumulate = false};
@@ -215,13 +266,74 @@ void Graph::Plan::connect() {
   ids = tensor(ids_block, {}, DType::kInt64).as<std::int64_t>();
 }
 
+// Tells the observer, where there is one, how long `body` took.
+template <class Body>
+void Graph::Plan::observed(std::size_t i, Observer::Pass pass, const Tensor& y, Body body) {
+  if (observer == nullptr) return body();
+  const Clock::time_point begin = Clock::now();
+  body();
+  const std::chrono::duration<double> seconds = Clock::now() - begin;
+  observer->layer(graph.nodes[i].name, pass, seconds.count(), y);
+}
+
+void Graph::Plan::forward_node(Context& context, std::size_t i) {
+  observed(i, Observer::Pass::kForward, steps[i].forward.y,
+           [&] { graph.nodes[i].layer->forward(context, steps[i].forward); });
+}
+
 void Graph::Plan::backward_node(Context& context, std::size_t i, bool accumulate) {
   Step& step = steps[i];
   step.backward.accumulate = accumulate;
-  graph.nodes[i].layer->backward(context, step.backward);
-  for (const Addition& addition : step.additions) {
-    ops->add(context.state, addition.to, addition.from, addition.to);
+  observed(i, Observer::Pass::kBackward, step.forward.y, [&] {
+    graph.nodes[i].layer->backward(context, step.backward);
+    for (const Addition& addition : step.additions) {
+      ops->add(context.state, addition.to, addition.from, addition.to);
+    }
+  });
+}
+
+// Calls body(first row, slice) for the slices of the batch, at least once, with a state that counts
+// the rows of the slice alone.
+template <class Body>
+void Graph::Plan::each_slice(Context& context, Body body) {
+  const StepState* const whole = context.state;
+  const std::size_t examples = std::size_t(whole->examples);
+  slice_state = *whole;
+  context.state = &slice_state;
+  for (std::size_t first = 0; first == 0 || first < examples; first += slice_rows) {
+    slice_state.examples = std::int64_t(std::min(slice_rows, examples - first));
+    slice_state.ids = whole->ids == nullptr ? nullptr : whole->ids + first;
+    body(first, Slice{first == 0, first + slice_rows >= examples});
   }
+  context.state = whole;
+}
+
+void Graph::Plan::forward_slice(Context& context, std::size_t i, std::size_t first, Slice slice) {
+  const std::size_t count = std::size_t(slice_state.examples);
+  ForwardArguments a = steps[i].forward;
+  const Tensor x = rows_of(a.x[0], i == first_of(i) ? first : 0, count);
+  a.x = {&x, 1};
+  a.y = rows_of(a.y, between(i) ? 0 : first, count);
+  a.first_row = first;
+  a.slice = slice;
+  observed(i, Observer::Pass::kForward, a.y, [&] { graph.nodes[i].layer->forward(context, a); });
+}
+
+void Graph::Plan::backward_slice(Context& context, std::size_t i, std::size_t first, Slice slice,
+                                 bool accumulate) {
+  const std::size_t count = std::size_t(slice_state.examples);
+  BackwardArguments a = steps[i].backward;
+  const std::size_t in = i == first_of(i) ? first : 0, out = between(i) ? 0 : first;
+  const Tensor x = rows_of(a.x[0], in, count);
+  const Tensor dx = rows_of(a.dx[0], in, count);
+  a.x = {&x, 1};
+  a.dx = {&dx, 1};
+  a.y = rows_of(a.y, out, count);
+  a.dy = rows_of(a.dy, out, count);
+  a.first_row = first;
+  a.slice = slice;
+  a.accumulate = accumulate;
+  observed(i, Observer::Pass::kBackward, a.y, [&] { graph.nodes[i].layer->backward(context, a); });
 }
 
 Graph::Graph(const GraphSpec& spec, Ops& ops, std::size_t rows) {
@@ -318,16 +430,21 @@ void Graph::observe(Observer* observer) {
 }
 
 void Graph::forward(Context& context, const Hook& before) {
-  for (std::size_t i = 0; i < plan_->steps.size(); ++i) {
-    const PlannedNode& node = plan_->graph.nodes[i];
-    if (before && !node.range.empty()) before(node.range);
-    const Clock::time_point begin = plan_->observer ? Clock::now() : Clock::time_point{};
-    node.layer->forward(context, plan_->steps[i].forward);
-    if (plan_->observer) {
-      const std::chrono::duration<double> seconds = Clock::now() - begin;
-      plan_->observer->layer(node.name, Observer::Pass::kForward, seconds.count(),
-                             plan_->steps[i].forward.y);
+  Plan& plan = *plan_;
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const std::size_t last = plan.last_of(i);
+    for (std::size_t k = i; k <= last; ++k) {
+      const Range range = plan.graph.nodes[k].range;
+      if (before && !range.empty()) before(range);
     }
+    if (last == i) {
+      plan.forward_node(context, i);
+      continue;
+    }
+    plan.each_slice(context, [&](std::size_t first, Slice slice) {
+      for (std::size_t k = i; k <= last; ++k) plan.forward_slice(context, k, first, slice);
+    });
+    i = last;
   }
 }
 
@@ -337,18 +454,28 @@ void Graph::evaluate_loss(Context& context, bool gradient) {
                               plan_->correct);
 }
 
+// Of a chain, what lies between its layers is computed again, slice by slice.
 void Graph::backward(Context& context, bool accumulate, const Hook& ready) {
-  for (std::size_t i = plan_->steps.size(); i-- > 0;) {
-    const PlannedNode& node = plan_->graph.nodes[i];
-    if (!node.backward) continue;
-    const Clock::time_point begin = plan_->observer ? Clock::now() : Clock::time_point{};
-    plan_->backward_node(context, i, accumulate);
-    if (plan_->observer) {
-      const std::chrono::duration<double> seconds = Clock::now() - begin;
-      plan_->observer->layer(node.name, Observer::Pass::kBackward, seconds.count(),
-                             plan_->steps[i].forward.y);
+  Plan& plan = *plan_;
+  for (std::size_t i = plan.steps.size(); i-- > 0;) {
+    if (!plan.graph.nodes[i].backward) continue;
+    const std::size_t first_node = plan.first_of(i);
+    if (first_node == i) {
+      plan.backward_node(context, i, accumulate);
+    } else {
+      plan.each_slice(context, [&](std::size_t first, Slice slice) {
+        for (std::size_t k = first_node; k < i; ++k) plan.forward_slice(context, k, first, slice);
+        for (std::size_t k = i + 1; k-- > first_node;) {
+          if (!plan.graph.nodes[k].backward) break;
+          plan.backward_slice(context, k, first, slice, accumulate);
+        }
+      });
     }
-    if (ready && !node.range.empty()) ready(node.range);
+    for (std::size_t k = i + 1; k-- > first_node;) {
+      const Range range = plan.graph.nodes[k].range;
+      if (ready && !range.empty()) ready(range);
+    }
+    i = first_node;
   }
 }
 

@@ -35,7 +35,8 @@ class Observer {
  public:
   enum class Pass : std::uint8_t { kForward, kBackward };
   virtual ~Observer() = default;
-  // `y`: the layer's output; in backward it may be gone already.
+  // `y`: the layer's output; in backward it may be gone already. Layers that go through a batch in
+  // slices are told of once a slice, with the rows of it.
   virtual void layer(const std::string& name, Pass pass, double seconds, Tensor y) = 0;
 };
 

@@ -22,7 +22,8 @@ std::vector<std::size_t> count_readers(const GraphSpec& spec) {
 }
 
 // Decides which nodes run. `maker[v]` is the running node that makes value v, where there is one. A
-// ReLU goes into the maker of its input where nobody else reads that input and the maker can do it.
+// ReLU goes into the maker of its input where nobody else reads that input and the maker can do it;
+// so does a max pool, and then the values between are nowhere.
 void plan_nodes(const GraphSpec& spec, GraphPlan& plan) {
   const std::size_t none = spec.nodes().size();
   const std::vector<std::size_t> readers = count_readers(spec);
@@ -45,6 +46,18 @@ void plan_nodes(const GraphSpec& spec, GraphPlan& plan) {
       if (std::shared_ptr<const Layer> fused = producer.layer->with_relu()) {
         producer.layer = std::move(fused);
         plan.storage[output] = plan.storage[before];
+        maker[output] = maker[before];
+        continue;
+      }
+    }
+    const std::size_t window = node.layer->max_pool_window();
+    if (window > 0 && readers[before] == 1 && maker[before] != none) {
+      PlannedNode& producer = plan.nodes[maker[before]];
+      if (std::shared_ptr<const Layer> fused = producer.layer->with_max_pool(window)) {
+        producer.layer = std::move(fused);
+        producer.output = output;
+        plan.storage[output] = output;
+        plan.storage[before] = plan.storage[plan.storage[before]] = output;
         continue;
       }
     }
@@ -112,6 +125,34 @@ void plan_reductions(GraphPlan& plan) {
   }
 }
 
+// A chain ends at a node; cheap ones are taken in from there upwards, while all of them together
+// cost at most an eighth of the last.
+void plan_chains(const GraphSpec& spec, GraphPlan& plan) {
+  constexpr double kCheap = 1.0 / 8;
+  const std::vector<std::size_t> readers = count_readers(spec);
+  const auto work = [&](std::size_t i) {
+    return plan.nodes[i].layer->sliced_work(plan.nodes[i].input_shapes);
+  };
+  for (std::size_t last = plan.nodes.size(); last-- > 1;) {
+    std::size_t first = last;
+    double before = 0;
+    while (first > 0) {
+      const PlannedNode& node = plan.nodes[first];
+      const std::size_t from = node.inputs[0];
+      const double more = work(first - 1);
+      const bool chained = node.inputs.size() == 1 && from != 0 && readers[from] == 1 &&
+                           plan.storage[from] == plan.nodes[first - 1].output;
+      if (!chained || more == 0 || before + more > kCheap * work(last)) break;
+      before += more;
+      --first;
+    }
+    if (first == last) continue;
+    plan.chains.insert(plan.chains.begin(), {first, last});
+    last = first;
+    if (last == 0) break;
+  }
+}
+
 }  // namespace
 
 GraphPlan plan_graph(const GraphSpec& spec) {
@@ -122,6 +163,7 @@ GraphPlan plan_graph(const GraphSpec& spec) {
   plan_parameters(spec, plan);
   plan_gradients(plan);
   plan_reductions(plan);
+  plan_chains(spec, plan);
   return plan;
 }
 

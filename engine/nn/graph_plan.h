@@ -25,6 +25,13 @@ struct PlannedNode {
   bool backward = false;                // something trainable lies here or below
 };
 
+// Nodes [first, last], each the only reader of the one before, that may go through in slices of
+// rows together: what lies between them is as large as a slice, and backward computes it again,
+// since all nodes but the last are cheap.
+struct Chain {
+  std::size_t first = 0, last = 0;
+};
+
 struct GraphPlan {
   std::vector<PlannedNode> nodes;    // those that run, in the order of forward
   std::vector<std::size_t> storage;  // per value: the value whose memory it shares, or itself
@@ -32,6 +39,7 @@ struct GraphPlan {
   std::vector<Parameter> layout;     // in arena order
   std::size_t trainable = 0, parameters = 0;  // elements, with gaps
   std::vector<ReductionSpec> reductions;
+  std::vector<Chain> chains;  // in order, none overlaps another
 
   static constexpr std::size_t kAlignment = 16;  // elements: each parameter begins at a multiple
 };

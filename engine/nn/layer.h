@@ -55,7 +55,10 @@ struct ForwardArguments {
   std::span<const Tensor> x;
   Tensor y;
   std::span<const Tensor> w;
-  std::byte* workspace = nullptr;     // Layer::workspace bytes, kept until backward
+  std::byte* workspace = nullptr;  // Layer::workspace bytes, kept until backward
+  std::size_t rows = 0;            // that the workspace was made for
+  std::size_t first_row = 0;       // of x and y, where a batch goes through in slices
+  Slice slice = {};
   int point = 0;                      // number of the layer's first reduction
   const std::string* name = nullptr;  // of the layer in its graph: the stream of its random numbers
 };
@@ -66,6 +69,8 @@ struct BackwardArguments {
   std::span<const Tensor> w, dw;  // all dw must be written, or added to where `accumulate`;
                                   // null where the parameter is frozen
   std::byte* workspace = nullptr;
+  std::size_t rows = 0, first_row = 0;
+  Slice slice = {};
   int point = 0;
   const std::string* name = nullptr;
   bool accumulate = false;
@@ -84,6 +89,16 @@ class Layer {
   }
   // The same layer with ReLU at its end, where it can do that in one pass; else null.
   virtual std::shared_ptr<const Layer> with_relu() const { return nullptr; }
+  // The same layer with a max pool behind it, of windows of `window` x `window` side by side, where
+  // it can do that in one pass; else null.
+  virtual std::shared_ptr<const Layer> with_max_pool(std::size_t /*window*/) const {
+    return nullptr;
+  }
+  // The window of such a pool, where this layer is one; else 0.
+  virtual std::size_t max_pool_window() const { return 0; }
+  // Multiplications of forward for one example, where rows may go through forward and backward in
+  // slices of a batch (Slice); 0: the batch goes through whole.
+  virtual double sliced_work(std::span<const Shape>) const { return 0; }
   // True: y is x under another shape, forward and backward do nothing (flatten).
   virtual bool is_view() const { return false; }
   virtual bool is_relu() const { return false; }

@@ -29,6 +29,9 @@ class Pool final : public Layer {
     const PoolSpec sizes = spec(input[0], input[1], input[2]);
     return {sizes.output_height(), sizes.output_width(), input[2]};
   }
+  std::size_t max_pool_window() const override {
+    return kind_ == PoolKind::kMax && stride_ == kernel_ && padding_ == 0 ? kernel_ : 0;
+  }
   std::size_t workspace(Ops& ops, std::span<const Shape> inputs, std::size_t rows) const override {
     return ops.pool_workspace(spec(inputs[0][0], inputs[0][1], inputs[0][2]), rows);
   }

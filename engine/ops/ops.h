@@ -55,6 +55,39 @@ struct PoolSpec {
   bool operator==(const PoolSpec&) const = default;
 };
 
+// A convolution, its activation, and a max pool of windows side by side (the stride is the window's
+// size, no padding), in one. Windows that do not fit at the lower and right edge are left out.
+struct PooledConvolutionSpec {
+  ConvolutionSpec convolution;
+  std::size_t window = 2;
+  PoolSpec pool() const {
+    return {PoolKind::kMax,
+            convolution.output_height(),
+            convolution.output_width(),
+            convolution.filters,
+            window,
+            window,
+            window,
+            0};
+  }
+  bool operator==(const PooledConvolutionSpec&) const = default;
+};
+
+// A batch may go through some kernels in slices of rows, so that what lies between two layers stays
+// in the cache. All slices of a pass see the same weights; what is derived from them is made in the
+// first, and the gradient of the weights is whole after the last.
+struct Slice {
+  bool first = true, last = true;
+};
+
+// The workspace of a pooled convolution for `rows`, and which of them a call is about.
+struct PooledConvolutionMemory {
+  std::byte* workspace = nullptr;
+  std::size_t rows = 0;   // that it was made for
+  std::size_t first = 0;  // the call's first row
+  Slice slice = {};
+};
+
 // Which numbers a dropout layer draws: unit j of example e (its id) at step t is kept when
 // uniform(random_bits(key, e, (t << 32) | (j / 4))[j % 4]) >= rate; engine/ops/definitions.h has it
 // for all devices. So masks do not depend on how replicas share a batch, and backward calls the
@@ -69,6 +102,9 @@ class Ops {
  public:
   virtual ~Ops() = default;
   virtual DType dtype() const = 0;
+  // Rows of a slice, so that what lies between two cheap layers stays in the cache; 0: batches go
+  // through whole, as they must where steps are recorded and replayed.
+  virtual std::size_t slice_rows() const { return 0; }
 
   // Backward calls get y, so that a fused activation can mask dy; they may overwrite dy. dx.data is
   // null where nobody wants it; so is dw or db of a frozen parameter. The others are written, or
@@ -91,6 +127,20 @@ class Ops {
                             std::byte* workspace) = 0;
   virtual void pool_backward(const StepState* state, const PoolSpec& spec, Tensor dy, Tensor dx,
                              const std::byte* workspace) = 0;
+
+  // A convolution and the pool behind it: x to y, the pooled values. `workspace` (for so many rows,
+  // the same in all slices) carries what backward and the next slice need; `row` is the slice's
+  // first row. Here, as the two kernels one after the other with all values between them in the
+  // workspace; a device may do better.
+  virtual std::size_t pooled_convolution_workspace(const PooledConvolutionSpec& spec,
+                                                   std::size_t rows);
+  virtual void pooled_convolution_forward(const StepState* state, const PooledConvolutionSpec& spec,
+                                          Tensor x, Tensor w, Tensor b, Tensor y,
+                                          PooledConvolutionMemory memory);
+  virtual void pooled_convolution_backward(const StepState* state,
+                                           const PooledConvolutionSpec& spec, Tensor x, Tensor dy,
+                                           Tensor w, Tensor dx, Tensor dw, Tensor db,
+                                           PooledConvolutionMemory memory, bool accumulate);
 
   // Element-wise; outputs may be the inputs' memory.
   virtual void relu(const StepState* state, Tensor x, Tensor y) = 0;

@@ -28,7 +28,7 @@ class ReferenceDevice final : public Device {
   }
   Buffer allocate(std::size_t bytes) override { return Buffer(bytes); }
   std::unique_ptr<Stream> stream() override { return std::make_unique<HostStream>(); }
-  std::unique_ptr<Ops> ops(DType dtype, int) override { return reference_ops(dtype); }
+  std::unique_ptr<Ops> ops(DType dtype, OpsOptions) override { return reference_ops(dtype); }
 };
 
 }  // namespace

@@ -23,7 +23,8 @@ class FirstNotFinite : public Observer {
  public:
   explicit FirstNotFinite(const StepState& state) : state_(state) {}
   void layer(const std::string& name, Pass, double, Tensor y) override {
-    if (found.empty() && !finite(y, std::size_t(state_.examples) * y.columns())) found = name;
+    const std::size_t rows = std::min(y.rows(), std::size_t(state_.examples));
+    if (found.empty() && !finite(y, rows * y.columns())) found = name;
   }
   std::string found;
 

@@ -16,6 +16,7 @@ SynchronousOptions synchronous(const Session& session, const StrategyOptions& op
   SynchronousOptions result;
   result.devices.assign(std::size_t(options.replicas), &session.device(options.device));
   result.dtype = options.dtype;
+  result.kernels = options.kernels;
   const int here = options.replicas * std::max(1, session.launch().local_size);
   result.threads =
       options.threads > 0 ? options.threads : std::max(1, collectives::machine().cores / here);

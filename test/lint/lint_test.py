@@ -118,6 +118,19 @@ class Includes(InTree):
         self.empty()
         self.refused("engine/nn/a.cpp", "#include <gtest/gtest.h>")
 
+    def test_the_idiom_of_highway_is_the_one_exception(self):
+        self.allowed("engine/cpu/a.cpp", '#define HWY_TARGET_INCLUDE "engine/cpu/a.cpp"')
+        self.allowed("engine/cpu/a.cpp", "#if HWY_ONCE")
+        self.allowed("engine/cpu/a-inl.h", "#define LOCKSTEP_ENGINE_CPU_A_INL_H_")
+        for path, line in [("engine/cpu/a.cpp", '#define HWY_TARGET_INCLUDE "engine/cpu/b.cpp"'),
+                           ("engine/cpu/a.cpp", "#if HWY_ONCE && 1"),
+                           ("engine/cpu/b-inl.h", "#define LOCKSTEP_ENGINE_CPU_A_INL_H_"),
+                           ("engine/nn/a.cpp", "#if HWY_ONCE")]:
+            self.empty()
+            self.refused(path, line)
+        self.empty()
+        self.refused("engine/nn/a.cpp", "#include <hwy/highway.h>")
+
     def test_no_macros_and_no_conditionals_anywhere(self):
         for line in ["#define A 1", "#if 1", "# ifdef A", "#ifndef A", "%: define A", "#endif",
                      "#undef A", "#include_next <vector>"]:

@@ -111,7 +111,7 @@ double distance(const std::vector<double>& found, const std::vector<double>& exp
 
 TEST(Models, MakeTheStepOfTheReferenceOnTheProcessorInFloat32) {
   const auto devices = engine::all_devices();
-  const auto fast = engine::find(devices, {"cpu", 0}).ops(DType::kFloat32, 1);
+  const auto fast = engine::find(devices, {"cpu", 0}).ops(DType::kFloat32, {});
   const auto exact = engine::reference_ops(DType::kFloat64);
   for (const std::string& name : names()) {
     if (name == "mlp_wide") continue;

@@ -39,11 +39,11 @@ engine::Membership AsynchronousStrategy::membership() const {
 void AsynchronousStrategy::open(const engine::GraphSpec& graph, const engine::UpdateRule& rule,
                                 const engine::OpenOptions& options) {
   rule_ = rule;
-  server_ops_ = device_.ops(device_.default_dtype(), 1);
+  server_ops_ = device_.ops(device_.default_dtype(), {});
   width_ = engine::size_of(server_ops_->dtype());
   workers_.clear();
   for (int w = 0; w < workers_count_; ++w) {
-    auto ops = device_.ops(device_.default_dtype(), 1);
+    auto ops = device_.ops(device_.default_dtype(), {});
     workers_.push_back(std::make_unique<Worker>(w, graph, *ops, options.batch));
     workers_.back()->own_ops = std::move(ops);
   }

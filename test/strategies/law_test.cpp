@@ -351,7 +351,7 @@ TEST(Start, EveryReplicaBeginsWithTheValuesOfRankZero) {
   job.steps = 1;
   job.optimizer.rate = 0;
   const auto device = engine::reference_device();
-  const auto ops = device->ops(engine::DType::kFloat64, 1);
+  const auto ops = device->ops(engine::DType::kFloat64, {});
   engine::Graph graph(small_graph(job), *ops, 1);
   std::vector<double> wanted(graph.parameters());
   graph.initialise(1, reinterpret_cast<std::byte*>(wanted.data()));
@@ -364,7 +364,7 @@ TEST(OneReplica, SendsNothingAndEqualsAPlainLoop) {
   Job job;
   const Outcome outcome = train_mirrored(job, replicas(1));
   const auto device = engine::reference_device();
-  const auto ops = device->ops(engine::DType::kFloat64, 1);
+  const auto ops = device->ops(engine::DType::kFloat64, {});
   engine::Graph graph(small_graph(job), *ops, 11);
   std::vector<double> weights(graph.parameters()), gradients(graph.trainable()),
       velocity(graph.trainable());

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "engine/nn/graph_plan.h"
+#include "engine/nn/layers.h"
 #include "engine/reference/reference_device.h"
 #include "engine/runtime/devices.h"
 #include "test/engine/nn/sample_graphs.h"
@@ -30,7 +32,7 @@ TEST(Devices, GiveTheOutputsLossesAndGradientsOfTheReference) {
   for (const auto& device : all_devices()) {
     for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
       if (!device->supports(dtype)) continue;
-      const auto ops = device->ops(dtype, 1);
+      const auto ops = device->ops(dtype, {});
       compared.push_back(to_string(device->id()) + " " + std::string(name(dtype)));
       for (const GraphSpec& spec : sample_graphs()) {
         for (std::size_t examples : {std::size_t(5), std::size_t(3), std::size_t(0)}) {
@@ -55,6 +57,43 @@ TEST(Devices, GiveTheOutputsLossesAndGradientsOfTheReference) {
   }
   EXPECT_THAT(compared,
               IsSupersetOf({"cpu:0 float32", "reference:0 float32", "reference:0 float64"}));
+}
+
+// Rows in use that end in the middle of a slice, fill slices, or are none; the accumulated step
+// goes through twice.
+TEST(Devices, AChainThatGoesThroughInSlicesGivesWhatTheReferenceGives) {
+  GraphSpec spec("stem", {14, 12, 1});
+  spec.then("conv1", convolution(16, 3));
+  spec.then("relu1", relu());
+  spec.then("conv2", convolution(32, 3, {.padding = 1}));
+  spec.then("relu2", relu());
+  spec.then("pool", max_pool(2));
+  spec.then("flatten", flatten());
+  spec.then("dense", dense(5));
+  spec.set_loss(softmax_cross_entropy());
+  ASSERT_EQ(plan_graph(spec).chains.size(), 1u);
+  EXPECT_EQ(plan_graph(spec).nodes.size(), 3u);  // two convolutions, dense
+  const auto exact = reference_ops(DType::kFloat64);
+  const auto devices = all_devices();
+  for (Kernels kernels : {Kernels::kAuto, Kernels::kDirect}) {
+    const auto ops = find(devices, {"cpu", 0}).ops(DType::kFloat32, {.kernels = kernels});
+    ASSERT_GT(ops->slice_rows(), 0u);
+    const std::size_t rows = 2 * ops->slice_rows() + 3;
+    for (std::size_t examples : {rows, rows - 3, ops->slice_rows() - 1, std::size_t(0)}) {
+      Solo expected(spec, *exact, rows), found(spec, *ops, rows);
+      for (Solo* solo : {&expected, &found}) {
+        solo->fill(0, examples, rows, 5);
+        solo->step();
+        solo->step(true);
+      }
+      EXPECT_LT(distance(found.gradient(), expected.gradient()), 1e-5) << examples;
+      EXPECT_NEAR(found.loss(), expected.loss(), 1e-5) << examples;
+      std::vector<double> outputs = found.output(), wanted = expected.output();
+      outputs.resize(examples * 5);
+      wanted.resize(outputs.size());
+      EXPECT_LT(distance(outputs, wanted), 1e-5) << examples;
+    }
+  }
 }
 
 }  // namespace

@@ -2,48 +2,13 @@
 // Every device, with every element type it supports, computes what the float64 reference computes.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <limits>
 
 #include "engine/base/error.h"
-#include "engine/reference/reference_device.h"
-#include "engine/runtime/devices.h"
-#include "test/engine/ops/machine.h"
+#include "test/engine/ops/conformance.h"
 
 namespace lockstep::engine {
 namespace {
-
-// `planned` rows, of which the first `used` count.
-struct Rows {
-  std::size_t planned, used;
-};
-
-StepState state_of(std::size_t used) {
-  StepState state;
-  state.step = 3;
-  state.examples = std::int64_t(used);
-  state.inverse_examples = 1.0 / 40;
-  state.loss_scale = 2;
-  return state;
-}
-
-class Conformance : public testing::Test {
- protected:
-  // Runs `body` on the oracle and on every machine, and compares what it gives.
-  void compare(const std::string& what, const std::function<Results(Machine&)>& body) {
-    SCOPED_TRACE(what);
-    const Results expected = body(oracle_);
-    for (Machine& machine : machines_) {
-      expect_close(machine, body(machine), expected);
-      if (HasFatalFailure()) return;
-    }
-  }
-
-  std::vector<std::unique_ptr<Device>> devices_ = all_devices();
-  std::vector<Machine> machines_ = all_machines(devices_);
-  std::unique_ptr<Device> oracle_device_ = reference_device();
-  Machine oracle_{*oracle_device_, DType::kFloat64};
-};
 
 Results dense_case(Machine& m, const DenseSpec& spec, Rows rows, bool accumulate) {
   const StepState state = state_of(rows.used);
@@ -125,12 +90,34 @@ Results convolution_case(Machine& m, const ConvolutionSpec& spec, Rows rows, boo
 
 // height, width, channels, filters, kernel height, kernel width, stride, padding
 constexpr std::size_t kConvolutions[][8] = {
-    {1, 1, 1, 1, 1, 1, 1, 0},   {5, 4, 3, 2, 1, 1, 1, 0},   {6, 6, 17, 5, 1, 1, 2, 0},
-    {4, 4, 2, 3, 1, 1, 1, 1},   {7, 6, 1, 8, 3, 3, 1, 0},   {7, 6, 3, 16, 3, 3, 1, 1},
-    {8, 8, 16, 16, 3, 3, 1, 1}, {9, 8, 5, 4, 3, 3, 2, 1},   {9, 9, 16, 20, 3, 3, 2, 0},
-    {10, 7, 4, 6, 3, 3, 3, 2},  {8, 8, 1, 6, 5, 5, 1, 2},   {9, 10, 6, 16, 5, 5, 1, 0},
-    {9, 9, 3, 1, 5, 5, 2, 2},   {11, 11, 2, 7, 5, 5, 3, 1}, {6, 9, 4, 5, 1, 3, 1, 0},
-    {9, 6, 4, 5, 3, 2, 1, 1},   {3, 3, 2, 130, 3, 3, 1, 0},
+    {1, 1, 1, 1, 1, 1, 1, 0},
+    {5, 4, 3, 2, 1, 1, 1, 0},
+    {6, 6, 17, 5, 1, 1, 2, 0},
+    {4, 4, 2, 3, 1, 1, 1, 1},
+    {7, 6, 1, 8, 3, 3, 1, 0},
+    {7, 6, 3, 16, 3, 3, 1, 1},
+    {8, 8, 16, 16, 3, 3, 1, 1},
+    {9, 8, 5, 4, 3, 3, 2, 1},
+    {9, 9, 16, 20, 3, 3, 2, 0},
+    {10, 7, 4, 6, 3, 3, 3, 2},
+    {8, 8, 1, 6, 5, 5, 1, 2},
+    {9, 10, 6, 16, 5, 5, 1, 0},
+    {9, 9, 3, 1, 5, 5, 2, 2},
+    {11, 11, 2, 7, 5, 5, 3, 1},
+    {6, 9, 4, 5, 1, 3, 1, 0},
+    {9, 6, 4, 5, 3, 2, 1, 1},
+    {3, 3, 2, 130, 3, 3, 1, 0},
+    // own kernels: whole tiles, parts of tiles, every padding, panels of all widths, few channels
+    {6, 6, 16, 64, 3, 3, 1, 0},
+    {7, 9, 16, 48, 3, 3, 1, 1},
+    {8, 5, 32, 16, 3, 3, 1, 2},
+    {14, 13, 48, 80, 3, 3, 1, 1},
+    {3, 4, 16, 16, 3, 3, 1, 0},
+    {5, 5, 80, 32, 3, 3, 1, 1},
+    {9, 9, 1, 32, 3, 3, 1, 0},
+    {8, 7, 3, 48, 3, 3, 2, 1},
+    {10, 11, 2, 16, 5, 5, 1, 2},
+    {5, 5, 4, 16, 4, 3, 1, 0},
 };
 
 TEST_F(Conformance, Convolutions) {

@@ -36,7 +36,7 @@ void run_convolution(Machine& m, const ConvolutionSpec& spec, std::size_t rows) 
 // a rest of 4. A fallback is hundreds of times slower, and nothing else would tell.
 TEST(Cpu, NoConvolutionOfTheModelsFallsBackToTheSlowKernels) {
   const auto device = cpu_device();
-  Machine m(*device, DType::kFloat32);
+  Machine m(*device, DType::kFloat32, {.kernels = Kernels::kDirect});
   for (Activation activation : {Activation::kNone, Activation::kRelu}) {
     for (ConvolutionSpec spec :
          {ConvolutionSpec{28, 28, 1, 32, 3, 3, 1, 0}, ConvolutionSpec{26, 26, 32, 64, 3, 3, 1, 0},
@@ -53,7 +53,7 @@ TEST(Cpu, NoConvolutionOfTheModelsFallsBackToTheSlowKernels) {
 
 TEST(Cpu, ImplementationsOfAnotherDeviceAreNotKnown) {
   const auto devices = all_devices();
-  const auto ops = find(devices, {"reference", 0}).ops(DType::kFloat64, 1);
+  const auto ops = find(devices, {"reference", 0}).ops(DType::kFloat64, {});
   EXPECT_TRUE(implementations(*ops).empty());
 }
 
@@ -75,7 +75,7 @@ TEST(Cpu, RefusesTypesAndThreadsThatItDoesNotHave) {
   for (DType dtype : {DType::kFloat64, DType::kInt32, DType::kInt64}) {
     EXPECT_FALSE(device->supports(dtype));
     try {
-      device->ops(dtype, 1);
+      device->ops(dtype, {});
       ADD_FAILURE() << "made kernels for " << name(dtype);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::kInvalid);
@@ -83,7 +83,7 @@ TEST(Cpu, RefusesTypesAndThreadsThatItDoesNotHave) {
       EXPECT_THAT(error.what(), HasSubstr(std::string(name(dtype))));
     }
   }
-  EXPECT_THROW(device->ops(DType::kFloat32, 0), Error);
+  EXPECT_THROW(device->ops(DType::kFloat32, {.threads = 0}), Error);
 }
 
 TEST(Devices, BeginWithTheCpuAndAreFoundByName) {

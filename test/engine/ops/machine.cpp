@@ -27,7 +27,8 @@ std::vector<double> Operand::values(std::size_t rows) const {
 }
 
 std::string Machine::name() const {
-  return fmt::format("{} {}", to_string(device_->id()), engine::name(dtype_));
+  return fmt::format("{} {}{}, {} threads", to_string(device_->id()), engine::name(dtype_),
+                     options_.kernels == Kernels::kDirect ? ", direct" : "", options_.threads);
 }
 
 Operand Machine::operand(const Shape& shape, const std::vector<double>& values) {
@@ -79,6 +80,9 @@ std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& de
     for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
       if (device->supports(dtype)) machines.emplace_back(*device, dtype);
     }
+    if (device->id().kind != "cpu") continue;
+    machines.emplace_back(*device, DType::kFloat32, OpsOptions{.kernels = Kernels::kDirect});
+    machines.emplace_back(*device, DType::kFloat32, OpsOptions{.threads = 3});
   }
   return machines;
 }

@@ -23,14 +23,17 @@ struct Operand {
 
 class Machine {
  public:
-  Machine(Device& device, DType dtype)
-      : device_(&device), dtype_(dtype), ops_(device.ops(dtype, 1)) {}
+  Machine(Device& device, DType dtype, OpsOptions options = {})
+      : device_(&device), dtype_(dtype), options_(options), ops_(device.ops(dtype, options)) {}
   Ops& ops() { return *ops_; }
   Device& device() { return *device_; }
   DType dtype() const { return dtype_; }
   std::string name() const;
   // How far a result may be from the oracle's, relative to the size of such results.
-  double tolerance() const { return dtype_ == DType::kFloat64 ? 1e-12 : 2e-5; }
+  double tolerance() const {
+    if (dtype_ == DType::kFloat64) return 1e-12;
+    return options_.kernels == Kernels::kDirect ? 2e-5 : 1e-4;
+  }
 
   Operand operand(const Shape& shape, const std::vector<double>& values);
   Operand operand(const Shape& shape, const std::vector<double>& values, DType dtype);
@@ -41,6 +44,7 @@ class Machine {
  private:
   Device* device_;
   DType dtype_;
+  OpsOptions options_;
   std::unique_ptr<Ops> ops_;
 };
 
@@ -50,7 +54,8 @@ std::vector<double> random_numbers(std::size_t count, std::uint64_t seed);
 std::vector<double> random_batch(std::size_t rows, std::size_t used, std::size_t columns,
                                  std::uint64_t seed);
 
-// Every device with every element type that it supports.
+// Every device with every element type that it supports; the processor also with direct kernels
+// alone, and with three threads.
 std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& devices);
 
 // The results of a case, each compared with the oracle's by the tolerance.

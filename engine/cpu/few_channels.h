@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// Convolutions of few input channels by own kernels (few_channels_kernels.h): forward and the
+// gradient of weights and bias; the gradient of the input, which a first layer never needs, is left
+// to the library. Rows are shared among the replica's threads, sums added in their order. The
+// replica's computing thread only.
+#pragma once
+#include <cstddef>
+
+#include "engine/cpu/library.h"
+#include "engine/device/buffer.h"
+#include "engine/ops/ops.h"
+
+namespace lockstep::engine::cpu {
+
+// At most 15 channels and 64 products an output; filters in multiples of 16.
+bool few_channels_fits(const ConvolutionSpec& spec);
+
+class FewChannels {
+ public:
+  explicit FewChannels(Library& library) : library_(library) {}
+  void forward(const ConvolutionSpec& spec, std::size_t rows, const float* x, const float* w,
+               const float* b, float* y);
+  // dw and db may be null.
+  void gradient(const ConvolutionSpec& spec, std::size_t rows, const float* x, const float* y,
+                const float* dy, float* dw, float* db, bool accumulate);
+
+ private:
+  float* memory(std::size_t floats);
+  Library& library_;
+  Buffer memory_;
+};
+
+}  // namespace lockstep::engine::cpu

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// Own kernels for convolutions of few input channels, as the first layer of a network has them: the
+// direct method with the filters in the lanes of vectors. Any kernel, stride and padding; filters
+// are multiples of 16. Images NHWC float32. Compiled for each instruction set and chosen as the
+// program runs. Pure functions; any thread.
+#pragma once
+#include <cstddef>
+
+namespace lockstep::engine::cpu {
+
+struct FewChannelsShape {
+  std::size_t height = 0, width = 0, channels = 0;  // of the input
+  std::size_t filters = 0;
+  std::size_t kernel_height = 1, kernel_width = 1, stride = 1, padding = 0;
+  bool relu = false;
+
+  static constexpr std::size_t kGroup = 9;  // products of a pixel that are summed side by side
+
+  std::size_t output_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
+  std::size_t output_width() const { return (width + 2 * padding - kernel_width) / stride + 1; }
+  std::size_t inputs() const { return height * width * channels; }
+  std::size_t outputs() const { return output_height() * output_width() * filters; }
+  std::size_t depth() const { return kernel_height * kernel_width * channels; }
+  std::size_t groups() const { return (depth() + kGroup - 1) / kGroup; }
+  std::size_t padded_width() const { return width + 2 * padding; }
+  std::size_t padded_image() const { return (height + 2 * padding) * padded_width() * channels; }
+  // Where product k of a window begins, from the window's first input.
+  std::size_t offset(std::size_t k) const {
+    const std::size_t row = kernel_width * channels;
+    return k / row * padded_width() * channels + k % row;
+  }
+  std::size_t scratch() const { return padding == 0 ? 0 : padded_image(); }  // floats
+};
+
+// y = relu(x * w + bias); w as [depth, filters], `bias` may be null.
+void few_channels_forward(const FewChannelsShape& shape, std::size_t images, const float* x,
+                          const float* w, const float* bias, float* y, float* scratch);
+
+// Adds to `sums`, [groups * kGroup, filters], and to `bias` where it is not null; what the rows of
+// the sums beyond `depth` hold does not matter. `y` of forward is read where `relu`.
+void few_channels_gradient(const FewChannelsShape& shape, std::size_t images, const float* x,
+                           const float* y, const float* dy, float* sums, float* bias,
+                           float* scratch);
+
+}  // namespace lockstep::engine::cpu

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cpu/pooled_convolution.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/cpu/pool.h"
+
+namespace lockstep::engine::cpu {
+namespace {
+
+constexpr std::uint8_t kCut = 255;  // by ReLU: no place of a window
+
+std::size_t inputs_of(const ConvolutionSpec& s) {
+  return s.height * s.width * s.channels;
+}
+std::size_t outputs_of(const ConvolutionSpec& s) {
+  return s.output_height() * s.output_width() * s.filters;
+}
+std::size_t pooled_of(const PoolSpec& s) {
+  return s.output_height() * s.output_width() * s.channels;
+}
+
+}  // namespace
+
+bool pooled_convolution_fits(const PooledConvolutionSpec& spec) {
+  return spec.window * spec.window < kCut;
+}
+
+bool PooledConvolutions::winograd(const PooledConvolutionSpec& spec) const {
+  return convolutions_.own() && spec.window == 2 && winograd_fits(spec.convolution);
+}
+
+// The planes of derived weights, where there are any, then the places.
+std::size_t PooledConvolutions::workspace(const PooledConvolutionSpec& spec,
+                                          std::size_t rows) const {
+  const std::size_t planes =
+      winograd(spec) ? winograd_planes(winograd_shape(spec.convolution, true), library_.threads())
+                     : 0;
+  return planes * sizeof(float) + rows * pooled_of(spec.pool());
+}
+
+WinogradMemory PooledConvolutions::parts(const PooledConvolutionSpec& spec,
+                                         const PooledConvolutionMemory& memory) const {
+  return {reinterpret_cast<float*>(memory.workspace),
+          reinterpret_cast<std::uint8_t*>(memory.workspace) + workspace(spec, memory.first)};
+}
+
+float* PooledConvolutions::between(std::size_t floats) {
+  if (floats * sizeof(float) > between_.bytes()) between_ = Buffer(floats * sizeof(float));
+  return reinterpret_cast<float*>(between_.data());
+}
+
+void PooledConvolutions::forward(const PooledConvolutionSpec& spec, std::size_t rows,
+                                 const float* x, const float* w, const float* b, float* y,
+                                 const PooledConvolutionMemory& memory) {
+  const WinogradMemory mine = parts(spec, memory);
+  const ConvolutionSpec& s = spec.convolution;
+  if (winograd(spec)) {
+    return winograd_forward(library_, winograd_shape(s, true), rows, x, w, b, y, mine,
+                            memory.slice);
+  }
+  const std::size_t pooled = pooled_of(spec.pool());
+  const std::size_t most = std::min(rows, rows_of_piece(s, library_.threads()));
+  float* const values = between(most * outputs_of(s));
+  for (std::size_t row = 0; row < rows; row += most) {
+    const std::size_t piece = std::min(most, rows - row);
+    float* const to = y + row * pooled;
+    std::uint8_t* const places = mine.places + row * pooled;
+    convolutions_.forward(s, piece, x + row * inputs_of(s), w, b, values);
+    pool_forward(spec.pool(), piece, values, to, reinterpret_cast<std::byte*>(places));
+    if (s.activation != Activation::kRelu) continue;
+    for (std::size_t i = 0; i < piece * pooled; ++i) places[i] = to[i] <= 0 ? kCut : places[i];
+  }
+}
+
+// The places know what ReLU cut, so the convolution need not ask.
+void PooledConvolutions::backward(const PooledConvolutionSpec& spec, std::size_t rows,
+                                  const float* x, const float* dy, const float* w, float* dx,
+                                  float* dw, float* db, const PooledConvolutionMemory& memory,
+                                  bool accumulate) {
+  const WinogradMemory mine = parts(spec, memory);
+  ConvolutionSpec s = spec.convolution;
+  if (winograd(spec)) {
+    return winograd_backward(library_, winograd_shape(s, true), rows, x, nullptr, dy, w, dx, dw,
+                             s.bias ? db : nullptr, mine, accumulate, memory.slice);
+  }
+  s.activation = Activation::kNone;
+  const std::size_t pooled = pooled_of(spec.pool());
+  const std::size_t most = std::min(rows, rows_of_piece(s, library_.threads()));
+  bool more = accumulate || !memory.slice.first;
+  if (rows == 0) return convolutions_.backward(s, 0, x, nullptr, nullptr, w, dx, dw, db, more);
+  float* const gradients = between(most * outputs_of(s));
+  for (std::size_t row = 0; row < rows; row += most) {
+    const std::size_t piece = std::min(most, rows - row);
+    pool_backward(spec.pool(), piece, dy + row * pooled, gradients,
+                  reinterpret_cast<const std::byte*>(mine.places + row * pooled));
+    convolutions_.backward(s, piece, x + row * inputs_of(s), nullptr, gradients, w,
+                           dx == nullptr ? nullptr : dx + row * inputs_of(s), dw, db, more);
+    more = true;
+  }
+}
+
+}  // namespace lockstep::engine::cpu

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// A convolution with a max pool behind it, in one pass: by the Winograd kernels where these fit,
+// else in pieces of a few rows, so that what lies between is never stored for the whole batch. The
+// workspace holds the derived weights and, for each output, the number of the winning place of its
+// window, or a number that no place has where ReLU cut it. The replica's computing thread only.
+#pragma once
+#include <cstddef>
+
+#include "engine/cpu/convolution.h"
+#include "engine/cpu/library.h"
+#include "engine/device/buffer.h"
+#include "engine/ops/ops.h"
+
+namespace lockstep::engine::cpu {
+
+// Whether the numbers of a window's places fit into a byte, and one more.
+bool pooled_convolution_fits(const PooledConvolutionSpec& spec);
+
+class PooledConvolutions {
+ public:
+  PooledConvolutions(Library& library, Convolutions& convolutions)
+      : library_(library), convolutions_(convolutions) {}
+  std::size_t workspace(const PooledConvolutionSpec& spec, std::size_t rows) const;
+  void forward(const PooledConvolutionSpec& spec, std::size_t rows, const float* x, const float* w,
+               const float* b, float* y, const PooledConvolutionMemory& memory);
+  // dx, dw, db may be null.
+  void backward(const PooledConvolutionSpec& spec, std::size_t rows, const float* x,
+                const float* dy, const float* w, float* dx, float* dw, float* db,
+                const PooledConvolutionMemory& memory, bool accumulate);
+
+ private:
+  bool winograd(const PooledConvolutionSpec& spec) const;
+  WinogradMemory parts(const PooledConvolutionSpec& spec,
+                       const PooledConvolutionMemory& memory) const;
+  float* between(std::size_t floats);
+  Library& library_;
+  Convolutions& convolutions_;
+  Buffer between_;  // of one piece: the convolution's output, or its gradient
+};
+
+}  // namespace lockstep::engine::cpu

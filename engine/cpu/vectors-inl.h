@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// Vectors of float32 as the own kernels use them, once for each instruction set (Highway's include
+// idiom): at most 16 lanes, in numbers that divide 16.
+#if defined(LOCKSTEP_ENGINE_CPU_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCKSTEP_ENGINE_CPU_VECTORS_INL_H_
+#undef LOCKSTEP_ENGINE_CPU_VECTORS_INL_H_
+#else
+#define LOCKSTEP_ENGINE_CPU_VECTORS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::engine::cpu {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Lanes = hn::CappedTag<float, 16>;
+using Vector = hn::Vec<Lanes>;
+inline constexpr Lanes kLanes;
+constexpr std::size_t kWidth = hn::MaxLanes(Lanes());  // divides 16
+// 32 vector registers, or 16.
+constexpr bool kManyRegisters =
+    HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON;
+
+HWY_INLINE Vector load(const float* from) {
+  return hn::LoadU(kLanes, from);
+}
+HWY_INLINE void store(Vector value, float* to) {
+  hn::StoreU(value, kLanes, to);
+}
+HWY_INLINE Vector all(float value) {
+  return hn::Set(kLanes, value);
+}
+HWY_INLINE Vector zero() {
+  return hn::Zero(kLanes);
+}
+
+// Zero where it is negative; what is not a number stays.
+HWY_INLINE Vector cut(Vector y) {
+  return hn::IfThenElse(hn::Lt(y, zero()), zero(), y);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::engine::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cpu/winograd.h"
+
+#include <algorithm>
+
+#include "engine/cpu/loops.h"
+#include "engine/cpu/share_rows.h"
+
+namespace lockstep::engine::cpu {
+namespace {
+
+// The planes: weights for forward, for backward, then for each thread its sums and its bias.
+struct Planes {
+  float *forward, *backward, *sums;
+  std::size_t of_thread;
+  Planes(const WinogradShape& shape, float* memory)
+      : forward(memory),
+        backward(memory + shape.plane_weights()),
+        sums(backward + shape.plane_weights()),
+        of_thread(shape.plane_weights() + shape.filters) {}
+};
+
+float* scratch_of(std::byte* scratch, const WinogradShape& shape, int thread) {
+  return reinterpret_cast<float*>(scratch) + std::size_t(thread) * (shape.scratch() + 16);
+}
+
+std::byte* scratch(Library& library, const WinogradShape& shape) {
+  return library.scratch(std::size_t(library.threads()) * (shape.scratch() + 16) * sizeof(float));
+}
+
+}  // namespace
+
+bool winograd_fits(const ConvolutionSpec& s) {
+  return s.kernel_height == 3 && s.kernel_width == 3 && s.stride == 1 && s.padding <= 2 &&
+         s.channels % 16 == 0 && s.filters % 16 == 0;
+}
+
+WinogradShape winograd_shape(const ConvolutionSpec& s, bool pool) {
+  return {s.height, s.width, s.channels, s.filters, s.padding, s.activation == Activation::kRelu,
+          pool};
+}
+
+std::size_t winograd_planes(const WinogradShape& shape, int threads) {
+  return 2 * shape.plane_weights() + std::size_t(threads) * (shape.plane_weights() + shape.filters);
+}
+
+void winograd_forward(Library& library, const WinogradShape& shape, std::size_t rows,
+                      const float* x, const float* w, const float* b, float* y,
+                      const WinogradMemory& memory, Slice slice) {
+  const Planes planes(shape, memory.planes);
+  if (slice.first) winograd_weights(shape, w, planes.forward, nullptr);
+  std::byte* const space = scratch(library, shape);
+  share_rows(library.threads(), rows, [&](int thread, std::size_t first, std::size_t count) {
+    winograd_forward(shape,
+                     {.images = count,
+                      .x = x + first * shape.inputs(),
+                      .weights = planes.forward,
+                      .bias = b,
+                      .y = y + first * shape.outputs(),
+                      .places = shape.pool ? memory.places + first * shape.outputs() : nullptr,
+                      .scratch = scratch_of(space, shape, thread)});
+  });
+}
+
+void winograd_backward(Library& library, const WinogradShape& shape, std::size_t rows,
+                       const float* x, const float* y, const float* dy, const float* w, float* dx,
+                       float* dw, float* db, const WinogradMemory& memory, bool accumulate,
+                       Slice slice) {
+  const Planes planes(shape, memory.planes);
+  const int threads = library.threads();
+  if (slice.first) {
+    winograd_weights(shape, w, nullptr, dx == nullptr ? nullptr : planes.backward);
+    std::fill_n(planes.sums, std::size_t(threads) * planes.of_thread, 0.0f);
+  }
+  std::byte* const space = scratch(library, shape);
+  share_rows(threads, rows, [&](int thread, std::size_t first, std::size_t count) {
+    float* const sums = planes.sums + std::size_t(thread) * planes.of_thread;
+    winograd_backward(shape,
+                      {.images = count,
+                       .x = x + first * shape.inputs(),
+                       .y = y == nullptr ? nullptr : y + first * shape.outputs(),
+                       .places = shape.pool ? memory.places + first * shape.outputs() : nullptr,
+                       .dy = dy + first * shape.outputs(),
+                       .weights = planes.backward,
+                       .dx = dx == nullptr ? nullptr : dx + first * shape.inputs(),
+                       .sums = dw == nullptr ? nullptr : sums,
+                       .bias = db == nullptr ? nullptr : sums + shape.plane_weights(),
+                       .scratch = scratch_of(space, shape, thread)});
+  });
+  if (!slice.last) return;
+  for (int thread = 1; thread < threads; ++thread) {
+    const float* sums = planes.sums + std::size_t(thread) * planes.of_thread;
+    add(planes.sums, sums, planes.sums, planes.of_thread);
+  }
+  if (dw != nullptr) winograd_gradient(shape, planes.sums, dw, accumulate);
+  const float* const bias = planes.sums + shape.plane_weights();
+  if (db != nullptr && accumulate) add(db, bias, db, shape.filters);
+  if (db != nullptr && !accumulate) std::copy_n(bias, shape.filters, db);
+}
+
+}  // namespace lockstep::engine::cpu

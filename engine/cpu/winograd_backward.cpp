@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cpu/winograd_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/cpu/winograd_backward.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "engine/cpu/winograd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::engine::cpu {
+namespace HWY_NAMESPACE {
+
+// The gradient of a tile's 4x4 outputs, kWidth filters of it: zero outside the image and where ReLU
+// cut. Adds what there is to `bias`.
+HWY_INLINE void load_tile(const WinogradShape& s, const TilePlace& place, const float* dy,
+                          const float* y, Vector g[4][4], Vector& bias) {
+  const std::size_t down = 4 * place.down, across = 4 * place.across;
+  for (std::size_t i = 0; i < 4; ++i) {
+    for (std::size_t j = 0; j < 4; ++j) {
+      if (down + i >= s.output_height() || across + j >= s.output_width()) {
+        g[i][j] = zero();
+        continue;
+      }
+      const std::size_t at = ((down + i) * s.output_width() + across + j) * s.filters;
+      g[i][j] = load(dy + at);
+      if (s.relu) g[i][j] = hn::IfThenElseZero(hn::Gt(load(y + at), zero()), g[i][j]);
+      bias = hn::Add(bias, g[i][j]);
+    }
+  }
+}
+
+// The same behind a pool: each gradient goes to the place of its window's largest.
+HWY_INLINE void load_pooled(const WinogradShape& s, const TilePlace& place, const float* dy,
+                            const std::uint8_t* places, Vector g[4][4], Vector& bias) {
+  const std::size_t down = 2 * place.down, across = 2 * place.across;
+  const std::size_t height = s.output_height() / 2, width = s.output_width() / 2;
+  const hn::Rebind<std::int32_t, Lanes> words;
+  const hn::Rebind<std::uint8_t, Lanes> bytes;
+  HWY_UNROLL(2)
+  for (std::size_t i = 0; i < 2; ++i) {
+    HWY_UNROLL(2)
+    for (std::size_t j = 0; j < 2; ++j) {
+      Vector value = zero(), at = all(4);
+      if (down + i < height && across + j < width) {
+        const std::size_t from = ((down + i) * width + across + j) * s.filters;
+        value = load(dy + from);
+        at = hn::ConvertTo(kLanes, hn::PromoteTo(words, hn::LoadU(bytes, places + from)));
+      }
+      bias = hn::Add(bias, hn::IfThenElseZero(hn::Lt(at, all(4)), value));
+      g[2 * i][2 * j] = hn::IfThenElseZero(hn::Eq(at, zero()), value);
+      g[2 * i][2 * j + 1] = hn::IfThenElseZero(hn::Eq(at, all(1)), value);
+      g[2 * i + 1][2 * j] = hn::IfThenElseZero(hn::Eq(at, all(2)), value);
+      g[2 * i + 1][2 * j + 1] = hn::IfThenElseZero(hn::Eq(at, all(3)), value);
+    }
+  }
+}
+
+// dM = A dy A' of `count` tiles from number `first` on.
+inline HWY_NOINLINE void transform_gradients(const WinogradShape& s, const WinogradBackward& call,
+                                             std::size_t first, std::size_t count, float* m) {
+  const std::size_t stride = s.output_stride();
+  for (std::size_t t = 0; t < count; ++t) {
+    const TilePlace place = tile_place(s, first + t);
+    for (std::size_t f = 0; f < s.filters; f += kWidth) {
+      const std::size_t image = place.image * s.outputs() + f;
+      Vector g[4][4];
+      Vector bias = call.bias == nullptr ? zero() : load(call.bias + f);
+      if (s.pool) {
+        load_pooled(s, place, call.dy + image, call.places + image, g, bias);
+      } else {
+        load_tile(s, place, call.dy + image, s.relu ? call.y + image : nullptr, g, bias);
+      }
+      if (call.bias != nullptr) store(bias, call.bias + f);
+      Vector half[6][4];
+      HWY_UNROLL(1)
+      for (std::size_t j = 0; j < 4; ++j) {
+        Vector column[6];
+        output_adjoint(g[0][j], g[1][j], g[2][j], g[3][j], column);
+        HWY_UNROLL(6)
+        for (std::size_t i = 0; i < 6; ++i) half[i][j] = column[i];
+      }
+      float* to = m + t * s.filters + f;
+      HWY_UNROLL(1)
+      for (std::size_t i = 0; i < 6; ++i) {
+        Vector row[6];
+        output_adjoint(half[i][0], half[i][1], half[i][2], half[i][3], row);
+        store_six(row, to + 6 * i * stride, stride);
+      }
+    }
+  }
+}
+
+// Rows k .. k + K of a panel of the sums: += V' dM over the tiles, V columns of vectors wide.
+template <std::size_t K, std::size_t V>
+HWY_INLINE void add_products(const float* v, std::size_t channels, const float* m,
+                             std::size_t filters, std::size_t tiles, float* sums) {
+  Vector all_sums[K][V];
+  HWY_UNROLL(8)
+  for (std::size_t k = 0; k < K; ++k) {
+    HWY_UNROLL(4)
+    for (std::size_t j = 0; j < V; ++j) all_sums[k][j] = load(sums + (k * V + j) * kWidth);
+  }
+  for (std::size_t t = 0; t < tiles; ++t) {
+    Vector b[V];
+    HWY_UNROLL(4)
+    for (std::size_t j = 0; j < V; ++j) b[j] = load(m + t * filters + j * kWidth);
+    HWY_UNROLL(8)
+    for (std::size_t k = 0; k < K; ++k) {
+      const Vector factor = all(v[t * channels + k]);
+      HWY_UNROLL(4)
+      for (std::size_t j = 0; j < V; ++j) {
+        all_sums[k][j] = hn::MulAdd(factor, b[j], all_sums[k][j]);
+      }
+    }
+  }
+  HWY_UNROLL(8)
+  for (std::size_t k = 0; k < K; ++k) {
+    HWY_UNROLL(4)
+    for (std::size_t j = 0; j < V; ++j) store(all_sums[k][j], sums + (k * V + j) * kWidth);
+  }
+}
+
+inline HWY_NOINLINE void add_plane(const WinogradShape& s, const float* v, const float* m,
+                                   std::size_t tiles, float* sums) {
+  constexpr std::size_t kFew = 4, kMany = kManyRegisters ? 8 : 4;
+  for (std::size_t f = 0; f < s.filters;) {
+    const std::size_t vectors = panel_vectors(s.filters - f);
+    float* panel = sums + f * s.channels;
+    if (vectors == 4) {
+      for (std::size_t c = 0; c < s.channels; c += kFew) {
+        add_products<kFew, 4>(v + c, s.channels, m + f, s.filters, tiles, panel + c * 4 * kWidth);
+      }
+    } else if (vectors == 2) {
+      for (std::size_t c = 0; c < s.channels; c += kMany) {
+        add_products<kMany, 2>(v + c, s.channels, m + f, s.filters, tiles, panel + c * 2 * kWidth);
+      }
+    } else {
+      for (std::size_t c = 0; c < s.channels; c += 8) {
+        add_products<8, 1>(v + c, s.channels, m + f, s.filters, tiles, panel + c * kWidth);
+      }
+    }
+    f += vectors * kWidth;
+  }
+}
+
+// The gradients of inputs, added up in a padded image of their own where the tiles are not whole.
+class InputGradient {
+ public:
+  InputGradient(const WinogradShape& shape, const PaddedImage& layout, float* dx, float* memory)
+      : shape_(shape), layout_(layout), dx_(dx), memory_(memory) {}
+  // Tiles come in order: the first of an image clears, the last one stores.
+  float* begin(std::size_t image) {
+    if (shape_.whole()) memory_ = dx_ + image * shape_.inputs();
+    if (image != open_) std::memset(memory_, 0, shape_.padded_image() * sizeof(float));
+    open_ = image;
+    return memory_;
+  }
+  void end(std::size_t image) {
+    if (shape_.whole()) return;
+    const std::size_t row = shape_.width * shape_.channels;
+    for (std::size_t y = 0; y < shape_.height; ++y) {
+      std::memcpy(dx_ + image * shape_.inputs() + y * row, memory_ + layout_.corner(y),
+                  row * sizeof(float));
+    }
+  }
+
+ private:
+  const WinogradShape& shape_;
+  const PaddedImage& layout_;
+  float* dx_;
+  float* memory_;
+  std::size_t open_ = ~std::size_t{0};
+};
+
+// dx += B dV B' of `count` tiles from number `first` on.
+inline HWY_NOINLINE void transform_back(const WinogradShape& s, std::size_t first,
+                                        std::size_t count, const float* v, InputGradient& image) {
+  const std::size_t stride = s.input_stride(), row = s.padded_width() * s.channels;
+  for (std::size_t t = 0; t < count; ++t) {
+    const TilePlace place = tile_place(s, first + t);
+    float* tile = image.begin(place.image) + 4 * (place.down * row + place.across * s.channels);
+    for (std::size_t c = 0; c < s.channels; c += kWidth) {
+      const float* from = v + t * s.channels + c;
+      Vector half[6][6];
+      HWY_UNROLL(1)
+      for (std::size_t j = 0; j < 6; ++j) {
+        Vector d[6], column[6];
+        load_six(from + j * stride, 6 * stride, d);
+        input_adjoint(d[0], d[1], d[2], d[3], d[4], d[5], column);
+        HWY_UNROLL(6)
+        for (std::size_t i = 0; i < 6; ++i) half[i][j] = column[i];
+      }
+      HWY_UNROLL(1)
+      for (std::size_t i = 0; i < 6; ++i) {
+        Vector x[6];
+        input_adjoint(half[i][0], half[i][1], half[i][2], half[i][3], half[i][4], half[i][5], x);
+        float* to = tile + i * row + c;
+        HWY_UNROLL(6)
+        for (std::size_t j = 0; j < 6; ++j) {
+          store(hn::Add(load(to + j * s.channels), x[j]), to + j * s.channels);
+        }
+      }
+    }
+    if ((first + t + 1) % s.tiles() == 0) image.end(place.image);
+  }
+}
+
+// Blocks of tiles, plane by plane: the gradients of the sums first, then dV in the memory of V.
+void WinogradBackwardTarget(const WinogradShape& s, const WinogradBackward& call) {
+  float* v = aligned(call.scratch);
+  float* m = v + kPlanes * s.input_stride();
+  float* padded = aligned(m + kPlanes * s.output_stride());
+  PaddedImage image(s, call.x, padded);
+  InputGradient gradient(s, image, call.dx, aligned(padded + s.padded_image()));
+  const std::size_t all_tiles = call.images * s.tiles(), plane = s.channels * s.filters;
+  for (std::size_t first = 0; first < all_tiles; first += s.block()) {
+    const std::size_t count = std::min(s.block(), all_tiles - first);
+    transform_gradients(s, call, first, count, m);
+    if (call.sums != nullptr) transform_inputs(s, image, first, count, v);
+    for (std::size_t p = 0; p < kPlanes; ++p) {
+      float* inputs = v + p * s.input_stride();
+      const float* outputs = m + p * s.output_stride();
+      if (call.sums != nullptr) add_plane(s, inputs, outputs, count, call.sums + p * plane);
+      if (call.dx != nullptr) {
+        multiply(outputs, call.weights + p * plane, count, s.filters, s.channels, inputs);
+      }
+    }
+    if (call.dx != nullptr) transform_back(s, first, count, v, gradient);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::engine::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::engine::cpu {
+
+HWY_EXPORT(WinogradBackwardTarget);
+
+void winograd_backward(const WinogradShape& shape, const WinogradBackward& call) {
+  HWY_DYNAMIC_DISPATCH(WinogradBackwardTarget)(shape, call);
+}
+
+}  // namespace lockstep::engine::cpu
+#endif

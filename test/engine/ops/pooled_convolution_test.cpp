@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// Convolutions with a max pool behind them, on every device, whole and in slices.
+#include <gtest/gtest.h>
+
+#include "engine/base/error.h"
+#include "test/engine/ops/conformance.h"
+
+namespace lockstep::engine {
+namespace {
+
+// The batch in slices of so many rows. No two values of a window are nearer than rounding, or
+// devices could choose differently: the numbers are continuous and the seeds fixed.
+Results pooled_case(Machine& m, const PooledConvolutionSpec& spec, Rows rows, bool accumulate,
+                    std::size_t slice) {
+  const ConvolutionSpec& c = spec.convolution;
+  const PoolSpec pool = spec.pool();
+  StepState state = state_of(rows.used);
+  const std::size_t inputs = c.height * c.width * c.channels;
+  const std::size_t outputs = pool.output_height() * pool.output_width() * c.filters;
+  const Operand x = m.operand({rows.planned, c.height, c.width, c.channels},
+                              random_batch(rows.planned, rows.used, inputs, 1));
+  const Shape kernel{c.filters, c.kernel_height, c.kernel_width, c.channels};
+  const Operand w = m.operand(kernel, random_numbers(kernel.elements(), 2));
+  const Operand b = m.operand({c.filters}, random_numbers(c.filters, 3));
+  const Shape out{rows.planned, pool.output_height(), pool.output_width(), c.filters};
+  const Operand y = m.empty(out), dx = m.empty(x.tensor.shape);
+  const Operand dy = m.operand(out, random_batch(rows.planned, rows.used, outputs, 4));
+  const Operand dw = m.operand(kernel, random_numbers(kernel.elements(), 5));
+  const Operand db = m.operand({c.filters}, random_numbers(c.filters, 6));
+  const Buffer workspace =
+      m.device().allocate(m.ops().pooled_convolution_workspace(spec, rows.planned));
+  const auto part = [&](const Operand& o, std::size_t first, std::size_t count) {
+    Tensor t = o.tensor;
+    t.data += first * t.columns() * size_of(t.dtype);
+    t.shape = {count, t.shape[1], t.shape[2], t.shape[3]};
+    return t;
+  };
+  const auto each_slice = [&](auto body) {
+    for (std::size_t first = 0; first == 0 || first < rows.used; first += slice) {
+      const std::size_t count = std::min(slice, rows.used - first);
+      state.examples = std::int64_t(count);
+      body(first, count,
+           PooledConvolutionMemory{
+               workspace.data(), rows.planned, first, {first == 0, first + slice >= rows.used}});
+    }
+  };
+  each_slice([&](std::size_t first, std::size_t count, const PooledConvolutionMemory& memory) {
+    m.ops().pooled_convolution_forward(&state, spec, part(x, first, count), w.tensor,
+                                       c.bias ? b.tensor : Tensor{}, part(y, first, count), memory);
+  });
+  each_slice([&](std::size_t first, std::size_t count, const PooledConvolutionMemory& memory) {
+    m.ops().pooled_convolution_backward(&state, spec, part(x, first, count), part(dy, first, count),
+                                        w.tensor, part(dx, first, count), dw.tensor,
+                                        c.bias ? db.tensor : Tensor{}, memory, accumulate);
+  });
+  return {y.values(rows.used), dx.values(rows.used), dw.values(), db.values()};
+}
+
+using PooledConvolution = Conformance;
+
+TEST_F(PooledConvolution, IsTheConvolutionAndThePoolInSlicesToo) {
+  // height, width, channels, filters, kernel, stride, padding, window
+  const std::size_t cases[][8] = {
+      {10, 10, 16, 32, 3, 1, 0, 2}, {9, 8, 16, 16, 3, 1, 1, 2},   {7, 11, 32, 48, 3, 1, 2, 2},
+      {12, 12, 1, 16, 3, 1, 0, 2},  {12, 12, 16, 16, 3, 1, 1, 3}, {11, 9, 5, 6, 5, 1, 2, 2},
+      {9, 9, 4, 7, 3, 2, 1, 2},     {20, 20, 2, 4, 3, 1, 1, 17},
+  };
+  int counter = 0;
+  for (const auto& p : cases) {
+    for (Rows rows : {Rows{1, 1}, Rows{4, 0}, Rows{9, 7}}) {
+      for (std::size_t slice : {rows.planned, std::size_t{3}}) {
+        const int variant = counter++;
+        PooledConvolutionSpec spec{{p[0], p[1], p[2], p[3], p[4], p[4], p[5], p[6]}, p[7]};
+        spec.convolution.bias = variant % 2 == 0;
+        spec.convolution.activation = variant % 3 == 0 ? Activation::kNone : Activation::kRelu;
+        const bool accumulate = variant % 5 < 2;
+        compare(
+            fmt::format("convolution {}x{}x{} to {} by {}, stride {}, padding {}, pool {}, {} of "
+                        "{} rows, slices of {}, variant {}",
+                        p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], rows.used, rows.planned,
+                        slice, variant),
+            [&](Machine& m) { return pooled_case(m, spec, rows, accumulate, slice); });
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::engine
