@@ -241,12 +241,12 @@ class Memory(Case):
 
     def test_more_than_the_limit(self):
         limit = ["--memory-limit", str(200 << 20)]
-        words = ["batch 5000", "the output of conv2, 5000x24x24x64", "limit is 200.0 MiB"]
+        words = ["batch 5000", "the output of pool, 5000x12x12x64", "limit is 200.0 MiB"]
         self.refused("more memory than --memory-limit", 74, words, *self.CNN, "--batch", "5000", *limit)
         fits = self.fits(LINES[-1][2])
         self.good(*self.CNN, "--batch", fits // 2, *limit)
         if HAVE_MPI:
-            self.refused("the same, two processes", 74, ["batch 5000", "2500x24x24x64", "limit is 200.0 MiB"], *self.CNN,
+            self.refused("the same, two processes", 74, ["batch 5000", "2500x12x12x64", "limit is 200.0 MiB"], *self.CNN,
                          "--batch", "5000", *limit, "--strategy", "collective_all_reduce", prefix=mpirun(2))
         self.refused("a limit below what the program has", 74, ["no batch fits"], *self.CNN, "--batch", "1",
                      "--memory-limit", "1000000")
@@ -255,7 +255,7 @@ class Memory(Case):
         if shutil.which("prlimit") is None:
             self.skipTest("prlimit is missing")
         prefix = ["prlimit", f"--as={3 << 30}"]
-        self.refused("too little memory", 74, ["the output of conv2", "MiB are free"], *self.CNN, "--batch", "20000",
+        self.refused("too little memory", 74, ["the output of pool", "MiB are free"], *self.CNN, "--batch", "50000",
                      prefix=prefix)
         self.good(*self.CNN, "--batch", self.fits(LINES[-1][2]) // 2, prefix=prefix)
 

@@ -61,7 +61,7 @@ TEST(GraphMemory, AStepAllocatesNothing) {
 TEST(GraphMemory, WhatIsPlannedWithoutTakingItIsWhatAGraphTakes) {
   GraphSpec spec("m", {12, 12, 3});
   spec.then("conv", convolution(7, 3));
-  spec.then("pool", max_pool(2));
+  spec.then("pool", average_pool(2));
   spec.then("last", dense(300));
   spec.set_loss(mean_squared_error());
   const auto ops = reference_ops(DType::kFloat64);
