@@ -6,7 +6,7 @@
 // memory is the limit (nccl-tests, PERFORMANCE.md). The time of a 4-byte all-reduce tells how far
 // the cores are apart.
 //
-// usage: all_reduce [--ranks N] [--rounds N] [--bytes B,B,...]
+// usage: all_reduce [--ranks N] [--rounds N] [--bytes B,B,...] [--json]
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +15,7 @@
 #include <barrier>
 #include <deque>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <thread>
 #include <vector>
 
@@ -112,14 +113,18 @@ class Ranks {
   std::deque<collectives::Executor> executors_;
 };
 
-int run(int ranks, int rounds, const std::vector<std::size_t>& sizes) {
+int run(int ranks, int rounds, const std::vector<std::size_t>& sizes, bool json) {
   const auto devices = engine::all_devices();
   engine::Device& device = *devices.front();
-  fmt::print("{} ranks as threads on {} cores, {}; median of {} rounds\n", ranks,
-             std::thread::hardware_concurrency(), device.description(), rounds);
-  fmt::print("{:>12} {:>8} {:>12} {:>12} {:>8}\n", "bytes", "", "us", "busbw GB/s", "result");
+  if (!json) {
+    fmt::print("{} ranks as threads on {} cores, {}; median of {} rounds\n", ranks,
+               std::thread::hardware_concurrency(), device.description(), rounds);
+    fmt::print("{:>12} {:>8} {:>12} {:>12} {:>8}\n", "bytes", "", "us", "busbw GB/s", "result");
+  }
+  nlohmann::json object{{"ranks", ranks}, {"results", nlohmann::json::object()}};
   bool right = true;
-  for (const std::size_t bytes : sizes)
+  for (const std::size_t bytes : sizes) {
+    double direct = 0;  // seconds
     for (const bool ring : {false, true}) {
       Request request;
       request.name = "benchmark";
@@ -127,12 +132,23 @@ int run(int ranks, int rounds, const std::vector<std::size_t>& sizes) {
       request.host.assign(std::size_t(ranks), 0);
       const Plan plan = ring ? ring_all_reduce(request) : direct_all_reduce(request);
       const Result result = Ranks(plan, device).measure(rounds);
-      const double bus = 2.0 * (ranks - 1) / ranks * double(request.subject.size() * sizeof(float));
-      fmt::print("{:>12} {:>8} {:>12.1f} {:>12.2f} {:>8}\n", request.subject.size() * sizeof(float),
-                 plan.algorithm, result.seconds * 1e6, bus / result.seconds / 1e9,
-                 result.right ? "right" : "WRONG");
       right &= result.right;
+      const std::size_t whole = request.subject.size() * sizeof(float);
+      const double bus = 2.0 * (ranks - 1) / ranks * double(whole) / result.seconds / 1e9;
+      if (!ring) direct = result.seconds;
+      if (!json) {
+        fmt::print("{:>12} {:>8} {:>12.1f} {:>12.2f} {:>8}\n", whole, plan.algorithm,
+                   result.seconds * 1e6, bus, result.right ? "right" : "WRONG");
+        continue;
+      }
+      object["results"][fmt::format("{}, {} bytes", plan.algorithm, whole)] = {
+          {"us", result.seconds * 1e6}, {"busbw", bus}};
+      if (ring)
+        object["ratios"][fmt::format("ring over direct, {} bytes", whole)] =
+            result.seconds / direct;
     }
+  }
+  if (json) fmt::print("{}\n", object.dump());
   return right ? 0 : 1;
 }
 
@@ -142,6 +158,7 @@ int run(int ranks, int rounds, const std::vector<std::size_t>& sizes) {
 int main(int argc, char** argv) {
   CLI::App app{"All-reduce of ranks that are threads of one process"};
   int ranks = 2, rounds = 21;
+  bool json = false;
   std::vector<std::size_t> sizes{4, 4096, 65536, 1 << 20, 8 << 20, 64 << 20};
   app.add_option("--ranks", ranks, "how many")->check(CLI::Range(1, 64))->capture_default_str();
   app.add_option("--rounds", rounds, "of each size")
@@ -150,6 +167,7 @@ int main(int argc, char** argv) {
   app.add_option("--bytes", sizes, "sizes, with commas between")
       ->delimiter(',')
       ->capture_default_str();
+  app.add_flag("--json", json, "one JSON object instead of a table");
   CLI11_PARSE(app, argc, argv);
-  return lockstep::run(ranks, rounds, sizes);
+  return lockstep::run(ranks, rounds, sizes, json);
 }

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Runs one contestant once: lockstep's bench_step, or a peer's script, on given cores.
+
+Each function returns the JSON object of the run, with the images a second of all its processes together.
+A run that fails raises Failed with what it printed.
+"""
+import json
+import os
+import pathlib
+import socket
+import subprocess
+
+HERE = pathlib.Path(__file__).resolve().parent
+BATCH = 128  # of a replica
+SECONDS = 300  # the most that one run may take
+
+# Runs the rest of its arguments on the core that the list in $0 has for this process of the host.
+PINNED = 'exec taskset -c "$(echo "$0" | cut -d, -f$((OMPI_COMM_WORLD_LOCAL_RANK + 1)))" "$@"'
+
+
+class Failed(Exception):
+    pass
+
+
+def finish(processes):
+    """The last JSON line of the first process; all must end well."""
+    outputs = []
+    try:
+        for process in processes:
+            outputs.append(process.communicate(timeout=SECONDS))
+    except subprocess.TimeoutExpired:
+        raise Failed(f"not ready after {SECONDS} s") from None
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+    found = []
+    for process, (out, error) in zip(processes, outputs):
+        if process.returncode != 0:
+            raise Failed(f"exit code {process.returncode}: " + " / ".join(error.strip().splitlines()[-3:]))
+        found += [json.loads(line) for line in out.splitlines() if line.startswith("{")][-1:]
+    if not found:
+        raise Failed("it printed no result")
+    return found
+
+
+def launch(command, **environment):
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, env={**os.environ, **environment})
+
+
+def step_command(build, model, steps, replicas=1, processes=1):
+    return [f"{build}/bench/bench_step", "--json", "--model", model, "--steps", str(steps), "--replicas",
+            str(replicas), "--batch", str(BATCH * replicas * processes)]
+
+
+def lockstep_one(build, model, steps, cores):
+    return finish([launch(["taskset", "-c", str(cores[-1]), *step_command(build, model, steps)])])[0]
+
+
+def lockstep_mirrored(build, model, steps, cores):
+    """Two replicas, threads of one process."""
+    pinned = ["taskset", "-c", f"{cores[0]},{cores[1]}"]
+    return finish([launch(pinned + step_command(build, model, steps, replicas=2))])[0]
+
+
+def lockstep_processes(build, model, steps, cores):
+    mpirun = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2"]
+    if os.geteuid() == 0:
+        mpirun.append("--allow-run-as-root")
+    command = step_command(build, model, steps, processes=2) + ["--strategy", "collective_all_reduce"]
+    return finish([launch([*mpirun, "sh", "-c", PINNED, f"{cores[0]},{cores[1]}", *command])])[0]
+
+
+def lockstep_apart(build, model, steps, cores):
+    """Two that know nothing of each other, side by side: what the machine gives two cores."""
+    both = finish([launch(["taskset", "-c", str(core), *step_command(build, model, steps)])
+                   for core in cores[:2]])
+    return {"images_per_second": sum(one["images_per_second"] for one in both)}
+
+
+def free_ports():
+    """The first of two ports, side by side, that are free now."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+                return port
+            except (OSError, OverflowError):
+                continue
+
+
+def peer(python, script, model, steps, cores, processes, flags):
+    command = [python, str(HERE / script), "--model", model, "--steps", str(steps), *flags]
+    if processes == 1:
+        return finish([launch(["taskset", "-c", str(cores[-1]), *command])])[0]
+    port = str(free_ports())
+    return finish([
+        launch(["taskset", "-c", str(cores[rank]), *command], RANK=str(rank), LOCAL_RANK=str(rank),
+               WORLD_SIZE=str(processes), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+        for rank in range(processes)])[0]

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""bench/peers/compare.sh with programs that play lockstep and the peers: ratios, files, picture, bad options.
+
+usage: compare_test.py COMPARE_SH [UNITTEST_ARGUMENT...]
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+COMPARE = sys.argv[1]
+# Images a second, of one core or replica: ours 300; one of theirs 100, the other 150, two processes less.
+STEP = """#!/bin/sh
+case "$*" in *"--replicas 2"*) r=540 ;; *collective*) r=570 ;; *) r=300 ;; esac
+echo "a line for people" >&2
+echo "{\\"images_per_second\\": $r}"
+"""
+PYTHON = """#!/bin/sh
+case "$1" in -c) exit 0 ;; *torch*) r=100 ;; *) r=150 ;; esac
+[ "${WORLD_SIZE:-1}" = 1 ] || r=120
+[ "${RANK:-0}" = 0 ] || exit ${OTHER_RANKS_EXIT:-0}
+echo "{\\"images_per_second\\": $r, \\"peer\\": \\"a peer\\", \\"setting\\": \\"<a & setting>\\"}"
+"""
+MPIRUN = """#!/bin/sh
+while [ "$1" != sh ]; do shift; done
+OMPI_COMM_WORLD_LOCAL_RANK=0 exec "$@"
+"""
+
+
+class Compare(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        for path, text in (("build/bench/bench_step", STEP), ("venv/bin/python", PYTHON), ("bin/mpirun", MPIRUN)):
+            file = self.folder / path
+            file.parent.mkdir(parents=True)
+            file.write_text(text)
+            file.chmod(0o755)
+        self.environment = {**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"}
+
+    def compare(self, *arguments, **environment):
+        return subprocess.run([COMPARE, "--venv", f"{self.folder}/venv", "--build", f"{self.folder}/build",
+                               "--out", f"{self.folder}/out", *arguments], capture_output=True, text=True, timeout=120,
+                              env={**self.environment, **environment})
+
+    def result(self):
+        return json.loads((self.folder / "out/compare.json").read_text())
+
+    def test_ratios_are_those_against_the_faster_peer(self):
+        done = self.compare("--quick", "--models", "mlp")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        ratios = {case["name"]: case["result"]["ratio"] for case in self.result()["cases"]}
+        self.assertEqual(ratios["mlp, one core"], 2.0)
+        self.assertIn("lockstep is 2.00 times the faster, TensorFlow", done.stdout)
+        self.assertIn("<a & setting>", done.stdout)
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest("one core: two processes are not compared")
+        self.assertEqual(ratios["mlp, two processes of one core each"], 570 / 120)
+        shares = {share["name"]: share["result"]["ratio"] for share in self.result()["shares"]}
+        self.assertEqual(shares, {"mlp, two processes": 0.95, "mlp, two Mirrored replicas": 0.9})
+
+    def test_the_picture_is_svg_with_a_bar_for_each_contestant(self):
+        self.assertEqual(self.compare("--quick", "--models", "mlp,mnist_cnn").returncode, 0)
+        root = xml.etree.ElementTree.parse(self.folder / "out/compare.svg").getroot()
+        bars = [one for one in root.iter("{http://www.w3.org/2000/svg}rect") if one.get("rx")]
+        result = self.result()
+        self.assertEqual(len(bars), 3 * len(result["cases"]) + len(result["shares"]))
+        self.assertTrue(all(0 < float(bar.get("x")) + float(bar.get("width")) < 920 for bar in bars))
+
+    def test_without_peers_only_the_shares(self):
+        done = self.compare("--quick", "--ours", "--models", "mlp")
+        self.assertEqual((done.returncode, self.result()["cases"]), (0, []), done.stderr)
+
+    def test_a_rank_that_fails_fails_the_comparison_and_nothing_is_written(self):
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest("one core: two processes are not compared")
+        done = self.compare("--quick", "--models", "mlp", OTHER_RANKS_EXIT="3")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("PyTorch: exit code 3", done.stderr)
+        self.assertFalse((self.folder / "out").exists())
+
+    def test_bad_options_say_what_is_wrong(self):
+        for arguments, word in ((["--fast"], "--fast"), (["--models", "vgg"], "vgg"), (["--rounds"], "--rounds")):
+            done = self.compare(*arguments)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(word, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
