@@ -47,8 +47,10 @@ class Parts : public engine::Observer {
     if (now_.find(part) == now_.end()) order_.push_back(part);
     now_[part] += seconds;
   }
-  void layer(const std::string& name, Pass pass, double seconds, engine::Tensor) override {
-    add(fmt::format("{:8} {}", pass == Pass::kForward ? "forward" : "backward", name), seconds);
+  void layer(const std::string& name, Pass pass, engine::Clock::time_point begin,
+             engine::Clock::time_point end, engine::Tensor) override {
+    add(fmt::format("{:8} {}", pass == Pass::kForward ? "forward" : "backward", name),
+        std::chrono::duration<double>(end - begin).count());
   }
   void end_step(bool keep) {
     for (auto& [part, seconds] : now_) {

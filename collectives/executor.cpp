@@ -34,17 +34,21 @@ DType type_of(const Step& step, DType plan) {
 // One call of `wait` that really waits: counts its time, and lends its purpose to the plan.
 class Executor::Waiter {
  public:
-  Waiter(Executor& executor, Entry& entry, std::string_view purpose,
-         engine::Clock::time_point begin)
-      : executor_(executor), entry_(entry), begin_(begin), named_(!purpose.empty()) {
+  Waiter(Executor& executor, int plan, std::string_view purpose, engine::Clock::time_point begin)
+      : executor_(executor),
+        plan_(plan),
+        entry_(executor.entries_[std::size_t(plan)]),
+        begin_(begin),
+        named_(!purpose.empty()) {
     executor_.waiters_.fetch_add(1);
     if (named_) name(purpose);
   }
   ~Waiter() {
     if (named_) name({});
     executor_.waiters_.fetch_sub(1);
-    executor_.waited_.fetch_add(
-        std::chrono::duration<double>(engine::Clock::now() - begin_).count());
+    const auto end = engine::Clock::now();
+    executor_.waited_.fetch_add(std::chrono::duration<double>(end - begin_).count());
+    if (ExecutorObserver* observer = executor_.observer_) observer->waited(plan_, begin_, end);
   }
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
@@ -55,6 +59,7 @@ class Executor::Waiter {
     entry_.purpose = purpose;
   }
   Executor& executor_;
+  int plan_;
   Entry& entry_;
   engine::Clock::time_point begin_;
   bool named_;
@@ -120,6 +125,7 @@ void Executor::start(int plan, const engine::StepState* state) {
   Entry& entry = entries_[std::size_t(plan)];
   engine::invariant(done(plan), "a plan is started before its last execution has ended");
   entry.state.store(state, std::memory_order_relaxed);
+  if (observer_.load(std::memory_order_relaxed) != nullptr) entry.began = engine::Clock::now();
   entry.requested.fetch_add(1, std::memory_order_release);
   team_.wake();  // a communication thread that sleeps has something to do
 }
@@ -169,6 +175,9 @@ bool Executor::pass(int budget, bool& ended) {
       }
       if (!all) continue;
       for (Cursor& cursor : entry.cursors) cursor.step = 0;
+      if (ExecutorObserver* observer = observer_) {
+        observer->completed(plan, entry.began, engine::Clock::now());
+      }
       entry.completed.store(execution + 1, std::memory_order_release);
       moved = ended = true;
     }
@@ -375,7 +384,7 @@ void Executor::wait(int plan, std::string_view purpose, std::optional<millisecon
   if (team_.stopped()) team_.rethrow();
   if (done(plan)) return;
   const auto begin = engine::Clock::now();
-  const Waiter waiter(*this, entries_[std::size_t(plan)], purpose, begin);
+  const Waiter waiter(*this, plan, purpose, begin);
   auto moved_at = begin;
   std::uint64_t moves = moves_.load();
   for (int spins = 0; !done(plan); ++spins) {

@@ -35,6 +35,18 @@ struct OwnedState {
   std::size_t local(std::size_t offset) const;  // where arena element `offset` lies, packed
 };
 
+// For traces: told of what ended, on the thread on which it did, before anybody can see that it
+// has. Must not throw or wait.
+class ExecutorObserver {
+ public:
+  virtual ~ExecutorObserver() = default;
+  // From `start` to the end of this rank's share.
+  virtual void completed(int plan, engine::Clock::time_point begin,
+                         engine::Clock::time_point end) = 0;
+  // A call of `wait` that really waited.
+  virtual void waited(int plan, engine::Clock::time_point begin, engine::Clock::time_point end) = 0;
+};
+
 struct ExecutorOptions {
   std::chrono::milliseconds deadline{60000};  // of one step of a plan without any progress
   std::function<void()> hook = {};            // tests: random delays between blocks
@@ -62,6 +74,8 @@ class Executor {
             std::optional<std::chrono::milliseconds> deadline = {});
   // Of every wait from now on; any thread.
   void set_deadline(std::chrono::milliseconds deadline) { deadline_ = deadline; }
+  // Null: nobody. Between executions of plans; plans that are started later are told.
+  void observe(ExecutorObserver* observer) { observer_.store(observer); }
   // For a communication thread: sleeps until there may be something to do since the last
   // `progress`.
   void sleep(std::chrono::microseconds most);
@@ -84,6 +98,7 @@ class Executor {
     std::vector<std::vector<std::uint64_t>> arrivals = {};  // per execution: [rank][lane]
     std::atomic<std::uint64_t> requested{0}, completed{0};
     std::atomic<const engine::StepState*> state{nullptr};
+    engine::Clock::time_point began{};  // the last execution, where somebody observes
     std::vector<Cursor> cursors = {};
     std::uint64_t scaled = 0;  // the execution, from 1, that `scale` was computed for
     double scale = 1;
@@ -122,6 +137,7 @@ class Executor {
   std::atomic<int> waiters_{0};          // threads in `wait`
   std::atomic<std::uint32_t> seen_{0};   // the team's events when the last pass began
   std::atomic<double> waited_{0};
+  std::atomic<ExecutorObserver*> observer_{nullptr};
 };
 
 }  // namespace lockstep::collectives

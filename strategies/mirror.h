@@ -30,7 +30,10 @@ struct OwnOps {
   std::unique_ptr<engine::Ops> own_ops;
 };
 
-class Mirror : private OwnOps, public engine::Replica, private engine::Context {
+class Mirror : private OwnOps,
+               public engine::Replica,
+               private engine::Context,
+               private collectives::ExecutorObserver {
  public:
   Mirror(int rank, const engine::GraphSpec& spec, std::unique_ptr<engine::Ops> ops,
          std::size_t rows, std::uint64_t seed);
@@ -40,6 +43,9 @@ class Mirror : private OwnOps, public engine::Replica, private engine::Context {
   void open(const StepDesign& design, const engine::UpdateRule& rule, collectives::Team& team,
             std::unique_ptr<collectives::Transport> transport,
             const collectives::ExecutorOptions& options);
+
+  // Plans as spans of communication, from start to end; what the computing thread waited for.
+  void record(engine::Timeline* timeline) override;
 
   engine::Ops& kernels() { return *own_ops; }
   collectives::Executor& executor() { return *executor_; }
@@ -62,6 +68,8 @@ class Mirror : private OwnOps, public engine::Replica, private engine::Context {
  private:
   std::byte* exchange(int point) override;
   void reduce(int point) override;
+  void completed(int plan, engine::Clock::time_point begin, engine::Clock::time_point end) override;
+  void waited(int plan, engine::Clock::time_point begin, engine::Clock::time_point end) override;
 
   const StepDesign* design_ = nullptr;
   collectives::Team* team_ = nullptr;
@@ -70,6 +78,8 @@ class Mirror : private OwnOps, public engine::Replica, private engine::Context {
   std::size_t owned_elements_ = 0;
   engine::Buffer slots_;
   std::optional<collectives::Executor> executor_;
+  engine::Timeline* timeline_ = nullptr;      // the last one
+  std::vector<int> plan_kinds_, wait_kinds_;  // of the timeline, by plan
 };
 
 }  // namespace lockstep::strategies

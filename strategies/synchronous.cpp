@@ -112,6 +112,7 @@ engine::Membership Synchronous::membership() const {
   membership.local = int(options_.devices.size());
   membership.size = int(host_.size());
   membership.chief = membership.rank == 0;
+  membership.host = bootstrap_.hosts()[std::size_t(bootstrap_.process())];
   membership.generation = generation_;
   return membership;
 }

@@ -70,10 +70,12 @@ class Synchronous : public engine::Strategy {
   engine::Totals settle(engine::Replica& replica) override;
   std::vector<double> gather(engine::Replica& replica, std::span<const double> mine,
                              std::string_view what) override;
+  std::vector<std::string> collect(const std::string& mine, std::string_view what) override;
   std::vector<engine::Piece> pieces_to_save(engine::Replica& replica) override;
   std::vector<engine::Piece> pieces_to_restore(engine::Replica& replica) override;
   std::string plan() const override;
   std::string explain() const override;
+  std::string placement() const override;
   std::string algorithm() const override;
   std::string reason() const override;
   double waited_seconds() const override;

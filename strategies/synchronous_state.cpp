@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "collectives/verifier.h"
+#include "strategies/placement.h"
 #include "strategies/plan_record.h"
 #include "strategies/synchronous.h"
 
@@ -110,6 +111,31 @@ std::string Synchronous::explain() const {
           ? "\ncommunication has threads of its own, since there are idle cores"
           : "\nthe computing threads communicate between layers, since the replicas use all cores";
   return text + "\n" + memory_sentence_;
+}
+
+std::string Synchronous::placement() const {
+  engine::require(!mirrors_.empty(), "{}: placement before open", name());
+  std::vector<std::string> devices;
+  for (const collectives::Topology::Rank& rank : topology_.ranks) devices.push_back(rank.device);
+  return placement_table(mirrors_[0]->graph, design_, devices);
+}
+
+// Pieces that a bootstrap takes, as many rounds as the longest text needs.
+std::vector<std::string> Synchronous::collect(const std::string& mine, std::string_view what) {
+  constexpr std::size_t kPiece = std::size_t(1) << 18;
+  const std::string name(what);
+  std::size_t longest = 0;
+  for (const std::string& size : bootstrap_.all_gather(std::to_string(mine.size()), name)) {
+    longest = std::max(longest, std::size_t(std::stoull(size)));
+  }
+  const bool chief = first_rank() == 0;
+  std::vector<std::string> all(chief ? std::size_t(bootstrap_.processes()) : 0);
+  for (std::size_t at = 0; at < longest; at += kPiece) {
+    const std::vector<std::string> pieces =
+        bootstrap_.all_gather(at < mine.size() ? mine.substr(at, kPiece) : "", name);
+    for (std::size_t process = 0; process < all.size(); ++process) all[process] += pieces[process];
+  }
+  return all;
 }
 
 double Synchronous::waited_seconds() const {

@@ -9,7 +9,6 @@
 #include "collectives/machine.h"
 #include "engine/optim/optimizer.h"
 #include "engine/runtime/devices.h"
-#include "engine/train/event_log.h"
 #include "engine/train/trainer.h"
 #include "models/registry.h"
 #include "strategies/session/factories.h"
@@ -18,6 +17,7 @@
 #include "tools/exit_codes.h"
 #include "tools/leaving.h"
 #include "tools/progress.h"
+#include "tools/records.h"
 #include "tools/signals.h"
 #include "tools/train_flags.h"
 
@@ -135,6 +135,25 @@ nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
   return object;
 }
 
+// Only the chief's host knows whether its files can be written: it tells all, so that all leave
+// together. The second exchange is for those who still watch the start: they must not see the
+// chief leave and speak of it.
+void open_records(std::optional<Records>& records, const TrainFlags& f,
+                  const collectives::mpi::Launch& launch, strategies::Session& session,
+                  const Log& log) {
+  std::string wrong;
+  try {
+    records.emplace(f, launch.rank == 0, log);
+  } catch (const engine::Error& error) {
+    wrong = error.what();
+  }
+  if (launch.size > 1) wrong = session.bootstrap().all_gather(wrong, "files of the chief")[0];
+  if (wrong.empty()) return;
+  session.connected();
+  if (launch.size > 1) session.bootstrap().all_gather("", "files of the chief");
+  leave_together(exit_code(engine::Code::kIo), wrong);
+}
+
 int train(const TrainFlags& f, const Program& program) {
   const std::atomic<int>& interrupt = watch_signals();
   const collectives::mpi::Launch launch = collectives::mpi::launch();
@@ -154,11 +173,11 @@ int train(const TrainFlags& f, const Program& program) {
   strategies::Session session(
       program.argc, program.argv,
       {.deadline = options.deadline.value_or(std::chrono::seconds(60)), .log = log});
+  std::optional<Records> records;
+  open_records(records, f, launch, session, log);
   const auto strategy = strategies::make_strategy(f.strategy, session, options);
   const bool chief = strategy->membership().chief;
   Progress progress(chief, std::int64_t(sets.train->size()));
-  std::optional<engine::EventLog> events;
-  if (chief && !f.log.empty()) events.emplace(f.log, log);
   engine::TrainerOptions trainer_options;
   trainer_options.seed = f.seed;
   trainer_options.model = f.model;
@@ -176,21 +195,15 @@ int train(const TrainFlags& f, const Program& program) {
   fit.test = sets.test.get();
   fit.evaluate_every = f.evaluate_every;
   fit.interrupt = &interrupt;
+  fit.profile = records->profile();
   fit.on_open = [&] {
     progress.say(fmt::format("{} on {}", f.model, sets.train->describe()));
     progress.say(strategy->explain());
+    if (f.placement) progress.say(strategy->placement());
   };
-  std::int64_t last_step = 0;
   fit.on_step = [&](const engine::StepReport& report) {
-    last_step = report.step;
     progress.step(report);
-    if (events) {
-      events->write("step", {{"step", report.step},
-                             {"loss", report.loss},
-                             {"accuracy", report.accuracy},
-                             {"rate", report.rate},
-                             {"images_per_second", report.images_per_second}});
-    }
+    records->step(report);
   };
   fit.on_epoch = [&](std::int64_t epoch, const engine::StepReport& last) {
     progress.epoch(epoch, last);
@@ -198,18 +211,12 @@ int train(const TrainFlags& f, const Program& program) {
   fit.on_evaluation = [&](const engine::Evaluation& test, std::int64_t epoch) {
     progress.say(fmt::format("test after {} epochs: loss {:.4f}, accuracy {:.4f}", epoch, test.loss,
                              test.accuracy));
-    if (events) {
-      events->write("evaluation", {{"step", last_step},
-                                   {"epoch", epoch},
-                                   {"loss", test.loss},
-                                   {"accuracy", test.accuracy}});
-    }
+    records->evaluation(test, epoch);
   };
-  fit.on_checkpoint = [&](std::int64_t step) {
-    if (events) events->write("checkpoint", {{"step", step}});
-  };
+  fit.on_checkpoint = [&](std::int64_t step) { records->checkpoint(step); };
   const engine::History history = trainer.fit(*sets.train, fit);
   progress.close();
+  records->close(*strategy);
   if (chief && f.json) {
     fmt::print("{}\n", result(f, *strategy, history).dump());
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::int64_t kMost = 1'000'000'000;
 constexpr double kMostNumber = 1e30;
-constexpr std::int64_t kMostReplicas = 256;  // threads of one process, each with a whole model
+constexpr std::int64_t kMostReplicas = 256;   // threads of one process, each with a whole model
+constexpr std::int64_t kMostProfiled = 1000;  // steps
 constexpr std::int64_t kMostExamples = 1'000'000;  // generated ones, which are kept in memory
 
 }  // namespace
@@ -108,6 +109,16 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->check(counts)
       ->capture_default_str();
   app.add_option("--log", f.log, "file for JSON lines: a line a step, evaluation, checkpoint");
+  app.add_option("--summary", f.summary,
+                 "folder for TensorBoard: a new event file of scalars by step");
+  app.add_option("--profile", f.profile,
+                 "file for a Chrome trace of some steps of all replicas; opens in Perfetto");
+  app.add_option("--profile-steps", f.profile_steps,
+                 "steps in the trace; the first ten are left out where the run is long enough")
+      ->check(whole_number(1, kMostProfiled))
+      ->capture_default_str();
+  app.add_flag("--placement", f.placement,
+               "print where each variable lies, its bytes and its bucket, before the first step");
   app.add_flag("--json", f.json, "print one JSON object as the last line of standard output");
 }
 

@@ -24,10 +24,11 @@ struct TrainFlags {
   double bucket_mib = 0;
   std::int64_t memory_limit = 0;
   std::optional<double> deadline_seconds;  // else the strategy's own
-  std::string config, checkpoints, log;
+  std::string config, checkpoints, log, summary, profile;
+  std::int64_t profile_steps = 20;
   std::int64_t every = 0, evaluate_every = 1;
   int keep = 3;
-  bool json = false;
+  bool json = false, placement = false;
 };
 
 // Adds the flags to the parser, with what each may be; `flags` outlives the parser.

@@ -266,14 +266,13 @@ void Graph::Plan::connect() {
   ids = tensor(ids_block, {}, DType::kInt64).as<std::int64_t>();
 }
 
-// Tells the observer, where there is one, how long `body` took.
+// Tells the observer, where there is one, when `body` ran.
 template <class Body>
 void Graph::Plan::observed(std::size_t i, Observer::Pass pass, const Tensor& y, Body body) {
   if (observer == nullptr) return body();
   const Clock::time_point begin = Clock::now();
   body();
-  const std::chrono::duration<double> seconds = Clock::now() - begin;
-  observer->layer(graph.nodes[i].name, pass, seconds.count(), y);
+  observer->layer(graph.nodes[i].name, pass, begin, Clock::now(), y);
 }
 
 void Graph::Plan::forward_node(Context& context, std::size_t i) {
@@ -424,6 +423,15 @@ Tensor Graph::losses() const {
 }
 Tensor Graph::correct() const {
   return plan_->correct;
+}
+std::vector<std::string> Graph::layers() const {
+  std::vector<std::string> names;
+  for (const PlannedNode& node : plan_->graph.nodes) names.push_back(node.name);
+  return names;
+}
+std::size_t Graph::slices() const {
+  const std::size_t rows = plan_->slice_rows;
+  return rows == 0 ? 1 : std::max<std::size_t>(1, (plan_->rows + rows - 1) / rows);
 }
 void Graph::observe(Observer* observer) {
   plan_->observer = observer;

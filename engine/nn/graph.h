@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/error.h"
 #include "engine/device/buffer.h"
 #include "engine/nn/graph_spec.h"
 
@@ -37,7 +38,8 @@ class Observer {
   virtual ~Observer() = default;
   // `y`: the layer's output; in backward it may be gone already. Layers that go through a batch in
   // slices are told of once a slice, with the rows of it.
-  virtual void layer(const std::string& name, Pass pass, double seconds, Tensor y) = 0;
+  virtual void layer(const std::string& name, Pass pass, Clock::time_point begin,
+                     Clock::time_point end, Tensor y) = 0;
 };
 
 // What a graph would take for activations, their gradients and workspace; and the largest tensor of
@@ -65,6 +67,8 @@ class Graph {
   const std::vector<Parameter>& layout() const;  // in arena order
   const std::vector<ReductionSpec>& reductions() const;  // named "<layer>.<name>"
   std::size_t activation_bytes() const;                  // activations, their gradients, workspace
+  std::vector<std::string> layers() const;  // names of those that run, in the order of forward
+  std::size_t slices() const;               // the most in which a layer takes a batch; 1: whole
   std::size_t rows() const;
   DType dtype() const;
 

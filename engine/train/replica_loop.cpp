@@ -10,6 +10,8 @@
 namespace lockstep::engine {
 namespace {
 
+using Part = Recording::Part;
+
 constexpr std::size_t kAhead = 2;  // steps whose examples are asked for before they are needed
 
 // Work in order, with the examples of the next steps on their way. Allocates nothing.
@@ -85,23 +87,34 @@ TrainingLoop::TrainingLoop(Strategy& strategy, const Dataset& data,
 
 // The micro-batches of one replica's part of one step. Gradients are added up over them; the last
 // one announces them.
-Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, const Hooks& hooks) {
+Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, const Hooks& hooks,
+                          const Recording& recording) {
   const double rate = optimizer_.schedule.rate(optimizer_.rate, work.step, steps_);
   Totals mine;
   for (int part = 0; part < accumulate_; ++part) {
-    stage(r, pipeline.take(), work.step, work.whole, rate);
+    {
+      const auto span = recording.span(Part::kInput);
+      stage(r, pipeline.take(), work.step, work.whole, rate);
+    }
     r.graph.forward(*r.context, hooks.before);
-    r.graph.evaluate_loss(*r.context, true);
-    const double loss = r.context->ops->batch_sum(&r.state, r.graph.losses());
+    double loss = 0;
+    {
+      const auto span = recording.span(Part::kLoss);
+      r.graph.evaluate_loss(*r.context, true);
+      loss = r.context->ops->batch_sum(&r.state, r.graph.losses());
+      mine.correct += r.context->ops->batch_sum(&r.state, r.graph.correct());
+    }
     if (!std::isfinite(loss)) {
       fail(Code::kInvalid, "the loss is not finite at step {}, on rank {}: {}", work.step, r.rank,
            find_not_finite(r));
     }
     mine.loss += loss;
-    mine.correct += r.context->ops->batch_sum(&r.state, r.graph.correct());
     r.graph.backward(*r.context, part > 0, part + 1 == accumulate_ ? hooks.ready : hooks.nothing);
   }
-  strategy_.finish(r);
+  {
+    const auto span = recording.span(Part::kFinish);
+    strategy_.finish(r);
+  }
   mine.examples = double(work.mine.size());
   if (options_.interrupt != nullptr && options_.interrupt->load() != 0) mine.stop = 1;
   return mine;
@@ -111,13 +124,25 @@ void TrainingLoop::run(Replica& r) {
   r.context->training = true;
   Pipeline pipeline(data_, pipeline_options(seed_, options_.shuffle, options_.prefetch_threads));
   WorkQueue queue(strategy_, r, pipeline, accumulate_);
-  const Hooks hooks{[&](Range range) { strategy_.before_forward(r, range); },
-                    [&](Range range) { strategy_.gradient_ready(r, range); }, [](Range) {}};
+  const Recording recording(options_.profile, r, accumulate_);
+  const Hooks hooks{[&](Range range) {
+                      const auto span = recording.span(Part::kBeforeForward);
+                      strategy_.before_forward(r, range);
+                    },
+                    [&](Range range) {
+                      const auto span = recording.span(Part::kGradientReady);
+                      strategy_.gradient_ready(r, range);
+                    },
+                    [](Range) {}};
   std::optional<Pending> pending;
   auto before = Clock::now();
   while (const std::optional<Work> work = queue.next()) {
-    const Totals mine = step(r, *work, pipeline, hooks);
-    const Totals last = strategy_.report(r, mine);
+    const auto whole = recording.step(work->step);
+    const Totals mine = step(r, *work, pipeline, hooks, recording);
+    const Totals last = [&] {
+      const auto span = recording.span(Part::kReport);
+      return strategy_.report(r, mine);
+    }();
     if (pending) announce(r, *pending, last);
     const auto now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - before).count();
@@ -126,7 +151,10 @@ void TrainingLoop::run(Replica& r) {
     remember(*work);
     if (last.stop > 0) break;  // everybody sees the same sums, so everybody stops here
   }
-  const Totals last = strategy_.settle(r);
+  const Totals last = [&] {
+    const auto span = recording.span(Part::kSettle);
+    return strategy_.settle(r);
+  }();
   if (pending) announce(r, *pending, last);
 }
 

@@ -10,6 +10,7 @@
 
 #include "engine/data/dataset.h"
 #include "engine/optim/optimizer.h"
+#include "engine/train/recording.h"
 #include "engine/train/trainer.h"
 
 namespace lockstep::engine {
@@ -37,7 +38,8 @@ class TrainingLoop {
  private:
   struct Pending;  // a step whose sums are not known yet
   struct Hooks;
-  Totals step(Replica& replica, const Work& work, Pipeline& pipeline, const Hooks& hooks);
+  Totals step(Replica& replica, const Work& work, Pipeline& pipeline, const Hooks& hooks,
+              const Recording& recording);
   void announce(Replica& replica, const Pending& pending, const Totals& totals);
   void remember(const Work& work);
 

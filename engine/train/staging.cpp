@@ -22,7 +22,8 @@ bool finite(const Tensor& tensor, std::size_t elements) {
 class FirstNotFinite : public Observer {
  public:
   explicit FirstNotFinite(const StepState& state) : state_(state) {}
-  void layer(const std::string& name, Pass, double, Tensor y) override {
+  void layer(const std::string& name, Pass, Clock::time_point, Clock::time_point,
+             Tensor y) override {
     const std::size_t rows = std::min(y.rows(), std::size_t(state_.examples));
     if (found.empty() && !finite(y, rows * y.columns())) found = name;
   }

@@ -14,6 +14,7 @@
 #include "engine/base/error.h"
 #include "engine/data/pipeline.h"
 #include "engine/nn/graph.h"
+#include "engine/train/timeline.h"
 
 namespace lockstep::engine {
 
@@ -22,6 +23,7 @@ struct Membership {
   int local = 1;      // replicas of this process: ranks rank .. rank + local - 1
   int size = 1;       // of the job
   bool chief = true;  // this process holds rank 0: it writes manifests, logs and results
+  int host = 0;       // of this process; rank 0's is 0; processes of a host have one clock
   std::uint64_t generation = 0;
 };
 
@@ -59,6 +61,9 @@ struct Replica {
   Replica(int r, const GraphSpec& spec, Ops& ops, std::size_t rows)
       : rank(r), graph(spec, ops, rows) {}
   virtual ~Replica() = default;
+  // What the strategy does for this replica, as spans of its own kinds; null: no more. The
+  // timeline outlives the run. The replica's thread, between steps.
+  virtual void record(Timeline* timeline) = 0;
   int rank;
   Graph graph;
   Context* context = nullptr;
@@ -117,6 +122,10 @@ class Strategy {
   virtual std::vector<double> gather(Replica& replica, std::span<const double> mine,
                                      std::string_view what) = 0;
 
+  // Everybody's text, by process, on the chief; empty elsewhere. Any length: it goes in pieces.
+  // Collective, outside of `run`; `what` stands in errors.
+  virtual std::vector<std::string> collect(const std::string& mine, std::string_view what) = 0;
+
   // What a checkpoint holds. To save: the pieces of all ranks together are every array once. To
   // restore: everything that this rank must be given. Between steps, after settle.
   virtual std::vector<Piece> pieces_to_save(Replica& replica) = 0;
@@ -127,6 +136,9 @@ class Strategy {
   // The choices made, a sentence each, with reasons. `algorithm` and `reason` are the parts of the
   // first of them, for machines.
   virtual std::string explain() const = 0;
+  // A table for people: every variable with its shape, bytes, bucket and devices, in the order of
+  // the arenas. The same text for the same model and flags.
+  virtual std::string placement() const = 0;
   virtual std::string algorithm() const = 0;
   virtual std::string reason() const = 0;
   // Seconds that the computing threads have waited for others so far, summed over local replicas.

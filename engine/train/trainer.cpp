@@ -169,6 +169,9 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
       optimizer_.describe(), steps, data.describe(), data.fingerprint(), options.shuffle,
       options.checkpoints.empty() ? "no" : "yes", options.every,
       options.test == nullptr ? "none" : options.test->describe(), options.evaluate_every);
+  if (options.profile != nullptr) {
+    run_ += fmt::format("\nprofile: {} steps", options.profile->steps());
+  }
   int restores = 0;
   for (;;) {
     Fit fit{data, options, steps, {}, -1, {}, {}};
@@ -219,6 +222,7 @@ void Trainer::prepare(Checkpoints& checkpoints) {
 History Trainer::run(Fit& fit) {
   const FitOptions& options = fit.options;
   const bool chief = strategy_.membership().chief;
+  if (options.profile != nullptr) options.profile->choose(fit.progress.step, fit.steps);
   std::int64_t evaluated = -1;
   while (fit.progress.step < fit.steps && !fit.progress.stopped) {
     const std::int64_t step = fit.progress.step;

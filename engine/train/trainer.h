@@ -24,6 +24,7 @@
 #include "engine/nn/graph_spec.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/checkpoint.h"
+#include "engine/train/profile.h"
 #include "engine/train/strategy.h"
 
 namespace lockstep::engine {
@@ -56,6 +57,7 @@ struct FitOptions {
   std::string checkpoints = {};  // folder; empty: none
   std::int64_t every = 0;        // steps between checkpoints; 0: at the end of each epoch
   int keep = 3;                  // checkpoints that stay
+  Profile* profile = nullptr;    // records a few steps; outlives the call
   int retries = 0;               // after Error(kUnavailable): restore and go on, so many times
   std::map<std::string, std::string> notes = {};  // the program's own, for the manifest
 

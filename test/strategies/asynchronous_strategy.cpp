@@ -18,6 +18,7 @@ struct AsynchronousStrategy::Worker : private engine::Context, public engine::Re
     Replica::context = this;
     Context::state = &(Replica::state);
   }
+  void record(engine::Timeline*) override {}  // it has nothing in flight beside the loop's calls
   std::byte* exchange(int) override { return nullptr; }
   void reduce(int) override {
     engine::fail(engine::Code::kInvalid, "asynchronous workers cannot sum inside a layer");

@@ -36,10 +36,14 @@ class AsynchronousStrategy : public engine::Strategy {
   engine::Totals settle(engine::Replica&) override;
   std::vector<double> gather(engine::Replica&, std::span<const double> mine,
                              std::string_view what) override;
+  std::vector<std::string> collect(const std::string& mine, std::string_view) override {
+    return {mine};
+  }
   std::vector<engine::Piece> pieces_to_save(engine::Replica&) override;
   std::vector<engine::Piece> pieces_to_restore(engine::Replica&) override;
   std::string plan() const override { return {}; }
   std::string explain() const override { return "asynchronous: one server"; }
+  std::string placement() const override { return "every variable: on the server"; }
   std::string algorithm() const override { return "parameter_server"; }
   std::string reason() const override { return "it was asked for"; }
   double waited_seconds() const override { return 0; }

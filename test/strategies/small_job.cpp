@@ -9,6 +9,7 @@
 
 #include "engine/nn/layers.h"
 #include "engine/reference/reference_device.h"
+#include "engine/train/trace.h"
 #include "test/strategies/notebook.h"
 
 namespace lockstep::test {
@@ -121,7 +122,13 @@ engine::History train(engine::Strategy& strategy, const Job& job, Outcome* outco
     if (outcome != nullptr) outcome->losses.push_back(report.loss);
     if (job.on_step) job.on_step(report);
   };
-  return trainer.fit(data, fit);
+  if (job.profile_steps == 0) return trainer.fit(data, fit);
+  engine::Profile profile(job.profile_steps);
+  fit.profile = &profile;
+  const engine::History history = trainer.fit(data, fit);
+  const std::string trace = engine::chrome_trace(strategy, profile);
+  if (outcome != nullptr) outcome->trace = trace;
+  return history;
 }
 
 namespace {

@@ -53,6 +53,7 @@ struct Job {
   std::int64_t every = 0;
   engine::Storage* storage = nullptr;
   int retries = 0;
+  std::int64_t profile_steps = 0;  // where above 0: so many are recorded
   const std::atomic<int>* interrupt = nullptr;
   std::function<void(const engine::StepReport&)> on_step;
 };
@@ -65,6 +66,7 @@ struct Outcome {
   std::vector<std::vector<double>> weights;  // by rank
   std::vector<double> losses;                // by step
   engine::History history;
+  std::string trace;      // of a job with a profile
   std::size_t owned = 0;  // slot elements of rank 0
   std::int64_t overlapped = 0, reductions_beside = 0;
 };

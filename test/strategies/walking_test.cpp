@@ -169,7 +169,8 @@ TEST(Walk3, BrokenALayerThatUsesItsOwnSumsAloneBreaksEqualWork) {
 // update.
 TEST(Trace, TwoLayersOnTwoDevicesGoThroughAStepInThisOrder) {
   struct Trace : engine::Observer {
-    void layer(const std::string& name, Pass pass, double, engine::Tensor) override {
+    void layer(const std::string& name, Pass pass, engine::Clock::time_point,
+               engine::Clock::time_point, engine::Tensor) override {
       events.push_back((pass == Pass::kForward ? "forward " : "backward ") + name);
     }
     std::vector<std::string> events;

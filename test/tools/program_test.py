@@ -137,6 +137,14 @@ class Output(Case):
         self.assertEqual([e["step"] for e in by_kind["checkpoint"]], [4, 6])
         self.assertEqual([e["epoch"] for e in by_kind["evaluation"]], [1])
 
+    def test_placement_says_where_each_variable_lies(self):
+        lines = self.good("train", *SMALL, "--replicas", "2", "--placement").stderr.splitlines()
+        at = next(i for i, line in enumerate(lines) if line.split() == ["variable", "shape", "bytes", "bucket", "device"])
+        rows = [line.split() for line in lines[at + 1:]]
+        self.assertEqual([row[0] for row in rows[:7]],
+                         [f"dense{i}.{part}" for i in (3, 2, 1) for part in ("weight", "bias")] + ["all"])
+        self.assertEqual(sum(int(row[2]) for row in rows[:6]), int(rows[6][1]))
+
     def test_help_and_version(self):
         self.assertRegex(self.good("--version").stdout, r"^lockstep \d+\.\d+\.\d+\n$")
         self.assertIn("train", self.good("--help").stdout)
@@ -253,6 +261,7 @@ class BadInput(Case):
             (["--every", "-1"], 64, ["--every", "from 0"]),
             (["--keep", "0"], 64, ["--keep", "from 1"]),
             (["--eval", "-1"], 64, ["--eval", "from 0"]),
+            (["--profile-steps", "0"], 64, ["--profile-steps", "from 1 to"]),
         ])
 
     def test_commands(self):
@@ -275,6 +284,10 @@ class BadInput(Case):
             (["--checkpoints", self.top / "file"], 74, ["file", "is not a folder"]),
             (["--checkpoints", self.top / "file" / "below"], 74, ["below", "ot a "]),
             (["--log", self.top / "file" / "below"], 74, ["below"]),
+            (["--profile", self.top / "file" / "below"], 74, ["cannot write", "below"]),
+            (["--profile", self.top], 74, ["cannot write", "it is not a file"]),
+            (["--summary", self.top / "file"], 74, ["no summary", "file"]),
+            (["--summary", "/proc/summary"], 74, ["no summary", "/proc/summary"]),
         ])
         self.assertEqual((self.top / "file").read_text(), "text")
 
@@ -306,6 +319,8 @@ class BadInput(Case):
             with self.subTest(arguments):
                 refused(self, ["train", *SMALL, *COLLECTIVE, *arguments],
                         74 if "--data" in arguments else 64, [word], prefix=mpirun())
+        for flag in ("--profile", "--summary", "--log"):   # files of the chief's host alone
+            refused(self, ["train", *SMALL, *COLLECTIVE, flag, "/proc/none/file"], 74, ["/proc/none"], prefix=mpirun())
         refused(self, ["train", *SMALL, "--strategy", "mirrored"], 64,
                 ["one process", "collective_all_reduce"], prefix=mpirun())
         # Also where that process comes last: the others, which say nothing, must not end the job before.

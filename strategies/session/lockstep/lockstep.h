@@ -26,12 +26,15 @@
 #include "engine/nn/loss.h"
 #include "engine/optim/optimizer.h"
 #include "engine/reference/reference_device.h"
+#include "engine/train/summary.h"
+#include "engine/train/trace.h"
 #include "engine/train/trainer.h"
 #include "strategies/session/factories.h"
 #include "strategies/session/session.h"
 
 namespace lockstep {
 
+using engine::chrome_trace;
 using engine::Code;
 using engine::Error;
 using engine::Evaluation;
@@ -39,8 +42,10 @@ using engine::FitOptions;
 using engine::GraphSpec;
 using engine::History;
 using engine::Log;
+using engine::Profile;
 using engine::require;
 using engine::Strategy;
+using engine::Summary;
 using engine::Trainer;
 using engine::TrainerOptions;
 using strategies::collective_all_reduce;

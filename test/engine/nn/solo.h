@@ -83,9 +83,10 @@ struct Solo {
 // Remembers which layers ran.
 class Watcher final : public Observer {
  public:
-  void layer(const std::string& name, Pass pass, double seconds, Tensor) override {
+  void layer(const std::string& name, Pass pass, Clock::time_point begin, Clock::time_point end,
+             Tensor) override {
     (pass == Pass::kForward ? forward : backward).push_back(name);
-    negative |= seconds < 0;
+    negative |= end < begin;
   }
   std::vector<std::string> forward, backward;
   bool negative = false;

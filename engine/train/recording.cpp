@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#include "engine/train/recording.h"
+
+#include <algorithm>
+
+namespace lockstep::engine {
+namespace {
+
+// By Recording::Part; their places are their kinds, since a timeline begins with them.
+constexpr const char* kParts[][2] = {
+    {"step", "step"},
+    {"input", "input"},
+    {"loss", "loss"},
+    {"strategy", "before_forward"},
+    {"strategy", "gradient_ready"},
+    {"strategy", "finish"},
+    {"strategy", "report"},
+    {"strategy", "settle"},
+};
+// A kind is seen about so often in a micro-batch: calls of the strategy once a layer, waits now and
+// then, layers once for each slice of a batch, and in backward again.
+constexpr std::size_t kSpansOfKind = 3;
+
+}  // namespace
+
+Recording::Recording(Profile* profile, Replica& replica, int parts)
+    : profile_(profile), replica_(replica) {
+  if (profile == nullptr) return;
+  timeline_ = &profile->timeline(replica.rank);
+  for (const auto& part : kParts) {
+    timeline_->kind({Timeline::Lane::kComputing, part[0], part[1], {}});
+  }
+  for (const std::string& name : replica.graph.layers()) {
+    layers_[0][name] = timeline_->kind({Timeline::Lane::kComputing, "forward", name, {}});
+    layers_[1][name] = timeline_->kind({Timeline::Lane::kComputing, "backward", name, {}});
+  }
+  replica.record(timeline_);
+  const std::size_t steps = std::size_t(profile->steps());
+  const std::size_t layers = replica.graph.layers().size() * replica.graph.slices();
+  const std::size_t spans = kSpansOfKind * (timeline_->kinds().size() + layers);
+  timeline_->reserve(std::min(Profile::kMostSpans, spans * std::size_t(parts) * steps), steps);
+  replica.graph.observe(this);
+}
+
+Recording::~Recording() {
+  if (timeline_ == nullptr) return;
+  timeline_->end_steps();
+  replica_.graph.observe(nullptr);
+  replica_.record(nullptr);
+}
+
+Recording::Span Recording::span(Part part) const {
+  return {timeline_ != nullptr && timeline_->records() ? timeline_ : nullptr, int(part)};
+}
+
+Recording::Span Recording::step(std::int64_t step) const {
+  if (timeline_ != nullptr) {
+    profile_->records(step) ? timeline_->begin_step(step) : timeline_->end_steps();
+  }
+  return span(Part::kStep);
+}
+
+void Recording::layer(const std::string& name, Pass pass, Clock::time_point begin,
+                      Clock::time_point end, Tensor) {
+  if (!timeline_->records()) return;
+  timeline_->add(layers_[pass == Pass::kBackward].at(name), begin, end);
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#include "engine/train/whole_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include "engine/base/error.h"
+
+namespace lockstep::engine {
+namespace {
+
+[[noreturn]] void cannot_write(const std::string& path, int reason) {
+  fail(Code::kIo, "cannot write {}: {}", path, std::generic_category().message(reason));
+}
+
+}  // namespace
+
+WholeFile::WholeFile(const std::string& path) : path_(path), partial_(path + ".partial") {
+  std::error_code error;
+  const auto kind = std::filesystem::status(path, error).type();
+  if (kind != std::filesystem::file_type::regular &&
+      kind != std::filesystem::file_type::not_found) {
+    fail(Code::kIo, "cannot write {}: it is not a file; name one, or one that is still to be made",
+         path);
+  }
+  file_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file_ < 0) cannot_write(path, errno);
+}
+
+WholeFile::~WholeFile() {
+  if (file_ < 0) return;
+  ::close(file_);
+  ::unlink(partial_.c_str());
+}
+
+void WholeFile::commit(std::string_view text) {
+  invariant(file_ >= 0, "a file is committed once");
+  while (!text.empty()) {
+    const ssize_t written = ::write(file_, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) cannot_write(path_, written < 0 ? errno : EIO);
+    text.remove_prefix(std::size_t(written));
+  }
+  if (std::rename(partial_.c_str(), path_.c_str()) != 0) cannot_write(path_, errno);
+  ::close(file_);
+  file_ = -1;
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#include "engine/train/crc32c.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace lockstep::test {
+namespace {
+
+using engine::crc32c;
+
+// RFC 3720, appendix B.4.
+TEST(Crc32c, KnownAnswers) {
+  EXPECT_EQ(crc32c(""), 0u);
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);
+  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43u);
+  std::string rising, falling;
+  for (int i = 0; i < 32; ++i) rising += char(i), falling += char(31 - i);
+  EXPECT_EQ(crc32c(rising), 0x46dd794eu);
+  EXPECT_EQ(crc32c(falling), 0x113fdb5cu);
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include "tools/records.h"
+
+#include "engine/train/trace.h"
+
+namespace lockstep::tools {
+
+Records::Records(const TrainFlags& f, bool chief, const engine::Log& log) : log_(log) {
+  if (!f.profile.empty()) profile_.emplace(f.profile_steps);
+  if (!chief) return;
+  if (!f.log.empty()) events_.emplace(f.log, log);
+  if (!f.profile.empty()) trace_.emplace(f.profile);
+  if (!f.summary.empty()) summary_.emplace(f.summary, log);
+}
+
+void Records::step(const engine::StepReport& report) {
+  last_step_ = report.step;
+  if (events_) {
+    events_->write("step", {{"step", report.step},
+                            {"loss", report.loss},
+                            {"accuracy", report.accuracy},
+                            {"rate", report.rate},
+                            {"images_per_second", report.images_per_second}});
+  }
+  if (summary_) {
+    summary_->write(report.step, {{"train/loss", report.loss},
+                                  {"train/accuracy", report.accuracy},
+                                  {"train/rate", report.rate},
+                                  {"train/images_per_second", report.images_per_second}});
+  }
+}
+
+void Records::evaluation(const engine::Evaluation& test, std::int64_t epoch) {
+  if (events_) {
+    events_->write(
+        "evaluation",
+        {{"step", last_step_}, {"epoch", epoch}, {"loss", test.loss}, {"accuracy", test.accuracy}});
+  }
+  if (summary_) {
+    summary_->write(last_step_, {{"test/loss", test.loss}, {"test/accuracy", test.accuracy}});
+  }
+}
+
+void Records::checkpoint(std::int64_t step) {
+  if (events_) events_->write("checkpoint", {{"step", step}});
+}
+
+void Records::close(engine::Strategy& strategy) {
+  if (!profile_) return;
+  const std::string trace = engine::chrome_trace(strategy, *profile_);
+  for (const auto& [rank, timeline] : profile_->timelines()) {
+    if (timeline->left_out() == 0) continue;
+    log_.warning("the trace has no room for {} spans of rank {}: take fewer --profile-steps",
+                 timeline->left_out(), rank);
+  }
+  if (trace_) trace_->commit(trace);
+}
+
+}  // namespace lockstep::tools

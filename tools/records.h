@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// What a training run leaves for other programs beside its result: JSON lines (--log),
+// TensorBoard's event file (--summary), a trace (--profile). The chief's files are opened before
+// training begins, so that a path that cannot be written is known at once. Both records of steps
+// get the same numbers.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/train/event_log.h"
+#include "engine/train/profile.h"
+#include "engine/train/summary.h"
+#include "engine/train/trainer.h"
+#include "engine/train/whole_file.h"
+#include "tools/train_flags.h"
+
+namespace lockstep::tools {
+
+class Records {
+ public:
+  // `chief`: writes; the others only record. Throws Error(kIo) for what cannot be written.
+  Records(const TrainFlags& flags, bool chief, const engine::Log& log);
+  // The chief's step thread, and the trainer's thread in between.
+  void step(const engine::StepReport& report);
+  void evaluation(const engine::Evaluation& test, std::int64_t epoch);
+  void checkpoint(std::int64_t step);
+  engine::Profile* profile() { return profile_ ? &*profile_ : nullptr; }
+  // After training: the trace. Collective.
+  void close(engine::Strategy& strategy);
+
+ private:
+  engine::Log log_;
+  std::optional<engine::EventLog> events_;
+  std::optional<engine::Summary> summary_;
+  std::optional<engine::Profile> profile_;
+  std::optional<engine::WholeFile> trace_;
+  std::int64_t last_step_ = 0;
+};
+
+}  // namespace lockstep::tools
