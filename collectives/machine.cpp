@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "collectives/machine.h"
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/binding.h"
 #include "collectives/cgroup.h"
 
 namespace lockstep::collectives {
@@ -22,23 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Affinity already holds the control group's cpuset. Grows the set until the kernel's fits.
-std::vector<bool> allowed_processors() {
-  for (int most = 1024; most <= 1 << 20; most *= 2) {
-    cpu_set_t* set = CPU_ALLOC(std::size_t(most));
-    if (set == nullptr) break;
-    const std::size_t bytes = CPU_ALLOC_SIZE(std::size_t(most));
-    std::vector<bool> allowed(std::size_t(most), false);
-    const bool ok = sched_getaffinity(0, bytes, set) == 0;
-    for (int i = 0; ok && i < most; ++i) allowed[std::size_t(i)] = CPU_ISSET_S(i, bytes, set);
-    CPU_FREE(set);
-    if (ok) return allowed;
-  }
-  return {true};
-}
-
 // "0-3,8" as numbers; stops at what is no such list.
-bool any_of_list(const std::string& list, const std::vector<bool>& allowed) {
+bool any_of_list(const std::string& list, const std::vector<int>& allowed) {
   const char* at = list.data();
   const char* const end = at + list.size();
   while (at < end) {
@@ -51,15 +36,14 @@ bool any_of_list(const std::string& list, const std::vector<bool>& allowed) {
       if (bad != std::errc()) return false;
       next = after;
     }
-    for (std::size_t i = first; i <= last && i < allowed.size(); ++i) {
-      if (allowed[i]) return true;
-    }
+    const auto found = std::lower_bound(allowed.begin(), allowed.end(), int(first));
+    if (found != allowed.end() && std::size_t(*found) <= last) return true;
     at = next + 1;  // over the comma
   }
   return false;
 }
 
-int numa_nodes(const std::vector<bool>& allowed) {
+int numa_nodes(const std::vector<int>& allowed) {
   int nodes = 0;
   std::error_code ignored;
   for (fs::directory_iterator i("/sys/devices/system/node", ignored), end; !ignored && i != end;
@@ -108,10 +92,10 @@ Machine machine() {
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size() - 1) == 0) m.hostname = name.data();
   m.cpu = field("/proc/cpuinfo", "model name");
-  const std::vector<bool> allowed = allowed_processors();
+  const std::vector<int> allowed = allowed_processors();  // affinity holds the group's cpuset
   const CgroupLimits limits = cgroup_limits();
   m.quota = limits.cores;
-  m.cores = std::max(1, int(std::count(allowed.begin(), allowed.end(), true)));
+  m.cores = std::max(1, int(allowed.size()));
   if (m.quota > 0) m.cores = std::min(m.cores, std::max(1, int(std::ceil(m.quota))));
   m.numa_nodes = numa_nodes(allowed);
   m.memory = std::min(bytes_of("/proc/meminfo", "MemTotal"), limits.memory);

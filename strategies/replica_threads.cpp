@@ -4,16 +4,20 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "collectives/binding.h"
 #include "engine/base/error.h"
 
 namespace lockstep::strategies {
 
-ReplicaThreads::ReplicaThreads(int count) {
+ReplicaThreads::ReplicaThreads(const std::vector<std::vector<int>>& processors) {
   try {
-    for (int i = 0; i < count; ++i) threads_.emplace_back([this, i] { serve(i); });
+    for (std::size_t i = 0; i < processors.size(); ++i) {
+      threads_.emplace_back([this, i, own = processors[i]] { serve(int(i), own); });
+    }
   } catch (const std::system_error& e) {
     stop();
-    engine::fail(engine::Code::kIo, "no thread for each of {} replicas: {}", count, e.what());
+    engine::fail(engine::Code::kIo, "no thread for each of {} replicas: {}", processors.size(),
+                 e.what());
   }
 }
 
@@ -44,7 +48,8 @@ void ReplicaThreads::run(const std::function<void(int)>& body,
   if (first_) std::rethrow_exception(first_);
 }
 
-void ReplicaThreads::serve(int index) {
+void ReplicaThreads::serve(int index, const std::vector<int>& processors) {
+  collectives::bind_this_thread(processors);
   for (std::uint64_t seen = 0;;) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return over_ || round_ > seen; });

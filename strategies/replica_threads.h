@@ -15,7 +15,8 @@ namespace lockstep::strategies {
 
 class ReplicaThreads {
  public:
-  explicit ReplicaThreads(int count);
+  // A thread each, bound to these processors where there are any.
+  explicit ReplicaThreads(const std::vector<std::vector<int>>& processors);
   ~ReplicaThreads();  // joins
   ReplicaThreads(const ReplicaThreads&) = delete;
   ReplicaThreads& operator=(const ReplicaThreads&) = delete;
@@ -24,7 +25,7 @@ class ReplicaThreads {
            const std::function<void(const std::exception&)>& failed);
 
  private:
-  void serve(int index);
+  void serve(int index, const std::vector<int>& processors);
   void stop();
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -91,6 +91,25 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
                                   : fmt::format("ranks {} to {}", ranks.front(), ranks.back()),
                 peer.pid);
   }
+  find_processors();
+}
+
+// Where the replicas of this process run. Processes of a host are told apart by what they may use.
+void Synchronous::find_processors() {
+  const std::vector<std::string> all = bootstrap_.all_gather(
+      collectives::to_text(collectives::allowed_processors()), "processors of each process");
+  const int here = host_[std::size_t(first_rank())];
+  std::vector<collectives::HostProcess> processes;
+  std::size_t mine = 0;
+  for (int process = 0; process < int(all.size()); ++process) {
+    const std::vector<int> ranks = topology_.ranks_of_process(process);
+    if (host_[std::size_t(ranks.front())] != here) continue;
+    if (process == bootstrap_.process()) mine = processes.size();
+    processes.push_back({collectives::processors_of(all[std::size_t(process)]), int(ranks.size())});
+  }
+  binding_ = collectives::plan_binding(processes, mine, options_.threads);
+  if (mine == 0 && !binding_.warning.empty()) options_.log.warning("{}", binding_.warning);
+  if (!options_.bind) binding_.processors.assign(options_.devices.size(), {});
 }
 
 Synchronous::~Synchronous() {
@@ -194,7 +213,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   }
   map_memory();
   connect_hosts();
-  if (!threads_) threads_ = std::make_unique<ReplicaThreads>(int(mirrors_.size()));
+  if (!threads_) threads_ = std::make_unique<ReplicaThreads>(binding_.processors);
   set_start_values();
 }
 

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/binding.h"
 #include "collectives/bootstrap.h"
 #include "collectives/executor.h"
 #include "collectives/memory/mapped_memory.h"
@@ -42,6 +43,7 @@ struct SynchronousOptions {
   std::string algorithm = "auto";  // auto, direct, ring
   std::string update = "auto";     // auto, fused, apart
   std::size_t bucket_bytes = 0;    // 0: chosen
+  bool bind = true;                // replicas to processors of their own, where that fits
   bool overlap = true;             // communicate while backward runs; same bits without
   std::optional<bool> communication_thread = {};  // else where cores are idle
   // Of every wait for another replica; without it 60 s or 20 median steps, whichever is longer.
@@ -109,6 +111,7 @@ class Synchronous : public engine::Strategy {
   void compare(const std::string& mine, const std::string& what) const;
   void map_memory();
   void connect_hosts();
+  void find_processors();
   std::chrono::milliseconds deadline() const;
   void set_start_values();
   void start_helpers(std::vector<std::jthread>& helpers, const std::atomic<bool>& over);
@@ -122,6 +125,7 @@ class Synchronous : public engine::Strategy {
   SynchronousOptions options_;
   collectives::Bootstrap& bootstrap_;
   collectives::Topology topology_;
+  collectives::Binding binding_;
   std::vector<int> host_;  // of each rank
   std::uint64_t generation_ = 0;
 

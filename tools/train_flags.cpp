@@ -81,6 +81,9 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "the fastest, or each sum product by product (no Winograd)")
       ->check(one_of({"auto", "direct"}))
       ->capture_default_str();
+  app.add_option("--bind", f.bind, "replicas to processors of their own, where that fits")
+      ->check(one_of({"auto", "none"}))
+      ->capture_default_str();
   app.add_option("--bucket", f.bucket_mib, "MiB of gradients that are summed together; 0: chosen")
       ->check(number_from(0, 65536))
       ->capture_default_str();

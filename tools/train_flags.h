@@ -20,7 +20,8 @@ struct TrainFlags {
   bool nesterov = false;
   std::uint64_t seed = 1, examples = 8000;
   int threads = 0;
-  std::string device = "cpu", dtype, algorithm = "auto", update = "auto", kernels = "auto";
+  std::string device = "cpu", dtype, algorithm = "auto", update = "auto", kernels = "auto",
+              bind = "auto";
   double bucket_mib = 0;
   std::int64_t memory_limit = 0;
   std::optional<double> deadline_seconds;  // else the strategy's own

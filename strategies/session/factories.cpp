@@ -24,6 +24,7 @@ SynchronousOptions synchronous(const Session& session, const StrategyOptions& op
   result.update = options.update;
   result.bucket_bytes = options.bucket_bytes;
   result.overlap = options.overlap;
+  result.bind = options.bind;
   result.deadline = options.deadline;
   result.shares = options.shares;
   result.memory_limit = options.memory_limit;

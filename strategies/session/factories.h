@@ -25,6 +25,7 @@ struct StrategyOptions {
   std::string update = "auto";     // auto, fused, apart
   std::size_t bucket_bytes = 0;    // 0: chosen
   bool overlap = true;
+  bool bind = true;  // replicas to processors of their own, where that fits
   std::optional<std::chrono::milliseconds> deadline = {};  // else 60 s or 20 median steps
   std::vector<std::uint64_t> shares = {};                  // of the batch, by rank; empty: equal
   // Bytes of this process in all; 0: what there is. More is refused before any is taken, with
