@@ -12,11 +12,23 @@ std::string version() {
   return {};
 }
 
-std::unique_ptr<Bootstrap> open(const Options&) {
+namespace {
+
+[[noreturn]] void fail_absent() {
   engine::fail(
       engine::Code::kInvalid,
       "this build of lockstep has no MPI: install Open MPI (Debian: libopenmpi-dev), then run "
       "meson setup --reconfigure -Dmpi=enabled");
+}
+
+}  // namespace
+
+std::unique_ptr<Bootstrap> open(const Options&) {
+  fail_absent();
+}
+
+std::unique_ptr<Bootstrap> open(Communicator, const Options&) {
+  fail_absent();
 }
 
 }  // namespace lockstep::collectives::mpi

@@ -63,13 +63,19 @@ class MpiBootstrap : public Bootstrap {
       check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given), "MPI_Init_thread");
       MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     }
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Comm_idup(MPI_COMM_WORLD, &comm_, &request), "MPI_Comm_idup");
-    wait(request, "start of the job");
-    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-    check(MPI_Comm_rank(comm_, &process_), "MPI_Comm_rank");
-    check(MPI_Comm_size(comm_, &processes_), "MPI_Comm_size");
-    find_hosts();
+    join(MPI_COMM_WORLD);
+  }
+  // Of a program that runs MPI itself.
+  MpiBootstrap(Communicator communicator, std::chrono::milliseconds deadline)
+      : deadline_(deadline), ours_(false) {
+    engine::require(flag(MPI_Initialized) && !flag(MPI_Finalized),
+                    "a session on a communicator of MPI needs a program that has called MPI_Init, "
+                    "and not yet MPI_Finalize");
+    const MPI_Comm theirs = MPI_Comm_f2c(communicator.handle);
+    engine::require(theirs != MPI_COMM_NULL,
+                    "a session needs a communicator that this process belongs to, not "
+                    "MPI_COMM_NULL");
+    join(theirs);
   }
 
   std::string description() const override { return version(); }
@@ -106,6 +112,17 @@ class MpiBootstrap : public Bootstrap {
   }
 
  private:
+  // Works on a duplicate, whose messages meet no others.
+  void join(MPI_Comm communicator) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Comm_idup(communicator, &comm_, &request), "MPI_Comm_idup");
+    wait(request, "start of the job");
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    check(MPI_Comm_rank(comm_, &process_), "MPI_Comm_rank");
+    check(MPI_Comm_size(comm_, &processes_), "MPI_Comm_size");
+    find_hosts();
+  }
+
   void wait(MPI_Request& request, std::string_view what) {
     const auto end = Clock::now() + deadline_;
     for (int through = 0;;) {
@@ -205,6 +222,10 @@ std::string version() {
 
 std::unique_ptr<Bootstrap> open(const Options& options) {
   return std::make_unique<MpiBootstrap>(options.deadline);
+}
+
+std::unique_ptr<Bootstrap> open(Communicator communicator, const Options& options) {
+  return std::make_unique<MpiBootstrap>(communicator, options.deadline);
 }
 
 }  // namespace lockstep::collectives::mpi

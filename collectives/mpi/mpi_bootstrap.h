@@ -29,4 +29,12 @@ struct Options {
 // Error(kInvalid) where MPI is not available, saying what would give it.
 std::unique_ptr<Bootstrap> open(const Options& options);
 
+// Of a communicator of a program that has called MPI_Init itself, and will end MPI itself: as an
+// integer, so that no type of MPI stands here. Collective over that communicator, of which a
+// duplicate is used and freed at the end.
+struct Communicator {
+  int handle = 0;  // MPI_Comm_c2f(communicator)
+};
+std::unique_ptr<Bootstrap> open(Communicator communicator, const Options& options);
+
 }  // namespace lockstep::collectives::mpi

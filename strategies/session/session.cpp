@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/session/session.h"
 
+#include <algorithm>
 #include <exception>
 #include <filesystem>
 
@@ -20,6 +21,22 @@ Session::Session(int argc, char** argv, SessionOptions options)
   if (launch_.present && launch_.local_size > 1) {
     start_watch_ = std::make_unique<collectives::mpi::StartWatch>();
   }
+}
+
+Session::Session(MpiCommunicator communicator, SessionOptions options)
+    : options_(std::move(options)),
+      program_("lockstep"),
+      devices_(engine::all_devices()),
+      bootstrap_(collectives::mpi::open(communicator, {options_.deadline})),
+      exceptions_(std::uncaught_exceptions()) {
+  // This part of the job is the job, whatever the launcher started.
+  const std::vector<int> hosts = bootstrap_->hosts();
+  launch_.present = true;
+  launch_.rank = bootstrap_->process();
+  launch_.size = bootstrap_->processes();
+  const auto me = hosts.begin() + launch_.rank;
+  launch_.local_rank = int(std::count(hosts.begin(), me, *me));
+  launch_.local_size = int(std::count(hosts.begin(), hosts.end(), *me));
 }
 
 Session::~Session() {

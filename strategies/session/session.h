@@ -25,10 +25,17 @@ struct SessionOptions {
   engine::Log log = engine::Log();
 };
 
+using MpiCommunicator = collectives::mpi::Communicator;
+
 class Session {
  public:
   // argc and argv are the program's, so that messages can name it.
   Session(int argc, char** argv, SessionOptions options = {});
+  // For a program that has called MPI_Init itself: on a communicator of its choice, which this
+  // process belongs to. Collective over it. The session neither starts nor ends MPI, and ends
+  // before MPI_Finalize is called.
+  //   lockstep::Session session(lockstep::MpiCommunicator{MPI_Comm_c2f(part)});
+  explicit Session(MpiCommunicator communicator, SessionOptions options = {});
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

@@ -29,7 +29,9 @@
 #include "engine/train/summary.h"
 #include "engine/train/trace.h"
 #include "engine/train/trainer.h"
+#include "strategies/buckets.h"
 #include "strategies/session/factories.h"
+#include "strategies/session/ranks.h"
 #include "strategies/session/session.h"
 
 namespace lockstep {
@@ -54,6 +56,17 @@ using strategies::mirrored;
 using strategies::Session;
 using strategies::SessionOptions;
 using strategies::StrategyOptions;
+
+// For a training loop of your own, experimental: strategies/README.md, test/face/own_loop.cpp.
+using strategies::BucketOptions;
+using strategies::Buckets;
+using strategies::Communicator;
+using strategies::communicator;
+using strategies::CommunicatorOptions;
+using strategies::Gradient;
+using strategies::MpiCommunicator;
+using strategies::Reduce;
+using strategies::run_ranks;
 
 // For layers, losses and data sets of your own: engine/README.md, test/face/own_*.cpp.
 using engine::BackwardArguments;

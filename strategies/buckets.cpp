@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/buckets.h"
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+
+namespace lockstep::strategies {
+
+using engine::require;
+
+// All gradients lie one behind the other; a bucket is a range of that, and a plan.
+template <class T>
+Buckets<T>::Buckets(Communicator& communicator, std::vector<Gradient<T>> gradients,
+                    const BucketOptions& options)
+    : communicator_(communicator),
+      gradients_(std::move(gradients)),
+      ready_(gradients_.size(), false) {
+  require(!gradients_.empty(), "buckets need at least one gradient");
+  const std::size_t most = std::max<std::size_t>(1, options.bytes / sizeof(T));
+  std::size_t end = 0, begin = 0;  // elements: of all so far, of the bucket's first
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    if (buckets_.empty() || end - begin + gradients_[i].count > most) {
+      buckets_.push_back({i, i, 0});
+      begin = end;
+    }
+    buckets_.back().end = i + 1;
+    offset_.push_back(end);
+    bucket_of_.push_back(buckets_.size() - 1);
+    end += gradients_[i].count;
+  }
+  collectives::StepPlan plan;
+  std::size_t scratch = 0;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    Bucket& bucket = buckets_[b];
+    bucket.missing = bucket.end - bucket.begin;
+    collectives::Request request;
+    request.name = fmt::format("bucket {} (gradients {} to {})", b, bucket.begin, bucket.end - 1);
+    request.dtype = sizeof(T) == 4 ? engine::DType::kFloat32 : engine::DType::kFloat64;
+    request.mean = options.operation == Reduce::kMean;
+    request.subject = {offset_[bucket.begin],
+                       bucket.end < offset_.size() ? offset_[bucket.end] : end};
+    request.host = communicator.ranks_.host;
+    request.turn = int(b);
+    request.scratch = scratch;
+    scratch += collectives::ring_scratch(request);
+    plan.push_back({communicator.sum(request), {}, false});
+  }
+  link_ = &communicator.link(std::move(plan), end * sizeof(T), scratch * sizeof(T), "buckets");
+}
+
+template <class T>
+Buckets<T>::~Buckets() {
+  communicator_.unlink(*link_);
+}
+
+template <class T>
+std::span<T> Buckets<T>::in_memory(std::size_t i) const {
+  return {reinterpret_cast<T*>(link_->data()) + offset_[i], gradients_[i].count};
+}
+
+template <class T>
+std::span<T> Buckets<T>::gradient(std::size_t i) const {
+  require(i < gradients_.size(), "there is no gradient {}, there are {}", i, gradients_.size());
+  if (gradients_[i].data != nullptr) return {gradients_[i].data, gradients_[i].count};
+  return in_memory(i);
+}
+
+template <class T>
+void Buckets<T>::ready(std::size_t i) {
+  require(i < gradients_.size(), "there is no gradient {}, there are {}", i, gradients_.size());
+  require(!ready_[i], "gradient {} is ready twice; wait() begins the next round", i);
+  ready_[i] = true;
+  if (gradients_[i].data != nullptr)
+    std::copy_n(gradients_[i].data, gradients_[i].count, in_memory(i).data());
+  if (--buckets_[bucket_of_[i]].missing == 0)
+    communicator_.guarded([&] { link_->start(int(bucket_of_[i])); });
+  link_->executor().progress();
+}
+
+template <class T>
+void Buckets<T>::wait() {
+  const auto late = std::find(ready_.begin(), ready_.end(), false);
+  require(late == ready_.end(), "wait before gradient {} is ready", late - ready_.begin());
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    Bucket& bucket = buckets_[b];
+    communicator_.guarded([&] { link_->executor().wait(int(b), "buckets"); });
+    for (std::size_t i = bucket.begin; i < bucket.end; ++i)
+      if (gradients_[i].data != nullptr)
+        std::copy_n(in_memory(i).data(), gradients_[i].count, gradients_[i].data);
+    bucket.missing = bucket.end - bucket.begin;
+  }
+  std::fill(ready_.begin(), ready_.end(), false);
+}
+
+template class Buckets<float>;
+template class Buckets<double>;
+
+}  // namespace lockstep::strategies

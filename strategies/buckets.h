@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// EXPERIMENTAL, like the communicator.
+//
+// Gradients of a backward pass of one's own, summed over ranks in buckets, the early ones while the
+// later ones are still being computed. T is float or double.
+//
+//   lockstep::Buckets<float> buckets(communicator, {{w2, 4096}, {b2, 1}, {w1, 65536}});
+//   ... backward: for each gradient that is final: buckets.ready(i);
+//   buckets.wait();                              // all are sums (or means) now
+//
+// Gradients are given in the order in which backward finishes them, the same on all ranks; a bucket
+// is a few of them, one behind the other. A bucket's sum begins when all of it is ready; it moves
+// in calls of `ready` and `wait`: there is no thread behind it. A gradient without memory of its
+// own (`data` null) lives in memory of the buckets, `gradient(i)`, and is summed where it lies; one
+// that has memory is copied there by `ready` and back by `wait`.
+//
+// Threads, deadlines and errors: those of the communicator, which outlives the buckets. Different
+// gradients on different ranks are an Error(kInvalid) when the buckets are made.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "strategies/communicator.h"
+
+namespace lockstep::strategies {
+
+template <class T>
+struct Gradient {
+  T* data = nullptr;  // null: the buckets give the memory
+  std::size_t count = 0;
+};
+
+struct BucketOptions {
+  Reduce operation = Reduce::kMean;
+  std::size_t bytes = std::size_t(4) << 20;  // of a bucket; a larger gradient has one of its own
+};
+
+template <class T>
+class Buckets {
+ public:
+  // Collective. The gradients' memory outlives the buckets.
+  Buckets(Communicator& communicator, std::vector<Gradient<T>> gradients,
+          const BucketOptions& options = {});
+  ~Buckets();
+  Buckets(const Buckets&) = delete;
+  Buckets& operator=(const Buckets&) = delete;
+
+  std::size_t buckets() const { return buckets_.size(); }
+  // Where it is summed: the buckets' memory, or the caller's own.
+  std::span<T> gradient(std::size_t i) const;
+  // It is final, and may not be touched until `wait` has returned.
+  void ready(std::size_t i);
+  // Until all are summed, on this rank. All must be ready. Then a next round may begin.
+  void wait();
+
+ private:
+  struct Bucket {
+    std::size_t begin = 0, end = 0;  // gradients
+    std::size_t missing = 0;         // of these, in this round
+  };
+  std::span<T> in_memory(std::size_t i) const;
+
+  Communicator& communicator_;
+  std::vector<Gradient<T>> gradients_;
+  std::vector<std::size_t> offset_, bucket_of_;  // of each gradient
+  std::vector<bool> ready_;
+  std::vector<Bucket> buckets_;
+  RankLink* link_ = nullptr;
+};
+
+extern template class Buckets<float>;
+extern template class Buckets<double>;
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT
+// The area: a table in which ranks compare their calls, then one piece of memory on which sums of
+// several lengths are planned (1, 4, 16, 64, 256 blocks, each as float32 and float64, as sum and as
+// mean). Lengths between are filled up with zeros.
+#include "strategies/communicator.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+
+#include "collectives/topology.h"
+#include "engine/base/error.h"
+
+namespace lockstep::strategies {
+
+using collectives::Request;
+using collectives::StepPlan;
+using engine::Code;
+using engine::DType;
+using engine::require;
+
+namespace {
+
+constexpr std::array<std::size_t, 5> kBlocks{1, 4, 16, 64, 256};
+constexpr std::size_t kLongest = kBlocks.back() * engine::kBlock;  // elements
+constexpr std::size_t kPage = 4096;
+constexpr int kCompare = 0;  // the plan in which calls are compared
+
+enum class Kind { kAllReduce = 1, kBroadcast, kBarrier, kAllocate };
+
+template <class T>
+constexpr DType kType = sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
+
+// The area's plans: comparing, then for each type, operation and length one.
+template <class T>
+int plan_of(Reduce operation, std::size_t length) {
+  const int type = sizeof(T) == 4 ? 0 : 1;
+  return 1 + (type * 2 + int(operation)) * int(kBlocks.size()) + int(length);
+}
+
+std::size_t page_end(std::size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+}  // namespace
+
+// What a rank asks for: small whole numbers, so that a sum with zeros carries them exactly.
+struct Communicator::Call {
+  static constexpr std::size_t kNumbers = 5;
+  Kind kind = Kind::kBarrier;
+  DType dtype = DType::kFloat32;
+  int detail = 0;  // the operation, or the root
+  std::size_t count = 0;
+  std::size_t memory = 0;  // 0: the caller's own; else which of `allocate`
+
+  std::array<double, kNumbers> numbers() const {
+    return {double(kind), double(dtype), double(detail), double(count), double(memory)};
+  }
+  static std::string describe(const double* n) {
+    const auto count = std::size_t(n[3]);
+    const auto type = engine::name(DType(int(n[1])));
+    const char* memory = n[4] != 0 ? ", in allocated memory" : "";
+    switch (Kind(int(n[0]))) {
+      case Kind::kAllReduce:
+        return fmt::format("all_reduce of {} {} ({}{})", count, type, n[2] != 0 ? "mean" : "sum",
+                           memory);
+      case Kind::kBroadcast:
+        return fmt::format("broadcast of {} {} from rank {}", count, type, int(n[2]));
+      case Kind::kAllocate:
+        return fmt::format("allocate of {} {}", count, type);
+      case Kind::kBarrier:
+        return "barrier";
+    }
+    return "something else";
+  }
+};
+
+Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<engine::Ops> ops,
+                           const CommunicatorOptions& options)
+    : ops_(std::move(ops)),
+      ranks_{bootstrap, bootstrap.hosts(), *ops_, options.deadline},
+      exceptions_(std::uncaught_exceptions()) {
+  require(options.deadline.count() > 0, "the deadline must be positive");
+  const int here = ranks_.host[std::size_t(rank())];
+  watch_ = std::make_unique<collectives::PeerWatch>(
+      [this](const std::string& who, int pid) { lost(who, pid); });
+  const auto pids = bootstrap.all_gather(std::to_string(getpid()), "processes of the ranks");
+  for (int peer = 0; peer < size(); ++peer) {
+    const int pid = std::stoi(pids[std::size_t(peer)]);
+    if (ranks_.host[std::size_t(peer)] == here && pid != int(getpid()))
+      watch_->add(fmt::format("rank {}", peer), pid);
+  }
+  const std::size_t table = std::size_t(size()) * Call::kNumbers;
+  const std::size_t begin = page_end(table * sizeof(double));
+  StepPlan plan;
+  std::size_t scratch = 0;
+  auto add = [&](const std::string& name, DType dtype, bool mean, engine::Range subject) {
+    Request request;
+    request.name = name;
+    request.dtype = dtype;
+    request.mean = mean;
+    request.subject = subject;
+    request.host = ranks_.host;
+    plan.push_back({sum(request), {}, false});
+    scratch = std::max(scratch, collectives::ring_scratch(request) * engine::size_of(dtype));
+  };
+  add("comparing calls", DType::kFloat64, false, {0, table});
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64})
+    for (const bool mean : {false, true})
+      for (const std::size_t blocks : kBlocks) {
+        const std::size_t first = begin / engine::size_of(dtype);
+        add("a piece", dtype, mean, {first, first + blocks * engine::kBlock});
+      }
+  area_ = &link(std::move(plan), begin + kLongest * sizeof(double), scratch, "communicator");
+}
+
+Communicator::~Communicator() {
+  if (std::uncaught_exceptions() > exceptions_)
+    abort(Code::kAborted, fmt::format("rank {} ended with an error of its own", rank()));
+  watch_->release();
+  watch_.reset();
+}
+
+// Direct where all ranks are on one host, else a ring.
+collectives::Plan Communicator::sum(Request request) const {
+  const auto& host = request.host;
+  const bool one = std::all_of(host.begin(), host.end(), [&](int h) { return h == host[0]; });
+  return one ? direct_all_reduce(request) : ring_all_reduce(request);
+}
+
+RankLink& Communicator::link(StepPlan plan, std::size_t bytes, std::size_t scratch,
+                             const std::string& what) {
+  algorithm_ = plan[0].plan.algorithm;
+  auto made = std::make_unique<RankLink>(ranks_, std::move(plan), bytes, scratch, what);
+  std::scoped_lock lock(mutex_);
+  links_.push_back(std::move(made));
+  if (lost_) links_.back()->stop(Code::kPeerLost, *lost_);
+  return *links_.back();
+}
+
+void Communicator::unlink(const RankLink& link) noexcept {
+  std::scoped_lock lock(mutex_);
+  std::erase_if(links_, [&](const auto& one) { return one.get() == &link; });
+}
+
+void Communicator::lost(const std::string& who, int pid) noexcept {
+  std::scoped_lock lock(mutex_);
+  if (!lost_) lost_ = fmt::format("{} (process {}) died", who, pid);
+  for (const auto& link : links_) link->stop(Code::kPeerLost, *lost_);
+}
+
+void Communicator::abort(Code code, const std::string& why) noexcept {
+  std::scoped_lock lock(mutex_);
+  for (const auto& link : links_) {
+    link->stop(code, why);
+    link->executor().tell_peers();
+  }
+}
+
+void Communicator::run(RankLink& link, int plan, std::string_view purpose) {
+  guarded([&] {
+    link.start(plan);
+    link.executor().wait(plan, purpose);
+  });
+}
+
+// A row for each rank; everybody fills in its own, and the sum shows all of them to all.
+void Communicator::agree(const Call& mine) {
+  constexpr std::size_t n = Call::kNumbers;
+  const auto numbers = mine.numbers();
+  auto* table = reinterpret_cast<double*>(area_->data());
+  std::fill_n(table, n * std::size_t(size()), 0.0);
+  std::copy(numbers.begin(), numbers.end(), table + n * std::size_t(rank()));
+  const std::string_view purpose = mine.kind == Kind::kAllReduce   ? "all_reduce"
+                                   : mine.kind == Kind::kBroadcast ? "broadcast"
+                                   : mine.kind == Kind::kAllocate  ? "allocate"
+                                                                   : "barrier";
+  run(*area_, kCompare, purpose);
+  for (std::size_t other = 1; other < std::size_t(size()); ++other)
+    if (!std::equal(table, table + n, table + other * n))
+      engine::fail(Code::kInvalid,
+                   "ranks ask for different things: rank 0 for {}, rank {} for {}; all ranks must "
+                   "make the same calls in the same order",
+                   Call::describe(table), other, Call::describe(table + other * n));
+}
+
+// `silent`: this rank adds nothing (-0, since -0 + x is x for every x, -0 and +0 too).
+template <class T>
+void Communicator::through_area(std::span<T> values, Reduce operation, bool silent,
+                                std::string_view purpose) {
+  const std::size_t begin = page_end(std::size_t(size()) * Call::kNumbers * sizeof(double));
+  T* const area = reinterpret_cast<T*>(area_->data() + begin);
+  for (std::size_t done = 0; done < values.size();) {
+    const std::span<T> piece = values.subspan(done, std::min(values.size() - done, kLongest));
+    const std::size_t length = std::size_t(
+        std::find_if(kBlocks.begin(), kBlocks.end(),
+                     [&](std::size_t b) { return b * engine::kBlock >= piece.size(); }) -
+        kBlocks.begin());
+    if (silent) {
+      std::fill_n(area, kBlocks[length] * engine::kBlock, T(-0.0));
+    } else {
+      std::copy(piece.begin(), piece.end(), area);
+      std::fill(area + piece.size(), area + kBlocks[length] * engine::kBlock, T(0));
+    }
+    run(*area_, plan_of<T>(operation, length), purpose);
+    std::copy_n(area, piece.size(), piece.begin());
+    done += piece.size();
+  }
+}
+
+template <class T>
+void Communicator::reduce(std::span<T> values, Reduce operation) {
+  Call call{Kind::kAllReduce, kType<T>, int(operation), values.size(), 0};
+  const auto owned = std::find_if(owned_.begin(), owned_.end(), [&](const Owned& o) {
+    return o.data == values.data() && o.count == values.size() && !values.empty();
+  });
+  if (owned != owned_.end()) call.memory = std::size_t(owned - owned_.begin()) + 1;
+  agree(call);
+  if (call.memory != 0) return run(*owned->link, int(operation), "all_reduce");
+  through_area(values, operation, false, "all_reduce");
+}
+
+void Communicator::all_reduce(std::span<float> values, Reduce operation) {
+  reduce(values, operation);
+}
+void Communicator::all_reduce(std::span<double> values, Reduce operation) {
+  reduce(values, operation);
+}
+
+template <class T>
+void Communicator::spread(std::span<T> values, int root) {
+  agree({Kind::kBroadcast, kType<T>, root, values.size(), 0});
+  require(root >= 0 && root < size(), "broadcast from rank {}: there are ranks 0 to {}", root,
+          size() - 1);
+  through_area(values, Reduce::kSum, rank() != root, "broadcast");
+}
+
+void Communicator::broadcast(std::span<float> values, int root) {
+  spread(values, root);
+}
+void Communicator::broadcast(std::span<double> values, int root) {
+  spread(values, root);
+}
+
+void Communicator::barrier() {
+  agree({});
+}
+
+template <class T>
+std::span<T> Communicator::allocate(std::size_t count) {
+  agree({Kind::kAllocate, kType<T>, 0, count, 0});
+  if (count == 0) return {};
+  StepPlan plan;
+  Request request;
+  request.name = "allocated memory";
+  request.dtype = kType<T>;
+  request.subject = {0, count};
+  request.host = ranks_.host;
+  for (const bool mean : {false, true}) {  // in the order of Reduce
+    request.mean = mean;
+    plan.push_back({sum(request), {}, false});
+  }
+  RankLink& made = link(std::move(plan), count * sizeof(T),
+                        collectives::ring_scratch(request) * sizeof(T), "allocated memory");
+  owned_.push_back({made.data(), count, &made});
+  return {reinterpret_cast<T*>(made.data()), count};
+}
+
+std::span<float> Communicator::allocate_float(std::size_t count) {
+  return allocate<float>(count);
+}
+std::span<double> Communicator::allocate_double(std::size_t count) {
+  return allocate<double>(count);
+}
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// EXPERIMENTAL: names and options may change until the collectives are complete.
+//
+// For programs with a training loop of their own: sums over ranks, on plain memory, without a
+// graph. Each rank is one process of the job, or one thread (`run_ranks`). All ranks make the same
+// calls in the same order; a call that differs (another count, type, operation, root, or another
+// call) is an Error(kInvalid) on all ranks, at that call, and the communicator can be used on.
+//
+//   lockstep::Session session(argc, argv);
+//   auto communicator = lockstep::communicator(session);
+//   communicator.all_reduce(std::span(gradient), lockstep::Reduce::kMean);
+//
+// One thread at a time uses it, and its buckets. Every wait has the deadline of the options: what
+// is thrown names the call, who arrived and who did not (kTimeout), or who died (kPeerLost). After
+// that every later call throws the same at once. A communicator that is destroyed by an exception
+// tells the others.
+//
+// Cost: each call first compares what is asked for (on one host some microseconds). Memory from
+// `allocate` is reduced where it lies; other memory is copied through a mapped area of 2 MiB, piece
+// by piece. The bits of a sum are the same on all ranks, and the same again for the same ranks.
+#pragma once
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/algorithms.h"
+#include "collectives/bootstrap.h"
+#include "collectives/memory/peer_watch.h"
+#include "strategies/rank_link.h"
+
+namespace lockstep::strategies {
+
+enum class Reduce { kSum, kMean };
+
+struct CommunicatorOptions {
+  std::chrono::milliseconds deadline{60000};  // of every wait for another rank
+};
+
+class Communicator {
+ public:
+  // Collective. The bootstrap outlives the communicator, which owns `ops`.
+  Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<engine::Ops> ops,
+               const CommunicatorOptions& options = {});
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return ranks_.rank(); }
+  int size() const { return ranks_.size(); }
+  std::string algorithm() const { return algorithm_; }  // "direct", "ring"
+
+  // In place. The mean is the sum times 1 / size. Empty spans are an ordinary case.
+  void all_reduce(std::span<float> values, Reduce operation = Reduce::kSum);
+  void all_reduce(std::span<double> values, Reduce operation = Reduce::kSum);
+  // The root's values on all ranks, bit for bit (but that signalling NaNs become quiet).
+  void broadcast(std::span<float> values, int root = 0);
+  void broadcast(std::span<double> values, int root = 0);
+  void barrier();
+
+  // Memory that all ranks of a host map, zeroed, this rank's part: `all_reduce` of the whole of it
+  // copies nothing. Collective. It lives as long as the communicator.
+  std::span<float> allocate_float(std::size_t count);
+  std::span<double> allocate_double(std::size_t count);
+
+  // This rank gives up: all ranks throw Error(code, why) from their next or present call.
+  void abort(engine::Code code, const std::string& why) noexcept;
+
+ private:
+  template <class T>
+  friend class Buckets;
+  struct Call;
+  struct Owned {  // what `allocate` gave
+    const void* data = nullptr;
+    std::size_t count = 0;
+    RankLink* link = nullptr;
+  };
+  template <class T>
+  void reduce(std::span<T> values, Reduce operation);
+  template <class T>
+  void spread(std::span<T> values, int root);
+  template <class T>
+  std::span<T> allocate(std::size_t count);
+  void agree(const Call& mine);
+  void run(RankLink& link, int plan, std::string_view purpose);
+  // What fails on one link ends all: the ranks are not at one any more.
+  template <class Work>
+  void guarded(const Work& work) {
+    try {
+      work();
+    } catch (const engine::Error& error) {
+      abort(error.code(), error.what());
+      throw;
+    }
+  }
+  // Through the mapped area, piece by piece; a silent rank adds nothing.
+  template <class T>
+  void through_area(std::span<T> values, Reduce operation, bool silent, std::string_view purpose);
+  collectives::Plan sum(collectives::Request request) const;
+  RankLink& link(collectives::StepPlan plan, std::size_t bytes, std::size_t scratch,
+                 const std::string& what);
+  void unlink(const RankLink& link) noexcept;
+  void lost(const std::string& who, int pid) noexcept;
+
+  std::unique_ptr<engine::Ops> ops_;
+  Ranks ranks_;
+  std::string algorithm_;
+  std::mutex mutex_;  // links_ and lost_, against the watch's thread
+  std::deque<std::unique_ptr<RankLink>> links_;
+  std::optional<std::string> lost_;
+  RankLink* area_ = nullptr;  // comparing calls, and memory that is copied
+  std::vector<Owned> owned_;
+  int exceptions_;                                 // on their way when it was made
+  std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread uses the others
+};
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// What one process, as one rank, needs to run a fixed list of plans with the others: a block of
+// memory that all ranks of its host map, the team, connections to other hosts where plans ask for
+// them, the executor. The base of the communicator and of its buckets; strategies of graphs, with
+// several replicas a process, have their own (synchronous.cpp).
+//
+// Made by all ranks at once (collective). One thread uses it; `stop` may be called from any.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/bootstrap.h"
+#include "collectives/executor.h"
+#include "collectives/memory/mapped_memory.h"
+#include "collectives/team.h"
+#include "collectives/transport.h"
+#include "engine/ops/ops.h"
+
+namespace lockstep::strategies {
+
+// The ranks of a job, one a process.
+struct Ranks {
+  collectives::Bootstrap& bootstrap;
+  std::vector<int> host;  // of each rank
+  const engine::Ops& ops;
+  std::chrono::milliseconds deadline;
+  int rank() const { return bootstrap.process(); }
+  int size() const { return int(host.size()); }
+};
+
+class RankLink {
+ public:
+  // `bytes`: of the gradient space; `scratch`: bytes of the scratch space. `what` stands in errors.
+  // Throws Error(kInvalid) where ranks come with different plans, and what mapping and connecting
+  // throw. What `ranks` refers to outlives the link.
+  RankLink(const Ranks& ranks, collectives::StepPlan plan, std::size_t bytes, std::size_t scratch,
+           const std::string& what);
+  RankLink(const RankLink&) = delete;
+  RankLink& operator=(const RankLink&) = delete;
+
+  std::byte* data() const { return data_; }  // this rank's gradient space: zeroed, page-aligned
+  collectives::Executor& executor() { return *executor_; }
+  // Begins a plan. Throws what stopped the link, where something has.
+  void start(int plan);
+  // All that wait here, on any rank of this host, throw Error(code, why) from now on.
+  void stop(engine::Code code, const std::string& why) noexcept { team_->stop(code, why); }
+
+ private:
+  void map_memory(const Ranks& ranks, std::size_t bytes, std::size_t scratch,
+                  const std::string& what);
+  std::unique_ptr<collectives::Transport> connect_hosts(const Ranks& ranks,
+                                                        const std::string& what);
+
+  collectives::StepPlan plan_;
+  std::vector<collectives::MappedMemory> mine_;  // my block, then perhaps the control block
+  std::vector<engine::Buffer> peers_;
+  std::byte* data_ = nullptr;
+  std::optional<collectives::Team> team_;
+  std::unique_ptr<collectives::Transport> transport_;
+  std::optional<collectives::Executor> executor_;
+};
+
+}  // namespace lockstep::strategies

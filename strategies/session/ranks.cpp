@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/session/ranks.h"
+
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "engine/base/error.h"
+
+namespace lockstep::strategies {
+namespace {
+
+std::unique_ptr<engine::Ops> sums(const Session& session) {
+  return session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
+}
+
+// The end of the start, once the communicator watches over its peers.
+struct Connected {
+  Session& session;
+  ~Connected() { session.connected(); }
+};
+
+}  // namespace
+
+Communicator communicator(Session& session, const CommunicatorOptions& options) {
+  const Connected connected{session};
+  return Communicator(session.bootstrap(), sums(session), options);
+}
+
+void run_ranks(Session& session, int size, const std::function<void(Communicator&)>& body,
+               const CommunicatorOptions& options) {
+  engine::require(size >= 1, "there must be at least one rank, not {}", size);
+  const auto bootstraps =
+      collectives::in_memory_bootstrap(std::vector<int>(std::size_t(size), 0), options.deadline);
+  std::vector<std::unique_ptr<engine::Ops>> ops;
+  for (int rank = 0; rank < size; ++rank) ops.push_back(sums(session));
+  std::mutex mutex;
+  std::exception_ptr first;
+  auto keep = [&] {
+    std::scoped_lock lock(mutex);
+    if (!first) first = std::current_exception();
+  };
+  auto work = [&](std::size_t rank) {
+    try {
+      Communicator communicator(*bootstraps[rank], std::move(ops[rank]), options);
+      try {
+        body(communicator);
+      } catch (const engine::Error& error) {
+        keep();
+        communicator.abort(error.code(), error.what());
+      } catch (const std::exception& error) {
+        keep();
+        communicator.abort(engine::Code::kAborted, error.what());
+      }
+    } catch (...) {
+      keep();
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (std::size_t rank = 0; rank < std::size_t(size); ++rank) threads.emplace_back(work, rank);
+  threads.clear();  // joins; every wait of a rank has its deadline
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// One rank of a job of the lower layer under mpirun. The first argument says what it plays:
+//   sums       sums and buckets of several lengths; exit code 0 when all are exact
+//   differ     rank 1 asks for another count
+//   die        rank 1 is killed between two sums; the others must be told
+//   stop       rank 1 stops calling, but lives; the others must be told within the deadline
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "engine/base/error.h"
+#include "strategies/buckets.h"
+#include "strategies/session/ranks.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+
+template <class T>
+std::size_t wrong_sums(strategies::Communicator& c) {
+  std::size_t wrong = 0;
+  const auto expect = [&](std::span<T> values, auto&& sum) {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = T((i + std::size_t(c.rank()) * 3) % 64);
+    sum();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      T right = 0;
+      for (int r = 0; r < c.size(); ++r) right += T((i + std::size_t(r) * 3) % 64);
+      wrong += values[i] != right;
+    }
+  };
+  for (const std::size_t count : {0, 1, 7, 1024, 4097, 300001}) {
+    std::vector<T> own(count);
+    expect(own, [&] { c.all_reduce(std::span<T>(own)); });
+    strategies::Buckets<T> buckets(c, {{nullptr, count}, {own.data(), count}},
+                                   {.operation = strategies::Reduce::kSum});
+    buckets.ready(0);
+    expect(own, [&] {
+      buckets.ready(1);
+      buckets.wait();
+    });
+  }
+  const std::span<float> shared = c.allocate_float(5001);
+  for (float& value : shared) value = float(c.rank());
+  c.all_reduce(shared);
+  for (const float value : shared) wrong += value != float(c.size() * (c.size() - 1) / 2);
+  return wrong;
+}
+
+int play(const std::string& part, int argc, char** argv) {
+  strategies::Session session(argc, argv);
+  auto c = strategies::communicator(session, {.deadline = part == "die" ? 60s : 2s});
+  if (part == "sums") return wrong_sums<float>(c) + wrong_sums<double>(c) == 0 ? 0 : 1;
+  std::vector<float> values(part == "differ" && c.rank() == 1 ? 7 : 10);
+  if (part == "differ") {
+    try {
+      c.all_reduce(std::span(values));
+    } catch (const engine::Error& error) {
+      fmt::print("rank {}: error {}: {}\n", c.rank(), name(error.code()), error.what());
+      return 0;  // ends orderly: the job is whole
+    }
+    return 1;
+  }
+  c.all_reduce(std::span(values));
+  if (c.rank() == 1) {
+    if (part == "die") kill(getpid(), SIGKILL);
+    std::this_thread::sleep_for(5s);
+    _exit(0);
+  }
+  c.all_reduce(std::span(values));
+  return 1;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  try {
+    return lockstep::play(argc > 1 ? argv[1] : "sums", argc, argv);
+  } catch (const lockstep::engine::Error& error) {
+    fmt::print("error {}: {}\n", name(error.code()), error.what());
+    std::fflush(stdout);
+    _exit(3);
+  }
+}
