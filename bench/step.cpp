@@ -13,6 +13,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "engine/cpu/peak.h"
 #include "engine/data/sets.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/staging.h"
@@ -23,7 +24,8 @@ namespace lockstep::bench {
 namespace {
 
 struct Flags {
-  std::string model = "mnist_cnn", strategy = "mirrored", algorithm = "auto", update = "auto";
+  std::string model = "mnist_cnn", strategy = "mirrored", algorithm = "auto", update = "auto",
+              kernels = "auto";
   int replicas = 1, threads = 1, steps = 60;
   std::size_t batch = 128;
   bool json = false;
@@ -67,6 +69,22 @@ class Parts : public engine::Observer {
   std::map<std::string, std::vector<double>> samples_;
 };
 
+// Operations of the direct method in one step, by part: a product and a sum for each
+// multiplication, once forward and twice backward, or once where nobody wants the gradient of the
+// input. Methods that do with fewer can come out above the peak.
+std::map<std::string, double> operations(const engine::GraphSpec& graph, double rows) {
+  std::map<std::string, double> by_part;
+  for (const engine::GraphSpec::Node& node : graph.nodes()) {
+    std::vector<engine::Shape> inputs;
+    for (const auto value : node.inputs) inputs.push_back(graph.shape(value));
+    const double once = 2 * rows * node.layer->work(inputs);
+    const bool first = node.inputs[0].index == 0;
+    by_part["forward  " + node.name] = once;
+    by_part["backward " + node.name] = first ? once : 2 * once;
+  }
+  return by_part;
+}
+
 int run(const Flags& f, int argc, char** argv) {
   constexpr int kWarmUp = 10;
   engine::require(f.steps > kWarmUp, "--steps must be above {}", kWarmUp);
@@ -76,6 +94,7 @@ int run(const Flags& f, int argc, char** argv) {
   options.threads = f.threads;
   options.algorithm = f.algorithm;
   options.update = f.update;
+  options.kernels = engine::kernels_of(f.kernels);
   const auto strategy = strategies::make_strategy(f.strategy, session, options);
   const engine::GraphSpec graph = models::build(f.model);
   const auto rule = engine::optim::sgd({.rate = 0.01, .momentum = 0.9});
@@ -137,20 +156,41 @@ int run(const Flags& f, int argc, char** argv) {
                         {"replicas", me.size},        {"algorithm", strategy->algorithm()},
                         {"milliseconds", step * 1e3}, {"images_per_second", rate}};
   fmt::print(stderr, "{}\n", strategy->explain());
-  if (!f.json) fmt::print("{:40} {:>10} {:>7}\n", "part (medians of rank 0)", "ms", "%");
+  const engine::cpu::Peak peak = engine::cpu::measure_peak();
+  const double core = peak.flops * f.threads;
+  const auto counted = operations(graph, double(f.batch) / me.size);
+  object["peak_gflops"] = core / 1e9;
+  object["copy_gb_s"] = peak.bytes / 1e9;
+  if (!f.json) {
+    fmt::print("{:40} {:>10} {:>7} {:>8} {:>10}\n", "part (medians of rank 0)", "ms", "%", "GF/s",
+               "% of peak");
+  }
+  double all = 0;
   for (const std::string& part : parts.order()) {
     const double seconds = parts.of(part);
     known += seconds;
     object["parts"][part] = seconds * 1e3;
-    if (!f.json) fmt::print("{:40} {:10.3f} {:7.1f}\n", part, seconds * 1e3, 100 * seconds / step);
+    if (f.json) continue;
+    fmt::print("{:40} {:10.3f} {:7.1f}", part, seconds * 1e3, 100 * seconds / step);
+    const auto found = counted.find(part);
+    if (found == counted.end() || found->second == 0) {
+      fmt::print("\n");
+      continue;
+    }
+    all += found->second;
+    fmt::print(" {:8.0f} {:10.0f}\n", found->second / seconds / 1e9,
+               100 * found->second / seconds / core);
   }
   if (f.json) {
     fmt::print("{}\n", object.dump());
   } else {
     fmt::print("{:40} {:10.3f} {:7.1f}\n", "the rest", (step - known) * 1e3,
                100 * (step - known) / step);
-    fmt::print("{:40} {:10.3f}         {:.0f} images/s of {} replica{}\n", "step", step * 1e3, rate,
-               me.size, me.size == 1 ? "" : "s");
+    fmt::print("{:40} {:10.3f} {:7} {:8.0f} {:10.0f}    {:.0f} images/s of {} replica{}\n", "step",
+               step * 1e3, "", all / step / 1e9, 100 * all / step / core, rate, me.size,
+               me.size == 1 ? "" : "s");
+    fmt::print("the peak, from registers: {:.0f} GF/s a replica; a copy of memory: {:.0f} GB/s\n",
+               core / 1e9, peak.bytes / 1e9);
   }
   return 0;
 }
@@ -165,6 +205,7 @@ int main(int argc, char** argv) {
   app.add_option("--strategy", f.strategy)->capture_default_str();
   app.add_option("--algorithm", f.algorithm)->capture_default_str();
   app.add_option("--update", f.update)->capture_default_str();
+  app.add_option("--kernels", f.kernels)->capture_default_str();
   app.add_option("--replicas", f.replicas, "of this process")->capture_default_str();
   app.add_option("--threads", f.threads, "of a replica")->capture_default_str();
   app.add_option("--steps", f.steps)->capture_default_str();

@@ -110,6 +110,9 @@ std::string Synchronous::explain() const {
       communication_threads_
           ? "\ncommunication has threads of its own, since there are idle cores"
           : "\nthe computing threads communicate between layers, since the replicas use all cores";
+  text += design_.kernels == "direct"
+              ? "\nkernels: direct, each sum product by product, because it was asked for"
+              : "\nkernels: the fastest that fit each layer's sizes, the same on all ranks";
   return text + "\n" + memory_sentence_;
 }
 

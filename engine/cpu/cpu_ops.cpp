@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "engine/base/error.h"
-#include "engine/cpu/dense.h"
 #include "engine/cpu/loops.h"
 #include "engine/cpu/losses.h"
 #include "engine/cpu/pool.h"
@@ -59,7 +58,7 @@ void CpuOps::dense_forward(const StepState* state, const DenseSpec& spec, Tensor
   check_parameter(b, kType, spec.outputs, "dense: b");
   library_.enter();
   guarded("dense forward", [&] {
-    cpu::dense_forward(spec, rows_in_use(state, {x, y}), of(x), of(w), of(b), of(y));
+    dense_.forward(spec, rows_in_use(state, {x, y}), of(x), of(w), of(b), of(y));
   });
 }
 
@@ -72,8 +71,8 @@ void CpuOps::dense_backward(const StepState* state, const DenseSpec& spec, Tenso
   check_parameter(db, kType, spec.outputs, "dense: db");
   library_.enter();
   guarded("dense backward", [&] {
-    cpu::dense_backward(spec, rows_in_use(state, {x, y, dy, dx}), of(x), of(y), of(dy), of(w),
-                        of(dx), of(dw), of(db), accumulate);
+    dense_.backward(spec, rows_in_use(state, {x, y, dy, dx}), of(x), of(y), of(dy), of(w), of(dx),
+                    of(dw), of(db), accumulate);
   });
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/cpu/convolution.h"
+#include "engine/cpu/dense.h"
 #include "engine/cpu/library.h"
 #include "engine/cpu/pooled_convolution.h"
 #include "engine/device/device.h"
@@ -19,6 +20,7 @@ class CpuOps final : public Ops {
  public:
   explicit CpuOps(const OpsOptions& options)
       : library_(options.threads),
+        dense_(library_),
         convolutions_(library_, options.kernels == Kernels::kAuto),
         pooled_(library_, convolutions_) {}
   std::span<const std::string> implementations() const { return library_.names(); }
@@ -66,6 +68,7 @@ class CpuOps final : public Ops {
 
  private:
   Library library_;
+  DenseLayers dense_;
   Convolutions convolutions_;
   PooledConvolutions pooled_;
 };

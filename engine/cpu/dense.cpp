@@ -1,63 +1,122 @@
 // SPDX-License-Identifier: MIT
 #include "engine/cpu/dense.h"
 
-#include <oneapi/dnnl/dnnl.hpp>
-
 #include <algorithm>
+#include <memory>
 
 #include "engine/cpu/loops.h"
 
 namespace lockstep::engine::cpu {
 namespace {
 
-struct Matrix {
-  const float* data;
-  std::size_t stride;  // elements from row to row
-  bool turned = false;
+using dnnl::memory;
+using Dim = memory::dim;
+
+// A row-major matrix, or the transpose of one.
+memory::desc matrix(std::size_t rows, std::size_t columns, bool turned = false) {
+  const memory::dims strides = turned ? memory::dims{1, Dim(rows)} : memory::dims{Dim(columns), 1};
+  return {{Dim(rows), Dim(columns)}, memory::data_type::f32, strides};
+}
+
+// What comes after the products are summed.
+struct Ending {
+  bool bias = false, add = false;  // add: to what is there
 };
 
-// c = a b + (accumulate ? c : 0); c has `rows` x `columns`, and there are `depth` products a sum.
-void multiply(Matrix a, Matrix b, float* c, std::size_t rows, std::size_t columns,
-              std::size_t depth, bool accumulate) {
-  using dnnl::memory;
-  const dnnl::status status =
-      dnnl::sgemm(a.turned ? 'T' : 'N', b.turned ? 'T' : 'N', memory::dim(rows),
-                  memory::dim(columns), memory::dim(depth), 1.0f, a.data, memory::dim(a.stride),
-                  b.data, memory::dim(b.stride), accumulate ? 1.0f : 0.0f, c, memory::dim(columns));
-  if (status != dnnl::status::success) {
-    throw dnnl::error(static_cast<dnnl_status_t>(status), "the matrix product failed");
+// c = a b, made at the first call and kept.
+class Product {
+ public:
+  Product(std::string name, const memory::desc& a, const memory::desc& b, const memory::desc& c,
+          Ending ending)
+      : name_(std::move(name)), a_(a), b_(b), c_(c), ending_(ending) {}
+
+  void run(Library& library, const float* a, const float* b, const float* bias, float* c) {
+    if (!call_) make(library);
+    call_.set(DNNL_ARG_SRC, a);
+    call_.set(DNNL_ARG_WEIGHTS, b);
+    call_.set(DNNL_ARG_BIAS, bias);
+    call_.set(DNNL_ARG_DST, c);
+    call_.set(DNNL_ARG_SCRATCHPAD, library.scratch(scratch_));
+    call_.run(library);
   }
-}
+
+ private:
+  void make(Library& library) {
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    dnnl::post_ops after;
+    if (ending_.add) after.append_sum(1);
+    attributes.set_post_ops(after);
+    const memory::desc bias = ending_.bias ? matrix(1, std::size_t(c_.dims()[1])) : memory::desc();
+    const dnnl::matmul::primitive_desc plan(
+        ending_.bias ? dnnl::matmul::desc(a_, b_, bias, c_) : dnnl::matmul::desc(a_, b_, c_),
+        attributes, library.engine());
+    library.made(name_, plan.impl_info_str());
+    scratch_ = plan.scratchpad_desc().get_size();
+    call_ = Call(library, dnnl::matmul(plan),
+                 {{DNNL_ARG_SRC, a_},
+                  {DNNL_ARG_WEIGHTS, b_},
+                  {DNNL_ARG_BIAS, bias},
+                  {DNNL_ARG_DST, c_},
+                  {DNNL_ARG_SCRATCHPAD, plan.scratchpad_desc()}});
+  }
+
+  std::string name_;
+  memory::desc a_, b_, c_;
+  Ending ending_;
+  std::size_t scratch_ = 0;
+  Call call_;
+};
 
 }  // namespace
 
-void dense_forward(const DenseSpec& s, std::size_t rows, const float* x, const float* w,
-                   const float* b, float* y) {
-  if (rows == 0) return;
-  multiply({x, s.inputs}, {w, s.inputs, true}, y, rows, s.outputs, s.inputs, false);
-  const bool cut = s.activation == Activation::kRelu;
-  if (s.bias) {
-    add_bias(y, b, rows, s.outputs, cut);
-  } else if (cut) {
-    relu(y, y, rows * s.outputs);
-  }
+// y = x w', dx = dy w, dw = dy' x.
+struct DenseCalls {
+  Product forward, of_inputs, of_weights, more_of_weights;
+  DenseCalls(const DenseSpec& s, std::size_t rows, const std::string& name)
+      : forward(name + " forward", matrix(rows, s.inputs), matrix(s.inputs, s.outputs, true),
+                matrix(rows, s.outputs), {.bias = s.bias}),
+        of_inputs("gradient of the input of " + name, matrix(rows, s.outputs),
+                  matrix(s.outputs, s.inputs), matrix(rows, s.inputs), {}),
+        of_weights("gradient of the weights of " + name, matrix(s.outputs, rows, true),
+                   matrix(rows, s.inputs), matrix(s.outputs, s.inputs), {}),
+        more_of_weights("gradient of the weights, added, of " + name, matrix(s.outputs, rows, true),
+                        matrix(rows, s.inputs), matrix(s.outputs, s.inputs), {.add = true}) {}
+};
+
+DenseLayers::DenseLayers(Library& library) : library_(library) {}
+DenseLayers::~DenseLayers() = default;
+
+DenseCalls& DenseLayers::calls(const DenseSpec& s, std::size_t rows) {
+  return calls_.find(s, rows, [&] {
+    return std::make_unique<DenseCalls>(s, rows,
+                                        fmt::format("dense {} to {}", s.inputs, s.outputs));
+  });
 }
 
-void dense_backward(const DenseSpec& s, std::size_t rows, const float* x, const float* y, float* dy,
-                    const float* w, float* dx, float* dw, float* db, bool accumulate) {
+void DenseLayers::forward(const DenseSpec& s, std::size_t rows, const float* x, const float* w,
+                          const float* b, float* y) {
+  if (rows == 0) return;
+  calls(s, rows).forward.run(library_, x, w, b, y);
+  if (s.activation == Activation::kRelu) relu(y, y, rows * s.outputs);
+}
+
+void DenseLayers::backward(const DenseSpec& s, std::size_t rows, const float* x, const float* y,
+                           float* dy, const float* w, float* dx, float* dw, float* db,
+                           bool accumulate) {
   if (rows == 0) {
     if (dw != nullptr && !accumulate) std::fill_n(dw, s.outputs * s.inputs, 0.0f);
     if (db != nullptr && !accumulate) std::fill_n(db, s.outputs, 0.0f);
     return;
   }
+  DenseCalls& products = calls(s, rows);
   if (s.activation == Activation::kRelu) mask(y, dy, dy, rows * s.outputs);
   if (s.bias && db != nullptr) column_sums(dy, rows, s.outputs, db, accumulate);
   if (dw != nullptr) {
-    multiply({dy, s.outputs, true}, {x, s.inputs}, dw, s.outputs, s.inputs, rows, accumulate);
+    Product& product = accumulate ? products.more_of_weights : products.of_weights;
+    product.run(library_, dy, x, nullptr, dw);
   }
-  if (dx != nullptr) {
-    multiply({dy, s.outputs}, {w, s.inputs}, dx, rows, s.inputs, s.outputs, false);
-  }
+  if (dx != nullptr) products.of_inputs.run(library_, dy, w, nullptr, dx);
 }
 
 }  // namespace lockstep::engine::cpu

@@ -1,18 +1,33 @@
 // SPDX-License-Identifier: MIT
-// Dense layers by oneDNN's matrix product, which reads weights as they lie and is as fast on one
-// core as its inner product with a layout of its own and the copy into it (measured: 9216 to 128 at
-// 128 rows). The replica's computing thread only.
+// Dense layers as oneDNN's matrix products, weights in their plain layout: nothing is reordered.
+// The bias is part of the product; ReLU is not, since the library's gives 0 for a NaN. What a
+// product needs besides lies in the library's scratch memory, so a steady step allocates nothing
+// large. The replica's computing thread only.
 #pragma once
 #include <cstddef>
 
+#include "engine/cpu/library.h"
+#include "engine/cpu/shape_cache.h"
 #include "engine/ops/ops.h"
 
 namespace lockstep::engine::cpu {
 
-void dense_forward(const DenseSpec& spec, std::size_t rows, const float* x, const float* w,
-                   const float* b, float* y);
-// dx, dw, db may be null; dy is masked in place where the activation asks for it.
-void dense_backward(const DenseSpec& spec, std::size_t rows, const float* x, const float* y,
-                    float* dy, const float* w, float* dx, float* dw, float* db, bool accumulate);
+struct DenseCalls;  // dense.cpp
+
+class DenseLayers {
+ public:
+  explicit DenseLayers(Library& library);
+  ~DenseLayers();
+  void forward(const DenseSpec& spec, std::size_t rows, const float* x, const float* w,
+               const float* b, float* y);
+  // dx, dw, db may be null; dy is masked in place where the activation asks for it.
+  void backward(const DenseSpec& spec, std::size_t rows, const float* x, const float* y, float* dy,
+                const float* w, float* dx, float* dw, float* db, bool accumulate);
+
+ private:
+  DenseCalls& calls(const DenseSpec& spec, std::size_t rows);
+  Library& library_;
+  ShapeCache<DenseSpec, DenseCalls> calls_;
+};
 
 }  // namespace lockstep::engine::cpu

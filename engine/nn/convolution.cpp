@@ -56,7 +56,8 @@ class Convolution final : public Layer {
     if (window_ == 0) return 0;
     return ops.pooled_convolution_workspace(pooled(inputs[0][0], inputs[0][1], inputs[0][2]), rows);
   }
-  double sliced_work(std::span<const Shape> inputs) const override {
+  bool takes_slices() const override { return true; }
+  double work(std::span<const Shape> inputs) const override {
     const ConvolutionSpec s = spec(inputs[0][0], inputs[0][1], inputs[0][2]);
     return double(s.output_height() * s.output_width() * s.filters) *
            double(s.kernel_height * s.kernel_width * s.channels);

@@ -32,6 +32,9 @@ class Dense final : public Layer {
     if (activation_ != Activation::kNone) return nullptr;
     return std::make_shared<Dense>(outputs_, options_, Activation::kRelu);
   }
+  double work(std::span<const Shape> inputs) const override {
+    return double(inputs[0].elements() * outputs_);
+  }
   void forward(Context& context, const ForwardArguments& a) const override {
     const Tensor x = flat(a.x[0]);
     context.ops->dense_forward(context.state, spec(x), x, a.w[0], options_.bias ? a.w[1] : Tensor{},

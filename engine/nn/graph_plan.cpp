@@ -131,7 +131,8 @@ void plan_chains(const GraphSpec& spec, GraphPlan& plan) {
   constexpr double kCheap = 1.0 / 8;
   const std::vector<std::size_t> readers = count_readers(spec);
   const auto work = [&](std::size_t i) {
-    return plan.nodes[i].layer->sliced_work(plan.nodes[i].input_shapes);
+    const PlannedNode& node = plan.nodes[i];
+    return node.layer->takes_slices() ? node.layer->work(node.input_shapes) : 0;
   };
   for (std::size_t last = plan.nodes.size(); last-- > 1;) {
     std::size_t first = last;

@@ -96,9 +96,10 @@ class Layer {
   }
   // The window of such a pool, where this layer is one; else 0.
   virtual std::size_t max_pool_window() const { return 0; }
-  // Multiplications of forward for one example, where rows may go through forward and backward in
-  // slices of a batch (Slice); 0: the batch goes through whole.
-  virtual double sliced_work(std::span<const Shape>) const { return 0; }
+  // Multiplications of forward for one example; 0: few, or not known.
+  virtual double work(std::span<const Shape>) const { return 0; }
+  // True: rows may go through forward and backward in slices of a batch (Slice).
+  virtual bool takes_slices() const { return false; }
   // True: y is x under another shape, forward and backward do nothing (flatten).
   virtual bool is_view() const { return false; }
   virtual bool is_relu() const { return false; }
