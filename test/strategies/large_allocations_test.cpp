@@ -82,8 +82,8 @@ TEST(LargeAllocations, NobodyMakesOneInASteadyStep) {
       strategies::Mirrored strategy =
           strategies::mirrored(session, {.replicas = replicas, .threads = 1});
       const engine::GraphSpec graph = models::build(model);
-      const auto data =
-          engine::data::random_images(graph.input_shape(), graph.output_shape().elements(), 48 * 30, 1);
+      const auto data = engine::data::random_images(graph.input_shape(),
+                                                    graph.output_shape().elements(), 48 * 30, 1);
       engine::TrainerOptions options;
       options.log = session.log();
       engine::Trainer trainer(strategy, graph, engine::optim::sgd({.rate = 0.01, .momentum = 0.9}),
