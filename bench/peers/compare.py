@@ -143,7 +143,7 @@ class Comparison:
             self.against_itself(model)
 
     def store(self):
-        folder = pathlib.Path(self.options.out or f"{self.options.build}/peers")
+        folder = pathlib.Path(self.options.out or f"{self.options.build}/{'peers' if self.options.python else 'shares'}")
         folder.mkdir(parents=True, exist_ok=True)
         result = {"when": time.strftime("%Y-%m-%d"), "cpu": cpu(), "cores": len(self.cores), "rounds": self.rounds,
                   "quick": self.options.quick, "cases": self.cases, "shares": self.shares}

@@ -11,7 +11,7 @@ Needs a release build of lockstep. Where DIR of --venv has no PyTorch and Tensor
 from PyPI: some GB, some minutes.
   --venv DIR    folder of a Python environment (build/peers-venv)
   --build DIR   folder of lockstep's build (build)
-  --out DIR     where compare.json and compare.svg go (build/peers)
+  --out DIR     where compare.json and compare.svg go (build/peers; with --ours build/shares)
   --models M    of mnist_cnn, mlp, mlp_wide (all)
   --rounds N    lockstep, then each peer, so often in turn (5)
   --ours        no peers: only two coupled processes or replicas against two uncoupled ones

@@ -86,7 +86,8 @@ def draw_shares(drawing, shares):
 
 def draw(result):
     drawing = Drawing()
-    drawing.heading("Training steps: images/s; the dashed line is the faster peer")
+    drawing.heading("Training steps: images/s; the dashed line is the faster peer" if result["cases"]
+                    else "Training steps of lockstep")
     drawing.text(16, drawing.y + 6, f"{result['cpu']}, batch 128 a replica, float32, {result['when']}; "
                  f"medians of {result['rounds']} rounds in turn", size=11)
     drawing.y += 10
