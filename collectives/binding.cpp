@@ -45,7 +45,8 @@ std::vector<int> processors_of(const std::string& text) {
   return processors;
 }
 
-Binding plan_binding(std::span<const HostProcess> processes, std::size_t mine, int threads) {
+Binding plan_binding(std::span<const HostProcess> processes, std::size_t mine, int threads,
+                     int cores) {
   Binding binding;
   const HostProcess& me = processes[mine];
   binding.processors.resize(std::size_t(me.replicas));
@@ -55,8 +56,9 @@ Binding plan_binding(std::span<const HostProcess> processes, std::size_t mine, i
     if (p < mine) before += std::size_t(processes[p].replicas);
     together += std::size_t(processes[p].replicas);
   }
-  const std::size_t busy = together * std::size_t(threads), there = me.processors.size();
-  if (there == 0) return binding;
+  const std::size_t busy = together * std::size_t(threads), all = me.processors.size();
+  const std::size_t there = std::min(all, std::size_t(std::max(1, cores)));
+  if (all == 0) return binding;
   if (busy > there) {
     binding.warning = fmt::format(
         "{} replica{} of {} thread{} share {} processor{}: they take turns{}", together,
@@ -65,7 +67,7 @@ Binding plan_binding(std::span<const HostProcess> processes, std::size_t mine, i
             ? " (mpirun binds a process to one core unless it is told --bind-to none)"
             : "");
   }
-  if (busy != there) return binding;
+  if (busy != all || there < all) return binding;
   auto next = me.processors.begin() + std::ptrdiff_t(before * std::size_t(threads));
   for (std::vector<int>& processors : binding.processors) {
     processors.assign(next, next + threads);

@@ -31,7 +31,10 @@ struct HostProcess {
 
 // Of process `mine` of the host. Pure: the same on all processes of the host. Processes that may
 // use the same processors share them; a launcher that gave each its own has chosen already.
-Binding plan_binding(std::span<const HostProcess> processes, std::size_t mine, int threads);
+// `cores`: as many as a process may keep busy, which a container's quota makes fewer than its
+// processors.
+Binding plan_binding(std::span<const HostProcess> processes, std::size_t mine, int threads,
+                     int cores);
 
 // The calling thread, and those that it starts from now on. A kernel that refuses is left alone: it
 // costs speed, nothing else.

@@ -56,7 +56,20 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
     };
     keep(options.algorithm, "algorithm");
     keep(options.update, "update");
-    if (plan.contains("kernels")) keep(options.kernels, "kernels");
+    // Records of before there was a choice are of the direct method. A choice that was asked for
+    // wins.
+    const std::string kernels = plan.value("kernels", "direct");
+    if (kernels != "auto" && kernels != "direct") {
+      engine::fail(engine::Code::kCorrupt, "the checkpoint's plan names unknown kernels '{}'",
+                   kernels);
+    }
+    if (options.kernels.empty()) {
+      options.kernels = kernels;
+    } else if (options.kernels != kernels) {
+      log.warning("kernels {} were asked for, the checkpoint was written with {}: bits may differ",
+                  options.kernels, kernels);
+      obeyed = false;
+    }
     const auto bucket_bytes = plan.at("bucket_bytes").get<std::size_t>();
     if (options.bucket_bytes != 0 && options.bucket_bytes != bucket_bytes) {
       log.warning(

@@ -138,7 +138,7 @@ class Designer {
             design_.reason);
     design_.update = update != "auto" ? update : design_.algorithm == "direct" ? "fused" : "apart";
     design_.bucket_bytes = options_.bucket_bytes > 0 ? options_.bucket_bytes : kBucketBytes;
-    design_.kernels = options_.kernels;
+    design_.kernels = options_.kernels.empty() ? "auto" : options_.kernels;
     if (!options_.reason.empty()) design_.reason = options_.reason;
   }
 

@@ -107,7 +107,8 @@ void Synchronous::find_processors() {
     if (process == bootstrap_.process()) mine = processes.size();
     processes.push_back({collectives::processors_of(all[std::size_t(process)]), int(ranks.size())});
   }
-  binding_ = collectives::plan_binding(processes, mine, options_.threads);
+  binding_ =
+      collectives::plan_binding(processes, mine, options_.threads, collectives::machine().cores);
   if (mine == 0 && !binding_.warning.empty()) options_.log.warning("{}", binding_.warning);
   if (!options_.bind) binding_.processors.assign(options_.devices.size(), {});
 }
@@ -189,7 +190,8 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
                       {options_.threads, engine::kernels_of(kernels)});
   };
   engine::Device& first_device = *options_.devices[0];
-  const auto ops = ops_of(first_device, engine::name(options_.kernels));
+  const auto ops =
+      ops_of(first_device, engine::name(options_.kernels.value_or(engine::Kernels::kAuto)));
   const engine::Graph first(graph, *ops, 1);
   plan_checks(first);
   design(first);
@@ -221,7 +223,7 @@ void Synchronous::design(const engine::Graph& graph) {
   DesignOptions design_options;
   design_options.algorithm = options_.algorithm;
   design_options.update = options_.update;
-  design_options.kernels = engine::name(options_.kernels);
+  if (options_.kernels) design_options.kernels = engine::name(*options_.kernels);
   design_options.bucket_bytes = options_.bucket_bytes;
   planned_before_ = obey_record(open_.plan, host_, design_options, options_.log);
   DesignInput input;

@@ -36,15 +36,15 @@
 namespace lockstep::strategies {
 
 struct SynchronousOptions {
-  std::vector<engine::Device*> devices = {};  // one entry a replica of this process; at least one
-  std::optional<engine::DType> dtype = {};    // else what the first device prefers
-  int threads = 1;                            // library threads of a replica
-  engine::Kernels kernels = engine::Kernels::kAuto;
-  std::string algorithm = "auto";  // auto, direct, ring
-  std::string update = "auto";     // auto, fused, apart
-  std::size_t bucket_bytes = 0;    // 0: chosen
-  bool bind = true;                // replicas to processors of their own, where that fits
-  bool overlap = true;             // communicate while backward runs; same bits without
+  std::vector<engine::Device*> devices = {};    // one entry a replica of this process; at least one
+  std::optional<engine::DType> dtype = {};      // else what the first device prefers
+  int threads = 1;                              // library threads of a replica
+  std::optional<engine::Kernels> kernels = {};  // else the fastest, or a checkpoint's
+  std::string algorithm = "auto";               // auto, direct, ring
+  std::string update = "auto";                  // auto, fused, apart
+  std::size_t bucket_bytes = 0;                 // 0: chosen
+  bool bind = true;     // replicas to processors of their own, where that fits
+  bool overlap = true;  // communicate while backward runs; same bits without
   std::optional<bool> communication_thread = {};  // else where cores are idle
   // Of every wait for another replica; without it 60 s or 20 median steps, whichever is longer.
   std::optional<std::chrono::milliseconds> deadline = {};

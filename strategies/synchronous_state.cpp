@@ -111,7 +111,7 @@ std::string Synchronous::explain() const {
           ? "\ncommunication has threads of its own, since there are idle cores"
           : "\nthe computing threads communicate between layers, since the replicas use all cores";
   text += design_.kernels == "direct"
-              ? "\nkernels: direct, each sum product by product, because it was asked for"
+              ? "\nkernels: direct, each sum product by product"
               : "\nkernels: the fastest that fit each layer's sizes, the same on all ranks";
   return text + "\n" + memory_sentence_;
 }

@@ -54,7 +54,7 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   options.algorithm = f.algorithm;
   options.update = f.update;
   options.bind = f.bind == "auto";
-  options.kernels = engine::kernels_of(f.kernels);
+  if (!f.kernels.empty()) options.kernels = engine::kernels_of(f.kernels);
   options.bucket_bytes = std::size_t(f.bucket_mib * 1048576);
   options.memory_limit = std::size_t(f.memory_limit);
   if (f.deadline_seconds) {

@@ -12,6 +12,7 @@ void share_rows(int threads, std::size_t rows, const void* body,
   if (threads == 1) return call(body, 0, 0, rows);
   const auto begin = [&](int thread) { return rows * std::size_t(thread) / std::size_t(threads); };
   std::atomic<int> door{0};
+  door.store(1, std::memory_order_release);
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (int thread = 0; thread < threads; ++thread) {
     door.load(std::memory_order_acquire);

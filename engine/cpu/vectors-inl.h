@@ -22,9 +22,8 @@ using Lanes = hn::CappedTag<float, 16>;
 using Vector = hn::Vec<Lanes>;
 inline constexpr Lanes kLanes;
 constexpr std::size_t kWidth = hn::MaxLanes(Lanes());  // divides 16
-// 32 vector registers, or 16.
-constexpr bool kManyRegisters =
-    HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON;
+// 32 vector registers, or 16. Better targets have smaller numbers.
+constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON;
 
 HWY_INLINE Vector load(const float* from) {
   return hn::LoadU(kLanes, from);

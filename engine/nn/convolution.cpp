@@ -57,6 +57,7 @@ class Convolution final : public Layer {
     return ops.pooled_convolution_workspace(pooled(inputs[0][0], inputs[0][1], inputs[0][2]), rows);
   }
   bool takes_slices() const override { return true; }
+  bool ends_chain() const override { return window_ > 0; }
   double work(std::span<const Shape> inputs) const override {
     const ConvolutionSpec s = spec(inputs[0][0], inputs[0][1], inputs[0][2]);
     return double(s.output_height() * s.output_width() * s.filters) *

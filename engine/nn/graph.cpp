@@ -26,15 +26,6 @@ struct Step {
   std::vector<Addition> additions;
 };
 
-Tensor rows_of(Tensor tensor, std::size_t first, std::size_t count) {
-  if (!tensor) return tensor;
-  tensor.data += first * tensor.columns() * size_of(tensor.dtype);
-  Shape shape{count};
-  for (std::size_t i = 1; i < tensor.shape.rank(); ++i) shape.append(tensor.shape[i]);
-  tensor.shape = shape;
-  return tensor;
-}
-
 }  // namespace
 
 struct Graph::Plan {
@@ -81,7 +72,8 @@ struct Graph::Plan {
   void backward_node(Context& context, std::size_t i, bool accumulate);
   template <class Body>
   void each_slice(Context& context, Body body);
-  void forward_slice(Context& context, std::size_t i, std::size_t first, Slice slice);
+  void forward_slice(Context& context, std::size_t i, std::size_t first, Slice slice,
+                     Observer::Pass pass);
   void backward_slice(Context& context, std::size_t i, std::size_t first, Slice slice,
                       bool accumulate);
   template <class Body>
@@ -134,7 +126,9 @@ void Graph::Plan::plan_values() {
   values[0] = book(bytes(spec.input_shape(), dtype), 0, last_moment());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const PlannedNode& node = graph.nodes[i];
-    const std::size_t last = node.backward ? backward_end(i) : forward_end(i);
+    // Of a chain, backward computes all layers but the last again, the frozen ones too.
+    const bool again = graph.nodes[last_of(i)].backward;
+    const std::size_t last = again ? backward_end(i) : forward_end(i);
     values[node.output] =
         book(bytes(shape(node.output), dtype, between(i)), forward_begin(i), last);
     for (std::size_t from : node.inputs) {
@@ -307,7 +301,8 @@ void Graph::Plan::each_slice(Context& context, Body body) {
   context.state = whole;
 }
 
-void Graph::Plan::forward_slice(Context& context, std::size_t i, std::size_t first, Slice slice) {
+void Graph::Plan::forward_slice(Context& context, std::size_t i, std::size_t first, Slice slice,
+                                Observer::Pass pass) {
   const std::size_t count = std::size_t(slice_state.examples);
   ForwardArguments a = steps[i].forward;
   const Tensor x = rows_of(a.x[0], i == first_of(i) ? first : 0, count);
@@ -315,7 +310,7 @@ void Graph::Plan::forward_slice(Context& context, std::size_t i, std::size_t fir
   a.y = rows_of(a.y, between(i) ? 0 : first, count);
   a.first_row = first;
   a.slice = slice;
-  observed(i, Observer::Pass::kForward, a.y, [&] { graph.nodes[i].layer->forward(context, a); });
+  observed(i, pass, a.y, [&] { graph.nodes[i].layer->forward(context, a); });
 }
 
 void Graph::Plan::backward_slice(Context& context, std::size_t i, std::size_t first, Slice slice,
@@ -332,7 +327,13 @@ void Graph::Plan::backward_slice(Context& context, std::size_t i, std::size_t fi
   a.first_row = first;
   a.slice = slice;
   a.accumulate = accumulate;
-  observed(i, Observer::Pass::kBackward, a.y, [&] { graph.nodes[i].layer->backward(context, a); });
+  observed(i, Observer::Pass::kBackward, a.y, [&] {
+    graph.nodes[i].layer->backward(context, a);
+    for (const Addition& addition : steps[i].additions) {
+      const Tensor to = rows_of(addition.to, in, count);
+      ops->add(context.state, to, rows_of(addition.from, in, count), to);
+    }
+  });
 }
 
 Graph::Graph(const GraphSpec& spec, Ops& ops, std::size_t rows) {
@@ -450,7 +451,9 @@ void Graph::forward(Context& context, const Hook& before) {
       continue;
     }
     plan.each_slice(context, [&](std::size_t first, Slice slice) {
-      for (std::size_t k = i; k <= last; ++k) plan.forward_slice(context, k, first, slice);
+      for (std::size_t k = i; k <= last; ++k) {
+        plan.forward_slice(context, k, first, slice, Observer::Pass::kForward);
+      }
     });
     i = last;
   }
@@ -472,7 +475,9 @@ void Graph::backward(Context& context, bool accumulate, const Hook& ready) {
       plan.backward_node(context, i, accumulate);
     } else {
       plan.each_slice(context, [&](std::size_t first, Slice slice) {
-        for (std::size_t k = first_node; k < i; ++k) plan.forward_slice(context, k, first, slice);
+        for (std::size_t k = first_node; k < i; ++k) {
+          plan.forward_slice(context, k, first, slice, Observer::Pass::kBackward);
+        }
         for (std::size_t k = i + 1; k-- > first_node;) {
           if (!plan.graph.nodes[k].backward) break;
           plan.backward_slice(context, k, first, slice, accumulate);

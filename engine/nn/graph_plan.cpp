@@ -135,6 +135,7 @@ void plan_chains(const GraphSpec& spec, GraphPlan& plan) {
     return node.layer->takes_slices() ? node.layer->work(node.input_shapes) : 0;
   };
   for (std::size_t last = plan.nodes.size(); last-- > 1;) {
+    if (!plan.nodes[last].layer->ends_chain()) continue;
     std::size_t first = last;
     double before = 0;
     while (first > 0) {

@@ -2,8 +2,8 @@
 // What a graph does, decided from its spec alone, without memory: which layers run, whose memory a
 // value shares, where each parameter lies, which gradients are wanted. A pure function.
 //
-// A value is named by its index (GraphSpec::Value). Views, and ReLUs that were fused into the layer
-// before them, do not run; their value has the storage of another value.
+// A value is named by its index (GraphSpec::Value). Views, and ReLUs and max pools that were fused
+// into the layer before them, do not run; their value has the storage of another value.
 #pragma once
 #include <memory>
 #include <string>

@@ -100,6 +100,9 @@ class Layer {
   virtual double work(std::span<const Shape>) const { return 0; }
   // True: rows may go through forward and backward in slices of a batch (Slice).
   virtual bool takes_slices() const { return false; }
+  // True: and what it derives from its weights is kept from slice to slice, so that a chain of
+  // cheap layers may end with it.
+  virtual bool ends_chain() const { return false; }
   // True: y is x under another shape, forward and backward do nothing (flatten).
   virtual bool is_view() const { return false; }
   virtual bool is_relu() const { return false; }

@@ -129,9 +129,8 @@ class Ops {
                              const std::byte* workspace) = 0;
 
   // A convolution and the pool behind it: x to y, the pooled values. `workspace` (for so many rows,
-  // the same in all slices) carries what backward and the next slice need; `row` is the slice's
-  // first row. Here, as the two kernels one after the other with all values between them in the
-  // workspace; a device may do better.
+  // the same in all slices) carries what backward and the next slice need. Here, as the two kernels
+  // one after the other with all values between them in the workspace; a device may do better.
   virtual std::size_t pooled_convolution_workspace(const PooledConvolutionSpec& spec,
                                                    std::size_t rows);
   virtual void pooled_convolution_forward(const StepState* state, const PooledConvolutionSpec& spec,

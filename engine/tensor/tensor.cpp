@@ -70,4 +70,13 @@ std::string to_string(const Shape& shape) {
   return text;
 }
 
+Tensor rows_of(Tensor batch, std::size_t first, std::size_t count) {
+  if (!batch) return batch;
+  batch.data += first * batch.columns() * size_of(batch.dtype);
+  Shape shape{count};
+  for (std::size_t i = 1; i < batch.shape.rank(); ++i) shape.append(batch.shape[i]);
+  batch.shape = shape;
+  return batch;
+}
+
 }  // namespace lockstep::engine

@@ -62,4 +62,7 @@ struct Tensor {
   }
 };
 
+// Rows [first, first + count) of a batch; of nothing, nothing.
+Tensor rows_of(Tensor batch, std::size_t first, std::size_t count);
+
 }  // namespace lockstep::engine

@@ -19,7 +19,7 @@ struct StrategyOptions {
   int replicas = 1;            // of this process
   std::string device = "cpu";  // of all of them
   int threads = 0;             // library threads of a replica; 0: this host's cores shared equally
-  engine::Kernels kernels = engine::Kernels::kAuto;
+  std::optional<engine::Kernels> kernels = {};  // else the fastest, or a checkpoint's
   std::optional<engine::DType> dtype = {};
   std::string algorithm = "auto";  // auto, direct, ring
   std::string update = "auto";     // auto, fused, apart

@@ -157,7 +157,7 @@ TEST(Machine, TheMemoryOfThisProcessIsWhatItTouched) {
   const std::vector<char> block(std::size_t(64) << 20, 1);
   const std::size_t growth = process_memory() - before;
   EXPECT_GE(growth, block.size() * 9 / 10);
-  EXPECT_LE(growth, block.size() * 2);
+  EXPECT_LE(growth, block.size() * 8);  // the thread sanitizer keeps four times as much beside it
 }
 
 }  // namespace

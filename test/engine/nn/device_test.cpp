@@ -96,5 +96,70 @@ TEST(Devices, AChainThatGoesThroughInSlicesGivesWhatTheReferenceGives) {
   }
 }
 
+// What stands in front of the chain is read by somebody else, too; and parts of it are frozen.
+TEST(Devices, AChainAmongOtherLayersGivesWhatTheReferenceGives) {
+  const auto exact = reference_ops(DType::kFloat64);
+  const auto devices = all_devices();
+  const auto ops = find(devices, {"cpu", 0}).ops(DType::kFloat32, {});
+  for (const char* frozen : {"", "cheap", "before", "dear", "dear.weight"}) {
+    GraphSpec spec("skip", {12, 12, 2});
+    const auto before = spec.then("before", convolution(16, 3, {.padding = 1}));
+    spec.then("cheap", convolution(16, 1));
+    spec.then("relu1", relu());
+    spec.then("dear", convolution(32, 3, {.padding = 1}));
+    spec.then("relu2", relu());
+    const auto pooled = spec.then("pool", max_pool(2));
+    const auto left = spec.add("left", dense(6), pooled);
+    const auto right = spec.add("right", dense(6), before);
+    spec.add("sum", add(), {left, right});
+    spec.set_loss(softmax_cross_entropy());
+    if (*frozen != 0) spec.freeze(frozen);
+    ASSERT_EQ(plan_graph(spec).chains.size(), 1u);
+    const std::size_t rows = 2 * ops->slice_rows() + 3;
+    Solo expected(spec, *exact, rows), found(spec, *ops, rows);
+    for (Solo* solo : {&expected, &found}) {
+      solo->step();
+      solo->step(true);
+    }
+    EXPECT_LT(distance(found.gradient(), expected.gradient()), 1e-5) << "frozen: " << frozen;
+    EXPECT_NEAR(found.loss(), expected.loss(), 1e-5) << "frozen: " << frozen;
+  }
+}
+
+// Backward computes frozen layers of a chain again: what they read and write must still be theirs.
+TEST(Devices, AChainWhoseFrontIsFrozenGivesWhatTheReferenceGives) {
+  const auto exact = reference_ops(DType::kFloat64);
+  const auto devices = all_devices();
+  const auto ops = find(devices, {"cpu", 0}).ops(DType::kFloat32, {});
+  for (bool below : {false, true}) {
+    GraphSpec spec("transfer", {24, 24, 1});
+    if (below) {  // something dear, frozen too, whose output the chain reads
+      spec.then("below", convolution(8, 5, {.padding = 2}));
+      spec.then("relu0", relu());
+      spec.freeze("below");
+    }
+    spec.then("front", below ? convolution(2, 1) : convolution(16, 3));
+    spec.then("relu1", relu());
+    spec.then("pool1", max_pool(2));
+    spec.then("dear", convolution(64, below ? 5 : 3));
+    spec.then("relu2", relu());
+    spec.then("pool2", max_pool(2));
+    spec.then("hidden", dense(40));
+    spec.then("relu3", relu());
+    spec.then("last", dense(5));
+    spec.set_loss(softmax_cross_entropy());
+    spec.freeze("front");
+    const std::size_t rows = 2 * ops->slice_rows() + 3;
+    Solo expected(spec, *exact, rows), found(spec, *ops, rows);
+    ASSERT_FALSE(plan_graph(spec).chains.empty());
+    for (Solo* solo : {&expected, &found}) {
+      solo->step();
+      solo->step(true);
+    }
+    EXPECT_LT(distance(found.gradient(), expected.gradient()), 1e-5) << "below: " << below;
+    EXPECT_NEAR(found.loss(), expected.loss(), 1e-5) << "below: " << below;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::engine
