@@ -21,10 +21,8 @@ struct ConvolutionForward {
 // saves.
 std::size_t rows_of_piece(const ConvolutionSpec& s, int threads) {
   const std::size_t rows = 8 * std::size_t(threads);
-  const std::size_t weights = s.filters * s.kernel_height * s.kernel_width * s.channels;
-  const std::size_t activations =
-      s.height * s.width * s.channels + s.output_height() * s.output_width() * s.filters;
-  return weights > rows * activations ? std::size_t(-1) : rows;
+  const std::size_t activations = s.inputs() + s.outputs();
+  return s.weights() > rows * activations ? std::size_t(-1) : rows;
 }
 
 Convolutions::Convolutions(Library& library, bool own)
@@ -44,8 +42,7 @@ void Convolutions::forward(const ConvolutionSpec& s, std::size_t rows, const flo
     return winograd_forward(library_, shape, rows, x, w, b, y, planes(shape), {});
   }
   if (own_ && few_channels_fits(s)) return few_channels_.forward(s, rows, x, w, b, y);
-  const std::size_t inputs = s.height * s.width * s.channels;
-  const std::size_t outputs = s.output_height() * s.output_width() * s.filters;
+  const std::size_t inputs = s.inputs(), outputs = s.outputs();
   const std::size_t most = rows_of_piece(s, library_.threads());
   // Pieces of `piece` rows, then one of what is left.
   for (std::size_t row = 0; row < rows;) {
@@ -79,12 +76,10 @@ void Convolutions::backward(const ConvolutionSpec& s, std::size_t rows, const fl
 void Convolutions::library_backward(const ConvolutionSpec& s, std::size_t rows, const float* x,
                                     const float* y, float* dy, const float* w, float* dx, float* dw,
                                     float* db, bool accumulate) {
-  const std::size_t inputs = s.height * s.width * s.channels;
-  const std::size_t outputs = s.output_height() * s.output_width() * s.filters;
+  const std::size_t inputs = s.inputs(), outputs = s.outputs();
   const std::size_t most = rows_of_piece(s, library_.threads());
   if (rows == 0 && !accumulate) {
-    if (dw != nullptr)
-      std::fill_n(dw, s.filters * s.kernel_height * s.kernel_width * s.channels, 0);
+    if (dw != nullptr) std::fill_n(dw, s.weights(), 0);
     if (db != nullptr) std::fill_n(db, s.filters, 0);
   }
   for (std::size_t row = 0; row < rows;) {

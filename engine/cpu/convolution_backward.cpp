@@ -122,8 +122,7 @@ void ConvolutionBackward::run(Library& library, const float* x, const float* dy,
 }
 
 void ConvolutionBackward::end(Library& library, float* dw, float* db, bool accumulate) {
-  const std::size_t weights =
-      spec_.filters * spec_.kernel_height * spec_.kernel_width * spec_.channels;
+  const std::size_t weights = spec_.weights();
   if (dw != nullptr) {
     from_weights_.run(library, at(dw_sum_at_), accumulate ? at(dw_at_) : dw);
     if (accumulate) add(dw, at(dw_at_), dw, weights);

@@ -28,20 +28,16 @@ std::size_t elements_in_use(const StepState* state, std::initializer_list<Tensor
   return rows_in_use(state, batches) * columns;
 }
 
-std::size_t weights_of(const ConvolutionSpec& s) {
-  return s.filters * s.kernel_height * s.kernel_width * s.channels;
-}
-
 void check(const ConvolutionSpec& s, const Tensor& x, const Tensor& y) {
   check_spec(s);
-  check_batch(x, kType, s.height * s.width * s.channels, "convolution: x or dx");
-  check_batch(y, kType, s.output_height() * s.output_width() * s.filters, "convolution: y or dy");
+  check_batch(x, kType, s.inputs(), "convolution: x or dx");
+  check_batch(y, kType, s.outputs(), "convolution: y or dy");
 }
 
 void check(const PoolSpec& s, const Tensor& x, const Tensor& y) {
   check_spec(s);
-  check_batch(x, kType, s.height * s.width * s.channels, "pool: x or dx");
-  check_batch(y, kType, s.output_height() * s.output_width() * s.channels, "pool: y or dy");
+  check_batch(x, kType, s.inputs(), "pool: x or dx");
+  check_batch(y, kType, s.outputs(), "pool: y or dy");
 }
 
 void check(const DenseSpec& s, const Tensor& x, const Tensor& y) {
@@ -79,7 +75,7 @@ void CpuOps::dense_backward(const StepState* state, const DenseSpec& spec, Tenso
 void CpuOps::convolution_forward(const StepState* state, const ConvolutionSpec& spec, Tensor x,
                                  Tensor w, Tensor b, Tensor y) {
   check(spec, x, y);
-  check_parameter(w, kType, weights_of(spec), "convolution: w");
+  check_parameter(w, kType, spec.weights(), "convolution: w");
   check_parameter(b, kType, spec.filters, "convolution: b");
   library_.enter();
   guarded("convolution forward", [&] {
@@ -92,8 +88,8 @@ void CpuOps::convolution_backward(const StepState* state, const ConvolutionSpec&
                                   bool accumulate) {
   check(spec, x, y);
   check(spec, dx, dy);
-  check_parameter(w, kType, weights_of(spec), "convolution: w");
-  check_parameter(dw, kType, weights_of(spec), "convolution: dw");
+  check_parameter(w, kType, spec.weights(), "convolution: w");
+  check_parameter(dw, kType, spec.weights(), "convolution: dw");
   check_parameter(db, kType, spec.filters, "convolution: db");
   library_.enter();
   guarded("convolution backward", [&] {
@@ -135,7 +131,7 @@ void CpuOps::pooled_convolution_forward(const StepState* state, const PooledConv
   }
   check(spec.convolution, x, {});
   check(spec.pool(), {}, y);
-  check_parameter(w, kType, weights_of(spec.convolution), "pooled convolution: w");
+  check_parameter(w, kType, spec.convolution.weights(), "pooled convolution: w");
   check_parameter(b, kType, spec.convolution.filters, "pooled convolution: b");
   library_.enter();
   guarded("pooled convolution forward", [&] {
@@ -153,8 +149,8 @@ void CpuOps::pooled_convolution_backward(const StepState* state, const PooledCon
   check(spec.convolution, x, {});
   check(spec.convolution, dx, {});
   check(spec.pool(), {}, dy);
-  check_parameter(w, kType, weights_of(spec.convolution), "pooled convolution: w");
-  check_parameter(dw, kType, weights_of(spec.convolution), "pooled convolution: dw");
+  check_parameter(w, kType, spec.convolution.weights(), "pooled convolution: w");
+  check_parameter(dw, kType, spec.convolution.weights(), "pooled convolution: dw");
   check_parameter(db, kType, spec.convolution.filters, "pooled convolution: db");
   library_.enter();
   guarded("pooled convolution backward", [&] {

@@ -133,23 +133,16 @@ bool small_windows(const PoolSpec& s) {
   return s.kernel_height * s.kernel_width <= 256;
 }
 
-std::size_t inputs_of(const PoolSpec& s) {
-  return s.height * s.width * s.channels;
-}
-std::size_t outputs_of(const PoolSpec& s) {
-  return s.output_height() * s.output_width() * s.channels;
-}
-
 }  // namespace
 
 std::size_t pool_workspace(const PoolSpec& s, std::size_t rows) {
   if (s.kind == PoolKind::kAverage) return 0;
-  return rows * outputs_of(s) * (small_windows(s) ? sizeof(std::uint8_t) : sizeof(std::uint32_t));
+  return rows * s.outputs() * (small_windows(s) ? sizeof(std::uint8_t) : sizeof(std::uint32_t));
 }
 
 void pool_forward(const PoolSpec& s, std::size_t rows, const float* x, float* y,
                   std::byte* workspace) {
-  const std::size_t inputs = inputs_of(s), outputs = outputs_of(s);
+  const std::size_t inputs = s.inputs(), outputs = s.outputs();
   for (std::size_t r = 0; r < rows; ++r) {
     const float* image = x + r * inputs;
     float* result = y + r * outputs;
@@ -165,7 +158,7 @@ void pool_forward(const PoolSpec& s, std::size_t rows, const float* x, float* y,
 
 void pool_backward(const PoolSpec& s, std::size_t rows, const float* dy, float* dx,
                    const std::byte* workspace) {
-  const std::size_t inputs = inputs_of(s), outputs = outputs_of(s);
+  const std::size_t inputs = s.inputs(), outputs = s.outputs();
   for (std::size_t r = 0; r < rows; ++r) {
     const float* from = dy + r * outputs;
     float* to = dx + r * inputs;

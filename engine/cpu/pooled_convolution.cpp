@@ -11,16 +11,6 @@ namespace {
 
 constexpr std::uint8_t kCut = 255;  // by ReLU: no place of a window
 
-std::size_t inputs_of(const ConvolutionSpec& s) {
-  return s.height * s.width * s.channels;
-}
-std::size_t outputs_of(const ConvolutionSpec& s) {
-  return s.output_height() * s.output_width() * s.filters;
-}
-std::size_t pooled_of(const PoolSpec& s) {
-  return s.output_height() * s.output_width() * s.channels;
-}
-
 }  // namespace
 
 bool pooled_convolution_fits(const PooledConvolutionSpec& spec) {
@@ -37,7 +27,7 @@ std::size_t PooledConvolutions::workspace(const PooledConvolutionSpec& spec,
   const std::size_t planes =
       winograd(spec) ? winograd_planes(winograd_shape(spec.convolution, true), library_.threads())
                      : 0;
-  return planes * sizeof(float) + rows * pooled_of(spec.pool());
+  return planes * sizeof(float) + rows * spec.pool().outputs();
 }
 
 WinogradMemory PooledConvolutions::parts(const PooledConvolutionSpec& spec,
@@ -60,14 +50,14 @@ void PooledConvolutions::forward(const PooledConvolutionSpec& spec, std::size_t 
     return winograd_forward(library_, winograd_shape(s, true), rows, x, w, b, y, mine,
                             memory.slice);
   }
-  const std::size_t pooled = pooled_of(spec.pool());
+  const std::size_t pooled = spec.pool().outputs();
   const std::size_t most = std::min(rows, rows_of_piece(s, library_.threads()));
-  float* const values = between(most * outputs_of(s));
+  float* const values = between(most * s.outputs());
   for (std::size_t row = 0; row < rows; row += most) {
     const std::size_t piece = std::min(most, rows - row);
     float* const to = y + row * pooled;
     std::uint8_t* const places = mine.places + row * pooled;
-    convolutions_.forward(s, piece, x + row * inputs_of(s), w, b, values);
+    convolutions_.forward(s, piece, x + row * s.inputs(), w, b, values);
     pool_forward(spec.pool(), piece, values, to, reinterpret_cast<std::byte*>(places));
     if (s.activation != Activation::kRelu) continue;
     for (std::size_t i = 0; i < piece * pooled; ++i) places[i] = to[i] <= 0 ? kCut : places[i];
@@ -86,17 +76,17 @@ void PooledConvolutions::backward(const PooledConvolutionSpec& spec, std::size_t
                              s.bias ? db : nullptr, mine, accumulate, memory.slice);
   }
   s.activation = Activation::kNone;
-  const std::size_t pooled = pooled_of(spec.pool());
+  const std::size_t pooled = spec.pool().outputs();
   const std::size_t most = std::min(rows, rows_of_piece(s, library_.threads()));
   bool more = accumulate || !memory.slice.first;
   if (rows == 0) return convolutions_.backward(s, 0, x, nullptr, nullptr, w, dx, dw, db, more);
-  float* const gradients = between(most * outputs_of(s));
+  float* const gradients = between(most * s.outputs());
   for (std::size_t row = 0; row < rows; row += most) {
     const std::size_t piece = std::min(most, rows - row);
     pool_backward(spec.pool(), piece, dy + row * pooled, gradients,
                   reinterpret_cast<const std::byte*>(mine.places + row * pooled));
-    convolutions_.backward(s, piece, x + row * inputs_of(s), nullptr, gradients, w,
-                           dx == nullptr ? nullptr : dx + row * inputs_of(s), dw, db, more);
+    convolutions_.backward(s, piece, x + row * s.inputs(), nullptr, gradients, w,
+                           dx == nullptr ? nullptr : dx + row * s.inputs(), dw, db, more);
     more = true;
   }
 }

@@ -60,8 +60,7 @@ class Convolution final : public Layer {
   bool ends_chain() const override { return window_ > 0; }
   double work(std::span<const Shape> inputs) const override {
     const ConvolutionSpec s = spec(inputs[0][0], inputs[0][1], inputs[0][2]);
-    return double(s.output_height() * s.output_width() * s.filters) *
-           double(s.kernel_height * s.kernel_width * s.channels);
+    return double(s.outputs()) * double(s.kernel_height * s.kernel_width * s.channels);
   }
   void forward(Context& context, const ForwardArguments& a) const override {
     const Shape& x = a.x[0].shape;

@@ -40,6 +40,10 @@ struct ConvolutionSpec {
   Activation activation = Activation::kNone;
   std::size_t output_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
   std::size_t output_width() const { return (width + 2 * padding - kernel_width) / stride + 1; }
+  // Elements of a row of x and of y, and of w.
+  std::size_t inputs() const { return height * width * channels; }
+  std::size_t outputs() const { return output_height() * output_width() * filters; }
+  std::size_t weights() const { return filters * kernel_height * kernel_width * channels; }
   bool operator==(const ConvolutionSpec&) const = default;
 };
 
@@ -52,6 +56,8 @@ struct PoolSpec {
   std::size_t stride = 2, padding = 0;
   std::size_t output_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
   std::size_t output_width() const { return (width + 2 * padding - kernel_width) / stride + 1; }
+  std::size_t inputs() const { return height * width * channels; }  // elements of a row
+  std::size_t outputs() const { return output_height() * output_width() * channels; }
   bool operator==(const PoolSpec&) const = default;
 };
 

@@ -14,7 +14,7 @@ struct Parts {
         std::size_t rows) {
     const ConvolutionSpec& c = spec.convolution;
     const Shape shape = Shape{c.output_height(), c.output_width(), c.filters}.with_rows(rows);
-    const std::size_t row = c.output_height() * c.output_width() * c.filters * size_of(ops.dtype());
+    const std::size_t row = c.outputs() * size_of(ops.dtype());
     const std::size_t whole = (memory.rows * row + 63) / 64 * 64;
     values = {memory.workspace + memory.first * row, shape, ops.dtype()};
     gradients = {memory.workspace + whole + memory.first * row, shape, ops.dtype()};
