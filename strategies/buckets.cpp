@@ -51,6 +51,9 @@ Buckets<T>::Buckets(Communicator& communicator, std::vector<Gradient<T>> gradien
 
 template <class T>
 Buckets<T>::~Buckets() {
+  // A round has begun: others wait for this rank's part, or will.
+  if (std::find(ready_.begin(), ready_.end(), true) != ready_.end())
+    communicator_.leave("left with buckets in flight");
   communicator_.unlink(*link_);
 }
 
@@ -73,9 +76,11 @@ void Buckets<T>::ready(std::size_t i) {
   ready_[i] = true;
   if (gradients_[i].data != nullptr)
     std::copy_n(gradients_[i].data, gradients_[i].count, in_memory(i).data());
-  if (--buckets_[bucket_of_[i]].missing == 0)
-    communicator_.guarded([&] { link_->start(int(bucket_of_[i])); });
-  link_->executor().progress();
+  const std::size_t bucket = bucket_of_[i];
+  communicator_.guarded([&] {
+    if (--buckets_[bucket].missing == 0) link_->start(int(bucket));
+    link_->progress();
+  });
 }
 
 template <class T>

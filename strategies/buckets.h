@@ -15,7 +15,9 @@
 // that has memory is copied there by `ready` and back by `wait`.
 //
 // Threads, deadlines and errors: those of the communicator, which outlives the buckets. Different
-// gradients on different ranks are an Error(kInvalid) when the buckets are made.
+// gradients on different ranks are an Error(kInvalid) when the buckets are made. Buckets that are
+// destroyed in the middle of a round, by an exception in backward say, tell the other ranks at once
+// who left: their next or present call on the communicator or its buckets throws Error(kAborted).
 #pragma once
 #include <span>
 #include <vector>
@@ -41,14 +43,15 @@ class Buckets {
   // Collective. The gradients' memory outlives the buckets.
   Buckets(Communicator& communicator, std::vector<Gradient<T>> gradients,
           const BucketOptions& options = {});
-  ~Buckets();
+  ~Buckets();  // not collective; between rounds it tells nobody
   Buckets(const Buckets&) = delete;
   Buckets& operator=(const Buckets&) = delete;
 
   std::size_t buckets() const { return buckets_.size(); }
   // Where it is summed: the buckets' memory, or the caller's own.
   std::span<T> gradient(std::size_t i) const;
-  // It is final, and may not be touched until `wait` has returned.
+  // It is final, and may not be touched until `wait` has returned. Never waits; throws what has
+  // stopped the communicator, or stops it where a sum fails on this rank.
   void ready(std::size_t i);
   // Until all are summed, on this rank. All must be ready. Then a next round may begin.
   void wait();

@@ -118,8 +118,7 @@ Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<en
 }
 
 Communicator::~Communicator() {
-  if (std::uncaught_exceptions() > exceptions_)
-    abort(Code::kAborted, fmt::format("rank {} ended with an error of its own", rank()));
+  if (std::uncaught_exceptions() > exceptions_) leave("ended with an error of its own");
   watch_->release();
   watch_.reset();
 }
@@ -133,6 +132,8 @@ collectives::Plan Communicator::sum(Request request) const {
 
 RankLink& Communicator::link(StepPlan plan, std::size_t bytes, std::size_t scratch,
                              const std::string& what) {
+  // Before others are waited for who do not come any more.
+  if (area_ != nullptr) guarded([&] { area_->check(); });
   algorithm_ = plan[0].plan.algorithm;
   auto made = std::make_unique<RankLink>(ranks_, std::move(plan), bytes, scratch, what);
   std::scoped_lock lock(mutex_);
@@ -157,6 +158,14 @@ void Communicator::abort(Code code, const std::string& why) noexcept {
   for (const auto& link : links_) {
     link->stop(code, why);
     link->executor().tell_peers();
+  }
+}
+
+void Communicator::leave(std::string_view how) noexcept {
+  try {
+    abort(Code::kAborted, fmt::format("rank {} {}", rank(), how));
+  } catch (const std::exception&) {  // no memory for the text
+    abort(Code::kAborted, {});
   }
 }
 

@@ -13,7 +13,7 @@
 // One thread at a time uses it, and its buckets. Every wait has the deadline of the options: what
 // is thrown names the call, who arrived and who did not (kTimeout), or who died (kPeerLost). After
 // that every later call throws the same at once. A communicator that is destroyed by an exception
-// tells the others.
+// tells the others; so do buckets that are destroyed while they are in flight.
 //
 // Cost: each call first compares what is asked for (on one host some microseconds). Memory from
 // `allocate` is reduced where it lies; other memory is copied through a mapped area of 2 MiB, piece
@@ -21,11 +21,13 @@
 #pragma once
 #include <chrono>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "collectives/algorithms.h"
@@ -87,7 +89,7 @@ class Communicator {
   std::span<T> allocate(std::size_t count);
   void agree(const Call& mine);
   void run(RankLink& link, int plan, std::string_view purpose);
-  // What fails on one link ends all: the ranks are not at one any more.
+  // What fails on one link ends all, here and on all other ranks: they are not at one any more.
   template <class Work>
   void guarded(const Work& work) {
     try {
@@ -95,8 +97,13 @@ class Communicator {
     } catch (const engine::Error& error) {
       abort(error.code(), error.what());
       throw;
+    } catch (const std::exception& error) {
+      abort(engine::Code::kAborted, error.what());
+      throw;
     }
   }
+  // For destructors: aborts as "rank 2 <how>".
+  void leave(std::string_view how) noexcept;
   // Through the mapped area, piece by piece; a silent rank adds nothing.
   template <class T>
   void through_area(std::span<T> values, Reduce operation, bool silent, std::string_view purpose);

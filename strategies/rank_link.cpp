@@ -110,9 +110,18 @@ std::unique_ptr<collectives::Transport> RankLink::connect_hosts(const Ranks& ran
                                   halves(all[0]).second, ranks.deadline)[0]);
 }
 
-void RankLink::start(int plan) {
+void RankLink::check() const {
   if (team_->stopped()) team_->rethrow();
+}
+
+void RankLink::start(int plan) {
+  check();
   executor_->start(plan, nullptr);
+}
+
+void RankLink::progress() {
+  executor_->progress();
+  check();
 }
 
 }  // namespace lockstep::strategies

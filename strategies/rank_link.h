@@ -43,8 +43,10 @@ class RankLink {
 
   std::byte* data() const { return data_; }  // this rank's gradient space: zeroed, page-aligned
   collectives::Executor& executor() { return *executor_; }
-  // Begins a plan. Throws what stopped the link, where something has.
-  void start(int plan);
+  // Throws what stopped the link, where something has. So do the next two.
+  void check() const;
+  void start(int plan);  // begins it
+  void progress();       // moves what can move, and never waits
   // All that wait here, on any rank of this host, throw Error(code, why) from now on.
   void stop(engine::Code code, const std::string& why) noexcept { team_->stop(code, why); }
 

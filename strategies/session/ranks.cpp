@@ -36,9 +36,12 @@ void run_ranks(Session& session, int size, const std::function<void(Communicator
   for (int rank = 0; rank < size; ++rank) ops.push_back(sums(session));
   std::mutex mutex;
   std::exception_ptr first;
-  auto keep = [&] {
+  bool told = false;  // the first is what another rank had told of itself
+  auto keep = [&](bool only_told = false) {
     std::scoped_lock lock(mutex);
-    if (!first) first = std::current_exception();
+    if (first && (!told || only_told)) return;
+    first = std::current_exception();
+    told = only_told;
   };
   auto work = [&](std::size_t rank) {
     try {
@@ -46,7 +49,7 @@ void run_ranks(Session& session, int size, const std::function<void(Communicator
       try {
         body(communicator);
       } catch (const engine::Error& error) {
-        keep();
+        keep(error.code() == engine::Code::kAborted);
         communicator.abort(error.code(), error.what());
       } catch (const std::exception& error) {
         keep();

@@ -12,9 +12,9 @@ namespace lockstep::strategies {
 Communicator communicator(Session& session, const CommunicatorOptions& options = {});
 
 // `size` ranks that are threads of this one process, each with a communicator of its own: calls
-// `body` on each, and returns when all have come back. The first error of any is rethrown, and ends
-// the waits of the others. Where threads of the process should count as ranks of a larger job: use
-// processes.
+// `body` on each, and returns when all have come back. The first error of any is rethrown (rather
+// the cause on one rank than what the others were told of it), and ends the waits of the others.
+// Where threads of the process should count as ranks of a larger job: use processes.
 void run_ranks(Session& session, int size, const std::function<void(Communicator&)>& body,
                const CommunicatorOptions& options = {});
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <latch>
 #include <numeric>
 #include <thread>
 
@@ -304,12 +305,13 @@ TEST(Buckets, DifferentGradientsAndWrongCallsAreErrors) {
 
 TEST(Buckets, ARankWhoseBackwardStopsIsNamedWithTheBucket) {
   std::string text;
+  std::latch over{1};
   on_ranks(
       2,
       [&](Communicator& c) {
         Buckets<float> buckets(c, {{nullptr, 10}, {nullptr, 20}}, {.bytes = 4});
         buckets.ready(0);
-        if (c.rank() == 1) return;
+        if (c.rank() == 1) return over.wait();
         buckets.ready(1);
         try {
           buckets.wait();
@@ -322,6 +324,7 @@ TEST(Buckets, ARankWhoseBackwardStopsIsNamedWithTheBucket) {
         } catch (const Error& error) {
           EXPECT_EQ(error.what(), text);
         }
+        over.count_down();
       },
       300ms);
   EXPECT_THAT(text, AllOf(HasSubstr("bucket "), HasSubstr("missing: 1")));

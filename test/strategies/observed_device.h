@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// A device like another, and kernels like others, that tell of each reduction before they do it:
+// all that the executor moves inside a host goes through there. What the listener throws is an
+// error of the kernel.
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "engine/device/device.h"
+#include "engine/ops/ops.h"
+
+namespace lockstep::test {
+
+using OnReduce = std::function<void(const engine::ReduceArguments&)>;  // any thread
+
+std::unique_ptr<engine::Ops> observed(std::unique_ptr<engine::Ops> ops, OnReduce on_reduce);
+
+class ObservedDevice : public engine::Device {
+ public:
+  ObservedDevice(std::unique_ptr<engine::Device> device, OnReduce on_reduce)
+      : device_(std::move(device)), on_reduce_(std::move(on_reduce)) {}
+  engine::DeviceId id() const override { return device_->id(); }
+  std::string description() const override { return device_->description(); }
+  engine::DType default_dtype() const override { return device_->default_dtype(); }
+  bool supports(engine::DType dtype) const override { return device_->supports(dtype); }
+  engine::Buffer allocate(std::size_t bytes) override { return device_->allocate(bytes); }
+  std::unique_ptr<engine::Stream> stream() override { return device_->stream(); }
+  std::unique_ptr<engine::Ops> ops(engine::DType dtype, engine::OpsOptions options) override {
+    return observed(device_->ops(dtype, options), on_reduce_);
+  }
+
+ private:
+  std::unique_ptr<engine::Device> device_;
+  OnReduce on_reduce_;
+};
+
+}  // namespace lockstep::test
