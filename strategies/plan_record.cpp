@@ -16,9 +16,28 @@ std::size_t count_hosts(const std::vector<int>& host) {
   return std::set<int>(host.begin(), host.end()).size();
 }
 
+// Calls `body` with the record.
+template <class Body>
+bool read(const std::string& record, Body body) {
+  try {
+    return body(json::parse(record));
+  } catch (const json::exception& e) {
+    engine::fail(engine::Code::kCorrupt, "the checkpoint's plan cannot be read: {}", e.what());
+  }
+}
+
+std::vector<int> host_of_rank(const json& plan) {
+  return plan.at("host_of_rank").get<std::vector<int>>();
+}
+
+std::string threads_of(int threads) {
+  return fmt::format("{} thread{} a replica", threads, threads == 1 ? "" : "s");
+}
+
 }  // namespace
 
-std::string plan_record(const StepDesign& design, const std::vector<int>& host) {
+std::string plan_record(const StepDesign& design, const std::vector<int>& host,
+                        const Arithmetic& chief) {
   json ends = json::array();
   for (engine::Range bucket : design.buckets) ends.push_back(bucket.end);
   return json{{"algorithm", design.algorithm},
@@ -27,20 +46,21 @@ std::string plan_record(const StepDesign& design, const std::vector<int>& host) 
               {"reason", design.reason},
               {"bucket_bytes", design.bucket_bytes},
               {"bucket_ends", ends},
-              {"host_of_rank", host}}
+              {"host_of_rank", host},
+              {"threads", chief.threads},
+              {"instructions", chief.instructions}}
       .dump();
 }
 
 bool obey_record(const std::string& record, const std::vector<int>& host, DesignOptions& options,
                  const engine::Log& log) {
   if (record.empty()) return false;
-  try {
-    const json plan = json::parse(record);
-    if (plan.at("host_of_rank").get<std::vector<int>>() != host) {
+  return read(record, [&](const json& plan) {
+    if (const std::vector<int> before = host_of_rank(plan); before != host) {
       log.info(
           "the checkpoint was written by {} replicas on {} hosts, which are not these: planned "
           "afresh",
-          plan.at("host_of_rank").size(), count_hosts(plan.at("host_of_rank")));
+          before.size(), count_hosts(before));
       return false;
     }
     bool obeyed = true;
@@ -82,9 +102,32 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
     options.bucket_ends = plan.at("bucket_ends").get<std::vector<std::size_t>>();
     if (obeyed) options.reason = plan.at("reason");
     return obeyed;
-  } catch (const json::exception& e) {
-    engine::fail(engine::Code::kCorrupt, "the checkpoint's plan cannot be read: {}", e.what());
-  }
+  });
+}
+
+bool other_arithmetic(const std::string& record, const std::vector<int>& host,
+                      const Arithmetic& chief, const engine::Log& log) {
+  if (record.empty()) return false;
+  return read(record, [&](const json& plan) {
+    if (host_of_rank(plan) != host) return false;
+    const int threads = plan.value("threads", chief.threads);
+    const std::string instructions = plan.value("instructions", chief.instructions);
+    std::string there, here;
+    if (threads != chief.threads) {
+      there = threads_of(threads);
+      here = threads_of(chief.threads);
+    }
+    if (instructions != chief.instructions) {
+      const char* const joint = there.empty() ? "" : " and ";
+      there += fmt::format("{}the instructions {}", joint, instructions);
+      here += fmt::format("{}{}", joint, chief.instructions);
+    }
+    if (there.empty()) return false;
+    log.warning(
+        "the checkpoint was written with {}, this run has {}: the last bits of sums may differ",
+        there, here);
+    return true;
+  });
 }
 
 }  // namespace lockstep::strategies

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The plan of a membership as it stands in a checkpoint's manifest, and what a later run does with
 // it. The same replicas on the same hosts use the same plan again, since it fixes the order of
-// summation and with it the bits; any other membership plans afresh.
+// summation and with it the bits; any other membership plans afresh. What the bits depend on and no
+// run can choose freely, the arithmetic, is recorded too and only compared.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,12 +12,27 @@
 
 namespace lockstep::strategies {
 
-std::string plan_record(const StepDesign& design, const std::vector<int>& host);  // JSON
+// How replicas add within their kernels, as far as it is not chosen by the plan.
+struct Arithmetic {
+  int threads = 1;                // library threads of a replica
+  std::string instructions = {};  // engine::Device::instructions
+};
+
+// JSON. `chief`: of the process of rank 0. Others may compute their gradients differently: mirrors
+// are equal all the same, since all take the same sums.
+std::string plan_record(const StepDesign& design, const std::vector<int>& host,
+                        const Arithmetic& chief);
 
 // Changes `options` to the record's where the membership is the same and nothing else was asked for
 // (options that were given win, with a warning that bits may differ). True when it was obeyed.
 // Throws Error(kCorrupt) for text that is no record.
 bool obey_record(const std::string& record, const std::vector<int>& host, DesignOptions& options,
                  const engine::Log& log);
+
+// True where the same replicas on the same hosts wrote the record with another arithmetic: then one
+// warning says what differs. Records of before the arithmetic stood in them differ in nothing.
+// Throws Error(kCorrupt) for text that is no record.
+bool other_arithmetic(const std::string& record, const std::vector<int>& host,
+                      const Arithmetic& chief, const engine::Log& log);
 
 }  // namespace lockstep::strategies

@@ -14,7 +14,6 @@
 #include <thread>
 
 #include "collectives/machine.h"
-#include "strategies/plan_record.h"
 
 namespace lockstep::strategies {
 
@@ -226,6 +225,8 @@ void Synchronous::design(const engine::Graph& graph) {
   if (options_.kernels) design_options.kernels = engine::name(*options_.kernels);
   design_options.bucket_bytes = options_.bucket_bytes;
   planned_before_ = obey_record(open_.plan, host_, design_options, options_.log);
+  other_arithmetic_ =
+      membership().chief && other_arithmetic(open_.plan, host_, arithmetic(), options_.log);
   DesignInput input;
   input.graph = &graph;
   input.rule = rule_;
@@ -234,6 +235,10 @@ void Synchronous::design(const engine::Graph& graph) {
   input.metrics_per_rank = 2 * checked_at(0).size();
   input.gather_per_rank = kGather;
   design_ = design_step(input, design_options);
+}
+
+Arithmetic Synchronous::arithmetic() const {
+  return {options_.threads, options_.devices[0]->instructions()};
 }
 
 std::size_t Synchronous::local_processes() const {

@@ -31,6 +31,7 @@
 #include "engine/train/strategy.h"
 #include "strategies/memory_use.h"
 #include "strategies/mirror.h"
+#include "strategies/plan_record.h"
 #include "strategies/replica_threads.h"
 
 namespace lockstep::strategies {
@@ -106,6 +107,7 @@ class Synchronous : public engine::Strategy {
   int first_rank() const;
   std::size_t largest_share(std::size_t batch, int accumulate) const;
   void design(const engine::Graph& graph);
+  Arithmetic arithmetic() const;  // of this process
   void plan_memory(engine::Ops& ops, const engine::Graph& graph);
   std::size_t local_processes() const;
   void compare(const std::string& mine, const std::string& what) const;
@@ -136,7 +138,8 @@ class Synchronous : public engine::Strategy {
   StepDesign design_;
   std::string memory_sentence_;
   std::vector<std::vector<std::size_t>> checked_;  // entries of the layout, by turn of the check
-  bool planned_before_ = false;                    // the plan is a checkpoint's
+  bool planned_before_ = false;                    // the plan is a checkpoint's ...
+  bool other_arithmetic_ = false;                  // ... but the bits are not; the chief knows
   bool communication_threads_ = false;
 
   // The order of these is the order of ending, last first: mirrors use the team, the team the

@@ -5,7 +5,6 @@
 
 #include "collectives/verifier.h"
 #include "strategies/placement.h"
-#include "strategies/plan_record.h"
 #include "strategies/synchronous.h"
 
 namespace lockstep::strategies {
@@ -94,7 +93,7 @@ std::vector<Piece> Synchronous::pieces_to_restore(engine::Replica& replica) {
 }
 
 std::string Synchronous::plan() const {
-  return plan_record(design_, host_);
+  return plan_record(design_, host_, arithmetic());
 }
 std::string Synchronous::algorithm() const {
   return design_.algorithm;
@@ -105,7 +104,10 @@ std::string Synchronous::reason() const {
 
 std::string Synchronous::explain() const {
   std::string text = fmt::format("{}: {}\n{}", name(), topology_.describe(), sentence(design_));
-  if (planned_before_) text += "\nthe plan is the checkpoint's, so that the bits are the same";
+  if (planned_before_) {
+    text += other_arithmetic_ ? "\nthe plan is the checkpoint's"
+                              : "\nthe plan is the checkpoint's, so that the bits are the same";
+  }
   text +=
       communication_threads_
           ? "\ncommunication has threads of its own, since there are idle cores"

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "engine/cpu/cpu_device.h"
 
+#include <hwy/targets.h>
+#include <oneapi/dnnl/dnnl_debug.h>
+
 #include <fstream>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string_view>
 #include <thread>
 
 #include "engine/base/error.h"
@@ -23,7 +27,7 @@ std::string model_name() {
 }
 
 // The widest instructions that oneDNN makes use of.
-std::string instructions() {
+std::string widest_instructions() {
   const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
   if ((unsigned(isa) & unsigned(dnnl::cpu_isa::avx512_core)) ==
       unsigned(dnnl::cpu_isa::avx512_core)) {
@@ -41,8 +45,17 @@ class CpuDevice final : public Device {
   std::string description() const override {
     const unsigned cores = std::thread::hardware_concurrency();
     const dnnl_version_t* version = dnnl_version();
-    return fmt::format("{}, {}, {} core{}, oneDNN {}.{}.{}", model_name(), instructions(), cores,
-                       cores == 1 ? "" : "s", version->major, version->minor, version->patch);
+    return fmt::format("{}, {}, {} core{}, oneDNN {}.{}.{}", model_name(), widest_instructions(),
+                       cores, cores == 1 ? "" : "s", version->major, version->minor,
+                       version->patch);
+  }
+  std::string instructions() const override {
+    constexpr std::string_view kPrefix = "cpu_isa_";
+    std::string_view library = dnnl_cpu_isa2str(dnnl_cpu_isa_t(dnnl::get_effective_cpu_isa()));
+    if (library.starts_with(kPrefix)) library.remove_prefix(kPrefix.size());
+    // The best of those that the own kernels are compiled for is the first.
+    return fmt::format("{} (oneDNN) and {} (own kernels)", library,
+                       hwy::TargetName(hwy::SupportedAndGeneratedTargets().front()));
   }
   DType default_dtype() const override { return DType::kFloat32; }
   bool supports(DType dtype) const override { return dtype == DType::kFloat32; }

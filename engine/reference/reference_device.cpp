@@ -22,6 +22,7 @@ class ReferenceDevice final : public Device {
  public:
   DeviceId id() const override { return {"reference", 0}; }
   std::string description() const override { return "plain loops on the host, for tests"; }
+  std::string instructions() const override { return "as compiled"; }
   DType default_dtype() const override { return DType::kFloat64; }
   bool supports(DType dtype) const override {
     return dtype == DType::kFloat64 || dtype == DType::kFloat32;

@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "engine/reference/reference_device.h"
 #include "test/strategies/counted_allocations.h"
 #include "test/strategies/small_job.h"
 
@@ -201,6 +203,155 @@ TEST(Law6, AnotherModelInTheFolderIsRefusedWithTheLineThatDiffers) {
   } catch (const engine::Error& error) {
     EXPECT_NE(std::string(error.what()).find("another model"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what()).find("centre"), std::string::npos) << error.what();
+  }
+}
+
+// The reference device, said to be another processor; remembers what it was asked for.
+class OtherProcessor : public engine::Device {
+ public:
+  explicit OtherProcessor(std::string instructions) : instructions_(std::move(instructions)) {}
+  engine::DeviceId id() const override { return device_->id(); }
+  std::string description() const override { return device_->description(); }
+  std::string instructions() const override { return instructions_; }
+  engine::DType default_dtype() const override { return device_->default_dtype(); }
+  bool supports(engine::DType dtype) const override { return device_->supports(dtype); }
+  engine::Buffer allocate(std::size_t bytes) override { return device_->allocate(bytes); }
+  std::unique_ptr<engine::Stream> stream() override { return device_->stream(); }
+  std::unique_ptr<engine::Ops> ops(engine::DType dtype, engine::OpsOptions options) override {
+    last = options;
+    return device_->ops(dtype, options);
+  }
+  engine::OpsOptions last;
+
+ private:
+  std::unique_ptr<engine::Device> device_ = engine::reference_device();
+  std::string instructions_;
+};
+
+// A run of two replicas, as far as its plan goes.
+struct Planned {
+  int threads = 1;
+  std::string instructions = "AVX2";
+  std::optional<engine::Kernels> kernels = {};
+  int replicas = 2;
+  // What came of it; `said` of the checkpoint.
+  std::string record = {}, explain = {}, said = {};
+  engine::Kernels used = {};
+
+  Planned& open(const std::string& checkpoint) {
+    OtherProcessor device(instructions);
+    strategies::SynchronousOptions options;
+    options.devices.assign(std::size_t(replicas), &device);
+    options.threads = threads;
+    options.kernels = kernels;
+    options.bind = false;
+    options.log = engine::Log("", engine::Log::Level::kInfo, [this](auto, std::string_view line) {
+      if (line.find("checkpoint") != line.npos) (said += line) += '\n';
+    });
+    strategies::Mirrored strategy(options);
+    const Job job;
+    engine::OpenOptions opening;
+    opening.plan = checkpoint;
+    strategy.open(small_graph(job), job.optimizer.rule, opening);
+    record = strategy.plan();
+    explain = strategy.explain();
+    used = device.last.kernels;
+    return *this;
+  }
+};
+
+std::size_t count(const std::string& text, const std::string& word) {
+  std::size_t times = 0;
+  for (std::size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) ++times;
+  return times;
+}
+
+std::string without(const std::string& record, const std::vector<std::string>& keys) {
+  auto plan = nlohmann::json::parse(record);
+  for (const std::string& key : keys) EXPECT_EQ(plan.erase(key), 1u) << key;
+  return plan.dump();
+}
+
+constexpr const char* kSameBits = "so that the bits are the same";
+
+TEST(Record, AnotherArithmeticIsSaidInOneLineAndThePlanIsUsedAllTheSame) {
+  const std::string record = Planned{.threads = 2}.open("").record;
+  const std::string end = ": the last bits of sums may differ\n";
+  struct Case {
+    Planned run;
+    std::string differ;
+  };
+  for (Case c :
+       {Case{{.threads = 1}, "2 threads a replica, this run has 1 thread a replica"},
+        Case{{.threads = 2, .instructions = "SSE4"}, "the instructions AVX2, this run has SSE4"},
+        Case{{.threads = 3, .instructions = "SSE4"},
+             "2 threads a replica and the instructions AVX2, this run has 3 threads a "
+             "replica and SSE4"}}) {
+    c.run.open(record);
+    EXPECT_NE(c.run.said.find("the checkpoint was written with " + c.differ + end),
+              std::string::npos)
+        << c.run.said;
+    EXPECT_EQ(count(c.run.said, "\n"), 1u) << c.run.said;
+    EXPECT_NE(c.run.explain.find("the plan is the checkpoint's"), std::string::npos);
+    EXPECT_EQ(c.run.explain.find(kSameBits), std::string::npos) << c.run.explain;
+    // What it saves says how it computes itself.
+    EXPECT_EQ(Planned(c.run).open(c.run.record).said, c.run.said);
+  }
+}
+
+TEST(Record, TheSameArithmeticAndOneThatIsNotKnownAreNoNews) {
+  const std::string record = Planned{.threads = 2}.open("").record;
+  for (const std::string& same : {record, without(record, {"threads", "instructions"})}) {
+    const Planned run = Planned{.threads = 2}.open(same);
+    EXPECT_EQ(run.said, "");
+    EXPECT_NE(run.explain.find(kSameBits), std::string::npos) << run.explain;
+  }
+  // Nor where the bits are others anyway.
+  const Planned other = Planned{.threads = 1, .replicas = 3}.open(record);
+  EXPECT_NE(other.said.find("planned afresh"), std::string::npos) << other.said;
+  EXPECT_EQ(count(other.said, "\n"), 1u) << other.said;
+}
+
+TEST(Record, OfSeveralProcessesTheChiefSpeaks) {
+  const Folder folder;
+  const Way way{"processes 2 of 2", 2, {0, 0}};
+  Job job = job_with();
+  job.checkpoints = folder.path();
+  train_until(job, way, 7);
+  auto options = replicas(2);
+  options.threads = 2;
+  std::string said;
+  options.log = engine::Log("", engine::Log::Level::kWarning,
+                            [&](auto, std::string_view line) { said += line; });
+  const Outcome resumed = train_collective(job, options, way.host);
+  EXPECT_EQ(resumed.history.first_step, 7);
+  EXPECT_EQ(count(said, "1 thread a replica, this run has 2 threads a replica"), 1u) << said;
+}
+
+TEST(Record, ItsKernelsAreUsedWhereNothingWasAskedForAndOnlyThere) {
+  using engine::Kernels;
+  EXPECT_EQ(Planned{}.open("").used, Kernels::kAuto);
+  for (const Kernels before : {Kernels::kAuto, Kernels::kDirect}) {
+    const std::string record = Planned{.kernels = before}.open("").record;
+    const Kernels other = before == Kernels::kAuto ? Kernels::kDirect : Kernels::kAuto;
+    for (const std::optional<Kernels>& asked : {std::optional<Kernels>(), std::optional(before)}) {
+      const Planned run = Planned{.kernels = asked}.open(record);
+      EXPECT_EQ(run.used, before);
+      EXPECT_EQ(run.record, record);
+      EXPECT_EQ(run.said, "");
+      EXPECT_NE(run.explain.find(kSameBits), std::string::npos) << run.explain;
+    }
+    const Planned run = Planned{.kernels = other}.open(record);
+    EXPECT_EQ(run.used, other);
+    EXPECT_NE(run.said.find(fmt::format("kernels {} were asked for, the checkpoint was written "
+                                        "with {}: bits may differ",
+                                        engine::name(other), engine::name(before))),
+              std::string::npos)
+        << run.said;
+    EXPECT_EQ(run.explain.find(kSameBits), std::string::npos) << run.explain;
+    EXPECT_EQ((Planned{.replicas = 3}.open(record).used), Kernels::kAuto);
+    // Records of before there was a choice.
+    EXPECT_EQ(Planned{}.open(without(record, {"kernels"})).used, Kernels::kDirect);
   }
 }
 

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import pathlib
+import platform
 import shutil
 import signal
 import struct
@@ -403,6 +404,19 @@ class Checkpoints(Case):
         second = self.result(*flags, "--steps", "40")
         self.assertEqual((second["first_step"], second["steps"]), (30, 40))
         self.assertEqual(whole(folder), [30, 40])
+
+    def test_other_threads_or_instructions_than_the_checkpoints_are_said_in_a_line(self):
+        flags = ["train", *SMALL, "--eval", "0", "--checkpoints", self.top / "c"]
+        self.good(*flags, "--steps", "1")
+        changes = [((), 1, ""), ((), 2, "1 thread a replica, this run has 2 threads a replica:"), ((), 2, "")]
+        if platform.machine() == "x86_64":
+            changes.append((("env", "ONEDNN_MAX_CPU_ISA=SSE41"), 2, "sse41 (oneDNN)"))
+        for step, (prefix, threads, words) in enumerate(changes, 2):
+            said = self.good(*flags, "--steps", step, "--threads", threads, prefix=prefix).stderr
+            lines = [line for line in said.splitlines() if "the checkpoint was written with" in line]
+            self.assertEqual(len(lines), 1 if words else 0, said)
+            self.assertIn(words, "".join(lines))
+            self.assertEqual("so that the bits are the same" in said, not words, said)
 
 
 class Predict(Case):

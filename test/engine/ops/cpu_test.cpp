@@ -95,6 +95,7 @@ TEST(Devices, BeginWithTheCpuAndAreFoundByName) {
     EXPECT_EQ(&find(devices, device->id()), device.get());
     EXPECT_TRUE(device->supports(device->default_dtype()));
     EXPECT_FALSE(device->description().empty());
+    EXPECT_FALSE(device->instructions().empty());
     device->stream()->synchronize();
   }
   try {
