@@ -77,16 +77,19 @@ class Installed(unittest.TestCase):
     def trains(self, program, **more):
         self.assertRegex(self.good([program], **more), r"accuracy [01]\.\d{4}\n")
 
+    def series(self):
+        """Of the version, what stays the same as long as programs need not be built again."""
+        return re.match(r"(0\.)?[0-9]+", self.version)[0]
+
     def headers(self):
         return sorted(path for path in (self.include / "lockstep").rglob("*") if path.is_file())
 
 
 class Files(Installed):
     def test_programs_libraries_headers_and_nothing_else(self):
-        major = self.version.split(".")[0]
         self.assertEqual([path.name for path in self.program.parent.iterdir()], ["lockstep"])
         self.assertEqual(sorted(path.name for path in self.libraries.iterdir() if not path.is_dir()),
-                         ["liblockstep.a", "liblockstep.so", f"liblockstep.so.{major}", f"liblockstep.so.{self.version}"])
+                         ["liblockstep.a", "liblockstep.so", f"liblockstep.so.{self.series()}", f"liblockstep.so.{self.version}"])
         self.assertEqual([path.name for path in self.include.iterdir()], ["lockstep"])
         self.assertEqual({path.suffix for path in self.headers()}, {".h"})
         others = [path for path in (self.top / "there").rglob("*") if path.is_file()
@@ -98,7 +101,7 @@ class Files(Installed):
         self.assertEqual(self.flags("--modversion"), [self.version])
         dynamic = self.good(["readelf", "-d", self.libraries / "liblockstep.so"])
         soname = re.search(r"\(SONAME\).*\[(.*)\]", dynamic)[1]
-        self.assertEqual(soname, "liblockstep.so." + self.version.split(".")[0])
+        self.assertEqual(soname, "liblockstep.so." + self.series())
         self.assertTrue((self.libraries / soname).exists())
         changes = (SOURCE / "tools/CHANGELOG.md").read_text(encoding="utf-8")
         self.assertEqual(re.search(r"^## (\S+)", changes, re.MULTILINE)[1], self.version)
