@@ -88,6 +88,32 @@ TEST(SafetensorsFuzz, ADamagedHeaderIsRefusedOrReadAsItStands) {
   EXPECT_LT(accepted, kInputs * 2 / 3);
 }
 
+// Damage makes files shorter or leaves their length: what stands behind the last tensor is tried
+// here.
+TEST(SafetensorsFuzz, WhatIsLongerThanItsTensorsIsRefused) {
+  MemoryStorage storage;
+  for (const Arrays& arrays : {some_arrays(5), tiny_arrays(5), Arrays()}) {
+    std::vector<engine::TensorSource> sources;
+    for (const NamedArray& array : arrays) {
+      sources.push_back({array.name, array.dtype, array.shape, array.bytes.data()});
+    }
+    engine::write_safetensors(*storage.create("f"), sources, {});
+    const std::string whole = text_of(storage.contents("f"));
+    for (std::size_t more : {0, 1, 3, 4, 8, 4096}) {
+      for (const std::string& filling : {std::string(more, '\0'), std::string(more, 'x')}) {
+        storage.contents("f") = bytes_of(whole + filling);
+        try {
+          engine::read_safetensors(storage, "f");
+          EXPECT_EQ(more, 0u) << "accepted, with " << arrays.size() << " tensors";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), Code::kCorrupt);
+          EXPECT_NE(more, 0u) << error.what();
+        }
+      }
+    }
+  }
+}
+
 TEST(SafetensorsFuzz, ADamagedShardIsNeverPartOfACheckpoint) {
   MemoryStorage storage;
   LogLines lines;
