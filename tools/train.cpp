@@ -100,10 +100,6 @@ engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph, int
   engine::require(replicas <= sets.train->size(),
                   "{} replicas are more than all {} examples of the training data: use at most {}",
                   replicas, sets.train->size(), sets.train->size());
-  engine::require(replicas <= f.batch,
-                  "--batch {} has no example for some of the {} replicas: use --batch {} or more, "
-                  "or fewer replicas",
-                  f.batch, replicas, replicas);
   engine::require(f.batch <= sets.train->size(),
                   "--batch {} is more than all {} examples of the training data", f.batch,
                   sets.train->size());
@@ -178,6 +174,13 @@ int train(const TrainFlags& f, const Program& program) {
   open_records(records, f, launch, session, log);
   const auto strategy = strategies::make_strategy(f.strategy, session, options);
   const bool chief = strategy->membership().chief;
+  const std::size_t size = std::size_t(strategy->membership().size);
+  if (chief && f.batch < size) {
+    log.warning(
+        "--batch {} has no example for {} of the {} replicas, which idle: use --batch {} or more, "
+        "or fewer replicas",
+        f.batch, size - f.batch, size, size);
+  }
   Progress progress(chief, std::int64_t(sets.train->size()));
   engine::TrainerOptions trainer_options;
   trainer_options.seed = f.seed;

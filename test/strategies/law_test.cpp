@@ -43,6 +43,7 @@ std::vector<Way> ways() {
   list.push_back({"mirrored uneven", 3, {}, {5, 2, 4}});
   list.push_back({"mirrored with an empty replica", 3, {}, {3, 0, 2}});
   list.push_back({"first replica empty, ring", 2, {}, {0, 1}, "ring"});
+  list.push_back({"mirrored, more replicas than a batch has examples", 13, {}, {}});
   list.push_back({"2 processes of 2", 4, {0, 0}, {}});
   list.push_back({"2 hosts", 2, {0, 1}, {}});
   list.push_back({"2 hosts of 2", 4, {0, 1}, {}});

@@ -125,8 +125,14 @@ class Data(Case):
     def test_more_replicas_than_examples(self):
         self.refused("more replicas than examples", 64, ["4 replicas", "3 examples", "at most 3"],
                      "train", *SMALL, "--examples", "3", "--batch", "3", "--replicas", "4")
-        self.refused("more replicas than the batch has examples", 64, ["--batch 3", "4 replicas", "--batch 4"],
-                     "train", *SMALL, "--batch", "3", "--replicas", "4")
+
+    def test_more_replicas_than_the_batch_has_examples_is_no_error(self):
+        said = self.good("train", *SMALL, "--batch", "3", "--replicas", "4", "--steps", "2").stderr
+        warnings = [line for line in said.splitlines() if "--batch" in line]
+        self.assertEqual(len(warnings), 1, said)
+        for word in ("--batch 3", "1 of the 4 replicas", "idle", "--batch 4 or more"):
+            self.assertIn(word, warnings[0])
+        self.assertNotIn("--batch", self.good("train", *SMALL, "--batch", "4", "--replicas", "4", "--steps", "2").stderr)
 
 
 class Flags(Case):
