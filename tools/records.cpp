@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tools/records.h"
 
+#include <algorithm>
+
 #include "engine/train/trace.h"
 
 namespace lockstep::tools {
@@ -14,7 +16,6 @@ Records::Records(const TrainFlags& f, bool chief, const engine::Log& log) : log_
 }
 
 void Records::step(const engine::StepReport& report) {
-  last_step_ = report.step;
   if (events_) {
     events_->write("step", {{"step", report.step},
                             {"loss", report.loss},
@@ -30,14 +31,18 @@ void Records::step(const engine::StepReport& report) {
   }
 }
 
-void Records::evaluation(const engine::Evaluation& test, std::int64_t epoch) {
+// An evaluation stands at the last step before it, where that step's loss stands. A run that had
+// nothing left to train begins behind that step, whose points of an earlier run stay.
+void Records::evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs) {
+  const std::int64_t last = std::max<std::int64_t>(0, steps - 1);
   if (events_) {
     events_->write(
         "evaluation",
-        {{"step", last_step_}, {"epoch", epoch}, {"loss", test.loss}, {"accuracy", test.accuracy}});
+        {{"step", last}, {"epoch", epochs}, {"loss", test.loss}, {"accuracy", test.accuracy}});
   }
   if (summary_) {
-    summary_->write(last_step_, {{"test/loss", test.loss}, {"test/accuracy", test.accuracy}});
+    summary_->begin(steps);
+    summary_->write(last, {{"test/loss", test.loss}, {"test/accuracy", test.accuracy}});
   }
 }
 

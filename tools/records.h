@@ -23,7 +23,7 @@ class Records {
   Records(const TrainFlags& flags, bool chief, const engine::Log& log);
   // The chief's step thread, and the trainer's thread in between.
   void step(const engine::StepReport& report);
-  void evaluation(const engine::Evaluation& test, std::int64_t epoch);
+  void evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs);
   void checkpoint(std::int64_t step);
   engine::Profile* profile() { return profile_ ? &*profile_ : nullptr; }
   // After training: the trace. Collective.
@@ -35,7 +35,6 @@ class Records {
   std::optional<engine::Summary> summary_;
   std::optional<engine::Profile> profile_;
   std::optional<engine::WholeFile> trace_;
-  std::int64_t last_step_ = 0;
 };
 
 }  // namespace lockstep::tools

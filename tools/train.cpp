@@ -212,10 +212,10 @@ int train(const TrainFlags& f, const Program& program) {
   fit.on_epoch = [&](std::int64_t epoch, const engine::StepReport& last) {
     progress.epoch(epoch, last);
   };
-  fit.on_evaluation = [&](const engine::Evaluation& test, std::int64_t epoch) {
-    progress.say(fmt::format("test after {} epochs: loss {:.4f}, accuracy {:.4f}", epoch, test.loss,
-                             test.accuracy));
-    records->evaluation(test, epoch);
+  fit.on_evaluation = [&](const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs) {
+    progress.say(fmt::format("test after {} epochs: loss {:.4f}, accuracy {:.4f}", epochs,
+                             test.loss, test.accuracy));
+    records->evaluation(test, steps, epochs);
   };
   fit.on_checkpoint = [&](std::int64_t step) { records->checkpoint(step); };
   const engine::History history = trainer.fit(*sets.train, fit);

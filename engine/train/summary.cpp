@@ -94,16 +94,19 @@ void Summary::begin_event(std::int64_t step) {
   varint(event_, std::uint64_t(step));
 }
 
+void Summary::begin(std::int64_t step) {
+  if (begun_) return;
+  begun_ = true;
+  begin_event(step);
+  value_.clear();
+  key(value_, kStatus, Wire::kVarint);
+  varint(value_, kStart);
+  bytes(event_, kSessionLog, value_);
+  put();
+}
+
 void Summary::write(std::int64_t step, std::initializer_list<Scalar> scalars) {
-  if (!begun_) {
-    begun_ = true;
-    begin_event(step);
-    value_.clear();
-    key(value_, kStatus, Wire::kVarint);
-    varint(value_, kStart);
-    bytes(event_, kSessionLog, value_);
-    put();
-  }
+  begin(step);
   record_.clear();  // the message Summary, until put
   for (const Scalar& scalar : scalars) {
     value_.clear();

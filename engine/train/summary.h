@@ -4,9 +4,9 @@
 //
 // The file is a list of records: 8 bytes of length (little-endian), 4 of the length's masked
 // CRC-32C, the data, 4 of the data's masked CRC-32C (TensorFlow: lib/io/record_writer.h). A record
-// is a protobuf message Event (event.proto, summary.proto). The first names the version; the first
-// step of a run has a mark behind which a reader forgets what older files of the folder say of this
-// step and later ones: what a run did that was killed after its last checkpoint.
+// is a protobuf message Event (event.proto, summary.proto). The first names the version; the second
+// is the mark of the run's first step, behind which a reader forgets what older files of the folder
+// say of this step and later ones: what a run did that was killed after its last checkpoint.
 //
 // Each record is handed to the system whole before the call returns. As with EventLog, a full disk
 // is reported once and training goes on; what could not be written whole is cut off again. One
@@ -35,7 +35,9 @@ class Summary {
   Summary& operator=(const Summary&) = delete;
   const std::string& path() const { return path_; }
 
-  // Never throws for what goes wrong with the file.
+  // Marks the run's first step; without it the first `write` does. Of several calls the first
+  // counts. Neither throws for what goes wrong with the file.
+  void begin(std::int64_t step);
   void write(std::int64_t step, std::initializer_list<Scalar> scalars);
 
  private:

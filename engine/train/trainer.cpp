@@ -242,14 +242,14 @@ History Trainer::run(Fit& fit) {
       fit.history.test = evaluate(*options.test);
       evaluated = fit.progress.step;
       if (chief && options.on_evaluation) {
-        options.on_evaluation(*fit.history.test, fit.progress.position.epoch);
+        options.on_evaluation(*fit.history.test, evaluated, fit.progress.position.epoch);
       }
     }
   }
   if (options.test != nullptr && !fit.progress.stopped && evaluated != fit.progress.step) {
     fit.history.test = evaluate(*options.test);
     if (chief && options.on_evaluation) {
-      options.on_evaluation(*fit.history.test, fit.progress.position.epoch);
+      options.on_evaluation(*fit.history.test, fit.progress.step, fit.progress.position.epoch);
     }
   }
   fit.history.steps = fit.progress.step;

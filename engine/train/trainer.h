@@ -71,7 +71,9 @@ struct FitOptions {
   // On the chief, in order; on_step from the thread of rank 0. What they throw ends the training.
   std::function<void(const StepReport&)> on_step = {};
   std::function<void(std::int64_t epoch, const StepReport& last)> on_epoch = {};
-  std::function<void(const Evaluation&, std::int64_t epoch)> on_evaluation = {};
+  // After so many steps and epochs of the whole run, those before a restart included.
+  std::function<void(const Evaluation&, std::int64_t steps, std::int64_t epochs)> on_evaluation =
+      {};
   std::function<void(std::int64_t step)> on_checkpoint = {};
 };
 

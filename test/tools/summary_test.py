@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """`lockstep train --summary`: TensorBoard's own reader finds the scalars that the JSON lines have, over a run
-and its continuation; only the chief writes.
+and its continuations; only the chief writes.
 
 usage: summary_test.py LOCKSTEP [NAMES OF TESTS]
 
@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,36 @@ def python_with_tensorboard():
     python = os.environ.get("LOCKSTEP_TENSORBOARD_PYTHON", sys.executable)
     found = subprocess.run([python, "-c", "import tensorboard"], capture_output=True, check=False)
     return python if found.returncode == 0 else None
+
+
+def numbers(message):
+    """The fields of a protobuf message that are varints, and which there are."""
+    at, found = 0, {}
+
+    def varint():
+        nonlocal at
+        value, shift = 0, 0
+        while True:
+            value |= (message[at] & 0x7f) << shift
+            at, shift = at + 1, shift + 7
+            if message[at - 1] < 0x80:
+                return value
+
+    while at < len(message):
+        key = varint()
+        found[key >> 3] = varint() if key & 7 in (0, 2) else None
+        at += {0: 0, 1: 8, 2: found[key >> 3] or 0, 5: 4}[key & 7]
+    return found
+
+
+def events(path):
+    """(what, step) of each event of a file: the version, the mark of the first step, or scalars."""
+    data, at = path.read_bytes(), 0
+    while at < len(data):
+        length, = struct.unpack_from("<Q", data, at)
+        fields = numbers(data[at + 12:at + 12 + length])
+        yield next(what for field, what in ((3, "version"), (7, "mark"), (5, "scalars")) if field in fields), fields[2]
+        at += 16 + length
 
 
 class Summary(unittest.TestCase):
@@ -73,7 +104,8 @@ class Summary(unittest.TestCase):
         logged = self.logged()
         self.assertEqual(set(scalars), set(logged))
         for tag, values in scalars.items():
-            self.assertEqual([step for step, _ in values], sorted(logged[tag]), tag)
+            # A run that had nothing left to train evaluates again where the run before it had.
+            self.assertEqual(sorted({step for step, _ in values}), sorted(logged[tag]), tag)
             for step, value in values:
                 self.assertAlmostEqual(value, logged[tag][step], delta=1e-6 * abs(logged[tag][step]), msg=(tag, step))
 
@@ -90,6 +122,18 @@ class Summary(unittest.TestCase):
         self.assertEqual(len(list(self.folder.iterdir())), 2)
         self.assertEqual(sorted(self.logged()["train/loss"]), list(range(14)))
         self.compare(python)
+        self.train("--steps", "14", *checkpoints)
+        self.assertEqual(sorted(self.logged()["train/loss"]), list(range(14)))
+        self.compare(python)
+
+    def test_a_finished_run_that_is_started_again_keeps_its_curves(self):
+        for _ in range(2):
+            self.train("--steps", "9", "--checkpoints", self.top / "c")
+        first, again = (list(events(path)) for path in sorted(self.folder.iterdir(), key=lambda p: p.stat().st_mtime_ns))
+        self.assertEqual(first[:2] + first[-1:], [("version", 0), ("mark", 0), ("scalars", 8)])
+        self.assertEqual(again, [("version", 0), ("mark", 9), ("scalars", 8)])
+        lines = [json.loads(line) for line in (self.top / "log").read_text(encoding="utf-8").splitlines()]
+        self.assertEqual([line["step"] for line in lines if line["event"] == "evaluation"][-2:], [8, 8])
 
     def test_only_the_chief_writes(self):
         if not HAVE_MPI:

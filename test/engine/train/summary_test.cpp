@@ -124,6 +124,20 @@ TEST(SummaryTest, ScalarsByStepInRecordsWithValidChecksums) {
   EXPECT_EQ(lines.all(), "");
 }
 
+TEST(SummaryTest, TheMarkStandsAtTheFirstStepOfTheRunWhereverItsFirstPointStands) {
+  const TemporaryFolder folder;
+  LogLines lines;
+  Summary summary(folder.path(), lines.log());
+  summary.begin(9);
+  summary.begin(4);
+  summary.write(8, {{"test/loss", 1}});
+  const std::vector<std::string> data = records(summary.path());
+  ASSERT_EQ(data.size(), 3u);
+  EXPECT_EQ(number_at<std::int64_t>(parse(data[1]).fields.at(2), 0), 9);
+  EXPECT_EQ(parse(data[1]).fields.count(7), 1u);
+  EXPECT_EQ(number_at<std::int64_t>(parse(data[2]).fields.at(2), 0), 8);
+}
+
 TEST(SummaryTest, EachRunHasAFileOfItsOwn) {
   const TemporaryFolder folder;
   LogLines lines;
