@@ -81,7 +81,7 @@ struct Communicator::Call {
 Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<engine::Ops> ops,
                            const CommunicatorOptions& options)
     : ops_(std::move(ops)),
-      ranks_{bootstrap, bootstrap.hosts(), *ops_, options.deadline},
+      ranks_{rank_of_each_process(bootstrap), *ops_, options.deadline},
       exceptions_(std::uncaught_exceptions()) {
   require(options.deadline.count() > 0, "the deadline must be positive");
   const int here = ranks_.host[std::size_t(rank())];

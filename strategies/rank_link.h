@@ -12,23 +12,19 @@
 #include <string>
 #include <vector>
 
-#include "collectives/bootstrap.h"
 #include "collectives/executor.h"
-#include "collectives/memory/mapped_memory.h"
 #include "collectives/team.h"
 #include "collectives/transport.h"
 #include "engine/ops/ops.h"
+#include "strategies/host_memory.h"
 
 namespace lockstep::strategies {
 
 // The ranks of a job, one a process.
-struct Ranks {
-  collectives::Bootstrap& bootstrap;
-  std::vector<int> host;  // of each rank
+struct Ranks : JobRanks {
   const engine::Ops& ops;
   std::chrono::milliseconds deadline;
   int rank() const { return bootstrap.process(); }
-  int size() const { return int(host.size()); }
 };
 
 class RankLink {
@@ -51,14 +47,11 @@ class RankLink {
   void stop(engine::Code code, const std::string& why) noexcept { team_->stop(code, why); }
 
  private:
-  void map_memory(const Ranks& ranks, std::size_t bytes, std::size_t scratch,
-                  const std::string& what);
-  std::unique_ptr<collectives::Transport> connect_hosts(const Ranks& ranks,
-                                                        const std::string& what);
+  void make_team(const Ranks& ranks, std::size_t bytes, std::size_t scratch,
+                 const std::string& what);
 
   collectives::StepPlan plan_;
-  std::vector<collectives::MappedMemory> mine_;  // my block, then perhaps the control block
-  std::vector<engine::Buffer> peers_;
+  std::optional<HostMemory> memory_;
   std::byte* data_ = nullptr;
   std::optional<collectives::Team> team_;
   std::unique_ptr<collectives::Transport> transport_;

@@ -8,12 +8,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <random>
-#include <set>
 #include <sstream>
 #include <thread>
 
 #include "collectives/machine.h"
+#include "strategies/host_connections.h"
 
 namespace lockstep::strategies {
 
@@ -31,22 +30,6 @@ constexpr int kLostWhileOpening = 75;  // EX_TEMPFAIL: start again
 
 std::size_t align(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
-}
-
-// 32 bytes, as hexadecimal text for the bootstrap.
-std::string random_key() {
-  std::random_device device;
-  std::string text;
-  for (int i = 0; i < 8; ++i) text += fmt::format("{:08x}", device());
-  return text;
-}
-
-std::string key_bytes(const std::string& text) {
-  std::string key;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
-    key += char(std::stoi(text.substr(i, 2), nullptr, 16));
-  }
-  return key;
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -173,10 +156,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
     mirrors_.clear();
     team_.reset();
   }
-  fabric_.reset();
-  mapped_.clear();
-  peers_.clear();
-  own_memory_ = {};
+  memory_.reset();
   ++generation_;
   graph_ = graph;
   rule_ = rule;
@@ -212,8 +192,11 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
     mirrors_.push_back(std::make_unique<Mirror>(
         first_rank() + int(i), graph, ops_of(device, design_.kernels), rows, options.seed));
   }
-  map_memory();
-  connect_hosts();
+  JobRanks ranks{bootstrap_, {}, host_};
+  for (const collectives::Topology::Rank& rank : topology_.ranks)
+    ranks.process.push_back(rank.process);
+  map_memory(ranks);
+  open_executors(ranks);
   if (!threads_) threads_ = std::make_unique<ReplicaThreads>(binding_.processors);
   set_start_values();
 }
@@ -272,97 +255,23 @@ void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
   memory_sentence_ = sentence(use_of(open_.batch), room);
 }
 
-// One block per replica, and one control block per host. Within a process plain memory; where a
-// host has several processes, memory that they map from each other.
-void Synchronous::map_memory() {
+void Synchronous::map_memory(const JobRanks& ranks) {
   const ArenaLayout layout = arena_layout(mirrors_[0]->graph, design_);
-  const std::size_t arena = align(layout.bytes, kArenaUnit);
-  const int here = host_[std::size_t(first_rank())];
-  std::vector<int> local;  // ranks of this host
-  for (int rank = 0; rank < int(host_.size()); ++rank) {
-    if (host_[std::size_t(rank)] == here) local.push_back(rank);
-  }
-  const std::size_t control = Team::control_bytes(local.size(), design_.plan.size());
-  const bool alone = local.size() == mirrors_.size();  // no other process on this host
-  std::vector<std::byte*> blocks(host_.size(), nullptr);
-  std::byte* control_block = nullptr;
-  if (alone) {
-    own_memory_ = engine::Buffer(arena * mirrors_.size() + control);
-    for (std::size_t i = 0; i < mirrors_.size(); ++i) {
-      blocks[std::size_t(first_rank()) + i] = own_memory_.data() + i * arena;
-    }
-    control_block = own_memory_.data() + mirrors_.size() * arena;
-  } else {
-    for (const auto& mirror : mirrors_) {
-      mapped_.emplace_back(fmt::format("lockstep rank {}", mirror->rank), arena);
-      blocks[std::size_t(mirror->rank)] = mapped_.back().data();
-    }
-    if (local.front() == first_rank()) mapped_.emplace_back("lockstep control", control);
-  }
-  // One exchange for all hosts, whether they map or not: every process takes part.
-  if (bootstrap_.processes() > 1) {
-    std::string mine;
-    for (const collectives::MappedMemory& memory : mapped_)
-      mine += to_text(memory.address()) + "\n";
-    const std::vector<std::string> all = bootstrap_.all_gather(mine, "memory of the ranks");
-    for (int process = 0; process < int(all.size()) && !alone; ++process) {
-      if (topology_.processes[std::size_t(process)].host != here) continue;
-      const bool me = process == bootstrap_.process();
-      const std::vector<int> ranks = topology_.ranks_of_process(process);
-      const std::vector<std::string> addresses = lines_of(all[std::size_t(process)]);
-      for (std::size_t i = 0; i < addresses.size(); ++i) {
-        std::byte* block = me ? mapped_[i].data() : nullptr;
-        if (!me) {
-          peers_.push_back(collectives::map_peer(collectives::mapping_address(addresses[i])));
-          block = peers_.back().data();
-        }
-        if (i < ranks.size()) {
-          blocks[std::size_t(ranks[i])] = block;
-        } else {
-          control_block = block;
-        }
-      }
-    }
-    bootstrap_.all_gather("", "memory is mapped");
-    for (collectives::MappedMemory& memory : mapped_) memory.close_file();
-  }
+  const std::size_t plans = design_.plan.size();
+  memory_.emplace(ranks, align(layout.bytes, kArenaUnit),
+                  Team::control_bytes(ranks.local().size(), plans), "");
   std::scoped_lock lock(watch_mutex_);
-  team_.emplace(local, design_.plan.size(), control_block);
-  for (int rank : local) {
+  team_.emplace(memory_->local(), plans, memory_->control());
+  for (int rank : memory_->local()) {
     for (int space = 0; space < collectives::kSpaces; ++space) {
-      team_->set_base(rank, Space(space), blocks[std::size_t(rank)] + layout.offset[space]);
+      team_->set_base(rank, Space(space), memory_->block(rank) + layout.offset[space]);
     }
   }
 }
 
-// Connections between the ranks that the plans let talk across hosts, then the executors.
-void Synchronous::connect_hosts() {
-  std::vector<std::unique_ptr<collectives::Transport>> transports(mirrors_.size());
-  if (std::set<int>(host_.begin(), host_.end()).size() > 1) {
-    std::vector<int> ranks;
-    std::set<std::pair<int, int>> pairs;
-    for (const auto& mirror : mirrors_) {
-      ranks.push_back(mirror->rank);
-      for (const collectives::Stage& stage : design_.plan) {
-        for (const collectives::Lane& lane : stage.plan.lanes[std::size_t(mirror->rank)]) {
-          for (const collectives::Step& step : lane) {
-            if (step.peer >= 0) pairs.insert({mirror->rank, step.peer});
-          }
-        }
-      }
-    }
-    fabric_ = std::make_unique<collectives::TcpFabric>();
-    const std::vector<std::string> all = bootstrap_.all_gather(
-        fmt::format("{}\n{}", fabric_->address(), random_key()), "addresses of the ranks");
-    std::vector<std::string> address(host_.size());
-    for (int process = 0; process < int(all.size()); ++process) {
-      for (int rank : topology_.ranks_of_process(process)) {
-        address[std::size_t(rank)] = lines_of(all[std::size_t(process)]).at(0);
-      }
-    }
-    transports = fabric_->connect(ranks, {pairs.begin(), pairs.end()}, address,
-                                  key_bytes(lines_of(all[0]).at(1)), deadline());
-  }
+// What moves the plans: connections between hosts, an executor of each replica, the threads.
+void Synchronous::open_executors(const JobRanks& ranks) {
+  auto transports = connect_hosts(ranks, design_.plan, deadline(), "");
   collectives::ExecutorOptions executor;
   executor.deadline = deadline();
   executor.hook = options_.hook;

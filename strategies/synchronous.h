@@ -22,13 +22,12 @@
 #include "collectives/binding.h"
 #include "collectives/bootstrap.h"
 #include "collectives/executor.h"
-#include "collectives/memory/mapped_memory.h"
 #include "collectives/memory/peer_watch.h"
-#include "collectives/tcp/tcp_transport.h"
 #include "collectives/topology.h"
 #include "engine/base/log.h"
 #include "engine/device/device.h"
 #include "engine/train/strategy.h"
+#include "strategies/host_memory.h"
 #include "strategies/memory_use.h"
 #include "strategies/mirror.h"
 #include "strategies/plan_record.h"
@@ -87,6 +86,7 @@ class Synchronous : public engine::Strategy {
   // For tests and tools: the whole step as a plan, checked symbolically; empty when it is right.
   std::string verify() const;
   std::string print_plan() const;
+  const StepDesign& step() const { return design_; }  // since `open`
   const collectives::Topology& topology() const { return topology_; }
   // A copy of a local replica's weights, as float64, in arena order. Outside of run.
   std::vector<double> weights(int local) const;
@@ -111,8 +111,8 @@ class Synchronous : public engine::Strategy {
   void plan_memory(engine::Ops& ops, const engine::Graph& graph);
   std::size_t local_processes() const;
   void compare(const std::string& mine, const std::string& what) const;
-  void map_memory();
-  void connect_hosts();
+  void map_memory(const JobRanks& ranks);
+  void open_executors(const JobRanks& ranks);
   void find_processors();
   std::chrono::milliseconds deadline() const;
   void set_start_values();
@@ -144,11 +144,8 @@ class Synchronous : public engine::Strategy {
 
   // The order of these is the order of ending, last first: mirrors use the team, the team the
   // memory.
-  engine::Buffer own_memory_;                      // one process: arenas and control block
-  std::vector<collectives::MappedMemory> mapped_;  // several: of my replicas, then perhaps control
-  std::vector<engine::Buffer> peers_;
+  std::optional<HostMemory> memory_;  // arenas and control block
   std::optional<collectives::Team> team_;
-  std::unique_ptr<collectives::TcpFabric> fabric_;
   std::vector<std::unique_ptr<Mirror>> mirrors_;
   std::unique_ptr<ReplicaThreads> threads_;
   std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread stops the team
