@@ -21,6 +21,7 @@ class ObservedDevice : public engine::Device {
       : device_(std::move(device)), on_reduce_(std::move(on_reduce)) {}
   engine::DeviceId id() const override { return device_->id(); }
   std::string description() const override { return device_->description(); }
+  std::string instructions() const override { return device_->instructions(); }
   engine::DType default_dtype() const override { return device_->default_dtype(); }
   bool supports(engine::DType dtype) const override { return device_->supports(dtype); }
   engine::Buffer allocate(std::size_t bytes) override { return device_->allocate(bytes); }
