@@ -38,6 +38,7 @@ MemoryUse memory_use(const engine::GraphMemory& graph, std::size_t replicas, std
                {"weights and gradients", arenas},
                {"the optimizer's state", slots},
                {"batches read ahead", batches},
+               {"kernels", graph.kernels * replicas},
                {"libraries", kLibraries + kLibrariesOfReplica * replicas}};
   std::erase_if(use.parts, [](const MemoryUse::Part& part) { return part.bytes == 0; });
   std::ranges::stable_sort(use.parts, std::ranges::greater(), &MemoryUse::Part::bytes);

@@ -5,6 +5,7 @@
 
 #include "engine/cpu/convolution_backward.h"
 #include "engine/cpu/convolution_plan.h"
+#include "engine/cpu/few_channels.h"
 #include "engine/cpu/loops.h"
 
 namespace lockstep::engine::cpu {
@@ -25,23 +26,27 @@ std::size_t rows_of_piece(const ConvolutionSpec& s, int threads) {
   return s.weights() > rows * activations ? std::size_t(-1) : rows;
 }
 
-Convolutions::Convolutions(Library& library, bool own)
-    : library_(library), own_(own), few_channels_(library) {}
+Convolutions::Convolutions(Library& library, bool own) : library_(library), own_(own) {}
 Convolutions::~Convolutions() = default;
 
-WinogradMemory Convolutions::planes(const WinogradShape& shape) {
-  const std::size_t bytes = winograd_planes(shape, library_.threads()) * sizeof(float);
-  if (bytes > planes_.bytes()) planes_ = Buffer(bytes);
-  return {reinterpret_cast<float*>(planes_.data()), nullptr};
+// Of the library's kernels: the weights turned and in its layout, their gradient and its sum.
+KernelMemory Convolutions::memory(const ConvolutionSpec& s) const {
+  const int threads = library_.threads();
+  if (own_ && winograd_fits(s)) {
+    return {.scratch = winograd_scratch(winograd_shape(s, false), threads, true)};
+  }
+  KernelMemory memory{.scratch = 4 * s.weights() * sizeof(float)};
+  if (own_ && few_channels_fits(s)) memory.cover({.scratch = few_channels_scratch(s, threads)});
+  return memory;
 }
 
 void Convolutions::forward(const ConvolutionSpec& s, std::size_t rows, const float* x,
                            const float* w, const float* b, float* y) {
   if (own_ && winograd_fits(s)) {
     const WinogradShape shape = winograd_shape(s, false);
-    return winograd_forward(library_, shape, rows, x, w, b, y, planes(shape), {});
+    return winograd_forward(library_, shape, rows, x, w, b, y, {}, {});
   }
-  if (own_ && few_channels_fits(s)) return few_channels_.forward(s, rows, x, w, b, y);
+  if (own_ && few_channels_fits(s)) return few_channels_forward(library_, s, rows, x, w, b, y);
   const std::size_t inputs = s.inputs(), outputs = s.outputs();
   const std::size_t most = rows_of_piece(s, library_.threads());
   // Pieces of `piece` rows, then one of what is left.
@@ -61,11 +66,11 @@ void Convolutions::backward(const ConvolutionSpec& s, std::size_t rows, const fl
                             float* db, bool accumulate) {
   if (own_ && winograd_fits(s)) {
     const WinogradShape shape = winograd_shape(s, false);
-    return winograd_backward(library_, shape, rows, x, y, dy, w, dx, dw, s.bias ? db : nullptr,
-                             planes(shape), accumulate, {});
+    return winograd_backward(library_, shape, rows, x, y, dy, w, dx, dw, s.bias ? db : nullptr, {},
+                             accumulate, {});
   }
   if (own_ && few_channels_fits(s)) {
-    few_channels_.gradient(s, rows, x, y, dy, dw, s.bias ? db : nullptr, accumulate);
+    few_channels_gradient(library_, s, rows, x, y, dy, dw, s.bias ? db : nullptr, accumulate);
     if (dx == nullptr) return;
     dw = nullptr;
     db = nullptr;

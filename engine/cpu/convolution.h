@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <memory>
 
-#include "engine/cpu/few_channels.h"
 #include "engine/cpu/library.h"
 #include "engine/cpu/shape_cache.h"
 #include "engine/cpu/winograd.h"
@@ -30,6 +29,7 @@ class Convolutions {
   Convolutions(Library& library, bool own);
   ~Convolutions();
 
+  KernelMemory memory(const ConvolutionSpec& spec) const;
   // `rows` of them; all pointers but b are there.
   void forward(const ConvolutionSpec& spec, std::size_t rows, const float* x, const float* w,
                const float* b, float* y);
@@ -40,14 +40,11 @@ class Convolutions {
   bool own() const { return own_; }
 
  private:
-  WinogradMemory planes(const WinogradShape& shape);
   void library_backward(const ConvolutionSpec& spec, std::size_t rows, const float* x,
                         const float* y, float* dy, const float* w, float* dx, float* dw, float* db,
                         bool accumulate);
   Library& library_;
   bool own_;
-  FewChannels few_channels_;
-  Buffer planes_;
   ShapeCache<ConvolutionSpec, ConvolutionForward> forward_;
   ShapeCache<ConvolutionSpec, ConvolutionBackward> backward_;
 };

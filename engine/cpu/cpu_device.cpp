@@ -79,4 +79,9 @@ std::vector<std::string> implementations(const Ops& ops) {
   return {own->implementations().begin(), own->implementations().end()};
 }
 
+std::size_t held_by(const Ops& ops) {
+  const auto* own = dynamic_cast<const cpu::CpuOps*>(&ops);
+  return own == nullptr ? 0 : own->held();
+}
+
 }  // namespace lockstep::engine

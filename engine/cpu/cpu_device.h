@@ -17,5 +17,7 @@ std::unique_ptr<Device> cpu_device();
 // "convolution forward 8x8x3 ...: brgconv:avx512_core": tests see by it that no slow fallback is in
 // use. Empty for another device's kernels. The replica's computing thread.
 std::vector<std::string> implementations(const Ops& ops);
+// Bytes that the kernels hold by now beside operands and workspaces; 0 for other devices.
+std::size_t held_by(const Ops& ops);
 
 }  // namespace lockstep::engine

@@ -123,6 +123,12 @@ std::size_t CpuOps::pooled_convolution_workspace(const PooledConvolutionSpec& sp
   return pooled_.workspace(spec, rows);
 }
 
+KernelMemory CpuOps::pooled_convolution_memory(const PooledConvolutionSpec& spec,
+                                               std::size_t rows) const {
+  return pooled_convolution_fits(spec) ? pooled_.memory(spec, rows)
+                                       : convolution_memory(spec.convolution);
+}
+
 void CpuOps::pooled_convolution_forward(const StepState* state, const PooledConvolutionSpec& spec,
                                         Tensor x, Tensor w, Tensor b, Tensor y,
                                         PooledConvolutionMemory memory) {

@@ -36,6 +36,13 @@ class CpuOps final : public Ops {
   void convolution_backward(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor y,
                             Tensor dy, Tensor w, Tensor dx, Tensor dw, Tensor db,
                             bool accumulate) override;
+  KernelMemory convolution_memory(const ConvolutionSpec& spec) const override {
+    return convolutions_.memory(spec);
+  }
+  KernelMemory pooled_convolution_memory(const PooledConvolutionSpec& spec,
+                                         std::size_t rows) const override;
+  // What the kernels hold by now.
+  std::size_t held() const { return library_.held() + pooled_.held(); }
   std::size_t pool_workspace(const PoolSpec& spec, std::size_t rows) override;
   void pool_forward(const StepState* state, const PoolSpec& spec, Tensor x, Tensor y,
                     std::byte* workspace) override;

@@ -20,6 +20,18 @@ std::size_t rounded(std::size_t floats) {
   return (floats + 15) / 16 * 16;
 }
 
+// Sums of products, then those of the bias.
+std::size_t sums(const FewChannelsShape& shape) {
+  return shape.groups() * FewChannelsShape::kGroup * shape.filters;
+}
+std::size_t sums_of_thread(const FewChannelsShape& shape) {
+  return rounded(sums(shape) + shape.filters);
+}
+
+float* floats(Library& library, const ConvolutionSpec& s) {
+  return reinterpret_cast<float*>(library.scratch(few_channels_scratch(s, library.threads())));
+}
+
 }  // namespace
 
 bool few_channels_fits(const ConvolutionSpec& s) {
@@ -27,44 +39,48 @@ bool few_channels_fits(const ConvolutionSpec& s) {
          s.filters % 16 == 0;
 }
 
-float* FewChannels::memory(std::size_t floats) {
-  if (floats * sizeof(float) > memory_.bytes()) memory_ = Buffer(floats * sizeof(float));
-  return reinterpret_cast<float*>(memory_.data());
+std::size_t few_channels_scratch(const ConvolutionSpec& s, int threads) {
+  const FewChannelsShape shape = shape_of(s);
+  const std::size_t weights = rounded(shape.depth() * s.filters);
+  return (std::max(weights, std::size_t(threads) * sums_of_thread(shape)) +
+          std::size_t(threads) * rounded(shape.scratch())) *
+         sizeof(float);
 }
 
-void FewChannels::forward(const ConvolutionSpec& s, std::size_t rows, const float* x,
-                          const float* w, const float* b, float* y) {
+void few_channels_forward(Library& library, const ConvolutionSpec& s, std::size_t rows,
+                          const float* x, const float* w, const float* b, float* y) {
   const FewChannelsShape shape = shape_of(s);
   const std::size_t depth = shape.depth(), weights = rounded(depth * s.filters);
   const std::size_t scratch = rounded(shape.scratch());
-  float* const turned = memory(weights + std::size_t(library_.threads()) * scratch);
+  float* const turned = floats(library, s);
   for (std::size_t f = 0; f < s.filters; ++f) {
     for (std::size_t k = 0; k < depth; ++k) turned[k * s.filters + f] = w[f * depth + k];
   }
-  share_rows(library_.threads(), rows, [&](int thread, std::size_t first, std::size_t count) {
+  share_rows(library.threads(), rows, [&](int thread, std::size_t first, std::size_t count) {
     few_channels_forward(shape, count, x + first * shape.inputs(), turned, b,
                          y + first * shape.outputs(),
                          turned + weights + std::size_t(thread) * scratch);
   });
 }
 
-void FewChannels::gradient(const ConvolutionSpec& s, std::size_t rows, const float* x,
-                           const float* y, const float* dy, float* dw, float* db, bool accumulate) {
+void few_channels_gradient(Library& library, const ConvolutionSpec& s, std::size_t rows,
+                           const float* x, const float* y, const float* dy, float* dw, float* db,
+                           bool accumulate) {
   const FewChannelsShape shape = shape_of(s);
-  const std::size_t threads = std::size_t(library_.threads()), depth = shape.depth();
-  const std::size_t sums = shape.groups() * FewChannelsShape::kGroup * s.filters;
-  const std::size_t scratch = rounded(shape.scratch()), stride = rounded(sums + s.filters);
-  float* const all = memory(threads * (stride + scratch));
+  const std::size_t threads = std::size_t(library.threads()), depth = shape.depth();
+  const std::size_t products = sums(shape);
+  const std::size_t scratch = rounded(shape.scratch()), stride = sums_of_thread(shape);
+  float* const all = floats(library, s);
   std::fill_n(all, threads * stride, 0.0f);
-  share_rows(library_.threads(), rows, [&](int thread, std::size_t first, std::size_t count) {
+  share_rows(library.threads(), rows, [&](int thread, std::size_t first, std::size_t count) {
     float* const mine = all + std::size_t(thread) * stride;
     few_channels_gradient(shape, count, x + first * shape.inputs(),
                           shape.relu ? y + first * shape.outputs() : nullptr,
-                          dy + first * shape.outputs(), mine, mine + sums,
+                          dy + first * shape.outputs(), mine, mine + products,
                           all + threads * stride + std::size_t(thread) * scratch);
   });
   for (std::size_t thread = 1; thread < threads; ++thread) {
-    add(all, all + thread * stride, all, sums + s.filters);
+    add(all, all + thread * stride, all, products + s.filters);
   }
   for (std::size_t f = 0; dw != nullptr && f < s.filters; ++f) {
     for (std::size_t k = 0; k < depth; ++k) {
@@ -74,9 +90,9 @@ void FewChannels::gradient(const ConvolutionSpec& s, std::size_t rows, const flo
   }
   if (db == nullptr) return;
   if (accumulate) {
-    add(db, all + sums, db, s.filters);
+    add(db, all + products, db, s.filters);
   } else {
-    std::copy_n(all + sums, s.filters, db);
+    std::copy_n(all + products, s.filters, db);
   }
 }
 

@@ -7,27 +7,20 @@
 #include <cstddef>
 
 #include "engine/cpu/library.h"
-#include "engine/device/buffer.h"
 #include "engine/ops/ops.h"
 
 namespace lockstep::engine::cpu {
 
 // At most 15 channels and 64 products an output; filters in multiples of 16.
 bool few_channels_fits(const ConvolutionSpec& spec);
+// Bytes of the library's scratch that both calls take.
+std::size_t few_channels_scratch(const ConvolutionSpec& spec, int threads);
 
-class FewChannels {
- public:
-  explicit FewChannels(Library& library) : library_(library) {}
-  void forward(const ConvolutionSpec& spec, std::size_t rows, const float* x, const float* w,
-               const float* b, float* y);
-  // dw and db may be null.
-  void gradient(const ConvolutionSpec& spec, std::size_t rows, const float* x, const float* y,
-                const float* dy, float* dw, float* db, bool accumulate);
-
- private:
-  float* memory(std::size_t floats);
-  Library& library_;
-  Buffer memory_;
-};
+void few_channels_forward(Library& library, const ConvolutionSpec& spec, std::size_t rows,
+                          const float* x, const float* w, const float* b, float* y);
+// dw and db may be null.
+void few_channels_gradient(Library& library, const ConvolutionSpec& spec, std::size_t rows,
+                           const float* x, const float* y, const float* dy, float* dw, float* db,
+                           bool accumulate);
 
 }  // namespace lockstep::engine::cpu

@@ -30,6 +30,7 @@ class Library {
 
   // At least so many bytes, aligned to 64; what it held is lost when it grows.
   std::byte* scratch(std::size_t bytes);
+  std::size_t held() const { return scratch_.bytes(); }
 
   void made(std::string_view what, const char* implementation);
   std::span<const std::string> names() const { return names_; }

@@ -36,6 +36,21 @@ WinogradMemory PooledConvolutions::parts(const PooledConvolutionSpec& spec,
           reinterpret_cast<std::uint8_t*>(memory.workspace) + workspace(spec, memory.first)};
 }
 
+// Rows that go through at once, where the own kernel does not fit.
+std::size_t PooledConvolutions::piece(const PooledConvolutionSpec& spec, std::size_t rows) const {
+  return std::min(rows, rows_of_piece(spec.convolution, library_.threads()));
+}
+
+KernelMemory PooledConvolutions::memory(const PooledConvolutionSpec& spec, std::size_t rows) const {
+  const ConvolutionSpec& s = spec.convolution;
+  if (winograd(spec)) {
+    return {.scratch = winograd_scratch(winograd_shape(s, true), library_.threads(), false)};
+  }
+  KernelMemory memory = convolutions_.memory(s);
+  memory.between = piece(spec, rows) * s.outputs() * sizeof(float);
+  return memory;
+}
+
 float* PooledConvolutions::between(std::size_t floats) {
   if (floats * sizeof(float) > between_.bytes()) between_ = Buffer(floats * sizeof(float));
   return reinterpret_cast<float*>(between_.data());
@@ -51,7 +66,7 @@ void PooledConvolutions::forward(const PooledConvolutionSpec& spec, std::size_t 
                             memory.slice);
   }
   const std::size_t pooled = spec.pool().outputs();
-  const std::size_t most = std::min(rows, rows_of_piece(s, library_.threads()));
+  const std::size_t most = piece(spec, rows);
   float* const values = between(most * s.outputs());
   for (std::size_t row = 0; row < rows; row += most) {
     const std::size_t piece = std::min(most, rows - row);
@@ -77,7 +92,7 @@ void PooledConvolutions::backward(const PooledConvolutionSpec& spec, std::size_t
   }
   s.activation = Activation::kNone;
   const std::size_t pooled = spec.pool().outputs();
-  const std::size_t most = std::min(rows, rows_of_piece(s, library_.threads()));
+  const std::size_t most = piece(spec, rows);
   bool more = accumulate || !memory.slice.first;
   if (rows == 0) return convolutions_.backward(s, 0, x, nullptr, nullptr, w, dx, dw, db, more);
   float* const gradients = between(most * s.outputs());

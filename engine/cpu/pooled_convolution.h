@@ -21,6 +21,8 @@ class PooledConvolutions {
   PooledConvolutions(Library& library, Convolutions& convolutions)
       : library_(library), convolutions_(convolutions) {}
   std::size_t workspace(const PooledConvolutionSpec& spec, std::size_t rows) const;
+  KernelMemory memory(const PooledConvolutionSpec& spec, std::size_t rows) const;
+  std::size_t held() const { return between_.bytes(); }
   void forward(const PooledConvolutionSpec& spec, std::size_t rows, const float* x, const float* w,
                const float* b, float* y, const PooledConvolutionMemory& memory);
   // dx, dw, db may be null.
@@ -32,6 +34,7 @@ class PooledConvolutions {
   bool winograd(const PooledConvolutionSpec& spec) const;
   WinogradMemory parts(const PooledConvolutionSpec& spec,
                        const PooledConvolutionMemory& memory) const;
+  std::size_t piece(const PooledConvolutionSpec& spec, std::size_t rows) const;
   float* between(std::size_t floats);
   Library& library_;
   Convolutions& convolutions_;

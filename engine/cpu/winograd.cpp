@@ -20,13 +20,18 @@ struct Planes {
         of_thread(shape.plane_weights() + shape.filters) {}
 };
 
-float* scratch_of(std::byte* scratch, const WinogradShape& shape, int thread) {
-  return reinterpret_cast<float*>(scratch) + std::size_t(thread) * (shape.scratch() + 16);
-}
-
-std::byte* scratch(Library& library, const WinogradShape& shape) {
-  return library.scratch(std::size_t(library.threads()) * (shape.scratch() + 16) * sizeof(float));
-}
+// The scratch: a part for each thread, then the planes where the caller keeps none.
+struct Scratch {
+  float* parts;
+  std::size_t of_thread;
+  float* planes;
+  Scratch(Library& library, const WinogradShape& shape, float* kept)
+      : parts(reinterpret_cast<float*>(
+            library.scratch(winograd_scratch(shape, library.threads(), kept == nullptr)))),
+        of_thread(shape.scratch() + 16),
+        planes(kept != nullptr ? kept : part(library.threads())) {}
+  float* part(int thread) const { return parts + std::size_t(thread) * of_thread; }
+};
 
 }  // namespace
 
@@ -44,12 +49,18 @@ std::size_t winograd_planes(const WinogradShape& shape, int threads) {
   return 2 * shape.plane_weights() + std::size_t(threads) * (shape.plane_weights() + shape.filters);
 }
 
+std::size_t winograd_scratch(const WinogradShape& shape, int threads, bool planes) {
+  return (std::size_t(threads) * (shape.scratch() + 16) +
+          (planes ? winograd_planes(shape, threads) : 0)) *
+         sizeof(float);
+}
+
 void winograd_forward(Library& library, const WinogradShape& shape, std::size_t rows,
                       const float* x, const float* w, const float* b, float* y,
                       const WinogradMemory& memory, Slice slice) {
-  const Planes planes(shape, memory.planes);
+  const Scratch scratch(library, shape, memory.planes);
+  const Planes planes(shape, scratch.planes);
   if (slice.first) winograd_weights(shape, w, planes.forward, nullptr);
-  std::byte* const space = scratch(library, shape);
   share_rows(library.threads(), rows, [&](int thread, std::size_t first, std::size_t count) {
     winograd_forward(shape,
                      {.images = count,
@@ -58,7 +69,7 @@ void winograd_forward(Library& library, const WinogradShape& shape, std::size_t 
                       .bias = b,
                       .y = y + first * shape.outputs(),
                       .places = shape.pool ? memory.places + first * shape.outputs() : nullptr,
-                      .scratch = scratch_of(space, shape, thread)});
+                      .scratch = scratch.part(thread)});
   });
 }
 
@@ -66,13 +77,13 @@ void winograd_backward(Library& library, const WinogradShape& shape, std::size_t
                        const float* x, const float* y, const float* dy, const float* w, float* dx,
                        float* dw, float* db, const WinogradMemory& memory, bool accumulate,
                        Slice slice) {
-  const Planes planes(shape, memory.planes);
+  const Scratch scratch(library, shape, memory.planes);
+  const Planes planes(shape, scratch.planes);
   const int threads = library.threads();
   if (slice.first) {
     winograd_weights(shape, w, nullptr, dx == nullptr ? nullptr : planes.backward);
     std::fill_n(planes.sums, std::size_t(threads) * planes.of_thread, 0.0f);
   }
-  std::byte* const space = scratch(library, shape);
   share_rows(threads, rows, [&](int thread, std::size_t first, std::size_t count) {
     float* const sums = planes.sums + std::size_t(thread) * planes.of_thread;
     winograd_backward(shape,
@@ -85,7 +96,7 @@ void winograd_backward(Library& library, const WinogradShape& shape, std::size_t
                        .dx = dx == nullptr ? nullptr : dx + first * shape.inputs(),
                        .sums = dw == nullptr ? nullptr : sums,
                        .bias = db == nullptr ? nullptr : sums + shape.plane_weights(),
-                       .scratch = scratch_of(space, shape, thread)});
+                       .scratch = scratch.part(thread)});
   });
   if (!slice.last) return;
   for (int thread = 1; thread < threads; ++thread) {

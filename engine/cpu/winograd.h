@@ -21,10 +21,12 @@ WinogradShape winograd_shape(const ConvolutionSpec& spec, bool pool);
 
 // Memory that one convolution keeps from slice to slice and from forward to backward.
 struct WinogradMemory {
-  float* planes = nullptr;         // winograd_planes() floats
+  float* planes = nullptr;         // winograd_planes() floats; null: of the call, in the scratch
   std::uint8_t* places = nullptr;  // of the call's first row, where pooled
 };
 std::size_t winograd_planes(const WinogradShape& shape, int threads);
+// Bytes of the library's scratch that a call takes.
+std::size_t winograd_scratch(const WinogradShape& shape, int threads, bool planes);
 
 void winograd_forward(Library& library, const WinogradShape& shape, std::size_t rows,
                       const float* x, const float* w, const float* b, float* y,

@@ -56,6 +56,12 @@ class Convolution final : public Layer {
     if (window_ == 0) return 0;
     return ops.pooled_convolution_workspace(pooled(inputs[0][0], inputs[0][1], inputs[0][2]), rows);
   }
+  KernelMemory kernel_memory(const Ops& ops, std::span<const Shape> inputs,
+                             std::size_t rows) const override {
+    const PooledConvolutionSpec sizes = pooled(inputs[0][0], inputs[0][1], inputs[0][2]);
+    return window_ == 0 ? ops.convolution_memory(sizes.convolution)
+                        : ops.pooled_convolution_memory(sizes, rows);
+  }
   bool takes_slices() const override { return true; }
   bool ends_chain() const override { return window_ > 0; }
   double work(std::span<const Shape> inputs) const override {

@@ -345,8 +345,11 @@ Graph::Graph(const GraphSpec& spec, Ops& ops, std::size_t rows) {
 GraphMemory Graph::memory(const GraphSpec& spec, Ops& ops, std::size_t rows) {
   const Plan plan(spec, ops, rows);
   const auto largest = std::ranges::max_element(plan.blocks, {}, &Lifetime::bytes);
-  GraphMemory result{plan.memory.bytes, plan.name_of(std::size_t(largest - plan.blocks.begin())),
-                     largest->bytes};
+  KernelMemory kernels;
+  for (const PlannedNode& node : plan.graph.nodes)
+    kernels.cover(node.layer->kernel_memory(ops, node.input_shapes, rows));
+  GraphMemory result{plan.memory.bytes, kernels.bytes(),
+                     plan.name_of(std::size_t(largest - plan.blocks.begin())), largest->bytes};
   for (const Parameter& parameter : plan.graph.layout) {
     const std::size_t bytes = parameter.shape.elements() * size_of(ops.dtype());
     if (bytes <= result.largest_bytes) continue;

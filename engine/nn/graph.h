@@ -47,7 +47,8 @@ class Observer {
 // these and of the weights.
 struct GraphMemory {
   std::size_t bytes = 0;
-  std::string largest;  // "the output of conv1, 128x28x28x32", "dense1.weight, 512x784"
+  std::size_t kernels = 0;  // bytes that the kernels hold besides, an estimate
+  std::string largest;      // "the output of conv1, 128x28x28x32", "dense1.weight, 512x784"
   std::size_t largest_bytes = 0;
 };
 

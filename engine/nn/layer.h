@@ -87,6 +87,11 @@ class Layer {
   virtual std::size_t workspace(Ops&, std::span<const Shape>, std::size_t /*rows*/) const {
     return 0;  // bytes
   }
+  // What the kernels of forward and backward hold besides, where that may be much.
+  virtual KernelMemory kernel_memory(const Ops&, std::span<const Shape>,
+                                     std::size_t /*rows*/) const {
+    return {};
+  }
   // The same layer with ReLU at its end, where it can do that in one pass; else null.
   virtual std::shared_ptr<const Layer> with_relu() const { return nullptr; }
   // The same layer with a max pool behind it, of windows of `window` x `window` side by side, where

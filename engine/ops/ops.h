@@ -104,6 +104,18 @@ struct DropoutSpec {
   bool operator==(const DropoutSpec&) const = default;
 };
 
+// Bytes that kernels hold beside operands and workspaces. All calls of a replica share them, so of
+// each part the largest counts.
+struct KernelMemory {
+  std::size_t scratch = 0;  // of one kernel while it runs
+  std::size_t between = 0;  // between two kernels of one call
+  std::size_t bytes() const { return scratch + between; }
+  void cover(const KernelMemory& other) {
+    scratch = scratch > other.scratch ? scratch : other.scratch;
+    between = between > other.between ? between : other.between;
+  }
+};
+
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -126,6 +138,10 @@ class Ops {
                                     Tensor y, Tensor dy, Tensor w, Tensor dx, Tensor dw, Tensor db,
                                     bool accumulate) = 0;
 
+  // What convolutions forward and backward will hold: planned without making anything, so of a
+  // library's kernels it is an estimate. Kernels that are not asked need little.
+  virtual KernelMemory convolution_memory(const ConvolutionSpec&) const { return {}; }
+
   // `workspace` (pool_workspace bytes for so many rows) carries what backward needs, e.g. the
   // places of the maxima; the first maximum of a window wins.
   virtual std::size_t pool_workspace(const PoolSpec& spec, std::size_t rows) = 0;
@@ -146,6 +162,10 @@ class Ops {
                                            const PooledConvolutionSpec& spec, Tensor x, Tensor dy,
                                            Tensor w, Tensor dx, Tensor dw, Tensor db,
                                            PooledConvolutionMemory memory, bool accumulate);
+  virtual KernelMemory pooled_convolution_memory(const PooledConvolutionSpec& spec,
+                                                 std::size_t /*rows*/) const {
+    return convolution_memory(spec.convolution);
+  }
 
   // Element-wise; outputs may be the inputs' memory.
   virtual void relu(const StepState* state, Tensor x, Tensor y) = 0;

@@ -75,8 +75,9 @@ TEST(Devices, AChainThatGoesThroughInSlicesGivesWhatTheReferenceGives) {
   EXPECT_EQ(plan_graph(spec).nodes.size(), 3u);  // two convolutions, dense
   const auto exact = reference_ops(DType::kFloat64);
   const auto devices = all_devices();
-  for (Kernels kernels : {Kernels::kAuto, Kernels::kDirect}) {
-    const auto ops = find(devices, {"cpu", 0}).ops(DType::kFloat32, {.kernels = kernels});
+  for (const OpsOptions& options :
+       {OpsOptions{}, OpsOptions{.kernels = Kernels::kDirect}, OpsOptions{.threads = 3}}) {
+    const auto ops = find(devices, {"cpu", 0}).ops(DType::kFloat32, options);
     ASSERT_GT(ops->slice_rows(), 0u);
     const std::size_t rows = 2 * ops->slice_rows() + 3;
     for (std::size_t examples : {rows, rows - 3, ops->slice_rows() - 1, std::size_t(0)}) {
@@ -96,16 +97,20 @@ TEST(Devices, AChainThatGoesThroughInSlicesGivesWhatTheReferenceGives) {
   }
 }
 
-// What stands in front of the chain is read by somebody else, too; and parts of it are frozen.
+// What stands in front of the chain of three is read by somebody else, too; and parts of it are
+// frozen.
 TEST(Devices, AChainAmongOtherLayersGivesWhatTheReferenceGives) {
   const auto exact = reference_ops(DType::kFloat64);
   const auto devices = all_devices();
-  const auto ops = find(devices, {"cpu", 0}).ops(DType::kFloat32, {});
-  for (const char* frozen : {"", "cheap", "before", "dear", "dear.weight"}) {
+  int variant = 0;
+  for (const char* frozen : {"", "cheap", "cheap1", "cheap2", "before", "dear", "dear.weight"}) {
+    const auto ops =
+        find(devices, {"cpu", 0}).ops(DType::kFloat32, {.threads = variant++ % 2 == 0 ? 1 : 3});
     GraphSpec spec("skip", {12, 12, 2});
     const auto before = spec.then("before", convolution(16, 3, {.padding = 1}));
-    spec.then("cheap", convolution(16, 1));
+    spec.then("cheap1", convolution(16, 1));
     spec.then("relu1", relu());
+    spec.then("cheap2", convolution(16, 1));
     spec.then("dear", convolution(32, 3, {.padding = 1}));
     spec.then("relu2", relu());
     const auto pooled = spec.then("pool", max_pool(2));
@@ -114,7 +119,9 @@ TEST(Devices, AChainAmongOtherLayersGivesWhatTheReferenceGives) {
     spec.add("sum", add(), {left, right});
     spec.set_loss(softmax_cross_entropy());
     if (*frozen != 0) spec.freeze(frozen);
-    ASSERT_EQ(plan_graph(spec).chains.size(), 1u);
+    const std::vector<Chain> chains = plan_graph(spec).chains;
+    ASSERT_EQ(chains.size(), 1u);
+    EXPECT_EQ(chains[0].last - chains[0].first, 2u);
     const std::size_t rows = 2 * ops->slice_rows() + 3;
     Solo expected(spec, *exact, rows), found(spec, *ops, rows);
     for (Solo* solo : {&expected, &found}) {

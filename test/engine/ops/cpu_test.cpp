@@ -17,6 +17,8 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr std::size_t kAllowed = std::size_t(1) << 20;  // bytes that nobody counts
+
 void run_convolution(Machine& m, const ConvolutionSpec& spec, std::size_t rows) {
   StepState state;
   state.examples = std::int64_t(rows);
@@ -49,6 +51,29 @@ TEST(Cpu, NoConvolutionOfTheModelsFallsBackToTheSlowKernels) {
   const std::vector<std::string> names = implementations(m.ops());
   EXPECT_EQ(names.size(), 18u);  // of each: forward and two gradients
   for (const std::string& name : names) EXPECT_THAT(name, Not(HasSubstr("ref")));
+}
+
+// Nothing is made to tell it, so of the library's kernels it is an estimate: never far too little,
+// nor more than twice too much.
+TEST(Cpu, WhatKernelsHoldIsToldBefore) {
+  const auto device = cpu_device();
+  for (const ConvolutionSpec& spec :
+       {ConvolutionSpec{14, 14, 256, 256, 3, 3, 1, 1},
+        ConvolutionSpec{14, 14, 250, 250, 3, 3, 1, 1},
+        ConvolutionSpec{14, 14, 256, 512, 3, 3, 2, 1}, ConvolutionSpec{7, 7, 512, 512, 1, 1, 1, 0},
+        ConvolutionSpec{64, 64, 3, 32, 4, 4, 1, 2}}) {
+    for (const OpsOptions& options :
+         {OpsOptions{}, OpsOptions{.kernels = Kernels::kDirect}, OpsOptions{.threads = 3}}) {
+      Machine m(*device, DType::kFloat32, options);
+      run_convolution(m, spec, 24);
+      const std::size_t told = m.ops().convolution_memory(spec).bytes();
+      const std::size_t held = held_by(m.ops());
+      const std::string what = fmt::format("{}, {} to {}", m.name(), spec.channels, spec.filters);
+      EXPECT_GT(held, 0u) << what;
+      EXPECT_LE(held, told + told / 4 + kAllowed) << what;
+      EXPECT_LE(told, 2 * held + kAllowed) << what;
+    }
+  }
 }
 
 TEST(Cpu, ImplementationsOfAnotherDeviceAreNotKnown) {
