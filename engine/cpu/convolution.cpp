@@ -26,27 +26,38 @@ std::size_t rows_of_piece(const ConvolutionSpec& s, int threads) {
   return s.weights() > rows * activations ? std::size_t(-1) : rows;
 }
 
-Convolutions::Convolutions(Library& library, bool own) : library_(library), own_(own) {}
+Convolutions::Convolutions(Library& library, Kernels kernels)
+    : library_(library), kernels_(kernels) {}
 Convolutions::~Convolutions() = default;
 
+bool Convolutions::winograd(const ConvolutionSpec& s, std::size_t planned) const {
+  return kernels_ != Kernels::kDirect && winograd_fits(s) &&
+         (kernels_ == Kernels::kWinograd || winograd_pays(s, planned));
+}
+
+bool Convolutions::few_channels(const ConvolutionSpec& s) const {
+  return kernels_ != Kernels::kDirect && few_channels_fits(s);
+}
+
 // Of the library's kernels: the weights turned and in its layout, their gradient and its sum.
-KernelMemory Convolutions::memory(const ConvolutionSpec& s) const {
+KernelMemory Convolutions::memory(const ConvolutionSpec& s, std::size_t rows) const {
   const int threads = library_.threads();
-  if (own_ && winograd_fits(s)) {
+  if (winograd(s, rows)) {
     return {.scratch = winograd_scratch(winograd_shape(s, false), threads, true)};
   }
   KernelMemory memory{.scratch = 4 * s.weights() * sizeof(float)};
-  if (own_ && few_channels_fits(s)) memory.cover({.scratch = few_channels_scratch(s, threads)});
+  if (few_channels(s)) memory.cover({.scratch = few_channels_scratch(s, threads)});
   return memory;
 }
 
-void Convolutions::forward(const ConvolutionSpec& s, std::size_t rows, const float* x,
-                           const float* w, const float* b, float* y) {
-  if (own_ && winograd_fits(s)) {
+void Convolutions::forward(const ConvolutionSpec& s, Rows of, const float* x, const float* w,
+                           const float* b, float* y) {
+  const auto [rows, planned] = of;
+  if (winograd(s, planned)) {
     const WinogradShape shape = winograd_shape(s, false);
     return winograd_forward(library_, shape, rows, x, w, b, y, {}, {});
   }
-  if (own_ && few_channels_fits(s)) return few_channels_forward(library_, s, rows, x, w, b, y);
+  if (few_channels(s)) return few_channels_forward(library_, s, rows, x, w, b, y);
   const std::size_t inputs = s.inputs(), outputs = s.outputs();
   const std::size_t most = rows_of_piece(s, library_.threads());
   // Pieces of `piece` rows, then one of what is left.
@@ -61,15 +72,16 @@ void Convolutions::forward(const ConvolutionSpec& s, std::size_t rows, const flo
   }
 }
 
-void Convolutions::backward(const ConvolutionSpec& s, std::size_t rows, const float* x,
-                            const float* y, float* dy, const float* w, float* dx, float* dw,
-                            float* db, bool accumulate) {
-  if (own_ && winograd_fits(s)) {
+void Convolutions::backward(const ConvolutionSpec& s, Rows of, const float* x, const float* y,
+                            float* dy, const float* w, float* dx, float* dw, float* db,
+                            bool accumulate) {
+  const auto [rows, planned] = of;
+  if (winograd(s, planned)) {
     const WinogradShape shape = winograd_shape(s, false);
     return winograd_backward(library_, shape, rows, x, y, dy, w, dx, dw, s.bias ? db : nullptr, {},
                              accumulate, {});
   }
-  if (own_ && few_channels_fits(s)) {
+  if (few_channels(s)) {
     few_channels_gradient(library_, s, rows, x, y, dy, dw, s.bias ? db : nullptr, accumulate);
     if (dx == nullptr) return;
     dw = nullptr;

@@ -79,7 +79,7 @@ void CpuOps::convolution_forward(const StepState* state, const ConvolutionSpec& 
   check_parameter(b, kType, spec.filters, "convolution: b");
   library_.enter();
   guarded("convolution forward", [&] {
-    convolutions_.forward(spec, rows_in_use(state, {x, y}), of(x), of(w), of(b), of(y));
+    convolutions_.forward(spec, {rows_in_use(state, {x, y}), x.rows()}, of(x), of(w), of(b), of(y));
   });
 }
 
@@ -93,8 +93,8 @@ void CpuOps::convolution_backward(const StepState* state, const ConvolutionSpec&
   check_parameter(db, kType, spec.filters, "convolution: db");
   library_.enter();
   guarded("convolution backward", [&] {
-    convolutions_.backward(spec, rows_in_use(state, {x, y, dy, dx}), of(x), of(y), of(dy), of(w),
-                           of(dx), of(dw), of(db), accumulate);
+    convolutions_.backward(spec, {rows_in_use(state, {x, y, dy, dx}), x.rows()}, of(x), of(y),
+                           of(dy), of(w), of(dx), of(dw), of(db), accumulate);
   });
 }
 
@@ -126,7 +126,7 @@ std::size_t CpuOps::pooled_convolution_workspace(const PooledConvolutionSpec& sp
 KernelMemory CpuOps::pooled_convolution_memory(const PooledConvolutionSpec& spec,
                                                std::size_t rows) const {
   return pooled_convolution_fits(spec) ? pooled_.memory(spec, rows)
-                                       : convolution_memory(spec.convolution);
+                                       : convolution_memory(spec.convolution, rows);
 }
 
 void CpuOps::pooled_convolution_forward(const StepState* state, const PooledConvolutionSpec& spec,

@@ -21,7 +21,7 @@ class CpuOps final : public Ops {
   explicit CpuOps(const OpsOptions& options)
       : library_(options.threads),
         dense_(library_),
-        convolutions_(library_, options.kernels == Kernels::kAuto),
+        convolutions_(library_, options.kernels),
         pooled_(library_, convolutions_) {}
   std::span<const std::string> implementations() const { return library_.names(); }
 
@@ -36,8 +36,8 @@ class CpuOps final : public Ops {
   void convolution_backward(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor y,
                             Tensor dy, Tensor w, Tensor dx, Tensor dw, Tensor db,
                             bool accumulate) override;
-  KernelMemory convolution_memory(const ConvolutionSpec& spec) const override {
-    return convolutions_.memory(spec);
+  KernelMemory convolution_memory(const ConvolutionSpec& spec, std::size_t rows) const override {
+    return convolutions_.memory(spec, rows);
   }
   KernelMemory pooled_convolution_memory(const PooledConvolutionSpec& spec,
                                          std::size_t rows) const override;

@@ -17,23 +17,28 @@ bool pooled_convolution_fits(const PooledConvolutionSpec& spec) {
   return spec.window * spec.window < kCut;
 }
 
-bool PooledConvolutions::winograd(const PooledConvolutionSpec& spec) const {
-  return convolutions_.own() && spec.window == 2 && winograd_fits(spec.convolution);
+bool PooledConvolutions::winograd(const PooledConvolutionSpec& spec, std::size_t planned) const {
+  return spec.window == 2 && convolutions_.winograd(spec.convolution, planned);
 }
 
 // The planes of derived weights, where there are any, then the places.
+std::size_t PooledConvolutions::planes(const PooledConvolutionSpec& spec,
+                                       std::size_t planned) const {
+  if (!winograd(spec, planned)) return 0;
+  return winograd_planes(winograd_shape(spec.convolution, true), library_.threads()) *
+         sizeof(float);
+}
+
 std::size_t PooledConvolutions::workspace(const PooledConvolutionSpec& spec,
                                           std::size_t rows) const {
-  const std::size_t planes =
-      winograd(spec) ? winograd_planes(winograd_shape(spec.convolution, true), library_.threads())
-                     : 0;
-  return planes * sizeof(float) + rows * spec.pool().outputs();
+  return planes(spec, rows) + rows * spec.pool().outputs();
 }
 
 WinogradMemory PooledConvolutions::parts(const PooledConvolutionSpec& spec,
                                          const PooledConvolutionMemory& memory) const {
   return {reinterpret_cast<float*>(memory.workspace),
-          reinterpret_cast<std::uint8_t*>(memory.workspace) + workspace(spec, memory.first)};
+          reinterpret_cast<std::uint8_t*>(memory.workspace) + planes(spec, memory.rows) +
+              memory.first * spec.pool().outputs()};
 }
 
 // Rows that go through at once, where the own kernel does not fit.
@@ -43,10 +48,10 @@ std::size_t PooledConvolutions::piece(const PooledConvolutionSpec& spec, std::si
 
 KernelMemory PooledConvolutions::memory(const PooledConvolutionSpec& spec, std::size_t rows) const {
   const ConvolutionSpec& s = spec.convolution;
-  if (winograd(spec)) {
+  if (winograd(spec, rows)) {
     return {.scratch = winograd_scratch(winograd_shape(s, true), library_.threads(), false)};
   }
-  KernelMemory memory = convolutions_.memory(s);
+  KernelMemory memory = convolutions_.memory(s, piece(spec, rows));
   memory.between = piece(spec, rows) * s.outputs() * sizeof(float);
   return memory;
 }
@@ -61,21 +66,21 @@ void PooledConvolutions::forward(const PooledConvolutionSpec& spec, std::size_t 
                                  const PooledConvolutionMemory& memory) {
   const WinogradMemory mine = parts(spec, memory);
   const ConvolutionSpec& s = spec.convolution;
-  if (winograd(spec)) {
+  if (winograd(spec, memory.rows)) {
     return winograd_forward(library_, winograd_shape(s, true), rows, x, w, b, y, mine,
                             memory.slice);
   }
   const std::size_t pooled = spec.pool().outputs();
-  const std::size_t most = piece(spec, rows);
+  const std::size_t planned = piece(spec, memory.rows), most = std::min(rows, planned);
   float* const values = between(most * s.outputs());
   for (std::size_t row = 0; row < rows; row += most) {
-    const std::size_t piece = std::min(most, rows - row);
+    const std::size_t count = std::min(most, rows - row);
     float* const to = y + row * pooled;
     std::uint8_t* const places = mine.places + row * pooled;
-    convolutions_.forward(s, piece, x + row * s.inputs(), w, b, values);
-    pool_forward(spec.pool(), piece, values, to, reinterpret_cast<std::byte*>(places));
+    convolutions_.forward(s, {count, planned}, x + row * s.inputs(), w, b, values);
+    pool_forward(spec.pool(), count, values, to, reinterpret_cast<std::byte*>(places));
     if (s.activation != Activation::kRelu) continue;
-    for (std::size_t i = 0; i < piece * pooled; ++i) places[i] = to[i] <= 0 ? kCut : places[i];
+    for (std::size_t i = 0; i < count * pooled; ++i) places[i] = to[i] <= 0 ? kCut : places[i];
   }
 }
 
@@ -86,21 +91,22 @@ void PooledConvolutions::backward(const PooledConvolutionSpec& spec, std::size_t
                                   bool accumulate) {
   const WinogradMemory mine = parts(spec, memory);
   ConvolutionSpec s = spec.convolution;
-  if (winograd(spec)) {
+  if (winograd(spec, memory.rows)) {
     return winograd_backward(library_, winograd_shape(s, true), rows, x, nullptr, dy, w, dx, dw,
                              s.bias ? db : nullptr, mine, accumulate, memory.slice);
   }
   s.activation = Activation::kNone;
   const std::size_t pooled = spec.pool().outputs();
-  const std::size_t most = piece(spec, rows);
+  const std::size_t planned = piece(spec, memory.rows), most = std::min(rows, planned);
   bool more = accumulate || !memory.slice.first;
-  if (rows == 0) return convolutions_.backward(s, 0, x, nullptr, nullptr, w, dx, dw, db, more);
+  if (rows == 0)
+    return convolutions_.backward(s, {0, planned}, x, nullptr, nullptr, w, dx, dw, db, more);
   float* const gradients = between(most * s.outputs());
   for (std::size_t row = 0; row < rows; row += most) {
-    const std::size_t piece = std::min(most, rows - row);
-    pool_backward(spec.pool(), piece, dy + row * pooled, gradients,
+    const std::size_t count = std::min(most, rows - row);
+    pool_backward(spec.pool(), count, dy + row * pooled, gradients,
                   reinterpret_cast<const std::byte*>(mine.places + row * pooled));
-    convolutions_.backward(s, piece, x + row * s.inputs(), nullptr, gradients, w,
+    convolutions_.backward(s, {count, planned}, x + row * s.inputs(), nullptr, gradients, w,
                            dx == nullptr ? nullptr : dx + row * s.inputs(), dw, db, more);
     more = true;
   }

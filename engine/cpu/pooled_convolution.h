@@ -31,7 +31,8 @@ class PooledConvolutions {
                 const PooledConvolutionMemory& memory, bool accumulate);
 
  private:
-  bool winograd(const PooledConvolutionSpec& spec) const;
+  bool winograd(const PooledConvolutionSpec& spec, std::size_t planned) const;
+  std::size_t planes(const PooledConvolutionSpec& spec, std::size_t planned) const;  // bytes
   WinogradMemory parts(const PooledConvolutionSpec& spec,
                        const PooledConvolutionMemory& memory) const;
   std::size_t piece(const PooledConvolutionSpec& spec, std::size_t rows) const;

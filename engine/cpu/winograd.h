@@ -16,6 +16,9 @@ namespace lockstep::engine::cpu {
 
 // Whether these kernels can compute it: channels and filters in multiples of 16.
 bool winograd_fits(const ConvolutionSpec& spec);
+// Whether they then compute so many rows faster than the library does, by a rule that was measured:
+// README.md.
+bool winograd_pays(const ConvolutionSpec& spec, std::size_t rows);
 // Of a convolution that fits.
 WinogradShape winograd_shape(const ConvolutionSpec& spec, bool pool);
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "engine/device/device.h"
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "engine/base/error.h"
 
@@ -26,14 +29,23 @@ DeviceId parse_device_id(const std::string& text) {
   return id;
 }
 
+namespace {
+
+constexpr std::pair<Kernels, std::string_view> kKernels[] = {
+    {Kernels::kAuto, "auto"}, {Kernels::kDirect, "direct"}, {Kernels::kWinograd, "winograd"}};
+
+}  // namespace
+
 std::string_view name(Kernels kernels) {
-  return kernels == Kernels::kAuto ? "auto" : "direct";
+  return kKernels[std::size_t(kernels)].second;
 }
 
 Kernels kernels_of(std::string_view name) {
-  if (name == "auto") return Kernels::kAuto;
-  require(name == "direct", "there are no '{}' kernels; known: auto, direct", name);
-  return Kernels::kDirect;
+  const auto found =
+      std::ranges::find(kKernels, name, &std::pair<Kernels, std::string_view>::second);
+  require(found != std::end(kKernels), "there are no '{}' kernels; known: auto, direct, winograd",
+          name);
+  return found->first;
 }
 
 }  // namespace lockstep::engine

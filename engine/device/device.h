@@ -15,10 +15,11 @@ namespace lockstep::engine {
 class Ops;  // engine/ops/ops.h
 enum class DType : std::uint8_t;
 
-// kAuto: the fastest kernels there are. kDirect: each sum as its formula says, product by product:
-// no Winograd, slower, and a little more accurate.
-enum class Kernels : std::uint8_t { kAuto, kDirect };
-std::string_view name(Kernels kernels);     // "auto", "direct"
+// kAuto: the fastest kernels for each size. kDirect: each sum as its formula says, product by
+// product: no Winograd, slower, and a little more accurate. kWinograd: Winograd's method wherever
+// it can be used, even where it is slower.
+enum class Kernels : std::uint8_t { kAuto, kDirect, kWinograd };
+std::string_view name(Kernels kernels);     // "auto", "direct", "winograd"
 Kernels kernels_of(std::string_view name);  // throws Error(kInvalid) for an unknown name
 
 struct OpsOptions {

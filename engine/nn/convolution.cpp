@@ -59,7 +59,7 @@ class Convolution final : public Layer {
   KernelMemory kernel_memory(const Ops& ops, std::span<const Shape> inputs,
                              std::size_t rows) const override {
     const PooledConvolutionSpec sizes = pooled(inputs[0][0], inputs[0][1], inputs[0][2]);
-    return window_ == 0 ? ops.convolution_memory(sizes.convolution)
+    return window_ == 0 ? ops.convolution_memory(sizes.convolution, rows)
                         : ops.pooled_convolution_memory(sizes, rows);
   }
   bool takes_slices() const override { return true; }

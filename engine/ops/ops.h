@@ -140,7 +140,9 @@ class Ops {
 
   // What convolutions forward and backward will hold: planned without making anything, so of a
   // library's kernels it is an estimate. Kernels that are not asked need little.
-  virtual KernelMemory convolution_memory(const ConvolutionSpec&) const { return {}; }
+  virtual KernelMemory convolution_memory(const ConvolutionSpec&, std::size_t /*rows*/) const {
+    return {};
+  }
 
   // `workspace` (pool_workspace bytes for so many rows) carries what backward needs, e.g. the
   // places of the maxima; the first maximum of a window wins.
@@ -163,8 +165,8 @@ class Ops {
                                            Tensor w, Tensor dx, Tensor dw, Tensor db,
                                            PooledConvolutionMemory memory, bool accumulate);
   virtual KernelMemory pooled_convolution_memory(const PooledConvolutionSpec& spec,
-                                                 std::size_t /*rows*/) const {
-    return convolution_memory(spec.convolution);
+                                                 std::size_t rows) const {
+    return convolution_memory(spec.convolution, rows);
   }
 
   // Element-wise; outputs may be the inputs' memory.

@@ -66,7 +66,7 @@ TEST(Cpu, WhatKernelsHoldIsToldBefore) {
          {OpsOptions{}, OpsOptions{.kernels = Kernels::kDirect}, OpsOptions{.threads = 3}}) {
       Machine m(*device, DType::kFloat32, options);
       run_convolution(m, spec, 24);
-      const std::size_t told = m.ops().convolution_memory(spec).bytes();
+      const std::size_t told = m.ops().convolution_memory(spec, 24).bytes();
       const std::size_t held = held_by(m.ops());
       const std::string what = fmt::format("{}, {} to {}", m.name(), spec.channels, spec.filters);
       EXPECT_GT(held, 0u) << what;

@@ -27,8 +27,8 @@ std::vector<double> Operand::values(std::size_t rows) const {
 }
 
 std::string Machine::name() const {
-  return fmt::format("{} {}{}, {} threads", to_string(device_->id()), engine::name(dtype_),
-                     options_.kernels == Kernels::kDirect ? ", direct" : "", options_.threads);
+  return fmt::format("{} {}, {} kernels, {} threads", to_string(device_->id()),
+                     engine::name(dtype_), engine::name(options_.kernels), options_.threads);
 }
 
 Operand Machine::operand(const Shape& shape, const std::vector<double>& values) {
@@ -82,7 +82,8 @@ std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& de
     }
     if (device->id().kind != "cpu") continue;
     machines.emplace_back(*device, DType::kFloat32, OpsOptions{.kernels = Kernels::kDirect});
-    machines.emplace_back(*device, DType::kFloat32, OpsOptions{.threads = 3});
+    machines.emplace_back(*device, DType::kFloat32,
+                          OpsOptions{.threads = 3, .kernels = Kernels::kWinograd});
   }
   return machines;
 }
