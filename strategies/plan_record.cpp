@@ -79,7 +79,7 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
     // Records of before there was a choice are of the direct method. A choice that was asked for
     // wins.
     const std::string kernels = plan.value("kernels", "direct");
-    if (kernels != "auto" && kernels != "direct") {
+    if (kernels != "auto" && kernels != "direct" && kernels != "winograd") {
       engine::fail(engine::Code::kCorrupt, "the checkpoint's plan names unknown kernels '{}'",
                    kernels);
     }

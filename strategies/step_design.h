@@ -20,7 +20,7 @@ namespace lockstep::strategies {
 struct DesignOptions {
   std::string algorithm = "auto";             // auto, direct, ring
   std::string update = "auto";                // auto, fused, apart
-  std::string kernels = {};                   // auto, direct; empty: auto, or a checkpoint's
+  std::string kernels = {};                   // auto, direct, winograd; empty: auto, or a checkpoint's
   std::size_t bucket_bytes = 0;               // 0: chosen
   std::vector<std::size_t> bucket_ends = {};  // of a checkpoint: these borders
   std::string reason = {};                    // of a checkpoint: why it was chosen then
@@ -29,7 +29,7 @@ struct DesignOptions {
 struct StepDesign {
   std::string algorithm;  // direct, ring
   std::string update;     // fused, apart
-  std::string kernels;    // auto, direct
+  std::string kernels;    // auto, direct, winograd
   std::string reason;     // why this algorithm, as the end of a sentence
   std::size_t bucket_bytes = 0;
   std::vector<engine::Range> buckets;

@@ -112,9 +112,11 @@ std::string Synchronous::explain() const {
       communication_threads_
           ? "\ncommunication has threads of its own, since there are idle cores"
           : "\nthe computing threads communicate between layers, since the replicas use all cores";
-  text += design_.kernels == "direct"
-              ? "\nkernels: direct, each sum product by product"
-              : "\nkernels: the fastest that fit each layer's sizes, the same on all ranks";
+  const engine::Kernels kernels = engine::kernels_of(design_.kernels);
+  text += kernels == engine::Kernels::kDirect ? "\nkernels: direct, each sum product by product"
+          : kernels == engine::Kernels::kWinograd
+              ? "\nkernels: Winograd's wherever they can be used"
+              : "\nkernels: the fastest for each layer's sizes, the same on all ranks";
   return text + "\n" + memory_sentence_;
 }
 
