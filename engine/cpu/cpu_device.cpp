@@ -26,6 +26,10 @@ std::string model_name() {
   return "processor";
 }
 
+// Raised by every change of an own kernel, or of what is computed by which kernel, that changes
+// bits: checkpoints hold it.
+constexpr int kOwnKernels = 1;
+
 // The widest instructions that oneDNN makes use of.
 std::string widest_instructions() {
   const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
@@ -54,8 +58,10 @@ class CpuDevice final : public Device {
     std::string_view library = dnnl_cpu_isa2str(dnnl_cpu_isa_t(dnnl::get_effective_cpu_isa()));
     if (library.starts_with(kPrefix)) library.remove_prefix(kPrefix.size());
     // The best of those that the own kernels are compiled for is the first.
-    return fmt::format("{} (oneDNN) and {} (own kernels)", library,
-                       hwy::TargetName(hwy::SupportedAndGeneratedTargets().front()));
+    const dnnl_version_t* version = dnnl_version();
+    return fmt::format("{} (oneDNN {}.{}.{}) and {} (own kernels {})", library, version->major,
+                       version->minor, version->patch,
+                       hwy::TargetName(hwy::SupportedAndGeneratedTargets().front()), kOwnKernels);
   }
   DType default_dtype() const override { return DType::kFloat32; }
   bool supports(DType dtype) const override { return dtype == DType::kFloat32; }

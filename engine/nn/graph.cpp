@@ -303,7 +303,7 @@ void Graph::Plan::each_slice(Context& context, Body body) {
 
 void Graph::Plan::forward_slice(Context& context, std::size_t i, std::size_t first, Slice slice,
                                 Observer::Pass pass) {
-  const std::size_t count = std::size_t(slice_state.examples);
+  const std::size_t count = std::min(slice_rows, rows);  // planned: kernels are chosen by it
   ForwardArguments a = steps[i].forward;
   const Tensor x = rows_of(a.x[0], i == first_of(i) ? first : 0, count);
   a.x = {&x, 1};
@@ -315,7 +315,7 @@ void Graph::Plan::forward_slice(Context& context, std::size_t i, std::size_t fir
 
 void Graph::Plan::backward_slice(Context& context, std::size_t i, std::size_t first, Slice slice,
                                  bool accumulate) {
-  const std::size_t count = std::size_t(slice_state.examples);
+  const std::size_t count = std::min(slice_rows, rows);  // planned: kernels are chosen by it
   BackwardArguments a = steps[i].backward;
   const std::size_t in = i == first_of(i) ? first : 0, out = between(i) ? 0 : first;
   const Tensor x = rows_of(a.x[0], in, count);

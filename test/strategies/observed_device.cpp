@@ -41,6 +41,14 @@ class ObservedOps : public engine::Ops {
                      const std::byte* workspace) override {
     ops_->pool_backward(s, spec, dy, dx, workspace);
   }
+  engine::KernelMemory convolution_memory(const engine::ConvolutionSpec& spec,
+                                          std::size_t rows) const override {
+    return ops_->convolution_memory(spec, rows);
+  }
+  engine::KernelMemory pooled_convolution_memory(const engine::PooledConvolutionSpec& spec,
+                                                 std::size_t rows) const override {
+    return ops_->pooled_convolution_memory(spec, rows);
+  }
   std::size_t pooled_convolution_workspace(const engine::PooledConvolutionSpec& spec,
                                            std::size_t rows) override {
     return ops_->pooled_convolution_workspace(spec, rows);

@@ -41,8 +41,8 @@ class Memory(unittest.TestCase):
         with tempfile.TemporaryDirectory() as top, tempfile.TemporaryFile("w+") as errors:
             log = pathlib.Path(top) / "log"
             job = subprocess.Popen([*prefix, LOCKSTEP, "train", "--model", model, "--batch", str(batch), "--examples",
-                                    "2000", "--epochs", "1000000", "--eval", "0", "--threads", "1", "--log", str(log),
-                                    *flags], stdout=subprocess.DEVNULL, stderr=errors)
+                                    "2000", "--epochs", "1000000", "--eval", "0", "--log", str(log),
+                                    *([] if "--threads" in flags else ["--threads", "1"]), *flags], stdout=subprocess.DEVNULL, stderr=errors)
             try:
                 begin = time.monotonic()
                 while not log.exists() or log.read_text().count("\n") < STEPS:
@@ -72,6 +72,14 @@ class Memory(unittest.TestCase):
         for model in ("mlp", "mlp_wide", "mnist_cnn"):
             with self.subTest(model):
                 self.check(model, ["--replicas", "2"])
+
+    def test_many_replicas(self):
+        for model, replicas in (("mlp", 8), ("mnist_cnn", 8), ("lenet5", 16)):
+            with self.subTest(model):
+                self.check(model, ["--replicas", str(replicas)])
+
+    def test_several_threads(self):
+        self.check("mnist_cnn", ["--replicas", "2", "--threads", "4"])
 
     def test_two_processes(self):
         if shutil.which("mpirun") is None or not json.loads(

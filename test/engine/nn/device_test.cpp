@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "engine/cpu/cpu_device.h"
 #include "engine/nn/graph_plan.h"
 #include "engine/nn/layers.h"
 #include "engine/reference/reference_device.h"
@@ -15,7 +16,9 @@
 namespace lockstep::engine {
 namespace {
 
+using testing::HasSubstr;
 using testing::IsSupersetOf;
+using testing::Not;
 
 double distance(const std::vector<double>& a, const std::vector<double>& b) {
   double difference = 0, size = 0;
@@ -165,6 +168,29 @@ TEST(Devices, AChainWhoseFrontIsFrozenGivesWhatTheReferenceGives) {
     }
     EXPECT_LT(distance(found.gradient(), expected.gradient()), 1e-5) << "below: " << below;
     EXPECT_NEAR(found.loss(), expected.loss(), 1e-5) << "below: " << below;
+  }
+}
+
+// One row is left for the last slice: it goes by the kernel of the others, or ranks would differ.
+TEST(Devices, AShortSliceGoesByTheKernelsOfWholeOnes) {
+  const auto devices = all_devices();
+  GraphSpec spec("odd", {12, 12, 16});
+  spec.then("cheap", convolution(16, 3, {.padding = 1}));
+  spec.then("relu1", relu());
+  spec.then("dear", convolution(256, 3));
+  spec.then("relu2", relu());
+  spec.then("pool", max_pool(2));
+  spec.then("last", dense(5));
+  spec.set_loss(softmax_cross_entropy());
+  ASSERT_EQ(plan_graph(spec).chains.size(), 1u);
+  const auto ops = find(devices, {"cpu", 0}).ops(DType::kFloat32, {});
+  const std::size_t rows = 4 * ops->slice_rows() + 1;
+  Solo solo(spec, *ops, rows);
+  for (std::size_t examples : {rows - 1, rows}) {
+    solo.fill(0, examples, rows, 5);
+    solo.step();
+    for (const std::string& made : implementations(*ops))
+      EXPECT_THAT(made, Not(HasSubstr("convolution")));
   }
 }
 

@@ -82,8 +82,9 @@ std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& de
     }
     if (device->id().kind != "cpu") continue;
     machines.emplace_back(*device, DType::kFloat32, OpsOptions{.kernels = Kernels::kDirect});
+    machines.emplace_back(*device, DType::kFloat32, OpsOptions{.threads = 3});
     machines.emplace_back(*device, DType::kFloat32,
-                          OpsOptions{.threads = 3, .kernels = Kernels::kWinograd});
+                          OpsOptions{.threads = 2, .kernels = Kernels::kWinograd});
   }
   return machines;
 }

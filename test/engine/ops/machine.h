@@ -55,7 +55,7 @@ std::vector<double> random_batch(std::size_t rows, std::size_t used, std::size_t
                                  std::uint64_t seed);
 
 // Every device with every element type that it supports; the processor also with direct kernels
-// alone, and with Winograd's wherever they can be used, by three threads.
+// alone, and with Winograd's wherever they can be used, and with several threads.
 std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& devices);
 
 // The results of a case, each compared with the oracle's by the tolerance.

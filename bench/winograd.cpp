@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+// Where Winograd's method pays: time of the direct kernels over that of the own ones, forward and
+// backward together, 3x3 with padding 1, one thread, as the table of engine/cpu/README.md. Bold is
+// where the device takes it by itself. The clock is that of the thread, which stands still while
+// another program has the core; of several turns the fastest counts. Results are compared.
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/random.h"
+#include "engine/cpu/cpu_device.h"
+#include "engine/cpu/winograd.h"
+
+namespace lockstep::engine {
+namespace {
+
+constexpr int kTurns = 7;
+
+double now() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
+}
+
+struct Batch {
+  Buffer memory;
+  Tensor tensor;
+};
+
+Batch batch(Device& device, const Shape& shape) {
+  Batch made{device.allocate(shape.elements() * sizeof(float)), {}};
+  made.tensor = {made.memory.data(), shape, DType::kFloat32};
+  Random random(shape.elements());
+  for (std::size_t i = 0; i < shape.elements(); ++i)
+    made.tensor.as<float>()[i] = float(random.uniform(-0.1, 0.1));
+  return made;
+}
+
+// Seconds of the fastest turn with each of both kernels.
+struct Pair {
+  double winograd = 1e9, direct = 1e9;
+};
+
+Pair measure(Device& device, const ConvolutionSpec& s, std::size_t rows) {
+  const Batch x = batch(device, {rows, s.height, s.width, s.channels});
+  const Batch w = batch(device, {s.filters, 3, 3, s.channels}), b = batch(device, {s.filters});
+  const Batch dy = batch(device, {rows, s.output_height(), s.output_width(), s.filters});
+  const auto winograd = device.ops(DType::kFloat32, {.kernels = Kernels::kWinograd});
+  const auto direct = device.ops(DType::kFloat32, {.kernels = Kernels::kDirect});
+  StepState state;
+  state.examples = std::int64_t(rows);
+  Pair least;
+  std::vector<float> first;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    for (Ops* ops : {winograd.get(), direct.get()}) {
+      const Batch y = batch(device, dy.tensor.shape), dx = batch(device, x.tensor.shape);
+      const Batch dw = batch(device, w.tensor.shape), db = batch(device, b.tensor.shape);
+      const double begin = now();
+      ops->convolution_forward(&state, s, x.tensor, w.tensor, b.tensor, y.tensor);
+      ops->convolution_backward(&state, s, x.tensor, y.tensor, dy.tensor, w.tensor, dx.tensor,
+                                dw.tensor, db.tensor, false);
+      double& seconds = ops == winograd.get() ? least.winograd : least.direct;
+      seconds = std::min(seconds, now() - begin);
+      std::vector<float> found;
+      for (const Tensor& t : {y.tensor, dx.tensor, dw.tensor})
+        found.insert(found.end(), t.as<float>(), t.as<float>() + t.elements());
+      if (first.empty()) first = found;
+      double error = 0, size = 0;
+      for (std::size_t i = 0; i < first.size(); ++i) {
+        error += double(found[i] - first[i]) * double(found[i] - first[i]);
+        size += double(first[i]) * double(first[i]);
+      }
+      require(size > 0 && error <= 1e-8 * size, "both kernels disagree: {}", error / size);
+    }
+  }
+  return least;
+}
+
+void run() {
+  const auto device = cpu_device();
+  const std::size_t sides[] = {2, 4, 5, 7, 14, 28};
+  std::printf("| channels and filters | rows |");
+  for (std::size_t side : sides) std::printf(" %zux%zu |", side, side);
+  std::printf("\n|---|---|---|---|---|---|---|---|\n");
+  for (const auto& [channels, rows] : {std::pair{16, 1}, {16, 64}, {64, 8}, {256, 8}, {256, 64}}) {
+    std::printf("| %d | %d |", channels, rows);
+    for (std::size_t side : sides) {
+      const std::size_t width = std::size_t(channels), count = std::size_t(rows);
+      const ConvolutionSpec s{side, side, width, width, 3, 3, 1, 1};
+      const Pair pair = measure(*device, s, count);
+      const char* bold = cpu::winograd_pays(s, count) ? "**" : "";
+      std::printf(" %s%.2f%s |", bold, pair.direct / pair.winograd, bold);
+      std::fflush(stdout);
+    }
+    std::printf("\n");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::engine
+
+int main() {
+  try {
+    lockstep::engine::run();
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_winograd: %s\n", error.what());
+    return 1;
+  }
+}
