@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "engine/device/buffer.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -15,6 +17,8 @@ Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, rounded);
   if (memory == nullptr) fail(Code::kIo, "no memory for {} bytes", bytes);
+  // Systems where huge pages are to be asked for; where there are none nothing is lost.
+  if (alignment > 4096) ::madvise(memory, rounded, MADV_HUGEPAGE);
   std::memset(memory, 0, rounded);
   data_ = static_cast<std::byte*>(memory);
   release_ = [memory] { std::free(memory); };
