@@ -190,10 +190,20 @@ void Communicator::agree(const Call& mine) {
   run(*area_, kCompare, purpose);
   for (std::size_t other = 1; other < std::size_t(size()); ++other)
     if (!std::equal(table, table + n, table + other * n))
-      engine::fail(Code::kInvalid,
-                   "ranks ask for different things: rank 0 for {}, rank {} for {}; all ranks must "
-                   "make the same calls in the same order",
-                   Call::describe(table), other, Call::describe(table + other * n));
+      fail_together(
+          fmt::format("ranks ask for different things: rank 0 for {}, rank {} for {}; all ranks "
+                      "must make the same calls in the same order",
+                      Call::describe(table), other, Call::describe(table + other * n)));
+}
+
+// Who throws may leave, with buckets in flight, and so end the waits of all. So one more comparison
+// comes first: when it is through here, all ranks have begun it, and each knows `what` by itself.
+void Communicator::fail_together(const std::string& what) {
+  try {
+    run(*area_, kCompare, "an error of all ranks");
+  } catch (const engine::Error&) {  // others have left already, or died: `what` is still the cause
+  }
+  engine::fail(Code::kInvalid, "{}", what);
 }
 
 // `silent`: this rank adds nothing (-0, since -0 + x is x for every x, -0 and +0 too).
@@ -242,8 +252,8 @@ void Communicator::all_reduce(std::span<double> values, Reduce operation) {
 template <class T>
 void Communicator::spread(std::span<T> values, int root) {
   agree({Kind::kBroadcast, kType<T>, root, values.size(), 0});
-  require(root >= 0 && root < size(), "broadcast from rank {}: there are ranks 0 to {}", root,
-          size() - 1);
+  if (root < 0 || root >= size())
+    fail_together(fmt::format("broadcast from rank {}: there are ranks 0 to {}", root, size() - 1));
   through_area(values, Reduce::kSum, rank() != root, "broadcast");
 }
 

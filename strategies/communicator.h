@@ -88,6 +88,8 @@ class Communicator {
   template <class T>
   std::span<T> allocate(std::size_t count);
   void agree(const Call& mine);
+  // Of an error that all ranks have found: throws it when all of them have.
+  [[noreturn]] void fail_together(const std::string& what);
   void run(RankLink& link, int plan, std::string_view purpose);
   // What fails on one link ends all, here and on all other ranks: they are not at one any more.
   template <class Work>

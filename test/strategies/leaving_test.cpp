@@ -136,6 +136,31 @@ TEST(Leaving, BetweenRoundsTellsNobodyAndTheCommunicatorCanBeUsedOn) {
   }
 }
 
+// Who finds first that calls differ throws, and its buckets, in the middle of a round, end: the
+// others still hear what they find themselves, and not that it left.
+TEST(Leaving, ByACallThatDiffersIsThatCallOnAllRanks) {
+  for (const auto& host : kHosts)
+    for (int again = 0; again < 50; ++again) {
+      const bool root = again % 2 == 1;
+      const Told told = run(host, [&](Communicator& c) {
+        Buckets<float> buckets(c, {{nullptr, 10}, {nullptr, 20}}, {.bytes = 4});
+        buckets.ready(0);
+        std::vector<float> values(c.rank() == 1 && !root ? 11 : 10);
+        if (root) c.broadcast(std::span(values), 7);
+        c.all_reduce(std::span(values));
+      });
+      for (std::size_t rank = 0; rank < host.size(); ++rank) {
+        if (root) {
+          EXPECT_THAT(told.text[rank], HasSubstr("broadcast from rank 7: there are ranks 0 to "));
+        } else {
+          EXPECT_THAT(told.text[rank], AllOf(HasSubstr("rank 0 for all_reduce of 10 float32"),
+                                             HasSubstr("rank 1 for all_reduce of 11 float32")));
+        }
+        EXPECT_EQ(told.code[rank], Code::kInvalid) << "rank " << rank;
+      }
+    }
+}
+
 // Rank 1's kernel fails in its second bucket. It is in no wait: in `ready`, and then nowhere.
 TEST(Failing, InReadyIsThrownThereAndEndsTheOthersAtOnceWithItsText) {
   for (const auto& host : kHosts) {
