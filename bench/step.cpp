@@ -54,19 +54,24 @@ class Parts : public engine::Observer {
     add(fmt::format("{:8} {}", pass == Pass::kForward ? "forward" : "backward", name),
         std::chrono::duration<double>(end - begin).count());
   }
-  void end_step(bool keep) {
+  // `whole`: seconds of the step; what no part has of them is `the rest`.
+  void end_step(bool keep, double whole) {
     for (auto& [part, seconds] : now_) {
       if (keep) samples_[part].push_back(seconds);
+      whole -= seconds;
       seconds = 0;
     }
+    if (keep) rest_.push_back(whole);
   }
   const std::vector<std::string>& order() const { return order_; }
   double of(const std::string& part) const { return median(samples_.at(part)); }
+  double rest() const { return median(rest_); }
 
  private:
   std::vector<std::string> order_;
   std::map<std::string, double> now_;
   std::map<std::string, std::vector<double>> samples_;
+  std::vector<double> rest_;
 };
 
 // Operations of the direct method in one step, by part: a product and a sum for each
@@ -135,12 +140,13 @@ int run(const Flags& f, int argc, char** argv) {
       const double loss_seconds = seconds_since(loss_begin);
       r.graph.backward(*r.context, false, ready);
       timed([&] { strategy->finish(r); });
+      const double seconds = seconds_since(begin);
       if (!mine) continue;
       parts.add("input", input);
       parts.add("loss", loss_seconds);
       parts.add("communication and update, exposed", exposed);
-      parts.end_step(work->step >= kWarmUp);
-      whole.push_back(seconds_since(begin));
+      parts.end_step(work->step >= kWarmUp, seconds);
+      whole.push_back(seconds);
       losses.push_back(loss / double(std::max<std::int64_t>(1, r.state.examples)));
     }
     r.graph.observe(nullptr);
@@ -151,7 +157,6 @@ int run(const Flags& f, int argc, char** argv) {
   if (!me.chief) return 0;
   const double step = median(whole);
   const double rate = double(f.batch) / step;
-  double known = 0;
   nlohmann::json object{{"model", f.model},           {"batch", f.batch},
                         {"replicas", me.size},        {"algorithm", strategy->algorithm()},
                         {"milliseconds", step * 1e3}, {"images_per_second", rate}};
@@ -168,7 +173,6 @@ int run(const Flags& f, int argc, char** argv) {
   double all = 0;
   for (const std::string& part : parts.order()) {
     const double seconds = parts.of(part);
-    known += seconds;
     object["parts"][part] = seconds * 1e3;
     if (f.json) continue;
     fmt::print("{:40} {:10.3f} {:7.1f}", part, seconds * 1e3, 100 * seconds / step);
@@ -181,11 +185,12 @@ int run(const Flags& f, int argc, char** argv) {
     fmt::print(" {:8.0f} {:10.0f}\n", found->second / seconds / 1e9,
                100 * found->second / seconds / core);
   }
+  object["parts"]["the rest"] = parts.rest() * 1e3;
   if (f.json) {
     fmt::print("{}\n", object.dump());
   } else {
-    fmt::print("{:40} {:10.3f} {:7.1f}\n", "the rest", (step - known) * 1e3,
-               100 * (step - known) / step);
+    fmt::print("{:40} {:10.3f} {:7.1f}\n", "the rest", parts.rest() * 1e3,
+               100 * parts.rest() / step);
     fmt::print("{:40} {:10.3f} {:7} {:8.0f} {:10.0f}    {:.0f} images/s of {} replica{}\n", "step",
                step * 1e3, "", all / step / 1e9, 100 * all / step / core, rate, me.size,
                me.size == 1 ? "" : "s");
