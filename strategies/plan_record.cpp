@@ -30,6 +30,12 @@ std::vector<int> host_of_rank(const json& plan) {
   return plan.at("host_of_rank").get<std::vector<int>>();
 }
 
+std::string replicas_of(const std::vector<int>& host) {
+  const std::size_t hosts = count_hosts(host);
+  return fmt::format("{} replica{} on {} host{}", host.size(), host.size() == 1 ? "" : "s", hosts,
+                     hosts == 1 ? "" : "s");
+}
+
 std::string threads_of(int threads) {
   return fmt::format("{} thread{} a replica", threads, threads == 1 ? "" : "s");
 }
@@ -57,10 +63,10 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
   if (record.empty()) return false;
   return read(record, [&](const json& plan) {
     if (const std::vector<int> before = host_of_rank(plan); before != host) {
-      log.info(
-          "the checkpoint was written by {} replicas on {} hosts, which are not these: planned "
-          "afresh",
-          before.size(), count_hosts(before));
+      const bool same_counts =
+          before.size() == host.size() && count_hosts(before) == count_hosts(host);
+      log.info("the checkpoint was written by {}, this run has {}: planned afresh",
+               replicas_of(before), same_counts ? "them placed otherwise" : replicas_of(host));
       return false;
     }
     bool obeyed = true;

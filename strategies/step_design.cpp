@@ -118,7 +118,7 @@ class Designer {
     } else if (hosts == 1) {
       design_.algorithm = "direct";
       design_.reason = fmt::format(
-          "all {} replicas are on one host, so each adds its slice straight from the others' "
+          "the {} replicas are on one host, so each adds its slice straight from the others' "
           "memory, "
           "the least traffic there can be",
           input_.host.size());

@@ -87,8 +87,9 @@ int predict(const Flags& f, const Program& program) {
       });
   engine::require(std::fflush(stdout) == 0 && std::ferror(stdout) == 0,
                   "standard output cannot be written");
-  std::fputs(fmt::format("step {}: accuracy {:.4f} on {}\n", state.step, evaluation.accuracy,
-                         data->describe())
+  const bool counts = graph.loss().counts_correct();
+  std::fputs(fmt::format("step {}: {} {:.4f} on {}\n", state.step, counts ? "accuracy" : "loss",
+                         counts ? evaluation.accuracy : evaluation.loss, data->describe())
                  .c_str(),
              stderr);
   return kDone;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace lockstep::tools {
@@ -18,6 +19,11 @@ std::string duration(double seconds) {
   if (whole >= 3600)
     return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+std::string metrics(double loss, double accuracy) {
+  const std::string text = fmt::format("loss {:.4f}", loss);
+  return std::isnan(accuracy) ? text : text + fmt::format(", accuracy {:.4f}", accuracy);
 }
 
 }  // namespace
@@ -56,8 +62,13 @@ void Progress::step(const engine::StepReport& report) {
 }
 
 void Progress::epoch(std::int64_t epoch, const engine::StepReport& last) {
-  say(fmt::format("epoch {}: loss {:.4f}, accuracy {:.4f} in its last step, {:.0f} images/s", epoch,
-                  last.loss, last.accuracy, rate_));
+  say(fmt::format("epoch {}: {} in its last step, {:.0f} images/s", epoch,
+                  metrics(last.loss, last.accuracy), rate_));
+}
+
+void Progress::evaluation(const engine::Evaluation& test, std::int64_t epochs) {
+  say(fmt::format("test after {} epoch{}: {}", epochs, epochs == 1 ? "" : "s",
+                  metrics(test.loss, test.accuracy)));
 }
 
 void Progress::erase() {

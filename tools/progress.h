@@ -15,6 +15,7 @@ class Progress {
   Progress(bool visible, std::int64_t examples_per_epoch);
   void step(const engine::StepReport& report);
   void epoch(std::int64_t epoch, const engine::StepReport& last);
+  void evaluation(const engine::Evaluation& test, std::int64_t epochs);
   void say(const std::string& line);  // a line of its own
   void close();
 

@@ -2,6 +2,7 @@
 #include "tools/records.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/train/trace.h"
 
@@ -15,6 +16,7 @@ Records::Records(const TrainFlags& f, bool chief, const engine::Log& log) : log_
   if (!f.summary.empty()) summary_.emplace(f.summary, log);
 }
 
+// A loss that counts none has no accuracy: null in a line, and no point of a curve.
 void Records::step(const engine::StepReport& report) {
   if (events_) {
     events_->write("step", {{"step", report.step},
@@ -23,12 +25,13 @@ void Records::step(const engine::StepReport& report) {
                             {"rate", report.rate},
                             {"images_per_second", report.images_per_second}});
   }
-  if (summary_) {
-    summary_->write(report.step, {{"train/loss", report.loss},
-                                  {"train/accuracy", report.accuracy},
-                                  {"train/rate", report.rate},
-                                  {"train/images_per_second", report.images_per_second}});
+  if (!summary_) return;
+  if (!std::isnan(report.accuracy)) {
+    summary_->write(report.step, {{"train/accuracy", report.accuracy}});
   }
+  summary_->write(report.step, {{"train/loss", report.loss},
+                                {"train/rate", report.rate},
+                                {"train/images_per_second", report.images_per_second}});
 }
 
 // An evaluation stands at the last step before it, where that step's loss stands. A run that had
@@ -40,10 +43,10 @@ void Records::evaluation(const engine::Evaluation& test, std::int64_t steps, std
         "evaluation",
         {{"step", last}, {"epoch", epochs}, {"loss", test.loss}, {"accuracy", test.accuracy}});
   }
-  if (summary_) {
-    summary_->begin(steps);
-    summary_->write(last, {{"test/loss", test.loss}, {"test/accuracy", test.accuracy}});
-  }
+  if (!summary_) return;
+  summary_->begin(steps);
+  if (!std::isnan(test.accuracy)) summary_->write(last, {{"test/accuracy", test.accuracy}});
+  summary_->write(last, {{"test/loss", test.loss}});
 }
 
 void Records::checkpoint(std::int64_t step) {

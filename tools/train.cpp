@@ -124,7 +124,7 @@ nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
     object["loss"] = history.loss;
   }
   if (history.test) {
-    object["test_accuracy"] = history.test->accuracy;
+    object["test_accuracy"] = history.test->accuracy;  // null where that is NaN
     object["test_loss"] = history.test->loss;
   }
   if (history.first_step > 0) object["first_step"] = history.first_step;
@@ -213,8 +213,7 @@ int train(const TrainFlags& f, const Program& program) {
     progress.epoch(epoch, last);
   };
   fit.on_evaluation = [&](const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs) {
-    progress.say(fmt::format("test after {} epochs: loss {:.4f}, accuracy {:.4f}", epochs,
-                             test.loss, test.accuracy));
+    progress.evaluation(test, epochs);
     records->evaluation(test, steps, epochs);
   };
   fit.on_checkpoint = [&](std::int64_t step) { records->checkpoint(step); };

@@ -426,7 +426,7 @@ Tensor Graph::losses() const {
   return plan_->losses;
 }
 Tensor Graph::correct() const {
-  return plan_->correct;
+  return plan_->spec.loss().counts_correct() ? plan_->correct : Tensor{};
 }
 std::vector<std::string> Graph::layers() const {
   std::vector<std::string> names;

@@ -86,7 +86,7 @@ class Graph {
   Tensor weight(const Parameter& parameter) const;  // once bound
   Tensor output() const;                            // [rows, ...output]
   Tensor losses() const;                            // float64 [rows]
-  Tensor correct() const;                           // float64 [rows]
+  Tensor correct() const;  // float64 [rows]; no data where the loss counts none
 
   // `before(range)` is called before the weights of a layer are read, for each layer that has any,
   // frozen ones left out; ranges cover [0, trainable()) in descending order.

@@ -17,7 +17,8 @@ class Loss {
   // How many float32 numbers a target has for this output, e.g. 1 for a class.
   // Throws Error(kInvalid) for an output it cannot judge.
   virtual std::size_t target_columns(const Shape& output) const = 0;
-  virtual bool counts_correct() const { return false; }  // an accuracy makes sense
+  // An accuracy makes sense. Else `correct` is not looked at, and the accuracy is NaN.
+  virtual bool counts_correct() const { return false; }
   // dy.data is null in evaluation. losses and correct are float64 [rows]; see Ops.
   virtual void evaluate(Context&, Tensor y, Tensor target, Tensor dy, Tensor losses,
                         Tensor correct) const = 0;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <csignal>
+#include <limits>
 
 #include "engine/train/staging.h"
 
@@ -50,6 +51,17 @@ PipelineOptions pipeline_options(std::uint64_t seed, bool shuffle, int threads) 
   options.threads = threads;
   options.in_place = threads == 0;
   return options;
+}
+
+// Right answers among the rows in use; 0 where the loss counts none.
+double count_correct(Replica& r) {
+  const Tensor correct = r.graph.correct();
+  return correct ? r.context->ops->batch_sum(&r.state, correct) : 0;
+}
+
+double accuracy(const Replica& r, double correct, double examples) {
+  if (!r.graph.correct()) return std::numeric_limits<double>::quiet_NaN();
+  return examples > 0 ? correct / examples : 0;
 }
 
 }  // namespace
@@ -102,7 +114,7 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, cons
       const auto span = recording.span(Part::kLoss);
       r.graph.evaluate_loss(*r.context, true);
       loss = r.context->ops->batch_sum(&r.state, r.graph.losses());
-      mine.correct += r.context->ops->batch_sum(&r.state, r.graph.correct());
+      mine.correct += count_correct(r);
     }
     if (!std::isfinite(loss)) {
       fail(Code::kInvalid, "the loss is not finite at step {}, on rank {}: {}", work.step, r.rank,
@@ -176,7 +188,7 @@ void TrainingLoop::announce(Replica& r, const Pending& pending, const Totals& to
     report.epoch = pending.work.epoch;
     report.rate = pending.rate;
     report.loss = totals.examples > 0 ? totals.loss / totals.examples : 0;
-    report.accuracy = totals.examples > 0 ? totals.correct / totals.examples : 0;
+    report.accuracy = accuracy(r, totals.correct, totals.examples);
     report.examples = std::size_t(totals.examples);
     report.images_per_second = pending.images_per_second;
     progress_.images_per_second.push_back(pending.images_per_second);
@@ -200,7 +212,7 @@ void EvaluationLoop::run(Replica& r) {
       r.graph.forward(*r.context, [&](Range range) { strategy_.before_forward(r, range); });
       r.graph.evaluate_loss(*r.context, false);
       sums[0] += r.context->ops->batch_sum(&r.state, r.graph.losses());
-      sums[1] += r.context->ops->batch_sum(&r.state, r.graph.correct());
+      sums[1] += count_correct(r);
       sums[2] += double(r.state.examples);
       if (outputs_ != nullptr) pass_on(r);
     }
@@ -211,7 +223,7 @@ void EvaluationLoop::run(Replica& r) {
     loss += all[i], correct += all[i + 1], examples += all[i + 2];
   }
   std::scoped_lock lock(mutex_);
-  result_ = {loss / examples, correct / examples, std::uint64_t(examples)};
+  result_ = {loss / examples, accuracy(r, correct, examples), std::uint64_t(examples)};
 }
 
 void EvaluationLoop::pass_on(Replica& r) {

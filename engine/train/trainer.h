@@ -36,14 +36,15 @@ struct StepReport {
   std::int64_t epoch = 0;
   double rate = 0;
   double loss = 0;      // mean over the examples of the step
-  double accuracy = 0;  // part of them; 0 where the loss counts none
+  double accuracy = 0;  // part of them; NaN where the loss counts none
   std::size_t examples = 0;
   double seconds = 0;            // since `fit` began
   double images_per_second = 0;  // of this step
 };
 
 struct Evaluation {
-  double loss = 0, accuracy = 0;  // means over all examples, exact over replicas
+  double loss = 0;      // mean over all examples, exact over replicas
+  double accuracy = 0;  // part of them; NaN where the loss counts none
   std::uint64_t examples = 0;
 };
 

@@ -2,7 +2,7 @@
 // A whole program: digits, a convolutional network, a strategy. The others differ in one line.
 #include <lockstep/lockstep.h>
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   lockstep::Session session(argc, argv);  // devices, launcher; MPI where it is needed
   auto strategy = lockstep::collective_all_reduce(session);
   auto digits = argc > 1 ? lockstep::data::idx(argv[1])
@@ -10,9 +10,12 @@ int main(int argc, char** argv) {
   lockstep::Trainer trainer(strategy, lockstep::models::mnist_cnn(),
                             lockstep::optim::sgd({.rate = 0.02, .momentum = 0.9}));
   trainer.fit(*digits.train, {.epochs = 2, .global_batch = 64});
-  const lockstep::Evaluation test = trainer.evaluate(*digits.test);
-  if (strategy.membership().chief) {
-    fmt::print("accuracy {:.4f}\n{}\n", test.accuracy, strategy.explain());
+  const double accuracy = trainer.evaluate(*digits.test).accuracy;  // the same in all processes
+  if (strategy.membership().chief) {                                // one of them prints
+    fmt::print("accuracy {:.4f}\n{}\n", accuracy, strategy.explain());
   }
-  return test.accuracy > 0.3 ? 0 : 1;
+  return 0;
+} catch (const lockstep::Error& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 1;
 }

@@ -6,6 +6,7 @@ pkg-config and by CMake, with the commands that the README shows.
 usage: install_test.py SOURCE BUILD COMPILER... [-- NAMES OF TESTS]
 """
 import concurrent.futures
+import json
 import os
 import pathlib
 import re
@@ -112,6 +113,29 @@ class Files(Installed):
         for path in texts:
             for place in (SOURCE, BUILD, self.top):
                 self.assertNotIn(str(place), path.read_text(encoding="utf-8"), path)
+
+
+class Configured(unittest.TestCase):
+    """The README's first commands, in a folder that is not there yet and in one that was built for another prefix."""
+
+    def prefix_after(self, folder, prefix):
+        lines = [line.split("#")[0].split() for block in section_blocks("") for line in block.splitlines()]
+        lines = [words for words in lines if words[:1] == ["meson"] and "install" not in words]
+        self.assertTrue(lines)
+        text = " ".join(word for words in lines for word in words)
+        self.assertEqual(text.count("--prefix=/usr/local"), 1, text)
+        for words in lines:
+            self.assertEqual(words.count("build"), 1, words)
+            command = [{"build": folder, "--prefix=/usr/local": f"--prefix={prefix}"}.get(word, word) for word in words]
+            done = run(command, cwd=SOURCE, env={**os.environ, "CXX": " ".join(COMPILER)})
+            self.assertEqual(done.returncode, 0, f"{command}\n{done.stdout}{done.stderr}")
+        done = run(["meson", "introspect", "--buildoptions", folder])
+        return next(option["value"] for option in json.loads(done.stdout) if option["name"] == "prefix")
+
+    def test_the_readmes_commands_set_the_prefix_of_a_new_folder_and_of_an_old_one(self):
+        with tempfile.TemporaryDirectory() as top:
+            for prefix in ("/usr/local", "/opt/lockstep"):
+                self.assertEqual(self.prefix_after(pathlib.Path(top) / "build", prefix), prefix)
 
 
 class Headers(Installed):

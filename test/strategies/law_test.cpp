@@ -202,6 +202,22 @@ TEST(Metrics, AccuracyAndLossAreThoseOfAllExamplesHoweverTheyAreShared) {
   }
 }
 
+TEST(Metrics, ALossThatCountsNoRightAnswersHasNoAccuracy) {
+  Job job;  // the mean squared error
+  int reports = 0;
+  job.on_step = [&](const engine::StepReport& report) {
+    EXPECT_TRUE(std::isnan(report.accuracy)) << report.accuracy;
+    ++reports;
+  };
+  train_mirrored(job, replicas(2));
+  EXPECT_EQ(reports, job.steps);
+  strategies::Mirrored strategy(replicas(2));
+  engine::Trainer trainer(strategy, small_graph(job), job.optimizer);
+  const engine::Evaluation evaluation = trainer.evaluate(small_data(), 11);
+  EXPECT_TRUE(std::isnan(evaluation.accuracy)) << evaluation.accuracy;
+  EXPECT_GT(evaluation.loss, 0);
+}
+
 TEST(Law1, GradientAccumulationChangesNothingButTheMemory) {
   for (int count : {1, 3}) {
     Job whole, parts;

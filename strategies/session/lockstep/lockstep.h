@@ -7,9 +7,10 @@
 //   lockstep::Trainer trainer(strategy, lockstep::models::mnist_cnn(),
 //                             lockstep::optim::sgd({.rate = 0.05, .momentum = 0.9}));
 //   trainer.fit(*digits.train, {.epochs = 6, .global_batch = 64, .checkpoints = "runs/digits"});
-//   fmt::print("accuracy {:.4f}\n{}\n", trainer.evaluate(*digits.test).accuracy,
-//   strategy.explain());
+//   const double accuracy = trainer.evaluate(*digits.test).accuracy;  // the same in all processes
+//   if (strategy.membership().chief) fmt::print("accuracy {:.4f}\n", accuracy);
 //
+// What a caller may handle is a lockstep::Error. A whole program: test/face/mirrored.cpp.
 #pragma once
 #include <fmt/format.h>
 

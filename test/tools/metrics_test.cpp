@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// What a run says of its metrics, for people and for programs, where the loss counts right answers
+// and where it does not (NaN).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "test/engine/train/scenario.h"
+#include "tools/progress.h"
+#include "tools/records.h"
+
+namespace lockstep::test {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+std::string content(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+std::string lines(double accuracy) {
+  engine::StepReport report;
+  report.loss = 0.5;
+  report.accuracy = accuracy;
+  tools::Progress progress(true, 10);
+  testing::internal::CaptureStderr();
+  progress.epoch(1, report);
+  progress.evaluation({0.25, accuracy, 10}, 1);
+  progress.evaluation({0.125, accuracy, 10}, 2);
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(MetricsOfARun, LinesNameAnAccuracyWhereThereIsOne) {
+  EXPECT_EQ(lines(0.75),
+            "epoch 1: loss 0.5000, accuracy 0.7500 in its last step, 0 images/s\n"
+            "test after 1 epoch: loss 0.2500, accuracy 0.7500\n"
+            "test after 2 epochs: loss 0.1250, accuracy 0.7500\n");
+  EXPECT_EQ(lines(kNone),
+            "epoch 1: loss 0.5000 in its last step, 0 images/s\n"
+            "test after 1 epoch: loss 0.2500\n"
+            "test after 2 epochs: loss 0.1250\n");
+}
+
+TEST(MetricsOfARun, TheLogHasNullAndTheSummaryNothingWhereThereIsNone) {
+  for (const double accuracy : {0.75, kNone}) {
+    const TemporaryFolder folder;
+    tools::TrainFlags flags;
+    flags.log = folder.path() + "/log";
+    flags.summary = folder.path() + "/summary";
+    {
+      tools::Records records(flags, true, engine::Log("", engine::Log::Level::kError));
+      engine::StepReport report;
+      report.accuracy = accuracy;
+      records.step(report);
+      records.evaluation({0.25, accuracy, 10}, 1, 1);
+    }
+    std::istringstream log(content(flags.log));
+    std::string line;
+    int events = 0;
+    for (; std::getline(log, line); ++events) {
+      const auto event = nlohmann::json::parse(line);
+      EXPECT_TRUE(event.contains("accuracy")) << line;
+      EXPECT_EQ(event["accuracy"].is_null(), std::isnan(accuracy)) << line;
+    }
+    EXPECT_EQ(events, 2);
+    const auto file = std::filesystem::directory_iterator(flags.summary)->path();
+    const std::string summary = content(file.string());
+    for (const char* tag : {"train/loss", "train/rate", "test/loss"})
+      EXPECT_NE(summary.find(tag), std::string::npos) << tag;
+    for (const char* tag : {"train/accuracy", "test/accuracy"})
+      EXPECT_EQ(summary.find(tag) == std::string::npos, std::isnan(accuracy)) << tag;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
