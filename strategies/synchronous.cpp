@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "collectives/machine.h"
 #include "strategies/host_connections.h"
@@ -57,13 +59,10 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
   watch_ = std::make_unique<collectives::PeerWatch>([this](const std::string& who, int pid) {
     const std::string why = fmt::format("{} (process {}) died", who, pid);
     std::scoped_lock lock(watch_mutex_);
-    if (team_) {
-      team_->stop(Code::kPeerLost, why);
-    } else {
-      // No team to tell, and the exchange that this process may wait in cannot be broken off.
-      options_.log.error("{} while the job was starting", why);
-      std::_Exit(kLostWhileOpening);
-    }
+    if (team_) team_->stop(Code::kPeerLost, why);
+    if (!meeting_) return;
+    options_.log.error("{} while the job was starting", why);
+    std::_Exit(kLostWhileOpening);
   });
   for (int process = 0; process < bootstrap_.processes(); ++process) {
     const collectives::Topology::Process& peer = topology_.processes[std::size_t(process)];
@@ -129,22 +128,58 @@ std::size_t Synchronous::largest_share(std::size_t batch, int accumulate) const 
   return (largest + std::size_t(accumulate) - 1) / std::size_t(accumulate);
 }
 
-// Everybody shows everybody the same text; where a line differs, it is shown.
-void Synchronous::compare(const std::string& mine, const std::string& what) const {
+// Everybody shows everybody the same text; the first line that differs is shown. Others mostly
+// follow from it: of another model all layers do.
+void Synchronous::compare(const std::string& mine, const std::string& what) {
   const std::vector<std::string> all = bootstrap_.all_gather(mine, what);
   for (std::size_t process = 1; process < all.size(); ++process) {
     if (all[process] == all[0]) continue;
-    const std::vector<std::string> ours = lines_of(all[0]), theirs = lines_of(all[process]);
-    std::string differences;
-    for (std::size_t i = 0; i < std::max(ours.size(), theirs.size()); ++i) {
-      const std::string a = i < ours.size() ? ours[i] : "(nothing)";
-      const std::string b = i < theirs.size() ? theirs[i] : "(nothing)";
-      if (a != b) differences += fmt::format("; '{}' and not '{}'", b, a);
-    }
+    std::vector<std::string> ours = lines_of(all[0]), theirs = lines_of(all[process]);
+    ours.resize(std::max(ours.size(), theirs.size()), "(nothing)");
+    theirs.resize(ours.size(), "(nothing)");
+    const auto [a, b] = std::mismatch(ours.begin(), ours.end(), theirs.begin());
+    leave_together(what);
     engine::fail(Code::kInvalid,
-                 "process {} was started differently from process 0 ({}){}: give all the same",
-                 process, what, differences);
+                 "process {} was started differently from process 0 ({}); '{}' and not '{}': give "
+                 "all the same",
+                 process, what, *b, *a);
   }
+}
+
+// All processes are about to throw the same. Who still waits here when the first has left must not
+// take it for dead.
+void Synchronous::leave_together(const std::string& what) {
+  {
+    std::scoped_lock lock(watch_mutex_);
+    meeting_ = false;
+  }
+  bootstrap_.all_gather("", what);
+}
+
+void Synchronous::together(const std::function<void()>& body, std::string_view what) {
+  const std::string name(what);
+  std::string mine;  // of an error: the number of its code, a blank, its text
+  try {
+    body();
+  } catch (const Error& error) {
+    mine = fmt::format("{} {}", int(error.code()), error.what());
+  }
+  bool before = false;
+  {
+    std::scoped_lock lock(watch_mutex_);
+    before = std::exchange(meeting_, true);
+  }
+  for (const std::string& text : bootstrap_.all_gather(mine, name)) {
+    if (text.empty()) continue;
+    leave_together(name);
+    int code = 0;
+    const char* const end = text.data() + text.size();
+    const auto [blank, wrong] = std::from_chars(text.data(), end, code);
+    if (wrong != std::errc()) throw Error(Code::kInvalid, "the processes make different calls");
+    throw Error(Code(code), std::string(blank + 1, end));
+  }
+  std::scoped_lock lock(watch_mutex_);
+  meeting_ = before;
 }
 
 void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule& rule,
@@ -153,6 +188,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   require(options.accumulate >= 1, "accumulate must be at least 1");
   {
     std::scoped_lock lock(watch_mutex_);  // from here on a death ends this process
+    meeting_ = true;
     mirrors_.clear();
     team_.reset();
   }
@@ -261,6 +297,7 @@ void Synchronous::map_memory(const JobRanks& ranks) {
   memory_.emplace(ranks, align(layout.bytes, kArenaUnit),
                   Team::control_bytes(ranks.local().size(), plans), "");
   std::scoped_lock lock(watch_mutex_);
+  meeting_ = false;
   team_.emplace(memory_->local(), plans, memory_->control());
   for (int rank : memory_->local()) {
     for (int space = 0; space < collectives::kSpaces; ++space) {

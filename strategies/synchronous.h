@@ -62,6 +62,7 @@ class Synchronous : public engine::Strategy {
   engine::Membership membership() const override;
   void open(const engine::GraphSpec& graph, const engine::UpdateRule& rule,
             const engine::OpenOptions& options) override;
+  void together(const std::function<void()>& body, std::string_view what) override;
   void deal(const engine::WorkSpec& work) override;
   void run(const std::function<void(engine::Replica&)>& body) override;
   std::optional<engine::Work> next(engine::Replica& replica) override;
@@ -110,7 +111,8 @@ class Synchronous : public engine::Strategy {
   Arithmetic arithmetic() const;  // of this process
   void plan_memory(engine::Ops& ops, const engine::Graph& graph);
   std::size_t local_processes() const;
-  void compare(const std::string& mine, const std::string& what) const;
+  void compare(const std::string& mine, const std::string& what);
+  void leave_together(const std::string& what);
   void map_memory(const JobRanks& ranks);
   void open_executors(const JobRanks& ranks);
   void find_processors();
@@ -149,7 +151,8 @@ class Synchronous : public engine::Strategy {
   std::vector<std::unique_ptr<Mirror>> mirrors_;
   std::unique_ptr<ReplicaThreads> threads_;
   std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread stops the team
-  std::mutex watch_mutex_;                         // team_ against the watch's thread
+  std::mutex watch_mutex_;                         // these two against the watch's thread: team_,
+  bool meeting_ = true;  // and whether an exchange goes on, or follows, that cannot be broken off
   std::atomic<std::int64_t> overlapped_{0};
 };
 

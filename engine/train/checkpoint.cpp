@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -42,6 +43,16 @@ std::optional<FolderName> read_folder_name(std::string_view text) {
   if (error != std::errc() || result.step < 0) return std::nullopt;
   if (folder_name(result.step) != text.substr(0, dot)) return std::nullopt;
   return result;
+}
+
+// "runs" for "runs/step-0000000042/".
+std::string folder_above(const std::string& folder) {
+  std::filesystem::path path = std::filesystem::path(folder).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  if (path.empty() || path == "." || path.filename() == "..") {
+    return (path / "..").lexically_normal().string();
+  }
+  return path.has_parent_path() ? path.parent_path().string() : ".";
 }
 
 // A piece that is its whole array is stored under the array's own name and shape; any other as a
@@ -422,6 +433,24 @@ std::optional<std::int64_t> Checkpoints::newest_whole() {
     }
   }
   return std::nullopt;
+}
+
+std::optional<std::int64_t> Checkpoints::newest() {
+  if (storage_.exists(folder_ + std::string(kManifestFile))) {
+    fail(Code::kInvalid, "{} is a checkpoint; name the folder above it: {}", folder_,
+         folder_above(folder_));
+  }
+  const std::optional<std::int64_t> step = newest_whole();
+  if (step || steps().empty()) return step;
+  std::string reason;
+  try {
+    verify(steps().back());
+  } catch (const Error& error) {
+    reason = error.what();
+  }
+  fail(Code::kCorrupt,
+       "no whole checkpoint is there ({}): mend it, or give another folder to start afresh",
+       reason);
 }
 
 void Checkpoints::verify(std::int64_t step) {

@@ -71,6 +71,9 @@ class Checkpoints {
   // reported in the log, by file. Removes nothing. Throws Error(kInvalid) where a newer version of
   // lockstep wrote the newest one: going back silently would lose its steps.
   std::optional<std::int64_t> newest_whole();
+  // The same for who goes on from there: Error(kCorrupt) where checkpoints are there and none is
+  // whole, and Error(kInvalid) where the folder is itself a checkpoint.
+  std::optional<std::int64_t> newest();
   // Reads all of one; throws Error(kCorrupt) or Error(kIo), with the reason, if it is not whole.
   void verify(std::int64_t step);
   std::vector<std::int64_t> steps();       // of all folders, ascending, whole or not

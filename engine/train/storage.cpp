@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +18,9 @@
 
 namespace lockstep::engine {
 namespace {
+
+constexpr int kLockTries = 100;           // each of which another must have ended in between
+constexpr std::size_t kMostHolder = 200;  // bytes that are read of what a lock's holder wrote
 
 [[noreturn]] void refuse(std::string_view verb, const std::string& path, int error) {
   fail(Code::kIo, "cannot {} {}: {}", verb, path, std::generic_category().message(error));
@@ -74,23 +78,56 @@ Descriptor open_file(std::string_view verb, const std::string& path, int flags) 
   return file;
 }
 
+void write_all(const Descriptor& file, const std::string& path, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file.number(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) refuse("write", path, errno);
+    if (written == 0) refuse("write", path, ENOSPC);
+    bytes = bytes.subspan(std::size_t(written));
+  }
+}
+
 class PosixFile : public StorageFile {
  public:
   PosixFile(Descriptor file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
-  void write(std::span<const std::byte> bytes) override {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(file_.number(), bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) refuse("write", path_, errno);
-      if (written == 0) refuse("write", path_, ENOSPC);
-      bytes = bytes.subspan(std::size_t(written));
-    }
-  }
+  void write(std::span<const std::byte> bytes) override { write_all(file_, path_, bytes); }
   void sync() override { sync_now(file_, path_); }
 
  private:
   Descriptor file_;
   std::string path_;
+};
+
+// Whether `path` still names this open file.
+bool names(const std::string& path, const Descriptor& file) {
+  struct stat open {
+  }, there{};
+  return ::fstat(file.number(), &open) == 0 && ::lstat(path.c_str(), &there) == 0 &&
+         open.st_dev == there.st_dev && open.st_ino == there.st_ino;
+}
+
+// A file with flock. The kernel gives it back when the last descriptor is closed, that of a killed
+// process included. It is removed while the lock is held, so that nobody can have locked it then.
+class PosixLock : public StorageLock {
+ public:
+  PosixLock(Descriptor file, std::string path, bool works)
+      : file_(std::move(file)), path_(std::move(path)), works_(works) {}
+  PosixLock(const PosixLock&) = delete;
+  PosixLock& operator=(const PosixLock&) = delete;
+  ~PosixLock() override {
+    if (works_ && names(path_, file_)) ::unlink(path_.c_str());
+  }
+  bool works() const override { return works_; }
+  void say(const std::string& text) {
+    if (::ftruncate(file_.number(), 0) != 0) refuse("write", path_, errno);
+    write_all(file_, path_, std::as_bytes(std::span(text)));
+  }
+
+ private:
+  Descriptor file_;
+  std::string path_;
+  bool works_;
 };
 
 class PosixStorage : public Storage {
@@ -171,6 +208,32 @@ class PosixStorage : public Storage {
       to = to.subspan(std::size_t(got));
       offset += std::uint64_t(got);
     }
+  }
+
+  // Between opening the file and locking it its last holder may have removed it: then what was
+  // locked is no longer what others will find under this name, and it is tried again.
+  std::unique_ptr<StorageLock> lock(const std::string& path, const std::string& mine,
+                                    std::string& holder) override {
+    for (int tries = 0; tries < kLockTries; ++tries) {
+      Descriptor file = open_file("lock", path, O_RDWR | O_CREAT);
+      int result = 0;
+      do {
+        result = ::flock(file.number(), LOCK_EX | LOCK_NB);
+      } while (result != 0 && errno == EINTR);
+      if (result != 0 && errno == EWOULDBLOCK) {
+        holder.assign(kMostHolder, '\0');
+        const ssize_t got = ::pread(file.number(), holder.data(), holder.size(), 0);
+        holder.resize(std::size_t(std::max<ssize_t>(got, 0)));
+        return nullptr;
+      }
+      const bool none = result != 0 && (errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK);
+      if (result != 0 && !none) refuse("lock", path, errno);
+      if (!none && !names(path, file)) continue;
+      auto lock = std::make_unique<PosixLock>(std::move(file), path, !none);
+      lock->say(mine);
+      return lock;
+    }
+    fail(Code::kIo, "cannot lock {}: others remove it again and again", path);
   }
 
  private:

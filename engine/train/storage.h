@@ -23,6 +23,14 @@ class StorageFile {
   virtual void sync() = 0;
 };
 
+// A lock that this process has. Destroying it gives it back, and so does the end of the process,
+// however it ends.
+class StorageLock {
+ public:
+  virtual ~StorageLock() = default;
+  virtual bool works() const = 0;  // false: the file system knows no locks, nobody is held off
+};
+
 class Storage {
  public:
   virtual ~Storage() = default;
@@ -37,6 +45,11 @@ class Storage {
   virtual std::uint64_t size(const std::string& path) = 0;
   // Bytes [offset, offset + to.size()) of a file; throws where it is shorter.
   virtual void read(const std::string& path, std::uint64_t offset, std::span<std::byte> to) = 0;
+  // Takes the lock `path`, a file that is there while somebody has it (and stays, unlocked, where
+  // its process was killed), and writes `mine` into it. Null where another has it, be it of this
+  // process: `holder` is then what that one wrote. Does not wait.
+  virtual std::unique_ptr<StorageLock> lock(const std::string& path, const std::string& mine,
+                                            std::string& holder) = 0;
 };
 
 std::unique_ptr<Storage> posix_storage();

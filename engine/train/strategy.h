@@ -99,6 +99,10 @@ class Strategy {
   // Error(kInvalid) where processes differ (what differs is shown), or a layer asks for what this
   // strategy cannot give; Error(kTimeout), Error(kPeerLost).
   virtual void open(const GraphSpec& graph, const UpdateRule& rule, const OpenOptions& options) = 0;
+  // Runs `body`, the same in every process, outside of `run`; before `open` too. Collective. Where
+  // it throws an Error in some, all throw what it threw in the first of them: nobody goes on
+  // without the others, or takes one that has left for one that died. `what` stands in errors.
+  virtual void together(const std::function<void()>& body, std::string_view what) = 0;
   virtual void deal(const WorkSpec& work) = 0;  // the next `run` works on this
   // Calls the function for each replica of this process at once, each on its own permanent thread;
   // returns when everything that they started is done; throws the first error.

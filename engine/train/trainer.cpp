@@ -30,6 +30,30 @@ std::string first_difference(const std::string& theirs, const std::string& ours)
   }
 }
 
+// Steps of the whole run: those that were done, and what the epochs have left from where the data
+// stand, in batches of this run; the steps before may have had others. Where more epochs were done
+// than are asked for, fewer than were done.
+std::int64_t steps_of(const FitOptions& options, std::uint64_t examples, const Progress& done) {
+  if (options.steps > 0) return options.steps;
+  const auto [epoch, example] = done.position;
+  const bool within = example > 0;  // an epoch
+  const std::int64_t rest = within ? batches_of_epoch(examples - example, options.global_batch) : 0;
+  const std::int64_t epochs = options.epochs - epoch - (within ? 1 : 0);
+  return std::max<std::int64_t>(
+      0, done.step + rest + epochs * batches_of_epoch(examples, options.global_batch));
+}
+
+// What a restart would do, for the end of an error's text.
+std::string how_it_goes_on(Checkpoints& checkpoints) {
+  try {
+    const std::vector<std::int64_t> steps = checkpoints.steps();
+    if (steps.empty()) return "; nothing was saved yet, the same command again begins anew";
+    return fmt::format("; the same command again goes on from step {}", steps.back());
+  } catch (const Error&) {
+    return "";  // the files are gone too: the error before says more
+  }
+}
+
 }  // namespace
 
 // One call of fit, from its last restore on.
@@ -83,56 +107,50 @@ void Trainer::check(const Dataset& data) const {
           graph_.output_shape().elements(), data.describe(), data.classes());
 }
 
-// Opens the strategy, with the plan of the newest whole checkpoint where there is one, and gives
-// every replica its arrays. Every process reads for itself; that all found the same step is
-// compared.
-std::optional<RunState> Trainer::restore_newest(Checkpoints& checkpoints, std::size_t batch,
-                                                int accumulate, const Dataset* data) {
-  const std::optional<std::int64_t> step = checkpoints.newest_whole();
-  std::optional<RunState> state;
-  if (!step && !checkpoints.steps().empty()) {
-    std::string reason;
-    try {
-      checkpoints.verify(checkpoints.steps().back());
-    } catch (const Error& error) {
-      reason = error.what();
-    }
-    fail(Code::kCorrupt,
-         "no whole checkpoint is there ({}): mend it, or give another folder to start afresh",
-         reason);
+// The newest whole checkpoint's state, where there is one, and it belongs to this model and data.
+// Every process reads for itself.
+std::optional<RunState> Trainer::find(Checkpoints& checkpoints, const Dataset* data) {
+  const std::optional<std::int64_t> step = checkpoints.newest();
+  if (!step) return std::nullopt;
+  RunState state = checkpoints.read_state(*step);
+  require(state.graph == graph_.describe(),
+          "the checkpoint of step {} holds another model: {}: give another folder for "
+          "checkpoints, or the model {}",
+          *step, first_difference(state.graph, graph_.describe()),
+          state.model.empty() ? "that wrote it" : state.model);
+  require(data == nullptr || state.dataset_fingerprint == data->fingerprint(),
+          "the checkpoint of step {} was trained on {}, and this is {}: give another folder for "
+          "checkpoints, or the same data",
+          *step, state.dataset, data == nullptr ? "" : data->describe());
+  if (state.seed != seed_) {
+    options_.log.warning("the checkpoint's seed {} is used, not {}", state.seed, seed_);
   }
-  if (step) state = checkpoints.read_state(*step);
-  std::vector<std::string> fresh;  // slots that the checkpoint's optimizer did not have
-  if (state) {
-    require(state->graph == graph_.describe(),
-            "the checkpoint of step {} holds another model: {}: give another folder for "
-            "checkpoints, or the model {}",
-            *step, first_difference(state->graph, graph_.describe()),
-            state->model.empty() ? "that wrote it" : state->model);
-    require(data == nullptr || state->dataset_fingerprint == data->fingerprint(),
-            "the checkpoint of step {} was trained on {}, and this is {}: give another folder for "
-            "checkpoints, or the same data",
-            *step, state->dataset, data == nullptr ? "" : data->describe());
-    if (state->seed != seed_) {
-      options_.log.warning("the checkpoint's seed {} is used, not {}", state->seed, seed_);
-    }
-    seed_ = state->seed;
-    const std::vector<Checkpoints::ArrayInfo> arrays = checkpoints.arrays(*step);
-    for (std::size_t slot = 0; slot < optimizer_.rule.slots(); ++slot) {
-      const std::string prefix = std::string(optimizer_.rule.slot_name(slot)) + "/";
-      const bool there = std::any_of(arrays.begin(), arrays.end(), [&](const auto& array) {
-        return array.name.starts_with(prefix);
-      });
-      if (there) continue;
-      options_.log.warning("the checkpoint, written with {}, has no {}: it starts at zero",
-                           state->optimizer, optimizer_.rule.slot_name(slot));
-      fresh.push_back(prefix);
-    }
+  seed_ = state.seed;
+  return state;
+}
+
+// The optimizer's slots, as they begin in the names of arrays, that the checkpoint does not have.
+std::vector<std::string> Trainer::fresh_slots(Checkpoints& checkpoints, const RunState& state) {
+  const std::vector<Checkpoints::ArrayInfo> arrays = checkpoints.arrays(state.step);
+  std::vector<std::string> fresh;
+  for (std::size_t slot = 0; slot < optimizer_.rule.slots(); ++slot) {
+    const std::string prefix = std::string(optimizer_.rule.slot_name(slot)) + "/";
+    const bool there = std::any_of(arrays.begin(), arrays.end(), [&](const auto& array) {
+      return array.name.starts_with(prefix);
+    });
+    if (!there) fresh.push_back(prefix);
   }
+  return fresh;
+}
+
+// Opens the strategy, with the plan of the checkpoint where there is one, and gives every replica
+// its arrays. That all processes found the same step is compared. `fresh` slots start at zero.
+void Trainer::open_with(Checkpoints& checkpoints, const std::optional<RunState>& state,
+                        std::size_t batch, int accumulate, const std::vector<std::string>& fresh) {
   open(batch, accumulate, state ? state->plan : "");
   strategy_.run([&](Replica& replica) {
-    if (step) checkpoints.restore(*step, strategy_.pieces_to_restore(replica), fresh);
-    const double mine[] = {step ? double(*step) : -1.0};
+    if (state) checkpoints.restore(state->step, strategy_.pieces_to_restore(replica), fresh);
+    const double mine[] = {state ? double(state->step) : -1.0};
     const std::vector<double> all = strategy_.gather(replica, mine, "restoring a checkpoint");
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       require(all[rank] == mine[0],
@@ -141,14 +159,14 @@ std::optional<RunState> Trainer::restore_newest(Checkpoints& checkpoints, std::s
               rank, all[rank], replica.rank, mine[0]);
     }
   });
-  return state;
 }
 
 RunState Trainer::restore(const std::string& folder) {
   Checkpoints checkpoints(*storage_, folder, 1, options_.log);
-  const std::optional<RunState> state =
-      restore_newest(checkpoints, batch_ == 0 ? kEvaluationBatch : batch_, accumulate_, nullptr);
+  const std::optional<RunState> state = find(checkpoints, nullptr);
   require(state.has_value(), "there is no whole checkpoint in {}", folder);
+  open_with(checkpoints, state, batch_ == 0 ? kEvaluationBatch : batch_, accumulate_,
+            fresh_slots(checkpoints, *state));
   return *state;
 }
 
@@ -160,49 +178,40 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
   check(data);
   if (options.test != nullptr) check(*options.test);
   loop_bytes_ = loop_bytes(data);
-  const std::int64_t steps =
-      options.steps > 0 ? options.steps
-                        : options.epochs * batches_of_epoch(data.size(), options.global_batch);
   run_ = fmt::format(
-      "{}\nsteps: {}\ndata: {}, fingerprint {:016x}\nshuffle: {}\n"
-      "checkpoints: {}, every: {}\ntest data: {}, evaluated every: {}",
-      optimizer_.describe(), steps, data.describe(), data.fingerprint(), options.shuffle,
-      options.checkpoints.empty() ? "no" : "yes", options.every,
+      "{}\n{}\ndata: {}, fingerprint {:016x}\nshuffle: {}\ncheckpoints: {}\nevery: {}\n"
+      "test data: {}\neval: {}",
+      optimizer_.describe(),
+      options.steps > 0 ? fmt::format("steps: {}", options.steps)
+                        : fmt::format("epochs: {}", options.epochs),
+      data.describe(), data.fingerprint(), options.shuffle,
+      options.checkpoints.empty() ? "none" : "a folder", options.every,
       options.test == nullptr ? "none" : options.test->describe(), options.evaluate_every);
   if (options.profile != nullptr) {
-    run_ += fmt::format("\nprofile: {} steps", options.profile->steps());
+    run_ += fmt::format("\nprofile-steps: {}", options.profile->steps());
   }
+  std::optional<FolderClaim> claim;
+  const auto take = [&] {
+    if (options.checkpoints.empty() || !strategy_.membership().chief) return;
+    claim.emplace(*storage_, options.checkpoints, options_.log);
+  };
+  strategy_.together(take, "the lock of the folder of checkpoints");
   int restores = 0;
   for (;;) {
-    Fit fit{data, options, steps, {}, -1, {}, {}};
+    Fit fit{data, options, 0, {}, -1, {}, {}};
     try {
-      if (!options.checkpoints.empty()) {
-        fit.checkpoints.emplace(*storage_, options.checkpoints, options.keep, options_.log);
-        const std::optional<RunState> state =
-            restore_newest(*fit.checkpoints, options.global_batch, options.accumulate, &data);
-        if (state) {
-          fit.progress.step = fit.saved = state->step;
-          fit.progress.position = state->position;
-          options_.log.info("continues after step {} of {}", state->step, steps);
-          if (state->steps != steps || state->batch != options.global_batch ||
-              state->optimizer != optimizer_.describe()) {
-            options_.log.info(
-                "the checkpoint was on its way to step {} with batch {} and {}; now it "
-                "is step {} with batch {} and {}",
-                state->steps, state->batch, state->optimizer, steps, options.global_batch,
-                optimizer_.describe());
-          }
-        }
-      } else if (batch_ != options.global_batch || accumulate_ != options.accumulate || restores) {
-        open(options.global_batch, options.accumulate, "");
-      }
-      if (fit.checkpoints && fit.progress.step < steps) prepare(*fit.checkpoints);
+      begin(fit, restores > 0);
+      if (fit.checkpoints && fit.progress.step < fit.steps) prepare(*fit.checkpoints, claim);
       if (options.on_open && strategy_.membership().chief) options.on_open();
       fit.history.first_step = fit.progress.step;
       fit.history.restores = restores;
       return run(fit);
     } catch (const Error& error) {
       const bool again = error.code() == Code::kUnavailable && restores < options.retries;
+      const bool lost = error.code() == Code::kPeerLost || error.code() == Code::kTimeout;
+      if (lost && fit.checkpoints) {
+        throw Error(error.code(), error.what() + how_it_goes_on(*fit.checkpoints));
+      }
       if (!again) throw;
       ++restores;
       options_.log.warning("{}: restores and goes on ({} of {} times)", error.what(), restores,
@@ -211,10 +220,70 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
   }
 }
 
+// Opens the strategy, and sets where the run begins and how many steps it has.
+void Trainer::begin(Fit& fit, bool reopen) {
+  const FitOptions& options = fit.options;
+  if (!options.checkpoints.empty()) {
+    fit.checkpoints.emplace(*storage_, options.checkpoints, options.keep, options_.log);
+  }
+  std::optional<RunState> state;
+  const auto look = [&] {
+    if (fit.checkpoints) state = find(*fit.checkpoints, &fit.data);
+  };
+  strategy_.together(look, "the newest checkpoint");
+  if (state) {
+    fit.progress.step = fit.saved = state->step;
+    fit.progress.position = state->position;
+  }
+  fit.steps = steps_of(options, fit.data.size(), fit.progress);
+  if (!fit.checkpoints) {
+    if (batch_ != options.global_batch || accumulate_ != options.accumulate || reopen) {
+      open(options.global_batch, options.accumulate, "");
+    }
+    return;
+  }
+  std::vector<std::string> fresh;
+  if (state) fresh = fresh_slots(*fit.checkpoints, *state);
+  if (state && state->step < fit.steps) {
+    for (const std::string& slot : fresh) {
+      options_.log.warning("the checkpoint, written with {}, has no {}: it starts at zero",
+                           state->optimizer, slot.substr(0, slot.size() - 1));
+    }
+  }
+  open_with(*fit.checkpoints, state, options.global_batch, options.accumulate, fresh);
+  if (state) tell(fit, *state);
+}
+
+// Where a run goes on.
+void Trainer::tell(const Fit& fit, const RunState& state) const {
+  const Log& log = options_.log;
+  if (state.step > fit.steps) {
+    log.info("nothing left to train: step {} is beyond the {} asked for", state.step, fit.steps);
+    return;
+  }
+  if (state.step == fit.steps) {
+    log.info("nothing left to train: the checkpoint is at step {} of {}", state.step, fit.steps);
+    return;
+  }
+  log.info("continues after step {} of {}", state.step, fit.steps);
+  if (state.steps == fit.steps && state.batch == fit.options.global_batch &&
+      state.optimizer == optimizer_.describe()) {
+    return;
+  }
+  log.info(
+      "the checkpoint was on its way to step {} with batch {} and {}; now it is step {} with batch "
+      "{} and {}",
+      state.steps, state.batch, state.optimizer, fit.steps, fit.options.global_batch,
+      optimizer_.describe());
+}
+
 // A folder that cannot be written is known before the first step, not after the last.
-void Trainer::prepare(Checkpoints& checkpoints) {
+void Trainer::prepare(Checkpoints& checkpoints, const std::optional<FolderClaim>& claim) {
   strategy_.run([&](Replica& replica) {
-    if (replica.rank == 0) checkpoints.prepare();
+    if (replica.rank == 0) {
+      checkpoints.prepare();
+      claim->require_held();
+    }
     strategy_.gather(replica, {}, "trying the folder of checkpoints");
   });
 }

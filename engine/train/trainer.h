@@ -8,7 +8,8 @@
 //
 // One thread owns a trainer; under a strategy of several processes all of them make the same calls.
 // The strategy, and the data sets of a call, outlive it. Errors: Error(kInvalid) for what cannot
-// fit together, and what the strategy throws; after such an error `fit` may be called again.
+// fit together, Error(kIo) where another run has the folder of checkpoints, and what the strategy
+// throws; after such an error `fit` may be called again.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -24,6 +25,7 @@
 #include "engine/nn/graph_spec.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/checkpoint.h"
+#include "engine/train/folder_claim.h"
 #include "engine/train/profile.h"
 #include "engine/train/strategy.h"
 
@@ -49,13 +51,14 @@ struct Evaluation {
 };
 
 struct FitOptions {
+  // In all, those before a restart included, whatever batch they had.
   std::int64_t epochs = 1;
   std::int64_t steps = 0;         // instead of epochs, where > 0
   std::size_t global_batch = 32;  // examples of a step over all replicas
   int accumulate = 1;             // micro-batches of each replica's share; same result, less memory
   bool shuffle = true;
 
-  std::string checkpoints = {};  // folder; empty: none
+  std::string checkpoints = {};  // folder, of this run alone while it lasts; empty: none
   std::int64_t every = 0;        // steps between checkpoints; 0: at the end of each epoch
   int keep = 3;                  // checkpoints that stay
   Profile* profile = nullptr;    // records a few steps; outlives the call
@@ -120,10 +123,14 @@ class Trainer {
  private:
   struct Fit;
   void open(std::size_t batch, int accumulate, const std::string& plan);
-  std::optional<RunState> restore_newest(Checkpoints& checkpoints, std::size_t batch,
-                                         int accumulate, const Dataset* data);
+  std::optional<RunState> find(Checkpoints& checkpoints, const Dataset* data);
+  std::vector<std::string> fresh_slots(Checkpoints& checkpoints, const RunState& state);
+  void open_with(Checkpoints& checkpoints, const std::optional<RunState>& state, std::size_t batch,
+                 int accumulate, const std::vector<std::string>& fresh);
   void check(const Dataset& data) const;
-  void prepare(Checkpoints& checkpoints);
+  void begin(Fit& fit, bool reopen);
+  void tell(const Fit& fit, const RunState& state) const;
+  void prepare(Checkpoints& checkpoints, const std::optional<FolderClaim>& claim);
   History run(Fit& fit);
   void train(Fit& fit, std::int64_t until);
   void save(Fit& fit);

@@ -26,6 +26,7 @@ class AsynchronousStrategy : public engine::Strategy {
   engine::Membership membership() const override;
   void open(const engine::GraphSpec&, const engine::UpdateRule&,
             const engine::OpenOptions&) override;
+  void together(const std::function<void()>& body, std::string_view) override { body(); }
   void deal(const engine::WorkSpec&) override;
   void run(const std::function<void(engine::Replica&)>&) override;
   std::optional<engine::Work> next(engine::Replica&) override;

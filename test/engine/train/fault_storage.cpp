@@ -88,4 +88,12 @@ void FaultStorage::read(const std::string& path, std::uint64_t offset, std::span
   run([&] { real_.read(path, offset, to); });
 }
 
+std::unique_ptr<engine::StorageLock> FaultStorage::lock(const std::string& path,
+                                                        const std::string& mine,
+                                                        std::string& holder) {
+  std::unique_ptr<engine::StorageLock> lock;
+  run([&] { lock = real_.lock(path, mine, holder); });
+  return lock;
+}
+
 }  // namespace lockstep::test

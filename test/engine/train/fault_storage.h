@@ -34,6 +34,8 @@ class FaultStorage : public engine::Storage {
   bool exists(const std::string& path) override;
   std::uint64_t size(const std::string& path) override;
   void read(const std::string& path, std::uint64_t offset, std::span<std::byte> to) override;
+  std::unique_ptr<engine::StorageLock> lock(const std::string& path, const std::string& mine,
+                                            std::string& holder) override;
 
  private:
   class File;

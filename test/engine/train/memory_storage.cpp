@@ -53,6 +53,22 @@ class MemoryStorage::File : public engine::StorageFile {
   NodePointer node_;
 };
 
+class MemoryStorage::Lock : public engine::StorageLock {
+ public:
+  Lock(MemoryStorage& storage, std::string path) : storage_(storage), path_(std::move(path)) {}
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  ~Lock() override {
+    storage_.locks_.erase(path_);
+    storage_.remove_tree(path_);
+  }
+  bool works() const override { return true; }
+
+ private:
+  MemoryStorage& storage_;
+  std::string path_;
+};
+
 MemoryStorage::MemoryStorage() : root_(std::make_shared<Node>()) {
   root_->is_folder = true;
 }
@@ -206,6 +222,18 @@ void MemoryStorage::read(const std::string& path, std::uint64_t offset, std::spa
   const auto& bytes = contents(path);
   if (offset > bytes.size() || to.size() > bytes.size() - offset) refuse(path, "it is too short");
   if (!to.empty()) std::memcpy(to.data(), bytes.data() + offset, to.size());
+}
+
+std::unique_ptr<engine::StorageLock> MemoryStorage::lock(const std::string& path,
+                                                         const std::string& mine,
+                                                         std::string& holder) {
+  if (const auto there = locks_.find(path); there != locks_.end()) {
+    holder = there->second;
+    return nullptr;
+  }
+  create(path)->write(std::as_bytes(std::span(mine)));
+  locks_[path] = mine;
+  return std::make_unique<Lock>(*this, path);
 }
 
 }  // namespace lockstep::test

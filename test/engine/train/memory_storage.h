@@ -33,10 +33,14 @@ class MemoryStorage : public engine::Storage {
   bool exists(const std::string& path) override;
   std::uint64_t size(const std::string& path) override;
   void read(const std::string& path, std::uint64_t offset, std::span<std::byte> to) override;
+  // Outlives the lock.
+  std::unique_ptr<engine::StorageLock> lock(const std::string& path, const std::string& mine,
+                                            std::string& holder) override;
 
  private:
   struct Node;
   class File;
+  class Lock;
   using NodePointer = std::shared_ptr<Node>;  // entries as they are and as on disk share nodes
   static void settle(Node& node, std::mt19937_64& random);
   static void unlink_all(Node& node);
@@ -44,6 +48,7 @@ class MemoryStorage : public engine::Storage {
   NodePointer find(const std::string& path) const;  // null: not there
   NodePointer folder_of(const std::string& path) const;
   NodePointer root_;
+  std::map<std::string, std::string> locks_;  // who has it, by path
 };
 
 }  // namespace lockstep::test

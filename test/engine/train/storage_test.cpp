@@ -7,13 +7,16 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -171,6 +174,76 @@ TEST_F(StorageTest, AWriteThatIsCutShortIsAnErrorWithTheReason) {
   EXPECT_EQ(storage_->size(at("f")), 1000u);
 }
 
+TEST_F(StorageTest, ALockHasOneHolderWhoIsNamedAndLeavesNothing) {
+  std::string holder;
+  auto mine = storage_->lock(at("lock"), "me", holder);
+  ASSERT_NE(mine, nullptr);
+  EXPECT_TRUE(mine->works());
+  EXPECT_EQ(storage_->lock(at("lock"), "another", holder), nullptr);
+  EXPECT_EQ(holder, "me");
+  EXPECT_NE(storage_->lock(at("other"), "another", holder), nullptr);
+  mine.reset();
+  EXPECT_THAT(storage_->list(folder_.path()), ElementsAre());
+  EXPECT_NE(storage_->lock(at("lock"), "another", holder), nullptr);
+  EXPECT_THAT(error_of([&] { storage_->lock(at("none/lock"), "me", holder); }),
+              StartsWith("io: cannot lock " + at("none/lock")));
+  std::filesystem::create_symlink(at("real"), at("lock"));
+  EXPECT_THAT(error_of([&] { storage_->lock(at("lock"), "me", holder); }),
+              EndsWith("it is a symbolic link"));
+}
+
+TEST_F(StorageTest, TheLockOfAKilledProcessIsFreeAtOnce) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  std::string holder;
+  if (child == 0) {
+    const auto lock = storage_->lock(at("lock"), "the child, with a long name", holder);
+    if (::write(ready[1], "x", 1) == 1) ::pause();
+    ::_exit(1);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  EXPECT_EQ(storage_->lock(at("lock"), "me", holder), nullptr);
+  EXPECT_EQ(holder, "the child, with a long name");
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(storage_->exists(at("lock")));
+  const auto mine = storage_->lock(at("lock"), "me", holder);
+  ASSERT_NE(mine, nullptr);
+  EXPECT_EQ(storage_->lock(at("lock"), "another", holder), nullptr);
+  EXPECT_EQ(holder, "me");
+}
+
+// Holders remove the file, so that others may have opened what is no longer there.
+TEST_F(StorageTest, AtNoMomentDoTwoHaveALock) {
+  std::atomic<int> holders{0}, taken{0}, wrong{0};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 3000; ++i) {
+        std::string holder;
+        try {
+          const auto lock = storage_->lock(at("lock"), "one of them", holder);
+          if (!lock) continue;
+          ++taken;
+          if (++holders != 1) ++wrong;
+          std::this_thread::yield();
+          --holders;
+        } catch (const Error&) {
+          ++wrong;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(taken, 0);
+}
+
 TEST_F(StorageTest, NoDescriptorIsLeftOpen) {
   const auto count = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
@@ -182,6 +255,11 @@ TEST_F(StorageTest, NoDescriptorIsLeftOpen) {
   storage_->sync_folder(folder_.path());
   error_of([&] { get(at("f"), 0, 2); });
   error_of([&] { get(folder_.path(), 0, 2); });
+  {
+    std::string holder;
+    const auto lock = storage_->lock(at("lock"), "me", holder);
+    storage_->lock(at("lock"), "another", holder);
+  }
   EXPECT_EQ(count(), before);
 }
 

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#include "engine/train/folder_claim.h"
+
+#include <unistd.h>
+
+#include <array>
+
+#include "engine/base/error.h"
+
+namespace lockstep::engine {
+namespace {
+
+// As others shall read it, on whichever host.
+std::string this_process() {
+  std::array<char, 256> host{};
+  const bool named = ::gethostname(host.data(), host.size() - 1) == 0 && host[0] != '\0';
+  return fmt::format("process {} on host {}", ::getpid(), named ? host.data() : "unknown");
+}
+
+}  // namespace
+
+FolderClaim::FolderClaim(Storage& storage, const std::string& folder, const Log& log) {
+  const std::string path = folder + "/lock";
+  std::string holder;
+  try {
+    storage.make_folder(folder);
+    lock_ = storage.lock(path, this_process(), holder);
+  } catch (const Error& error) {
+    wrong_ = error.what();
+    return;
+  }
+  if (!lock_) {
+    fail(Code::kIo,
+         "{} is in use: {} trains into it; wait until it has ended, or give another folder for "
+         "checkpoints",
+         folder, holder.empty() ? "another process" : holder);
+  }
+  if (!lock_->works()) {
+    log.warning("the file system of {} has no locks: a second run into it would not be noticed",
+                folder);
+  }
+}
+
+void FolderClaim::require_held() const {
+  if (lock_) return;
+  fail(Code::kIo, "no checkpoint could be written: {}; give a folder that can be written", wrong_);
+}
+
+}  // namespace lockstep::engine

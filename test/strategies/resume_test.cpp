@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+// Starting again: how many steps are left, what is said, and that one run at a time saves into a
+// folder.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "test/strategies/small_job.h"
+
+namespace lockstep::test {
+namespace {
+
+using engine::Code;
+using engine::Error;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace fs = std::filesystem;
+
+class Resume : public testing::Test {
+ protected:
+  Resume() {
+    std::string name = (fs::temp_directory_path() / "lockstep-resume-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+  }
+  ~Resume() override { fs::remove_all(folder_); }
+
+  // One run of 39 examples an epoch; what it says is in said_, the epochs that end in epochs_.
+  engine::History fit(engine::FitOptions options, engine::optim::Optimizer optimizer = sgd()) {
+    said_.clear();
+    epochs_.clear();
+    strategies::Mirrored strategy(replicas(2));
+    engine::TrainerOptions trainer_options;
+    trainer_options.log = engine::Log("", engine::Log::Level::kInfo,
+                                      [this](auto, std::string_view line) { said_ += line; });
+    engine::Trainer trainer(strategy, small_graph({}), optimizer, trainer_options);
+    if (options.checkpoints.empty()) options.checkpoints = folder_;
+    options.prefetch_threads = 0;
+    options.on_epoch = [&](std::int64_t epoch, const auto&) { epochs_.push_back(epoch); };
+    return trainer.fit(small_data(), options);
+  }
+  static engine::optim::Optimizer sgd() {
+    return engine::optim::sgd({.rate = 0.02, .momentum = 0.9});
+  }
+  std::string folder_, said_;
+  std::vector<std::int64_t> epochs_;
+};
+
+TEST_F(Resume, EpochsAreCountedFromWhereTheDataStandWhateverTheBatchWas) {
+  EXPECT_EQ(fit({.epochs = 2, .global_batch = 11}).steps, 8);
+  EXPECT_EQ(fit({.epochs = 3, .global_batch = 5}).steps, 8 + 8);
+  EXPECT_THAT(epochs_, ElementsAre(3));
+  EXPECT_THAT(said_, HasSubstr("continues after step 8 of 16"));
+  EXPECT_EQ(fit({.epochs = 4, .global_batch = 39}).steps, 16 + 1);
+  EXPECT_THAT(epochs_, ElementsAre(4));
+}
+
+TEST_F(Resume, EpochsAreCountedFromWithinAnEpoch) {
+  EXPECT_EQ(fit({.steps = 6, .global_batch = 11}).steps, 6);  // 17 examples of epoch 2 are left
+  EXPECT_EQ(fit({.epochs = 3, .global_batch = 5}).steps, 6 + 4 + 8);
+  EXPECT_THAT(epochs_, ElementsAre(2, 3));
+}
+
+TEST_F(Resume, ARunThatIsFinishedSaysSoAndNothingOfWhatItDoesNotUse) {
+  fit({.epochs = 2, .global_batch = 11});
+  const engine::optim::Optimizer adam = engine::optim::adam({.rate = 0.003});
+  for (const auto& [epochs, words] :
+       {std::pair(2, "nothing left to train: the checkpoint is at step 8 of 8"),
+        std::pair(1, "nothing left to train: step 8 is beyond the 4 asked for")}) {
+    const engine::History history = fit({.epochs = epochs, .global_batch = 11}, adam);
+    EXPECT_EQ(history.steps, 8);
+    EXPECT_EQ(history.first_step, 8);
+    EXPECT_THAT(said_, AllOf(HasSubstr(words), Not(HasSubstr("starts at zero")),
+                             Not(HasSubstr("continues")), Not(HasSubstr("now it is"))));
+  }
+  fit({.epochs = 3, .global_batch = 11}, adam);
+  EXPECT_THAT(said_, AllOf(HasSubstr("starts at zero"), HasSubstr("continues after step 8 of 12"),
+                           HasSubstr("now it is step 12")));
+}
+
+TEST_F(Resume, ACheckpointIsNoFolderOfCheckpoints) {
+  fit({.steps = 2, .global_batch = 11});
+  for (const char* end : {"/step-0000000002", "/step-0000000002/", "/./step-0000000002//"}) {
+    try {
+      fit({.steps = 4, .global_batch = 11, .checkpoints = folder_ + end});
+      FAIL() << end << " was taken for a folder of checkpoints";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kInvalid);
+      EXPECT_THAT(error.what(), testing::EndsWith("name the folder above it: " + folder_));
+    }
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ + "/step-0000000002"), {}), 3);
+}
+
+struct Way {
+  std::string name;
+  std::vector<int> host;  // of each process; empty: Mirrored
+};
+
+Outcome run(const Job& job, const Way& way) {
+  return way.host.empty() ? train_mirrored(job, replicas(2))
+                          : train_collective(job, replicas(2), way.host);
+}
+
+TEST_F(Resume, ASecondRunIntoTheFolderIsRefusedAndTheFirstLosesNothing) {
+  for (const Way& way : {Way{"mirrored", {}}, Way{"processes", {0, 0}}, Way{"hosts", {0, 1}}}) {
+    Job job;
+    const Outcome alone = run(job, way);
+    job.checkpoints = folder_ + "/" + way.name;
+    job.every = 5;
+    Job second = job;
+    std::string error = "nothing";
+    job.on_step = [&](const engine::StepReport& report) {
+      if (report.step != 12) return;
+      try {
+        run(second, way);
+      } catch (const Error& e) {
+        EXPECT_EQ(e.code(), Code::kIo);
+        error = e.what();
+      }
+    };
+    const Outcome first = run(job, way);
+    EXPECT_THAT(error, AllOf(HasSubstr(job.checkpoints + " is in use: process "),
+                             HasSubstr(std::to_string(getpid()))))
+        << way.name;
+    EXPECT_EQ(first.history.steps, 20) << way.name;
+    EXPECT_EQ(first.weights, alone.weights) << way.name;
+    EXPECT_EQ(run(second, way).history.first_step, 20) << way.name;  // now it may
+  }
+}
+
+// What a process throws, of two that do the same together.
+std::vector<std::string> together(const std::vector<int>& host,
+                                  const std::function<void(int process)>& body) {
+  const auto bootstraps = collectives::in_memory_bootstrap(host, std::chrono::seconds(20));
+  std::vector<std::string> thrown(host.size());
+  std::vector<std::thread> processes;
+  for (int p = 0; p < int(host.size()); ++p) {
+    processes.emplace_back([&, p] {
+      strategies::CollectiveAllReduce strategy(replicas(1), *bootstraps[std::size_t(p)]);
+      try {
+        strategy.together([&] { body(p); }, "a test");
+      } catch (const Error& error) {
+        thrown[std::size_t(p)] = std::string(engine::name(error.code())) + ": " + error.what();
+      }
+    });
+  }
+  for (std::thread& process : processes) process.join();
+  return thrown;
+}
+
+TEST(Together, WhatOneProcessThrowsAllThrow) {
+  EXPECT_THAT(together({0, 0, 1}, [](int) {}), ElementsAre("", "", ""));
+  const std::string wrong = "io: 7 of 9: a text";
+  EXPECT_THAT(together({0, 0, 1},
+                       [](int process) {
+                         if (process > 0) engine::fail(Code::kIo, "{} of 9: a text", 6 + process);
+                       }),
+              ElementsAre(wrong, wrong, wrong));
+}
+
+}  // namespace
+}  // namespace lockstep::test
