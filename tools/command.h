@@ -5,11 +5,14 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 
+#include "tools/config_file.h"
+
 namespace lockstep::tools {
 
 struct Program {
   int argc = 0;
   char** argv = nullptr;
+  Configured configured = {};  // of train: its flags, and which of them a file gave
 };
 using Command = std::function<int(const Program&)>;
 

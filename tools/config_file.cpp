@@ -2,6 +2,7 @@
 #include "tools/config_file.h"
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -33,8 +34,9 @@ std::optional<std::string> file_of(const std::vector<std::string>& arguments) {
 json read(const std::string& file) {
   std::ifstream stream(file);
   stream.peek();  // a folder can be opened, and not read
-  require(stream.is_open() && !stream.bad(), "{}: {} cannot be read; it must be a JSON file", kFlag,
-          file);
+  if (!stream.is_open() || stream.bad()) {
+    fail(Code::kIo, "{}: {} cannot be read; it must be a JSON file", kFlag, file);
+  }
   std::string text(kMostBytes + 1, '\0');
   stream.read(text.data(), std::streamsize(text.size()));
   text.resize(std::size_t(stream.gcount()));
@@ -47,8 +49,26 @@ json read(const std::string& file) {
   return values;
 }
 
+bool on_command_line(const std::vector<std::string>& arguments, const std::string& name) {
+  return std::any_of(arguments.begin(), arguments.end(), [&](const std::string& argument) {
+    return argument == "--" + name || argument.starts_with("--" + name + "=");
+  });
+}
+
+// What the option's checks say to a value; empty: it may be.
+std::string complaint(CLI::Option& option, const std::string& value) {
+  for (int i = 0;; ++i) {
+    try {
+      const std::string wrong = (*option.get_validator(i))(value);
+      if (!wrong.empty()) return wrong;
+    } catch (const CLI::OptionNotFound&) {  // there is no further one
+      return {};
+    }
+  }
+}
+
 // The arguments of one entry of the file.
-void append(std::vector<std::string>& arguments, const CLI::Option& option, const std::string& name,
+void append(std::vector<std::string>& arguments, CLI::Option& option, const std::string& name,
             const json& value, const std::string& file) {
   auto wants = [&](bool right, const char* what) {
     require(right, "{}: {}: \"{}\" must be {}, not {}", kFlag, file, name, what, value.dump());
@@ -64,25 +84,53 @@ void append(std::vector<std::string>& arguments, const CLI::Option& option, cons
     wants(value.is_number(), "a number");
     arguments.push_back(fmt::format("--{}={}", name, value.dump()));
   }
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  const std::string wrong = value.is_boolean() ? "" : complaint(option, text);
+  require(wrong.empty(), "{}: {}: \"{}\" {}", kFlag, file, name, wrong);
+}
+
+bool is_part_of_a_name(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '-';
+}
+
+// Whether the text names a flag: with two dashes, or as a word of its own.
+bool names(const std::string& text, const std::string& flag) {
+  for (std::size_t at = 0; (at = text.find(flag, at)) != std::string::npos; ++at) {
+    const std::size_t end = at + flag.size();
+    if (end < text.size() && is_part_of_a_name(text[end])) continue;
+    const bool dashes = at >= 2 && text.compare(at - 2, 2, "--") == 0;
+    if (dashes || at == 0 || !is_part_of_a_name(text[at - 1])) return true;
+  }
+  return false;
 }
 
 }  // namespace
 
-std::vector<std::string> with_config(const CLI::App& command, std::vector<std::string> arguments) {
+Configured with_config(CLI::App& command, std::vector<std::string> arguments) {
   const std::optional<std::string> file = file_of(arguments);
-  if (!file) return arguments;
-  std::vector<std::string> from_file;
+  if (!file) return {std::move(arguments)};
+  std::vector<std::string> from_file, of_file;
   const json values = read(*file);
   for (const auto& [name, value] : values.items()) {
-    const CLI::Option* option = command.get_option_no_throw("--" + name);
+    CLI::Option* option = command.get_option_no_throw("--" + name);
     require(option != nullptr && "--" + name != kFlag && name != "help",
             "{}: {}: \"{}\" is not a flag of {}; lockstep {} --help lists them", kFlag, *file, name,
             command.get_name(), command.get_name());
+    if (on_command_line(arguments, name)) continue;
     append(from_file, *option, name, value, *file);
+    of_file.push_back(name);
   }
   const auto at = std::find(arguments.begin(), arguments.end(), command.get_name());
   arguments.insert(at == arguments.end() ? at : at + 1, from_file.begin(), from_file.end());
-  return arguments;
+  return {std::move(arguments), *file, std::move(of_file)};
+}
+
+std::string with_file(const Configured& configured, const std::string& what) {
+  std::string flags;
+  for (const std::string& flag : configured.of_file) {
+    if (names(what, flag)) flags += (flags.empty() ? "" : ", ") + flag;
+  }
+  return flags.empty() ? what : fmt::format("{} ({} gives {})", what, configured.file, flags);
 }
 
 }  // namespace lockstep::tools

@@ -10,7 +10,7 @@ enum ExitCode : int {
   kUsage = 64,         // flags, model, data or cluster that cannot be
   kBadData = 65,       // a file is not what it says
   kDefect = 70,        // an error that lockstep did not expect
-  kSystem = 74,        // files, memory or a device refused
+  kSystem = 74,        // files are missing, refuse or are another run's; memory or a device refused
   kTryAgain = 75,      // another process was lost or late: start again, and it goes on
   kInterrupted = 130,  // SIGINT: the step was finished, and saved where there is a folder
   kTerminated = 143,   // SIGTERM: likewise

@@ -16,6 +16,29 @@
 namespace lockstep::tools {
 namespace {
 
+bool lacks_value(const CLI::ParseError& error) {
+  return error.get_name() == "ArgumentMismatch";
+}
+
+// "--epochs: needs a value, a whole number from 0", where the parser says "--epochs: 1 required INT
+// missing". What the value may be stands in the flag's type, as --help shows it: "INT:from 0".
+std::string value_wanted(const CLI::App& command, const std::string& said) {
+  const std::string flag = said.substr(0, said.find(':'));
+  const CLI::Option* option = command.get_option_no_throw(flag);
+  if (option == nullptr) return said;
+  const std::string type = option->get_type_name();
+  const std::size_t colon = std::min(type.find(':'), type.size());
+  std::string bounds = type.substr(std::min(colon + 1, type.size()));
+  if (type.starts_with("TEXT")) {
+    return fmt::format("{}: needs a value: {}", flag,
+                       bounds.empty() ? option->get_description() : bounds);
+  }
+  if (!bounds.empty() && bounds[0] >= '0' && bounds[0] <= '9') bounds = "from " + bounds;
+  return fmt::format("{}: needs a value, {}{}{}", flag,
+                     type.starts_with("FLOAT") ? "a number" : "a whole number",
+                     bounds.empty() ? "" : " ", bounds);
+}
+
 // What the parser found wrong, in our words, with the way to help. `command`: the first argument.
 std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error,
                           const std::string& command) {
@@ -32,7 +55,7 @@ std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error,
     if (!left.empty()) {
       return fmt::format("unexpected argument '{}'{}, which begin with --", left[0], help);
     }
-    return error.what() + help;
+    return (lacks_value(error) ? value_wanted(*each, error.what()) : error.what()) + help;
   }
   if (command.empty()) return fmt::format("no command; known: {} (lockstep --help)", known);
   return fmt::format("unknown {} '{}'; known commands: {} (lockstep --help)",
@@ -55,8 +78,10 @@ int run(int argc, char** argv) {
   const Command run_doctor = add_doctor(*doctor);
   std::vector<std::string> arguments(argv + 1, argv + std::max(argc, 1));
   const std::string command = arguments.empty() ? "" : arguments[0];
+  Program program{argc, argv};
   if (command == train->get_name()) {
-    arguments = together([&] { return with_config(*train, std::move(arguments)); });
+    program.configured = together([&] { return with_config(*train, std::move(arguments)); });
+    arguments = program.configured.arguments;
   }
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
   try {
@@ -65,7 +90,6 @@ int run(int argc, char** argv) {
     if (error.get_exit_code() == int(CLI::ExitCodes::Success)) return app.exit(error);  // --help
     leave_together(kUsage, what_is_wrong(app, error, command));
   }
-  const Program program{argc, argv};
   if (train->parsed()) return run_train(program);
   if (predict->parsed()) return run_predict(program);
   return run_doctor(program);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "engine/optim/optimizer.h"
@@ -43,17 +44,15 @@ int predict(const Flags& f, const Program& program) {
   });
   const engine::Log log("", engine::Log::Level::kWarning);
   const auto storage = engine::posix_storage();
-  std::string damage;  // of the newest; told by the error, or once more by `restore` below
-  engine::Log listening("", engine::Log::Level::kWarning,
-                        [&](engine::Log::Level, std::string_view line) {
-                          if (damage.empty()) damage = line;
-                        });
-  engine::Checkpoints checkpoints(*storage, f.checkpoints, 1, listening);
-  const auto step = checkpoints.newest_whole();
-  if (!step && !damage.empty()) engine::fail(engine::Code::kCorrupt, "{}", damage);
-  engine::require(step.has_value(),
-                  "there is no checkpoint in {}; lockstep train --checkpoints {} makes them",
-                  f.checkpoints, f.checkpoints);
+  const engine::Log silent("", engine::Log::Level::kError,
+                           [](engine::Log::Level, std::string_view) {});
+  engine::Checkpoints checkpoints(*storage, f.checkpoints, 1, silent);  // `restore` speaks, below
+  const auto step = checkpoints.newest();
+  if (!step) {
+    engine::fail(engine::Code::kIo,
+                 "there is no checkpoint in {}; lockstep train --checkpoints {} makes them",
+                 f.checkpoints, f.checkpoints);
+  }
   const engine::RunState state = checkpoints.read_state(*step);
   engine::require(!state.model.empty(),
                   "the checkpoint names no model of the registry, so it cannot be built here");
@@ -74,9 +73,11 @@ int predict(const Flags& f, const Program& program) {
   const std::size_t classes = graph.output_shape().elements();
   std::string header = "index,label";
   for (std::size_t c = 0; c < classes; ++c) header += fmt::format(",{}{}", f.logits ? "l" : "p", c);
-  std::puts(header.c_str());
+  // With the first line of results: what is refused until then leaves nothing on standard output.
+  bool headed = false;
   const engine::Evaluation evaluation =
       trainer.predict(*data, f.batch, [&](std::int64_t example, std::span<const double> output) {
+        if (!std::exchange(headed, true)) std::puts(header.c_str());
         const auto label = std::max_element(output.begin(), output.end()) - output.begin();
         std::string line = fmt::format("{},{}", example, label);
         const std::vector<double> p = softmax(output);

@@ -106,6 +106,16 @@ engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph, int
   return sets;
 }
 
+// Of what `body` finds wrong: which flags stand in the file of flags.
+template <class Body>
+auto naming_the_file(const Configured& configured, Body&& body) {
+  try {
+    return body();
+  } catch (const engine::Error& error) {
+    throw engine::Error(error.code(), with_file(configured, error.what()));
+  }
+}
+
 nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
                       const engine::History& history) {
   nlohmann::json object{{"model", f.model},
@@ -158,14 +168,17 @@ int train(const TrainFlags& f, const Program& program) {
   Log log(launch.size > 1 ? fmt::format("process {}", launch.rank) : "",
           first ? Log::Level::kInfo : Log::Level::kWarning);
   // What can be wrong with the flags is said before other processes are waited for.
-  engine::GraphSpec graph = together([&] {
+  const auto flags = [&](auto body, bool each_host = false) {
+    return together([&] { return naming_the_file(program.configured, body); }, each_host);
+  };
+  engine::GraphSpec graph = flags([&] {
     check_together(f, launch.size);
     return models::build(f.model);
   });
-  const engine::optim::Optimizer rule = together([&] { return optimizer(f); });
-  const strategies::StrategyOptions options = together([&] { return strategy_options(f); });
+  const engine::optim::Optimizer rule = flags([&] { return optimizer(f); });
+  const strategies::StrategyOptions options = flags([&] { return strategy_options(f); });
   const bool each_host = true;
-  const engine::data::Sets sets = together([&] { return data(f, graph, launch.size); }, each_host);
+  const engine::data::Sets sets = flags([&] { return data(f, graph, launch.size); }, each_host);
 
   strategies::Session session(
       program.argc, program.argv,
@@ -202,6 +215,12 @@ int train(const TrainFlags& f, const Program& program) {
   fit.profile = records->profile();
   fit.on_open = [&] {
     progress.say(fmt::format("{} on {}", f.model, sets.train->describe()));
+    if (!sets.test && f.data != "random") {
+      progress.say(fmt::format(
+          "there will be no test accuracy, because {} has no test data: t10k-images-idx3-ubyte and "
+          "t10k-labels-idx1-ubyte",
+          f.data));
+    }
     progress.say(strategy->explain());
     if (f.placement) progress.say(strategy->placement());
   };

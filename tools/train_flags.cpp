@@ -34,7 +34,8 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--batch", f.batch, "examples of a step over all replicas")
       ->check(at_least_one)
       ->capture_default_str();
-  app.add_option("--epochs", f.epochs, "passes over the training data")
+  app.add_option("--epochs", f.epochs,
+                 "passes over the training data, those before a restart included")
       ->check(counts)
       ->capture_default_str();
   app.add_option("--steps", f.steps, "steps in all, instead of epochs; 0: epochs count")

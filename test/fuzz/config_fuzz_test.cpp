@@ -72,7 +72,7 @@ TEST(ConfigFuzz, ADamagedFileIsRefusedOrSaysWhatAParserOfJsonReads) {
     watch_memory();
     try {
       std::vector<std::string> arguments =
-          tools::with_config(app, {"train", "--config", file.path()});
+          tools::with_config(app, {"train", "--config", file.path()}).arguments;
       const std::vector<std::string> from_file(arguments.begin() + 1, arguments.end() - 2);
       const json values = json::parse(text);
       EXPECT_EQ(from_file, expected(values)) << number;

@@ -155,10 +155,17 @@ class Flags(Case):
         flags = ["train", *SMALL, "--strategy", "collective_all_reduce"]
         for name, flag, values, words in [("ranks with different rates", "--rate", ("0.1", "0.2"), ["0.1", "0.2"]),
                                           ("ranks with different batches", "--batch", ("50", "60"), ["50", "60"]),
+                                          ("ranks with different models", "--model", ("mlp", "lenet5"),
+                                           ["'model lenet5: ", "'model mlp: "]),
+                                          ("ranks with different epochs", "--epochs", ("1", "2"),
+                                           ["'epochs: 2' and not 'epochs: 1'"]),
                                           ("ranks that save at different steps", "--every", ("2", "3"),
-                                           ["every: 2", "every: 3"])]:
+                                           ["'every: 3' and not 'every: 2'"])]:
             self.refused(name, 64, words, *flags, flag, values[0], ":", "-n", "1", LOCKSTEP, *flags, flag, values[1],
                          prefix=mpirun(1))
+            self.assertEqual(LINES[-1][2].count(" and not "), 1, LINES[-1])
+        self.refused("ranks with and without checkpoints", 64, ["'checkpoints: a folder' and not 'checkpoints: none'"],
+                     *flags, ":", "-n", "1", LOCKSTEP, *flags, "--checkpoints", self.top / "c", prefix=mpirun(1))
 
 
 class Checkpoints(Case):

@@ -119,6 +119,18 @@ class Output(Case):
         self.assertEqual(done.stdout, "")
         self.assertIn("accuracy", done.stderr)
 
+    def test_without_test_data_a_line_says_why_there_is_no_accuracy(self):
+        folder = idx_folder(self.top / "data", 28)
+        flags = ["train", *SMALL, "--data", folder, "--batch", "20", "--json"]
+        self.assertNotIn("no test accuracy", self.good(*flags).stderr)
+        for file in folder.glob("t10k-*"):
+            file.unlink()
+        done = self.good(*flags)
+        self.assertIsNone(json.loads(done.stdout)["test_accuracy"])
+        lines = [line for line in done.stderr.splitlines() if "no test accuracy" in line]
+        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertIn(f"because {folder} has no test data", lines[0])
+
     def test_random_data_have_no_accuracy(self):
         result = self.result(*SMALL, "--data", "random", "--steps", "5")
         self.assertIsNone(result["test_accuracy"])
@@ -183,8 +195,26 @@ class Config(Case):
         for value, word in rows:
             with self.subTest(value):
                 refused(self, ["train", "--config", self.write(value)], 64, [word])
-        refused(self, ["train", "--config", self.top / "none"], 64, ["cannot be read"])
-        refused(self, ["train", "--config", self.top], 64, ["cannot be read"])
+        refused(self, ["train", "--config", self.top / "none"], 74, ["none", "cannot be read"])
+        refused(self, ["train", "--config", self.top], 74, ["cannot be read"])
+
+    def test_a_value_that_is_not_used_may_be_anything(self):
+        file = self.write({"model": "mlp", "examples": 300, "epochs": -7, "batch": "many", "rate": {}, "json": 3,
+                           "threads": 1})
+        flags = ["--epochs", "1", "--batch=50", "--rate", "0.01"]
+        self.assertEqual(json.loads(self.good("train", *flags, "--json", "--config", file).stdout)["steps"], 6)
+        refused(self, ["train", *flags, "--config", file], 64, ["flags.json", '"json"', "true or false"])
+
+    def test_a_value_that_may_not_be_is_said_with_the_files_name(self):
+        rows = [({"epochs": -7}, ['flags.json: "epochs"', "'-7'"]), ({"optimizer": "x"}, ['flags.json: "optimizer"', "'x'"]),
+                ({"model": "x"}, ["'x'", "flags.json gives model"]), ({"momentum": 1.5}, ["1.5", "flags.json gives momentum"]),
+                ({"examples": 30, "batch": 50}, ["--batch 50", "flags.json gives", "batch"])]
+        for value, words in rows:
+            with self.subTest(value):
+                refused(self, ["train", "--config", self.write(value)], 64, words)
+        file = self.write({"examples": 300, "momentum": 1.5})
+        done = run("train", *SMALL, "--momentum", "2", "--config", file)
+        self.assertEqual((done.returncode, "flags.json" in done.stderr), (64, False), done.stderr)
 
 
 def refused(case, arguments, code, words, prefix=()):
@@ -225,7 +255,12 @@ class BadInput(Case):
             (["--bogus=3"], 64, ["--bogus", "lockstep train --help"]),
             (["-x"], 64, ["-x", "lockstep train --help"]),
             (["extra"], 64, ["extra", "lockstep train --help"]),
-            (["--batch"], 64, ["--batch", "required"]),
+            (["--batch"], 64, ["--batch: needs a value, a whole number from 1; "]),
+            (["--epochs"], 64, ["--epochs: needs a value, a whole number from 0; "]),
+            (["--rate"], 64, ["--rate: needs a value, a number above 0; "]),
+            (["--replicas"], 64, ["--replicas: needs a value, a whole number from 1 to 256; "]),
+            (["--optimizer"], 64, ["--optimizer: needs a value: sgd, adam or adamw; "]),
+            (["--data"], 64, ["--data: needs a value: folder of IDX files"]),
             (["--model", "mnist_cn"], 64, ["mnist_cn", "did you mean mnist_cnn?", "lenet5"]),
             (["--strategy", "x"], 64, ["x", "mirrored or collective_all_reduce"]),
             (["--optimizer", "x"], 64, ["x", "sgd, adam or adamw"]),
@@ -281,7 +316,7 @@ class BadInput(Case):
             (["--data", self.top / "none"], 74, ["none", "is not a folder"]),
             (["--data", self.top / "empty"], 74, ["train-images-idx3-ubyte", "missing"]),
             (["--data", self.top / "short"], 65, ["train-images-idx3-ubyte"]),
-            (["--data", self.top / "small"], 64, ["28x28x1", "8x8x1"]),
+            (["--data", self.top / "small", "--threads", "1"], 64, ["28x28x1", "8x8x1"]),
             (["--checkpoints", self.top / "file"], 74, ["file", "is not a folder"]),
             (["--checkpoints", self.top / "file" / "below"], 74, ["below", "ot a "]),
             (["--log", self.top / "file" / "below"], 74, ["below"]),
@@ -294,7 +329,9 @@ class BadInput(Case):
 
     def test_predict(self):
         (self.top / "empty").mkdir()
+        idx_folder(self.top / "small", 8)
         self.good("train", *SMALL, "--checkpoints", self.top / "damaged")
+        shutil.copytree(self.top / "damaged", self.top / "whole")
         shard = next((self.top / "damaged").glob("step-*/*.safetensors"))
         bits = bytearray(shard.read_bytes())
         bits[-1] ^= 1
@@ -304,9 +341,10 @@ class BadInput(Case):
         self.assertEqual(again.stderr.count("lockstep: "), 1, again.stderr)
         self.assertIn(shard.name, again.stderr)
         self.table([
-            (["--checkpoints", self.top / "empty"], 64, ["empty", "no checkpoint"]),
-            (["--checkpoints", self.top / "none"], 64, ["none", "no checkpoint"]),
-            (["--checkpoints", self.top / "damaged"], 65, [shard.name, "cannot be used"]),
+            (["--checkpoints", self.top / "empty"], 74, ["empty", "no checkpoint"]),
+            (["--checkpoints", self.top / "none"], 74, ["none", "no checkpoint"]),
+            (["--checkpoints", self.top / "damaged"], 65, [shard.name, "no whole checkpoint is there", "mend it"]),
+            (["--checkpoints", self.top / "whole", "--data", self.top / "small", "--threads", "1"], 64, ["28x28x1", "8x8x1"]),
             (["--checkpoints", self.top / "damaged", "--split", "x"], 64, ["--split", "test or train"]),
             (["--checkpoints", self.top / "damaged", "--batch", "0"], 64, ["--batch", "from 1 to"]),
         ], command=("predict",))
@@ -393,7 +431,106 @@ class Signals(Case):
         self.goes_on(folder, mpirun(), COLLECTIVE)
 
 
+class Started:
+    """A program that trains into a folder until it is told to end."""
+
+    def __init__(self, folder, *flags, prefix=()):
+        self.errors = tempfile.TemporaryFile("w+")
+        self.job = subprocess.Popen([*prefix, LOCKSTEP, "train", *SMALL, "--steps", "1000000", "--eval", "0",
+                                     "--checkpoints", str(folder), *flags], stdout=subprocess.DEVNULL, stderr=self.errors)
+        begin = time.monotonic()
+        while not whole(folder) and self.job.poll() is None and time.monotonic() - begin < PATIENCE:
+            time.sleep(0.02)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.job.kill()
+        self.job.wait()
+        self.errors.close()
+
+    def end(self, number, pid=None):
+        """Its exit code and what it said."""
+        os.kill(pid or self.job.pid, number)
+        code = self.job.wait(30)
+        self.errors.seek(0)
+        return code, self.errors.read()
+
+
+class Folder(Case):
+    """One run at a time saves into a folder."""
+
+    def test_a_second_run_is_refused_at_once_and_the_first_goes_on(self):
+        for prefix, flags in (((), []), (mpirun() if HAVE_MPI else None, COLLECTIVE)):
+            if prefix is None:
+                continue
+            folder = self.top / f"c{len(prefix)}"
+            with Started(folder, "--every", "50", *flags, prefix=prefix) as first:
+                chief = int((folder / "lock").read_text().split()[1])
+                self.assertIn(chief, children(first.job.pid) if prefix else [first.job.pid])
+                for other in ((), prefix):
+                    second = ["train", *SMALL, *(COLLECTIVE if other else []), "--checkpoints", folder]
+                    begin = time.monotonic()
+                    refused(self, second, 74, [f"{folder} is in use", f"process {chief} on host {platform.node()}"],
+                            prefix=other)
+                    self.assertLess(time.monotonic() - begin, 20)
+                code, said = first.end(signal.SIGTERM, chief)
+                self.assertEqual(code, 143, said)
+                self.assertIn(f"saved step {whole(folder)[-1]} in", said)
+            self.assertEqual([path.name for path in folder.iterdir() if not path.name.startswith("step-")], [])
+
+    def test_a_run_that_was_killed_holds_nobody_off(self):
+        folder = self.top / "c"
+        for _ in range(3):
+            with Started(folder, "--every", "200") as job:
+                self.assertEqual(job.end(signal.SIGKILL)[0], -signal.SIGKILL)
+            saved = whole(folder)[-1]
+            result = self.result(*SMALL, "--steps", saved + 1, "--checkpoints", folder)
+            self.assertEqual((result["first_step"], result["steps"]), (saved, saved + 1))
+
+    def test_predictions_are_made_while_a_run_saves(self):
+        folder = self.top / "c"
+        with Started(folder, "--every", "1000") as job:
+            self.good("predict", "--checkpoints", folder)
+            self.assertEqual(job.end(signal.SIGTERM)[0], 143)
+
+    def test_who_is_left_says_from_where_it_goes_on(self):
+        folder = self.top / "c"
+        with Started(folder, "--every", "200", *COLLECTIVE, prefix=mpirun(3) + ["--enable-recovery"]) as job:
+            ranks = children(job.job.pid)
+            _, said = job.end(signal.SIGKILL, ranks[-1])
+        self.assertIn(f"(process {ranks[-1]}) died; the same command again goes on from step {whole(folder)[-1]}", said)
+
+    def test_a_checkpoint_is_not_taken_for_its_folder(self):
+        folder = self.top / "c"
+        self.good("train", *SMALL, "--checkpoints", folder)
+        checkpoint = next(folder.iterdir())
+        for command in (["train", *SMALL], ["predict"]):
+            refused(self, [*command, "--checkpoints", checkpoint], 64,
+                    ["is a checkpoint", f"name the folder above it: {folder}"])
+
+
 class Checkpoints(Case):
+    def test_a_run_that_is_finished_says_so(self):
+        folder = self.top / "c"
+        self.good("train", *SMALL, "--checkpoints", folder)
+        for epochs, words in (("1", "nothing left to train: the checkpoint is at step 6 of 6"),
+                              ("0", "nothing left to train: step 6 is beyond the 0 asked for")):
+            done = self.good("train", *SMALL, "--epochs", epochs, "--optimizer", "adam", "--checkpoints", folder, "--json")
+            self.assertIn(words, done.stderr)
+            self.assertNotIn("starts at zero", done.stderr)
+            result = json.loads(done.stdout)
+            self.assertEqual((result["loss"], result["images_per_second"], result["first_step"]), (None, None, 6))
+            self.assertIsNotNone(result["test_accuracy"])
+
+    def test_epochs_end_where_they_end_after_a_restart_with_another_batch(self):
+        flags = ["train", *SMALL, "--checkpoints", self.top / "c"]
+        self.good(*flags, "--epochs", "2")
+        said = self.good(*flags, "--epochs", "3", "--batch", "20").stderr
+        self.assertIn("continues after step 12 of 27", said)
+        self.assertEqual([line.split(":")[0] for line in said.splitlines() if line.startswith("epoch ")], ["epoch 3"])
+
     def test_a_second_run_goes_on_where_the_first_ended(self):
         folder = self.top / "c"
         flags = [*SMALL, "--every", "10", "--checkpoints", folder, "--keep", "2"]
@@ -410,7 +547,7 @@ class Checkpoints(Case):
         self.good(*flags, "--steps", "1")
         changes = [((), 1, ""), ((), 2, "1 thread a replica, this run has 2 threads a replica:"), ((), 2, "")]
         if platform.machine() == "x86_64":
-            changes.append((("env", "ONEDNN_MAX_CPU_ISA=SSE41"), 2, "sse41 (oneDNN)"))
+            changes.append((("env", "ONEDNN_MAX_CPU_ISA=SSE41"), 2, "sse41 (oneDNN "))
         for step, (prefix, threads, words) in enumerate(changes, 2):
             said = self.good(*flags, "--steps", step, "--threads", threads, prefix=prefix).stderr
             lines = [line for line in said.splitlines() if "the checkpoint was written with" in line]
