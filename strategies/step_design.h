@@ -18,10 +18,10 @@
 namespace lockstep::strategies {
 
 struct DesignOptions {
-  std::string algorithm = "auto";             // auto, direct, ring
-  std::string update = "auto";                // auto, fused, apart
-  std::string kernels = {};                   // auto, direct, winograd; empty: auto, or a checkpoint's
-  std::size_t bucket_bytes = 0;               // 0: chosen
+  std::string algorithm = "auto";  // auto, direct, ring
+  std::string update = "auto";     // auto, fused, apart
+  std::string kernels = {};        // auto, direct, winograd; empty: auto, or a checkpoint's
+  std::size_t bucket_bytes = 0;    // 0: chosen
   std::vector<std::size_t> bucket_ends = {};  // of a checkpoint: these borders
   std::string reason = {};                    // of a checkpoint: why it was chosen then
 };
