@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """What people may rely on when they use the program: what it prints and where, its exit codes, what it says
-about bad input, signals, going on from a checkpoint, predictions, the file of flags.
+about bad input, predictions, the file of flags.
 
 usage: program_test.py LOCKSTEP [NAMES OF TESTS]
 """
@@ -9,84 +9,11 @@ import concurrent.futures
 import csv
 import io
 import json
-import os
-import pathlib
-import platform
 import shutil
-import signal
-import struct
-import subprocess
-import sys
-import tempfile
 import time
-import unittest
 
-LOCKSTEP = ""
-HAVE_MPI = True
-NO_MPI = "the parts under mpirun are left out: mpirun is missing, or lockstep was built without MPI"
-SMALL = ["--model", "mlp", "--examples", "300", "--epochs", "1", "--batch", "50", "--threads", "1"]
-LONG = SMALL + ["--steps", "100000", "--every", "50", "--eval", "0"]
-COLLECTIVE = ["--strategy", "collective_all_reduce"]
-PATIENCE = 120  # seconds for anything; only a defect takes so long
-
-
-def mpirun(processes=2):
-    if not HAVE_MPI:
-        raise unittest.SkipTest(NO_MPI)
-    command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(processes)]
-    if os.geteuid() == 0:
-        command.insert(1, "--allow-run-as-root")
-    return command
-
-
-def run(*arguments, prefix=(), where=None):
-    return subprocess.run([*prefix, LOCKSTEP, *map(str, arguments)], capture_output=True, text=True,
-                          timeout=PATIENCE, cwd=where)
-
-
-def children(pid):
-    text = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(word) for word in text.split()]
-
-
-def whole(folder):
-    return sorted(int(path.name[5:]) for path in pathlib.Path(folder).glob("step-*")
-                  if not path.name.endswith(".partial") and (path / "manifest.json").exists())
-
-
-def idx(path, *sizes, missing=0):
-    count = 1
-    for size in sizes:
-        count *= size
-    head = struct.pack(">BBBB", 0, 0, 8, len(sizes)) + b"".join(struct.pack(">I", s) for s in sizes)
-    path.write_bytes(head + bytes(i % 10 for i in range(count - missing)))
-
-
-def idx_folder(folder, side, missing=0):
-    folder.mkdir()
-    for part in ("train", "t10k"):
-        idx(folder / f"{part}-images-idx3-ubyte", 60, side, side, missing=missing)
-        idx(folder / f"{part}-labels-idx1-ubyte", 60)
-    return folder
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        top = tempfile.TemporaryDirectory()
-        self.addCleanup(top.cleanup)
-        self.top = pathlib.Path(top.name)
-
-    def good(self, *arguments, prefix=()):
-        done = run(*arguments, prefix=prefix)
-        self.assertEqual(done.returncode, 0, f"{arguments}\n{done.stderr}")
-        return done
-
-    def result(self, *arguments, prefix=()):
-        """The JSON object that a good run prints, and nothing else, on standard output."""
-        done = self.good("train", *arguments, "--json", prefix=prefix)
-        lines = done.stdout.strip().splitlines()
-        self.assertEqual(len(lines), 1, done.stdout)
-        return json.loads(lines[0])
+import program
+from program import COLLECTIVE, Case, SMALL, idx_folder, mpirun, refused, run, whole
 
 
 class Output(Case):
@@ -215,20 +142,6 @@ class Config(Case):
         file = self.write({"examples": 300, "momentum": 1.5})
         done = run("train", *SMALL, "--momentum", "2", "--config", file)
         self.assertEqual((done.returncode, "flags.json" in done.stderr), (64, False), done.stderr)
-
-
-def refused(case, arguments, code, words, prefix=()):
-    """One line that says so, the exit code, and nothing else."""
-    done = run(*arguments, prefix=prefix)
-    lines = done.stderr.splitlines()
-    if prefix:   # mpirun has lines of its own
-        lines = [line for line in lines if line.startswith("lockstep: ")]
-    case.assertEqual(done.returncode, code, done.stderr)
-    case.assertEqual(done.stdout, "")
-    case.assertEqual(len(lines), 1, done.stderr)
-    case.assertTrue(lines[0].startswith("lockstep: "), lines)
-    for word in words:
-        case.assertIn(word, lines[0])
 
 
 class BadInput(Case):
@@ -382,180 +295,6 @@ class BadInput(Case):
         self.assertEqual(done.stdout, "")
 
 
-class Signals(Case):
-    def stop(self, number, prefix=(), target="program"):
-        """Starts a long run, and sends the signal when there is a checkpoint. Returns its exit code, its
-        errors, and its folder."""
-        folder = self.top / f"{number}{target}{len(prefix)}"
-        with tempfile.TemporaryFile("w+") as errors:
-            job = subprocess.Popen([*prefix, LOCKSTEP, "train", *LONG, "--checkpoints", str(folder),
-                                    *(COLLECTIVE if prefix else [])], stdout=subprocess.DEVNULL, stderr=errors)
-            try:
-                begin = time.monotonic()
-                while not whole(folder):
-                    self.assertIsNone(job.poll(), "it ended by itself")
-                    self.assertLess(time.monotonic() - begin, PATIENCE, "it saves nothing")
-                    time.sleep(0.02)
-                os.kill(children(job.pid)[-1] if target == "rank" else job.pid, number)
-                code = job.wait(30)
-            finally:
-                job.kill()
-                job.wait()
-            errors.seek(0)
-            return code, errors.read(), folder
-
-    def goes_on(self, folder, prefix=(), flags=()):
-        saved = whole(folder)[-1]
-        result = self.result(*SMALL, *flags, "--steps", saved + 5, "--checkpoints", folder, prefix=prefix)
-        self.assertEqual((result["first_step"], result["steps"]), (saved, saved + 5))
-
-    def test_one_process_saves_its_step_and_goes_on_later(self):
-        for number, wanted in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-            code, errors, folder = self.stop(number)
-            self.assertEqual(code, wanted, errors)
-            self.assertIn(f"saved step {whole(folder)[-1]} in", errors)
-            self.goes_on(folder)
-
-    def test_a_signal_to_one_rank_stops_all_at_the_same_step(self):
-        code, errors, folder = self.stop(signal.SIGTERM, mpirun(), "rank")
-        self.assertEqual(code, 143, errors)
-        saved = whole(folder)[-1]
-        self.assertIn(f"saved step {saved} in", errors)
-        self.assertEqual(len(list(folder.glob(f"step-*{saved}/*.safetensors"))), 2)
-        self.goes_on(folder, mpirun(), COLLECTIVE)
-
-    def test_a_signal_to_mpirun_leaves_a_whole_checkpoint(self):
-        # mpirun ends with a code of its own, and kills what has not ended a second later.
-        code, errors, folder = self.stop(signal.SIGTERM, mpirun(), "launcher")
-        self.assertNotEqual(code, 0, errors)
-        self.goes_on(folder, mpirun(), COLLECTIVE)
-
-
-class Started:
-    """A program that trains into a folder until it is told to end."""
-
-    def __init__(self, folder, *flags, prefix=()):
-        self.errors = tempfile.TemporaryFile("w+")
-        self.job = subprocess.Popen([*prefix, LOCKSTEP, "train", *SMALL, "--steps", "1000000", "--eval", "0",
-                                     "--checkpoints", str(folder), *flags], stdout=subprocess.DEVNULL, stderr=self.errors)
-        begin = time.monotonic()
-        while not whole(folder) and self.job.poll() is None and time.monotonic() - begin < PATIENCE:
-            time.sleep(0.02)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.job.kill()
-        self.job.wait()
-        self.errors.close()
-
-    def end(self, number, pid=None):
-        """Its exit code and what it said."""
-        os.kill(pid or self.job.pid, number)
-        code = self.job.wait(30)
-        self.errors.seek(0)
-        return code, self.errors.read()
-
-
-class Folder(Case):
-    """One run at a time saves into a folder."""
-
-    def test_a_second_run_is_refused_at_once_and_the_first_goes_on(self):
-        for prefix, flags in (((), []), (mpirun() if HAVE_MPI else None, COLLECTIVE)):
-            if prefix is None:
-                continue
-            folder = self.top / f"c{len(prefix)}"
-            with Started(folder, "--every", "50", *flags, prefix=prefix) as first:
-                chief = int((folder / "lock").read_text().split()[1])
-                self.assertIn(chief, children(first.job.pid) if prefix else [first.job.pid])
-                for other in ((), prefix):
-                    second = ["train", *SMALL, *(COLLECTIVE if other else []), "--checkpoints", folder]
-                    begin = time.monotonic()
-                    refused(self, second, 74, [f"{folder} is in use", f"process {chief} on host {platform.node()}"],
-                            prefix=other)
-                    self.assertLess(time.monotonic() - begin, 20)
-                code, said = first.end(signal.SIGTERM, chief)
-                self.assertEqual(code, 143, said)
-                self.assertIn(f"saved step {whole(folder)[-1]} in", said)
-            self.assertEqual([path.name for path in folder.iterdir() if not path.name.startswith("step-")], [])
-
-    def test_a_run_that_was_killed_holds_nobody_off(self):
-        folder = self.top / "c"
-        for _ in range(3):
-            with Started(folder, "--every", "200") as job:
-                self.assertEqual(job.end(signal.SIGKILL)[0], -signal.SIGKILL)
-            saved = whole(folder)[-1]
-            result = self.result(*SMALL, "--steps", saved + 1, "--checkpoints", folder)
-            self.assertEqual((result["first_step"], result["steps"]), (saved, saved + 1))
-
-    def test_predictions_are_made_while_a_run_saves(self):
-        folder = self.top / "c"
-        with Started(folder, "--every", "1000") as job:
-            self.good("predict", "--checkpoints", folder)
-            self.assertEqual(job.end(signal.SIGTERM)[0], 143)
-
-    def test_who_is_left_says_from_where_it_goes_on(self):
-        folder = self.top / "c"
-        with Started(folder, "--every", "200", *COLLECTIVE, prefix=mpirun(3) + ["--enable-recovery"]) as job:
-            ranks = children(job.job.pid)
-            _, said = job.end(signal.SIGKILL, ranks[-1])
-        self.assertIn(f"(process {ranks[-1]}) died; the same command again goes on from step {whole(folder)[-1]}", said)
-
-    def test_a_checkpoint_is_not_taken_for_its_folder(self):
-        folder = self.top / "c"
-        self.good("train", *SMALL, "--checkpoints", folder)
-        checkpoint = next(folder.iterdir())
-        for command in (["train", *SMALL], ["predict"]):
-            refused(self, [*command, "--checkpoints", checkpoint], 64,
-                    ["is a checkpoint", f"name the folder above it: {folder}"])
-
-
-class Checkpoints(Case):
-    def test_a_run_that_is_finished_says_so(self):
-        folder = self.top / "c"
-        self.good("train", *SMALL, "--checkpoints", folder)
-        for epochs, words in (("1", "nothing left to train: the checkpoint is at step 6 of 6"),
-                              ("0", "nothing left to train: step 6 is beyond the 0 asked for")):
-            done = self.good("train", *SMALL, "--epochs", epochs, "--optimizer", "adam", "--checkpoints", folder, "--json")
-            self.assertIn(words, done.stderr)
-            self.assertNotIn("starts at zero", done.stderr)
-            result = json.loads(done.stdout)
-            self.assertEqual((result["loss"], result["images_per_second"], result["first_step"]), (None, None, 6))
-            self.assertIsNotNone(result["test_accuracy"])
-
-    def test_epochs_end_where_they_end_after_a_restart_with_another_batch(self):
-        flags = ["train", *SMALL, "--checkpoints", self.top / "c"]
-        self.good(*flags, "--epochs", "2")
-        said = self.good(*flags, "--epochs", "3", "--batch", "20").stderr
-        self.assertIn("continues after step 12 of 27", said)
-        self.assertEqual([line.split(":")[0] for line in said.splitlines() if line.startswith("epoch ")], ["epoch 3"])
-
-    def test_a_second_run_goes_on_where_the_first_ended(self):
-        folder = self.top / "c"
-        flags = [*SMALL, "--every", "10", "--checkpoints", folder, "--keep", "2"]
-        first = self.result(*flags, "--steps", "30")
-        self.assertEqual(first["steps"], 30)
-        self.assertNotIn("first_step", first)
-        self.assertEqual(whole(folder), [20, 30])
-        second = self.result(*flags, "--steps", "40")
-        self.assertEqual((second["first_step"], second["steps"]), (30, 40))
-        self.assertEqual(whole(folder), [30, 40])
-
-    def test_other_threads_or_instructions_than_the_checkpoints_are_said_in_a_line(self):
-        flags = ["train", *SMALL, "--eval", "0", "--checkpoints", self.top / "c"]
-        self.good(*flags, "--steps", "1")
-        changes = [((), 1, ""), ((), 2, "1 thread a replica, this run has 2 threads a replica:"), ((), 2, "")]
-        if platform.machine() == "x86_64":
-            changes.append((("env", "ONEDNN_MAX_CPU_ISA=SSE41"), 2, "sse41 (oneDNN "))
-        for step, (prefix, threads, words) in enumerate(changes, 2):
-            said = self.good(*flags, "--steps", step, "--threads", threads, prefix=prefix).stderr
-            lines = [line for line in said.splitlines() if "the checkpoint was written with" in line]
-            self.assertEqual(len(lines), 1 if words else 0, said)
-            self.assertIn(words, "".join(lines))
-            self.assertEqual("so that the bits are the same" in said, not words, said)
-
-
 class Predict(Case):
     def rows(self, folder, *flags):
         done = self.good("predict", "--checkpoints", folder, *flags)
@@ -599,11 +338,4 @@ class Doctor(Case):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    LOCKSTEP = sys.argv.pop(1)
-    parts = json.loads(run("doctor", "--json").stdout)
-    HAVE_MPI = parts["MPI"]["found"] and shutil.which("mpirun") is not None
-    if not HAVE_MPI:
-        print(NO_MPI)
-    unittest.main(verbosity=1)
+    program.main(__doc__)

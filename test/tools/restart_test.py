@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What people may rely on when a run ends and begins again: signals, who holds the folder of checkpoints, going on
+from a checkpoint.
+
+usage: restart_test.py LOCKSTEP [NAMES OF TESTS]
+"""
+import json
+import os
+import platform
+import signal
+import subprocess
+import tempfile
+import time
+
+import program
+from program import COLLECTIVE, Case, LONG, PATIENCE, SMALL, children, mpirun, refused, run, whole
+
+
+class Signals(Case):
+    def stop(self, number, prefix=(), target="program"):
+        """Starts a long run, and sends the signal when there is a checkpoint. Returns its exit code, its
+        errors, and its folder."""
+        folder = self.top / f"{number}{target}{len(prefix)}"
+        with tempfile.TemporaryFile("w+") as errors:
+            job = subprocess.Popen([*prefix, program.LOCKSTEP, "train", *LONG, "--checkpoints", str(folder),
+                                    *(COLLECTIVE if prefix else [])], stdout=subprocess.DEVNULL, stderr=errors)
+            try:
+                begin = time.monotonic()
+                while not whole(folder):
+                    self.assertIsNone(job.poll(), "it ended by itself")
+                    self.assertLess(time.monotonic() - begin, PATIENCE, "it saves nothing")
+                    time.sleep(0.02)
+                os.kill(children(job.pid)[-1] if target == "rank" else job.pid, number)
+                code = job.wait(30)
+            finally:
+                job.kill()
+                job.wait()
+            errors.seek(0)
+            return code, errors.read(), folder
+
+    def goes_on(self, folder, prefix=(), flags=()):
+        saved = whole(folder)[-1]
+        result = self.result(*SMALL, *flags, "--steps", saved + 5, "--checkpoints", folder, prefix=prefix)
+        self.assertEqual((result["first_step"], result["steps"]), (saved, saved + 5))
+
+    def test_one_process_saves_its_step_and_goes_on_later(self):
+        for number, wanted in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            code, errors, folder = self.stop(number)
+            self.assertEqual(code, wanted, errors)
+            self.assertIn(f"saved step {whole(folder)[-1]} in", errors)
+            self.goes_on(folder)
+
+    def test_a_signal_to_one_rank_stops_all_at_the_same_step(self):
+        code, errors, folder = self.stop(signal.SIGTERM, mpirun(), "rank")
+        self.assertEqual(code, 143, errors)
+        saved = whole(folder)[-1]
+        self.assertIn(f"saved step {saved} in", errors)
+        self.assertEqual(len(list(folder.glob(f"step-*{saved}/*.safetensors"))), 2)
+        self.goes_on(folder, mpirun(), COLLECTIVE)
+
+    def test_a_signal_to_mpirun_leaves_a_whole_checkpoint(self):
+        # mpirun ends with a code of its own, and kills what has not ended a second later.
+        code, errors, folder = self.stop(signal.SIGTERM, mpirun(), "launcher")
+        self.assertNotEqual(code, 0, errors)
+        self.goes_on(folder, mpirun(), COLLECTIVE)
+
+
+class Started:
+    """A program that trains into a folder until it is told to end."""
+
+    def __init__(self, folder, *flags, prefix=()):
+        self.errors = tempfile.TemporaryFile("w+")
+        self.job = subprocess.Popen([*prefix, program.LOCKSTEP, "train", *SMALL, "--steps", "1000000", "--eval", "0",
+                                     "--checkpoints", str(folder), *flags], stdout=subprocess.DEVNULL, stderr=self.errors)
+        begin = time.monotonic()
+        while not whole(folder) and self.job.poll() is None and time.monotonic() - begin < PATIENCE:
+            time.sleep(0.02)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.job.kill()
+        self.job.wait()
+        self.errors.close()
+
+    def end(self, number, pid=None):
+        """Its exit code and what it said."""
+        os.kill(pid or self.job.pid, number)
+        code = self.job.wait(30)
+        self.errors.seek(0)
+        return code, self.errors.read()
+
+
+class Folder(Case):
+    """One run at a time saves into a folder."""
+
+    def test_a_second_run_is_refused_at_once_and_the_first_goes_on(self):
+        for prefix, flags in (((), []), (mpirun() if program.HAVE_MPI else None, COLLECTIVE)):
+            if prefix is None:
+                continue
+            folder = self.top / f"c{len(prefix)}"
+            with Started(folder, "--every", "50", *flags, prefix=prefix) as first:
+                chief = int((folder / "lock").read_text().split()[1])
+                self.assertIn(chief, children(first.job.pid) if prefix else [first.job.pid])
+                for other in ((), prefix):
+                    second = ["train", *SMALL, *(COLLECTIVE if other else []), "--checkpoints", folder]
+                    begin = time.monotonic()
+                    refused(self, second, 74, [f"{folder} is in use", f"process {chief} on host {platform.node()}"],
+                            prefix=other)
+                    self.assertLess(time.monotonic() - begin, 20)
+                code, said = first.end(signal.SIGTERM, chief)
+                self.assertEqual(code, 143, said)
+                self.assertIn(f"saved step {whole(folder)[-1]} in", said)
+            self.assertEqual([path.name for path in folder.iterdir() if not path.name.startswith("step-")], [])
+
+    def test_a_run_that_was_killed_holds_nobody_off(self):
+        folder = self.top / "c"
+        for _ in range(3):
+            with Started(folder, "--every", "200") as job:
+                self.assertEqual(job.end(signal.SIGKILL)[0], -signal.SIGKILL)
+            saved = whole(folder)[-1]
+            result = self.result(*SMALL, "--steps", saved + 1, "--checkpoints", folder)
+            self.assertEqual((result["first_step"], result["steps"]), (saved, saved + 1))
+
+    def test_predictions_are_made_while_a_run_saves(self):
+        folder = self.top / "c"
+        with Started(folder, "--every", "1000") as job:
+            self.good("predict", "--checkpoints", folder)
+            self.assertEqual(job.end(signal.SIGTERM)[0], 143)
+
+    def test_who_is_left_says_from_where_it_goes_on(self):
+        folder = self.top / "c"
+        with Started(folder, "--every", "200", *COLLECTIVE, prefix=mpirun(3) + ["--enable-recovery"]) as job:
+            ranks = children(job.job.pid)
+            _, said = job.end(signal.SIGKILL, ranks[-1])
+        self.assertIn(f"(process {ranks[-1]}) died; the same command again goes on from step {whole(folder)[-1]}", said)
+
+    def test_a_checkpoint_is_not_taken_for_its_folder(self):
+        folder = self.top / "c"
+        self.good("train", *SMALL, "--checkpoints", folder)
+        checkpoint = next(folder.iterdir())
+        for command in (["train", *SMALL], ["predict"]):
+            refused(self, [*command, "--checkpoints", checkpoint], 64,
+                    ["is a checkpoint", f"name the folder above it: {folder}"])
+
+
+class Checkpoints(Case):
+    def test_a_run_that_is_finished_says_so(self):
+        folder = self.top / "c"
+        self.good("train", *SMALL, "--checkpoints", folder)
+        for epochs, words in (("1", "nothing left to train: the checkpoint is at step 6 of 6"),
+                              ("0", "nothing left to train: step 6 is beyond the 0 asked for")):
+            done = self.good("train", *SMALL, "--epochs", epochs, "--optimizer", "adam", "--checkpoints", folder, "--json")
+            self.assertIn(words, done.stderr)
+            self.assertNotIn("starts at zero", done.stderr)
+            result = json.loads(done.stdout)
+            self.assertEqual((result["loss"], result["images_per_second"], result["first_step"]), (None, None, 6))
+            self.assertIsNotNone(result["test_accuracy"])
+
+    def test_epochs_end_where_they_end_after_a_restart_with_another_batch(self):
+        flags = ["train", *SMALL, "--checkpoints", self.top / "c"]
+        self.good(*flags, "--epochs", "2")
+        said = self.good(*flags, "--epochs", "3", "--batch", "20").stderr
+        self.assertIn("continues after step 12 of 27", said)
+        self.assertEqual([line.split(":")[0] for line in said.splitlines() if line.startswith("epoch ")], ["epoch 3"])
+
+    def test_a_second_run_goes_on_where_the_first_ended(self):
+        folder = self.top / "c"
+        flags = [*SMALL, "--every", "10", "--checkpoints", folder, "--keep", "2"]
+        first = self.result(*flags, "--steps", "30")
+        self.assertEqual(first["steps"], 30)
+        self.assertNotIn("first_step", first)
+        self.assertEqual(whole(folder), [20, 30])
+        second = self.result(*flags, "--steps", "40")
+        self.assertEqual((second["first_step"], second["steps"]), (30, 40))
+        self.assertEqual(whole(folder), [30, 40])
+
+    def test_other_threads_or_instructions_than_the_checkpoints_are_said_in_a_line(self):
+        flags = ["train", *SMALL, "--eval", "0", "--checkpoints", self.top / "c"]
+        self.good(*flags, "--steps", "1")
+        changes = [((), 1, ""), ((), 2, "1 thread a replica, this run has 2 threads a replica:"), ((), 2, "")]
+        if platform.machine() == "x86_64":
+            changes.append((("env", "ONEDNN_MAX_CPU_ISA=SSE41"), 2, "sse41 (oneDNN "))
+        for step, (prefix, threads, words) in enumerate(changes, 2):
+            said = self.good(*flags, "--steps", step, "--threads", threads, prefix=prefix).stderr
+            lines = [line for line in said.splitlines() if "the checkpoint was written with" in line]
+            self.assertEqual(len(lines), 1 if words else 0, said)
+            self.assertIn(words, "".join(lines))
+            self.assertEqual("so that the bits are the same" in said, not words, said)
+
+
+if __name__ == "__main__":
+    program.main(__doc__)
