@@ -128,21 +128,27 @@ std::size_t Synchronous::largest_share(std::size_t batch, int accumulate) const 
   return (largest + std::size_t(accumulate) - 1) / std::size_t(accumulate);
 }
 
-// Everybody shows everybody the same text; the first line that differs is shown. Others mostly
-// follow from it: of another model all layers do.
+// Everybody shows everybody the same text; the first lines that differ are shown. Others mostly
+// follow from them: of another model all layers do.
 void Synchronous::compare(const std::string& mine, const std::string& what) {
+  constexpr int kShown = 3;
   const std::vector<std::string> all = bootstrap_.all_gather(mine, what);
   for (std::size_t process = 1; process < all.size(); ++process) {
     if (all[process] == all[0]) continue;
     std::vector<std::string> ours = lines_of(all[0]), theirs = lines_of(all[process]);
     ours.resize(std::max(ours.size(), theirs.size()), "(nothing)");
     theirs.resize(ours.size(), "(nothing)");
-    const auto [a, b] = std::mismatch(ours.begin(), ours.end(), theirs.begin());
+    std::string differences;
+    int count = 0;
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      if (ours[i] == theirs[i]) continue;
+      if (++count <= kShown) differences += fmt::format("; '{}' and not '{}'", theirs[i], ours[i]);
+    }
+    if (count > kShown) differences += fmt::format("; and {} more", count - kShown);
     leave_together(what);
     engine::fail(Code::kInvalid,
-                 "process {} was started differently from process 0 ({}); '{}' and not '{}': give "
-                 "all the same",
-                 process, what, *b, *a);
+                 "process {} was started differently from process 0 ({}){}: give all the same",
+                 process, what, differences);
   }
 }
 

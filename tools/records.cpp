@@ -3,10 +3,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "engine/train/trace.h"
 
 namespace lockstep::tools {
+
+namespace {
+
+// Of an evaluation or a step: a loss that counts none has no accuracy, so no point of a curve (and
+// null in a line). It stands last.
+std::span<const engine::Summary::Scalar> with_accuracy(
+    std::span<const engine::Summary::Scalar> scalars) {
+  return std::isnan(scalars.back().value) ? scalars.first(scalars.size() - 1) : scalars;
+}
+
+}  // namespace
 
 Records::Records(const TrainFlags& f, bool chief, const engine::Log& log) : log_(log) {
   if (!f.profile.empty()) profile_.emplace(f.profile_steps);
@@ -16,7 +28,6 @@ Records::Records(const TrainFlags& f, bool chief, const engine::Log& log) : log_
   if (!f.summary.empty()) summary_.emplace(f.summary, log);
 }
 
-// A loss that counts none has no accuracy: null in a line, and no point of a curve.
 void Records::step(const engine::StepReport& report) {
   if (events_) {
     events_->write("step", {{"step", report.step},
@@ -26,12 +37,11 @@ void Records::step(const engine::StepReport& report) {
                             {"images_per_second", report.images_per_second}});
   }
   if (!summary_) return;
-  if (!std::isnan(report.accuracy)) {
-    summary_->write(report.step, {{"train/accuracy", report.accuracy}});
-  }
-  summary_->write(report.step, {{"train/loss", report.loss},
-                                {"train/rate", report.rate},
-                                {"train/images_per_second", report.images_per_second}});
+  const engine::Summary::Scalar scalars[] = {{"train/loss", report.loss},
+                                             {"train/rate", report.rate},
+                                             {"train/images_per_second", report.images_per_second},
+                                             {"train/accuracy", report.accuracy}};
+  summary_->write(report.step, with_accuracy(scalars));
 }
 
 // An evaluation stands at the last step before it, where that step's loss stands. A run that had
@@ -45,8 +55,9 @@ void Records::evaluation(const engine::Evaluation& test, std::int64_t steps, std
   }
   if (!summary_) return;
   summary_->begin(steps);
-  if (!std::isnan(test.accuracy)) summary_->write(last, {{"test/accuracy", test.accuracy}});
-  summary_->write(last, {{"test/loss", test.loss}});
+  const engine::Summary::Scalar scalars[] = {{"test/loss", test.loss},
+                                             {"test/accuracy", test.accuracy}};
+  summary_->write(last, with_accuracy(scalars));
 }
 
 void Records::checkpoint(std::int64_t step) {

@@ -105,7 +105,7 @@ void Summary::begin(std::int64_t step) {
   put();
 }
 
-void Summary::write(std::int64_t step, std::initializer_list<Scalar> scalars) {
+void Summary::write(std::int64_t step, std::span<const Scalar> scalars) {
   begin(step);
   record_.clear();  // the message Summary, until put
   for (const Scalar& scalar : scalars) {

@@ -14,6 +14,7 @@
 #pragma once
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -38,7 +39,10 @@ class Summary {
   // Marks the run's first step; without it the first `write` does. Of several calls the first
   // counts. Neither throws for what goes wrong with the file.
   void begin(std::int64_t step);
-  void write(std::int64_t step, std::initializer_list<Scalar> scalars);
+  void write(std::int64_t step, std::span<const Scalar> scalars);
+  void write(std::int64_t step, std::initializer_list<Scalar> scalars) {
+    write(step, std::span(scalars.begin(), scalars.size()));
+  }
 
  private:
   void begin_event(std::int64_t step);
