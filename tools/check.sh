@@ -83,6 +83,9 @@ if ! compile build -k 0; then # all errors at once
   finish
 fi
 
+# Replicas of several OpenMP threads share few cores with other tests: they must not spin.
+export OMP_WAIT_POLICY=passive
+
 say "tests"
 run_tests build --no-rebuild --timeout-multiplier 2
 
@@ -93,9 +96,9 @@ run_sanitized build-sanitize address,undefined
 
 if [ "$threads" = yes ]; then
   # The synchronisation inside of libgomp and oneDNN is invisible to the thread sanitizer, hence one
-  # OpenMP thread and suppressions; where tests ask for more, these must not spin for each other; and
-  # gcc 12's runtime cannot live with the wide address randomisation of newer kernels.
-  export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+  # OpenMP thread and suppressions; and gcc 12's runtime cannot live with the wide address
+  # randomisation of newer kernels.
+  export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 OMP_NUM_THREADS=1
   TSAN_OPTIONS+=":suppressions='$PWD/test/thread_sanitizer.txt'"
   if setarch -R true 2>/dev/null; then
     runner=(setarch -R)
