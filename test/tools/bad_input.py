@@ -163,7 +163,7 @@ class Flags(Case):
                                            ["'every: 3' and not 'every: 2'"])]:
             self.refused(name, 64, words, *flags, flag, values[0], ":", "-n", "1", LOCKSTEP, *flags, flag, values[1],
                          prefix=mpirun(1))
-            self.assertEqual(LINES[-1][2].count(" and not "), 1, LINES[-1])
+            self.assertLessEqual(LINES[-1][2].count(" and not "), 1 if flag == "--model" else 3, LINES[-1])
         self.refused("ranks with and without checkpoints", 64, ["'checkpoints: a folder' and not 'checkpoints: none'"],
                      *flags, ":", "-n", "1", LOCKSTEP, *flags, "--checkpoints", self.top / "c", prefix=mpirun(1))
 
