@@ -3,16 +3,14 @@
 // fastest run, GF/s, and what images a second their sum comes to. Then the reduction of several
 // sources, in GB/s of memory read and written. The clock is that of the thread, which stands still
 // while another program has the core. Results are looked at: a wrong one fails the run.
-#include <time.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <functional>
 #include <vector>
 
+#include "bench/kernel_bench.h"
 #include "engine/base/error.h"
-#include "engine/base/random.h"
 #include "engine/cpu/cpu_device.h"
 
 namespace lockstep::engine {
@@ -20,32 +18,13 @@ namespace {
 
 constexpr std::size_t kRows = 128;
 
-double now() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
-}
-
-struct Batch {
-  Buffer memory;
-  Tensor tensor;
-};
-
 class Bench {
  public:
   Bench() : device_(cpu_device()), ops_(device_->ops(DType::kFloat32, {})) {
     state_.examples = kRows;
     state_.inverse_examples = 1.0 / kRows;
   }
-  Batch batch(const Shape& shape) {
-    Batch made{device_->allocate(shape.elements() * sizeof(float)), {}};
-    made.tensor = {made.memory.data(), shape, DType::kFloat32};
-    Random random(shape.elements());
-    for (std::size_t i = 0; i < shape.elements(); ++i) {
-      made.tensor.as<float>()[i] = float(random.uniform(-0.1, 0.1));
-    }
-    return made;
-  }
+  Batch batch(const Shape& shape) { return random_batch(*device_, shape); }
   // Counts towards the step; `result` must be finite afterwards, and not all zeros.
   void time(const char* name, double operations, const Tensor& result,
             const std::function<void()>& kernel) {
@@ -60,9 +39,9 @@ class Bench {
     kernel();
     double least = 1e9;
     for (int i = 0; i < 15; ++i) {
-      const double start = now();
+      const double start = thread_seconds();
       kernel();
-      least = std::min(least, now() - start);
+      least = std::min(least, thread_seconds() - start);
     }
     return least;
   }

@@ -3,15 +3,13 @@
 // backward together, 3x3 with padding 1, one thread, as the table of engine/cpu/README.md. Bold is
 // where the device takes it by itself. The clock is that of the thread, which stands still while
 // another program has the core; of several turns the fastest counts. Results are compared.
-#include <time.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <vector>
 
+#include "bench/kernel_bench.h"
 #include "engine/base/error.h"
-#include "engine/base/random.h"
 #include "engine/cpu/cpu_device.h"
 #include "engine/cpu/winograd.h"
 
@@ -20,35 +18,16 @@ namespace {
 
 constexpr int kTurns = 7;
 
-double now() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
-}
-
-struct Batch {
-  Buffer memory;
-  Tensor tensor;
-};
-
-Batch batch(Device& device, const Shape& shape) {
-  Batch made{device.allocate(shape.elements() * sizeof(float)), {}};
-  made.tensor = {made.memory.data(), shape, DType::kFloat32};
-  Random random(shape.elements());
-  for (std::size_t i = 0; i < shape.elements(); ++i)
-    made.tensor.as<float>()[i] = float(random.uniform(-0.1, 0.1));
-  return made;
-}
-
 // Seconds of the fastest turn with each of both kernels.
 struct Pair {
   double winograd = 1e9, direct = 1e9;
 };
 
 Pair measure(Device& device, const ConvolutionSpec& s, std::size_t rows) {
-  const Batch x = batch(device, {rows, s.height, s.width, s.channels});
-  const Batch w = batch(device, {s.filters, 3, 3, s.channels}), b = batch(device, {s.filters});
-  const Batch dy = batch(device, {rows, s.output_height(), s.output_width(), s.filters});
+  const Batch x = random_batch(device, {rows, s.height, s.width, s.channels});
+  const Batch w = random_batch(device, {s.filters, 3, 3, s.channels}),
+              b = random_batch(device, {s.filters});
+  const Batch dy = random_batch(device, {rows, s.output_height(), s.output_width(), s.filters});
   const auto winograd = device.ops(DType::kFloat32, {.kernels = Kernels::kWinograd});
   const auto direct = device.ops(DType::kFloat32, {.kernels = Kernels::kDirect});
   StepState state;
@@ -57,14 +36,16 @@ Pair measure(Device& device, const ConvolutionSpec& s, std::size_t rows) {
   std::vector<float> first;
   for (int turn = 0; turn < kTurns; ++turn) {
     for (Ops* ops : {winograd.get(), direct.get()}) {
-      const Batch y = batch(device, dy.tensor.shape), dx = batch(device, x.tensor.shape);
-      const Batch dw = batch(device, w.tensor.shape), db = batch(device, b.tensor.shape);
-      const double begin = now();
+      const Batch y = random_batch(device, dy.tensor.shape),
+                  dx = random_batch(device, x.tensor.shape);
+      const Batch dw = random_batch(device, w.tensor.shape),
+                  db = random_batch(device, b.tensor.shape);
+      const double begin = thread_seconds();
       ops->convolution_forward(&state, s, x.tensor, w.tensor, b.tensor, y.tensor);
       ops->convolution_backward(&state, s, x.tensor, y.tensor, dy.tensor, w.tensor, dx.tensor,
                                 dw.tensor, db.tensor, false);
       double& seconds = ops == winograd.get() ? least.winograd : least.direct;
-      seconds = std::min(seconds, now() - begin);
+      seconds = std::min(seconds, thread_seconds() - begin);
       std::vector<float> found;
       for (const Tensor& t : {y.tensor, dx.tensor, dw.tensor})
         found.insert(found.end(), t.as<float>(), t.as<float>() + t.elements());

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/device/device.h"
 
 namespace lockstep::strategies {
 
@@ -85,9 +86,10 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
     // Records of before there was a choice are of the direct method. A choice that was asked for
     // wins.
     const std::string kernels = plan.value("kernels", "direct");
-    if (kernels != "auto" && kernels != "direct" && kernels != "winograd") {
-      engine::fail(engine::Code::kCorrupt, "the checkpoint's plan names unknown kernels '{}'",
-                   kernels);
+    try {
+      engine::kernels_of(kernels);
+    } catch (const engine::Error& error) {
+      engine::fail(engine::Code::kCorrupt, "the checkpoint's plan: {}", error.what());
     }
     if (options.kernels.empty()) {
       options.kernels = kernels;

@@ -128,10 +128,9 @@ std::size_t Synchronous::largest_share(std::size_t batch, int accumulate) const 
   return (largest + std::size_t(accumulate) - 1) / std::size_t(accumulate);
 }
 
-// Everybody shows everybody the same text; the first lines that differ are shown. Others mostly
-// follow from them: of another model all layers do.
+// Everybody shows everybody the same text; a few lines that differ are shown. Of another model it
+// is the first alone: its layers follow from it.
 void Synchronous::compare(const std::string& mine, const std::string& what) {
-  constexpr int kShown = 3;
   const std::vector<std::string> all = bootstrap_.all_gather(mine, what);
   for (std::size_t process = 1; process < all.size(); ++process) {
     if (all[process] == all[0]) continue;
@@ -139,13 +138,12 @@ void Synchronous::compare(const std::string& mine, const std::string& what) {
     ours.resize(std::max(ours.size(), theirs.size()), "(nothing)");
     theirs.resize(ours.size(), "(nothing)");
     std::string differences;
-    int count = 0;
-    for (std::size_t i = 0; i < ours.size(); ++i) {
+    int left = 3;
+    for (std::size_t i = 0; i < ours.size() && left > 0; ++i) {
       if (ours[i] == theirs[i]) continue;
-      if (ours[i].starts_with("model ") && count == 0) count = kShown - 1;  // its layers follow
-      if (++count <= kShown) differences += fmt::format("; '{}' and not '{}'", theirs[i], ours[i]);
+      differences += fmt::format("; '{}' and not '{}'", theirs[i], ours[i]);
+      left = ours[i].starts_with("model ") ? 0 : left - 1;
     }
-    if (count > kShown) differences += "; and more";
     leave_together(what);
     engine::fail(Code::kInvalid,
                  "process {} was started differently from process 0 ({}){}: give all the same",

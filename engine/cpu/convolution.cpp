@@ -40,9 +40,9 @@ bool Convolutions::few_channels(const ConvolutionSpec& s) const {
 }
 
 // Of the library's kernels: the weights turned and in its layout, their gradient and its sum.
-KernelMemory Convolutions::memory(const ConvolutionSpec& s, std::size_t rows) const {
+KernelMemory Convolutions::memory(const ConvolutionSpec& s, std::size_t planned) const {
   const int threads = library_.threads();
-  if (winograd(s, rows)) {
+  if (winograd(s, planned)) {
     return {.scratch = winograd_scratch(winograd_shape(s, false), threads, true)};
   }
   KernelMemory memory{.scratch = 4 * s.weights() * sizeof(float)};

@@ -24,8 +24,8 @@ struct ConvolutionBackward;  // convolution_backward.cpp
 // Rows of a piece.
 std::size_t rows_of_piece(const ConvolutionSpec& spec, int threads);
 
-// Those that count, of those that the batch was planned for: what is chosen depends on these alone,
-// so that a short batch goes by the same kernels.
+// Those that count, of those that the batch was planned for. What is chosen depends on the planned
+// ones alone, so that a short batch goes by the same kernels.
 struct Rows {
   std::size_t used = 0, planned = 0;
 };
@@ -35,8 +35,8 @@ class Convolutions {
   Convolutions(Library& library, Kernels kernels);
   ~Convolutions();
 
-  KernelMemory memory(const ConvolutionSpec& spec, std::size_t rows) const;
-  // `rows` of them, of `planned`; all pointers but b are there.
+  KernelMemory memory(const ConvolutionSpec& spec, std::size_t planned) const;
+  // All pointers but b are there.
   void forward(const ConvolutionSpec& spec, Rows rows, const float* x, const float* w,
                const float* b, float* y);
   // dx, dw, db may be null; dy is masked in place where the activation asks for it.

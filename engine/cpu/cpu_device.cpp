@@ -30,7 +30,12 @@ std::string model_name() {
 // bits: checkpoints hold it.
 constexpr int kOwnKernels = 1;
 
-// The widest instructions that oneDNN makes use of.
+std::string library_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
+}
+
+// The widest instructions that oneDNN makes use of, for people.
 std::string widest_instructions() {
   const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
   if ((unsigned(isa) & unsigned(dnnl::cpu_isa::avx512_core)) ==
@@ -48,20 +53,17 @@ class CpuDevice final : public Device {
   DeviceId id() const override { return {"cpu", 0}; }
   std::string description() const override {
     const unsigned cores = std::thread::hardware_concurrency();
-    const dnnl_version_t* version = dnnl_version();
-    return fmt::format("{}, {}, {} core{}, oneDNN {}.{}.{}", model_name(), widest_instructions(),
-                       cores, cores == 1 ? "" : "s", version->major, version->minor,
-                       version->patch);
+    return fmt::format("{}, {}, {} core{}, {}", model_name(), widest_instructions(), cores,
+                       cores == 1 ? "" : "s", library_version());
   }
   std::string instructions() const override {
     constexpr std::string_view kPrefix = "cpu_isa_";
     std::string_view library = dnnl_cpu_isa2str(dnnl_cpu_isa_t(dnnl::get_effective_cpu_isa()));
     if (library.starts_with(kPrefix)) library.remove_prefix(kPrefix.size());
     // The best of those that the own kernels are compiled for is the first.
-    const dnnl_version_t* version = dnnl_version();
-    return fmt::format("{} (oneDNN {}.{}.{}) and {} (own kernels {})", library, version->major,
-                       version->minor, version->patch,
-                       hwy::TargetName(hwy::SupportedAndGeneratedTargets().front()), kOwnKernels);
+    const char* const own = hwy::TargetName(hwy::SupportedAndGeneratedTargets().front());
+    return fmt::format("{} ({}) and {} (own kernels {})", library, library_version(), own,
+                       kOwnKernels);
   }
   DType default_dtype() const override { return DType::kFloat32; }
   bool supports(DType dtype) const override { return dtype == DType::kFloat32; }

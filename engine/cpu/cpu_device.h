@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The device "cpu:0": all cores of this host, float32. Convolutions and matrix products are
-// oneDNN's, the rest are loops of our own and Eigen. Any thread.
+// The device "cpu:0": all cores of this host, float32. Which kernel computes what, own ones or
+// oneDNN's: README.md. Any thread.
 #pragma once
 #include <memory>
 #include <string>

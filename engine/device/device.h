@@ -48,8 +48,8 @@ class Device {
   virtual ~Device() = default;
   virtual DeviceId id() const = 0;
   virtual std::string description() const = 0;  // for people: "Intel Xeon, AVX-512, 8 cores"
-  // Which of the instruction sets that its kernels know this machine gives them, for comparison: on
-  // it depend the last bits of what they compute, as on OpsOptions.
+  // Which instruction sets its kernels use on this machine, and their versions, for comparison: on
+  // these depend the last bits of what they compute, as on OpsOptions.
   virtual std::string instructions() const = 0;
   virtual DType default_dtype() const = 0;
   virtual bool supports(DType dtype) const = 0;

@@ -55,6 +55,8 @@ struct Graph::Plan {
   std::size_t last_moment() const { return 2 * graph.nodes.size(); }
   // Whether the output of node i lies between two layers of a chain.
   bool between(std::size_t i) const { return chain_of[i] != kNone && i != last_of(i); }
+  // Of a slice's rows those that count.
+  Tensor in_use(const Tensor& y) const { return rows_of(y, 0, std::size_t(slice_state.examples)); }
 
   std::size_t bytes(const Shape& shape, DType dtype, bool slice = false) const {
     return (slice ? slice_rows : rows) * shape.elements() * size_of(dtype);
@@ -303,35 +305,34 @@ void Graph::Plan::each_slice(Context& context, Body body) {
 
 void Graph::Plan::forward_slice(Context& context, std::size_t i, std::size_t first, Slice slice,
                                 Observer::Pass pass) {
-  const std::size_t count = std::min(slice_rows, rows);  // planned: kernels are chosen by it
+  // Whole slices, of which the last may use fewer rows: kernels are chosen by the planned ones.
   ForwardArguments a = steps[i].forward;
-  const Tensor x = rows_of(a.x[0], i == first_of(i) ? first : 0, count);
+  const Tensor x = rows_of(a.x[0], i == first_of(i) ? first : 0, slice_rows);
   a.x = {&x, 1};
-  a.y = rows_of(a.y, between(i) ? 0 : first, count);
+  a.y = rows_of(a.y, between(i) ? 0 : first, slice_rows);
   a.first_row = first;
   a.slice = slice;
-  observed(i, pass, a.y, [&] { graph.nodes[i].layer->forward(context, a); });
+  observed(i, pass, in_use(a.y), [&] { graph.nodes[i].layer->forward(context, a); });
 }
 
 void Graph::Plan::backward_slice(Context& context, std::size_t i, std::size_t first, Slice slice,
                                  bool accumulate) {
-  const std::size_t count = std::min(slice_rows, rows);  // planned: kernels are chosen by it
   BackwardArguments a = steps[i].backward;
   const std::size_t in = i == first_of(i) ? first : 0, out = between(i) ? 0 : first;
-  const Tensor x = rows_of(a.x[0], in, count);
-  const Tensor dx = rows_of(a.dx[0], in, count);
+  const Tensor x = rows_of(a.x[0], in, slice_rows);
+  const Tensor dx = rows_of(a.dx[0], in, slice_rows);
   a.x = {&x, 1};
   a.dx = {&dx, 1};
-  a.y = rows_of(a.y, out, count);
-  a.dy = rows_of(a.dy, out, count);
+  a.y = rows_of(a.y, out, slice_rows);
+  a.dy = rows_of(a.dy, out, slice_rows);
   a.first_row = first;
   a.slice = slice;
   a.accumulate = accumulate;
-  observed(i, Observer::Pass::kBackward, a.y, [&] {
+  observed(i, Observer::Pass::kBackward, in_use(a.y), [&] {
     graph.nodes[i].layer->backward(context, a);
     for (const Addition& addition : steps[i].additions) {
-      const Tensor to = rows_of(addition.to, in, count);
-      ops->add(context.state, to, rows_of(addition.from, in, count), to);
+      const Tensor to = rows_of(addition.to, in, slice_rows);
+      ops->add(context.state, to, rows_of(addition.from, in, slice_rows), to);
     }
   });
 }

@@ -37,7 +37,7 @@ class Observer {
   enum class Pass : std::uint8_t { kForward, kBackward };
   virtual ~Observer() = default;
   // `y`: the layer's output; in backward it may be gone already. Layers that go through a batch in
-  // slices are told of once a slice, with the rows of it; what backward computes again counts as
+  // slices are told of once a slice, with its rows in use; what backward computes again counts as
   // backward.
   virtual void layer(const std::string& name, Pass pass, Clock::time_point begin,
                      Clock::time_point end, Tensor y) = 0;

@@ -10,6 +10,7 @@
 // time. Cost: one pass over the operands unless said. Errors: Error(kDevice) from a library; wrong
 // shapes are broken invariants.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -111,8 +112,8 @@ struct KernelMemory {
   std::size_t between = 0;  // between two kernels of one call
   std::size_t bytes() const { return scratch + between; }
   void cover(const KernelMemory& other) {
-    scratch = scratch > other.scratch ? scratch : other.scratch;
-    between = between > other.between ? between : other.between;
+    scratch = std::max(scratch, other.scratch);
+    between = std::max(between, other.between);
   }
 };
 

@@ -14,25 +14,14 @@ import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 import zlib
 
-LOCKSTEP = ""
-HAVE_MPI = True
-PATIENCE = 120  # seconds; only a defect takes so long
-SMALL = ["--model", "mlp", "--examples", "300", "--epochs", "1", "--batch", "50", "--threads", "1", "--eval", "0"]
+import program
+
+SMALL = [*program.SMALL, "--eval", "0"]
 CHECKPOINT = 6 << 20  # bytes of one of mlp, and some more
 LINES = []  # what was said: (input, exit code, line)
-
-
-def run(*arguments, prefix=()):
-    return subprocess.run([*prefix, LOCKSTEP, *map(str, arguments)], capture_output=True, text=True, timeout=PATIENCE)
-
-
-def mpirun(processes):
-    return ["mpirun", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "--oversubscribe", "--bind-to", "none",
-            "-n", str(processes)]
 
 
 def content(folder):
@@ -72,21 +61,11 @@ def mounted(case, folder, options):
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        top = tempfile.TemporaryDirectory()
-        self.addCleanup(top.cleanup)
-        self.top = pathlib.Path(top.name)
-
-    def good(self, *arguments, prefix=()):
-        done = run(*arguments, prefix=prefix)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done
-
+class Case(program.Case):
     def refused(self, name, code, words, *arguments, prefix=(), keeps=None):
         """Runs it; the one line. `keeps`: a folder that must hold afterwards what it held."""
         before = content(keeps) if keeps else None
-        done = run(*arguments, prefix=prefix)
+        done = program.run(*arguments, prefix=prefix)
         lines = [line for line in done.stderr.splitlines() if line.startswith("lockstep: ")]
         self.assertEqual(done.returncode, code, done.stderr)
         self.assertEqual(done.stdout, "")
@@ -150,7 +129,7 @@ class Flags(Case):
                      "train", *SMALL, "--rate", "1e30")
 
     def test_processes_with_different_flags(self):
-        if not HAVE_MPI:
+        if not program.HAVE_MPI:
             self.skipTest("mpirun is missing, or lockstep was built without MPI")
         flags = ["train", *SMALL, "--strategy", "collective_all_reduce"]
         for name, flag, values, words in [("ranks with different rates", "--rate", ("0.1", "0.2"), ["0.1", "0.2"]),
@@ -161,11 +140,12 @@ class Flags(Case):
                                            ["'epochs: 2' and not 'epochs: 1'"]),
                                           ("ranks that save at different steps", "--every", ("2", "3"),
                                            ["'every: 3' and not 'every: 2'"])]:
-            self.refused(name, 64, words, *flags, flag, values[0], ":", "-n", "1", LOCKSTEP, *flags, flag, values[1],
-                         prefix=mpirun(1))
+            self.refused(name, 64, words, *flags, flag, values[0], ":", "-n", "1", program.LOCKSTEP, *flags, flag,
+                         values[1], prefix=program.mpirun(1))
             self.assertLessEqual(LINES[-1][2].count(" and not "), 1 if flag == "--model" else 3, LINES[-1])
         self.refused("ranks with and without checkpoints", 64, ["'checkpoints: a folder' and not 'checkpoints: none'"],
-                     *flags, ":", "-n", "1", LOCKSTEP, *flags, "--checkpoints", self.top / "c", prefix=mpirun(1))
+                     *flags, ":", "-n", "1", program.LOCKSTEP, *flags, "--checkpoints", self.top / "c",
+                     prefix=program.mpirun(1))
 
 
 class Checkpoints(Case):
@@ -205,9 +185,9 @@ class Checkpoints(Case):
                      self.top / "file" / "below", keeps=self.top)
         self.refused("a folder of checkpoints where none can be made", 74, ["/proc/below", "can be written"],
                      "train", *SMALL, "--checkpoints", "/proc/below")
-        if HAVE_MPI:
+        if program.HAVE_MPI:
             self.refused("the same, two processes", 74, ["/proc/below", "can be written"], "train", *SMALL,
-                         "--strategy", "collective_all_reduce", "--checkpoints", "/proc/below", prefix=mpirun(2))
+                         "--strategy", "collective_all_reduce", "--checkpoints", "/proc/below", prefix=program.mpirun(2))
 
     def test_a_read_only_disk(self):
         with mounted(self, self.top / "disk", "ro,size=1m") as disk:
@@ -224,9 +204,8 @@ class Checkpoints(Case):
                      "--checkpoints", self.folder, keeps=self.folder)
 
     def test_a_full_disk_leaves_the_older_checkpoint(self):
-        for prefix, strategy in (((), "mirrored"), (mpirun(2), "collective_all_reduce")):
-            if prefix and not HAVE_MPI:
-                continue
+        for strategy in ("mirrored", "collective_all_reduce") if program.HAVE_MPI else ("mirrored",):
+            prefix = program.mpirun(2) if strategy == "collective_all_reduce" else ()
             with self.subTest(strategy), mounted(self, self.top / strategy, f"size={CHECKPOINT * 3 // 2}") as disk:
                 flags = ["train", *SMALL, "--strategy", strategy, "--checkpoints", disk / "runs", "--every", "2"]
                 self.refused(f"a full disk, {strategy}", 74, ["step 4 could not be saved", "No space left"], *flags, prefix=prefix)
@@ -258,9 +237,9 @@ class Memory(Case):
         self.refused("more memory than --memory-limit", 74, words, *self.CNN, "--batch", "5000", *limit)
         fits = self.fits(LINES[-1][2])
         self.good(*self.CNN, "--batch", fits // 2, *limit)
-        if HAVE_MPI:
+        if program.HAVE_MPI:
             self.refused("the same, two processes", 74, ["batch 5000", "2500x12x12x64", "limit is 200.0 MiB"], *self.CNN,
-                         "--batch", "5000", *limit, "--strategy", "collective_all_reduce", prefix=mpirun(2))
+                         "--batch", "5000", *limit, "--strategy", "collective_all_reduce", prefix=program.mpirun(2))
         self.refused("a limit below what the program has", 74, ["no batch fits"], *self.CNN, "--batch", "1",
                      "--memory-limit", "1000000")
 
@@ -274,11 +253,7 @@ class Memory(Case):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    LOCKSTEP = sys.argv.pop(1)
-    HAVE_MPI = json.loads(run("doctor", "--json").stdout)["MPI"]["found"] and shutil.which("mpirun") is not None
-    program = unittest.main(verbosity=1, exit=False)
+    good = program.main(__doc__)
     for name, code, line in LINES:
         print(f"{name} ({code})\n    {line}")
-    sys.exit(not program.result.wasSuccessful())
+    sys.exit(not good)

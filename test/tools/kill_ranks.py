@@ -66,17 +66,21 @@ def alive(pid):
         return False
 
 
+def checkpoints(folder):
+    """The whole ones, by name: the oldest first."""
+    return sorted(path for path in folder.glob("step-*") if path.suffix == "" and (path / "manifest.json").exists())
+
+
 def fingerprint(folder):
     """The bits of the newest checkpoint: of its shards, by name."""
-    newest = sorted(path for path in folder.glob("step-*") if path.suffix == "" and (path / "manifest.json").exists())[-1]
+    newest = checkpoints(folder)[-1]
     return newest.name, [hashlib.sha256(path.read_bytes()).hexdigest()
                          for path in sorted(newest.glob("*.safetensors"))]
 
 
 def steps_saved(folder):
     """Steps that the newest whole checkpoint holds; 0 where there is none."""
-    names = [path.name for path in folder.glob("step-*") if (path / "manifest.json").exists()]
-    return max([int(name.split("-")[1]) for name in names if "." not in name], default=0)
+    return max([int(path.name.split("-")[1]) for path in checkpoints(folder)], default=0)
 
 
 def finish(arguments, ranks, folder):

@@ -94,7 +94,7 @@ def refused(case, arguments, code, words, prefix=()):
 
 
 def main(doc):
-    """Runs the tests of the calling program; its first argument is the program lockstep."""
+    """Runs the tests of the calling program, whose first argument is the program lockstep. Whether all passed."""
     global LOCKSTEP, HAVE_MPI
     if len(sys.argv) < 2:
         sys.exit(doc)
@@ -103,4 +103,4 @@ def main(doc):
     HAVE_MPI = parts["MPI"]["found"] and shutil.which("mpirun") is not None
     if not HAVE_MPI:
         print(NO_MPI)
-    unittest.main(verbosity=1)
+    return unittest.main(verbosity=1, exit=False).result.wasSuccessful()

@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import shutil
+import sys
 import time
 
 import program
@@ -338,4 +339,4 @@ class Doctor(Case):
 
 
 if __name__ == "__main__":
-    program.main(__doc__)
+    sys.exit(not program.main(__doc__))

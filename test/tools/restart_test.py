@@ -10,6 +10,7 @@ import os
 import platform
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -192,4 +193,4 @@ class Checkpoints(Case):
 
 
 if __name__ == "__main__":
-    program.main(__doc__)
+    sys.exit(not program.main(__doc__))

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "engine/cpu/cpu_device.h"
 #include "engine/nn/graph_plan.h"
@@ -29,8 +31,26 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return std::sqrt(difference / std::max(size, 1e-300));
 }
 
-TEST(Devices, GiveTheOutputsLossesAndGradientsOfTheReference) {
+// The second step adds to what the first left. `examples` of the `rows` count.
+void expect_two_steps_of_the_reference(const GraphSpec& spec, Ops& ops, std::size_t examples,
+                                       std::size_t rows, double tolerance = 1e-5) {
   const auto exact = reference_ops(DType::kFloat64);
+  const std::size_t outputs = spec.output_shape().elements();
+  Solo expected(spec, *exact, rows), found(spec, ops, rows);
+  for (Solo* solo : {&expected, &found}) {
+    solo->fill(0, examples, rows, outputs);
+    solo->step();
+    solo->step(true);
+  }
+  EXPECT_LT(distance(found.gradient(), expected.gradient()), tolerance);
+  EXPECT_NEAR(found.loss(), expected.loss(), tolerance);
+  std::vector<double> is = found.output(), wanted = expected.output();
+  is.resize(examples * outputs);
+  wanted.resize(is.size());
+  EXPECT_LT(distance(is, wanted), tolerance);
+}
+
+TEST(Devices, GiveTheOutputsLossesAndGradientsOfTheReference) {
   std::vector<std::string> compared;
   for (const auto& device : all_devices()) {
     for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
@@ -39,21 +59,10 @@ TEST(Devices, GiveTheOutputsLossesAndGradientsOfTheReference) {
       compared.push_back(to_string(device->id()) + " " + std::string(name(dtype)));
       for (const GraphSpec& spec : sample_graphs()) {
         for (std::size_t examples : {std::size_t(5), std::size_t(3), std::size_t(0)}) {
-          Solo expected(spec, *exact, 5), found(spec, *ops, 5);
-          for (Solo* solo : {&expected, &found}) {
-            solo->fill(0, examples, 5, spec.output_shape().elements());
-            solo->step();
-            solo->step(true);
-          }
-          const std::string what = to_string(device->id()) + " " + std::string(name(dtype)) + " " +
-                                   spec.name() + " " + std::to_string(examples);
-          const double tolerance = dtype == DType::kFloat32 ? 1e-5 : 1e-12;
-          EXPECT_LT(distance(found.gradient(), expected.gradient()), tolerance) << what;
-          EXPECT_NEAR(found.loss(), expected.loss(), tolerance) << what;
-          std::vector<double> outputs = found.output(), wanted = expected.output();
-          outputs.resize(examples * spec.output_shape().elements());
-          wanted.resize(outputs.size());
-          EXPECT_LT(distance(outputs, wanted), tolerance) << what;
+          SCOPED_TRACE(fmt::format("{} {} {} {}", to_string(device->id()), name(dtype), spec.name(),
+                                   examples));
+          expect_two_steps_of_the_reference(spec, *ops, examples, 5,
+                                            dtype == DType::kFloat32 ? 1e-5 : 1e-12);
         }
       }
     }
@@ -76,7 +85,6 @@ TEST(Devices, AChainThatGoesThroughInSlicesGivesWhatTheReferenceGives) {
   spec.set_loss(softmax_cross_entropy());
   ASSERT_EQ(plan_graph(spec).chains.size(), 1u);
   EXPECT_EQ(plan_graph(spec).nodes.size(), 3u);  // two convolutions, dense
-  const auto exact = reference_ops(DType::kFloat64);
   const auto devices = all_devices();
   for (const OpsOptions& options :
        {OpsOptions{}, OpsOptions{.kernels = Kernels::kDirect}, OpsOptions{.threads = 3}}) {
@@ -84,18 +92,8 @@ TEST(Devices, AChainThatGoesThroughInSlicesGivesWhatTheReferenceGives) {
     ASSERT_GT(ops->slice_rows(), 0u);
     const std::size_t rows = 2 * ops->slice_rows() + 3;
     for (std::size_t examples : {rows, rows - 3, ops->slice_rows() - 1, std::size_t(0)}) {
-      Solo expected(spec, *exact, rows), found(spec, *ops, rows);
-      for (Solo* solo : {&expected, &found}) {
-        solo->fill(0, examples, rows, 5);
-        solo->step();
-        solo->step(true);
-      }
-      EXPECT_LT(distance(found.gradient(), expected.gradient()), 1e-5) << examples;
-      EXPECT_NEAR(found.loss(), expected.loss(), 1e-5) << examples;
-      std::vector<double> outputs = found.output(), wanted = expected.output();
-      outputs.resize(examples * 5);
-      wanted.resize(outputs.size());
-      EXPECT_LT(distance(outputs, wanted), 1e-5) << examples;
+      SCOPED_TRACE(examples);
+      expect_two_steps_of_the_reference(spec, *ops, examples, rows);
     }
   }
 }
@@ -103,7 +101,6 @@ TEST(Devices, AChainThatGoesThroughInSlicesGivesWhatTheReferenceGives) {
 // What stands in front of the chain of three is read by somebody else, too; and parts of it are
 // frozen.
 TEST(Devices, AChainAmongOtherLayersGivesWhatTheReferenceGives) {
-  const auto exact = reference_ops(DType::kFloat64);
   const auto devices = all_devices();
   int variant = 0;
   for (const char* frozen : {"", "cheap", "cheap1", "cheap2", "before", "dear", "dear.weight"}) {
@@ -126,19 +123,13 @@ TEST(Devices, AChainAmongOtherLayersGivesWhatTheReferenceGives) {
     ASSERT_EQ(chains.size(), 1u);
     EXPECT_EQ(chains[0].last - chains[0].first, 2u);
     const std::size_t rows = 2 * ops->slice_rows() + 3;
-    Solo expected(spec, *exact, rows), found(spec, *ops, rows);
-    for (Solo* solo : {&expected, &found}) {
-      solo->step();
-      solo->step(true);
-    }
-    EXPECT_LT(distance(found.gradient(), expected.gradient()), 1e-5) << "frozen: " << frozen;
-    EXPECT_NEAR(found.loss(), expected.loss(), 1e-5) << "frozen: " << frozen;
+    SCOPED_TRACE(fmt::format("frozen: {}", frozen));
+    expect_two_steps_of_the_reference(spec, *ops, rows, rows);
   }
 }
 
 // Backward computes frozen layers of a chain again: what they read and write must still be theirs.
 TEST(Devices, AChainWhoseFrontIsFrozenGivesWhatTheReferenceGives) {
-  const auto exact = reference_ops(DType::kFloat64);
   const auto devices = all_devices();
   const auto ops = find(devices, {"cpu", 0}).ops(DType::kFloat32, {});
   for (bool below : {false, true}) {
@@ -160,20 +151,14 @@ TEST(Devices, AChainWhoseFrontIsFrozenGivesWhatTheReferenceGives) {
     spec.set_loss(softmax_cross_entropy());
     spec.freeze("front");
     const std::size_t rows = 2 * ops->slice_rows() + 3;
-    Solo expected(spec, *exact, rows), found(spec, *ops, rows);
     ASSERT_FALSE(plan_graph(spec).chains.empty());
-    for (Solo* solo : {&expected, &found}) {
-      solo->step();
-      solo->step(true);
-    }
-    EXPECT_LT(distance(found.gradient(), expected.gradient()), 1e-5) << "below: " << below;
-    EXPECT_NEAR(found.loss(), expected.loss(), 1e-5) << "below: " << below;
+    SCOPED_TRACE(fmt::format("below: {}", below));
+    expect_two_steps_of_the_reference(spec, *ops, rows, rows);
   }
 }
 
-// One row is left for the last slice: it goes by the kernel of the others, or ranks would differ.
-TEST(Devices, AShortSliceGoesByTheKernelsOfWholeOnes) {
-  const auto devices = all_devices();
+// A chain of two, then something of another kind.
+GraphSpec odd_chain() {
   GraphSpec spec("odd", {12, 12, 16});
   spec.then("cheap", convolution(16, 3, {.padding = 1}));
   spec.then("relu1", relu());
@@ -182,6 +167,40 @@ TEST(Devices, AShortSliceGoesByTheKernelsOfWholeOnes) {
   spec.then("pool", max_pool(2));
   spec.then("last", dense(5));
   spec.set_loss(softmax_cross_entropy());
+  return spec;
+}
+
+// Counts the rows that it is shown of each layer, forward.
+struct RowCounter final : Observer {
+  std::map<std::string, std::size_t> rows;
+  void layer(const std::string& name, Pass pass, Clock::time_point, Clock::time_point,
+             Tensor y) override {
+    if (pass == Pass::kForward) rows[name] += y.rows();
+  }
+};
+
+// Others hold what nobody wrote, and at the end of a batch belong to somebody else.
+TEST(Devices, OfSlicesAnObserverIsShownTheRowsInUse) {
+  const auto devices = all_devices();
+  const GraphSpec spec = odd_chain();
+  const auto ops = find(devices, {"cpu", 0}).ops(DType::kFloat32, {});
+  const std::size_t rows = 2 * ops->slice_rows() + 1;
+  Solo solo(spec, *ops, rows);
+  for (std::size_t examples : {rows, rows - 2}) {
+    solo.fill(0, examples, rows, 5);
+    RowCounter counter;
+    solo.graph.observe(&counter);
+    solo.step();
+    solo.graph.observe(nullptr);
+    EXPECT_EQ(counter.rows.at("cheap"), examples);
+    EXPECT_EQ(counter.rows.at("dear"), examples);
+  }
+}
+
+// One row is left for the last slice: it goes by the kernel of the others, or ranks would differ.
+TEST(Devices, AShortSliceGoesByTheKernelsOfWholeOnes) {
+  const auto devices = all_devices();
+  const GraphSpec spec = odd_chain();
   ASSERT_EQ(plan_graph(spec).chains.size(), 1u);
   const auto ops = find(devices, {"cpu", 0}).ops(DType::kFloat32, {});
   const std::size_t rows = 4 * ops->slice_rows() + 1;
