@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "collectives/json_reading.h"
 #include "collectives/machine.h"
 #include "engine/base/error.h"
 
@@ -15,33 +16,10 @@ namespace lockstep::collectives {
 namespace {
 
 using engine::require;
+using json_reading::number;
+using json_reading::parse;
+using json_reading::reading;
 using nlohmann::json;
-
-// A whole number from `least` to a billion; anything else says where it stood.
-int number(const json& object, const char* key, int least) {
-  const json& value = object.at(key);
-  require(value.is_number_integer() && value >= least && value <= 1'000'000'000,
-          "\"{}\" must be a whole number from {} on, not {}", key, least, value.dump());
-  return value.get<int>();
-}
-
-json parse(const std::string& text, const std::string& what) {
-  json parsed = json::parse(text, nullptr, false);
-  require(!parsed.is_discarded() && parsed.is_object(), "{}: that is no JSON object", what);
-  return parsed;
-}
-
-// What json throws on a missing key or another type, as one of our errors.
-template <class Work>
-auto reading(const std::string& what, const Work& work) {
-  try {
-    return work();
-  } catch (const json::exception& error) {
-    engine::fail(engine::Code::kInvalid, "{}: {}", what, error.what());
-  } catch (const engine::Error& error) {
-    engine::fail(error.code(), "{}: {}", what, error.what());
-  }
-}
 
 json about_me(const std::vector<std::string>& devices) {
   const Machine here = machine();
@@ -85,6 +63,31 @@ std::vector<int> Topology::ranks_of_host(int host) const {
   return ranks_where(*this, [&](const Rank& rank) { return rank.host == host; });
 }
 
+int Topology::cores_of_host(int host) const {
+  int cores = hosts[std::size_t(host)].costs.cores;
+  if (cores > 0) return cores;
+  for (const Process& process : processes) {
+    if (process.host == host) cores = std::max(cores, process.cores);
+  }
+  return std::max(cores, 1);
+}
+
+Topology Topology::first_hosts(int count) const {
+  Topology few = *this;
+  few.hosts.resize(std::size_t(count));
+  few.processes.clear(), few.ranks.clear();
+  for (std::size_t p = 0; p < processes.size(); ++p) {
+    if (processes[p].host >= count) continue;
+    few.processes.push_back(processes[p]);
+    few.processes.back().first_rank = int(few.ranks.size());
+    for (int replica = 0; replica < processes[p].replicas; ++replica) {
+      few.ranks.push_back(ranks[std::size_t(processes[p].first_rank + replica)]);
+      few.ranks.back().process = int(few.processes.size()) - 1;
+    }
+  }
+  return few;
+}
+
 std::string Topology::describe() const {
   const auto some = [](std::size_t count, const char* one, const char* many) {
     return fmt::format("{} {}", count, count == 1 ? one : many);
@@ -93,10 +96,7 @@ std::string Topology::describe() const {
                                  some(processes.size(), "process", "processes"),
                                  some(hosts.size(), "host", "hosts"));
   for (std::size_t h = 0; h < hosts.size(); ++h) {
-    int cores = 0;
-    for (const Process& process : processes) {
-      if (process.host == int(h)) cores = std::max(cores, process.cores);
-    }
+    const int cores = cores_of_host(int(h));
     text += fmt::format("{} {} ({}, {})", h == 0 ? "" : ",", hosts[h].name,
                         some(std::size_t(cores), "processor", "processors"),
                         some(std::size_t(hosts[h].numa_nodes), "NUMA node", "NUMA nodes"));
@@ -136,66 +136,6 @@ Topology discover(Bootstrap& bootstrap, const std::vector<std::string>& devices)
   }
   number_equal_names(topology.hosts);
   return topology;
-}
-
-std::string to_json(const Topology& topology) {
-  json hosts = json::array(), processes = json::array(), ranks = json::array();
-  for (const auto& h : topology.hosts) {
-    hosts.push_back(
-        {{"name", h.name}, {"cpu", h.cpu}, {"numa_nodes", h.numa_nodes}, {"memory", h.memory}});
-  }
-  for (const auto& p : topology.processes) {
-    processes.push_back({{"host", p.host}, {"pid", p.pid}, {"cores", p.cores}});
-  }
-  for (const auto& r : topology.ranks) {
-    ranks.push_back({{"process", r.process}, {"host", r.host}, {"device", r.device}});
-  }
-  const json all = {{"hosts", hosts}, {"processes", processes}, {"ranks", ranks}};
-  return all.dump(2, ' ', false, json::error_handler_t::replace);
-}
-
-Topology topology_from_json(const std::string& text) {
-  return reading("topology", [&] {
-    const json all = parse(text, "the text");
-    Topology topology;
-    for (const json& h : all.at("hosts")) {
-      topology.hosts.push_back({.name = h.at("name").get<std::string>(),
-                                .cpu = h.value("cpu", std::string()),
-                                .numa_nodes = number(h, "numa_nodes", 1),
-                                .memory = h.value("memory", std::size_t{0})});
-    }
-    for (const json& p : all.at("processes")) {
-      topology.processes.push_back({.host = number(p, "host", 0),
-                                    .pid = number(p, "pid", 0),
-                                    .cores = number(p, "cores", 1),
-                                    .replicas = 0});
-    }
-    int before = 0;
-    for (const json& r : all.at("ranks")) {
-      const Topology::Rank rank{.process = number(r, "process", 0),
-                                .host = number(r, "host", 0),
-                                .device = r.at("device").get<std::string>()};
-      require(rank.process < int(topology.processes.size()),
-              "rank {} is in process {}, there are {}", topology.ranks.size(), rank.process,
-              topology.processes.size());
-      require(rank.host == topology.processes[std::size_t(rank.process)].host,
-              "rank {} is on host {}, its process {} on another", topology.ranks.size(), rank.host,
-              rank.process);
-      require(rank.process >= before,
-              "ranks must be numbered process by process: rank {} is in process {}",
-              topology.ranks.size(), rank.process);
-      Topology::Process& process = topology.processes[std::size_t(rank.process)];
-      if (process.replicas++ == 0) process.first_rank = int(topology.ranks.size());
-      before = rank.process;
-      topology.ranks.push_back(rank);
-    }
-    for (std::size_t p = 0; p < topology.processes.size(); ++p) {
-      const int host = topology.processes[p].host;
-      require(host < int(topology.hosts.size()), "process {} is on host {}, there are {}", p, host,
-              topology.hosts.size());
-    }
-    return topology;
-  });
 }
 
 }  // namespace lockstep::collectives

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Who is where: hosts, processes on them, ranks (replicas) in these, each with its device. A plain
 // value, the same on all processes. Ranks are numbered process by process: process 0's replicas
-// first. Read and written as JSON. Any thread.
+// first. With what each host and the wire between them cost, where that was measured or said; else
+// the defaults of link_costs.h. Read and written as JSON. Any thread.
 #pragma once
 #include <string>
 #include <vector>
 
 #include "collectives/bootstrap.h"
+#include "collectives/link_costs.h"
 
 namespace lockstep::collectives {
 
@@ -16,6 +18,7 @@ struct Topology {
     std::string cpu = {};
     int numa_nodes = 1;
     std::size_t memory = 0;  // bytes that a process there may use
+    HostCosts costs = {};
     bool operator==(const Host&) const = default;
   };
   struct Process {
@@ -32,13 +35,18 @@ struct Topology {
   std::vector<Host> hosts;
   std::vector<Process> processes;
   std::vector<Rank> ranks;
+  WireCosts wire = {};
+  // Where the costs are from: "assumed" (the defaults), "measured", "described" (a file by hand).
+  std::string costs_are = "assumed";
 
   std::vector<int> host_of_rank() const;
   std::vector<int> ranks_of_process(int process) const;  // ascending, one behind the other
   std::vector<int> ranks_of_host(int host) const;        // ascending
+  int cores_of_host(int host) const;                     // that its ranks share
   std::string name_of_host(int rank) const {
     return hosts[std::size_t(ranks[std::size_t(rank)].host)].name;
   }
+  Topology first_hosts(int count) const;  // a smaller cluster: these and their ranks
   // For people: "4 ranks in 2 processes on 1 host: vm (2 processors, 1 NUMA node)".
   std::string describe() const;
   bool operator==(const Topology&) const = default;
@@ -49,7 +57,9 @@ struct Topology {
 Topology discover(Bootstrap& bootstrap, const std::vector<std::string>& devices);
 
 std::string to_json(const Topology& topology);
-// Throws Error(kInvalid) saying what is wrong with the text.
+// Also reads the short form in which people describe clusters, without processes and ranks: an
+// entry of "hosts" then says "count" (1) of equal hosts and "ranks" (1) of each, with "cores" each
+// (1) and "device"; each rank is a process. Throws Error(kInvalid) saying what is wrong.
 Topology topology_from_json(const std::string& text);
 
 }  // namespace lockstep::collectives

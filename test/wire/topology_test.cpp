@@ -45,6 +45,50 @@ TEST(Topology, JsonReadsBack) {
   EXPECT_EQ(topology_from_json(to_json(example())), example());
 }
 
+TEST(Topology, CostsReadBack) {
+  Topology t = example();
+  t.costs_are = "measured";
+  t.wire = {.latency = 1.5e-5, .bandwidth = 1e9 / 3, .processor = 1e-10 / 3, .message = 0};
+  HostCosts& costs = t.hosts[0].costs;
+  costs.link = LinkClass::kNvlink;
+  costs.cores = 3;
+  costs.signal = 1e-7 / 3;
+  costs.passes = {{1e6, 2e10 / 3, 4e10}, {2e6, 1e10, 2e10}};
+  costs.port = 7e9;
+  costs.links = {{0, 3, 2.5e10}};
+  EXPECT_EQ(topology_from_json(to_json(t)), t);
+  EXPECT_EQ(t.cores_of_host(0), 3);
+  EXPECT_EQ(t.cores_of_host(1), 1) << "as many as its process with the most";
+}
+
+TEST(Topology, PeopleDescribeClustersInShort) {
+  const Topology t = topology_from_json(R"({
+    "hosts": [{"name": "big", "count": 2, "ranks": 3, "cores": 4},
+              {"name": "small", "device": "cuda:0", "costs": {"signal_seconds": 1e-6}}],
+    "wire": {"bytes_per_second": 1.2e10}})");
+  EXPECT_THAT(t.host_of_rank(), ElementsAre(0, 0, 0, 1, 1, 1, 2));
+  EXPECT_EQ(t.hosts[0].name, "big0");
+  EXPECT_EQ(t.hosts[2].name, "small");
+  EXPECT_EQ(t.processes[4].first_rank, 4);
+  EXPECT_EQ(t.cores_of_host(1), 4);
+  EXPECT_EQ(t.ranks[6].device, "cuda:0");
+  EXPECT_EQ(t.hosts[2].costs.signal, 1e-6);
+  EXPECT_EQ(t.hosts[2].costs.passes, HostCosts().passes);
+  EXPECT_EQ(t.wire.bandwidth, 1.2e10);
+  EXPECT_EQ(t.wire.latency, WireCosts().latency);
+  EXPECT_EQ(t.costs_are, "described");
+  EXPECT_EQ(topology_from_json(to_json(t)), t);
+}
+
+TEST(Topology, ASmallerClusterIsItsFirstHosts) {
+  const Topology few = example().first_hosts(1);
+  EXPECT_THAT(few.host_of_rank(), ElementsAre(0, 0, 0, 0));
+  ASSERT_EQ(few.processes.size(), 2u);
+  EXPECT_EQ(few.processes[1].first_rank, 2);
+  EXPECT_THAT(few.ranks_of_process(1), ElementsAre(2, 3));
+  EXPECT_EQ(few.ranks[3].device, "cpu:1");
+}
+
 TEST(Topology, OfOneProcess) {
   const auto bootstrap = single_process();
   const Topology t = discover(*bootstrap, {"cpu:0", "cpu:0", "cpu:0"});
@@ -100,6 +144,17 @@ TEST(Topology, BadTextIsRefusedWithAReason) {
       {with("\"process\": 2", "\"process\": 3"), "process 3"},
       {with("\"device\": \"cpu:0\"", "\"device\": 5"), "string"},
       {with("\"process\": 0", "\"process\": 2"), "process by process"},
+      {with("\"signal_seconds\": 5e-07", "\"signal_seconds\": -1"), "from 0 on"},
+      {with("\"block_seconds\"", "\"blok_seconds\""), "knows no \"blok_seconds\""},
+      {with("\"link\": \"memory\"", "\"link\": \"rope\""), "not 'rope'"},
+      {with("\"link\": \"memory\"", "\"link\": \"pcie\""), "no link between its ranks 0 and 1"},
+      {with("\"bytes\": 4000000.0", "\"bytes\": 64000000.0"), "ascend"},
+      {with("\"links\": []", "\"links\": [{\"a\": 0, \"b\": 4, \"bytes_per_second\": 1}]"),
+       "has 4 ranks, and a link between 0 and 4"},
+      {with("\"bytes_per_second\": 1170000000.0", "\"bytes_per_second\": 0"), "above 0"},
+      {R"({"hosts": [{"name": "h", "count": 100000, "ranks": 100000}]})", "more than 65536 ranks"},
+      {R"({"hosts": [{"name": "h", "rank": 4}]})", "knows no \"rank\""},
+      {R"({"hosts": [{"name": "h", "costs": {"passes": []}}]})", "at least one"},
   };
   for (const auto& [text, reason] : cases) {
     try {

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// Clusters that one may not have: for `lockstep plan --topology NAME`, and for the tests of the
+// planner. Their costs are round figures of such machines, as published, not measurements. Pure.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collectives/topology.h"
+
+namespace lockstep::collectives {
+
+struct ExampleTopology {
+  std::string_view name;   // "4x4": hosts x ranks on each
+  std::string_view about;  // one line
+};
+const std::vector<ExampleTopology>& example_topologies();
+// Throws Error(kInvalid) for an unknown name, with all there are.
+Topology example_topology(std::string_view name);
+
+// Equal hosts of so many ranks, a process each with `cores` processors: h0, h1, ...
+Topology equal_hosts(int hosts, int ranks, const HostCosts& costs, const WireCosts& wire,
+                     int cores = 1, std::string_view device = "cpu");
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// For the simulator: what runs on one host at one time, and how fast, since it shares the host.
+// Each rank runs at most one piece of work. A piece has a time that it would take alone, and takes
+// in that time a share of each resource: processors, the memory's bus, of devices their memories
+// and links. While the shares of a resource add up to more than the whole, all that use it are
+// slowed down by that factor; a piece runs as its slowest resource lets it. Not thread-safe.
+//
+// Cost of `start` and `finish`: the pieces that run, times the resources each uses.
+#pragma once
+#include <limits>
+#include <vector>
+
+#include "collectives/link_costs.h"
+#include "collectives/plan.h"
+
+namespace lockstep::collectives {
+
+class HostLoad {
+ public:
+  // `ranks` of this host, the processors they have together, and the bytes that all of them touch.
+  // `costs` outlives this.
+  HostLoad(const HostCosts& costs, int ranks, int cores, double working_set);
+
+  // Work of the rank with this number on the host, from `now` on. `reads`, `writes`: numbers on the
+  // host of the ranks whose memory is read and written, `bytes` each.
+  void start_reduce(double now, int rank, double bytes, double blocks,
+                    const std::vector<int>& reads, const std::vector<int>& writes);
+  void start_processing(double now, int rank, double seconds);
+  // When the next piece ends if nothing else begins before; infinity: nothing runs.
+  double next() const { return next_; }
+  // Ends it, and tells whose it was.
+  int finish();
+  double memory_bytes() const { return memory_bytes_; }  // read and written until now
+  double busiest() const;  // s that the most wanted memory or link was needed, had it no limit
+
+ private:
+  struct Demand {
+    int resource = 0;
+    double share = 0;  // of the whole resource, while it runs unhindered
+  };
+  struct Piece {
+    bool runs = false;
+    double left = 0;  // seconds alone
+    double speed = 1;
+    std::vector<Demand> demands = {};
+  };
+  bool devices() const { return costs_.link != LinkClass::kMemory; }
+  void add_way(Piece& piece, int from, int to, double bytes);
+  void add(Piece& piece, int resource, double seconds);
+  void begin(double now, int rank, double seconds);
+  void advance(double now);
+  void share();
+
+  const HostCosts& costs_;
+  int ranks_;
+  MemoryPass pass_;
+  double now_ = 0;
+  double next_ = std::numeric_limits<double>::infinity();
+  int next_rank_ = -1;
+  std::vector<Piece> pieces_;     // by rank
+  std::vector<double> capacity_;  // of each resource
+  std::vector<double> load_;      // scratch
+  std::vector<double> link_;      // bytes/s of the direct link [from][to]; 0: none
+  std::vector<double> needed_;    // s, of each resource
+  double memory_bytes_ = 0;
+};
+
+}  // namespace lockstep::collectives

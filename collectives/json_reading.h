@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// Reading JSON that other processes or people wrote: whatever is wrong with it is an
+// Error(kInvalid) that says where. Pure; any thread.
+#pragma once
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "engine/base/error.h"
+
+namespace lockstep::collectives::json_reading {
+
+nlohmann::json parse(const std::string& text, const std::string& what);
+
+// A whole number from `least` to a billion.
+int number(const nlohmann::json& object, const char* key, int least);
+int number(const nlohmann::json& object, const char* key, int least, int otherwise);
+
+// A number from 0 on (above 0 where `positive`); `otherwise` where the key is not there.
+double quantity(const nlohmann::json& object, const char* key, double otherwise, bool positive);
+
+// Refuses keys that nobody reads: a misspelt one would be a default, silently.
+void only(const nlohmann::json& object, std::string_view what,
+          std::initializer_list<std::string_view> keys);
+
+// What json throws on a missing key or another type, as one of our errors.
+template <class Work>
+auto reading(const std::string& what, const Work& work) {
+  try {
+    return work();
+  } catch (const nlohmann::json::exception& error) {
+    engine::fail(engine::Code::kInvalid, "{}: {}", what, error.what());
+  } catch (const engine::Error& error) {
+    engine::fail(error.code(), "{}: {}", what, error.what());
+  }
+}
+
+}  // namespace lockstep::collectives::json_reading

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/link_costs.h"
+
+#include <array>
+
+namespace lockstep::collectives {
+
+std::string_view name(LinkClass link) {
+  static constexpr std::array<std::string_view, 3> kNames{"memory", "nvlink", "pcie"};
+  return kNames[std::size_t(link)];
+}
+
+MemoryPass HostCosts::pass(double bytes) const {
+  std::size_t next = 0;
+  while (next < passes.size() && passes[next].bytes < bytes) ++next;
+  if (next == 0) return {bytes, passes.front().core, passes.front().host};
+  if (next == passes.size()) return {bytes, passes.back().core, passes.back().host};
+  const MemoryPass &low = passes[next - 1], &high = passes[next];
+  const double part = (bytes - low.bytes) / (high.bytes - low.bytes);
+  const auto between = [&](double a, double b) { return 1 / ((1 - part) / a + part / b); };
+  return {bytes, between(low.core, high.core), between(low.host, high.host)};
+}
+
+}  // namespace lockstep::collectives

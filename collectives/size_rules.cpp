@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/size_rules.h"
+
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <utility>
+
+#include "engine/base/error.h"
+
+namespace lockstep::collectives {
+namespace {
+
+using engine::require;
+
+constexpr std::array<std::pair<std::string_view, int>, 4> kUnits{
+    {{"k", 10}, {"m", 20}, {"g", 30}, {"", 0}}};
+
+SizeRule parse_rule(std::string_view entry) {
+  const std::size_t colon = entry.find(':');
+  SizeRule rule;
+  rule.algorithm = entry.substr(0, colon);
+  require(!rule.algorithm.empty(),
+          "'{}' names no algorithm: write NAME or NAME:FROM..TO, e.g. direct:..64k", entry);
+  if (colon == std::string_view::npos) return rule;
+  const std::string_view range = entry.substr(colon + 1);
+  const std::size_t dots = range.find("..");
+  require(dots != std::string_view::npos, "'{}' has no range: write {}:FROM..TO, e.g. {}:..64k",
+          entry, rule.algorithm, rule.algorithm);
+  const std::string_view from = range.substr(0, dots), to = range.substr(dots + 2);
+  if (!from.empty()) rule.from = parse_size(from);
+  if (!to.empty()) rule.to = parse_size(to);
+  require(rule.from < rule.to, "'{}' holds no size: {} is not below {}", entry, from, to);
+  return rule;
+}
+
+}  // namespace
+
+std::size_t parse_size(std::string_view text) {
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string unit;
+  for (const char* c = end; c != text.data() + text.size(); ++c)
+    unit += char(std::tolower(static_cast<unsigned char>(*c)));
+  if (unit.ends_with("ib") && unit.size() == 3) unit.resize(1);
+  if (unit == "b") unit.clear();
+  for (const auto& [name, shift] : kUnits) {
+    if (error != std::errc() || unit != name) continue;
+    require(number <= (std::size_t(1) << 60) >> shift, "'{}' bytes are too many", text);
+    return number << shift;
+  }
+  engine::fail(engine::Code::kInvalid, "'{}' is no size: write e.g. 65536, 64k or 64KiB", text);
+}
+
+std::string size_text(std::size_t bytes) {
+  static constexpr std::array<std::pair<std::string_view, int>, 3> kNames{
+      {{"GiB", 30}, {"MiB", 20}, {"KiB", 10}}};
+  for (const auto& [name, shift] : kNames) {
+    const std::size_t unit = std::size_t(1) << shift;
+    if (bytes >= unit && bytes % unit == 0) return fmt::format("{} {}", bytes >> shift, name);
+  }
+  return fmt::format("{} bytes", bytes);
+}
+
+std::vector<SizeRule> parse_size_rules(std::string_view text) {
+  std::vector<SizeRule> rules;
+  if (text.empty() || text == "auto") return rules;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    SizeRule rule = parse_rule(text.substr(at, comma - at));
+    for (const SizeRule& other : rules) {
+      require(rule.from >= other.to || other.from >= rule.to, "'{}': {} and {} both want {}", text,
+              other.algorithm, rule.algorithm, size_text(std::max(rule.from, other.from)));
+    }
+    rules.push_back(std::move(rule));
+    at = comma + 1;
+  }
+  return rules;
+}
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// Which algorithm somebody wants for which sizes, instead of what the planner would choose:
+// "direct:..64k,hierarchical:64k..". Entries are separated by commas: an algorithm, and a range of
+// bytes from its first number on to before its second; either may be missing, and so may the range
+// (then: all sizes). Numbers may end in k, m or g (1024 and so on), or KiB, MiB, GiB. Pure.
+#pragma once
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::collectives {
+
+struct SizeRule {
+  std::string algorithm;
+  std::size_t from = 0, to = std::numeric_limits<std::size_t>::max();  // bytes: from <= size < to
+  bool operator==(const SizeRule&) const = default;
+};
+
+// Empty text and "auto": no rules. Throws Error(kInvalid) for what cannot be read, and where two
+// rules want one size.
+std::vector<SizeRule> parse_size_rules(std::string_view text);
+
+// "64k", "64KiB", "65536". Throws Error(kInvalid).
+std::size_t parse_size(std::string_view text);
+std::string size_text(std::size_t bytes);  // "64 KiB"; "100 bytes" where no unit divides
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/size_rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/base/error.h"
+
+namespace lockstep::collectives {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+
+TEST(SizeRules, AreRead) {
+  EXPECT_THAT(parse_size_rules(""), IsEmpty());
+  EXPECT_THAT(parse_size_rules("auto"), IsEmpty());
+  EXPECT_THAT(parse_size_rules("ring"), ElementsAre(SizeRule{"ring", 0, kAll}));
+  EXPECT_THAT(parse_size_rules("direct:..64k,ring:64KiB..1M,tree:2g.."),
+              ElementsAre(SizeRule{"direct", 0, 65536}, SizeRule{"ring", 65536, 1 << 20},
+                          SizeRule{"tree", std::size_t(2) << 30, kAll}));
+  EXPECT_THAT(parse_size_rules("ring:100..200b"), ElementsAre(SizeRule{"ring", 100, 200}));
+}
+
+TEST(SizeRules, WhatCannotBeReadIsRefusedWithAReason) {
+  const std::pair<const char*, const char*> cases[] = {
+      {":..64k", "names no algorithm"},
+      {"ring,", "names no algorithm"},
+      {"ring:64k", "has no range"},
+      {"ring:64k..64k", "holds no size"},
+      {"ring:64q..", "'64q' is no size"},
+      {"ring:-1..", "'-1' is no size"},
+      {"ring:k..", "'k' is no size"},
+      {"ring:99999999999999999999..", "is no size"},
+      {"ring:2000000000g..", "too many"},
+      {"ring,direct", "ring and direct both want 0 bytes"},
+      {"ring:..64k,direct:32k..", "ring and direct both want 32 KiB"},
+  };
+  for (const auto& [text, reason] : cases) {
+    try {
+      parse_size_rules(text);
+      ADD_FAILURE() << text;
+    } catch (const engine::Error& error) {
+      EXPECT_EQ(error.code(), engine::Code::kInvalid);
+      EXPECT_THAT(error.what(), HasSubstr(reason)) << text;
+    }
+  }
+}
+
+TEST(SizeRules, SizesAreWritten) {
+  EXPECT_EQ(size_text(100), "100 bytes");
+  EXPECT_EQ(size_text(1024), "1 KiB");
+  EXPECT_EQ(size_text(1536), "1536 bytes");
+  EXPECT_EQ(size_text(std::size_t(256) << 20), "256 MiB");
+  EXPECT_EQ(size_text(std::size_t(3) << 30), "3 GiB");
+}
+
+}  // namespace
+}  // namespace lockstep::collectives
