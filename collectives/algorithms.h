@@ -21,7 +21,12 @@ struct Request {
   std::vector<int> host;    // of each rank
   bool squares = false;     // leave sums of squares of the result in everybody's norms
   int turn = 0;             // who has the first slice: buckets take turns
+  int root = 0;             // of a broadcast: whose numbers
   std::size_t scratch = 0;  // where this plan's scratch begins, in elements
+  // Algorithms with many messages in flight cut them to about so many bytes. One call of
+  // Executor::progress adds as many, and a message under way is still in the cache when it is
+  // added; half or twice as much fills no wire better.
+  std::size_t chunk_bytes = std::size_t(256) << 10;
 };
 
 // Part `part` of `parts` nearly equal ones of `subject`, cut at engine::kBlock; may be empty.
@@ -30,12 +35,19 @@ Range slice(Range subject, int part, int parts);
 // One host. Each rank owns a slice, reads it from all ranks, stores it into all: two passes over
 // memory, the lower bound. Keeps rank order (a balanced tree).
 Plan direct_all_reduce(const Request& request);
+// Why direct cannot serve ranks on these hosts: "reads the memory of ..."; empty where it can.
+std::string direct_refusal(const std::vector<int>& host);
 // The same, with the optimizer's update in the middle: reads gradients, stores weights.
 Plan direct_update(const Request& request);
 // The two halves, for optimizers that need a norm first: sums of my slice (with squares told to
 // all), then update of my slice and store into all.
 Plan direct_reduce_scatter(const Request& request);
 Plan direct_update_and_store(const Request& request);
+// Everybody gets each slice from its owner, the rank that a direct reduce-scatter of the same
+// request leaves it at.
+Plan direct_all_gather(const Request& request);
+// Everybody gets the numbers of rank `root`: each rank hands out a slice of them.
+Plan direct_broadcast(const Request& request);
 
 // Any hosts. Reduce-scatter and all-gather round a ring in which the ranks of a host stand side by
 // side: messages between hosts, plain reads within one. Two segments in flight. Bandwidth-optimal:
@@ -43,6 +55,23 @@ Plan direct_update_and_store(const Request& request);
 // Baidu 2017, after Patarasuk and Yuan 2009.
 Plan ring_all_reduce(const Request& request);
 std::size_t ring_scratch(const Request& request);
+
+// Any hosts. A logarithm of rounds. Range halved and doubled among all ranks; few bytes are sent
+// whole (recursive doubling). Keeps rank order. Thakur, Rabenseifner and Gropp 2005.
+Plan halving_doubling_all_reduce(const Request& request);
+std::size_t halving_doubling_scratch(const Request& request);
+
+// Any hosts; on one they are direct. Every rank leads a slice: it adds that of all ranks of its
+// host and stores it into all; between hosts the leaders of each slice form a ring, or halve and
+// double. The wire carries 2 (H - 1) / H of the bytes for each of H hosts, which is the lower
+// bound.
+Plan hierarchical_all_reduce(const Request& request);
+std::size_t hierarchical_scratch(const Request& request);
+Plan hierarchical_halving_all_reduce(const Request& request);
+std::size_t hierarchical_halving_scratch(const Request& request);
+// One leader a host does it all: the picture of 2018. As many bytes between hosts, fewer messages.
+Plan leader_hierarchical_all_reduce(const Request& request);
+std::size_t leader_hierarchical_scratch(const Request& request);
 
 // No talk at all: every rank updates everything from sums that it holds; or takes their squares.
 Plan local_update(const Request& request);

@@ -358,24 +358,37 @@ class Run {
     }
   }
 
+  // Is this what the goal wants there?
+  bool good(Goal goal, const Cell& cell, const Value& first) const {
+    const Value& value = cell.value;
+    const auto ones = std::count(value.contributions.begin(), value.contributions.end(), 1);
+    if (goal == Goal::kOneEverywhere)
+      return cell.defined && ones == 1 && value == first && value.updates == 0 &&
+             std::count(value.contributions.begin(), value.contributions.end(), 0) == ranks_ - 1;
+    return cell.defined && value.whole() &&
+           value.updates == (goal == Goal::kUpdateEverywhere ? 1 : 0) &&
+           (goal == Goal::kSumOfMySlice || value.scale == first.scale);
+  }
+
   void check_piece(Goal goal, const Plan& p, const std::vector<Stretch>& all,
                    std::pair<std::size_t, std::size_t> piece, std::optional<double>& scale) {
-    int good = 0;
-    if (!scale) scale = memory_.cell(all[0], piece).value.scale;
+    int count = 0;
+    Value first = memory_.cell(all[0], piece).value;
+    if (!scale) scale = first.scale;
+    first.scale = *scale;
     for (const Stretch& one : all) {
-      const Cell& cell = memory_.cell(one, piece);
-      const int updates = goal == Goal::kUpdateEverywhere ? 1 : 0;
-      if (cell.defined && cell.value.whole() && cell.value.updates == updates &&
-          (goal == Goal::kSumOfMySlice || cell.value.scale == *scale)) {
-        ++good;
+      if (good(goal, memory_.cell(one, piece), first)) {
+        ++count;
       } else if (goal != Goal::kSumOfMySlice && error_.empty()) {
-        error_ = fmt::format(
-            "{}: plan {}, rank {}, element {}",
-            goal == Goal::kSumEverywhere ? "the sum is wrong" : "the weight is not updated", p.name,
-            one.rank, (one.begin + piece.first) / engine::size_of(p.dtype));
+        error_ =
+            fmt::format("{}: plan {}, rank {}, element {}",
+                        goal == Goal::kSumEverywhere   ? "the sum is wrong"
+                        : goal == Goal::kOneEverywhere ? "not one rank's number in all"
+                                                       : "the weight is not updated",
+                        p.name, one.rank, (one.begin + piece.first) / engine::size_of(p.dtype));
       }
     }
-    if (good == 0 && error_.empty())
+    if (count == 0 && error_.empty())
       error_ = fmt::format("the slice is wrong: nobody has the whole sum: plan {}, element {}",
                            p.name, (all[0].begin + piece.first) / engine::size_of(p.dtype));
   }

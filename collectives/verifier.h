@@ -14,6 +14,7 @@ enum class Goal : std::uint8_t {
   kNothing,           // only that nothing goes wrong on the way
   kSumEverywhere,     // every rank ends with the sum over all ranks, in `result`
   kUpdateEverywhere,  // every rank ends with weights that were updated once from whole sums
+  kOneEverywhere,     // each number of one rank ends in all, the same one's in all
   kSumOfMySlice,      // the slices of the ranks together are the subject, each whole at its owner
 };
 

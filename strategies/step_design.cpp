@@ -5,6 +5,7 @@
 #include <set>
 
 #include "collectives/algorithms.h"
+#include "collectives/registry.h"
 #include "engine/base/error.h"
 
 namespace lockstep::strategies {
@@ -102,14 +103,10 @@ class Designer {
   void choose() {
     const int hosts = int(std::set<int>(input_.host.begin(), input_.host.end()).size());
     const std::string& wanted = options_.algorithm;
-    require(wanted == "auto" || wanted == "direct" || wanted == "ring",
-            "unknown all-reduce algorithm '{}'; known: auto, direct, ring", wanted);
-    require(
-        wanted != "direct" || hosts == 1,
-        "algorithm direct needs all ranks on one host, since it reads their memory; this job has "
-        "{} hosts: use ring or auto",
-        hosts);
     if (wanted != "auto") {
+      const std::string refusal = collectives::find_algorithm(wanted).refusal(input_.host);
+      require(refusal.empty(), "algorithm {} cannot serve this job's {} hosts: it {}; use auto",
+              wanted, hosts, refusal);
       design_.algorithm = wanted;
       design_.reason = "it was asked for";
     } else if (input_.host.size() == 1) {
@@ -173,11 +170,11 @@ class Designer {
   // Plans in flight at once must not share scratch: each gets its own. Counted in float64 elements,
   // so that plans of different dtypes do not overlap; a narrower plan has the same offset, later.
   Plan all_reduce(Request request) {
-    if (design_.algorithm == "direct") return collectives::direct_all_reduce(request);
+    const collectives::Algorithm& algorithm = collectives::find_algorithm(design_.algorithm);
     const std::size_t wide = sizeof(double) / engine::size_of(request.dtype);
     request.scratch = scratch_ * wide;
-    scratch_ += (collectives::ring_scratch(request) + wide - 1) / wide;
-    return collectives::ring_all_reduce(request);
+    scratch_ += (algorithm.scratch(request) + wide - 1) / wide;
+    return algorithm.make(request);
   }
 
   int add(Plan plan, std::vector<int> after = {}, bool first_in_line = false) {

@@ -3,10 +3,12 @@
 // result into all. Every rank runs one lane:
 //   1. arrive: what I computed can be read, and what may be stored into me I no longer read
 //   2. await all
-//   3. reduce my slice: from all, or from me; to all, or to me; with the epilogue
+//   3. reduce my slice: from all, or from one; to all, or to me; with the epilogue
 //   4. arrive: I have read and stored
 //   5. await all: nobody reads or writes my memory any more
 // In all, n S are read and n S written, for n ranks and S elements: the lower bound. Two waits.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "collectives/algorithms/steps.h"
@@ -19,12 +21,8 @@ namespace {
 template <class Body>
 Plan direct(const Request& request, Body body) {
   Plan plan = empty_plan(request, "direct", 1);
-  const auto& host = request.host;
-  const auto other = std::find_if(host.begin(), host.end(), [&](int h) { return h != host[0]; });
-  engine::require(other == host.end(),
-                  "{}: direct reads the memory of all ranks, but rank 0 is on host {} and rank {} "
-                  "on host {}; ring crosses hosts",
-                  request.name, host[0], other - host.begin(), other == host.end() ? 0 : *other);
+  const std::string refusal = direct_refusal(request.host);
+  engine::require(refusal.empty(), "{}: direct {}; ring crosses hosts", request.name, refusal);
   const int n = plan.ranks();
   for (int me = 0; me < n; ++me) {
     Lane& lane = plan.lanes[std::size_t(me)][0];
@@ -68,7 +66,26 @@ void require_plain_sum(const Request& request) {
                   "{}: an update takes the plain sum of gradients", request.name);
 }
 
+// A slice from one rank into all others.
+void hand_out(Lane& lane, const Request& request, int from, Range range) {
+  engine::require(!request.mean && !request.squares && request.op == ReduceOp::kSum,
+                  "{}: numbers are handed out as they are", request.name);
+  std::vector<int> others = all_ranks(request);
+  std::erase(others, from);
+  if (others.empty()) return;
+  lane.push_back(reduce(range.size(), {{from, request.space, range.begin}},
+                        everywhere(others, request.space, range.begin)));
+}
+
 }  // namespace
+
+std::string direct_refusal(const std::vector<int>& host) {
+  const auto other = std::find_if(host.begin(), host.end(), [&](int h) { return h != host[0]; });
+  if (other == host.end()) return {};
+  return fmt::format(
+      "reads the memory of all ranks, but rank 0 is on host {} and rank {} on host {}", host[0],
+      other - host.begin(), *other);
+}
 
 Plan direct_all_reduce(const Request& request) {
   return direct(request, [&](Lane& lane, int me, Range mine) {
@@ -100,6 +117,19 @@ Plan direct_update_and_store(const Request& request) {
                           everywhere(all_ranks(plain), Space::kWeight, mine.begin),
                           Epilogue::kUpdate));
   });
+}
+
+Plan direct_all_gather(const Request& request) {
+  return direct(request,
+                [&](Lane& lane, int me, Range mine) { hand_out(lane, request, me, mine); });
+}
+
+Plan direct_broadcast(const Request& request) {
+  engine::require(request.root >= 0 && request.root < int(request.host.size()),
+                  "{}: rank {} of {} cannot hand anything out", request.name, request.root,
+                  request.host.size());
+  return direct(
+      request, [&](Lane& lane, int, Range slice) { hand_out(lane, request, request.root, slice); });
 }
 
 }  // namespace lockstep::collectives

@@ -71,7 +71,7 @@ Range slice(Range subject, int part, int parts) {
   return {cut(part), cut(part + 1)};
 }
 
-Plan empty_plan(const Request& request, std::string algorithm, int lanes) {
+void require_possible(const Request& request) {
   const bool integers = request.dtype == DType::kInt32 || request.dtype == DType::kInt64;
   engine::require(!request.host.empty(), "{}: a plan needs at least one rank", request.name);
   engine::require(request.subject.begin <= request.subject.end, "{}: the range [{}, {}) is none",
@@ -82,6 +82,10 @@ Plan empty_plan(const Request& request, std::string algorithm, int lanes) {
                   "{}: a mean is made of a sum, not of a minimum or maximum", request.name);
   engine::require(!request.mean || !request.squares,
                   "{}: squares are taken of sums; ask for the mean without them", request.name);
+}
+
+Plan empty_plan(const Request& request, std::string algorithm, int lanes) {
+  require_possible(request);
   Plan plan;
   plan.name = request.name;
   plan.algorithm = std::move(algorithm);

@@ -21,8 +21,10 @@ Step await(std::vector<int> ranks, int phase, int lane = 0);
 std::vector<Operand> everywhere(const std::vector<int>& ranks, Space space, std::size_t offset);
 std::vector<int> all_ranks(const Request& request);
 
-// A plan for this request with `lanes` empty lanes a rank. Throws Error(kInvalid) where the request
-// contradicts itself: no ranks, the mean of integers, the mean of minima, squares of a mean.
+// Throws Error(kInvalid) where the request contradicts itself: no ranks, the mean of integers, the
+// mean of minima, squares of a mean.
+void require_possible(const Request& request);
+// A plan for this request with `lanes` empty lanes a rank. Throws as require_possible does.
 Plan empty_plan(const Request& request, std::string algorithm, int lanes);
 
 }  // namespace lockstep::collectives

@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Executed sums equal serial ones, exactly, for inputs whose sums are exact in every order.
+// Executed sums equal serial ones, exactly, for inputs whose sums are exact in every order; and
+// those that are not show what each algorithm promises of the order.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
+#include "collectives/registry.h"
 #include "test/collectives/job.h"
 
 namespace lockstep::test {
 namespace {
+
+using collectives::Algorithm;
+using collectives::all_reduce_algorithms;
+using collectives::slice;
 
 template <class T>
 T input(int rank, std::size_t i) {
@@ -24,98 +32,198 @@ T serial(ReduceOp op, bool mean, int ranks, std::size_t i) {
   return mean ? T(double(result) * (1.0 / ranks)) : result;
 }
 
-enum class Algorithm { kDirect, kRing };
+// One all-reduce of a job that runs several at once, each in a range and scratch of its own.
+struct Case {
+  DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  bool mean = false;
+  Range subject = {};
+};
+
+std::vector<Case> cases_of_all_types() {
+  std::vector<Case> cases;
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kInt64}) {
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax})
+      cases.push_back({dtype, op, false});
+    if (dtype == DType::kFloat32 || dtype == DType::kFloat64)
+      cases.push_back({dtype, ReduceOp::kSum, true});
+  }
+  return cases;
+}
 
 template <class T>
-void sums(Algorithm algorithm, DType dtype, const std::vector<int>& host, std::size_t length) {
-  constexpr std::size_t kBegin = 2048;
-  struct Case {
-    ReduceOp op;
-    bool mean;
-  };
-  for (const Case c : {Case{ReduceOp::kSum, false}, Case{ReduceOp::kMin, false},
-                       Case{ReduceOp::kMax, false}, Case{ReduceOp::kSum, true}}) {
-    if (c.mean && !std::is_floating_point_v<T>) continue;
-    if (length > 100000 && (c.mean || c.op != ReduceOp::kSum)) continue;  // time
-    Request request;
-    request.name = "sums";
-    request.dtype = dtype;
-    request.op = c.op;
-    request.mean = c.mean;
-    request.subject = {kBegin, kBegin + length};
-    request.host = host;
-    request.turn = 1;
-    const Plan plan =
-        algorithm == Algorithm::kDirect ? direct_all_reduce(request) : ring_all_reduce(request);
-    Job job({{plan, {}, false}}, kBegin + length + ring_scratch(request));
+void fill(Job& job, const Case& c) {
+  for (int rank = 0; rank < job.ranks(); ++rank)
+    for (std::size_t i = 0; i < c.subject.size(); ++i)
+      job.values<T>(rank)[c.subject.begin + i] = input<T>(rank, i);
+}
+
+template <class T>
+void expect_sums(Job& job, const Case& c) {
+  for (std::size_t i = 0; i < c.subject.size(); ++i) {
+    const T wanted = serial<T>(c.op, c.mean, job.ranks(), i);
     for (int rank = 0; rank < job.ranks(); ++rank)
-      for (std::size_t i = 0; i < length; ++i) job.values<T>(rank)[kBegin + i] = input<T>(rank, i);
-    job.execute({0});
-    for (int rank = 0; rank < job.ranks(); ++rank)
-      for (std::size_t i = 0; i < length; ++i)
-        ASSERT_EQ(job.values<T>(rank)[kBegin + i], serial<T>(c.op, c.mean, job.ranks(), i))
-            << "rank " << rank << " element " << i << " of " << length << ", op " << int(c.op)
-            << (c.mean ? " mean" : "");
+      if (job.values<T>(rank)[c.subject.begin + i] != wanted)
+        FAIL() << "rank " << rank << " element " << i << " of " << c.subject.size() << ", type "
+               << engine::name(c.dtype) << ", op " << int(c.op) << (c.mean ? " mean" : "") << ": "
+               << job.values<T>(rank)[c.subject.begin + i] << ", not " << wanted;
   }
 }
 
-void sums_of_all_types(Algorithm algorithm, const std::vector<int>& host, std::size_t length) {
-  sums<float>(algorithm, DType::kFloat32, host, length);
-  sums<double>(algorithm, DType::kFloat64, host, length);
-  sums<std::int32_t>(algorithm, DType::kInt32, host, length);
-  sums<std::int64_t>(algorithm, DType::kInt64, host, length);
+template <class Body>
+void with_type(DType dtype, Body body) {
+  if (dtype == DType::kFloat32) body(float{});
+  if (dtype == DType::kFloat64) body(double{});
+  if (dtype == DType::kInt32) body(std::int32_t{});
+  if (dtype == DType::kInt64) body(std::int64_t{});
 }
 
-constexpr std::size_t kLengths[] = {0, 1, 2, 7, 8, 16, 1001, 4095};
-
-TEST(Sums, DirectEqualsTheSerialResult) {
-  for (int ranks = 1; ranks <= 9; ++ranks)
-    for (const std::size_t length : kLengths)
-      sums_of_all_types(Algorithm::kDirect, hosts("one", ranks), length);
+void expect_sums(const Algorithm& algorithm, const std::vector<int>& host, std::size_t length,
+                 std::vector<Case> cases, std::size_t chunk_bytes = 65536) {
+  constexpr std::size_t kWide = sizeof(double);
+  const std::size_t room = (length + 2 * engine::kBlock) / engine::kBlock * engine::kBlock;
+  StepPlan step;
+  std::size_t begin = 2048, scratch = 0;  // in elements of float64
+  for (Case& c : cases) {
+    const std::size_t narrow = kWide / engine::size_of(c.dtype);
+    Request request;
+    request.name = "sums";
+    request.dtype = c.dtype;
+    request.op = c.op;
+    request.mean = c.mean;
+    request.subject = c.subject = {begin * narrow, begin * narrow + length};
+    request.host = host;
+    request.turn = 1;
+    request.scratch = scratch * narrow;
+    request.chunk_bytes = chunk_bytes;
+    begin += room;
+    scratch += (algorithm.scratch(request) + narrow - 1) / narrow;
+    step.push_back({algorithm.make(request), {}, false});
+  }
+  std::vector<int> stages(step.size());
+  for (std::size_t i = 0; i < stages.size(); ++i) stages[i] = int(i);
+  Job job(std::move(step), std::max(begin, scratch));
+  for (const Case& c : cases) with_type(c.dtype, [&](auto t) { fill<decltype(t)>(job, c); });
+  job.execute(stages);
+  for (const Case& c : cases) with_type(c.dtype, [&](auto t) { expect_sums<decltype(t)>(job, c); });
 }
 
-class RingSums : public testing::TestWithParam<std::string> {};
+class Sums : public testing::TestWithParam<std::string> {};
 
-TEST_P(RingSums, EqualTheSerialResult) {
-  for (int ranks = 1; ranks <= 9; ++ranks)
-    for (const std::size_t length : kLengths)
-      sums_of_all_types(Algorithm::kRing, hosts(GetParam(), ranks), length);
+TEST_P(Sums, EqualTheSerialResult) {
+  for (const Algorithm& algorithm : all_reduce_algorithms())
+    for (int ranks = 1; ranks <= 9; ++ranks) {
+      const std::vector<int> host = hosts(GetParam(), ranks);
+      if (!algorithm.refusal(host).empty()) continue;
+      SCOPED_TRACE(std::string(algorithm.name) + " of " + std::to_string(ranks));
+      for (const std::size_t length : {0, 1, 2, 7, 8, 16, 1001, 4095})
+        expect_sums(algorithm, host, length, cases_of_all_types());
+      if (HasFailure()) return;
+    }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, RingSums, testing::ValuesIn(kLayouts),
+// Many small chunks, two plans at once, so that all lanes have several segments.
+TEST_P(Sums, InManySegmentsEqualTheSerialResult) {
+  for (const Algorithm& algorithm : all_reduce_algorithms())
+    for (const int ranks : {2, 3, 5, 6}) {
+      const std::vector<int> host = hosts(GetParam(), ranks);
+      if (!algorithm.refusal(host).empty()) continue;
+      SCOPED_TRACE(std::string(algorithm.name) + " of " + std::to_string(ranks));
+      expect_sums(algorithm, host, 50021, {{}, {DType::kInt32}}, 4096);
+      if (HasFailure()) return;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Sums, testing::ValuesIn(kLayouts),
                          [](const auto& layout) { return layout.param; });
 
 TEST(Sums, OfAMillionElements) {
-  for (const int ranks : {2, 3}) {
-    sums<float>(Algorithm::kDirect, DType::kFloat32, hosts("one", ranks), 1045991);
-    sums<float>(Algorithm::kRing, DType::kFloat32, hosts("one", ranks), 1045991);
-    sums<float>(Algorithm::kRing, DType::kFloat32, hosts("apart", ranks), 1045991);
-  }
+  for (const Algorithm& algorithm : all_reduce_algorithms())
+    for (const std::string layout : {"one", "apart", "unequal"}) {
+      const std::vector<int> host = hosts(layout, 3);
+      if (!algorithm.refusal(host).empty()) continue;
+      SCOPED_TRACE(std::string(algorithm.name) + " " + layout);
+      expect_sums(algorithm, host, 1045991, {{}}, std::size_t(256) << 10);
+    }
 }
 
-// Sums that are not exact show the order: direct adds a balanced tree in rank order, on all slices.
-TEST(Sums, DirectKeepsTheBitsOfABalancedTree) {
-  constexpr std::size_t kLength = 9000;
+// Sums that are not exact show the order. Whatever it is, all ranks end with the same bits; where
+// an algorithm promises the order of ranks, they are those of a balanced tree.
+class Bits : public testing::TestWithParam<std::string> {};
+
+TEST_P(Bits, AreEqualOnAllRanksAndKeepThePromisedOrder) {
   const auto value = [](int rank, std::size_t i) {
     return float(1.0 / double(i + 3 + std::size_t(rank) * 17));
   };
+  const std::function<float(int, int, std::size_t)> tree = [&](int first, int count,
+                                                               std::size_t i) {
+    if (count == 1) return value(first, i);
+    const int half = (count + 1) / 2;
+    return tree(first, half, i) + tree(first + half, count - half, i);
+  };
+  constexpr Range kFew{0, 3000}, kMany{4096, 4096 + 21000};
+  for (const Algorithm& algorithm : all_reduce_algorithms())
+    for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13}) {
+      const std::vector<int> host = hosts(GetParam(), ranks);
+      if (!algorithm.refusal(host).empty()) continue;
+      StepPlan step;
+      std::size_t scratch = 0;
+      for (const Range subject : {kFew, kMany}) {
+        Request request;
+        request.subject = subject;
+        request.host = host;
+        request.turn = ranks / 2;
+        request.scratch = scratch;
+        request.chunk_bytes = 8192;
+        scratch += algorithm.scratch(request);
+        step.push_back({algorithm.make(request), {}, false});
+      }
+      Job job(std::move(step), kMany.end + scratch);
+      for (int rank = 0; rank < ranks; ++rank)
+        for (std::size_t i = 0; i < kMany.end; ++i) job.values<float>(rank)[i] = value(rank, i);
+      job.execute({0, 1});
+      for (const Range subject : {kFew, kMany})
+        for (std::size_t i = subject.begin; i < subject.end; ++i) {
+          const float first = job.values<float>(0)[i];
+          for (int rank = 1; rank < ranks; ++rank)
+            ASSERT_EQ(job.values<float>(rank)[i], first)
+                << algorithm.name << " of " << ranks << ", rank " << rank << ", element " << i;
+          if (!algorithm.keeps_rank_order) continue;
+          ASSERT_EQ(first, tree(0, ranks, i))
+              << algorithm.name << " of " << ranks << ", element " << i;
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Bits, testing::ValuesIn(kLayouts),
+                         [](const auto& layout) { return layout.param; });
+
+// What is handed out is what its owner, or the root, had.
+TEST(Gathers, HandOutSlicesAndBroadcastsTheRoot) {
+  constexpr std::size_t kLength = 5000;
   for (int ranks = 1; ranks <= 9; ++ranks) {
     Request request;
     request.subject = {0, kLength};
     request.host = hosts("one", ranks);
-    Job job({{direct_all_reduce(request), {}, false}}, kLength);
+    request.turn = 2;
+    Request second = request;
+    second.subject = {kLength, 2 * kLength};
+    second.root = ranks / 2;
+    Job job({{direct_all_gather(request), {}, false}, {direct_broadcast(second), {}, false}},
+            2 * kLength);
     for (int rank = 0; rank < ranks; ++rank)
-      for (std::size_t i = 0; i < kLength; ++i) job.values<float>(rank)[i] = value(rank, i);
-    job.execute({0});
-    const std::function<float(int, int, std::size_t)> tree = [&](int first, int count,
-                                                                 std::size_t i) {
-      if (count == 1) return value(first, i);
-      const int half = (count + 1) / 2;
-      return tree(first, half, i) + tree(first + half, count - half, i);
-    };
+      for (std::size_t i = 0; i < 2 * kLength; ++i)
+        job.values<float>(rank)[i] = input<float>(rank, i);
+    job.execute({0, 1});
+    for (int owner = 0; owner < ranks; ++owner) {
+      const Range mine = slice(request.subject, (owner + 2) % ranks, ranks);
+      for (int rank = 0; rank < ranks; ++rank)
+        for (std::size_t i = mine.begin; i < mine.end; ++i)
+          ASSERT_EQ(job.values<float>(rank)[i], input<float>(owner, i)) << ranks << " " << i;
+    }
     for (int rank = 0; rank < ranks; ++rank)
-      for (std::size_t i = 0; i < kLength; ++i)
-        ASSERT_EQ(job.values<float>(rank)[i], tree(0, ranks, i)) << ranks << " " << i;
+      for (std::size_t i = kLength; i < 2 * kLength; ++i)
+        ASSERT_EQ(job.values<float>(rank)[i], input<float>(ranks / 2, i)) << ranks << " " << i;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "collectives/registry.h"
 #include "collectives/verifier.h"
 #include "test/collectives/job.h"
 
@@ -12,6 +13,8 @@ namespace lockstep::test {
 namespace {
 
 using collectives::Action;
+using collectives::Algorithm;
+using collectives::all_reduce_algorithms;
 using collectives::Lane;
 using collectives::slice;
 using collectives::Step;
@@ -99,17 +102,179 @@ TEST(Traffic, OfARingIsFullDuplex) {
     }
 }
 
-TEST(Traffic, ThatIsMeasuredIsWhatThePlanSays) {
-  for (const std::string& layout : kLayouts) {
-    const Request request = ring_request(hosts(layout, 6), 20001);
-    const Plan plan = ring_all_reduce(request);
-    Job job({{plan, {}, false}}, 20001 + ring_scratch(request));
-    job.execute({0});
-    EXPECT_EQ(job.fabric().messages(), total(plan).messages) << layout;
-    const auto wanted = collectives::traffic(plan);
-    for (int rank = 0; rank < 6; ++rank)
-      EXPECT_EQ(job.fabric().bytes_sent(rank), wanted[std::size_t(rank)].elements * sizeof(float));
+// n ranks, of which 2^L are cores; n - 2^L send everything before and are sent everything after.
+TEST(Traffic, OfHalvingDoublingIsTheClosedFormula) {
+  for (std::size_t ranks = 1; ranks <= 17; ++ranks) {
+    std::size_t cores = 1, rounds = 0;
+    while (2 * cores <= ranks) cores *= 2, ++rounds;
+    for (const std::size_t length : {std::size_t(0), std::size_t(1), std::size_t(4096)}) {
+      const Plan plan =
+          halving_doubling_all_reduce(ring_request(hosts("apart", int(ranks)), length));
+      const std::size_t messages = length == 0 ? 0 : cores * rounds + 2 * (ranks - cores);
+      EXPECT_EQ(total(plan).messages, messages) << ranks << " ranks, " << length;
+      EXPECT_EQ(total(plan).elements, messages * length);
+    }
+    for (const std::size_t length :
+         {std::size_t(4097), std::size_t(104729), std::size_t(1000000)}) {
+      const Plan plan =
+          halving_doubling_all_reduce(ring_request(hosts("apart", int(ranks)), length));
+      EXPECT_EQ(total(plan).elements, 2 * (ranks - 1) * length) << ranks << " ranks, " << length;
+    }
+    // Each core an equal share, in twice as many messages as there are rounds.
+    if (cores != ranks) continue;
+    const Plan plan =
+        halving_doubling_all_reduce(ring_request(hosts("apart", int(ranks)), 5 * ranks * kBlock));
+    for (const Traffic& rank : collectives::traffic(plan)) {
+      EXPECT_EQ(rank.elements, 2 * (ranks - 1) * 5 * kBlock);
+      EXPECT_EQ(rank.messages, 2 * rounds);
+    }
   }
+}
+
+// Ranks of one host do not send to each other; those of a, a, b, b exchange a quarter with the
+// other host, after they have halved at home.
+TEST(Traffic, OfHalvingDoublingIsLessWhereNeighboursShareAHost) {
+  const std::size_t length = 8 * kBlock;
+  const auto elements = [&](const std::vector<int>& host) {
+    return total(halving_doubling_all_reduce(ring_request(host, length))).elements;
+  };
+  EXPECT_EQ(elements({0, 0, 0, 0}), 0u);
+  EXPECT_EQ(elements({0, 0, 1, 1}), 4 * 2 * length / 4);
+  EXPECT_EQ(elements({0, 1, 0, 1}), 4 * 2 * length / 2);
+  EXPECT_EQ(elements({0, 1, 2, 3}), 4 * 2 * (length / 2 + length / 4));
+}
+
+TEST(Traffic, OfTheHierarchiesIsTheClosedFormula) {
+  for (const std::string& layout : kLayouts)
+    for (int ranks = 1; ranks <= 17; ++ranks) {
+      const std::vector<int> host = hosts(layout, ranks);
+      const std::size_t count = std::set<int>(host.begin(), host.end()).size();
+      // Every slice of every host in equal chunks, however many slices.
+      for (const std::size_t length : {std::size_t(104729), 720 * kBlock}) {
+        const Request request = ring_request(host, length);
+        for (const Plan& plan :
+             {hierarchical_all_reduce(request), hierarchical_halving_all_reduce(request),
+              leader_hierarchical_all_reduce(request)})
+          EXPECT_EQ(total(plan).elements, 2 * (count - 1) * length)
+              << plan.algorithm << " " << layout << " " << ranks;
+      }
+    }
+}
+
+std::vector<int> grid(int hosts, int ranks) {
+  std::vector<int> host;
+  for (int rank = 0; rank < hosts * ranks; ++rank) host.push_back(rank / ranks);
+  return host;
+}
+
+// Of each host, in how many messages of one leader, and by how many of its ranks.
+struct OfAHost {
+  std::size_t elements = 0, messages = 0;
+  int senders = 0;
+  bool operator==(const OfAHost&) const = default;
+};
+OfAHost of_host(const Plan& plan, int host) {
+  OfAHost sum;
+  const auto list = collectives::traffic(plan);
+  for (std::size_t rank = 0; rank < list.size(); ++rank) {
+    if (plan.host[rank] != host || list[rank].messages == 0) continue;
+    ++sum.senders;
+    sum.elements += list[rank].elements;
+    sum.messages = std::max(sum.messages, list[rank].messages);
+  }
+  return sum;
+}
+
+// 4 hosts of 4: 1.5 S in 6 rounds with hierarchies, 4 with halving; 1.875 S in 30 with a ring, each
+// of whose two segments goes 30 rounds.
+TEST(Traffic, OfAHierarchyIsLessInFewerRounds) {
+  const std::size_t length = 32 * kBlock;
+  const Request request = ring_request(grid(4, 4), length);
+  for (int host = 0; host < 4; ++host) {
+    EXPECT_EQ(of_host(hierarchical_all_reduce(request), host), (OfAHost{length * 3 / 2, 6, 4}));
+    EXPECT_EQ(of_host(leader_hierarchical_all_reduce(request), host),
+              (OfAHost{length * 3 / 2, 6 * 2, 1}));  // two segments
+    EXPECT_EQ(of_host(hierarchical_halving_all_reduce(request), host),
+              (OfAHost{length * 3 / 2, 4, 4}));
+    EXPECT_EQ(of_host(ring_all_reduce(request), host), (OfAHost{length * 15 / 8, 60, 1}));
+  }
+  // So few that each slice is sent whole: two rounds of everything.
+  const Request few = ring_request(grid(4, 4), 4 * kBlock);
+  for (int host = 0; host < 4; ++host)
+    EXPECT_EQ(of_host(hierarchical_halving_all_reduce(few), host), (OfAHost{2 * 4 * kBlock, 2, 4}));
+}
+
+// As many slices as the smallest host has ranks; buckets take turns where a host has more ranks.
+TEST(Traffic, OfAHierarchyIsSharedByAsManyLeadersAsTheSmallestHostHasRanks) {
+  std::set<int> leaders;
+  for (int turn = 0; turn < 6; ++turn) {
+    Request request = ring_request({0, 1, 0, 1, 0}, 12 * kBlock);
+    request.turn = turn;
+    const auto list = collectives::traffic(hierarchical_all_reduce(request));
+    int senders = 0;
+    for (const int rank : {0, 2, 4})
+      if (list[std::size_t(rank)].messages > 0) ++senders, leaders.insert(rank);
+    EXPECT_EQ(senders, 2);
+    EXPECT_GT(list[1].messages, 0u);
+    EXPECT_GT(list[3].messages, 0u);
+  }
+  EXPECT_EQ(leaders, (std::set<int>{0, 2, 4}));
+}
+
+// The wire does not wait for adding: a chunk is posted before the one before it is handed out in
+// the host, and every receive but the first before its lane has waited for the one before.
+TEST(Traffic, OfAHierarchyIsPostedAheadOfNeed) {
+  const Plan plan = hierarchical_all_reduce(ring_request(grid(4, 2), 3000 * kBlock));
+  for (const auto& lanes : plan.lanes)
+    for (const Lane& lane : lanes) {
+      int receives = 0, waits = 0, ahead = 0;
+      for (const Step& step : lane) {
+        receives += step.action == Action::kPostReceive;
+        if (step.action != Action::kWait) continue;
+        if (lane[std::size_t(step.post)].action != Action::kPostReceive) continue;
+        ++waits;
+        ahead += receives > waits;
+      }
+      // Of the 6 receives of each segment all but the last are waited for with another one posted.
+      EXPECT_EQ(waits % 6, 0);
+      EXPECT_EQ(ahead, waits / 6 * 5);
+    }
+}
+
+// Each number is read once from each rank of a host and written once into each, besides what a
+// copy into the others reads and what is sent.
+TEST(Traffic, InMemoryOfAHierarchyIsThatOfDirectAndOfTheWire) {
+  const std::size_t length = 64 * kBlock;
+  const Plan plan = hierarchical_all_reduce(ring_request(grid(4, 2), length));
+  std::size_t read = 0, written = 0;
+  for (const auto& lanes : plan.lanes)
+    for (const Lane& lane : lanes)
+      for (const Step& step : lane)
+        if (step.action == Action::kReduce)
+          read += step.count * step.from.size(), written += step.count * step.to.size();
+  const std::size_t hosts = 4, ranks = 2;
+  EXPECT_EQ(read, hosts * ranks * length         // the inputs
+                      + (hosts - 1) * length     // what is received, added
+                      + (hosts - 1) * length);   // and copied into the others
+  EXPECT_EQ(written, hosts * length              // partial sums, and the last
+                         + (ranks - 1) * length  // of which goes into all
+                         + (hosts - 1) * (ranks - 1) * length);
+}
+
+TEST(Traffic, ThatIsMeasuredIsWhatThePlanSays) {
+  for (const std::string& layout : kLayouts)
+    for (const Algorithm& algorithm : all_reduce_algorithms()) {
+      const Request request = ring_request(hosts(layout, 6), 20001);
+      if (!algorithm.refusal(request.host).empty()) continue;
+      const Plan plan = algorithm.make(request);
+      Job job({{plan, {}, false}}, 20001 + algorithm.scratch(request));
+      job.execute({0});
+      EXPECT_EQ(job.fabric().messages(), total(plan).messages) << algorithm.name << " " << layout;
+      const auto wanted = collectives::traffic(plan);
+      for (int rank = 0; rank < 6; ++rank)
+        EXPECT_EQ(job.fabric().bytes_sent(rank),
+                  wanted[std::size_t(rank)].elements * sizeof(float));
+    }
 }
 
 TEST(Algorithms, RefuseWhatTheyCannotDo) {
@@ -137,8 +302,17 @@ TEST(Algorithms, RefuseWhatTheyCannotDo) {
   Request minimum = ring_request({0, 0}, 10);
   minimum.name = "x", minimum.op = ReduceOp::kMin;
   EXPECT_EQ(why([&] { direct_update(minimum); }), "x: an update takes the plain sum of gradients");
-  EXPECT_EQ(why([&] { direct_all_reduce(ring_request({}, 10)); }),
-            ": a plan needs at least one rank");
+  for (const Algorithm& algorithm : all_reduce_algorithms())
+    EXPECT_EQ(why([&] { algorithm.make(ring_request({}, 10)); }),
+              ": a plan needs at least one rank");
+  EXPECT_EQ(why([&] { hierarchical_all_reduce(squares); }),
+            "bucket 0: hierarchical leaves no squares; add local_squares after it");
+  EXPECT_EQ(why([&] { halving_doubling_all_reduce(squares); }),
+            "bucket 0: halving_doubling leaves no squares; add local_squares after it");
+  Request nobody = ring_request({0, 0}, 10);
+  nobody.root = 2;
+  EXPECT_EQ(why([&] { direct_broadcast(nobody); }), ": rank 2 of 2 cannot hand anything out");
+  EXPECT_EQ(why([&] { direct_all_gather(minimum); }), "x: numbers are handed out as they are");
 }
 
 TEST(Slices, AreTheSubjectCutAtBlocks) {

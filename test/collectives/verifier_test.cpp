@@ -5,12 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "collectives/registry.h"
 #include "test/collectives/job.h"
 
 namespace lockstep::test {
 namespace {
 
 using collectives::Action;
+using collectives::Algorithm;
+using collectives::all_reduce_algorithms;
 using collectives::Goal;
 using collectives::Lane;
 using collectives::Operand;
@@ -41,16 +44,38 @@ std::vector<std::size_t> counts(int ranks) {
 
 class Layouts : public testing::TestWithParam<std::string> {};
 
-TEST_P(Layouts, RingsAreRight) {
-  for (int ranks = 1; ranks <= 17; ++ranks)
-    for (const std::size_t count : counts(ranks)) {
-      Request r = request(hosts(GetParam(), ranks), {2 * kBlock, 2 * kBlock + count});
-      r.turn = int(count % 3);
-      r.mean = count % 2 == 0;
-      ASSERT_EQ(verify(ring_all_reduce(r), Goal::kSumEverywhere), "") << ranks << " " << count;
-      r.space = Space::kExchange;
-      ASSERT_EQ(verify(ring_all_reduce(r), Goal::kSumEverywhere, Space::kExchange), "");
+TEST_P(Layouts, AllReducesAreRight) {
+  for (int ranks = 1; ranks <= 17; ++ranks) {
+    const std::vector<int> host = hosts(GetParam(), ranks);
+    for (const Algorithm& algorithm : all_reduce_algorithms()) {
+      if (!algorithm.refusal(host).empty()) continue;
+      for (const std::size_t count : counts(ranks)) {
+        Request r = request(host, {2 * kBlock, 2 * kBlock + count});
+        r.turn = int(count % 3);
+        r.mean = count % 2 == 0;
+        r.space = count % 4 < 2 ? Space::kGradient : Space::kExchange;
+        ASSERT_EQ(verify(algorithm.make(r), Goal::kSumEverywhere, r.space), "")
+            << algorithm.name << ", " << ranks << " ranks, " << count;
+      }
     }
+  }
+}
+
+// Small chunks, so that each lane has several segments, one behind the other.
+TEST_P(Layouts, AllReducesInManySegmentsAreRight) {
+  for (const int ranks : {2, 3, 5, 6, 8}) {
+    const std::vector<int> host = hosts(GetParam(), ranks);
+    for (const Algorithm& algorithm : all_reduce_algorithms()) {
+      if (!algorithm.refusal(host).empty()) continue;
+      for (const std::size_t blocks : {17, 150}) {
+        Request r = request(host, {5, 5 + blocks * kBlock});
+        r.chunk_bytes = kBlock * sizeof(float);
+        r.mean = true;
+        ASSERT_EQ(verify(algorithm.make(r), Goal::kSumEverywhere), "")
+            << algorithm.name << ", " << ranks << " ranks, " << blocks << " blocks";
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Verifier, Layouts, testing::ValuesIn(kLayouts),
@@ -94,6 +119,22 @@ StepPlan clipped_step(int ranks, bool fused) {
   return step;
 }
 
+TEST(Verifier, AcceptsWhatIsHandedOut) {
+  for (int ranks = 1; ranks <= 17; ++ranks)
+    for (const std::size_t count : counts(ranks)) {
+      Request r = request(ranks, {kBlock, kBlock + count});
+      r.turn = int(count % 5);
+      EXPECT_EQ(verify(direct_all_gather(r), Goal::kOneEverywhere), "");
+      EXPECT_EQ(verify({{direct_reduce_scatter(r), {}, false}, {direct_all_gather(r), {0}, false}},
+                       Goal::kSumEverywhere),
+                "");
+      for (const int root : {0, ranks / 2, ranks - 1}) {
+        r.root = root;
+        EXPECT_EQ(verify(direct_broadcast(r), Goal::kOneEverywhere), "");
+      }
+    }
+}
+
 TEST(Verifier, AcceptsStepsOfSeveralPlansInFlight) {
   for (int ranks = 1; ranks <= 9; ++ranks)
     for (const bool fused : {false, true})
@@ -111,8 +152,13 @@ TEST(Verifier, AcceptsTwoPlansInTwoSpacesWithTheSameOffsets) {
 }
 
 TEST(Verifier, TakesNoLongerForManyElements) {
-  Request r = request(hosts("equal", 16), {0, 20'000'000});
-  EXPECT_EQ(verify(ring_all_reduce(r), Goal::kSumEverywhere), "");
+  for (const std::string layout : {"equal", "unequal"}) {
+    Request r = request(hosts(layout, 16), {0, 20'000'000});
+    for (const Algorithm& algorithm : all_reduce_algorithms())
+      if (algorithm.refusal(r.host).empty()) {
+        EXPECT_EQ(verify(algorithm.make(r), Goal::kSumEverywhere), "") << algorithm.name;
+      }
+  }
 }
 
 // The n-th step of this kind of a rank.
@@ -176,6 +222,13 @@ const std::vector<Broken> kBroken{
      }},
     {"ForgetsToStoreIntoOneRank", "the sum is wrong", Goal::kSumEverywhere,
      [] { return changed(direct(), [](Plan& p) { find(p, 0, Action::kReduce).to.pop_back(); }); }},
+    {"HandsOutTwoRanksNumbers", "not one rank's number in all", Goal::kOneEverywhere,
+     [] {
+       return changed(direct_broadcast(request(3, kSubject)),
+                      [](Plan& p) { find(p, 1, Action::kReduce).from[0].rank = 1; });
+     }},
+    {"HandsOutASum", "not one rank's number in all", Goal::kOneEverywhere,
+     [] { return alone(direct()); }},
     {"LeavesASliceOut", "nobody has the whole sum", Goal::kSumOfMySlice,
      [] {
        return changed(direct_reduce_scatter(request(3, kSubject)), [](Plan& p) {

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// The picture of 2018: on each host one leader adds the numbers of all its ranks, the leaders form
+// a ring, and each propagates the result inside its host. The same bytes on the wire as with many
+// leaders, in fewer messages; but one rank of a host does all its work.
+#include "collectives/algorithms/leader_ring.h"
+
+namespace lockstep::collectives {
+
+Plan leader_hierarchical_all_reduce(const Request& request) {
+  return leader_ring(request, "leader_hierarchical", 1);
+}
+
+std::size_t leader_hierarchical_scratch(const Request& request) {
+  return leader_ring_scratch(request, 1);
+}
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/registry.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "engine/base/error.h"
+
+namespace lockstep::collectives {
+namespace {
+
+std::string any_hosts(const std::vector<int>& /*host*/) {
+  return {};
+}
+
+std::size_t no_scratch(const Request& /*request*/) {
+  return 0;
+}
+
+constexpr std::array kAllReduce{
+    Algorithm{"direct", true, direct_refusal, direct_all_reduce, no_scratch},
+    Algorithm{"ring", false, any_hosts, ring_all_reduce, ring_scratch},
+    Algorithm{"halving_doubling", true, any_hosts, halving_doubling_all_reduce,
+              halving_doubling_scratch},
+    Algorithm{"hierarchical", false, any_hosts, hierarchical_all_reduce, hierarchical_scratch},
+    Algorithm{"hierarchical_halving", false, any_hosts, hierarchical_halving_all_reduce,
+              hierarchical_halving_scratch},
+    Algorithm{"leader_hierarchical", false, any_hosts, leader_hierarchical_all_reduce,
+              leader_hierarchical_scratch},
+};
+
+}  // namespace
+
+std::span<const Algorithm> all_reduce_algorithms() {
+  return kAllReduce;
+}
+
+const Algorithm& find_algorithm(std::string_view name, std::span<const Algorithm> among) {
+  std::string known;
+  for (const Algorithm& algorithm : among) {
+    if (algorithm.name == name) return algorithm;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", algorithm.name);
+  }
+  engine::fail(engine::Code::kInvalid, "unknown all-reduce algorithm '{}'; known: {}", name, known);
+}
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// The table of algorithms tells the truth about each.
+#include "collectives/registry.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "collectives/verifier.h"
+#include "test/collectives/job.h"
+
+namespace lockstep::test {
+namespace {
+
+using collectives::Algorithm;
+using collectives::all_reduce_algorithms;
+using collectives::find_algorithm;
+using collectives::Goal;
+using collectives::Lane;
+using collectives::Operand;
+using collectives::Step;
+using engine::kBlock;
+
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const engine::Error& error) {
+    return error.code() == engine::Code::kInvalid ? error.what() : "another code";
+  }
+  return {};
+}
+
+Request request(const std::vector<int>& host, std::size_t count) {
+  Request request;
+  request.name = "p";
+  request.subject = {0, count};
+  request.host = host;
+  return request;
+}
+
+TEST(Registry, FindsEachByTheNameThatItsPlansCarry) {
+  std::set<std::string_view> names;
+  for (const Algorithm& algorithm : all_reduce_algorithms()) {
+    EXPECT_TRUE(names.insert(algorithm.name).second) << algorithm.name;
+    EXPECT_EQ(&find_algorithm(algorithm.name), &algorithm);
+    EXPECT_EQ(algorithm.make(request({0, 0}, 10)).algorithm, algorithm.name);
+  }
+}
+
+TEST(Registry, NamesAllThatThereAre) {
+  EXPECT_EQ(error_of([] { find_algorithm("tree"); }),
+            "unknown all-reduce algorithm 'tree'; known: direct, ring, halving_doubling, "
+            "hierarchical, hierarchical_halving, leader_hierarchical");
+  const Algorithm own{"own", false, find_algorithm("ring").refusal, collectives::ring_all_reduce,
+                      collectives::ring_scratch};
+  const std::vector<Algorithm> others{own};
+  EXPECT_EQ(&find_algorithm("own", others), &others[0]);
+  EXPECT_EQ(error_of([&] { find_algorithm("ring", others); }),
+            "unknown all-reduce algorithm 'ring'; known: own");
+}
+
+// An algorithm says in advance what it would throw, and no more.
+TEST(Registry, KnowsWhichHostsAnAlgorithmServes) {
+  for (const std::string& layout : kLayouts)
+    for (const Algorithm& algorithm : all_reduce_algorithms()) {
+      const std::vector<int> host = hosts(layout, 5);
+      const std::string refusal = algorithm.refusal(host);
+      const std::string thrown = error_of([&] { algorithm.make(request(host, 100)); });
+      EXPECT_EQ(refusal.empty(), thrown.empty()) << algorithm.name << " " << layout;
+      EXPECT_NE(thrown.find(refusal), std::string::npos) << thrown;
+    }
+  EXPECT_EQ(find_algorithm("direct").refusal({0, 0, 1}),
+            "reads the memory of all ranks, but rank 0 is on host 0 and rank 2 on host 1");
+}
+
+TEST(Registry, KnowsHowMuchScratchAPlanUses) {
+  for (const std::string& layout : kLayouts)
+    for (const Algorithm& algorithm : all_reduce_algorithms())
+      for (int ranks = 1; ranks <= 9; ++ranks)
+        for (const std::size_t count : {std::size_t(0), std::size_t(1), 3 * kBlock, 40 * kBlock}) {
+          Request r = request(hosts(layout, ranks), count);
+          if (!algorithm.refusal(r.host).empty()) continue;
+          r.scratch = 1000, r.chunk_bytes = 4096;
+          const Plan plan = algorithm.make(r);
+          std::size_t end = r.scratch;
+          for (const auto& lanes : plan.lanes)
+            for (const Lane& lane : lanes)
+              for (const Step& step : lane)
+                for (const auto* operands : {&step.from, &step.to})
+                  for (const Operand& o : *operands) {
+                    if (o.space != Space::kScratch) continue;
+                    EXPECT_GE(o.offset, r.scratch);
+                    end = std::max(end, o.offset + step.count);
+                  }
+          EXPECT_LE(end, r.scratch + algorithm.scratch(r)) << algorithm.name << " " << layout;
+          // None where nothing is received into it.
+          if (end == r.scratch && layout == "one") {
+            EXPECT_EQ(algorithm.scratch(r), 0u);
+          }
+        }
+}
+
+// No synchronisation is idle: without any one rank of any await, a plan is wrong.
+TEST(Registry, PlansAwaitNobodyWithoutNeed) {
+  for (const Algorithm& algorithm : all_reduce_algorithms())
+    for (const std::string& layout : kLayouts)
+      for (const int ranks : {2, 3, 4, 6}) {
+        Request r = request(hosts(layout, ranks), std::size_t(ranks) * 24 * kBlock);
+        if (!algorithm.refusal(r.host).empty()) continue;
+        r.chunk_bytes = 4096;
+        const Plan plan = algorithm.make(r);
+        for (std::size_t rank = 0; rank < plan.lanes.size(); ++rank)
+          for (std::size_t lane = 0; lane < plan.lanes[rank].size(); ++lane)
+            for (std::size_t step = 0; step < plan.lanes[rank][lane].size(); ++step)
+              for (std::size_t i = 0; i < plan.lanes[rank][lane][step].ranks.size(); ++i) {
+                Plan broken = plan;
+                auto& awaited = broken.lanes[rank][lane][step].ranks;
+                if (awaited[i] == int(rank)) continue;
+                awaited.erase(awaited.begin() + std::ptrdiff_t(i));
+                EXPECT_NE(verify(broken, Goal::kSumEverywhere), "")
+                    << algorithm.name << " " << layout << " " << ranks << ": rank " << rank
+                    << " lane " << lane << " step " << step << " awaits " << i;
+              }
+      }
+}
+
+}  // namespace
+}  // namespace lockstep::test
