@@ -50,9 +50,9 @@ Plan direct_all_gather(const Request& request);
 Plan direct_broadcast(const Request& request);
 
 // Any hosts. Reduce-scatter and all-gather round a ring in which the ranks of a host stand side by
-// side: messages between hosts, plain reads within one. Two segments in flight. Bandwidth-optimal:
-// 2 (n - 1) / n of the bytes over each link. Scratch: ring_scratch elements from request.scratch.
-// Baidu 2017, after Patarasuk and Yuan 2009.
+// side: messages between hosts, plain reads within one. Bandwidth-optimal: 2 (n - 1) / n of the
+// bytes over each link. Scratch: ring_scratch elements from request.scratch. Baidu 2017, after
+// Patarasuk and Yuan 2009.
 Plan ring_all_reduce(const Request& request);
 std::size_t ring_scratch(const Request& request);
 

@@ -29,26 +29,36 @@
 
 namespace lockstep::collectives {
 
-Doubling::Doubling(const Request& request, const std::vector<Party>& parties, bool whole)
-    : request_(request), parties_(parties), whole_(whole) {
-  while (2 << levels_ <= int(parties.size())) ++levels_;
-  add_cores(parties, 0, int(parties.size()), levels_);
+namespace {
+
+// Up to this, ranges are sent whole: a message of so few bytes takes its latency and hardly less
+// when it is halved, and half the rounds are half the latencies.
+constexpr std::size_t kWholeBytes = std::size_t(16) << 10;
+
+}  // namespace
+
+Doubling::Doubling(const Request& request, std::vector<Party> parties, Range subject)
+    : request_(request),
+      parties_(std::move(parties)),
+      whole_(subject.size() * engine::size_of(request.dtype) <= kWholeBytes) {
+  while (2 << levels_ <= int(parties_.size())) ++levels_;
+  add_cores(0, int(parties_.size()), levels_);
 }
 
 // Core i is the i-th leaf of the tree where the bits of i are read from the root on; rounds go from
 // the leaves up. So the partner of round j differs in bit j.
-void Doubling::add_cores(const std::vector<Party>& parties, int first, int count, int levels) {
+void Doubling::add_cores(int first, int count, int levels) {
   if (levels > 0) {
     const int half = (count + 1) / 2;
-    add_cores(parties, first, half, levels - 1);
-    add_cores(parties, first + half, count - half, levels - 1);
+    add_cores(first, half, levels - 1);
+    add_cores(first + half, count - half, levels - 1);
     return;
   }
-  const Party& party = parties[std::size_t(first)];
+  const Party& party = parties_[std::size_t(first)];
   Core& core = cores_.emplace_back(Core{party.rank, party.group});
   for (int i = 0; i < count; ++i) core_of_.push_back(int(cores_.size()) - 1);
   if (count == 1) return;
-  const Party& second = parties[std::size_t(first) + 1];
+  const Party& second = parties_[std::size_t(first) + 1];
   const bool same =
       request_.host[std::size_t(party.rank)] == request_.host[std::size_t(second.rank)];
   (same ? core.passenger : core.extra) = second.rank;
@@ -68,6 +78,10 @@ bool Doubling::arrives(int core) const {
 
 // The scratch of a walk: what an extra sends, then what is taken in each round.
 std::size_t Doubling::scratch(Range range) const {
+  const auto elsewhere = [&](const Party& party) {
+    return request_.host[std::size_t(party.rank)] != host(0);
+  };
+  if (std::none_of(parties_.begin(), parties_.end(), elsewhere)) return 0;
   const bool extras =
       std::any_of(cores_.begin(), cores_.end(), [](const Core& core) { return core.extra >= 0; });
   const std::size_t first = extras ? range.size() : 0;
@@ -319,7 +333,7 @@ void Doubling::walk(Lane& lane, int party, Range range, const Place& place) cons
     lane.push_back(reduce(range.size(), {mine}, everywhere(others, space, range.begin)));
 }
 
-void Doubling::end(Lane& lane, int party, const Place& place) const {
+void Doubling::end(Lane& lane, int party, Range /*last*/, const Place& place) const {
   const int index = core_of_[std::size_t(party)];
   const Core& core = cores_[std::size_t(index)];
   const int gone = place.walks * arrivals();

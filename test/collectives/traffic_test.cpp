@@ -37,9 +37,7 @@ Traffic total(const Plan& plan) {
 
 std::size_t chunks_that_are_not_empty(Range subject, int ranks) {
   std::size_t count = 0;
-  for (int segment = 0; segment < 2; ++segment)
-    for (int chunk = 0; chunk < ranks; ++chunk)
-      count += !slice(slice(subject, segment, 2), chunk, ranks).empty();
+  for (int chunk = 0; chunk < ranks; ++chunk) count += !slice(subject, chunk, ranks).empty();
   return count;
 }
 
@@ -47,11 +45,34 @@ TEST(Traffic, OfAFlatRingIsTheClosedFormula) {
   for (int ranks = 1; ranks <= 17; ++ranks)
     for (const std::size_t length : {std::size_t(0), std::size_t(1), std::size_t(ranks), kBlock,
                                      3 * kBlock + 5, std::size_t(104729), std::size_t(1000000)}) {
-      const Plan plan = ring_all_reduce(ring_request(hosts("apart", ranks), length));
+      Request request = ring_request(hosts("apart", ranks), length);
       const std::size_t passes = 2 * std::size_t(ranks - 1);
-      EXPECT_EQ(total(plan).elements, passes * length) << ranks << " ranks, " << length;
-      EXPECT_EQ(total(plan).messages, passes * chunks_that_are_not_empty({0, length}, ranks));
+      EXPECT_EQ(total(ring_all_reduce(request)).elements, passes * length)
+          << ranks << " ranks, " << length;
+      // In one segment: each chunk that is not empty, in each pass.
+      if (length > 8 * kBlock) continue;
+      EXPECT_EQ(total(ring_all_reduce(request)).messages,
+                passes * chunks_that_are_not_empty({0, length}, ranks));
     }
+}
+
+// Messages are of about so many bytes as are asked for, and two segments at least are in flight
+// where that is worth it.
+TEST(Traffic, IsCutToMessagesOfTheSizeThatIsAskedFor) {
+  for (const Algorithm& algorithm : all_reduce_algorithms()) {
+    Request request = ring_request({0, 1, 2, 3}, 4 * 64 * kBlock);
+    if (!algorithm.refusal(request.host).empty()) continue;
+    for (const std::size_t blocks : {4, 16, 64}) {
+      request.chunk_bytes = blocks * kBlock * sizeof(float);
+      const std::size_t segments = std::max<std::size_t>(64 / blocks, 2);
+      const Plan plan = algorithm.make(request);
+      const std::size_t rounds = algorithm.name.find("halving") == std::string::npos ? 6 : 4;
+      for (const Traffic& rank : collectives::traffic(plan))
+        EXPECT_EQ(rank.messages, segments * rounds) << algorithm.name;
+      for (const auto& lanes : plan.lanes)
+        EXPECT_EQ(lanes.size(), std::min<std::size_t>(segments, 4));
+    }
+  }
 }
 
 TEST(Traffic, OfEachRankOfARingIsAnEqualShare) {
@@ -83,23 +104,27 @@ TEST(Traffic, OfARingCrossesAsManyEdgesAsThereAreHosts) {
     }
 }
 
-// Both directions of a wire are busy: in each round of a lane send and receive are posted before
-// either is waited for.
-TEST(Traffic, OfARingIsFullDuplex) {
-  const Plan plan = ring_all_reduce(ring_request(hosts("apart", 5), 100 * kBlock));
-  for (const auto& lanes : plan.lanes)
-    for (const Lane& lane : lanes) {
-      int sends = 0, receives = 0, waits = 0;
-      for (const Step& step : lane) {
-        if (step.action == Action::kWait && waits++ % 2 == 0) {
-          EXPECT_EQ(sends, receives);
-          EXPECT_EQ(2 * sends, waits + 1);
+// Both directions of a wire are busy: when a rank waits for the message of a round, it has posted
+// its own of that round, and the receive of the next one.
+TEST(Traffic, OfARingIsFullDuplexAndPostedAhead) {
+  for (const int ranks : {3, 5}) {
+    const Plan plan = ring_all_reduce(ring_request(hosts("apart", ranks), 100 * kBlock));
+    for (const auto& lanes : plan.lanes)
+      for (const Lane& lane : lanes) {
+        int sends = 0, receives = 0, waits = 0;
+        const int rounds = 2 * (ranks - 1);
+        for (const Step& step : lane) {
+          sends += step.action == Action::kPostSend;
+          receives += step.action == Action::kPostReceive;
+          if (step.action != Action::kWait) continue;
+          if (lane[std::size_t(step.post)].action != Action::kPostReceive) continue;
+          ++waits;
+          EXPECT_GE(sends, waits);
+          EXPECT_EQ(receives, std::min(waits + 1, rounds));
         }
-        sends += step.action == Action::kPostSend;
-        receives += step.action == Action::kPostReceive;
+        EXPECT_EQ(waits, rounds);
       }
-      EXPECT_EQ(sends, 8);
-    }
+  }
 }
 
 // n ranks, of which 2^L are cores; n - 2^L send everything before and are sent everything after.
@@ -185,8 +210,7 @@ OfAHost of_host(const Plan& plan, int host) {
   return sum;
 }
 
-// 4 hosts of 4: 1.5 S in 6 rounds with hierarchies, 4 with halving; 1.875 S in 30 with a ring, each
-// of whose two segments goes 30 rounds.
+// 4 hosts of 4: 1.5 S in 6 rounds with hierarchies, 4 with halving; 1.875 S in 30 with a ring.
 TEST(Traffic, OfAHierarchyIsLessInFewerRounds) {
   const std::size_t length = 32 * kBlock;
   const Request request = ring_request(grid(4, 4), length);
@@ -196,7 +220,7 @@ TEST(Traffic, OfAHierarchyIsLessInFewerRounds) {
               (OfAHost{length * 3 / 2, 6 * 2, 1}));  // two segments
     EXPECT_EQ(of_host(hierarchical_halving_all_reduce(request), host),
               (OfAHost{length * 3 / 2, 4, 4}));
-    EXPECT_EQ(of_host(ring_all_reduce(request), host), (OfAHost{length * 15 / 8, 60, 1}));
+    EXPECT_EQ(of_host(ring_all_reduce(request), host), (OfAHost{length * 15 / 8, 30, 1}));
   }
   // So few that each slice is sent whole: two rounds of everything.
   const Request few = ring_request(grid(4, 4), 4 * kBlock);
@@ -221,8 +245,8 @@ TEST(Traffic, OfAHierarchyIsSharedByAsManyLeadersAsTheSmallestHostHasRanks) {
   EXPECT_EQ(leaders, (std::set<int>{0, 2, 4}));
 }
 
-// The wire does not wait for adding: a chunk is posted before the one before it is handed out in
-// the host, and every receive but the first before its lane has waited for the one before.
+// The wire does not wait for adding: every receive but the first of a segment is posted before its
+// lane has waited for the one before.
 TEST(Traffic, OfAHierarchyIsPostedAheadOfNeed) {
   const Plan plan = hierarchical_all_reduce(ring_request(grid(4, 2), 3000 * kBlock));
   for (const auto& lanes : plan.lanes)
@@ -294,7 +318,7 @@ TEST(Algorithms, RefuseWhatTheyCannotDo) {
   Request squares = apart;
   squares.squares = true;
   EXPECT_EQ(why([&] { ring_all_reduce(squares); }),
-            "bucket 0: a ring leaves no squares; add local_squares after it");
+            "bucket 0: ring leaves no squares; add local_squares after it");
   Request integers = apart;
   integers.dtype = DType::kInt32, integers.mean = true;
   EXPECT_EQ(why([&] { ring_all_reduce(integers); }),

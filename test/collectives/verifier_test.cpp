@@ -292,7 +292,7 @@ const std::vector<Broken> kBroken{
      [] {
        return changed(ring(), [](Plan& p) {
          Lane& lane = p.lanes[1][0];
-         std::swap(lane[2], lane[3]);
+         std::swap(lane[3], lane[4]);  // the first wait and its sum
        });
      }},
     {"SendsToTheWrongRank", "deadlock", Goal::kSumEverywhere,
