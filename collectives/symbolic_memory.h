@@ -19,6 +19,9 @@ struct Value {
   std::vector<int> contributions;  // how often each rank's own number is in it
   int updates = 0;                 // weights: how often the optimizer changed them
   double scale = 1;
+  // Where the number was when the step began, in bytes behind where it is now: it may travel, but
+  // is added to numbers of the same place, and ends in its own.
+  std::ptrdiff_t moved = 0;
   bool operator==(const Value&) const = default;
   bool whole() const;  // each rank's number, once
 };

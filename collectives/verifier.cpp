@@ -223,6 +223,9 @@ class Run {
       sum.contributions.assign(std::size_t(ranks_), 0);
       for (std::size_t i = 0; i < from.size(); ++i) {
         const Value& value = read(r, memory_.cell(from[i], piece), me, r.clock);
+        const std::ptrdiff_t home = value.moved + std::ptrdiff_t(from[i].begin);
+        if (i > 0 && home != sum.moved) fail(r, "sum of numbers of different places");
+        sum.moved = home;
         if (value.updates && (from.size() > 1 || s.epilogue != Epilogue::kNone))
           fail(r, "sum of new weights");
         if (i > 0 && value.scale != sum.scale) fail(r, "sum of means and sums");
@@ -237,11 +240,17 @@ class Run {
                                                                : "scale of"));
       if (s.epilogue == Epilogue::kScale) sum.scale *= s.scale;
       if (s.epilogue == Epilogue::kUpdate) {
-        if (read(r, memory_.cell(weight, piece), me, r.clock).updates)
-          fail(r, "a weight is updated twice");
+        const Value& old = read(r, memory_.cell(weight, piece), me, r.clock);
+        if (old.updates) fail(r, "a weight is updated twice");
+        if (old.moved + std::ptrdiff_t(weight.begin) != sum.moved)
+          fail(r, "update of another place's weight");
         sum.updates = 1;
       }
-      for (const Stretch& target : to) write(r, memory_.cell(target, piece), sum, me, r.clock);
+      for (const Stretch& target : to) {
+        Value here = sum;
+        here.moved -= std::ptrdiff_t(target.begin);
+        write(r, memory_.cell(target, piece), std::move(here), me, r.clock);
+      }
     }
     if (s.epilogue == Epilogue::kSquares) write_norms(r, range, me);
   }
@@ -272,8 +281,11 @@ class Run {
     message.clock = r.clock;
     const Stamp reading = message.clock.tick(post.thread);
     const Stretch source = stretch(s.from[0], s.count, plan(r.stage).dtype);
-    for (const auto& piece : memory_.pieces({source}))
-      message.pieces.emplace_back(piece, read(r, memory_.cell(source, piece), reading, r.clock));
+    for (const auto& piece : memory_.pieces({source})) {
+      auto& sent = message.pieces.emplace_back(
+          piece, read(r, memory_.cell(source, piece), reading, r.clock));
+      sent.second.moved += std::ptrdiff_t(source.begin);
+    }
     wire_[{r.stage, r.rank, s.peer, r.lane}].push_back(&message);
   }
 
@@ -297,10 +309,12 @@ class Run {
       const Stretch target = stretch(receive.to[0], receive.count, plan(r.stage).dtype);
       for (const auto& [piece, value] : message.pieces) {
         if (piece.second > target.bytes) break;
+        Value here = value;
+        here.moved -= std::ptrdiff_t(target.begin);
         Stretch part = target;
         part.begin += piece.first, part.bytes = piece.second - piece.first;
         for (const auto& inner : memory_.pieces({part}))
-          write(r, memory_.cell(part, inner), value, writing, now);
+          write(r, memory_.cell(part, inner), here, writing, now);
       }
       r.clock.join(now);
       message.through = true;
@@ -361,6 +375,7 @@ class Run {
   // Is this what the goal wants there?
   bool good(Goal goal, const Cell& cell, const Value& first) const {
     const Value& value = cell.value;
+    if (value.moved != 0) return false;
     const auto ones = std::count(value.contributions.begin(), value.contributions.end(), 1);
     if (goal == Goal::kOneEverywhere)
       return cell.defined && ones == 1 && value == first && value.updates == 0 &&

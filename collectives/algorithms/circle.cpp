@@ -21,9 +21,9 @@
 //
 // An edge within a host is a plain read of the predecessor's memory, after it has arrived. A party
 // with such an edge arrives once before its first walk where it is read, and after each chunk that
-// it took. Nobody needs to acknowledge a read before the chunk is overwritten, since what
-// overwrites it is the whole sum, which contains what was read; but a party ends only when its
-// successor has taken its last chunk.
+// it took; but the last one only its predecessor wants to know about. Nobody needs to acknowledge a
+// read before the chunk is overwritten, since what overwrites it is the whole sum, which contains
+// what was read; but a party ends only when its successor has taken its last chunk.
 //
 // Empty chunks are left out by both sides. Of each party, with n | S: 2 (n - 1) / n S elements are
 // passed and as many taken, in 2 (n - 1) rounds.
@@ -97,6 +97,7 @@ class Circle::Walk {
         me_(circle.at(position).rank),
         before_(circle.at(position - 1).rank),
         next_(circle.at(position + 1).rank),
+        before_arrives_(circle.rounds() - (circle.within(position - 2) ? 0 : 1)),
         reads_(circle.within(position - 1)),
         is_read_(circle.within(position)),
         group_(circle.at(position).group),
@@ -169,13 +170,13 @@ class Circle::Walk {
     const Range in = taken(round);
     if (in.empty()) return;
     if (reads_ && (round > 0 || place_.walks == 0))
-      lane_.push_back(await({before_},
-                            1 + place_.walks * rounds() + arrivals(chunks_, position_ - 1, round),
-                            place_.lane));
+      lane_.push_back(await(
+          {before_}, 1 + place_.walks * before_arrives_ + arrivals(chunks_, position_ - 1, round),
+          place_.lane));
     const Operand theirs = reads_ ? Operand{before_, request_.space, in.begin} : scratch(round);
     if (round < n_ - 1) add(in, {theirs}, round == n_ - 2);
     if (round >= n_ - 1 && reads_) copy(in, before_, group_);
-    if (reads_ || is_read_) lane_.push_back(arrive());
+    if (reads_ || (is_read_ && round + 1 < rounds())) lane_.push_back(arrive());
   }
   // The numbers of my group, and what I take, into me; or, when that is all, into the group.
   void add(Range range, std::vector<Operand> theirs, bool whole) {
@@ -199,6 +200,7 @@ class Circle::Walk {
 
   const Request& request_;
   int n_, position_, me_, before_, next_;  // ranks: mine, the predecessor's, the successor's
+  int before_arrives_;                     // in a whole walk, where I read the predecessor
   bool reads_, is_read_;
   const std::vector<int>& group_;
   Range range_;

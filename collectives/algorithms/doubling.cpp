@@ -336,15 +336,18 @@ void Doubling::walk(Lane& lane, int party, Range range, const Place& place) cons
 void Doubling::end(Lane& lane, int party, Range /*last*/, const Place& place) const {
   const int index = core_of_[std::size_t(party)];
   const Core& core = cores_[std::size_t(index)];
-  const int gone = place.walks * arrivals();
-  if (core.passenger == parties_[std::size_t(party)].rank)
-    lane.push_back(await({core.rank}, gone, place.lane));
-  if (whole_ || core.rank != parties_[std::size_t(party)].rank) return;
-  std::vector<int> readers;
-  for (int level = 0; level < levels_; ++level)
-    if (together(index, index ^ (1 << level)))
-      readers.push_back(cores_[std::size_t(index ^ (1 << level))].rank);
-  if (!readers.empty()) lane.push_back(await(std::move(readers), gone, place.lane));
+  const int me = rank(party);
+  if (core.passenger == me)
+    lane.push_back(await({core.rank}, place.walks * arrivals(), place.lane));
+  if (whole_ || core.rank != me) return;
+  // The partner has taken what I gave it on the way back.
+  for (int level = levels_ - 1; level >= 0; --level) {
+    const int partner = index ^ (1 << level);
+    const int gone = 2 * levels_ - level;
+    if (together(index, partner))
+      lane.push_back(await({cores_[std::size_t(partner)].rank},
+                           (place.walks - 1) * arrivals() + 1 + gone, place.lane));
+  }
 }
 
 }  // namespace lockstep::collectives

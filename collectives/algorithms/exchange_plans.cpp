@@ -152,9 +152,13 @@ Plan among_leaders(const Request& request, std::string algorithm, int most,
       }
     }
     for (const int rank : group)
-      for (std::size_t l = 0; l < lanes; ++l)
-        if (!alone && !at_work[l].empty())
-          plan.lanes[std::size_t(rank)][0].push_back(await(at_work[l], l == 0 ? 2 : 1, int(l)));
+      for (std::size_t l = 0; l < lanes; ++l) {
+        std::vector<int> others = at_work[l];
+        std::erase(others, rank);
+        if (!others.empty())
+          plan.lanes[std::size_t(rank)][0].push_back(
+              await(std::move(others), l == 0 ? 2 : 1, int(l)));
+      }
   }
   return plan;
 }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "collectives/algorithms/steps.h"
 #include "collectives/registry.h"
 #include "test/collectives/job.h"
 
@@ -222,6 +223,26 @@ const std::vector<Broken> kBroken{
      }},
     {"ForgetsToStoreIntoOneRank", "the sum is wrong", Goal::kSumEverywhere,
      [] { return changed(direct(), [](Plan& p) { find(p, 0, Action::kReduce).to.pop_back(); }); }},
+    {"AddsOneElementToTheNext", "numbers of different places", Goal::kSumOfMySlice,
+     [] {
+       return changed(direct_reduce_scatter(request(3, kSubject)),
+                      [](Plan& p) { ++find(p, 0, Action::kReduce).from[1].offset; });
+     }},
+    {"HandsOutOneElementAsTheNext", "not one rank's number in all", Goal::kOneEverywhere,
+     [] {
+       return changed(direct_broadcast(request(3, kSubject)),
+                      [](Plan& p) { ++find(p, 0, Action::kReduce).from[0].offset; });
+     }},
+    {"UpdatesTheNextWeight", "another place's weight|overlap in part", Goal::kUpdateEverywhere,
+     [] {
+       StepPlan step{{ring(), {}, false},
+                     {local_update(request(hosts("apart", 3), {0, kBlock})), {0}, false}};
+       Step copy = collectives::reduce(kBlock, {{0, Space::kGradient, 2 * kBlock}},
+                                       {{0, Space::kGradient, 0}});
+       auto& lane = step[1].plan.lanes[0][0];
+       lane.insert(lane.begin(), copy);
+       return step;
+     }},
     {"HandsOutTwoRanksNumbers", "not one rank's number in all", Goal::kOneEverywhere,
      [] {
        return changed(direct_broadcast(request(3, kSubject)),
@@ -295,7 +316,7 @@ const std::vector<Broken> kBroken{
          std::swap(lane[3], lane[4]);  // the first wait and its sum
        });
      }},
-    {"SendsToTheWrongRank", "deadlock", Goal::kSumEverywhere,
+    {"SendsToTheWrongRank", "deadlock|different places", Goal::kSumEverywhere,
      [] { return changed(ring(), [](Plan& p) { find(p, 0, Action::kPostSend).peer = 2; }); }},
     {"SendsWithoutAReader", "deadlock|never received", Goal::kNothing,
      [] {
