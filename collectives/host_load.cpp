@@ -74,9 +74,10 @@ void HostLoad::start_reduce(double now, int rank, double bytes, double blocks,
     for (const Demand& demand : piece.demands) longest = std::max(longest, demand.share);
     seconds += longest;
   }
-  for (const Demand& demand : piece.demands)
-    if (devices() || demand.resource != kProcessors)
-      needed_[std::size_t(demand.resource)] += demand.share;
+  for (const Demand& demand : piece.demands) {
+    const auto resource = std::size_t(demand.resource);
+    needed_[resource] += demand.share / capacity_[resource];
+  }
   if (seconds <= 0) piece.demands.clear();  // on a machine that costs nothing
   for (Demand& demand : piece.demands) demand.share /= seconds;
   begin(now, rank, seconds);

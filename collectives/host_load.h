@@ -31,7 +31,7 @@ class HostLoad {
   // Ends it, and tells whose it was.
   int finish();
   double memory_bytes() const { return memory_bytes_; }  // read and written until now
-  double busiest() const;  // s that the most wanted memory or link was needed, had it no limit
+  double busiest() const;  // s for which reductions need the most wanted resource, in all
 
  private:
   struct Demand {

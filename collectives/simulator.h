@@ -31,8 +31,9 @@ struct Simulation {
   std::vector<double> ended = {};  // of each rank, s
   double wire_bytes = 0;           // that the host with most of them sends
   double memory_bytes = 0;         // likewise, read and written by reductions
-  double memory_seconds = 0;       // that the busiest memory or link in a host is needed
-  int rounds = 0;                  // signals and messages that waited for each other, at most
+  // For which reductions need the busiest memory, link or processors of a host.
+  double memory_seconds = 0;
+  int rounds = 0;  // signals and messages that waited for each other, at most
   std::vector<Activity> activities = {};  // where asked for, in no order
 };
 

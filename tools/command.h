@@ -18,6 +18,7 @@ using Command = std::function<int(const Program&)>;
 
 Command add_train(CLI::App& app);
 Command add_predict(CLI::App& app);
+Command add_plan(CLI::App& app);
 Command add_doctor(CLI::App& app);
 
 }  // namespace lockstep::tools

@@ -72,9 +72,12 @@ int run(int argc, char** argv) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   CLI::App* train = app.add_subcommand("train", "train a model");
   CLI::App* predict = app.add_subcommand("predict", "labels and probabilities from a checkpoint");
+  CLI::App* plan =
+      app.add_subcommand("plan", "which all-reduce for which size on a cluster, and why");
   CLI::App* doctor = app.add_subcommand("doctor", "what was found, and what is missing");
   const Command run_train = add_train(*train);
   const Command run_predict = add_predict(*predict);
+  const Command run_plan = add_plan(*plan);
   const Command run_doctor = add_doctor(*doctor);
   std::vector<std::string> arguments(argv + 1, argv + std::max(argc, 1));
   const std::string command = arguments.empty() ? "" : arguments[0];
@@ -92,6 +95,7 @@ int run(int argc, char** argv) {
   }
   if (train->parsed()) return run_train(program);
   if (predict->parsed()) return run_predict(program);
+  if (plan->parsed()) return run_plan(program);
   return run_doctor(program);
 }
 

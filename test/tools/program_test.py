@@ -92,6 +92,7 @@ class Output(Case):
         flags = {"train": ["--batch", "64", "--rate", "0.02", "--schedule", "cosine", "--keep", "3", "--deadline",
                            "--config", "per process"],
                  "predict": ["--checkpoints", "--batch", "100", "--logits", "REQUIRED"],
+                 "plan": ["--topology", "128x8", "--svg", "--size", "1MiB", "--algorithm"],
                  "doctor": ["--json"]}
         for command, words in flags.items():
             text = self.good(command, "--help").stdout

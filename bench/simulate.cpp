@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// How long it takes to price one all-reduce on a cluster that one need not have: to make its plan
+// and to simulate it, and the most memory that the program had. And how long planning takes: every
+// algorithm for every size.
+//
+// usage: simulate [--topology NAME] [--algorithm NAME] [--bytes N] [--plan] [--json]
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "collectives/example_topologies.h"
+#include "collectives/planner.h"
+#include "collectives/simulator.h"
+#include "engine/base/error.h"
+
+namespace lockstep {
+namespace {
+
+using engine::Clock;
+
+struct Flags {
+  std::string topology = "128x8", algorithm = "hierarchical";
+  std::size_t bytes = std::size_t(64) << 20;
+  bool plan = false, json = false;
+};
+
+double since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double most_memory_gib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return double(usage.ru_maxrss) / double(1 << 20);
+}
+
+int run(const Flags& flags) {
+  const collectives::Topology topology = collectives::example_topology(flags.topology);
+  nlohmann::json result = {{"topology", flags.topology}, {"ranks", topology.ranks.size()}};
+  if (flags.plan) {
+    const auto begin = Clock::now();
+    const collectives::Choices choices =
+        collectives::plan_all_reduce(topology, collectives::all_reduce_algorithms());
+    result["plan_seconds"] = since(begin);
+    result["hash"] = fmt::format("{:016x}", choices.hash());
+  } else {
+    collectives::Request request;
+    request.name = "bench";
+    request.subject = {0, flags.bytes / sizeof(float)};
+    request.host = topology.host_of_rank();
+    auto begin = Clock::now();
+    const collectives::Plan plan = collectives::find_algorithm(flags.algorithm).make(request);
+    result["make_seconds"] = since(begin);
+    std::size_t steps = 0;
+    for (const auto& lanes : plan.lanes)
+      for (const collectives::Lane& lane : lanes) steps += lane.size();
+    begin = Clock::now();
+    const collectives::Simulation simulation = simulate(plan, topology);
+    result["simulate_seconds"] = since(begin);
+    result["algorithm"] = flags.algorithm;
+    result["bytes"] = flags.bytes;
+    result["steps"] = steps;
+    result["predicted_us"] = simulation.seconds * 1e6;
+  }
+  result["most_memory_gib"] = most_memory_gib();
+  if (flags.json) {
+    fmt::print("{}\n", result.dump());
+  } else {
+    for (const auto& [key, value] : result.items()) fmt::print("{:18} {}\n", key, value.dump());
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  CLI::App app{"the price of pricing"};
+  lockstep::Flags flags;
+  app.add_option("--topology", flags.topology)->capture_default_str();
+  app.add_option("--algorithm", flags.algorithm)->capture_default_str();
+  app.add_option("--bytes", flags.bytes)->capture_default_str();
+  app.add_flag("--plan", flags.plan, "plan all sizes instead of simulating one");
+  app.add_flag("--json", flags.json);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return lockstep::run(flags);
+  } catch (const lockstep::engine::Error& error) {
+    fmt::print(stderr, "simulate: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+// Which algorithm for which size, and why: every algorithm is priced by the simulator on the
+// topology for sizes from 256 B to 256 MiB, and the cheapest is chosen (of those that differ by
+// less than a thousandth, the first in the order of the algorithms); rules can ask for others. A
+// pure function of topology and algorithms, so all ranks of a job choose alike once they hold the
+// same measurements; they compare the hash. Any thread.
+//
+// Cost: a simulation for each algorithm and size; large clusters are priced from smaller pictures
+// of them (price.h).
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collectives/price.h"
+#include "collectives/registry.h"
+#include "collectives/size_rules.h"
+#include "collectives/topology.h"
+
+namespace lockstep::collectives {
+
+// For one size: what was chosen, and what would have been next.
+struct Choice {
+  std::size_t bytes = 0;
+  std::string algorithm;
+  double seconds = 0;     // predicted
+  std::string runner_up;  // empty: no other algorithm can serve these ranks
+  double runner_up_seconds = 0;
+  std::string reason;  // one sentence
+  bool asked = false;  // by a rule
+};
+
+// An algorithm that these ranks cannot use; why: the end of a sentence that begins with its name.
+struct Refusal {
+  std::string algorithm, why;
+};
+
+class Choices {
+ public:
+  // Any size: between two priced ones the prices go in a straight line, behind the last they go on
+  // like that, before the first they stay.
+  Choice choose(std::size_t bytes) const;
+  std::vector<Choice> table() const;                                          // of the priced sizes
+  const std::vector<std::string>& algorithms() const { return algorithms_; }  // that can serve
+  const std::vector<Refusal>& refused() const { return refused_; }
+  const std::vector<std::size_t>& sizes() const { return sizes_; }
+  // By number in `sizes` and `algorithms`.
+  const Price& price(std::size_t size, std::size_t algorithm) const {
+    return prices_[size][algorithm];
+  }
+  // Of what is chosen for every priced size and of the rules, not of times.
+  std::uint64_t hash() const;
+
+ private:
+  friend Choices plan_all_reduce(const Topology&, std::span<const Algorithm>,
+                                 const std::vector<SizeRule>&, std::vector<std::size_t>);
+  std::vector<Price> prices_at(std::size_t bytes) const;
+  std::string reason(const std::vector<Price>& prices, std::size_t chosen, std::size_t other) const;
+  int ranks_ = 0;
+  std::vector<std::string> algorithms_;
+  std::vector<Refusal> refused_;
+  std::vector<std::size_t> sizes_;
+  std::vector<std::vector<Price>> prices_;  // [size][algorithm]
+  std::vector<SizeRule> rules_;
+};
+
+std::vector<std::size_t> planned_sizes();  // 256 B .. 256 MiB, powers of two
+
+// For the sum of float32. `sizes` ascend. Throws Error(kInvalid) where a rule cannot be obeyed,
+// saying why, and where no algorithm can serve these ranks.
+Choices plan_all_reduce(const Topology& topology, std::span<const Algorithm> algorithms,
+                        const std::vector<SizeRule>& rules = {},
+                        std::vector<std::size_t> sizes = planned_sizes());
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/price.h"
+
+#include <algorithm>
+#include <array>
+
+#include "collectives/simulator.h"
+#include "collectives/size_rules.h"
+
+namespace lockstep::collectives {
+namespace {
+
+constexpr std::array<int, 3> kFew{2, 4, kExactHosts};  // hosts of the pictures
+// For telling how steps grow: bytes for each rank, large enough that no plan leaves rounds out.
+constexpr std::size_t kUsualBytes = std::size_t(64) << 10;
+
+Request request(const Topology& topology, std::size_t bytes) {
+  Request request;
+  request.name = size_text(bytes);
+  request.subject = {0, (bytes + sizeof(float) - 1) / sizeof(float)};
+  request.host = topology.host_of_rank();
+  return request;
+}
+
+double steps_a_rank(const Plan& plan) {
+  double steps = 0;
+  for (const auto& lanes : plan.lanes)
+    for (const Lane& lane : lanes) steps += double(lane.size());
+  return steps / plan.ranks();
+}
+
+// `bytes`: of the collective whose picture the plan is.
+Price price_of(const Plan& plan, const Topology& topology, std::size_t bytes) {
+  const Simulation run = simulate(plan, topology, {.bytes = double(bytes)});
+  const WireCosts& wire = topology.wire;
+  const double round =
+      topology.hosts.size() > 1 ? wire.latency + 2 * wire.message : topology.hosts[0].costs.signal;
+  return {.seconds = run.seconds,
+          .wire_seconds = run.wire_bytes / wire.bandwidth,
+          .memory_seconds = run.memory_seconds,
+          .round_seconds = run.rounds * round,
+          .wire_bytes = run.wire_bytes,
+          .memory_bytes = run.memory_bytes,
+          .rounds = double(run.rounds)};
+}
+
+template <class Of>
+Price each(const Of& of) {
+  return {.seconds = of(&Price::seconds),
+          .wire_seconds = of(&Price::wire_seconds),
+          .memory_seconds = of(&Price::memory_seconds),
+          .round_seconds = of(&Price::round_seconds),
+          .wire_bytes = of(&Price::wire_bytes),
+          .memory_bytes = of(&Price::memory_bytes),
+          .rounds = of(&Price::rounds)};
+}
+
+// Ranks of a host side by side, all hosts alike.
+bool equal_in_order(const Topology& topology) {
+  const std::size_t hosts = topology.hosts.size(), ranks = topology.ranks.size();
+  if (ranks % hosts != 0) return false;
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    if (topology.ranks[rank].host != int(rank / (ranks / hosts))) return false;
+  for (std::size_t host = 0; host < hosts; ++host)
+    if (topology.hosts[host].costs != topology.hosts[0].costs ||
+        topology.cores_of_host(int(host)) != topology.cores_of_host(0))
+      return false;
+  return true;
+}
+
+// How often `from` must be doubled to reach `to`; between two powers in a straight line, since no
+// library is asked.
+double doublings(double from, double to) {
+  double count = 0;
+  for (; from * 2 <= to; from *= 2) ++count;
+  return count + (to - from) / from;
+}
+
+// The same algorithm on the first hosts of a cluster.
+struct Pictures {
+  const Algorithm& algorithm;
+  std::array<Topology, kFew.size()> topologies;
+
+  Pictures(const Algorithm& of, const Topology& topology) : algorithm(of) {
+    for (std::size_t i = 0; i < kFew.size(); ++i) topologies[i] = topology.first_hosts(kFew[i]);
+  }
+  Plan plan(std::size_t i, std::size_t bytes) const {
+    return algorithm.make(request(topologies[i], bytes));
+  }
+  // Between 4 and 8 hosts what grows with the hosts grows by twice what it did between 2 and 4,
+  // what grows with their logarithm by as much.
+  bool grows_with_hosts() const {
+    std::array<double, kFew.size()> steps{};
+    for (std::size_t i = 0; i < kFew.size(); ++i)
+      steps[i] = steps_a_rank(plan(i, topologies[i].ranks.size() * kUsualBytes));
+    return steps[2] - steps[1] >= 1.5 * (steps[1] - steps[0]);
+  }
+};
+
+}  // namespace
+
+Price along(const Price& a, const Price& b, double part) {
+  Price price = each([&](double Price::*x) { return a.*x + part * (b.*x - a.*x); });
+  price.reduced = a.reduced || b.reduced;
+  return price;
+}
+
+Price price(const Algorithm& algorithm, const Topology& topology, std::size_t bytes,
+            double exact_steps) {
+  const int hosts = int(topology.hosts.size());
+  const auto exact = [&] {
+    return price_of(algorithm.make(request(topology, bytes)), topology, bytes);
+  };
+  if (hosts <= kExactHosts || !equal_in_order(topology)) return exact();
+  const Pictures pictures(algorithm, topology);
+  const bool line = pictures.grows_with_hosts();
+  const auto bytes_for = [&](std::size_t i) {
+    const auto few = std::size_t(kFew[i]), all = std::size_t(hosts);
+    return line ? std::max<std::size_t>(1, (bytes * few + all - 1) / all) : bytes;
+  };
+  std::array<Plan, kFew.size()> plans;
+  for (std::size_t i = line ? 1 : 0; i < kFew.size(); ++i)
+    plans[i] = pictures.plan(i, bytes_for(i));
+  const double hosts_on = double(hosts - kFew[2]) / (kFew[2] - kFew[1]);
+  const double doublings_on = doublings(kFew[2], hosts);
+  const double steps =
+      steps_a_rank(plans[2]) +
+      (line ? hosts_on : doublings_on) * (steps_a_rank(plans[2]) - steps_a_rank(plans[1]));
+  if (steps * double(topology.ranks.size()) < (line ? 1 : 10) * exact_steps) return exact();
+  const auto few = [&](std::size_t i) { return price_of(plans[i], pictures.topologies[i], bytes); };
+  const Price four = few(1), eight = few(2);
+  Price price;
+  if (line) {
+    price = along(four, eight, 1 + hosts_on);
+  } else {
+    // a + b + c / 2, a + 2 b + c / 4, a + 3 b + c / 8: the second difference is c / 8.
+    const Price two = few(0);
+    price = each([&](double Price::*x) {
+      const double last = eight.*x - four.*x;
+      const double c = 8 * std::min(0.0, last - (four.*x - two.*x));
+      const double b = std::max(0.0, last + c / 8);
+      return eight.*x + b * doublings_on + c * (1.0 / hosts - 1.0 / kFew[2]);
+    });
+  }
+  price.reduced = true;
+  return price;
+}
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/planner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "collectives/algorithms/steps.h"
+#include "collectives/example_topologies.h"
+#include "engine/base/error.h"
+
+namespace lockstep::collectives {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr std::size_t kKiB = 1024, kMiB = kKiB * kKiB;
+
+std::string anywhere(const std::vector<int>&) {
+  return {};
+}
+std::string nowhere(const std::vector<int>&) {
+  return "is for nobody";
+}
+std::size_t no_scratch(const Request&) {
+  return 0;
+}
+// Does nothing, and so costs nothing.
+Plan nothing(const Request& request) {
+  return empty_plan(request, "nothing", 1);
+}
+// Waits for what never comes.
+Plan forever(const Request& request) {
+  Plan plan = empty_plan(request, "forever", 1);
+  plan.lanes[0][0] = {await({0}, 1)};
+  return plan;
+}
+
+std::vector<Algorithm> with(Algorithm dummy) {
+  std::vector<Algorithm> all(all_reduce_algorithms().begin(), all_reduce_algorithms().end());
+  all.push_back(dummy);
+  return all;
+}
+
+std::string reason_of(const auto& body) {
+  try {
+    body();
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), engine::Code::kInvalid);
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Planner, AnAlgorithmThatCostsNothingIsChosenUntilItIsUnsupported) {
+  const Topology topology = example_topology("4x4");
+  const std::vector<std::size_t> sizes{4 * kKiB, kMiB};
+  const auto free = with({"nothing", false, anywhere, nothing, no_scratch});
+  for (const Choice& choice : plan_all_reduce(topology, free, {}, sizes).table()) {
+    EXPECT_EQ(choice.algorithm, "nothing");
+    EXPECT_EQ(choice.seconds, 0);
+  }
+  const auto unsupported = with({"nothing", false, nowhere, nothing, no_scratch});
+  const Choices choices = plan_all_reduce(topology, unsupported, {}, sizes);
+  for (const Choice& choice : choices.table()) {
+    EXPECT_NE(choice.algorithm, "nothing");
+    EXPECT_NE(choice.runner_up, "nothing");
+  }
+  ASSERT_THAT(choices.refused(), testing::SizeIs(2));
+  EXPECT_EQ(choices.refused()[0].algorithm, "direct");
+  EXPECT_EQ(choices.refused()[1].why, "is for nobody");
+}
+
+TEST(Planner, TheChoiceIsTheCheapestAndTheRunnerUpTheNext) {
+  for (const char* name : {"1x4", "1x8", "3x1", "4x4"}) {
+    const Choices choices =
+        plan_all_reduce(example_topology(name), all_reduce_algorithms(), {}, planned_sizes());
+    const std::vector<Choice> table = choices.table();
+    ASSERT_EQ(table.size(), 21u);
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      std::multiset<double> seconds;
+      for (std::size_t a = 0; a < choices.algorithms().size(); ++a)
+        seconds.insert(choices.price(i, a).seconds);
+      EXPECT_LE(table[i].seconds, *seconds.begin() * 1.001) << name << " " << table[i].bytes;
+      EXPECT_LE(table[i].runner_up_seconds, *std::next(seconds.begin()) * 1.001);
+      EXPECT_GE(table[i].runner_up_seconds, *seconds.begin());
+      EXPECT_NE(table[i].runner_up, table[i].algorithm);
+      EXPECT_FALSE(table[i].reason.empty());
+    }
+  }
+}
+
+TEST(Planner, BetweenSizesThePricesGoInAStraightLine) {
+  const Choices choices = plan_all_reduce(example_topology("3x1"), all_reduce_algorithms(), {},
+                                          {kMiB, 2 * kMiB, 4 * kMiB});
+  const Choice low = choices.choose(2 * kMiB), high = choices.choose(4 * kMiB);
+  if (low.algorithm == high.algorithm) {
+    EXPECT_NEAR(choices.choose(3 * kMiB).seconds, (low.seconds + high.seconds) / 2, 1e-9);
+    EXPECT_NEAR(choices.choose(6 * kMiB).seconds, 2 * high.seconds - low.seconds, 1e-9);
+  }
+  EXPECT_EQ(choices.choose(1).seconds, choices.choose(kMiB).seconds);
+  EXPECT_EQ(choices.choose(1).bytes, 1u);
+}
+
+TEST(Planner, RulesAreObeyedOrRefusedWithAReason) {
+  const Topology host = example_topology("1x4"), hosts = example_topology("3x1");
+  const auto plan = [](const Topology& topology, const char* rules) {
+    return plan_all_reduce(topology, all_reduce_algorithms(), parse_size_rules(rules),
+                           {4 * kKiB, kMiB, 4 * kMiB});
+  };
+  const Choices choices = plan(host, "ring:..64k,halving_doubling:2m..");
+  EXPECT_EQ(choices.choose(4 * kKiB).algorithm, "ring");
+  EXPECT_TRUE(choices.choose(4 * kKiB).asked);
+  EXPECT_THAT(choices.choose(4 * kKiB).reason, HasSubstr("it was asked for; direct would take"));
+  EXPECT_EQ(choices.choose(64 * kKiB - 1).algorithm, "ring");
+  EXPECT_EQ(choices.choose(64 * kKiB).algorithm, "direct");
+  EXPECT_FALSE(choices.choose(kMiB).asked);
+  EXPECT_EQ(choices.choose(2 * kMiB).algorithm, "halving_doubling");
+  EXPECT_NE(choices.hash(), plan(host, "").hash());
+  EXPECT_THAT(reason_of([&] { plan(hosts, "direct:..64k"); }),
+              HasSubstr("algorithm direct was asked for and cannot be: it reads the memory"));
+  EXPECT_THAT(reason_of([&] { plan(hosts, "rinq"); }),
+              HasSubstr("unknown all-reduce algorithm 'rinq'; known: direct, ring"));
+}
+
+// Ranks that hold the same numbers choose alike: also when these went through a file.
+TEST(Planner, EveryRankMakesTheSameTable) {
+  const Topology topology = example_topology("4x4");
+  const Topology read = topology_from_json(to_json(topology));
+  const std::vector<std::size_t> sizes{4 * kKiB, kMiB, 100 * kMiB};
+  const Choices one = plan_all_reduce(topology, all_reduce_algorithms(), {}, sizes);
+  const Choices other = plan_all_reduce(read, all_reduce_algorithms(), {}, sizes);
+  EXPECT_EQ(one.hash(), other.hash());
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    for (std::size_t a = 0; a < one.algorithms().size(); ++a)
+      EXPECT_EQ(one.price(i, a).seconds, other.price(i, a).seconds);
+  EXPECT_NE(one.hash(),
+            plan_all_reduce(example_topology("1x8"), all_reduce_algorithms(), {}, sizes).hash());
+}
+
+TEST(Planner, OneRankHasNothingToSend) {
+  const Choices choices = plan_all_reduce(example_topology("1x1"), all_reduce_algorithms());
+  for (const Choice& choice : choices.table()) {
+    EXPECT_EQ(choice.algorithm, "direct");
+    EXPECT_EQ(choice.seconds, 0);
+    EXPECT_EQ(choice.reason, "there is one rank, so nothing has to be sent");
+  }
+}
+
+TEST(Planner, WhatCannotBePlannedIsRefused) {
+  const Topology topology = example_topology("3x1");
+  EXPECT_THAT(reason_of([&] { plan_all_reduce(topology, {}); }), HasSubstr("none is given"));
+  EXPECT_THAT(reason_of([&] { plan_all_reduce({}, all_reduce_algorithms()); }),
+              HasSubstr("without ranks"));
+  const auto broken = with({"forever", false, anywhere, forever, no_scratch});
+  EXPECT_THAT(reason_of([&] { plan_all_reduce(topology, broken, {}, {kMiB}); }),
+              HasSubstr("rank 0 lane 0 waits for ever at step 0: await 1 of lane 0 of r0"));
+}
+
+struct Golden {
+  const char* name;
+  std::vector<const char*> chosen;  // at 4 KiB, 1 MiB, 100 MiB
+};
+
+// What is best on these clusters, and why, stands beside each.
+TEST(Planner, ChoosesForTheExamples) {
+  const Golden golden[] = {
+      // Two passes over memory are the least there can be.
+      {"1x1", {"direct", "direct", "direct"}},
+      {"1x4", {"direct", "direct", "direct"}},
+      // Direct has fewest signals, but some of its links go over PCI Express; a ring's do not.
+      {"1x8", {"direct", "ring", "ring"}},
+      // Two messages one after the other against four, where latency counts; with one rank a host
+      // there is nothing that a hierarchy could do better than a ring.
+      {"3x1", {"halving_doubling", "ring", "ring"}},
+      // Each byte leaves its host once and not once for each rank.
+      {"4x4", {"hierarchical_halving", "hierarchical", "hierarchical"}},
+      {"8x8", {"hierarchical_halving", "hierarchical", "hierarchical"}},
+      {"16x8", {"hierarchical_halving", "hierarchical_halving", "hierarchical"}},
+      // A ring of 128 hosts has too many rounds.
+      {"128x8", {"hierarchical_halving", "hierarchical_halving", "hierarchical_halving"}},
+  };
+  for (const Golden& cluster : golden) {
+    const Choices choices = plan_all_reduce(example_topology(cluster.name), all_reduce_algorithms(),
+                                            {}, {4 * kKiB, kMiB, 100 * kMiB});
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_EQ(choices.choose(choices.sizes()[i]).algorithm, cluster.chosen[i])
+          << cluster.name << " " << choices.sizes()[i] << ": "
+          << choices.choose(choices.sizes()[i]).reason;
+  }
+}
+
+TEST(Planner, ReasonsSayWhatIsSaved) {
+  const auto reason = [](const char* name, std::size_t bytes) {
+    return plan_all_reduce(example_topology(name), all_reduce_algorithms(), {}, {bytes})
+        .choose(bytes)
+        .reason;
+  };
+  EXPECT_THAT(reason("1x4", 64 * kMiB), HasSubstr("it moves 512 MiB through the memory of a host"));
+  EXPECT_THAT(reason("1x8", 64 * kMiB), HasSubstr("it does more at the same time than"));
+  EXPECT_THAT(reason("4x4", 4 * kKiB), HasSubstr("it sends 8 KiB from a host"));
+}
+
+}  // namespace
+}  // namespace lockstep::collectives

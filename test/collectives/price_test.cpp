@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/price.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "collectives/example_topologies.h"
+
+namespace lockstep::collectives {
+namespace {
+
+constexpr std::size_t kKiB = 1024, kMiB = kKiB * kKiB;
+
+// A smaller picture of the cluster tells what the whole one does: sixteen hosts can still be
+// simulated whole, and every algorithm is priced both ways.
+TEST(Price, ThePictureAgreesWithTheWhole) {
+  const Topology example = example_topology("16x8");
+  const Topology sixteen = equal_hosts(16, 2, example.hosts[0].costs, example.wire, 8);
+  for (const Algorithm& algorithm : all_reduce_algorithms()) {
+    if (!algorithm.refusal(sixteen.host_of_rank()).empty()) continue;
+    for (const std::size_t bytes : {256 * kKiB, 4 * kMiB, 64 * kMiB}) {
+      const Price whole = price(algorithm, sixteen, bytes, 1e18);
+      const Price reduced = price(algorithm, sixteen, bytes, 0);
+      EXPECT_FALSE(whole.reduced);
+      EXPECT_TRUE(reduced.reduced);
+      EXPECT_NEAR(reduced.seconds / whole.seconds, 1, 0.1) << algorithm.name << " " << bytes;
+      EXPECT_NEAR(reduced.wire_bytes / whole.wire_bytes, 1, 0.1) << algorithm.name << " " << bytes;
+    }
+  }
+}
+
+// No picture of one host tells of its neighbours when they are not like it.
+TEST(Price, UnequalHostsAreSimulatedWhole) {
+  const Topology example = example_topology("3x1");
+  Topology topology = equal_hosts(12, 1, example.hosts[0].costs, example.wire);
+  const Algorithm& ring = find_algorithm("ring");
+  const double equal = price(ring, topology, kMiB, 0).seconds;
+  topology.hosts[11].costs.passes = {{0, 1e8, 1e8}};
+  const Price unequal = price(ring, topology, kMiB, 0);
+  EXPECT_FALSE(unequal.reduced);
+  EXPECT_GT(unequal.seconds, 2 * equal);
+}
+
+TEST(Price, LinesGoThroughTheirPoints) {
+  const Price a{.seconds = 1, .wire_bytes = 10}, b{.seconds = 3, .wire_bytes = 10, .rounds = 4};
+  EXPECT_EQ(along(a, b, 0).seconds, 1);
+  EXPECT_EQ(along(a, b, 1).rounds, 4);
+  EXPECT_EQ(along(a, b, 2).seconds, 5);
+  EXPECT_EQ(along(a, b, 2).wire_bytes, 10);
+}
+
+}  // namespace
+}  // namespace lockstep::collectives

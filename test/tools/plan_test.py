@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""lockstep plan: what it prints of clusters that one has and has not, what it draws, what it refuses.
+
+usage: plan_test.py LOCKSTEP [NAMES OF TESTS]
+"""
+import json
+import sys
+import xml.etree.ElementTree as xml
+
+import program
+from program import Case, mpirun, refused
+
+SIZES = [256 << i for i in range(21)]
+CLUSTER = {"hosts": [{"name": "fast", "count": 2, "ranks": 2, "cores": 2}, {"name": "slow<&", "costs": {"signal_seconds": 0}}],
+           "wire": {"bytes_per_second": 1e9}}
+
+
+class Plan(Case):
+    def plan(self, *arguments, prefix=()):
+        done = self.good("plan", *arguments, "--json", prefix=prefix)
+        lines = done.stdout.strip().splitlines()
+        self.assertEqual(len(lines), 1, done.stdout)
+        return json.loads(lines[0])
+
+    def file(self, content):
+        path = self.top / f"cluster{len(list(self.top.iterdir()))}.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    def test_every_example_of_the_help_has_a_table_with_reasons(self):
+        text = self.good("plan", "--help").stdout
+        won = set()
+        for name in ("1x1", "1x4", "1x8", "3x1", "4x4", "8x8", "16x8"):
+            self.assertIn(f" {name} (", " ".join(text.split()))
+            plan = self.plan("--topology", name)
+            self.assertEqual([row["bytes"] for row in plan["table"]], SIZES)
+            for row in plan["table"]:
+                self.assertTrue(row["reason"])
+                self.assertLessEqual(row["predicted_us"], 1.001 * min(row["predicted_of_all_us"].values()))
+                self.assertNotEqual(row["algorithm"], row["runner_up"])
+                self.assertFalse(row["asked"])
+                won.add(row["algorithm"])
+        self.assertLessEqual({"direct", "ring", "hierarchical"}, won)
+
+    def test_a_thousand_ranks(self):
+        text = self.good("plan", "--topology", "128x8").stdout
+        self.assertIn("1024 ranks on 128 hosts", text)
+        self.assertIn("hierarchical", text)
+
+    def test_the_text_shows_hosts_links_sizes_and_buckets(self):
+        text = self.good("plan", "--topology", "16x8", "--model", "mlp_wide").stdout
+        for words in ("128 ranks on 16 hosts", "h0 .. h15: 8 ranks", "between hosts: 11.8 GB/s each way", "256 bytes", "256 MiB",
+                      "because", "direct reads the memory of all ranks", "mlp_wide in 20 buckets", "bucket 19"):
+            self.assertIn(words, text)
+
+    def test_a_file_describes_a_cluster_and_so_does_what_is_printed(self):
+        plan = self.plan("--topology", self.file(CLUSTER), "--model", "mlp")
+        self.assertEqual([host["name"] for host in plan["topology"]["hosts"]], ["fast0", "fast1", "slow<&"])
+        self.assertIn("direct", plan["refused"])
+        self.assertEqual(plan["buckets"][-1]["end"], sum(b["end"] - b["begin"] for b in plan["buckets"]))
+        again = self.plan("--topology", self.file(plan["topology"]))
+        self.assertEqual(again["hash"], plan["hash"])
+        self.assertEqual(again["table"], plan["table"])
+
+    def test_rules_are_obeyed(self):
+        table = self.plan("--topology", "3x1", "--algorithm", "ring:..64k,halving_doubling:1MiB..")["table"]
+        for row in table:
+            if row["bytes"] < 65536 or row["bytes"] >= 1 << 20:
+                self.assertEqual(row["algorithm"], "ring" if row["bytes"] < 65536 else "halving_doubling")
+                self.assertTrue(row["asked"])
+            else:
+                self.assertFalse(row["asked"])
+
+    def test_the_picture_shows_hosts_and_what_each_rank_does(self):
+        for topology, hosts, ranks in ((self.file(CLUSTER), 3, 5), ("1x8", 1, 8), ("128x8", 8, 32)):
+            picture = self.top / "plan.svg"
+            self.good("plan", "--topology", topology, "--svg", picture, "--size", "256k")
+            root = xml.fromstring(picture.read_text())
+            texts = [node.text or "" for node in root.iter("{http://www.w3.org/2000/svg}text")]
+            bars = [node for node in root.iter("{http://www.w3.org/2000/svg}rect") if node.get("fill") == "#4472a8"]
+            self.assertEqual(sum(text.startswith(("h", "fast", "slow")) and " " not in text for text in texts), hosts, texts)
+            self.assertTrue(any("all-reduce of 256 KiB" in text for text in texts), texts)
+            self.assertGreaterEqual(len(bars), ranks)
+
+    def test_this_job(self):
+        self.assertIn("this job: 3 ranks on 1 host, costs assumed", self.good("plan", "--replicas", "3").stdout)
+        done = self.good("plan", prefix=mpirun())
+        self.assertEqual(done.stdout.count("this job: 2 ranks on 1 host"), 1, done.stdout)
+
+    def test_bad_clusters_and_flags_are_one_line(self):
+        file = self.file
+        cases = [
+            (["--topology", "4x5"], 74, ["no file 4x5", "examples are: 1x1, 1x4"]),
+            (["--topology", self.top], 64, ["is no file"]),
+            (["--topology", file("{")], 64, ["cluster0.json", "no JSON object"]),
+            (["--topology", file("{}")], 64, ["cluster1.json", "hosts"]),
+            (["--topology", file({"hosts": []})], 64, ["it has no ranks"]),
+            (["--topology", file({"hosts": [{"name": "h", "rank": 2}]})], 64, ['knows no "rank"', "ranks"]),
+            (["--topology", file({"hosts": [{"name": "h"}], "wire": {"bytes_per_second": 0}})], 64, ["above 0"]),
+            (["--topology", file({"hosts": [{"name": "h", "ranks": 2, "costs": {"link": "nvlink"}}]})], 64,
+             ["no link between its ranks 0 and 1"]),
+            (["--topology", "3x1", "--algorithm", "direct"], 64, ["direct was asked for and cannot be", "host"]),
+            (["--topology", "3x1", "--algorithm", "tree:..4k"], 64, ["unknown all-reduce algorithm 'tree'", "ring"]),
+            (["--topology", "3x1", "--algorithm", "ring:4k"], 64, ["has no range"]),
+            (["--topology", "3x1", "--svg", "/nowhere/x.svg"], 74, ["/nowhere/x.svg cannot be written"]),
+            (["--topology", "3x1", "--svg", self.top / "x.svg", "--size", "big"], 64, ["'big' is no size"]),
+            (["--topology", "3x1", "--model", "mpl"], 64, ["unknown model 'mpl'"]),
+            (["--replicas", "0"], 64, ["--replicas"]),
+        ]
+        for arguments, code, words in cases:
+            with self.subTest(arguments=arguments):
+                refused(self, ["plan", *arguments], code, words)
+
+
+if __name__ == "__main__":
+    sys.exit(not program.main(__doc__))

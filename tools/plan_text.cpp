@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+#include "tools/plan_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "collectives/size_rules.h"
+
+namespace lockstep::tools {
+namespace {
+
+using collectives::Choice;
+using collectives::Choices;
+using collectives::HostCosts;
+using collectives::LinkClass;
+using collectives::size_text;
+using collectives::Topology;
+using nlohmann::json;
+
+std::string rate_text(double bytes_per_second) {
+  const double rate = bytes_per_second / 1e9;
+  return rate < 100 ? fmt::format("{:.3g} GB/s", rate) : fmt::format("{:.0f} GB/s", rate);
+}
+
+std::vector<int> ranks_by_host(const Topology& topology) {
+  std::vector<int> ranks(topology.hosts.size());
+  for (const Topology::Rank& rank : topology.ranks) ++ranks[std::size_t(rank.host)];
+  return ranks;
+}
+
+std::string host_text(const Topology& topology, int host, int ranks) {
+  const HostCosts& costs = topology.hosts[std::size_t(host)].costs;
+  const auto &near = costs.passes.front(), &far = costs.passes.back();
+  std::string text = fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
+  if (costs.link == LinkClass::kMemory) {
+    const int cores = topology.cores_of_host(host);
+    text += fmt::format(" on {} processor{}; memory {} a core and {} in all", cores,
+                        cores == 1 ? "" : "s", rate_text(far.core), rate_text(far.host));
+    if (costs.passes.size() > 1) text += fmt::format(", {} a core in cache", rate_text(near.core));
+  } else {
+    text += fmt::format(" on devices; memory {} each", rate_text(far.core));
+    double least = 0, most = 0;
+    for (const auto& link : costs.links) {
+      least = least == 0 ? link.bandwidth : std::min(least, link.bandwidth);
+      most = std::max(most, link.bandwidth);
+    }
+    const bool mixed = !costs.links.empty();
+    const std::string kind(name(costs.link));
+    if (mixed)
+      text += fmt::format(
+          "; {} direct {} links of {}", costs.links.size(), kind,
+          least == most ? rate_text(most) : rate_text(least) + " to " + rate_text(most));
+    if (costs.port > 0)
+      text += fmt::format("; {} a device through {}", rate_text(costs.port),
+                          mixed ? "PCI Express for the others" : "its " + kind + " switch");
+  }
+  return text + fmt::format("; a signal takes {}", time_text(costs.signal));
+}
+
+// Hosts that are alike and stand together are one line.
+std::string hosts_text(const Topology& topology) {
+  const std::vector<int> ranks = ranks_by_host(topology);
+  std::string text;
+  for (std::size_t first = 0; first < topology.hosts.size();) {
+    std::size_t last = first;
+    const std::string what = host_text(topology, int(first), ranks[first]);
+    while (last + 1 < topology.hosts.size() &&
+           host_text(topology, int(last + 1), ranks[last + 1]) == what)
+      ++last;
+    const std::string& name = topology.hosts[first].name;
+    text += fmt::format("  {}: {}\n",
+                        first == last ? name : name + " .. " + topology.hosts[last].name, what);
+    first = last + 1;
+  }
+  return text;
+}
+
+std::string choice_line(const Choice& choice, bool reduced) {
+  const std::string other =
+      choice.runner_up.empty()
+          ? "-"
+          : fmt::format("{} {}", choice.runner_up, time_text(choice.runner_up_seconds));
+  return fmt::format("{:>10}  {:<20} {}{:>9}  {:<30} {}\n", size_text(choice.bytes),
+                     choice.algorithm, reduced ? "~" : " ", time_text(choice.seconds), other,
+                     choice.reason);
+}
+
+json json_of(const Choice& choice) {
+  json object = {{"bytes", choice.bytes},
+                 {"algorithm", choice.algorithm},
+                 {"predicted_us", choice.seconds * 1e6},
+                 {"reason", choice.reason},
+                 {"asked", choice.asked},
+                 {"runner_up", nullptr},
+                 {"runner_up_us", nullptr}};
+  if (choice.runner_up.empty()) return object;
+  object["runner_up"] = choice.runner_up;
+  object["runner_up_us"] = choice.runner_up_seconds * 1e6;
+  return object;
+}
+
+std::size_t place_of(const Choices& choices, const std::string& algorithm) {
+  const auto& names = choices.algorithms();
+  return std::size_t(std::find(names.begin(), names.end(), algorithm) - names.begin());
+}
+
+}  // namespace
+
+std::string time_text(double seconds) {
+  if (seconds < 0.99995e-3) return fmt::format("{:.1f} us", seconds * 1e6);
+  if (seconds < 0.99995) return fmt::format("{:.2f} ms", seconds * 1e3);
+  return fmt::format("{:.2f} s", seconds);
+}
+
+std::string plan_text(const std::string& source, const Topology& topology, const Choices& choices,
+                      const PlannedModel* model) {
+  const auto count = [](std::size_t n, const char* one) {
+    return fmt::format("{} {}{}", n, one, n == 1 ? "" : "s");
+  };
+  std::string text =
+      fmt::format("{}: {} on {}, costs {}\n", source, count(topology.ranks.size(), "rank"),
+                  count(topology.hosts.size(), "host"), topology.costs_are);
+  text += hosts_text(topology);
+  if (topology.hosts.size() > 1) {
+    const auto& wire = topology.wire;
+    text += fmt::format(
+        "  between hosts: {} each way, {} to arrive; of the rank's thread {} a "
+        "message and {:.2g} ns a byte\n",
+        rate_text(wire.bandwidth), time_text(wire.latency), time_text(wire.message),
+        wire.processor * 1e9);
+  }
+  text += fmt::format("\n{:>10}  {:<20}  {:>9}  {:<30} {}\n", "all-reduce", "algorithm",
+                      "predicted", "runner-up", "because");
+  bool any_reduced = false;
+  const std::vector<Choice> table = choices.table();
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const bool reduced = choices.price(i, place_of(choices, table[i].algorithm)).reduced;
+    any_reduced |= reduced;
+    text += choice_line(table[i], reduced);
+  }
+  if (any_reduced)
+    text += "\n~ from plans of up to 8 of the hosts, since the whole one has too many steps\n";
+  for (const auto& refusal : choices.refused())
+    text += fmt::format("\n{} {}", refusal.algorithm, refusal.why);
+  if (!choices.refused().empty()) text += "\n";
+  if (model != nullptr) {
+    text += fmt::format("\n{} in {}:\n", model->name, count(model->buckets.size(), "bucket"));
+    for (std::size_t b = 0; b < model->buckets.size(); ++b) {
+      const PlannedBucket& bucket = model->buckets[b];
+      text += fmt::format("  bucket {:<3} [{}, {})  {:.1f} KiB  {}  {}\n", b, bucket.range.begin,
+                          bucket.range.end, double(bucket.choice.bytes) / 1024,
+                          bucket.choice.algorithm, time_text(bucket.choice.seconds));
+    }
+    double seconds = 0;
+    for (const PlannedBucket& bucket : model->buckets) seconds += bucket.choice.seconds;
+    text += fmt::format("  one after the other: {}\n", time_text(seconds));
+  }
+  return text;
+}
+
+std::string plan_json(const std::string& source, const Topology& topology, const Choices& choices,
+                      const PlannedModel* model) {
+  json table = json::array();
+  const std::vector<Choice> rows = choices.table();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    json row = json_of(rows[i]);
+    for (std::size_t a = 0; a < choices.algorithms().size(); ++a) {
+      const auto& price = choices.price(i, a);
+      row["predicted_of_all_us"][choices.algorithms()[a]] = price.seconds * 1e6;
+      if (choices.algorithms()[a] == rows[i].algorithm) row["reduced"] = price.reduced;
+    }
+    table.push_back(std::move(row));
+  }
+  json refused = json::object();
+  for (const auto& refusal : choices.refused()) refused[refusal.algorithm] = refusal.why;
+  json object = {{"source", source},
+                 {"topology", json::parse(to_json(topology))},
+                 {"table", table},
+                 {"refused", refused},
+                 {"hash", fmt::format("{:016x}", choices.hash())}};
+  if (model != nullptr) {
+    json buckets = json::array();
+    for (const PlannedBucket& bucket : model->buckets) {
+      json entry = json_of(bucket.choice);
+      entry["begin"] = bucket.range.begin;
+      entry["end"] = bucket.range.end;
+      buckets.push_back(std::move(entry));
+    }
+    object["model"] = model->name;
+    object["buckets"] = buckets;
+  }
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace lockstep::tools
