@@ -16,7 +16,7 @@ using json_reading::only;
 using json_reading::quantity;
 using nlohmann::json;
 
-constexpr int kMostRanks = 65536;
+constexpr int kMostRanks = 65536, kMostRanksOfAHost = 1024;
 
 json json_of(const HostCosts& costs) {
   json passes = json::array(), links = json::array();
@@ -94,10 +94,13 @@ WireCosts wire_costs(const json& from) {
 }
 
 Topology::Host host_of(const json& h) {
+  const json memory = h.value("memory", json(0u));
+  require(memory.is_number_unsigned(), "\"memory\" must be a whole number from 0 on, not {}",
+          memory.dump());
   return {.name = h.at("name").get<std::string>(),
           .cpu = h.value("cpu", std::string()),
           .numa_nodes = number(h, "numa_nodes", 1, 1),
-          .memory = h.value("memory", std::size_t{0}),
+          .memory = memory.get<std::size_t>(),
           .costs = h.contains("costs") ? host_costs(h.at("costs")) : HostCosts()};
 }
 
@@ -109,6 +112,8 @@ void read_short(const json& all, Topology& topology) {
     const int count = number(h, "count", 1, 1), ranks = number(h, "ranks", 1, 1);
     require(std::int64_t(count) * ranks + std::int64_t(topology.ranks.size()) <= kMostRanks,
             "more than {} ranks are described", kMostRanks);
+    require(ranks <= kMostRanksOfAHost, "a host has at most {} ranks, not {}", kMostRanksOfAHost,
+            ranks);
     for (int i = 0; i < count; ++i) {
       const int host = int(topology.hosts.size());
       topology.hosts.push_back(host_of(h));

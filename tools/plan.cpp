@@ -92,15 +92,15 @@ void write(const std::string& path, const std::string& text) {
   if (!file) engine::fail(engine::Code::kIo, "{} cannot be written", path);
 }
 
-int plan_of(const Flags& f, const std::string& source, const Topology& topology) {
-  const auto algorithms = collectives::all_reduce_algorithms();
-  const collectives::Choices choices = collectives::plan_all_reduce(
-      topology, algorithms, collectives::parse_size_rules(f.algorithm));
+// What there is to say; also draws. A picture is written before anything is said.
+int tell(const Flags& f, const std::string& source, const Topology& topology,
+         const collectives::Choices& choices) {
   std::unique_ptr<PlannedModel> model;
   if (!f.model.empty()) model = std::make_unique<PlannedModel>(planned(f.model, choices));
-  if (!f.svg.empty())
-    write(f.svg, plan_picture(source, topology, algorithms,
+  if (!f.svg.empty()) {
+    write(f.svg, plan_picture(source, topology, collectives::all_reduce_algorithms(),
                               choices.choose(collectives::parse_size(f.size))));
+  }
   const std::string text = f.json ? plan_json(source, topology, choices, model.get()) + "\n"
                                   : plan_text(source, topology, choices, model.get());
   std::fputs(text.c_str(), stdout);
@@ -109,22 +109,33 @@ int plan_of(const Flags& f, const std::string& source, const Topology& topology)
   return kDone;
 }
 
+collectives::Choices choose(const Flags& f, const Topology& topology) {
+  return collectives::plan_all_reduce(topology, collectives::all_reduce_algorithms(),
+                                      collectives::parse_size_rules(f.algorithm));
+}
+
 int plan(const Flags& f, const Program& program) {
+  const int processes = collectives::mpi::launch().size;
   if (!f.topology.empty()) {
     return together([&] {
-      engine::require(collectives::mpi::launch().size == 1,
-                      "plan --topology runs in one process, and {} were started",
-                      collectives::mpi::launch().size);
-      return plan_of(f, f.topology, described(f.topology));
+      engine::require(processes == 1, "plan --topology runs in one process, and {} were started",
+                      processes);
+      const Topology topology = described(f.topology);
+      return tell(f, f.topology, topology, choose(f, topology));
     });
   }
+  together([&] {
+    collectives::parse_size_rules(f.algorithm);
+    collectives::parse_size(f.size);
+    if (!f.model.empty()) models::build(f.model);
+  });
   strategies::Session session(program.argc, program.argv);
   const Topology topology = collectives::discover(
       session.bootstrap(),
       std::vector<std::string>(std::size_t(f.replicas), to_string(session.devices()[0]->id())));
   session.connected();
-  if (session.bootstrap().process() != 0) return kDone;
-  return plan_of(f, "this job", topology);
+  const collectives::Choices choices = choose(f, topology);  // so that all refuse what cannot be
+  return session.bootstrap().process() == 0 ? tell(f, "this job", topology, choices) : int(kDone);
 }
 
 }  // namespace

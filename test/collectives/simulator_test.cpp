@@ -72,6 +72,40 @@ TEST(Simulator, RanksOfAHostShareItsWire) {
   EXPECT_NEAR(simulate(plan, topology).seconds, 16.0 * kMiB / 1e9, 1e-6);
 }
 
+// What comes in shares the way in, and the thread that takes it: two hosts send to a third.
+TEST(Simulator, MessagesToOneHostShareItsWireAndItsRanksThread) {
+  const double seconds = 8.0 * kMiB / 1e9;
+  for (const WireCosts& wire : {only_bandwidth(1e9), WireCosts{0, 1e15, 1e-9, 0}}) {
+    const Topology topology = equal_hosts(3, 1, free_host(), wire);
+    Request all = request(topology, 8 * kMiB);
+    Plan plan = empty_plan(all, "two to one", 2);
+    for (const int lane : {0, 1}) {
+      const int from = lane + 1;
+      plan.lanes[std::size_t(from)][std::size_t(lane)] = {
+          post_send(all.subject.size(), {from, Space::kGradient, 0}, 0), wait(0)};
+      plan.lanes[0][std::size_t(lane)] = {
+          post_receive(all.subject.size(), {0, Space::kScratch, 0}, from), wait(0)};
+    }
+    EXPECT_NEAR(simulate(plan, topology).seconds, 2 * seconds, 1e-6);
+  }
+}
+
+// However many lanes and cores there are. The lowest lane comes first.
+TEST(Simulator, ARankHasOneThread) {
+  HostCosts costs = free_host();
+  costs.passes = {{0, 1e9, 1e15}};
+  const Topology host = equal_hosts(1, 1, costs, {}, 8);
+  Request all = request(host, kMiB);
+  Plan plan = empty_plan(all, "two lanes", 2);
+  for (const int lane : {1, 0})
+    plan.lanes[0][std::size_t(lane)] = {reduce(all.subject.size(), {{0, Space::kGradient, 0}},
+                                               {{0, Space::kWeight, 0}}, Epilogue::kNone)};
+  const Simulation run = simulate(plan, host, {.record = true});
+  EXPECT_NEAR(run.seconds, 4.0 * kMiB / 1e9, 1e-6);
+  ASSERT_EQ(run.activities.size(), 2u);
+  EXPECT_EQ(run.activities[0].lane, 0);
+}
+
 // Every element is read once from each rank and written once into each, all ranks at once.
 TEST(Simulator, DirectMovesTwoPassesOfEachRanksMemory) {
   for (const int n : {2, 3, 8}) {

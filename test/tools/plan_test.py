@@ -12,7 +12,8 @@ import program
 from program import Case, mpirun, refused
 
 SIZES = [256 << i for i in range(21)]
-CLUSTER = {"hosts": [{"name": "fast", "count": 2, "ranks": 2, "cores": 2}, {"name": "slow<&", "costs": {"signal_seconds": 0}}],
+CLUSTER = {"hosts": [{"name": "fast", "count": 2, "ranks": 2, "cores": 2},
+                     {"name": "slow<&", "costs": {"signal_seconds": 0}}],
            "wire": {"bytes_per_second": 1e9}}
 
 
@@ -50,8 +51,9 @@ class Plan(Case):
 
     def test_the_text_shows_hosts_links_sizes_and_buckets(self):
         text = self.good("plan", "--topology", "16x8", "--model", "mlp_wide").stdout
-        for words in ("128 ranks on 16 hosts", "h0 .. h15: 8 ranks", "between hosts: 11.8 GB/s each way", "256 bytes", "256 MiB",
-                      "because", "direct reads the memory of all ranks", "mlp_wide in 20 buckets", "bucket 19"):
+        for words in ("128 ranks on 16 hosts", "h0 .. h15: 8 ranks", "between hosts: 11.8 GB/s each way", "256 bytes",
+                      "256 MiB", "because", "direct reads the memory of all ranks", "mlp_wide in 20 buckets",
+                      "bucket 19"):
             self.assertIn(words, text)
 
     def test_a_file_describes_a_cluster_and_so_does_what_is_printed(self):
@@ -79,7 +81,8 @@ class Plan(Case):
             root = xml.fromstring(picture.read_text())
             texts = [node.text or "" for node in root.iter("{http://www.w3.org/2000/svg}text")]
             bars = [node for node in root.iter("{http://www.w3.org/2000/svg}rect") if node.get("fill") == "#4472a8"]
-            self.assertEqual(sum(text.startswith(("h", "fast", "slow")) and " " not in text for text in texts), hosts, texts)
+            names = [text for text in texts if text.startswith(("h", "fast", "slow")) and " " not in text]
+            self.assertEqual(len(names), hosts, texts)
             self.assertTrue(any("all-reduce of 256 KiB" in text for text in texts), texts)
             self.assertGreaterEqual(len(bars), ranks)
 
@@ -87,6 +90,8 @@ class Plan(Case):
         self.assertIn("this job: 3 ranks on 1 host, costs assumed", self.good("plan", "--replicas", "3").stdout)
         done = self.good("plan", prefix=mpirun())
         self.assertEqual(done.stdout.count("this job: 2 ranks on 1 host"), 1, done.stdout)
+        for rules, words in (("rinq", "unknown all-reduce algorithm"), ("ring:1", "has no range")):
+            refused(self, ["plan", "--algorithm", rules], 64, [words], prefix=mpirun())
 
     def test_bad_clusters_and_flags_are_one_line(self):
         file = self.file
