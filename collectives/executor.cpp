@@ -18,9 +18,13 @@ using std::chrono::nanoseconds;
 // A waiter looks so often before it sleeps; after the first few it lets other threads run in
 // between, since with more ranks than cores the one that it waits for may need this core.
 constexpr int kSpins = 2000, kBareSpins = 32;
-// A sleep ends at the latest after this, or after the second where messages are under way: the
-// team's sleepers do not hear of those.
-constexpr microseconds kSleep{1000}, kMessageSleep{50};
+// With messages under way it looks less often: the way to another host is longer than to another
+// core, each look is a system call, and the sleep ends when something comes.
+constexpr int kMessageSpins = 16;
+// A sleep ends at the latest after this. Who sleeps until a message comes does not hear of what
+// other ranks of the host do, nor of plans that another thread starts: then after the second, or,
+// with no other rank here, the third.
+constexpr microseconds kSleep{1000}, kMessageSleep{50}, kAloneSleep{200};
 // Between two looks at a stuck step at most this much counts as waiting.
 constexpr nanoseconds kAttention = milliseconds(100);
 
@@ -151,7 +155,9 @@ bool Executor::pass(int budget, bool& ended) {
   seen_.store(team_.events());
   const Entry* at = nullptr;
   const auto stop = [&](engine::Code code, const char* why) {
-    if (at) return team_.stop(code, fmt::format("{}: {}", at->stage->plan.name, why));
+    // Who lost a peer, or was told of a deadline, is told with what it waits for.
+    const bool told = code == engine::Code::kPeerLost || code == engine::Code::kTimeout;
+    if (at && !told) return team_.stop(code, fmt::format("{}: {}", at->stage->plan.name, why));
     team_.stop(code, why);
   };
   bool moved = false;
@@ -328,28 +334,35 @@ void Executor::look(Entry& entry, int plan, int lane) {
   if (cursor.waited >= deadline) stop_late(entry, lane, plan, deadline);
 }
 
-// Stops the team with the names of those whom this lane waits for.
-void Executor::stop_late(Entry& entry, int lane, int plan, milliseconds waited) {
-  const Plan& p = entry.stage->plan;
-  const Lane& steps = p.lanes[std::size_t(rank_)][std::size_t(lane)];
-  const Step& step = steps[entry.cursors[std::size_t(lane)].step];
+std::string Executor::purpose_of(const Entry& entry) {
+  std::scoped_lock lock(purposes_);
+  return entry.purpose.empty() ? "" : entry.purpose + ": ";
+}
+
+// "; arrived: 0 2; missing: 1" of the ranks that this lane's next step needs; empty where it needs
+// none.
+std::string Executor::presence(const Entry& entry, int plan, int lane) const {
+  const Lane& steps = entry.stage->plan.lanes[std::size_t(rank_)][std::size_t(lane)];
+  const std::size_t at = entry.cursors[std::size_t(lane)].step;
+  if (at == steps.size()) return {};
+  const Step& step = steps[at];
   std::vector<int> here, missing;
-  if (step.action == Action::kWait) {
-    here = {rank_};
-    missing = {steps[std::size_t(step.post)].peer};
-  }
+  const int peer = step.action == Action::kWait ? steps[std::size_t(step.post)].peer : step.peer;
+  if (peer >= 0) here = {rank_}, missing = {peer};
   for (const int rank : step.ranks)
     (arrived(entry, plan, step, rank) ? here : missing).push_back(rank);
-  std::string purpose;
-  {
-    std::scoped_lock lock(purposes_);
-    if (!entry.purpose.empty()) purpose = entry.purpose + ": ";
-  }
-  team_.stop(
-      engine::Code::kTimeout,
-      fmt::format("{}{}: rank {} waited {} ms; arrived: {}; missing: {}", purpose, p.name, rank_,
-                  waited.count(), here.empty() ? "none" : fmt::format("{}", fmt::join(here, " ")),
-                  fmt::join(missing, " ")));
+  if (here.empty() && missing.empty()) return {};
+  const auto list = [](const std::vector<int>& ranks) {
+    return ranks.empty() ? "none" : fmt::format("{}", fmt::join(ranks, " "));
+  };
+  return fmt::format("; arrived: {}; missing: {}", list(here), list(missing));
+}
+
+// Stops the team with the names of those whom this lane waits for.
+void Executor::stop_late(Entry& entry, int lane, int plan, milliseconds waited) {
+  team_.stop(engine::Code::kTimeout, fmt::format("{}{}: rank {} waited {} ms{}", purpose_of(entry),
+                                                 title(entry.stage->plan), rank_, waited.count(),
+                                                 presence(entry, plan, lane)));
 }
 
 // A whole call of `wait` took too long: names the first stuck lane of the plan, or of a plan that
@@ -369,7 +382,7 @@ void Executor::stop_late(int plan, milliseconds waited) {
       return team_.stop(engine::Code::kTimeout,
                         fmt::format("{}: rank {} waited {} ms; it comes after {}, which rank {} "
                                     "has not started",
-                                    entry.stage->plan.name, rank_, waited.count(),
+                                    title(entry.stage->plan), rank_, waited.count(),
                                     before.stage->plan.name, rank_));
     for (std::size_t lane = 0; lane < before.cursors.size(); ++lane)
       if (before.cursors[lane].looked != engine::Clock::time_point{})
@@ -377,22 +390,55 @@ void Executor::stop_late(int plan, milliseconds waited) {
   }
   team_.stop(engine::Code::kTimeout,
              fmt::format("{}: rank {} waited {} ms, and it is still at work",
-                         entry.stage->plan.name, rank_, waited.count()));
+                         title(entry.stage->plan), rank_, waited.count()));
+}
+
+// "rank 0 waits for bucket 0 (ring, 4096 bytes); arrived: 0; missing: 1": by the first lane of the
+// plan, or of one that it comes after, whose next step needs somebody.
+std::string Executor::waiting_for(int plan) {
+  const Entry& entry = entries_[std::size_t(plan)];
+  std::string who;
+  const auto look_at = [&](int index) {
+    const Entry& e = entries_[std::size_t(index)];
+    for (std::size_t lane = 0; who.empty() && lane < e.cursors.size(); ++lane)
+      who = presence(e, index, int(lane));
+  };
+  look_at(plan);
+  for (const int earlier : entry.stage->after) look_at(earlier);
+  if (who.empty()) who = fmt::format("; arrived: {}; missing: not known", rank_);
+  return fmt::format("rank {} waits for {}{}{}", rank_, purpose_of(entry), title(entry.stage->plan),
+                     who);
+}
+
+// What stopped the team. That a rank died or was lost says nothing of what others waited for: that
+// is added by those who know it.
+void Executor::rethrow_waiting(int plan) {
+  try {
+    team_.rethrow();
+  } catch (const engine::Error& error) {
+    if (error.code() != engine::Code::kPeerLost) throw;
+    std::scoped_lock lock(mutex_);
+    throw engine::Error(error.code(), fmt::format("{}; {}", error.what(), waiting_for(plan)));
+  }
 }
 
 void Executor::wait(int plan, std::string_view purpose, std::optional<milliseconds> deadline) {
-  if (team_.stopped()) team_.rethrow();
+  if (team_.stopped()) {
+    if (done(plan)) team_.rethrow();
+    const Waiter waiter(*this, plan, purpose, engine::Clock::now());
+    rethrow_waiting(plan);
+  }
   if (done(plan)) return;
   const auto begin = engine::Clock::now();
   const Waiter waiter(*this, plan, purpose, begin);
   auto moved_at = begin;
   std::uint64_t moves = moves_.load();
   for (int spins = 0; !done(plan); ++spins) {
-    if (team_.stopped()) team_.rethrow();
+    if (team_.stopped()) rethrow_waiting(plan);
     if (deadline && engine::Clock::now() - begin >= *deadline) stop_late(plan, *deadline);
     if (progress()) {
       spins = 0;
-    } else if (spins >= kSpins) {
+    } else if (spins >= kSpins || (spins >= kMessageSpins && messages_.load() > 0)) {
       const auto now = engine::Clock::now();
       if (moves_.load() != moves) moves = moves_.load(), moved_at = now;
       if (now - moved_at >= deadline_.load()) stop_late(plan, deadline_);
@@ -411,7 +457,7 @@ void Executor::sleep(microseconds most) {
 
 void Executor::idle(microseconds most) {
   if (messages_.load(std::memory_order_relaxed) == 0) return team_.sleep(seen_.load(), most);
-  most = std::min(most, kMessageSleep);
+  most = std::min(most, team_.local().size() > 1 ? kMessageSleep : kAloneSleep);
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return team_.sleep(seen_.load(), most);
   try {

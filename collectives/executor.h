@@ -67,9 +67,10 @@ class Executor {
   // True when anything moved. At most `budget` blocks are reduced.
   bool progress(int budget = 64);
   // Moves all plans until this one is done; spins briefly, then sleeps. Throws what stopped the
-  // team; stops the team itself (kTimeout) when the deadline passes: the text names the plan, who
-  // arrived and who did not. `purpose` stands in front of that text where given. `deadline`, where
-  // given, is of this call, beside the executor's own of a step.
+  // team; stops the team itself (kTimeout) when the deadline passes: the text names the plan, its
+  // bytes, who arrived and who did not. `purpose` stands in front of that text where given. Where a
+  // peer was lost (kPeerLost), the same is added to what the team was stopped with. `deadline`,
+  // where given, is of this call, beside the executor's own of a step.
   void wait(int plan, std::string_view purpose = {},
             std::optional<std::chrono::milliseconds> deadline = {});
   // Of every wait from now on; any thread.
@@ -113,6 +114,10 @@ class Executor {
   void look(Entry& entry, int plan, int lane);
   void stop_late(Entry& entry, int lane, int plan, std::chrono::milliseconds waited);
   void stop_late(int plan, std::chrono::milliseconds waited);
+  std::string purpose_of(const Entry& entry);
+  std::string presence(const Entry& entry, int plan, int lane) const;
+  std::string waiting_for(int plan);
+  [[noreturn]] void rethrow_waiting(int plan);
   double clipping_scale() const;
   double* norms() const;
   std::byte* address(const Operand& operand, DType dtype, std::size_t element) const;

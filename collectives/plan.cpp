@@ -88,6 +88,11 @@ std::vector<Range> owned(const Plan& plan, int rank) {
   return ranges;
 }
 
+std::string title(const Plan& plan) {
+  return fmt::format("{} ({}, {} bytes)", plan.name, plan.algorithm,
+                     plan.subject.size() * engine::size_of(plan.dtype));
+}
+
 std::string print(const Plan& plan) {
   std::string text;
   print(std::back_inserter(text), plan);

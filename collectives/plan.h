@@ -86,6 +86,9 @@ using StepPlan = std::vector<Stage>;
 // optimizer state lies.
 std::vector<Range> owned(const Plan& plan, int rank);
 
+// "bucket 0 (dense2.bias): sum (direct, 4096 bytes)": for errors.
+std::string title(const Plan& plan);
+
 // All steps as text. `hash` is of that text, of every stage, and is what ranks compare at the
 // start.
 std::string print(const Plan& plan);

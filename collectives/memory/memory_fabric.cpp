@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -47,9 +48,11 @@ std::uint64_t mix(std::uint64_t x) {
 
 struct MemoryFabric::State {
   using Key = std::array<int, 3>;  // from, to, tag
-  State(int ranks, Faults f) : faults(f), sent(std::size_t(ranks)), posted(std::size_t(ranks)) {}
+  State(int ranks, Faults f)
+      : faults(f), sent(std::size_t(ranks)), posted(std::size_t(ranks)), told(std::size_t(ranks)) {}
 
   void check(int rank, int peer) {
+    if (told[std::size_t(rank)]) throw *told[std::size_t(rank)];
     if (lost < 0) return;
     if (rank == lost) engine::fail(Code::kPeerLost, "rank {} is lost: this is it", lost);
     if (peer < 0 || peer == lost)
@@ -62,6 +65,7 @@ struct MemoryFabric::State {
     if (rank == faults.lost_rank && posted[std::size_t(rank)] == faults.lost_at_message)
       lost = rank;
     check(rank, peer);
+    if (const auto left = gone.find(peer); left != gone.end()) throw left->second;
     ++posted[std::size_t(rank)];
     int index = 0;
     if (free.empty()) {
@@ -77,6 +81,15 @@ struct MemoryFabric::State {
     posts[std::size_t(index)] = std::move(post);
     deliver(key, line, false);
     return index;
+  }
+  // Told are those whom `rank` has exchanged messages with, or has begun to.
+  void abort(int rank, const engine::Error& why) {
+    for (const auto& [key, line] : lines) {
+      if (key[0] != rank && key[1] != rank) continue;
+      std::optional<engine::Error>& peer = told[std::size_t(key[0] == rank ? key[1] : key[0])];
+      if (!peer) peer = why;
+    }
+    gone.emplace(rank, why);
   }
   // How long the next pair is held back: a pure function of the seed and of which message it is.
   int draw(const Key& key, std::uint64_t number) const {
@@ -120,8 +133,10 @@ struct MemoryFabric::State {
   std::vector<int> free;
   std::map<Key, Line> lines;
   std::size_t messages = 0;
-  std::vector<std::size_t> sent;  // bytes, by rank
-  std::vector<int> posted;        // messages, by rank
+  std::vector<std::size_t> sent;                   // bytes, by rank
+  std::vector<int> posted;                         // messages, by rank
+  std::vector<std::optional<engine::Error>> told;  // why a peer stopped, by rank
+  std::map<int, engine::Error> gone;               // who stopped, and why
 };
 
 namespace {
@@ -170,6 +185,10 @@ class MemoryTransport : public Transport {
   }
   void sleep(int microseconds) override {
     std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
+  }
+  void abort(Code code, const std::string& why) noexcept override {
+    std::scoped_lock lock(state_.mutex);
+    state_.abort(rank_, engine::Error(code, why));
   }
 
  private:

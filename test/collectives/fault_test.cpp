@@ -117,7 +117,8 @@ TEST(Faults, ARankThatNeverComesIsNamedByAllOthers) {
   EXPECT_GE(engine::Clock::now() - begin, milliseconds(200));
   const std::string first = text(errors[0]);
   EXPECT_THAT(first, testing::MatchesRegex(
-                         "bucket 0: rank [012] waited 200 ms; arrived: 0 1 2; missing: 3"));
+                         "bucket 0 .direct, 20000 bytes.: rank [012] waited 200 ms; arrived: 0 "
+                         "1 2; missing: 3"));
   for (const int rank : {0, 1, 2}) {
     EXPECT_EQ(text(errors[std::size_t(rank)]), first);
     EXPECT_EQ(code_of(errors[std::size_t(rank)]), Code::kTimeout);
@@ -148,7 +149,8 @@ TEST(Faults, ACallMayHaveADeadlineAndAPurpose) {
   } catch (const engine::Error& error) {
     EXPECT_EQ(error.code(), Code::kTimeout);
     EXPECT_STREQ(error.what(),
-                 "save of step 100: votes: rank 0 waited 60 ms; arrived: 0; missing: 1 2");
+                 "save of step 100: votes (direct, 40 bytes): rank 0 waited 60 ms; arrived: 0; "
+                 "missing: 1 2");
   }
 }
 
@@ -163,7 +165,8 @@ TEST(Faults, TheDeadlineOfAMessageNamesItsPeer) {
   } catch (const engine::Error& error) {
     EXPECT_EQ(error.code(), Code::kTimeout);
     EXPECT_THAT(error.what(),
-                testing::MatchesRegex("bucket 0: rank 0 waited 60 ms; arrived: 0; missing: 1"));
+                testing::MatchesRegex(
+                    "bucket 0 .ring, 40 bytes.: rank 0 waited 60 ms; arrived: 0; missing: 1"));
   }
 }
 
@@ -178,7 +181,8 @@ TEST(Faults, APlanThatComesAfterOneThatWasNotStartedIsNamed) {
     FAIL() << "it comes after another";
   } catch (const engine::Error& error) {
     EXPECT_STREQ(error.what(),
-                 "update: rank 0 waited 60 ms; it comes after sum, which rank 0 has not started");
+                 "update (direct, 40 bytes): rank 0 waited 60 ms; it comes after sum, which rank 0 "
+                 "has not started");
   }
 }
 

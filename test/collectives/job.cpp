@@ -19,6 +19,7 @@ Job::Job(StepPlan step, std::size_t elements, JobOptions options)
     control_.emplace_back(collectives::Team::control_bytes(local.size(), step_.size()));
     teams_.emplace_back(local, step_.size(), control_.back().data());
   }
+  if (options.connect) transports_ = options.connect(ranks());
   for (int rank = 0; rank < ranks(); ++rank) {
     auto& spaces = memory_.emplace_back();
     for (int space = 0; space < collectives::kSpaces; ++space) {
@@ -33,8 +34,10 @@ Job::Job(StepPlan step, std::size_t elements, JobOptions options)
         owned.ranges.push_back(range);
     slots_.emplace_back(owned.elements() * 8 * rule_.slots());
     owned.slots = slots_.back().data();
-    transports_.push_back(fabric_.connect(rank));
-    executors_.emplace_back(rank, team(rank), transports_.back().get(), *ops_, std::move(owned),
+    if (!options.connect) transports_.push_back(fabric_.connect(rank));
+    auto& transport = transports_[std::size_t(rank)];
+    if (options.wrap) transport = options.wrap(rank, std::move(transport));
+    executors_.emplace_back(rank, team(rank), transport.get(), *ops_, std::move(owned),
                             options.executor);
     executors_.back().open(step_);
   }
@@ -70,6 +73,16 @@ void Job::execute(const std::vector<int>& stages, const engine::StepState* state
   });
   for (const auto& error : errors)
     if (error) std::rethrow_exception(error);
+}
+
+void run_and_tell(Executor& executor, const std::vector<int>& stages) {
+  try {
+    for (const int stage : stages) executor.start(stage, nullptr);
+    for (const int stage : stages) executor.wait(stage);
+  } catch (const std::exception&) {
+    executor.tell_peers();
+    throw;
+  }
 }
 
 std::string text(const std::exception_ptr& error) {

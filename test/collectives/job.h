@@ -30,6 +30,12 @@ struct JobOptions {
   // Short, so that what hangs fails soon.
   collectives::ExecutorOptions executor{.deadline = std::chrono::milliseconds(20000)};
   collectives::Faults faults;
+  // What goes around each rank's end of the fabric.
+  std::function<std::unique_ptr<collectives::Transport>(int rank,
+                                                        std::unique_ptr<collectives::Transport>)>
+      wrap = {};
+  // Instead of the fabric in memory: the ends of all ranks.
+  std::function<std::vector<std::unique_ptr<collectives::Transport>>(int ranks)> connect = {};
   engine::UpdateRule rule;
   std::vector<int> updates;  // stages whose ranges the ranks own
   std::size_t norm_blocks = 0;
@@ -66,6 +72,9 @@ class Job {
   std::vector<std::unique_ptr<collectives::Transport>> transports_;
   std::deque<Executor> executors_;
 };
+
+// As strategies do: runs the plans, and where that fails tells the ranks of other hosts why.
+void run_and_tell(Executor& executor, const std::vector<int>& stages);
 
 // What an exception says; empty for none.
 std::string text(const std::exception_ptr& error);

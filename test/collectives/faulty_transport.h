@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// Any transport, with faults: messages are late, messages of different peers or tags overtake each
+// other, this end fails or goes silent at its k-th message. What a transport promises holds all
+// the same: messages between two ranks with one tag are posted in their order. Faults are drawn
+// from a seed. One thread at a time, as for every transport.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "collectives/transport.h"
+
+namespace lockstep::test {
+
+struct TransportFaults {
+  std::uint64_t seed = 0;
+  // Each message is held back for up to so many polls (calls of `progress` or `test`). Since each
+  // pair and tag draws its own, they overtake each other.
+  int most_held_polls = 0;
+  // Post number `fail_at`, from 0, and everything after it throws Error(kPeerLost); peers are told,
+  // as an end of file would tell them.
+  int fail_at = -1;
+  // From post number `silent_at` on nothing goes out, nothing comes in, and nobody is told: a host
+  // that is unplugged.
+  int silent_at = -1;
+};
+
+class FaultyTransport : public collectives::Transport {
+ public:
+  FaultyTransport(int rank, std::unique_ptr<collectives::Transport> inner, TransportFaults faults);
+  int post_send(int peer, int tag, const std::byte* data, std::size_t bytes) override;
+  int post_receive(int peer, int tag, std::byte* data, std::size_t bytes) override;
+  bool test(int request) override;
+  bool progress() override;
+  void sleep(int microseconds) override;
+  void abort(engine::Code code, const std::string& why) noexcept override;
+
+ private:
+  using Line = std::tuple<int, int, bool>;  // peer, tag, whether it is sent
+  struct Message {
+    Line line;
+    std::byte* target = nullptr;
+    const std::byte* source = nullptr;
+    std::size_t bytes = 0;
+    int held = 0;      // polls that are left
+    int inner = -1;    // the inner transport's request; -1: held back
+    bool free = true;  // the number may be used again
+  };
+  int post(Message message);
+  bool hand_over();
+  void check() const;
+  int draw();
+
+  int rank_;
+  std::unique_ptr<collectives::Transport> inner_;
+  TransportFaults faults_;
+  std::uint64_t drawn_ = 0;
+  int posted_ = 0;
+  bool failed_ = false, silent_ = false;
+  std::vector<Message> messages_;
+  std::map<Line, std::deque<int>> lines_;  // held back, in the order of their posts
+};
+
+}  // namespace lockstep::test
