@@ -108,6 +108,14 @@ class InMemory : public Bootstrap {
 
 }  // namespace
 
+std::vector<std::unique_ptr<Transport>> Bootstrap::transports(
+    const std::vector<int>&, const std::vector<std::pair<int, int>>&, const std::string& what) {
+  engine::fail(
+      Code::kInvalid,
+      "{}transport mpi needs a job that MPI started, and this one is {}: use transport tcp", what,
+      description());
+}
+
 std::unique_ptr<Bootstrap> single_process() {
   return std::make_unique<SingleProcess>();
 }

@@ -7,7 +7,10 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "collectives/transport.h"
 
 namespace lockstep::collectives {
 
@@ -21,6 +24,12 @@ class Bootstrap {
   virtual std::vector<std::string> all_gather(const std::string& mine, const std::string& what) = 0;
   // Which host each process is on, numbered from 0 in order of first appearance.
   virtual std::vector<int> hosts() const = 0;
+  // For each rank of this process, a transport over what the processes found each other with (MPI),
+  // made for these `pairs` of {rank here, rank there}; `process`: of each rank. Collective.
+  // Error(kInvalid) where there is no such thing.
+  virtual std::vector<std::unique_ptr<Transport>> transports(
+      const std::vector<int>& process, const std::vector<std::pair<int, int>>& pairs,
+      const std::string& what);
   // Ends orderly; collective; with a deadline after which the process leaves by _exit. Without a
   // call nothing is ended: that is right after a failure.
   virtual void finish() = 0;

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstring>
 #include <exception>
+#include <iterator>
 
 #include "collectives/topology.h"
 #include "engine/base/error.h"
@@ -60,28 +61,39 @@ struct Communicator::Call {
     return {double(kind), double(dtype), double(detail), double(count), double(memory)};
   }
   static std::string describe(const double* n) {
+    std::string text;
+    describe(n, text);
+    return text;
+  }
+  // Behind what `text` has.
+  static void describe(const double* n, std::string& text) {
     const auto count = std::size_t(n[3]);
     const auto type = engine::name(DType(int(n[1])));
-    const char* memory = n[4] != 0 ? ", in allocated memory" : "";
+    const auto out = std::back_inserter(text);
     switch (Kind(int(n[0]))) {
       case Kind::kAllReduce:
-        return fmt::format("all_reduce of {} {} ({}{})", count, type, n[2] != 0 ? "mean" : "sum",
-                           memory);
+        fmt::format_to(out, "all_reduce of {} {} ({}", count, type, n[2] != 0 ? "mean" : "sum");
+        if (n[4] != 0) fmt::format_to(out, ", in allocated memory {}", int(n[4]));
+        text += ")";
+        return;
       case Kind::kBroadcast:
-        return fmt::format("broadcast of {} {} from rank {}", count, type, int(n[2]));
+        fmt::format_to(out, "broadcast of {} {} from rank {}", count, type, int(n[2]));
+        return;
       case Kind::kAllocate:
-        return fmt::format("allocate of {} {}", count, type);
+        fmt::format_to(out, "allocate of {} {}", count, type);
+        return;
       case Kind::kBarrier:
-        return "barrier";
+        text += "barrier";
+        return;
     }
-    return "something else";
+    text += "something else";
   }
 };
 
 Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<engine::Ops> ops,
-                           const CommunicatorOptions& options)
+                           const CommunicatorOptions& options, const Network& network)
     : ops_(std::move(ops)),
-      ranks_{rank_of_each_process(bootstrap), *ops_, options.deadline},
+      ranks_{rank_of_each_process(bootstrap), *ops_, options.deadline, network},
       exceptions_(std::uncaught_exceptions()) {
   require(options.deadline.count() > 0, "the deadline must be positive");
   const int here = ranks_.host[std::size_t(rank())];
@@ -172,22 +184,31 @@ void Communicator::leave(std::string_view how) noexcept {
 void Communicator::run(RankLink& link, int plan, std::string_view purpose) {
   guarded([&] {
     link.start(plan);
-    link.executor().wait(plan, purpose);
+    if (!end_) return link.executor().wait(plan, purpose);
+    const auto left =
+        std::max(std::chrono::milliseconds(1),
+                 std::chrono::ceil<std::chrono::milliseconds>(*end_ - engine::Clock::now()));
+    link.executor().set_deadline(std::max(ranks_.deadline, left));
+    link.executor().wait(plan, purpose, left);
+    link.executor().set_deadline(ranks_.deadline);
   });
 }
 
 // A row for each rank; everybody fills in its own, and the sum shows all of them to all.
-void Communicator::agree(const Call& mine) {
+void Communicator::agree(const Call& mine, Deadline deadline) {
+  require(!deadline || deadline->count() > 0, "the deadline of a call must be positive");
+  end_.reset();
+  if (deadline) end_ = engine::Clock::now() + *deadline;
   constexpr std::size_t n = Call::kNumbers;
   const auto numbers = mine.numbers();
   auto* table = reinterpret_cast<double*>(area_->data());
   std::fill_n(table, n * std::size_t(size()), 0.0);
   std::copy(numbers.begin(), numbers.end(), table + n * std::size_t(rank()));
-  const std::string_view purpose = mine.kind == Kind::kAllReduce   ? "all_reduce"
-                                   : mine.kind == Kind::kBroadcast ? "broadcast"
-                                   : mine.kind == Kind::kAllocate  ? "allocate"
-                                                                   : "barrier";
-  run(*area_, kCompare, purpose);
+  purpose_.clear();
+  Call::describe(numbers.data(), purpose_);
+  fmt::format_to(std::back_inserter(purpose_), ", {} bytes",
+                 mine.count * engine::size_of(mine.dtype));
+  run(*area_, kCompare, purpose_);
   for (std::size_t other = 1; other < std::size_t(size()); ++other)
     if (!std::equal(table, table + n, table + other * n))
       fail_together(
@@ -208,8 +229,7 @@ void Communicator::fail_together(const std::string& what) {
 
 // `silent`: this rank adds nothing (-0, since -0 + x is x for every x, -0 and +0 too).
 template <class T>
-void Communicator::through_area(std::span<T> values, Reduce operation, bool silent,
-                                std::string_view purpose) {
+void Communicator::through_area(std::span<T> values, Reduce operation, bool silent) {
   const std::size_t begin = page_end(std::size_t(size()) * Call::kNumbers * sizeof(double));
   T* const area = reinterpret_cast<T*>(area_->data() + begin);
   for (std::size_t done = 0; done < values.size();) {
@@ -224,48 +244,48 @@ void Communicator::through_area(std::span<T> values, Reduce operation, bool sile
       std::copy(piece.begin(), piece.end(), area);
       std::fill(area + piece.size(), area + kBlocks[length] * engine::kBlock, T(0));
     }
-    run(*area_, plan_of<T>(operation, length), purpose);
+    run(*area_, plan_of<T>(operation, length), purpose_);
     std::copy_n(area, piece.size(), piece.begin());
     done += piece.size();
   }
 }
 
 template <class T>
-void Communicator::reduce(std::span<T> values, Reduce operation) {
+void Communicator::reduce(std::span<T> values, Reduce operation, Deadline deadline) {
   Call call{Kind::kAllReduce, kType<T>, int(operation), values.size(), 0};
   const auto owned = std::find_if(owned_.begin(), owned_.end(), [&](const Owned& o) {
     return o.data == values.data() && o.count == values.size() && !values.empty();
   });
   if (owned != owned_.end()) call.memory = std::size_t(owned - owned_.begin()) + 1;
-  agree(call);
-  if (call.memory != 0) return run(*owned->link, int(operation), "all_reduce");
-  through_area(values, operation, false, "all_reduce");
+  agree(call, deadline);
+  if (call.memory != 0) return run(*owned->link, int(operation), purpose_);
+  through_area(values, operation, false);
 }
 
-void Communicator::all_reduce(std::span<float> values, Reduce operation) {
-  reduce(values, operation);
+void Communicator::all_reduce(std::span<float> values, Reduce operation, Deadline deadline) {
+  reduce(values, operation, deadline);
 }
-void Communicator::all_reduce(std::span<double> values, Reduce operation) {
-  reduce(values, operation);
+void Communicator::all_reduce(std::span<double> values, Reduce operation, Deadline deadline) {
+  reduce(values, operation, deadline);
 }
 
 template <class T>
-void Communicator::spread(std::span<T> values, int root) {
-  agree({Kind::kBroadcast, kType<T>, root, values.size(), 0});
+void Communicator::spread(std::span<T> values, int root, Deadline deadline) {
+  agree({Kind::kBroadcast, kType<T>, root, values.size(), 0}, deadline);
   if (root < 0 || root >= size())
     fail_together(fmt::format("broadcast from rank {}: there are ranks 0 to {}", root, size() - 1));
-  through_area(values, Reduce::kSum, rank() != root, "broadcast");
+  through_area(values, Reduce::kSum, rank() != root);
 }
 
-void Communicator::broadcast(std::span<float> values, int root) {
-  spread(values, root);
+void Communicator::broadcast(std::span<float> values, int root, Deadline deadline) {
+  spread(values, root, deadline);
 }
-void Communicator::broadcast(std::span<double> values, int root) {
-  spread(values, root);
+void Communicator::broadcast(std::span<double> values, int root, Deadline deadline) {
+  spread(values, root, deadline);
 }
 
-void Communicator::barrier() {
-  agree({});
+void Communicator::barrier(Deadline deadline) {
+  agree({}, deadline);
 }
 
 template <class T>

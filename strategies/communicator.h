@@ -47,7 +47,7 @@ class Communicator {
  public:
   // Collective. The bootstrap outlives the communicator, which owns `ops`.
   Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<engine::Ops> ops,
-               const CommunicatorOptions& options = {});
+               const CommunicatorOptions& options = {}, const Network& network = {});
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -56,13 +56,17 @@ class Communicator {
   int size() const { return ranks_.size(); }
   std::string algorithm() const { return algorithm_; }  // "direct", "ring"
 
+  // Of one call, instead of the options' deadline: shorter or longer, and of the call as a whole.
+  using Deadline = std::optional<std::chrono::milliseconds>;
+
   // In place. The mean is the sum times 1 / size. Empty spans are an ordinary case.
-  void all_reduce(std::span<float> values, Reduce operation = Reduce::kSum);
-  void all_reduce(std::span<double> values, Reduce operation = Reduce::kSum);
+  void all_reduce(std::span<float> values, Reduce operation = Reduce::kSum, Deadline deadline = {});
+  void all_reduce(std::span<double> values, Reduce operation = Reduce::kSum,
+                  Deadline deadline = {});
   // The root's values on all ranks, bit for bit (but that signalling NaNs become quiet).
-  void broadcast(std::span<float> values, int root = 0);
-  void broadcast(std::span<double> values, int root = 0);
-  void barrier();
+  void broadcast(std::span<float> values, int root = 0, Deadline deadline = {});
+  void broadcast(std::span<double> values, int root = 0, Deadline deadline = {});
+  void barrier(Deadline deadline = {});
 
   // Memory that all ranks of a host map, zeroed, this rank's part: `all_reduce` of the whole of it
   // copies nothing. Collective. It lives as long as the communicator.
@@ -82,12 +86,12 @@ class Communicator {
     RankLink* link = nullptr;
   };
   template <class T>
-  void reduce(std::span<T> values, Reduce operation);
+  void reduce(std::span<T> values, Reduce operation, Deadline deadline);
   template <class T>
-  void spread(std::span<T> values, int root);
+  void spread(std::span<T> values, int root, Deadline deadline);
   template <class T>
   std::span<T> allocate(std::size_t count);
-  void agree(const Call& mine);
+  void agree(const Call& mine, Deadline deadline = {});
   // Of an error that all ranks have found: throws it when all of them have.
   [[noreturn]] void fail_together(const std::string& what);
   void run(RankLink& link, int plan, std::string_view purpose);
@@ -108,7 +112,7 @@ class Communicator {
   void leave(std::string_view how) noexcept;
   // Through the mapped area, piece by piece; a silent rank adds nothing.
   template <class T>
-  void through_area(std::span<T> values, Reduce operation, bool silent, std::string_view purpose);
+  void through_area(std::span<T> values, Reduce operation, bool silent);
   collectives::Plan sum(collectives::Request request) const;
   RankLink& link(collectives::StepPlan plan, std::size_t bytes, std::size_t scratch,
                  const std::string& what);
@@ -123,8 +127,10 @@ class Communicator {
   std::optional<std::string> lost_;
   RankLink* area_ = nullptr;  // comparing calls, and memory that is copied
   std::vector<Owned> owned_;
-  int exceptions_;                                 // on their way when it was made
-  std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread uses the others
+  std::string purpose_;                                // of the present call, for errors
+  std::optional<engine::Clock::time_point> end_ = {};  // of the present call, where it has its own
+  int exceptions_;                                     // on their way when it was made
+  std::unique_ptr<collectives::PeerWatch> watch_;      // last: its thread uses the others
 };
 
 }  // namespace lockstep::strategies

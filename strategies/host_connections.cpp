@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <random>
 #include <set>
 
 #include "collectives/tcp/tcp_transport.h"
+#include "engine/base/error.h"
 
 namespace lockstep::strategies {
 namespace {
@@ -39,24 +41,52 @@ std::vector<std::pair<int, int>> pairs_of(const std::vector<int>& mine,
   return {pairs.begin(), pairs.end()};
 }
 
-}  // namespace
+// A way to listen, or why there is none: others must hear of it, for they would wait.
+struct Listening {
+  std::optional<collectives::TcpFabric> fabric = {};
+  std::optional<engine::Error> error = {};
 
-std::vector<std::unique_ptr<collectives::Transport>> connect_hosts(
-    const JobRanks& ranks, const collectives::StepPlan& plan, std::chrono::milliseconds deadline,
-    const std::string& what) {
-  const std::vector<int> mine = ranks.mine();
-  if (ranks.one_host()) return std::vector<std::unique_ptr<collectives::Transport>>(mine.size());
-  collectives::TcpFabric fabric;
-  // An address and a key of each process; the first one's key is taken.
-  const auto all = ranks.bootstrap.all_gather(fabric.address() + "\n" + random_key(),
-                                              what + "addresses of the ranks");
+  explicit Listening(const Network& network) {
+    try {
+      fabric.emplace(
+          collectives::TcpOptions{network.interface, network.first_port, network.last_port});
+    } catch (const engine::Error& e) {
+      error = e;
+    }
+  }
+};
+
+std::vector<std::unique_ptr<collectives::Transport>> connect_sockets(
+    const JobRanks& ranks, const std::vector<std::pair<int, int>>& pairs, const Network& network,
+    std::chrono::milliseconds deadline, const std::string& what) {
+  Listening mine(network);
+  // Of each process: an address and a key, of which the first one's is taken; or what is wrong.
+  const auto all = ranks.bootstrap.all_gather(
+      mine.fabric ? mine.fabric->address() + "\n" + random_key() : mine.error->what(),
+      what + "addresses of the ranks");
+  if (mine.error) throw *mine.error;
   std::vector<std::string> address;
   for (const int process : ranks.process) {
     const std::string& text = all[std::size_t(process)];
-    address.push_back(text.substr(0, text.find('\n')));
+    const std::size_t end = text.find('\n');
+    if (end == std::string::npos)
+      engine::fail(engine::Code::kIo, "{}process {}: {}", what, process, text);
+    address.push_back(text.substr(0, end));
   }
-  return fabric.connect(mine, pairs_of(mine, plan), address,
-                        key_bytes(all[0].substr(all[0].find('\n') + 1)), deadline);
+  return mine.fabric->connect(ranks.mine(), pairs, address,
+                              key_bytes(all[0].substr(all[0].find('\n') + 1)), deadline);
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<collectives::Transport>> connect_hosts(
+    const JobRanks& ranks, const collectives::StepPlan& plan, const Network& network,
+    std::chrono::milliseconds deadline, const std::string& what) {
+  const std::vector<int> mine = ranks.mine();
+  if (ranks.one_host()) return std::vector<std::unique_ptr<collectives::Transport>>(mine.size());
+  const auto pairs = pairs_of(mine, plan);
+  if (transport_of(network) == "mpi") return ranks.bootstrap.transports(ranks.process, pairs, what);
+  return connect_sockets(ranks, pairs, network, deadline, what);
 }
 
 }  // namespace lockstep::strategies

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Connections between the ranks that the plans of a step let talk across hosts: each process
 // listens, tells its address through the bootstrap with a random key, and the ranks of each pair
-// meet (collectives/tcp).
+// meet (collectives/tcp); or MPI carries their messages (collectives/mpi).
 #pragma once
 #include <chrono>
 #include <memory>
@@ -11,14 +11,16 @@
 #include "collectives/plan.h"
 #include "collectives/transport.h"
 #include "strategies/job_ranks.h"
+#include "strategies/network.h"
 
 namespace lockstep::strategies {
 
 // Collective. Element i is for rank i of `ranks.mine()`; null where all ranks are on one host.
 // `what` stands in front in errors: "buckets: ". Throws Error(kTimeout) naming who did not come,
-// Error(kIo), and what the bootstrap throws.
+// and what the bootstrap throws; where a process cannot listen, Error(kInvalid) or Error(kIo) on
+// all of them.
 std::vector<std::unique_ptr<collectives::Transport>> connect_hosts(
-    const JobRanks& ranks, const collectives::StepPlan& plan, std::chrono::milliseconds deadline,
-    const std::string& what);
+    const JobRanks& ranks, const collectives::StepPlan& plan, const Network& network,
+    std::chrono::milliseconds deadline, const std::string& what);
 
 }  // namespace lockstep::strategies

@@ -24,14 +24,16 @@ std::size_t pages(std::size_t bytes) {
 RankLink::RankLink(const Ranks& ranks, collectives::StepPlan plan, std::size_t bytes,
                    std::size_t scratch, const std::string& what)
     : plan_(std::move(plan)) {
-  const std::string mine = fmt::format("{:016x}", collectives::hash(plan_));
+  const std::string mine =
+      fmt::format("{:016x} {}", collectives::hash(plan_), transport_of(ranks.network));
   const auto all = ranks.bootstrap.all_gather(mine, what + ": plans");
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     engine::require(all[rank] == all[0],
                     "{}: rank {} plans it differently from rank 0; all must ask for the same", what,
                     rank);
   make_team(ranks, bytes, scratch, what + ": ");
-  transport_ = std::move(connect_hosts(ranks, plan_, ranks.deadline, what + ": ")[0]);
+  transport_ =
+      std::move(connect_hosts(ranks, plan_, ranks.network, ranks.deadline, what + ": ")[0]);
   collectives::ExecutorOptions options;
   options.deadline = ranks.deadline;
   executor_.emplace(ranks.rank(), *team_, transport_.get(), ranks.ops, collectives::OwnedState{},

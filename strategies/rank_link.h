@@ -17,6 +17,7 @@
 #include "collectives/transport.h"
 #include "engine/ops/ops.h"
 #include "strategies/host_memory.h"
+#include "strategies/network.h"
 
 namespace lockstep::strategies {
 
@@ -24,6 +25,7 @@ namespace lockstep::strategies {
 struct Ranks : JobRanks {
   const engine::Ops& ops;
   std::chrono::milliseconds deadline;
+  Network network = {};
   int rank() const { return bootstrap.process(); }
 };
 

@@ -220,11 +220,12 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   compare(
       fmt::format("{}optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} "
                   "clip {}\nbatch: {}\naccumulate: {}\nseed: {}\ndtype: {}\nchecksums: {}\n"
-                  "overlap: {}\nkernels: {}\nplan: {:016x}\n{}",
+                  "overlap: {}\ntransport: {}\nkernels: {}\nplan: {:016x}\n{}",
                   graph.describe() + "\n", int(rule.kind), rule.momentum, rule.nesterov, rule.beta1,
                   rule.beta2, rule.epsilon, rule.weight_decay, rule.clip_norm, options.batch,
                   options.accumulate, options.seed, engine::name(first.dtype()), options_.checksums,
-                  options_.overlap, design_.kernels, collectives::hash(design_.plan), options.run),
+                  options_.overlap, transport_of(options_.network), design_.kernels,
+                  collectives::hash(design_.plan), options.run),
       "model, flags and plan");
 
   const std::size_t rows = largest_share(options.batch, options.accumulate);
@@ -313,7 +314,7 @@ void Synchronous::map_memory(const JobRanks& ranks) {
 
 // What moves the plans: connections between hosts, an executor of each replica, the threads.
 void Synchronous::open_executors(const JobRanks& ranks) {
-  auto transports = connect_hosts(ranks, design_.plan, deadline(), "");
+  auto transports = connect_hosts(ranks, design_.plan, options_.network, deadline(), "");
   collectives::ExecutorOptions executor;
   executor.deadline = deadline();
   executor.hook = options_.hook;

@@ -30,6 +30,7 @@
 #include "strategies/host_memory.h"
 #include "strategies/memory_use.h"
 #include "strategies/mirror.h"
+#include "strategies/network.h"
 #include "strategies/plan_record.h"
 #include "strategies/replica_threads.h"
 
@@ -48,6 +49,7 @@ struct SynchronousOptions {
   std::optional<bool> communication_thread = {};  // else where cores are idle
   // Of every wait for another replica; without it 60 s or 20 median steps, whichever is longer.
   std::optional<std::chrono::milliseconds> deadline = {};
+  Network network = {};                    // between hosts
   std::vector<std::uint64_t> shares = {};  // of the batch, by rank; empty: equal
   bool checksums = true;                   // confirm that mirrors are equal while training
   std::size_t memory_limit = 0;            // bytes of this process in all; 0: what there is

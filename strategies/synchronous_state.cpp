@@ -108,6 +108,7 @@ std::string Synchronous::explain() const {
     text += other_arithmetic_ ? "\nthe plan is the checkpoint's"
                               : "\nthe plan is the checkpoint's, so that the bits are the same";
   }
+  if (topology_.hosts.size() > 1) text += "\nbetween hosts: " + sentence(options_.network);
   text +=
       communication_threads_
           ? "\ncommunication has threads of its own, since there are idle cores"

@@ -12,6 +12,7 @@ namespace lockstep::tools {
 namespace {
 
 constexpr std::int64_t kVeryMany = 1'000'000'000;  // --help need not say that this is the most
+constexpr int kLastPort = 65535;
 
 // All of `text` as a number.
 template <class T>
@@ -57,6 +58,20 @@ CLI::Validator number_from(double least, double most) {
                      const auto value = parsed<double>(text);
                      return value && *value >= least && *value <= most;
                    });
+}
+
+std::optional<std::pair<int, int>> ports_of(const std::string& text) {
+  const std::size_t dash = text.find('-');
+  const auto first = parsed<int>(text.substr(0, dash));
+  const auto last = dash == std::string::npos ? first : parsed<int>(text.substr(dash + 1));
+  if (!first || !last || *first < 1 || *first > *last || *last > kLastPort) return std::nullopt;
+  return std::pair(*first, *last);
+}
+
+CLI::Validator port_range() {
+  return validator(
+      fmt::format("a port or a range of ports such as 40000-40100, from 1 to {}", kLastPort),
+      "such as 40000-40100", [](const std::string& text) { return ports_of(text).has_value(); });
 }
 
 CLI::Validator one_of(std::vector<std::string> words) {

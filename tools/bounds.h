@@ -4,7 +4,9 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::tools {
@@ -12,6 +14,10 @@ namespace lockstep::tools {
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);
 CLI::Validator number_above(double bound, double most);
 CLI::Validator number_from(double least, double most);
+// "40000-40100", or one port.
+CLI::Validator port_range();
+// The first and the last port of such a text; nothing where it is none.
+std::optional<std::pair<int, int>> ports_of(const std::string& text);
 CLI::Validator one_of(std::vector<std::string> words);
 
 }  // namespace lockstep::tools

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 
 #include "collectives/machine.h"
 #include "engine/optim/optimizer.h"
@@ -12,6 +13,7 @@
 #include "engine/train/trainer.h"
 #include "models/registry.h"
 #include "strategies/session/factories.h"
+#include "tools/bounds.h"
 #include "tools/command.h"
 #include "tools/data_choice.h"
 #include "tools/exit_codes.h"
@@ -61,6 +63,13 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
     options.deadline = std::chrono::milliseconds(std::int64_t(*f.deadline_seconds * 1000));
   }
   return options;
+}
+
+strategies::Network network(const TrainFlags& f) {
+  strategies::Network network{.transport = f.transport, .interface = f.interface};
+  if (!f.ports.empty()) std::tie(network.first_port, network.last_port) = *ports_of(f.ports);
+  strategies::require_possible(network);
+  return network;
 }
 
 // What each flag alone may be stands in train_flags.cpp; here is what must fit together.
@@ -178,11 +187,13 @@ int train(const TrainFlags& f, const Program& program) {
   const engine::optim::Optimizer rule = flags([&] { return optimizer(f); });
   const strategies::StrategyOptions options = flags([&] { return strategy_options(f); });
   const bool each_host = true;
+  const strategies::Network between_hosts = flags([&] { return network(f); }, each_host);
   const engine::data::Sets sets = flags([&] { return data(f, graph, launch.size); }, each_host);
 
-  strategies::Session session(
-      program.argc, program.argv,
-      {.deadline = options.deadline.value_or(std::chrono::seconds(60)), .log = log});
+  strategies::Session session(program.argc, program.argv,
+                              {.deadline = options.deadline.value_or(std::chrono::seconds(60)),
+                               .network = between_hosts,
+                               .log = log});
   std::optional<Records> records;
   open_records(records, f, launch, session, log);
   const auto strategy = strategies::make_strategy(f.strategy, session, options);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "collectives/mpi/mpi_bootstrap.h"
+#include "collectives/mpi/mpi_transport.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives::mpi {
@@ -24,6 +25,12 @@ namespace {
 }  // namespace
 
 std::unique_ptr<Bootstrap> open(const Options&) {
+  fail_absent();
+}
+
+std::vector<std::unique_ptr<Transport>> connect(std::shared_ptr<Calls>, int,
+                                                const std::vector<int>&,
+                                                const std::vector<std::pair<int, int>>&) {
   fail_absent();
 }
 

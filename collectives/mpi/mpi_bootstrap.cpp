@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <limits>
 #include <numeric>
 #include <source_location>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/mpi/mpi_transport.h"
 #include "collectives/mpi/watchdog.h"
 #include "engine/base/error.h"
 
@@ -59,9 +61,10 @@ class MpiBootstrap : public Bootstrap {
       : deadline_(deadline), ours_(!flag(MPI_Initialized)) {
     if (ours_) {
       const Watchdog dog("MPI_Init", deadline_);
-      int given = 0;
-      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given), "MPI_Init_thread");
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level_), "MPI_Init_thread");
       MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    } else {
+      MPI_Query_thread(&level_);
     }
     join(MPI_COMM_WORLD);
   }
@@ -75,6 +78,7 @@ class MpiBootstrap : public Bootstrap {
     engine::require(theirs != MPI_COMM_NULL,
                     "a session needs a communicator that this process belongs to, not "
                     "MPI_COMM_NULL");
+    MPI_Query_thread(&level_);
     join(theirs);
   }
 
@@ -97,8 +101,29 @@ class MpiBootstrap : public Bootstrap {
     }
   }
 
+  // Whoever runs MPI itself may call it while a thread of ours does.
+  std::vector<std::unique_ptr<Transport>> transports(const std::vector<int>& process,
+                                                     const std::vector<std::pair<int, int>>& pairs,
+                                                     const std::string& what) override {
+    const int needed = ours_ ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE;
+    engine::require(level_ >= needed,
+                    "{}transport mpi needs an MPI that was started with {}; use transport tcp, or "
+                    "{}",
+                    what, ours_ ? "MPI_THREAD_SERIALIZED" : "MPI_THREAD_MULTIPLE",
+                    ours_ ? "another MPI" : "call MPI_Init_thread");
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Comm& mine = *messages_.emplace(messages_.end(), MPI_COMM_NULL);
+    {
+      const std::scoped_lock lock(calls_->mutex);
+      check(MPI_Comm_idup(comm_, &mine, &request), "MPI_Comm_idup");
+    }
+    wait(request, what + "the way to other hosts");
+    MPI_Comm_set_errhandler(mine, MPI_ERRORS_RETURN);
+    return connect(calls_, MPI_Comm_c2f(mine), process, pairs);
+  }
+
   void finish() override {
-    if (failed_ || over_) return;
+    if (failed_ || over_ || calls_->failed) return;
     over_ = true;
     const Watchdog dog("the end of the job (MPI_Finalize)", deadline_);
     if (flag(MPI_Finalized)) return;
@@ -107,6 +132,7 @@ class MpiBootstrap : public Bootstrap {
       check(MPI_Ibarrier(comm_, &request), "MPI_Ibarrier");
       wait(request, "end of the job");
     }
+    for (MPI_Comm& messages : messages_) MPI_Comm_free(&messages);
     MPI_Comm_free(&comm_);
     if (ours_) MPI_Finalize();
   }
@@ -123,10 +149,15 @@ class MpiBootstrap : public Bootstrap {
     find_hosts();
   }
 
+  int test(MPI_Request& request, int& through) {
+    const std::scoped_lock lock(calls_->mutex);
+    return MPI_Test(&request, &through, MPI_STATUS_IGNORE);
+  }
+
   void wait(MPI_Request& request, std::string_view what) {
     const auto end = Clock::now() + deadline_;
     for (int through = 0;;) {
-      const int code = MPI_Test(&request, &through, MPI_STATUS_IGNORE);
+      const int code = test(request, through);
       if (code != MPI_SUCCESS) failed_ = true;
       check(code, what);
       if (through != 0) return;
@@ -147,17 +178,23 @@ class MpiBootstrap : public Bootstrap {
     e.lengths.resize(std::size_t(processes_));
     e.offsets.resize(e.lengths.size());
     MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Iallgather(&e.bytes, 1, MPI_INT, e.lengths.data(), 1, MPI_INT, comm_, &request),
-          what);
+    {
+      const std::scoped_lock lock(calls_->mutex);
+      check(MPI_Iallgather(&e.bytes, 1, MPI_INT, e.lengths.data(), 1, MPI_INT, comm_, &request),
+            what);
+    }
     wait(request, what);
     const std::int64_t total = std::accumulate(e.lengths.begin(), e.lengths.end(), std::int64_t{0});
     engine::require(total <= std::numeric_limits<int>::max(),
                     "{}: {} bytes from all processes together are too many", what, total);
     std::exclusive_scan(e.lengths.begin(), e.lengths.end(), e.offsets.begin(), 0);
     e.all.resize(std::size_t(total));
-    check(MPI_Iallgatherv(e.mine.data(), e.bytes, MPI_CHAR, e.all.data(), e.lengths.data(),
-                          e.offsets.data(), MPI_CHAR, comm_, &request),
-          what);
+    {
+      const std::scoped_lock lock(calls_->mutex);
+      check(MPI_Iallgatherv(e.mine.data(), e.bytes, MPI_CHAR, e.all.data(), e.lengths.data(),
+                            e.offsets.data(), MPI_CHAR, comm_, &request),
+            what);
+    }
     wait(request, what);
     std::vector<std::string> values;
     for (std::size_t i = 0; i < e.lengths.size(); ++i) {
@@ -196,6 +233,9 @@ class MpiBootstrap : public Bootstrap {
 
   std::chrono::milliseconds deadline_;
   bool ours_;
+  int level_ = MPI_THREAD_SINGLE;  // of threads
+  const std::shared_ptr<Calls> calls_ = std::make_shared<Calls>();
+  std::deque<MPI_Comm> messages_;  // of transports; freed at the end, since that is collective
   bool failed_ = false, over_ = false;
   MPI_Comm comm_ = MPI_COMM_NULL;
   int process_ = 0, processes_ = 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Names and places from MPI. MPI is used while a session opens and to end it, by one thread, with
-// Iallgather and Test under our own deadline; training sends nothing through it. The seam is free
+// Iallgather and Test under our own deadline; training sends something through it only where the
+// transport is mpi (mpi_transport.h). The seam is free
 // of MPI's types; a build without MPI has `absent.cpp` behind it.
 #pragma once
 #include <chrono>

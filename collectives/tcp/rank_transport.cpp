@@ -47,6 +47,7 @@ void RankTransport::mark() {
 
 int RankTransport::post_send(int peer, int tag, const std::byte* data, std::size_t bytes) {
   Connection& to = connection(peer);
+  fresh_ = false;
   const int request = add(to);
   to.post_send(request, tag, data, bytes, through_);
   mark();
@@ -55,6 +56,7 @@ int RankTransport::post_send(int peer, int tag, const std::byte* data, std::size
 
 int RankTransport::post_receive(int peer, int tag, std::byte* data, std::size_t bytes) {
   Connection& from = connection(peer);
+  fresh_ = false;
   const int request = add(from);
   from.post_receive(request, tag, data, bytes, through_);
   mark();
@@ -84,8 +86,9 @@ int RankTransport::poll_all(int microseconds) {
   return ppoll(polled_.data(), polled_.size(), &time, nullptr);
 }
 
+// What the sleep before it saw need not be asked for again.
 bool RankTransport::progress() {
-  if (poll_all(0) < 0) return false;
+  if (!std::exchange(fresh_, false) && poll_all(0) < 0) return false;
   bool moved = false;
   for (std::size_t i = 0; i < order_.size(); ++i) {
     const short events = polled_[i].revents;
@@ -97,7 +100,7 @@ bool RankTransport::progress() {
 }
 
 void RankTransport::sleep(int microseconds) {
-  poll_all(microseconds);
+  fresh_ = poll_all(microseconds) >= 0;
 }
 
 void RankTransport::abort(engine::Code code, const std::string& why) noexcept {

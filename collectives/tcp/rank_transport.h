@@ -37,6 +37,7 @@ class RankTransport : public Transport {
   std::map<int, std::unique_ptr<Connection>> connections_;  // by peer
   std::vector<Connection*> order_;                          // as in polled_
   std::vector<pollfd> polled_;
+  bool fresh_ = false;  // polled_ says what the last sleep saw, and nothing was posted since
   std::vector<Request> requests_;
   std::vector<int> free_, through_;
 };

@@ -114,8 +114,8 @@ struct Outgoing {
 
 class Rendezvous {
  public:
-  Rendezvous(const Socket& listener, const Invitation& invitation)
-      : listener_(listener),
+  Rendezvous(std::span<const Socket> listeners, const Invitation& invitation)
+      : listeners_(listeners),
         invitation_(invitation),
         host_(host_here()),
         end_(Clock::now() + invitation.deadline),
@@ -139,7 +139,9 @@ class Rendezvous {
     std::vector<pollfd> polled;
     while (std::any_of(met_.begin(), met_.end(), [](const Met& m) { return !m.socket; })) {
       if (Clock::now() > end_) give_up();
-      polled.assign(1, {.fd = listener_.file(), .events = POLLIN, .revents = 0});
+      polled.clear();
+      for (const Socket& listener : listeners_)
+        polled.push_back({.fd = listener.file(), .events = POLLIN, .revents = 0});
       for (const Incoming& i : incoming_)
         polled.push_back({.fd = i.socket.file(), .events = POLLIN, .revents = 0});
       for (const Outgoing& o : outgoing_) {
@@ -148,22 +150,23 @@ class Rendezvous {
             {.fd = o.socket.file(), .events = events, .revents = 0});  // -1 is passed over
       }
       poll(polled.data(), polled.size(), 10);  // times are looked at each round: no long sleep
-      std::size_t at = 1;
+      std::size_t at = listeners_.size();
       const std::size_t strangers = incoming_.size();
       for (std::size_t i = 0; i < strangers; ++i, ++at)
         listen_to(incoming_[i], polled[at].revents != 0);
       for (Outgoing& o : outgoing_) call(o, polled[at++].revents != 0);
       std::erase_if(incoming_, [](const Incoming& i) { return !i.socket; });
       std::erase_if(outgoing_, [this](const Outgoing& o) { return bool(met_[o.pair].socket); });
-      if (polled[0].revents != 0) accept_all();
+      for (std::size_t i = 0; i < listeners_.size(); ++i)
+        if (polled[i].revents != 0) accept_all(listeners_[i]);
     }
     return std::move(met_);
   }
 
  private:
-  void accept_all() {
+  void accept_all(const Socket& listener) {
     for (;;) {
-      Socket socket(accept4(listener_.file(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      Socket socket(accept4(listener.file(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!socket) return;
       if (incoming_.size() >=
           kMostStrangers) {  // a flood: the oldest of those who have not shown a key
@@ -292,7 +295,7 @@ class Rendezvous {
                  double(invitation_.deadline.count()) / 1000, missing);
   }
 
-  const Socket& listener_;
+  std::span<const Socket> listeners_;
   const Invitation& invitation_;
   std::array<char, 64> host_;
   Clock::time_point end_;
@@ -303,10 +306,10 @@ class Rendezvous {
 
 }  // namespace
 
-std::vector<Met> meet(const Socket& listener, const Invitation& invitation) {
+std::vector<Met> meet(std::span<const Socket> listeners, const Invitation& invitation) {
   engine::require(invitation.key.size() == kKeyBytes, "the key of a job has {} bytes, not {}",
                   kKeyBytes, invitation.key.size());
-  return Rendezvous(listener, invitation).run();
+  return Rendezvous(listeners, invitation).run();
 }
 
 }  // namespace lockstep::collectives::tcp

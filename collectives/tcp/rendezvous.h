@@ -6,6 +6,7 @@
 // closed after two seconds, and keeps nobody waiting. One thread.
 #pragma once
 #include <chrono>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,6 @@ struct Invitation {
 inline constexpr std::size_t kKeyBytes = 32;
 
 // All pairs, in their order. Throws Error(kTimeout) naming who did not come, Error(kInvalid).
-std::vector<Met> meet(const Socket& listener, const Invitation& invitation);
+std::vector<Met> meet(std::span<const Socket> listeners, const Invitation& invitation);
 
 }  // namespace lockstep::collectives::tcp

@@ -8,11 +8,15 @@
 #include <netinet/tcp.h>
 #include <unistd.h>
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -21,6 +25,8 @@ namespace lockstep::collectives::tcp {
 namespace {
 
 constexpr int kBacklog = 128;
+constexpr int kTries = 100;  // ports that the system picks
+const std::string kEverywhere = "all interfaces";
 
 void set(const Socket& socket, int level, int option, int value) {
   // A kernel without the option is worse off, not wrong.
@@ -46,13 +52,43 @@ Endpoint endpoint(const std::string& host, int port) {
   return found;
 }
 
-Socket listen_on(const sockaddr* address, socklen_t length) {
-  Socket socket(::socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+// `again`: connections of an earlier listener, which still have its port, do not count.
+Socket listen_at(const Endpoint& at, bool again) {
+  Socket socket(::socket(at.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return socket;
-  if (address->sa_family == AF_INET6) set(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  if (bind(socket.file(), address, length) != 0 || listen(socket.file(), kBacklog) != 0)
+  if (at.address.ss_family == AF_INET6 && at.text == kEverywhere)
+    set(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  if (again) set(socket, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (bind(socket.file(), reinterpret_cast<const sockaddr*>(&at.address), at.length) != 0 ||
+      listen(socket.file(), kBacklog) != 0)
     return Socket();
   return socket;
+}
+
+// All interfaces; of a host without IPv6, those of IPv4.
+Endpoint everywhere(int port, bool six) {
+  Endpoint all = endpoint(six ? "::" : "0.0.0.0", port);
+  all.text = kEverywhere;
+  return all;
+}
+
+// At one port, 0 for one that the system picks; empty where that is not free on all addresses.
+std::vector<Socket> listen_at(const std::vector<std::string>& addresses, int port) {
+  std::vector<Socket> sockets;
+  const bool again = port != 0;
+  if (addresses.empty()) {
+    Socket socket = listen_at(everywhere(port, true), again);
+    if (!socket && errno != EADDRINUSE) socket = listen_at(everywhere(port, false), again);
+    if (socket) sockets.push_back(std::move(socket));
+    return sockets;
+  }
+  for (const std::string& address : addresses) {
+    Socket socket = listen_at(endpoint(address, port), again);
+    if (!socket) return {};
+    port = port_of(socket);
+    sockets.push_back(std::move(socket));
+  }
+  return sockets;
 }
 
 // Empty where others cannot reach this host under it.
@@ -102,38 +138,49 @@ std::vector<Endpoint> endpoints(const std::string& address) {
   return all;
 }
 
-std::vector<std::string> local_addresses() {
+std::vector<std::string> local_addresses(const std::string& interface) {
   ifaddrs* list = nullptr;
   std::vector<std::string> four, six;
+  std::set<std::string> known;
   if (getifaddrs(&list) == 0) {
     const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
     for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
-      if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0 ||
-          (i->ifa_flags & IFF_LOOPBACK) != 0)
+      known.insert(i->ifa_name);
+      if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0) continue;
+      if (interface.empty() ? (i->ifa_flags & IFF_LOOPBACK) != 0 : interface != i->ifa_name)
         continue;
       const std::string text = usable(i->ifa_addr);
       if (!text.empty()) (i->ifa_addr->sa_family == AF_INET ? four : six).push_back(text);
     }
   }
   four.insert(four.end(), six.begin(), six.end());
-  if (four.empty()) four.emplace_back("127.0.0.1");
+  if (interface.empty() && four.empty()) four.emplace_back("127.0.0.1");
+  engine::require(interface.empty() || known.contains(interface),
+                  "there is no network interface '{}' on this host; there are: {}", interface,
+                  fmt::join(known, ", "));
+  engine::require(
+      !four.empty(),
+      "the network interface '{}' is down, or has no address that other hosts can reach",
+      interface);
   return four;
 }
 
-Socket listen_anywhere() {
-  sockaddr_in6 six{};
-  six.sin6_family = AF_INET6;
-  six.sin6_addr = in6addr_any;
-  Socket socket = listen_on(reinterpret_cast<const sockaddr*>(&six), sizeof six);
-  if (!socket) {  // a host without IPv6
-    sockaddr_in four{};
-    four.sin_family = AF_INET;
-    four.sin_addr.s_addr = htonl(INADDR_ANY);
-    socket = listen_on(reinterpret_cast<const sockaddr*>(&four), sizeof four);
+std::vector<Socket> listen_on(const std::vector<std::string>& addresses, Ports ports) {
+  std::vector<Socket> sockets;
+  if (ports.first == 0) {
+    for (int i = 0; i < kTries && sockets.empty(); ++i) sockets = listen_at(addresses, 0);
+    if (sockets.empty())
+      engine::fail(engine::Code::kIo, "cannot listen for other hosts: {}", std::strerror(errno));
+    return sockets;
   }
-  if (!socket)
-    engine::fail(engine::Code::kIo, "cannot listen for other hosts: {}", std::strerror(errno));
-  return socket;
+  for (int port = ports.first; port <= ports.last && sockets.empty(); ++port)
+    sockets = listen_at(addresses, port);
+  if (sockets.empty())
+    engine::fail(engine::Code::kIo,
+                 "none of the ports {}-{} is free to listen for other hosts (the last one: {}); "
+                 "each process of a host needs one while it connects",
+                 ports.first, ports.last, std::strerror(errno));
+  return sockets;
 }
 
 int port_of(const Socket& socket) {

@@ -34,10 +34,16 @@ struct Endpoint {
 
 // Of "10.0.0.1,fd00::1:35012": numbers, no names. Throws Error(kInvalid).
 std::vector<Endpoint> endpoints(const std::string& address);
-// The addresses of this host that others can use, IPv4 first; loopback where there are none.
-std::vector<std::string> local_addresses();
-// On all interfaces, IPv6 and IPv4, at a port that the system picks. Throws Error(kIo).
-Socket listen_anywhere();
+// The addresses of this host that others can use, IPv4 first; loopback where there are none. Of one
+// interface where it is named, loopback too: Error(kInvalid) lists the interfaces that there are.
+std::vector<std::string> local_addresses(const std::string& interface = {});
+// The ports that may be listened on; 0 and 0: whichever the system picks.
+struct Ports {
+  int first = 0, last = 0;
+};
+// One socket an address, all at one port; without addresses one on all interfaces, IPv6 and IPv4.
+// A port that another process listens on is passed over. Throws Error(kIo).
+std::vector<Socket> listen_on(const std::vector<std::string>& addresses, Ports ports);
 int port_of(const Socket& socket);
 // Sends at once, and asks a silent peer for a sign of life after a second, three times, so that an
 // idle connection with a dead host ends after four.

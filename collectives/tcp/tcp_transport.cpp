@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "collectives/tcp/rank_transport.h"
 #include "collectives/tcp/rendezvous.h"
@@ -13,12 +14,27 @@
 namespace lockstep::collectives {
 
 struct TcpFabric::State {
-  tcp::Socket listener = tcp::listen_anywhere();
-  std::string address =
-      fmt::format("{}:{}", fmt::join(tcp::local_addresses(), ","), tcp::port_of(listener));
+  std::vector<tcp::Socket> listeners;
+  std::string address;
 };
 
-TcpFabric::TcpFabric() : state_(std::make_unique<State>()) {}
+void require_possible(const TcpOptions& options) {
+  const auto [interface, first, last] = options;
+  engine::require((first == 0 && last == 0) || (first >= 1 && first <= last && last <= 65535),
+                  "ports {}-{}: two numbers from 1 to 65535, the lower one first", first, last);
+  if (!interface.empty()) tcp::local_addresses(interface);
+}
+
+TcpFabric::TcpFabric(const TcpOptions& options) {
+  require_possible(options);
+  const auto addresses = tcp::local_addresses(options.interface);
+  const std::vector<std::string> all;
+  state_ = std::make_unique<State>();
+  state_->listeners = tcp::listen_on(options.interface.empty() ? all : addresses,
+                                     {options.first_port, options.last_port});
+  state_->address =
+      fmt::format("{}:{}", fmt::join(addresses, ","), tcp::port_of(state_->listeners[0]));
+}
 TcpFabric::~TcpFabric() = default;
 
 std::string TcpFabric::address() const {
@@ -29,14 +45,15 @@ std::vector<std::unique_ptr<Transport>> TcpFabric::connect(
     const std::vector<int>& ranks, const std::vector<std::pair<int, int>>& pairs,
     const std::vector<std::string>& address, const std::string& key,
     std::chrono::milliseconds deadline) {
-  engine::require(bool(state_->listener), "a fabric connects once");
+  engine::require(!state_->listeners.empty(), "a fabric connects once");
   for (const auto& pair : pairs) {
     engine::require(std::find(ranks.begin(), ranks.end(), pair.first) != ranks.end(),
                     "rank {} is none of this process", pair.first);
   }
-  const tcp::Socket listener = std::move(state_->listener);  // closed at the end, whatever comes
+  // Closed at the end, whatever comes.
+  const std::vector<tcp::Socket> listeners = std::exchange(state_->listeners, {});
   std::vector<tcp::Met> met =
-      tcp::meet(listener, {.pairs = pairs, .address = address, .key = key, .deadline = deadline});
+      tcp::meet(listeners, {.pairs = pairs, .address = address, .key = key, .deadline = deadline});
   std::vector<std::unique_ptr<Transport>> transports;
   for (const int rank : ranks) {
     std::vector<tcp::Met> mine;

@@ -18,11 +18,21 @@
 
 namespace lockstep::collectives {
 
-// One process's listening socket and the way to all its ranks' connections.
+struct TcpOptions {
+  std::string interface = {};  // "eth1": its addresses alone; empty: all but loopback
+  // Of listening, while connections are made; 0 and 0: the system picks one.
+  int first_port = 0, last_port = 0;
+};
+// Throws Error(kInvalid) for an interface that this host has not, listing those that it has, and
+// for ports that are none.
+void require_possible(const TcpOptions& options);
+
+// One process's listening sockets and the way to all its ranks' connections.
 class TcpFabric {
  public:
-  // Listens on all interfaces, on a port that the system picks. Throws Error(kIo).
-  TcpFabric();
+  // Listens: on all interfaces, IPv6 and IPv4, unless one is named. Throws Error(kIo), and what
+  // require_possible throws.
+  explicit TcpFabric(const TcpOptions& options = {});
   ~TcpFabric();
   // "10.0.0.1,192.168.0.1:35012", the addresses of this host but loopback (loopback alone where
   // there is nothing else): for the bootstrap.

@@ -28,6 +28,7 @@ SynchronousOptions synchronous(const Session& session, const StrategyOptions& op
   result.deadline = options.deadline;
   result.shares = options.shares;
   result.memory_limit = options.memory_limit;
+  result.network = session.network();
   result.log = session.log();
   return result;
 }

@@ -24,7 +24,7 @@ struct Connected {
 
 Communicator communicator(Session& session, const CommunicatorOptions& options) {
   const Connected connected{session};
-  return Communicator(session.bootstrap(), sums(session), options);
+  return Communicator(session.bootstrap(), sums(session), options, session.network());
 }
 
 void run_ranks(Session& session, int size, const std::function<void(Communicator&)>& body,

@@ -17,6 +17,7 @@ Session::Session(int argc, char** argv, SessionOptions options)
       launch_(collectives::mpi::launch()),
       devices_(engine::all_devices()),
       exceptions_(std::uncaught_exceptions()) {
+  require_possible(options_.network);
   // A sibling that dies before this process has met it would leave it waiting in MPI's own start.
   if (launch_.present && launch_.local_size > 1) {
     start_watch_ = std::make_unique<collectives::mpi::StartWatch>();
@@ -29,6 +30,7 @@ Session::Session(MpiCommunicator communicator, SessionOptions options)
       devices_(engine::all_devices()),
       bootstrap_(collectives::mpi::open(communicator, {options_.deadline})),
       exceptions_(std::uncaught_exceptions()) {
+  require_possible(options_.network);
   // This part of the job is the job, whatever the launcher started.
   const std::vector<int> hosts = bootstrap_->hosts();
   launch_.present = true;

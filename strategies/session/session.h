@@ -17,11 +17,13 @@
 #include "collectives/mpi/start_watch.h"
 #include "engine/base/log.h"
 #include "engine/device/device.h"
+#include "strategies/network.h"
 
 namespace lockstep::strategies {
 
 struct SessionOptions {
   std::chrono::milliseconds deadline{60000};  // of finding the other processes
+  Network network = {};                       // how messages travel between hosts
   engine::Log log = engine::Log();
 };
 
@@ -29,7 +31,8 @@ using MpiCommunicator = collectives::mpi::Communicator;
 
 class Session {
  public:
-  // argc and argv are the program's, so that messages can name it.
+  // argc and argv are the program's, so that messages can name it. Throws Error(kInvalid) for a
+  // network that cannot be.
   Session(int argc, char** argv, SessionOptions options = {});
   // For a program that has called MPI_Init itself: on a communicator of its choice, which this
   // process belongs to. Collective over it. The session neither starts nor ends MPI, and ends
@@ -48,6 +51,7 @@ class Session {
   collectives::Bootstrap& bootstrap();
   // All processes know each other and watch over each other: starting has ended.
   void connected();
+  const Network& network() const { return options_.network; }
   const engine::Log& log() const { return options_.log; }
   const std::string& program() const { return program_; }
   void abandon() { abandoned_ = true; }

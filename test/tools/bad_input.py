@@ -118,7 +118,17 @@ class Flags(Case):
     def test_flags(self):
         self.refused("an unknown flag", 64, ["--bogus", "lockstep train --help"], "train", *SMALL, "--bogus", "3")
         self.refused("--batch 0", 64, ["--batch", "from 1 to", "'0'"], "train", *SMALL, "--batch", "0")
+        self.refused("an unknown network interface", 64, ["no network interface 'eth77'", "there are:", "lo"],
+                     "train", *SMALL, "--interface", "eth77")
+        self.refused("ports that are none", 64, ["--ports", "40000-40100", "'5-4'"], "train", *SMALL, "--ports", "5-4")
+        self.refused("an unknown transport", 64, ["--transport", "auto, tcp or mpi"],
+                     "train", *SMALL, "--transport", "pigeon")
+        self.refused("ports of another transport", 64, ["ports", "transport tcp"],
+                     "train", *SMALL, "--transport", "mpi", "--ports", "40000")
         file = self.top / "flags.json"
+        file.write_text('{"interface": "eth77"}')
+        self.refused("a file of flags with an unknown interface", 64, ["eth77", "flags.json gives interface"],
+                     "train", *SMALL, "--config", file)
         file.write_text('{"epocs": 6}')
         self.refused("a file of flags with an unknown key", 64, ["flags.json", '"epocs"', "lockstep train --help"],
                      "train", "--config", file)

@@ -54,6 +54,7 @@ using engine::TrainerOptions;
 using strategies::collective_all_reduce;
 using strategies::make_strategy;
 using strategies::mirrored;
+using strategies::Network;
 using strategies::Session;
 using strategies::SessionOptions;
 using strategies::StrategyOptions;

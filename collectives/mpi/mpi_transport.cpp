@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/mpi/mpi_transport.h"
+
+#include <fmt/format.h>
+#include <mpi.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "engine/base/error.h"
+
+namespace lockstep::collectives::mpi {
+namespace {
+
+using engine::Clock;
+using engine::Code;
+
+constexpr int kWindow = 8;     // chunks of one pair and tag that are posted at once
+constexpr int kReasonTag = 0;  // why a peer stops; all others are above it
+constexpr std::size_t kMostReason = 1024;
+constexpr std::chrono::milliseconds kLastWords{500};
+constexpr unsigned long kTimerSlack = 1000;  // ns: a sleep of 50 us is not one of 100
+
+void check(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  engine::fail(Code::kIo, "MPI failed at {}: {}", what,
+               std::string_view(text.data(), std::size_t(length)));
+}
+
+// In front of a message of several chunks: its length. Nine bytes, which no message of numbers has,
+// so that who expects something else notices.
+using Header = std::array<std::byte, 9>;
+
+struct Message {
+  int request = -1;
+  std::byte* data = nullptr;  // MPI reads only, where it is sent
+  std::size_t bytes = 0;
+  Header header{};
+  bool headed = false;     // the header is posted, or none is needed
+  bool begun = false;      // a chunk is posted: a message of no bytes has one
+  std::size_t posted = 0;  // bytes
+  int pending = 0;         // chunks that are posted and not through, the header too
+  bool all_posted() const { return headed && begun && posted == bytes; }
+};
+
+// The messages of one pair and tag in one direction, in the order of their posts. MPI keeps this
+// order for what is posted in it, so chunks of one message are posted before those of the next.
+struct Line {
+  int process = 0, tag = 0, peer = 0;
+  bool sends = false;
+  int in_flight = 0;
+  std::deque<Message> messages = {};
+};
+
+struct Chunk {
+  Line* line = nullptr;  // none: the reason of a peer
+  Message* message = nullptr;
+  std::size_t bytes = 0;
+  bool header = false;
+};
+
+struct Reason {
+  std::int32_t code = 0;
+  std::array<char, kMostReason> text{};
+};
+
+// What the transports of one process share. Calls are made under the lock of `calls`.
+class Fabric {
+ public:
+  Fabric(std::shared_ptr<Calls> calls, MPI_Comm communicator, const std::vector<int>& process,
+         const std::vector<std::pair<int, int>>& pairs)
+      : calls_(std::move(calls)), comm_(communicator), process_(process) {
+    std::map<int, int> counts;
+    for (const int p : process_) {
+      place_.push_back(counts[p]++);
+      most_ = std::max(most_, counts[p]);
+    }
+    for (const auto& [here, there] : pairs) {
+      engine::require(here >= 0 && there >= 0 && std::max(here, there) < int(process_.size()),
+                      "a connection of rank {} with rank {} of {}", here, there, process_.size());
+      peers_.insert(process_[std::size_t(there)]);
+    }
+    const std::scoped_lock lock(calls_->mutex);
+    MPI_Comm_rank(comm_, &me_);
+    void* bound = nullptr;
+    int known = 0;
+    MPI_Comm_get_attr(comm_, MPI_TAG_UB, &bound, &known);
+    if (known != 0) most_tag_ = *static_cast<int*>(bound);
+    add({}, MPI_REQUEST_NULL);
+    listen();
+  }
+
+  // What is left is given up.
+  ~Fabric() {
+    const std::scoped_lock lock(calls_->mutex);
+    int over = 0;
+    MPI_Finalized(&over);
+    if (over != 0) return;
+    for (std::size_t i = 0; i < active_.size(); ++i) {
+      if (active_[i] == MPI_REQUEST_NULL) continue;
+      if (i > 0) calls_->failed = true;
+      if (i == 0 || !chunks_[i].line->sends) MPI_Cancel(&active_[i]);
+      int through = 0;  // a receive that nobody sends to is, at once
+      MPI_Test(&active_[i], &through, MPI_STATUS_IGNORE);
+      if (through != 0) continue;
+      if (i == 0) [[maybe_unused]]
+        const Reason* leaked = heard_.release();  // MPI may write there
+      MPI_Request_free(&active_[i]);
+    }
+  }
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
+
+  int me() const { return me_; }
+
+  int post(int rank, int peer, int tag, bool sends, std::byte* data, std::size_t bytes) {
+    const std::scoped_lock lock(calls_->mutex);
+    rethrow();
+    engine::require(peer >= 0 && peer < int(process_.size()) &&
+                        process_[std::size_t(peer)] != process_[std::size_t(rank)],
+                    "rank {} has no connection with rank {}", rank, peer);
+    const auto [entry, added] = lines_.try_emplace({rank, peer, tag, sends});
+    Line& line = entry->second;
+    if (added) {
+      const int from = place_[std::size_t(sends ? rank : peer)];
+      const int to = place_[std::size_t(sends ? peer : rank)];
+      const std::int64_t number = 1 + (std::int64_t(tag) * most_ + from) * most_ + to;
+      engine::require(number <= most_tag_, "MPI's tags end at {}, and message {} needs {}",
+                      most_tag_, tag, number);
+      line.process = process_[std::size_t(peer)];
+      line.tag = int(number);
+      line.peer = peer;
+      line.sends = sends;
+    }
+    if (free_.empty()) {
+      free_.push_back(int(through_.size()));
+      through_.push_back(false);
+    }
+    const int request = free_.back();
+    free_.pop_back();
+    through_[std::size_t(request)] = false;
+    Message& message = line.messages.emplace_back();
+    message.request = request;
+    message.data = data;
+    message.bytes = bytes;
+    message.headed = bytes <= kChunk;
+    const std::uint64_t length = bytes;
+    if (sends) std::memcpy(message.header.data(), &length, sizeof length);
+    guarded([&] { pump(line); });
+    return request;
+  }
+
+  bool test(int request) {
+    const std::scoped_lock lock(calls_->mutex);
+    if (!through_[std::size_t(request)]) {
+      rethrow();
+      return false;
+    }
+    through_[std::size_t(request)] = false;
+    free_.push_back(request);
+    return true;
+  }
+
+  bool progress() {
+    const std::scoped_lock lock(calls_->mutex);
+    rethrow();
+    bool moved = false;
+    guarded([&] { moved = advance(); });
+    return moved;
+  }
+
+  void abort(Code code, const std::string& why) noexcept {
+    const std::scoped_lock lock(calls_->mutex);
+    if (closed_) return;
+    closed_ = true;
+    calls_->failed = true;
+    try {
+      tell(code, why);
+    } catch (const std::exception&) {  // no memory: they have their deadlines
+    }
+  }
+
+ private:
+  using Key = std::tuple<int, int, int, bool>;  // rank, peer, tag, whether it is sent
+
+  void rethrow() const {
+    if (failure_) throw *failure_;
+  }
+  template <class Work>
+  void guarded(const Work& work) {
+    try {
+      work();
+    } catch (const engine::Error& error) {
+      failure_ = error;
+      calls_->failed = true;
+      throw;
+    }
+  }
+
+  void add(const Chunk& chunk, MPI_Request request) {
+    active_.push_back(request);
+    chunks_.push_back(chunk);
+    done_.resize(active_.size());
+    statuses_.resize(active_.size());
+  }
+
+  // The first request is always the one that hears of a peer's end.
+  void listen() {
+    check(MPI_Irecv(heard_.get(), int(sizeof *heard_), MPI_BYTE, MPI_ANY_SOURCE, kReasonTag, comm_,
+                    &active_[0]),
+          "MPI_Irecv");
+  }
+
+  void start(Line& line, Message& message, std::byte* data, std::size_t bytes, bool header) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (line.sends) {
+      check(MPI_Isend(data, int(bytes), MPI_BYTE, line.process, line.tag, comm_, &request),
+            "MPI_Isend");
+    } else {
+      check(MPI_Irecv(data, int(bytes), MPI_BYTE, line.process, line.tag, comm_, &request),
+            "MPI_Irecv");
+    }
+    ++line.in_flight;
+    ++message.pending;
+    add({&line, &message, bytes, header}, request);
+  }
+
+  // Posts chunks, in order, while the window has room.
+  void pump(Line& line) {
+    for (Message& m : line.messages) {
+      if (!m.headed && line.in_flight < kWindow) {
+        m.headed = true;
+        start(line, m, m.header.data(), m.header.size(), true);
+      }
+      while (line.in_flight < kWindow && m.headed && !m.all_posted()) {
+        const std::size_t bytes = std::min(kChunk, m.bytes - m.posted);
+        m.begun = true;
+        start(line, m, m.data + m.posted, bytes, false);
+        m.posted += bytes;
+      }
+      if (line.in_flight >= kWindow) return;
+    }
+  }
+
+  bool advance() {
+    int count = 0;
+    const int code =
+        MPI_Testsome(int(active_.size()), active_.data(), &count, done_.data(), statuses_.data());
+    if (code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
+    if (count <= 0) return false;  // none, or MPI_UNDEFINED
+    for (int i = 0; i < count; ++i) {
+      const auto at = std::size_t(done_[std::size_t(i)]);
+      end(chunks_[at], statuses_[std::size_t(i)],
+          code == MPI_ERR_IN_STATUS ? statuses_[std::size_t(i)].MPI_ERROR : MPI_SUCCESS);
+    }
+    for (std::size_t i = active_.size(); i-- > 1;) {
+      if (active_[i] != MPI_REQUEST_NULL) continue;
+      active_[i] = active_.back(), active_.pop_back();
+      chunks_[i] = chunks_.back(), chunks_.pop_back();
+    }
+    for (auto& [key, line] : lines_) {
+      while (!line.messages.empty() && line.messages.front().request < 0) line.messages.pop_front();
+      pump(line);
+    }
+    return true;
+  }
+
+  void end(const Chunk& chunk, MPI_Status& status, int error) {
+    if (chunk.line == nullptr) {
+      const auto code = std::clamp(heard_->code, 0, std::int32_t(Code::kAborted));
+      heard_->text.back() = '\0';
+      throw engine::Error(Code(code), heard_->text.data());
+    }
+    Line& line = *chunk.line;
+    Message& m = *chunk.message;
+    --line.in_flight;
+    --m.pending;
+    int kind = MPI_SUCCESS, got = 0;
+    if (error != MPI_SUCCESS) MPI_Error_class(error, &kind);
+    if (kind == MPI_ERR_TRUNCATE) wrong_length(line, m);
+    check(error, line.sends ? "MPI_Isend" : "MPI_Irecv");
+    if (!line.sends) {
+      check(MPI_Get_count(&status, MPI_BYTE, &got), "MPI_Get_count");
+      if (std::size_t(got) != chunk.bytes) wrong_length(line, m);
+      std::uint64_t length = m.bytes;
+      if (chunk.header) std::memcpy(&length, m.header.data(), sizeof length);
+      if (length != m.bytes) wrong_length(line, m);
+    }
+    if (!m.all_posted() || m.pending > 0) return;
+    through_[std::size_t(m.request)] = true;
+    m.request = -1;
+  }
+
+  [[noreturn]] static void wrong_length(const Line& line, const Message& m) {
+    engine::fail(Code::kInvalid,
+                 "a message from rank {} has another length than the {} bytes that "
+                 "were expected",
+                 line.peer, m.bytes);
+  }
+
+  // Waits a little until MPI has taken the messages. Of those that it has not, the memory is left.
+  void tell(Code code, const std::string& why) {
+    auto reason = std::make_unique<Reason>();
+    reason->code = std::int32_t(code);
+    why.copy(reason->text.data(), kMostReason - 1);
+    std::vector<MPI_Request> sent;
+    for (const int peer : peers_) {
+      if (MPI_Isend(reason.get(), int(sizeof *reason), MPI_BYTE, peer, kReasonTag, comm_,
+                    &sent.emplace_back(MPI_REQUEST_NULL)) != MPI_SUCCESS)
+        sent.pop_back();
+    }
+    const auto end = Clock::now() + kLastWords;
+    int all = 0;
+    while (all == 0 && Clock::now() < end) {
+      if (MPI_Testall(int(sent.size()), sent.data(), &all, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
+        break;
+    }
+    if (all == 0) [[maybe_unused]]
+      const Reason* leaked = reason.release();
+  }
+
+  std::shared_ptr<Calls> calls_;
+  MPI_Comm comm_;
+  std::vector<int> process_, place_;  // of each rank: its process, which one it is there
+  std::set<int> peers_;               // processes
+  int me_ = 0, most_ = 0, most_tag_ = 32767;
+  std::map<Key, Line> lines_;  // a map: chunks point to lines
+  std::vector<bool> through_;  // by request
+  std::vector<int> free_;
+  std::vector<MPI_Request> active_;  // these two belong together; the first is the reason's
+  std::vector<Chunk> chunks_;
+  std::vector<int> done_;  // of Testsome
+  std::vector<MPI_Status> statuses_;
+  std::unique_ptr<Reason> heard_ = std::make_unique<Reason>();
+  std::optional<engine::Error> failure_;
+  bool closed_ = false;
+};
+
+class RankTransport : public Transport {
+ public:
+  RankTransport(std::shared_ptr<Fabric> fabric, int rank)
+      : fabric_(std::move(fabric)), rank_(rank) {}
+  int post_send(int peer, int tag, const std::byte* data, std::size_t bytes) override {
+    return fabric_->post(rank_, peer, tag, true, const_cast<std::byte*>(data), bytes);
+  }
+  int post_receive(int peer, int tag, std::byte* data, std::size_t bytes) override {
+    return fabric_->post(rank_, peer, tag, false, data, bytes);
+  }
+  bool test(int request) override { return fabric_->test(request); }
+  bool progress() override { return fabric_->progress(); }
+  // MPI has nothing to sleep on.
+  void sleep(int microseconds) override {
+    const int slack = prctl(PR_GET_TIMERSLACK);
+    prctl(PR_SET_TIMERSLACK, kTimerSlack);
+    const timespec time{microseconds / 1'000'000, long(microseconds % 1'000'000) * 1000};
+    nanosleep(&time, nullptr);
+    if (slack > 0) prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(slack));
+  }
+  void abort(Code code, const std::string& why) noexcept override { fabric_->abort(code, why); }
+
+ private:
+  std::shared_ptr<Fabric> fabric_;
+  int rank_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Transport>> connect(std::shared_ptr<Calls> calls, int communicator,
+                                                const std::vector<int>& process,
+                                                const std::vector<std::pair<int, int>>& pairs) {
+  const auto fabric =
+      std::make_shared<Fabric>(std::move(calls), MPI_Comm_f2c(communicator), process, pairs);
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (std::size_t rank = 0; rank < process.size(); ++rank) {
+    if (process[rank] == fabric->me())
+      transports.push_back(std::make_unique<RankTransport>(fabric, int(rank)));
+  }
+  return transports;
+}
+
+}  // namespace lockstep::collectives::mpi
