@@ -229,6 +229,120 @@ TEST(Communicator, ARankThatDoesNotComeIsNamedWithinTheDeadlineAndTheFirstReason
   EXPECT_EQ(named, 4);
 }
 
+// The same calls with the same lengths, in another order: told apart where the memory is ours, or
+// the call is another.
+TEST(Communicator, AnotherOrderOfCallsIsAnErrorAtTheFirstOfThem) {
+  const auto memory = told(2, [](Communicator& c) {
+    const std::span<float> first = c.allocate_float(4), second = c.allocate_float(4);
+    c.all_reduce(c.rank() == 0 ? first : second);
+    c.all_reduce(c.rank() == 0 ? second : first);
+  });
+  for (const std::string& text : memory)
+    EXPECT_THAT(
+        text, AllOf(HasSubstr("rank 0 for all_reduce of 4 float32 (sum, in allocated memory 1)"),
+                    HasSubstr("rank 1 for all_reduce of 4 float32 (sum, in allocated memory 2)")));
+  const auto calls = told(3, [](Communicator& c) {
+    std::vector<double> values(8);
+    if (c.rank() != 2) c.barrier();
+    c.all_reduce(std::span(values), Reduce::kMean);
+    if (c.rank() == 2) c.barrier();
+  });
+  for (const std::string& text : calls)
+    EXPECT_THAT(text, AllOf(HasSubstr("rank 0 for barrier"),
+                            HasSubstr("rank 2 for all_reduce of 8 float64 (mean)")));
+}
+
+// What a late call says: the call, its bytes, who came and who did not.
+TEST(Communicator, ALateCallNamesItselfAndItsBytes) {
+  std::string text;
+  on_ranks(
+      2,
+      [&](Communicator& c) {
+        std::vector<double> values(100);
+        if (c.rank() == 1) return;
+        try {
+          c.all_reduce(std::span(values));
+        } catch (const Error& error) {
+          text = error.what();
+        }
+      },
+      200ms);
+  EXPECT_THAT(text, AllOf(HasSubstr("all_reduce of 100 float64 (sum), 800 bytes"),
+                          HasSubstr("waited 200 ms"), HasSubstr("arrived: 0; missing: 1")));
+}
+
+// Shorter than the options' deadline, and longer.
+TEST(Communicator, ACallMayHaveADeadlineOfItsOwn) {
+  std::atomic<int> named{0};
+  on_ranks(
+      2,
+      [&](Communicator& c) {
+        std::vector<float> values(10);
+        c.all_reduce(std::span(values), Reduce::kSum, 20s);
+        if (c.rank() == 1) return;
+        EXPECT_THROW(c.barrier(0ms), Error);
+        try {
+          c.barrier(150ms);
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), Code::kTimeout);
+          EXPECT_THAT(error.what(), AllOf(HasSubstr("barrier"), HasSubstr("waited 150 ms"),
+                                          HasSubstr("missing: 1")));
+          ++named;
+        }
+      },
+      std::chrono::minutes(10));  // longer than the test may take
+  EXPECT_EQ(named, 1);
+  on_ranks(
+      2,
+      [](Communicator& c) {
+        std::vector<float> values(10, 1);
+        if (c.rank() == 1) std::this_thread::sleep_for(600ms);
+        c.all_reduce(std::span(values), Reduce::kSum, 60s);
+        EXPECT_EQ(values[0], 2.0f);
+      },
+      200ms);
+}
+
+// An interface or ports that one process has not: all of them are told, and nobody waits.
+TEST(Communicator, AProcessThatCannotListenEndsAll) {
+  const auto bootstraps = collectives::in_memory_bootstrap({0, 1}, 20s);
+  const auto device = engine::cpu_device();
+  std::vector<std::string> texts(2);
+  {
+    std::vector<std::jthread> threads;
+    for (const int rank : {0, 1})
+      threads.emplace_back([&, rank] {
+        try {
+          const Communicator c(*bootstraps[std::size_t(rank)],
+                               device->ops(engine::DType::kFloat32, {.threads = 1}),
+                               {.deadline = 20s}, {.interface = rank == 0 ? "lo" : "eth77"});
+        } catch (const Error& error) {
+          texts[std::size_t(rank)] = error.what();
+        }
+      });
+  }
+  EXPECT_THAT(texts[0], AllOf(HasSubstr("process 1"), HasSubstr("no network interface 'eth77'")));
+  EXPECT_THAT(texts[1], HasSubstr("no network interface 'eth77'"));
+}
+
+TEST(Communicator, TheTransportOfMpiNeedsAJobOfMpi) {
+  const auto bootstraps = collectives::in_memory_bootstrap({0, 1}, 20s);
+  const auto device = engine::cpu_device();
+  std::vector<std::jthread> threads;
+  for (const int rank : {0, 1})
+    threads.emplace_back([&, rank] {
+      try {
+        const Communicator c(*bootstraps[std::size_t(rank)],
+                             device->ops(engine::DType::kFloat32, {.threads = 1}),
+                             {.deadline = 20s}, {.transport = "mpi"});
+        ADD_FAILURE() << "threads have no MPI";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::kInvalid);
+        EXPECT_THAT(error.what(), HasSubstr("transport mpi needs a job that MPI started"));
+      }
+    });
+}
+
 TEST(Communicator, ARankThatThrowsEndsTheOthersAtOnceWithItsText) {
   try {
     on_ranks(

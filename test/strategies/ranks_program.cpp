@@ -4,6 +4,7 @@
 //   differ     rank 1 asks for another count
 //   die        rank 1 is killed between two sums; the others must be told
 //   stop       rank 1 stops calling, but lives; the others must be told within the deadline
+//   large      prints its pid and sums 64 MiB again and again, until it is told why it cannot
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -53,8 +54,16 @@ std::size_t wrong_sums(strategies::Communicator& c) {
 
 int play(const std::string& part, int argc, char** argv) {
   strategies::Session session(argc, argv);
-  auto c = strategies::communicator(session, {.deadline = part == "die" ? 60s : 2s});
+  const bool killed = part == "die" || part == "large";
+  auto c = strategies::communicator(session, {.deadline = killed ? 60s : 2s});
   if (part == "sums") return wrong_sums<float>(c) + wrong_sums<double>(c) == 0 ? 0 : 1;
+  if (part == "large") {
+    const std::span<float> large = c.allocate_float(std::size_t(16) << 20);
+    c.barrier();
+    fmt::print("rank {} pid {}\n", c.rank(), getpid());
+    std::fflush(stdout);
+    for (;;) c.all_reduce(large, strategies::Reduce::kMean);
+  }
   std::vector<float> values(part == "differ" && c.rank() == 1 ? 7 : 10);
   if (part == "differ") {
     try {

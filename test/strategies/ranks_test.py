@@ -3,13 +3,21 @@
 """The lower layer between processes: exact sums, and what ranks are told when one of them differs or is gone.
 
 usage: ranks_test.py RANKS_PROGRAM MPIRUN MPIRUN_ARGUMENT...
+       ranks_test.py RANKS_PROGRAM CLUSTER_SCRIPT: kills ranks of virtual hosts alone
 """
+import os
+import random
+import re
+import signal
 import subprocess
 import sys
 import time
 import unittest
 
 PROGRAM, MPIRUN = sys.argv[1], sys.argv[2:]
+CLUSTER = MPIRUN[0] if MPIRUN[0].endswith(".sh") else None
+# Says how the program under it ended.
+WITNESS = ["sh", "-c", '"$@"; echo "exit $?"', "sh"]
 
 
 def job(ranks, part, *options):
@@ -17,6 +25,65 @@ def job(ranks, part, *options):
                           timeout=60)
 
 
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+class Killed(unittest.TestCase):
+    """A process that is killed in the middle of large sums."""
+
+    def kill_one(self, command, ranks):
+        """Every other rank says which sum it was, of how many bytes, and who is missing, and is gone in 2 s."""
+        with subprocess.Popen([*command, *WITNESS, PROGRAM, "large"], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True) as job:
+            try:
+                pids, said = {}, []
+                while len(pids) < ranks:
+                    said.append(job.stdout.readline())
+                    if not said[-1] and job.wait() == 77:
+                        self.skipTest("no virtual hosts here: " + "".join(said))
+                    self.assertTrue(said[-1], "".join(said))
+                    found = re.match(r"rank (\d+) pid (\d+)", said[-1])
+                    if found:
+                        pids[int(found[1])] = int(found[2])
+                time.sleep(random.uniform(0.05, 0.5))
+                os.kill(pids[1], signal.SIGKILL)
+                killed = time.monotonic()
+                while any(map(alive, pids.values())) and time.monotonic() - killed < 20:
+                    time.sleep(0.005)
+                took = time.monotonic() - killed
+                time.sleep(1)  # for what they said, which mpirun passes on
+            finally:
+                job.terminate()  # between hosts Open MPI 4.1 itself does not end after a death
+            said += job.stdout.readlines()
+        text = "".join(said)
+        self.assertLess(took, 2, text)
+        self.assertEqual(sorted(line for line in said if line.startswith("exit")),
+                         ["exit 137\n"] + ["exit 3\n"] * (ranks - 1), text)
+        errors = [line for line in said if line.startswith("error")]
+        self.assertEqual(len(errors), ranks - 1, text)
+        for line in errors:
+            self.assertRegex(line, r"error peer.lost: rank 1\b.*(died|gone)")
+            self.assertRegex(line, r"all_reduce of 16777216 float32 \(mean, in allocated memory 1\), 67108864 bytes")
+            self.assertRegex(line, r"; arrived: [0-9 ]+; missing: .*")
+
+    @unittest.skipIf(CLUSTER, "is about one host")
+    def test_the_others_of_a_host_are_told(self):
+        for ranks in (2, 3):
+            self.kill_one([*MPIRUN, "--enable-recovery", "-n", str(ranks)], ranks)
+
+    @unittest.skipUnless(CLUSTER, "needs virtual hosts")
+    def test_the_others_on_other_hosts_are_told(self):
+        for transport in (["--hosts", "3"], ["--hosts", "2", "--ranks-per-host", "2"]):
+            ranks = 3 if transport[1] == "3" else 4
+            self.kill_one([CLUSTER, *transport, "--mpirun", "--enable-recovery", "--"], ranks)
+
+
+@unittest.skipIf(CLUSTER, "is about one host")
 class Ranks(unittest.TestCase):
     def test_sums_are_exact_on_two_to_four_processes(self):
         for ranks in (2, 3, 4):
@@ -46,7 +113,7 @@ class Ranks(unittest.TestCase):
         lines = [line for line in done.stdout.splitlines() if line.startswith("error")]
         self.assertEqual(len(lines), 2, done.stdout + done.stderr)
         for line in lines:
-            self.assertRegex(line, "error timeout: all_reduce: .*missing: 1")
+            self.assertRegex(line, r"error timeout: all_reduce of 10 float32 \(sum\), 40 bytes: .*missing: 1")
 
 
 if __name__ == "__main__":
