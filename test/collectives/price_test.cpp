@@ -29,6 +29,20 @@ TEST(Price, ThePictureAgreesWithTheWhole) {
   }
 }
 
+// The further it is from eight hosts, the more its laws must be right.
+TEST(Price, ThePictureAgreesFarAway) {
+  const Topology example = example_topology("3x1");
+  const Topology hosts = equal_hosts(64, 1, example.hosts[0].costs, example.wire);
+  for (const char* name : {"ring", "halving_doubling"}) {
+    for (const std::size_t bytes : {4 * kMiB, 64 * kMiB}) {
+      const Price whole = price(find_algorithm(name), hosts, bytes, 1e18);
+      const Price reduced = price(find_algorithm(name), hosts, bytes, 0);
+      EXPECT_NEAR(reduced.seconds / whole.seconds, 1, 0.1) << name << " " << bytes;
+      EXPECT_NEAR(reduced.wire_bytes / whole.wire_bytes, 1, 0.02) << name << " " << bytes;
+    }
+  }
+}
+
 // No picture of one host tells of its neighbours when they are not like it.
 TEST(Price, UnequalHostsAreSimulatedWhole) {
   const Topology example = example_topology("3x1");

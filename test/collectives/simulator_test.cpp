@@ -58,18 +58,20 @@ TEST(Simulator, RingFillsTheWireBothWays) {
   }
 }
 
-// Messages of one host share its way out: two ranks a host in two rings at once take twice as long.
+// Messages of one host share its way out: two at once, to two hosts, take twice as long.
 TEST(Simulator, RanksOfAHostShareItsWire) {
-  const Topology topology = equal_hosts(2, 2, free_host(), only_bandwidth(1e9));
+  const Topology topology = equal_hosts(3, 2, free_host(), only_bandwidth(1e9));
   Request all = request(topology, 8 * kMiB);
   Plan plan = empty_plan(all, "pairs", 1);
   for (const int rank : {0, 1}) {
+    const int to = 2 + 2 * rank;
     plan.lanes[std::size_t(rank)][0] = {
-        post_send(all.subject.size(), {rank, Space::kGradient, 0}, rank + 2), wait(0)};
-    plan.lanes[std::size_t(rank + 2)][0] = {
-        post_receive(all.subject.size(), {rank + 2, Space::kScratch, 0}, rank), wait(0)};
+        post_send(all.subject.size(), {rank, Space::kGradient, 0}, to), wait(0)};
+    plan.lanes[std::size_t(to)][0] = {
+        post_receive(all.subject.size(), {to, Space::kScratch, 0}, rank), wait(0)};
   }
   EXPECT_NEAR(simulate(plan, topology).seconds, 16.0 * kMiB / 1e9, 1e-6);
+  EXPECT_EQ(simulate(plan, topology).wire_bytes, 16.0 * kMiB);
 }
 
 // What comes in shares the way in, and the thread that takes it: two hosts send to a third.
