@@ -105,8 +105,8 @@ class Designer {
     const std::string& wanted = options_.algorithm;
     if (wanted != "auto") {
       const std::string refusal = collectives::find_algorithm(wanted).refusal(input_.host);
-      require(refusal.empty(), "algorithm {} cannot serve this job's {} hosts: it {}; use auto",
-              wanted, hosts, refusal);
+      require(refusal.empty(), "algorithm {} {}; this job has {} hosts: use auto", wanted, refusal,
+              hosts);
       design_.algorithm = wanted;
       design_.reason = "it was asked for";
     } else if (input_.host.size() == 1) {

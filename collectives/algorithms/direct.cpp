@@ -83,8 +83,9 @@ std::string direct_refusal(const std::vector<int>& host) {
   const auto other = std::find_if(host.begin(), host.end(), [&](int h) { return h != host[0]; });
   if (other == host.end()) return {};
   return fmt::format(
-      "reads the memory of all ranks, but rank 0 is on host {} and rank {} on host {}", host[0],
-      other - host.begin(), *other);
+      "needs all ranks on one host, since it reads their memory, but rank 0 is on host {} and rank "
+      "{} on host {}",
+      host[0], other - host.begin(), *other);
 }
 
 Plan direct_all_reduce(const Request& request) {

@@ -120,8 +120,9 @@ TEST(Planner, RulesAreObeyedOrRefusedWithAReason) {
   EXPECT_FALSE(choices.choose(kMiB).asked);
   EXPECT_EQ(choices.choose(2 * kMiB).algorithm, "halving_doubling");
   EXPECT_NE(choices.hash(), plan(host, "").hash());
-  EXPECT_THAT(reason_of([&] { plan(hosts, "direct:..64k"); }),
-              HasSubstr("algorithm direct was asked for and cannot be: it reads the memory"));
+  EXPECT_THAT(
+      reason_of([&] { plan(hosts, "direct:..64k"); }),
+      HasSubstr("algorithm direct was asked for and cannot be: it needs all ranks on one host"));
   EXPECT_THAT(reason_of([&] { plan(hosts, "rinq"); }),
               HasSubstr("unknown all-reduce algorithm 'rinq'; known: direct, ring"));
 }

@@ -70,7 +70,8 @@ TEST(Registry, KnowsWhichHostsAnAlgorithmServes) {
       EXPECT_NE(thrown.find(refusal), std::string::npos) << thrown;
     }
   EXPECT_EQ(find_algorithm("direct").refusal({0, 0, 1}),
-            "reads the memory of all ranks, but rank 0 is on host 0 and rank 2 on host 1");
+            "needs all ranks on one host, since it reads their memory, but rank 0 is on host 0 and "
+            "rank 2 on host 1");
 }
 
 TEST(Registry, KnowsHowMuchScratchAPlanUses) {

@@ -301,7 +301,7 @@ TEST(Processes, OneThatIsKilledIsNamedByTheDeadlineOfTheOthers) {
   try {
     team.rethrow();
   } catch (const engine::Error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("bucket 0: rank "));
+    EXPECT_THAT(error.what(), testing::HasSubstr("bucket 0 (direct, 20000 bytes): rank "));
     EXPECT_THAT(error.what(), testing::HasSubstr("missing: 1"));
   }
 }

@@ -313,8 +313,8 @@ TEST(Algorithms, RefuseWhatTheyCannotDo) {
   Request apart = ring_request({0, 0, 1}, 10);
   apart.name = "bucket 0";
   EXPECT_EQ(why([&] { direct_all_reduce(apart); }),
-            "bucket 0: direct reads the memory of all ranks, but rank 0 is on host 0 and rank 2 on "
-            "host 1; ring crosses hosts");
+            "bucket 0: direct needs all ranks on one host, since it reads their memory, but rank 0 "
+            "is on host 0 and rank 2 on host 1; ring crosses hosts");
   Request squares = apart;
   squares.squares = true;
   EXPECT_EQ(why([&] { ring_all_reduce(squares); }),

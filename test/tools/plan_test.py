@@ -52,7 +52,7 @@ class Plan(Case):
     def test_the_text_shows_hosts_links_sizes_and_buckets(self):
         text = self.good("plan", "--topology", "16x8", "--model", "mlp_wide").stdout
         for words in ("128 ranks on 16 hosts", "h0 .. h15: 8 ranks", "between hosts: 11.8 GB/s each way", "256 bytes",
-                      "256 MiB", "because", "direct reads the memory of all ranks", "mlp_wide in 20 buckets",
+                      "256 MiB", "because", "direct needs all ranks on one host", "mlp_wide in 20 buckets",
                       "bucket 19"):
             self.assertIn(words, text)
 
