@@ -76,7 +76,8 @@ TEST(Faults, DelaysChangeNoBits) {
 }
 
 // Rank 1 of a ring of three is lost at its k-th message, for every k: the others all hear of it, by
-// name. With one message more than it has, nothing happens.
+// name. Only its last messages, one in each of two lanes, go to rank 2 alone: rank 0 may have ended
+// by then. With one message more than it has, nothing happens.
 TEST(Faults, ALostPeerIsNamedByAllOthersWhateverItsLastMessage) {
   constexpr std::size_t kLength = 6 * kBlock;
   const Plan plan = ring(hosts("apart", 3), kLength);
@@ -97,6 +98,7 @@ TEST(Faults, ALostPeerIsNamedByAllOthersWhateverItsLastMessage) {
         EXPECT_FALSE(errors[std::size_t(rank)]) << text(errors[std::size_t(rank)]);
         continue;
       }
+      if (rank == 0 && k >= posts - 2 && job.executor(0).done(0)) continue;
       ASSERT_TRUE(errors[std::size_t(rank)]) << "message " << k << ", rank " << rank;
       EXPECT_EQ(code_of(errors[std::size_t(rank)]), Code::kPeerLost);
       EXPECT_THAT(text(errors[std::size_t(rank)]), HasSubstr("rank 1 is lost"));
