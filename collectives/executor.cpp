@@ -20,7 +20,7 @@ using std::chrono::nanoseconds;
 constexpr int kSpins = 2000, kBareSpins = 32;
 // With messages under way it looks less often: the way to another host is longer than to another
 // core, each look is a system call, and the sleep ends when something comes.
-constexpr int kMessageSpins = 16;
+constexpr int kMessageSpins = 4;
 // A sleep ends at the latest after this. Who sleeps until a message comes does not hear of what
 // other ranks of the host do, nor of plans that another thread starts: then after the second, or,
 // with no other rank here, the third.
