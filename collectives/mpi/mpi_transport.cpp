@@ -23,8 +23,8 @@ namespace {
 using engine::Clock;
 using engine::Code;
 
-constexpr int kWindow = 8;     // chunks of one pair and tag that are posted at once
-constexpr int kReasonTag = 0;  // why a peer stops; all others are above it
+constexpr std::size_t kWindow = 8;  // chunks of one pair and tag that are posted at once
+constexpr int kReasonTag = 0;       // why a peer stops; all others are above it
 constexpr std::size_t kMostReason = 1024;
 constexpr std::chrono::milliseconds kLastWords{500};
 constexpr unsigned long kTimerSlack = 1000;  // ns: a sleep of 50 us is not one of 100
@@ -54,20 +54,21 @@ struct Message {
   bool all_posted() const { return headed && begun && posted == bytes; }
 };
 
-// The messages of one pair and tag in one direction, in the order of their posts. MPI keeps this
-// order for what is posted in it, so chunks of one message are posted before those of the next.
-struct Line {
-  int process = 0, tag = 0, peer = 0;
-  bool sends = false;
-  int in_flight = 0;
-  std::deque<Message> messages = {};
-};
-
 struct Chunk {
-  Line* line = nullptr;  // none: the reason of a peer
+  MPI_Request request = MPI_REQUEST_NULL;
   Message* message = nullptr;
   std::size_t bytes = 0;
   bool header = false;
+};
+
+// The messages of one pair and tag in one direction, in the order of their posts. MPI keeps this
+// order for what is posted in it, so chunks of one message are posted before those of the next, and
+// only the oldest need be tested.
+struct Line {
+  int process = 0, tag = 0, peer = 0;
+  bool sends = false;
+  std::deque<Message> messages = {};
+  std::deque<Chunk> flight = {};
 };
 
 struct Reason {
@@ -97,7 +98,6 @@ class Fabric {
     int known = 0;
     MPI_Comm_get_attr(comm_, MPI_TAG_UB, &bound, &known);
     if (known != 0) most_tag_ = *static_cast<int*>(bound);
-    add({}, MPI_REQUEST_NULL);
     listen();
   }
 
@@ -107,17 +107,14 @@ class Fabric {
     int over = 0;
     MPI_Finalized(&over);
     if (over != 0) return;
-    for (std::size_t i = 0; i < active_.size(); ++i) {
-      if (active_[i] == MPI_REQUEST_NULL) continue;
-      if (i > 0) calls_->failed = true;
-      if (i == 0 || !chunks_[i].line->sends) MPI_Cancel(&active_[i]);
-      int through = 0;  // a receive that nobody sends to is, at once
-      MPI_Test(&active_[i], &through, MPI_STATUS_IGNORE);
-      if (through != 0) continue;
-      if (i == 0) [[maybe_unused]]
-        const Reason* leaked = heard_.release();  // MPI may write there
-      MPI_Request_free(&active_[i]);
+    for (auto& [key, line] : lines_) {
+      for (Chunk& chunk : line.flight) {
+        calls_->failed = true;
+        give_up(chunk.request, !line.sends);
+      }
     }
+    if (!give_up(hearing_, true)) [[maybe_unused]]
+      const Reason* leaked = heard_.release();  // MPI may still write there
   }
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
@@ -208,88 +205,82 @@ class Fabric {
     }
   }
 
-  void add(const Chunk& chunk, MPI_Request request) {
-    active_.push_back(request);
-    chunks_.push_back(chunk);
-    done_.resize(active_.size());
-    statuses_.resize(active_.size());
+  // True where the request is through after all; a receive that nobody has sent to is, at once.
+  static bool give_up(MPI_Request& request, bool receives) {
+    if (request == MPI_REQUEST_NULL) return true;
+    if (receives) MPI_Cancel(&request);
+    int through = 0;
+    if (MPI_Test(&request, &through, MPI_STATUS_IGNORE) == MPI_SUCCESS && through != 0) return true;
+    if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+    return false;
   }
 
-  // The first request is always the one that hears of a peer's end.
+  // Of a peer's end.
   void listen() {
     check(MPI_Irecv(heard_.get(), int(sizeof *heard_), MPI_BYTE, MPI_ANY_SOURCE, kReasonTag, comm_,
-                    &active_[0]),
+                    &hearing_),
           "MPI_Irecv");
   }
 
   void start(Line& line, Message& message, std::byte* data, std::size_t bytes, bool header) {
-    MPI_Request request = MPI_REQUEST_NULL;
+    Chunk& chunk = line.flight.emplace_back(Chunk{MPI_REQUEST_NULL, &message, bytes, header});
+    ++message.pending;
     if (line.sends) {
-      check(MPI_Isend(data, int(bytes), MPI_BYTE, line.process, line.tag, comm_, &request),
+      check(MPI_Isend(data, int(bytes), MPI_BYTE, line.process, line.tag, comm_, &chunk.request),
             "MPI_Isend");
     } else {
-      check(MPI_Irecv(data, int(bytes), MPI_BYTE, line.process, line.tag, comm_, &request),
+      check(MPI_Irecv(data, int(bytes), MPI_BYTE, line.process, line.tag, comm_, &chunk.request),
             "MPI_Irecv");
     }
-    ++line.in_flight;
-    ++message.pending;
-    add({&line, &message, bytes, header}, request);
   }
 
   // Posts chunks, in order, while the window has room.
   void pump(Line& line) {
     for (Message& m : line.messages) {
-      if (!m.headed && line.in_flight < kWindow) {
+      if (!m.headed && line.flight.size() < kWindow) {
         m.headed = true;
         start(line, m, m.header.data(), m.header.size(), true);
       }
-      while (line.in_flight < kWindow && m.headed && !m.all_posted()) {
+      while (line.flight.size() < kWindow && m.headed && !m.all_posted()) {
         const std::size_t bytes = std::min(kChunk, m.bytes - m.posted);
         m.begun = true;
         start(line, m, m.data + m.posted, bytes, false);
         m.posted += bytes;
       }
-      if (line.in_flight >= kWindow) return;
+      if (line.flight.size() >= kWindow) return;
     }
   }
 
   bool advance() {
-    int count = 0;
-    const int code =
-        MPI_Testsome(int(active_.size()), active_.data(), &count, done_.data(), statuses_.data());
-    if (code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
-    if (count <= 0) return false;  // none, or MPI_UNDEFINED
-    for (int i = 0; i < count; ++i) {
-      const auto at = std::size_t(done_[std::size_t(i)]);
-      end(chunks_[at], statuses_[std::size_t(i)],
-          code == MPI_ERR_IN_STATUS ? statuses_[std::size_t(i)].MPI_ERROR : MPI_SUCCESS);
-    }
-    for (std::size_t i = active_.size(); i-- > 1;) {
-      if (active_[i] != MPI_REQUEST_NULL) continue;
-      active_[i] = active_.back(), active_.pop_back();
-      chunks_[i] = chunks_.back(), chunks_.pop_back();
-    }
-    for (auto& [key, line] : lines_) {
-      while (!line.messages.empty() && line.messages.front().request < 0) line.messages.pop_front();
-      pump(line);
-    }
-    return true;
-  }
-
-  void end(const Chunk& chunk, MPI_Status& status, int error) {
-    if (chunk.line == nullptr) {
+    int through = 0;
+    check(MPI_Test(&hearing_, &through, MPI_STATUS_IGNORE), "MPI_Test");
+    if (through != 0) {
       const auto code = std::clamp(heard_->code, 0, std::int32_t(Code::kAborted));
       heard_->text.back() = '\0';
       throw engine::Error(Code(code), heard_->text.data());
     }
-    Line& line = *chunk.line;
+    bool moved = false;
+    for (auto& [key, line] : lines_) {
+      bool ended = false;
+      while (!line.flight.empty() && test_oldest(line)) ended = true;
+      if (!ended) continue;
+      moved = true;
+      while (!line.messages.empty() && line.messages.front().request < 0) line.messages.pop_front();
+      pump(line);
+    }
+    return moved;
+  }
+
+  bool test_oldest(Line& line) {
+    Chunk& chunk = line.flight.front();
     Message& m = *chunk.message;
-    --line.in_flight;
-    --m.pending;
-    int kind = MPI_SUCCESS, got = 0;
+    int through = 0, kind = MPI_SUCCESS, got = 0;
+    MPI_Status status{};
+    const int error = MPI_Test(&chunk.request, &through, &status);
     if (error != MPI_SUCCESS) MPI_Error_class(error, &kind);
     if (kind == MPI_ERR_TRUNCATE) wrong_length(line, m);
     check(error, line.sends ? "MPI_Isend" : "MPI_Irecv");
+    if (through == 0) return false;
     if (!line.sends) {
       check(MPI_Get_count(&status, MPI_BYTE, &got), "MPI_Get_count");
       if (std::size_t(got) != chunk.bytes) wrong_length(line, m);
@@ -297,9 +288,13 @@ class Fabric {
       if (chunk.header) std::memcpy(&length, m.header.data(), sizeof length);
       if (length != m.bytes) wrong_length(line, m);
     }
-    if (!m.all_posted() || m.pending > 0) return;
-    through_[std::size_t(m.request)] = true;
-    m.request = -1;
+    --m.pending;
+    line.flight.pop_front();
+    if (m.all_posted() && m.pending == 0) {
+      through_[std::size_t(m.request)] = true;
+      m.request = -1;
+    }
+    return true;
   }
 
   [[noreturn]] static void wrong_length(const Line& line, const Message& m) {
@@ -338,10 +333,7 @@ class Fabric {
   std::map<Key, Line> lines_;  // a map: chunks point to lines
   std::vector<bool> through_;  // by request
   std::vector<int> free_;
-  std::vector<MPI_Request> active_;  // these two belong together; the first is the reason's
-  std::vector<Chunk> chunks_;
-  std::vector<int> done_;  // of Testsome
-  std::vector<MPI_Status> statuses_;
+  MPI_Request hearing_ = MPI_REQUEST_NULL;
   std::unique_ptr<Reason> heard_ = std::make_unique<Reason>();
   std::optional<engine::Error> failure_;
   bool closed_ = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Messages between hosts through MPI, for fabrics where MPI is the way to the hardware. Point to
-// point and never blocking: Isend, Irecv, Testsome. A message travels in chunks of at most kChunk
+// point and never blocking: Isend, Irecv, Test. A message travels in chunks of at most kChunk
 // bytes, which Open MPI's tcp sends at once (its btl_tcp_eager_limit is 64 KiB): with a rendezvous
 // for each message the wire is less full (collectives/README.md).
 //
