@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // How near the convolutions of processors come to double precision: the fastest kernels beside the
-// direct method. Relative error (L2) of the output and of both gradients.
+// direct method; and dense layers, a wide one by the own kernel and one just not so wide by the
+// library. Relative error (L2) of the output and of both gradients.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -19,7 +20,7 @@ namespace {
 using engine::DType;
 using engine::Tensor;
 
-constexpr std::size_t kRows = 8;
+constexpr std::size_t kRows = 8, kDenseRows = 32;
 
 // Numbers in (-1, 1) that both element types hold exactly.
 class Operand {
@@ -66,6 +67,20 @@ Results compute(engine::Ops& ops, const engine::ConvolutionSpec& s) {
   return r;
 }
 
+Results compute(engine::Ops& ops, const engine::DenseSpec& s) {
+  const DType dtype = ops.dtype();
+  const engine::Shape in{kDenseRows, s.inputs}, out{kDenseRows, s.outputs};
+  const engine::Shape weights{s.outputs, s.inputs};
+  const Operand x(in, dtype, 1), w(weights, dtype, 2), b({s.outputs}, dtype, 3), dy(out, dtype, 4);
+  Results r{Operand(out, dtype, 5), Operand(in, dtype, 6), Operand(weights, dtype, 7)};
+  engine::StepState state;
+  state.examples = kDenseRows;
+  ops.dense_forward(&state, s, x.tensor(), w.tensor(), b.tensor(), r.y.tensor());
+  ops.dense_backward(&state, s, x.tensor(), r.y.tensor(), dy.tensor(), w.tensor(), r.dx.tensor(),
+                     r.dw.tensor(), {}, false);
+  return r;
+}
+
 double error(const Operand& found, const Operand& exact) {
   double difference = 0, size = 0;
   for (std::size_t i = 0; i < exact.tensor().elements(); ++i) {
@@ -75,10 +90,18 @@ double error(const Operand& found, const Operand& exact) {
   return std::sqrt(difference / size);
 }
 
+void print(const std::string& layer, std::string_view kernels, const Results& found,
+           const Results& wanted) {
+  const double worst = error(found.y, wanted.y);
+  engine::require(worst < 1e-4, "the output is wrong: relative error {}", worst);
+  fmt::print("| {} | {} | {:.1e} | {:.1e} | {:.1e} |\n", layer, kernels, worst,
+             error(found.dx, wanted.dx), error(found.dw, wanted.dw));
+}
+
 void run() {
   const auto device = engine::cpu_device();
   const auto exact = engine::reference_ops(DType::kFloat64);
-  fmt::print("| convolution | kernels | y | dx | dw |\n|---|---|---|---|---|\n");
+  fmt::print("| layer | kernels | y | dx | dw |\n|---|---|---|---|---|\n");
   // height, width, channels, filters, kernel, stride, padding
   const std::size_t cases[][7] = {{28, 28, 1, 32, 3, 1, 0},
                                   {26, 26, 32, 64, 3, 1, 0},
@@ -89,13 +112,16 @@ void run() {
     const Results wanted = compute(*exact, spec);
     for (engine::Kernels kernels : {engine::Kernels::kAuto, engine::Kernels::kDirect}) {
       const auto ops = device->ops(DType::kFloat32, {.kernels = kernels});
-      const Results found = compute(*ops, spec);
-      const double worst = error(found.y, wanted.y);
-      engine::require(worst < 1e-4, "the output is wrong: relative error {}", worst);
-      fmt::print("| {}x{}x{} to {}, {}x{} | {} | {:.1e} | {:.1e} | {:.1e} |\n", c[0], c[1], c[2],
-                 c[3], c[4], c[4], engine::name(kernels), worst, error(found.dx, wanted.dx),
-                 error(found.dw, wanted.dw));
+      print(fmt::format("{}x{}x{} to {}, {}x{}", c[0], c[1], c[2], c[3], c[4], c[4]),
+            engine::name(kernels), compute(*ops, spec), wanted);
     }
+  }
+  const auto ops = device->ops(DType::kFloat32, {});
+  for (const std::size_t width : {2048, 2032}) {
+    const engine::DenseSpec spec{width, width, true, engine::Activation::kNone};
+    const bool own = ops->dense_memory(spec, kDenseRows).bytes() > 0;
+    print(fmt::format("dense {} to {}", width, width), own ? "own" : "oneDNN", compute(*ops, spec),
+          compute(*exact, spec));
   }
 }
 

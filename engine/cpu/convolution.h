@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "engine/cpu/library.h"
+#include "engine/cpu/rows.h"
 #include "engine/cpu/shape_cache.h"
 #include "engine/cpu/winograd.h"
 #include "engine/device/device.h"
@@ -23,12 +24,6 @@ struct ConvolutionBackward;  // convolution_backward.cpp
 
 // Rows of a piece.
 std::size_t rows_of_piece(const ConvolutionSpec& spec, int threads);
-
-// Those that count, of those that the batch was planned for. What is chosen depends on the planned
-// ones alone, so that a short batch goes by the same kernels.
-struct Rows {
-  std::size_t used = 0, planned = 0;
-};
 
 class Convolutions {
  public:

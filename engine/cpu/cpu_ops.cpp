@@ -67,8 +67,8 @@ void CpuOps::dense_backward(const StepState* state, const DenseSpec& spec, Tenso
   check_parameter(db, kType, spec.outputs, "dense: db");
   library_.enter();
   guarded("dense backward", [&] {
-    dense_.backward(spec, rows_in_use(state, {x, y, dy, dx}), of(x), of(y), of(dy), of(w), of(dx),
-                    of(dw), of(db), accumulate);
+    dense_.backward(spec, {rows_in_use(state, {x, y, dy, dx}), x.rows()}, of(x), of(y), of(dy),
+                    of(w), of(dx), of(dw), of(db), accumulate);
   });
 }
 

@@ -36,6 +36,9 @@ class CpuOps final : public Ops {
   void convolution_backward(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor y,
                             Tensor dy, Tensor w, Tensor dx, Tensor dw, Tensor db,
                             bool accumulate) override;
+  KernelMemory dense_memory(const DenseSpec& spec, std::size_t rows) const override {
+    return dense_.memory(spec, rows);
+  }
   KernelMemory convolution_memory(const ConvolutionSpec& spec, std::size_t rows) const override {
     return convolutions_.memory(spec, rows);
   }

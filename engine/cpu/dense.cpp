@@ -5,12 +5,16 @@
 #include <memory>
 
 #include "engine/cpu/loops.h"
+#include "engine/cpu/share_rows.h"
 
 namespace lockstep::engine::cpu {
 namespace {
 
 using dnnl::memory;
 using Dim = memory::dim;
+
+constexpr std::size_t kFewRows = 24;
+constexpr std::size_t kWideWeights = std::size_t{4} << 20;
 
 // A row-major matrix, or the transpose of one.
 memory::desc matrix(std::size_t rows, std::size_t columns, bool turned = false) {
@@ -24,10 +28,10 @@ struct Ending {
 };
 
 // c = a b, made at the first call and kept.
-class Product {
+class LibraryProduct {
  public:
-  Product(std::string name, const memory::desc& a, const memory::desc& b, const memory::desc& c,
-          Ending ending)
+  LibraryProduct(std::string name, const memory::desc& a, const memory::desc& b,
+                 const memory::desc& c, Ending ending)
       : name_(std::move(name)), a_(a), b_(b), c_(c), ending_(ending) {}
 
   void run(Library& library, const float* a, const float* b, const float* bias, float* c) {
@@ -70,9 +74,23 @@ class Product {
 
 }  // namespace
 
+namespace {
+
+// The own kernel packs dy, and reads x or w once: that pays where a batch has rows enough to share
+// the cost, and where what it reads or writes once does not stay in the caches.
+bool wide(const DenseSpec& s, std::size_t planned) {
+  return planned >= kFewRows && s.inputs * s.outputs >= kWideWeights;
+}
+
+std::size_t product_floats(const Product& product, int threads) {
+  return (product.packed() + 15) / 16 * 16 + std::size_t(threads) * Product::panel();
+}
+
+}  // namespace
+
 // y = x w', dx = dy w, dw = dy' x.
 struct DenseCalls {
-  Product forward, of_inputs, of_weights, more_of_weights;
+  LibraryProduct forward, of_inputs, of_weights, more_of_weights;
   DenseCalls(const DenseSpec& s, std::size_t rows, const std::string& name)
       : forward(name + " forward", matrix(rows, s.inputs), matrix(s.inputs, s.outputs, true),
                 matrix(rows, s.outputs), {.bias = s.bias}),
@@ -94,6 +112,28 @@ DenseCalls& DenseLayers::calls(const DenseSpec& s, std::size_t rows) {
   });
 }
 
+KernelMemory DenseLayers::memory(const DenseSpec& s, std::size_t planned) const {
+  if (!wide(s, planned)) return {};
+  const Product of_inputs{.rows = planned, .depth = s.outputs}, of_weights{s.outputs, planned};
+  const std::size_t floats = std::max(product_floats(of_inputs, library_.threads()),
+                                      product_floats(of_weights, library_.threads()));
+  return {.scratch = floats * sizeof(float)};
+}
+
+// By the own kernel: a is packed by all threads, then each has columns of its own.
+void DenseLayers::multiply(const Product& product) {
+  const int threads = library_.threads();
+  const std::size_t floats = product_floats(product, threads);
+  auto* const packed = reinterpret_cast<float*>(library_.scratch(floats * sizeof(float)));
+  float* const panels = packed + floats - std::size_t(threads) * Product::panel();
+  share_rows(threads, product.strips(), [&](int, std::size_t first, std::size_t count) {
+    pack(product, first, count, packed);
+  });
+  share_rows(threads, product.groups(), [&](int thread, std::size_t first, std::size_t count) {
+    cpu::multiply(product, packed, first, count, panels + std::size_t(thread) * Product::panel());
+  });
+}
+
 void DenseLayers::forward(const DenseSpec& s, std::size_t rows, const float* x, const float* w,
                           const float* b, float* y) {
   if (rows == 0) return;
@@ -101,19 +141,25 @@ void DenseLayers::forward(const DenseSpec& s, std::size_t rows, const float* x, 
   if (s.activation == Activation::kRelu) relu(y, y, rows * s.outputs);
 }
 
-void DenseLayers::backward(const DenseSpec& s, std::size_t rows, const float* x, const float* y,
+void DenseLayers::backward(const DenseSpec& s, Rows batch, const float* x, const float* y,
                            float* dy, const float* w, float* dx, float* dw, float* db,
                            bool accumulate) {
+  const std::size_t rows = batch.used;
   if (rows == 0) {
     if (dw != nullptr && !accumulate) std::fill_n(dw, s.outputs * s.inputs, 0.0f);
     if (db != nullptr && !accumulate) std::fill_n(db, s.outputs, 0.0f);
     return;
   }
-  DenseCalls& products = calls(s, rows);
   if (s.activation == Activation::kRelu) mask(y, dy, dy, rows * s.outputs);
   if (s.bias && db != nullptr) column_sums(dy, rows, s.outputs, db, accumulate);
+  if (wide(s, batch.planned)) {
+    if (dw != nullptr) multiply({s.outputs, rows, s.inputs, dy, true, x, dw, accumulate});
+    if (dx != nullptr) multiply({rows, s.outputs, s.inputs, dy, false, w, dx, false});
+    return;
+  }
+  DenseCalls& products = calls(s, rows);
   if (dw != nullptr) {
-    Product& product = accumulate ? products.more_of_weights : products.of_weights;
+    LibraryProduct& product = accumulate ? products.more_of_weights : products.of_weights;
     product.run(library_, dy, x, nullptr, dw);
   }
   if (dx != nullptr) products.of_inputs.run(library_, dy, w, nullptr, dx);

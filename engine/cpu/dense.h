@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Dense layers as oneDNN's matrix products, weights in their plain layout: nothing is reordered.
+// Dense layers, weights in their plain layout: nothing is reordered. Products of matrices are
+// oneDNN's, but for the gradients of wide layers, which are the own kernel's (product_kernels.h).
 // The bias is part of the product; ReLU is not, since the library's gives 0 for a NaN. What a
 // product needs besides lies in the library's scratch memory, so a steady step allocates nothing
 // large. The replica's computing thread only.
@@ -7,6 +8,8 @@
 #include <cstddef>
 
 #include "engine/cpu/library.h"
+#include "engine/cpu/product_kernels.h"
+#include "engine/cpu/rows.h"
 #include "engine/cpu/shape_cache.h"
 #include "engine/ops/ops.h"
 
@@ -18,13 +21,15 @@ class DenseLayers {
  public:
   explicit DenseLayers(Library& library);
   ~DenseLayers();
+  KernelMemory memory(const DenseSpec& spec, std::size_t planned) const;
   void forward(const DenseSpec& spec, std::size_t rows, const float* x, const float* w,
                const float* b, float* y);
   // dx, dw, db may be null; dy is masked in place where the activation asks for it.
-  void backward(const DenseSpec& spec, std::size_t rows, const float* x, const float* y, float* dy,
+  void backward(const DenseSpec& spec, Rows rows, const float* x, const float* y, float* dy,
                 const float* w, float* dx, float* dw, float* db, bool accumulate);
 
  private:
+  void multiply(const Product& product);
   DenseCalls& calls(const DenseSpec& spec, std::size_t rows);
   Library& library_;
   ShapeCache<DenseSpec, DenseCalls> calls_;

@@ -32,6 +32,10 @@ class Dense final : public Layer {
     if (activation_ != Activation::kNone) return nullptr;
     return std::make_shared<Dense>(outputs_, options_, Activation::kRelu);
   }
+  KernelMemory kernel_memory(const Ops& ops, std::span<const Shape> inputs,
+                             std::size_t rows) const override {
+    return ops.dense_memory({inputs[0].elements(), outputs_, options_.bias, activation_}, rows);
+  }
   double work(std::span<const Shape> inputs) const override {
     return double(inputs[0].elements() * outputs_);
   }

@@ -139,8 +139,9 @@ class Ops {
                                     Tensor y, Tensor dy, Tensor w, Tensor dx, Tensor dw, Tensor db,
                                     bool accumulate) = 0;
 
-  // What convolutions forward and backward will hold: planned without making anything, so of a
-  // library's kernels it is an estimate. Kernels that are not asked need little.
+  // What dense layers and convolutions forward and backward will hold: planned without making
+  // anything, so of a library's kernels it is an estimate. Kernels that are not asked need little.
+  virtual KernelMemory dense_memory(const DenseSpec&, std::size_t /*rows*/) const { return {}; }
   virtual KernelMemory convolution_memory(const ConvolutionSpec&, std::size_t /*rows*/) const {
     return {};
   }

@@ -57,7 +57,7 @@ class TellingDense : public engine::Layer {
 
 // Trains TellingDense layers for some steps, announcing each range when the layer tells (too early)
 // or when the graph does (right). Returns the weights.
-std::vector<double> announce(bool too_early, std::function<void()> hook) {
+std::vector<double> train_telling_layers(bool too_early, std::function<void()> hook) {
   std::mutex mutex;
   std::map<const engine::StepState*, std::function<void()>> early;  // by replica
   const TellingDense::Told told = [&](const engine::StepState* state) {
@@ -125,11 +125,11 @@ TEST(Walk2, FusedUpdatesRunBesideBackwardWithoutATornReadOfAWeight) {
 }
 
 TEST(Walk2, BrokenAnAnnouncementBeforeTheLayerHasReadItsWeightsIsNoticed) {
-  const std::vector<double> still = announce(false, {});
+  const std::vector<double> still = train_telling_layers(false, {});
   int different = 0, same = 0;
   for (int seed = 0; seed < 20; ++seed) {
-    different += announce(true, delays(seed)) != still;
-    same += announce(false, delays(seed)) == still;
+    different += train_telling_layers(true, delays(seed)) != still;
+    same += train_telling_layers(false, delays(seed)) == still;
   }
   EXPECT_GT(different, 10);
   EXPECT_EQ(same, 20);
