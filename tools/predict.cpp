@@ -54,8 +54,11 @@ int predict(const Flags& f, const Program& program) {
                  f.checkpoints, f.checkpoints);
   }
   const engine::RunState state = checkpoints.read_state(*step);
-  engine::require(!state.model.empty(),
-                  "the checkpoint names no model of the registry, so it cannot be built here");
+  engine::require(
+      !state.model.empty(),
+      "the checkpoint names no model, as one that a program of its own has made: only "
+      "checkpoints of lockstep train can be used here; in the program, Trainer::restore "
+      "and Trainer::predict do it");
   const engine::GraphSpec graph = models::build(state.model);
   const engine::data::Sets sets = choose_data({f.data, f.batch, f.examples, 1}, graph);
   const auto& data = f.split == "test" ? sets.test : sets.train;
@@ -86,8 +89,9 @@ int predict(const Flags& f, const Program& program) {
         }
         std::puts(line.c_str());
       });
-  engine::require(std::fflush(stdout) == 0 && std::ferror(stdout) == 0,
-                  "standard output cannot be written");
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    engine::fail(engine::Code::kIo, "standard output cannot be written");
+  }
   const bool counts = graph.loss().counts_correct();
   std::fputs(fmt::format("step {}: {} {:.4f} on {}\n", state.step, counts ? "accuracy" : "loss",
                          counts ? evaluation.accuracy : evaluation.loss, data->describe())

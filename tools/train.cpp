@@ -33,7 +33,7 @@ engine::optim::Optimizer optimizer(const TrainFlags& f) {
   const optim::Schedule schedule = optim::schedule(f.schedule);
   if (f.optimizer == "sgd") {
     return optim::sgd({.rate = f.rate.value_or(0.02),
-                       .momentum = f.momentum,
+                       .momentum = f.momentum.value_or(0.9),
                        .nesterov = f.nesterov,
                        .weight_decay = f.weight_decay,
                        .clip_norm = f.clip,
@@ -80,6 +80,10 @@ void check_together(const TrainFlags& f, int processes) {
                   processes);
   engine::require(f.update != "fused" || f.algorithm != "ring",
                   "--update fused needs --algorithm direct: a ring has no place for the update");
+  engine::require(f.optimizer == "sgd" || (!f.momentum && !f.nesterov),
+                  "--momentum and --nesterov are of sgd; {} has none: leave them out, or give "
+                  "--optimizer sgd",
+                  f.optimizer);
   engine::find(engine::all_devices(), engine::parse_device_id(f.device));
 }
 

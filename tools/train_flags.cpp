@@ -49,7 +49,7 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->capture_default_str();
   app.add_option("--rate", f.rate, "learning rate (default: sgd 0.02, adam and adamw 0.001)")
       ->check(number_above(0, kMostNumber));
-  app.add_option("--momentum", f.momentum, "of sgd, at least 0 and below 1")->capture_default_str();
+  app.add_option("--momentum", f.momentum, "of sgd, at least 0 and below 1 (default: 0.9)");
   app.add_flag("--nesterov", f.nesterov, "Nesterov's momentum for sgd");
   app.add_option("--weight-decay", f.weight_decay, "weight decay")
       ->check(number_from(0, kMostNumber))

@@ -15,8 +15,9 @@ struct TrainFlags {
   std::int64_t epochs = 6, steps = 0;
   int accumulate = 1;
   std::string optimizer = "sgd", schedule = "cosine";
-  std::optional<double> rate;  // else the optimizer's own
-  double momentum = 0.9, weight_decay = 0, clip = 0;
+  std::optional<double> rate;      // else the optimizer's own
+  std::optional<double> momentum;  // of sgd: else 0.9
+  double weight_decay = 0, clip = 0;
   bool nesterov = false;
   std::uint64_t seed = 1, examples = 8000;
   int threads = 0;

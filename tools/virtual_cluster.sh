@@ -123,7 +123,8 @@ burst=$((bytes_a_second / 1000 > 131072 ? bytes_a_second / 1000 : 131072))
 shape() { # NAMESPACE DEVICE [DELAY]
   local parent=(root)
   if [ -n "${3:-}" ]; then
-    try tc -n "$1" qdisc add dev "$2" root handle 1: netem delay "$3" limit 100000
+    tc -n "$1" qdisc add dev "$2" root handle 1: netem delay "$3" limit 100000 2>/dev/null ||
+      die 77 "this kernel has no netem, which delays messages: leave out --latency"
     parent=(parent 1:1)
   fi
   try tc -n "$1" qdisc add dev "$2" "${parent[@]}" tbf rate "$rate" burst "$burst" latency 20ms

@@ -185,11 +185,10 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
       options.steps > 0 ? fmt::format("steps: {}", options.steps)
                         : fmt::format("epochs: {}", options.epochs),
       data.describe(), data.fingerprint(), options.shuffle,
-      options.checkpoints.empty() ? "none" : "a folder", options.every,
+      options.checkpoints.empty() ? "none" : options.checkpoints, options.every,
       options.test == nullptr ? "none" : options.test->describe(), options.evaluate_every);
-  if (options.profile != nullptr) {
-    run_ += fmt::format("\nprofile-steps: {}", options.profile->steps());
-  }
+  run_ += options.profile == nullptr ? "\nprofile: none"
+                                     : fmt::format("\nprofile: {} steps", options.profile->steps());
   std::optional<FolderClaim> claim;
   const auto take = [&] {
     if (options.checkpoints.empty() || !strategy_.membership().chief) return;
