@@ -339,8 +339,8 @@ std::string Executor::purpose_of(const Entry& entry) {
   return entry.purpose.empty() ? "" : entry.purpose + ": ";
 }
 
-// "; arrived: 0 2; missing: 1" of the ranks that this lane's next step needs; empty where it needs
-// none.
+// "; arrived: 0 2; missing: 1" of this rank and those that the lane's next step needs; empty where
+// it needs none.
 std::string Executor::presence(const Entry& entry, int plan, int lane) const {
   const Lane& steps = entry.stage->plan.lanes[std::size_t(rank_)][std::size_t(lane)];
   const std::size_t at = entry.cursors[std::size_t(lane)].step;
@@ -348,10 +348,12 @@ std::string Executor::presence(const Entry& entry, int plan, int lane) const {
   const Step& step = steps[at];
   std::vector<int> here, missing;
   const int peer = step.action == Action::kWait ? steps[std::size_t(step.post)].peer : step.peer;
-  if (peer >= 0) here = {rank_}, missing = {peer};
+  if (peer >= 0) missing.push_back(peer);
   for (const int rank : step.ranks)
     (arrived(entry, plan, step, rank) ? here : missing).push_back(rank);
   if (here.empty() && missing.empty()) return {};
+  const bool asked = std::count(step.ranks.begin(), step.ranks.end(), rank_) > 0;  // its own lanes
+  if (!asked) here.insert(std::upper_bound(here.begin(), here.end(), rank_), rank_);
   const auto list = [](const std::vector<int>& ranks) {
     return ranks.empty() ? "none" : fmt::format("{}", fmt::join(ranks, " "));
   };
