@@ -35,7 +35,8 @@ Range slice(Range subject, int part, int parts);
 // One host. Each rank owns a slice, reads it from all ranks, stores it into all: two passes over
 // memory, the lower bound. Keeps rank order (a balanced tree).
 Plan direct_all_reduce(const Request& request);
-// Why direct cannot serve ranks on these hosts: "needs all ranks on one host ..."; empty where it can.
+// Why direct cannot serve ranks on these hosts: "needs all ranks on one host ..."; empty where it
+// can.
 std::string direct_refusal(const std::vector<int>& host);
 // The same, with the optimizer's update in the middle: reads gradients, stores weights.
 Plan direct_update(const Request& request);

@@ -125,6 +125,9 @@ class Flags(Case):
                      "train", *SMALL, "--transport", "pigeon")
         self.refused("ports of another transport", 64, ["ports", "transport tcp"],
                      "train", *SMALL, "--transport", "mpi", "--ports", "40000")
+        for flags in (["--momentum", "0.5"], ["--nesterov"]):
+            self.refused(f"adam with {flags[0]}", 64, ["adam", "--momentum", "--optimizer sgd"],
+                         "train", *SMALL, "--optimizer", "adam", *flags)
         file = self.top / "flags.json"
         file.write_text('{"interface": "eth77"}')
         self.refused("a file of flags with an unknown interface", 64, ["eth77", "flags.json gives interface"],
@@ -153,9 +156,16 @@ class Flags(Case):
             self.refused(name, 64, words, *flags, flag, values[0], ":", "-n", "1", program.LOCKSTEP, *flags, flag,
                          values[1], prefix=program.mpirun(1))
             self.assertLessEqual(LINES[-1][2].count(" and not "), 1 if flag == "--model" else 3, LINES[-1])
-        self.refused("ranks with and without checkpoints", 64, ["'checkpoints: a folder' and not 'checkpoints: none'"],
-                     *flags, ":", "-n", "1", program.LOCKSTEP, *flags, "--checkpoints", self.top / "c",
-                     prefix=program.mpirun(1))
+        one, other = self.top / "c", self.top / "d"
+        for name, first, second, words in [
+                ("ranks with and without checkpoints", [], ["--checkpoints", one],
+                 [f"'checkpoints: {one}' and not 'checkpoints: none'"]),
+                ("ranks with different folders of checkpoints", ["--checkpoints", other], ["--checkpoints", one],
+                 [f"'checkpoints: {one}' and not 'checkpoints: {other}'"]),
+                ("ranks with and without a profile", ["--profile", one], [],
+                 ["'profile: none' and not 'profile: 20 steps'"])]:
+            self.refused(name, 64, words, *flags, *first, ":", "-n", "1", program.LOCKSTEP, *flags, *second,
+                         prefix=program.mpirun(1))
 
 
 class Checkpoints(Case):

@@ -216,9 +216,9 @@ class BadInput(Case):
         ])
 
     def test_commands(self):
-        self.table([([], 64, ["no command", "train, predict, doctor"]),
-                    (["bogus"], 64, ["'bogus'", "train, predict, doctor"]),
-                    (["--bogus"], 64, ["'--bogus'", "train, predict, doctor"]),
+        self.table([([], 64, ["no command", "train, predict, plan, doctor"]),
+                    (["bogus"], 64, ["'bogus'", "train, predict, plan, doctor"]),
+                    (["--bogus"], 64, ["'--bogus'", "train, predict, plan, doctor"]),
                     (["predict"], 64, ["--checkpoints", "required"]),
                     (["doctor", "--bogus"], 64, ["--bogus", "lockstep doctor --help"])], command=())
 
