@@ -72,10 +72,7 @@ class LibraryProduct {
   Call call_;
 };
 
-}  // namespace
-
-namespace {
-
+// Scratch of the own kernel.
 std::size_t product_floats(const Product& product, int threads) {
   return (product.packed() + 15) / 16 * 16 + std::size_t(threads) * Product::panel();
 }
