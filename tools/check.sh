@@ -53,7 +53,7 @@ run_sanitized() {
   local folder=$1 which=$2
   shift 2
   say "unit tests under the sanitizers $which"
-  if configure "$folder" -Ddebug=false -Dcpp_args=-g1 -Doptimization=1 -Db_lundef=false -Dwerror=false \
+  if configure "$folder" -Ddebug=false -Dcpp_args=-g1,-fno-sanitize-recover=all -Doptimization=1 -Db_lundef=false -Dwerror=false \
     -Db_sanitize="$which" "$@"; then
     run_tests "$folder" --suite unit --timeout-multiplier 5
   else

@@ -153,8 +153,9 @@ class Flags(Case):
                                            ["'epochs: 2' and not 'epochs: 1'"]),
                                           ("ranks that save at different steps", "--every", ("2", "3"),
                                            ["'every: 3' and not 'every: 2'"])]:
-            self.refused(name, 64, words, *flags, flag, values[0], ":", "-n", "1", program.LOCKSTEP, *flags, flag,
-                         values[1], prefix=program.mpirun(1))
+            where = ["--checkpoints", self.top / "e"] if flag == "--every" else []
+            self.refused(name, 64, words, *flags, *where, flag, values[0], ":", "-n", "1", program.LOCKSTEP, *flags,
+                         *where, flag, values[1], prefix=program.mpirun(1))
             self.assertLessEqual(LINES[-1][2].count(" and not "), 1 if flag == "--model" else 3, LINES[-1])
         one, other = self.top / "c", self.top / "d"
         for name, first, second, words in [
