@@ -31,13 +31,13 @@ has_options() {
   meson introspect --buildoptions "$folder" 2>/dev/null | python3 -c '
 import json, sys
 have = {option["name"]: option["value"] for option in json.load(sys.stdin)}
-def text(value):
+def same(value, wanted):
     if isinstance(value, list):
-        return ",".join(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        return value == wanted.replace(",", " ").split()
+    return (str(value).lower() if isinstance(value, bool) else str(value)) == wanted
 for argument in sys.argv[1:]:
     name, _, value = argument.removeprefix("--").removeprefix("-D").partition("=")
-    if text(have.get(name)) != value:
+    if not same(have.get(name), value):
         sys.exit(1)
 ' "$@"
 }
