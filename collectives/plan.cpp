@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "engine/base/error.h"
+#include "engine/base/hash.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -113,13 +114,7 @@ std::string print(const StepPlan& step) {
 }
 
 std::uint64_t hash(const StepPlan& step) {
-  return hash(print(step));
-}
-
-std::uint64_t hash(std::string_view text) {
-  std::uint64_t value = 0xcbf29ce484222325u;
-  for (const char c : text) value = (value ^ std::uint8_t(c)) * 0x100000001b3u;
-  return value;
+  return engine::hash(print(step));
 }
 
 }  // namespace lockstep::collectives

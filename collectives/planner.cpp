@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/base/error.h"
+#include "engine/base/hash.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -180,7 +181,7 @@ std::uint64_t Choices::hash() const {
     text += fmt::format("{} {}\n", choice.bytes, choice.algorithm);
   for (const SizeRule& rule : rules_)
     text += fmt::format("{} {} {}\n", rule.algorithm, rule.from, rule.to);
-  return collectives::hash(text);
+  return engine::hash(text);
 }
 
 }  // namespace lockstep::collectives

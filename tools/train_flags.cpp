@@ -78,10 +78,9 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--update", f.update, "fused into the all-reduce, or apart from it")
       ->check(one_of({"auto", "fused", "apart"}))
       ->capture_default_str();
-  app.add_option(
-         "--kernels", f.kernels,
-         "of convolutions: the fastest, each sum product by product, or Winograd's wherever "
-         "they can be used")
+  app.add_option("--kernels", f.kernels,
+                 "of layers: the fastest, each sum product by product, or Winograd's wherever "
+                 "convolutions can use it")
       ->check(one_of({"auto", "direct", "winograd"}))
       ->capture_default_str();
   app.add_option("--bind", f.bind, "replicas to processors of their own, where that fits")

@@ -27,18 +27,20 @@ Segments segments(const Request& request, Range slice, int parts);
 Plan among_all(const Request& request, std::string algorithm, const Exchange& exchange);
 std::size_t among_all_scratch(const Request& request, const Exchange& exchange);
 
+// Makes the exchange of a slice's leaders.
+using MakeExchange =
+    std::function<std::unique_ptr<Exchange>(std::vector<Party> leaders, Range slice)>;
+// The leaders stand in a circle (circle.h). The request outlives what this gives.
+MakeExchange circle_of_leaders(const Request& request);
+inline constexpr int kEveryRank = std::numeric_limits<int>::max();  // as `most`, below
+
 // The subject is cut into slices, and each slice has one leader on each host, who acts there for
 // all ranks of its host: as many slices as the smallest host has ranks, at most `most`. With
 // request.turn the slices go round the ranks of a host, also where it has more than there are
 // slices. The leaders of a slice are the parties of an exchange, in the order of the hosts'
 // numbers. Ranks of a host meet once before and once after all exchanges.
-inline constexpr int kEveryRank = std::numeric_limits<int>::max();  // as `most`
-using MakeExchange =
-    std::function<std::unique_ptr<Exchange>(std::vector<Party> leaders, Range slice)>;
 Plan among_leaders(const Request& request, std::string algorithm, int most,
                    const MakeExchange& make);
-// The leaders stand in a circle (circle.h). The request outlives what this gives.
-MakeExchange circle_of_leaders(const Request& request);
 std::size_t among_leaders_scratch(const Request& request, int most, const MakeExchange& make);
 
 }  // namespace lockstep::collectives

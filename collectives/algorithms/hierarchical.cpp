@@ -7,6 +7,7 @@
 #include "collectives/algorithms/exchange_plans.h"
 
 namespace lockstep::collectives {
+
 Plan hierarchical_all_reduce(const Request& request) {
   return among_leaders(request, "hierarchical", kEveryRank, circle_of_leaders(request));
 }

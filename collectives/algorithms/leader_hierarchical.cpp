@@ -5,6 +5,7 @@
 #include "collectives/algorithms/exchange_plans.h"
 
 namespace lockstep::collectives {
+
 Plan leader_hierarchical_all_reduce(const Request& request) {
   return among_leaders(request, "leader_hierarchical", 1, circle_of_leaders(request));
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/hash.h"
 
 namespace lockstep::engine {
 namespace {
@@ -24,12 +25,10 @@ std::uint64_t mixed(std::uint64_t x) {
 
 }  // namespace
 
-// FNV-1a over the name's bytes; then seed and hash are mixed one after the other, so that neither
-// near seeds nor near names give near keys.
+// Seed and hash are mixed one after the other, so that neither near seeds nor near names give near
+// keys.
 std::uint64_t stream_key(std::uint64_t seed, std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (char c : name) hash = (hash ^ std::uint8_t(c)) * 0x100000001b3;
-  return mixed(mixed(seed) ^ hash);
+  return mixed(mixed(seed) ^ hash(name));
 }
 
 std::array<std::uint32_t, 4> random_bits(std::uint64_t key, std::uint64_t index,

@@ -106,7 +106,7 @@ TEST(Registry, PlansAwaitNobodyWithoutNeed) {
   for (const Algorithm& algorithm : all_reduce_algorithms())
     for (const std::string& layout : kLayouts)
       for (const int ranks : {2, 3, 4, 6}) {
-        Request r = request(hosts(layout, ranks), std::size_t(ranks) * 5 * kBlock);
+        Request r = request(hosts(layout, ranks), std::size_t(ranks) * 10 * kBlock);
         if (!algorithm.refusal(r.host).empty()) continue;
         r.chunk_bytes = 4096;
         Plan plan = algorithm.make(r);
