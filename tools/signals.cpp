@@ -17,15 +17,21 @@ void remember(int signal) {
   if (signal == SIGINT && none == SIGINT) _exit(128 + SIGINT);
 }
 
-}  // namespace
-
-const std::atomic<int>& watch_signals() {
+void handle_with(void (*handler)(int)) {
   struct sigaction action {};
-  action.sa_handler = remember;
+  action.sa_handler = handler;
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+}
+
+}  // namespace
+
+const std::atomic<int>& watch_signals() {
+  handle_with(remember);
   return first_signal;
 }
+
+void unwatch_signals() { handle_with(SIG_DFL); }
 
 }  // namespace lockstep::tools

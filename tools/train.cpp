@@ -266,7 +266,10 @@ int train(const TrainFlags& f, const Program& program) {
   // Only now is the job over: had the chief died before its result was out, the others would say
   // so.
   strategy->run([&](engine::Replica& r) { strategy->gather(r, {}, "the end of the job"); });
-  if (history.interrupted == 0) return kDone;
+  if (history.interrupted == 0) {
+    unwatch_signals();
+    return kDone;
+  }
   progress.say(
       f.checkpoints.empty()
           ? "stopped by a signal after step " + std::to_string(history.steps)

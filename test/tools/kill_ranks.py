@@ -4,7 +4,8 @@
 
 After each kill every process of the job must be gone within LIMIT seconds; under --enable-recovery
 a survivor must have named the rank that is missing. A kill after the result was printed does not
-count: the job was over. Then the job is started again: with the same
+count: the job was over. Some kills more strike just then, while the ranks wait for each other in
+MPI_Finalize: there the launcher's SIGTERM must end the others. Then the job is started again: with the same
 number of ranks it must end with the same bits as the undisturbed run; with another number it must go
 on at the same step and reach an accuracy within half a point.
 
@@ -25,6 +26,8 @@ import tempfile
 import time
 
 LIMIT = 2.0      # seconds from the kill until nothing of the job is left
+KILLS_AT_THE_END = 3
+LIMIT_AT_THE_END = 1.5  # seconds until no rank is left; mpirun's SIGKILL would come after 2
 PATIENCE = 120   # seconds that any run may take
 
 
@@ -140,6 +143,33 @@ def kill_once(arguments, folder, recovery, moment, victim):
     return None, True
 
 
+def kill_at_the_end(arguments, folder):
+    """Kills the last rank once the result is out. Returns the seconds until no rank was left, or None
+    where the job had ended before."""
+    with tempfile.TemporaryFile("w+") as errors, tempfile.TemporaryFile("w+") as result:
+        job = subprocess.Popen(command(arguments, arguments.ranks, folder, False),
+                               stdout=result, stderr=errors)
+        start = time.monotonic()
+        while os.fstat(result.fileno()).st_size == 0:
+            if job.poll() is not None or time.monotonic() - start > PATIENCE:
+                job.kill()
+                errors.seek(0)
+                raise SystemExit(f"a run that nobody disturbed gave no result:\n{errors.read()}")
+            time.sleep(0.001)
+        pids = {rank_of(pid): pid for pid in children(job.pid)}
+        try:
+            os.kill(pids[arguments.ranks - 1], signal.SIGKILL)
+        except (KeyError, ProcessLookupError):
+            job.wait(PATIENCE)
+            return None
+        killed = time.monotonic()
+        while any(alive(pid) for rank, pid in pids.items() if rank is not None):
+            job.poll()
+            time.sleep(0.005)
+        took = time.monotonic() - killed
+        return None if job.wait(PATIENCE) == 0 else took
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("lockstep")
@@ -195,7 +225,21 @@ def main():
             if abs(result["test_accuracy"] - wanted["test_accuracy"]) > 0.005 + 1e-9:
                 bad += 1
                 print(f"  FAILED: with {other} ranks the accuracy is {result['test_accuracy']}")
-    print(f"{arguments.kills} kills, {bad} failures")
+        struck = tries = 0
+        while struck < KILLS_AT_THE_END:
+            tries += 1
+            if tries > 10 * KILLS_AT_THE_END:
+                raise SystemExit("no kill at the end struck: the jobs had ended before each")
+            took = kill_at_the_end(arguments, top / "end")
+            shutil.rmtree(top / "end", ignore_errors=True)
+            if took is None:
+                continue
+            struck += 1
+            print(f"kill at the end {struck}: no rank left after {took:.2f} s", flush=True)
+            if took > LIMIT_AT_THE_END:
+                bad += 1
+                print(f"  FAILED: at most {LIMIT_AT_THE_END} s")
+    print(f"{arguments.kills} kills and {KILLS_AT_THE_END} at the end, {bad} failures")
     return 1 if bad else 0
 
 
