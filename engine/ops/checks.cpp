@@ -52,7 +52,8 @@ void check_spec(const PoolSpec& spec) {
 
 void check_reduce(const ReduceArguments& a) {
   invariant(!a.from.empty(), "a reduction without sources");
-  invariant(a.count <= kBlock, "a reduction of more than a block");
+  invariant(a.count <= kBlock || a.epilogue == Epilogue::kNone || a.epilogue == Epilogue::kScale,
+            "squares or an update of more than a block");
   if (a.epilogue == Epilogue::kSquares) invariant(a.squares != nullptr, "no place for squares");
   if (a.epilogue != Epilogue::kUpdate) return;
   invariant(a.dtype == DType::kFloat32 || a.dtype == DType::kFloat64, "an update of integers");

@@ -63,19 +63,26 @@ double updated(const ReduceArguments& a, std::size_t i, double gradient) {
   return weight - decay - rate * mhat / (std::sqrt(vhat) + rule.epsilon);
 }
 
+// Elements [first, first + count).
 template <class T>
-void reduce_block(const ReduceArguments& a) {
+void reduce_block(const ReduceArguments& a, std::size_t first, std::size_t count) {
   std::array<T, kBlock> results{};
   double squares = 0;
-  for (std::size_t i = 0; i < a.count; ++i) {
-    const T sum = tree<T>(a.op, a.from, i);
+  for (std::size_t i = 0; i < count; ++i) {
+    const T sum = tree<T>(a.op, a.from, first + i);
     squares += double(sum) * double(sum);
     results[i] = sum;
     if (a.epilogue == Epilogue::kScale) results[i] = T(double(sum) * a.scale);
-    if (a.epilogue == Epilogue::kUpdate) results[i] = T(updated<T>(a, i, double(sum)));
+    if (a.epilogue == Epilogue::kUpdate) results[i] = T(updated<T>(a, first + i, double(sum)));
   }
   if (a.epilogue == Epilogue::kSquares) *a.squares = squares;
-  for (std::byte* to : a.to) std::copy_n(results.data(), a.count, reinterpret_cast<T*>(to));
+  for (std::byte* to : a.to) std::copy_n(results.data(), count, reinterpret_cast<T*>(to) + first);
+}
+
+template <class T>
+void reduce_blocks(const ReduceArguments& a) {
+  for (std::size_t first = 0; first == 0 || first < a.count; first += kBlock)
+    reduce_block<T>(a, first, std::min(kBlock, a.count - first));
 }
 
 template <class T>
@@ -83,13 +90,13 @@ void ReferenceOps<T>::reduce(const ReduceArguments& arguments) const {
   check_reduce(arguments);
   switch (arguments.dtype) {
     case DType::kFloat32:
-      return reduce_block<float>(arguments);
+      return reduce_blocks<float>(arguments);
     case DType::kFloat64:
-      return reduce_block<double>(arguments);
+      return reduce_blocks<double>(arguments);
     case DType::kInt32:
-      return reduce_block<std::int32_t>(arguments);
+      return reduce_blocks<std::int32_t>(arguments);
     case DType::kInt64:
-      return reduce_block<std::int64_t>(arguments);
+      return reduce_blocks<std::int64_t>(arguments);
   }
   broken("a reduction of an element type that does not exist");
 }

@@ -62,7 +62,7 @@ class Reduce : public testing::Test {
       SCOPED_TRACE(fmt::format("{} on {}", name(type_of<T>()), m.name()));
       for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
         for (std::size_t sources = 1; sources <= 9; ++sources) {
-          for (std::size_t count : {0u, 1u, 2u, 7u, 1023u, 1024u}) {
+          for (std::size_t count : {0u, 1u, 2u, 7u, 1023u, 1024u, 2500u}) {
             one<T>(m, op, sources, count, number);
             if (HasFatalFailure()) return;
           }
@@ -118,21 +118,62 @@ TEST_F(Reduce, FloatingPointSumsHaveTheBitsOfTheBalancedTree) {
   all_sources_and_counts<double>([&](auto s, auto i) { return number(s, i) * 1.1; });
 }
 
+// Targets apart from all sources, past the caches: whole, at every alignment, and nothing beside
+// them is touched.
+TEST_F(Reduce, TargetsPastTheCachesHoldTheSame) {
+  constexpr std::size_t kCount = 1500;
+  for (Machine& m : machines_) {
+    for (std::size_t sources = 1; sources <= 6; ++sources) {
+      Sources<float> s(sources, kCount, false, [](auto k, auto i) { return float(drawn(k, i)); });
+      for (std::size_t lead : {1u, 2u, 15u, 16u}) {
+        for (std::size_t other : {lead, lead + 5}) {
+          std::vector<float> first(kCount + 40, 55), second(kCount + 40, 55);
+          std::byte* to[] = {reinterpret_cast<std::byte*>(first.data() + lead),
+                             reinterpret_cast<std::byte*>(second.data() + other)};
+          ReduceArguments a;
+          a.from = s.from;
+          a.to = to;
+          a.count = kCount;
+          a.stream = true;
+          m.ops().reduce(a);
+          for (std::size_t i = 0; i < kCount; ++i) {
+            const float answer = expected(ReduceOp::kSum, s.memory, i, 0, sources);
+            ASSERT_EQ(first[lead + i], answer) << m.name() << ", element " << i;
+            ASSERT_EQ(second[other + i], answer) << m.name() << ", element " << i;
+          }
+          EXPECT_EQ(first[lead - 1], 55);
+          EXPECT_EQ(first[lead + kCount], 55);
+          EXPECT_EQ(second[other - 1], 55);
+          EXPECT_EQ(second[other + kCount], 55);
+        }
+      }
+    }
+  }
+}
+
+// The product is one of double precision, rounded once: also where `scale` is no float, and beyond
+// a block.
 TEST_F(Reduce, ScaleMultipliesTheResult) {
+  constexpr std::size_t kCount = 1100;
   for (Machine& m : machines_) {
     for (std::size_t sources : {1u, 3u, 8u}) {
-      Sources<float> s(sources, 100, false, [](auto k, auto i) { return float(drawn(k, i)); });
-      std::vector<float> result(100);
-      std::byte* to[] = {reinterpret_cast<std::byte*>(result.data())};
-      ReduceArguments a;
-      a.from = s.from;
-      a.to = to;
-      a.count = 100;
-      a.epilogue = Epilogue::kScale;
-      a.scale = 0.25;
-      m.ops().reduce(a);
-      for (std::size_t i = 0; i < 100; ++i) {
-        ASSERT_EQ(result[i], expected(ReduceOp::kSum, s.memory, i, 0, sources) * 0.25f);
+      for (double scale : {0.25, 1.0 / 3, 1.0 / 7}) {
+        Sources<float> s(sources, kCount, false, [](auto k, auto i) {
+          return std::ldexp(float(drawn(k, i)), -int(i % 140));
+        });
+        std::vector<float> result(kCount);
+        std::byte* to[] = {reinterpret_cast<std::byte*>(result.data())};
+        ReduceArguments a;
+        a.from = s.from;
+        a.to = to;
+        a.count = kCount;
+        a.epilogue = Epilogue::kScale;
+        a.scale = scale;
+        m.ops().reduce(a);
+        for (std::size_t i = 0; i < kCount; ++i) {
+          const float sum = expected(ReduceOp::kSum, s.memory, i, 0, sources);
+          ASSERT_EQ(result[i], float(double(sum) * scale)) << m.name() << ", " << i;
+        }
       }
     }
   }
