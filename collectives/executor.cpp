@@ -25,6 +25,10 @@ constexpr int kMessageSpins = 4;
 // other ranks of the host do, nor of plans that another thread starts: then after the second, or,
 // with no other rank here, the third.
 constexpr microseconds kSleep{1000}, kMessageSleep{50}, kAloneSleep{200};
+// Where another thread is at work it may just have passed over what has arrived since.
+constexpr microseconds kBusySleep{50};
+// So many looks at a stuck step cost no look at the clock: most steps move within them.
+constexpr int kFreeLooks = 32;
 // Between two looks at a stuck step at most this much counts as waiting.
 constexpr nanoseconds kAttention = milliseconds(100);
 
@@ -130,29 +134,32 @@ void Executor::start(int plan, const engine::StepState* state) {
   engine::invariant(done(plan), "a plan is started before its last execution has ended");
   entry.state.store(state, std::memory_order_relaxed);
   if (observer_.load(std::memory_order_relaxed) != nullptr) entry.began = engine::Clock::now();
-  entry.requested.fetch_add(1, std::memory_order_release);
+  entry.requested.fetch_add(1);
   team_.wake();  // a communication thread that sleeps has something to do
 }
 
 bool Executor::done(int plan) const {
   const Entry& entry = entries_[std::size_t(plan)];
-  return entry.completed.load(std::memory_order_acquire) ==
-         entry.requested.load(std::memory_order_acquire);
+  return entry.completed.load() == entry.requested.load();
 }
 
 bool Executor::progress(int budget) {
+  return look_round(budget) == Looked::kMoved;
+}
+
+Executor::Looked Executor::look_round(int budget) {
   std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || team_.stopped()) return false;
+  if (!lock) return Looked::kElsewhere;
+  if (team_.stopped()) return Looked::kStill;
   bool ended = false;
   const bool moved = pass(budget, ended);
   lock.unlock();
   if (ended && waiters_.load() > 0) team_.wake();  // who sleeps in `wait`
-  return moved;
+  return moved ? Looked::kMoved : Looked::kStill;
 }
 
 // Everything that can go wrong in other hands (transport, kernels, hooks) stops the team here.
 bool Executor::pass(int budget, bool& ended) {
-  seen_.store(team_.events());
   const Entry* at = nullptr;
   const auto stop = [&](engine::Code code, const char* why) {
     // Who lost a peer, or was told of a deadline, is told with what it waits for.
@@ -166,7 +173,7 @@ bool Executor::pass(int budget, bool& ended) {
     for (const int plan : order_) {
       Entry& entry = entries_[std::size_t(plan)];
       const std::uint64_t execution = entry.completed.load(std::memory_order_relaxed);
-      if (entry.requested.load(std::memory_order_acquire) == execution) continue;
+      if (entry.requested.load() == execution) continue;
       const auto& after = entry.stage->after;
       if (!std::all_of(after.begin(), after.end(), [&](int earlier) {
             return entries_[std::size_t(earlier)].completed.load(std::memory_order_relaxed) >
@@ -184,7 +191,7 @@ bool Executor::pass(int budget, bool& ended) {
       if (ExecutorObserver* observer = observer_) {
         observer->completed(plan, entry.began, engine::Clock::now());
       }
-      entry.completed.store(execution + 1, std::memory_order_release);
+      entry.completed.store(execution + 1);  // before looking for sleepers
       moved = ended = true;
     }
     if (moved) moves_.fetch_add(1);
@@ -197,8 +204,8 @@ bool Executor::pass(int budget, bool& ended) {
   return false;
 }
 
-// One step of a lane, or one block of a reduction. True when it moved. A lane moves one step after
-// the other; reductions cost budget, all else is short.
+// One step of a lane, or some blocks of a reduction. True when it moved. A lane moves one step
+// after the other; reductions cost budget, all else is short.
 bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
   Cursor& cursor = entry.cursors[std::size_t(lane)];
   const Plan& p = entry.stage->plan;
@@ -210,8 +217,7 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
   switch (step.action) {
     case Action::kReduce:
       if (budget <= 0) return false;
-      --budget;
-      if (!reduce(entry, cursor, step)) return true;
+      if (!reduce(entry, cursor, step, budget)) return true;
       break;
     case Action::kPostSend:
       cursor.posts[cursor.step] =
@@ -242,6 +248,7 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
       break;
   }
   ++cursor.step;
+  cursor.looks = 0;
   cursor.waited = {};
   cursor.looked = {};
   return true;
@@ -250,18 +257,20 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
 bool Executor::arrived(const Entry& entry, int plan, const Step& await, int rank) const {
   const std::uint64_t before = entry.completed.load(std::memory_order_relaxed) *
                                entry.arrivals[std::size_t(rank)][std::size_t(await.lane)];
-  return team_.counter(plan, rank, await.lane).load(std::memory_order_acquire) >=
-         before + std::uint64_t(await.phase);
+  return team_.counter(plan, rank, await.lane).load() >= before + std::uint64_t(await.phase);
 }
 
-// One block, so that `progress` comes back soon; blocks are counted from the arena's beginning.
-// True when the step is done.
-bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step) {
+// As many blocks as there is budget, so that `progress` comes back soon; blocks are counted from
+// the arena's beginning. Squares and updates go block by block. True when the step is done.
+bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budget) {
   if (options_.hook) options_.hook();
   const DType dtype = type_of(step, entry.stage->plan.dtype);
   const std::size_t at = step.from[0].offset + cursor.element;
-  const std::size_t count =
-      std::min(step.count - cursor.element, engine::kBlock - at % engine::kBlock);
+  const bool single =
+      options_.hook || step.epilogue == Epilogue::kSquares || step.epilogue == Epilogue::kUpdate;
+  const std::size_t most = (single ? 1 : std::size_t(budget)) * engine::kBlock;
+  const std::size_t count = std::min(step.count - cursor.element, most - at % engine::kBlock);
+  budget -= int((at % engine::kBlock + count + engine::kBlock - 1) / engine::kBlock);
   for (std::size_t i = 0; i < step.from.size(); ++i)
     from_[i] = address(step.from[i], dtype, cursor.element);
   for (std::size_t i = 0; i < step.to.size(); ++i)
@@ -272,6 +281,7 @@ bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step) {
   arguments.from = {from_.data(), step.from.size()};
   arguments.to = {to_.data(), step.to.size()};
   arguments.count = count;
+  arguments.stream = streams(step, engine::size_of(dtype));
   arguments.epilogue = step.epilogue;
   arguments.scale = step.scale;
   if (step.epilogue == Epilogue::kSquares) arguments.squares = norms() + at / engine::kBlock;
@@ -281,6 +291,14 @@ bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step) {
   if (cursor.element < step.count) return false;
   cursor.element = 0;
   return true;
+}
+
+// An update reads the old weights that it stores into.
+bool Executor::streams(const Step& step, std::size_t width) const {
+  if (step.count * width < options_.stream_from || step.epilogue == Epilogue::kUpdate) return false;
+  return std::none_of(step.to.begin(), step.to.end(), [&](const Operand& to) {
+    return std::find(step.from.begin(), step.from.end(), to) != step.from.end();
+  });
 }
 
 void Executor::update_arguments(Entry& entry, Cursor& cursor, const Step& step,
@@ -326,6 +344,7 @@ std::byte* Executor::address(const Operand& operand, DType dtype, std::size_t el
 // The lane is stuck: counts how long somebody has watched it.
 void Executor::look(Entry& entry, int plan, int lane) {
   Cursor& cursor = entry.cursors[std::size_t(lane)];
+  if (++cursor.looks <= kFreeLooks) return;
   const auto now = engine::Clock::now();
   if (cursor.looked != engine::Clock::time_point{})
     cursor.waited += std::min<nanoseconds>(now - cursor.looked, kAttention);
@@ -375,8 +394,7 @@ void Executor::stop_late(int plan, milliseconds waited) {
   Entry& entry = entries_[std::size_t(plan)];
   const std::uint64_t execution = entry.completed.load(std::memory_order_relaxed);
   for (std::size_t lane = 0; lane < entry.cursors.size(); ++lane)
-    if (entry.cursors[lane].looked != engine::Clock::time_point{})
-      return stop_late(entry, int(lane), plan, waited);
+    if (entry.cursors[lane].looks > 0) return stop_late(entry, int(lane), plan, waited);
   for (const int earlier : entry.stage->after) {
     Entry& before = entries_[std::size_t(earlier)];
     if (before.completed.load(std::memory_order_relaxed) > execution) continue;
@@ -387,8 +405,7 @@ void Executor::stop_late(int plan, milliseconds waited) {
                                     title(entry.stage->plan), rank_, waited.count(),
                                     before.stage->plan.name, rank_));
     for (std::size_t lane = 0; lane < before.cursors.size(); ++lane)
-      if (before.cursors[lane].looked != engine::Clock::time_point{})
-        return stop_late(before, int(lane), earlier, waited);
+      if (before.cursors[lane].looks > 0) return stop_late(before, int(lane), earlier, waited);
   }
   team_.stop(engine::Code::kTimeout,
              fmt::format("{}: rank {} waited {} ms, and it is still at work",
@@ -446,7 +463,8 @@ void Executor::wait(int plan, std::string_view purpose, std::optional<millisecon
       if (now - moved_at >= deadline_.load()) stop_late(plan, deadline_);
       idle(deadline ? std::clamp(duration_cast<microseconds>(begin + *deadline - now),
                                  microseconds(1), kSleep)
-                    : kSleep);
+                    : kSleep,
+           plan);
     } else if (spins >= kBareSpins) {
       std::this_thread::yield();
     }
@@ -454,14 +472,21 @@ void Executor::wait(int plan, std::string_view purpose, std::optional<millisecon
 }
 
 void Executor::sleep(microseconds most) {
-  if (!team_.stopped()) idle(most);
+  if (!team_.stopped()) idle(most, std::nullopt);
 }
 
-void Executor::idle(microseconds most) {
-  if (messages_.load(std::memory_order_relaxed) == 0) return team_.sleep(seen_.load(), most);
+// A last look comes after the sleeper has been made, so that nothing is missed between look and
+// sleep.
+void Executor::idle(microseconds most, std::optional<int> plan) {
+  if (messages_.load(std::memory_order_relaxed) == 0) {
+    const Team::Sleeper sleeper(team_);
+    const Looked looked = look_round(64);
+    if (looked == Looked::kMoved || (plan && done(*plan))) return;
+    return sleeper.sleep(looked == Looked::kElsewhere ? std::min(most, kBusySleep) : most);
+  }
   most = std::min(most, team_.local().size() > 1 ? kMessageSleep : kAloneSleep);
   std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return team_.sleep(seen_.load(), most);
+  if (!lock) return Team::Sleeper(team_).sleep(most);
   try {
     transport_->sleep(int(most.count()));
   } catch (const engine::Error& error) {

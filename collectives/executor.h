@@ -49,7 +49,10 @@ class ExecutorObserver {
 
 struct ExecutorOptions {
   std::chrono::milliseconds deadline{60000};  // of one step of a plan without any progress
-  std::function<void()> hook = {};            // tests: random delays between blocks
+  // Results of so many bytes and more that are stored apart from what they are made of are written
+  // past the caches, where they would not stay.
+  std::size_t stream_from = std::size_t(2) << 20;
+  std::function<void()> hook = {};  // tests: random delays between blocks
 };
 
 class Executor {
@@ -77,8 +80,7 @@ class Executor {
   void set_deadline(std::chrono::milliseconds deadline) { deadline_ = deadline; }
   // Null: nobody. Between executions of plans; plans that are started later are told.
   void observe(ExecutorObserver* observer) { observer_.store(observer); }
-  // For a communication thread: sleeps until there may be something to do since the last
-  // `progress`.
+  // For a communication thread: moves what can move, else sleeps until there may be something.
   void sleep(std::chrono::microseconds most);
   // Where the team has stopped: tells the ranks of other hosts why. When nothing else will be
   // called.
@@ -91,7 +93,8 @@ class Executor {
     std::size_t step = 0, element = 0;   // of the step: so many elements are reduced
     std::size_t owned = 0;               // update steps: where the step's range lies, packed
     std::vector<int> posts = {};         // the transport's request of each posting step
-    std::chrono::nanoseconds waited{0};  // at this step, while somebody looked
+    int looks = 0;                       // at this step, while it was stuck
+    std::chrono::nanoseconds waited{0};  // of these, but for the first few
     engine::Clock::time_point looked{};
   };
   struct Entry {  // a plan
@@ -105,9 +108,12 @@ class Executor {
     double scale = 1;
     std::string purpose = {};  // of who waits for it; purposes_ guards it
   };
+  enum class Looked { kMoved, kStill, kElsewhere };  // elsewhere: another thread is at work
+  Looked look_round(int budget);
   bool pass(int budget, bool& ended);  // of all plans, under the lock
   bool advance(Entry& entry, int plan, int lane, int& budget);
-  bool reduce(Entry& entry, Cursor& cursor, const Step& step);
+  bool reduce(Entry& entry, Cursor& cursor, const Step& step, int& budget);
+  bool streams(const Step& step, std::size_t width) const;
   void update_arguments(Entry& entry, Cursor& cursor, const Step& step,
                         engine::ReduceArguments& arguments);
   bool arrived(const Entry& entry, int plan, const Step& await, int rank) const;
@@ -121,7 +127,7 @@ class Executor {
   double clipping_scale() const;
   double* norms() const;
   std::byte* address(const Operand& operand, DType dtype, std::size_t element) const;
-  void idle(std::chrono::microseconds most);
+  void idle(std::chrono::microseconds most, std::optional<int> plan);
 
   int rank_;
   Team& team_;
@@ -135,12 +141,11 @@ class Executor {
   std::mutex purposes_;
   std::deque<Entry> entries_;           // a deque: entries hold atomics and do not move
   std::vector<int> order_;              // first in line first
-  std::vector<const std::byte*> from_;  // the operands of the block at work
+  std::vector<const std::byte*> from_;  // the operands of the blocks at work
   std::vector<std::byte*> to_;
   std::atomic<int> messages_{0};         // posted and not through
   std::atomic<std::uint64_t> moves_{0};  // passes in which something moved
   std::atomic<int> waiters_{0};          // threads in `wait`
-  std::atomic<std::uint32_t> seen_{0};   // the team's events when the last pass began
   std::atomic<double> waited_{0};
   std::atomic<ExecutorObserver*> observer_{nullptr};
 };

@@ -88,7 +88,7 @@ std::atomic<std::uint64_t>& Team::counter(int plan, int rank, int lane) const {
 }
 
 void Team::arrive(int plan, int rank, int lane) {
-  counter(plan, rank, lane).fetch_add(1, std::memory_order_release);
+  counter(plan, rank, lane).fetch_add(1);  // sequentially consistent: see Sleeper
   wake();
 }
 
@@ -104,7 +104,7 @@ void Team::stop(engine::Code code, const std::string& why) noexcept {
 }
 
 bool Team::stopped() const {
-  return control_->stopped.load(std::memory_order_acquire) != kRunning;
+  return control_->stopped.load() != kRunning;
 }
 
 void Team::rethrow() const {
@@ -118,24 +118,29 @@ void Team::rethrow() const {
   throw engine::Error(engine::Code(control_->code.load(std::memory_order_relaxed)), control_->why);
 }
 
-std::uint32_t Team::events() const {
-  return control_->events.load();
+// A sleeper counts itself, notes the events, then looks at the counters. A waker counts an arrival,
+// then looks for sleepers. These are in one order (sequentially consistent), so either the waker
+// sees the sleeper, or the sleeper the arrival. A waker that sees one counts an event, and the
+// kernel puts nobody to sleep who noted fewer.
+Team::Sleeper::Sleeper(const Team& team) : team_(team) {
+  team_.control_->sleepers.fetch_add(1);
+  seen_ = team_.control_->events.load();
 }
 
-// A sleeper counts itself, then the kernel compares the events with what it saw. A waker counts an
-// event, then looks for sleepers. All four are in one order (sequentially consistent), so either
-// the waker sees the sleeper, or the kernel sees the event and does not put it to sleep.
-void Team::sleep(std::uint32_t seen, std::chrono::microseconds most) const {
-  if (most.count() <= 0) return;
+Team::Sleeper::~Sleeper() {
+  team_.control_->sleepers.fetch_sub(1);
+}
+
+void Team::Sleeper::sleep(std::chrono::microseconds most) const {
+  if (most.count() <= 0 || team_.stopped()) return;
   const timespec limit{time_t(most.count() / 1000000), long(most.count() % 1000000) * 1000};
-  control_->sleepers.fetch_add(1);
-  if (!stopped()) futex(control_->events, FUTEX_WAIT, seen, &limit);
-  control_->sleepers.fetch_sub(1);
+  futex(team_.control_->events, FUTEX_WAIT, seen_, &limit);
 }
 
 void Team::wake() const noexcept {
+  if (control_->sleepers.load() == 0) return;
   control_->events.fetch_add(1);
-  if (control_->sleepers.load() > 0) futex(control_->events, FUTEX_WAKE, INT_MAX, nullptr);
+  futex(control_->events, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
 }  // namespace lockstep::collectives

@@ -41,9 +41,21 @@ class Team {
   bool stopped() const;
   [[noreturn]] void rethrow() const;  // Error with the first code and reason
 
-  // Sleep until somebody arrives or stops after `seen` was read, or the time is over.
-  std::uint32_t events() const;
-  void sleep(std::uint32_t seen, std::chrono::microseconds most) const;
+  // Who wants to sleep makes a Sleeper, then looks once more at what it waits for, then sleeps:
+  // until somebody arrives, stops or wakes after the Sleeper was made, or the time is over. While
+  // nobody sleeps, an arrival costs one write to a line that nobody else writes.
+  class Sleeper {
+   public:
+    explicit Sleeper(const Team& team);
+    ~Sleeper();
+    Sleeper(const Sleeper&) = delete;
+    Sleeper& operator=(const Sleeper&) = delete;
+    void sleep(std::chrono::microseconds most) const;
+
+   private:
+    const Team& team_;
+    std::uint32_t seen_;
+  };
   void wake() const noexcept;
 
  private:

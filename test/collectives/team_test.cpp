@@ -119,10 +119,10 @@ TEST(Team, RefusesRanksThatAreNoTeam) {
 
 TEST(Team, DoesNotSleepWhenSomethingHappenedMeanwhile) {
   Threads t({0});
-  const std::uint32_t seen = t.team.events();
+  const Team::Sleeper sleeper(t.team);
   t.team.arrive(0, 0, 0);
   const auto begin = engine::Clock::now();
-  t.team.sleep(seen, std::chrono::seconds(30));
+  sleeper.sleep(std::chrono::seconds(30));
   EXPECT_LT(engine::Clock::now() - begin, std::chrono::seconds(20));
 }
 
@@ -136,9 +136,9 @@ TEST(Team, NoWakeUpIsLost) {
     for (std::uint64_t round = 1; round <= kRounds; ++round) {
       if (me == 0) t.team.arrive(0, 0, 0);
       while (true) {
-        const std::uint32_t seen = t.team.events();
-        if (t.team.counter(0, 1 - me, 0).load(std::memory_order_acquire) >= round) break;
-        t.team.sleep(seen, std::chrono::seconds(30));
+        const Team::Sleeper sleeper(t.team);
+        if (t.team.counter(0, 1 - me, 0).load() >= round) break;
+        sleeper.sleep(std::chrono::seconds(30));
       }
       if (me == 1) t.team.arrive(0, 1, 0);
     }
@@ -152,7 +152,7 @@ TEST(Team, NoWakeUpIsLost) {
 TEST(Team, AStopWakesSleepers) {
   Threads t({0});
   const auto begin = engine::Clock::now();
-  std::thread sleeper([&] { t.team.sleep(t.team.events(), std::chrono::seconds(30)); });
+  std::thread sleeper([&] { Team::Sleeper(t.team).sleep(std::chrono::seconds(30)); });
   std::this_thread::sleep_for(milliseconds(20));
   t.team.stop(Code::kAborted, "over");
   sleeper.join();
