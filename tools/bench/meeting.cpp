@@ -20,16 +20,14 @@ constexpr int kBareSpins = 2000;  // then others may need this core
 constexpr int kLooks = 1000;      // between two looks at the clock
 constexpr int kTries = 5, kRounds = 4000;
 
-Flag& flag_of(const strategies::HostMemory& memory, int rank) {
-  return *reinterpret_cast<Flag*>(memory.block(rank));
-}
-
 }  // namespace
 
 Meeting::Meeting(const strategies::Ranks& ranks)
     : ranks_(ranks), exceptions_(std::uncaught_exceptions()) {
   if (ranks.one_host()) {
     memory_ = std::make_unique<strategies::HostMemory>(ranks, 4096, 4096, "meeting: ");
+    for (int rank = 0; rank < ranks.size(); ++rank)
+      flags_.push_back(reinterpret_cast<Flag*>(memory_->block(rank)));
     return;
   }
   collectives::Request request;
@@ -43,7 +41,7 @@ Meeting::Meeting(const strategies::Ranks& ranks)
 
 Meeting::~Meeting() {
   if (std::uncaught_exceptions() == exceptions_) return;
-  if (memory_) flag_of(*memory_, ranks_.rank()).store(kLeft);
+  if (memory_) flags_[std::size_t(ranks_.rank())]->store(kLeft);
   if (link_) link_->stop(engine::Code::kAborted, "another rank gave up");
 }
 
@@ -54,10 +52,10 @@ void Meeting::meet() {
 }
 
 void Meeting::flag(std::uint64_t now, int ranks) {
-  flag_of(*memory_, ranks_.rank()).store(now, std::memory_order_release);
+  flags_[std::size_t(ranks_.rank())]->store(now, std::memory_order_release);
   engine::Clock::time_point begin{};
   for (int rank = 0, spins = 0; rank < ranks;) {
-    const std::uint64_t there = flag_of(*memory_, rank).load(std::memory_order_acquire);
+    const std::uint64_t there = flags_[std::size_t(rank)]->load(std::memory_order_acquire);
     if (there == kLeft) engine::fail(engine::Code::kPeerLost, "rank {} gave up", rank);
     if (there >= now) {
       ++rank;

@@ -4,8 +4,10 @@
 // Of one thread a rank; collective. Every wait has the deadline of the ranks: Error(kTimeout) names
 // who is missing. A rank that is destroyed by an exception tells the others (kPeerLost).
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "strategies/host_memory.h"
 #include "strategies/rank_link.h"
@@ -29,6 +31,7 @@ class Meeting {
 
   const strategies::Ranks& ranks_;
   std::unique_ptr<strategies::HostMemory> memory_;
+  std::vector<std::atomic<std::uint64_t>*> flags_;  // of each rank
   std::unique_ptr<strategies::RankLink> link_;
   std::uint64_t met_ = 0;
   int exceptions_;  // on their way when it was made
