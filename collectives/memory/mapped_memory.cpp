@@ -58,9 +58,9 @@ void reserve(int file, std::size_t bytes, const std::string& name) {
   }
 }
 
-// Huge pages where whole ones fit, before any page is there: then nothing is copied, and zeroing is
-// quicker. Asked for by name, since systems leave shared memory on small pages otherwise; the
-// kernel may refuse (before Linux 6.1 always), which costs speed, nothing else.
+// Puts small pages that are there together into huge ones. Asked for by name, since systems leave
+// shared memory on small pages otherwise; the kernel may refuse (before Linux 6.1 always), which
+// costs speed, nothing else.
 void take_huge_pages(std::byte* data, std::size_t bytes) {
   constexpr int kCollapse = 25;  // MADV_COLLAPSE, which the C library's headers may lack
   const std::size_t whole = bytes / kHugePage * kHugePage;
@@ -150,8 +150,8 @@ MappedMemory::MappedMemory(const std::string& name, std::size_t bytes) {
     fail(Code::kIo, "no {} bytes of shared memory for {}: {}", bytes, name, reason());
   }
   buffer_ = map(file, bytes, name);
-  take_huge_pages(buffer_.data(), bytes);
   reserve(file, file_bytes(bytes), name);
+  take_huge_pages(buffer_.data(), bytes);
   fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);  // nobody can pull it away from under us
   address_ = {.pid = int(getpid()), .file = file, .bytes = bytes, .key = random_key()};
   std::memcpy(buffer_.data() + key_offset(bytes), &address_.key, sizeof address_.key);
