@@ -112,10 +112,13 @@ std::string print(const StepPlan& step) {
   return text;
 }
 
-// FNV-1a, 64 bits (Fowler, Noll, Vo).
 std::uint64_t hash(const StepPlan& step) {
+  return hash(print(step));
+}
+
+std::uint64_t hash(std::string_view text) {
   std::uint64_t value = 0xcbf29ce484222325u;
-  for (const char c : print(step)) value = (value ^ std::uint8_t(c)) * 0x100000001b3u;
+  for (const char c : text) value = (value ^ std::uint8_t(c)) * 0x100000001b3u;
   return value;
 }
 

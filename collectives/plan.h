@@ -94,5 +94,7 @@ std::string title(const Plan& plan);
 std::string print(const Plan& plan);
 std::string print(const StepPlan& step);
 std::uint64_t hash(const StepPlan& step);
+// FNV-1a, 64 bits (Fowler, Noll, Vo).
+std::uint64_t hash(std::string_view text);
 
 }  // namespace lockstep::collectives

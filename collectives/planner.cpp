@@ -16,12 +16,6 @@ constexpr std::size_t kSmallest = 256, kLargest = std::size_t(256) << 20;
 // Prices so near are equal.
 constexpr double kAlike = 1.001;
 
-std::string times(double seconds) {
-  if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
-  if (seconds < 1) return fmt::format("{:.2f} ms", seconds * 1e3);
-  return fmt::format("{:.2f} s", seconds);
-}
-
 std::string amount(double bytes) {
   if (bytes < 1024) return fmt::format("{:.0f} bytes", bytes);
   if (bytes < double(1 << 20)) return fmt::format("{:.4g} KiB", bytes / 1024);
@@ -29,6 +23,12 @@ std::string amount(double bytes) {
 }
 
 }  // namespace
+
+std::string time_text(double seconds) {
+  if (seconds < 0.99995e-3) return fmt::format("{:.1f} us", seconds * 1e6);
+  if (seconds < 0.99995) return fmt::format("{:.2f} ms", seconds * 1e3);
+  return fmt::format("{:.2f} s", seconds);
+}
 
 std::vector<std::size_t> planned_sizes() {
   std::vector<std::size_t> sizes;
@@ -124,7 +124,7 @@ Choice Choices::choose(std::size_t bytes) const {
     choice.reason = "it was asked for";
     if (choice.runner_up_seconds < choice.seconds && !choice.runner_up.empty())
       choice.reason += fmt::format("; {} would take {} instead of {}", choice.runner_up,
-                                   times(choice.runner_up_seconds), times(choice.seconds));
+                                   time_text(choice.runner_up_seconds), time_text(choice.seconds));
   }
   return choice;
 }
@@ -155,7 +155,7 @@ std::string Choices::reason(const std::vector<Price>& prices, std::size_t chosen
       return fmt::format("it has {:.0f} signals and messages one after the other, {} has {:.0f}",
                          mine.rounds, name, than.rounds);
     return fmt::format("it does more at the same time than {}, and ends {} earlier", name,
-                       times(gain));
+                       time_text(gain));
   }
   if (wire >= memory)
     return fmt::format("it sends {} from a host, {} sends {}", amount(mine.wire_bytes), name,
@@ -164,7 +164,7 @@ std::string Choices::reason(const std::vector<Price>& prices, std::size_t chosen
     return fmt::format("it moves {} through the memory of a host, {} moves {}",
                        amount(mine.memory_bytes), name, amount(than.memory_bytes));
   return fmt::format("it needs the busiest part of a host for {}, {} needs it for {}",
-                     times(mine.memory_seconds), name, times(than.memory_seconds));
+                     time_text(mine.memory_seconds), name, time_text(than.memory_seconds));
 }
 
 std::vector<Choice> Choices::table() const {
@@ -173,16 +173,14 @@ std::vector<Choice> Choices::table() const {
   return table;
 }
 
-// FNV-1a, 64 bits (Fowler, Noll, Vo), of the table's names and the rules.
+// Of the table's names and the rules.
 std::uint64_t Choices::hash() const {
   std::string text;
   for (const Choice& choice : table())
     text += fmt::format("{} {}\n", choice.bytes, choice.algorithm);
   for (const SizeRule& rule : rules_)
     text += fmt::format("{} {} {}\n", rule.algorithm, rule.from, rule.to);
-  std::uint64_t value = 0xcbf29ce484222325u;
-  for (const char c : text) value = (value ^ std::uint8_t(c)) * 0x100000001b3u;
-  return value;
+  return collectives::hash(text);
 }
 
 }  // namespace lockstep::collectives

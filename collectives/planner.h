@@ -3,7 +3,7 @@
 // topology for sizes from 256 B to 256 MiB, and the cheapest is chosen (of those that differ by
 // less than a thousandth, the first in the order of the algorithms); rules can ask for others. A
 // pure function of topology and algorithms, so all ranks of a job choose alike once they hold the
-// same measurements; they compare the hash. Any thread.
+// same measurements; `hash` is for comparing that. Any thread.
 //
 // Cost: a simulation for each algorithm and size; large clusters are priced from smaller pictures
 // of them (price.h).
@@ -65,6 +65,8 @@ class Choices {
   std::vector<std::vector<Price>> prices_;  // [size][algorithm]
   std::vector<SizeRule> rules_;
 };
+
+std::string time_text(double seconds);  // "12.3 us", "4.56 ms", "1.20 s"
 
 std::vector<std::size_t> planned_sizes();  // 256 B .. 256 MiB, powers of two
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // How messages travel between the hosts of a job. Plain values. On one host nothing of it is used,
-// but what cannot be is refused all the same.
+// but what `require_possible` finds wrong is refused all the same.
 #pragma once
 #include <string>
 #include <string_view>

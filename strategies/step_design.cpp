@@ -6,6 +6,7 @@
 
 #include "collectives/algorithms.h"
 #include "collectives/registry.h"
+#include "collectives/size_rules.h"
 #include "engine/base/error.h"
 
 namespace lockstep::strategies {
@@ -20,14 +21,6 @@ using engine::require;
 
 std::size_t round_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
-}
-
-std::string bytes_text(std::size_t bytes) {
-  if (bytes >= (std::size_t(1) << 20) && bytes % (std::size_t(1) << 20) == 0) {
-    return fmt::format("{} MiB", bytes >> 20);
-  }
-  if (bytes >= 1024 && bytes % 1024 == 0) return fmt::format("{} KiB", bytes >> 10);
-  return fmt::format("{} bytes", bytes);
 }
 
 constexpr std::size_t kBucketBytes = std::size_t(4) << 20;
@@ -248,7 +241,7 @@ std::string sentence(const StepDesign& design) {
                                                 : "followed by the update on each replica";
   return fmt::format("all-reduce: {} {}, {} bucket{} of up to {}, because {}", design.algorithm,
                      update, design.buckets.size(), design.buckets.size() == 1 ? "" : "s",
-                     bytes_text(design.bucket_bytes), design.reason);
+                     collectives::size_text(design.bucket_bytes), design.reason);
 }
 
 }  // namespace lockstep::strategies

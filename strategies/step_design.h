@@ -18,7 +18,7 @@
 namespace lockstep::strategies {
 
 struct DesignOptions {
-  std::string algorithm = "auto";  // auto, direct, ring
+  std::string algorithm = "auto";  // or a name of collectives/registry.h
   std::string update = "auto";     // auto, fused, apart
   std::string kernels = {};        // auto, direct, winograd; empty: auto, or a checkpoint's
   std::size_t bucket_bytes = 0;    // 0: chosen
@@ -27,7 +27,7 @@ struct DesignOptions {
 };
 
 struct StepDesign {
-  std::string algorithm;  // direct, ring
+  std::string algorithm;  // a name of collectives/registry.h
   std::string update;     // fused, apart
   std::string kernels;    // auto, direct, winograd
   std::string reason;     // why this algorithm, as the end of a sentence

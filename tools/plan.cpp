@@ -104,8 +104,9 @@ int tell(const Flags& f, const std::string& source, const Topology& topology,
   const std::string text = f.json ? plan_json(source, topology, choices, model.get()) + "\n"
                                   : plan_text(source, topology, choices, model.get());
   std::fputs(text.c_str(), stdout);
-  engine::require(std::fflush(stdout) == 0 && std::ferror(stdout) == 0,
-                  "standard output cannot be written");
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    engine::fail(engine::Code::kIo, "standard output cannot be written");
+  }
   return kDone;
 }
 
@@ -148,7 +149,7 @@ Command add_plan(CLI::App& app) {
   names.pop_back();
   app.add_option("--topology", f->topology, names);
   app.add_option("--replicas", f->replicas, "of this process, where no topology is given")
-      ->check(whole_number(1, 4096))
+      ->check(whole_number(1, 256))
       ->capture_default_str();
   app.add_option("--model", f->model, "show this model's buckets: " + models::list());
   app.add_option("--algorithm", f->algorithm,

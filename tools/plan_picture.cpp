@@ -8,9 +8,9 @@
 #include <map>
 #include <tuple>
 
+#include "collectives/planner.h"
 #include "collectives/simulator.h"
 #include "collectives/size_rules.h"
-#include "tools/plan_text.h"
 
 namespace lockstep::tools {
 namespace {
@@ -18,6 +18,7 @@ namespace {
 using collectives::Action;
 using collectives::Activity;
 using collectives::LinkClass;
+using collectives::time_text;
 using collectives::Topology;
 
 constexpr int kWidth = 1120, kLeft = 90, kRight = 20;

@@ -16,6 +16,7 @@ using collectives::Choices;
 using collectives::HostCosts;
 using collectives::LinkClass;
 using collectives::size_text;
+using collectives::time_text;
 using collectives::Topology;
 using nlohmann::json;
 
@@ -107,12 +108,6 @@ std::size_t place_of(const Choices& choices, const std::string& algorithm) {
 }
 
 }  // namespace
-
-std::string time_text(double seconds) {
-  if (seconds < 0.99995e-3) return fmt::format("{:.1f} us", seconds * 1e6);
-  if (seconds < 0.99995) return fmt::format("{:.2f} ms", seconds * 1e3);
-  return fmt::format("{:.2f} s", seconds);
-}
 
 std::string plan_text(const std::string& source, const Topology& topology, const Choices& choices,
                       const PlannedModel* model) {

@@ -26,6 +26,4 @@ std::string plan_text(const std::string& source, const collectives::Topology& to
 std::string plan_json(const std::string& source, const collectives::Topology& topology,
                       const collectives::Choices& choices, const PlannedModel* model);
 
-std::string time_text(double seconds);  // "12.3 us", "4.56 ms", "1.20 s"
-
 }  // namespace lockstep::tools

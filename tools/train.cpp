@@ -84,6 +84,9 @@ void check_together(const TrainFlags& f, int processes) {
                   "--momentum and --nesterov are of sgd; {} has none: leave them out, or give "
                   "--optimizer sgd",
                   f.optimizer);
+  engine::require(f.every == 0 || !f.checkpoints.empty(),
+                  "--every {} without --checkpoints saves nothing: name a folder for them",
+                  f.every);
   engine::find(engine::all_devices(), engine::parse_device_id(f.device));
 }
 

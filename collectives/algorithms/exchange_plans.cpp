@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "collectives/algorithms/circle.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {
@@ -123,6 +124,12 @@ Plan among_all(const Request& request, std::string algorithm, const Exchange& ex
 std::size_t among_all_scratch(const Request& request, const Exchange& exchange) {
   const Segments list = segments(request, request.subject, exchange.parts());
   return std::size_t(list.lanes) * most_scratch(list, exchange);
+}
+
+MakeExchange circle_of_leaders(const Request& request) {
+  return [&request](std::vector<Party> leaders, Range) {
+    return std::make_unique<Circle>(request, std::move(leaders));
+  };
 }
 
 // A rank's lane 0 begins with its arrival and ends with its waiting for the leaders; a leader's

@@ -3,6 +3,7 @@
 // several are in flight, each in a lane of its own. Pure.
 #pragma once
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,10 +32,13 @@ std::size_t among_all_scratch(const Request& request, const Exchange& exchange);
 // request.turn the slices go round the ranks of a host, also where it has more than there are
 // slices. The leaders of a slice are the parties of an exchange, in the order of the hosts'
 // numbers. Ranks of a host meet once before and once after all exchanges.
+inline constexpr int kEveryRank = std::numeric_limits<int>::max();  // as `most`
 using MakeExchange =
     std::function<std::unique_ptr<Exchange>(std::vector<Party> leaders, Range slice)>;
 Plan among_leaders(const Request& request, std::string algorithm, int most,
                    const MakeExchange& make);
+// The leaders stand in a circle (circle.h). The request outlives what this gives.
+MakeExchange circle_of_leaders(const Request& request);
 std::size_t among_leaders_scratch(const Request& request, int most, const MakeExchange& make);
 
 }  // namespace lockstep::collectives

@@ -2,15 +2,11 @@
 // Hierarchical as in hierarchical.cpp, with halving-doubling in place of the ring between the
 // leaders of a slice: as many bytes on the wire in a logarithm of rounds, for few bytes or many
 // hosts. doubling.cpp says how; leaders take the numbers of their host in the first round.
-#include <limits>
-
 #include "collectives/algorithms/doubling.h"
 #include "collectives/algorithms/exchange_plans.h"
 
 namespace lockstep::collectives {
 namespace {
-
-constexpr int kAllRanks = std::numeric_limits<int>::max();
 
 MakeExchange doubling(const Request& request) {
   return [&request](std::vector<Party> leaders, Range slice) {
@@ -21,11 +17,11 @@ MakeExchange doubling(const Request& request) {
 }  // namespace
 
 Plan hierarchical_halving_all_reduce(const Request& request) {
-  return among_leaders(request, "hierarchical_halving", kAllRanks, doubling(request));
+  return among_leaders(request, "hierarchical_halving", kEveryRank, doubling(request));
 }
 
 std::size_t hierarchical_halving_scratch(const Request& request) {
-  return among_leaders_scratch(request, kAllRanks, doubling(request));
+  return among_leaders_scratch(request, kEveryRank, doubling(request));
 }
 
 }  // namespace lockstep::collectives

@@ -2,26 +2,15 @@
 // The picture of 2018: on each host one leader adds the numbers of all its ranks, the leaders form
 // a ring, and each propagates the result inside its host. The same bytes on the wire as with many
 // leaders, in fewer messages; but one rank of a host does all its work.
-#include "collectives/algorithms/circle.h"
 #include "collectives/algorithms/exchange_plans.h"
 
 namespace lockstep::collectives {
-namespace {
-
-MakeExchange circle(const Request& request) {
-  return [&request](std::vector<Party> leaders, Range) {
-    return std::make_unique<Circle>(request, std::move(leaders));
-  };
-}
-
-}  // namespace
-
 Plan leader_hierarchical_all_reduce(const Request& request) {
-  return among_leaders(request, "leader_hierarchical", 1, circle(request));
+  return among_leaders(request, "leader_hierarchical", 1, circle_of_leaders(request));
 }
 
 std::size_t leader_hierarchical_scratch(const Request& request) {
-  return among_leaders_scratch(request, 1, circle(request));
+  return among_leaders_scratch(request, 1, circle_of_leaders(request));
 }
 
 }  // namespace lockstep::collectives

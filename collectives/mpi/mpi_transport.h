@@ -28,14 +28,14 @@ inline constexpr std::size_t kChunk = std::size_t(60) << 10;
 
 // What all that calls MPI in this process shares.
 struct Calls {
-  std::mutex mutex;                 // held during each call of MPI
+  std::mutex mutex;                 // held during each call that transports make of MPI
   std::atomic<bool> failed{false};  // something was given up: MPI cannot be ended orderly
 };
 
 // `communicator`: as MPI_Comm_c2f gives it, of all processes of the job, for these transports
 // alone; it outlives them. `process`: of each rank. `pairs`: {rank here, rank there} that talk.
-// Element i is for the i-th rank of this process. Throws Error(kInvalid) where there are more ranks
-// a process than MPI's tags can tell apart.
+// Element i is for the i-th rank of this process. Posts throw Error(kInvalid) where ranks and tags
+// are more than MPI's tags can tell apart.
 std::vector<std::unique_ptr<Transport>> connect(std::shared_ptr<Calls> calls, int communicator,
                                                 const std::vector<int>& process,
                                                 const std::vector<std::pair<int, int>>& pairs);

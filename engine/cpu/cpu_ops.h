@@ -20,7 +20,7 @@ class CpuOps final : public Ops {
  public:
   explicit CpuOps(const OpsOptions& options)
       : library_(options.threads),
-        dense_(library_),
+        dense_(library_, options.kernels),
         convolutions_(library_, options.kernels),
         pooled_(library_, convolutions_) {}
   std::span<const std::string> implementations() const { return library_.names(); }

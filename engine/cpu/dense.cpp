@@ -72,16 +72,7 @@ class LibraryProduct {
   Call call_;
 };
 
-}  // namespace
-
-namespace {
-
-// The own kernel packs dy, and reads x or w once: that pays where a batch has rows enough to share
-// the cost, and where what it reads or writes once does not stay in the caches.
-bool wide(const DenseSpec& s, std::size_t planned) {
-  return planned >= kFewRows && s.inputs * s.outputs >= kWideWeights;
-}
-
+// Scratch of the own kernel.
 std::size_t product_floats(const Product& product, int threads) {
   return (product.packed() + 15) / 16 * 16 + std::size_t(threads) * Product::panel();
 }
@@ -102,7 +93,8 @@ struct DenseCalls {
                         matrix(rows, s.inputs), matrix(s.outputs, s.inputs), {.add = true}) {}
 };
 
-DenseLayers::DenseLayers(Library& library) : library_(library) {}
+DenseLayers::DenseLayers(Library& library, Kernels kernels)
+    : library_(library), kernels_(kernels) {}
 DenseLayers::~DenseLayers() = default;
 
 DenseCalls& DenseLayers::calls(const DenseSpec& s, std::size_t rows) {
@@ -112,8 +104,15 @@ DenseCalls& DenseLayers::calls(const DenseSpec& s, std::size_t rows) {
   });
 }
 
+// The own kernel packs dy, and reads x or w once: that pays where a batch has rows enough to share
+// the cost, and where what it reads or writes once does not stay in the caches.
+bool DenseLayers::own(const DenseSpec& s, std::size_t planned) const {
+  return kernels_ != Kernels::kDirect && planned >= kFewRows &&
+         s.inputs * s.outputs >= kWideWeights;
+}
+
 KernelMemory DenseLayers::memory(const DenseSpec& s, std::size_t planned) const {
-  if (!wide(s, planned)) return {};
+  if (!own(s, planned)) return {};
   const Product of_inputs{.rows = planned, .depth = s.outputs}, of_weights{s.outputs, planned};
   const std::size_t floats = std::max(product_floats(of_inputs, library_.threads()),
                                       product_floats(of_weights, library_.threads()));
@@ -152,7 +151,7 @@ void DenseLayers::backward(const DenseSpec& s, Rows batch, const float* x, const
   }
   if (s.activation == Activation::kRelu) mask(y, dy, dy, rows * s.outputs);
   if (s.bias && db != nullptr) column_sums(dy, rows, s.outputs, db, accumulate);
-  if (wide(s, batch.planned)) {
+  if (own(s, batch.planned)) {
     if (dw != nullptr) multiply({s.outputs, rows, s.inputs, dy, true, x, dw, accumulate});
     if (dx != nullptr) multiply({rows, s.outputs, s.inputs, dy, false, w, dx, false});
     return;

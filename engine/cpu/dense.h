@@ -11,6 +11,7 @@
 #include "engine/cpu/product_kernels.h"
 #include "engine/cpu/rows.h"
 #include "engine/cpu/shape_cache.h"
+#include "engine/device/device.h"
 #include "engine/ops/ops.h"
 
 namespace lockstep::engine::cpu {
@@ -19,7 +20,8 @@ struct DenseCalls;  // dense.cpp
 
 class DenseLayers {
  public:
-  explicit DenseLayers(Library& library);
+  // `kernels`: kDirect leaves the own one out.
+  DenseLayers(Library& library, Kernels kernels);
   ~DenseLayers();
   KernelMemory memory(const DenseSpec& spec, std::size_t planned) const;
   void forward(const DenseSpec& spec, std::size_t rows, const float* x, const float* w,
@@ -29,9 +31,11 @@ class DenseLayers {
                 const float* w, float* dx, float* dw, float* db, bool accumulate);
 
  private:
+  bool own(const DenseSpec& spec, std::size_t planned) const;
   void multiply(const Product& product);
   DenseCalls& calls(const DenseSpec& spec, std::size_t rows);
   Library& library_;
+  Kernels kernels_;
   ShapeCache<DenseSpec, DenseCalls> calls_;
 };
 

@@ -169,9 +169,10 @@ void Pack(const Product& p, std::size_t first, std::size_t count, float* packed)
 void Multiply(const Product& p, const float* packed, std::size_t first, std::size_t count,
               float* panel) {
   const std::size_t end = std::min(p.columns, (first + count) * Product::kGroup);
-  // What is too large to be found in a cache again need not go through it; whole vectors only.
-  const bool stream = p.rows * p.columns >= kManyFloats && p.columns % kWidth == 0 &&
-                      reinterpret_cast<std::uintptr_t>(p.c) % 64 == 0;
+  // What is stored once and is too large to be found in a cache again need not go through it; whole
+  // vectors only.
+  const bool stream = p.depth <= kDepth && p.rows * p.columns >= kManyFloats &&
+                      p.columns % kWidth == 0 && reinterpret_cast<std::uintptr_t>(p.c) % 64 == 0;
   for (std::size_t column = first * Product::kGroup; column < end; column += kColumns) {
     for (std::size_t k = 0; k < p.depth; k += kDepth) {
       const std::size_t depth = std::min(kDepth, p.depth - k);

@@ -21,7 +21,7 @@ struct StrategyOptions {
   int threads = 0;             // library threads of a replica; 0: this host's cores shared equally
   std::optional<engine::Kernels> kernels = {};  // else the fastest, or a checkpoint's
   std::optional<engine::DType> dtype = {};
-  std::string algorithm = "auto";  // auto, direct, ring
+  std::string algorithm = "auto";  // or a name of collectives/registry.h
   std::string update = "auto";     // auto, fused, apart
   std::size_t bucket_bytes = 0;    // 0: chosen
   bool overlap = true;

@@ -4,6 +4,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "engine/base/error.h"
 
@@ -35,12 +36,12 @@ void run_ranks(Session& session, int size, const std::function<void(Communicator
   std::vector<std::unique_ptr<engine::Ops>> ops;
   for (int rank = 0; rank < size; ++rank) ops.push_back(sums(session));
   std::mutex mutex;
-  std::exception_ptr first;
-  bool told = false;  // the first is what another rank had told of itself
+  std::exception_ptr first, replaced;  // both live until all have ended: their owners may read them
+  bool told = false;                   // the first is what another rank had told of itself
   auto keep = [&](bool only_told = false) {
     std::scoped_lock lock(mutex);
     if (first && (!told || only_told)) return;
-    first = std::current_exception();
+    replaced = std::exchange(first, std::current_exception());
     told = only_told;
   };
   auto work = [&](std::size_t rank) {

@@ -303,44 +303,40 @@ TEST(Communicator, ACallMayHaveADeadlineOfItsOwn) {
       200ms);
 }
 
-// An interface or ports that one process has not: all of them are told, and nobody waits.
-TEST(Communicator, AProcessThatCannotListenEndsAll) {
+// What two processes with these networks throw when they make a communicator; both must.
+std::vector<Error> refused(const std::vector<strategies::Network>& networks) {
   const auto bootstraps = collectives::in_memory_bootstrap({0, 1}, 20s);
   const auto device = engine::cpu_device();
-  std::vector<std::string> texts(2);
+  std::vector<Error> errors(2, Error(Code::kAborted, "not refused"));
   {
     std::vector<std::jthread> threads;
-    for (const int rank : {0, 1})
+    for (const std::size_t rank : {0, 1})
       threads.emplace_back([&, rank] {
         try {
-          const Communicator c(*bootstraps[std::size_t(rank)],
+          const Communicator c(*bootstraps[rank],
                                device->ops(engine::DType::kFloat32, {.threads = 1}),
-                               {.deadline = 20s}, {.interface = rank == 0 ? "lo" : "eth77"});
+                               {.deadline = 20s}, networks[rank]);
         } catch (const Error& error) {
-          texts[std::size_t(rank)] = error.what();
+          errors[rank] = error;
         }
       });
   }
-  EXPECT_THAT(texts[0], AllOf(HasSubstr("process 1"), HasSubstr("no network interface 'eth77'")));
-  EXPECT_THAT(texts[1], HasSubstr("no network interface 'eth77'"));
+  return errors;
+}
+
+// An interface or ports that one process has not: all of them are told, and nobody waits.
+TEST(Communicator, AProcessThatCannotListenEndsAll) {
+  const auto errors = refused({{.interface = "lo"}, {.interface = "eth77"}});
+  EXPECT_THAT(errors[0].what(),
+              AllOf(HasSubstr("process 1"), HasSubstr("no network interface 'eth77'")));
+  EXPECT_THAT(errors[1].what(), HasSubstr("no network interface 'eth77'"));
 }
 
 TEST(Communicator, TheTransportOfMpiNeedsAJobOfMpi) {
-  const auto bootstraps = collectives::in_memory_bootstrap({0, 1}, 20s);
-  const auto device = engine::cpu_device();
-  std::vector<std::jthread> threads;
-  for (const int rank : {0, 1})
-    threads.emplace_back([&, rank] {
-      try {
-        const Communicator c(*bootstraps[std::size_t(rank)],
-                             device->ops(engine::DType::kFloat32, {.threads = 1}),
-                             {.deadline = 20s}, {.transport = "mpi"});
-        ADD_FAILURE() << "threads have no MPI";
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), Code::kInvalid);
-        EXPECT_THAT(error.what(), HasSubstr("transport mpi needs a job that MPI started"));
-      }
-    });
+  for (const Error& error : refused({{.transport = "mpi"}, {.transport = "mpi"}})) {
+    EXPECT_EQ(error.code(), Code::kInvalid);
+    EXPECT_THAT(error.what(), HasSubstr("transport mpi needs a job that MPI started"));
+  }
 }
 
 TEST(Communicator, ARankThatThrowsEndsTheOthersAtOnceWithItsText) {

@@ -220,6 +220,7 @@ class BadInput(Case):
                     (["bogus"], 64, ["'bogus'", "train, predict, plan, doctor"]),
                     (["--bogus"], 64, ["'--bogus'", "train, predict, plan, doctor"]),
                     (["predict"], 64, ["--checkpoints", "required"]),
+                    (["train", *SMALL, "--every", "5"], 64, ["--every 5", "--checkpoints"]),
                     (["doctor", "--bogus"], 64, ["--bogus", "lockstep doctor --help"])], command=())
 
     def test_files(self):

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // One process of a job under mpirun, whose ranks (two a process) exchange messages as if each
-// process were a host. usage: transport_program tcp|mpi PART
-//   messages   all ranks with all, many lengths and tags, two threads a process; 0 when all is
-//   right ring       sums of a ring over the transport, by executors; the same when they are exact
-//   lengths sender and receiver name different lengths: the receiver must notice tell       rank 0
-//   stops and says why: its peers must hear its words late       the last process posts nothing:
-//   the others must be told at the deadline
+// process were a host. usage: transport_program tcp|mpi PART, of which there are:
+// - messages: all ranks with all, many lengths and tags, two threads a process; 0 when all is
+// right;
+// - ring: sums of a ring over the transport, by executors; 0 when they are exact;
+// - lengths: sender and receiver name different lengths, and the receiver must notice;
+// - tell: rank 0 stops and says why, and its peers must hear its words;
+// - late: the last process posts nothing, and the others must be told at the deadline.
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -68,11 +68,12 @@ void run(const Product& product, std::size_t parts) {
   EXPECT_TRUE(packed.guarded() && panel.guarded());
 }
 
-// The largest difference to the sums in double precision, by what rounding may make of them.
-double error_of(const Product& p, const float* before) {
+// The largest difference to the sums in double precision, by what rounding may make of them; of
+// every `stride`-th row and one of each seven columns where that is not 1.
+double error_of(const Product& p, const float* before, std::size_t stride = 1) {
   double worst = 0;
-  for (std::size_t i = 0; i < p.rows; ++i) {
-    for (std::size_t j = 0; j < p.columns; ++j) {
+  for (std::size_t i = 0; i < p.rows; i += stride) {
+    for (std::size_t j = 0; j < p.columns; j += stride == 1 ? 1 : 7) {
       double sum = p.add ? double(before[i * p.columns + j]) : 0, size = std::abs(sum);
       for (std::size_t k = 0; k < p.depth; ++k) {
         const double a = double(p.turned ? p.a[k * p.rows + i] : p.a[i * p.depth + k]);
@@ -113,16 +114,18 @@ TEST_F(Products, AreTheSumsAtEveryEdgeAndTheSameBitsInAnyNumberOfParts) {
 
 // Results that are too large for a cache are stored past it.
 TEST_F(Products, OfLargeResultsAreTheSumsToo) {
-  const std::size_t rows = 2050, columns = 2064, depth = 3;
-  const Matrix a(rows * depth, 1), b(depth * columns, 2);
-  Matrix c(rows * columns, 3);
-  const Product product{rows, depth, columns, a.data(), true, b.data(), c.data(), false};
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    use(target);
-    std::fill_n(c.data(), rows * columns, 0.0f);
-    run(product, 2);
-    EXPECT_LT(error_of(product, nullptr), 1e-6) << hwy::TargetName(target);
-    EXPECT_TRUE(c.guarded());
+  const std::size_t rows = 2050, columns = 2064;
+  for (std::size_t depth : {std::size_t(3), Product::kDepth + 1}) {
+    const Matrix a(rows * depth, 1), b(depth * columns, 2);
+    Matrix c(rows * columns, 3);
+    const Product product{rows, depth, columns, a.data(), true, b.data(), c.data(), false};
+    for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+      use(target);
+      std::fill_n(c.data(), rows * columns, 0.0f);
+      run(product, 2);
+      EXPECT_LT(error_of(product, nullptr, 97), 3e-6) << hwy::TargetName(target) << depth;
+      EXPECT_TRUE(c.guarded());
+    }
   }
 }
 
@@ -130,38 +133,53 @@ TEST_F(Products, OfLargeResultsAreTheSumsToo) {
 // that are not in use count for nothing, and change no bit of the others.
 TEST(WideDense, HasTheSumsAsGradientsAndTheSameBitsInAShortBatch) {
   constexpr std::size_t kPlanned = 26, kInputs = 2050, kOutputs = 2064;
-  const DenseSpec spec{kInputs, kOutputs, false, Activation::kNone};
+  const DenseSpec spec{kInputs, kOutputs, true, Activation::kRelu};
   const auto device = cpu_device();
   for (int threads : {1, 3}) {
     const auto ops = device->ops(DType::kFloat32, {.threads = threads});
     EXPECT_GE(ops->dense_memory(spec, kPlanned).bytes(), kPlanned * kOutputs * sizeof(float));
     EXPECT_EQ(ops->dense_memory(spec, 8).bytes(), 0u);
+    const auto direct = device->ops(DType::kFloat32, {.kernels = Kernels::kDirect});
+    EXPECT_EQ(direct->dense_memory(spec, kPlanned).bytes(), 0u);
     Matrix x(kPlanned * kInputs, 1), w(kOutputs * kInputs, 2), long_dx(kPlanned * kInputs, 3);
     for (std::size_t used : {kPlanned, kPlanned - 3}) {
       for (bool accumulate : {false, true}) {
         Matrix dy(kPlanned * kOutputs, 4), dw(kOutputs * kInputs, 5), dx(kPlanned * kInputs, 6);
-        const Matrix before(kOutputs * kInputs, 5);
+        const Matrix before(kOutputs * kInputs, 5), bias_before(kOutputs, 8);
+        Matrix y(kPlanned * kOutputs, 7), db(kOutputs, 8), masked(kPlanned * kOutputs, 4);
+        for (std::size_t i = 0; i < kPlanned * kOutputs; ++i) {
+          if (y.data()[i] <= 0) y.data()[i] = masked.data()[i] = 0;
+        }
         const auto tensor = [](Matrix& m, std::size_t rows, std::size_t columns) {
           return Tensor{reinterpret_cast<std::byte*>(m.data()), {rows, columns}, DType::kFloat32};
         };
+        const Tensor bias{reinterpret_cast<std::byte*>(db.data()), {kOutputs}, DType::kFloat32};
         const StepState state = state_of(used);
-        ops->dense_backward(&state, spec, tensor(x, kPlanned, kInputs), {},
-                            tensor(dy, kPlanned, kOutputs), tensor(w, kOutputs, kInputs),
-                            tensor(dx, kPlanned, kInputs), tensor(dw, kOutputs, kInputs), {},
-                            accumulate);
-        ASSERT_TRUE(dx.guarded() && dw.guarded());
+        ops->dense_backward(&state, spec, tensor(x, kPlanned, kInputs),
+                            tensor(y, kPlanned, kOutputs), tensor(dy, kPlanned, kOutputs),
+                            tensor(w, kOutputs, kInputs), tensor(dx, kPlanned, kInputs),
+                            tensor(dw, kOutputs, kInputs), bias, accumulate);
+        ASSERT_TRUE(dx.guarded() && dw.guarded() && db.guarded());
+        for (std::size_t o = 0; o < kOutputs; ++o) {
+          double sum = accumulate ? double(bias_before.data()[o]) : 0;
+          for (std::size_t row = 0; row < used; ++row) {
+            sum += double(masked.data()[row * kOutputs + o]);
+          }
+          ASSERT_NEAR(db.data()[o], sum, 1e-5) << o;
+        }
         for (std::size_t i = 0; i < kInputs; i += 41) {
           for (std::size_t row = 0; row < used; ++row) {
             double sum = 0;
             for (std::size_t o = 0; o < kOutputs; ++o) {
-              sum += double(dy.data()[row * kOutputs + o]) * double(w.data()[o * kInputs + i]);
+              sum += double(masked.data()[row * kOutputs + o]) * double(w.data()[o * kInputs + i]);
             }
             ASSERT_NEAR(dx.data()[row * kInputs + i], sum, 2e-4) << row << ", " << i;
           }
           for (std::size_t o = 0; o < kOutputs; o += 43) {
             double sum = accumulate ? double(before.data()[o * kInputs + i]) : 0;
             for (std::size_t row = 0; row < used; ++row) {
-              sum += double(dy.data()[row * kOutputs + o]) * double(x.data()[row * kInputs + i]);
+              sum +=
+                  double(masked.data()[row * kOutputs + o]) * double(x.data()[row * kInputs + i]);
             }
             ASSERT_NEAR(dw.data()[o * kInputs + i], sum, 1e-5) << o << ", " << i;
           }
