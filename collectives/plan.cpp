@@ -50,9 +50,11 @@ void print(Out out, const Step& step) {
 }
 
 void print(Out out, const Plan& plan) {
-  fmt::format_to(out, "plan {}: {}, {} of {} in {} [{}, {}), hosts of ranks: {}\n", plan.name,
+  fmt::format_to(out, "plan {}: {}, {} of {} in {} [{}, {}), hosts of ranks: {}", plan.name,
                  plan.algorithm, name(plan.op), engine::name(plan.dtype), name(plan.space),
                  plan.subject.begin, plan.subject.end, fmt::join(plan.host, " "));
+  if (plan.alternate > 0) fmt::format_to(out, ", scratch +{} in turn", plan.alternate);
+  fmt::format_to(out, "\n");
   for (std::size_t rank = 0; rank < plan.lanes.size(); ++rank)
     for (std::size_t lane = 0; lane < plan.lanes[rank].size(); ++lane) {
       const Lane& steps = plan.lanes[rank][lane];

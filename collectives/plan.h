@@ -71,6 +71,10 @@ struct Plan {
   Range subject;                         // of that space
   std::vector<int> host;                 // of each rank
   std::vector<std::vector<Lane>> lanes;  // [rank][lane]
+  // Not 0: in every second execution scratch operands lie so many elements further on. Others may
+  // then read a rank's scratch when the plan has ended there; it is written again two executions
+  // later. No other plan of the step uses that scratch.
+  std::size_t alternate = 0;
   int ranks() const { return int(lanes.size()); }
 };
 

@@ -35,6 +35,9 @@ class Team {
   // e of a plan with a arrivals per execution waits for e * a + phase.
   std::atomic<std::uint64_t>& counter(int plan, int rank, int lane) const;
   void arrive(int plan, int rank, int lane);  // counts and wakes sleepers
+  // Whether a rank last arrived on the processor that this thread runs on: it will not arrive again
+  // while this thread keeps that busy, unless it is moved. A guess, since it may have been.
+  bool beside(int rank) const;
 
   // The first reason wins and stays. Wakes all sleepers, in all processes.
   void stop(engine::Code code, const std::string& why) noexcept;
@@ -61,7 +64,10 @@ class Team {
  private:
   struct Control;
   std::size_t place(int rank) const;
+  std::byte* behind_control() const;
+  std::atomic<std::uint32_t>& processor(int rank) const;
   std::vector<int> local_;
+  std::vector<int> places_;  // by rank: where in local_; -1: of another host
   std::size_t plans_;
   std::vector<std::array<std::byte*, kSpaces>> bases_;
   Control* control_;

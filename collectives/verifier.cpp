@@ -15,6 +15,7 @@
 #include <map>
 #include <optional>
 
+#include "collectives/repetition.h"
 #include "collectives/symbolic_memory.h"
 #include "collectives/vector_clock.h"
 #include "collectives/well_formed.h"
@@ -339,7 +340,7 @@ class Run {
   }
 
   // When a plan has ended on a rank, its caller may use the rank's memory again: all accesses of
-  // the plan to it must be known to have happened.
+  // the plan to it must be known to have happened. Scratch of a plan that alternates is its own.
   void check_ends() {
     std::map<std::pair<int, int>, VectorClock> ends;
     for (const Runner& r : runners_) ends[{r.stage, r.rank}].join(r.clock);
@@ -349,6 +350,7 @@ class Run {
         const auto over = [&, space = where.second, from = begin](Stamp s, const char* what) {
           const int stage = s.thread < 0 ? -1 : stage_of_thread_[std::size_t(s.thread)];
           if (stage < 0 || ends[{stage, rank}].knows(s) || !error_.empty()) return;
+          if (space == Space::kScratch && plan(stage).alternate > 0) return;  // see repetition.h
           error_ = fmt::format("a rank ends before others have {}: plan {}, rank {}, {} byte {}",
                                what, plan(stage).name, rank, name(space), from);
         };
@@ -428,7 +430,14 @@ class Run {
 std::string verify(const StepPlan& step, Goal goal, Space result) {
   if (step.empty()) return {};
   if (std::string wrong = malformed(step); !wrong.empty()) return wrong;
-  return Run(step, result)(goal);
+  if (std::string wrong = Run(step, result)(goal); !wrong.empty()) return wrong;
+  for (const Stage& stage : step) {
+    if (stage.plan.alternate == 0) continue;
+    const StepPlan row = repetition(stage.plan);
+    if (std::string wrong = Run(row, result)(Goal::kNothing); !wrong.empty())
+      return wrong + ", executed again and again";
+  }
+  return {};
 }
 
 std::string verify(const Plan& plan, Goal goal, Space result) {

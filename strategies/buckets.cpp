@@ -43,8 +43,9 @@ Buckets<T>::Buckets(Communicator& communicator, std::vector<Gradient<T>> gradien
     request.host = communicator.ranks_.host;
     request.turn = int(b);
     request.scratch = scratch;
-    scratch += collectives::ring_scratch(request);
-    plan.push_back({communicator.sum(request), {}, false});
+    const collectives::Algorithm& algorithm = communicator.algorithm_for(request);
+    scratch += algorithm.scratch(request);
+    plan.push_back({algorithm.make(request), {}, false});
   }
   link_ = &communicator.link(std::move(plan), end * sizeof(T), scratch * sizeof(T), "buckets");
 }

@@ -108,7 +108,7 @@ Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<en
   const std::size_t table = std::size_t(size()) * Call::kNumbers;
   const std::size_t begin = page_end(table * sizeof(double));
   StepPlan plan;
-  std::size_t scratch = 0;
+  std::size_t scratch = 0;  // bytes; each plan's own, since what one leaves may still be read
   auto add = [&](const std::string& name, DType dtype, bool mean, engine::Range subject) {
     Request request;
     request.name = name;
@@ -116,8 +116,10 @@ Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<en
     request.mean = mean;
     request.subject = subject;
     request.host = ranks_.host;
-    plan.push_back({sum(request), {}, false});
-    scratch = std::max(scratch, collectives::ring_scratch(request) * engine::size_of(dtype));
+    request.scratch = scratch / engine::size_of(dtype);
+    const collectives::Algorithm& algorithm = algorithm_for(request);
+    plan.push_back({algorithm.make(request), {}, false});
+    scratch += page_end(algorithm.scratch(request) * engine::size_of(dtype));
   };
   add("comparing calls", DType::kFloat64, false, {0, table});
   for (const DType dtype : {DType::kFloat32, DType::kFloat64})
@@ -126,6 +128,7 @@ Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<en
         const std::size_t first = begin / engine::size_of(dtype);
         add("a piece", dtype, mean, {first, first + blocks * engine::kBlock});
       }
+  algorithm_ = plan.back().plan.algorithm;
   area_ = &link(std::move(plan), begin + kLongest * sizeof(double), scratch, "communicator");
 }
 
@@ -135,18 +138,19 @@ Communicator::~Communicator() {
   watch_.reset();
 }
 
-// Direct where all ranks are on one host, else a ring.
-collectives::Plan Communicator::sum(Request request) const {
+// Direct where all ranks are on one host, but one shot for what no rank would have a block of; else
+// a ring.
+const collectives::Algorithm& Communicator::algorithm_for(const Request& request) const {
   const auto& host = request.host;
   const bool one = std::all_of(host.begin(), host.end(), [&](int h) { return h == host[0]; });
-  return one ? direct_all_reduce(request) : ring_all_reduce(request);
+  const bool few = request.subject.size() <= engine::kBlock;
+  return collectives::find_algorithm(!one ? "ring" : few ? "one_shot" : "direct");
 }
 
 RankLink& Communicator::link(StepPlan plan, std::size_t bytes, std::size_t scratch,
                              const std::string& what) {
   // Before others are waited for who do not come any more.
   if (area_ != nullptr) guarded([&] { area_->check(); });
-  algorithm_ = plan[0].plan.algorithm;
   auto made = std::make_unique<RankLink>(ranks_, std::move(plan), bytes, scratch, what);
   std::scoped_lock lock(mutex_);
   links_.push_back(std::move(made));
@@ -204,10 +208,13 @@ void Communicator::agree(const Call& mine, Deadline deadline) {
   auto* table = reinterpret_cast<double*>(area_->data());
   std::fill_n(table, n * std::size_t(size()), 0.0);
   std::copy(numbers.begin(), numbers.end(), table + n * std::size_t(rank()));
-  purpose_.clear();
-  Call::describe(numbers.data(), purpose_);
-  fmt::format_to(std::back_inserter(purpose_), ", {} bytes",
-                 mine.count * engine::size_of(mine.dtype));
+  if (purpose_.empty() || numbers != described_) {  // else it is the last call's
+    purpose_.clear();
+    Call::describe(numbers.data(), purpose_);
+    fmt::format_to(std::back_inserter(purpose_), ", {} bytes",
+                   mine.count * engine::size_of(mine.dtype));
+    described_ = numbers;
+  }
   run(*area_, kCompare, purpose_);
   for (std::size_t other = 1; other < std::size_t(size()); ++other)
     if (!std::equal(table, table + n, table + other * n))
@@ -298,12 +305,16 @@ std::span<T> Communicator::allocate(std::size_t count) {
   request.dtype = kType<T>;
   request.subject = {0, count};
   request.host = ranks_.host;
+  const collectives::Algorithm& algorithm = algorithm_for(request);
   for (const bool mean : {false, true}) {  // in the order of Reduce
     request.mean = mean;
-    plan.push_back({sum(request), {}, false});
+    plan.push_back({algorithm.make(request), {}, false});
+    // What one leaves may still be read.
+    if (plan.back().plan.alternate > 0) request.scratch += algorithm.scratch(request);
   }
-  RankLink& made = link(std::move(plan), count * sizeof(T),
-                        collectives::ring_scratch(request) * sizeof(T), "allocated memory");
+  RankLink& made =
+      link(std::move(plan), count * sizeof(T),
+           (request.scratch + algorithm.scratch(request)) * sizeof(T), "allocated memory");
   owned_.push_back({made.data(), count, &made});
   return {reinterpret_cast<T*>(made.data()), count};
 }

@@ -19,6 +19,7 @@
 // `allocate` is reduced where it lies; other memory is copied through a mapped area of 2 MiB, piece
 // by piece. The bits of a sum are the same on all ranks, and the same again for the same ranks.
 #pragma once
+#include <array>
 #include <chrono>
 #include <deque>
 #include <exception>
@@ -33,6 +34,7 @@
 #include "collectives/algorithms.h"
 #include "collectives/bootstrap.h"
 #include "collectives/memory/peer_watch.h"
+#include "collectives/registry.h"
 #include "strategies/rank_link.h"
 
 namespace lockstep::strategies {
@@ -113,7 +115,7 @@ class Communicator {
   // Through the mapped area, piece by piece; a silent rank adds nothing.
   template <class T>
   void through_area(std::span<T> values, Reduce operation, bool silent);
-  collectives::Plan sum(collectives::Request request) const;
+  const collectives::Algorithm& algorithm_for(const collectives::Request& request) const;
   RankLink& link(collectives::StepPlan plan, std::size_t bytes, std::size_t scratch,
                  const std::string& what);
   void unlink(const RankLink& link) noexcept;
@@ -127,6 +129,7 @@ class Communicator {
   std::optional<std::string> lost_;
   RankLink* area_ = nullptr;  // comparing calls, and memory that is copied
   std::vector<Owned> owned_;
+  std::array<double, 5> described_ = {};               // the call that purpose_ is of
   std::string purpose_;                                // of the present call, for errors
   std::optional<engine::Clock::time_point> end_ = {};  // of the present call, where it has its own
   int exceptions_;                                     // on their way when it was made

@@ -34,12 +34,13 @@ Plan plan_of(const Task& task, const std::string& algorithm, const Request& r) {
   return collectives::find_algorithm(algorithm).make(r);
 }
 
-// Every result of every reduction so much further on.
+// Every result of every reduction so much further on; not what lies in scratch on its way.
 void move_targets(Plan& plan, std::size_t by) {
   for (auto& lanes : plan.lanes)
     for (auto& lane : lanes)
       for (auto& step : lane)
-        for (auto& to : step.to) to.offset += by;
+        for (auto& to : step.to)
+          if (to.space == plan.space) to.offset += by;
 }
 
 void forget_the_others(Plan& plan) {
@@ -145,8 +146,13 @@ Work work(const Task& task, const std::string& algorithm, std::size_t count) {
     return int(w.plan.size()) - 1;
   };
   w.in_place = {add(plan_of(task, algorithm, in))};
-  if (algorithm == "direct" && task.ranks() > 1) {  // one rank's plan is empty
-    Plan plan = plan_of(task, algorithm, in);
+  const bool anywhere = algorithm == "direct" || algorithm == "one_shot";
+  if (anywhere && task.ranks() > 1) {  // one rank's plan is empty
+    // A plan whose scratch alternates shares it with no other.
+    Request apart = in;
+    apart.scratch = collectives::find_algorithm(algorithm).scratch(in);
+    w.scratch = 2 * apart.scratch;
+    Plan plan = plan_of(task, algorithm, apart);
     move_targets(plan, w.output);
     w.out_of_place = {add(std::move(plan))};
   } else {

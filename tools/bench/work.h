@@ -54,9 +54,10 @@ struct Work {
   std::size_t output = 0;  // where results out of place begin
 };
 
-// In place on [0, count). Out of place to [output, output + count): *direct* stores there at once,
-// other algorithms copy first. The roofline is direct without its arrivals and waits: every rank
-// reads its slice from all and stores it to all, and nobody waits; on one host only.
+// In place on [0, count). Out of place to [output, output + count): *direct* and *one_shot* store
+// there at once, other algorithms copy first. The roofline is direct without its arrivals and
+// waits: every rank reads its slice from all and stores it to all, and nobody waits; on one host
+// only.
 Work work(const Task& task, const std::string& algorithm, std::size_t count);
 
 // The elements of the result that a rank ends with.
