@@ -15,7 +15,7 @@ struct Request {
   std::string name;
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  bool mean = false;  // divide the sums by the number of ranks; floating point only
+  bool mean = false;  // divide the sums by the number of ranks; not of integers
   Range subject;      // of `space`
   Space space = Space::kGradient;
   std::vector<int> host;    // of each rank

@@ -67,6 +67,7 @@ struct Plan {
   std::string algorithm;  // "direct", "ring", "local"
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
+  bool mean = false;                     // the sums end divided by the number of ranks
   Space space = Space::kGradient;        // that it sums in, or takes sums from
   Range subject;                         // of that space
   std::vector<int> host;                 // of each rank

@@ -87,9 +87,10 @@ bench::Setting setting_of(const Flags& f) {
   s.task.collective =
       f.collective == "all_reduce" ? Collective::kAllReduce : Collective::kReduceScatter;
   s.task.dtype = engine::dtype_of(f.dtype);
-  s.task.op = f.op == "min"   ? engine::ReduceOp::kMin
-              : f.op == "max" ? engine::ReduceOp::kMax
-                              : engine::ReduceOp::kSum;
+  s.task.op = f.op == "min"       ? engine::ReduceOp::kMin
+              : f.op == "max"     ? engine::ReduceOp::kMax
+              : f.op == "product" ? engine::ReduceOp::kProduct
+                                  : engine::ReduceOp::kSum;
   s.task.mean = f.op == "mean";
   return s;
 }
@@ -99,8 +100,8 @@ void require_possible(const Flags& f, const bench::Setting& s, int processes) {
   engine::require(!f.json || !f.csv, "--json and --csv: one of them");
   engine::require(*parsed_size(f.min) <= *parsed_size(f.max), "--min {} is more than --max {}",
                   f.min, f.max);
-  const bool whole = s.task.dtype == engine::DType::kInt32 || s.task.dtype == engine::DType::kInt64;
-  engine::require(!whole || !s.task.mean, "--op mean needs floating point, not {}", f.dtype);
+  engine::require(!engine::is_integer(s.task.dtype) || !s.task.mean,
+                  "--op mean needs floating point, not {}", f.dtype);
   engine::require(f.ranks == 0 || processes == 1,
                   "--ranks starts threads in one process, and {} processes were started; they are "
                   "the ranks",
@@ -113,6 +114,8 @@ void require_possible(const Flags& f, const bench::Setting& s, int processes) {
                   "--compare mpi needs ranks that are processes: mpirun -n 2 lockstep bench ...");
   engine::require(s.task.collective == Collective::kAllReduce && !s.task.mean,
                   "--compare mpi times MPI_Allreduce, which makes no {} of {}", f.collective, f.op);
+  engine::require(engine::size_of(s.task.dtype) > 2,
+                  "--compare mpi times MPI_Allreduce, which knows no {}", f.dtype);
 }
 
 // Ranks that are as many as the processors get one each. How many processors the host's ranks may
@@ -267,10 +270,10 @@ Command add_bench(CLI::App& app) {
       ->check(whole_number(0, 50'000))
       ->capture_default_str();
   app.add_option("--dtype", f->dtype, "element type")
-      ->check(one_of({"float32", "float64", "int32", "int64"}))
+      ->check(one_of({"float32", "float64", "float16", "bfloat16", "int32", "int64"}))
       ->capture_default_str();
   app.add_option("--op", f->op, "operation")
-      ->check(one_of({"sum", "mean", "min", "max"}))
+      ->check(one_of({"sum", "mean", "min", "max", "product"}))
       ->capture_default_str();
   app.add_option("--algorithm", f->algorithm,
                  fmt::format("auto, all, or some of {} with commas between", known_algorithms()))

@@ -20,6 +20,9 @@ MPI_Datatype type_of(engine::DType dtype) {
       return MPI_INT32_T;
     case engine::DType::kInt64:
       return MPI_INT64_T;
+    case engine::DType::kFloat16:
+    case engine::DType::kBFloat16:
+      engine::fail(engine::Code::kInvalid, "MPI_Allreduce knows no {}", engine::name(dtype));
   }
   engine::broken("an element type that MPI is not told of");
 }
@@ -32,6 +35,8 @@ MPI_Op operation_of(engine::ReduceOp op) {
       return MPI_MIN;
     case engine::ReduceOp::kMax:
       return MPI_MAX;
+    case engine::ReduceOp::kProduct:
+      return MPI_PROD;
   }
   engine::broken("an operation that MPI is not told of");
 }

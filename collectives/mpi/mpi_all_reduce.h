@@ -10,7 +10,8 @@
 namespace lockstep::collectives::mpi {
 
 // In place, on `count` elements. Throws Error(kInvalid) for more elements than MPI counts (2^31 -
-// 1) and where MPI is not available, Error(kIo) for what MPI refuses.
+// 1), for those of 16 bits, which MPI does not know, and where MPI is not available; Error(kIo) for
+// what MPI refuses.
 void all_reduce(std::byte* data, std::size_t count, engine::DType dtype, engine::ReduceOp op);
 
 }  // namespace lockstep::collectives::mpi

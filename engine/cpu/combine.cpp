@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Up to four sources are combined in registers, four vectors of each at a time, so that as many
-// loads are under way as the core can wait for. More sources are two halves, each combined into a
-// block that stays in the first cache.
+// Up to four sources are added in registers, four vectors of each at a time, so that as many loads
+// are under way as the core can wait for; other operations join two. More sources are two halves,
+// each combined into a block that stays in the first cache. Numbers of 16 bits are float32 in
+// registers and in those blocks, and are rounded where they are stored into targets.
 //
 // Several targets are memory of several cores. Their lines are asked for some way ahead as lines to
 // be written: else a line that another core has changed moves twice, first to be read and again to
@@ -22,6 +23,7 @@
 #include <type_traits>
 
 #include "engine/base/error.h"
+#include "engine/cpu/narrow-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
@@ -49,6 +51,17 @@ struct ScaledSum : Sum<T> {
     return hn::Mul(sum, hn::Set(d, scale));
   }
 };
+template <class T>
+struct Product {
+  template <class D, class V>
+  HWY_INLINE V join(D, V a, V b) const {
+    return hn::Mul(a, b);
+  }
+  template <class D, class V>
+  HWY_INLINE V end(D, V product) const {
+    return product;
+  }
+};
 // A number that is none (NaN) wins over all numbers.
 template <class T, bool kLargest>
 struct Extreme {
@@ -64,23 +77,75 @@ struct Extreme {
   }
 };
 
+// What T is in registers.
+template <class T>
+constexpr bool kNarrow = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+template <class T>
+using Computed = std::conditional_t<kNarrow<T>, float, T>;
+
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load(D d, const T* from) {
+  if constexpr (!kNarrow<T>) {
+    return hn::LoadU(d, from);
+  } else if constexpr (hn::MaxLanes(D()) == 1) {
+    return hn::Set(d, float(*from));
+  } else {
+    return load_narrow(d, from);
+  }
+}
+
+template <class D, class T>
+HWY_INLINE void store_one(D d, hn::Vec<D> value, T* to) {
+  if constexpr (kNarrow<T>) {
+    *to = T(hn::GetLane(value));
+  } else {
+    hn::StoreU(value, d, to);
+  }
+}
+
+template <bool kStream, class D>
+HWY_INLINE void store(D d, hn::Vec<D> value, hn::TFromD<D>* to) {
+  if constexpr (kStream) {
+    hn::Stream(value, d, to);
+  } else {
+    hn::StoreU(value, d, to);
+  }
+}
+
+// Two vectors, one behind the other; narrow ones fill one, since less than one cannot go past the
+// caches. (`Combine` is found by its arguments: without vectors there is none.)
+template <bool kStream, class D, class T>
+HWY_INLINE void store_two(D d, hn::Vec<D> a, hn::Vec<D> b, T* to) {
+  if constexpr (!kNarrow<T>) {
+    store<kStream>(d, a, to);
+    store<kStream>(d, b, to + hn::MaxLanes(d));
+  } else if constexpr (hn::MaxLanes(D()) == 1) {
+    store_one(d, a, to);
+    store_one(d, b, to + 1);
+  } else {
+    const hn::Repartition<std::int16_t, D> whole;
+    const auto both = Combine(whole, narrowed(d, T(), b), narrowed(d, T(), a));
+    store<kStream>(whole, both, reinterpret_cast<std::int16_t*>(to));
+  }
+}
+
 // The balanced tree over elements i, i + 1, ... of `from`.
-template <std::size_t kSources, class D, class Op>
-HWY_INLINE hn::Vec<D> tree(D d, const Op& op, const hn::TFromD<D>* const* from, std::size_t i) {
+template <std::size_t kSources, class D, class T, class Op>
+HWY_INLINE hn::Vec<D> tree(D d, const Op& op, const T* const* from, std::size_t i) {
   if constexpr (kSources == 1) {
-    return hn::LoadU(d, from[0] + i);
+    return load(d, from[0] + i);
   } else {
     constexpr std::size_t kHalf = (kSources + 1) / 2;
     return op.join(d, tree<kHalf>(d, op, from, i), tree<kSources - kHalf>(d, op, from + kHalf, i));
   }
 }
 
-template <std::size_t kSources, class T, class Op>
+template <std::size_t kSources, class In, class T, class Op>
 class Pass {
  public:
   Pass(const Combination& c, const Op& op) : op_(op), to_(c.to), at_(c.write_at), count_(c.count) {
     for (std::size_t s = 0; s < kSources; ++s)
-      from_[s] = reinterpret_cast<const T*>(c.from[s]) + c.read_at;
+      from_[s] = reinterpret_cast<const In*>(c.from[s]) + c.read_at;
     if (c.stream) stream_ = aligned_alike();
   }
 
@@ -93,20 +158,20 @@ class Pass {
       for (; i + 4 * kWidth <= count_; i += 4 * kWidth) four<true>(i);
       hwy::FlushStream();
     }
-    if (!stream_ && to_.size() > 1) {
-      for (std::size_t at = 0; at < std::min(kAhead, count_); at += kLine / sizeof(T)) ask(at);
-      for (; i + 4 * kWidth + kAhead <= count_; i += 4 * kWidth) {
+    const std::size_t asked = !stream_ && to_.size() > 1 ? count_ : 0;
+    for (std::size_t at = 0; at < std::min(kAhead, asked); at += kLine / sizeof(T)) ask(at);
+    for (; i + 4 * kWidth <= count_; i += 4 * kWidth) {
+      if (i + 4 * kWidth + kAhead <= asked)
         for (std::size_t at = 0; at < 4 * kWidth; at += kLine / sizeof(T)) ask(i + kAhead + at);
-        four<false>(i);
-      }
+      four<false>(i);
     }
-    for (; i + 4 * kWidth <= count_; i += 4 * kWidth) four<false>(i);
     for (; i < count_; ++i) element(i);
   }
 
  private:
   static constexpr std::size_t kLine = 64;
-  using Lanes = hn::CappedTag<T, kLine / sizeof(T)>;
+  using Number = Computed<In>;
+  using Lanes = hn::CappedTag<Number, kLine / sizeof(Number)>;
   static constexpr std::size_t kWidth = hn::MaxLanes(Lanes());
   static constexpr std::size_t kAhead = 4096 / sizeof(T);  // elements
 
@@ -136,71 +201,90 @@ class Pass {
     const auto e = op_.end(d, tree<kSources>(d, op_, from_, i + 3 * kWidth));
     for (std::size_t t = 0; t < to_.size(); ++t) {
       T* const to = target(t) + i;
-      if constexpr (kStream) {
-        hn::Stream(a, d, to);
-        hn::Stream(b, d, to + kWidth);
-        hn::Stream(c, d, to + 2 * kWidth);
-        hn::Stream(e, d, to + 3 * kWidth);
-      } else {
-        hn::StoreU(a, d, to);
-        hn::StoreU(b, d, to + kWidth);
-        hn::StoreU(c, d, to + 2 * kWidth);
-        hn::StoreU(e, d, to + 3 * kWidth);
-      }
+      store_two<kStream>(d, a, b, to);
+      store_two<kStream>(d, c, e, to + 2 * kWidth);
     }
   }
 
   HWY_INLINE void element(std::size_t i) const {
-    const hn::CappedTag<T, 1> d;
+    const hn::CappedTag<Number, 1> d;
     const auto value = op_.end(d, tree<kSources>(d, op_, from_, i));
-    for (std::size_t t = 0; t < to_.size(); ++t) hn::StoreU(value, d, target(t) + i);
+    for (std::size_t t = 0; t < to_.size(); ++t) store_one(d, value, target(t) + i);
   }
 
   Op op_;
-  const T* from_[kSources];
+  const In* from_[kSources];
   std::span<std::byte* const> to_;
   std::size_t at_, count_;
   bool stream_ = false;
 };
 
-template <class T, class Op>
-void with_sources(const Combination& c, const Op& op) {
-  switch (c.from.size()) {
-    case 1:
-      return Pass<1, T, Op>(c, op).run();
-    case 2:
-      return Pass<2, T, Op>(c, op).run();
-    case 3:
-      return Pass<3, T, Op>(c, op).run();
-    default:
-      return Pass<4, T, Op>(c, op).run();
+// Where the target is the narrower type, the sources are the two blocks of combine_halves.
+template <class In, class Out, class Op>
+void up_to_four(const Combination& c, const Op& op) {
+  if constexpr (sizeof(In) > sizeof(Out)) {
+    Pass<2, In, Out, Op>(c, op).run();
+  } else {
+    switch (c.from.size()) {
+      case 1:
+        return Pass<1, In, Out, Op>(c, op).run();
+      case 2:
+        return Pass<2, In, Out, Op>(c, op).run();
+      case 3:
+        return Pass<3, In, Out, Op>(c, op).run();
+      default:
+        return Pass<4, In, Out, Op>(c, op).run();
+    }
   }
+}
+
+// One source is its own sum and minimum.
+template <class In, class Out>
+void with_types(const Combination& c) {
+  using Number = Computed<In>;
+  switch (c.from.size() > 1 ? c.op : ReduceOp::kSum) {
+    case ReduceOp::kMin:
+      return Pass<2, In, Out, Extreme<Number, false>>(c, {}).run();
+    case ReduceOp::kMax:
+      return Pass<2, In, Out, Extreme<Number, true>>(c, {}).run();
+    case ReduceOp::kProduct:
+      return Pass<2, In, Out, Product<Number>>(c, {}).run();
+    case ReduceOp::kSum:
+      break;
+  }
+  if constexpr (std::is_floating_point_v<Number> && sizeof(In) >= sizeof(Out)) {
+    if (c.scale != 1) {
+      ScaledSum<Number> op;
+      op.scale = Number(c.scale);
+      return up_to_four<In, Out>(c, op);
+    }
+  }
+  up_to_four<In, Out>(c, Sum<Number>());
 }
 
 template <class T>
-void with_type(const Combination& c) {
-  if (c.op == ReduceOp::kMin) return with_sources<T>(c, Extreme<T, false>());
-  if (c.op == ReduceOp::kMax) return with_sources<T>(c, Extreme<T, true>());
-  if constexpr (std::is_floating_point_v<T>) {
-    if (c.scale != 1) {
-      ScaledSum<T> op;
-      op.scale = T(c.scale);
-      return with_sources<T>(c, op);
-    }
-  }
-  with_sources<T>(c, Sum<T>());
+void with_narrow(const Combination& c) {
+  if (c.source != c.target)
+    return c.source == DType::kFloat32 ? with_types<float, T>(c) : with_types<T, float>(c);
+  if (c.from.size() == 1 && c.scale == 1)  // a copy
+    return Pass<1, std::int16_t, std::int16_t, Sum<std::int16_t>>(c, {}).run();
+  with_types<T, T>(c);
 }
 
 void CombineInRegisters(const Combination& c) {
-  switch (c.dtype) {
+  switch (std::max(c.source, c.target)) {  // the narrow ones are the last
     case DType::kFloat32:
-      return with_type<float>(c);
+      return with_types<float, float>(c);
     case DType::kFloat64:
-      return with_type<double>(c);
+      return with_types<double, double>(c);
     case DType::kInt32:
-      return with_type<std::int32_t>(c);
+      return with_types<std::int32_t, std::int32_t>(c);
     case DType::kInt64:
-      return with_type<std::int64_t>(c);
+      return with_types<std::int64_t, std::int64_t>(c);
+    case DType::kFloat16:
+      return with_narrow<Half>(c);
+    case DType::kBFloat16:
+      return with_narrow<BFloat16>(c);
   }
 }
 
@@ -215,7 +299,11 @@ HWY_EXPORT(CombineInRegisters);
 
 namespace {
 
-constexpr std::size_t kInRegisters = 4;  // sources
+// Sources. Sums are what is asked for, and each number of sources is a kernel for each type and
+// instruction set.
+std::size_t most_in_registers(ReduceOp op) {
+  return op == ReduceOp::kSum ? 4 : 2;
+}
 
 struct alignas(64) Block {
   std::array<std::byte, kBlock * sizeof(double)> bytes;
@@ -228,14 +316,16 @@ void combine_halves(const Combination& whole) {
   std::byte* const to_left[] = {left.bytes.data()};
   std::byte* const to_right[] = {right.bytes.data()};
   const std::byte* const both[] = {left.bytes.data(), right.bytes.data()};
+  const DType between = size_of(whole.source) == 2 ? DType::kFloat32 : whole.source;
   for (std::size_t at = 0; at < whole.count; at += kBlock) {
-    Combination part{.dtype = whole.dtype, .op = whole.op};
+    Combination part{.source = whole.source, .target = between, .op = whole.op};
     part.count = std::min(kBlock, whole.count - at);
     part.read_at = whole.read_at + at;
     part.from = whole.from.first(half), part.to = to_left;
     combine(part);
     part.from = whole.from.subspan(half), part.to = to_right;
     combine(part);
+    part.source = between, part.target = whole.target;
     part.read_at = 0, part.write_at = whole.write_at + at;
     part.from = both, part.to = whole.to;
     part.scale = whole.scale, part.stream = whole.stream;
@@ -246,12 +336,13 @@ void combine_halves(const Combination& whole) {
 }  // namespace
 
 void combine(const Combination& c) {
-  if (c.from.size() <= kInRegisters) return HWY_DYNAMIC_DISPATCH(CombineInRegisters)(c);
+  if (c.from.size() <= most_in_registers(c.op)) return HWY_DYNAMIC_DISPATCH(CombineInRegisters)(c);
   combine_halves(c);
 }
 
 bool scales_in_registers(DType dtype, double scale) {
-  return dtype == DType::kFloat64 || (dtype == DType::kFloat32 && double(float(scale)) == scale);
+  if (dtype == DType::kFloat32) return double(float(scale)) == scale;
+  return !is_integer(dtype);
 }
 
 }  // namespace lockstep::engine::cpu

@@ -95,13 +95,20 @@ void reduce_block(const ReduceArguments& a, std::size_t first, std::size_t count
   T* values = block.values.data();
   std::byte* const here[] = {reinterpret_cast<std::byte*>(values)};
   const std::byte* const sums[] = {here[0]};
-  combine(
-      {.dtype = a.dtype, .op = a.op, .from = a.from, .to = here, .read_at = first, .count = count});
+  combine({.source = a.dtype,
+           .target = a.dtype,
+           .op = a.op,
+           .from = a.from,
+           .to = here,
+           .read_at = first,
+           .count = count});
   switch (a.epilogue) {
     case Epilogue::kNone:
       break;
     case Epilogue::kScale:
-      for (std::size_t i = 0; i < count; ++i) values[i] = T(double(values[i]) * a.scale);
+      if constexpr (std::is_arithmetic_v<T>) {  // others were scaled in registers
+        for (std::size_t i = 0; i < count; ++i) values[i] = T(double(values[i]) * a.scale);
+      }
       break;
     case Epilogue::kSquares:
       *a.squares = sum_of_squares(values, count);
@@ -112,7 +119,8 @@ void reduce_block(const ReduceArguments& a, std::size_t first, std::size_t count
       }
       break;
   }
-  combine({.dtype = a.dtype,
+  combine({.source = a.dtype,
+           .target = a.dtype,
            .from = sums,
            .to = a.to,
            .write_at = first,
@@ -134,7 +142,8 @@ void reduce(const ReduceArguments& arguments) {
   const bool scaled = arguments.epilogue == Epilogue::kScale;
   if (arguments.epilogue == Epilogue::kNone ||
       (scaled && scales_in_registers(arguments.dtype, arguments.scale))) {
-    return combine({.dtype = arguments.dtype,
+    return combine({.source = arguments.dtype,
+                    .target = arguments.dtype,
                     .op = arguments.op,
                     .from = arguments.from,
                     .to = arguments.to,
@@ -151,6 +160,10 @@ void reduce(const ReduceArguments& arguments) {
       return reduce_blocks<std::int32_t>(arguments);
     case DType::kInt64:
       return reduce_blocks<std::int64_t>(arguments);
+    case DType::kFloat16:
+      return reduce_blocks<Half>(arguments);
+    case DType::kBFloat16:
+      return reduce_blocks<BFloat16>(arguments);
   }
   broken("a reduction of an element type that does not exist");
 }

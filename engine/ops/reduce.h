@@ -13,7 +13,8 @@
 
 namespace lockstep::engine {
 
-enum class ReduceOp : std::uint8_t { kSum, kMin, kMax };
+// Integers wrap around. Of minima and maxima a number that is none (NaN) wins over all numbers.
+enum class ReduceOp : std::uint8_t { kSum, kMin, kMax, kProduct };
 
 enum class Epilogue : std::uint8_t {
   kNone,
@@ -31,6 +32,13 @@ inline constexpr std::size_t kBlock = 1024;
 // as a balanced tree in the order given: of n sources, the first (n + 1) / 2 and the rest, each
 // added by the same rule. A target may be the same memory as a source, else it lies apart from all
 // of them. Pointers are aligned to the element.
+//
+// float16 and bfloat16 are computed as float32: the whole tree, then the product with `scale`,
+// which is taken as a float32 too. Then they are rounded once, to the nearest, of two as near the
+// even one: what is too large becomes infinite, what is no number stays none. One source alone is
+// copied bit by bit. That holds for one reduction: an all-reduce in several hops (ring,
+// halving-doubling, hierarchies between hosts) keeps its partial sums in the elements' type and
+// rounds at each hop.
 struct ReduceArguments {
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;

@@ -74,13 +74,22 @@ class Bench(program.Case):
         self.assertEqual([row["algorithm"] for row in found], ["ring", "direct"] * len(BYTES))
 
     def test_every_type_and_operation_is_exact(self):
-        for dtype in ("float32", "float64", "int32", "int64"):
-            for op in ("sum", "min", "max", "mean"):
+        for dtype in ("float32", "float64", "int32", "int64", "float16", "bfloat16"):
+            for op in ("sum", "min", "max", "mean", "product"):
                 if op == "mean" and dtype.startswith("int"):
                     continue
                 for collective in ("all_reduce", "reduce_scatter"):
                     found = rows(self.good(*SMALL, "--json", "--dtype", dtype, "--op", op, "--collective", collective))
                     self.assertEqual([row["wrong"] for row in found], [0] * len(BYTES), (dtype, op, collective))
+                    self.assertEqual([row["count"] * int(dtype[-2:]) // 8 for row in found], BYTES)
+
+    def test_sums_of_16_bits_are_exact_by_every_algorithm(self):
+        for dtype in ("float16", "bfloat16"):
+            for op in ("sum", "mean", "product"):
+                found = rows(self.good(*SMALL, "--json", "--dtype", dtype, "--op", op, "--ranks", "5",
+                                       "--algorithm", "all"))
+                self.assertGreater(len(found), 3 * len(BYTES))
+                self.assertEqual({row["wrong"] for row in found}, {0}, (dtype, op))
 
     def test_the_table_names_its_columns(self):
         lines = self.good(*SMALL, "--algorithm", "direct").stdout.splitlines()
@@ -116,13 +125,17 @@ class Bench(program.Case):
             self.check(row)
             self.assertAlmostEqual(row["ratio"], row["mpi_us"] / row["in_place_us"], places=6)
 
+    def test_mpi_has_no_types_of_16_bits(self):
+        program.refused(self, ["bench", "--compare", "mpi", "--dtype", "bfloat16"], 64,
+                        ["MPI_Allreduce", "knows no bfloat16"], prefix=program.mpirun(2))
+
     def test_bad_flags_are_one_line(self):
         for arguments, words in (
                 (["--min", "4Ki"], ["--min", "must be a size", "64KiB", "'4Ki'"]),
                 (["--min", "2MiB", "--max", "1MiB"], ["--min 2MiB is more than --max 1MiB"]),
                 (["--factor", "1"], ["--factor", "above 1"]),
-                (["--dtype", "int8"], ["--dtype", "float32, float64, int32 or int64"]),
-                (["--op", "xor"], ["--op", "sum, mean, min or max"]),
+                (["--dtype", "int8"], ["--dtype", "float32, float64, float16, bfloat16, int32 or int64"]),
+                (["--op", "xor"], ["--op", "sum, mean, min, max or product"]),
                 (["--op", "mean", "--dtype", "int32"], ["mean needs floating point"]),
                 (["--algorithm", "fast"], ["'fast'", "direct", "ring"]),
                 (["--collective", "reduce_scatter", "--algorithm", "ring"], ["ring makes all-reduces only"]),

@@ -20,14 +20,18 @@ template <class T>
 std::byte* bytes(std::vector<T>& values) {
   return reinterpret_cast<std::byte*>(values.data());
 }
-
-// The result of three ranks, made here.
 template <class T>
-std::vector<T> added(Values& values, int round) {
+const std::byte* bytes(const std::vector<T>& values) {
+  return reinterpret_cast<const std::byte*>(values.data());
+}
+
+// The result of some ranks, made here.
+template <class T>
+std::vector<T> added(Values& values, int round, int ranks = 3) {
   std::vector<T> sum(kCount), one(kCount);
-  for (int rank = 0; rank < 3; ++rank) {
+  for (int rank = 0; rank < ranks; ++rank) {
     values.write(bytes(one), 0, kCount, rank, round);
-    for (std::size_t i = 0; i < kCount; ++i) sum[i] += one[i];
+    for (std::size_t i = 0; i < kCount; ++i) sum[i] = T(sum[i] + one[i]);
   }
   return sum;
 }
@@ -38,7 +42,7 @@ void every_wrong_element_counts(DType dtype) {
   for (const int round : {0, 1, 77}) {
     std::vector<T> sum = added<T>(values, round);
     EXPECT_EQ(values.wrong(bytes(sum), 0, kCount, round), 0u);
-    sum[0] += 1, sum[1952] -= 1, sum[kCount - 1] = 0;
+    sum[0] = T(sum[0] + 1), sum[1952] = T(sum[1952] - 1), sum[kCount - 1] = T{};
     EXPECT_EQ(values.wrong(bytes(sum), 0, kCount, round), 3u);
   }
 }
@@ -48,6 +52,43 @@ TEST(BenchValues, EveryWrongElementCounts) {
   every_wrong_element_counts<double>(DType::kFloat64);
   every_wrong_element_counts<std::int32_t>(DType::kInt32);
   every_wrong_element_counts<std::int64_t>(DType::kInt64);
+  every_wrong_element_counts<engine::Half>(DType::kFloat16);
+  every_wrong_element_counts<engine::BFloat16>(DType::kBFloat16);
+}
+
+// In any order and with roundings in between: here one rank after the other, each sum rounded.
+TEST(BenchValues, SumsOf16BitsAreExactForManyRanks) {
+  for (const int ranks : {2, 4, 5, 33, 64, 256}) {
+    Values halves(DType::kFloat16, ReduceOp::kSum, false, ranks);
+    EXPECT_EQ(halves.wrong(bytes(added<engine::Half>(halves, 3, ranks)), 0, kCount, 3), 0u);
+    Values others(DType::kBFloat16, ReduceOp::kSum, false, ranks);
+    EXPECT_EQ(others.wrong(bytes(added<engine::BFloat16>(others, 3, ranks)), 0, kCount, 3), 0u);
+  }
+}
+
+template <class T>
+void products_are_exact(DType dtype) {
+  for (const int ranks : {1, 2, 14, 15, 100}) {
+    Values values(dtype, ReduceOp::kProduct, false, ranks);
+    std::vector<T> product(kCount, T(1.0f)), one(kCount);
+    for (int rank = 0; rank < ranks; ++rank) {
+      values.write(bytes(one), 0, kCount, rank, 5);
+      for (std::size_t i = 0; i < kCount; ++i) product[i] = T(product[i] * one[i]);
+    }
+    EXPECT_EQ(values.wrong(bytes(product), 0, kCount, 5), 0u) << ranks;
+    if (ranks > 1) {  // not the numbers of one rank
+      EXPECT_GT(values.wrong(bytes(one), 0, kCount, 5), kCount / 4) << ranks;
+    }
+  }
+}
+
+TEST(BenchValues, ProductsAreExact) {
+  products_are_exact<float>(DType::kFloat32);
+  products_are_exact<double>(DType::kFloat64);
+  products_are_exact<std::int32_t>(DType::kInt32);
+  products_are_exact<std::int64_t>(DType::kInt64);
+  products_are_exact<engine::Half>(DType::kFloat16);
+  products_are_exact<engine::BFloat16>(DType::kBFloat16);
 }
 
 // Sums of another round, of a rank too few, and from another block are not taken for right ones.

@@ -5,6 +5,9 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
+
+#include "engine/base/error.h"
 
 namespace lockstep::tools::bench {
 namespace {
@@ -14,10 +17,12 @@ using engine::ReduceOp;
 
 constexpr std::size_t kPeriod = 61;           // elements after which the numbers repeat: a prime
 constexpr std::size_t kChunk = kPeriod * 32;  // elements compared at once: they stay in a cache
+// Factors other than 1 and -1 come from so many ranks: 2^14 is a float16.
+constexpr int kFactors = 14;
 
 template <class T>
 void store(double number, std::byte* to) {
-  const T value = T(number);
+  const T value = T(std::conditional_t<sizeof(T) == 2, float, double>(number));
   std::memcpy(to, &value, sizeof value);
 }
 
@@ -31,7 +36,30 @@ void store(DType dtype, double number, std::byte* to) {
       return store<std::int32_t>(number, to);
     case DType::kInt64:
       return store<std::int64_t>(number, to);
+    case DType::kFloat16:
+      return store<engine::Half>(number, to);
+    case DType::kBFloat16:
+      return store<engine::BFloat16>(number, to);
   }
+}
+
+// Up to this whole numbers are exact.
+double most_exact(DType dtype) {
+  return dtype == DType::kFloat16 ? 2048 : dtype == DType::kBFloat16 ? 256 : 0x1p24;
+}
+
+double joined(ReduceOp op, double a, double b) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return a + b;
+    case ReduceOp::kMin:
+      return std::min(a, b);
+    case ReduceOp::kMax:
+      return std::max(a, b);
+    case ReduceOp::kProduct:
+      return a * b;
+  }
+  engine::broken("an operation without a result");
 }
 
 }  // namespace
@@ -41,21 +69,27 @@ Values::Values(DType dtype, ReduceOp op, bool mean, int ranks)
       op_(op),
       mean_(mean),
       ranks_(ranks),
+      different_(op == ReduceOp::kSum
+                     ? std::clamp<std::size_t>(std::size_t(most_exact(dtype)) / std::size_t(ranks),
+                                               1, kPeriod)
+                     : kPeriod),
       table_((kChunk + kPeriod) * engine::size_of(dtype)) {}
 
 double Values::input(std::size_t place, int rank, int round) const {
-  return double(1 + (place + std::size_t(rank) * 5 + std::size_t(round) * 3) % kPeriod);
+  const std::size_t number = (place + std::size_t(rank) * 5 + std::size_t(round) * 3) % kPeriod;
+  if (op_ == ReduceOp::kProduct)
+    return (number % 2 == 0 ? 1 : -1) * (number % 3 == 0 && rank < kFactors ? 2.0 : 1.0);
+  return double(1 + number % different_);
 }
 
 double Values::result(std::size_t place, int round) const {
   double all = input(place, 0, round);
   for (int rank = 1; rank < ranks_; ++rank) {
-    const double one = input(place, rank, round);
-    all = op_ == ReduceOp::kSum   ? all + one
-          : op_ == ReduceOp::kMin ? std::min(all, one)
-                                  : std::max(all, one);
+    all = joined(op_, all, input(place, rank, round));
   }
-  return mean_ ? all * (1.0 / ranks_) : all;
+  if (!mean_) return all;
+  const double scale = 1.0 / ranks_;
+  return engine::size_of(dtype_) == 2 ? double(float(all) * float(scale)) : all * scale;
 }
 
 template <class Number>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // What a benchmark of collectives reduces: small whole numbers that differ by rank, round and
-// place, so that every sum is exact in every type and order, and a number from a wrong place shows.
-// They repeat after a prime number of elements, which no block or slice is a multiple of. Writing
-// and comparing run at the speed of memory. Made once for a type and operation; one thread.
+// place, so that every sum is exact in every type and order, and a number from a wrong place shows;
+// for products 1 and 2 with either sign. They repeat after a prime number of elements, which no
+// block or slice is a multiple of. Up to 256 ranks, of which many leave only few different numbers
+// in 16 bits. Writing and comparing run at the speed of memory. Made once for a type and operation;
+// one thread.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -13,7 +15,7 @@ namespace lockstep::tools::bench {
 
 class Values {
  public:
-  // `mean`: the sum times 1 / ranks.
+  // `mean`: the sum times 1 / ranks, in 16 bits both as float32.
   Values(engine::DType dtype, engine::ReduceOp op, bool mean, int ranks);
 
   // Elements [first, first + count) of this rank's input of a round, to `data`.
@@ -32,6 +34,7 @@ class Values {
   engine::ReduceOp op_;
   bool mean_;
   int ranks_;
+  std::size_t different_;  // numbers among the inputs of a sum
   std::vector<std::byte> table_;
 };
 
