@@ -54,6 +54,7 @@ TEST_P(Layouts, AllReducesAreRight) {
         Request r = request(host, {2 * kBlock, 2 * kBlock + count});
         r.turn = int(count % 3);
         r.mean = count % 2 == 0;
+        if (!r.mean) r.op = ReduceOp::kProduct;
         r.space = count % 4 < 2 ? Space::kGradient : Space::kExchange;
         ASSERT_EQ(verify(algorithm.make(r), Goal::kSumEverywhere, r.space), "")
             << algorithm.name << ", " << ranks << " ranks, " << count;
@@ -92,6 +93,7 @@ TEST(Verifier, AcceptsDirectPlansOfOneHost) {
       EXPECT_EQ(verify(direct_reduce_scatter(r), Goal::kSumOfMySlice), "");
       r.mean = true;
       EXPECT_EQ(verify(direct_all_reduce(r), Goal::kSumEverywhere), "");
+      EXPECT_EQ(verify(direct_reduce_scatter(r), Goal::kSumOfMySlice), "");
       r.mean = false, r.squares = true;
       EXPECT_EQ(verify(direct_all_reduce(r), Goal::kSumEverywhere), "");
       EXPECT_EQ(verify(direct_reduce_scatter(r), Goal::kSumOfMySlice), "");
@@ -129,6 +131,12 @@ TEST(Verifier, AcceptsWhatIsHandedOut) {
       EXPECT_EQ(verify({{direct_reduce_scatter(r), {}, false}, {direct_all_gather(r), {0}, false}},
                        Goal::kSumEverywhere),
                 "");
+      Request mean = r;
+      mean.mean = true;
+      EXPECT_EQ(
+          verify({{direct_reduce_scatter(mean), {}, false}, {direct_all_gather(r), {0}, false}},
+                 Goal::kSumEverywhere),
+          "");
       for (const int root : {0, ranks / 2, ranks - 1}) {
         r.root = root;
         EXPECT_EQ(verify(direct_broadcast(r), Goal::kOneEverywhere), "");
