@@ -34,13 +34,11 @@ Buckets<T>::Buckets(Communicator& communicator, std::vector<Gradient<T>> gradien
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     Bucket& bucket = buckets_[b];
     bucket.missing = bucket.end - bucket.begin;
-    collectives::Request request;
-    request.name = fmt::format("bucket {} (gradients {} to {})", b, bucket.begin, bucket.end - 1);
-    request.dtype = sizeof(T) == 4 ? engine::DType::kFloat32 : engine::DType::kFloat64;
-    request.mean = options.operation == Reduce::kMean;
+    collectives::Request request = communicator.request(
+        fmt::format("bucket {} (gradients {} to {})", b, bucket.begin, bucket.end - 1),
+        engine::dtype_of<T>(), options.operation);
     request.subject = {offset_[bucket.begin],
                        bucket.end < offset_.size() ? offset_[bucket.end] : end};
-    request.host = communicator.ranks_.host;
     request.turn = int(b);
     request.scratch = scratch;
     const collectives::Algorithm& algorithm = communicator.algorithm_for(request);
@@ -101,5 +99,7 @@ void Buckets<T>::wait() {
 
 template class Buckets<float>;
 template class Buckets<double>;
+template class Buckets<engine::Half>;
+template class Buckets<engine::BFloat16>;
 
 }  // namespace lockstep::strategies
