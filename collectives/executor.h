@@ -9,7 +9,6 @@
 // The team, the transport and the ops outlive the executor.
 #pragma once
 #include <chrono>
-#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -49,7 +48,10 @@ class ExecutorObserver {
 
 struct ExecutorOptions {
   std::chrono::milliseconds deadline{60000};  // of one step of a plan without any progress
-  std::function<void()> hook = {};            // tests: random delays between blocks
+  // Results of so many bytes and more that are stored apart from what they are made of are written
+  // past the caches, where they would not stay.
+  std::size_t stream_from = std::size_t(2) << 20;
+  std::function<void()> hook = {};  // tests: random delays between blocks
 };
 
 class Executor {
@@ -66,7 +68,9 @@ class Executor {
   bool done(int plan) const;
   // True when anything moved. At most `budget` blocks are reduced.
   bool progress(int budget = 64);
-  // Moves all plans until this one is done; spins briefly, then sleeps. Throws what stopped the
+  // Moves all plans until this one is done; spins briefly, then sleeps. A plan that is through at
+  // the first few looks, as small ones of ranks that come together are, costs no look at the clock,
+  // and counts as no waiting. Throws what stopped the
   // team; stops the team itself (kTimeout) when the deadline passes: the text names the plan, its
   // bytes, who arrived and who did not. `purpose` stands in front of that text where given. Where a
   // peer was lost (kPeerLost), the same is added to what the team was stopped with. `deadline`,
@@ -77,8 +81,7 @@ class Executor {
   void set_deadline(std::chrono::milliseconds deadline) { deadline_ = deadline; }
   // Null: nobody. Between executions of plans; plans that are started later are told.
   void observe(ExecutorObserver* observer) { observer_.store(observer); }
-  // For a communication thread: sleeps until there may be something to do since the last
-  // `progress`.
+  // For a communication thread: moves what can move, else sleeps until there may be something.
   void sleep(std::chrono::microseconds most);
   // Where the team has stopped: tells the ranks of other hosts why. When nothing else will be
   // called.
@@ -91,11 +94,13 @@ class Executor {
     std::size_t step = 0, element = 0;   // of the step: so many elements are reduced
     std::size_t owned = 0;               // update steps: where the step's range lies, packed
     std::vector<int> posts = {};         // the transport's request of each posting step
-    std::chrono::nanoseconds waited{0};  // at this step, while somebody looked
+    int looks = 0;                       // at this step, while it was stuck
+    std::chrono::nanoseconds waited{0};  // of these, but for the first few
     engine::Clock::time_point looked{};
   };
   struct Entry {  // a plan
     const Stage* stage = nullptr;
+    const std::vector<Lane>* mine = nullptr;                // its lanes of this rank
     std::vector<std::vector<std::uint64_t>> arrivals = {};  // per execution: [rank][lane]
     std::atomic<std::uint64_t> requested{0}, completed{0};
     std::atomic<const engine::StepState*> state{nullptr};
@@ -105,11 +110,21 @@ class Executor {
     double scale = 1;
     std::string purpose = {};  // of who waits for it; purposes_ guards it
   };
-  bool pass(int budget, bool& ended);  // of all plans, under the lock
+  // kElsewhere: another thread is at work. kCrowded: still, and a rank that is waited for was last
+  // seen on this processor, so it can only come when this thread leaves it.
+  enum class Looked { kMoved, kStill, kElsewhere, kCrowded };
+  static constexpr int kAll = -1;
+  Looked look_round(int budget);
+  bool at_once(int plan);
+  // Of all plans, or of one, under the lock.
+  bool pass(int& budget, bool& ended, int plan = kAll);
+  bool move(int plan, int& budget, bool& ended);
   bool advance(Entry& entry, int plan, int lane, int& budget);
-  bool reduce(Entry& entry, Cursor& cursor, const Step& step);
+  bool reduce(Entry& entry, Cursor& cursor, const Step& step, int& budget);
+  bool streams(const Step& step, std::size_t width) const;
   void update_arguments(Entry& entry, Cursor& cursor, const Step& step,
                         engine::ReduceArguments& arguments);
+  bool all_arrived(const Entry& entry, int plan, const Step& await);
   bool arrived(const Entry& entry, int plan, const Step& await, int rank) const;
   void look(Entry& entry, int plan, int lane);
   void stop_late(Entry& entry, int lane, int plan, std::chrono::milliseconds waited);
@@ -120,8 +135,9 @@ class Executor {
   [[noreturn]] void rethrow_waiting(int plan);
   double clipping_scale() const;
   double* norms() const;
-  std::byte* address(const Operand& operand, DType dtype, std::size_t element) const;
-  void idle(std::chrono::microseconds most);
+  std::byte* address(const Entry& entry, const Operand& operand, DType dtype,
+                     std::size_t element) const;
+  void idle(std::chrono::microseconds most, std::optional<int> plan);
 
   int rank_;
   Team& team_;
@@ -133,14 +149,15 @@ class Executor {
   std::size_t owned_elements_;
   std::mutex mutex_;  // of the work: cursors, transport, operands
   std::mutex purposes_;
-  std::deque<Entry> entries_;           // a deque: entries hold atomics and do not move
+  std::vector<Entry> entries_;          // they hold atomics and do not move: made all at once
   std::vector<int> order_;              // first in line first
-  std::vector<const std::byte*> from_;  // the operands of the block at work
+  std::vector<const std::byte*> from_;  // the operands of the blocks at work
   std::vector<std::byte*> to_;
+  const Entry* at_ = nullptr;            // the plan at work
+  bool crowded_ = false;                 // see Looked
   std::atomic<int> messages_{0};         // posted and not through
   std::atomic<std::uint64_t> moves_{0};  // passes in which something moved
   std::atomic<int> waiters_{0};          // threads in `wait`
-  std::atomic<std::uint32_t> seen_{0};   // the team's events when the last pass began
   std::atomic<double> waited_{0};
   std::atomic<ExecutorObserver*> observer_{nullptr};
 };

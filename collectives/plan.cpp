@@ -12,9 +12,9 @@
 namespace lockstep::collectives {
 namespace {
 
-std::string_view name(ReduceOp op) {
-  static constexpr std::array<std::string_view, 3> kNames{"sum", "min", "max"};
-  return kNames[std::size_t(op)];
+std::string_view operation(const Plan& plan) {
+  static constexpr std::array<std::string_view, 4> kNames{"sum", "min", "max", "product"};
+  return plan.mean ? "mean" : kNames[std::size_t(plan.op)];
 }
 
 std::string_view name(Epilogue epilogue) {
@@ -51,9 +51,11 @@ void print(Out out, const Step& step) {
 }
 
 void print(Out out, const Plan& plan) {
-  fmt::format_to(out, "plan {}: {}, {} of {} in {} [{}, {}), hosts of ranks: {}\n", plan.name,
-                 plan.algorithm, name(plan.op), engine::name(plan.dtype), name(plan.space),
+  fmt::format_to(out, "plan {}: {}, {} of {} in {} [{}, {}), hosts of ranks: {}", plan.name,
+                 plan.algorithm, operation(plan), engine::name(plan.dtype), name(plan.space),
                  plan.subject.begin, plan.subject.end, fmt::join(plan.host, " "));
+  if (plan.alternate > 0) fmt::format_to(out, ", scratch +{} in turn", plan.alternate);
+  fmt::format_to(out, "\n");
   for (std::size_t rank = 0; rank < plan.lanes.size(); ++rank)
     for (std::size_t lane = 0; lane < plan.lanes[rank].size(); ++lane) {
       const Lane& steps = plan.lanes[rank][lane];

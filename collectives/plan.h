@@ -67,10 +67,15 @@ struct Plan {
   std::string algorithm;  // "direct", "ring", "local"
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
+  bool mean = false;                     // the sums end divided by the number of ranks
   Space space = Space::kGradient;        // that it sums in, or takes sums from
   Range subject;                         // of that space
   std::vector<int> host;                 // of each rank
   std::vector<std::vector<Lane>> lanes;  // [rank][lane]
+  // Not 0: in every second execution scratch operands lie so many elements further on. Others may
+  // then read a rank's scratch when the plan has ended there; it is written again two executions
+  // later. No other plan of the step uses that scratch.
+  std::size_t alternate = 0;
   int ranks() const { return int(lanes.size()); }
 };
 

@@ -20,6 +20,7 @@ std::size_t no_scratch(const Request& /*request*/) {
 
 constexpr std::array kAllReduce{
     Algorithm{"direct", true, direct_refusal, direct_all_reduce, no_scratch},
+    Algorithm{"one_shot", true, direct_refusal, one_shot_all_reduce, one_shot_scratch},
     Algorithm{"ring", false, any_hosts, ring_all_reduce, ring_scratch},
     Algorithm{"halving_doubling", true, any_hosts, halving_doubling_all_reduce,
               halving_doubling_scratch},

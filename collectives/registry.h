@@ -15,7 +15,7 @@ namespace lockstep::collectives {
 struct Algorithm {
   std::string_view name;  // as a user writes it and a plan carries it
   // Sums are the same balanced tree over the ranks in their order, whatever the range and the
-  // hosts.
+  // hosts. (Of 16 bits: with other roundings in it than another algorithm's.)
   bool keeps_rank_order = false;
   // Why it cannot serve ranks on these hosts (of each rank), as the end of a sentence that begins
   // with the name; empty where it can.

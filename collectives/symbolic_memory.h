@@ -5,6 +5,7 @@
 #pragma once
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -19,6 +20,9 @@ struct Value {
   std::vector<int> contributions;  // how often each rank's own number is in it
   int updates = 0;                 // weights: how often the optimizer changed them
   double scale = 1;
+  bool scaled = false;
+  // What joined the contributions; none: one rank's number, or a copy of it.
+  std::optional<ReduceOp> op = {};
   // Where the number was when the step began, in bytes behind where it is now: it may travel, but
   // is added to numbers of the same place, and ends in its own.
   std::ptrdiff_t moved = 0;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,10 +35,16 @@ long futex(const Word& word, int operation, std::uint32_t value, const timespec*
                  nullptr, 0);
 }
 
+// From 1; 0: not known.
+std::uint32_t this_processor() {
+  return std::uint32_t(sched_getcpu() + 1);
+}
+
 }  // namespace
 
-// Lies at the beginning of the control block; the counters follow: kMaxLanes for each (plan, rank),
-// two cache lines with one writer.
+// Lies at the beginning of the control block. Two things follow: of each rank a line with the
+// number of a processor, which it writes where that has changed; and the counters, kMaxLanes for
+// each (plan, rank), two cache lines with one writer.
 struct Team::Control {
   alignas(kLine) Word stopped;
   std::atomic<int> code;
@@ -47,7 +54,7 @@ struct Team::Control {
 };
 
 std::size_t Team::control_bytes(std::size_t local_ranks, std::size_t plans) {
-  return sizeof(Control) + sizeof(Counter) * local_ranks * plans * kMaxLanes;
+  return sizeof(Control) + kLine * local_ranks + sizeof(Counter) * local_ranks * plans * kMaxLanes;
 }
 
 Team::Team(std::vector<int> local, std::size_t plans, std::byte* control)
@@ -59,16 +66,17 @@ Team::Team(std::vector<int> local, std::size_t plans, std::byte* control)
   engine::require(control && reinterpret_cast<std::uintptr_t>(control) % kLine == 0,
                   "the control block of a team must be aligned to {} bytes", kLine);
   bases_.resize(local_.size());
+  places_.assign(std::size_t(local_.back()) + 1, -1);
+  for (std::size_t i = 0; i < local_.size(); ++i) places_[std::size_t(local_[i])] = int(i);
 }
 
 std::size_t Team::place(int rank) const {
-  const auto found = std::lower_bound(local_.begin(), local_.end(), rank);
-  engine::invariant(found != local_.end() && *found == rank, "asked for a rank of another host");
-  return std::size_t(found - local_.begin());
+  engine::invariant(is_local(rank), "asked for a rank of another host");
+  return std::size_t(places_[std::size_t(rank)]);
 }
 
 bool Team::is_local(int rank) const {
-  return std::binary_search(local_.begin(), local_.end(), rank);
+  return rank >= 0 && std::size_t(rank) < places_.size() && places_[std::size_t(rank)] >= 0;
 }
 
 void Team::set_base(int rank, Space space, std::byte* base) {
@@ -84,11 +92,27 @@ std::atomic<std::uint64_t>& Team::counter(int plan, int rank, int lane) const {
                     "asked for a counter of no plan");
   const std::size_t index =
       (std::size_t(plan) * local_.size() + place(rank)) * kMaxLanes + std::size_t(lane);
-  return reinterpret_cast<Counter*>(control_ + 1)[index];
+  return reinterpret_cast<Counter*>(behind_control() + kLine * local_.size())[index];
+}
+
+std::byte* Team::behind_control() const {
+  return reinterpret_cast<std::byte*>(control_ + 1);
+}
+
+std::atomic<std::uint32_t>& Team::processor(int rank) const {
+  return *reinterpret_cast<Word*>(behind_control() + kLine * place(rank));
+}
+
+bool Team::beside(int rank) const {
+  const std::uint32_t here = this_processor();
+  return here != 0 && processor(rank).load(std::memory_order_relaxed) == here;
 }
 
 void Team::arrive(int plan, int rank, int lane) {
-  counter(plan, rank, lane).fetch_add(1, std::memory_order_release);
+  Word& mine = processor(rank);
+  const std::uint32_t here = this_processor();
+  if (mine.load(std::memory_order_relaxed) != here) mine.store(here, std::memory_order_relaxed);
+  counter(plan, rank, lane).fetch_add(1);  // sequentially consistent: see Sleeper
   wake();
 }
 
@@ -104,7 +128,7 @@ void Team::stop(engine::Code code, const std::string& why) noexcept {
 }
 
 bool Team::stopped() const {
-  return control_->stopped.load(std::memory_order_acquire) != kRunning;
+  return control_->stopped.load() != kRunning;
 }
 
 void Team::rethrow() const {
@@ -118,24 +142,29 @@ void Team::rethrow() const {
   throw engine::Error(engine::Code(control_->code.load(std::memory_order_relaxed)), control_->why);
 }
 
-std::uint32_t Team::events() const {
-  return control_->events.load();
+// A sleeper counts itself, notes the events, then looks at the counters. A waker counts an arrival,
+// then looks for sleepers. These are in one order (sequentially consistent), so either the waker
+// sees the sleeper, or the sleeper the arrival. A waker that sees one counts an event, and the
+// kernel puts nobody to sleep who noted fewer.
+Team::Sleeper::Sleeper(const Team& team) : team_(team) {
+  team_.control_->sleepers.fetch_add(1);
+  seen_ = team_.control_->events.load();
 }
 
-// A sleeper counts itself, then the kernel compares the events with what it saw. A waker counts an
-// event, then looks for sleepers. All four are in one order (sequentially consistent), so either
-// the waker sees the sleeper, or the kernel sees the event and does not put it to sleep.
-void Team::sleep(std::uint32_t seen, std::chrono::microseconds most) const {
-  if (most.count() <= 0) return;
+Team::Sleeper::~Sleeper() {
+  team_.control_->sleepers.fetch_sub(1);
+}
+
+void Team::Sleeper::sleep(std::chrono::microseconds most) const {
+  if (most.count() <= 0 || team_.stopped()) return;
   const timespec limit{time_t(most.count() / 1000000), long(most.count() % 1000000) * 1000};
-  control_->sleepers.fetch_add(1);
-  if (!stopped()) futex(control_->events, FUTEX_WAIT, seen, &limit);
-  control_->sleepers.fetch_sub(1);
+  futex(team_.control_->events, FUTEX_WAIT, seen_, &limit);
 }
 
 void Team::wake() const noexcept {
+  if (control_->sleepers.load() == 0) return;
   control_->events.fetch_add(1);
-  if (control_->sleepers.load() > 0) futex(control_->events, FUTEX_WAKE, INT_MAX, nullptr);
+  futex(control_->events, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
 }  // namespace lockstep::collectives

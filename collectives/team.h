@@ -35,21 +35,39 @@ class Team {
   // e of a plan with a arrivals per execution waits for e * a + phase.
   std::atomic<std::uint64_t>& counter(int plan, int rank, int lane) const;
   void arrive(int plan, int rank, int lane);  // counts and wakes sleepers
+  // Whether a rank last arrived on the processor that this thread runs on: it will not arrive again
+  // while this thread keeps that busy, unless it is moved. A guess, since it may have been.
+  bool beside(int rank) const;
 
   // The first reason wins and stays. Wakes all sleepers, in all processes.
   void stop(engine::Code code, const std::string& why) noexcept;
   bool stopped() const;
   [[noreturn]] void rethrow() const;  // Error with the first code and reason
 
-  // Sleep until somebody arrives or stops after `seen` was read, or the time is over.
-  std::uint32_t events() const;
-  void sleep(std::uint32_t seen, std::chrono::microseconds most) const;
+  // Who wants to sleep makes a Sleeper, then looks once more at what it waits for, then sleeps:
+  // until somebody arrives, stops or wakes after the Sleeper was made, or the time is over. While
+  // nobody sleeps, an arrival costs one write to a line that nobody else writes.
+  class Sleeper {
+   public:
+    explicit Sleeper(const Team& team);
+    ~Sleeper();
+    Sleeper(const Sleeper&) = delete;
+    Sleeper& operator=(const Sleeper&) = delete;
+    void sleep(std::chrono::microseconds most) const;
+
+   private:
+    const Team& team_;
+    std::uint32_t seen_;
+  };
   void wake() const noexcept;
 
  private:
   struct Control;
   std::size_t place(int rank) const;
+  std::byte* behind_control() const;
+  std::atomic<std::uint32_t>& processor(int rank) const;
   std::vector<int> local_;
+  std::vector<int> places_;  // by rank: where in local_; -1: of another host
   std::size_t plans_;
   std::vector<std::array<std::byte*, kSpaces>> bases_;
   Control* control_;

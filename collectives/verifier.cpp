@@ -13,8 +13,8 @@
 #include <array>
 #include <deque>
 #include <map>
-#include <optional>
 
+#include "collectives/repetition.h"
 #include "collectives/symbolic_memory.h"
 #include "collectives/vector_clock.h"
 #include "collectives/well_formed.h"
@@ -209,6 +209,7 @@ class Run {
 
   void reduce(Runner& r, const Step& s) {
     const DType dtype = plan(r.stage).dtype;
+    const ReduceOp op = plan(r.stage).op;
     const Stamp me{r.thread, r.clock.at(r.thread)};
     std::vector<Stretch> from, to, all;
     for (const Operand& o : s.from) from.push_back(stretch(o, s.count, dtype));
@@ -228,8 +229,12 @@ class Run {
         sum.moved = home;
         if (value.updates && (from.size() > 1 || s.epilogue != Epilogue::kNone))
           fail(r, "sum of new weights");
-        if (i > 0 && value.scale != sum.scale) fail(r, "sum of means and sums");
-        sum.updates |= value.updates, sum.scale = value.scale;
+        if (i > 0 && (value.scale != sum.scale || value.scaled != sum.scaled))
+          fail(r, "sum of means and sums");
+        if (from.size() > 1 && value.op.value_or(op) != op)
+          fail(r, "numbers that another operation has joined");
+        sum.updates |= value.updates, sum.scale = value.scale, sum.scaled = value.scaled;
+        sum.op = from.size() > 1 ? op : value.op;
         for (std::size_t c = 0; c < value.contributions.size(); ++c)
           sum.contributions[c] += value.contributions[c];
       }
@@ -238,7 +243,13 @@ class Run {
                             s.epilogue == Epilogue::kUpdate    ? "update from"
                             : s.epilogue == Epilogue::kSquares ? "squares of"
                                                                : "scale of"));
-      if (s.epilogue == Epilogue::kScale) sum.scale *= s.scale;
+      if ((s.epilogue == Epilogue::kScale || s.epilogue == Epilogue::kUpdate) &&
+          sum.op.value_or(ReduceOp::kSum) != ReduceOp::kSum)
+        fail(r, "scale or update of something else than a sum");
+      if (s.epilogue == Epilogue::kScale) {
+        if (sum.scaled) fail(r, "a sum is scaled twice");
+        sum.scale *= s.scale, sum.scaled = true;
+      }
       if (s.epilogue == Epilogue::kUpdate) {
         const Value& old = read(r, memory_.cell(weight, piece), me, r.clock);
         if (old.updates) fail(r, "a weight is updated twice");
@@ -260,7 +271,9 @@ class Run {
     for (const auto& piece : memory_.pieces({blocks})) {
       Cell& cell = memory_.cell(blocks, piece);
       if (cell.defined) fail(r, "two sums of squares for one block");
-      write(r, cell, {std::vector<int>(std::size_t(ranks_), 1), 0, 1}, me, r.clock);
+      Value all;
+      all.contributions.assign(std::size_t(ranks_), 1);
+      write(r, cell, std::move(all), me, r.clock);
     }
   }
   // An update reads the norms of everything whose squares this step takes.
@@ -339,7 +352,7 @@ class Run {
   }
 
   // When a plan has ended on a rank, its caller may use the rank's memory again: all accesses of
-  // the plan to it must be known to have happened.
+  // the plan to it must be known to have happened. Scratch of a plan that alternates is its own.
   void check_ends() {
     std::map<std::pair<int, int>, VectorClock> ends;
     for (const Runner& r : runners_) ends[{r.stage, r.rank}].join(r.clock);
@@ -349,6 +362,7 @@ class Run {
         const auto over = [&, space = where.second, from = begin](Stamp s, const char* what) {
           const int stage = s.thread < 0 ? -1 : stage_of_thread_[std::size_t(s.thread)];
           if (stage < 0 || ends[{stage, rank}].knows(s) || !error_.empty()) return;
+          if (space == Space::kScratch && plan(stage).alternate > 0) return;  // see repetition.h
           error_ = fmt::format("a rank ends before others have {}: plan {}, rank {}, {} byte {}",
                                what, plan(stage).name, rank, name(space), from);
         };
@@ -367,13 +381,22 @@ class Run {
       for (int rank = 0; rank < ranks_; ++rank)
         all.push_back(stretch({rank, weights ? Space::kWeight : p.space, p.subject.begin},
                               p.subject.size(), p.dtype));
-      std::optional<double> scale;  // the same everywhere
-      for (const auto& piece : memory_.pieces(all)) check_piece(goal, p, all, piece, scale);
+      for (const auto& piece : memory_.pieces(all)) check_piece(goal, p, all, piece);
     }
   }
 
+  // By what a sum that this plan or another of its space makes there is to be scaled.
+  double promised_scale(const Plan& p, std::size_t byte) const {
+    const bool mean = std::any_of(step_.begin(), step_.end(), [&](const Stage& stage) {
+      const Plan& o = stage.plan;
+      const Stretch s = stretch({0, o.space, o.subject.begin}, o.subject.size(), o.dtype);
+      return o.mean && o.space == p.space && byte >= s.begin && byte < s.begin + s.bytes;
+    });
+    return mean ? 1.0 / double(ranks_) : 1;
+  }
+
   // Is this what the goal wants there?
-  bool good(Goal goal, const Cell& cell, const Value& first) const {
+  bool good(Goal goal, const Cell& cell, const Value& first, double scale) const {
     const Value& value = cell.value;
     if (value.moved != 0) return false;
     const auto ones = std::count(value.contributions.begin(), value.contributions.end(), 1);
@@ -381,31 +404,35 @@ class Run {
       return cell.defined && ones == 1 && value == first && value.updates == 0 &&
              std::count(value.contributions.begin(), value.contributions.end(), 0) == ranks_ - 1;
     return cell.defined && value.whole() &&
-           value.updates == (goal == Goal::kUpdateEverywhere ? 1 : 0) &&
-           (goal == Goal::kSumOfMySlice || value.scale == first.scale);
+           value.updates == (goal == Goal::kUpdateEverywhere ? 1 : 0) && value.scale == scale;
   }
 
   void check_piece(Goal goal, const Plan& p, const std::vector<Stretch>& all,
-                   std::pair<std::size_t, std::size_t> piece, std::optional<double>& scale) {
+                   std::pair<std::size_t, std::size_t> piece) {
     int count = 0;
-    Value first = memory_.cell(all[0], piece).value;
-    if (!scale) scale = first.scale;
-    first.scale = *scale;
+    const std::size_t byte = all[0].begin + piece.first;
+    const std::size_t element = byte / engine::size_of(p.dtype);
+    const double scale = promised_scale(p, byte);
+    const Value first = memory_.cell(all[0], piece).value;
     for (const Stretch& one : all) {
-      if (good(goal, memory_.cell(one, piece), first)) {
+      const Cell& cell = memory_.cell(one, piece);
+      if (good(goal, cell, first, scale)) {
         ++count;
       } else if (goal != Goal::kSumOfMySlice && error_.empty()) {
-        error_ =
-            fmt::format("{}: plan {}, rank {}, element {}",
-                        goal == Goal::kSumEverywhere   ? "the sum is wrong"
-                        : goal == Goal::kOneEverywhere ? "not one rank's number in all"
-                                                       : "the weight is not updated",
-                        p.name, one.rank, (one.begin + piece.first) / engine::size_of(p.dtype));
+        const bool factor =
+            goal != Goal::kOneEverywhere && cell.value.whole() && cell.value.scale != scale;
+        error_ = fmt::format(
+            "{}{}: plan {}, rank {}, element {}",
+            goal == Goal::kSumEverywhere   ? "the sum is wrong"
+            : goal == Goal::kOneEverywhere ? "not one rank's number in all"
+                                           : "the weight is not updated",
+            factor ? fmt::format(", scaled by {} and not by {}", cell.value.scale, scale) : "",
+            p.name, one.rank, element);
       }
     }
     if (count == 0 && error_.empty())
       error_ = fmt::format("the slice is wrong: nobody has the whole sum: plan {}, element {}",
-                           p.name, (all[0].begin + piece.first) / engine::size_of(p.dtype));
+                           p.name, element);
   }
 
   const StepPlan& step_;
@@ -428,7 +455,14 @@ class Run {
 std::string verify(const StepPlan& step, Goal goal, Space result) {
   if (step.empty()) return {};
   if (std::string wrong = malformed(step); !wrong.empty()) return wrong;
-  return Run(step, result)(goal);
+  if (std::string wrong = Run(step, result)(goal); !wrong.empty()) return wrong;
+  for (const Stage& stage : step) {
+    if (stage.plan.alternate == 0) continue;
+    const StepPlan row = repetition(stage.plan);
+    if (std::string wrong = Run(row, result)(Goal::kNothing); !wrong.empty())
+      return wrong + ", executed again and again";
+  }
+  return {};
 }
 
 std::string verify(const Plan& plan, Goal goal, Space result) {

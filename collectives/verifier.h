@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Runs plans symbolically, before anything is executed: each contribution is added exactly once, no
-// read before write, no race (vector clocks), sends match receives, no deadlock, no memory of
-// another host. Works on the elementary intervals between all offsets that occur, so cost depends
+// Runs plans symbolically, before anything is executed: each contribution is added (multiplied,
+// compared) exactly once and by the plan's operation alone, a mean is scaled exactly once, no read
+// before write, no race (vector clocks), sends match receives, no deadlock, no memory of another
+// host; what a plan leaves to be read when it has ended is not written too soon when it is
+// executed again. Works on the elementary intervals between all offsets that occur, so cost depends
 // on steps and ranks, not on counts. Pure; any thread.
 #pragma once
 #include <string>

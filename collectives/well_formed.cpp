@@ -110,6 +110,44 @@ class Form {
   std::vector<bool> open_;  // posts that nobody has waited for yet
 };
 
+// Bytes of scratch that a plan touches on any rank, in any execution.
+struct Touched {
+  std::size_t begin = std::size_t(-1), end = 0;
+  bool overlaps(const Touched& other) const { return begin < other.end && other.begin < end; }
+};
+
+Touched scratch(const Plan& plan) {
+  const std::size_t width = engine::size_of(plan.dtype);
+  Touched touched;
+  for (const auto& lanes : plan.lanes)
+    for (const Lane& lane : lanes)
+      for (const Step& step : lane)
+        for (const auto* operands : {&step.from, &step.to})
+          for (const Operand& o : *operands) {
+            if (o.space != Space::kScratch) continue;
+            touched.begin = std::min(touched.begin, o.offset * width);
+            touched.end = std::max(touched.end, (o.offset + step.count + plan.alternate) * width);
+          }
+  return touched;
+}
+
+// Scratch that others read when a plan has ended is that plan's alone, and in every second
+// execution another.
+std::string alternation(const StepPlan& step) {
+  for (const Stage& stage : step) {
+    const Plan& plan = stage.plan;
+    const Touched mine = scratch(plan);
+    if (plan.alternate == 0 || mine.end == 0) continue;
+    if (mine.end - mine.begin > 2 * plan.alternate * engine::size_of(plan.dtype))
+      return "scratch of two executions overlaps in plan " + plan.name;
+    for (const Stage& other : step)
+      if (&other != &stage && mine.overlaps(scratch(other.plan)))
+        return fmt::format("plan {} uses the scratch of plan {}, which others may still read",
+                           other.plan.name, plan.name);
+  }
+  return {};
+}
+
 std::string malformed(const Plan& plan) {
   if (plan.host.size() != plan.lanes.size())
     return "not as many hosts as ranks in plan " + plan.name;
@@ -151,7 +189,7 @@ std::string malformed(const StepPlan& step) {
                            earlier);
     if (std::string wrong = malformed(plan); !wrong.empty()) return wrong;
   }
-  return {};
+  return alternation(step);
 }
 
 }  // namespace lockstep::collectives

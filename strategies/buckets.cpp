@@ -34,17 +34,16 @@ Buckets<T>::Buckets(Communicator& communicator, std::vector<Gradient<T>> gradien
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     Bucket& bucket = buckets_[b];
     bucket.missing = bucket.end - bucket.begin;
-    collectives::Request request;
-    request.name = fmt::format("bucket {} (gradients {} to {})", b, bucket.begin, bucket.end - 1);
-    request.dtype = sizeof(T) == 4 ? engine::DType::kFloat32 : engine::DType::kFloat64;
-    request.mean = options.operation == Reduce::kMean;
+    collectives::Request request = communicator.request(
+        fmt::format("bucket {} (gradients {} to {})", b, bucket.begin, bucket.end - 1),
+        engine::dtype_of<T>(), options.operation);
     request.subject = {offset_[bucket.begin],
                        bucket.end < offset_.size() ? offset_[bucket.end] : end};
-    request.host = communicator.ranks_.host;
     request.turn = int(b);
     request.scratch = scratch;
-    scratch += collectives::ring_scratch(request);
-    plan.push_back({communicator.sum(request), {}, false});
+    const collectives::Algorithm& algorithm = communicator.algorithm_for(request);
+    scratch += algorithm.scratch(request);
+    plan.push_back({algorithm.make(request), {}, false});
   }
   link_ = &communicator.link(std::move(plan), end * sizeof(T), scratch * sizeof(T), "buckets");
 }
@@ -100,5 +99,7 @@ void Buckets<T>::wait() {
 
 template class Buckets<float>;
 template class Buckets<double>;
+template class Buckets<engine::Half>;
+template class Buckets<engine::BFloat16>;
 
 }  // namespace lockstep::strategies

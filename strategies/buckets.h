@@ -2,7 +2,7 @@
 // EXPERIMENTAL, like the communicator.
 //
 // Gradients of a backward pass of one's own, summed over ranks in buckets, the early ones while the
-// later ones are still being computed. T is float or double.
+// later ones are still being computed. T is float, double, Half or BFloat16.
 //
 //   lockstep::Buckets<float> buckets(communicator, {{w2, 4096}, {b2, 1}, {w1, 65536}});
 //   ... backward: for each gradient that is final: buckets.ready(i);
@@ -73,5 +73,7 @@ class Buckets {
 
 extern template class Buckets<float>;
 extern template class Buckets<double>;
+extern template class Buckets<engine::Half>;
+extern template class Buckets<engine::BFloat16>;
 
 }  // namespace lockstep::strategies

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The area: a table in which ranks compare their calls, then one piece of memory on which sums of
 // several lengths are planned (1, 4, 16, 64, 256 blocks, each as float32 and float64, as sum and as
-// mean). Lengths between are filled up with zeros.
+// mean). Lengths between are filled up with zeros. Other types and operations have areas of their
+// own, made when they are first asked for: few programs need them, and plans take room and time.
 #include "strategies/communicator.h"
 
 #include <unistd.h>
@@ -32,15 +33,15 @@ constexpr int kCompare = 0;  // the plan in which calls are compared
 
 enum class Kind { kAllReduce = 1, kBroadcast, kBarrier, kAllocate };
 
-template <class T>
-constexpr DType kType = sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
-
-// The area's plans: comparing, then for each type, operation and length one.
-template <class T>
-int plan_of(Reduce operation, std::size_t length) {
-  const int type = sizeof(T) == 4 ? 0 : 1;
-  return 1 + (type * 2 + int(operation)) * int(kBlocks.size()) + int(length);
+std::string_view name(Reduce operation) {
+  static constexpr std::array<std::string_view, 5> kNames{"sum", "mean", "min", "max", "product"};
+  return kNames[std::size_t(operation)];
 }
+
+// What the first area has plans for, in their order behind that for comparing.
+constexpr std::array kFirst{
+    std::pair(DType::kFloat32, Reduce::kSum), std::pair(DType::kFloat32, Reduce::kMean),
+    std::pair(DType::kFloat64, Reduce::kSum), std::pair(DType::kFloat64, Reduce::kMean)};
 
 std::size_t page_end(std::size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
@@ -72,7 +73,7 @@ struct Communicator::Call {
     const auto out = std::back_inserter(text);
     switch (Kind(int(n[0]))) {
       case Kind::kAllReduce:
-        fmt::format_to(out, "all_reduce of {} {} ({}", count, type, n[2] != 0 ? "mean" : "sum");
+        fmt::format_to(out, "all_reduce of {} {} ({}", count, type, name(Reduce(int(n[2]))));
         if (n[4] != 0) fmt::format_to(out, ", in allocated memory {}", int(n[4]));
         text += ")";
         return;
@@ -109,23 +110,11 @@ Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<en
   const std::size_t begin = page_end(table * sizeof(double));
   StepPlan plan;
   std::size_t scratch = 0;
-  auto add = [&](const std::string& name, DType dtype, bool mean, engine::Range subject) {
-    Request request;
-    request.name = name;
-    request.dtype = dtype;
-    request.mean = mean;
-    request.subject = subject;
-    request.host = ranks_.host;
-    plan.push_back({sum(request), {}, false});
-    scratch = std::max(scratch, collectives::ring_scratch(request) * engine::size_of(dtype));
-  };
-  add("comparing calls", DType::kFloat64, false, {0, table});
-  for (const DType dtype : {DType::kFloat32, DType::kFloat64})
-    for (const bool mean : {false, true})
-      for (const std::size_t blocks : kBlocks) {
-        const std::size_t first = begin / engine::size_of(dtype);
-        add("a piece", dtype, mean, {first, first + blocks * engine::kBlock});
-      }
+  Request compare = request("comparing calls", DType::kFloat64, Reduce::kSum);
+  compare.subject = {0, table};
+  add(plan, scratch, std::move(compare));
+  for (const auto& [dtype, operation] : kFirst) add_pieces(plan, scratch, dtype, operation, begin);
+  algorithm_ = plan.back().plan.algorithm;
   area_ = &link(std::move(plan), begin + kLongest * sizeof(double), scratch, "communicator");
 }
 
@@ -135,18 +124,68 @@ Communicator::~Communicator() {
   watch_.reset();
 }
 
-// Direct where all ranks are on one host, else a ring.
-collectives::Plan Communicator::sum(Request request) const {
+Request Communicator::request(std::string name, DType dtype, Reduce operation) const {
+  using collectives::ReduceOp;
+  Request made;
+  made.name = std::move(name);
+  made.dtype = dtype;
+  made.op = operation == Reduce::kMin       ? ReduceOp::kMin
+            : operation == Reduce::kMax     ? ReduceOp::kMax
+            : operation == Reduce::kProduct ? ReduceOp::kProduct
+                                            : ReduceOp::kSum;
+  made.mean = operation == Reduce::kMean;
+  made.host = ranks_.host;
+  return made;
+}
+
+// Scratch is each plan's own, since what one leaves may still be read.
+void Communicator::add(StepPlan& plan, std::size_t& scratch, Request request) const {
+  const std::size_t width = engine::size_of(request.dtype);
+  request.scratch = scratch / width;
+  const collectives::Algorithm& algorithm = algorithm_for(request);
+  plan.push_back({algorithm.make(request), {}, false});
+  scratch += page_end(algorithm.scratch(request) * width);
+}
+
+void Communicator::add_pieces(StepPlan& plan, std::size_t& scratch, DType dtype, Reduce operation,
+                              std::size_t begin) const {
+  const std::size_t first = begin / engine::size_of(dtype);
+  for (const std::size_t blocks : kBlocks) {
+    Request piece = request("a piece", dtype, operation);
+    piece.subject = {first, first + blocks * engine::kBlock};
+    add(plan, scratch, std::move(piece));
+  }
+}
+
+Communicator::Area Communicator::area(DType dtype, Reduce operation) {
+  const auto first = std::find(kFirst.begin(), kFirst.end(), std::pair(dtype, operation));
+  if (first != kFirst.end()) {
+    const std::size_t table = std::size_t(size()) * Call::kNumbers * sizeof(double);
+    return {area_, page_end(table), 1 + int(first - kFirst.begin()) * int(kBlocks.size())};
+  }
+  RankLink*& own = areas_[{dtype, operation}];
+  if (own == nullptr) {
+    StepPlan plan;
+    std::size_t scratch = 0;
+    add_pieces(plan, scratch, dtype, operation, 0);
+    own = &link(std::move(plan), kLongest * engine::size_of(dtype), scratch, "communicator");
+  }
+  return {own, 0, 0};
+}
+
+// Direct where all ranks are on one host, but one shot for what no rank would have a block of; else
+// a ring.
+const collectives::Algorithm& Communicator::algorithm_for(const Request& request) const {
   const auto& host = request.host;
   const bool one = std::all_of(host.begin(), host.end(), [&](int h) { return h == host[0]; });
-  return one ? direct_all_reduce(request) : ring_all_reduce(request);
+  const bool few = request.subject.size() <= engine::kBlock;
+  return collectives::find_algorithm(!one ? "ring" : few ? "one_shot" : "direct");
 }
 
 RankLink& Communicator::link(StepPlan plan, std::size_t bytes, std::size_t scratch,
                              const std::string& what) {
   // Before others are waited for who do not come any more.
   if (area_ != nullptr) guarded([&] { area_->check(); });
-  algorithm_ = plan[0].plan.algorithm;
   auto made = std::make_unique<RankLink>(ranks_, std::move(plan), bytes, scratch, what);
   std::scoped_lock lock(mutex_);
   links_.push_back(std::move(made));
@@ -204,10 +243,13 @@ void Communicator::agree(const Call& mine, Deadline deadline) {
   auto* table = reinterpret_cast<double*>(area_->data());
   std::fill_n(table, n * std::size_t(size()), 0.0);
   std::copy(numbers.begin(), numbers.end(), table + n * std::size_t(rank()));
-  purpose_.clear();
-  Call::describe(numbers.data(), purpose_);
-  fmt::format_to(std::back_inserter(purpose_), ", {} bytes",
-                 mine.count * engine::size_of(mine.dtype));
+  if (purpose_.empty() || numbers != described_) {  // else it is the last call's
+    purpose_.clear();
+    Call::describe(numbers.data(), purpose_);
+    fmt::format_to(std::back_inserter(purpose_), ", {} bytes",
+                   mine.count * engine::size_of(mine.dtype));
+    described_ = numbers;
+  }
   run(*area_, kCompare, purpose_);
   for (std::size_t other = 1; other < std::size_t(size()); ++other)
     if (!std::equal(table, table + n, table + other * n))
@@ -230,8 +272,9 @@ void Communicator::fail_together(const std::string& what) {
 // `silent`: this rank adds nothing (-0, since -0 + x is x for every x, -0 and +0 too).
 template <class T>
 void Communicator::through_area(std::span<T> values, Reduce operation, bool silent) {
-  const std::size_t begin = page_end(std::size_t(size()) * Call::kNumbers * sizeof(double));
-  T* const area = reinterpret_cast<T*>(area_->data() + begin);
+  if (values.empty()) return;
+  const Area at = this->area(engine::dtype_of<T>(), operation);
+  T* const area = reinterpret_cast<T*>(at.link->data() + at.begin);
   for (std::size_t done = 0; done < values.size();) {
     const std::span<T> piece = values.subspan(done, std::min(values.size() - done, kLongest));
     const std::size_t length = std::size_t(
@@ -239,12 +282,12 @@ void Communicator::through_area(std::span<T> values, Reduce operation, bool sile
                      [&](std::size_t b) { return b * engine::kBlock >= piece.size(); }) -
         kBlocks.begin());
     if (silent) {
-      std::fill_n(area, kBlocks[length] * engine::kBlock, T(-0.0));
+      std::fill_n(area, kBlocks[length] * engine::kBlock, T(-0.0f));
     } else {
       std::copy(piece.begin(), piece.end(), area);
-      std::fill(area + piece.size(), area + kBlocks[length] * engine::kBlock, T(0));
+      std::fill(area + piece.size(), area + kBlocks[length] * engine::kBlock, T{});
     }
-    run(*area_, plan_of<T>(operation, length), purpose_);
+    run(*at.link, at.plan + int(length), purpose_);
     std::copy_n(area, piece.size(), piece.begin());
     done += piece.size();
   }
@@ -252,13 +295,17 @@ void Communicator::through_area(std::span<T> values, Reduce operation, bool sile
 
 template <class T>
 void Communicator::reduce(std::span<T> values, Reduce operation, Deadline deadline) {
-  Call call{Kind::kAllReduce, kType<T>, int(operation), values.size(), 0};
+  Call call{Kind::kAllReduce, engine::dtype_of<T>(), int(operation), values.size(), 0};
   const auto owned = std::find_if(owned_.begin(), owned_.end(), [&](const Owned& o) {
     return o.data == values.data() && o.count == values.size() && !values.empty();
   });
   if (owned != owned_.end()) call.memory = std::size_t(owned - owned_.begin()) + 1;
   agree(call, deadline);
-  if (call.memory != 0) return run(*owned->link, int(operation), purpose_);
+  if (operation == Reduce::kMean && engine::is_integer(call.dtype))
+    fail_together(fmt::format("the mean of {} is no {}; ask for the sum", engine::name(call.dtype),
+                              engine::name(call.dtype)));
+  const bool planned = operation == Reduce::kSum || operation == Reduce::kMean;
+  if (call.memory != 0 && planned) return run(*owned->link, int(operation), purpose_);
   through_area(values, operation, false);
 }
 
@@ -268,10 +315,23 @@ void Communicator::all_reduce(std::span<float> values, Reduce operation, Deadlin
 void Communicator::all_reduce(std::span<double> values, Reduce operation, Deadline deadline) {
   reduce(values, operation, deadline);
 }
+void Communicator::all_reduce(std::span<std::int32_t> values, Reduce operation, Deadline deadline) {
+  reduce(values, operation, deadline);
+}
+void Communicator::all_reduce(std::span<std::int64_t> values, Reduce operation, Deadline deadline) {
+  reduce(values, operation, deadline);
+}
+void Communicator::all_reduce(std::span<engine::Half> values, Reduce operation, Deadline deadline) {
+  reduce(values, operation, deadline);
+}
+void Communicator::all_reduce(std::span<engine::BFloat16> values, Reduce operation,
+                              Deadline deadline) {
+  reduce(values, operation, deadline);
+}
 
 template <class T>
 void Communicator::spread(std::span<T> values, int root, Deadline deadline) {
-  agree({Kind::kBroadcast, kType<T>, root, values.size(), 0}, deadline);
+  agree({Kind::kBroadcast, engine::dtype_of<T>(), root, values.size(), 0}, deadline);
   if (root < 0 || root >= size())
     fail_together(fmt::format("broadcast from rank {}: there are ranks 0 to {}", root, size() - 1));
   through_area(values, Reduce::kSum, rank() != root);
@@ -283,6 +343,18 @@ void Communicator::broadcast(std::span<float> values, int root, Deadline deadlin
 void Communicator::broadcast(std::span<double> values, int root, Deadline deadline) {
   spread(values, root, deadline);
 }
+void Communicator::broadcast(std::span<std::int32_t> values, int root, Deadline deadline) {
+  spread(values, root, deadline);
+}
+void Communicator::broadcast(std::span<std::int64_t> values, int root, Deadline deadline) {
+  spread(values, root, deadline);
+}
+void Communicator::broadcast(std::span<engine::Half> values, int root, Deadline deadline) {
+  spread(values, root, deadline);
+}
+void Communicator::broadcast(std::span<engine::BFloat16> values, int root, Deadline deadline) {
+  spread(values, root, deadline);
+}
 
 void Communicator::barrier(Deadline deadline) {
   agree({}, deadline);
@@ -290,29 +362,27 @@ void Communicator::barrier(Deadline deadline) {
 
 template <class T>
 std::span<T> Communicator::allocate(std::size_t count) {
-  agree({Kind::kAllocate, kType<T>, 0, count, 0});
+  constexpr DType kType = engine::dtype_of<T>();
+  agree({Kind::kAllocate, kType, 0, count, 0});
   if (count == 0) return {};
   StepPlan plan;
-  Request request;
-  request.name = "allocated memory";
-  request.dtype = kType<T>;
-  request.subject = {0, count};
-  request.host = ranks_.host;
-  for (const bool mean : {false, true}) {  // in the order of Reduce
-    request.mean = mean;
-    plan.push_back({sum(request), {}, false});
+  std::size_t scratch = 0;
+  for (const Reduce operation : {Reduce::kSum, Reduce::kMean}) {  // in their order
+    if (operation == Reduce::kMean && engine::is_integer(kType)) continue;
+    Request whole = request("allocated memory", kType, operation);
+    whole.subject = {0, count};
+    add(plan, scratch, std::move(whole));
   }
-  RankLink& made = link(std::move(plan), count * sizeof(T),
-                        collectives::ring_scratch(request) * sizeof(T), "allocated memory");
+  RankLink& made = link(std::move(plan), count * sizeof(T), scratch, "allocated memory");
   owned_.push_back({made.data(), count, &made});
   return {reinterpret_cast<T*>(made.data()), count};
 }
 
-std::span<float> Communicator::allocate_float(std::size_t count) {
-  return allocate<float>(count);
-}
-std::span<double> Communicator::allocate_double(std::size_t count) {
-  return allocate<double>(count);
-}
+template std::span<float> Communicator::allocate<float>(std::size_t);
+template std::span<double> Communicator::allocate<double>(std::size_t);
+template std::span<std::int32_t> Communicator::allocate<std::int32_t>(std::size_t);
+template std::span<std::int64_t> Communicator::allocate<std::int64_t>(std::size_t);
+template std::span<engine::Half> Communicator::allocate<engine::Half>(std::size_t);
+template std::span<engine::BFloat16> Communicator::allocate<engine::BFloat16>(std::size_t);
 
 }  // namespace lockstep::strategies

@@ -10,6 +10,8 @@
 //   auto communicator = lockstep::communicator(session);
 //   communicator.all_reduce(std::span(gradient), lockstep::Reduce::kMean);
 //
+// Elements are float, double, std::int32_t, std::int64_t, Half (IEEE's 16 bits) or BFloat16.
+//
 // One thread at a time uses it, and its buckets. Every wait has the deadline of the options: what
 // is thrown names the call, who arrived and who did not (kTimeout), or who died (kPeerLost). After
 // that every later call throws the same at once. A communicator that is destroyed by an exception
@@ -17,27 +19,40 @@
 //
 // Cost: each call first compares what is asked for (on one host some microseconds). Memory from
 // `allocate` is reduced where it lies; other memory is copied through a mapped area of 2 MiB, piece
-// by piece. The bits of a sum are the same on all ranks, and the same again for the same ranks.
+// by piece. What is neither a sum nor a mean, or not of float or double, has such an area for each
+// type and operation, mapped by the first call. The bits of a sum are the same on all ranks, and
+// the same again for the same ranks.
+//
+// Half and BFloat16 are added as float32 and rounded to the nearest, of two as near the even one:
+// once where all ranks are on one host (direct). A ring between hosts keeps partial sums in the
+// elements' type: of n ranks it rounds n - 1 times, so that the result is within (n - 1) u times
+// the sum of all sizes, where u is 2^-11 for Half and 2^-8 for BFloat16.
 #pragma once
+#include <array>
 #include <chrono>
 #include <deque>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "collectives/algorithms.h"
 #include "collectives/bootstrap.h"
 #include "collectives/memory/peer_watch.h"
+#include "collectives/registry.h"
 #include "strategies/rank_link.h"
 
 namespace lockstep::strategies {
 
-enum class Reduce { kSum, kMean };
+// Of integers there is no mean, and they wrap around. Of minima and maxima a number that is none
+// (NaN) wins over all numbers.
+enum class Reduce { kSum, kMean, kMin, kMax, kProduct };
 
 struct CommunicatorOptions {
   std::chrono::milliseconds deadline{60000};  // of every wait for another rank
@@ -63,15 +78,29 @@ class Communicator {
   void all_reduce(std::span<float> values, Reduce operation = Reduce::kSum, Deadline deadline = {});
   void all_reduce(std::span<double> values, Reduce operation = Reduce::kSum,
                   Deadline deadline = {});
+  void all_reduce(std::span<std::int32_t> values, Reduce operation = Reduce::kSum,
+                  Deadline deadline = {});
+  void all_reduce(std::span<std::int64_t> values, Reduce operation = Reduce::kSum,
+                  Deadline deadline = {});
+  void all_reduce(std::span<engine::Half> values, Reduce operation = Reduce::kSum,
+                  Deadline deadline = {});
+  void all_reduce(std::span<engine::BFloat16> values, Reduce operation = Reduce::kSum,
+                  Deadline deadline = {});
   // The root's values on all ranks, bit for bit (but that signalling NaNs become quiet).
   void broadcast(std::span<float> values, int root = 0, Deadline deadline = {});
   void broadcast(std::span<double> values, int root = 0, Deadline deadline = {});
+  void broadcast(std::span<std::int32_t> values, int root = 0, Deadline deadline = {});
+  void broadcast(std::span<std::int64_t> values, int root = 0, Deadline deadline = {});
+  void broadcast(std::span<engine::Half> values, int root = 0, Deadline deadline = {});
+  void broadcast(std::span<engine::BFloat16> values, int root = 0, Deadline deadline = {});
   void barrier(Deadline deadline = {});
 
-  // Memory that all ranks of a host map, zeroed, this rank's part: `all_reduce` of the whole of it
-  // copies nothing. Collective. It lives as long as the communicator.
-  std::span<float> allocate_float(std::size_t count);
-  std::span<double> allocate_double(std::size_t count);
+  // Memory that all ranks of a host map, zeroed, this rank's part: a sum or a mean of the whole of
+  // it copies nothing. Collective. It lives as long as the communicator. T is an element's type.
+  template <class T>
+  std::span<T> allocate(std::size_t count);
+  std::span<float> allocate_float(std::size_t count) { return allocate<float>(count); }
+  std::span<double> allocate_double(std::size_t count) { return allocate<double>(count); }
 
   // This rank gives up: all ranks throw Error(code, why) from their next or present call.
   void abort(engine::Code code, const std::string& why) noexcept;
@@ -89,8 +118,6 @@ class Communicator {
   void reduce(std::span<T> values, Reduce operation, Deadline deadline);
   template <class T>
   void spread(std::span<T> values, int root, Deadline deadline);
-  template <class T>
-  std::span<T> allocate(std::size_t count);
   void agree(const Call& mine, Deadline deadline = {});
   // Of an error that all ranks have found: throws it when all of them have.
   [[noreturn]] void fail_together(const std::string& what);
@@ -110,10 +137,23 @@ class Communicator {
   }
   // For destructors: aborts as "rank 2 <how>".
   void leave(std::string_view how) noexcept;
-  // Through the mapped area, piece by piece; a silent rank adds nothing.
+  // Mapped memory for pieces of values, and plans over it, one for each length.
+  struct Area {
+    RankLink* link = nullptr;
+    std::size_t begin = 0;  // bytes
+    int plan = 0;           // of the shortest
+  };
+  // Collective where it is the first of its type and operation.
+  Area area(engine::DType dtype, Reduce operation);
+  // Adds a plan, or one for each length, behind `scratch` bytes of scratch.
+  void add(collectives::StepPlan& plan, std::size_t& scratch, collectives::Request request) const;
+  void add_pieces(collectives::StepPlan& plan, std::size_t& scratch, engine::DType dtype,
+                  Reduce operation, std::size_t begin) const;
+  // Through an area, piece by piece; a silent rank adds nothing.
   template <class T>
   void through_area(std::span<T> values, Reduce operation, bool silent);
-  collectives::Plan sum(collectives::Request request) const;
+  collectives::Request request(std::string name, engine::DType dtype, Reduce operation) const;
+  const collectives::Algorithm& algorithm_for(const collectives::Request& request) const;
   RankLink& link(collectives::StepPlan plan, std::size_t bytes, std::size_t scratch,
                  const std::string& what);
   void unlink(const RankLink& link) noexcept;
@@ -125,8 +165,10 @@ class Communicator {
   std::mutex mutex_;  // links_ and lost_, against the watch's thread
   std::deque<std::unique_ptr<RankLink>> links_;
   std::optional<std::string> lost_;
-  RankLink* area_ = nullptr;  // comparing calls, and memory that is copied
+  RankLink* area_ = nullptr;  // comparing calls, and what is summed most often
+  std::map<std::pair<engine::DType, Reduce>, RankLink*> areas_;  // of all else
   std::vector<Owned> owned_;
+  std::array<double, 5> described_ = {};               // the call that purpose_ is of
   std::string purpose_;                                // of the present call, for errors
   std::optional<engine::Clock::time_point> end_ = {};  // of the present call, where it has its own
   int exceptions_;                                     // on their way when it was made

@@ -17,6 +17,7 @@ struct Program {
 using Command = std::function<int(const Program&)>;
 
 Command add_train(CLI::App& app);
+Command add_bench(CLI::App& app);
 Command add_predict(CLI::App& app);
 Command add_plan(CLI::App& app);
 Command add_doctor(CLI::App& app);

@@ -74,10 +74,12 @@ int run(int argc, char** argv) {
   CLI::App* predict = app.add_subcommand("predict", "labels and probabilities from a checkpoint");
   CLI::App* plan =
       app.add_subcommand("plan", "which all-reduce for which size on a cluster, and why");
+  CLI::App* bench = app.add_subcommand("bench", "how long collectives take on this machine");
   CLI::App* doctor = app.add_subcommand("doctor", "what was found, and what is missing");
   const Command run_train = add_train(*train);
   const Command run_predict = add_predict(*predict);
   const Command run_plan = add_plan(*plan);
+  const Command run_bench = add_bench(*bench);
   const Command run_doctor = add_doctor(*doctor);
   std::vector<std::string> arguments(argv + 1, argv + std::max(argc, 1));
   const std::string command = arguments.empty() ? "" : arguments[0];
@@ -96,6 +98,7 @@ int run(int argc, char** argv) {
   if (train->parsed()) return run_train(program);
   if (predict->parsed()) return run_predict(program);
   if (plan->parsed()) return run_plan(program);
+  if (bench->parsed()) return run_bench(program);
   return run_doctor(program);
 }
 

@@ -72,14 +72,15 @@ Range slice(Range subject, int part, int parts) {
 }
 
 void require_possible(const Request& request) {
-  const bool integers = request.dtype == DType::kInt32 || request.dtype == DType::kInt64;
   engine::require(!request.host.empty(), "{}: a plan needs at least one rank", request.name);
   engine::require(request.subject.begin <= request.subject.end, "{}: the range [{}, {}) is none",
                   request.name, request.subject.begin, request.subject.end);
-  engine::require(!request.mean || !integers, "{}: the mean of {} is no {}; ask for the sum",
-                  request.name, engine::name(request.dtype), engine::name(request.dtype));
+  engine::require(!request.mean || !engine::is_integer(request.dtype),
+                  "{}: the mean of {} is no {}; ask for the sum", request.name,
+                  engine::name(request.dtype), engine::name(request.dtype));
   engine::require(!request.mean || request.op == ReduceOp::kSum,
-                  "{}: a mean is made of a sum, not of a minimum or maximum", request.name);
+                  "{}: a mean is made of a sum, not of a minimum, maximum or product",
+                  request.name);
   engine::require(!request.mean || !request.squares,
                   "{}: squares are taken of sums; ask for the mean without them", request.name);
 }
@@ -91,6 +92,7 @@ Plan empty_plan(const Request& request, std::string algorithm, int lanes) {
   plan.algorithm = std::move(algorithm);
   plan.dtype = request.dtype;
   plan.op = request.op;
+  plan.mean = request.mean;
   plan.space = request.space;
   plan.subject = request.subject;
   plan.host = request.host;

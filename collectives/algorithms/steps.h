@@ -22,7 +22,7 @@ std::vector<Operand> everywhere(const std::vector<int>& ranks, Space space, std:
 std::vector<int> all_ranks(const Request& request);
 
 // Throws Error(kInvalid) where the request contradicts itself: no ranks, the mean of integers, the
-// mean of minima, squares of a mean.
+// mean of minima or products, squares of a mean.
 void require_possible(const Request& request);
 // A plan for this request with `lanes` empty lanes a rank. Throws as require_possible does.
 Plan empty_plan(const Request& request, std::string algorithm, int lanes);

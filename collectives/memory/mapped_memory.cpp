@@ -58,6 +58,16 @@ void reserve(int file, std::size_t bytes, const std::string& name) {
   }
 }
 
+// Puts small pages that are there together into huge ones. Asked for by name, since systems leave
+// shared memory on small pages otherwise; the kernel may refuse (before Linux 6.1 always), which
+// costs speed, nothing else.
+void take_huge_pages(std::byte* data, std::size_t bytes) {
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE, which the C library's headers may lack
+  const std::size_t whole = bytes / kHugePage * kHugePage;
+  if (reinterpret_cast<std::uintptr_t>(data) % kHugePage == 0 && whole > 0)
+    madvise(data, whole, kCollapse);
+}
+
 // Maps the whole file; large ones at a multiple of 2 MiB, so that huge pages can serve them: more
 // addresses than needed are taken first, the file is put over the aligned ones, the rest goes back.
 engine::Buffer map(int file, std::size_t bytes, const std::string& what) {
@@ -139,9 +149,10 @@ MappedMemory::MappedMemory(const std::string& name, std::size_t bytes) {
   if (ftruncate(file, off_t(file_bytes(bytes))) != 0) {
     fail(Code::kIo, "no {} bytes of shared memory for {}: {}", bytes, name, reason());
   }
-  reserve(file, file_bytes(bytes), name);
-  fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);  // nobody can pull it away from under us
   buffer_ = map(file, bytes, name);
+  reserve(file, file_bytes(bytes), name);
+  take_huge_pages(buffer_.data(), bytes);
+  fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);  // nobody can pull it away from under us
   address_ = {.pid = int(getpid()), .file = file, .bytes = bytes, .key = random_key()};
   std::memcpy(buffer_.data() + key_offset(bytes), &address_.key, sizeof address_.key);
 }

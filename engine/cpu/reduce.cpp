@@ -1,83 +1,25 @@
 // SPDX-License-Identifier: MIT
-// A block is summed into local memory that stays in the first cache, goes through the epilogue
-// there, and is stored. So `from` and `to` may be the same memory, and every loop is free of
-// aliases.
+// A plain sum, or a mean where that has the same bits, goes through registers and nothing else
+// (combine.h). Else a block is summed into local memory that stays in the first cache, goes through
+// the epilogue there, and is stored. So `from` and `to` may be the same memory, and every loop is
+// free of aliases.
 #include "engine/cpu/reduce.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
-#include <span>
 
 #include "engine/base/error.h"
+#include "engine/cpu/combine.h"
 #include "engine/ops/checks.h"
 
 namespace lockstep::engine::cpu {
 namespace {
 
-using Sources = std::span<const std::byte* const>;
-
 template <class T>
 struct alignas(64) Block {
   std::array<T, kBlock> values;
 };
-
-struct Sum {
-  template <class T>
-  T operator()(T a, T b) const {
-    return T(a + b);
-  }
-};
-// Of Min and Max: a number that is none (NaN) wins over all numbers.
-struct Min {
-  template <class T>
-  T operator()(T a, T b) const {
-    return (b < a) | (b != b) ? b : a;
-  }
-};
-struct Max {
-  template <class T>
-  T operator()(T a, T b) const {
-    return (b > a) | (b != b) ? b : a;
-  }
-};
-
-template <class T>
-const T* source(Sources from, std::size_t i) {
-  return reinterpret_cast<const T*>(from[i]);
-}
-
-// The balanced tree over the sources: up to four in one pass, more as two halves.
-template <class T, class Op>
-void combine(Sources from, std::size_t count, Op op, T* __restrict to) {
-  const T* a = source<T>(from, 0);
-  if (from.size() == 1) {
-    std::copy_n(a, count, to);
-    return;
-  }
-  const T* b = source<T>(from, 1);
-  if (from.size() == 2) {
-    for (std::size_t i = 0; i < count; ++i) to[i] = op(a[i], b[i]);
-    return;
-  }
-  const T* c = source<T>(from, 2);
-  if (from.size() == 3) {
-    for (std::size_t i = 0; i < count; ++i) to[i] = op(op(a[i], b[i]), c[i]);
-    return;
-  }
-  if (from.size() == 4) {
-    const T* d = source<T>(from, 3);
-    for (std::size_t i = 0; i < count; ++i) to[i] = op(op(a[i], b[i]), op(c[i], d[i]));
-    return;
-  }
-  const std::size_t half = (from.size() + 1) / 2;
-  Block<T> rest;
-  T* __restrict other = rest.values.data();
-  combine<T>(from.first(half), count, op, to);
-  combine<T>(from.subspan(half), count, op, other);
-  for (std::size_t i = 0; i < count; ++i) to[i] = op(to[i], other[i]);
-}
 
 // Eight running sums, so that the order of adding is fixed and the loop is wide.
 template <class T>
@@ -148,28 +90,28 @@ void adam(const ReduceArguments& a, T* __restrict values) {
 }
 
 template <class T>
-void reduce_block(const ReduceArguments& a) {
+void reduce_block(const ReduceArguments& a, std::size_t first, std::size_t count) {
   Block<T> block;
   T* values = block.values.data();
-  switch (a.op) {
-    case ReduceOp::kSum:
-      combine<T>(a.from, a.count, Sum(), values);
-      break;
-    case ReduceOp::kMin:
-      combine<T>(a.from, a.count, Min(), values);
-      break;
-    case ReduceOp::kMax:
-      combine<T>(a.from, a.count, Max(), values);
-      break;
-  }
+  std::byte* const here[] = {reinterpret_cast<std::byte*>(values)};
+  const std::byte* const sums[] = {here[0]};
+  combine({.source = a.dtype,
+           .target = a.dtype,
+           .op = a.op,
+           .from = a.from,
+           .to = here,
+           .read_at = first,
+           .count = count});
   switch (a.epilogue) {
     case Epilogue::kNone:
       break;
     case Epilogue::kScale:
-      for (std::size_t i = 0; i < a.count; ++i) values[i] = T(double(values[i]) * a.scale);
+      if constexpr (std::is_arithmetic_v<T>) {  // others were scaled in registers
+        for (std::size_t i = 0; i < count; ++i) values[i] = T(double(values[i]) * a.scale);
+      }
       break;
     case Epilogue::kSquares:
-      *a.squares = sum_of_squares(values, a.count);
+      *a.squares = sum_of_squares(values, count);
       break;
     case Epilogue::kUpdate:
       if constexpr (std::is_floating_point_v<T>) {
@@ -177,22 +119,51 @@ void reduce_block(const ReduceArguments& a) {
       }
       break;
   }
-  for (std::byte* to : a.to) std::memcpy(to, values, a.count * sizeof(T));
+  combine({.source = a.dtype,
+           .target = a.dtype,
+           .from = sums,
+           .to = a.to,
+           .write_at = first,
+           .count = count,
+           .stream = a.stream});
+}
+
+// Of kSquares and kUpdate there is one block at most.
+template <class T>
+void reduce_blocks(const ReduceArguments& a) {
+  for (std::size_t first = 0; first == 0 || first < a.count; first += kBlock)
+    reduce_block<T>(a, first, std::min(kBlock, a.count - first));
 }
 
 }  // namespace
 
 void reduce(const ReduceArguments& arguments) {
   check_reduce(arguments);
+  const bool scaled = arguments.epilogue == Epilogue::kScale;
+  if (arguments.epilogue == Epilogue::kNone ||
+      (scaled && scales_in_registers(arguments.dtype, arguments.scale))) {
+    return combine({.source = arguments.dtype,
+                    .target = arguments.dtype,
+                    .op = arguments.op,
+                    .from = arguments.from,
+                    .to = arguments.to,
+                    .count = arguments.count,
+                    .scale = scaled ? arguments.scale : 1,
+                    .stream = arguments.stream});
+  }
   switch (arguments.dtype) {
     case DType::kFloat32:
-      return reduce_block<float>(arguments);
+      return reduce_blocks<float>(arguments);
     case DType::kFloat64:
-      return reduce_block<double>(arguments);
+      return reduce_blocks<double>(arguments);
     case DType::kInt32:
-      return reduce_block<std::int32_t>(arguments);
+      return reduce_blocks<std::int32_t>(arguments);
     case DType::kInt64:
-      return reduce_block<std::int64_t>(arguments);
+      return reduce_blocks<std::int64_t>(arguments);
+    case DType::kFloat16:
+      return reduce_blocks<Half>(arguments);
+    case DType::kBFloat16:
+      return reduce_blocks<BFloat16>(arguments);
   }
   broken("a reduction of an element type that does not exist");
 }

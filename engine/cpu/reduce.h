@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The arithmetic of collectives on the host, for all four element types, at the speed of memory. No
+// The arithmetic of collectives on the host, for all element types, at the speed of memory. No
 // state; any thread.
 #pragma once
 #include "engine/ops/reduce.h"

@@ -52,10 +52,14 @@ void check_spec(const PoolSpec& spec) {
 
 void check_reduce(const ReduceArguments& a) {
   invariant(!a.from.empty(), "a reduction without sources");
-  invariant(a.count <= kBlock, "a reduction of more than a block");
+  invariant(a.count <= kBlock || a.epilogue == Epilogue::kNone || a.epilogue == Epilogue::kScale,
+            "squares or an update of more than a block");
+  invariant(a.epilogue != Epilogue::kScale || (a.op == ReduceOp::kSum && !is_integer(a.dtype)),
+            "a scale of integers, or of something else than a sum");
   if (a.epilogue == Epilogue::kSquares) invariant(a.squares != nullptr, "no place for squares");
   if (a.epilogue != Epilogue::kUpdate) return;
-  invariant(a.dtype == DType::kFloat32 || a.dtype == DType::kFloat64, "an update of integers");
+  invariant(a.dtype == DType::kFloat32 || a.dtype == DType::kFloat64,
+            "an update of integers or of numbers of 16 bits");
   invariant(a.op == ReduceOp::kSum, "an update from something else than a sum");
   invariant(a.rule != nullptr && a.state != nullptr && a.weight != nullptr,
             "an update without rule, state or weights");

@@ -25,7 +25,7 @@ void check_parameter(const Tensor& tensor, DType dtype, std::size_t elements,
 void check_spec(const ConvolutionSpec& spec);
 void check_spec(const PoolSpec& spec);
 
-// At most a block, at least one source, and what the epilogue needs is there.
+// At least one source, and what the epilogue needs is there, which may be a bound of one block.
 void check_reduce(const ReduceArguments& arguments);
 
 // The class that a row's target names. Throws Error(kInvalid) where the number is not one of

@@ -13,7 +13,8 @@
 
 namespace lockstep::engine {
 
-enum class ReduceOp : std::uint8_t { kSum, kMin, kMax };
+// Integers wrap around. Of minima and maxima a number that is none (NaN) wins over all numbers.
+enum class ReduceOp : std::uint8_t { kSum, kMin, kMax, kProduct };
 
 enum class Epilogue : std::uint8_t {
   kNone,
@@ -27,15 +28,25 @@ enum class Epilogue : std::uint8_t {
 // bits however the arena is sliced. 4 KiB in float32.
 inline constexpr std::size_t kBlock = 1024;
 
-// At most one block. Sources are added as a balanced tree in the order given: of n sources, the
-// first (n + 1) / 2 and the rest, each added by the same rule. `from` and `to` may name the same
-// memory. Pointers are aligned to the element.
+// Of kSquares and kUpdate at most one block, else as many elements as one likes. Sources are added
+// as a balanced tree in the order given: of n sources, the first (n + 1) / 2 and the rest, each
+// added by the same rule. A target may be the same memory as a source, else it lies apart from all
+// of them. Pointers are aligned to the element.
+//
+// float16 and bfloat16 are computed as float32: the whole tree, then the product with `scale`,
+// which is taken as a float32 too. Then they are rounded once, to the nearest, of two as near the
+// even one: what is too large becomes infinite, what is no number stays none. One source alone is
+// copied bit by bit. That holds for one reduction: an all-reduce in several hops (ring,
+// halving-doubling, hierarchies between hosts) keeps its partial sums in the elements' type and
+// rounds at each hop.
 struct ReduceArguments {
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   std::span<const std::byte* const> from;  // at least one
   std::span<std::byte* const> to;          // may be empty with kSquares
-  std::size_t count = 0;                   // elements, <= kBlock
+  std::size_t count = 0;                   // elements
+  // For targets that are not read and will not be soon: may be written past the caches.
+  bool stream = false;
   Epilogue epilogue = Epilogue::kNone;
   double scale = 1;                   // kScale: of the result; kUpdate: of the gradients
   double* squares = nullptr;          // kSquares: one number for this block

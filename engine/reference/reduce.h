@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Reference: the arithmetic of collectives. Sources are added in their own type, as the balanced
-// tree that reduce.h (engine/ops) promises; what follows the sum is done in double precision. It
-// works on any of the four types, whatever the type of the device's tensors.
+// Reference: the arithmetic of collectives. Sources are added in their own type, those of 16 bits
+// in float32, as the balanced tree that reduce.h (engine/ops) promises; what follows the sum is
+// done in double precision, for those of 16 bits in float32. It works on all types, whatever the
+// type of the device's tensors.
 #pragma once
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <span>
+#include <type_traits>
 
 #include "engine/base/error.h"
 #include "engine/ops/checks.h"
@@ -15,12 +17,30 @@
 
 namespace lockstep::engine {
 
+// In which T is computed.
+template <class T>
+using Computed = std::conditional_t<sizeof(T) == 2, float, T>;
+
+// Integers wrap around, as unsigned ones do.
+template <class T>
+struct Wrapping {
+  using Type = T;
+};
+template <class T>
+requires std::is_integral_v<T>
+struct Wrapping<T> {
+  using Type = std::make_unsigned_t<T>;
+};
+
 template <class T>
 T combined(ReduceOp op, T a, T b) {
+  using W = typename Wrapping<T>::Type;
   const bool none = b != b;  // a number that is none wins over all numbers
   switch (op) {
     case ReduceOp::kSum:
-      return T(a + b);
+      return T(W(a) + W(b));
+    case ReduceOp::kProduct:
+      return T(W(a) * W(b));
     case ReduceOp::kMin:
       return b < a || none ? b : a;
     case ReduceOp::kMax:
@@ -31,10 +51,11 @@ T combined(ReduceOp op, T a, T b) {
 
 // Element i of all sources.
 template <class T>
-T tree(ReduceOp op, std::span<const std::byte* const> from, std::size_t i) {
+Computed<T> tree(ReduceOp op, std::span<const std::byte* const> from, std::size_t i) {
   if (from.size() == 1) return reinterpret_cast<const T*>(from[0])[i];
   const std::size_t half = (from.size() + 1) / 2;
-  return combined(op, tree<T>(op, from.first(half), i), tree<T>(op, from.subspan(half), i));
+  return combined<Computed<T>>(op, tree<T>(op, from.first(half), i),
+                               tree<T>(op, from.subspan(half), i));
 }
 
 // The new weight of element i from its gradient, by the formulas of update_rule.h.
@@ -63,19 +84,33 @@ double updated(const ReduceArguments& a, std::size_t i, double gradient) {
   return weight - decay - rate * mhat / (std::sqrt(vhat) + rule.epsilon);
 }
 
+// Elements [first, first + count).
 template <class T>
-void reduce_block(const ReduceArguments& a) {
+void reduce_block(const ReduceArguments& a, std::size_t first, std::size_t count) {
   std::array<T, kBlock> results{};
   double squares = 0;
-  for (std::size_t i = 0; i < a.count; ++i) {
-    const T sum = tree<T>(a.op, a.from, i);
-    squares += double(sum) * double(sum);
-    results[i] = sum;
-    if (a.epilogue == Epilogue::kScale) results[i] = T(double(sum) * a.scale);
-    if (a.epilogue == Epilogue::kUpdate) results[i] = T(updated<T>(a, i, double(sum)));
+  for (std::size_t i = 0; i < count; ++i) {
+    const Computed<T> sum = tree<T>(a.op, a.from, first + i);
+    results[i] = T(sum);
+    squares += double(results[i]) * double(results[i]);
+    if constexpr (sizeof(T) == 2) {
+      if (a.epilogue == Epilogue::kScale) results[i] = T(sum * float(a.scale));
+    } else {
+      if (a.epilogue == Epilogue::kScale) results[i] = T(double(sum) * a.scale);
+      if (a.epilogue == Epilogue::kUpdate) results[i] = T(updated<T>(a, first + i, double(sum)));
+    }
   }
   if (a.epilogue == Epilogue::kSquares) *a.squares = squares;
-  for (std::byte* to : a.to) std::copy_n(results.data(), a.count, reinterpret_cast<T*>(to));
+  if (sizeof(T) == 2 && a.from.size() == 1 && a.epilogue != Epilogue::kScale) {
+    std::copy_n(reinterpret_cast<const T*>(a.from[0]) + first, count, results.data());
+  }
+  for (std::byte* to : a.to) std::copy_n(results.data(), count, reinterpret_cast<T*>(to) + first);
+}
+
+template <class T>
+void reduce_blocks(const ReduceArguments& a) {
+  for (std::size_t first = 0; first == 0 || first < a.count; first += kBlock)
+    reduce_block<T>(a, first, std::min(kBlock, a.count - first));
 }
 
 template <class T>
@@ -83,13 +118,17 @@ void ReferenceOps<T>::reduce(const ReduceArguments& arguments) const {
   check_reduce(arguments);
   switch (arguments.dtype) {
     case DType::kFloat32:
-      return reduce_block<float>(arguments);
+      return reduce_blocks<float>(arguments);
     case DType::kFloat64:
-      return reduce_block<double>(arguments);
+      return reduce_blocks<double>(arguments);
     case DType::kInt32:
-      return reduce_block<std::int32_t>(arguments);
+      return reduce_blocks<std::int32_t>(arguments);
     case DType::kInt64:
-      return reduce_block<std::int64_t>(arguments);
+      return reduce_blocks<std::int64_t>(arguments);
+    case DType::kFloat16:
+      return reduce_blocks<Half>(arguments);
+    case DType::kBFloat16:
+      return reduce_blocks<BFloat16>(arguments);
   }
   broken("a reduction of an element type that does not exist");
 }

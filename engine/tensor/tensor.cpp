@@ -15,6 +15,9 @@ std::size_t size_of(DType type) {
       return 4;
     case DType::kInt64:
       return 8;
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return 2;
   }
   broken("an element type without a size");
 }
@@ -29,15 +32,25 @@ std::string_view name(DType type) {
       return "int32";
     case DType::kInt64:
       return "int64";
+    case DType::kFloat16:
+      return "float16";
+    case DType::kBFloat16:
+      return "bfloat16";
   }
   broken("an element type without a name");
 }
 
 DType dtype_of(std::string_view wanted) {
-  for (DType type : {DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kInt64}) {
+  for (DType type : kDTypes) {
     if (name(type) == wanted) return type;
   }
-  fail(Code::kInvalid, "unknown element type '{}'; known: float32, float64, int32, int64", wanted);
+  fail(Code::kInvalid,
+       "unknown element type '{}'; known: float32, float64, int32, int64, float16, bfloat16",
+       wanted);
+}
+
+bool is_integer(DType type) {
+  return type == DType::kInt32 || type == DType::kInt64;
 }
 
 Shape::Shape(std::initializer_list<std::size_t> extents) {

@@ -9,12 +9,48 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/bfloat16.h"
+#include "engine/base/half.h"
+
 namespace lockstep::engine {
 
-enum class DType : std::uint8_t { kFloat32, kFloat64, kInt32, kInt64 };
+// The two of 16 bits are stored, added by collectives and kept in files; no device computes layers
+// in them yet.
+enum class DType : std::uint8_t { kFloat32, kFloat64, kInt32, kInt64, kFloat16, kBFloat16 };
+inline constexpr std::array kDTypes{DType::kFloat32, DType::kFloat64, DType::kInt32,
+                                    DType::kInt64,   DType::kFloat16, DType::kBFloat16};
 std::size_t size_of(DType type);        // bytes of one element
 std::string_view name(DType type);      // "float32"
 DType dtype_of(std::string_view name);  // throws Error(kInvalid) for an unknown name
+bool is_integer(DType type);
+
+// Of a C++ type: dtype_of<float>() is kFloat32.
+template <class T>
+constexpr DType dtype_of() = delete;
+template <>
+constexpr DType dtype_of<float>() {
+  return DType::kFloat32;
+}
+template <>
+constexpr DType dtype_of<double>() {
+  return DType::kFloat64;
+}
+template <>
+constexpr DType dtype_of<std::int32_t>() {
+  return DType::kInt32;
+}
+template <>
+constexpr DType dtype_of<std::int64_t>() {
+  return DType::kInt64;
+}
+template <>
+constexpr DType dtype_of<Half>() {
+  return DType::kFloat16;
+}
+template <>
+constexpr DType dtype_of<BFloat16>() {
+  return DType::kBFloat16;
+}
 
 // Extents, slowest first; up to four. Layers speak of shapes without the batch; a Tensor of a batch
 // has its rows in front: [rows, height, width, channels].

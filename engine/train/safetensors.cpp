@@ -36,12 +36,16 @@ std::string_view stored_name(DType dtype) {
       return "I32";
     case DType::kInt64:
       return "I64";
+    case DType::kFloat16:
+      return "F16";
+    case DType::kBFloat16:
+      return "BF16";
   }
   broken("an element type without a name in files");
 }
 
 std::optional<DType> dtype_stored_as(std::string_view text) {
-  for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kInt64}) {
+  for (DType dtype : kDTypes) {
     if (stored_name(dtype) == text) return dtype;
   }
   return std::nullopt;
@@ -102,7 +106,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
       }
     } else if (place_ == Place::kTensor && field_ == "dtype") {
       const auto dtype = dtype_stored_as(value);
-      if (!dtype) refuse("has dtype {}; known are F32 F64 I32 I64", in_quotes(value));
+      if (!dtype) refuse("has dtype {}; known are F32 F64 I32 I64 F16 BF16", in_quotes(value));
       entry_.dtype = *dtype;
     } else {
       refuse_value("a string");

@@ -69,9 +69,10 @@ TEST(Planner, AnAlgorithmThatCostsNothingIsChosenUntilItIsUnsupported) {
     EXPECT_NE(choice.algorithm, "nothing");
     EXPECT_NE(choice.runner_up, "nothing");
   }
-  ASSERT_THAT(choices.refused(), testing::SizeIs(2));
+  ASSERT_THAT(choices.refused(), testing::SizeIs(3));
   EXPECT_EQ(choices.refused()[0].algorithm, "direct");
-  EXPECT_EQ(choices.refused()[1].why, "is for nobody");
+  EXPECT_EQ(choices.refused()[1].algorithm, "one_shot");
+  EXPECT_EQ(choices.refused()[2].why, "is for nobody");
 }
 
 TEST(Planner, TheChoiceIsTheCheapestAndTheRunnerUpTheNext) {
@@ -109,12 +110,12 @@ TEST(Planner, RulesAreObeyedOrRefusedWithAReason) {
   const Topology host = example_topology("1x4"), hosts = example_topology("3x1");
   const auto plan = [](const Topology& topology, const char* rules) {
     return plan_all_reduce(topology, all_reduce_algorithms(), parse_size_rules(rules),
-                           {4 * kKiB, kMiB, 4 * kMiB});
+                           {4 * kKiB, 64 * kKiB, kMiB, 4 * kMiB});
   };
   const Choices choices = plan(host, "ring:..64k,halving_doubling:2m..");
   EXPECT_EQ(choices.choose(4 * kKiB).algorithm, "ring");
   EXPECT_TRUE(choices.choose(4 * kKiB).asked);
-  EXPECT_THAT(choices.choose(4 * kKiB).reason, HasSubstr("it was asked for; direct would take"));
+  EXPECT_THAT(choices.choose(4 * kKiB).reason, HasSubstr("it was asked for; one_shot would take"));
   EXPECT_EQ(choices.choose(64 * kKiB - 1).algorithm, "ring");
   EXPECT_EQ(choices.choose(64 * kKiB).algorithm, "direct");
   EXPECT_FALSE(choices.choose(kMiB).asked);
@@ -124,7 +125,7 @@ TEST(Planner, RulesAreObeyedOrRefusedWithAReason) {
       reason_of([&] { plan(hosts, "direct:..64k"); }),
       HasSubstr("algorithm direct was asked for and cannot be: it needs all ranks on one host"));
   EXPECT_THAT(reason_of([&] { plan(hosts, "rinq"); }),
-              HasSubstr("unknown all-reduce algorithm 'rinq'; known: direct, ring"));
+              HasSubstr("unknown all-reduce algorithm 'rinq'; known: direct, one_shot, ring"));
 }
 
 // Ranks that hold the same numbers choose alike: also when these went through a file.
@@ -171,9 +172,9 @@ TEST(Planner, ChoosesForTheExamples) {
   const Golden golden[] = {
       // Two passes over memory are the least there can be.
       {"1x1", {"direct", "direct", "direct"}},
-      {"1x4", {"direct", "direct", "direct"}},
-      // Direct has fewest signals, but some of its links go over PCI Express; a ring's do not.
-      {"1x8", {"direct", "ring", "ring"}},
+      {"1x4", {"one_shot", "direct", "direct"}},
+      // One wait instead of two; then a ring, whose links are none over PCI Express.
+      {"1x8", {"one_shot", "ring", "ring"}},
       // Two messages one after the other against four, where latency counts; with one rank a host
       // there is nothing that a hierarchy could do better than a ring.
       {"3x1", {"halving_doubling", "ring", "ring"}},

@@ -49,7 +49,7 @@ TEST(Registry, FindsEachByTheNameThatItsPlansCarry) {
 
 TEST(Registry, NamesAllThatThereAre) {
   EXPECT_EQ(error_of([] { find_algorithm("tree"); }),
-            "unknown all-reduce algorithm 'tree'; known: direct, ring, halving_doubling, "
+            "unknown all-reduce algorithm 'tree'; known: direct, one_shot, ring, halving_doubling, "
             "hierarchical, hierarchical_halving, leader_hierarchical");
   const Algorithm own{"own", false, find_algorithm("ring").refusal, collectives::ring_all_reduce,
                       collectives::ring_scratch};
@@ -91,7 +91,7 @@ TEST(Registry, KnowsHowMuchScratchAPlanUses) {
                   for (const Operand& o : *operands) {
                     if (o.space != Space::kScratch) continue;
                     EXPECT_GE(o.offset, r.scratch);
-                    end = std::max(end, o.offset + step.count);
+                    end = std::max(end, o.offset + step.count + plan.alternate);
                   }
           EXPECT_LE(end, r.scratch + algorithm.scratch(r)) << algorithm.name << " " << layout;
           // None where nothing is received into it.
@@ -99,6 +99,31 @@ TEST(Registry, KnowsHowMuchScratchAPlanUses) {
             EXPECT_EQ(algorithm.scratch(r), 0u);
           }
         }
+}
+
+// One wait instead of two, and the bits of direct; of many bytes it is direct.
+TEST(Registry, OneShotIsDirectInOneWaitForFewBytes) {
+  const Algorithm& algorithm = find_algorithm("one_shot");
+  for (const int ranks : {2, 3, 5}) {
+    for (const std::size_t count : {std::size_t(1), 64 * kBlock}) {  // up to 256 KiB
+      const Plan plan = algorithm.make(request(hosts("one", ranks), count));
+      EXPECT_GT(plan.alternate, 0u);
+      for (const auto& lanes : plan.lanes)
+        EXPECT_EQ(std::count_if(lanes[0].begin(), lanes[0].end(),
+                                [](const Step& step) { return !step.ranks.empty(); }),
+                  1);
+    }
+    Plan large = algorithm.make(request(hosts("one", ranks), 64 * kBlock + 1));
+    EXPECT_EQ(algorithm.scratch(request(hosts("one", ranks), 64 * kBlock + 1)), 0u);
+    EXPECT_EQ(large.algorithm, "one_shot");
+    large.algorithm = "direct";
+    EXPECT_EQ(print(large),
+              print(find_algorithm("direct").make(request(hosts("one", ranks), 64 * kBlock + 1))));
+  }
+  Request squares = request({0, 0}, 10);
+  squares.squares = true;
+  EXPECT_EQ(error_of([&] { algorithm.make(squares); }),
+            "p: one_shot leaves no squares; add local_squares after it");
 }
 
 // No synchronisation is idle: without any one rank of any await, a plan is wrong.

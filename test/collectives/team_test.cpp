@@ -11,6 +11,7 @@
 
 #include <thread>
 
+#include "collectives/binding.h"
 #include "test/collectives/job.h"
 
 namespace lockstep::test {
@@ -52,6 +53,31 @@ TEST(Team, CountersOfTwoRanksShareNoCacheLine) {
     for (const int rank : {0, 1})
       lines.push_back(reinterpret_cast<std::uintptr_t>(&t.team.counter(plan, rank, 0)) / 64);
   for (std::size_t i = 1; i < lines.size(); ++i) EXPECT_GE(lines[i], lines[i - 1] + 2);
+}
+
+// Who waits for a rank of its own processor keeps it from coming.
+TEST(Team, KnowsWhoLastArrivedOnThisProcessor) {
+  const std::vector<int> processors = collectives::allowed_processors();
+  Threads t({0, 1, 2});
+  const auto on = [&](int processor, const std::function<void()>& body) {
+    std::thread([&] {
+      collectives::bind_this_thread(std::span(&processor, 1));
+      body();
+    }).join();
+  };
+  on(processors[0], [&] {
+    EXPECT_FALSE(t.team.beside(0));  // nobody has arrived anywhere
+    t.team.arrive(0, 0, 0);
+    EXPECT_TRUE(t.team.beside(0));
+    EXPECT_FALSE(t.team.beside(1));
+  });
+  if (processors.size() < 2) return;
+  on(processors[1], [&] {
+    EXPECT_FALSE(t.team.beside(0));
+    t.team.arrive(0, 0, 0);  // it was moved
+    EXPECT_TRUE(t.team.beside(0));
+  });
+  on(processors[0], [&] { EXPECT_FALSE(t.team.beside(0)); });
 }
 
 TEST(Team, TheFirstReasonWinsAndStays) {
@@ -119,10 +145,10 @@ TEST(Team, RefusesRanksThatAreNoTeam) {
 
 TEST(Team, DoesNotSleepWhenSomethingHappenedMeanwhile) {
   Threads t({0});
-  const std::uint32_t seen = t.team.events();
+  const Team::Sleeper sleeper(t.team);
   t.team.arrive(0, 0, 0);
   const auto begin = engine::Clock::now();
-  t.team.sleep(seen, std::chrono::seconds(30));
+  sleeper.sleep(std::chrono::seconds(30));
   EXPECT_LT(engine::Clock::now() - begin, std::chrono::seconds(20));
 }
 
@@ -136,9 +162,9 @@ TEST(Team, NoWakeUpIsLost) {
     for (std::uint64_t round = 1; round <= kRounds; ++round) {
       if (me == 0) t.team.arrive(0, 0, 0);
       while (true) {
-        const std::uint32_t seen = t.team.events();
-        if (t.team.counter(0, 1 - me, 0).load(std::memory_order_acquire) >= round) break;
-        t.team.sleep(seen, std::chrono::seconds(30));
+        const Team::Sleeper sleeper(t.team);
+        if (t.team.counter(0, 1 - me, 0).load() >= round) break;
+        sleeper.sleep(std::chrono::seconds(30));
       }
       if (me == 1) t.team.arrive(0, 1, 0);
     }
@@ -152,7 +178,7 @@ TEST(Team, NoWakeUpIsLost) {
 TEST(Team, AStopWakesSleepers) {
   Threads t({0});
   const auto begin = engine::Clock::now();
-  std::thread sleeper([&] { t.team.sleep(t.team.events(), std::chrono::seconds(30)); });
+  std::thread sleeper([&] { Team::Sleeper(t.team).sleep(std::chrono::seconds(30)); });
   std::this_thread::sleep_for(milliseconds(20));
   t.team.stop(Code::kAborted, "over");
   sleeper.join();
@@ -178,6 +204,25 @@ TEST(Team, EightRanksOnFewCoresDoManyTinyAllReduces) {
        }))
     EXPECT_EQ(text(error), "");
   for (int rank = 0; rank < 8; ++rank) EXPECT_GT(job.executor(rank).waited_seconds(), 0);
+}
+
+// A small plan whose other ranks are there already is through before a clock could be read.
+TEST(Team, WhatIsThroughAtTheFirstLooksCountsAsNoWaiting) {
+  Request request;
+  request.subject = {0, 100};
+  request.host = {0, 0};
+  Job job({{one_shot_all_reduce(request), {}, false}}, one_shot_scratch(request));
+  for (int rank = 0; rank < 2; ++rank) {
+    std::fill_n(job.values<float>(rank), 100, float(rank + 1));
+    job.executor(rank).start(0, nullptr);
+  }
+  job.executor(0).progress();  // rank 0 arrives
+  EXPECT_FALSE(job.executor(0).done(0));
+  job.executor(1).wait(0);
+  EXPECT_EQ(job.executor(1).waited_seconds(), 0);
+  job.executor(0).wait(0);
+  EXPECT_EQ(job.values<float>(0)[99], 3);
+  EXPECT_EQ(job.values<float>(1)[99], 3);
 }
 
 // A communication thread does all the work while the computing thread sleeps in `wait`.

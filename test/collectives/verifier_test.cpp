@@ -54,6 +54,7 @@ TEST_P(Layouts, AllReducesAreRight) {
         Request r = request(host, {2 * kBlock, 2 * kBlock + count});
         r.turn = int(count % 3);
         r.mean = count % 2 == 0;
+        if (!r.mean) r.op = ReduceOp::kProduct;
         r.space = count % 4 < 2 ? Space::kGradient : Space::kExchange;
         ASSERT_EQ(verify(algorithm.make(r), Goal::kSumEverywhere, r.space), "")
             << algorithm.name << ", " << ranks << " ranks, " << count;
@@ -92,6 +93,7 @@ TEST(Verifier, AcceptsDirectPlansOfOneHost) {
       EXPECT_EQ(verify(direct_reduce_scatter(r), Goal::kSumOfMySlice), "");
       r.mean = true;
       EXPECT_EQ(verify(direct_all_reduce(r), Goal::kSumEverywhere), "");
+      EXPECT_EQ(verify(direct_reduce_scatter(r), Goal::kSumOfMySlice), "");
       r.mean = false, r.squares = true;
       EXPECT_EQ(verify(direct_all_reduce(r), Goal::kSumEverywhere), "");
       EXPECT_EQ(verify(direct_reduce_scatter(r), Goal::kSumOfMySlice), "");
@@ -129,6 +131,12 @@ TEST(Verifier, AcceptsWhatIsHandedOut) {
       EXPECT_EQ(verify({{direct_reduce_scatter(r), {}, false}, {direct_all_gather(r), {0}, false}},
                        Goal::kSumEverywhere),
                 "");
+      Request mean = r;
+      mean.mean = true;
+      EXPECT_EQ(
+          verify({{direct_reduce_scatter(mean), {}, false}, {direct_all_gather(r), {0}, false}},
+                 Goal::kSumEverywhere),
+          "");
       for (const int root : {0, ranks / 2, ranks - 1}) {
         r.root = root;
         EXPECT_EQ(verify(direct_broadcast(r), Goal::kOneEverywhere), "");
@@ -199,6 +207,22 @@ Plan update() {
 }
 Plan ring() {
   return ring_all_reduce(request(hosts("apart", 3), kSubject));
+}
+Plan one_shot() {
+  return one_shot_all_reduce(request(3, kSubject));
+}
+// Rank 0 shows its numbers in scratch; the others read them there, and nobody tells it.
+Plan shown_by_one() {
+  Plan plan = collectives::empty_plan(request(3, {0, kBlock}), "shown", 1);
+  plan.alternate = kBlock;
+  const Operand shown{0, Space::kScratch, 0};
+  plan.lanes[0][0] = {collectives::reduce(kBlock, {{0, Space::kGradient, 0}}, {shown}),
+                      collectives::arrive()};
+  for (const int rank : {1, 2})
+    plan.lanes[std::size_t(rank)][0] = {
+        collectives::await({0}, 1),
+        collectives::reduce(kBlock, {shown}, {{rank, Space::kGradient, 0}})};
+  return plan;
 }
 Plan near_ring() {
   return ring_all_reduce(request(3, kSubject));
@@ -385,6 +409,19 @@ const std::vector<Broken> kBroken{
        return changed(direct(),
                       [](Plan& p) { find(p, 0, Action::kReduce).from[1].space = Space::kNorms; });
      }},
+    {"LeavesScratchToBeReadAndWritesItAgain", "ends before others have read its memory",
+     Goal::kSumEverywhere, [] { return changed(one_shot(), [](Plan& p) { p.alternate = 0; }); }},
+    {"AlternatesWithinWhatItReads", "scratch of two executions overlaps", Goal::kSumEverywhere,
+     [] { return changed(one_shot(), [](Plan& p) { p.alternate -= 1; }); }},
+    {"SharesScratchThatAlternates", "plan p uses the scratch of plan q", Goal::kSumEverywhere,
+     [] {
+       StepPlan step{{one_shot(), {}, false}, {one_shot(), {0}, false}};
+       step[0].plan.name = "q";
+       return step;
+     }},
+    {"RunsAheadOfWhoReadsItsScratch", "what another is reading: plan shown, rank 0",
+     Goal::kOneEverywhere,
+     [] { return changed(shown_by_one(), [](Plan& p) { p.name = "shown"; }); }},
     {"ComesAfterItself", "not an earlier one", Goal::kSumEverywhere,
      [] {
        return StepPlan{{direct(), {0}, false}};
@@ -404,6 +441,20 @@ TEST_P(Refused, WithTheRightWord) {
 
 INSTANTIATE_TEST_SUITE_P(Verifier, Refused, testing::ValuesIn(kBroken),
                          [](const auto& broken) { return broken.param.name; });
+
+// What is wrong only when it is executed again is said so; with the readers' arrivals it is right.
+TEST(Verifier, ExecutesScratchThatAlternatesAgainAndAgain) {
+  Plan plan = shown_by_one();
+  EXPECT_THAT(verify(plan, Goal::kOneEverywhere), HasSubstr("executed again and again"));
+  for (const int rank : {1, 2}) {
+    plan.lanes[std::size_t(rank)][0].insert(plan.lanes[std::size_t(rank)][0].begin(),
+                                            collectives::arrive());
+    plan.lanes[0][0].push_back(collectives::await({rank}, 1));
+  }
+  EXPECT_EQ(verify(plan, Goal::kOneEverywhere), "");
+  plan.alternate = 0;  // an arrival before the reading says nothing of this execution's
+  EXPECT_THAT(verify(plan, Goal::kOneEverywhere), HasSubstr("ends before others have read"));
+}
 
 TEST(Verifier, SaysWhere) {
   Plan plan = direct();

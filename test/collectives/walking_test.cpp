@@ -79,6 +79,46 @@ TEST(Walk, TwoPlansInFlightOnOneThreadByProgressAlone) {
     }
 }
 
+// Ranks run one shot again and again, and each as far ahead as it can; others then still read what
+// it has left in its scratch.
+TEST(Walk, OneShotExecutedAgainAndAgainByRanksThatRunAhead) {
+  constexpr int kRanks = 3, kTimes = 12;
+  constexpr std::size_t kFew = 3 * kBlock;
+  Request request;
+  request.dtype = DType::kFloat64;
+  request.subject = {0, kFew};
+  request.host = hosts("one", kRanks);
+  const auto number = [](int rank, int time, std::size_t i) {
+    return double(i % 97 + 1) * (rank + 1) * (time + 1);
+  };
+  for (int seed = 0; seed < 60; ++seed) {
+    Job job({{one_shot_all_reduce(request), {}, false}}, one_shot_scratch(request));
+    std::mt19937 random{unsigned(seed)};
+    std::vector<int> times(kRanks, 0);
+    const auto begin = [&](int rank) {
+      for (std::size_t i = 0; i < kFew; ++i)
+        job.values<double>(rank)[i] = number(rank, times[std::size_t(rank)], i);
+      job.executor(rank).start(0, nullptr);
+    };
+    for (int rank = 0; rank < kRanks; ++rank) begin(rank);
+    const auto over = [&] { return *std::min_element(times.begin(), times.end()) == kTimes; };
+    for (int i = 0; i < 100000 && !over(); ++i) {
+      const int rank = int(random() % kRanks);
+      int& time = times[std::size_t(rank)];
+      if (time == kTimes) continue;
+      for (int steps = int(random() % 12); steps >= 0 && time < kTimes; --steps) {
+        job.executor(rank).progress(1);
+        if (!job.executor(rank).done(0)) continue;
+        for (std::size_t k = 0; k < kFew; ++k)
+          ASSERT_EQ(job.values<double>(rank)[k], number(0, time, k) * kRanks * (kRanks + 1) / 2)
+              << "seed " << seed << " rank " << rank << " time " << time;
+        if (++time < kTimes) begin(rank);
+      }
+    }
+    ASSERT_TRUE(over()) << "seed " << seed;
+  }
+}
+
 TEST(Walk, TheSecondPlanOvertakesTheFirst) {
   Job job(two_plans(false, false, {0, 0}), kLength);
   job.executor(0).start(0, nullptr);

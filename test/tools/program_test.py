@@ -183,6 +183,7 @@ class BadInput(Case):
             (["--schedule", "cosine:warmup=x"], 64, ["warmup", "number"]),
             (["--device", "x"], 64, ["x", "cpu:0, reference:0"]),
             (["--dtype", "int32"], 64, ["int32", "float32 or float64"]),
+            (["--dtype", "float16"], 64, ["float16", "float32 or float64"]),
             (["--algorithm", "x"], 64, ["x", "auto, direct or ring"]),
             (["--update", "x"], 64, ["x", "auto, fused or apart"]),
             (["--update", "fused", "--algorithm", "ring"], 64, ["fused", "direct"]),

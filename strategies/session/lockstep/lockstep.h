@@ -37,12 +37,14 @@
 
 namespace lockstep {
 
+using engine::BFloat16;
 using engine::chrome_trace;
 using engine::Code;
 using engine::Error;
 using engine::Evaluation;
 using engine::FitOptions;
 using engine::GraphSpec;
+using engine::Half;
 using engine::History;
 using engine::Log;
 using engine::Profile;

@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Own kernels are compiled for several instruction sets, and a machine runs the best that it has.
-// Here each that this machine has gets its turn, and must give what the reference gives.
+// Convolutions by every instruction set of this machine give what the reference gives.
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include "engine/base/error.h"
 #include "test/engine/ops/conformance.h"
+#include "test/engine/ops/instruction_sets.h"
 
 namespace lockstep::engine {
 namespace {
 
-class Instructions : public Conformance {
- protected:
-  void use(std::int64_t targets) {
-    hwy::SetSupportedTargetsForTest(targets);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  ~Instructions() override { use(0); }  // all that there are
-};
+class Instructions : public Conformance {};
 
 // Of the convolution, or of it and the pooling after it.
 Results gradients(Machine& m, const PooledConvolutionSpec& p, bool pooled, std::size_t rows) {
@@ -48,11 +40,10 @@ Results gradients(Machine& m, const PooledConvolutionSpec& p, bool pooled, std::
 }
 
 TEST_F(Instructions, OfEverySetGiveWhatTheReferenceGives) {
-  const std::vector<std::int64_t> targets = hwy::SupportedAndGeneratedTargets();
-  ASSERT_FALSE(targets.empty());
-  for (const std::int64_t target : targets) {
-    use(target);
-    const std::string set = hwy::TargetName(target);
+  InstructionSets sets;
+  ASSERT_FALSE(sets.all().empty());
+  for (const std::int64_t one : sets.all()) {
+    const std::string set = sets.use(one);
     for (std::size_t padding : {0, 1, 2}) {
       for (Activation activation : {Activation::kNone, Activation::kRelu}) {
         for (ConvolutionSpec s :

@@ -132,8 +132,9 @@ TEST_F(SafetensorsTest, AWrongFieldIsNamed) {
   EXPECT_THAT(wrong(R"("dtype": "F32", "shape": [1])"), HasSubstr("'a' has no data_offsets"));
   EXPECT_THAT(wrong(R"("shape": [1], "data_offsets": [0, 4])"), HasSubstr("'a' has no dtype"));
   EXPECT_THAT(wrong(R"("dtype": "F32", "data_offsets": [0, 4])"), HasSubstr("'a' has no shape"));
-  EXPECT_THAT(wrong(R"("dtype": "BF16", "shape": [2], "data_offsets": [0, 4])"),
-              HasSubstr("'a' has dtype 'BF16'"));
+  EXPECT_THAT(wrong(R"("dtype": "BOOL", "shape": [4], "data_offsets": [0, 4])"),
+              HasSubstr("'a' has dtype 'BOOL'; known are F32 F64 I32 I64 F16 BF16"));
+  EXPECT_EQ(wrong(R"("dtype": "BF16", "shape": [2], "data_offsets": [0, 4])"), "none");
   EXPECT_THAT(wrong(R"("dtype": "F32", "shape": [1, 1, 1, 1, 1], "data_offsets": [0, 4])"),
               HasSubstr("more than 4 extents"));
   EXPECT_THAT(wrong(R"("dtype": "F32", "shape": [-1], "data_offsets": [0, 4])"),

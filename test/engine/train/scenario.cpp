@@ -66,6 +66,8 @@ Arrays some_arrays(std::uint64_t seed) {
   arrays.push_back(make("count", {}, DType::kInt64, random));
   arrays.push_back(make("labels", {11}, DType::kInt32, random));
   arrays.push_back(make("nothing", {4, 0, 2}, DType::kFloat32, random));
+  arrays.push_back(make("half", {3}, DType::kFloat16, random));
+  arrays.push_back(make("upper half", {5}, DType::kBFloat16, random));
   return arrays;
 }
 

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// How a peer's all-reduce is timed, as `lockstep bench` times its own: every round the ranks write
+// their inputs, meet at flags in memory that all map, reduce in place, meet again and compare every
+// element of the result. The time of a round is the slowest rank's, of a size the median over
+// rounds. float32, ranks of one host. One thread of each rank. Exits where a result is wrong.
+#pragma once
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+namespace peers {
+
+constexpr int kMostRanks = 64, kMostRounds = 1000, kLeastRounds = 12, kWarmUp = 4;
+constexpr int kBareSpins = 2000;  // then others may need this core
+constexpr std::size_t kBytes = std::size_t(1) << 30;
+constexpr std::chrono::seconds kMost(2);  // of one size, when it has the least number of rounds
+
+// What all ranks map: a file that is empty before.
+struct Shared {
+  struct alignas(64) Flag {
+    std::atomic<long> met;
+  };
+  Flag flags[kMostRanks];
+  std::atomic<bool> over;  // this size took long enough; rank 0 says so between two meetings
+  double us[kMostRanks][kMostRounds];
+};
+
+class Rounds {
+ public:
+  Rounds(int rank, int ranks, const char* file) : rank_(rank), ranks_(ranks) {
+    const int opened = open(file, O_RDWR);
+    if (opened < 0 || ranks > kMostRanks || ftruncate(opened, sizeof(Shared)) != 0)
+      fail("cannot use the file of the flags");
+    void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, opened, 0);
+    if (memory == MAP_FAILED) fail("cannot map the file of the flags");
+    shared_ = static_cast<Shared*>(memory);
+    pin();
+  }
+
+  // Sizes from `min` bytes to `max`, each `factor` times the one before. Rank 0 prints a JSON
+  // object a size.
+  void run(std::size_t min, std::size_t max, std::size_t factor,
+           const std::function<void(float*, std::size_t)>& all_reduce) {
+    for (std::size_t bytes = min; bytes <= max; bytes *= factor) time(bytes, all_reduce);
+  }
+
+ private:
+  [[noreturn]] void fail(const char* why) const {
+    std::fprintf(stderr, "rank %d: %s\n", rank_, why);
+    std::exit(1);
+  }
+
+  // Ranks that are no more than the processors get one each.
+  void pin() const {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    if (ranks_ > CPU_COUNT(&allowed)) return;
+    for (int cpu = 0, place = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (!CPU_ISSET(cpu, &allowed) || place++ != rank_) continue;
+      CPU_ZERO(&allowed);
+      CPU_SET(cpu, &allowed);
+      sched_setaffinity(0, sizeof allowed, &allowed);
+      return;
+    }
+  }
+
+  void meet() {
+    shared_->flags[rank_].met.store(++met_, std::memory_order_release);
+    for (int rank = 0, spins = 0; rank < ranks_;) {
+      if (shared_->flags[rank].met.load(std::memory_order_acquire) >= met_) {
+        ++rank;
+      } else if (++spins > kBareSpins) {
+        sched_yield();
+      }
+    }
+  }
+
+  void time(std::size_t bytes, const std::function<void(float*, std::size_t)>& all_reduce) {
+    const std::size_t count = bytes / sizeof(float);
+    auto* data = static_cast<float*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
+    const int most =
+        int(std::clamp(kBytes / bytes, std::size_t(kLeastRounds), std::size_t(kMostRounds)));
+    const auto first = std::chrono::steady_clock::now();
+    int rounds = 0;
+    for (int round = -kWarmUp; round < most; ++round) {
+      const auto number = float(round + kWarmUp + 1);
+      std::fill_n(data, count, number * float(rank_ + 1));
+      if (rank_ == 0)
+        shared_->over = round >= kLeastRounds && std::chrono::steady_clock::now() - first > kMost;
+      meet();
+      if (shared_->over) break;
+      meet();
+      const auto begin = std::chrono::steady_clock::now();
+      all_reduce(data, count);
+      const std::chrono::duration<double, std::micro> took =
+          std::chrono::steady_clock::now() - begin;
+      meet();
+      const float right = number * float(ranks_ * (ranks_ + 1) / 2);
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < count; ++i) wrong += data[i] != right;
+      if (wrong > 0) fail("a wrong sum");
+      if (round >= 0) shared_->us[rank_][rounds++] = took.count();
+    }
+    meet();
+    if (rank_ == 0) print(bytes, rounds);
+    meet();
+    std::free(data);
+  }
+
+  void print(std::size_t bytes, int rounds) const {
+    std::vector<double> slowest(std::size_t(rounds), 0.0);
+    for (int round = 0; round < rounds; ++round)
+      for (int rank = 0; rank < ranks_; ++rank)
+        slowest[std::size_t(round)] =
+            std::max(slowest[std::size_t(round)], shared_->us[rank][round]);
+    std::sort(slowest.begin(), slowest.end());
+    std::printf("{\"bytes\": %zu, \"us\": %.4f}\n", bytes, slowest[slowest.size() / 2]);
+    std::fflush(stdout);
+  }
+
+  int rank_, ranks_;
+  Shared* shared_ = nullptr;
+  long met_ = 0;
+};
+
+}  // namespace peers

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+// Waiting for plans, and what is said where that takes too long.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "collectives/executor.h"
+
+namespace lockstep::collectives {
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// A waiter looks so often before it sleeps; after the first few it lets other threads run in
+// between, since with more ranks than cores the one that it waits for may need this core.
+constexpr int kSpins = 2000, kBareSpins = 32;
+// Blocks that one look reduces; those of a wait before it looks at the clock.
+constexpr int kBudget = 64, kBudgetAtOnce = 16;
+// With messages under way it looks less often: the way to another host is longer than to another
+// core, each look is a system call, and the sleep ends when something comes.
+constexpr int kMessageSpins = 4;
+// A sleep ends at the latest after this. Who sleeps until a message comes does not hear of what
+// other ranks of the host do, nor of plans that another thread starts: then after the second, or,
+// with no other rank here, the third.
+constexpr microseconds kSleep{1000}, kMessageSleep{50}, kAloneSleep{200};
+// Where another thread is at work it may just have passed over what has arrived since.
+constexpr microseconds kBusySleep{50};
+
+}  // namespace
+
+// One call of `wait` that really waits: counts its time, and lends its purpose to the plan.
+class Executor::Waiter {
+ public:
+  Waiter(Executor& executor, int plan, std::string_view purpose, engine::Clock::time_point begin)
+      : executor_(executor),
+        plan_(plan),
+        entry_(executor.entries_[std::size_t(plan)]),
+        begin_(begin),
+        named_(!purpose.empty()) {
+    executor_.waiters_.fetch_add(1);
+    if (named_) name(purpose);
+  }
+  ~Waiter() {
+    if (named_) name({});
+    executor_.waiters_.fetch_sub(1);
+    const auto end = engine::Clock::now();
+    executor_.waited_.fetch_add(std::chrono::duration<double>(end - begin_).count());
+    if (ExecutorObserver* observer = executor_.observer_) observer->waited(plan_, begin_, end);
+  }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+
+ private:
+  void name(std::string_view purpose) {
+    std::scoped_lock lock(executor_.purposes_);
+    entry_.purpose = purpose;
+  }
+  Executor& executor_;
+  int plan_;
+  Entry& entry_;
+  engine::Clock::time_point begin_;
+  bool named_;
+};
+
+std::string Executor::purpose_of(const Entry& entry) {
+  std::scoped_lock lock(purposes_);
+  return entry.purpose.empty() ? "" : entry.purpose + ": ";
+}
+
+// "; arrived: 0 2; missing: 1" of this rank and those that the lane's next step needs; empty where
+// it needs none.
+std::string Executor::presence(const Entry& entry, int plan, int lane) const {
+  const Lane& steps = entry.stage->plan.lanes[std::size_t(rank_)][std::size_t(lane)];
+  const std::size_t at = entry.cursors[std::size_t(lane)].step;
+  if (at == steps.size()) return {};
+  const Step& step = steps[at];
+  std::vector<int> here, missing;
+  const int peer = step.action == Action::kWait ? steps[std::size_t(step.post)].peer : step.peer;
+  if (peer >= 0) missing.push_back(peer);
+  for (const int rank : step.ranks)
+    (arrived(entry, plan, step, rank) ? here : missing).push_back(rank);
+  if (here.empty() && missing.empty()) return {};
+  const bool asked = std::count(step.ranks.begin(), step.ranks.end(), rank_) > 0;  // its own lanes
+  if (!asked) here.insert(std::upper_bound(here.begin(), here.end(), rank_), rank_);
+  const auto list = [](const std::vector<int>& ranks) {
+    return ranks.empty() ? "none" : fmt::format("{}", fmt::join(ranks, " "));
+  };
+  return fmt::format("; arrived: {}; missing: {}", list(here), list(missing));
+}
+
+// Stops the team with the names of those whom this lane waits for.
+void Executor::stop_late(Entry& entry, int lane, int plan, milliseconds waited) {
+  team_.stop(engine::Code::kTimeout, fmt::format("{}{}: rank {} waited {} ms{}", purpose_of(entry),
+                                                 title(entry.stage->plan), rank_, waited.count(),
+                                                 presence(entry, plan, lane)));
+}
+
+// A whole call of `wait` took too long: names the first stuck lane of the plan, or of a plan that
+// it comes after, or says what else is wrong.
+void Executor::stop_late(int plan, milliseconds waited) {
+  std::scoped_lock lock(mutex_);
+  if (done(plan)) return;
+  Entry& entry = entries_[std::size_t(plan)];
+  const std::uint64_t execution = entry.completed.load(std::memory_order_relaxed);
+  for (std::size_t lane = 0; lane < entry.cursors.size(); ++lane)
+    if (entry.cursors[lane].looks > 0) return stop_late(entry, int(lane), plan, waited);
+  for (const int earlier : entry.stage->after) {
+    Entry& before = entries_[std::size_t(earlier)];
+    if (before.completed.load(std::memory_order_relaxed) > execution) continue;
+    if (before.requested.load() <= execution)
+      return team_.stop(engine::Code::kTimeout,
+                        fmt::format("{}: rank {} waited {} ms; it comes after {}, which rank {} "
+                                    "has not started",
+                                    title(entry.stage->plan), rank_, waited.count(),
+                                    before.stage->plan.name, rank_));
+    for (std::size_t lane = 0; lane < before.cursors.size(); ++lane)
+      if (before.cursors[lane].looks > 0) return stop_late(before, int(lane), earlier, waited);
+  }
+  team_.stop(engine::Code::kTimeout,
+             fmt::format("{}: rank {} waited {} ms, and it is still at work",
+                         title(entry.stage->plan), rank_, waited.count()));
+}
+
+// "rank 0 waits for bucket 0 (ring, 4096 bytes); arrived: 0; missing: 1": by the first lane of the
+// plan, or of one that it comes after, whose next step needs somebody.
+std::string Executor::waiting_for(int plan) {
+  const Entry& entry = entries_[std::size_t(plan)];
+  std::string who;
+  const auto look_at = [&](int index) {
+    const Entry& e = entries_[std::size_t(index)];
+    for (std::size_t lane = 0; who.empty() && lane < e.cursors.size(); ++lane)
+      who = presence(e, index, int(lane));
+  };
+  look_at(plan);
+  for (const int earlier : entry.stage->after) look_at(earlier);
+  if (who.empty()) who = fmt::format("; arrived: {}; missing: not known", rank_);
+  return fmt::format("rank {} waits for {}{}{}", rank_, purpose_of(entry), title(entry.stage->plan),
+                     who);
+}
+
+// What stopped the team. That a rank died or was lost says nothing of what others waited for: that
+// is added by those who know it.
+void Executor::rethrow_waiting(int plan) {
+  try {
+    team_.rethrow();
+  } catch (const engine::Error& error) {
+    if (error.code() != engine::Code::kPeerLost) throw;
+    std::scoped_lock lock(mutex_);
+    throw engine::Error(error.code(), fmt::format("{}; {}", error.what(), waiting_for(plan)));
+  }
+}
+
+// The first looks of a wait: at its own plan alone, and without letting go of the lock, since they
+// take no longer than a look at the clock or two. Not at a plan that is stuck already: who waits
+// for that shall be named. True when the plan is done.
+bool Executor::at_once(int plan) {
+  if (observer_.load(std::memory_order_relaxed) != nullptr) return false;
+  if (messages_.load(std::memory_order_relaxed) > 0) return false;
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return false;
+  for (const Cursor& cursor : entries_[std::size_t(plan)].cursors)
+    if (cursor.looks > 0) return false;
+  bool ended = false;
+  int budget = kBudgetAtOnce;
+  for (int looks = 0; looks < kBareSpins && budget > 0 && !ended && !team_.stopped(); ++looks) {
+    pass(budget, ended, plan);
+    if (crowded_ || messages_.load(std::memory_order_relaxed) > 0) break;
+  }
+  lock.unlock();
+  if (ended && waiters_.load() > 0) team_.wake();  // who sleeps in `wait`
+  return ended;
+}
+
+void Executor::wait(int plan, std::string_view purpose, std::optional<milliseconds> deadline) {
+  if (team_.stopped()) {
+    if (done(plan)) team_.rethrow();
+    const Waiter waiter(*this, plan, purpose, engine::Clock::now());
+    rethrow_waiting(plan);
+  }
+  if (done(plan) || at_once(plan)) return;
+  const auto begin = engine::Clock::now();
+  const Waiter waiter(*this, plan, purpose, begin);
+  auto moved_at = begin;
+  std::uint64_t moves = moves_.load();
+  for (int spins = 0; !done(plan); ++spins) {
+    if (team_.stopped()) rethrow_waiting(plan);
+    if (deadline && engine::Clock::now() - begin >= *deadline) stop_late(plan, *deadline);
+    const Looked looked = look_round(kBudget);
+    if (looked == Looked::kMoved) {
+      spins = 0;
+    } else if (spins >= kSpins || (spins >= kMessageSpins && messages_.load() > 0)) {
+      const auto now = engine::Clock::now();
+      if (moves_.load() != moves) moves = moves_.load(), moved_at = now;
+      if (now - moved_at >= deadline_.load()) stop_late(plan, deadline_);
+      idle(deadline ? std::clamp(duration_cast<microseconds>(begin + *deadline - now),
+                                 microseconds(1), kSleep)
+                    : kSleep,
+           plan);
+    } else if (spins >= kBareSpins || looked == Looked::kCrowded) {
+      std::this_thread::yield();
+    }
+  }
+}
+
+void Executor::sleep(microseconds most) {
+  if (!team_.stopped()) idle(most, std::nullopt);
+}
+
+// A last look comes after the sleeper has been made, so that nothing is missed between look and
+// sleep.
+void Executor::idle(microseconds most, std::optional<int> plan) {
+  if (messages_.load(std::memory_order_relaxed) == 0) {
+    const Team::Sleeper sleeper(team_);
+    const Looked looked = look_round(kBudget);
+    if (looked == Looked::kMoved || (plan && done(*plan))) return;
+    return sleeper.sleep(looked == Looked::kElsewhere ? std::min(most, kBusySleep) : most);
+  }
+  most = std::min(most, team_.local().size() > 1 ? kMessageSleep : kAloneSleep);
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return Team::Sleeper(team_).sleep(most);
+  try {
+    transport_->sleep(int(most.count()));
+  } catch (const engine::Error& error) {
+    team_.stop(error.code(), error.what());
+  }
+}
+
+void Executor::tell_peers() noexcept {
+  if (transport_ == nullptr || !team_.stopped()) return;
+  try {
+    std::scoped_lock lock(mutex_);
+    team_.rethrow();
+  } catch (const engine::Error& error) {
+    transport_->abort(error.code(), error.what());
+  }
+}
+
+double Executor::waited_seconds() const {
+  return waited_.load();
+}
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// Numbers of 16 bits to float32 in registers and back, once for each instruction set (Highway's
+// include idiom). The bits are those of engine::Half and engine::BFloat16, whose files explain
+// them. A vector of T holds as many lanes as one of float32, in half the room.
+#if defined(LOCKSTEP_ENGINE_CPU_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCKSTEP_ENGINE_CPU_NARROW_INL_H_
+#undef LOCKSTEP_ENGINE_CPU_NARROW_INL_H_
+#else
+#define LOCKSTEP_ENGINE_CPU_NARROW_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+#include "engine/base/bfloat16.h"
+#include "engine/base/half.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::engine::cpu {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The processor itself converts float16 (F16C came before AVX2). Better targets have smaller
+// numbers. What Highway does without neither rounds nor knows infinity.
+constexpr bool kConvertsHalves = HWY_TARGET <= HWY_AVX2;
+
+template <class D>  // of float32
+using Words = hn::RebindToUnsigned<D>;
+template <class D>
+using SignedWords = hn::RebindToSigned<D>;
+template <class D>
+using Narrow = hn::Rebind<std::int16_t, D>;
+
+// Words whose upper halves do not count to their lower halves: as signed numbers they fit.
+template <class D>
+HWY_INLINE hn::Vec<Narrow<D>> lower_halves(D, hn::Vec<Words<D>> words) {
+  const SignedWords<D> ds;
+  return hn::DemoteTo(Narrow<D>(), hn::ShiftRight<16>(hn::BitCast(ds, hn::ShiftLeft<16>(words))));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<Words<D>> widened(D, const std::uint16_t* from) {
+  return hn::PromoteTo(Words<D>(), hn::LoadU(hn::Rebind<std::uint16_t, D>(), from));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> load_narrow(D d, const BFloat16* from) {
+  return hn::BitCast(d, hn::ShiftLeft<16>(widened(d, &from->bits)));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> load_narrow(D d, const Half* from) {
+  if constexpr (kConvertsHalves) {
+    const hn::Rebind<hwy::float16_t, D> halves;
+    return hn::PromoteTo(
+        d, hn::BitCast(halves, hn::LoadU(hn::Rebind<std::uint16_t, D>(), &from->bits)));
+  } else {
+    const Words<D> du;
+    const SignedWords<D> ds;
+    const auto word = widened(d, &from->bits);
+    const auto size = hn::And(word, hn::Set(du, 0x7fff));
+    const auto order = hn::BitCast(ds, size);  // compared as signed numbers: all are positive
+    const auto normal = hn::Add(hn::ShiftLeft<13>(size), hn::Set(du, 112u << 23));
+    const auto large = hn::Add(normal, hn::Set(du, 112u << 23));
+    const auto small = hn::BitCast(ds, hn::Mul(hn::ConvertTo(d, order), hn::Set(d, 0x1p-24f)));
+    const auto up = hn::IfThenElse(hn::Gt(order, hn::Set(ds, 0x7bff)), hn::BitCast(ds, large),
+                                   hn::BitCast(ds, normal));
+    const auto all = hn::IfThenElse(hn::Lt(order, hn::Set(ds, 0x400)), small, up);
+    const auto sign = hn::ShiftLeft<16>(hn::Xor(word, size));
+    return hn::BitCast(d, hn::Or(hn::BitCast(du, all), sign));
+  }
+}
+
+// To the nearest, of two as near the even one: the bits of BFloat16(value), of Half(value).
+template <class D>
+HWY_INLINE hn::Vec<Narrow<D>> narrowed(D d, BFloat16, hn::Vec<D> value) {
+  const Words<D> du;
+  const auto word = hn::BitCast(du, value), upper = hn::ShiftRight<16>(word);
+  const auto odd = hn::And(upper, hn::Set(du, 1));
+  const auto nearest = hn::ShiftRight<16>(hn::Add(hn::Add(word, hn::Set(du, 0x7fff)), odd));
+  const auto none = hn::RebindMask(du, hn::IsNaN(value));
+  return lower_halves(d, hn::IfThenElse(none, hn::Or(upper, hn::Set(du, 0x40)), nearest));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<Narrow<D>> narrowed(D d, Half, hn::Vec<D> value) {
+  if constexpr (kConvertsHalves) {
+    return hn::BitCast(Narrow<D>(), hn::DemoteTo(hn::Rebind<hwy::float16_t, D>(), value));
+  } else {
+    const Words<D> du;
+    const SignedWords<D> ds;
+    const auto word = hn::BitCast(du, value);
+    const auto size = hn::And(word, hn::Set(du, 0x7fffffff));
+    const auto order = hn::BitCast(ds, size);
+    const auto upper = hn::ShiftRight<13>(size);
+    const auto odd = hn::And(upper, hn::Set(du, 1));
+    const auto normal = hn::Sub(hn::ShiftRight<13>(hn::Add(hn::Add(size, hn::Set(du, 0xfff)), odd)),
+                                hn::Set(du, 112 << 10));
+    const auto half = hn::Set(d, 0.5f);
+    const auto small =
+        hn::Sub(hn::BitCast(du, hn::Add(hn::BitCast(d, size), half)), hn::BitCast(du, half));
+    const auto none = hn::Or(hn::Set(du, 0x7e00), hn::And(upper, hn::Set(du, 0x3ff)));
+    const auto above = [&](int bound) {
+      return hn::RebindMask(du, hn::Gt(order, hn::Set(ds, bound)));
+    };
+    auto bits = hn::IfThenElse(above(0x387fffff), normal, small);
+    bits = hn::IfThenElse(above(0x477fffff), hn::Set(du, 0x7c00), bits);
+    bits = hn::IfThenElse(above(0x7f800000), none, bits);
+    return lower_halves(d, hn::Or(bits, hn::ShiftRight<16>(hn::Xor(word, size))));
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::engine::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""`lockstep bench`: what it prints, as a table, as CSV, as JSON and as a picture, with ranks that are threads and
+ranks that are processes; and what it refuses. Times are not judged here.
+
+usage: bench_test.py LOCKSTEP [NAMES OF TESTS]
+"""
+import csv
+import io
+import json
+import sys
+import xml.etree.ElementTree as xml
+
+import program
+
+FIELDS = {"bytes", "algorithm", "reason", "in_place_us", "out_of_place_us", "min_us", "p99_us", "busbw_gb_s",
+          "roofline_percent", "predicted_us", "wrong"}
+SMALL = ["bench", "--min", "64", "--max", "64KiB", "--factor", "16", "--iterations", "5", "--warmup", "1"]
+BYTES = [64, 1024, 16384]
+
+
+def rows(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+class Bench(program.Case):
+    def check(self, row):
+        self.assertLessEqual(FIELDS, set(row))
+        self.assertEqual(row["wrong"], 0)
+        self.assertEqual(row["bytes"], row["count"] * 4)
+        self.assertGreater(row["min_us"], 0)
+        self.assertLessEqual(row["min_us"], row["in_place_us"])
+        self.assertLessEqual(row["in_place_us"], row["p99_us"])
+        self.assertGreater(row["out_of_place_us"], 0)
+        self.assertGreater(row["roofline_percent"], 0)
+        # Of two ranks: 2 (n - 1) / n = 1.
+        self.assertAlmostEqual(row["busbw_gb_s"], row["bytes"] / row["in_place_us"] / 1e3, places=6)
+        self.assertTrue(row["reason"])
+
+    def test_json_has_a_line_for_each_size(self):
+        found = rows(self.good(*SMALL, "--json"))
+        self.assertEqual([row["bytes"] for row in found], BYTES)
+        for row in found:
+            self.check(row)
+            self.assertGreater(row["predicted_us"], 0)  # the planner's choice, and what it expects
+            self.assertNotIn("mpi_us", row)
+
+    def test_the_choice_is_what_the_planner_says(self):
+        """Each process and each thread chooses for itself: they agree, or nothing would end."""
+        sizes = ["--min", "1KiB", "--max", "1MiB", "--factor", "4", "--iterations", "2"]
+        for prefix, ranks in (((), ["--ranks", "2"]), (program.mpirun(2), [])):
+            for row in rows(self.good("bench", *sizes, *ranks, "--json", prefix=prefix)):
+                self.assertEqual(row["wrong"], 0)
+                self.assertRegex(row["reason"], r"\w+ \w+")
+
+    def test_one_rank_has_nothing_to_add(self):
+        for row in rows(self.good(*SMALL, "--ranks", "1", "--json")):
+            self.assertEqual((row["wrong"], row["busbw_gb_s"]), (0, 0))
+            self.assertEqual(row["reason"], "one rank has nothing to add")
+
+    def test_all_algorithms_have_a_line_for_each_size(self):
+        found = rows(self.good(*SMALL, "--json", "--algorithm", "all", "--ranks", "3"))
+        for size in BYTES:
+            names = [row["algorithm"] for row in found if row["bytes"] == size]
+            self.assertEqual(len(names), len(set(names)))
+            self.assertLessEqual({"direct", "ring"}, set(names))
+        self.assertEqual({row["wrong"] for row in found}, {0})
+        # Of three ranks 4/3 of the bytes go over the bus.
+        for row in found:
+            self.assertAlmostEqual(row["busbw_gb_s"], row["algbw_gb_s"] * 4 / 3, places=6)
+
+    def test_a_list_of_algorithms_is_taken_in_its_order(self):
+        found = rows(self.good(*SMALL, "--json", "--algorithm", "ring,direct"))
+        self.assertEqual([row["algorithm"] for row in found], ["ring", "direct"] * len(BYTES))
+
+    def test_every_type_and_operation_is_exact(self):
+        for dtype in ("float32", "float64", "int32", "int64", "float16", "bfloat16"):
+            for op in ("sum", "min", "max", "mean", "product"):
+                if op == "mean" and dtype.startswith("int"):
+                    continue
+                for collective in ("all_reduce", "reduce_scatter"):
+                    found = rows(self.good(*SMALL, "--json", "--dtype", dtype, "--op", op, "--collective", collective))
+                    self.assertEqual([row["wrong"] for row in found], [0] * len(BYTES), (dtype, op, collective))
+                    self.assertEqual([row["count"] * int(dtype[-2:]) // 8 for row in found], BYTES)
+
+    def test_sums_of_16_bits_are_exact_by_every_algorithm(self):
+        for dtype in ("float16", "bfloat16"):
+            for op in ("sum", "mean", "product"):
+                found = rows(self.good(*SMALL, "--json", "--dtype", dtype, "--op", op, "--ranks", "5",
+                                       "--algorithm", "all"))
+                self.assertGreater(len(found), 3 * len(BYTES))
+                self.assertEqual({row["wrong"] for row in found}, {0}, (dtype, op))
+
+    def test_the_table_names_its_columns(self):
+        lines = self.good(*SMALL, "--algorithm", "direct").stdout.splitlines()
+        self.assertTrue(any(line.startswith("# two ranks meet in") for line in lines))
+        lines = [line for line in lines if not line.startswith("#")]
+        self.assertEqual(len(lines), 1 + len(BYTES))
+        for word in ("bytes", "count", "algorithm", "us", "min", "p99", "apart us", "algbw", "busbw", "roof %",
+                     "predicted", "wrong", "reason"):
+            self.assertIn(word, lines[0])
+        for line, size in zip(lines[1:], BYTES):
+            words = line.split()
+            self.assertEqual(words[:3], [str(size), str(size // 4), "direct"])
+
+    def test_csv_has_the_columns_of_the_json(self):
+        found = list(csv.DictReader(io.StringIO(self.good(*SMALL, "--csv").stdout)))
+        self.assertEqual([int(row["bytes"]) for row in found], BYTES)
+        for row in found:
+            self.assertLessEqual(FIELDS, set(row))
+            self.assertEqual(row["wrong"], "0")
+
+    def test_the_plot_is_a_picture_with_a_line_for_each_way(self):
+        file = self.top / "bench.svg"
+        self.good(*SMALL, "--algorithm", "all", "--plot", file)
+        texts = [element.text for element in xml.parse(file).iter() if element.tag.endswith("text")]
+        for name in ("direct, in place", "direct, out of place", "ring, in place", "roofline"):
+            self.assertIn(name, texts)
+
+    def test_processes_are_ranks_and_mpi_is_timed_beside(self):
+        prefix = program.mpirun(2)
+        found = rows(self.good(*SMALL, "--json", "--compare", "mpi", prefix=prefix))
+        self.assertEqual([row["bytes"] for row in found], BYTES)
+        for row in found:
+            self.check(row)
+            self.assertAlmostEqual(row["ratio"], row["mpi_us"] / row["in_place_us"], places=6)
+
+    def test_mpi_has_no_types_of_16_bits(self):
+        program.refused(self, ["bench", "--compare", "mpi", "--dtype", "bfloat16"], 64,
+                        ["MPI_Allreduce", "knows no bfloat16"], prefix=program.mpirun(2))
+
+    def test_bad_flags_are_one_line(self):
+        for arguments, words in (
+                (["--min", "4Ki"], ["--min", "must be a size", "64KiB", "'4Ki'"]),
+                (["--min", "2MiB", "--max", "1MiB"], ["--min 2MiB is more than --max 1MiB"]),
+                (["--factor", "1"], ["--factor", "above 1"]),
+                (["--dtype", "int8"], ["--dtype", "float32, float64, float16, bfloat16, int32 or int64"]),
+                (["--op", "xor"], ["--op", "sum, mean, min, max or product"]),
+                (["--op", "mean", "--dtype", "int32"], ["mean needs floating point"]),
+                (["--algorithm", "fast"], ["'fast'", "direct", "ring"]),
+                (["--collective", "reduce_scatter", "--algorithm", "ring"], ["ring makes all-reduces only"]),
+                (["--check", "some"], ["--check", "all, last or none"]),
+                (["--json", "--csv"], ["one of them"]),
+                (["--ranks", "0.5"], ["--ranks", "whole number"]),
+                (["--compare", "nccl"], ["--compare", "mpi"]),
+                (["--compare", "mpi"], ["--compare mpi"]),
+                (["--frobnicate"], ["unknown flag '--frobnicate'"])):
+            program.refused(self, ["bench", *arguments], 64, words)
+
+    def test_a_plot_that_cannot_be_written_is_said(self):
+        done = program.run(*SMALL, "--json", "--plot", "/proc/none.svg")
+        self.assertEqual(done.returncode, 74, done.stderr)
+        self.assertIn("lockstep: /proc/none.svg cannot be written", done.stderr)
+
+    def test_threads_in_several_processes_are_refused(self):
+        program.refused(self, ["bench", "--ranks", "2"], 64, ["--ranks", "2 processes"], prefix=program.mpirun(2))
+
+
+if __name__ == "__main__":
+    sys.exit(not program.main(__doc__))

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+// The numbers by which `lockstep bench` tells right sums from wrong ones.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "tools/bench/values.h"
+
+namespace lockstep::test {
+namespace {
+
+using engine::DType;
+using engine::ReduceOp;
+using tools::bench::Values;
+
+constexpr std::size_t kCount = 5000;
+
+template <class T>
+std::byte* bytes(std::vector<T>& values) {
+  return reinterpret_cast<std::byte*>(values.data());
+}
+template <class T>
+const std::byte* bytes(const std::vector<T>& values) {
+  return reinterpret_cast<const std::byte*>(values.data());
+}
+
+// The result of some ranks, made here.
+template <class T>
+std::vector<T> added(Values& values, int round, int ranks = 3) {
+  std::vector<T> sum(kCount), one(kCount);
+  for (int rank = 0; rank < ranks; ++rank) {
+    values.write(bytes(one), 0, kCount, rank, round);
+    for (std::size_t i = 0; i < kCount; ++i) sum[i] = T(sum[i] + one[i]);
+  }
+  return sum;
+}
+
+template <class T>
+void every_wrong_element_counts(DType dtype) {
+  Values values(dtype, ReduceOp::kSum, false, 3);
+  for (const int round : {0, 1, 77}) {
+    std::vector<T> sum = added<T>(values, round);
+    EXPECT_EQ(values.wrong(bytes(sum), 0, kCount, round), 0u);
+    sum[0] = T(sum[0] + 1), sum[1952] = T(sum[1952] - 1), sum[kCount - 1] = T{};
+    EXPECT_EQ(values.wrong(bytes(sum), 0, kCount, round), 3u);
+  }
+}
+
+TEST(BenchValues, EveryWrongElementCounts) {
+  every_wrong_element_counts<float>(DType::kFloat32);
+  every_wrong_element_counts<double>(DType::kFloat64);
+  every_wrong_element_counts<std::int32_t>(DType::kInt32);
+  every_wrong_element_counts<std::int64_t>(DType::kInt64);
+  every_wrong_element_counts<engine::Half>(DType::kFloat16);
+  every_wrong_element_counts<engine::BFloat16>(DType::kBFloat16);
+}
+
+// In any order and with roundings in between: here one rank after the other, each sum rounded.
+TEST(BenchValues, SumsOf16BitsAreExactForManyRanks) {
+  for (const int ranks : {2, 4, 5, 33, 64, 256}) {
+    Values halves(DType::kFloat16, ReduceOp::kSum, false, ranks);
+    EXPECT_EQ(halves.wrong(bytes(added<engine::Half>(halves, 3, ranks)), 0, kCount, 3), 0u);
+    Values others(DType::kBFloat16, ReduceOp::kSum, false, ranks);
+    EXPECT_EQ(others.wrong(bytes(added<engine::BFloat16>(others, 3, ranks)), 0, kCount, 3), 0u);
+  }
+}
+
+template <class T>
+void products_are_exact(DType dtype) {
+  for (const int ranks : {1, 2, 14, 15, 100}) {
+    Values values(dtype, ReduceOp::kProduct, false, ranks);
+    std::vector<T> product(kCount, T(1.0f)), one(kCount);
+    for (int rank = 0; rank < ranks; ++rank) {
+      values.write(bytes(one), 0, kCount, rank, 5);
+      for (std::size_t i = 0; i < kCount; ++i) product[i] = T(product[i] * one[i]);
+    }
+    EXPECT_EQ(values.wrong(bytes(product), 0, kCount, 5), 0u) << ranks;
+    if (ranks > 1) {  // not the numbers of one rank
+      EXPECT_GT(values.wrong(bytes(one), 0, kCount, 5), kCount / 4) << ranks;
+    }
+  }
+}
+
+TEST(BenchValues, ProductsAreExact) {
+  products_are_exact<float>(DType::kFloat32);
+  products_are_exact<double>(DType::kFloat64);
+  products_are_exact<std::int32_t>(DType::kInt32);
+  products_are_exact<std::int64_t>(DType::kInt64);
+  products_are_exact<engine::Half>(DType::kFloat16);
+  products_are_exact<engine::BFloat16>(DType::kBFloat16);
+}
+
+// Sums of another round, of a rank too few, and from another block are not taken for right ones.
+TEST(BenchValues, NumbersFromElsewhereAreWrong) {
+  Values values(DType::kFloat32, ReduceOp::kSum, false, 3);
+  std::vector<float> sum = added<float>(values, 4), one(kCount);
+  EXPECT_EQ(values.wrong(bytes(sum), 0, kCount, 5), kCount);
+  values.write(bytes(one), 0, kCount, 2, 4);
+  for (std::size_t i = 0; i < kCount; ++i) sum[i] -= one[i];
+  EXPECT_EQ(values.wrong(bytes(sum), 0, kCount, 4), kCount);
+  sum = added<float>(values, 4);
+  for (const std::size_t shift : {std::size_t(1), std::size_t(64), engine::kBlock})
+    EXPECT_EQ(values.wrong(bytes(sum) + shift * sizeof(float), 0, kCount - shift, 4),
+              kCount - shift);
+}
+
+TEST(BenchValues, APartIsComparedFromItsFirstElement) {
+  Values values(DType::kFloat32, ReduceOp::kSum, false, 3);
+  std::vector<float> sum = added<float>(values, 2);
+  for (const std::size_t first : {1u, 60u, 61u, 1024u, 4999u})
+    EXPECT_EQ(values.wrong(bytes(sum) + first * sizeof(float), first, kCount - first, 2), 0u);
+}
+
+}  // namespace
+}  // namespace lockstep::test

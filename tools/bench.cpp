@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT
+// lockstep bench: how long collectives take on this machine, by size and algorithm, checked, beside
+// their roofline and MPI's own. Ranks are the processes of the job, or threads of this one. Rank 0
+// prints. What is measured and how: bench/measure.h.
+#include <charconv>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <thread>
+
+#include "collectives/binding.h"
+#include "collectives/machine.h"
+#include "collectives/registry.h"
+#include "engine/ops/ops.h"
+#include "strategies/session/session.h"
+#include "tools/bench/plot.h"
+#include "tools/bounds.h"
+#include "tools/command.h"
+#include "tools/exit_codes.h"
+#include "tools/leaving.h"
+
+namespace lockstep::tools {
+namespace {
+
+using bench::Collective;
+using bench::Form;
+using collectives::Bootstrap;
+
+// A meeting of two cores below this goes through caches that they share.
+constexpr double kSharedCore = 150;  // ns
+
+struct Flags {
+  std::string min = "4KiB", max = "64MiB", dtype = "float32", op = "sum", algorithm = "auto";
+  std::string collective = "all_reduce", check = "all", plot, compare;
+  double factor = 2;
+  int iterations = 0, warmup = 2, ranks = 0, deadline = 60;
+  bool json = false, csv = false;
+
+  Form form() const { return json ? Form::kJson : csv ? Form::kCsv : Form::kTable; }
+};
+
+// "64", "4KiB", "1.5MiB", "2MB"; none: it is no size.
+std::optional<std::size_t> parsed_size(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string unit(static_cast<const char*>(end), text.data() + text.size());
+  const std::pair<const char*, double> units[] = {{"", 1},         {"B", 1},        {"KiB", 0x1p10},
+                                                  {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"kB", 1e3},
+                                                  {"MB", 1e6},     {"GB", 1e9}};
+  for (const auto& [name, factor] : units) {
+    const double bytes = number * factor;
+    if (error == std::errc() && unit == name && bytes >= 1 && bytes <= 0x1p40)
+      return std::size_t(bytes);
+  }
+  return std::nullopt;
+}
+
+CLI::Validator size() {
+  return {[](const std::string& text) {
+            return parsed_size(text)
+                       ? std::string()
+                       : fmt::format("must be a size such as 4096, 64KiB, 256MiB, not '{}'", text);
+          },
+          "SIZE"};
+}
+
+std::vector<std::size_t> counts(const Flags& f, engine::DType dtype) {
+  const std::size_t width = engine::size_of(dtype);
+  const std::size_t most = *parsed_size(f.max);
+  std::vector<std::size_t> all;
+  for (double bytes = double(*parsed_size(f.min)); bytes <= double(most) * 1.000001;
+       bytes *= f.factor) {
+    const std::size_t count = std::max<std::size_t>(1, std::size_t(bytes) / width);
+    if (all.empty() || all.back() != count) all.push_back(count);
+  }
+  return all;
+}
+
+bench::Setting setting_of(const Flags& f) {
+  bench::Setting s;
+  s.iterations = f.iterations;
+  s.warmup = f.warmup;
+  s.mpi = f.compare == "mpi";
+  s.check = f.check == "all"    ? bench::Check::kAll
+            : f.check == "last" ? bench::Check::kLast
+                                : bench::Check::kNone;
+  s.task.collective =
+      f.collective == "all_reduce" ? Collective::kAllReduce : Collective::kReduceScatter;
+  s.task.dtype = engine::dtype_of(f.dtype);
+  s.task.op = f.op == "min"       ? engine::ReduceOp::kMin
+              : f.op == "max"     ? engine::ReduceOp::kMax
+              : f.op == "product" ? engine::ReduceOp::kProduct
+                                  : engine::ReduceOp::kSum;
+  s.task.mean = f.op == "mean";
+  return s;
+}
+
+// Before anything is opened: what no job of this build could do.
+void require_possible(const Flags& f, const bench::Setting& s, int processes) {
+  engine::require(!f.json || !f.csv, "--json and --csv: one of them");
+  engine::require(*parsed_size(f.min) <= *parsed_size(f.max), "--min {} is more than --max {}",
+                  f.min, f.max);
+  engine::require(!engine::is_integer(s.task.dtype) || !s.task.mean,
+                  "--op mean needs floating point, not {}", f.dtype);
+  engine::require(f.ranks == 0 || processes == 1,
+                  "--ranks starts threads in one process, and {} processes were started; they are "
+                  "the ranks",
+                  processes);
+  if (!s.mpi) return;
+  engine::require(collectives::mpi::available(),
+                  "--compare mpi: this build of lockstep has no MPI (Debian: libopenmpi-dev, then "
+                  "meson setup --reconfigure -Dmpi=enabled)");
+  engine::require(processes > 1,
+                  "--compare mpi needs ranks that are processes: mpirun -n 2 lockstep bench ...");
+  engine::require(s.task.collective == Collective::kAllReduce && !s.task.mean,
+                  "--compare mpi times MPI_Allreduce, which makes no {} of {}", f.collective, f.op);
+  engine::require(engine::size_of(s.task.dtype) > 2,
+                  "--compare mpi times MPI_Allreduce, which knows no {}", f.dtype);
+}
+
+// Ranks that are as many as the processors get one each. How many processors the host's ranks may
+// use together.
+std::size_t bind(Bootstrap& bootstrap) {
+  const auto allowed = bootstrap.all_gather(collectives::to_text(collectives::allowed_processors()),
+                                            "processors of the ranks");
+  const std::vector<int> hosts = bootstrap.hosts();
+  const auto me = std::size_t(bootstrap.process());
+  std::vector<collectives::HostProcess> here;
+  std::set<int> together;
+  std::size_t mine = 0;
+  for (std::size_t i = 0; i < allowed.size(); ++i) {
+    if (hosts[i] != hosts[me]) continue;
+    if (i == me) mine = here.size();
+    here.push_back({collectives::processors_of(allowed[i]), 1});
+    together.insert(here.back().processors.begin(), here.back().processors.end());
+  }
+  const auto binding = collectives::plan_binding(here, mine, 1, collectives::machine().cores);
+  collectives::bind_this_thread(binding.processors[0]);
+  return together.size();
+}
+
+std::string describe(const strategies::Ranks& ranks, std::size_t processors, bool threads,
+                     double barrier_ns) {
+  const int hosts = *std::max_element(ranks.host.begin(), ranks.host.end()) + 1;
+  std::string text =
+      fmt::format("# {} {} on {} host{}, {} processor{}: {}\n", ranks.size(),
+                  threads ? "threads" : "processes", hosts, hosts == 1 ? "" : "s", processors,
+                  processors == 1 ? "" : "s", collectives::machine().cpu);
+  if (barrier_ns > 0) {
+    text += fmt::format(
+        "# two ranks meet in {:.0f} ns{}\n", barrier_ns,
+        barrier_ns < kSharedCore ? ": so near that the two processors share one real core" : "");
+  }
+  return text +
+         "# us: median, least and 99th percentile in place, then the median out of place; "
+         "GB/s in place\n";
+}
+
+// The ranks' work, one thread each. True when every result was right.
+bool measure_all(const Flags& f, bench::Setting setting, Bootstrap& bootstrap,
+                 const engine::Ops& ops, bool threads) {
+  const strategies::Ranks ranks{strategies::rank_of_each_process(bootstrap), ops,
+                                std::chrono::seconds(f.deadline)};
+  setting.task.host = ranks.host;
+  const std::size_t processors = bind(bootstrap);
+  const bool speaks = ranks.rank() == 0;
+  bench::Meeting meeting(ranks);
+  const double barrier_ns = meeting.pair_ns();
+  const Form form = f.form();
+  if (speaks && form == Form::kTable)
+    fmt::print("{}", describe(ranks, processors, threads, barrier_ns));
+  if (speaks && form != Form::kJson) fmt::print("{}\n", bench::heading(form, setting.mpi));
+  std::vector<bench::Row> rows;
+  std::size_t wrong = 0;
+  const std::vector<std::size_t> sizes = counts(f, setting.task.dtype);
+  const auto planned =
+      bench::planned(setting.task, collectives::discover(bootstrap, {"cpu:0"}), sizes);
+  for (const std::size_t count : sizes) {
+    for (const auto& choice : bench::choices(setting.task, f.algorithm, count, planned)) {
+      bench::Row row;
+      row.bytes = count * engine::size_of(setting.task.dtype), row.count = count;
+      row.choice = choice;
+      row.bus_factor = setting.task.bus_factor();
+      row.barrier_ns = barrier_ns;
+      row.measured = bench::measure(ranks, meeting, setting, choice.algorithm, count);
+      wrong += row.measured.wrong;
+      rows.push_back(row);
+      if (!speaks) continue;
+      fmt::print("{}\n", bench::to_text(row, form, setting.mpi));
+      std::fflush(stdout);
+    }
+  }
+  if (speaks && !f.plot.empty()) {
+    std::ofstream file(f.plot);
+    file << bench::to_svg(
+        rows, fmt::format("{} of {} ({}), {} ranks", f.collective, f.dtype, f.op, ranks.size()));
+    if (!file.flush()) engine::fail(engine::Code::kIo, "{} cannot be written", f.plot);
+  }
+  if (speaks && wrong > 0) complain(fmt::format("{} elements of results are wrong", wrong));
+  return wrong == 0;
+}
+
+bool on_threads(const Flags& f, const bench::Setting& setting, strategies::Session& session,
+                int count) {
+  const auto bootstraps = collectives::in_memory_bootstrap(std::vector<int>(std::size_t(count), 0),
+                                                           std::chrono::seconds(f.deadline));
+  std::atomic<bool> right{true};
+  std::mutex mutex;
+  std::exception_ptr first;
+  std::vector<std::jthread> threads;
+  for (const auto& bootstrap : bootstraps)
+    threads.emplace_back([&, mine = bootstrap.get()] {
+      try {
+        const auto ops = session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
+        if (!measure_all(f, setting, *mine, *ops, true)) right = false;
+      } catch (...) {
+        std::scoped_lock lock(mutex);
+        if (!first) first = std::current_exception();
+      }
+    });
+  threads.clear();  // joins
+  if (first) std::rethrow_exception(first);
+  return right;
+}
+
+int run(const Flags& f, const Program& program) {
+  const int processes = collectives::mpi::launch().size;
+  const bench::Setting setting = together([&] {
+    bench::Setting s = setting_of(f);
+    require_possible(f, s, processes);
+    if (f.algorithm != "auto" && f.algorithm != "all") {  // unknown names, before the job meets
+      bench::Task task = s.task;
+      task.host.assign(1, 0);
+      bench::choices(task, f.algorithm, 1, std::nullopt);
+    }
+    return s;
+  });
+  strategies::Session session(program.argc, program.argv,
+                              {.deadline = std::chrono::seconds(f.deadline)});
+  if (processes == 1)
+    return on_threads(f, setting, session, f.ranks > 0 ? f.ranks : 2) ? kDone : kDefect;
+  Bootstrap& bootstrap = session.bootstrap();
+  const auto ops = session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
+  session.connected();
+  return measure_all(f, setting, bootstrap, *ops, false) ? kDone : kDefect;
+}
+
+std::string known_algorithms() {
+  std::string names;
+  for (const auto& algorithm : collectives::all_reduce_algorithms())
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", algorithm.name);
+  return names;
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& app) {
+  auto f = std::make_shared<Flags>();  // lives as long as the parser's callbacks
+  app.add_option("--min", f->min, "smallest size of one rank's input")
+      ->check(size())
+      ->capture_default_str();
+  app.add_option("--max", f->max, "largest")->check(size())->capture_default_str();
+  app.add_option("--factor", f->factor, "from one size to the next")
+      ->check(number_above(1, 1e6))
+      ->capture_default_str();
+  app.add_option("--iterations", f->iterations, "timed rounds of each size; 0: by size")
+      ->check(whole_number(0, 50'000))
+      ->capture_default_str();
+  app.add_option("--warmup", f->warmup, "untimed rounds at the beginning of each turn")
+      ->check(whole_number(0, 50'000))
+      ->capture_default_str();
+  app.add_option("--dtype", f->dtype, "element type")
+      ->check(one_of({"float32", "float64", "float16", "bfloat16", "int32", "int64"}))
+      ->capture_default_str();
+  app.add_option("--op", f->op, "operation")
+      ->check(one_of({"sum", "mean", "min", "max", "product"}))
+      ->capture_default_str();
+  app.add_option("--algorithm", f->algorithm,
+                 fmt::format("auto, all, or some of {} with commas between", known_algorithms()))
+      ->capture_default_str();
+  app.add_option("--collective", f->collective, "what is timed")
+      ->check(one_of({"all_reduce", "reduce_scatter"}))
+      ->capture_default_str();
+  app.add_option("--check", f->check, "rounds whose results are compared with the exact ones")
+      ->check(one_of({"all", "last", "none"}))
+      ->expected(0, 1)
+      ->default_str("all");
+  app.add_option("--ranks", f->ranks, "threads of this process, without mpirun; 0: two")
+      ->check(whole_number(0, 256))
+      ->capture_default_str();
+  app.add_option("--compare", f->compare, "time this, too, in turn")->check(one_of({"mpi"}));
+  app.add_option("--deadline", f->deadline, "seconds of every wait for another rank")
+      ->check(whole_number(1, 86'400))
+      ->capture_default_str();
+  app.add_flag("--json", f->json, "one JSON object a line instead of the table");
+  app.add_flag("--csv", f->csv, "comma-separated values instead of the table");
+  app.add_option("--plot", f->plot, "file for a picture (SVG)");
+  return [f](const Program& program) { return run(*f, program); };
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+#include "tools/bench/meeting.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <limits>
+#include <thread>
+
+#include "collectives/algorithms.h"
+#include "engine/base/error.h"
+
+namespace lockstep::tools::bench {
+namespace {
+
+using Flag = std::atomic<std::uint64_t>;
+
+constexpr std::uint64_t kLeft = std::numeric_limits<std::uint64_t>::max();
+constexpr int kBareSpins = 2000;  // then others may need this core
+constexpr int kLooks = 1000;      // between two looks at the clock
+constexpr int kTries = 5, kRounds = 4000;
+
+}  // namespace
+
+Meeting::Meeting(const strategies::Ranks& ranks)
+    : ranks_(ranks), exceptions_(std::uncaught_exceptions()) {
+  if (ranks.one_host()) {
+    memory_ = std::make_unique<strategies::HostMemory>(ranks, 4096, 4096, "meeting: ");
+    for (int rank = 0; rank < ranks.size(); ++rank)
+      flags_.push_back(reinterpret_cast<Flag*>(memory_->block(rank)));
+    return;
+  }
+  collectives::Request request;
+  request.name = "a meeting";
+  request.subject = {0, 1};
+  request.host = ranks.host;
+  collectives::StepPlan plan{{ring_all_reduce(request), {}, false}};
+  link_ = std::make_unique<strategies::RankLink>(ranks, std::move(plan), sizeof(float),
+                                                 ring_scratch(request) * sizeof(float), "meeting");
+}
+
+Meeting::~Meeting() {
+  if (std::uncaught_exceptions() == exceptions_) return;
+  if (memory_) flags_[std::size_t(ranks_.rank())]->store(kLeft);
+  if (link_) link_->stop(engine::Code::kAborted, "another rank gave up");
+}
+
+void Meeting::meet() {
+  if (memory_) return flag(++met_, ranks_.size());
+  link_->start(0);
+  link_->executor().wait(0, "meeting");
+}
+
+void Meeting::flag(std::uint64_t now, int ranks) {
+  flags_[std::size_t(ranks_.rank())]->store(now, std::memory_order_release);
+  engine::Clock::time_point begin{};
+  for (int rank = 0, spins = 0; rank < ranks;) {
+    const std::uint64_t there = flags_[std::size_t(rank)]->load(std::memory_order_acquire);
+    if (there == kLeft) engine::fail(engine::Code::kPeerLost, "rank {} gave up", rank);
+    if (there >= now) {
+      ++rank;
+      continue;
+    }
+    if (++spins > kBareSpins) std::this_thread::yield();
+    if (spins % kLooks != 0) continue;
+    if (begin == engine::Clock::time_point{}) begin = engine::Clock::now();
+    if (engine::Clock::now() - begin > ranks_.deadline)
+      engine::fail(engine::Code::kTimeout, "rank {} waited {} ms; missing: {}", ranks_.rank(),
+                   ranks_.deadline.count(), rank);
+  }
+}
+
+double Meeting::pair_ns() {
+  if (!memory_ || ranks_.size() < 2) return 0;
+  double least = std::numeric_limits<double>::max();
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    meet();
+    const auto begin = engine::Clock::now();
+    for (int i = 1; i <= kRounds && ranks_.rank() < 2; ++i) flag(met_ + std::uint64_t(i), 2);
+    const std::chrono::duration<double, std::nano> took = engine::Clock::now() - begin;
+    least = std::min(least, took.count() / kRounds);
+    met_ += kRounds;  // the others are so far, too
+  }
+  meet();
+  return least;
+}
+
+}  // namespace lockstep::tools::bench

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// Where ranks meet before the clock of a benchmark starts. On one host: a flag of each rank, on a
+// line of its own, which counts up; every rank waits for all. Between hosts: a sum of one number.
+// Of one thread a rank; collective. Every wait has the deadline of the ranks: Error(kTimeout) names
+// who is missing. A rank that is destroyed by an exception tells the others (kPeerLost).
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "strategies/host_memory.h"
+#include "strategies/rank_link.h"
+
+namespace lockstep::tools::bench {
+
+class Meeting {
+ public:
+  explicit Meeting(const strategies::Ranks& ranks);
+  ~Meeting();
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
+  void meet();
+  // Nanoseconds of one meeting of ranks 0 and 1 alone, the least of some tries: how far their cores
+  // are apart. 0 where they are not two ranks of one host.
+  double pair_ns();
+
+ private:
+  void flag(std::uint64_t now, int ranks);
+
+  const strategies::Ranks& ranks_;
+  std::unique_ptr<strategies::HostMemory> memory_;
+  std::vector<std::atomic<std::uint64_t>*> flags_;  // of each rank
+  std::unique_ptr<strategies::RankLink> link_;
+  std::uint64_t met_ = 0;
+  int exceptions_;  // on their way when it was made
+};
+
+}  // namespace lockstep::tools::bench

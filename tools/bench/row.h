@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// A line of a benchmark's results, for people and for programs. Plain values; pure functions.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "tools/bench/measure.h"
+
+namespace lockstep::tools::bench {
+
+struct Row {
+  std::size_t bytes = 0, count = 0;  // of one rank
+  Choice choice;
+  Measured measured;
+  double bus_factor = 1;
+  double barrier_ns = 0;                                                           // of this run
+  double algbw() const { return double(bytes) / measured.in_place.median / 1e3; }  // GB/s, in place
+  double busbw() const { return algbw() * bus_factor; }
+  std::optional<double> roofline_percent() const;
+  std::optional<double> ratio() const;  // MPI's time over ours, in place
+};
+
+enum class Form { kTable, kCsv, kJson };
+
+// Column names; empty in JSON. `mpi`: whether the last two columns are there.
+std::string heading(Form form, bool mpi);
+std::string to_text(const Row& row, Form form, bool mpi);
+
+}  // namespace lockstep::tools::bench

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+#include "tools/bench/work.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "collectives/algorithms/steps.h"
+#include "collectives/registry.h"
+#include "engine/base/error.h"
+
+namespace lockstep::tools::bench {
+namespace {
+
+using collectives::Action;
+using collectives::Plan;
+using collectives::Request;
+using collectives::Space;
+
+Request request(const Task& task, collectives::Range subject) {
+  Request r;
+  r.name = "benchmark";
+  r.dtype = task.dtype;
+  r.op = task.op;
+  r.mean = task.mean;
+  r.subject = subject;
+  r.host = task.host;
+  return r;
+}
+
+Plan plan_of(const Task& task, const std::string& algorithm, const Request& r) {
+  if (task.collective == Collective::kReduceScatter) return direct_reduce_scatter(r);
+  return collectives::find_algorithm(algorithm).make(r);
+}
+
+// Every result of every reduction so much further on; not what lies in scratch on its way.
+void move_targets(Plan& plan, std::size_t by) {
+  for (auto& lanes : plan.lanes)
+    for (auto& lane : lanes)
+      for (auto& step : lane)
+        for (auto& to : step.to)
+          if (to.space == plan.space) to.offset += by;
+}
+
+void forget_the_others(Plan& plan) {
+  for (auto& lanes : plan.lanes)
+    for (auto& lane : lanes)
+      std::erase_if(lane, [](const collectives::Step& step) {
+        return step.action == Action::kArrive || step.action == Action::kAwait;
+      });
+}
+
+Plan copy(const Request& from, std::size_t to) {
+  Request plain = from;
+  plain.op = collectives::ReduceOp::kSum, plain.mean = false;
+  Plan plan = collectives::empty_plan(plain, "copy", 1);
+  for (int rank = 0; rank < plan.ranks(); ++rank)
+    plan.lanes[std::size_t(rank)][0].push_back(collectives::reduce(
+        from.subject.size(), {{rank, from.space, from.subject.begin}}, {{rank, from.space, to}}));
+  return plan;
+}
+
+// Why an algorithm cannot serve the task; empty where it can.
+std::string refusal(const Task& task, const collectives::Algorithm& algorithm) {
+  if (task.collective == Collective::kReduceScatter && algorithm.name != "direct")
+    return "makes all-reduces only, and reduce_scatter was asked for; use direct";
+  return algorithm.refusal(task.host);
+}
+
+// What the planner says of an algorithm; nothing where it was not asked.
+std::optional<double> predicted_us(const std::optional<collectives::Choices>& planned,
+                                   const std::string& algorithm, std::size_t bytes) {
+  if (!planned) return std::nullopt;
+  const auto& sizes = planned->sizes();
+  const auto& algorithms = planned->algorithms();
+  const auto size = std::find(sizes.begin(), sizes.end(), bytes);
+  const auto name = std::find(algorithms.begin(), algorithms.end(), algorithm);
+  if (size == sizes.end() || name == algorithms.end()) return std::nullopt;
+  return 1e6 *
+         planned->price(std::size_t(size - sizes.begin()), std::size_t(name - algorithms.begin()))
+             .seconds;
+}
+
+}  // namespace
+
+bool Task::one_host() const {
+  return std::all_of(host.begin(), host.end(), [&](int h) { return h == host[0]; });
+}
+
+double Task::bus_factor() const {
+  const double n = ranks();
+  return collective == Collective::kAllReduce ? 2 * (n - 1) / n : (n - 1) / n;
+}
+
+std::optional<collectives::Choices> planned(const Task& task, const collectives::Topology& topology,
+                                            const std::vector<std::size_t>& counts) {
+  if (task.collective != Collective::kAllReduce || task.ranks() == 1) return std::nullopt;
+  std::vector<std::size_t> sizes;
+  for (const std::size_t count : counts) sizes.push_back(count * engine::size_of(task.dtype));
+  return plan_all_reduce(topology, collectives::all_reduce_algorithms(), {}, sizes);
+}
+
+std::vector<Choice> choices(const Task& task, const std::string& wanted, std::size_t count,
+                            const std::optional<collectives::Choices>& planned) {
+  const std::size_t bytes = count * engine::size_of(task.dtype);
+  std::vector<Choice> found;
+  const auto add = [&](std::string name, const char* reason) {
+    const auto us = predicted_us(planned, name, bytes);
+    found.push_back({std::move(name), reason, us});
+  };
+  if (wanted == "auto") {
+    if (!planned) {
+      const std::string why = refusal(task, collectives::find_algorithm("direct"));
+      engine::require(why.empty(), "reduce_scatter is made by direct, which {}", why);
+      add("direct", task.ranks() == 1 ? "one rank has nothing to add" : "no other makes it");
+      return found;
+    }
+    const collectives::Choice choice = planned->choose(bytes);
+    return {{choice.algorithm, choice.reason, choice.seconds * 1e6}};
+  }
+  if (wanted == "all") {
+    for (const auto& algorithm : collectives::all_reduce_algorithms())
+      if (refusal(task, algorithm).empty()) add(std::string(algorithm.name), "all were asked for");
+    return found;
+  }
+  std::istringstream names(wanted);
+  for (std::string name; std::getline(names, name, ',');) {
+    const auto& algorithm = collectives::find_algorithm(name);
+    const std::string why = refusal(task, algorithm);
+    engine::require(why.empty(), "--algorithm {}: {} {}", wanted, name, why);
+    add(name, "it was asked for");
+  }
+  engine::require(!found.empty(), "--algorithm names no algorithm");
+  return found;
+}
+
+Work work(const Task& task, const std::string& algorithm, std::size_t count) {
+  const std::size_t blocks = (count + engine::kBlock - 1) / engine::kBlock;
+  Work w;
+  w.output = blocks * engine::kBlock;
+  w.elements = 2 * w.output;
+  const Request in = request(task, {0, count}), out = request(task, {w.output, w.output + count});
+  const auto add = [&](Plan plan, std::vector<int> after = {}) {
+    w.plan.push_back({std::move(plan), std::move(after), false});
+    return int(w.plan.size()) - 1;
+  };
+  w.in_place = {add(plan_of(task, algorithm, in))};
+  const bool anywhere = algorithm == "direct" || algorithm == "one_shot";
+  if (anywhere && task.ranks() > 1) {  // one rank's plan is empty
+    // A plan whose scratch alternates shares it with no other.
+    Request apart = in;
+    apart.scratch = collectives::find_algorithm(algorithm).scratch(in);
+    w.scratch = 2 * apart.scratch;
+    Plan plan = plan_of(task, algorithm, apart);
+    move_targets(plan, w.output);
+    w.out_of_place = {add(std::move(plan))};
+  } else {
+    const int first = add(copy(in, w.output));
+    w.out_of_place = {first, add(plan_of(task, algorithm, out), {first})};
+    const auto& one = collectives::find_algorithm(algorithm);
+    w.scratch = std::max(one.scratch(in), one.scratch(out));
+  }
+  if (task.one_host()) {
+    Plan plan = task.collective == Collective::kReduceScatter ? direct_reduce_scatter(in)
+                                                              : direct_all_reduce(in);
+    forget_the_others(plan);
+    w.roofline = {add(std::move(plan))};
+  }
+  return w;
+}
+
+collectives::Range result_range(const Task& task, std::size_t count, int rank) {
+  if (task.collective == Collective::kAllReduce) return {0, count};
+  return collectives::slice({0, count}, rank, task.ranks());
+}
+
+}  // namespace lockstep::tools::bench

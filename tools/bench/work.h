@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// What a benchmark of collectives runs, as plans: a collective in place and out of place, by one
+// algorithm, and its roofline. Pure functions.
+#pragma once
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/algorithms.h"
+#include "collectives/plan.h"
+#include "collectives/planner.h"
+
+namespace lockstep::tools::bench {
+
+enum class Collective { kAllReduce, kReduceScatter };
+
+// What is asked for: the same for all sizes.
+struct Task {
+  Collective collective = Collective::kAllReduce;
+  collectives::DType dtype = collectives::DType::kFloat32;
+  collectives::ReduceOp op = collectives::ReduceOp::kSum;
+  bool mean = false;
+  std::vector<int> host;  // of each rank
+  int ranks() const { return int(host.size()); }
+  bool one_host() const;
+  // busbw / algbw: what crosses the slowest link, or memory, for each byte; NVIDIA, nccl-tests,
+  // PERFORMANCE.md.
+  double bus_factor() const;
+};
+
+// One algorithm for one size, and why it is this one.
+struct Choice {
+  std::string algorithm, reason;
+  std::optional<double> predicted_us = {};
+};
+
+// The planner's choices for these sizes, in elements; none where there is nothing to plan: one
+// rank, or no all-reduce.
+std::optional<collectives::Choices> planned(const Task& task, const collectives::Topology& topology,
+                                            const std::vector<std::size_t>& counts);
+
+// `wanted`: names of algorithms with commas between, "auto" (the planner's choice) or "all" (all
+// that can serve the task). Throws Error(kInvalid) for an unknown name, and for one that cannot
+// serve the task, saying why.
+std::vector<Choice> choices(const Task& task, const std::string& wanted, std::size_t count,
+                            const std::optional<collectives::Choices>& planned);
+
+// Stages of one step: each variant is some of them, started together.
+struct Work {
+  collectives::StepPlan plan = {};
+  std::vector<int> in_place = {}, out_of_place = {}, roofline = {};  // empty: there is none
+  std::size_t elements = 0, scratch = 0;                             // of the two spaces
+  std::size_t output = 0;  // where results out of place begin
+};
+
+// In place on [0, count). Out of place to [output, output + count): *direct* and *one_shot* store
+// there at once, other algorithms copy first. The roofline is direct without its arrivals and
+// waits: every rank reads its slice from all and stores it to all, and nobody waits; on one host
+// only.
+Work work(const Task& task, const std::string& algorithm, std::size_t count);
+
+// The elements of the result that a rank ends with.
+collectives::Range result_range(const Task& task, std::size_t count, int rank);
+
+}  // namespace lockstep::tools::bench
