@@ -17,6 +17,7 @@ struct Algorithm {
   // Sums are the same balanced tree over the ranks in their order, whatever the range and the
   // hosts.
   bool keeps_rank_order = false;
+  bool updates = false;  // can serve request.update
   // Why it cannot serve ranks on these hosts (of each rank), as the end of a sentence that begins
   // with the name; empty where it can.
   std::string (*refusal)(const std::vector<int>& host) = nullptr;

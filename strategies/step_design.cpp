@@ -123,10 +123,17 @@ class Designer {
     const std::string& update = options_.update;
     require(update == "auto" || update == "fused" || update == "apart",
             "unknown update '{}'; known: auto, fused, apart", update);
-    require(update != "fused" || design_.algorithm == "direct",
-            "update fused needs the direct algorithm, and {} was chosen: {}", design_.algorithm,
-            design_.reason);
-    design_.update = update != "auto" ? update : design_.algorithm == "direct" ? "fused" : "apart";
+    const bool updates = collectives::find_algorithm(design_.algorithm).updates;
+    const bool direct = design_.algorithm == "direct";
+    require(update != "fused" || updates,
+            "update fused needs an algorithm that has a place for it, and {} has none: use apart",
+            design_.algorithm);
+    require(update != "fused" || !needs_norm() || direct,
+            "update fused with a clipped norm needs the direct algorithm, since all must know the "
+            "norm first, and {} was chosen: use apart",
+            design_.algorithm);
+    const bool fits = updates && (!needs_norm() || direct);
+    design_.update = update != "auto" ? update : fits ? "fused" : "apart";
     design_.bucket_bytes = options_.bucket_bytes > 0 ? options_.bucket_bytes : kBucketBytes;
     design_.kernels = options_.kernels.empty() ? "auto" : options_.kernels;
     if (!options_.reason.empty()) design_.reason = options_.reason;
@@ -214,10 +221,11 @@ class Designer {
       norms.push_back(design_.stages[b].back());
     }
     for (std::size_t b = 0; b < design_.buckets.size(); ++b) {
-      const Request r = bucket_request(b, needs_norm() || !fused ? ": update" : ": sum and update");
-      Plan plan = !fused         ? collectives::local_update(r)
-                  : needs_norm() ? collectives::direct_update_and_store(r)
-                                 : collectives::direct_update(r);
+      Request r = bucket_request(b, needs_norm() || !fused ? ": update" : ": sum and update");
+      r.update = fused && !needs_norm();
+      Plan plan = r.update ? all_reduce(r)
+                  : fused  ? collectives::direct_update_and_store(r)
+                           : collectives::local_update(r);
       add_to(b, std::move(plan), needs_norm() ? norms : design_.stages[b]);
       design_.updates.push_back(design_.stages[b].back());
     }
