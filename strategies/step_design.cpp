@@ -23,8 +23,6 @@ std::size_t round_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-constexpr std::size_t kBucketBytes = std::size_t(4) << 20;
-
 // The borders that a checkpoint was written with.
 std::vector<Range> buckets_of(const std::vector<std::size_t>& ends, std::size_t trainable) {
   std::vector<Range> buckets;
@@ -88,8 +86,8 @@ class Designer {
 
  private:
   std::size_t width() const { return engine::size_of(graph_.dtype()); }
-  bool one_host() const {
-    return std::set<int>(input_.host.begin(), input_.host.end()).size() <= 1;
+  std::size_t bucket_bytes() const {  // as asked for
+    return options_.bucket_bytes > 0 ? options_.bucket_bytes : kBucketBytes;
   }
   bool needs_norm() const { return input_.rule.needs() == engine::Needs::kGlobalNorm; }
 
@@ -112,13 +110,14 @@ class Designer {
           "memory, "
           "the least traffic there can be",
           input_.host.size());
+    } else if (input_.choices != nullptr) {
+      const collectives::Choice choice =
+          input_.choices->choose(std::min(bucket_bytes(), graph_.trainable() * width()));
+      design_.algorithm = choice.algorithm;
+      design_.reason = choice.reason;
     } else {
       design_.algorithm = "ring";
-      design_.reason = fmt::format(
-          "{} replicas are on {} hosts, so messages go round a ring that enters and leaves each "
-          "host "
-          "once",
-          input_.host.size(), hosts);
+      design_.reason = fmt::format("{} replicas are on {} hosts", input_.host.size(), hosts);
     }
     const std::string& update = options_.update;
     require(update == "auto" || update == "fused" || update == "apart",
@@ -134,7 +133,7 @@ class Designer {
             design_.algorithm);
     const bool fits = updates && (!needs_norm() || direct);
     design_.update = update != "auto" ? update : fits ? "fused" : "apart";
-    design_.bucket_bytes = options_.bucket_bytes > 0 ? options_.bucket_bytes : kBucketBytes;
+    design_.bucket_bytes = bucket_bytes();
     design_.kernels = options_.kernels.empty() ? "auto" : options_.kernels;
     if (!options_.reason.empty()) design_.reason = options_.reason;
   }
