@@ -58,8 +58,7 @@ void write_gradients(const Mirror& mirror, std::int64_t step) {
 }
 
 // One turn: steps of one strategy, timed but for the first few.
-void take_turn(Way& way, const engine::data::Dataset& data, std::size_t batch, int turn,
-               int steps) {
+void take_turn(Way& way, const engine::Dataset& data, std::size_t batch, int turn, int steps) {
   engine::Strategy& strategy = *way.strategy;
   const int first_rank = strategy.membership().rank;
   strategy.deal({data.size(), batch, turn * steps, steps, {}, true});

@@ -17,7 +17,6 @@ struct Algorithm {
   // Sums are the same balanced tree over the ranks in their order, whatever the range and the
   // hosts.
   bool keeps_rank_order = false;
-  bool updates = false;  // can serve request.update
   // Why it cannot serve ranks on these hosts (of each rank), as the end of a sentence that begins
   // with the name; empty where it can.
   std::string (*refusal)(const std::vector<int>& host) = nullptr;
@@ -25,6 +24,7 @@ struct Algorithm {
   Plan (*make)(const Request& request) = nullptr;
   // Elements from request.scratch on that the plan uses on some rank; none uses more.
   std::size_t (*scratch)(const Request& request) = nullptr;
+  bool updates = false;  // can serve request.update
 };
 
 // In an order that never changes: of two that are as good the first is taken.

@@ -331,6 +331,7 @@ TEST(Algorithms, RefuseWhatTheyCannotDo) {
               algorithm.updates ? "x: an update takes the plain sum of gradients"
                                 : "x: halving and doubling have no place for an update");
   }
+  minimum.op = ReduceOp::kMin, minimum.update = false;
   for (const Algorithm& algorithm : all_reduce_algorithms())
     EXPECT_EQ(why([&] { algorithm.make(ring_request({}, 10)); }),
               ": a plan needs at least one rank");
