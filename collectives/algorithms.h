@@ -18,8 +18,11 @@ struct Request {
   bool mean = false;  // divide the sums by the number of ranks; not of integers
   Range subject;      // of `space`
   Space space = Space::kGradient;
-  std::vector<int> host;    // of each rank
-  bool squares = false;     // leave sums of squares of the result in everybody's norms
+  std::vector<int> host;  // of each rank
+  bool squares = false;   // leave sums of squares of the result in everybody's norms
+  // The sums are gradients: each number is updated once, where its whole sum is first known, and
+  // instead of sums the new weights (Space::kWeight) end everywhere. Plain sums only.
+  bool update = false;
   int turn = 0;             // who has the first slice: buckets take turns
   int root = 0;             // of a broadcast: whose numbers
   std::size_t scratch = 0;  // where this plan's scratch begins, in elements
@@ -38,10 +41,8 @@ Plan direct_all_reduce(const Request& request);
 // Why direct cannot serve ranks on these hosts: "needs all ranks on one host ..."; empty where it
 // can.
 std::string direct_refusal(const std::vector<int>& host);
-// The same, with the optimizer's update in the middle: reads gradients, stores weights.
-Plan direct_update(const Request& request);
-// The two halves, for optimizers that need a norm first: sums of my slice (with squares told to
-// all), then update of my slice and store into all.
+// The two halves of an update, for optimizers that need a norm first: sums of my slice (with
+// squares told to all), then update of my slice and store into all.
 Plan direct_reduce_scatter(const Request& request);
 Plan direct_update_and_store(const Request& request);
 // Everybody gets each slice from its owner, the rank that a direct reduce-scatter of the same

@@ -19,16 +19,17 @@ std::size_t no_scratch(const Request& /*request*/) {
 }
 
 constexpr std::array kAllReduce{
-    Algorithm{"direct", true, direct_refusal, direct_all_reduce, no_scratch},
+    Algorithm{"direct", true, direct_refusal, direct_all_reduce, no_scratch, true},
     Algorithm{"one_shot", true, direct_refusal, one_shot_all_reduce, one_shot_scratch},
-    Algorithm{"ring", false, any_hosts, ring_all_reduce, ring_scratch},
+    Algorithm{"ring", false, any_hosts, ring_all_reduce, ring_scratch, true},
     Algorithm{"halving_doubling", true, any_hosts, halving_doubling_all_reduce,
               halving_doubling_scratch},
-    Algorithm{"hierarchical", false, any_hosts, hierarchical_all_reduce, hierarchical_scratch},
+    Algorithm{"hierarchical", false, any_hosts, hierarchical_all_reduce, hierarchical_scratch,
+              true},
     Algorithm{"hierarchical_halving", false, any_hosts, hierarchical_halving_all_reduce,
               hierarchical_halving_scratch},
     Algorithm{"leader_hierarchical", false, any_hosts, leader_hierarchical_all_reduce,
-              leader_hierarchical_scratch},
+              leader_hierarchical_scratch, true},
 };
 
 }  // namespace

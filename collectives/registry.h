@@ -24,6 +24,7 @@ struct Algorithm {
   Plan (*make)(const Request& request) = nullptr;
   // Elements from request.scratch on that the plan uses on some rank; none uses more.
   std::size_t (*scratch)(const Request& request) = nullptr;
+  bool updates = false;  // can serve request.update
 };
 
 // In an order that never changes: of two that are as good the first is taken.

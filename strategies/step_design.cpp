@@ -23,8 +23,6 @@ std::size_t round_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-constexpr std::size_t kBucketBytes = std::size_t(4) << 20;
-
 // The borders that a checkpoint was written with.
 std::vector<Range> buckets_of(const std::vector<std::size_t>& ends, std::size_t trainable) {
   std::vector<Range> buckets;
@@ -88,8 +86,8 @@ class Designer {
 
  private:
   std::size_t width() const { return engine::size_of(graph_.dtype()); }
-  bool one_host() const {
-    return std::set<int>(input_.host.begin(), input_.host.end()).size() <= 1;
+  std::size_t bucket_bytes() const {  // as asked for
+    return options_.bucket_bytes > 0 ? options_.bucket_bytes : kBucketBytes;
   }
   bool needs_norm() const { return input_.rule.needs() == engine::Needs::kGlobalNorm; }
 
@@ -112,22 +110,30 @@ class Designer {
           "memory, "
           "the least traffic there can be",
           input_.host.size());
+    } else if (input_.choices != nullptr) {
+      const collectives::Choice choice =
+          input_.choices->choose(std::min(bucket_bytes(), graph_.trainable() * width()));
+      design_.algorithm = choice.algorithm;
+      design_.reason = choice.reason;
     } else {
       design_.algorithm = "ring";
-      design_.reason = fmt::format(
-          "{} replicas are on {} hosts, so messages go round a ring that enters and leaves each "
-          "host "
-          "once",
-          input_.host.size(), hosts);
+      design_.reason = fmt::format("{} replicas are on {} hosts", input_.host.size(), hosts);
     }
     const std::string& update = options_.update;
     require(update == "auto" || update == "fused" || update == "apart",
             "unknown update '{}'; known: auto, fused, apart", update);
-    require(update != "fused" || design_.algorithm == "direct",
-            "update fused needs the direct algorithm, and {} was chosen: {}", design_.algorithm,
-            design_.reason);
-    design_.update = update != "auto" ? update : design_.algorithm == "direct" ? "fused" : "apart";
-    design_.bucket_bytes = options_.bucket_bytes > 0 ? options_.bucket_bytes : kBucketBytes;
+    const bool updates = collectives::find_algorithm(design_.algorithm).updates;
+    const bool direct = design_.algorithm == "direct";
+    require(update != "fused" || updates,
+            "update fused needs an algorithm that has a place for it, and {} has none: use apart",
+            design_.algorithm);
+    require(update != "fused" || !needs_norm() || direct,
+            "update fused with a clipped norm needs the direct algorithm, since all must know the "
+            "norm first, and {} was chosen: use apart",
+            design_.algorithm);
+    const bool fits = updates && (!needs_norm() || direct);
+    design_.update = update != "auto" ? update : fits ? "fused" : "apart";
+    design_.bucket_bytes = bucket_bytes();
     design_.kernels = options_.kernels.empty() ? "auto" : options_.kernels;
     if (!options_.reason.empty()) design_.reason = options_.reason;
   }
@@ -214,10 +220,11 @@ class Designer {
       norms.push_back(design_.stages[b].back());
     }
     for (std::size_t b = 0; b < design_.buckets.size(); ++b) {
-      const Request r = bucket_request(b, needs_norm() || !fused ? ": update" : ": sum and update");
-      Plan plan = !fused         ? collectives::local_update(r)
-                  : needs_norm() ? collectives::direct_update_and_store(r)
-                                 : collectives::direct_update(r);
+      Request r = bucket_request(b, needs_norm() || !fused ? ": update" : ": sum and update");
+      r.update = fused && !needs_norm();
+      Plan plan = r.update ? all_reduce(r)
+                  : fused  ? collectives::direct_update_and_store(r)
+                           : collectives::local_update(r);
       add_to(b, std::move(plan), needs_norm() ? norms : design_.stages[b]);
       design_.updates.push_back(design_.stages[b].back());
     }

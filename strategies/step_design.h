@@ -12,16 +12,20 @@
 #include <vector>
 
 #include "collectives/plan.h"
+#include "collectives/planner.h"
 #include "engine/nn/graph.h"
 #include "engine/ops/update_rule.h"
 
 namespace lockstep::strategies {
 
+// Of gradients that are summed together, where nobody asked for more or less.
+inline constexpr std::size_t kBucketBytes = std::size_t(4) << 20;
+
 struct DesignOptions {
   std::string algorithm = "auto";  // or a name of collectives/registry.h
   std::string update = "auto";     // auto, fused, apart
   std::string kernels = {};        // auto, direct, winograd; empty: auto, or a checkpoint's
-  std::size_t bucket_bytes = 0;    // 0: chosen
+  std::size_t bucket_bytes = 0;    // 0: kBucketBytes
   std::vector<std::size_t> bucket_ends = {};  // of a checkpoint: these borders
   std::string reason = {};                    // of a checkpoint: why it was chosen then
 };
@@ -58,6 +62,8 @@ struct DesignInput {
   const engine::Graph* graph = nullptr;
   engine::UpdateRule rule;
   std::vector<int> host;  // of each rank
+  // Where ranks are on several hosts: the planner's, for sizes around a bucket's. Else a ring.
+  const collectives::Choices* choices = nullptr;
   std::size_t totals = 0, metrics_per_rank = 0, gather_per_rank = 0;
 };
 StepDesign design_step(const DesignInput& input, const DesignOptions& options);

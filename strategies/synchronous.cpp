@@ -14,6 +14,8 @@
 #include <utility>
 
 #include "collectives/machine.h"
+#include "collectives/planner.h"
+#include "collectives/registry.h"
 #include "strategies/host_connections.h"
 
 namespace lockstep::strategies {
@@ -259,6 +261,15 @@ void Synchronous::design(const engine::Graph& graph) {
   input.totals = kTotals;
   input.metrics_per_rank = 2 * checked_at(0).size();
   input.gather_per_rank = kGather;
+  std::optional<collectives::Choices> choices;
+  if (design_options.algorithm == "auto" && topology_.hosts.size() > 1) {
+    const std::size_t asked = design_options.bucket_bytes;
+    const std::size_t bucket = std::min(asked > 0 ? asked : kBucketBytes,
+                                        graph.trainable() * engine::size_of(graph.dtype()));
+    choices =
+        collectives::plan_all_reduce(topology_, collectives::all_reduce_algorithms(), {}, {bucket});
+    input.choices = &*choices;
+  }
   design_ = design_step(input, design_options);
 }
 

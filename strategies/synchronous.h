@@ -41,7 +41,7 @@ struct SynchronousOptions {
   std::optional<engine::DType> dtype = {};      // else what the first device prefers
   int threads = 1;                              // library threads of a replica
   std::optional<engine::Kernels> kernels = {};  // else the fastest, or a checkpoint's
-  std::string algorithm = "auto";               // auto, direct, ring
+  std::string algorithm = "auto";               // or a name of collectives/registry.h
   std::string update = "auto";                  // auto, fused, apart
   std::size_t bucket_bytes = 0;                 // 0: chosen
   bool bind = true;     // replicas to processors of their own, where that fits

@@ -78,8 +78,6 @@ void check_together(const TrainFlags& f, int processes) {
                   "mirrored trains in one process, and {} were started: use --strategy "
                   "collective_all_reduce, or start one process",
                   processes);
-  engine::require(f.update != "fused" || f.algorithm != "ring",
-                  "--update fused needs --algorithm direct: a ring has no place for the update");
   engine::require(f.optimizer == "sgd" || (!f.momentum && !f.nesterov),
                   "--momentum and --nesterov are of sgd; {} has none: leave them out, or give "
                   "--optimizer sgd",

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "collectives/registry.h"
 #include "models/registry.h"
 #include "tools/bounds.h"
 
@@ -14,6 +15,13 @@ constexpr double kMostNumber = 1e30;
 constexpr std::int64_t kMostReplicas = 256;   // threads of one process, each with a whole model
 constexpr std::int64_t kMostProfiled = 1000;  // steps
 constexpr std::int64_t kMostExamples = 1'000'000;  // generated ones, which are kept in memory
+
+std::vector<std::string> algorithms() {
+  std::vector<std::string> names{"auto"};
+  for (const auto& algorithm : collectives::all_reduce_algorithms())
+    names.emplace_back(algorithm.name);
+  return names;
+}
 
 }  // namespace
 
@@ -73,7 +81,7 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--dtype", f.dtype, "element type (default: what the device prefers)")
       ->check(one_of({"float32", "float64"}));
   app.add_option("--algorithm", f.algorithm, "of the all-reduce")
-      ->check(one_of({"auto", "direct", "ring"}))
+      ->check(one_of(algorithms()))
       ->capture_default_str();
   app.add_option("--update", f.update, "fused into the all-reduce, or apart from it")
       ->check(one_of({"auto", "fused", "apart"}))

@@ -92,6 +92,7 @@ class Circle::Walk {
  public:
   Walk(const Circle& circle, int position, Range range, const Place& place, Lane& lane)
       : request_(circle.request_),
+        result_(request_.update ? Space::kWeight : request_.space),
         n_(circle.parties()),
         position_(position),
         me_(circle.at(position).rank),
@@ -146,7 +147,7 @@ class Circle::Walk {
   void receive(int round) {
     if (reads_ || round >= rounds() || taken(round).empty()) return;
     const Range in = taken(round);
-    const Operand to = round < n_ - 1 ? scratch(round) : Operand{me_, request_.space, in.begin};
+    const Operand to = round < n_ - 1 ? scratch(round) : Operand{me_, result_, in.begin};
     post(round).receive = int(lane_.size());
     lane_.push_back(post_receive(in.size(), to, before_));
   }
@@ -154,12 +155,14 @@ class Circle::Walk {
     if (is_read_ || round >= rounds() || passed(round).empty()) return;
     const Range out = passed(round);
     post(round).send = int(lane_.size());
-    lane_.push_back(post_send(out.size(), {me_, request_.space, out.begin}, next_));
+    lane_.push_back(post_send(out.size(), {me_, space(round), out.begin}, next_));
   }
   void wait_for(int& post) {
     if (post >= 0) lane_.push_back(wait(post));
     post = -1;
   }
+  // Where what is passed in this round lies: parts of sums, later results.
+  Space space(int round) const { return round < n_ - 1 ? request_.space : result_; }
   Operand scratch(int round) const {
     return {me_, Space::kScratch, scratch_[std::size_t(round % 2)]};
   }
@@ -173,7 +176,7 @@ class Circle::Walk {
       lane_.push_back(await(
           {before_}, 1 + place_.walks * before_arrives_ + arrivals(chunks_, position_ - 1, round),
           place_.lane));
-    const Operand theirs = reads_ ? Operand{before_, request_.space, in.begin} : scratch(round);
+    const Operand theirs = reads_ ? Operand{before_, space(round), in.begin} : scratch(round);
     if (round < n_ - 1) add(in, {theirs}, round == n_ - 2);
     if (round >= n_ - 1 && reads_) copy(in, before_, group_);
     if (reads_ || (is_read_ && round + 1 < rounds())) lane_.push_back(arrive());
@@ -183,9 +186,12 @@ class Circle::Walk {
     if (range.empty()) return;
     std::vector<Operand> from = everywhere(group_, request_.space, range.begin);
     from.insert(from.end(), theirs.begin(), theirs.end());
-    if (from.size() == 1) return;
-    const std::vector<int> to = whole ? group_ : std::vector<int>{me_};
-    Step step = reduce(range.size(), std::move(from), everywhere(to, request_.space, range.begin));
+    const bool update = whole && request_.update;
+    if (from.size() == 1 && !update) return;
+    std::vector<Operand> to = whole ? everywhere(group_, result_, range.begin)
+                                    : everywhere({me_}, request_.space, range.begin);
+    Step step = reduce(range.size(), std::move(from), std::move(to),
+                       update ? Epilogue::kUpdate : Epilogue::kNone);
     if (whole && request_.mean) {
       step.epilogue = Epilogue::kScale;
       step.scale = 1.0 / double(request_.host.size());
@@ -194,11 +200,12 @@ class Circle::Walk {
   }
   void copy(Range range, int from, const std::vector<int>& to) {
     if (range.empty() || to.empty()) return;
-    lane_.push_back(reduce(range.size(), {{from, request_.space, range.begin}},
-                           everywhere(to, request_.space, range.begin)));
+    lane_.push_back(
+        reduce(range.size(), {{from, result_, range.begin}}, everywhere(to, result_, range.begin)));
   }
 
   const Request& request_;
+  Space result_;                           // of whole sums, or what is made of them
   int n_, position_, me_, before_, next_;  // ranks: mine, the predecessor's, the successor's
   int before_arrives_;                     // in a whole walk, where I read the predecessor
   bool reads_, is_read_;

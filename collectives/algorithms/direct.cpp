@@ -61,11 +61,6 @@ void sum(Lane& lane, const Request& request, int me, Range mine, std::vector<Ope
   if (request.squares) tell_norms(lane, request, me, mine);
 }
 
-void require_plain_sum(const Request& request) {
-  engine::require(request.op == ReduceOp::kSum && !request.mean && !request.squares,
-                  "{}: an update takes the plain sum of gradients", request.name);
-}
-
 // A slice from one rank into all others.
 void hand_out(Lane& lane, const Request& request, int from, Range range) {
   engine::require(!request.mean && !request.squares && request.op == ReduceOp::kSum,
@@ -89,16 +84,11 @@ std::string direct_refusal(const std::vector<int>& host) {
 }
 
 Plan direct_all_reduce(const Request& request) {
+  const std::vector<int> all = all_ranks(request);
   return direct(request, [&](Lane& lane, int me, Range mine) {
-    sum(lane, request, me, mine, everywhere(all_ranks(request), request.space, mine.begin));
-  });
-}
-
-Plan direct_update(const Request& request) {
-  require_plain_sum(request);
-  return direct(request, [&](Lane& lane, int, Range mine) {
-    const std::vector<int> all = all_ranks(request);
-    lane.push_back(reduce(mine.size(), everywhere(all, Space::kGradient, mine.begin),
+    if (!request.update)
+      return sum(lane, request, me, mine, everywhere(all, request.space, mine.begin));
+    lane.push_back(reduce(mine.size(), everywhere(all, request.space, mine.begin),
                           everywhere(all, Space::kWeight, mine.begin), Epilogue::kUpdate));
   });
 }
@@ -111,8 +101,7 @@ Plan direct_reduce_scatter(const Request& request) {
 
 Plan direct_update_and_store(const Request& request) {
   Request plain = request;  // its squares were told with the sums
-  plain.squares = false;
-  require_plain_sum(plain);
+  plain.squares = false, plain.update = true;
   return direct(plain, [&](Lane& lane, int me, Range mine) {
     lane.push_back(reduce(mine.size(), {{me, Space::kGradient, mine.begin}},
                           everywhere(all_ranks(plain), Space::kWeight, mine.begin),

@@ -27,6 +27,8 @@
 
 #include <algorithm>
 
+#include "engine/base/error.h"
+
 namespace lockstep::collectives {
 
 namespace {
@@ -41,6 +43,8 @@ Doubling::Doubling(const Request& request, std::vector<Party> parties, Range sub
     : request_(request),
       parties_(std::move(parties)),
       whole_(subject.size() * engine::size_of(request.dtype) <= kWholeBytes) {
+  engine::require(!request.update, "{}: halving and doubling have no place for an update",
+                  request.name);
   while (2 << levels_ <= int(parties_.size())) ++levels_;
   add_cores(0, int(parties_.size()), levels_);
 }

@@ -111,7 +111,7 @@ Plan among_all(const Request& request, std::string algorithm, const Exchange& ex
   refuse_squares(request, algorithm);
   const Segments list = segments(request, request.subject, exchange.parts());
   Plan plan = empty_plan(request, std::move(algorithm), list.lanes);
-  if (request.subject.empty() || plan.ranks() == 1) return plan;
+  if (request.subject.empty() || (plan.ranks() == 1 && !request.update)) return plan;
   const std::size_t scratch = most_scratch(list, exchange);
   for (int party = 0; party < exchange.parties(); ++party) {
     auto& lanes = plan.lanes[std::size_t(exchange.rank(party))];

@@ -83,6 +83,9 @@ void require_possible(const Request& request) {
                   request.name);
   engine::require(!request.mean || !request.squares,
                   "{}: squares are taken of sums; ask for the mean without them", request.name);
+  engine::require(!request.update || (request.op == ReduceOp::kSum && !request.mean &&
+                                      !request.squares && request.space == Space::kGradient),
+                  "{}: an update takes the plain sum of gradients", request.name);
 }
 
 Plan empty_plan(const Request& request, std::string algorithm, int lanes) {

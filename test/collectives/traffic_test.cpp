@@ -324,8 +324,14 @@ TEST(Algorithms, RefuseWhatTheyCannotDo) {
   EXPECT_EQ(why([&] { ring_all_reduce(integers); }),
             "bucket 0: the mean of int32 is no int32; ask for the sum");
   Request minimum = ring_request({0, 0}, 10);
-  minimum.name = "x", minimum.op = ReduceOp::kMin;
-  EXPECT_EQ(why([&] { direct_update(minimum); }), "x: an update takes the plain sum of gradients");
+  minimum.name = "x", minimum.update = true;
+  for (const Algorithm& algorithm : all_reduce_algorithms()) {
+    minimum.op = algorithm.updates ? ReduceOp::kMin : ReduceOp::kSum;
+    EXPECT_EQ(why([&] { algorithm.make(minimum); }),
+              algorithm.updates ? "x: an update takes the plain sum of gradients"
+                                : "x: halving and doubling have no place for an update");
+  }
+  minimum.op = ReduceOp::kMin, minimum.update = false;
   for (const Algorithm& algorithm : all_reduce_algorithms())
     EXPECT_EQ(why([&] { algorithm.make(ring_request({}, 10)); }),
               ": a plan needs at least one rank");
@@ -397,14 +403,32 @@ TEST(Plans, HashIsFnv1aOfTheirText) {
 TEST(Plans, OwnTheRangesThatTheyUpdate) {
   Request request = ring_request({0, 0, 0}, 7 * kBlock + 9);
   request.turn = 1;
-  const Plan plan = direct_update(request);
+  EXPECT_EQ(collectives::owned(direct_all_reduce(request), 0), std::vector<Range>{});
+  request.update = true;
+  const Plan plan = direct_all_reduce(request);
   std::vector<Range> all;
   for (int rank = 0; rank < 3; ++rank) {
     const auto mine = collectives::owned(plan, rank);
     ASSERT_EQ(mine.size(), 1u);
     EXPECT_EQ(mine[0], slice(request.subject, (rank + 1) % 3, 3));
   }
-  EXPECT_EQ(collectives::owned(direct_all_reduce(request), 0), std::vector<Range>{});
+}
+
+// So a job holds the optimizer's state once, however many its ranks are.
+TEST(Plans, UpdateEachNumberAtOneRank) {
+  for (const Algorithm& algorithm : all_reduce_algorithms())
+    for (const std::vector<int>& host :
+         {std::vector<int>{0}, {0, 0, 0, 0}, {0, 1, 2}, {0, 0, 1, 1}, {0, 1, 1, 2}}) {
+      if (!algorithm.updates || !algorithm.refusal(host).empty()) continue;
+      Request request = ring_request(host, 29 * kBlock + 9);
+      request.update = true, request.chunk_bytes = 8192;
+      const Plan plan = algorithm.make(request);
+      std::vector<int> owners(request.subject.size(), 0);
+      for (int rank = 0; rank < plan.ranks(); ++rank)
+        for (const Range range : collectives::owned(plan, rank))
+          for (std::size_t i = range.begin; i < range.end; ++i) ++owners[i - request.subject.begin];
+      EXPECT_EQ(owners, std::vector<int>(request.subject.size(), 1)) << algorithm.name;
+    }
 }
 
 }  // namespace

@@ -49,6 +49,12 @@ std::vector<Way> ways() {
   list.push_back({"2 hosts of 2", 4, {0, 1}, {}});
   list.push_back({"3 hosts, an empty replica", 3, {0, 1, 2}, {2, 0, 3}});
   list.push_back({"unequal hosts", 3, {0, 0, 1}, {}});
+  list.push_back({"2 hosts of 2, apart", 4, {0, 1}, {}, "ring", "apart"});
+  list.push_back({"2 hosts of 2, halving", 4, {0, 1}, {}, "halving_doubling"});
+  list.push_back({"2 hosts of 2, hierarchical", 4, {0, 1}, {}, "hierarchical"});
+  list.push_back({"3 hosts, hierarchical halving", 3, {0, 1, 2}, {}, "hierarchical_halving"});
+  list.push_back({"unequal hosts, hierarchical", 4, {0, 0, 1, 0}, {}, "hierarchical"});
+  list.push_back({"unequal hosts, leaders", 3, {0, 0, 1}, {}, "leader_hierarchical"});
   return list;
 }
 
@@ -252,6 +258,23 @@ TEST(Law2, FusedAndApartGiveTheSameBitsForAnyBucketSize) {
       EXPECT_EQ(train_mirrored(job, late).weights, apart.weights) << "without overlap";
     }
   }
+}
+
+TEST(Law2, FusedAndApartGiveTheSameBitsBetweenHosts) {
+  Job job;
+  job.optimizer = engine::optim::adam({.rate = 0.003});
+  for (const std::string algorithm : {"ring", "hierarchical", "leader_hierarchical"})
+    for (const std::vector<int>& host : {std::vector<int>{0, 1}, {0, 0, 1}, {0, 1, 1, 0}}) {
+      auto options = replicas(1);
+      options.algorithm = algorithm;
+      options.bucket_bytes = 20000;
+      options.update = "apart";
+      const Outcome apart = train_collective(job, options, host);
+      options.update = "fused";
+      const Outcome fused = train_collective(job, options, host);
+      EXPECT_EQ(fused.weights, apart.weights) << algorithm << ", " << host.size() << " processes";
+      EXPECT_LT(fused.owned, apart.owned);
+    }
 }
 
 TEST(Law2, TwoRunsWithOneSeedAreBitwiseEqual) {

@@ -66,7 +66,9 @@ const std::vector<Way>& ways() {
                                         {"mirrored 4", 4, {}},
                                         {"mirrored apart 3", 3, {}, "auto", "apart"},
                                         {"processes 2 of 2", 2, {0, 0}},
-                                        {"hosts 2 of 2", 2, {0, 1}}};
+                                        {"hosts 2 of 2", 2, {0, 1}},
+                                        {"hosts 2 of 2, apart", 2, {0, 1}, "auto", "apart"},
+                                        {"hosts 1 and 2", 1, {0, 1, 1}, "hierarchical"}};
   return list;
 }
 

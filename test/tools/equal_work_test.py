@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Equal work, over real processes and hosts: after one step of SGD the change of the parameters agrees
 with that of one replica to 1e-5 (relative, L2), whatever the strategy and the number of replicas; runs
-repeat bit by bit.
+repeat bit by bit, and whatever carries the messages.
 
 usage: equal_work_test.py LOCKSTEP VIRTUAL_CLUSTER [--model NAME]
 """
@@ -55,9 +55,12 @@ def main():
         cluster = ["bash", arguments.cluster, "--hosts", "2", "--ranks-per-host", "2", "--rate", "1gbit",
                    "--"]
         ways["2 hosts of 2"] = (cluster, collective)
+        ways["2 hosts of 2, by MPI"] = (cluster, collective + ["--transport", "mpi"])
+        ways["2 hosts of 2, hierarchical"] = (cluster, collective + [
+            "--algorithm", "hierarchical", "--interface", "eth0", "--ports", "21000-21100"])
     else:
         print("the part over 2 hosts is left out: it needs root, ip and tc")
-    bad = 0
+    bad, ended = 0, {}
     with tempfile.TemporaryDirectory() as top:
         top = pathlib.Path(top)
         one_step = data + ["--steps", "1"]
@@ -72,7 +75,8 @@ def main():
             if not change <= TOLERANCE:
                 bad += 1
                 print("  FAILED: more than", TOLERANCE)
-            if ("hosts" in name) != (result["algorithm"] == "ring"):
+            expected = ("hierarchical" if "hierarchical" in name else "ring" if "hosts" in name else "direct")
+            if result["algorithm"] != expected:
                 bad += 1
                 print("  FAILED: another algorithm was expected")
             more = data + ["--steps", "5", *flags]
@@ -80,9 +84,13 @@ def main():
             for each in again:
                 shutil.rmtree(each, ignore_errors=True)
                 train(prefix, arguments.lockstep, each, *more)
-            if bits(again[0]) != bits(again[1]):
+            ended[name] = bits(again[0])
+            if ended[name] != bits(again[1]):
                 bad += 1
                 print("  FAILED: two runs with one seed end with different bits")
+    if ended.get("2 hosts of 2") != ended.get("2 hosts of 2, by MPI"):
+        bad += 1
+        print("FAILED: messages by MPI end with other bits than messages by sockets")
     return 1 if bad else 0
 
 
