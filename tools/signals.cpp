@@ -32,6 +32,8 @@ const std::atomic<int>& watch_signals() {
   return first_signal;
 }
 
-void unwatch_signals() { handle_with(SIG_DFL); }
+void unwatch_signals() {
+  handle_with(SIG_DFL);
+}
 
 }  // namespace lockstep::tools

@@ -11,8 +11,8 @@ namespace lockstep::tools {
 const std::atomic<int>& watch_signals();
 
 // From now on a signal ends the program at once, as it would have without watch_signals(): for when
-// nothing is left that it could spoil. MPI_Finalize waits for all ranks, so where one has died there
-// the launcher's SIGTERM is what ends the others.
+// nothing is left that it could spoil. MPI_Finalize waits for all ranks, so where one has died
+// there the launcher's SIGTERM is what ends the others.
 void unwatch_signals();
 
 }  // namespace lockstep::tools
