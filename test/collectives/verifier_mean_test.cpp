@@ -169,7 +169,8 @@ TEST(VerifierOfOperations, OnlySumsAreScaledOrUpdatedFrom) {
   EXPECT_THAT(verify(plan, Goal::kSumEverywhere), HasSubstr("something else than a sum"));
   Request r = request(hosts("one", kRanks));
   r.mean = false;
-  plan = direct_update(r);
+  r.update = true;
+  plan = direct_all_reduce(r);
   plan.op = collectives::ReduceOp::kMax;
   EXPECT_THAT(verify(plan, Goal::kUpdateEverywhere), HasSubstr("something else than a sum"));
 }
