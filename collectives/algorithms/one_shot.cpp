@@ -41,6 +41,8 @@ Plan one_shot_all_reduce(const Request& request) {
   engine::require(refusal.empty(), "{}: one_shot {}; ring crosses hosts", request.name, refusal);
   engine::require(!request.squares, "{}: one_shot leaves no squares; add local_squares after it",
                   request.name);
+  engine::require(!request.update, "{}: one_shot has no place for an update; direct has",
+                  request.name);
   if (!in_one_shot(request)) {
     plan.lanes = direct_all_reduce(request).lanes;
     return plan;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What goes over the wire is what the formulas say, in plans and when they run.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -327,9 +328,11 @@ TEST(Algorithms, RefuseWhatTheyCannotDo) {
   minimum.name = "x", minimum.update = true;
   for (const Algorithm& algorithm : all_reduce_algorithms()) {
     minimum.op = algorithm.updates ? ReduceOp::kMin : ReduceOp::kSum;
-    EXPECT_EQ(why([&] { algorithm.make(minimum); }),
-              algorithm.updates ? "x: an update takes the plain sum of gradients"
-                                : "x: halving and doubling have no place for an update");
+    EXPECT_THAT(
+        why([&] { algorithm.make(minimum); }),
+        testing::HasSubstr(algorithm.updates ? "x: an update takes the plain sum of gradients"
+                                             : "no place for an update"))
+        << algorithm.name;
   }
   minimum.op = ReduceOp::kMin, minimum.update = false;
   for (const Algorithm& algorithm : all_reduce_algorithms())

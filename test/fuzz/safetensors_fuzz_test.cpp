@@ -44,7 +44,7 @@ nlohmann::json header_of(const Safetensors& read, std::uint64_t data_begin) {
   for (const auto& [name, entry] : read.tensors) {
     nlohmann::json shape = nlohmann::json::array();
     for (std::size_t i = 0; i < entry.shape.rank(); ++i) shape.push_back(entry.shape[i]);
-    const char* const names[] = {"F32", "F64", "I32", "I64"};
+    const char* const names[] = {"F32", "F64", "I32", "I64", "F16", "BF16"};
     header[name] = {{"dtype", names[int(entry.dtype)]},
                     {"shape", shape},
                     {"data_offsets", {entry.begin - data_begin, entry.end - data_begin}}};
