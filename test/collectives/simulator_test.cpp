@@ -58,6 +58,29 @@ TEST(Simulator, RingFillsTheWireBothWays) {
   }
 }
 
+// A way that was idle takes so many bytes at once, and no more before as long a pause.
+TEST(Simulator, ABurstLeavesAtOnce) {
+  WireCosts wire = only_bandwidth(1e9);
+  wire.burst = 1e6;
+  const Topology topology = equal_hosts(2, 1, free_host(), wire);
+  const auto seconds = [&](const std::vector<double>& messages) {
+    Plan plan = empty_plan(request(topology, 64 * kMiB), "messages", 1);
+    for (const double bytes : messages) {
+      const auto count = std::size_t(bytes) / sizeof(float);
+      Lane &from = plan.lanes[0][0], &to = plan.lanes[1][0];
+      from.push_back(post_send(count, {0, Space::kGradient, 0}, 1));
+      from.push_back(wait(int(from.size()) - 1));
+      to.push_back(post_receive(count, {1, Space::kGradient, 0}, 0));
+      to.push_back(wait(int(to.size()) - 1));
+    }
+    return simulate(plan, topology).seconds;
+  };
+  EXPECT_NEAR(seconds({1e6}), 0, 1e-9);
+  EXPECT_NEAR(seconds({4e6}), 3e-3, 1e-9);
+  EXPECT_NEAR(seconds({1e6, 1e6, 2e6}), 3e-3, 1e-9);
+  EXPECT_NEAR(seconds({0.5e6, 0.5e6, 1e6}), 1e-3, 1e-9);
+}
+
 // Messages of one host share its way out: two at once, to two hosts, take twice as long.
 TEST(Simulator, RanksOfAHostShareItsWire) {
   const Topology topology = equal_hosts(3, 2, free_host(), only_bandwidth(1e9));
