@@ -144,6 +144,35 @@ TEST(Simulator, DirectMovesTwoPassesOfEachRanksMemory) {
   }
 }
 
+// Where a rank stores into its own memory alone, lines of others come no faster than it can wait
+// for them; where it stores into others, it takes their lines over.
+TEST(Simulator, WhatIsFetchedHasAPaceOfItsOwn) {
+  HostCosts costs = free_host();
+  costs.passes = {{0, 40e9, 1e15, 5e9}};
+  const Topology topology = equal_hosts(1, 2, costs, {}, 2);
+  const Request all = request(topology, kMiB);
+  const auto seconds = [&](std::vector<int> from, std::vector<int> to) {
+    Plan plan = empty_plan(all, "one reduction", 1);
+    plan.lanes[0][0] = {reduce(all.subject.size(), everywhere(from, Space::kGradient, 0),
+                               everywhere(to, Space::kGradient, 0), Epilogue::kNone)};
+    return simulate(plan, topology).seconds;
+  };
+  EXPECT_NEAR(seconds({0, 1}, {0}), kMiB / 5e9 + 2 * kMiB / 40e9, 1e-9);
+  EXPECT_NEAR(seconds({1}, {0}), kMiB / 5e9 + kMiB / 40e9, 1e-9);
+  EXPECT_NEAR(seconds({0, 1}, {0, 1}), 4 * kMiB / 40e9, 1e-9);
+  EXPECT_NEAR(seconds({0}, {0, 1}), 3 * kMiB / 40e9, 1e-9);
+}
+
+TEST(Simulator, ACallAndAReductionCostSomethingBesideTheirBytes) {
+  HostCosts costs = free_host();
+  costs.call = 1e-6, costs.reduction = 1e-7;
+  EXPECT_NEAR(direct_seconds(equal_hosts(1, 2, costs, {}, 2), kMiB), 1.1e-6, 1e-9);
+  WireCosts wire = free_wire();
+  wire.call = 1e-5;
+  EXPECT_NEAR(ring_seconds(equal_hosts(2, 1, free_host(), wire), 4096), 1e-5, 1e-9);
+  EXPECT_NEAR(direct_seconds(equal_hosts(1, 2, costs, wire, 2), kMiB), 1.1e-6, 1e-9);
+}
+
 // One core cannot fill the bus; two ranks on one core take turns.
 TEST(Simulator, MoreRanksThanCoresShareThem) {
   HostCosts costs = free_host();
