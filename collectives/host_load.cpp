@@ -51,15 +51,25 @@ void HostLoad::add_way(Piece& piece, int from, int to, double bytes) {
   add(piece, 2 * n + to, bytes / costs_.port);
 }
 
+// How many of `reads` are fetched: from others, where nothing is stored into others.
+int HostLoad::others(int rank, const std::vector<int>& reads,
+                     const std::vector<int>& writes) const {
+  const auto other = [rank](int r) { return r != rank; };
+  if (pass_.fetch <= 0 || std::any_of(writes.begin(), writes.end(), other)) return 0;
+  return int(std::count_if(reads.begin(), reads.end(), other));
+}
+
 void HostLoad::start_reduce(double now, int rank, double bytes, double blocks,
                             const std::vector<int>& reads, const std::vector<int>& writes) {
   Piece& piece = pieces_[std::size_t(rank)];
   piece.demands.clear();
   const double all = bytes * double(reads.size() + writes.size());
   memory_bytes_ += all;
-  double seconds = costs_.step + blocks * costs_.block;
+  double seconds = costs_.step + costs_.reduction + blocks * costs_.block;
   if (!devices()) {
-    seconds += all / pass_.core;
+    const double fetched = bytes * double(others(rank, reads, writes));
+    seconds += (all - fetched) / pass_.core;
+    if (fetched > 0) seconds += fetched / pass_.fetch;
     piece.demands = {{kProcessors, seconds}, {kBus, all / pass_.host}};
   } else {
     for (const int other : reads) {

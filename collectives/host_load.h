@@ -45,6 +45,7 @@ class HostLoad {
     std::vector<Demand> demands = {};
   };
   bool devices() const { return costs_.link != LinkClass::kMemory; }
+  int others(int rank, const std::vector<int>& reads, const std::vector<int>& writes) const;
   void add_way(Piece& piece, int from, int to, double bytes);
   void add(Piece& piece, int resource, double seconds);
   void begin(double now, int rank, double seconds);

@@ -13,12 +13,17 @@ std::string_view name(LinkClass link) {
 MemoryPass HostCosts::pass(double bytes) const {
   std::size_t next = 0;
   while (next < passes.size() && passes[next].bytes < bytes) ++next;
-  if (next == 0) return {bytes, passes.front().core, passes.front().host};
-  if (next == passes.size()) return {bytes, passes.back().core, passes.back().host};
+  if (next == 0 || next == passes.size()) {
+    MemoryPass end = next == 0 ? passes.front() : passes.back();
+    end.bytes = bytes;
+    return end;
+  }
   const MemoryPass &low = passes[next - 1], &high = passes[next];
   const double part = (bytes - low.bytes) / (high.bytes - low.bytes);
   const auto between = [&](double a, double b) { return 1 / ((1 - part) / a + part / b); };
-  return {bytes, between(low.core, high.core), between(low.host, high.host)};
+  const bool fetch = low.fetch > 0 && high.fetch > 0;
+  return {bytes, between(low.core, high.core), between(low.host, high.host),
+          fetch ? between(low.fetch, high.fetch) : 0};
 }
 
 }  // namespace lockstep::collectives

@@ -24,6 +24,9 @@ struct MemoryPass {
   double bytes = 0;  // ranks of the host x bytes of the collective
   double core = 0;   // bytes/s, read and written together, by one rank alone
   double host = 0;   // by all ranks of the host at once; of devices: by each, in its own memory
+  // Bytes of other ranks that one rank reads a second where it stores into its own memory alone: a
+  // core that waits for lines of others, and does not take them over. 0: no slower than `core`.
+  double fetch = 0;
   bool operator==(const MemoryPass&) const = default;
 };
 
@@ -40,6 +43,8 @@ struct HostCosts {
   double signal = 0.5e-6;  // s: from one rank's arrive to the end of another's await
   double step = 0.05e-6;   // s: of the executor, for any step
   double block = 0.05e-6;  // s: of a reduction, for each block, beside the bytes
+  double reduction = 0;    // s: of a reduction at all, beside blocks and bytes
+  double call = 0;         // s: of a collective at all: from start to first step, from last to end
   // Ascending by bytes, at least one; see `pass`.
   std::vector<MemoryPass> passes = {{4e6, 40e9, 160e9}, {64e6, 12e9, 48e9}};
   // Devices: bytes/s that one sends to, and takes from, those without a direct link to it.
@@ -58,6 +63,10 @@ struct WireCosts {
   double bandwidth = 1.17e9;   // bytes/s of payload in each direction
   double processor = 0.25e-9;  // s a byte, of the sending rank and of the receiving one
   double message = 3e-6;       // s a message, of each of the two
+  // Bytes that a host's way takes at once after a pause in which the wire could have carried them:
+  // of links that somebody limits, and of queues on the way.
+  double burst = 0;
+  double call = 0;  // s: of a collective between hosts, beside `call` of the host
   bool operator==(const WireCosts&) const = default;
 };
 

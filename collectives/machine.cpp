@@ -111,6 +111,20 @@ std::size_t available_memory(std::size_t processes) {
   return std::min(shared / std::max<std::size_t>(processes, 1), own);
 }
 
+std::size_t last_cache() {
+  const std::vector<int> allowed = allowed_processors();
+  if (allowed.empty()) return 0;
+  const fs::path caches = "/sys/devices/system/cpu/cpu" + std::to_string(allowed[0]) + "/cache";
+  std::size_t most = 0;
+  std::error_code ignored;
+  for (fs::directory_iterator i(caches, ignored), end; !ignored && i != end; i.increment(ignored)) {
+    std::size_t kilobytes = 0;  // "32768K"
+    std::ifstream(i->path() / "size") >> kilobytes;
+    most = std::max(most, kilobytes * 1024);
+  }
+  return most;
+}
+
 std::size_t process_memory() {
   const std::size_t proportional = bytes_of("/proc/self/smaps_rollup", "Pss");
   return proportional > 0 ? proportional : bytes_of("/proc/self/status", "VmRSS");

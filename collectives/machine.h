@@ -22,6 +22,10 @@ Machine machine();
 // (ulimit -v, -d). `processes` that take memory at the same time share what is free.
 std::size_t available_memory(std::size_t processes = 1);
 
+// Bytes of the last cache before the memory, of the first processor that may run this process; 0
+// where the kernel does not say.
+std::size_t last_cache();
+
 // Bytes that this process has now, as proportional set size: what k processes share counts 1/k in
 // each.
 std::size_t process_memory();

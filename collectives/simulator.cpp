@@ -268,6 +268,7 @@ class Run {
     work_on(lane.rank, index, true);
   }
 
+  double ahead() const { return wire_.burst / wire_.bandwidth; }  // s, of an idle way
   double processing(const Message& m) const { return wire_.message + m.bytes * wire_.processor; }
 
   // A message wants its rank's thread, where it costs any.
@@ -345,14 +346,15 @@ class Run {
   }
 
   // The first byte leaves when those of earlier messages have, and comes before the last has left:
-  // the ranks at both ends work at the same time.
+  // the ranks at both ends work at the same time. A way that was idle is as much ahead as its burst
+  // allows, so `out_free` may lie before now.
   void begin_send(int index) {
     Message& m = messages_[std::size_t(index)];
     HostState& host = host_of(m.from);
     const double begin = std::max(now_, host.out_free);
     m.first = std::max(begin, now_ + wire_.message) + wire_.latency;
-    m.last = begin + m.bytes / wire_.bandwidth;
-    host.out_free = m.last;
+    host.out_free = std::max(now_ - ahead(), host.out_free) + m.bytes / wire_.bandwidth;
+    m.last = std::max(begin, host.out_free);
     host.sent += m.bytes;
     m.begun = true;
     record(m.from, m.lane, m.send_step, Action::kPostSend, begin, m.last);
@@ -364,8 +366,9 @@ class Run {
     Message& m = messages_[std::size_t(index)];
     HostState& to = host_of(m.to);
     m.last = std::max(m.last, now_);
-    to.in_free = std::max(m.last, to.in_free + m.bytes / wire_.bandwidth);
-    m.arrived = to.in_free + wire_.latency;
+    const double seconds = m.bytes / wire_.bandwidth;
+    to.in_free = std::max(m.last - seconds - ahead(), to.in_free) + seconds;
+    m.arrived = std::max(m.last, to.in_free) + wire_.latency;
     m.left = true;
     m.sent = m.last;
     if (m.sender >= 0) push(m.sent, Kind::kResume, m.sender);
@@ -403,6 +406,10 @@ class Run {
       ended = std::max(ended, lane.at);
       result.seconds = std::max(result.seconds, lane.at);
       result.rounds = std::max(result.rounds, lane.rounds);
+    }
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      result.ended[rank] += costs_of(int(rank)).call + (hosts_.size() > 1 ? wire_.call : 0);
+      result.seconds = std::max(result.seconds, result.ended[rank]);
     }
     for (const HostState& host : hosts_) {
       result.wire_bytes = std::max(result.wire_bytes, host.sent);

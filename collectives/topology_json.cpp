@@ -23,7 +23,8 @@ json json_of(const HostCosts& costs) {
   for (const MemoryPass& pass : costs.passes) {
     passes.push_back({{"bytes", pass.bytes},
                       {"core_bytes_per_second", pass.core},
-                      {"host_bytes_per_second", pass.host}});
+                      {"host_bytes_per_second", pass.host},
+                      {"fetch_bytes_per_second", pass.fetch}});
   }
   for (const PeerLink& link : costs.links)
     links.push_back({{"a", link.a}, {"b", link.b}, {"bytes_per_second", link.bandwidth}});
@@ -32,6 +33,8 @@ json json_of(const HostCosts& costs) {
           {"signal_seconds", costs.signal},
           {"step_seconds", costs.step},
           {"block_seconds", costs.block},
+          {"reduction_seconds", costs.reduction},
+          {"call_seconds", costs.call},
           {"passes", passes},
           {"port_bytes_per_second", costs.port},
           {"links", links}};
@@ -41,7 +44,9 @@ json json_of(const WireCosts& wire) {
   return {{"latency_seconds", wire.latency},
           {"bytes_per_second", wire.bandwidth},
           {"processor_seconds_per_byte", wire.processor},
-          {"message_seconds", wire.message}};
+          {"message_seconds", wire.message},
+          {"burst_bytes", wire.burst},
+          {"call_seconds", wire.call}};
 }
 
 LinkClass link_class(const std::string& word) {
@@ -52,22 +57,26 @@ LinkClass link_class(const std::string& word) {
 
 HostCosts host_costs(const json& from) {
   only(from, "\"costs\" of a host",
-       {"link", "cores", "signal_seconds", "step_seconds", "block_seconds", "passes",
-        "port_bytes_per_second", "links"});
+       {"link", "cores", "signal_seconds", "step_seconds", "block_seconds", "reduction_seconds",
+        "call_seconds", "passes", "port_bytes_per_second", "links"});
   HostCosts costs;
   costs.link = link_class(from.value("link", std::string(name(costs.link))));
   costs.cores = number(from, "cores", 0, costs.cores);
   costs.signal = quantity(from, "signal_seconds", costs.signal, false);
   costs.step = quantity(from, "step_seconds", costs.step, false);
   costs.block = quantity(from, "block_seconds", costs.block, false);
+  costs.reduction = quantity(from, "reduction_seconds", costs.reduction, false);
+  costs.call = quantity(from, "call_seconds", costs.call, false);
   costs.port = quantity(from, "port_bytes_per_second", costs.port, false);
   if (from.contains("passes")) costs.passes.clear();
   for (const json& p : from.value("passes", json::array())) {
-    only(p, "a pass over memory", {"bytes", "core_bytes_per_second", "host_bytes_per_second"});
+    only(p, "a pass over memory",
+         {"bytes", "core_bytes_per_second", "host_bytes_per_second", "fetch_bytes_per_second"});
     const double core = quantity(p, "core_bytes_per_second", 0, true);
     require(core > 0, "a pass over memory needs \"core_bytes_per_second\"");
     costs.passes.push_back(
-        {quantity(p, "bytes", 0, false), core, quantity(p, "host_bytes_per_second", core, true)});
+        {quantity(p, "bytes", 0, false), core, quantity(p, "host_bytes_per_second", core, true),
+         quantity(p, "fetch_bytes_per_second", 0, false)});
     require(costs.passes.size() == 1 ||
                 costs.passes.back().bytes > costs.passes[costs.passes.size() - 2].bytes,
             "\"passes\" must ascend by \"bytes\"");
@@ -84,12 +93,15 @@ HostCosts host_costs(const json& from) {
 
 WireCosts wire_costs(const json& from) {
   only(from, "\"wire\"",
-       {"latency_seconds", "bytes_per_second", "processor_seconds_per_byte", "message_seconds"});
+       {"latency_seconds", "bytes_per_second", "processor_seconds_per_byte", "message_seconds",
+        "burst_bytes", "call_seconds"});
   WireCosts wire;
   wire.latency = quantity(from, "latency_seconds", wire.latency, false);
   wire.bandwidth = quantity(from, "bytes_per_second", wire.bandwidth, true);
   wire.processor = quantity(from, "processor_seconds_per_byte", wire.processor, false);
   wire.message = quantity(from, "message_seconds", wire.message, false);
+  wire.burst = quantity(from, "burst_bytes", wire.burst, false);
+  wire.call = quantity(from, "call_seconds", wire.call, false);
   return wire;
 }
 

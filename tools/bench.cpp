@@ -5,19 +5,21 @@
 #include <charconv>
 #include <fstream>
 #include <memory>
-#include <set>
 #include <thread>
 
-#include "collectives/binding.h"
+#include "collectives/cost_cache.h"
 #include "collectives/machine.h"
 #include "collectives/registry.h"
 #include "engine/ops/ops.h"
+#include "strategies/calibration.h"
+#include "strategies/rank_processors.h"
 #include "strategies/session/session.h"
 #include "tools/bench/plot.h"
 #include "tools/bounds.h"
 #include "tools/command.h"
 #include "tools/exit_codes.h"
 #include "tools/leaving.h"
+#include "tools/version.h"
 
 namespace lockstep::tools {
 namespace {
@@ -34,7 +36,7 @@ struct Flags {
   std::string collective = "all_reduce", check = "all", plot, compare;
   double factor = 2;
   int iterations = 0, warmup = 2, ranks = 0, deadline = 60;
-  bool json = false, csv = false;
+  bool json = false, csv = false, assumed = false;
 
   Form form() const { return json ? Form::kJson : csv ? Form::kCsv : Form::kTable; }
 };
@@ -120,26 +122,28 @@ void require_possible(const Flags& f, const bench::Setting& s, int processes) {
 
 // Ranks that are as many as the processors get one each. How many processors the host's ranks may
 // use together.
-std::size_t bind(Bootstrap& bootstrap) {
-  const auto allowed = bootstrap.all_gather(collectives::to_text(collectives::allowed_processors()),
-                                            "processors of the ranks");
-  const std::vector<int> hosts = bootstrap.hosts();
-  const auto me = std::size_t(bootstrap.process());
-  std::vector<collectives::HostProcess> here;
-  std::set<int> together;
-  std::size_t mine = 0;
-  for (std::size_t i = 0; i < allowed.size(); ++i) {
-    if (hosts[i] != hosts[me]) continue;
-    if (i == me) mine = here.size();
-    here.push_back({collectives::processors_of(allowed[i]), 1});
-    together.insert(here.back().processors.begin(), here.back().processors.end());
-  }
-  const auto binding = collectives::plan_binding(here, mine, 1, collectives::machine().cores);
-  collectives::bind_this_thread(binding.processors[0]);
-  return together.size();
+int bind(const strategies::JobRanks& ranks) {
+  const auto found = strategies::processors_of_ranks(ranks, "processors of the ranks");
+  collectives::bind_this_thread(found.binding.processors[0]);
+  return found.of_host;
 }
 
-std::string describe(const strategies::Ranks& ranks, std::size_t processors, bool threads,
+// What the ranks of this job were measured to cost; the same on all.
+collectives::Topology costs(const Flags& f, const strategies::Ranks& ranks) {
+  const auto found = collectives::discover(ranks.bootstrap, {"cpu:0"});
+  if (f.assumed || ranks.size() == 1) return found;
+  strategies::CalibrationOptions options;
+  options.deadline = ranks.deadline;
+  options.network = ranks.network;
+  options.cache = collectives::cache_folder();
+  options.fresh = true;  // who measures wants to know what is now
+  options.version = version();
+  const auto calibration = strategies::calibrate(ranks.bootstrap, found, ranks.ops, options);
+  if (!calibration.note.empty()) complain(calibration.note);
+  return calibration.topology;
+}
+
+std::string describe(const strategies::Ranks& ranks, int processors, bool threads,
                      double barrier_ns) {
   const int hosts = *std::max_element(ranks.host.begin(), ranks.host.end()) + 1;
   std::string text =
@@ -162,7 +166,7 @@ bool measure_all(const Flags& f, bench::Setting setting, Bootstrap& bootstrap,
   const strategies::Ranks ranks{strategies::rank_of_each_process(bootstrap), ops,
                                 std::chrono::seconds(f.deadline)};
   setting.task.host = ranks.host;
-  const std::size_t processors = bind(bootstrap);
+  const int processors = bind(ranks);
   const bool speaks = ranks.rank() == 0;
   bench::Meeting meeting(ranks);
   const double barrier_ns = meeting.pair_ns();
@@ -173,8 +177,7 @@ bool measure_all(const Flags& f, bench::Setting setting, Bootstrap& bootstrap,
   std::vector<bench::Row> rows;
   std::size_t wrong = 0;
   const std::vector<std::size_t> sizes = counts(f, setting.task.dtype);
-  const auto planned =
-      bench::planned(setting.task, collectives::discover(bootstrap, {"cpu:0"}), sizes);
+  const auto planned = bench::planned(setting.task, costs(f, ranks), sizes);
   for (const std::size_t count : sizes) {
     for (const auto& choice : bench::choices(setting.task, f.algorithm, count, planned)) {
       bench::Row row;
@@ -292,6 +295,8 @@ Command add_bench(CLI::App& app) {
   app.add_option("--deadline", f->deadline, "seconds of every wait for another rank")
       ->check(whole_number(1, 86'400))
       ->capture_default_str();
+  app.add_flag("--assumed", f->assumed,
+               "choose and predict without measuring first what ranks cost each other");
   app.add_flag("--json", f->json, "one JSON object a line instead of the table");
   app.add_flag("--csv", f->csv, "comma-separated values instead of the table");
   app.add_option("--plot", f->plot, "file for a picture (SVG)");

@@ -6,10 +6,12 @@
 #include <fstream>
 #include <memory>
 
+#include "collectives/cost_cache.h"
 #include "collectives/example_topologies.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "engine/runtime/devices.h"
 #include "models/registry.h"
+#include "strategies/calibration.h"
 #include "strategies/session/session.h"
 #include "strategies/step_design.h"
 #include "tools/bounds.h"
@@ -18,6 +20,7 @@
 #include "tools/leaving.h"
 #include "tools/plan_picture.h"
 #include "tools/plan_text.h"
+#include "tools/version.h"
 
 namespace lockstep::tools {
 namespace {
@@ -28,9 +31,9 @@ using collectives::Topology;
 constexpr std::size_t kMostBytes = std::size_t(16) << 20;  // of a topology's file
 
 struct Flags {
-  std::string topology, model, algorithm, svg, size = "1MiB";
+  std::string topology, model, algorithm, svg, size = "1MiB", topology_out;
   int replicas = 1;
-  bool json = false;
+  bool json = false, assumed = false, fresh = false;
 };
 
 std::string examples(const char* between) {
@@ -92,13 +95,14 @@ void write(const std::string& path, const std::string& text) {
   if (!file) engine::fail(engine::Code::kIo, "{} cannot be written", path);
 }
 
-// What there is to say; also draws. A picture is written before anything is said.
-int tell(const Flags& f, const std::string& source, const Topology& topology,
+// What there is to say; also draws. Files are written before anything is said.
+int tell(const Flags& f, const PlanSource& source, const Topology& topology,
          const collectives::Choices& choices) {
   std::unique_ptr<PlannedModel> model;
   if (!f.model.empty()) model = std::make_unique<PlannedModel>(planned(f.model, choices));
+  if (!f.topology_out.empty()) write(f.topology_out, to_json(topology) + "\n");
   if (!f.svg.empty()) {
-    write(f.svg, plan_picture(source, topology, collectives::all_reduce_algorithms(),
+    write(f.svg, plan_picture(source.name, topology, collectives::all_reduce_algorithms(),
                               choices.choose(collectives::parse_size(f.size))));
   }
   const std::string text = f.json ? plan_json(source, topology, choices, model.get()) + "\n"
@@ -115,28 +119,51 @@ collectives::Choices choose(const Flags& f, const Topology& topology) {
                                       collectives::parse_size_rules(f.algorithm));
 }
 
+// The ranks of this job, measured.
+strategies::Calibration calibrated(const Flags& f, strategies::Session& session,
+                                   const Topology& found) {
+  const auto ops = session.devices()[0]->ops(engine::DType::kFloat32, {.threads = 1});
+  strategies::CalibrationOptions options;
+  options.network = session.network();
+  options.cache = collectives::cache_folder();
+  options.fresh = f.fresh;
+  options.version = version();
+  return strategies::calibrate(session.bootstrap(), found, *ops, options);
+}
+
 int plan(const Flags& f, const Program& program) {
   const int processes = collectives::mpi::launch().size;
   if (!f.topology.empty()) {
     return together([&] {
+      engine::require(!f.assumed && !f.fresh,
+                      "--topology says what things cost, so {} has nothing to do",
+                      f.assumed ? "--assumed" : "--fresh");
       engine::require(processes == 1, "plan --topology runs in one process, and {} were started",
                       processes);
       const Topology topology = described(f.topology);
-      return tell(f, f.topology, topology, choose(f, topology));
+      return tell(f, {f.topology}, topology, choose(f, topology));
     });
   }
   together([&] {
+    engine::require(!f.assumed || !f.fresh, "--assumed and --fresh: one of them");
     collectives::parse_size_rules(f.algorithm);
     collectives::parse_size(f.size);
     if (!f.model.empty()) models::build(f.model);
   });
   strategies::Session session(program.argc, program.argv);
-  const Topology topology = collectives::discover(
+  Topology topology = collectives::discover(
       session.bootstrap(),
       std::vector<std::string>(std::size_t(f.replicas), to_string(session.devices()[0]->id())));
   session.connected();
+  PlanSource source{"this job"};
+  if (!f.assumed) {
+    const strategies::Calibration calibration = calibrated(f, session, topology);
+    if (!calibration.note.empty()) session.log().warning("{}", calibration.note);
+    topology = calibration.topology;
+    source.seconds = calibration.seconds, source.stored = calibration.cached;
+  }
   const collectives::Choices choices = choose(f, topology);  // so that all refuse what cannot be
-  return session.bootstrap().process() == 0 ? tell(f, "this job", topology, choices) : int(kDone);
+  return session.bootstrap().process() == 0 ? tell(f, source, topology, choices) : int(kDone);
 }
 
 }  // namespace
@@ -154,6 +181,11 @@ Command add_plan(CLI::App& app) {
   app.add_option("--model", f->model, "show this model's buckets: " + models::list());
   app.add_option("--algorithm", f->algorithm,
                  "what to use instead of the cheapest, e.g. direct:..64k,ring:64k..");
+  app.add_flag("--assumed", f->assumed,
+               "measure nothing: take the costs of a server of the middle");
+  app.add_flag("--fresh", f->fresh, "measure, also where costs of these ranks are stored");
+  app.add_option("--topology-out", f->topology_out,
+                 "write hosts, ranks and costs into this file, for --topology");
   app.add_option("--svg", f->svg, "draw the cluster and one all-reduce into this file");
   app.add_option("--size", f->size, "bytes of the all-reduce that --svg draws")
       ->capture_default_str();

@@ -102,6 +102,13 @@ json json_of(const Choice& choice) {
   return object;
 }
 
+// " in 0.21 s", " before (read in 0.003 s)"; empty where nothing was measured.
+std::string how(const PlanSource& source) {
+  if (!source.seconds) return {};
+  if (source.stored) return fmt::format(" before (read in {})", time_text(*source.seconds));
+  return fmt::format(" in {}", time_text(*source.seconds));
+}
+
 std::size_t place_of(const Choices& choices, const std::string& algorithm) {
   const auto& names = choices.algorithms();
   return std::size_t(std::find(names.begin(), names.end(), algorithm) - names.begin());
@@ -109,14 +116,14 @@ std::size_t place_of(const Choices& choices, const std::string& algorithm) {
 
 }  // namespace
 
-std::string plan_text(const std::string& source, const Topology& topology, const Choices& choices,
+std::string plan_text(const PlanSource& source, const Topology& topology, const Choices& choices,
                       const PlannedModel* model) {
   const auto count = [](std::size_t n, const char* one) {
     return fmt::format("{} {}{}", n, one, n == 1 ? "" : "s");
   };
   std::string text =
-      fmt::format("{}: {} on {}, costs {}\n", source, count(topology.ranks.size(), "rank"),
-                  count(topology.hosts.size(), "host"), topology.costs_are);
+      fmt::format("{}: {} on {}, costs {}{}\n", source.name, count(topology.ranks.size(), "rank"),
+                  count(topology.hosts.size(), "host"), topology.costs_are, how(source));
   text += hosts_text(topology);
   if (topology.hosts.size() > 1) {
     const auto& wire = topology.wire;
@@ -155,7 +162,7 @@ std::string plan_text(const std::string& source, const Topology& topology, const
   return text;
 }
 
-std::string plan_json(const std::string& source, const Topology& topology, const Choices& choices,
+std::string plan_json(const PlanSource& source, const Topology& topology, const Choices& choices,
                       const PlannedModel* model) {
   json table = json::array();
   const std::vector<Choice> rows = choices.table();
@@ -170,11 +177,14 @@ std::string plan_json(const std::string& source, const Topology& topology, const
   }
   json refused = json::object();
   for (const auto& refusal : choices.refused()) refused[refusal.algorithm] = refusal.why;
-  json object = {{"source", source},
+  json object = {{"source", source.name},
+                 {"calibration_seconds", nullptr},
+                 {"calibration_stored", source.stored},
                  {"topology", json::parse(to_json(topology))},
                  {"table", table},
                  {"refused", refused},
                  {"hash", fmt::format("{:016x}", choices.hash())}};
+  if (source.seconds) object["calibration_seconds"] = *source.seconds;
   if (model != nullptr) {
     json buckets = json::array();
     for (const PlannedBucket& bucket : model->buckets) {

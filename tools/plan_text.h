@@ -2,6 +2,7 @@
 // A plan of a cluster for people and for programs: hosts, links, which algorithm for which size and
 // why, a model's buckets. Pure.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,11 +20,17 @@ struct PlannedModel {
   std::vector<PlannedBucket> buckets;
 };
 
-// `source`: what the topology is called: a file, an example, "this job".
-std::string plan_text(const std::string& source, const collectives::Topology& topology,
+// What the topology is called: a file, an example, "this job"; and how its costs were found.
+struct PlanSource {
+  std::string name;
+  std::optional<double> seconds = {};  // that measuring took, or reading what was measured before
+  bool stored = false;                 // it was measured before
+};
+
+std::string plan_text(const PlanSource& source, const collectives::Topology& topology,
                       const collectives::Choices& choices, const PlannedModel* model);
 // One object, on one line.
-std::string plan_json(const std::string& source, const collectives::Topology& topology,
+std::string plan_json(const PlanSource& source, const collectives::Topology& topology,
                       const collectives::Choices& choices, const PlannedModel* model);
 
 }  // namespace lockstep::tools

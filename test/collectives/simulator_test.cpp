@@ -58,6 +58,29 @@ TEST(Simulator, RingFillsTheWireBothWays) {
   }
 }
 
+// A way that was idle takes so many bytes at once, and no more before as long a pause.
+TEST(Simulator, ABurstLeavesAtOnce) {
+  WireCosts wire = only_bandwidth(1e9);
+  wire.burst = 1e6;
+  const Topology topology = equal_hosts(2, 1, free_host(), wire);
+  const auto seconds = [&](const std::vector<double>& messages) {
+    Plan plan = empty_plan(request(topology, 64 * kMiB), "messages", 1);
+    for (const double bytes : messages) {
+      const auto count = std::size_t(bytes) / sizeof(float);
+      Lane &from = plan.lanes[0][0], &to = plan.lanes[1][0];
+      from.push_back(post_send(count, {0, Space::kGradient, 0}, 1));
+      from.push_back(wait(int(from.size()) - 1));
+      to.push_back(post_receive(count, {1, Space::kGradient, 0}, 0));
+      to.push_back(wait(int(to.size()) - 1));
+    }
+    return simulate(plan, topology).seconds;
+  };
+  EXPECT_NEAR(seconds({1e6}), 0, 1e-9);
+  EXPECT_NEAR(seconds({4e6}), 3e-3, 1e-9);
+  EXPECT_NEAR(seconds({1e6, 1e6, 2e6}), 3e-3, 1e-9);
+  EXPECT_NEAR(seconds({0.5e6, 0.5e6, 1e6}), 1e-3, 1e-9);
+}
+
 // Messages of one host share its way out: two at once, to two hosts, take twice as long.
 TEST(Simulator, RanksOfAHostShareItsWire) {
   const Topology topology = equal_hosts(3, 2, free_host(), only_bandwidth(1e9));
@@ -119,6 +142,35 @@ TEST(Simulator, DirectMovesTwoPassesOfEachRanksMemory) {
     EXPECT_NEAR(simulate(direct_all_reduce(request(topology, 48 * kMiB)), topology).memory_bytes,
                 moved, 1);
   }
+}
+
+// Where a rank stores into its own memory alone, lines of others come no faster than it can wait
+// for them; where it stores into others, it takes their lines over.
+TEST(Simulator, WhatIsFetchedHasAPaceOfItsOwn) {
+  HostCosts costs = free_host();
+  costs.passes = {{0, 40e9, 1e15, 5e9}};
+  const Topology topology = equal_hosts(1, 2, costs, {}, 2);
+  const Request all = request(topology, kMiB);
+  const auto seconds = [&](std::vector<int> from, std::vector<int> to) {
+    Plan plan = empty_plan(all, "one reduction", 1);
+    plan.lanes[0][0] = {reduce(all.subject.size(), everywhere(from, Space::kGradient, 0),
+                               everywhere(to, Space::kGradient, 0), Epilogue::kNone)};
+    return simulate(plan, topology).seconds;
+  };
+  EXPECT_NEAR(seconds({0, 1}, {0}), kMiB / 5e9 + 2 * kMiB / 40e9, 1e-9);
+  EXPECT_NEAR(seconds({1}, {0}), kMiB / 5e9 + kMiB / 40e9, 1e-9);
+  EXPECT_NEAR(seconds({0, 1}, {0, 1}), 4 * kMiB / 40e9, 1e-9);
+  EXPECT_NEAR(seconds({0}, {0, 1}), 3 * kMiB / 40e9, 1e-9);
+}
+
+TEST(Simulator, ACallAndAReductionCostSomethingBesideTheirBytes) {
+  HostCosts costs = free_host();
+  costs.call = 1e-6, costs.reduction = 1e-7;
+  EXPECT_NEAR(direct_seconds(equal_hosts(1, 2, costs, {}, 2), kMiB), 1.1e-6, 1e-9);
+  WireCosts wire = free_wire();
+  wire.call = 1e-5;
+  EXPECT_NEAR(ring_seconds(equal_hosts(2, 1, free_host(), wire), 4096), 1e-5, 1e-9);
+  EXPECT_NEAR(direct_seconds(equal_hosts(1, 2, costs, wire, 2), kMiB), 1.1e-6, 1e-9);
 }
 
 // One core cannot fill the bus; two ranks on one core take turns.

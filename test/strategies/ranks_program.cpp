@@ -4,17 +4,21 @@
 //   differ     rank 1 asks for another count
 //   die        rank 1 is killed between two sums; the others must be told
 //   stop       rank 1 stops calling, but lives; the others must be told within the deadline
+//   calibrate  calibrates; rank 1 is killed in the middle of it
 //   large      prints its pid and sums 64 MiB again and again, until it is told why it cannot
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <thread>
 
 #include "engine/base/error.h"
 #include "strategies/buckets.h"
+#include "strategies/calibration.h"
 #include "strategies/session/ranks.h"
+#include "test/strategies/observed_device.h"
 
 namespace lockstep {
 namespace {
@@ -52,8 +56,23 @@ std::size_t wrong_sums(strategies::Communicator& c) {
   return wrong;
 }
 
+int calibrate(strategies::Session& session) {
+  collectives::Bootstrap& bootstrap = session.bootstrap();
+  std::atomic<int> reductions{0};
+  const auto ops =
+      test::observed(session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1}),
+                     [&](const engine::ReduceArguments&) {
+                       if (bootstrap.process() == 1 && ++reductions == 500) kill(getpid(), SIGKILL);
+                     });
+  const auto topology = collectives::discover(bootstrap, {"cpu:0"});
+  session.connected();
+  strategies::calibrate(bootstrap, topology, *ops, {.deadline = 60s});
+  return 0;
+}
+
 int play(const std::string& part, int argc, char** argv) {
   strategies::Session session(argc, argv);
+  if (part == "calibrate") return calibrate(session);
   const bool killed = part == "die" || part == "large";
   auto c = strategies::communicator(session, {.deadline = killed ? 60s : 2s});
   if (part == "sums") return wrong_sums<float>(c) + wrong_sums<double>(c) == 0 ? 0 : 1;

@@ -5,7 +5,9 @@
 usage: plan_test.py LOCKSTEP [NAMES OF TESTS]
 """
 import json
+import os
 import sys
+from unittest import mock
 import xml.etree.ElementTree as xml
 
 import program
@@ -86,12 +88,49 @@ class Plan(Case):
             self.assertTrue(any("all-reduce of 256 KiB" in text for text in texts), texts)
             self.assertGreaterEqual(len(bars), ranks)
 
-    def test_this_job(self):
-        self.assertIn("this job: 3 ranks on 1 host, costs assumed", self.good("plan", "--replicas", "3").stdout)
-        done = self.good("plan", prefix=mpirun())
-        self.assertEqual(done.stdout.count("this job: 2 ranks on 1 host"), 1, done.stdout)
+    def job(self, *arguments, prefix=(), folder="cache"):
+        """Of this job, with a cache of the test's own."""
+        with mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(self.top / folder)}):
+            return self.good("plan", *arguments, prefix=prefix)
+
+    def test_this_job_is_measured(self):
+        said = self.job("--replicas", "3").stdout
+        self.assertRegex(said, r"^this job: 3 ranks on 1 host, costs measured in [\d.]+ m?s\n")
+        again = self.job("--replicas", "3").stdout
+        self.assertRegex(again, r"^this job: 3 ranks on 1 host, costs measured before \(read in [\d.]+ [mu]?s\)\n")
+        self.assertEqual(said.splitlines()[1:], again.splitlines()[1:])
+        self.assertIn("costs measured in", self.job("--replicas", "3", "--fresh").stdout)
+        self.assertIn("costs measured in", self.job("--replicas", "2").stdout)
+        done = self.job(prefix=mpirun())
+        self.assertEqual(done.stdout.count("this job: 2 ranks on 1 host, costs measured in"), 1, done.stdout)
         for rules, words in (("rinq", "unknown all-reduce algorithm"), ("ring:1", "has no range")):
             refused(self, ["plan", "--algorithm", rules], 64, [words], prefix=mpirun())
+
+    def test_a_damaged_cache_is_said_and_measured_anew(self):
+        self.job("--replicas", "2", folder="damaged")
+        file, = (self.top / "damaged" / "lockstep").iterdir()
+        file.write_text(file.read_text().replace("signal", "sicnal"))
+        done = self.job("--replicas", "2", folder="damaged")
+        self.assertIn("costs measured in", done.stdout)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn(f"{file} is ignored, and its costs are measured anew", done.stderr)
+        self.assertIn("costs measured before", self.job("--replicas", "2", folder="damaged").stdout)
+
+    def test_nothing_is_measured_where_costs_are_assumed_or_described(self):
+        said = self.job("--replicas", "3", "--assumed", folder="none").stdout
+        self.assertIn("this job: 3 ranks on 1 host, costs assumed\n", said)
+        self.assertFalse((self.top / "none").exists())
+        self.assertIsNone(self.plan("--topology", "1x4")["calibration_seconds"])
+
+    def test_a_measured_topology_can_be_kept_and_read(self):
+        file = self.top / "measured.json"
+        plan = json.loads(self.job("--replicas", "2", "--json", "--topology-out", file).stdout)
+        self.assertGreater(plan["calibration_seconds"], 0)
+        self.assertEqual(plan["topology"], json.loads(file.read_text()))
+        self.assertEqual(plan["topology"]["costs_are"], "measured")
+        again = self.plan("--topology", file)
+        self.assertEqual(again["table"], plan["table"])
+        self.assertEqual(again["hash"], plan["hash"])
 
     def test_bad_clusters_and_flags_are_one_line(self):
         file = self.file
@@ -112,6 +151,9 @@ class Plan(Case):
             (["--topology", "3x1", "--svg", self.top / "x.svg", "--size", "big"], 64, ["'big' is no size"]),
             (["--topology", "3x1", "--model", "mpl"], 64, ["unknown model 'mpl'"]),
             (["--replicas", "0"], 64, ["--replicas"]),
+            (["--assumed", "--fresh"], 64, ["--assumed and --fresh: one of them"]),
+            (["--topology", "3x1", "--fresh"], 64, ["--fresh has nothing to do"]),
+            (["--assumed", "--topology-out", "/nowhere/x.json"], 74, ["/nowhere/x.json cannot be written"]),
         ]
         for arguments, code, words in cases:
             with self.subTest(arguments=arguments):

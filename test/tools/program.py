@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 LOCKSTEP = ""
 HAVE_MPI = True
@@ -65,6 +66,11 @@ class Case(unittest.TestCase):
         top = tempfile.TemporaryDirectory()
         self.addCleanup(top.cleanup)
         self.top = pathlib.Path(top.name)
+        cache = tempfile.TemporaryDirectory()  # of measured costs: each test measures for itself
+        self.addCleanup(cache.cleanup)
+        variables = mock.patch.dict(os.environ, {"XDG_CACHE_HOME": cache.name})
+        variables.start()
+        self.addCleanup(variables.stop)
 
     def good(self, *arguments, prefix=()):
         done = run(*arguments, prefix=prefix)

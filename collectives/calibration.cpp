@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: MIT
+// Costs are found one after the other, each by a probe that depends on it and on those found
+// before: the simulator is asked what the probe takes for a cost, and the cost for which it says
+// what was measured is searched by halving. So no formula of the simulator stands here a second
+// time.
+#include "collectives/calibration.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "collectives/simulator.h"
+
+namespace lockstep::collectives {
+namespace {
+
+using Kind = Probe::Kind;
+
+constexpr int kParts = 3;      // of the repetitions, by time
+constexpr int kHalvings = 36;  // of a search: a second to less than a tenth of a nanosecond
+constexpr int kRoots = 24;     // of one by factors: to a millionth
+// What costs are looked for between. Where a probe says less or more than any cost can explain, the
+// nearest is taken.
+constexpr double kSlowest = 1e5, kFastest = 1e13;  // bytes/s
+constexpr double kLongest = 1;                     // s
+// Costs of the wire depend on each other: they are searched in turn, so often.
+constexpr int kTimes = 4;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Where `seconds(x)`, which does not fall as x grows, reaches `wanted`.
+double search(double least, double most, double wanted,
+              const std::function<double(double)>& seconds) {
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (least + most) / 2;
+    (seconds(middle) < wanted ? least : most) = middle;
+  }
+  return (least + most) / 2;
+}
+
+// The same for a bandwidth, with which `seconds` falls; by factors, since it may be anything.
+double search_bandwidth(double most, double wanted, const std::function<double(double)>& seconds) {
+  double least = std::min(kSlowest, most);
+  for (int i = 0; i < kRoots; ++i) {
+    const double middle = std::sqrt(least * most);
+    (seconds(middle) < wanted ? most : least) = middle;
+  }
+  return std::sqrt(least * most);
+}
+
+const Sample* find(const std::vector<Sample>& samples, Kind kind, double size) {
+  for (const Sample& sample : samples)
+    if (sample.probe.kind == kind && sample.probe.size == size && !sample.seconds.empty())
+      return &sample;
+  return nullptr;
+}
+
+// The smallest and the largest of a kind.
+std::pair<const Sample*, const Sample*> ends(const std::vector<Sample>& samples, Kind kind) {
+  const Sample *low = nullptr, *high = nullptr;
+  for (const Sample& sample : samples) {
+    if (sample.probe.kind != kind || sample.seconds.empty()) continue;
+    if (low == nullptr || sample.probe.size < low->probe.size) low = &sample;
+    if (high == nullptr || sample.probe.size > high->probe.size) high = &sample;
+  }
+  return {low, high};
+}
+
+// A host by itself, as the simulator sees it.
+class OneHost {
+ public:
+  OneHost(const Topology& topology, int host, const std::vector<Sample>& samples, int processors)
+      : samples_(samples), ranks_(topology.ranks_of_host(host)) {
+    alone_.hosts = {topology.hosts[std::size_t(host)]};
+    costs().cores = processors;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      alone_.processes.push_back({.host = 0, .first_rank = int(i)});
+      alone_.ranks.push_back({.process = int(i), .host = 0});
+    }
+  }
+
+  HostCosts calibrated() {
+    signals();
+    passes();
+    return costs();
+  }
+
+ private:
+  HostCosts& costs() { return alone_.hosts[0].costs; }
+  double measured(const Sample& sample) const { return usual_seconds(sample, ranks_); }
+  double simulated(const Probe& probe) const {
+    return simulate(probe_plan(probe, alone_.host_of_rank()), alone_).seconds;
+  }
+  // How much longer the second takes for each unit of `size`, after the first.
+  double each(const Sample* first, const Sample* second, double more) const {
+    if (first == nullptr || second == nullptr || more <= 0) return 0;
+    return std::max(0.0, (measured(*second) - measured(*first)) / more);
+  }
+
+  // Of one round and many, the slope is a round, and what one takes beside it is the call.
+  void signals() {
+    const auto [one, many] = ends(samples_, Kind::kRounds);
+    if (one == nullptr || one == many) return;
+    const double round = each(one, many, many->probe.size - one->probe.size);
+    const auto more = [&](Kind kind) {
+      const Sample* sample = ends(samples_, kind).first;
+      return sample == nullptr ? 0 : each(one, sample, sample->probe.size);
+    };
+    costs().step = std::min(more(Kind::kArrivals), round);
+    costs().reduction = std::max(0.0, more(Kind::kReductions) - costs().step);
+    costs().block = 0;  // a part of the passes, which are of many blocks
+    costs().signal = round - costs().step;
+    costs().call = std::max(0.0, measured(*one) - round);
+  }
+
+  void passes() {
+    std::vector<MemoryPass> found;
+    for (const Sample& together : samples_) {
+      if (together.probe.kind != Kind::kTogether || together.seconds.empty()) continue;
+      const Sample* alone = find(samples_, Kind::kAlone, together.probe.size);
+      if (alone != nullptr) found.push_back(pass(together, *alone));
+    }
+    std::sort(found.begin(), found.end(),
+              [](const MemoryPass& a, const MemoryPass& b) { return a.bytes < b.bytes; });
+    if (!found.empty()) costs().passes = found;
+  }
+
+  // A rank alone tells what a core can do, all together what the host can: less than its cores
+  // could where they wait for the same memory. Where all together were faster than one alone
+  // allows, that was the worse measurement.
+  MemoryPass pass(const Sample& together, const Sample& alone) {
+    const double ranks = double(ranks_.size());
+    MemoryPass found{together.probe.size * ranks, 0, 0};
+    const auto seconds = [&](const Probe& probe, double core, double host) {
+      costs().passes = {{found.bytes, core, host}};
+      return simulated(probe);
+    };
+    const double wanted = measured(together);
+    found.core = search_bandwidth(kFastest, measured(alone), [&](double core) {
+      return seconds(alone.probe, core, core * ranks);
+    });
+    if (seconds(together.probe, found.core, found.core * ranks) > wanted)
+      found.core = search_bandwidth(kFastest, wanted, [&](double core) {
+        return seconds(together.probe, core, core * ranks);
+      });
+    found.host = search_bandwidth(found.core * ranks, wanted, [&](double host) {
+      return seconds(together.probe, found.core, host);
+    });
+    const Sample* fetched = find(samples_, Kind::kFetched, together.probe.size);
+    if (fetched != nullptr && ranks > 1)
+      found.fetch = search_bandwidth(kFastest, measured(*fetched), [&](double fetch) {
+        costs().passes = {{found.bytes, found.core, found.host, fetch}};
+        return simulated(fetched->probe);
+      });
+    return found;
+  }
+
+  const std::vector<Sample>& samples_;
+  std::vector<int> ranks_;
+  Topology alone_;
+};
+
+// What is sent between two hosts is what is sent between all: each sends to the next.
+class TwoHosts {
+ public:
+  TwoHosts(const Topology& topology, const std::vector<Sample>& samples)
+      : samples_(samples), all_(topology.ranks.size()) {
+    for (std::size_t rank = 0; rank < all_.size(); ++rank) all_[rank] = int(rank);
+    std::size_t flows = topology.ranks.size();
+    for (std::size_t h = 0; h < topology.hosts.size(); ++h)
+      flows = std::min(flows, topology.ranks_of_host(int(h)).size());
+    two_.wire = topology.wire;
+    for (int h = 0; h < 2; ++h) {
+      two_.hosts.push_back(topology.hosts[std::size_t(h)]);
+      for (std::size_t i = 0; i < flows; ++i) {
+        two_.processes.push_back({.host = h, .first_rank = int(two_.ranks.size())});
+        two_.ranks.push_back({.process = int(two_.ranks.size()), .host = h});
+      }
+    }
+  }
+
+  WireCosts calibrated() {
+    const auto [small, large] = ends(samples_, Kind::kBulk);
+    messages();
+    if (large == nullptr) return two_.wire;
+    bandwidth(*large);
+    if (small == large) return two_.wire;
+    const Sample* middle = below(*large);
+    for (int i = 0; i < kTimes; ++i) {
+      burst(*middle);
+      processor(*small);
+      bandwidth(*large);
+    }
+    return two_.wire;
+  }
+
+ private:
+  double measured(const Sample& sample) const { return usual_seconds(sample, all_); }
+  double simulated(const Probe& probe) const {
+    return simulate(probe_plan(probe, two_.host_of_rank()), two_).seconds;
+  }
+  double search_for(double WireCosts::*cost, const std::function<double()>& seconds,
+                    double wanted) {
+    return search(0, kLongest, wanted, [&](double value) {
+      two_.wire.*cost = value;
+      return seconds();
+    });
+  }
+
+  // Many at once differ from few by what each costs, one behind the other by the way too.
+  void messages() {
+    const auto [few, many] = ends(samples_, Kind::kAtOnce);
+    const auto [one, row] = ends(samples_, Kind::kMessages);
+    if (few == many || one == row) return;
+    two_.wire = {.latency = 0, .bandwidth = kFastest, .processor = 0, .message = 0};
+    const double more = measured(*many) - measured(*few);
+    two_.wire.message = search_for(
+        &WireCosts::message,
+        [&, few = few, many = many] { return simulated(many->probe) - simulated(few->probe); },
+        more);
+    const double on = measured(*row) - measured(*one);
+    const auto simulated_on = [&, one = one, row = row] {
+      return simulated(row->probe) - simulated(one->probe);
+    };
+    two_.wire.latency = search_for(&WireCosts::latency, simulated_on, on);
+    if (two_.wire.latency < 1e-9)
+      two_.wire.message = search_for(&WireCosts::message, simulated_on, on);
+    two_.wire.call = std::max(0.0, measured(*one) - simulated(one->probe));
+  }
+
+  void bandwidth(const Sample& large) {
+    two_.wire.bandwidth = search_bandwidth(kFastest, measured(large), [&](double bandwidth) {
+      two_.wire.bandwidth = bandwidth;
+      return simulated(large.probe);
+    });
+  }
+
+  const Sample* below(const Sample& large) const {
+    const Sample* next = nullptr;
+    for (const Sample& sample : samples_)
+      if (sample.probe.kind == Kind::kBulk && sample.probe.size < large.probe.size &&
+          (next == nullptr || sample.probe.size > next->probe.size))
+        next = &sample;
+    return next;
+  }
+
+  // The more goes at once, the less time it takes.
+  void burst(const Sample& middle) {
+    const double most = middle.probe.size;
+    two_.wire.burst = most - search(0, most, measured(middle), [&](double rest) {
+                        two_.wire.burst = most - rest;
+                        return simulated(middle.probe);
+                      });
+  }
+
+  void processor(const Sample& small) {
+    two_.wire.processor = search_for(
+        &WireCosts::processor, [&] { return simulated(small.probe); }, measured(small));
+  }
+
+  const std::vector<Sample>& samples_;
+  std::vector<int> all_;
+  Topology two_;
+};
+
+}  // namespace
+
+double usual_seconds(const Sample& sample, const std::vector<int>& ranks) {
+  std::vector<double> slowest;
+  for (const auto& of_ranks : sample.seconds) {
+    double most = 0;
+    for (const int rank : ranks) most = std::max(most, of_ranks[std::size_t(rank)]);
+    slowest.push_back(most);
+  }
+  double least = std::numeric_limits<double>::infinity();
+  const bool wire = sample.probe.kind >= Kind::kTurn;
+  const std::size_t parts = wire ? 1 : std::min<std::size_t>(kParts, slowest.size());
+  for (std::size_t part = 0; part < parts; ++part) {
+    const auto cut = [&](std::size_t p) {
+      return slowest.begin() + std::ptrdiff_t(slowest.size() * p / parts);
+    };
+    least = std::min(least, median({cut(part), cut(part + 1)}));
+  }
+  return least;
+}
+
+Topology calibrated(Topology topology, const std::vector<Sample>& samples,
+                    const std::vector<int>& processors) {
+  for (std::size_t host = 0; host < topology.hosts.size(); ++host)
+    topology.hosts[host].costs =
+        OneHost(topology, int(host), samples, processors[host]).calibrated();
+  if (topology.hosts.size() > 1) topology.wire = TwoHosts(topology, samples).calibrated();
+  topology.costs_are = "measured";
+  return topology;
+}
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/cost_cache.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "collectives/json_reading.h"
+#include "collectives/plan.h"
+#include "engine/base/error.h"
+
+namespace lockstep::collectives {
+namespace {
+
+namespace fs = std::filesystem;
+using engine::Code;
+using engine::require;
+using nlohmann::json;
+
+constexpr std::size_t kMostBytes = std::size_t(1) << 20;  // what a bootstrap hands round
+
+std::string checksum(const std::string& topology) {
+  return fmt::format("{:016x}", hash(topology));
+}
+
+}  // namespace
+
+fs::path cache_folder() {
+  const auto of = [](const char* variable, const char* below) {
+    const char* value = std::getenv(variable);
+    const fs::path path = value == nullptr ? "" : value;
+    return path.is_absolute() ? path / below : fs::path();
+  };
+  const fs::path given = of("XDG_CACHE_HOME", "lockstep");
+  return given.empty() ? of("HOME", ".cache/lockstep") : given;
+}
+
+std::string fingerprint(const Topology& topology, const std::string& other) {
+  std::string text = other + "\n";
+  for (const Topology::Host& host : topology.hosts)
+    text += fmt::format("host {}: {}, {} NUMA nodes\n", host.name, host.cpu, host.numa_nodes);
+  for (const Topology::Process& process : topology.processes)
+    text += fmt::format("process on host {}: {} processors, {} ranks\n", process.host,
+                        process.cores, process.replicas);
+  for (const Topology::Rank& rank : topology.ranks) text += rank.device + " ";
+  return text;
+}
+
+fs::path CostCache::file(const std::string& fingerprint) const {
+  return folder_ / fmt::format("costs-{:016x}.json", hash(fingerprint));
+}
+
+std::optional<std::string> CostCache::read(const std::string& fingerprint) const {
+  std::ifstream in(file(fingerprint), std::ios::binary);
+  if (!in) return std::nullopt;
+  std::string text(kMostBytes, '\0');
+  in.read(text.data(), std::streamsize(text.size()));
+  text.resize(std::size_t(in.gcount()));
+  return text;
+}
+
+void CostCache::write(const std::string& fingerprint, const Topology& topology) const {
+  const std::string costs = to_json(topology);
+  const json all = {
+      {"fingerprint", fingerprint}, {"topology", costs}, {"checksum", checksum(costs)}};
+  const fs::path name = file(fingerprint);
+  const fs::path partial = name.string() + fmt::format(".{}.partial", getpid());
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  std::ofstream out(partial, std::ios::binary);
+  out << all.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
+  out.close();
+  if (out) fs::rename(partial, name, error);
+  if (out && !error) return;
+  fs::remove(partial, error);
+  engine::fail(Code::kIo, "{} cannot be written", name.string());
+}
+
+Topology costs_from(const std::string& text, const std::string& fingerprint, Topology topology) {
+  return json_reading::reading("stored costs", [&] {
+    const json all = json_reading::parse(text, "the text");
+    json_reading::only(all, "a file of costs", {"fingerprint", "topology", "checksum"});
+    const auto costs = all.at("topology").get<std::string>();
+    require(all.at("checksum").get<std::string>() == checksum(costs), "the checksum is another");
+    require(all.at("fingerprint").get<std::string>() == fingerprint,
+            "they were measured by something else or on something else");
+    const Topology stored = topology_from_json(costs);
+    require(stored.hosts.size() == topology.hosts.size() && stored.ranks == topology.ranks,
+            "they are of other ranks");
+    for (std::size_t host = 0; host < topology.hosts.size(); ++host)
+      topology.hosts[host].costs = stored.hosts[host].costs;
+    topology.wire = stored.wire;
+    topology.costs_are = stored.costs_are;
+    return topology;
+  });
+}
+
+}  // namespace lockstep::collectives

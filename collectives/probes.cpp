@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/probes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "collectives/algorithms/steps.h"
+
+namespace lockstep::collectives {
+namespace {
+
+constexpr std::size_t kFew = 16;  // elements of what is to cost nothing but its being done
+constexpr std::size_t kChunk = (std::size_t(256) << 10) / sizeof(float);  // as algorithms cut
+constexpr int kBulkLanes = 4;
+constexpr std::size_t kSmallest = engine::kBlock * sizeof(float);  // of a pass: one rank's block
+// A pass of each size moves about so much memory in all its repetitions, but is not done very
+// rarely nor very often.
+constexpr std::size_t kMoved = std::size_t(64) << 20;
+constexpr std::size_t kLeast = 3, kMost = 24;
+
+std::vector<std::vector<int>> ranks_by_host(const std::vector<int>& host) {
+  std::map<int, std::vector<int>> by_host;
+  for (std::size_t rank = 0; rank < host.size(); ++rank) by_host[host[rank]].push_back(int(rank));
+  std::vector<std::vector<int>> hosts;
+  for (auto& [number, ranks] : by_host) hosts.push_back(std::move(ranks));
+  return hosts;
+}
+
+std::size_t elements_of(const Probe& probe) {
+  return std::max<std::size_t>(1, std::size_t(probe.size) / sizeof(float));
+}
+
+void rounds(Lane& lane, const std::vector<int>& ranks, int count) {
+  for (int phase = 1; phase <= count; ++phase) {
+    lane.push_back(arrive());
+    lane.push_back(await(ranks, phase));
+  }
+}
+
+// A rank that is alone has two numbers to add all the same: its own, from two places, as one that
+// has received something.
+void sum(Lane& lane, const std::vector<int>& ranks, Range slice, std::size_t count) {
+  if (slice.empty()) return;
+  auto from = everywhere(ranks, Space::kGradient, slice.begin);
+  const auto to = from;
+  if (ranks.size() == 1) from.push_back({ranks[0], Space::kGradient, count + slice.begin});
+  lane.push_back(reduce(slice.size(), from, to));
+}
+
+void local_lane(Lane& lane, const Probe& probe, const std::vector<int>& ranks, std::size_t place) {
+  const std::size_t count = elements_of(probe);
+  const int n = int(ranks.size()), me = ranks[place];
+  switch (probe.kind) {
+    case Probe::Kind::kRounds:
+      return rounds(lane, ranks, int(probe.size));
+    case Probe::Kind::kArrivals:
+      rounds(lane, ranks, 1);
+      for (int i = 0; i < int(probe.size); ++i) lane.push_back(arrive());
+      return;
+    case Probe::Kind::kReductions:
+      rounds(lane, ranks, 1);
+      for (int i = 0; i < int(probe.size); ++i)
+        lane.push_back(reduce(kFew,
+                              {{me, Space::kGradient, 0}, {me, Space::kGradient, engine::kBlock}},
+                              {{me, Space::kGradient, 0}}));
+      return;
+    case Probe::Kind::kTogether:
+      rounds(lane, ranks, 1);
+      sum(lane, ranks, slice({0, count}, int(place), n), count);
+      break;
+    case Probe::Kind::kAlone:
+      rounds(lane, ranks, 1);
+      if (place == 0) sum(lane, ranks, {0, count}, count);
+      break;
+    case Probe::Kind::kFetched: {
+      rounds(lane, ranks, 1);
+      const Range mine = slice({0, count}, int(place), n);
+      const int next = ranks[(place + 1) % ranks.size()];
+      if (!mine.empty() && n > 1)
+        lane.push_back(
+            reduce(mine.size(),
+                   {{me, Space::kGradient, mine.begin}, {next, Space::kGradient, mine.begin}},
+                   {{me, Space::kGradient, mine.begin}}));
+      break;
+    }
+    default:
+      return;
+  }
+  lane.push_back(arrive());
+  lane.push_back(await(ranks, 2));
+}
+
+// One message each way, `count` elements from and to these places.
+int post(Lane& lane, int me, int before, int next, std::size_t count, Operand from, Operand to) {
+  from.rank = to.rank = me;
+  lane.push_back(post_receive(count, to, before));
+  lane.push_back(post_send(count, from, next));
+  return int(lane.size()) - 2;
+}
+
+void wait_for(Lane& lane, int posted) {
+  lane.push_back(wait(posted));
+  lane.push_back(wait(posted + 1));
+}
+
+void wire_lanes(std::vector<Lane>& lanes, const Probe& probe, bool first, int me, int before,
+                int next, std::size_t flows, std::size_t flow) {
+  const Operand from{0, Space::kGradient, 0}, to{0, Space::kScratch, 0};
+  if (probe.kind == Probe::Kind::kBulk) {
+    const Range mine = slice({0, elements_of(probe)}, int(flow), int(flows));
+    lanes.resize(kBulkLanes);
+    int lane = 0;
+    for (std::size_t at = 0; at < mine.size(); at += kChunk, lane = (lane + 1) % kBulkLanes) {
+      const std::size_t count = std::min(kChunk, mine.size() - at);
+      const std::size_t place = std::size_t(lane) * kChunk;
+      wait_for(lanes[std::size_t(lane)],
+               post(lanes[std::size_t(lane)], me, before, next, count, {0, Space::kGradient, place},
+                    {0, Space::kScratch, place}));
+    }
+    return;
+  }
+  if (flow != 0) return;
+  Lane& lane = lanes[0];
+  if (probe.kind == Probe::Kind::kTurn) {
+    const Step send = post_send(kFew, {me, Space::kGradient, 0}, next);
+    if (first) lane = {send, wait(0)};
+    const int posted = int(lane.size());
+    lane.push_back(post_receive(kFew, {me, Space::kScratch, 0}, before));
+    lane.push_back(wait(posted));
+    if (!first) lane.insert(lane.end(), {send, wait(posted + 2)});
+    return;
+  }
+  std::vector<int> posted;
+  for (int i = 0; i < int(probe.size); ++i) {
+    posted.push_back(post(lane, me, before, next, kFew, from, to));
+    if (probe.kind == Probe::Kind::kMessages) wait_for(lane, posted.back());
+  }
+  if (probe.kind == Probe::Kind::kAtOnce)
+    for (const int one : posted) wait_for(lane, one);
+}
+
+bool between_hosts(const Probe& probe) {
+  return probe.kind >= Probe::Kind::kTurn;
+}
+
+std::size_t least_ranks(const std::vector<std::vector<int>>& hosts) {
+  std::size_t least = hosts[0].size();
+  for (const auto& ranks : hosts) least = std::min(least, ranks.size());
+  return least;
+}
+
+ProbeGroup group(std::string name, const std::vector<int>& host, const Probe& meeting,
+                 std::vector<Probe> probes) {
+  ProbeGroup made{.name = std::move(name), .probes = std::move(probes)};
+  made.step.push_back({probe_plan(meeting, host), {}, false});
+  for (const Probe& probe : made.probes) made.step.push_back({probe_plan(probe, host), {}, false});
+  return made;
+}
+
+// After a turn all have come to the meeting. They leave it one after the other, as from most
+// collectives between hosts: so who begins next finds some asleep.
+constexpr Probe kWireMeeting{Probe::Kind::kTurn, 1, 1};
+
+}  // namespace
+
+Plan probe_plan(const Probe& probe, const std::vector<int>& host) {
+  Request request;
+  request.name = "calibration";
+  request.subject = {0, elements_of(probe)};
+  request.host = host;
+  Plan plan = empty_plan(request, "probe", 1);
+  const auto hosts = ranks_by_host(host);
+  for (std::size_t h = 0; h < hosts.size(); ++h) {
+    const auto& ranks = hosts[h];
+    for (std::size_t place = 0; place < ranks.size(); ++place) {
+      auto& lanes = plan.lanes[std::size_t(ranks[place])];
+      if (!between_hosts(probe)) {
+        local_lane(lanes[0], probe, ranks, place);
+      } else if (hosts.size() > 1 && place < least_ranks(hosts)) {
+        wire_lanes(lanes, probe, h == 0, ranks[place], hosts[(h + hosts.size() - 1) % hosts.size()][place],
+                   hosts[(h + 1) % hosts.size()][place], least_ranks(hosts), place);
+      }
+    }
+  }
+  return plan;
+}
+
+ProbeGroup signal_probes(const std::vector<int>& host) {
+  ProbeGroup made = group("signals", host, {Probe::Kind::kRounds, 1, 1},
+                          {{Probe::Kind::kRounds, 1, 60},
+                           {Probe::Kind::kRounds, 16, 24},
+                           {Probe::Kind::kArrivals, 64, 24},
+                           {Probe::Kind::kReductions, 64, 24}});
+  made.elements = 2 * engine::kBlock;
+  return made;
+}
+
+ProbeGroup pass_probe(const std::vector<int>& host, std::size_t bytes) {
+  std::size_t ranks = 1;
+  bool alone = false;
+  for (const auto& local : ranks_by_host(host)) {
+    ranks = std::max(ranks, local.size());
+    alone |= local.size() == 1;
+  }
+  const int times = int(std::clamp(kMoved / (bytes * ranks), kLeast, kMost));
+  ProbeGroup made =
+      group(fmt::format("passes over {} bytes", bytes), host, {Probe::Kind::kRounds, 1, 1},
+            {{Probe::Kind::kTogether, double(bytes), times},
+             {Probe::Kind::kAlone, double(bytes), times},
+             {Probe::Kind::kFetched, double(bytes), times}});
+  made.writes = true;
+  made.elements = (alone ? 2 : 1) * elements_of(made.probes[0]);
+  return made;
+}
+
+ProbeGroup message_probes(const std::vector<int>& host) {
+  ProbeGroup made = group("messages", host, kWireMeeting,
+                          {{Probe::Kind::kMessages, 1, 24},
+                           {Probe::Kind::kMessages, 6, 15},
+                           {Probe::Kind::kAtOnce, 8, 12},
+                           {Probe::Kind::kAtOnce, 32, 12}});
+  made.elements = made.scratch = kFew;
+  return made;
+}
+
+ProbeGroup bulk_probe(const std::vector<int>& host, std::size_t bytes, int repetitions) {
+  ProbeGroup made = group(fmt::format("{} bytes between hosts", bytes), host, kWireMeeting,
+                          {{Probe::Kind::kBulk, double(bytes), repetitions}});
+  made.elements = made.scratch = kBulkLanes * kChunk;
+  return made;
+}
+
+std::vector<std::size_t> pass_sizes(std::size_t most) {
+  std::vector<std::size_t> sizes{most};
+  while (sizes.back() / 3 > 2 * kSmallest)
+    sizes.push_back(sizes.back() / (sizes.size() == 1 ? 3 : 4) / kSmallest * kSmallest);
+  if (most > kSmallest) sizes.push_back(kSmallest);
+  std::reverse(sizes.begin(), sizes.end());
+  return sizes;
+}
+
+}  // namespace lockstep::collectives

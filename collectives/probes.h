@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// Small plans whose times tell what a machine costs: the executor runs them as it runs all plans,
+// with all ranks of a job at once, and the simulator says what they should take; calibration.h
+// makes costs of the difference. Within a host all hosts are at work at the same time, each for
+// itself; between hosts every host sends to the next one and receives from the one before. Pure
+// functions; any thread.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "collectives/plan.h"
+
+namespace lockstep::collectives {
+
+struct Probe {
+  enum class Kind {
+    kRounds,      // `size` times: arrive, and await all ranks of the host
+    kArrivals,    // one round, then `size` arrivals that nobody awaits
+    kReductions,  // one round, then `size` reductions of a few elements
+    kTogether,    // a sum of `size` bytes a rank: each rank adds its slice of all ranks into all
+    kAlone,       // the same, but the first rank of the host does it all
+    kFetched,     // each rank adds its slice of its own and of the next rank's numbers into its own
+    kTurn,        // a few bytes go once through all hosts, one after the other
+    kMessages,    // `size` messages of a few bytes each way, one behind the other
+    kAtOnce,      // the same, but all posted before any is waited for
+    kBulk,        // `size` bytes each way, in large messages, by as many ranks as all hosts have
+  };
+  Kind kind = Kind::kRounds;
+  double size = 1;
+  int repetitions = 1;
+  bool operator==(const Probe&) const = default;
+};
+
+// What is measured in one go: in the order of `probes`, over and over; before each of them all
+// meet, and each rank writes its numbers where that matters, as who computes them would.
+struct ProbeGroup {
+  std::string name;
+  std::vector<Probe> probes;
+  StepPlan step = {};   // stage 0: a meeting; stage 1 + i: probe i
+  bool writes = false;  // each rank writes `elements` numbers before each repetition
+  // float32 that the plans use of each rank's gradient and scratch spaces
+  std::size_t elements = 0, scratch = 0;
+};
+
+// `host`: of each rank.
+ProbeGroup signal_probes(const std::vector<int>& host);
+// For each size, in bytes of a rank; repetitions fit these.
+ProbeGroup pass_probe(const std::vector<int>& host, std::size_t bytes);
+ProbeGroup message_probes(const std::vector<int>& host);
+// `bytes` of a host; `repetitions` of each.
+ProbeGroup bulk_probe(const std::vector<int>& host, std::size_t bytes, int repetitions);
+
+// Sizes of passes, ascending, where each rank has memory for `most` bytes: small ones for the
+// caches, the last one all of it.
+std::vector<std::size_t> pass_sizes(std::size_t most);
+
+// The plan of one probe.
+Plan probe_plan(const Probe& probe, const std::vector<int>& host);
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// Measures what the ranks of a job cost each other: signals, reductions, passes over memory of
+// several sizes within each host; latency, messages and bytes between hosts, over the transport
+// that they will use. What is run stands in collectives/probes.h, what becomes of the times in
+// collectives/calibration.h. All ranks end with the same numbers.
+//
+// A second job of the same shape on the same machines takes them from a file
+// (collectives/cost_cache.h) which the first process reads and writes.
+#pragma once
+#include <chrono>
+#include <filesystem>
+#include <string>
+
+#include "collectives/bootstrap.h"
+#include "collectives/topology.h"
+#include "engine/ops/ops.h"
+#include "strategies/network.h"
+
+namespace lockstep::strategies {
+
+struct CalibrationOptions {
+  std::chrono::milliseconds deadline{60000};  // of every wait for another rank
+  Network network = {};
+  std::filesystem::path cache = {};  // folder of the files; empty: none is read or written
+  bool fresh = false;                // do not read; what is measured is stored
+  std::string version = {};          // of the program: another one measures anew
+};
+
+struct Calibration {
+  collectives::Topology topology;  // with costs, `costs_are` "measured"
+  double seconds = 0;              // that it took
+  bool cached = false;             // the costs are from a file
+  std::string note = {};  // what was wrong with that file, on the first process; else empty
+};
+
+// Collective, for all processes of the job. `topology`: as discover() gave it. A thread for each
+// rank of this process, bound as ranks that train or are timed would be; `ops`: for all of them.
+// Takes memory for a while: some 100 MiB a host. Some tenths of a second. Throws Error(kTimeout)
+// and Error(kPeerLost) naming ranks, and what mapping and connecting throw.
+Calibration calibrate(collectives::Bootstrap& bootstrap, const collectives::Topology& topology,
+                      const engine::Ops& ops, const CalibrationOptions& options);
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// Runs groups of probes with all ranks of a job and times them: a thread for each rank of this
+// process, memory that the ranks of each host map, connections between hosts, and of each group an
+// executor of its own, since plans that nobody runs cost those that run a look. Collective: all
+// processes make it and call it alike. What the constructor's arguments refer to outlives it.
+#pragma once
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "collectives/calibration.h"
+#include "collectives/memory/peer_watch.h"
+#include "collectives/probes.h"
+#include "collectives/team.h"
+#include "collectives/transport.h"
+#include "engine/ops/ops.h"
+#include "strategies/host_memory.h"
+#include "strategies/network.h"
+#include "strategies/replica_threads.h"
+
+namespace lockstep::strategies {
+
+class ProbeRun {
+ public:
+  // `largest`: the groups for whose memory there must be room. `processors`: of each rank of this
+  // process, as for ReplicaThreads.
+  ProbeRun(const JobRanks& ranks, const std::vector<collectives::ProbeGroup>& largest,
+           const engine::Ops& ops, const std::vector<std::vector<int>>& processors,
+           std::chrono::milliseconds deadline, const Network& network);
+  ~ProbeRun();
+  ProbeRun(const ProbeRun&) = delete;
+  ProbeRun& operator=(const ProbeRun&) = delete;
+
+  // What all ranks measured, the same on all processes. Every wait has the deadline; throws
+  // Error(kTimeout) or Error(kPeerLost) naming ranks.
+  std::vector<collectives::Sample> measure(const std::vector<collectives::ProbeGroup>& groups);
+
+ private:
+  using Times = std::vector<double>;  // of one rank: of each group each probe's repetitions
+  void watch();
+  void measure(int index, const collectives::ProbeGroup& group, collectives::Team& team,
+               Times& times);
+  collectives::Team& team_for(const collectives::ProbeGroup& group, std::size_t number);
+  void stop(engine::Code code, const std::string& why) noexcept;
+
+  const JobRanks& ranks_;
+  const engine::Ops& ops_;
+  std::chrono::milliseconds deadline_;
+  std::vector<int> mine_;
+  std::size_t elements_ = 0;  // of a rank's gradient space
+  std::unique_ptr<HostMemory> memory_;
+  std::vector<std::unique_ptr<collectives::Transport>> transports_;  // of my ranks
+  std::mutex mutex_;                                                 // teams_ and lost_
+  std::vector<std::unique_ptr<collectives::Team>> teams_;            // of all groups so far
+  std::string lost_;
+  std::unique_ptr<ReplicaThreads> threads_;
+  std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread uses the others
+};
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// Which processors the ranks of this process should run on, by what all processes of its host may
+// use. Collective.
+#pragma once
+#include <string>
+
+#include "collectives/binding.h"
+#include "strategies/job_ranks.h"
+
+namespace lockstep::strategies {
+
+struct RankProcessors {
+  collectives::Binding binding;  // of this process's ranks, one thread each
+  int of_host = 1;               // that the ranks of this host may use together
+};
+
+// `what` stands in errors of the exchange: "processors of the ranks".
+RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& what);
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+// Calibration with ranks that are threads: all hold the same numbers, files are used or measured
+// anew, and who fails ends it for all. Times are not judged.
+#include "strategies/calibration.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include "collectives/cost_cache.h"
+#include "engine/base/error.h"
+#include "engine/cpu/cpu_device.h"
+#include "test/strategies/observed_device.h"
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+using collectives::Topology;
+using strategies::Calibration;
+using strategies::CalibrationOptions;
+using testing::AllOf;
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+std::unique_ptr<engine::Ops> sums(OnReduce on_reduce = [](const auto&) {}) {
+  return observed(engine::cpu_device()->ops(engine::DType::kFloat32, {.threads = 1}),
+                  std::move(on_reduce));
+}
+
+struct Ended {
+  std::vector<Calibration> calibrations;
+  std::vector<std::string> errors;
+};
+
+// Processes that are threads, `replicas` ranks each. `on_reduce`: of each process.
+Ended run(
+    const std::vector<int>& host, int replicas, const CalibrationOptions& options,
+    const std::function<void(int process)>& on_reduce = [](int) {}) {
+  auto views = collectives::in_memory_bootstrap(host, 60s);
+  Ended ended{std::vector<Calibration>(host.size()), std::vector<std::string>(host.size())};
+  std::vector<std::thread> threads;
+  for (std::size_t p = 0; p < host.size(); ++p)
+    threads.emplace_back([&, p] {
+      try {
+        const auto ops = sums([&, p](const auto&) { on_reduce(int(p)); });
+        const Topology topology = collectives::discover(
+            *views[p], std::vector<std::string>(std::size_t(replicas), "cpu:0"));
+        ended.calibrations[p] = strategies::calibrate(*views[p], topology, *ops, options);
+      } catch (const std::exception& error) {
+        ended.errors[p] = error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return ended;
+}
+
+class Calibrations : public testing::Test {
+ protected:
+  Calibrations() { fs::remove_all(folder_); }
+  ~Calibrations() override { fs::remove_all(folder_); }
+  CalibrationOptions options(const std::string& version = "1") const {
+    return {.deadline = 60s, .cache = folder_, .version = version};
+  }
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(folder_)) found.push_back(entry.path());
+    return found;
+  }
+  const fs::path folder_ = fs::temp_directory_path() / fmt::format("lockstep-calib-{}", getpid());
+};
+
+TEST_F(Calibrations, AllRanksHoldTheSameNumbers) {
+  for (const std::vector<int>& host : {std::vector{0, 0}, {0, 1}, {0, 0, 1}}) {
+    const Ended ended = run(host, 1, {.deadline = 60s});
+    const Topology& first = ended.calibrations[0].topology;
+    for (std::size_t p = 0; p < host.size(); ++p) {
+      EXPECT_EQ(ended.errors[p], "");
+      EXPECT_EQ(to_json(ended.calibrations[p].topology), to_json(first));
+      EXPECT_EQ(ended.calibrations[p].topology, first);
+      EXPECT_FALSE(ended.calibrations[p].cached);
+    }
+    EXPECT_EQ(first.costs_are, "measured");
+    for (std::size_t h = 0; h < first.hosts.size(); ++h) {
+      const auto& costs = first.hosts[h].costs;
+      EXPECT_GT(costs.step, 0);
+      EXPECT_GE(costs.cores, 1);
+      EXPECT_GT(costs.passes.size(), 3u);
+      for (const auto& pass : costs.passes) {
+        EXPECT_GT(pass.core, 0);
+        EXPECT_GT(pass.host, 0);
+      }
+    }
+    if (first.hosts.size() > 1) {
+      EXPECT_GT(first.wire.bandwidth, 0);
+      EXPECT_GT(first.wire.latency + first.wire.message, 0);
+      EXPECT_NE(first.wire, collectives::WireCosts());
+    }
+  }
+  EXPECT_FALSE(fs::exists(folder_));  // nobody asked for files
+}
+
+TEST_F(Calibrations, EightRanksOfOneProcessEnd) {
+  const Ended ended = run({0}, 8, {.deadline = 60s});
+  EXPECT_EQ(ended.errors[0], "");
+  EXPECT_EQ(ended.calibrations[0].topology.ranks.size(), 8u);
+  EXPECT_EQ(ended.calibrations[0].topology.costs_are, "measured");
+  EXPECT_GT(ended.calibrations[0].seconds, 0);
+}
+
+TEST_F(Calibrations, TheNextJobTakesWhatWasMeasured) {
+  const Ended measured = run({0, 0}, 1, options());
+  ASSERT_EQ(files().size(), 1u);
+  const Ended again = run({0, 0}, 1, options());
+  for (const std::size_t p : {0, 1}) {
+    EXPECT_FALSE(measured.calibrations[p].cached);
+    EXPECT_TRUE(again.calibrations[p].cached);
+    EXPECT_EQ(again.calibrations[p].note, "");
+    EXPECT_EQ(to_json(again.calibrations[p].topology), to_json(measured.calibrations[p].topology));
+  }
+  CalibrationOptions fresh = options();
+  fresh.fresh = true;
+  EXPECT_FALSE(run({0, 0}, 1, fresh).calibrations[0].cached);
+  EXPECT_EQ(files().size(), 1u);
+}
+
+TEST_F(Calibrations, AnotherShapeOrVersionIsMeasuredAnew) {
+  run({0, 0}, 1, options());
+  EXPECT_FALSE(run({0, 0}, 1, options("2")).calibrations[0].cached);
+  EXPECT_FALSE(run({0, 1}, 1, options()).calibrations[0].cached);
+  EXPECT_FALSE(run({0, 0}, 2, options()).calibrations[0].cached);
+  EXPECT_EQ(files().size(), 4u);
+  EXPECT_TRUE(run({0, 0}, 1, options()).calibrations[1].cached);
+}
+
+TEST_F(Calibrations, ADamagedFileIsSaidAndMeasuredAnew) {
+  run({0, 0}, 1, options());
+  const fs::path file = files().at(0);
+  std::ofstream(file, std::ios::app) << "}";
+  const Ended ended = run({0, 0}, 1, options());
+  EXPECT_FALSE(ended.calibrations[0].cached);
+  EXPECT_FALSE(ended.calibrations[1].cached);
+  EXPECT_THAT(ended.calibrations[0].note,
+              AllOf(HasSubstr(file.string()), HasSubstr("measured anew")));
+  EXPECT_EQ(ended.calibrations[1].note, "");  // one line, not one of each process
+  EXPECT_TRUE(run({0, 0}, 1, options()).calibrations[0].cached);
+}
+
+TEST_F(Calibrations, AFolderThatRefusesIsSaidAndNothingElse) {
+  CalibrationOptions nowhere = options();
+  nowhere.cache = "/proc/none";
+  const Ended ended = run({0, 0}, 1, nowhere);
+  EXPECT_EQ(ended.calibrations[0].topology.costs_are, "measured");
+  EXPECT_THAT(ended.calibrations[0].note, HasSubstr("cannot be written"));
+}
+
+// In the middle of the probes: the others hear why, from their host and from another.
+TEST_F(Calibrations, ARankThatFailsEndsTheOthers) {
+  for (const std::vector<int>& host : {std::vector{0, 0, 0}, {0, 1}, {0, 0, 1, 1}}) {
+    std::atomic<int> reductions{0};
+    const Ended ended = run(host, 1, {.deadline = 20s}, [&](int process) {
+      if (process == 1 && ++reductions == 100)
+        engine::fail(engine::Code::kDevice, "rank 1 broke its kernel");
+    });
+    for (const std::string& error : ended.errors)
+      EXPECT_THAT(error, HasSubstr("rank 1")) << host.size() << " processes";
+    EXPECT_THAT(ended.errors[1], HasSubstr("broke its kernel"));
+  }
+}
+
+// Lives, and does not come.
+TEST_F(Calibrations, ARankThatStopsIsNamedAtTheDeadline) {
+  std::atomic<int> reductions{0};
+  const Ended ended = run({0, 0, 0}, 1, {.deadline = 1500ms}, [&](int process) {
+    if (process == 2 && ++reductions == 100) std::this_thread::sleep_for(5s);
+  });
+  for (const std::size_t p : {0, 1})
+    EXPECT_THAT(ended.errors[p], AllOf(HasSubstr("calibration"), HasSubstr("missing: 2")));
+}
+
+}  // namespace
+}  // namespace lockstep::test
