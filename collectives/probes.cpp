@@ -79,10 +79,9 @@ void local_lane(Lane& lane, const Probe& probe, const std::vector<int>& ranks, s
       const Range mine = slice({0, count}, int(place), n);
       const int next = ranks[(place + 1) % ranks.size()];
       if (!mine.empty() && n > 1)
-        lane.push_back(
-            reduce(mine.size(),
-                   {{me, Space::kGradient, mine.begin}, {next, Space::kGradient, mine.begin}},
-                   {{me, Space::kGradient, mine.begin}}));
+        lane.push_back(reduce(
+            mine.size(), {{me, Space::kGradient, mine.begin}, {next, Space::kGradient, mine.begin}},
+            {{me, Space::kGradient, mine.begin}}));
       break;
     }
     default:
@@ -179,7 +178,8 @@ Plan probe_plan(const Probe& probe, const std::vector<int>& host) {
       if (!between_hosts(probe)) {
         local_lane(lanes[0], probe, ranks, place);
       } else if (hosts.size() > 1 && place < least_ranks(hosts)) {
-        wire_lanes(lanes, probe, h == 0, ranks[place], hosts[(h + hosts.size() - 1) % hosts.size()][place],
+        wire_lanes(lanes, probe, h == 0, ranks[place],
+                   hosts[(h + hosts.size() - 1) % hosts.size()][place],
                    hosts[(h + 1) % hosts.size()][place], least_ranks(hosts), place);
       }
     }

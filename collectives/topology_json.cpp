@@ -74,9 +74,9 @@ HostCosts host_costs(const json& from) {
          {"bytes", "core_bytes_per_second", "host_bytes_per_second", "fetch_bytes_per_second"});
     const double core = quantity(p, "core_bytes_per_second", 0, true);
     require(core > 0, "a pass over memory needs \"core_bytes_per_second\"");
-    costs.passes.push_back(
-        {quantity(p, "bytes", 0, false), core, quantity(p, "host_bytes_per_second", core, true),
-         quantity(p, "fetch_bytes_per_second", 0, false)});
+    costs.passes.push_back({quantity(p, "bytes", 0, false), core,
+                            quantity(p, "host_bytes_per_second", core, true),
+                            quantity(p, "fetch_bytes_per_second", 0, false)});
     require(costs.passes.size() == 1 ||
                 costs.passes.back().bytes > costs.passes[costs.passes.size() - 2].bytes,
             "\"passes\" must ascend by \"bytes\"");

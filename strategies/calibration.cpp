@@ -125,8 +125,8 @@ Calibration calibrate(collectives::Bootstrap& bootstrap, const Topology& topolog
     }
   }
   if (!result.cached) {
-    result.topology = collectives::calibrated(
-        topology, measured(ranks, mine.binding, ops, options), processors);
+    result.topology =
+        collectives::calibrated(topology, measured(ranks, mine.binding, ops, options), processors);
     if (first && !options.cache.empty()) {
       try {
         cache.write(shape, result.topology);

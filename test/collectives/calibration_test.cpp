@@ -76,7 +76,12 @@ void expect_near(double a, double b, double part, const std::string& what) {
 }
 
 TEST(Calibration, FindsTheCostsOfASimulatedMachine) {
-  const WireCosts wire{.latency = 30e-6, .bandwidth = 1e9, .processor = 0.3e-9, .message = 2e-6, .burst = 40e3, .call = 7e-6};
+  const WireCosts wire{.latency = 30e-6,
+                       .bandwidth = 1e9,
+                       .processor = 0.3e-9,
+                       .message = 2e-6,
+                       .burst = 40e3,
+                       .call = 7e-6};
   for (const auto& [hosts, ranks, cores] :
        {std::tuple(1, 2, 2), {1, 4, 4}, {1, 4, 2}, {2, 1, 1}, {2, 2, 2}, {3, 1, 2}}) {
     const Topology truth = equal_hosts(hosts, ranks, machine(), wire, cores);
