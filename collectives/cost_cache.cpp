@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "collectives/json_reading.h"
-#include "collectives/plan.h"
 #include "engine/base/error.h"
+#include "engine/base/hash.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -23,7 +23,7 @@ using nlohmann::json;
 constexpr std::size_t kMostBytes = std::size_t(1) << 20;  // what a bootstrap hands round
 
 std::string checksum(const std::string& topology) {
-  return fmt::format("{:016x}", hash(topology));
+  return fmt::format("{:016x}", engine::hash(topology));
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ std::string fingerprint(const Topology& topology, const std::string& other) {
 }
 
 fs::path CostCache::file(const std::string& fingerprint) const {
-  return folder_ / fmt::format("costs-{:016x}.json", hash(fingerprint));
+  return folder_ / fmt::format("costs-{:016x}.json", engine::hash(fingerprint));
 }
 
 std::optional<std::string> CostCache::read(const std::string& fingerprint) const {
