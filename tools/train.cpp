@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "collectives/machine.h"
+#include "collectives/registry.h"
 #include "engine/optim/optimizer.h"
 #include "engine/runtime/devices.h"
 #include "engine/train/trainer.h"
@@ -78,6 +79,16 @@ void check_together(const TrainFlags& f, int processes) {
                   "mirrored trains in one process, and {} were started: use --strategy "
                   "collective_all_reduce, or start one process",
                   processes);
+  if (f.update == "fused" && f.algorithm != "auto") {
+    engine::require(collectives::find_algorithm(f.algorithm).updates,
+                    "--update fused: {} has no place for an update fused into it: use apart, or "
+                    "--algorithm direct",
+                    f.algorithm);
+    engine::require(!f.clip || f.algorithm == "direct",
+                    "--update fused with --clip: an update fused into {} cannot know the norm "
+                    "first: use apart, or --algorithm direct",
+                    f.algorithm);
+  }
   engine::require(f.optimizer == "sgd" || (!f.momentum && !f.nesterov),
                   "--momentum and --nesterov are of sgd; {} has none: leave them out, or give "
                   "--optimizer sgd",

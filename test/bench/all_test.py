@@ -85,6 +85,7 @@ class All(unittest.TestCase):
         for figure in document["figures"]:
             program = next(word for word in document["runs"][figure["run"]]["command"] if "/" in word)
             source = program.replace("{build}/bench/bench_", "bench/") + (".cpp" if "{build}" in program else "")
+            source = source.replace("{build}/tools/lockstep", "tools/main")
             self.assertTrue((ROOT / source).exists(), program)
 
 

@@ -184,7 +184,7 @@ class BadInput(Case):
             (["--device", "x"], 64, ["x", "cpu:0, reference:0"]),
             (["--dtype", "int32"], 64, ["int32", "float32 or float64"]),
             (["--dtype", "float16"], 64, ["float16", "float32 or float64"]),
-            (["--algorithm", "x"], 64, ["x", "auto, direct, ring", "leader_hierarchical"]),
+            (["--algorithm", "x"], 64, ["x", "auto, direct, one_shot, ring", "leader_hierarchical"]),
             (["--update", "x"], 64, ["x", "auto, fused or apart"]),
             (["--update", "fused", "--algorithm", "halving_doubling"], 64, ["update fused", "halving_doubling", "use apart"]),
             (["--update", "fused", "--algorithm", "ring", "--clip", "1"], 64, ["update fused", "norm", "use apart"]),
@@ -218,9 +218,9 @@ class BadInput(Case):
         ])
 
     def test_commands(self):
-        self.table([([], 64, ["no command", "train, predict, plan, doctor"]),
-                    (["bogus"], 64, ["'bogus'", "train, predict, plan, doctor"]),
-                    (["--bogus"], 64, ["'--bogus'", "train, predict, plan, doctor"]),
+        self.table([([], 64, ["no command", "train, predict, plan, bench, doctor"]),
+                    (["bogus"], 64, ["'bogus'", "train, predict, plan, bench, doctor"]),
+                    (["--bogus"], 64, ["'--bogus'", "train, predict, plan, bench, doctor"]),
                     (["predict"], 64, ["--checkpoints", "required"]),
                     (["train", *SMALL, "--every", "5"], 64, ["--every 5", "--checkpoints"]),
                     (["doctor", "--bogus"], 64, ["--bogus", "lockstep doctor --help"])], command=())
