@@ -20,6 +20,7 @@ using Kind = Probe::Kind;
 constexpr int kParts = 3;      // of the repetitions, by time
 constexpr int kHalvings = 36;  // of a search: a second to less than a tenth of a nanosecond
 constexpr int kRoots = 24;     // of one by factors: to a millionth
+constexpr double kBarelyLess = 1 - 1e-4;
 // What costs are looked for between. Where a probe says less or more than any cost can explain, the
 // nearest is taken.
 constexpr double kSlowest = 1e5, kFastest = 1e13;  // bytes/s
@@ -107,14 +108,19 @@ class OneHost {
     const auto [one, many] = ends(samples_, Kind::kRounds);
     if (one == nullptr || one == many) return;
     const double round = each(one, many, many->probe.size - one->probe.size);
-    const auto more = [&](Kind kind) {
-      const Sample* sample = ends(samples_, kind).first;
-      return sample == nullptr ? 0 : each(one, sample, sample->probe.size);
-    };
-    costs().step = std::min(more(Kind::kArrivals), round);
-    costs().reduction = std::max(0.0, more(Kind::kReductions) - costs().step);
+    const Sample* arrivals = ends(samples_, Kind::kArrivals).first;
+    costs().step =
+        arrivals == nullptr ? 0 : std::min(each(one, arrivals, arrivals->probe.size), round);
     costs().block = 0;  // a part of the passes, which are of many blocks
     costs().signal = round - costs().step;
+    costs().reduction = costs().call = 0;
+    const Sample* reductions = ends(samples_, Kind::kReductions).first;
+    if (reductions != nullptr)
+      costs().reduction =
+          search(0, kLongest, measured(*reductions) - measured(*one), [&](double reduction) {
+            costs().reduction = reduction;
+            return simulated(reductions->probe) - simulated(one->probe);
+          });
     costs().call = std::max(0.0, measured(*one) - round);
   }
 
@@ -152,11 +158,12 @@ class OneHost {
       return seconds(together.probe, found.core, host);
     });
     const Sample* fetched = find(samples_, Kind::kFetched, together.probe.size);
-    if (fetched != nullptr && ranks > 1)
-      found.fetch = search_bandwidth(kFastest, measured(*fetched), [&](double fetch) {
-        costs().passes = {{found.bytes, found.core, found.host, fetch}};
-        return simulated(fetched->probe);
-      });
+    if (fetched == nullptr || ranks < 2) return found;
+    // Where the host's memory takes all the time, no pace of fetching can be seen.
+    found.fetch = search_bandwidth(kFastest, measured(*fetched) * kBarelyLess, [&](double fetch) {
+      costs().passes = {{found.bytes, found.core, found.host, fetch}};
+      return simulated(fetched->probe);
+    });
     return found;
   }
 
@@ -204,32 +211,33 @@ class TwoHosts {
   double simulated(const Probe& probe) const {
     return simulate(probe_plan(probe, two_.host_of_rank()), two_).seconds;
   }
-  double search_for(double WireCosts::*cost, const std::function<double()>& seconds,
-                    double wanted) {
-    return search(0, kLongest, wanted, [&](double value) {
+  // Leaves the cost with which `seconds` is as wanted.
+  void search_for(double WireCosts::*cost, const std::function<double()>& seconds, double wanted) {
+    two_.wire.*cost = search(0, kLongest, wanted, [&](double value) {
       two_.wire.*cost = value;
       return seconds();
     });
   }
 
-  // Many at once differ from few by what each costs, one behind the other by the way too.
+  // Many at once differ from few by what each costs, but for what is hidden by the way of the
+  // first; one behind the other by the way too.
   void messages() {
     const auto [few, many] = ends(samples_, Kind::kAtOnce);
     const auto [one, row] = ends(samples_, Kind::kMessages);
     if (few == many || one == row) return;
     two_.wire = {.latency = 0, .bandwidth = kFastest, .processor = 0, .message = 0};
-    const double more = measured(*many) - measured(*few);
-    two_.wire.message = search_for(
-        &WireCosts::message,
-        [&, few = few, many = many] { return simulated(many->probe) - simulated(few->probe); },
-        more);
-    const double on = measured(*row) - measured(*one);
-    const auto simulated_on = [&, one = one, row = row] {
+    const double more = measured(*many) - measured(*few), on = measured(*row) - measured(*one);
+    const auto more_at_once = [&, few = few, many = many] {
+      return simulated(many->probe) - simulated(few->probe);
+    };
+    const auto more_in_a_row = [&, one = one, row = row] {
       return simulated(row->probe) - simulated(one->probe);
     };
-    two_.wire.latency = search_for(&WireCosts::latency, simulated_on, on);
-    if (two_.wire.latency < 1e-9)
-      two_.wire.message = search_for(&WireCosts::message, simulated_on, on);
+    for (int i = 0; i < kTimes; ++i) {
+      search_for(&WireCosts::message, more_at_once, more);
+      search_for(&WireCosts::latency, more_in_a_row, on);
+    }
+    if (two_.wire.latency < 1e-9) search_for(&WireCosts::message, more_in_a_row, on);
     two_.wire.call = std::max(0.0, measured(*one) - simulated(one->probe));
   }
 
@@ -259,7 +267,7 @@ class TwoHosts {
   }
 
   void processor(const Sample& small) {
-    two_.wire.processor = search_for(
+    search_for(
         &WireCosts::processor, [&] { return simulated(small.probe); }, measured(small));
   }
 

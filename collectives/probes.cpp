@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kFew = 16;  // elements of what is to cost nothing but its being done
 constexpr std::size_t kChunk = (std::size_t(256) << 10) / sizeof(float);  // as algorithms cut
 constexpr int kBulkLanes = 4;
-constexpr std::size_t kSmallest = engine::kBlock * sizeof(float);  // of a pass: one rank's block
+constexpr std::size_t kSmallest = engine::kBlock * sizeof(float);  // that one rank adds
 // A pass of each size moves about so much memory in all its repetitions, but is not done very
 // rarely nor very often.
 constexpr std::size_t kMoved = std::size_t(64) << 20;
@@ -232,11 +232,12 @@ ProbeGroup bulk_probe(const std::vector<int>& host, std::size_t bytes, int repet
   return made;
 }
 
-std::vector<std::size_t> pass_sizes(std::size_t most) {
+std::vector<std::size_t> pass_sizes(std::size_t most, std::size_t ranks) {
+  const std::size_t least = ranks * kSmallest;
   std::vector<std::size_t> sizes{most};
-  while (sizes.back() / 3 > 2 * kSmallest)
+  while (sizes.back() / 3 > 2 * least)
     sizes.push_back(sizes.back() / (sizes.size() == 1 ? 3 : 4) / kSmallest * kSmallest);
-  if (most > kSmallest) sizes.push_back(kSmallest);
+  if (most > least) sizes.push_back(least);
   std::reverse(sizes.begin(), sizes.end());
   return sizes;
 }

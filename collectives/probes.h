@@ -51,9 +51,9 @@ ProbeGroup message_probes(const std::vector<int>& host);
 // `bytes` of a host; `repetitions` of each.
 ProbeGroup bulk_probe(const std::vector<int>& host, std::size_t bytes, int repetitions);
 
-// Sizes of passes, ascending, where each rank has memory for `most` bytes: small ones for the
-// caches, the last one all of it.
-std::vector<std::size_t> pass_sizes(std::size_t most);
+// Sizes of passes, ascending, where each rank has memory for `most` bytes: in the smallest each of
+// `ranks` on a host has one block to add, small ones are for the caches, the last one is all.
+std::vector<std::size_t> pass_sizes(std::size_t most, std::size_t ranks);
 
 // The plan of one probe.
 Plan probe_plan(const Probe& probe, const std::vector<int>& host);

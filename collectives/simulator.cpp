@@ -84,8 +84,9 @@ struct RankState {
 struct HostState {
   HostLoad load;
   std::uint32_t version = 0;
-  double out_free = 0, in_free = 0;  // when the wire has taken all messages that wait
-  double sent = 0;                   // bytes
+  // When the wire has taken all messages that wait: idle at first, and for long.
+  double out_free = -kNever, in_free = -kNever;
+  double sent = 0;  // bytes
 };
 
 class Run {
@@ -408,7 +409,7 @@ class Run {
       result.rounds = std::max(result.rounds, lane.rounds);
     }
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      result.ended[rank] += costs_of(int(rank)).call + (hosts_.size() > 1 ? wire_.call : 0);
+      result.ended[rank] += costs_of(int(rank)).call + (messages_.empty() ? 0 : wire_.call);
       result.seconds = std::max(result.seconds, result.ended[rank]);
     }
     for (const HostState& host : hosts_) {

@@ -36,8 +36,13 @@ constexpr std::size_t kFirstBulk = std::size_t(32) << 10, kLastBulk = std::size_
 constexpr double kLongBulk = 12e-3;  // s
 constexpr std::size_t kOften = std::size_t(512) << 10;
 
-// Bytes of a rank in the largest pass: of all hosts the least, so that all do the same.
-std::size_t largest_pass(const JobRanks& ranks) {
+struct Passes {
+  std::size_t bytes = 0;  // of a rank in the largest pass
+  std::size_t ranks = 0;  // of the host with most
+};
+
+// Of all hosts the least bytes, so that all do the same.
+Passes largest_passes(const JobRanks& ranks) {
   const std::size_t local = ranks.local().size(), mine = ranks.mine().size();
   const std::size_t touched =
       std::clamp(kCaches * collectives::last_cache(), kLeastTouched, kMostTouched);
@@ -46,14 +51,18 @@ std::size_t largest_pass(const JobRanks& ranks) {
   const auto all = ranks.bootstrap.all_gather(std::to_string(each), "memory for calibration");
   std::size_t least = each;
   for (const std::string& other : all) least = std::min(least, std::size_t(std::stoull(other)));
-  return std::max(least / kPage * kPage, kPage);
+  Passes largest{std::max(least / kPage * kPage, kPage), 0};
+  for (const int host : ranks.host)
+    largest.ranks = std::max(largest.ranks,
+                             std::size_t(std::count(ranks.host.begin(), ranks.host.end(), host)));
+  return largest;
 }
 
 std::vector<Sample> measured(const JobRanks& ranks, const collectives::Binding& binding,
                              const engine::Ops& ops, const CalibrationOptions& options) {
-  const std::size_t most = largest_pass(ranks);
+  const Passes largest_pass = largest_passes(ranks);
   std::vector<ProbeGroup> local{collectives::signal_probes(ranks.host)};
-  for (const std::size_t bytes : collectives::pass_sizes(most))
+  for (const std::size_t bytes : collectives::pass_sizes(largest_pass.bytes, largest_pass.ranks))
     local.push_back(collectives::pass_probe(ranks.host, bytes));
   std::vector<ProbeGroup> largest = local;
   if (!ranks.one_host()) {

@@ -33,6 +33,8 @@ constexpr int kTurns = 3;
 // With so few repetitions the first one counts: it is left out where others are faster.
 constexpr int kFew = 3;
 const std::string kWhat = "calibration: ";
+// First letter of what is exchanged.
+constexpr char kMeasured = '+', kFailed = '-';
 
 std::size_t pages(std::size_t elements) {
   const std::size_t bytes = std::max<std::size_t>(elements, 1) * sizeof(float);
@@ -162,23 +164,34 @@ std::vector<Sample> ProbeRun::measure(const std::vector<ProbeGroup>& groups) {
   std::vector<Team*> teams;
   for (const ProbeGroup& group : groups) teams.push_back(&team_for(group, teams_.size()));
   std::vector<Times> times(mine_.size());
-  threads_->run(
-      [&](int index) {
-        for (std::size_t g = 0; g < groups.size(); ++g)
-          measure(index, groups[g], *teams[g], times[std::size_t(index)]);
-      },
-      [&](const std::exception& error) { stop(engine::Code::kAborted, error.what()); });
-
-  std::string text;
-  for (const Times& of_rank : times)
-    text.append(reinterpret_cast<const char*>(of_rank.data()), of_rank.size() * sizeof(double));
+  // Who failed says so where times are exchanged: ranks of other hosts may measure without a word
+  // to him. Who has waited in vain has waited long enough.
+  std::string text(1, kMeasured);
+  engine::Code failed{};
+  try {
+    threads_->run(
+        [&](int index) {
+          for (std::size_t g = 0; g < groups.size(); ++g)
+            measure(index, groups[g], *teams[g], times[std::size_t(index)]);
+        },
+        [&](const std::exception& error) { stop(engine::Code::kAborted, error.what()); });
+    for (const Times& of_rank : times)
+      text.append(reinterpret_cast<const char*>(of_rank.data()), of_rank.size() * sizeof(double));
+  } catch (const engine::Error& error) {
+    if (error.code() == engine::Code::kTimeout || error.code() == engine::Code::kPeerLost) throw;
+    failed = error.code(), text = error.what();
+    text.insert(text.begin(), kFailed);
+  }
   const auto all = ranks_.bootstrap.all_gather(text, kWhat + "times");
+  if (text[0] == kFailed) engine::fail(failed, "{}", text.substr(1));
+  for (const std::string& other : all)
+    if (other[0] == kFailed) engine::fail(engine::Code::kAborted, "{}", other.substr(1));
   // Ranks are numbered process by process: each process's bytes are its ranks' one by one.
   std::vector<const char*> at;
   for (std::size_t rank = 0; rank < ranks_.process.size(); ++rank) {
     const int process = ranks_.process[rank];
     const bool first = rank == 0 || ranks_.process[rank - 1] != process;
-    at.push_back(first ? all[std::size_t(process)].data()
+    at.push_back(first ? all[std::size_t(process)].data() + 1
                        : at.back() + times[0].size() * sizeof(double));
   }
   std::vector<Sample> samples;

@@ -29,8 +29,10 @@ constexpr std::size_t kKiB = 1024, kMiB = kKiB * kKiB;
 
 std::vector<ProbeGroup> all_probes(const std::vector<int>& host) {
   std::vector<ProbeGroup> groups{signal_probes(host)};
-  for (const std::size_t bytes : pass_sizes(32 * kMiB)) groups.push_back(pass_probe(host, bytes));
-  if (std::count(host.begin(), host.end(), host[0]) == std::ptrdiff_t(host.size())) return groups;
+  const auto ranks = std::size_t(std::count(host.begin(), host.end(), host[0]));
+  for (const std::size_t bytes : pass_sizes(32 * kMiB, ranks))
+    groups.push_back(pass_probe(host, bytes));
+  if (ranks == host.size()) return groups;
   groups.push_back(message_probes(host));
   for (const std::size_t bytes : {32 * kKiB, 512 * kKiB, 8 * kMiB})
     groups.push_back(bulk_probe(host, bytes, 3));
