@@ -76,13 +76,23 @@ void local_lane(Lane& lane, const Probe& probe, const std::vector<int>& ranks, s
       break;
     case Probe::Kind::kFetched: {
       rounds(lane, ranks, 1);
-      const Range mine = slice({0, count}, int(place), n);
-      const int next = ranks[(place + 1) % ranks.size()];
-      if (!mine.empty() && n > 1)
-        lane.push_back(reduce(
-            mine.size(), {{me, Space::kGradient, mine.begin}, {next, Space::kGradient, mine.begin}},
-            {{me, Space::kGradient, mine.begin}}));
-      break;
+      if (n < 2) break;
+      const std::size_t after = (place + 1) % ranks.size();
+      const auto numbers = [](int rank, Range range) {
+        return Operand{rank, Space::kGradient, range.begin};
+      };
+      const Range mine = slice({0, count}, int(place), n), other = slice({0, count}, int(after), n);
+      const int next = ranks[after];
+      if (!mine.empty())
+        lane.push_back(
+            reduce(mine.size(), {numbers(me, mine), numbers(next, mine)}, {numbers(me, mine)}));
+      lane.push_back(arrive());
+      lane.push_back(await(ranks, 2));
+      if (!other.empty())
+        lane.push_back(reduce(other.size(), {numbers(next, other)}, {numbers(me, other)}));
+      lane.push_back(arrive());
+      lane.push_back(await(ranks, 3));
+      return;
     }
     default:
       return;

@@ -20,11 +20,13 @@ struct Probe {
     kReductions,  // one round, then `size` reductions of a few elements
     kTogether,    // a sum of `size` bytes a rank: each rank adds its slice of all ranks into all
     kAlone,       // the same, but the first rank of the host does it all
-    kFetched,     // each rank adds its slice of its own and of the next rank's numbers into its own
-    kTurn,        // a few bytes go once through all hosts, one after the other
-    kMessages,    // `size` messages of a few bytes each way, one behind the other
-    kAtOnce,      // the same, but all posted before any is waited for
-    kBulk,        // `size` bytes each way, in large messages, by as many ranks as all hosts have
+    // Each rank adds its slice of its own and of the next rank's numbers into its own, then takes
+    // the next one's sums, in place of numbers that another has read: as a ring does.
+    kFetched,
+    kTurn,      // a few bytes go once through all hosts, one after the other
+    kMessages,  // `size` messages of a few bytes each way, one behind the other
+    kAtOnce,    // the same, but all posted before any is waited for
+    kBulk,      // `size` bytes each way, in large messages, by as many ranks as all hosts have
   };
   Kind kind = Kind::kRounds;
   double size = 1;
