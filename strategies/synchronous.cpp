@@ -16,6 +16,8 @@
 #include "collectives/machine.h"
 #include "collectives/planner.h"
 #include "collectives/registry.h"
+#include "engine/base/hash.h"
+#include "strategies/calibration.h"
 #include "strategies/host_connections.h"
 
 namespace lockstep::strategies {
@@ -31,6 +33,8 @@ namespace {
 constexpr std::chrono::milliseconds kDeadline{60000};  // and at least 20 median steps
 constexpr std::size_t kArenaUnit = std::size_t(2) << 20;
 constexpr int kLostWhileOpening = 75;  // EX_TEMPFAIL: start again
+// For a calibration to end by itself once somebody died: it knows more to say.
+constexpr std::chrono::seconds kTurn{2};
 
 std::size_t align(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -60,6 +64,9 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
   const int here = bootstrap_.hosts()[std::size_t(bootstrap_.process())];
   watch_ = std::make_unique<collectives::PeerWatch>([this](const std::string& who, int pid) {
     const std::string why = fmt::format("{} (process {}) died", who, pid);
+    const auto until = engine::Clock::now() + kTurn;
+    while (calibrating_ && engine::Clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     std::scoped_lock lock(watch_mutex_);
     if (team_) team_->stop(Code::kPeerLost, why);
     if (!meeting_) return;
@@ -216,19 +223,27 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
       ops_of(first_device, engine::name(options_.kernels.value_or(engine::Kernels::kAuto)));
   const engine::Graph first(graph, *ops, 1);
   plan_checks(first);
+  const std::string flags = fmt::format(
+      "{}optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} clip {}\n"
+      "batch: {}\naccumulate: {}\nseed: {}\ndtype: {}\nchecksums: {}\noverlap: {}\n"
+      "transport: {}\n",
+      graph.describe() + "\n", int(rule.kind), rule.momentum, rule.nesterov, rule.beta1, rule.beta2,
+      rule.epsilon, rule.weight_decay, rule.clip_norm, options.batch, options.accumulate,
+      options.seed, engine::name(first.dtype()), options_.checksums, options_.overlap,
+      transport_of(options_.network));
+  // Whether all measure, before one of them does.
+  if (topology_.hosts.size() > 1)
+    compare(fmt::format("{}algorithm: {}\nupdate: {}\nbuckets: {} bytes\ncosts: {}\n"
+                        "plan of the checkpoint: {:016x}\n{}",
+                        flags, options_.algorithm, options_.update, options_.bucket_bytes,
+                        options_.measured ? "measured" : "assumed", engine::hash(options.plan),
+                        options.run),
+            "model and flags");
   design(first);
   plan_memory(*ops_of(first_device, design_.kernels), first);
-
-  compare(
-      fmt::format("{}optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} "
-                  "clip {}\nbatch: {}\naccumulate: {}\nseed: {}\ndtype: {}\nchecksums: {}\n"
-                  "overlap: {}\ntransport: {}\nkernels: {}\nplan: {:016x}\n{}",
-                  graph.describe() + "\n", int(rule.kind), rule.momentum, rule.nesterov, rule.beta1,
-                  rule.beta2, rule.epsilon, rule.weight_decay, rule.clip_norm, options.batch,
-                  options.accumulate, options.seed, engine::name(first.dtype()), options_.checksums,
-                  options_.overlap, transport_of(options_.network), design_.kernels,
-                  collectives::hash(design_.plan), options.run),
-      "model, flags and plan");
+  compare(fmt::format("{}kernels: {}\nplan: {:016x}\n{}", flags, design_.kernels,
+                      collectives::hash(design_.plan), options.run),
+          "model, flags and plan");
 
   const std::size_t rows = largest_share(options.batch, options.accumulate);
   for (std::size_t i = 0; i < options_.devices.size(); ++i) {
@@ -262,7 +277,9 @@ void Synchronous::design(const engine::Graph& graph) {
   input.metrics_per_rank = 2 * checked_at(0).size();
   input.gather_per_rank = kGather;
   std::optional<collectives::Choices> choices;
-  if (design_options.algorithm == "auto" && topology_.hosts.size() > 1) {
+  planner_chose_ = design_options.algorithm == "auto" && topology_.hosts.size() > 1;
+  if (planner_chose_) {
+    find_costs();
     const std::size_t asked = design_options.bucket_bytes;
     const std::size_t bucket = std::min(asked > 0 ? asked : kBucketBytes,
                                         graph.trainable() * engine::size_of(graph.dtype()));
@@ -271,6 +288,34 @@ void Synchronous::design(const engine::Graph& graph) {
     input.choices = &*choices;
   }
   design_ = design_step(input, design_options);
+}
+
+// What the ranks cost each other, for the planner. Collective.
+void Synchronous::find_costs() {
+  if (!options_.measured || !costs_are_.empty()) return;
+  CalibrationOptions calibration;
+  calibration.deadline = deadline();
+  calibration.network = options_.network;
+  calibration.cache = options_.cost_cache;
+  calibration.version = options_.version;
+  const auto ops = options_.devices[0]->ops(engine::DType::kFloat32, {.threads = 1});
+  Calibration found;
+  calibrating_ = true;
+  try {
+    found = calibrate(bootstrap_, topology_, *ops, calibration);
+  } catch (...) {  // who throws says why; the watch says no more
+    {
+      std::scoped_lock lock(watch_mutex_);
+      meeting_ = false;
+    }
+    calibrating_ = false;
+    throw;
+  }
+  calibrating_ = false;
+  if (!found.note.empty()) options_.log.warning("{}", found.note);
+  topology_ = std::move(found.topology);
+  costs_are_ = found.cached ? "measured before, and read from " + options_.cost_cache.string()
+                            : fmt::format("measured in {:.2f} s", found.seconds);
 }
 
 Arithmetic Synchronous::arithmetic() const {

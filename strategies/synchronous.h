@@ -11,6 +11,7 @@
 #pragma once
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -49,7 +50,12 @@ struct SynchronousOptions {
   std::optional<bool> communication_thread = {};  // else where cores are idle
   // Of every wait for another replica; without it 60 s or 20 median steps, whichever is longer.
   std::optional<std::chrono::milliseconds> deadline = {};
-  Network network = {};                    // between hosts
+  Network network = {};  // between hosts
+  // Between hosts, where the algorithm is not asked for: the planner chooses by what the ranks were
+  // measured to cost each other (calibration.h), once a strategy; else by costs that are assumed.
+  bool measured = false;
+  std::filesystem::path cost_cache = {};   // folder of measured costs; empty: none are kept
+  std::string version = {};                // of the program: costs of another one are not used
   std::vector<std::uint64_t> shares = {};  // of the batch, by rank; empty: equal
   bool checksums = true;                   // confirm that mirrors are equal while training
   std::size_t memory_limit = 0;            // bytes of this process in all; 0: what there is
@@ -110,6 +116,7 @@ class Synchronous : public engine::Strategy {
   int first_rank() const;
   std::size_t largest_share(std::size_t batch, int accumulate) const;
   void design(const engine::Graph& graph);
+  void find_costs();
   Arithmetic arithmetic() const;  // of this process
   void plan_memory(engine::Ops& ops, const engine::Graph& graph);
   std::size_t local_processes() const;
@@ -141,6 +148,8 @@ class Synchronous : public engine::Strategy {
   engine::WorkSpec work_;
   StepDesign design_;
   std::string memory_sentence_;
+  bool planner_chose_ = false;  // the algorithm, by the topology's costs ...
+  std::string costs_are_ = {};  // ... which were measured: when; empty: they are assumed
   std::vector<std::vector<std::size_t>> checked_;  // entries of the layout, by turn of the check
   bool planned_before_ = false;                    // the plan is a checkpoint's ...
   bool other_arithmetic_ = false;                  // ... but the bits are not; the chief knows
@@ -155,6 +164,7 @@ class Synchronous : public engine::Strategy {
   std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread stops the team
   std::mutex watch_mutex_;                         // these two against the watch's thread: team_,
   bool meeting_ = true;  // and whether an exchange goes on, or follows, that cannot be broken off
+  std::atomic<bool> calibrating_{false};
   std::atomic<std::int64_t> overlapped_{0};
 };
 

@@ -108,6 +108,10 @@ std::string Synchronous::explain() const {
     text += other_arithmetic_ ? "\nthe plan is the checkpoint's"
                               : "\nthe plan is the checkpoint's, so that the bits are the same";
   }
+  if (planner_chose_) {
+    text += "\ncosts of ranks and links: ";
+    text += costs_are_.empty() ? "assumed, since nothing was measured" : costs_are_;
+  }
   if (topology_.hosts.size() > 1) text += "\nbetween hosts: " + sentence(options_.network);
   text +=
       communication_threads_

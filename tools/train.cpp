@@ -7,6 +7,7 @@
 #include <optional>
 #include <tuple>
 
+#include "collectives/cost_cache.h"
 #include "collectives/machine.h"
 #include "collectives/registry.h"
 #include "engine/optim/optimizer.h"
@@ -23,6 +24,7 @@
 #include "tools/records.h"
 #include "tools/signals.h"
 #include "tools/train_flags.h"
+#include "tools/version.h"
 
 namespace lockstep::tools {
 namespace {
@@ -60,6 +62,9 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   if (!f.kernels.empty()) options.kernels = engine::kernels_of(f.kernels);
   options.bucket_bytes = std::size_t(f.bucket_mib * 1048576);
   options.memory_limit = std::size_t(f.memory_limit);
+  options.measured = !f.assumed;
+  options.cost_cache = collectives::cache_folder();
+  options.version = version();
   if (f.deadline_seconds) {
     options.deadline = std::chrono::milliseconds(std::int64_t(*f.deadline_seconds * 1000));
   }

@@ -83,6 +83,7 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--algorithm", f.algorithm, "of the all-reduce")
       ->check(one_of(algorithms()))
       ->capture_default_str();
+  app.add_flag("--assumed", f.assumed, "choose without measuring first what ranks cost each other");
   app.add_option("--update", f.update, "fused into the all-reduce, or apart from it")
       ->check(one_of({"auto", "fused", "apart"}))
       ->capture_default_str();

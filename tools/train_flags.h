@@ -31,7 +31,7 @@ struct TrainFlags {
   std::int64_t profile_steps = 20;
   std::int64_t every = 0, evaluate_every = 1;
   int keep = 3;
-  bool json = false, placement = false;
+  bool assumed = false, json = false, placement = false;
 };
 
 // Adds the flags to the parser, with what each may be; `flags` outlives the parser.

@@ -3,6 +3,7 @@
 // are chosen from what the session found. All throw Error(kInvalid) for what cannot be.
 #pragma once
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,11 @@ struct StrategyOptions {
   bool bind = true;  // replicas to processors of their own, where that fits
   std::optional<std::chrono::milliseconds> deadline = {};  // else 60 s or 20 median steps
   std::vector<std::uint64_t> shares = {};                  // of the batch, by rank; empty: equal
+  // Between hosts, where no algorithm is asked for: choose by what the ranks are measured to cost
+  // each other, once a strategy, in some tenths of a second; false: by costs that are assumed.
+  bool measured = false;
+  std::filesystem::path cost_cache = {};  // folder that keeps measured costs; empty: none are kept
+  std::string version = {};               // of the program: costs of another one are not used
   // Bytes of this process in all; 0: what there is. More is refused before any is taken, with
   // Error(kMemory).
   std::size_t memory_limit = 0;
