@@ -2,6 +2,7 @@
 // lockstep bench: how long collectives take on this machine, by size and algorithm, checked, beside
 // their roofline and MPI's own. Ranks are the processes of the job, or threads of this one. Rank 0
 // prints. What is measured and how: bench/measure.h.
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <memory>
@@ -14,7 +15,9 @@
 #include "strategies/calibration.h"
 #include "strategies/rank_processors.h"
 #include "strategies/session/session.h"
+#include "tools/bench/overlap.h"
 #include "tools/bench/plot.h"
+#include "tools/bench/regret.h"
 #include "tools/bounds.h"
 #include "tools/command.h"
 #include "tools/exit_codes.h"
@@ -36,7 +39,7 @@ struct Flags {
   std::string collective = "all_reduce", check = "all", plot, compare;
   double factor = 2;
   int iterations = 0, warmup = 2, ranks = 0, deadline = 60;
-  bool json = false, csv = false, assumed = false;
+  bool json = false, csv = false, assumed = false, regret = false, overlap = false;
 
   Form form() const { return json ? Form::kJson : csv ? Form::kCsv : Form::kTable; }
 };
@@ -108,6 +111,16 @@ void require_possible(const Flags& f, const bench::Setting& s, int processes) {
                   "--ranks starts threads in one process, and {} processes were started; they are "
                   "the ranks",
                   processes);
+  const bool other = f.regret || f.overlap;
+  engine::require(!f.regret || !f.overlap, "--regret and --overlap: one of them");
+  engine::require(!other || s.task.collective == Collective::kAllReduce,
+                  "--{} is of all_reduce, not of {}", f.regret ? "regret" : "overlap",
+                  f.collective);
+  engine::require(!other || (processes > 1 || f.ranks != 1), "--{} needs more than one rank",
+                  f.regret ? "regret" : "overlap");
+  engine::require(!other || (!s.mpi && f.plot.empty()),
+                  "--{} goes without --compare and --plot (bench/regrets.py draws regrets)",
+                  f.regret ? "regret" : "overlap");
   if (!s.mpi) return;
   engine::require(collectives::mpi::available(),
                   "--compare mpi: this build of lockstep has no MPI (Debian: libopenmpi-dev, then "
@@ -157,50 +170,126 @@ std::string describe(const strategies::Ranks& ranks, int processors, bool thread
   }
   return text +
          "# us: median, least and 99th percentile in place, then the median out of place; "
-         "GB/s in place\n";
+         "GB/s in place";
 }
 
-// The ranks' work, one thread each. True when every result was right.
-bool measure_all(const Flags& f, bench::Setting setting, Bootstrap& bootstrap,
+// The sizes one after the other on one rank, which is a thread of its own: what is measured of
+// each, and printed by rank 0.
+class Sizes {
+ public:
+  Sizes(const Flags& f, bench::Setting setting, const strategies::Ranks& ranks, bool threads)
+      : f_(f), setting_(std::move(setting)), ranks_(ranks), form_(f.form()), meeting_(ranks) {
+    setting_.task.host = ranks.host;
+    const int processors = bind(ranks);
+    barrier_ns_ = meeting_.pair_ns();
+    if (form_ == Form::kTable) say(describe(ranks, processors, threads, barrier_ns_));
+    sizes_ = counts(f, setting_.task.dtype);
+    planned_ = bench::planned(setting_.task, costs(f, ranks), bucket_sizes());
+  }
+
+  // True when every result was right.
+  bool measure() {
+    if (f_.regret) {
+      regrets();
+    } else if (f_.overlap) {
+      overlaps();
+    } else {
+      times();
+    }
+    if (ranks_.rank() == 0 && wrong_ > 0)
+      complain(fmt::format("{} elements of results are wrong", wrong_));
+    return wrong_ == 0;
+  }
+
+ private:
+  void say(const std::string& line) const {
+    if (ranks_.rank() != 0 || line.empty()) return;
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+  }
+  std::vector<std::size_t> bucket_sizes() const {
+    std::vector<std::size_t> sizes;
+    for (const std::size_t count : sizes_) sizes.push_back(planned_count(count));
+    return sizes;
+  }
+  std::size_t planned_count(std::size_t count) const {
+    return f_.overlap ? std::max<std::size_t>(1, count / bench::kBuckets) : count;
+  }
+  std::vector<bench::Choice> choices(const std::string& wanted, std::size_t count) const {
+    return bench::choices(setting_.task, wanted, planned_count(count), planned_);
+  }
+
+  void times() {
+    say(bench::heading(form_, setting_.mpi));
+    std::vector<bench::Row> rows;
+    for (const std::size_t count : sizes_) {
+      for (const auto& choice : choices(f_.algorithm, count)) {
+        bench::Row row;
+        row.bytes = count * engine::size_of(setting_.task.dtype), row.count = count;
+        row.choice = choice;
+        row.bus_factor = setting_.task.bus_factor();
+        row.barrier_ns = barrier_ns_;
+        row.measured = bench::measure(ranks_, meeting_, setting_, choice.algorithm, count);
+        wrong_ += row.measured.wrong;
+        rows.push_back(row);
+        say(bench::to_text(row, form_, setting_.mpi));
+      }
+    }
+    if (ranks_.rank() == 0 && !f_.plot.empty()) plot(rows);
+  }
+
+  void plot(const std::vector<bench::Row>& rows) const {
+    std::ofstream file(f_.plot);
+    file << bench::to_svg(rows, fmt::format("{} of {} ({}), {} ranks", f_.collective, f_.dtype,
+                                            f_.op, ranks_.size()));
+    if (!file.flush()) engine::fail(engine::Code::kIo, "{} cannot be written", f_.plot);
+  }
+
+  // The planner's choice against those that were asked for, and it.
+  void regrets() {
+    std::vector<bench::Regret> found;
+    for (const std::size_t count : sizes_) {
+      const bench::Choice choice = choices("auto", count).front();
+      std::vector<std::string> among;
+      for (const auto& one : choices(f_.algorithm == "auto" ? "all" : f_.algorithm, count))
+        among.push_back(one.algorithm);
+      if (std::find(among.begin(), among.end(), choice.algorithm) == among.end())
+        among.push_back(choice.algorithm);
+      found.push_back(bench::regret(ranks_, meeting_, setting_, choice, among, count));
+      wrong_ += found.back().wrong;
+      if (found.size() == 1) say(bench::heading(found.back(), form_));
+      say(bench::to_text(found.back(), form_));
+    }
+    if (form_ == Form::kTable) say(bench::summary(found));
+  }
+
+  void overlaps() {
+    say(bench::overlap_heading(form_));
+    for (const std::size_t count : sizes_) {
+      for (const auto& choice : choices(f_.algorithm, count)) {
+        const auto found = bench::overlap(ranks_, meeting_, setting_, choice, count);
+        wrong_ += found.wrong;
+        say(bench::to_text(found, form_));
+      }
+    }
+  }
+
+  const Flags& f_;
+  bench::Setting setting_;
+  const strategies::Ranks& ranks_;
+  Form form_;
+  bench::Meeting meeting_;
+  double barrier_ns_ = 0;
+  std::vector<std::size_t> sizes_;  // elements
+  std::optional<collectives::Choices> planned_;
+  std::size_t wrong_ = 0;
+};
+
+bool measure_all(const Flags& f, const bench::Setting& setting, Bootstrap& bootstrap,
                  const engine::Ops& ops, bool threads) {
   const strategies::Ranks ranks{strategies::rank_of_each_process(bootstrap), ops,
                                 std::chrono::seconds(f.deadline)};
-  setting.task.host = ranks.host;
-  const int processors = bind(ranks);
-  const bool speaks = ranks.rank() == 0;
-  bench::Meeting meeting(ranks);
-  const double barrier_ns = meeting.pair_ns();
-  const Form form = f.form();
-  if (speaks && form == Form::kTable)
-    fmt::print("{}", describe(ranks, processors, threads, barrier_ns));
-  if (speaks && form != Form::kJson) fmt::print("{}\n", bench::heading(form, setting.mpi));
-  std::vector<bench::Row> rows;
-  std::size_t wrong = 0;
-  const std::vector<std::size_t> sizes = counts(f, setting.task.dtype);
-  const auto planned = bench::planned(setting.task, costs(f, ranks), sizes);
-  for (const std::size_t count : sizes) {
-    for (const auto& choice : bench::choices(setting.task, f.algorithm, count, planned)) {
-      bench::Row row;
-      row.bytes = count * engine::size_of(setting.task.dtype), row.count = count;
-      row.choice = choice;
-      row.bus_factor = setting.task.bus_factor();
-      row.barrier_ns = barrier_ns;
-      row.measured = bench::measure(ranks, meeting, setting, choice.algorithm, count);
-      wrong += row.measured.wrong;
-      rows.push_back(row);
-      if (!speaks) continue;
-      fmt::print("{}\n", bench::to_text(row, form, setting.mpi));
-      std::fflush(stdout);
-    }
-  }
-  if (speaks && !f.plot.empty()) {
-    std::ofstream file(f.plot);
-    file << bench::to_svg(
-        rows, fmt::format("{} of {} ({}), {} ranks", f.collective, f.dtype, f.op, ranks.size()));
-    if (!file.flush()) engine::fail(engine::Code::kIo, "{} cannot be written", f.plot);
-  }
-  if (speaks && wrong > 0) complain(fmt::format("{} elements of results are wrong", wrong));
-  return wrong == 0;
+  return Sizes(f, setting, ranks, threads).measure();
 }
 
 bool on_threads(const Flags& f, const bench::Setting& setting, strategies::Session& session,
@@ -297,6 +386,9 @@ Command add_bench(CLI::App& app) {
       ->capture_default_str();
   app.add_flag("--assumed", f->assumed,
                "choose and predict without measuring first what ranks cost each other");
+  app.add_flag("--regret", f->regret,
+               "what the planner's choice costs against the best of --algorithm (default: all)");
+  app.add_flag("--overlap", f->overlap, "how much of the all-reduce a backward pass hides");
   app.add_flag("--json", f->json, "one JSON object a line instead of the table");
   app.add_flag("--csv", f->csv, "comma-separated values instead of the table");
   app.add_option("--plot", f->plot, "file for a picture (SVG)");

@@ -10,7 +10,7 @@ usage() {
 usage: tools/virtual_cluster.sh [options] -- PROGRAM [ARGUMENTS]
 
   --hosts N           virtual hosts, h0 h1 ... (default 2, at most 64)
-  --ranks-per-host N  processes on each (default 1)
+  --ranks-per-host N  processes on each (default 1); N,N,...: of each host
   --rate RATE         of each host's link, both ways: 100mbit, 1gbit ... (default 1gbit)
   --latency TIME      added to each message, one way: 500us, 5ms ... (default: none)
   --mpirun "ARGS"     more arguments of mpirun, e.g. --mpirun "--enable-recovery -x NAME"
@@ -38,7 +38,11 @@ while [ $# -gt 0 ]; do
 done
 [ $# -gt 0 ] || die 2 "no program: it stands after -- (--help says more)"
 [[ $hosts =~ ^([1-9]|[1-5][0-9]|6[0-4])$ ]] || die 2 "--hosts is 1 to 64, not '$hosts'"
-[[ $ranks =~ ^[1-9][0-9]{0,2}$ ]] || die 2 "--ranks-per-host is 1 to 999, not '$ranks'"
+[[ $ranks =~ ^[1-9][0-9]{0,2}(,[1-9][0-9]{0,2})*$ ]] ||
+  die 2 "--ranks-per-host is 1 to 999, or such a number for each host with commas between, not '$ranks'"
+IFS=, read -r -a ranks_of <<<"$ranks"
+[ ${#ranks_of[@]} -eq 1 ] || [ ${#ranks_of[@]} -eq "$hosts" ] ||
+  die 2 "--ranks-per-host $ranks is of ${#ranks_of[@]} hosts, and there are $hosts"
 [[ $rate =~ ^([1-9][0-9]*)(k|m|g)bit$ ]] || die 2 "--rate is a number with kbit, mbit or gbit, not '$rate'"
 case ${BASH_REMATCH[2]} in k) unit=1000 ;; m) unit=1000000 ;; g) unit=1000000000 ;; esac
 bytes_a_second=$((BASH_REMATCH[1] * unit / 8))
@@ -135,7 +139,7 @@ try ip netns add "$switch"
 try ip -n "$switch" link add br0 type bridge stp_state 0 forward_delay 0
 try ip -n "$switch" link set br0 up
 echo "127.0.0.1 localhost" >"$folder/hosts"
-list=''
+list='' processes=0
 for ((i = 0; i < hosts; i++)); do
   name=lockstep-$number-h$i
   try ip netns add "$name"
@@ -149,7 +153,9 @@ for ((i = 0; i < hosts; i++)); do
   shape "$name" eth0
   shape "$switch" "v$i" "$latency"
   echo "10.77.$number.$((i + 1)) h$i" >>"$folder/hosts"
-  list+=${list:+,}h$i:$ranks
+  here=${ranks_of[i]:-$ranks}
+  list+=${list:+,}h$i:$here
+  processes=$((processes + here))
 done
 
 # host.sh NAME PROGRAM [ARGUMENTS] runs a program on a virtual host; the shell of mpirun's agent, which
@@ -175,7 +181,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 # In the background, since a trap waits for a program in front of it; without the lock, which would
 # outlive this process; and ended by the kernel when this process is killed.
-setpriv --pdeathsig TERM bash "$folder/host.sh" h0 mpirun --host "$list" -n $((hosts * ranks)) \
+setpriv --pdeathsig TERM bash "$folder/host.sh" h0 mpirun --host "$list" -n $processes \
   --map-by slot --bind-to none "${extra[@]}" "$@" <&0 {lock}>&- &
 job=$!
 wait "$job"

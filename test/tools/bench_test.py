@@ -110,6 +110,46 @@ class Bench(program.Case):
             self.assertLessEqual(FIELDS, set(row))
             self.assertEqual(row["wrong"], "0")
 
+    def test_regrets_compare_the_choice_with_the_best(self):
+        found = rows(self.good(*SMALL, "--json", "--regret", "--ranks", "3"))
+        self.assertEqual([row["bytes"] for row in found], BYTES)
+        for row in found:
+            self.assertEqual(row["wrong"], 0)
+            self.assertIn(row["algorithm"], row["us"])
+            self.assertIn(row["best"], row["us"])
+            self.assertLessEqual({"direct", "one_shot", "ring"}, set(row["us"]))
+            # Of the first sample the best is the best; of the second the two are compared.
+            self.assertEqual(row["us"][row["best"]], min(row["us"].values()))
+            self.assertAlmostEqual(row["regret"], row["choice_us"] / row["best_us"])
+            if row["best"] == row["algorithm"]:
+                self.assertEqual(row["regret"], 1)
+            self.assertGreater(row["predicted_us"], 0)
+
+    def test_regrets_among_some_have_those_and_the_choice(self):
+        lines = self.good(*SMALL, "--regret", "--algorithm", "ring").stdout.splitlines()
+        self.assertRegex(lines[-1], r"^# the choice is within 10 % of the best at \d of 3 sizes, within 25 % at \d; "
+                                    r"\d+\.\d\d times it at worst$")
+        lines = [line for line in lines if not line.startswith("#")]
+        self.assertEqual(len(lines), 1 + len(BYTES))
+        self.assertIn("ring", lines[0].split())
+        table = list(csv.DictReader(io.StringIO(self.good(*SMALL, "--csv", "--regret").stdout)))
+        self.assertEqual([int(row["bytes"]) for row in table], BYTES)
+        self.assertTrue(all(float(row["ring_us"]) > 0 and row["wrong"] == "0" for row in table))
+
+    def test_overlap_has_its_three_times(self):
+        for form in ("--json", "--csv"):
+            done = self.good(*SMALL, form, "--overlap", "--algorithm", "direct,ring")
+            found = rows(done) if form == "--json" else list(csv.DictReader(io.StringIO(done.stdout)))
+            self.assertEqual([int(row["bytes"]) for row in found], [size for size in BYTES for _ in range(2)])
+            for row in found:
+                compute, alone, together = (float(row[name]) for name in ("compute_us", "alone_us", "together_us"))
+                self.assertGreater(min(compute, alone, together), 0)
+                self.assertAlmostEqual(float(row["hidden_percent"]), 100 * (compute + alone - together) / alone, places=0)
+                self.assertEqual(int(row["wrong"]), 0)
+        lines = [line for line in self.good(*SMALL, "--overlap").stdout.splitlines() if not line.startswith("#")]
+        self.assertEqual(len(lines), 1 + len(BYTES))
+        self.assertIn("hidden %", lines[0])
+
     def test_the_plot_is_a_picture_with_a_line_for_each_way(self):
         file = self.top / "bench.svg"
         self.good(*SMALL, "--algorithm", "all", "--plot", file)
@@ -142,6 +182,10 @@ class Bench(program.Case):
                 (["--check", "some"], ["--check", "all, last or none"]),
                 (["--json", "--csv"], ["one of them"]),
                 (["--ranks", "0.5"], ["--ranks", "whole number"]),
+                (["--regret", "--overlap"], ["--regret and --overlap", "one of them"]),
+                (["--regret", "--collective", "reduce_scatter"], ["--regret is of all_reduce"]),
+                (["--overlap", "--ranks", "1"], ["--overlap needs more than one rank"]),
+                (["--regret", "--plot", "x.svg"], ["--plot", "bench/regrets.py"]),
                 (["--compare", "nccl"], ["--compare", "mpi"]),
                 (["--compare", "mpi"], ["--compare mpi"]),
                 (["--frobnicate"], ["unknown flag '--frobnicate'"])):

@@ -79,6 +79,12 @@ class VirtualCluster(unittest.TestCase):
                          [["h0", "0"], ["h0", "1"], ["h1", "2"], ["h1", "3"], ["h2", "4"], ["h2", "5"]])
         self.assertEqual(left_of(lines[0][2]), [])
 
+    def test_hosts_may_have_different_numbers_of_ranks(self):
+        result = cluster("--hosts", "3", "--ranks-per-host", "2,1,1", "--", *WHO)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = sorted(line.split() for line in result.stdout.splitlines())
+        self.assertEqual([line[:2] for line in lines], [["h0", "0"], ["h0", "1"], ["h1", "2"], ["h2", "3"]])
+
     def test_a_link_is_as_slow_as_asked(self):
         count = 3_000_000
         result = cluster("--rate", "40mbit", "--", sys.executable, "-c", SEND, str(count))
@@ -116,7 +122,8 @@ class VirtualCluster(unittest.TestCase):
 
     def test_bad_options_get_one_line_and_code_2(self):
         for arguments in [[], ["true"], ["--"], ["--hosts", "0", "--", "true"], ["--hosts", "65", "--", "true"],
-                          ["--hosts"], ["--ranks-per-host", "x", "--", "true"], ["--rate", "1", "--", "true"],
+                          ["--hosts"], ["--ranks-per-host", "x", "--", "true"],
+                          ["--ranks-per-host", "1,2,3", "--", "true"], ["--rate", "1", "--", "true"],
                           ["--latency", "5", "--", "true"], ["--size", "3", "--", "true"]]:
             with self.subTest(arguments=arguments):
                 result = cluster(*arguments)

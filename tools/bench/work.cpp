@@ -170,6 +170,40 @@ Work work(const Task& task, const std::string& algorithm, std::size_t count) {
   return w;
 }
 
+// Each has scratch of its own, since some alternate theirs.
+Work contest_work(const Task& task, const std::vector<std::string>& names, std::size_t count) {
+  Work w;
+  w.elements = count;
+  for (const std::string& name : names) {
+    Request r = request(task, {0, count});
+    r.scratch = w.scratch;
+    w.scratch += collectives::find_algorithm(name).scratch(r);
+    w.in_place.push_back(int(w.plan.size()));
+    w.plan.push_back({plan_of(task, name, r), {}, false});
+  }
+  return w;
+}
+
+Plan in_place_plan(const Task& task, const std::string& algorithm, std::size_t count) {
+  return plan_of(task, algorithm, request(task, {0, count}));
+}
+
+Work bucket_work(const Task& task, const std::string& algorithm, std::size_t count, int buckets) {
+  Work w;
+  w.elements = count;
+  for (int bucket = 0; bucket < buckets; ++bucket) {
+    const collectives::Range part = collectives::slice({0, count}, bucket, buckets);
+    if (part.empty()) continue;
+    Request r = request(task, part);
+    r.name = fmt::format("bucket {}", bucket);
+    r.scratch = w.scratch;
+    w.scratch += collectives::find_algorithm(algorithm).scratch(r);
+    w.in_place.push_back(int(w.plan.size()));
+    w.plan.push_back({plan_of(task, algorithm, r), {}, false});
+  }
+  return w;
+}
+
 collectives::Range result_range(const Task& task, std::size_t count, int rank) {
   if (task.collective == Collective::kAllReduce) return {0, count};
   return collectives::slice({0, count}, rank, task.ranks());

@@ -60,6 +60,14 @@ struct Work {
 // only.
 Work work(const Task& task, const std::string& algorithm, std::size_t count);
 
+// The all-reduces of a contest: `in_place` has a stage for each name, in the same order, all over
+// [0, count).
+Work contest_work(const Task& task, const std::vector<std::string>& names, std::size_t count);
+collectives::Plan in_place_plan(const Task& task, const std::string& algorithm, std::size_t count);
+
+// Parts of [0, count) as buckets of a step would be, a stage each in `in_place`.
+Work bucket_work(const Task& task, const std::string& algorithm, std::size_t count, int buckets);
+
 // The elements of the result that a rank ends with.
 collectives::Range result_range(const Task& task, std::size_t count, int rank);
 

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+#include "tools/bench/overlap.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::tools::bench {
+namespace {
+
+using engine::Clock;
+
+// The backward pass: units of some hundred nanoseconds, over memory that stays in the first cache.
+// After so many units, some 50 us, the thread looks after the buckets: between hosts a look is a
+// call of the system, and more of them take longer than they hide.
+constexpr int kBlock = 512;
+constexpr int kTrial = 2000;
+
+class Backward {
+ public:
+  void compute(int units) {
+    for (int unit = 0; unit < units; ++unit)
+      for (float& number : numbers_) number = number * 0.999f + 0.001f;
+    kept_ = numbers_[0];
+  }
+
+ private:
+  std::array<float, 1024> numbers_{};
+  volatile float kept_ = 0;  // so that the work is done
+};
+
+// How many units take so long where all ranks compute: the same number on all.
+int units_for(double us, const strategies::Ranks& ranks, Meeting& meeting, Backward& backward) {
+  double slowest = 0;
+  for (int attempt = 0; attempt < 2; ++attempt) {  // the first wakes the processor
+    meeting.meet();
+    const auto begin = Clock::now();
+    backward.compute(kTrial);
+    const std::chrono::duration<double, std::micro> took = Clock::now() - begin;
+    slowest = 0;
+    for (const auto& other :
+         ranks.bootstrap.all_gather(fmt::format("{}", took.count()), "times of a backward pass"))
+      slowest = std::max(slowest, std::stod(other));
+  }
+  return std::max(kBuckets, int(us / slowest * kTrial));
+}
+
+}  // namespace
+
+Overlap overlap(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+                const Choice& choice, std::size_t count) {
+  Overlap found;
+  found.count = count, found.bytes = count * engine::size_of(setting.task.dtype);
+  found.choice = choice;
+  const Work w = bucket_work(setting.task, choice.algorithm, count, kBuckets);
+  const std::size_t width = engine::size_of(setting.task.dtype);
+  strategies::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");
+  const auto start = [&](int stage) { link.executor().start(stage, nullptr); };
+  const auto wait = [&] {
+    for (const int stage : w.in_place) link.executor().wait(stage);
+  };
+  const auto alone = [&] {
+    for (const int stage : w.in_place) start(stage);
+    wait();
+  };
+  Backward backward;
+  std::byte* const data = link.data();
+  std::vector<Variant> first{{data, data, true, alone}};
+  found.wrong = time_in_turns(ranks, meeting, setting, count, first);
+  const int units = units_for(first[0].times.median, ranks, meeting, backward);
+  const int parts = int(w.in_place.size());
+  const auto both = [&] {
+    for (int part = 0; part < parts; ++part) {
+      const int begin = int(std::int64_t(units) * part / parts);
+      const int end = int(std::int64_t(units) * (part + 1) / parts);
+      for (int unit = begin; unit < end; unit += kBlock) {
+        backward.compute(std::min(kBlock, end - unit));
+        link.executor().progress();
+      }
+      start(w.in_place[std::size_t(part)]);
+    }
+    wait();
+  };
+  std::vector<Variant> variants{{data, data, false, [&] { backward.compute(units); }},
+                                {data, data, true, alone},
+                                {data, data, true, both}};
+  found.wrong += time_in_turns(ranks, meeting, setting, count, variants);
+  found.compute_us = variants[0].times.median;
+  found.alone_us = variants[1].times.median;
+  found.together_us = variants[2].times.median;
+  return found;
+}
+
+std::string overlap_heading(Form form) {
+  if (form == Form::kJson) return {};
+  if (form == Form::kCsv)
+    return "bytes,count,algorithm,reason,compute_us,alone_us,together_us,hidden_percent,wrong";
+  return fmt::format("{:>11} {:>10} {:<20} {:>11} {:>11} {:>11} {:>9} {:>6}  reason", "bytes",
+                     "count", "algorithm", "compute us", "alone us", "together us", "hidden %",
+                     "wrong");
+}
+
+std::string to_text(const Overlap& o, Form form) {
+  if (form == Form::kJson)
+    return nlohmann::json{{"bytes", o.bytes},
+                          {"count", o.count},
+                          {"algorithm", o.choice.algorithm},
+                          {"reason", o.choice.reason},
+                          {"compute_us", o.compute_us},
+                          {"alone_us", o.alone_us},
+                          {"together_us", o.together_us},
+                          {"hidden_percent", o.hidden_percent()},
+                          {"wrong", o.wrong}}
+        .dump();
+  if (form == Form::kCsv)
+    return fmt::format("{},{},{},\"{}\",{:.4f},{:.4f},{:.4f},{:.4f},{}", o.bytes, o.count,
+                       o.choice.algorithm, o.choice.reason, o.compute_us, o.alone_us, o.together_us,
+                       o.hidden_percent(), o.wrong);
+  return fmt::format("{:>11} {:>10} {:<20} {:>11.1f} {:>11.1f} {:>11.1f} {:>9.0f} {:>6}  {}",
+                     o.bytes, o.count, o.choice.algorithm, o.compute_us, o.alone_us, o.together_us,
+                     o.hidden_percent(), o.wrong, o.choice.reason);
+}
+
+}  // namespace lockstep::tools::bench

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+#include "tools/bench/regret.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+
+namespace lockstep::tools::bench {
+namespace {
+
+// The number of the first of `names` with the same plan as each.
+std::vector<std::size_t> first_alike(const Task& task, const std::vector<std::string>& names,
+                                     std::size_t count) {
+  std::vector<collectives::Plan> plans;
+  std::vector<std::size_t> first;
+  for (const std::string& name : names) {
+    plans.push_back(in_place_plan(task, name, count));
+    std::size_t alike = 0;
+    while (plans[alike].lanes != plans.back().lanes ||
+           plans[alike].alternate != plans.back().alternate)
+      ++alike;
+    first.push_back(alike);
+  }
+  return first;
+}
+
+// Medians of these algorithms, in turn, in place, over the same memory.
+std::vector<double> contest(const strategies::Ranks& ranks, Meeting& meeting,
+                            const Setting& setting, const std::vector<std::string>& names,
+                            std::size_t count, std::size_t& wrong) {
+  const Work w = contest_work(setting.task, names, count);
+  const std::size_t width = engine::size_of(setting.task.dtype);
+  strategies::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");
+  std::vector<Variant> variants;
+  for (const int stage : w.in_place)
+    variants.push_back({link.data(), link.data(), true, [&link, stage] {
+                          link.executor().start(stage, nullptr);
+                          link.executor().wait(stage);
+                        }});
+  wrong += time_in_turns(ranks, meeting, setting, count, variants);
+  std::vector<double> medians;
+  for (const Variant& variant : variants) medians.push_back(variant.times.median);
+  return medians;
+}
+
+}  // namespace
+
+Regret regret(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+              const Choice& choice, const std::vector<std::string>& among, std::size_t count) {
+  Regret found;
+  found.count = count, found.bytes = count * engine::size_of(setting.task.dtype);
+  found.choice = choice;
+  const std::vector<std::size_t> first = first_alike(setting.task, among, count);
+  std::vector<std::string> different;
+  std::vector<std::size_t> place(among.size());  // in `different`
+  for (std::size_t i = 0; i < among.size(); ++i) {
+    place[i] = first[i] == i ? different.size() : place[first[i]];
+    if (first[i] == i) different.push_back(among[i]);
+  }
+  const auto us = contest(ranks, meeting, setting, different, count, found.wrong);
+  for (std::size_t i = 0; i < among.size(); ++i) found.us.push_back({among[i], us[place[i]]});
+
+  const auto named = std::find(among.begin(), among.end(), choice.algorithm);
+  engine::invariant(named != among.end(), "a choice that was not among the algorithms");
+  const std::size_t chosen = place[std::size_t(named - among.begin())];
+  const auto best = std::size_t(std::min_element(us.begin(), us.end()) - us.begin());
+  found.best = best == chosen ? choice.algorithm : different[best];
+  std::vector<std::string> two{different[chosen]};
+  if (best != chosen) two.push_back(different[best]);
+  const auto again = contest(ranks, meeting, setting, two, count, found.wrong);
+  found.choice_us = again.front(), found.best_us = again.back();
+  return found;
+}
+
+std::string heading(const Regret& first, Form form) {
+  if (form == Form::kJson) return {};
+  if (form == Form::kCsv) {
+    std::string text =
+        "bytes,count,algorithm,reason,predicted_us,choice_us,best,best_us,regret,wrong";
+    for (const auto& [name, us] : first.us) text += fmt::format(",{}_us", name);
+    return text;
+  }
+  std::string text = fmt::format("{:>11} {:<20} {:>9} {:>10}   {:<20} {:>10} {:>7} {:>6} ", "bytes",
+                                 "choice", "predicted", "us", "best", "us", "regret", "wrong");
+  for (const auto& [name, us] : first.us) text += fmt::format(" {:>20}", name);
+  return text;
+}
+
+std::string to_text(const Regret& r, Form form) {
+  if (form == Form::kJson) {
+    nlohmann::json o{{"bytes", r.bytes},
+                     {"count", r.count},
+                     {"algorithm", r.choice.algorithm},
+                     {"reason", r.choice.reason},
+                     {"predicted_us", nullptr},
+                     {"choice_us", r.choice_us},
+                     {"best", r.best},
+                     {"best_us", r.best_us},
+                     {"regret", r.ratio()},
+                     {"wrong", r.wrong}};
+    if (r.choice.predicted_us) o["predicted_us"] = *r.choice.predicted_us;
+    for (const auto& [name, us] : r.us) o["us"][name] = us;
+    return o.dump();
+  }
+  const double predicted = r.choice.predicted_us.value_or(0);
+  if (form == Form::kCsv) {
+    std::string text = fmt::format("{},{},{},\"{}\",{:.4f},{:.4f},{},{:.4f},{:.4f},{}", r.bytes,
+                                   r.count, r.choice.algorithm, r.choice.reason, predicted,
+                                   r.choice_us, r.best, r.best_us, r.ratio(), r.wrong);
+    for (const auto& [name, us] : r.us) text += fmt::format(",{:.4f}", us);
+    return text;
+  }
+  std::string text = fmt::format(
+      "{:>11} {:<20} {:>9.1f} {:>10.1f}   {:<20} {:>10.1f} {:>7.2f} {:>6} ", r.bytes,
+      r.choice.algorithm, predicted, r.choice_us, r.best, r.best_us, r.ratio(), r.wrong);
+  for (const auto& [name, us] : r.us) text += fmt::format(" {:>20.1f}", us);
+  return text;
+}
+
+std::string summary(const std::vector<Regret>& regrets) {
+  std::size_t tenth = 0, quarter = 0;
+  double worst = 1;
+  for (const Regret& r : regrets) {
+    tenth += r.ratio() <= 1.1, quarter += r.ratio() <= 1.25;
+    worst = std::max(worst, r.ratio());
+  }
+  return fmt::format(
+      "# the choice is within 10 % of the best at {} of {} sizes, within 25 % at {}; {:.2f} times "
+      "it "
+      "at worst",
+      tenth, regrets.size(), quarter, worst);
+}
+
+}  // namespace lockstep::tools::bench

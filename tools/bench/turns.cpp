@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+#include "tools/bench/turns.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "tools/bench/values.h"
+
+namespace lockstep::tools::bench {
+namespace {
+
+using engine::Clock;
+
+// Variants take turns of several rounds: after a turn of another the caches hold its memory, which
+// the untimed rounds at the beginning of each turn put right.
+constexpr int kTurns = 4;
+constexpr std::size_t kBytes = std::size_t(1) << 30;
+constexpr std::size_t kLeastRounds = 12, kMostRounds = 1000;
+
+using Series = std::vector<std::vector<double>>;  // microseconds, of each variant
+
+// Replaces my times by the slowest rank's, round by round, and adds up what was wrong.
+std::size_t slowest(const strategies::Ranks& ranks, Series& series, std::size_t wrong) {
+  std::string mine;
+  const auto append = [&](const auto& value) {
+    mine.append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  append(wrong);
+  for (const auto& us : series)
+    for (const double one : us) append(one);
+  std::size_t sum = 0;
+  for (const std::string& other : ranks.bootstrap.all_gather(mine, "times of the benchmark")) {
+    const char* at = other.data();
+    const auto take = [&](auto value) {
+      std::memcpy(&value, at, sizeof value);
+      at += sizeof value;
+      return value;
+    };
+    sum += take(std::size_t{});
+    for (auto& us : series)
+      for (double& one : us) one = std::max(one, take(double{}));
+  }
+  return sum;
+}
+
+Times times(std::vector<double> us) {
+  std::sort(us.begin(), us.end());
+  const auto last = std::size_t(std::ceil(0.99 * double(us.size()))) - 1;
+  return {us[us.size() / 2], us.front(), us[last]};
+}
+
+}  // namespace
+
+int rounds(const Setting& setting, std::size_t bytes) {
+  if (setting.iterations > 0) return setting.iterations;
+  return int(std::clamp(kBytes / std::max<std::size_t>(bytes, 1), kLeastRounds, kMostRounds));
+}
+
+std::size_t time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+                          std::size_t count, std::vector<Variant>& variants) {
+  const Task& task = setting.task;
+  const std::size_t width = engine::size_of(task.dtype);
+  const int me = ranks.rank();
+  const collectives::Range result = result_range(task, count, me);
+  Values values(task.dtype, task.op, task.mean, task.ranks());
+  const int all = rounds(setting, count * width);
+  Series series(variants.size());
+  std::size_t wrong = 0;
+  // One round: microseconds and wrong elements of this rank.
+  const auto once = [&](Variant& variant, int number) {
+    values.write(variant.input, 0, count, me, number);
+    meeting.meet();
+    meeting.meet();
+    const auto begin = Clock::now();
+    variant.run();
+    const std::chrono::duration<double, std::micro> took = Clock::now() - begin;
+    meeting.meet();
+    const std::size_t differ =
+        values.wrong(variant.result + result.begin * width, result.begin, result.size(), number);
+    return std::pair(took.count(), differ);
+  };
+  int number = 0;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const int begin = all * turn / kTurns, end = all * (turn + 1) / kTurns;
+    for (std::size_t v = 0; v < variants.size(); ++v) {
+      for (int round = begin - setting.warmup; round < end; ++round) {
+        const auto [us, differ] = once(variants[v], number++);
+        if (round < begin) continue;
+        series[v].push_back(us);
+        const bool last = round + 1 == all;
+        if (variants[v].exact &&
+            (setting.check == Check::kAll || (setting.check == Check::kLast && last)))
+          wrong += differ;
+      }
+    }
+  }
+  const std::size_t of_all = slowest(ranks, series, wrong);
+  for (std::size_t v = 0; v < variants.size(); ++v) variants[v].times = times(series[v]);
+  return of_all;
+}
+
+}  // namespace lockstep::tools::bench

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// Times things that all ranks do together, in turn, so that whatever else the machine does meets
+// all alike. Before each call every rank writes its input, as a backward pass would; then all meet;
+// after it every rank reads its result, as an optimizer would. The time of a call is that of the
+// slowest rank. Collective; one thread a rank.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "strategies/rank_link.h"
+#include "tools/bench/meeting.h"
+#include "tools/bench/work.h"
+
+namespace lockstep::tools::bench {
+
+enum class Check { kAll, kLast, kNone };  // which rounds' results are compared with the exact ones
+
+struct Setting {
+  Task task = {};
+  int iterations = 0;  // 0: by size
+  int warmup = 2;      // untimed rounds at the beginning of each turn
+  Check check = Check::kAll;
+  bool mpi = false;
+};
+
+struct Times {  // microseconds, over the rounds
+  double median = 0, least = 0, p99 = 0;
+};
+
+// One thing that is timed: where its input and result lie, and what runs.
+struct Variant {
+  std::byte* input = nullptr;
+  std::byte* result = nullptr;
+  bool exact = true;  // its results are to be right
+  std::function<void()> run = {};
+  Times times = {};  // set by time_in_turns
+};
+
+// Rounds of one size, in bytes of a rank: what is asked for, or so many that a gigabyte is reduced,
+// but not very few and not very many.
+int rounds(const Setting& setting, std::size_t bytes);
+
+// `count` elements of each rank. Elements that were wrong, on all ranks, in checked rounds.
+std::size_t time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+                          std::size_t count, std::vector<Variant>& variants);
+
+}  // namespace lockstep::tools::bench
