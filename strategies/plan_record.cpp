@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/plan_record.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "collectives/size_rules.h"
 #include "engine/base/error.h"
 #include "engine/device/device.h"
 
@@ -41,21 +43,33 @@ std::string threads_of(int threads) {
   return fmt::format("{} thread{} a replica", threads, threads == 1 ? "" : "s");
 }
 
+// Whether two say the same of algorithms. What was asked for was read before; a record's text may
+// be damaged.
+bool means(const std::string& asked, const std::string& before) {
+  const auto sorted = [](const std::string& text) {
+    auto rules = collectives::parse_size_rules(text);
+    std::ranges::sort(rules, {}, &collectives::SizeRule::from);
+    return rules;
+  };
+  const auto rules = sorted(asked);
+  try {
+    return rules == sorted(before);
+  } catch (const engine::Error& error) {
+    engine::fail(engine::Code::kCorrupt, "the checkpoint's plan: {}", error.what());
+  }
+}
+
 }  // namespace
 
 std::string plan_record(const StepDesign& design, const std::vector<int>& host,
                         const Arithmetic& chief) {
   json ends = json::array();
   for (engine::Range bucket : design.buckets) ends.push_back(bucket.end);
-  return json{{"algorithm", design.algorithm},
-              {"update", design.update},
-              {"kernels", design.kernels},
-              {"reason", design.reason},
-              {"bucket_bytes", design.bucket_bytes},
-              {"bucket_ends", ends},
-              {"host_of_rank", host},
-              {"threads", chief.threads},
-              {"instructions", chief.instructions}}
+  return json{{"algorithm", design.rules}, {"asked", design.asked},
+              {"update", design.update},   {"kernels", design.kernels},
+              {"reason", design.reason},   {"bucket_bytes", design.bucket_bytes},
+              {"bucket_ends", ends},       {"host_of_rank", host},
+              {"threads", chief.threads},  {"instructions", chief.instructions}}
       .dump();
 }
 
@@ -81,7 +95,10 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
         option = before;
       }
     };
+    const std::string before = plan.at("algorithm"), asked = plan.value("asked", before);
+    if (means(options.algorithm, asked)) options.algorithm = before;
     keep(options.algorithm, "algorithm");
+    if (options.algorithm == before) options.asked = asked;
     keep(options.update, "update");
     // Records of before there was a choice are of the direct method. A choice that was asked for
     // wins.

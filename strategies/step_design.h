@@ -6,6 +6,12 @@
 // Buckets. Gradients become final in ascending order of the arena. A bucket is a span of it, closed
 // at the first multiple of engine::kBlock at which it holds `bucket_bytes`; its collective can
 // start when backward has passed its end.
+//
+// Algorithms. Every sum of the step, of buckets and of what the step adds beside them, takes one by
+// its bytes: what a rule asks for, else the planner's between hosts, and direct on one host. All
+// buckets have the update in the same place, so one bucket whose algorithm was asked for and has no
+// place for an update has it apart for all; the planner's choice for a last, smaller bucket gives
+// way instead.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -22,21 +28,26 @@ namespace lockstep::strategies {
 inline constexpr std::size_t kBucketBytes = std::size_t(4) << 20;
 
 struct DesignOptions {
-  std::string algorithm = "auto";  // or a name of collectives/registry.h
+  std::string algorithm = "auto";  // or as collectives/size_rules.h reads it: a name, or by sizes
   std::string update = "auto";     // auto, fused, apart
   std::string kernels = {};        // auto, direct, winograd; empty: auto, or a checkpoint's
   std::size_t bucket_bytes = 0;    // 0: kBucketBytes
   std::vector<std::size_t> bucket_ends = {};  // of a checkpoint: these borders
-  std::string reason = {};                    // of a checkpoint: why it was chosen then
+  std::string reason = {};                    // of a checkpoint: why it was chosen then ...
+  std::string asked = {};                     // ... and what was asked for then
 };
 
 struct StepDesign {
-  std::string algorithm;  // a name of collectives/registry.h
+  std::string algorithm;  // of all buckets; where they differ, rules of size_rules.h that say so
   std::string update;     // fused, apart
   std::string kernels;    // auto, direct, winograd
   std::string reason;     // why this algorithm, as the end of a sentence
+  std::string rules;      // of all sums of the step: asked for, they give this step again
+  std::string asked;      // what was asked for: auto, or rules
   std::size_t bucket_bytes = 0;
   std::vector<engine::Range> buckets;
+  std::vector<std::string> algorithms;        // by bucket: names of collectives/registry.h
+  std::vector<std::string> other_algorithms;  // of the other sums, where they are none of these
 
   collectives::StepPlan plan;            // the stages below are indices into it
   std::vector<int> reductions;           // of layers, by point
@@ -62,11 +73,15 @@ struct DesignInput {
   const engine::Graph* graph = nullptr;
   engine::UpdateRule rule;
   std::vector<int> host;  // of each rank
-  // Where ranks are on several hosts: the planner's, for sizes around a bucket's. Else a ring.
+  // Where ranks are on several hosts: the planner's, for sizes_to_choose. Without, rings.
   const collectives::Choices* choices = nullptr;
   std::size_t totals = 0, metrics_per_rank = 0, gather_per_rank = 0;
 };
 StepDesign design_step(const DesignInput& input, const DesignOptions& options);
+
+// Of which sums, in bytes, ascending, the planner has to choose the algorithm: between hosts those
+// that no rule holds. Reads all of `input` but `choices`; throws as design_step does for rules.
+std::vector<std::size_t> sizes_to_choose(const DesignInput& input, const DesignOptions& options);
 
 // "direct all-reduce with the update inside, 2 buckets of up to 4 MiB: one host, so ..."
 std::string sentence(const StepDesign& design);

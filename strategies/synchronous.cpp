@@ -277,14 +277,14 @@ void Synchronous::design(const engine::Graph& graph) {
   input.metrics_per_rank = 2 * checked_at(0).size();
   input.gather_per_rank = kGather;
   std::optional<collectives::Choices> choices;
-  planner_chose_ = design_options.algorithm == "auto" && topology_.hosts.size() > 1;
+  std::vector<std::size_t> sizes = sizes_to_choose(input, design_options);
+  planner_chose_ = !sizes.empty();
   if (planner_chose_) {
     find_costs();
-    const std::size_t asked = design_options.bucket_bytes;
-    const std::size_t bucket = std::min(asked > 0 ? asked : kBucketBytes,
-                                        graph.trainable() * engine::size_of(graph.dtype()));
-    choices =
-        collectives::plan_all_reduce(topology_, collectives::all_reduce_algorithms(), {}, {bucket});
+    std::vector<collectives::Algorithm> able;  // where the update is to be fused: of those that can
+    for (const collectives::Algorithm& algorithm : collectives::all_reduce_algorithms())
+      if (design_options.update != "fused" || algorithm.updates) able.push_back(algorithm);
+    choices = collectives::plan_all_reduce(topology_, able, {}, std::move(sizes));
     input.choices = &*choices;
   }
   design_ = design_step(input, design_options);

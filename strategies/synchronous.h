@@ -42,7 +42,7 @@ struct SynchronousOptions {
   std::optional<engine::DType> dtype = {};      // else what the first device prefers
   int threads = 1;                              // library threads of a replica
   std::optional<engine::Kernels> kernels = {};  // else the fastest, or a checkpoint's
-  std::string algorithm = "auto";               // or a name of collectives/registry.h
+  std::string algorithm = "auto";               // or as collectives/size_rules.h reads it
   std::string update = "auto";                  // auto, fused, apart
   std::size_t bucket_bytes = 0;                 // 0: chosen
   bool bind = true;     // replicas to processors of their own, where that fits
@@ -51,8 +51,9 @@ struct SynchronousOptions {
   // Of every wait for another replica; without it 60 s or 20 median steps, whichever is longer.
   std::optional<std::chrono::milliseconds> deadline = {};
   Network network = {};  // between hosts
-  // Between hosts, where the algorithm is not asked for: the planner chooses by what the ranks were
-  // measured to cost each other (calibration.h), once a strategy; else by costs that are assumed.
+  // Between hosts, for sums whose algorithm is not asked for: the planner chooses by what the ranks
+  // were measured to cost each other (calibration.h), once a strategy; else by costs that are
+  // assumed.
   bool measured = false;
   std::filesystem::path cost_cache = {};   // folder of measured costs; empty: none are kept
   std::string version = {};                // of the program: costs of another one are not used

@@ -10,6 +10,7 @@
 #include "collectives/cost_cache.h"
 #include "collectives/machine.h"
 #include "collectives/registry.h"
+#include "collectives/size_rules.h"
 #include "engine/optim/optimizer.h"
 #include "engine/runtime/devices.h"
 #include "engine/train/trainer.h"
@@ -84,7 +85,9 @@ void check_together(const TrainFlags& f, int processes) {
                   "mirrored trains in one process, and {} were started: use --strategy "
                   "collective_all_reduce, or start one process",
                   processes);
-  if (f.update == "fused" && f.algorithm != "auto") {
+  // One for all sizes; of several the strategy knows which buckets take them.
+  const auto rules = collectives::parse_size_rules(f.algorithm);
+  if (f.update == "fused" && rules == std::vector{collectives::SizeRule{f.algorithm}}) {
     engine::require(collectives::find_algorithm(f.algorithm).updates,
                     "--update fused: {} has no place for an update fused into it: use apart, or "
                     "--algorithm direct",

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "tools/train_flags.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <limits>
 
 #include "collectives/registry.h"
+#include "collectives/size_rules.h"
+#include "engine/base/error.h"
 #include "models/registry.h"
 #include "tools/bounds.h"
 
@@ -16,11 +21,25 @@ constexpr std::int64_t kMostReplicas = 256;   // threads of one process, each wi
 constexpr std::int64_t kMostProfiled = 1000;  // steps
 constexpr std::int64_t kMostExamples = 1'000'000;  // generated ones, which are kept in memory
 
-std::vector<std::string> algorithms() {
-  std::vector<std::string> names{"auto"};
+// A name, or rules by size that name them.
+CLI::Validator algorithms() {
+  std::string names = "auto";
   for (const auto& algorithm : collectives::all_reduce_algorithms())
-    names.emplace_back(algorithm.name);
-  return names;
+    names += fmt::format(", {}", algorithm.name);
+  auto check = [names](const std::string& text) -> std::string {
+    try {
+      for (const auto& rule : collectives::parse_size_rules(text)) {
+        const auto known = collectives::all_reduce_algorithms();
+        if (std::ranges::find(known, rule.algorithm, &collectives::Algorithm::name) == known.end())
+          return fmt::format("'{}' is none; known: {}; by size: direct:..64k,ring:64k..",
+                             rule.algorithm, names);
+      }
+    } catch (const engine::Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  return {check, names + "; by size: direct:..64k,ring:64k.."};
 }
 
 }  // namespace
@@ -80,8 +99,9 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->capture_default_str();
   app.add_option("--dtype", f.dtype, "element type (default: what the device prefers)")
       ->check(one_of({"float32", "float64"}));
-  app.add_option("--algorithm", f.algorithm, "of the all-reduce")
-      ->check(one_of(algorithms()))
+  app.add_option("--algorithm", f.algorithm,
+                 "of the all-reduce, or algorithms by the bytes of a bucket")
+      ->check(algorithms())
       ->capture_default_str();
   app.add_flag("--assumed", f.assumed, "choose without measuring first what ranks cost each other");
   app.add_option("--update", f.update, "fused into the all-reduce, or apart from it")

@@ -22,15 +22,18 @@ struct StrategyOptions {
   int threads = 0;             // library threads of a replica; 0: this host's cores shared equally
   std::optional<engine::Kernels> kernels = {};  // else the fastest, or a checkpoint's
   std::optional<engine::DType> dtype = {};
-  std::string algorithm = "auto";  // or a name of collectives/registry.h
-  std::string update = "auto";     // auto, fused, apart
-  std::size_t bucket_bytes = 0;    // 0: chosen
+  // Or a name of collectives/registry.h, or such names by the bytes of a bucket:
+  // "direct:..64k,ring:64k..". What is not named is chosen.
+  std::string algorithm = "auto";
+  std::string update = "auto";   // auto, fused, apart
+  std::size_t bucket_bytes = 0;  // 0: chosen
   bool overlap = true;
   bool bind = true;  // replicas to processors of their own, where that fits
   std::optional<std::chrono::milliseconds> deadline = {};  // else 60 s or 20 median steps
   std::vector<std::uint64_t> shares = {};                  // of the batch, by rank; empty: equal
-  // Between hosts, where no algorithm is asked for: choose by what the ranks are measured to cost
-  // each other, once a strategy, in some tenths of a second; false: by costs that are assumed.
+  // Between hosts, for sums whose algorithm is not asked for: choose by what the ranks are measured
+  // to cost each other, once a strategy, in some tenths of a second; false: by costs that are
+  // assumed.
   bool measured = false;
   std::filesystem::path cost_cache = {};  // folder that keeps measured costs; empty: none are kept
   std::string version = {};               // of the program: costs of another one are not used

@@ -54,6 +54,14 @@ std::vector<Way> ways() {
   list.push_back({"2 hosts of 2, hierarchical", 4, {0, 1}, {}, "hierarchical"});
   list.push_back({"3 hosts, hierarchical halving", 3, {0, 1, 2}, {}, "hierarchical_halving"});
   list.push_back({"unequal hosts, hierarchical", 4, {0, 0, 1, 0}, {}, "hierarchical"});
+  list.push_back({"mirrored by size", 3, {}, {}, "direct:..8k,ring:8k.."});
+  list.push_back({"mirrored by size, apart", 3, {}, {}, "one_shot:..8k,direct:8k.."});
+  list.push_back({"2 hosts of 2, by size", 4, {0, 1}, {}, "ring:..8k,hierarchical:8k.."});
+  list.push_back({"unequal hosts, by size, apart",
+                  3,
+                  {0, 0, 1},
+                  {},
+                  "halving_doubling:..8k,leader_hierarchical:8k.."});
   list.push_back({"unequal hosts, leaders", 3, {0, 0, 1}, {}, "leader_hierarchical"});
   return list;
 }
@@ -263,7 +271,8 @@ TEST(Law2, FusedAndApartGiveTheSameBitsForAnyBucketSize) {
 TEST(Law2, FusedAndApartGiveTheSameBitsBetweenHosts) {
   Job job;
   job.optimizer = engine::optim::adam({.rate = 0.003});
-  for (const std::string algorithm : {"ring", "hierarchical", "leader_hierarchical"})
+  for (const std::string algorithm :
+       {"ring", "hierarchical", "leader_hierarchical", "ring:..16k,hierarchical:16k.."})
     for (const std::vector<int>& host : {std::vector<int>{0, 1}, {0, 0, 1}, {0, 1, 1, 0}}) {
       auto options = replicas(1);
       options.algorithm = algorithm;

@@ -68,7 +68,8 @@ const std::vector<Way>& ways() {
                                         {"processes 2 of 2", 2, {0, 0}},
                                         {"hosts 2 of 2", 2, {0, 1}},
                                         {"hosts 2 of 2, apart", 2, {0, 1}, "auto", "apart"},
-                                        {"hosts 1 and 2", 1, {0, 1, 1}, "hierarchical"}};
+                                        {"hosts 1 and 2", 1, {0, 1, 1}, "hierarchical"},
+                                        {"by size", 1, {0, 1, 1}, "ring:..8k,hierarchical:8k.."}};
   return list;
 }
 

@@ -60,6 +60,7 @@ def main():
         ring = ["--algorithm", "ring"]
         ways["2 hosts of 2, planned"] = (cluster, collective + ["--assumed"])
         ways["2 hosts of 2, measured"] = (cluster, collective)
+        ways["2 hosts of 2, by size"] = (cluster, collective + ["--algorithm", "leader_hierarchical:..4m,hierarchical:4m.."])
         ways["2 hosts of 2, ring"] = (cluster, collective + ring + [
             "--interface", "eth0", "--ports", "21000-21100"])
         ways["2 hosts of 2, ring by MPI"] = (cluster, collective + ring + ["--transport", "mpi"])
@@ -83,6 +84,8 @@ def main():
                 print("  FAILED: more than", TOLERANCE)
             # Each number leaves its host once: of what there is, that is hierarchical for so many bytes.
             expected = "hierarchical" if "planned" in name else "ring" if "ring" in name else "direct"
+            if "by size" in name:
+                expected = "leader_hierarchical:..4194304,hierarchical:4194304.."
             if "measured" not in name and result["algorithm"] != expected:
                 bad += 1
                 print("  FAILED: another algorithm was expected")

@@ -185,6 +185,13 @@ class BadInput(Case):
             (["--dtype", "int32"], 64, ["int32", "float32 or float64"]),
             (["--dtype", "float16"], 64, ["float16", "float32 or float64"]),
             (["--algorithm", "x"], 64, ["x", "auto, direct, one_shot, ring", "leader_hierarchical"]),
+            (["--algorithm"], 64, ["--algorithm: needs a value", "by size"]),
+            (["--algorithm", "direct:..64k,rng:64k.."], 64, ["--algorithm", "'rng'", "auto, direct, one_shot, ring"]),
+            (["--algorithm", "direct:64k"], 64, ["--algorithm", "'direct:64k' has no range", "direct:..64k"]),
+            (["--algorithm", "direct:..x"], 64, ["--algorithm", "'x' is no size"]),
+            (["--algorithm", "direct:9..9"], 64, ["--algorithm", "holds no size"]),
+            (["--algorithm", "direct:..64k,ring:32k.."], 64, ["--algorithm", "direct and ring both want 32 KiB"]),
+            (["--algorithm", "direct:..64k,"], 64, ["--algorithm", "names no algorithm"]),
             (["--update", "x"], 64, ["x", "auto, fused or apart"]),
             (["--update", "fused", "--algorithm", "halving_doubling"], 64, ["update fused", "halving_doubling", "use apart"]),
             (["--update", "fused", "--algorithm", "ring", "--clip", "1"], 64, ["update fused", "norm", "use apart"]),
@@ -266,6 +273,30 @@ class BadInput(Case):
             (["--checkpoints", self.top / "damaged", "--split", "x"], 64, ["--split", "test or train"]),
             (["--checkpoints", self.top / "damaged", "--batch", "0"], 64, ["--batch", "from 1 to"]),
         ], command=("predict",))
+
+    def test_by_size_an_update_is_fused_where_all_buckets_have_a_place_for_it(self):
+        flags = ["train", *SMALL, "--replicas", "2", "--update", "fused", "--algorithm"]
+        refused(self, [*flags, "direct:..4k,one_shot:4k.."], 64, ["update fused", "one_shot has none", "use apart"])
+        refused(self, [*flags, "direct:..4k,ring:4k..", "--clip", "1"], 64, ["norm", "ring was chosen", "use apart"])
+        self.assertIn("with the optimizer's update inside", self.good(*flags, "one_shot:..4k,direct:4k..").stderr)
+
+    def test_algorithms_by_size(self):
+        """Buckets take what is asked for their bytes, and the choice is said; again from a checkpoint, whatever of it is asked for again."""
+        asked = "direct:..64k,ring:64k.."
+        flags = [*SMALL, "--replicas", "2", "--bucket", "0.1", "--checkpoints", self.top / "c", "--every", "3", "--json"]
+        done = self.good("train", *flags, "--algorithm", asked, "--steps", "3")
+        rules = json.loads(done.stdout)["algorithm"]
+        self.assertRegex(rules, r"^direct:\.\.\d+,ring:\d+\.\.$")
+        line = next(line for line in done.stderr.splitlines() if line.startswith("all-reduce: "))
+        self.assertRegex(line, r"^all-reduce: ring for \d+ buckets and direct for 1 with the optimizer's update inside, ")
+        self.assertIn("because ring: it was asked for; direct: it was asked for", line)
+        for again in ([], ["--algorithm", "ring:65536..,direct:..64KiB"], ["--algorithm", rules]):
+            done = self.good("train", *flags, *again, "--steps", "6")
+            self.assertIn("the plan is the checkpoint's, so that the bits are the same", done.stderr)
+            self.assertNotIn("bits may differ", done.stderr)
+            self.assertEqual(json.loads(done.stdout)["algorithm"], rules)
+            shutil.rmtree(self.top / "c" / "step-000000000006", ignore_errors=True)
+        self.assertIn("bits may differ", self.good("train", *flags, "--algorithm", "direct").stderr)
 
     def test_direct_is_fine_on_one_host(self):
         self.assertEqual(self.result(*SMALL, "--algorithm", "direct", "--replicas", "2")["algorithm"], "direct")
