@@ -43,17 +43,17 @@ std::string threads_of(int threads) {
   return fmt::format("{} thread{} a replica", threads, threads == 1 ? "" : "s");
 }
 
-// Whether two say the same of algorithms. What was asked for was read before; a record's text may
-// be damaged.
-bool means(const std::string& asked, const std::string& before) {
-  const auto sorted = [](const std::string& text) {
-    auto rules = collectives::parse_size_rules(text);
-    std::ranges::sort(rules, {}, &collectives::SizeRule::from);
-    return rules;
-  };
-  const auto rules = sorted(asked);
+using Rules = std::vector<collectives::SizeRule>;
+
+Rules rules_of(const std::string& text) {
+  Rules rules = collectives::parse_size_rules(text);
+  std::ranges::sort(rules, {}, &collectives::SizeRule::from);
+  return rules;
+}
+
+Rules recorded_rules(const std::string& text) {
   try {
-    return rules == sorted(before);
+    return rules_of(text);
   } catch (const engine::Error& error) {
     engine::fail(engine::Code::kCorrupt, "the checkpoint's plan: {}", error.what());
   }
@@ -96,7 +96,9 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
       }
     };
     const std::string before = plan.at("algorithm"), asked = plan.value("asked", before);
-    if (means(options.algorithm, asked)) options.algorithm = before;
+    const Rules now = rules_of(options.algorithm);  // not always in the words of then
+    const Rules of_all = recorded_rules(before), of_asked = recorded_rules(asked);
+    if (now == of_all || now == of_asked) options.algorithm = before;
     keep(options.algorithm, "algorithm");
     if (options.algorithm == before) options.asked = asked;
     keep(options.update, "update");

@@ -13,6 +13,7 @@
 
 #include "collectives/registry.h"
 #include "engine/reference/reference_device.h"
+#include "strategies/plan_record.h"
 #include "strategies/step_design.h"
 #include "test/strategies/small_job.h"
 
@@ -317,6 +318,31 @@ TEST_F(Steps, OneShotBesideDirectGivesTheBitsOfDirect) {
     return train_mirrored({}, options).weights;
   };
   EXPECT_EQ(by_size("one_shot:..8k,direct:8k.."), by_size("direct"));
+}
+
+TEST(Choices, ForAnUpdateThatIsToBeFusedAreAmongThoseThatHaveAPlaceForIt) {
+  auto options = replicas(1);
+  const auto free = open_all({0, 1, 2}, options);
+  ASSERT_THAT(all(free, &Said::explained), Each(HasSubstr("followed by the update")));
+  options.update = "fused";
+  const auto fused = open_all({0, 1, 2}, options);
+  EXPECT_THAT(all(fused, &Said::error), Each(IsEmpty()));
+  EXPECT_THAT(all(fused, &Said::explained), Each(HasSubstr("with the optimizer's update inside")));
+}
+
+TEST(Choices, ThatARecordNamesInAWayThatCannotBeReadAreDamage) {
+  const auto options = replicas(1);
+  std::string record = open_all({0, 0}, options)[0].record;
+  ASSERT_NE(record.find("\"algorithm\":\"direct\""), std::string::npos) << record;
+  record.replace(record.find("\"algorithm\":\"direct\""), 20, "\"algorithm\":\"ring:..x\"");
+  strategies::DesignOptions design;
+  try {
+    strategies::obey_record(record, {0, 0}, design, options.log);
+    FAIL() << "it was obeyed";
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), engine::Code::kCorrupt);
+    EXPECT_THAT(error.what(), HasSubstr("the checkpoint's plan: 'x' is no size"));
+  }
 }
 
 TEST(Choices, OfAMixedStepAreVerifiedBetweenHosts) {
