@@ -15,6 +15,7 @@ Measured measure(const strategies::Ranks& ranks, Meeting& meeting, const Setting
   const std::size_t width = engine::size_of(task.dtype);
   const Work w = work(task, algorithm, count);
   strategies::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");
+  const Prepared prepared(meeting, title(w.plan[0].plan), link);
   const auto run = [&link](const std::vector<int>& stages) {
     for (const int stage : stages) link.executor().start(stage, nullptr);
     link.executor().wait(stages.back());

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "tools/bench/meeting.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
 #include <limits>
 #include <thread>
+#include <utility>
 
 #include "collectives/algorithms.h"
 #include "engine/base/error.h"
@@ -23,7 +26,7 @@ constexpr int kTries = 5, kRounds = 4000;
 }  // namespace
 
 Meeting::Meeting(const strategies::Ranks& ranks)
-    : ranks_(ranks), exceptions_(std::uncaught_exceptions()) {
+    : ranks_(ranks), deaths_(ranks), exceptions_(std::uncaught_exceptions()) {
   if (ranks.one_host()) {
     memory_ = std::make_unique<strategies::HostMemory>(ranks, 4096, 4096, "meeting: ");
     for (int rank = 0; rank < ranks.size(); ++rank)
@@ -51,22 +54,38 @@ void Meeting::meet() {
   link_->executor().wait(0, "meeting");
 }
 
+void Meeting::prepare(std::string what, strategies::RankLink& link) {
+  what_ = std::move(what);
+  deaths_.at_work(&link);
+}
+
+void Meeting::over() {
+  deaths_.at_work(nullptr);
+}
+
+std::string Meeting::why(std::string_view text) const {
+  return fmt::format("{}; rank {} was to begin {}", text, ranks_.rank(), what_);
+}
+
 void Meeting::flag(std::uint64_t now, int ranks) {
   flags_[std::size_t(ranks_.rank())]->store(now, std::memory_order_release);
   engine::Clock::time_point begin{};
   for (int rank = 0, spins = 0; rank < ranks;) {
     const std::uint64_t there = flags_[std::size_t(rank)]->load(std::memory_order_acquire);
-    if (there == kLeft) engine::fail(engine::Code::kPeerLost, "rank {} gave up", rank);
+    if (there == kLeft)
+      engine::fail(engine::Code::kPeerLost, "{}", why(fmt::format("rank {} gave up", rank)));
     if (there >= now) {
       ++rank;
       continue;
     }
     if (++spins > kBareSpins) std::this_thread::yield();
     if (spins % kLooks != 0) continue;
+    if (const std::string lost = deaths_.lost(); !lost.empty())
+      throw engine::Error(engine::Code::kPeerLost, why(lost));
     if (begin == engine::Clock::time_point{}) begin = engine::Clock::now();
     if (engine::Clock::now() - begin > ranks_.deadline)
-      engine::fail(engine::Code::kTimeout, "rank {} waited {} ms; missing: {}", ranks_.rank(),
-                   ranks_.deadline.count(), rank);
+      engine::fail(engine::Code::kTimeout, "{}: rank {} waited {} ms before it; missing: {}", what_,
+                   ranks_.rank(), ranks_.deadline.count(), rank);
   }
 }
 

@@ -2,15 +2,19 @@
 // Where ranks meet before the clock of a benchmark starts. On one host: a flag of each rank, on a
 // line of its own, which counts up; every rank waits for all. Between hosts: a sum of one number.
 // Of one thread a rank; collective. Every wait has the deadline of the ranks: Error(kTimeout) names
-// who is missing. A rank that is destroyed by an exception tells the others (kPeerLost).
+// who is missing, and a process of this host that dies ends it at once. A rank that is destroyed by
+// an exception tells the others (kPeerLost).
 #pragma once
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "strategies/host_memory.h"
 #include "strategies/rank_link.h"
+#include "tools/bench/death_watch.h"
 
 namespace lockstep::tools::bench {
 
@@ -22,6 +26,9 @@ class Meeting {
   Meeting& operator=(const Meeting&) = delete;
 
   void meet();
+  // What the ranks meet for, as errors say it; `link` is stopped where a rank dies. Until `over`.
+  void prepare(std::string what, strategies::RankLink& link);
+  void over();
   // Nanoseconds of one meeting of ranks 0 and 1 alone, the least of some tries: how far their cores
   // are apart. 0 where they are not two ranks of one host.
   double pair_ns();
@@ -29,12 +36,30 @@ class Meeting {
  private:
   void flag(std::uint64_t now, int ranks);
 
+  std::string why(std::string_view text) const;
+
   const strategies::Ranks& ranks_;
+  DeathWatch deaths_;
+  std::string what_ = "benchmark";
   std::unique_ptr<strategies::HostMemory> memory_;
   std::vector<std::atomic<std::uint64_t>*> flags_;  // of each rank
   std::unique_ptr<strategies::RankLink> link_;
   std::uint64_t met_ = 0;
   int exceptions_;  // on their way when it was made
+};
+
+// Prepares a meeting for as long as it lives. The link outlives it.
+class Prepared {
+ public:
+  Prepared(Meeting& meeting, std::string what, strategies::RankLink& link) : meeting_(meeting) {
+    meeting_.prepare(std::move(what), link);
+  }
+  ~Prepared() { meeting_.over(); }
+  Prepared(const Prepared&) = delete;
+  Prepared& operator=(const Prepared&) = delete;
+
+ private:
+  Meeting& meeting_;
 };
 
 }  // namespace lockstep::tools::bench

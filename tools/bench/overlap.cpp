@@ -57,6 +57,7 @@ Overlap overlap(const strategies::Ranks& ranks, Meeting& meeting, const Setting&
   const Work w = bucket_work(setting.task, choice.algorithm, count, kBuckets);
   const std::size_t width = engine::size_of(setting.task.dtype);
   strategies::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");
+  const Prepared prepared(meeting, title(w.plan[0].plan), link);
   const auto start = [&](int stage) { link.executor().start(stage, nullptr); };
   const auto wait = [&] {
     for (const int stage : w.in_place) link.executor().wait(stage);

@@ -34,6 +34,7 @@ std::vector<double> contest(const strategies::Ranks& ranks, Meeting& meeting,
   const Work w = contest_work(setting.task, names, count);
   const std::size_t width = engine::size_of(setting.task.dtype);
   strategies::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");
+  const Prepared prepared(meeting, title(w.plan[0].plan), link);
   std::vector<Variant> variants;
   for (const int stage : w.in_place)
     variants.push_back({link.data(), link.data(), true, [&link, stage] {

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// Notices at once when another process of this host dies while it takes part in a benchmark: what
+// is at work is stopped with a line that names the rank, who waits elsewhere asks, and a process
+// that still hangs a moment later, in the exchange of something, ends with that line. Ranks of
+// other hosts are seen by their transports. Made by all ranks at once (collective); of one thread
+// each, but for its own. What it is given outlives it, or is taken back.
+#pragma once
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "collectives/memory/peer_watch.h"
+#include "strategies/rank_link.h"
+
+namespace lockstep::tools::bench {
+
+class DeathWatch {
+ public:
+  explicit DeathWatch(const strategies::Ranks& ranks);
+  ~DeathWatch();
+  DeathWatch(const DeathWatch&) = delete;
+  DeathWatch& operator=(const DeathWatch&) = delete;
+
+  // What is at work from here on; null: nothing.
+  void at_work(strategies::RankLink* link);
+  // "rank 1 (process 4711) died"; empty: nobody so far.
+  std::string lost() const;
+
+ private:
+  void died(const std::string& what);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  strategies::RankLink* link_ = nullptr;
+  std::string lost_;
+  bool over_ = false;
+  std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread uses the others
+};
+
+}  // namespace lockstep::tools::bench
