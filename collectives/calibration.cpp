@@ -20,7 +20,9 @@ using Kind = Probe::Kind;
 constexpr int kParts = 3;      // of the repetitions, by time
 constexpr int kHalvings = 36;  // of a search: a second to less than a tenth of a nanosecond
 constexpr int kRoots = 24;     // of one by factors: to a millionth
-constexpr double kBarelyLess = 1 - 1e-4;
+// Of a time, the part that bytes must have for their pace to be looked for.
+constexpr double kVisible = 0.15;
+constexpr double kBarelyLess = 0.99;
 // What costs are looked for between. Where a probe says less or more than any cost can explain, the
 // nearest is taken.
 constexpr double kSlowest = 1e5, kFastest = 1e13;  // bytes/s
@@ -124,16 +126,26 @@ class OneHost {
     costs().call = std::max(0.0, measured(*one) - round);
   }
 
+  // Sizes whose bytes cannot be seen beside the waits for each other are priced as the next larger.
   void passes() {
     std::vector<MemoryPass> found;
     for (const Sample& together : samples_) {
       if (together.probe.kind != Kind::kTogether || together.seconds.empty()) continue;
       const Sample* alone = find(samples_, Kind::kAlone, together.probe.size);
-      if (alone != nullptr) found.push_back(pass(together, *alone));
+      if (alone == nullptr || !visible(together)) continue;
+      found.push_back(pass(together, *alone));
     }
     std::sort(found.begin(), found.end(),
               [](const MemoryPass& a, const MemoryPass& b) { return a.bytes < b.bytes; });
-    if (!found.empty()) costs().passes = found;
+    if (found.empty()) return;
+    fill_in_fetches(found);
+    costs().passes = found;
+  }
+
+  // Whether bytes are a good part of what it took.
+  bool visible(const Sample& sample) {
+    costs().passes = {{sample.probe.size, kFastest, kFastest * double(ranks_.size())}};
+    return measured(sample) * (1 - kVisible) > simulated(sample.probe);
   }
 
   // A rank alone tells what a core can do, all together what the host can: less than its cores
@@ -159,12 +171,22 @@ class OneHost {
     });
     const Sample* fetched = find(samples_, Kind::kFetched, together.probe.size);
     if (fetched == nullptr || ranks < 2) return found;
-    // Where the host's memory takes all the time, no pace of fetching can be seen.
-    found.fetch = search_bandwidth(kFastest, measured(*fetched) * kBarelyLess, [&](double fetch) {
+    const auto with = [&](double fetch) {
       costs().passes = {{found.bytes, found.core, found.host, fetch}};
       return simulated(fetched->probe);
-    });
+    };
+    // Where the host's memory takes all the time, or waits do, no pace of fetching can be seen.
+    if (!visible(*fetched) || measured(*fetched) * kBarelyLess <= with(kFastest)) return found;
+    found.fetch = search_bandwidth(kFastest, measured(*fetched), with);
     return found;
+  }
+
+  // Where none was seen it is that of the next size above, else of the next below.
+  static void fill_in_fetches(std::vector<MemoryPass>& passes) {
+    for (std::size_t i = passes.size(); i-- > 1;)
+      if (passes[i - 1].fetch == 0) passes[i - 1].fetch = passes[i].fetch;
+    for (std::size_t i = 1; i < passes.size(); ++i)
+      if (passes[i].fetch == 0) passes[i].fetch = passes[i - 1].fetch;
   }
 
   const std::vector<Sample>& samples_;

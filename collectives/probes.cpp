@@ -84,8 +84,8 @@ void local_lane(Lane& lane, const Probe& probe, const std::vector<int>& ranks, s
       const Range mine = slice({0, count}, int(place), n), other = slice({0, count}, int(after), n);
       const int next = ranks[after];
       if (!mine.empty())
-        lane.push_back(
-            reduce(mine.size(), {numbers(me, mine), numbers(next, mine)}, {numbers(me, mine)}));
+        lane.push_back(reduce(mine.size(), everywhere(ranks, Space::kGradient, mine.begin),
+                              {numbers(me, mine)}));
       lane.push_back(arrive());
       lane.push_back(await(ranks, 2));
       if (!other.empty())

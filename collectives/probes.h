@@ -20,8 +20,8 @@ struct Probe {
     kReductions,  // one round, then `size` reductions of a few elements
     kTogether,    // a sum of `size` bytes a rank: each rank adds its slice of all ranks into all
     kAlone,       // the same, but the first rank of the host does it all
-    // Each rank adds its slice of its own and of the next rank's numbers into its own, then takes
-    // the next one's sums, in place of numbers that another has read: as a ring does.
+    // Each rank adds its slice of all ranks' numbers into its own, then takes the next one's sums,
+    // in place of numbers that others have read: as what stores into no other's memory does.
     kFetched,
     kTurn,      // a few bytes go once through all hosts, one after the other
     kMessages,  // `size` messages of a few bytes each way, one behind the other
