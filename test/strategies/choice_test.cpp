@@ -274,6 +274,15 @@ TEST_F(Steps, WhatIsRecordedGivesTheSameStepWithoutThePlanner) {
     EXPECT_EQ(again.algorithms, planned.algorithms);
     EXPECT_THAT(sizes_, IsEmpty());
   }
+  // By way of a checkpoint, sums beside the buckets included.
+  const auto others = planner(host, "halving_doubling", "ring");
+  const auto planned = design(host, "hierarchical:4k..", "auto", &others);
+  EXPECT_EQ(planned.algorithm, "hierarchical");
+  strategies::DesignOptions recorded;
+  const engine::Log quiet("", engine::Log::Level::kError);
+  ASSERT_TRUE(
+      strategies::obey_record(strategies::plan_record(planned, host, {}), host, recorded, quiet));
+  EXPECT_EQ(collectives::hash(design(host, recorded).plan), collectives::hash(planned.plan));
 }
 
 TEST_F(Steps, OneBucketWithoutAPlaceForTheUpdateHasItApartForAll) {
@@ -282,6 +291,7 @@ TEST_F(Steps, OneBucketWithoutAPlaceForTheUpdateHasItApartForAll) {
     EXPECT_EQ(design(host, rules).update, "apart");
     EXPECT_THAT(refused(host, rules, "fused"), HasSubstr("needs an algorithm that has a place"));
   }
+  EXPECT_EQ(design({0, 1}, "ring:..8k,halving_doubling:8k..").update, "apart");
   // What is asked for sizes that no bucket has is no matter.
   EXPECT_EQ(design({0, 1}, "halving_doubling:..16,ring:16..", "fused").update, "fused");
   // A planner's choice for the last bucket alone gives way.
