@@ -142,7 +142,7 @@ std::string Choices::reason(const std::vector<Price>& prices, std::size_t chosen
           (next == prices.size() || prices[i].seconds < prices[next].seconds))
         next = i;
     const std::string as_long = fmt::format("{} takes as long", algorithms_[other]);
-    if (next == prices.size()) return as_long;
+    if (next == prices.size()) return "none takes less time; " + as_long;
     return fmt::format("{}; {}", reason(prices, chosen, next), as_long);
   }
   const Price& than = prices[other];
