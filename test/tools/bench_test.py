@@ -164,6 +164,11 @@ class Bench(program.Case):
         for row in found:
             self.check(row)
             self.assertAlmostEqual(row["ratio"], row["mpi_us"] / row["in_place_us"], places=6)
+            self.assertIsNone(row["processors_us"])
+        large = ["bench", "--min", "1MiB", "--max", "1MiB", "--iterations", "5", "--json", "--compare", "mpi"]
+        for row in rows(self.good(*large, prefix=prefix)):
+            self.assertGreater(row["processors_us"], row["min_us"])  # of both ranks
+            self.assertGreater(row["mpi_processors_us"], 0)
 
     def test_mpi_has_no_types_of_16_bits(self):
         program.refused(self, ["bench", "--compare", "mpi", "--dtype", "bfloat16"], 64,

@@ -27,6 +27,7 @@ DeathWatch::DeathWatch(const strategies::Ranks& ranks)
   for (const int rank : ranks.local()) {
     const int pid = std::stoi(pids[std::size_t(rank)]);
     if (pid != int(getpid())) watch_->add(fmt::format("rank {}", rank), pid);
+    if (pid == int(getpid()) && rank != ranks.rank()) of_processes_ = false;
   }
 }
 

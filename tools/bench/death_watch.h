@@ -26,6 +26,7 @@ class DeathWatch {
   void at_work(strategies::RankLink* link);
   // "rank 1 (process 4711) died"; empty: nobody so far.
   std::string lost() const;
+  bool of_processes() const { return of_processes_; }  // and not of threads of one
 
  private:
   void died(const std::string& what);
@@ -34,7 +35,7 @@ class DeathWatch {
   std::condition_variable changed_;
   strategies::RankLink* link_ = nullptr;
   std::string lost_;
-  bool over_ = false;
+  bool over_ = false, of_processes_ = true;
   std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread uses the others
 };
 

@@ -13,8 +13,9 @@ namespace lockstep::tools::bench {
 struct Measured {
   int iterations = 0;
   Times in_place, out_of_place;
-  std::optional<double> roofline_us, mpi_us;  // medians
-  std::size_t wrong = 0;                      // elements, of all ranks and checked rounds
+  std::optional<double> roofline_us;  // median
+  std::optional<Times> mpi;
+  std::size_t wrong = 0;  // elements, of all ranks and checked rounds
 };
 
 Measured measure(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,

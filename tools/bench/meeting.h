@@ -29,6 +29,8 @@ class Meeting {
   // What the ranks meet for, as errors say it; `link` is stopped where a rank dies. Until `over`.
   void prepare(std::string what, strategies::RankLink& link);
   void over();
+  // Whether each rank is a process of its own.
+  bool of_processes() const { return deaths_.of_processes(); }
   // Nanoseconds of one meeting of ranks 0 and 1 alone, the least of some tries: how far their cores
   // are apart. 0 where they are not two ranks of one host.
   double pair_ns();

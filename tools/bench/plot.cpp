@@ -46,7 +46,7 @@ std::vector<Line> lines(const std::vector<Row>& rows) {
     // These two are measured again beside each algorithm: the first stands for all.
     if (algorithms.front() != name) continue;
     if (row.measured.roofline_us) add("roofline", "#888888", true, row, *row.measured.roofline_us);
-    if (row.measured.mpi_us) add("MPI_Allreduce", "#000000", false, row, *row.measured.mpi_us);
+    if (row.measured.mpi) add("MPI_Allreduce", "#000000", false, row, row.measured.mpi->median);
   }
   return all;
 }

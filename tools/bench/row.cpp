@@ -24,7 +24,7 @@ std::string table(const Row& row, bool mpi) {
       row.bytes, row.count, row.choice.algorithm, m.in_place.median, m.in_place.least,
       m.in_place.p99, m.out_of_place.median, row.algbw(), row.busbw(),
       number(row.roofline_percent(), 0), number(row.choice.predicted_us, 1), m.wrong);
-  if (mpi) text += fmt::format(" {:>10} {:>6}", number(m.mpi_us, 1), number(row.ratio(), 2));
+  if (mpi) text += fmt::format(" {:>10} {:>6}", number(row.mpi_us(), 1), number(row.ratio(), 2));
   return text + "  " + row.choice.reason;
 }
 
@@ -38,7 +38,7 @@ std::string csv(const Row& row, bool mpi) {
       row.count, row.choice.algorithm, row.choice.reason, m.in_place.median, m.out_of_place.median,
       m.in_place.least, m.in_place.p99, m.out_of_place.least, m.out_of_place.p99, row.algbw(),
       row.busbw(), cell(row.roofline_percent()), cell(row.choice.predicted_us), m.wrong);
-  if (mpi) text += fmt::format(",{},{}", cell(m.mpi_us), cell(row.ratio()));
+  if (mpi) text += fmt::format(",{},{}", cell(row.mpi_us()), cell(row.ratio()));
   return text;
 }
 
@@ -61,7 +61,12 @@ std::string object(const Row& row, bool mpi) {
                    {"predicted_us", json(row.choice.predicted_us)},
                    {"wrong", m.wrong},
                    {"barrier_ns", row.barrier_ns}};
-  if (mpi) o["mpi_us"] = json(m.mpi_us), o["ratio"] = json(row.ratio());
+  const auto seen = [](double us) { return us > 0 ? nlohmann::json(us) : nlohmann::json(); };
+  o["processors_us"] = seen(m.in_place.processors);
+  if (mpi) {
+    o["mpi_us"] = json(row.mpi_us()), o["ratio"] = json(row.ratio());
+    o["mpi_processors_us"] = m.mpi ? seen(m.mpi->processors) : nlohmann::json();
+  }
   return o.dump();
 }
 
@@ -72,9 +77,14 @@ std::optional<double> Row::roofline_percent() const {
   return 100 * *measured.roofline_us / measured.in_place.median;
 }
 
+std::optional<double> Row::mpi_us() const {
+  if (!measured.mpi) return std::nullopt;
+  return measured.mpi->median;
+}
+
 std::optional<double> Row::ratio() const {
-  if (!measured.mpi_us) return std::nullopt;
-  return *measured.mpi_us / measured.in_place.median;
+  if (!measured.mpi) return std::nullopt;
+  return measured.mpi->median / measured.in_place.median;
 }
 
 std::string heading(Form form, bool mpi) {

@@ -17,6 +17,7 @@ struct Row {
   double algbw() const { return double(bytes) / measured.in_place.median / 1e3; }  // GB/s, in place
   double busbw() const { return algbw() * bus_factor; }
   std::optional<double> roofline_percent() const;
+  std::optional<double> mpi_us() const;
   std::optional<double> ratio() const;  // MPI's time over ours, in place
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 
 #include "tools/bench/values.h"
 
@@ -18,17 +19,30 @@ constexpr int kTurns = 4;
 constexpr std::size_t kBytes = std::size_t(1) << 30;
 constexpr std::size_t kLeastRounds = 12, kMostRounds = 1000;
 
+// Looking at the processor time is a call of the system.
+constexpr std::size_t kProcessorsFrom = std::size_t(64) << 10;
+
 using Series = std::vector<std::vector<double>>;  // microseconds, of each variant
 
-// Replaces my times by the slowest rank's, round by round, and adds up what was wrong.
-std::size_t slowest(const strategies::Ranks& ranks, Series& series, std::size_t wrong) {
+double process_us() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return double(now.tv_sec) * 1e6 + double(now.tv_nsec) * 1e-3;
+}
+
+// Replaces my times by the slowest rank's, round by round, and processor times by all ranks'
+// together; adds up what was wrong.
+std::size_t slowest(const strategies::Ranks& ranks, Series& series, Series& processors,
+                    std::size_t wrong) {
   std::string mine;
   const auto append = [&](const auto& value) {
     mine.append(reinterpret_cast<const char*>(&value), sizeof value);
   };
   append(wrong);
-  for (const auto& us : series)
-    for (const double one : us) append(one);
+  for (const Series* all : {&series, &processors})
+    for (const auto& us : *all)
+      for (const double one : us) append(one);
+  for (auto& us : processors) std::fill(us.begin(), us.end(), 0.0);
   std::size_t sum = 0;
   for (const std::string& other : ranks.bootstrap.all_gather(mine, "times of the benchmark")) {
     const char* at = other.data();
@@ -40,14 +54,17 @@ std::size_t slowest(const strategies::Ranks& ranks, Series& series, std::size_t 
     sum += take(std::size_t{});
     for (auto& us : series)
       for (double& one : us) one = std::max(one, take(double{}));
+    for (auto& us : processors)
+      for (double& one : us) one += take(double{});
   }
   return sum;
 }
 
-Times times(std::vector<double> us) {
+Times times(std::vector<double> us, std::vector<double> processors) {
   std::sort(us.begin(), us.end());
+  std::sort(processors.begin(), processors.end());
   const auto last = std::size_t(std::ceil(0.99 * double(us.size()))) - 1;
-  return {us[us.size() / 2], us.front(), us[last]};
+  return {us[us.size() / 2], us.front(), us[last], processors[processors.size() / 2]};
 }
 
 }  // namespace
@@ -65,29 +82,37 @@ std::size_t time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, cons
   const collectives::Range result = result_range(task, count, me);
   Values values(task.dtype, task.op, task.mean, task.ranks());
   const int all = rounds(setting, count * width);
-  Series series(variants.size());
+  Series series(variants.size()), processors(variants.size());
+  const bool looks = count * width >= kProcessorsFrom && meeting.of_processes();
   std::size_t wrong = 0;
-  // One round: microseconds and wrong elements of this rank.
+  struct Round {
+    double us, processors;
+    std::size_t wrong;
+  };
+  // Of this rank.
   const auto once = [&](Variant& variant, int number) {
     values.write(variant.input, 0, count, me, number);
     meeting.meet();
     meeting.meet();
+    const double before = looks ? process_us() : 0;
     const auto begin = Clock::now();
     variant.run();
     const std::chrono::duration<double, std::micro> took = Clock::now() - begin;
+    const double used = looks ? process_us() - before : 0;
     meeting.meet();
     const std::size_t differ =
         values.wrong(variant.result + result.begin * width, result.begin, result.size(), number);
-    return std::pair(took.count(), differ);
+    return Round{took.count(), used, differ};
   };
   int number = 0;
   for (int turn = 0; turn < kTurns; ++turn) {
     const int begin = all * turn / kTurns, end = all * (turn + 1) / kTurns;
     for (std::size_t v = 0; v < variants.size(); ++v) {
       for (int round = begin - setting.warmup; round < end; ++round) {
-        const auto [us, differ] = once(variants[v], number++);
+        const auto [us, used, differ] = once(variants[v], number++);
         if (round < begin) continue;
         series[v].push_back(us);
+        processors[v].push_back(used);
         const bool last = round + 1 == all;
         if (variants[v].exact &&
             (setting.check == Check::kAll || (setting.check == Check::kLast && last)))
@@ -95,8 +120,9 @@ std::size_t time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, cons
       }
     }
   }
-  const std::size_t of_all = slowest(ranks, series, wrong);
-  for (std::size_t v = 0; v < variants.size(); ++v) variants[v].times = times(series[v]);
+  const std::size_t of_all = slowest(ranks, series, processors, wrong);
+  for (std::size_t v = 0; v < variants.size(); ++v)
+    variants[v].times = times(series[v], processors[v]);
   return of_all;
 }
 

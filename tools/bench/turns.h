@@ -26,6 +26,9 @@ struct Setting {
 
 struct Times {  // microseconds, over the rounds
   double median = 0, least = 0, p99 = 0;
+  // Processor time of all ranks together, median; where ranks are processes and the size is large
+  // enough for looking at it to cost nothing. 0: not measured.
+  double processors = 0;
 };
 
 // One thing that is timed: where its input and result lie, and what runs.
