@@ -42,10 +42,11 @@ struct Passes {
 };
 
 // Of all hosts the least bytes, so that all do the same.
-Passes largest_passes(const JobRanks& ranks) {
+Passes largest_passes(const JobRanks& ranks, std::size_t most_touched) {
   const std::size_t local = ranks.local().size(), mine = ranks.mine().size();
-  const std::size_t touched =
-      std::clamp(kCaches * collectives::last_cache(), kLeastTouched, kMostTouched);
+  const std::size_t touched = most_touched > 0 ? most_touched
+                                               : std::clamp(kCaches * collectives::last_cache(),
+                                                            kLeastTouched, kMostTouched);
   const std::size_t room = collectives::available_memory(local / mine) / kShareOfMemory / mine;
   const std::size_t each = std::min(touched / std::max<std::size_t>(local, 2), room);
   const auto all = ranks.bootstrap.all_gather(std::to_string(each), "memory for calibration");
@@ -60,7 +61,7 @@ Passes largest_passes(const JobRanks& ranks) {
 
 std::vector<Sample> measured(const JobRanks& ranks, const collectives::Binding& binding,
                              const engine::Ops& ops, const CalibrationOptions& options) {
-  const Passes largest_pass = largest_passes(ranks);
+  const Passes largest_pass = largest_passes(ranks, options.most_touched);
   std::vector<ProbeGroup> local{collectives::signal_probes(ranks.host)};
   for (const std::size_t bytes : collectives::pass_sizes(largest_pass.bytes, largest_pass.ranks))
     local.push_back(collectives::pass_probe(ranks.host, bytes));

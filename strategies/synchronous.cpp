@@ -297,6 +297,7 @@ void Synchronous::find_costs() {
   calibration.deadline = deadline();
   calibration.network = options_.network;
   calibration.cache = options_.cost_cache;
+  calibration.most_touched = options_.most_touched;
   calibration.version = options_.version;
   const auto ops = options_.devices[0]->ops(engine::DType::kFloat32, {.threads = 1});
   Calibration found;

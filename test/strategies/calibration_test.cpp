@@ -26,6 +26,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using namespace std::chrono_literals;
 
+constexpr std::size_t kTouched = std::size_t(2) << 20;  // but for one test of what is usual
+
 std::unique_ptr<engine::Ops> sums(OnReduce on_reduce = [](const auto&) {}) {
   return observed(engine::cpu_device()->ops(engine::DType::kFloat32, {.threads = 1}),
                   std::move(on_reduce));
@@ -63,7 +65,7 @@ class Calibrations : public testing::Test {
   Calibrations() { fs::remove_all(folder_); }
   ~Calibrations() override { fs::remove_all(folder_); }
   CalibrationOptions options(const std::string& version = "1") const {
-    return {.deadline = 60s, .cache = folder_, .version = version};
+    return {.deadline = 60s, .cache = folder_, .version = version, .most_touched = kTouched};
   }
   std::vector<fs::path> files() const {
     std::vector<fs::path> found;
@@ -75,7 +77,7 @@ class Calibrations : public testing::Test {
 
 TEST_F(Calibrations, AllRanksHoldTheSameNumbers) {
   for (const std::vector<int>& host : {std::vector{0, 0}, {0, 1}, {0, 0, 1}}) {
-    const Ended ended = run(host, 1, {.deadline = 60s});
+    const Ended ended = run(host, 1, {.deadline = 60s, .most_touched = kTouched});
     const Topology& first = ended.calibrations[0].topology;
     for (std::size_t p = 0; p < host.size(); ++p) {
       EXPECT_EQ(ended.errors[p], "");
@@ -161,7 +163,7 @@ TEST_F(Calibrations, AFolderThatRefusesIsSaidAndNothingElse) {
 TEST_F(Calibrations, ARankThatFailsEndsTheOthers) {
   for (const std::vector<int>& host : {std::vector{0, 0, 0}, {0, 1}, {0, 0, 1, 1}}) {
     std::atomic<int> reductions{0};
-    const Ended ended = run(host, 1, {.deadline = 20s}, [&](int process) {
+    const Ended ended = run(host, 1, {.deadline = 20s, .most_touched = kTouched}, [&](int process) {
       if (process == 1 && ++reductions == 100)
         engine::fail(engine::Code::kDevice, "rank 1 broke its kernel");
     });
@@ -174,9 +176,10 @@ TEST_F(Calibrations, ARankThatFailsEndsTheOthers) {
 // Lives, and does not come.
 TEST_F(Calibrations, ARankThatStopsIsNamedAtTheDeadline) {
   std::atomic<int> reductions{0};
-  const Ended ended = run({0, 0, 0}, 1, {.deadline = 1500ms}, [&](int process) {
-    if (process == 2 && ++reductions == 100) std::this_thread::sleep_for(5s);
-  });
+  const Ended ended =
+      run({0, 0, 0}, 1, {.deadline = 1500ms, .most_touched = kTouched}, [&](int process) {
+        if (process == 2 && ++reductions == 100) std::this_thread::sleep_for(5s);
+      });
   for (const std::size_t p : {0, 1})
     EXPECT_THAT(ended.errors[p], AllOf(HasSubstr("calibration"), HasSubstr("missing: 2")));
 }

@@ -82,6 +82,7 @@ class Costs : public testing::Test {
     options_ = replicas(1);
     options_.measured = true;
     options_.cost_cache = folder_;
+    options_.most_touched = std::size_t(1) << 20;
     options_.version = "1";
   }
   ~Costs() override { fs::remove_all(folder_); }
