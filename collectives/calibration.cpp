@@ -22,6 +22,8 @@ constexpr int kHalvings = 36;  // of a search: a second to less than a tenth of 
 constexpr int kRoots = 24;     // of one by factors: to a millionth
 // Of a time, the part that bytes must have for their pace to be looked for.
 constexpr double kVisible = 0.15;
+// Where the fastest fetching takes this part of a measured time, or more, the rest is noise and not
+// the pace of fetching.
 constexpr double kBarelyLess = 0.99;
 // What costs are looked for between. Where a probe says less or more than any cost can explain, the
 // nearest is taken.
