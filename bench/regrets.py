@@ -5,45 +5,18 @@
 usage: bench/regrets.py LOCKSTEP [--layouts 1x2,2x1,1x4,4x1,4x2,2x3+1x1] [--min SIZE] [--max SIZE] [--factor F]
                         [--iterations N] [--rate RATE] [--plot FILE.svg] [--json FILE]
 
-A layout is HOSTSxRANKS, or several with + between; hosts are virtual ones (tools/virtual_cluster.sh, which needs root),
-one host is this machine. Each is one `lockstep bench --regret`: the best is found on one sample and timed on another.
+A layout is HOSTSxRANKS, or several with + between (layouts.py); more than one host needs root. Each is one
+`lockstep bench --regret`: the best is found on one sample and timed on another.
 """
 import argparse
 import json
 import math
-import os
 import pathlib
-import subprocess
 import sys
 
-TOP = pathlib.Path(__file__).resolve().parent.parent
+import layouts
+
 COLOURS = ["#1764ab", "#c1272d", "#2a8a3e", "#8a4fbf", "#c77700", "#00848c", "#b03a86"]
-
-
-def ranks_of(layout):
-    """The ranks of each host."""
-    ranks = []
-    for part in layout.split("+"):
-        hosts, each = (int(number) for number in part.split("x"))
-        ranks += [each] * hosts
-    return ranks
-
-
-def measured(options, layout):
-    ranks = ranks_of(layout)
-    command = [str(pathlib.Path(options.lockstep).resolve()), "bench", "--regret", "--json", "--check", "last",
-               "--min", options.min, "--max", options.max, "--factor", str(options.factor),
-               "--iterations", str(options.iterations)]
-    if len(ranks) == 1:
-        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        command = ["mpirun", *root, "--oversubscribe", "--bind-to", "none", "-n", str(ranks[0]), *command]
-    else:
-        command = [str(TOP / "tools/virtual_cluster.sh"), "--hosts", str(len(ranks)), "--ranks-per-host",
-                   ",".join(map(str, ranks)), "--rate", options.rate, "--", *command]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{layout}: {' '.join(command)} ended with {done.returncode}")
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def size_name(size):
@@ -94,7 +67,7 @@ def picture(found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lockstep")
-    parser.add_argument("--layouts", default="1x2,2x1,1x4,4x1,4x2,2x3+1x1")
+    parser.add_argument("--layouts", type=layouts.some, default="1x2,2x1,1x4,4x1,4x2,2x3+1x1")
     parser.add_argument("--min", default="256")
     parser.add_argument("--max", default="256MiB")
     parser.add_argument("--factor", type=float, default=4)
@@ -104,8 +77,10 @@ def main():
     parser.add_argument("--json")
     options = parser.parse_args()
     found, wrong = {}, 0
-    for layout in options.layouts.split(","):
-        rows = found[layout] = measured(options, layout)
+    for layout in options.layouts:
+        rows = found[layout] = layouts.rows(options.lockstep, layout, options.rate, "--regret", "--check", "last",
+                                            "--min", options.min, "--max", options.max, "--factor",
+                                            str(options.factor), "--iterations", str(options.iterations))
         print(f"{layout}: bytes, choice, us (predicted), best, us, regret")
         for row in rows:
             wrong += row["wrong"]

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""Runs `lockstep bench` on a layout of ranks: HOSTSxRANKS, or several with + between (2x3+1x1: two hosts of three
+ranks and one of one). Hosts are virtual ones (tools/virtual_cluster.sh, which needs root), one host is this machine.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+
+
+def one(text):
+    """A layout, as a type of argparse."""
+    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*(\+[1-9]\d*x[1-9]\d*)*", text):
+        raise argparse.ArgumentTypeError(f"must be HOSTSxRANKS, such as 1x2 or 2x3+1x1, not '{text}'")
+    return text
+
+
+def some(text):
+    """Several, with commas between."""
+    return [one(part) for part in text.split(",")]
+
+
+def ranks_of(layout):
+    """The ranks of each host."""
+    ranks = []
+    for part in layout.split("+"):
+        hosts, each = (int(number) for number in part.split("x"))
+        ranks += [each] * hosts
+    return ranks
+
+
+def rows(lockstep, layout, rate, *arguments):
+    """What `lockstep bench --json` printed with these arguments, a dictionary of each line; `rate`: of a host's link.
+    Ends the program where the run failed."""
+    ranks = ranks_of(layout)
+    command = [str(pathlib.Path(lockstep).resolve()), "bench", "--json", *arguments]
+    if len(ranks) == 1:
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        command = ["mpirun", *root, "--oversubscribe", "--bind-to", "none", "-n", str(ranks[0]), *command]
+    else:
+        command = [str(TOP / "tools/virtual_cluster.sh"), "--hosts", str(len(ranks)), "--ranks-per-host",
+                   ",".join(map(str, ranks)), "--rate", rate, "--", *command]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{layout}: {' '.join(command)} ended with {done.returncode}")
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
