@@ -24,16 +24,13 @@ import tempfile
 import time
 
 import curves
+from processes import Failed, launch, objects, outputs
 
 HERE = pathlib.Path(__file__).resolve().parent
 KIB, MIB = 1024, 1024 * 1024
 SECONDS = 600  # the most that one run may take
 LARGE, ALL = 64 * MIB, 64 * KIB
 FLAGS = ["-std=c++20", "-O3", "-march=native", f"-I{HERE.parent.parent}"]
-
-
-class Failed(Exception):
-    pass
 
 
 def size(text):
@@ -50,29 +47,12 @@ def size_text(count):
     return f"{count} B"
 
 
-def objects(outputs):
-    return [json.loads(line) for line in outputs[0].splitlines() if line.startswith("{")]
-
-
 def run(commands, environment=None):
-    """Runs processes side by side; what each printed. All must end well."""
-    started = [subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                text=True, env={**os.environ, **(environment or {})}) for command in commands]
-    outputs = []
+    """Runs processes side by side; the objects that the first one printed. All must end well."""
     try:
-        for process in started:
-            outputs.append(process.communicate(timeout=SECONDS))
-    except subprocess.TimeoutExpired:
-        raise Failed(f"{commands[0][0]}: not ready after {SECONDS} s") from None
-    finally:
-        for process in started:
-            if process.poll() is None:
-                process.terminate()
-    for process, (_, error) in zip(started, outputs):
-        if process.returncode != 0:
-            raise Failed(f"{commands[0][0]}: exit code {process.returncode}: " +
-                         " / ".join(error.strip().splitlines()[-3:]))
-    return [out for out, _ in outputs]
+        return objects(outputs([launch(command, **(environment or {})) for command in commands], SECONDS)[0])
+    except Failed as failed:
+        raise Failed(f"{commands[0][0]}: {failed}") from None
 
 
 class Comparison:
@@ -110,9 +90,9 @@ class Comparison:
         command += ["--oversubscribe", "--bind-to", "none"]
         if ranks > self.cores:
             command += ["--mca", "mpi_yield_when_idle", "1"]
-        rows = objects(run([[*command, f"{self.options.build}/tools/lockstep", "bench", "--json", "--compare", "mpi",
-                             "--algorithm", self.options.algorithm, "--min", str(self.options.min), "--max",
-                             str(self.options.max), "--factor", str(self.options.factor)]]))
+        rows = run([[*command, f"{self.options.build}/tools/lockstep", "bench", "--json", "--compare", "mpi",
+                     "--algorithm", self.options.algorithm, "--min", str(self.options.min), "--max",
+                     str(self.options.max), "--factor", str(self.options.factor)]])
         if any(row["wrong"] for row in rows):
             raise Failed("lockstep: wrong sums")
         self.shared_core |= ranks == 2 and 0 < rows[0]["barrier_ns"] < 150
@@ -121,12 +101,12 @@ class Comparison:
 
     def of_mpich(self, ranks, file):
         yields = {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1"} if ranks > self.cores else {}
-        outputs = run([["mpiexec.mpich", "-n", str(ranks), str(self.mpich), file, *self.sizes()]], yields)
-        return {"MPICH": {row["bytes"]: row["us"] for row in objects(outputs)}}
+        rows = run([["mpiexec.mpich", "-n", str(ranks), str(self.mpich), file, *self.sizes()]], yields)
+        return {"MPICH": {row["bytes"]: row["us"] for row in rows}}
 
     def of_gloo(self, ranks, file, folder):
-        outputs = run([[str(self.gloo), file, *self.sizes(), str(rank), str(ranks), folder] for rank in range(ranks)])
-        return {"Gloo": {row["bytes"]: row["us"] for row in objects(outputs)}}
+        rows = run([[str(self.gloo), file, *self.sizes(), str(rank), str(ranks), folder] for rank in range(ranks)])
+        return {"Gloo": {row["bytes"]: row["us"] for row in rows}}
 
     def one_round(self, ranks):
         found = self.of_lockstep(ranks)

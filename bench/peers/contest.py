@@ -4,11 +4,11 @@
 Each function returns the JSON object of the run, with the images a second of all its processes together.
 A run that fails raises Failed with what it printed.
 """
-import json
 import os
 import pathlib
 import socket
-import subprocess
+
+from processes import Failed, launch, objects, outputs
 
 HERE = pathlib.Path(__file__).resolve().parent
 BATCH = 128  # of a replica
@@ -18,35 +18,12 @@ SECONDS = 300  # the most that one run may take
 PINNED = 'exec taskset -c "$(echo "$0" | cut -d, -f$((OMPI_COMM_WORLD_LOCAL_RANK + 1)))" "$@"'
 
 
-class Failed(Exception):
-    pass
-
-
-def finish(processes):
-    """The last JSON line of the first process; all must end well."""
-    outputs = []
-    try:
-        for process in processes:
-            outputs.append(process.communicate(timeout=SECONDS))
-    except subprocess.TimeoutExpired:
-        raise Failed(f"not ready after {SECONDS} s") from None
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-    found = []
-    for process, (out, error) in zip(processes, outputs):
-        if process.returncode != 0:
-            raise Failed(f"exit code {process.returncode}: " + " / ".join(error.strip().splitlines()[-3:]))
-        found += [json.loads(line) for line in out.splitlines() if line.startswith("{")][-1:]
+def finish(started):
+    """The last JSON object of each process that printed some, the first one's in front; all must end well."""
+    found = [last for out in outputs(started, SECONDS) for last in objects(out)[-1:]]
     if not found:
         raise Failed("it printed no result")
     return found
-
-
-def launch(command, **environment):
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            text=True, env={**os.environ, **environment})
 
 
 def step_command(build, model, steps, replicas=1, processes=1):
