@@ -150,10 +150,8 @@ std::vector<std::string> Synchronous::collect(const std::string& mine, std::stri
   return all;
 }
 
-double Synchronous::waited_seconds() const {
-  double seconds = 0;
-  for (const auto& m : mirrors_) seconds += m->executor().waited_seconds();
-  return seconds;
+double Synchronous::waited_seconds(engine::Replica& replica) const {
+  return mirror(replica).executor().waited_seconds();
 }
 
 std::string Synchronous::verify() const {

@@ -34,12 +34,14 @@ void Records::step(const engine::StepReport& report) {
                             {"loss", report.loss},
                             {"accuracy", report.accuracy},
                             {"rate", report.rate},
-                            {"images_per_second", report.images_per_second}});
+                            {"images_per_second", report.images_per_second},
+                            {"comm_exposed_ms", report.waited * 1e3}});
   }
   if (!summary_) return;
   const engine::Summary::Scalar scalars[] = {{"train/loss", report.loss},
                                              {"train/rate", report.rate},
                                              {"train/images_per_second", report.images_per_second},
+                                             {"train/comm_exposed_ms", report.waited * 1e3},
                                              {"train/accuracy", report.accuracy}};
   summary_->write(report.step, with_accuracy(scalars));
 }

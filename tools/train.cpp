@@ -149,6 +149,24 @@ auto naming_the_file(const Configured& configured, Body&& body) {
   }
 }
 
+// Milliseconds.
+nlohmann::json to_json(const engine::StepTimes& times) {
+  nlohmann::json ranks = nlohmann::json::array();
+  for (const engine::RankTimes& rank : times.ranks) {
+    ranks.push_back({{"step_p10_ms", rank.step_p10 * 1e3},
+                     {"step_ms", rank.step * 1e3},
+                     {"step_p90_ms", rank.step_p90 * 1e3},
+                     {"step_p99_ms", rank.step_p99 * 1e3},
+                     {"step_most_ms", rank.step_most * 1e3},
+                     {"work_ms", rank.work * 1e3},
+                     {"waited_ms", rank.waited * 1e3}});
+  }
+  return {{"slowest_rank", times.slowest},
+          {"waited_for_slowest_ms", times.waited_for_slowest * 1e3},
+          {"comm_exposed_ms", times.exposed * 1e3},
+          {"ranks", std::move(ranks)}};
+}
+
 nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
                       const engine::History& history) {
   nlohmann::json object{{"model", f.model},
@@ -170,6 +188,7 @@ nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
     object["test_accuracy"] = history.test->accuracy;  // null where that is NaN
     object["test_loss"] = history.test->loss;
   }
+  if (history.times) object["step_times"] = to_json(*history.times);
   if (history.first_step > 0) object["first_step"] = history.first_step;
   if (history.interrupted != 0) object["interrupted"] = history.interrupted;
   return object;
@@ -273,6 +292,7 @@ int train(const TrainFlags& f, const Program& program) {
   fit.on_checkpoint = [&](std::int64_t step) { records->checkpoint(step); };
   const engine::History history = trainer.fit(*sets.train, fit);
   progress.close();
+  if (history.times) progress.say(history.times->describe());
   records->close(*strategy);
   if (chief && f.json) {
     fmt::print("{}\n", result(f, *strategy, history).dump());

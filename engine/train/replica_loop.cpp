@@ -5,6 +5,7 @@
 #include <cmath>
 #include <csignal>
 #include <limits>
+#include <utility>
 
 #include "engine/train/staging.h"
 
@@ -82,6 +83,7 @@ struct TrainingLoop::Pending {
   Work work;
   double rate = 0;
   double images_per_second = 0;
+  double seconds = 0, waited = 0;
 };
 
 TrainingLoop::TrainingLoop(Strategy& strategy, const Dataset& data,
@@ -95,6 +97,7 @@ TrainingLoop::TrainingLoop(Strategy& strategy, const Dataset& data,
       steps_(steps),
       accumulate_(accumulate),
       seed_(seed),
+      first_rank_(strategy.membership().rank),
       progress_(progress) {}
 
 // The micro-batches of one replica's part of one step. Gradients are added up over them; the last
@@ -148,6 +151,16 @@ void TrainingLoop::run(Replica& r) {
                     [](Range) {}};
   std::optional<Pending> pending;
   auto before = Clock::now();
+  double waited_before = strategy_.waited_seconds(r);
+  // Seconds since the last call: all, and those that this thread waited.
+  const auto lap = [&] {
+    const auto now = Clock::now();
+    const double waited = strategy_.waited_seconds(r);
+    const std::pair<double, double> since{std::chrono::duration<double>(now - before).count(),
+                                          waited - waited_before};
+    before = now, waited_before = waited;
+    return since;
+  };
   while (const std::optional<Work> work = queue.next()) {
     const auto whole = recording.step(work->step);
     const Totals mine = step(r, *work, pipeline, hooks, recording);
@@ -156,10 +169,8 @@ void TrainingLoop::run(Replica& r) {
       return strategy_.report(r, mine);
     }();
     if (pending) announce(r, *pending, last);
-    const auto now = Clock::now();
-    const double seconds = std::chrono::duration<double>(now - before).count();
-    before = now;
-    pending = {*work, r.state.rate, double(work->whole) / seconds};
+    const auto [seconds, waited] = lap();
+    pending = {*work, r.state.rate, double(work->whole) / seconds, seconds, waited};
     remember(*work);
     if (last.stop > 0) break;  // everybody sees the same sums, so everybody stops here
   }
@@ -167,7 +178,11 @@ void TrainingLoop::run(Replica& r) {
     const auto span = recording.span(Part::kSettle);
     return strategy_.settle(r);
   }();
-  if (pending) announce(r, *pending, last);
+  if (!pending) return;
+  const auto [seconds, waited] = lap();  // what is left of the last step
+  pending->seconds += seconds;
+  pending->waited += waited;
+  announce(r, *pending, last);
 }
 
 void TrainingLoop::remember(const Work& work) {
@@ -178,6 +193,7 @@ void TrainingLoop::remember(const Work& work) {
 }
 
 void TrainingLoop::announce(Replica& r, const Pending& pending, const Totals& totals) {
+  progress_.clocks[std::size_t(r.rank - first_rank_)].add(pending.seconds, pending.waited);
   StepReport report;
   {
     std::scoped_lock lock(mutex_);
@@ -191,6 +207,7 @@ void TrainingLoop::announce(Replica& r, const Pending& pending, const Totals& to
     report.accuracy = accuracy(r, totals.correct, totals.examples);
     report.examples = std::size_t(totals.examples);
     report.images_per_second = pending.images_per_second;
+    report.waited = pending.waited;
     progress_.images_per_second.push_back(pending.images_per_second);
     progress_.last = report;
   }

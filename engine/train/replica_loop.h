@@ -23,6 +23,7 @@ struct Progress {
   double seconds = 0;
   StepReport last;  // of the last step whose sums are known (on the chief)
   std::vector<double> images_per_second;
+  std::vector<StepClock> clocks;  // of this process's replicas; each is its thread's alone
 };
 
 // What a loop over this data set takes: batches that are read ahead, and the order of its examples.
@@ -50,6 +51,7 @@ class TrainingLoop {
   std::int64_t steps_;
   int accumulate_;
   std::uint64_t seed_;
+  int first_rank_;
   Progress& progress_;
   std::mutex mutex_;
 };

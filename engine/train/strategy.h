@@ -145,8 +145,8 @@ class Strategy {
   virtual std::string placement() const = 0;
   virtual std::string algorithm() const = 0;
   virtual std::string reason() const = 0;
-  // Seconds that the computing threads have waited for others so far, summed over local replicas.
-  virtual double waited_seconds() const = 0;
+  // Seconds that this replica's thread has waited for others so far.
+  virtual double waited_seconds(Replica& replica) const = 0;
   virtual void abort(const Error& error) noexcept = 0;  // wakes all waiters, everywhere, with this
 };
 

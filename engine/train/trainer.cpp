@@ -13,6 +13,7 @@ namespace lockstep::engine {
 namespace {
 
 constexpr std::size_t kEvaluationBatch = 100;
+constexpr std::int64_t kEarlySteps = 20;  // after which it is told where their time goes
 
 std::int64_t batches_of_epoch(std::uint64_t examples, std::size_t batch) {
   return std::int64_t((examples + batch - 1) / batch);
@@ -65,6 +66,7 @@ struct Trainer::Fit {
   std::int64_t saved = -1;  // step of the last checkpoint
   std::optional<Checkpoints> checkpoints;
   History history;
+  bool measured = false;  // once, early in the run
 };
 
 Trainer::Trainer(Strategy& strategy, GraphSpec graph, optim::Optimizer optimizer,
@@ -197,7 +199,8 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
   strategy_.together(take, "the lock of the folder of checkpoints");
   int restores = 0;
   for (;;) {
-    Fit fit{data, options, 0, {}, -1, {}, {}};
+    Fit fit{data, options, 0, {}, -1, {}, {}, false};
+    fit.progress.clocks.resize(std::size_t(strategy_.membership().local));
     try {
       begin(fit, restores > 0);
       if (fit.checkpoints && fit.progress.step < fit.steps) prepare(*fit.checkpoints, claim);
@@ -298,6 +301,7 @@ History Trainer::run(Fit& fit) {
     std::int64_t until = std::min(fit.steps, step + batches_of_epoch(left, options.global_batch));
     if (options.every > 0) until = std::min(until, (step / options.every + 1) * options.every);
     train(fit, until);
+    if (!fit.measured && fit.progress.step - fit.history.first_step >= kEarlySteps) measure(fit);
     const bool epoch_done = fit.progress.position.example == 0;
     const bool all_done = fit.progress.step == fit.steps;
     const bool due = options.every > 0 ? fit.progress.step % options.every == 0 : epoch_done;
@@ -320,6 +324,7 @@ History Trainer::run(Fit& fit) {
       options.on_evaluation(*fit.history.test, fit.progress.step, fit.progress.position.epoch);
     }
   }
+  if (fit.progress.step > fit.history.first_step) measure(fit);
   fit.history.steps = fit.progress.step;
   fit.history.seconds = fit.progress.seconds;
   fit.history.loss = fit.progress.last.loss;
@@ -351,6 +356,21 @@ void Trainer::train(Fit& fit, std::int64_t until) {
                     fit.progress);
   strategy_.run([&](Replica& replica) { loop.run(replica); });
   fit.progress.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// What all ranks' clocks say, for the history; a job that mostly communicates is told so once, as
+// early as that is known. Collective.
+void Trainer::measure(Fit& fit) {
+  const int first = strategy_.membership().rank;
+  strategy_.run([&](Replica& replica) {
+    const auto mine = fit.progress.clocks[std::size_t(replica.rank - first)].times().numbers();
+    const std::vector<double> all = strategy_.gather(replica, mine, "times of the steps");
+    if (replica.rank == first) fit.history.times = step_times(all);
+  });
+  const std::string warning = fit.history.times->warning();
+  if (strategy_.membership().chief && !fit.measured && !warning.empty())
+    options_.log.warning("{}", warning);
+  fit.measured = true;
 }
 
 // Side by side: every rank writes its shard between two meetings; the chief commits; all learn that

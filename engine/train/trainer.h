@@ -27,6 +27,7 @@
 #include "engine/train/checkpoint.h"
 #include "engine/train/folder_claim.h"
 #include "engine/train/profile.h"
+#include "engine/train/step_times.h"
 #include "engine/train/strategy.h"
 
 namespace lockstep::engine {
@@ -42,6 +43,8 @@ struct StepReport {
   std::size_t examples = 0;
   double seconds = 0;            // since `fit` began
   double images_per_second = 0;  // of this step
+  // Of this step's time, what rank 0's thread waited: communication that is not hidden, and others.
+  double waited = 0;
 };
 
 struct Evaluation {
@@ -88,8 +91,9 @@ struct History {
   double images_per_second = 0;  // median over this run's steps without its first ten
   double loss = 0;               // of the last step
   std::optional<Evaluation> test = {};
-  int interrupted = 0;  // the value of *interrupt
-  int restores = 0;     // after errors
+  std::optional<StepTimes> times = {};  // of this run's steps, by rank; none: there were no steps
+  int interrupted = 0;                  // the value of *interrupt
+  int restores = 0;                     // after errors
 };
 
 struct TrainerOptions {
@@ -133,6 +137,7 @@ class Trainer {
   void prepare(Checkpoints& checkpoints, const std::optional<FolderClaim>& claim);
   History run(Fit& fit);
   void train(Fit& fit, std::int64_t until);
+  void measure(Fit& fit);
   void save(Fit& fit);
   Evaluation forward_all(const Dataset& data, std::size_t batch, const Outputs* outputs);
 

@@ -47,7 +47,7 @@ class AsynchronousStrategy : public engine::Strategy {
   std::string placement() const override { return "every variable: on the server"; }
   std::string algorithm() const override { return "parameter_server"; }
   std::string reason() const override { return "it was asked for"; }
-  double waited_seconds() const override { return 0; }
+  double waited_seconds(engine::Replica&) const override { return 0; }
   void abort(const engine::Error&) noexcept override {}
 
   std::vector<double> staleness;  // of every push, in order

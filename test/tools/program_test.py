@@ -73,7 +73,7 @@ class Output(Case):
             by_kind.setdefault(event["event"], []).append(event)
         self.assertEqual([e["step"] for e in by_kind["step"]], list(range(6)))
         for event in by_kind["step"]:
-            for field in ("loss", "accuracy", "rate", "images_per_second"):
+            for field in ("loss", "accuracy", "rate", "images_per_second", "comm_exposed_ms"):
                 self.assertIsInstance(event[field], (int, float))
         self.assertEqual([e["step"] for e in by_kind["checkpoint"]], [4, 6])
         self.assertEqual([e["epoch"] for e in by_kind["evaluation"]], [1])

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+#include "engine/train/step_times.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep::engine {
+namespace {
+
+constexpr double kFewSteps = 10;  // of which nothing is concluded
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// "0.31 ms", "12.5 ms", "1520 ms".
+std::string milliseconds(double seconds) {
+  const double ms = seconds * 1e3;
+  return fmt::format("{:.{}f} ms", ms, ms < 10 ? 2 : ms < 100 ? 1 : 0);
+}
+
+}  // namespace
+
+std::array<double, RankTimes::kNumbers> RankTimes::numbers() const {
+  return {steps, step_p10, step, step_p90, step_p99, step_most, work, waited};
+}
+
+RankTimes RankTimes::from(std::span<const double, kNumbers> n) {
+  return {n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7]};
+}
+
+void StepClock::add(double seconds, double waited) {
+  step_.add(seconds);
+  waited_.add(waited);
+  work_.add(std::max(0.0, seconds - waited));
+}
+
+RankTimes StepClock::times() const {
+  return {double(step_.count()), step_.quantile(0.1), step_.median(), step_.quantile(0.9),
+          step_.quantile(0.99),  step_.most(),        work_.median(), waited_.median()};
+}
+
+StepTimes step_times(std::span<const double> numbers) {
+  StepTimes times;
+  for (; numbers.size() >= RankTimes::kNumbers; numbers = numbers.subspan(RankTimes::kNumbers))
+    times.ranks.push_back(RankTimes::from(numbers.first<RankTimes::kNumbers>()));
+  const auto by_work = [](const RankTimes& a, const RankTimes& b) { return a.work < b.work; };
+  const auto slowest = std::max_element(times.ranks.begin(), times.ranks.end(), by_work);
+  times.slowest = int(slowest - times.ranks.begin());
+  times.exposed = slowest->waited;
+  std::vector<double> others;
+  for (const RankTimes& rank : times.ranks) {
+    times.exposed = std::min(times.exposed, rank.waited);
+    if (&rank != &*slowest) others.push_back(rank.waited);
+  }
+  if (!others.empty()) times.waited_for_slowest = median(others) - times.exposed;
+  return times;
+}
+
+bool StepTimes::communication_bound() const {
+  const RankTimes& rank = ranks[std::size_t(slowest)];
+  return ranks.size() > 1 && rank.steps >= kFewSteps && exposed > rank.work;
+}
+
+std::string StepTimes::describe() const {
+  const RankTimes& rank = ranks[std::size_t(slowest)];
+  std::string text = fmt::format("a step takes {} (99 of 100 at most {})", milliseconds(rank.step),
+                                 milliseconds(rank.step_p99));
+  if (ranks.size() == 1) return text;
+  return text + fmt::format(
+                    "; slowest is rank {} with {} of work, for which the other{} {}; {} of "
+                    "communication are not hidden",
+                    slowest, milliseconds(rank.work), ranks.size() == 2 ? " waits" : "s wait",
+                    milliseconds(waited_for_slowest), milliseconds(exposed));
+}
+
+std::string StepTimes::warning() const {
+  if (!communication_bound()) return {};
+  return fmt::format(
+      "communication takes longer than computing, {} against {} a step: a larger batch or fewer "
+      "replicas use the machine better",
+      milliseconds(exposed), milliseconds(ranks[std::size_t(slowest)].work));
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// Where the time of a job's steps goes, by rank. In lockstep a slow rank makes all ranks slow, and
+// the length of a step is the same everywhere: who holds up the others is seen only in what a rank
+// does itself, its step without its waits. So each rank keeps both (StepClock), all ranks'
+// numbers come together (RankTimes), and three things are told apart (StepTimes):
+//
+//   - the slowest rank: the one whose own work takes longest;
+//   - what the others wait for it: their waits, less the shortest that any rank has;
+//   - communication that nothing hides: that shortest wait, since who comes last waits for nobody.
+//
+// Work on a bucket that a thread does while it waits for it counts as waiting. Medians over the
+// steps. Seconds.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/train/histogram.h"
+
+namespace lockstep::engine {
+
+// One rank's steps.
+struct RankTimes {
+  static constexpr std::size_t kNumbers = 8;
+  double steps = 0;
+  double step_p10 = 0, step = 0, step_p90 = 0, step_p99 = 0, step_most = 0;
+  double work = 0;                               // of a step, without waits: median
+  double waited = 0;                             // in a step: median
+  std::array<double, kNumbers> numbers() const;  // for others ...
+  static RankTimes from(std::span<const double, kNumbers> numbers);  // ... who read them
+};
+
+// What a rank's thread fills, step by step; allocates nothing.
+class StepClock {
+ public:
+  void add(double seconds, double waited);
+  RankTimes times() const;
+
+ private:
+  Histogram step_, work_, waited_;
+};
+
+struct StepTimes {
+  std::vector<RankTimes> ranks = {};
+  int slowest = 0;
+  double waited_for_slowest = 0;  // by the others, a step: median over them
+  double exposed = 0;             // communication that is not hidden, a step
+
+  // Whether communication takes longer than the slowest rank's work, in enough steps to say so.
+  bool communication_bound() const;
+  std::string describe() const;  // a sentence for people
+  std::string warning() const;   // what to do about communication; empty: nothing
+};
+
+// From the numbers of all ranks, kNumbers each; at least one rank.
+StepTimes step_times(std::span<const double> numbers);
+
+}  // namespace lockstep::engine

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+// Histograms of times, and what the times of all ranks say of the slowest and of communication.
+#include "engine/train/step_times.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace lockstep::engine {
+namespace {
+
+TEST(HistogramTest, ReadsOutWhatWasPutInWithinTwoAndAFifthPercent) {
+  for (double seconds = 1.1e-6; seconds < 4000; seconds *= 1.37) {
+    Histogram histogram;
+    histogram.add(seconds);
+    histogram.add(seconds);
+    histogram.add(1e5);  // beyond the last bin
+    EXPECT_NEAR(histogram.median(), seconds, 0.022 * seconds);
+    EXPECT_EQ(histogram.most(), 1e5);
+  }
+}
+
+TEST(HistogramTest, QuantilesAreOfTheTimesInOrder) {
+  Histogram histogram;
+  EXPECT_EQ(histogram.quantile(0.99), 0);
+  for (int ms = 100; ms >= 1; --ms) histogram.add(ms * 1e-3);
+  EXPECT_EQ(histogram.count(), 100u);
+  for (const double part : {0.1, 0.5, 0.9, 0.99})
+    EXPECT_NEAR(histogram.quantile(part), part * 0.1, 0.03 * part * 0.1) << part;
+  EXPECT_NEAR(histogram.quantile(1), 0.1, 0.0022);
+  for (int i = 0; i < 101; ++i) histogram.add(1e-9);
+  EXPECT_EQ(histogram.median(), 0);
+}
+
+// Each of twenty steps takes as long on all ranks, of which they have waited so long.
+StepTimes times_of(double step, const std::vector<double>& waited, int steps = 20) {
+  std::vector<double> all;
+  for (const double wait : waited) {
+    StepClock clock;
+    for (int i = 0; i < steps; ++i) clock.add(step, wait);
+    const auto numbers = clock.times().numbers();
+    all.insert(all.end(), numbers.begin(), numbers.end());
+  }
+  return step_times(all);
+}
+
+TEST(StepTimesTest, TheRankThatWaitsLeastIsTheSlowestAndTheOthersWaitForIt) {
+  const StepTimes times = times_of(0.062, {0.0515, 0.052, 0.002, 0.0525});
+  EXPECT_EQ(times.slowest, 2);
+  EXPECT_NEAR(times.waited_for_slowest, 0.05, 0.002);
+  EXPECT_NEAR(times.exposed, 0.002, 0.0001);
+  EXPECT_NEAR(times.ranks[2].work, 0.06, 0.002);
+  EXPECT_NEAR(times.ranks[0].work, 0.0105, 0.0005);
+  EXPECT_EQ(times.ranks[1].steps, 20);
+  EXPECT_EQ(times.warning(), "");
+}
+
+TEST(StepTimesTest, OneRankWaitsForNobody) {
+  const StepTimes times = times_of(0.01, {0});  // 10 ms read as the middle of their bin
+  EXPECT_EQ(times.slowest, 0);
+  EXPECT_EQ(times.waited_for_slowest, 0);
+  EXPECT_EQ(times.describe(), "a step takes 9.96 ms (99 of 100 at most 9.96 ms)");
+  EXPECT_EQ(times_of(0.01, {0.009}).warning(), "");
+}
+
+StepTimes written(double work, double exposed, double others, double steps) {
+  StepTimes times;
+  times.ranks.assign(3, {steps, 0.01, 0.012345, 0.013, 0.1234, 0.2, work, others});
+  times.slowest = 1;
+  times.waited_for_slowest = others;
+  times.exposed = exposed;
+  return times;
+}
+
+TEST(StepTimesTest, IsSaidInASentence) {
+  EXPECT_EQ(written(0.00987, 0.00045, 1.52, 10).describe(),
+            "a step takes 12.3 ms (99 of 100 at most 123 ms); slowest is rank 1 with 9.87 ms of "
+            "work, for which the others wait 1520 ms; 0.45 ms of communication are not hidden");
+  const StepTimes two = times_of(0.01, {0.001, 0.0});
+  EXPECT_NE(two.describe().find("slowest is rank 1 "), std::string::npos);
+  EXPECT_NE(two.describe().find("for which the other waits 1.0"), std::string::npos);
+}
+
+TEST(StepTimesTest, CommunicationThatTakesLongerThanComputingIsAWarning) {
+  EXPECT_EQ(written(0.004, 0.0081, 0, 10).warning(),
+            "communication takes longer than computing, 8.10 ms against 4.00 ms a step: a larger "
+            "batch or fewer replicas use the machine better");
+  EXPECT_EQ(written(0.004, 0.0081, 0, 9).warning(), "") << "too few steps";
+  EXPECT_EQ(written(0.004, 0.004, 0, 10).warning(), "");
+}
+
+}  // namespace
+}  // namespace lockstep::engine

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// A job says which of its ranks holds up the others.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "collectives/bootstrap.h"
+#include "test/strategies/small_job.h"
+
+namespace lockstep::test {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+constexpr milliseconds kDelay{50};
+constexpr int kLate = 2, kRanks = 4;
+constexpr std::size_t kBatch = 12, kSteps = 20;
+
+enum class Late { kOneRank, kInTurn };
+
+// Every step's examples are [12 s, 12 s + 12), of which each rank reads three. Late is rank 2, or
+// each rank for five steps: it takes its time with the first of them.
+class LateRows : public Table {
+ public:
+  explicit LateRows(Late late) : Table(kSteps * kBatch, 20, 5), late_(late) {}
+  void read(std::uint64_t index, std::span<float> input, std::span<float> target) const override {
+    const std::size_t rank = late_ == Late::kOneRank ? kLate : index / kBatch / 5;
+    if (index % kBatch == rank * kBatch / kRanks) std::this_thread::sleep_for(kDelay);
+    Table::read(index, input, target);
+  }
+
+ private:
+  Late late_;
+};
+
+engine::History fit(engine::Strategy& strategy, Late late, std::vector<std::string>* warnings,
+                    std::vector<double>* waited) {
+  engine::TrainerOptions options;
+  options.log =
+      engine::Log("", engine::Log::Level::kWarning, [&](engine::Log::Level, std::string_view line) {
+        if (warnings != nullptr) warnings->emplace_back(line);
+      });
+  engine::Trainer trainer(strategy, small_graph({}), engine::optim::sgd({.rate = 0.01}), options);
+  engine::FitOptions fit;
+  fit.global_batch = kBatch;
+  fit.shuffle = false;
+  fit.prefetch_threads = 0;  // each replica reads for itself
+  fit.on_step = [&](const engine::StepReport& report) {
+    if (waited != nullptr) waited->push_back(report.waited);
+  };
+  return trainer.fit(LateRows(late), fit);
+}
+
+// The delay is a lower bound of what others wait; the upper one is the step as it was measured,
+// since what else the machine does is not known.
+void expect_late(const engine::History& history) {
+  ASSERT_TRUE(history.times);
+  const engine::StepTimes& times = *history.times;
+  EXPECT_EQ(times.slowest, kLate);
+  ASSERT_EQ(times.ranks.size(), std::size_t(kRanks));
+  for (const engine::RankTimes& rank : times.ranks) EXPECT_EQ(rank.steps, 20);
+  const engine::RankTimes& late = times.ranks[kLate];
+  EXPECT_GE(late.work, 0.97 * 0.050);
+  EXPECT_GE(times.waited_for_slowest + times.exposed, 0.045);
+  EXPECT_LE(times.waited_for_slowest, late.step);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank == kLate) continue;
+    EXPECT_GT(times.ranks[std::size_t(rank)].waited, late.waited) << rank;
+    EXPECT_LT(times.ranks[std::size_t(rank)].work, late.work) << rank;
+  }
+  EXPECT_THAT(times.describe(), HasSubstr("; slowest is rank 2 with "));
+}
+
+TEST(SlowestRank, OfThreadsIsNamedWithWhatTheOthersWait) {
+  std::vector<double> waited;
+  strategies::Mirrored strategy(replicas(kRanks));
+  expect_late(fit(strategy, Late::kOneRank, nullptr, &waited));
+  ASSERT_EQ(waited.size(), 20u);
+  // A step's sums are waited for where the next one begins, so the first step waits for nobody.
+  EXPECT_GE(std::accumulate(waited.begin(), waited.end(), 0.0), 20 * 0.045);
+  for (std::size_t step = 1; step < kSteps; ++step) EXPECT_GE(waited[step], 0.040) << step;
+}
+
+TEST(SlowestRank, BetweenHostsIsKnownToAllProcesses) {
+  const auto bootstraps = collectives::in_memory_bootstrap({0, 1, 0, 1}, std::chrono::seconds(20));
+  std::vector<std::thread> processes;
+  std::mutex mutex;
+  std::vector<engine::History> histories;
+  for (const auto& bootstrap : bootstraps) {
+    processes.emplace_back([&, b = bootstrap.get()] {
+      strategies::CollectiveAllReduce strategy(replicas(1), *b);
+      const engine::History history = fit(strategy, Late::kOneRank, nullptr, nullptr);
+      {
+        const std::scoped_lock lock(mutex);
+        histories.push_back(history);
+      }
+      b->finish();
+    });
+  }
+  for (std::thread& process : processes) process.join();
+  ASSERT_EQ(histories.size(), std::size_t(kRanks));
+  for (const engine::History& history : histories) {
+    expect_late(history);
+    EXPECT_EQ(history.times->waited_for_slowest, histories[0].times->waited_for_slowest);
+  }
+}
+
+// Where in most steps every rank waits, nobody is the slowest, and computing is not what takes
+// long.
+TEST(Communication, ThatTakesLongerThanComputingIsSaidOnce) {
+  std::vector<std::string> warnings;
+  strategies::Mirrored together(replicas(kRanks));
+  const engine::History history = fit(together, Late::kInTurn, &warnings, nullptr);
+  EXPECT_GE(history.times->exposed, 0.045);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("communication takes longer than computing, "));
+}
+
+TEST(Communication, OfOneRankIsNone) {
+  std::vector<std::string> warnings;
+  strategies::Mirrored alone(replicas(1));
+  EXPECT_EQ(fit(alone, Late::kInTurn, &warnings, nullptr).times->exposed, 0);
+  EXPECT_THAT(warnings, testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep::test
