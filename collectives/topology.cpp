@@ -88,6 +88,28 @@ Topology Topology::first_hosts(int count) const {
   return few;
 }
 
+// Hosts are numbered in the order of their first ranks, so those that are left are the first ones.
+Topology Topology::first_ranks(int count) const {
+  Topology few = *this;
+  few.processes.clear();
+  few.ranks.resize(std::min(std::size_t(count), ranks.size()));
+  int most_host = 0;
+  for (const Process& process : processes) {
+    const int left = int(few.ranks.size()) - process.first_rank;
+    if (left <= 0) break;
+    few.processes.push_back(process);
+    few.processes.back().replicas = std::min(left, process.replicas);
+    most_host = std::max(most_host, process.host);
+  }
+  few.hosts.resize(std::size_t(most_host) + 1);
+  for (std::size_t h = 0; h < few.hosts.size(); ++h) {
+    const int here = int(few.ranks_of_host(int(h)).size());
+    std::erase_if(few.hosts[h].costs.links,
+                  [&](const PeerLink& link) { return link.a >= here || link.b >= here; });
+  }
+  return few;
+}
+
 std::string Topology::describe() const {
   const auto some = [](std::size_t count, const char* one, const char* many) {
     return fmt::format("{} {}", count, count == 1 ? one : many);

@@ -47,6 +47,7 @@ struct Topology {
     return hosts[std::size_t(ranks[std::size_t(rank)].host)].name;
   }
   Topology first_hosts(int count) const;  // a smaller cluster: these and their ranks
+  Topology first_ranks(int count) const;  // likewise, by ranks: at least one
   // For people: "4 ranks in 2 processes on 1 host: vm (2 processors, 1 NUMA node)".
   std::string describe() const;
   bool operator==(const Topology&) const = default;

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <fstream>
 #include <memory>
-#include <thread>
 
 #include "collectives/cost_cache.h"
 #include "collectives/machine.h"
@@ -17,11 +16,14 @@
 #include "strategies/session/session.h"
 #include "tools/bench/overlap.h"
 #include "tools/bench/plot.h"
+#include "tools/bench/rank_threads.h"
 #include "tools/bench/regret.h"
+#include "tools/bench/scaling_runs.h"
 #include "tools/bounds.h"
 #include "tools/command.h"
 #include "tools/exit_codes.h"
 #include "tools/leaving.h"
+#include "tools/topology_choice.h"
 #include "tools/version.h"
 
 namespace lockstep::tools {
@@ -40,6 +42,8 @@ struct Flags {
   double factor = 2;
   int iterations = 0, warmup = 2, ranks = 0, deadline = 60;
   bool json = false, csv = false, assumed = false, regret = false, overlap = false;
+  bool scaling = false;
+  bench::ScalingFlags scale;
 
   Form form() const { return json ? Form::kJson : csv ? Form::kCsv : Form::kTable; }
 };
@@ -67,6 +71,15 @@ CLI::Validator size() {
                        : fmt::format("must be a size such as 4096, 64KiB, 256MiB, not '{}'", text);
           },
           "SIZE"};
+}
+
+CLI::Validator gradients() {
+  return {[](const std::string& text) {
+            return text == "resnet50" || parsed_size(text)
+                       ? std::string()
+                       : fmt::format("must be resnet50 or a size such as 64MiB, not '{}'", text);
+          },
+          "resnet50|SIZE"};
 }
 
 std::vector<std::size_t> counts(const Flags& f, engine::DType dtype) {
@@ -113,6 +126,14 @@ void require_possible(const Flags& f, const bench::Setting& s, int processes) {
                   processes);
   const bool other = f.regret || f.overlap;
   engine::require(!f.regret || !f.overlap, "--regret and --overlap: one of them");
+  engine::require(!f.scaling || !other, "--scaling goes without --regret and --overlap");
+  engine::require(!f.scaling || (!s.mpi && f.plot.empty() && f.algorithm == "auto"),
+                  "--scaling goes without --compare, --plot and --algorithm");
+  engine::require(!f.scaling || s.task.collective == Collective::kAllReduce,
+                  "--scaling is of all_reduce, not of {}", f.collective);
+  engine::require(f.scaling || f.scale.links.empty(), "--links is for --scaling alone");
+  engine::require(f.scale.links.empty() || processes == 1,
+                  "--links fakes those of threads of one process, and {} were started", processes);
   engine::require(!other || s.task.collective == Collective::kAllReduce,
                   "--{} is of all_reduce, not of {}", f.regret ? "regret" : "overlap",
                   f.collective);
@@ -285,38 +306,29 @@ class Sizes {
   std::size_t wrong_ = 0;
 };
 
-bool measure_all(const Flags& f, const bench::Setting& setting, Bootstrap& bootstrap,
-                 const engine::Ops& ops, bool threads) {
-  const strategies::Ranks ranks{strategies::rank_of_each_process(bootstrap), ops,
-                                std::chrono::seconds(f.deadline)};
-  return Sizes(f, setting, ranks, threads).measure();
-}
-
 bool on_threads(const Flags& f, const bench::Setting& setting, strategies::Session& session,
                 int count) {
-  const auto bootstraps = collectives::in_memory_bootstrap(std::vector<int>(std::size_t(count), 0),
-                                                           std::chrono::seconds(f.deadline));
   std::atomic<bool> right{true};
-  std::mutex mutex;
-  std::exception_ptr first;
-  std::vector<std::jthread> threads;
-  for (const auto& bootstrap : bootstraps)
-    threads.emplace_back([&, mine = bootstrap.get()] {
-      try {
-        const auto ops = session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
-        if (!measure_all(f, setting, *mine, *ops, true)) right = false;
-      } catch (...) {
-        std::scoped_lock lock(mutex);
-        if (!first) first = std::current_exception();
-      }
-    });
-  threads.clear();  // joins
-  if (first) std::rethrow_exception(first);
+  bench::on_threads(std::vector<int>(std::size_t(count), 0), session,
+                    std::chrono::seconds(f.deadline), [&](const strategies::Ranks& ranks) {
+                      if (!Sizes(f, setting, ranks, true).measure()) right = false;
+                    });
   return right;
+}
+
+// The table of --scaling.
+bench::ScalingRuns scaling_runs(const Flags& f, const bench::Setting& setting) {
+  const auto bytes = f.scale.gradients == "resnet50" ? 0 : parsed_size(f.scale.gradients).value();
+  const auto costs_of = [&f](const strategies::Ranks& ranks) {
+    bind(ranks);
+    return costs(f, ranks);
+  };
+  return {f.scale, bytes, setting, f.form(), costs_of};
 }
 
 int run(const Flags& f, const Program& program) {
   const int processes = collectives::mpi::launch().size;
+  std::optional<bench::ScalingRuns> runs;
   const bench::Setting setting = together([&] {
     bench::Setting s = setting_of(f);
     require_possible(f, s, processes);
@@ -325,16 +337,24 @@ int run(const Flags& f, const Program& program) {
       task.host.assign(1, 0);
       bench::choices(task, f.algorithm, 1, std::nullopt);
     }
+    if (f.scaling) runs.emplace(scaling_runs(f, s));
     return s;
   });
   strategies::Session session(program.argc, program.argv,
                               {.deadline = std::chrono::seconds(f.deadline)});
-  if (processes == 1)
-    return on_threads(f, setting, session, f.ranks > 0 ? f.ranks : 2) ? kDone : kDefect;
+  const std::chrono::seconds deadline(f.deadline);
+  if (processes == 1) {
+    const int threads = f.ranks > 0 ? f.ranks : 2;
+    if (!runs) return on_threads(f, setting, session, threads) ? kDone : kDefect;
+    const int most = f.ranks == 0 && !f.scale.links.empty() ? runs->ranks_of_links() : threads;
+    return runs->threads(most, session, deadline) ? kDone : kDefect;
+  }
   Bootstrap& bootstrap = session.bootstrap();
   const auto ops = session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
   session.connected();
-  return measure_all(f, setting, bootstrap, *ops, false) ? kDone : kDefect;
+  const strategies::Ranks ranks{strategies::rank_of_each_process(bootstrap), *ops, deadline};
+  const bool right = runs ? runs->processes(ranks) : Sizes(f, setting, ranks, false).measure();
+  return right ? kDone : kDefect;
 }
 
 std::string known_algorithms() {
@@ -389,6 +409,22 @@ Command add_bench(CLI::App& app) {
   app.add_flag("--regret", f->regret,
                "what the planner's choice costs against the best of --algorithm (default: all)");
   app.add_flag("--overlap", f->overlap, "how much of the all-reduce a backward pass hides");
+  app.add_flag("--scaling", f->scaling,
+               "weak and strong scaling over 1, 2, 4, ... ranks that compute nothing: their time "
+               "and their gradients are faked");
+  app.add_option("--gradients", f->scale.gradients,
+                 "for --scaling: resnet50, or how large they are together")
+      ->check(gradients())
+      ->capture_default_str();
+  app.add_option("--compute-ms", f->scale.compute_ms,
+                 "for --scaling: computing of one rank's step; 350: a V100, 128 images, float32")
+      ->check(number_above(0, 1e6))
+      ->capture_default_str();
+  app.add_option("--batch", f->scale.batch, "for --scaling: images of one rank's step")
+      ->check(whole_number(1, 1'000'000))
+      ->capture_default_str();
+  app.add_option("--links", f->scale.links,
+                 topology_help("for --scaling: fake the links of this cluster, one thread a rank"));
   app.add_flag("--json", f->json, "one JSON object a line instead of the table");
   app.add_flag("--csv", f->csv, "comma-separated values instead of the table");
   app.add_option("--plot", f->plot, "file for a picture (SVG)");

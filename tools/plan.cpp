@@ -2,12 +2,10 @@
 // lockstep plan: which all-reduce for which size on a cluster, and why: of this job, or of one that
 // a file or a name describes and that nobody need have.
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 
 #include "collectives/cost_cache.h"
-#include "collectives/example_topologies.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "engine/runtime/devices.h"
 #include "models/registry.h"
@@ -20,57 +18,19 @@
 #include "tools/leaving.h"
 #include "tools/plan_picture.h"
 #include "tools/plan_text.h"
+#include "tools/topology_choice.h"
 #include "tools/version.h"
 
 namespace lockstep::tools {
 namespace {
 
-namespace fs = std::filesystem;
 using collectives::Topology;
-
-constexpr std::size_t kMostBytes = std::size_t(16) << 20;  // of a topology's file
 
 struct Flags {
   std::string topology, model, algorithm, svg, size = "1MiB", topology_out;
   int replicas = 1;
   bool json = false, assumed = false, fresh = false;
 };
-
-std::string examples(const char* between) {
-  std::string text;
-  for (const auto& example : collectives::example_topologies())
-    text += fmt::format("{}{}", text.empty() ? "" : between, example.name);
-  return text;
-}
-
-std::string read(const std::string& path) {
-  std::error_code error;
-  if (!fs::exists(path, error)) {
-    engine::fail(engine::Code::kIo,
-                 "there is no file {}, and no example of that name; examples are: {}", path,
-                 examples(", "));
-  }
-  engine::require(fs::is_regular_file(path, error), "{} is no file", path);
-  engine::require(fs::file_size(path, error) <= kMostBytes,
-                  "{} is larger than {} MiB, which no topology is", path, kMostBytes >> 20);
-  std::ifstream file(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), {});
-  if (!file) engine::fail(engine::Code::kIo, "{} cannot be read", path);
-  return text;
-}
-
-Topology described(const std::string& name) {
-  for (const auto& example : collectives::example_topologies())
-    if (example.name == name) return collectives::example_topology(name);
-  const std::string text = read(name);
-  try {
-    Topology topology = collectives::topology_from_json(text);
-    engine::require(!topology.ranks.empty(), "it has no ranks");
-    return topology;
-  } catch (const engine::Error& error) {
-    engine::fail(error.code(), "{}: {}", name, error.what());
-  }
-}
 
 // The borders do not depend on the ranks, so those of one are taken.
 PlannedModel planned(const std::string& name, const collectives::Choices& choices) {
@@ -140,7 +100,7 @@ int plan(const Flags& f, const Program& program) {
                       f.assumed ? "--assumed" : "--fresh");
       engine::require(processes == 1, "plan --topology runs in one process, and {} were started",
                       processes);
-      const Topology topology = described(f.topology);
+      const Topology topology = described_topology(f.topology);
       return tell(f, {f.topology}, topology, choose(f, topology));
     });
   }
@@ -170,11 +130,7 @@ int plan(const Flags& f, const Program& program) {
 
 Command add_plan(CLI::App& app) {
   auto f = std::make_shared<Flags>();  // lives as long as the parser's callbacks
-  std::string names = "a cluster other than this job's: a JSON file, or an example:";
-  for (const auto& example : collectives::example_topologies())
-    names += fmt::format(" {} ({});", example.name, example.about);
-  names.pop_back();
-  app.add_option("--topology", f->topology, names);
+  app.add_option("--topology", f->topology, topology_help("a cluster other than this job's"));
   app.add_option("--replicas", f->replicas, "of this process, where no topology is given")
       ->check(whole_number(1, 256))
       ->capture_default_str();

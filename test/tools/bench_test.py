@@ -151,6 +151,54 @@ class Bench(program.Case):
         self.assertEqual(len(lines), 1 + len(BYTES))
         self.assertIn("hidden %", lines[0])
 
+    def scaled(self, *arguments, compute=20, batch=10, prefix=()):
+        """The rows of a table of scaling, whose percentages are those of their own times."""
+        done = self.good("bench", "--scaling", "--json", "--compute-ms", compute, "--batch", batch, "--iterations", "4",
+                         *arguments, prefix=prefix)
+        found = rows(done)
+        for row in found:
+            n = row["ranks"]
+            self.assertEqual(row["wrong"], 0)
+            self.assertGreaterEqual(row["weak_step_ms"], compute)
+            self.assertGreaterEqual(row["strong_step_ms"], compute / n)
+            self.assertAlmostEqual(row["weak_images_per_second"], 1e3 * n * batch / row["weak_step_ms"], places=3)
+            self.assertAlmostEqual(row["strong_images_per_second"], 1e3 * batch / row["strong_step_ms"], places=3)
+            for way in ("weak", "strong"):
+                alone = found[0][f"{way}_images_per_second"]
+                self.assertAlmostEqual(row[f"{way}_percent"], 100 * row[f"{way}_images_per_second"] / (n * alone))
+        self.assertEqual((found[0]["ranks"], found[0]["weak_percent"]), (1, 100))
+        return found
+
+    def test_scaling_has_a_line_for_each_number_of_ranks(self):
+        found = self.scaled("--gradients", "1MiB", "--ranks", "3", "--assumed")
+        self.assertEqual([row["ranks"] for row in found], [1, 2, 3])
+        self.assertTrue(all(row["links_ms"] == 0 for row in found))
+        processes = self.scaled("--gradients", "1MiB", "--assumed", prefix=program.mpirun(2))
+        self.assertEqual([row["ranks"] for row in processes], [1, 2])
+        table = self.good("bench", "--scaling", "--compute-ms", "2", "--gradients", "10kB", "--assumed").stdout.splitlines()
+        self.assertEqual(table[0], "# faked: 2 ms of computing for 128 images on one rank; gradients of 2500 float32 in 1 buckets")
+        self.assertEqual(len(table), 5)
+        self.assertIn("128 images on each rank", table[-1])
+
+    def test_scaling_on_faked_links_takes_their_time(self):
+        """Eight V100 that have nothing to compute wait for the links; with as much to compute as they have, they
+        do not, and the engine's own work is all that is left."""
+        found = self.scaled("--links", "1x8", compute=1)
+        self.assertEqual([row["ranks"] for row in found], [1, 2, 4, 8])
+        self.assertEqual(found[0]["links_ms"], 0)
+        for row in found[1:]:
+            self.assertGreater(row["links_ms"], 1)   # 102 MB over less than 100 GB/s
+            self.assertGreater(row["weak_step_ms"], row["links_ms"])
+            self.assertLess(row["weak_percent"], 100)
+        found = self.scaled("--links", "1x8", compute=350, batch=128)
+        self.assertGreaterEqual(found[-1]["weak_percent"], 90)
+
+    def test_scaling_on_faked_hosts_sends_messages(self):
+        found = self.scaled("--links", "4x4", "--gradients", "8MiB", compute=5)
+        self.assertEqual([row["ranks"] for row in found], [1, 2, 4, 8, 16])
+        # Over the network from 8 ranks on.
+        self.assertGreater(found[3]["links_ms"], 2 * found[2]["links_ms"])
+
     def test_the_plot_is_a_picture_with_a_line_for_each_way(self):
         file = self.top / "bench.svg"
         self.good(*SMALL, "--algorithm", "all", "--plot", file)
@@ -192,6 +240,11 @@ class Bench(program.Case):
                 (["--regret", "--collective", "reduce_scatter"], ["--regret is of all_reduce"]),
                 (["--overlap", "--ranks", "1"], ["--overlap needs more than one rank"]),
                 (["--regret", "--plot", "x.svg"], ["--plot", "bench/regrets.py"]),
+                (["--scaling", "--overlap"], ["--scaling goes without"]),
+                (["--scaling", "--gradients", "resnet18"], ["--gradients", "resnet50", "'resnet18'"]),
+                (["--scaling", "--links", "128x8"], ["1024 ranks", "at most 64"]),
+                (["--scaling", "--links", "1x4", "--ranks", "8"], ["1x4 has 4 ranks, not 8"]),
+                (["--links", "1x8"], ["--links is for --scaling"]),
                 (["--compare", "nccl"], ["--compare", "mpi"]),
                 (["--compare", "mpi"], ["--compare mpi"]),
                 (["--frobnicate"], ["unknown flag '--frobnicate'"])):

@@ -188,18 +188,23 @@ Plan in_place_plan(const Task& task, const std::string& algorithm, std::size_t c
   return plan_of(task, algorithm, request(task, {0, count}));
 }
 
+void add_bucket(Work& w, const Task& task, const std::string& algorithm, std::size_t count) {
+  engine::invariant(w.elements % engine::kBlock == 0,
+                    "a bucket behind one that is no whole blocks");
+  Request r = request(task, {w.elements, w.elements + count});
+  r.name = fmt::format("bucket {}", w.plan.size());
+  r.scratch = w.scratch;
+  w.elements += count;
+  w.scratch += collectives::find_algorithm(algorithm).scratch(r);
+  w.in_place.push_back(int(w.plan.size()));
+  w.plan.push_back({plan_of(task, algorithm, r), {}, false});
+}
+
 Work bucket_work(const Task& task, const std::string& algorithm, std::size_t count, int buckets) {
   Work w;
-  w.elements = count;
   for (int bucket = 0; bucket < buckets; ++bucket) {
     const collectives::Range part = collectives::slice({0, count}, bucket, buckets);
-    if (part.empty()) continue;
-    Request r = request(task, part);
-    r.name = fmt::format("bucket {}", bucket);
-    r.scratch = w.scratch;
-    w.scratch += collectives::find_algorithm(algorithm).scratch(r);
-    w.in_place.push_back(int(w.plan.size()));
-    w.plan.push_back({plan_of(task, algorithm, r), {}, false});
+    if (!part.empty()) add_bucket(w, task, algorithm, part.size());
   }
   return w;
 }

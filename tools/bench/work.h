@@ -68,6 +68,9 @@ collectives::Plan in_place_plan(const Task& task, const std::string& algorithm, 
 // Parts of [0, count) as buckets of a step would be, a stage each in `in_place`.
 Work bucket_work(const Task& task, const std::string& algorithm, std::size_t count, int buckets);
 
+// One bucket more behind those that are there, which hold whole blocks.
+void add_bucket(Work& work, const Task& task, const std::string& algorithm, std::size_t count);
+
 // The elements of the result that a rank ends with.
 collectives::Range result_range(const Task& task, std::size_t count, int rank);
 

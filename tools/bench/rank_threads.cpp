@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#include "tools/bench/rank_threads.h"
+
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "collectives/bootstrap.h"
+#include "engine/ops/ops.h"
+
+namespace lockstep::tools::bench {
+
+void on_threads(const std::vector<int>& host, strategies::Session& session,
+                std::chrono::milliseconds deadline,
+                const std::function<void(const strategies::Ranks&)>& body) {
+  const auto bootstraps = collectives::in_memory_bootstrap(host, deadline);
+  std::mutex mutex;
+  std::exception_ptr first;
+  std::vector<std::jthread> threads;
+  for (const auto& bootstrap : bootstraps)
+    threads.emplace_back([&, mine = bootstrap.get()] {
+      try {
+        const auto ops = session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
+        body({strategies::rank_of_each_process(*mine), *ops, deadline});
+      } catch (...) {
+        std::scoped_lock lock(mutex);
+        if (!first) first = std::current_exception();
+      }
+    });
+  threads.clear();  // joins
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace lockstep::tools::bench

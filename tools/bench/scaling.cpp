@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+#include "tools/bench/scaling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "collectives/registry.h"
+
+namespace lockstep::tools::bench {
+namespace {
+
+using engine::Clock;
+using std::chrono::duration;
+
+constexpr double kForward = 1.0 / 3;  // of the computing of a step
+
+// The sums of a step as plans, and how long the links would take for each.
+struct Sums {
+  Work work;
+  std::vector<double> seconds;
+};
+
+Sums sums_of(const Task& task, const ScalingTask& scaling,
+             const std::optional<collectives::Choices>& planned) {
+  Sums sums;
+  for (const Gradient& bucket : scaling.buckets) {
+    const Choice choice = choices(task, "auto", bucket.elements, planned).front();
+    add_bucket(sums.work, task, choice.algorithm,
+               scaling.fake_links ? engine::kBlock : bucket.elements);
+    const bool links = scaling.fake_links && choice.predicted_us;
+    sums.seconds.push_back(links ? *choice.predicted_us * 1e-6 : 0);
+  }
+  return sums;
+}
+
+// One step on this rank, whose computing takes so many seconds.
+class Step {
+ public:
+  Step(const ScalingTask& task, const Sums& sums, collectives::Executor& executor)
+      : task_(task), sums_(sums), executor_(executor) {}
+
+  void run(double compute) {
+    const auto begin = Clock::now();
+    const auto at = [&](double seconds) {
+      return begin + std::chrono::duration_cast<Clock::duration>(duration<double>(seconds));
+    };
+    auto carried = begin;  // when the links have carried everything so far
+    for (std::size_t bucket = 0; bucket < sums_.seconds.size(); ++bucket) {
+      const double ready = kForward + (1 - kForward) * task_.buckets[bucket].ready;
+      compute_until(at(compute * ready));
+      executor_.start(sums_.work.in_place[bucket], nullptr);
+      carried = std::max(carried, Clock::now()) + std::chrono::duration_cast<Clock::duration>(
+                                                      duration<double>(sums_.seconds[bucket]));
+    }
+    compute_until(at(compute));
+    for (const int stage : sums_.work.in_place) executor_.wait(stage);
+    compute_until(carried);
+  }
+
+ private:
+  void compute_until(Clock::time_point end) {
+    for (auto now = Clock::now(); now < end; now = Clock::now())
+      executor_.sleep(std::chrono::ceil<std::chrono::microseconds>(end - now));
+  }
+  const ScalingTask& task_;
+  const Sums& sums_;
+  collectives::Executor& executor_;
+};
+
+}  // namespace
+
+Scaling scaling(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+                const ScalingTask& task, const std::optional<collectives::Choices>& planned) {
+  const int n = setting.task.ranks();
+  const std::size_t width = engine::size_of(setting.task.dtype);
+  const Sums sums = sums_of(setting.task, task, planned);
+  strategies::RankLink link(ranks, sums.work.plan, sums.work.elements * width,
+                            sums.work.scratch * width, "scaling");
+  const Prepared prepared(meeting, "a step", link);
+  Step step(task, sums, link.executor());
+  std::byte* const data = link.data();
+  std::vector<Variant> variants{{data, data, true, [&] { step.run(task.compute); }},
+                                {data, data, true, [&] { step.run(task.compute / n); }}};
+  Scaling found;
+  found.wrong = time_in_turns(ranks, meeting, setting, sums.work.elements, variants);
+  for (const double seconds : sums.seconds) found.links += seconds;
+  const auto scaled = [&](const Times& times, double images) {
+    return Scaled{n, times.median * 1e-6, images / (times.median * 1e-6)};
+  };
+  found.weak = scaled(variants[0].times, double(task.batch) * n);
+  found.strong = scaled(variants[1].times, task.batch);
+  return found;
+}
+
+std::string scaling_heading(Form form) {
+  if (form == Form::kJson) return {};
+  if (form == Form::kCsv)
+    return "ranks,weak_step_ms,weak_images_per_second,weak_percent,strong_step_ms,"
+           "strong_images_per_second,strong_percent,links_ms,wrong";
+  return fmt::format("{:>5} {:>12} {:>10} {:>7} {:>14} {:>10} {:>9} {:>9} {:>6}", "ranks",
+                     "weak: step ms", "images/s", "%", "strong: step ms", "images/s", "%",
+                     "links ms", "wrong");
+}
+
+std::string to_text(const Scaling& s, const Scaling& alone, Form form) {
+  const double weak = 100 * s.weak.efficiency(alone.weak);
+  const double strong = 100 * s.strong.efficiency(alone.strong);
+  if (form == Form::kJson)
+    return nlohmann::json{{"ranks", s.weak.ranks},
+                          {"weak_step_ms", s.weak.step * 1e3},
+                          {"weak_images_per_second", s.weak.images_per_second},
+                          {"weak_percent", weak},
+                          {"strong_step_ms", s.strong.step * 1e3},
+                          {"strong_images_per_second", s.strong.images_per_second},
+                          {"strong_percent", strong},
+                          {"links_ms", s.links * 1e3},
+                          {"wrong", s.wrong}}
+        .dump();
+  const auto row = [&](auto format) {
+    return fmt::format(format, s.weak.ranks, s.weak.step * 1e3, s.weak.images_per_second, weak,
+                       s.strong.step * 1e3, s.strong.images_per_second, strong, s.links * 1e3,
+                       s.wrong);
+  };
+  if (form == Form::kCsv)
+    return row(FMT_STRING("{},{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{}"));
+  return row(
+      FMT_STRING("{:>5} {:>13.2f} {:>10.1f} {:>7.1f} {:>15.2f} {:>10.1f} {:>9.1f} {:>9.2f} {:>6}"));
+}
+
+}  // namespace lockstep::tools::bench

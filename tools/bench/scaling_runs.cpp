@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+#include "tools/bench/scaling_runs.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <numeric>
+#include <utility>
+
+#include "collectives/bootstrap.h"
+#include "strategies/rank_processors.h"
+#include "strategies/step_design.h"
+#include "tools/bench/rank_threads.h"
+#include "tools/topology_choice.h"
+
+namespace lockstep::tools::bench {
+namespace {
+
+constexpr int kMostThreads = 64;
+constexpr int kSteps = 8;  // timed, where nobody asked for others
+
+void say(const std::string& line) {
+  if (line.empty()) return;
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+ScalingRuns::ScalingRuns(const ScalingFlags& flags, std::size_t bytes, const Setting& setting,
+                         Form form, Costs costs)
+    : setting_(setting), form_(form), costs_(std::move(costs)), links_name_(flags.links) {
+  const std::size_t width = engine::size_of(setting.task.dtype);
+  const auto gradients =
+      bytes == 0 ? resnet50_gradients() : equal_gradients(std::max<std::size_t>(1, bytes / width));
+  task_.buckets = in_buckets(gradients, strategies::kBucketBytes / width);
+  task_.compute = flags.compute_ms * 1e-3;
+  task_.batch = flags.batch;
+  if (setting_.iterations == 0) setting_.iterations = kSteps;
+  setting_.warmup = 0;  // steps are long
+  if (flags.links.empty()) return;
+  task_.fake_links = true;
+  links_ = described_topology(flags.links);
+  engine::require(ranks_of_links() <= kMostThreads,
+                  "--links {} has {} ranks, and each is a thread here: at most {}", flags.links,
+                  ranks_of_links(), kMostThreads);
+}
+
+bool ScalingRuns::threads(int count, strategies::Session& session,
+                          std::chrono::milliseconds deadline) {
+  engine::require(!links_ || count <= ranks_of_links(), "--links {} has {} ranks, not {}",
+                  links_name_, ranks_of_links(), count);
+  tell_task();
+  bool right = true;
+  for (const int n : doubled(count)) {
+    const std::vector<int> host =
+        links_ ? links_->first_ranks(n).host_of_rank() : std::vector<int>(std::size_t(n), 0);
+    on_threads(host, session, deadline, [&](const strategies::Ranks& ranks) {
+      const Scaling found = run(ranks);
+      if (ranks.rank() == 0) right = tell(found) && right;
+    });
+  }
+  tell_end();
+  return right;
+}
+
+// All others wait for rank 0, which first is alone.
+bool ScalingRuns::processes(const strategies::Ranks& ranks) {
+  const bool first = ranks.rank() == 0;
+  bool right = true;
+  if (first) {
+    tell_task();
+    const auto alone = collectives::single_process();
+    right = tell(run({strategies::rank_of_each_process(*alone), ranks.ops, ranks.deadline}));
+  }
+  ranks.bootstrap.all_gather("", "scaling of one rank");
+  const Scaling found = run(ranks);
+  if (!first) return found.wrong == 0;
+  right = tell(found) && right;
+  tell_end();
+  return right;
+}
+
+// Every number of ranks chooses for itself, as a job of so many would.
+Scaling ScalingRuns::run(const strategies::Ranks& ranks) {
+  Setting setting = setting_;
+  setting.task.host = ranks.host;
+  std::optional<collectives::Choices> choices;
+  if (ranks.size() > 1) {
+    const collectives::Topology costs = links_ ? links_->first_ranks(ranks.size()) : costs_(ranks);
+    std::vector<std::size_t> counts{task_.buckets.back().elements};  // ascending: the last is less
+    if (task_.buckets.front().elements > counts.back())
+      counts.push_back(task_.buckets.front().elements);
+    choices = planned(setting.task, costs, counts);
+  }
+  Meeting meeting(ranks);
+  return scaling(ranks, meeting, setting, task_, choices);
+}
+
+void ScalingRuns::tell_task() const {
+  if (form_ == Form::kTable) {
+    const std::size_t elements =
+        std::accumulate(task_.buckets.begin(), task_.buckets.end(), std::size_t(0),
+                        [](std::size_t sum, const Gradient& g) { return sum + g.elements; });
+    say(fmt::format(
+        "# faked: {:g} ms of computing for {} images on one rank; gradients of {} {} in "
+        "{} buckets{}",
+        task_.compute * 1e3, task_.batch, elements, engine::name(setting_.task.dtype),
+        task_.buckets.size(), links_ ? ", carried by the links of " + links_name_ : ""));
+  }
+  say(scaling_heading(form_));
+}
+
+bool ScalingRuns::tell(const Scaling& scaling) {
+  if (!alone_) alone_ = scaling;
+  say(to_text(scaling, *alone_, form_));
+  return scaling.wrong == 0;
+}
+
+void ScalingRuns::tell_end() const {
+  if (form_ != Form::kTable) return;
+  say(
+      fmt::format("# %: images/s of n ranks / (n x images/s of one); weak: {} images on each rank; "
+                  "strong: {} on all together",
+                  task_.batch, task_.batch));
+}
+
+}  // namespace lockstep::tools::bench

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#include "tools/topology_choice.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "collectives/example_topologies.h"
+#include "engine/base/error.h"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using collectives::Topology;
+
+constexpr std::size_t kMostBytes = std::size_t(16) << 20;  // of a topology's file
+
+std::string read(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    engine::fail(engine::Code::kIo,
+                 "there is no file {}, and no example of that name; examples are: {}", path,
+                 example_names(", "));
+  }
+  engine::require(fs::is_regular_file(path, error), "{} is no file", path);
+  engine::require(fs::file_size(path, error) <= kMostBytes,
+                  "{} is larger than {} MiB, which no topology is", path, kMostBytes >> 20);
+  std::ifstream file(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  if (!file) engine::fail(engine::Code::kIo, "{} cannot be read", path);
+  return text;
+}
+
+}  // namespace
+
+std::string example_names(const char* between) {
+  std::string text;
+  for (const auto& example : collectives::example_topologies())
+    text += fmt::format("{}{}", text.empty() ? "" : between, example.name);
+  return text;
+}
+
+std::string topology_help(const std::string& what) {
+  std::string names = what + ": a JSON file, or an example:";
+  for (const auto& example : collectives::example_topologies())
+    names += fmt::format(" {} ({});", example.name, example.about);
+  names.pop_back();
+  return names;
+}
+
+Topology described_topology(const std::string& name) {
+  for (const auto& example : collectives::example_topologies())
+    if (example.name == name) return collectives::example_topology(name);
+  const std::string text = read(name);
+  try {
+    Topology topology = collectives::topology_from_json(text);
+    engine::require(!topology.ranks.empty(), "it has no ranks");
+    return topology;
+  } catch (const engine::Error& error) {
+    engine::fail(error.code(), "{}: {}", name, error.what());
+  }
+}
+
+}  // namespace lockstep::tools
