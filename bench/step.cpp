@@ -13,12 +13,16 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "collectives/registry.h"
+#include "collectives/size_rules.h"
 #include "engine/cpu/peak.h"
 #include "engine/data/sets.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/staging.h"
 #include "models/registry.h"
+#include "strategies/bucket_model.h"
 #include "strategies/session/factories.h"
+#include "strategies/synchronous.h"
 
 namespace lockstep::bench {
 namespace {
@@ -74,6 +78,72 @@ class Parts : public engine::Observer {
   std::vector<double> rest_;
 };
 
+// When each gradient is final, in seconds of computing since the step began: what the strategy's
+// calls take is not counted.
+class ReadyTimes {
+ public:
+  void begin_step() { next_ = 0; }
+  void add(engine::Range range, double seconds, bool keep) {
+    if (next_ == ends_.size()) ends_.push_back(range.end), samples_.emplace_back();
+    if (keep) samples_[next_].push_back(seconds);
+    ++next_;
+  }
+  // A layer's gradients each.
+  std::vector<strategies::ReadyUnit> units(std::size_t width) const {
+    std::vector<strategies::ReadyUnit> units;
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < ends_.size(); ++i) {
+      units.push_back({median(samples_[i]), (ends_[i] - begin) * width});
+      begin = ends_[i];
+    }
+    return units;
+  }
+  // Those of the strategy.
+  std::vector<strategies::ReadyUnit> buckets(const std::vector<engine::Range>& cut,
+                                             std::size_t width) const {
+    std::vector<strategies::ReadyUnit> units;
+    for (const engine::Range& bucket : cut) {
+      const auto at = std::lower_bound(ends_.begin(), ends_.end(), bucket.end) - ends_.begin();
+      units.push_back({median(samples_[std::size_t(at)]), bucket.size() * width});
+    }
+    return units;
+  }
+
+ private:
+  std::size_t next_ = 0;
+  std::vector<std::size_t> ends_;
+  std::vector<std::vector<double>> samples_;
+};
+
+// What the step would take by the bucket model, between hosts: of computing and of sums that take
+// what the planner says, none slows the other.
+struct Modelled {
+  double communication = 0;  // seconds of all buckets, one after the other
+  double here = 0, best = 0;
+  std::size_t buckets = 0, best_buckets = 0;
+  double hidden_percent(double step, double compute) const {
+    return 100 * (1 - (step - compute) / communication);
+  }
+};
+Modelled modelled(const strategies::Synchronous& strategy, const std::string& algorithm,
+                  const ReadyTimes& ready, double compute, std::size_t width) {
+  const auto& design = strategy.step();
+  const auto choices = collectives::plan_all_reduce(
+      strategy.topology(), collectives::all_reduce_algorithms(),
+      collectives::parse_size_rules(algorithm), collectives::planned_sizes());
+  const strategies::BucketCost cost = [&](std::size_t bytes) {
+    return choices.choose(bytes).seconds;
+  };
+  const auto buckets = ready.buckets(design.buckets, width);
+  const auto best = strategies::best_buckets(ready.units(width), cost);
+  Modelled found;
+  found.buckets = buckets.size(), found.best_buckets = best.buckets.size();
+  for (const auto& bucket : buckets) found.communication += cost(bucket.bytes);
+  found.here = std::max(compute, strategies::end_of_buckets(buckets, cost));
+  found.best = std::max(compute, best.seconds);
+  return found;
+}
+
 // Operations of the direct method in one step, by part: a product and a sum for each
 // multiplication, once forward and twice backward, or once where nobody wants the gradient of the
 // input. Methods that do with fewer can come out above the peak.
@@ -100,6 +170,7 @@ int run(const Flags& f, int argc, char** argv) {
   options.algorithm = f.algorithm;
   options.update = f.update;
   options.kernels = engine::kernels_of(f.kernels);
+  options.measured = true;
   const auto strategy = strategies::make_strategy(f.strategy, session, options);
   const engine::GraphSpec graph = models::build(f.model);
   const auto rule = engine::optim::sgd({.rate = 0.01, .momentum = 0.9});
@@ -110,11 +181,14 @@ int run(const Flags& f, int argc, char** argv) {
   strategy->open(graph, rule.rule, {f.batch, 1, 1, {}});
   strategy->deal({data->size(), f.batch, 0, f.steps, {}, true});
   Parts parts;
-  std::vector<double> whole, losses;
+  ReadyTimes ready_times;
+  std::vector<double> whole, computing, losses;
   strategy->run([&](engine::Replica& r) {
     const bool mine = r.rank == me.rank;
     engine::Pipeline pipeline(*data, {.shuffle = false, .in_place = true});
     double exposed = 0;  // inside the strategy's calls
+    bool keep = false;
+    engine::Clock::time_point started;
     auto timed = [&exposed](auto&& call) {
       const auto begin = engine::Clock::now();
       call();
@@ -124,15 +198,18 @@ int run(const Flags& f, int argc, char** argv) {
       timed([&] { strategy->before_forward(r, x); });
     };
     const engine::Graph::Hook ready = [&](engine::Range x) {
+      if (mine) ready_times.add(x, seconds_since(started) - exposed, keep);
       timed([&] { strategy->gradient_ready(r, x); });
     };
     if (mine) r.graph.observe(&parts);
     while (const auto work = strategy->next(r)) {
       exposed = 0;
-      const auto begin = engine::Clock::now();
+      keep = work->step >= kWarmUp;
+      if (mine) ready_times.begin_step();
+      started = engine::Clock::now();
       pipeline.request(work->epoch, work->mine);
       engine::stage(r, pipeline.take(), work->step, work->whole, rule.rate);
-      const double input = seconds_since(begin);
+      const double input = seconds_since(started);
       r.graph.forward(*r.context, before);
       const auto loss_begin = engine::Clock::now();
       r.graph.evaluate_loss(*r.context, true);
@@ -140,18 +217,19 @@ int run(const Flags& f, int argc, char** argv) {
       const double loss_seconds = seconds_since(loss_begin);
       r.graph.backward(*r.context, false, ready);
       timed([&] { strategy->finish(r); });
-      const double seconds = seconds_since(begin);
+      const double seconds = seconds_since(started);
       if (!mine) continue;
       parts.add("input", input);
       parts.add("loss", loss_seconds);
       parts.add("communication and update, exposed", exposed);
-      parts.end_step(work->step >= kWarmUp, seconds);
+      parts.end_step(keep, seconds);
+      computing.push_back(seconds - exposed);
       whole.push_back(seconds);
       losses.push_back(loss / double(std::max<std::int64_t>(1, r.state.examples)));
     }
     r.graph.observe(nullptr);
   });
-  whole.erase(whole.begin(), whole.begin() + kWarmUp);
+  for (auto* times : {&whole, &computing}) times->erase(times->begin(), times->begin() + kWarmUp);
   engine::require(losses.back() < losses.front(), "the loss did not fall: {} to {}", losses.front(),
                   losses.back());
   if (!me.chief) return 0;
@@ -169,6 +247,18 @@ int run(const Flags& f, int argc, char** argv) {
   if (!f.json) {
     fmt::print("{:40} {:>10} {:>7} {:>8} {:>10}\n", "part (medians of rank 0)", "ms", "%", "GF/s",
                "% of peak");
+  }
+  std::optional<Modelled> model;
+  const auto* synchronous = dynamic_cast<const strategies::Synchronous*>(strategy.get());
+  if (synchronous != nullptr && synchronous->topology().hosts.size() > 1) {
+    model = modelled(*synchronous, f.algorithm, ready_times, median(computing), sizeof(float));
+    object["communication"] = {{"computing_ms", median(computing) * 1e3},
+                               {"alone_ms", model->communication * 1e3},
+                               {"hidden_percent", model->hidden_percent(step, median(computing))},
+                               {"buckets", model->buckets},
+                               {"model_ms", model->here * 1e3},
+                               {"best_buckets", model->best_buckets},
+                               {"best_model_ms", model->best * 1e3}};
   }
   double all = 0;
   for (const std::string& part : parts.order()) {
@@ -194,6 +284,14 @@ int run(const Flags& f, int argc, char** argv) {
     fmt::print("{:40} {:10.3f} {:7} {:8.0f} {:10.0f}    {:.0f} images/s of {} replica{}\n", "step",
                step * 1e3, "", all / step / 1e9, 100 * all / step / core, rate, me.size,
                me.size == 1 ? "" : "s");
+    if (model)
+      fmt::print(
+          "computing {:.1f} ms; sums of gradients alone {:.1f} ms, {:.0f} % of them hidden; by "
+          "the bucket model the step takes {:.1f} ms with {} bucket{}, {:.1f} ms with the "
+          "best {}\n",
+          median(computing) * 1e3, model->communication * 1e3,
+          model->hidden_percent(step, median(computing)), model->here * 1e3, model->buckets,
+          model->buckets == 1 ? "" : "s", model->best * 1e3, model->best_buckets);
     fmt::print("the peak, from registers: {:.0f} GF/s a replica; a copy of memory: {:.0f} GB/s\n",
                core / 1e9, peak.bytes / 1e9);
   }

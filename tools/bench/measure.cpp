@@ -37,10 +37,10 @@ Measured measure(const strategies::Ranks& ranks, Meeting& meeting, const Setting
   }
 
   Measured measured;
-  measured.iterations = rounds(setting, count * width);
   measured.wrong = time_in_turns(ranks, meeting, setting, count, variants);
   dog.reset();
   measured.in_place = variants[0].times;
+  measured.iterations = measured.in_place.rounds;
   measured.out_of_place = variants[1].times;
   if (!w.roofline.empty()) measured.roofline_us = variants[2].times.median;
   if (setting.mpi) measured.mpi = variants.back().times;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tools/bench/turns.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -18,6 +20,10 @@ using engine::Clock;
 constexpr int kTurns = 4;
 constexpr std::size_t kBytes = std::size_t(1) << 30;
 constexpr std::size_t kLeastRounds = 12, kMostRounds = 1000;
+
+// Where a round takes long, as over a slow wire, there are fewer: all of one size in so many
+// seconds.
+constexpr double kSeconds = 4;
 
 // Looking at the processor time is a call of the system.
 constexpr std::size_t kProcessorsFrom = std::size_t(64) << 10;
@@ -64,15 +70,32 @@ Times times(std::vector<double> us, std::vector<double> processors) {
   std::sort(us.begin(), us.end());
   std::sort(processors.begin(), processors.end());
   const auto last = std::size_t(std::ceil(0.99 * double(us.size()))) - 1;
-  return {us[us.size() / 2], us.front(), us[last], processors[processors.size() / 2]};
+  return {int(us.size()), us[us.size() / 2], us.front(), us[last],
+          processors[processors.size() / 2]};
+}
+
+// What is asked for, or so many that a gigabyte is reduced, but not very few and not very many.
+// `one_of_each` does an untimed round of every variant; the same number on all ranks.
+int rounds(const strategies::Ranks& ranks, const Setting& setting, std::size_t bytes,
+           const std::function<void()>& one_of_each) {
+  if (setting.iterations > 0) return setting.iterations;
+  const auto most = std::clamp(kBytes / std::max<std::size_t>(bytes, 1), kLeastRounds, kMostRounds);
+  std::size_t found = most;
+  for (int attempt = 0; attempt < 2; ++attempt) {  // the first takes its memory from the system
+    const auto begin = Clock::now();
+    one_of_each();
+    const std::chrono::duration<double> took = Clock::now() - begin;
+    double slowest = 1e-9;
+    for (const auto& other :
+         ranks.bootstrap.all_gather(fmt::format("{}", took.count()), "seconds of a round"))
+      slowest = std::max(slowest, std::stod(other));
+    found = std::size_t(std::clamp(kSeconds / slowest, double(kLeastRounds), double(most)));
+    if (found == most) break;
+  }
+  return int(found);
 }
 
 }  // namespace
-
-int rounds(const Setting& setting, std::size_t bytes) {
-  if (setting.iterations > 0) return setting.iterations;
-  return int(std::clamp(kBytes / std::max<std::size_t>(bytes, 1), kLeastRounds, kMostRounds));
-}
 
 std::size_t time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
                           std::size_t count, std::vector<Variant>& variants) {
@@ -81,7 +104,6 @@ std::size_t time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, cons
   const int me = ranks.rank();
   const collectives::Range result = result_range(task, count, me);
   Values values(task.dtype, task.op, task.mean, task.ranks());
-  const int all = rounds(setting, count * width);
   Series series(variants.size()), processors(variants.size());
   const bool looks = count * width >= kProcessorsFrom && meeting.of_processes();
   std::size_t wrong = 0;
@@ -105,6 +127,9 @@ std::size_t time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, cons
     return Round{took.count(), used, differ};
   };
   int number = 0;
+  const int all = rounds(ranks, setting, count * width, [&] {
+    for (Variant& variant : variants) once(variant, number++);
+  });
   for (int turn = 0; turn < kTurns; ++turn) {
     const int begin = all * turn / kTurns, end = all * (turn + 1) / kTurns;
     for (std::size_t v = 0; v < variants.size(); ++v) {

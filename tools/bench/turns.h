@@ -18,13 +18,14 @@ enum class Check { kAll, kLast, kNone };  // which rounds' results are compared 
 
 struct Setting {
   Task task = {};
-  int iterations = 0;  // 0: by size
+  int iterations = 0;  // timed rounds; 0: by size, and fewer where they take long
   int warmup = 2;      // untimed rounds at the beginning of each turn
   Check check = Check::kAll;
   bool mpi = false;
 };
 
-struct Times {  // microseconds, over the rounds
+struct Times {  // microseconds, over so many rounds
+  int rounds = 0;
   double median = 0, least = 0, p99 = 0;
   // Processor time of all ranks together, median; where ranks are processes and the size is large
   // enough for looking at it to cost nothing. 0: not measured.
@@ -39,10 +40,6 @@ struct Variant {
   std::function<void()> run = {};
   Times times = {};  // set by time_in_turns
 };
-
-// Rounds of one size, in bytes of a rank: what is asked for, or so many that a gigabyte is reduced,
-// but not very few and not very many.
-int rounds(const Setting& setting, std::size_t bytes);
 
 // `count` elements of each rank. Elements that were wrong, on all ranks, in checked rounds.
 std::size_t time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
