@@ -48,7 +48,8 @@ Executor::Executor(int rank, Team& team, Transport* transport, const engine::Ops
       owned_(std::move(owned)),
       options_(std::move(options)),
       deadline_(options_.deadline),
-      owned_elements_(owned_.elements()) {
+      owned_elements_(owned_.elements()),
+      wakes_(transport != nullptr && transport->wake()) {
   engine::invariant(team.is_local(rank), "an executor's rank is not of its team");
 }
 
@@ -90,6 +91,7 @@ void Executor::start(int plan, const engine::StepState* state) {
   if (observer_.load(std::memory_order_relaxed) != nullptr) entry.began = engine::Clock::now();
   entry.requested.fetch_add(1);
   team_.wake();  // a communication thread that sleeps has something to do
+  if (asleep_.load()) transport_->wake();
 }
 
 bool Executor::done(int plan) const {
@@ -116,7 +118,7 @@ Executor::Looked Executor::look_round(int budget) {
 // Everything that can go wrong in other hands (transport, kernels, hooks) stops the team here.
 bool Executor::pass(int& budget, bool& ended, int plan) {
   at_ = nullptr;
-  crowded_ = false;
+  crowded_ = awaits_ = false;
   const auto stop = [&](engine::Code code, const char* why) {
     // Who lost a peer, or was told of a deadline, is told with what it waits for.
     const bool told = code == engine::Code::kPeerLost || code == engine::Code::kTimeout;
@@ -202,6 +204,7 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
       break;
     case Action::kAwait:
       if (!all_arrived(entry, plan, step)) {
+        awaits_ = true;
         look(entry, plan, lane);
         return false;
       }

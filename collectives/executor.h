@@ -147,6 +147,7 @@ class Executor {
   ExecutorOptions options_;
   std::atomic<std::chrono::milliseconds> deadline_;
   std::size_t owned_elements_;
+  bool wakes_;        // the transport, from its sleep
   std::mutex mutex_;  // of the work: cursors, transport, operands
   std::mutex purposes_;
   std::vector<Entry> entries_;          // they hold atomics and do not move: made all at once
@@ -155,7 +156,9 @@ class Executor {
   std::vector<std::byte*> to_;
   const Entry* at_ = nullptr;            // the plan at work
   bool crowded_ = false;                 // see Looked
+  bool awaits_ = false;                  // a lane is stuck at ranks of this host; of the last pass
   std::atomic<int> messages_{0};         // posted and not through
+  std::atomic<bool> asleep_{false};      // a thread sleeps on the transport, or is about to
   std::atomic<std::uint64_t> moves_{0};  // passes in which something moved
   std::atomic<int> waiters_{0};          // threads in `wait`
   std::atomic<double> waited_{0};

@@ -23,9 +23,9 @@ constexpr int kBudget = 64, kBudgetAtOnce = 16;
 // core, each look is a system call, and the sleep ends when something comes.
 constexpr int kMessageSpins = 4;
 // A sleep ends at the latest after this. Who sleeps until a message comes does not hear of what
-// other ranks of the host do, nor of plans that another thread starts: then after the second, or,
-// with no other rank here, the third.
-constexpr microseconds kSleep{1000}, kMessageSleep{50}, kAloneSleep{200};
+// other ranks of the host do: then after the second, where a lane waits for them; nor, where the
+// transport cannot be woken, of plans that another thread starts: then after the third.
+constexpr microseconds kSleep{1000}, kArrivalSleep{50}, kDeafSleep{200};
 // Where another thread is at work it may just have passed over what has arrived since.
 constexpr microseconds kBusySleep{50};
 
@@ -209,8 +209,8 @@ void Executor::sleep(microseconds most) {
   if (!team_.stopped()) idle(most, std::nullopt);
 }
 
-// A last look comes after the sleeper has been made, so that nothing is missed between look and
-// sleep.
+// A last look comes after the sleeper has been made, or after others can see that this thread is
+// about to sleep, so that nothing is missed between look and sleep.
 void Executor::idle(microseconds most, std::optional<int> plan) {
   if (messages_.load(std::memory_order_relaxed) == 0) {
     const Team::Sleeper sleeper(team_);
@@ -218,14 +218,23 @@ void Executor::idle(microseconds most, std::optional<int> plan) {
     if (looked == Looked::kMoved || (plan && done(*plan))) return;
     return sleeper.sleep(looked == Looked::kElsewhere ? std::min(most, kBusySleep) : most);
   }
-  most = std::min(most, team_.local().size() > 1 ? kMessageSleep : kAloneSleep);
   std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return Team::Sleeper(team_).sleep(most);
-  try {
-    transport_->sleep(int(most.count()));
-  } catch (const engine::Error& error) {
-    team_.stop(error.code(), error.what());
+  if (!lock) return Team::Sleeper(team_).sleep(std::min(most, kDeafSleep));
+  asleep_.store(true);
+  bool ended = false;
+  int budget = kBudget;
+  if (!pass(budget, ended) && !(plan && done(*plan)) && !team_.stopped()) {
+    if (awaits_) most = std::min(most, kArrivalSleep);
+    if (!wakes_) most = std::min(most, kDeafSleep);
+    try {
+      transport_->sleep(int(most.count()));
+    } catch (const engine::Error& error) {
+      team_.stop(error.code(), error.what());
+    }
   }
+  asleep_.store(false);
+  lock.unlock();
+  if (ended && waiters_.load() > 0) team_.wake();
 }
 
 void Executor::tell_peers() noexcept {

@@ -23,6 +23,9 @@ class Transport {
   virtual bool progress() = 0;
   // Sleeps until something may move or so many microseconds are over: with nothing else to do.
   virtual void sleep(int microseconds) = 0;
+  // Ends a sleep that is under way, or else the next one, at once. From any thread, also beside one
+  // that uses the transport. False where nothing can do that.
+  virtual bool wake() noexcept { return false; }
   // Tells all peers why this rank ends before its time, as far as they can be reached at once:
   // their next call throws Error(code) with this text. After this nothing else may be called.
   virtual void abort(engine::Code, const std::string& /*why*/) noexcept {}

@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: MIT
 #include "collectives/tcp/rank_transport.h"
 
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "engine/base/error.h"
 
 namespace lockstep::collectives::tcp {
 
-RankTransport::RankTransport(int rank, std::vector<Met> peers) : rank_(rank) {
+RankTransport::RankTransport(int rank, std::vector<Met> peers)
+    : rank_(rank), waker_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (!waker_)
+    engine::fail(engine::Code::kIo, "rank {}: no event to be woken by: {}", rank,
+                 std::strerror(errno));
   for (Met& peer : peers) {
     auto [entry, added] = connections_.emplace(
         peer.there,
@@ -19,7 +27,8 @@ RankTransport::RankTransport(int rank, std::vector<Met> peers) : rank_(rank) {
     engine::require(added, "rank {} has two connections with rank {}", rank, peer.there);
     order_.push_back(entry->second.get());
   }
-  polled_.resize(order_.size());
+  polled_.resize(order_.size() + 1);
+  polled_.back() = {.fd = waker_.file(), .events = POLLIN, .revents = 0};
 }
 
 Connection& RankTransport::connection(int peer) {
@@ -101,6 +110,12 @@ bool RankTransport::progress() {
 
 void RankTransport::sleep(int microseconds) {
   fresh_ = poll_all(microseconds) >= 0;
+  eventfd_t woken;
+  if (fresh_ && polled_.back().revents != 0) eventfd_read(waker_.file(), &woken);
+}
+
+bool RankTransport::wake() noexcept {
+  return eventfd_write(waker_.file(), 1) == 0 || errno == EAGAIN;  // or it is awake for long
 }
 
 void RankTransport::abort(engine::Code code, const std::string& why) noexcept {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The transport of one rank over its connections. One thread at a time; nothing blocks but `sleep`.
+// The transport of one rank over its connections. One thread at a time, but for `wake`; nothing
+// blocks but `sleep`.
 #pragma once
 #include <poll.h>
 
@@ -21,6 +22,7 @@ class RankTransport : public Transport {
   bool test(int request) override;
   bool progress() override;
   void sleep(int microseconds) override;
+  bool wake() noexcept override;
   void abort(engine::Code code, const std::string& why) noexcept override;
 
  private:
@@ -36,6 +38,7 @@ class RankTransport : public Transport {
   int rank_;
   std::map<int, std::unique_ptr<Connection>> connections_;  // by peer
   std::vector<Connection*> order_;                          // as in polled_
+  Socket waker_;                                            // an event, last in polled_
   std::vector<pollfd> polled_;
   bool fresh_ = false;  // polled_ says what the last sleep saw, and nothing was posted since
   std::vector<Request> requests_;
