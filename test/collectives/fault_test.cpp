@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <thread>
 
@@ -266,6 +268,75 @@ TEST(Faults, AnExecutorWithoutATransportRefusesMessages) {
   const auto ops = engine::reference_ops(DType::kFloat32);
   Executor executor(0, team, nullptr, *ops, {}, {});
   EXPECT_THROW(executor.open(step), engine::Error);
+}
+
+// Sleeps until it is woken, for a minute at most, and counts the sleeps that a wake ended.
+class Sleeping : public collectives::Transport {
+ public:
+  Sleeping(std::unique_ptr<collectives::Transport> inner, std::atomic<int>& asleep,
+           std::atomic<int>& woken)
+      : inner_(std::move(inner)), asleep_(asleep), woken_(woken) {}
+  int post_send(int peer, int tag, const std::byte* data, std::size_t bytes) override {
+    return inner_->post_send(peer, tag, data, bytes);
+  }
+  int post_receive(int peer, int tag, std::byte* data, std::size_t bytes) override {
+    return inner_->post_receive(peer, tag, data, bytes);
+  }
+  bool test(int request) override { return inner_->test(request); }
+  bool progress() override { return inner_->progress(); }
+  void sleep(int) override {
+    std::unique_lock lock(mutex_);
+    ++asleep_;
+    if (changed_.wait_for(lock, std::chrono::minutes(1), [&] { return wakes_ > 0; })) ++woken_;
+    wakes_ = 0;
+  }
+  bool wake() noexcept override {
+    std::scoped_lock lock(mutex_);
+    ++wakes_;
+    changed_.notify_all();
+    return true;
+  }
+
+ private:
+  std::unique_ptr<collectives::Transport> inner_;
+  std::atomic<int>&asleep_, &woken_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int wakes_ = 0;
+};
+
+// A communication thread sleeps on the transport, since a message of one plan is under way, when
+// another thread starts a second plan: that one begins at once, and not when the message comes.
+TEST(Faults, WhatAnotherThreadStartsEndsASleepOnTheTransport) {
+  std::atomic<int> asleep{0}, woken{0};
+  JobOptions options;
+  collectives::Transport* transport = nullptr;
+  options.wrap = [&](int rank, std::unique_ptr<collectives::Transport> inner) {
+    if (rank == 0) inner = std::make_unique<Sleeping>(std::move(inner), asleep, woken);
+    if (rank == 0) transport = inner.get();
+    return inner;
+  };
+  Job job({{ring(hosts("apart", 2), kBlock, "first"), {}, false},
+           {ring(hosts("apart", 2), kBlock, "second"), {}, false}},
+          4 * kBlock, options);
+  job.executor(0).start(0, nullptr);
+  std::atomic<bool> over{false};
+  std::jthread communication([&] {
+    while (!over) job.executor(0).sleep(std::chrono::microseconds(1'000'000));
+  });
+  while (asleep < 2) std::this_thread::sleep_for(milliseconds(1));  // it was made awake
+  const int before = woken;
+  job.executor(0).start(1, nullptr);
+  while (asleep < 3) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_EQ(woken, before + 1);
+  over = true;
+  transport->wake();
+  communication.join();
+  job.executor(1).start(0, nullptr), job.executor(1).start(1, nullptr);
+  while (!job.executor(1).done(0) || !job.executor(1).done(1)) {
+    job.executor(1).progress();
+    job.executor(0).progress();
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -224,6 +225,38 @@ TEST(TcpTransport, SleepEndsWhenSomethingComesAndWhenTheTimeIsOver) {
   EXPECT_LT(engine::Clock::now() - begin, 5s);
   EXPECT_TRUE(ranks[1]->progress());
   EXPECT_TRUE(ranks[1]->test(receive));
+}
+
+// Without the wake each of these sleeps would last a minute.
+TEST(TcpMessages, ASleepEndsWhenAnotherThreadWakesIt) {
+  const auto transports = connect_all(2);
+  Transport& transport = *transports[0];
+  const auto begin = engine::Clock::now();
+  std::atomic<int> slept{0};
+  std::jthread sleeper([&] {
+    for (int i = 0; i < 3; ++i) {
+      transport.sleep(60'000'000);
+      ++slept;
+    }
+  });
+  while (slept < 3) {
+    EXPECT_TRUE(transport.wake());
+    std::this_thread::sleep_for(1ms);
+  }
+  sleeper.join();
+  EXPECT_TRUE(transport.wake());  // one that comes before the sleep ends it at once
+  transport.sleep(60'000'000);
+  EXPECT_LT(engine::Clock::now() - begin, 30s);
+}
+
+// A sleep that was ended by a wake does not keep that for the next one.
+TEST(TcpMessages, AWakeIsUsedUp) {
+  const auto transports = connect_all(2);
+  ASSERT_TRUE(transports[0]->wake());
+  transports[0]->sleep(60'000'000);
+  const auto begin = engine::Clock::now();
+  transports[0]->sleep(20'000);
+  EXPECT_GE(engine::Clock::now() - begin, 20ms);
 }
 
 }  // namespace
