@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <random>
 #include <set>
 
 #include "collectives/algorithms/steps.h"
@@ -92,6 +94,52 @@ TEST(Planner, TheChoiceIsTheCheapestAndTheRunnerUpTheNext) {
       EXPECT_FALSE(table[i].reason.empty());
     }
   }
+}
+
+// Also on clusters that nobody has thought of, and the same again from what other ranks are sent.
+TEST(Planner, TheChoiceIsTheCheapestWhateverTheTopology) {
+  std::mt19937 random(71);
+  const auto between = [&](double least, double most) {  // evenly over the orders of magnitude
+    return least * std::pow(most / least, std::uniform_real_distribution<>()(random));
+  };
+  const auto up_to = [&](int most) { return std::uniform_int_distribution<>(1, most)(random); };
+  for (int trial = 0; trial < 40; ++trial) {
+    HostCosts costs;
+    costs.signal = between(1e-7, 1e-5);
+    costs.block = between(1e-9, 1e-6);
+    const double core = between(1e9, 1e11);
+    costs.passes = {{0, core, core * up_to(8)}};
+    const WireCosts wire{.latency = between(1e-6, 1e-3),
+                         .bandwidth = between(1e7, 1e11),
+                         .processor = between(1e-12, 1e-9),
+                         .message = between(1e-7, 1e-5)};
+    const Topology topology = equal_hosts(up_to(4), up_to(4), costs, wire, up_to(4));
+    const std::vector<std::size_t> sizes{256, 4 * kKiB, 256 * kKiB, 4 * kMiB};
+    const Choices choices = plan_all_reduce(topology, all_reduce_algorithms(), {}, sizes);
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      for (std::size_t a = 0; a < choices.algorithms().size(); ++a)
+        EXPECT_LE(choices.choose(sizes[i]).seconds, 1.001 * choices.price(i, a).seconds)
+            << trial << ": " << choices.algorithms()[a] << " at " << sizes[i];
+    const Topology sent = topology_from_json(to_json(topology));
+    EXPECT_EQ(plan_all_reduce(sent, all_reduce_algorithms(), {}, sizes).hash(), choices.hash());
+  }
+}
+
+TEST(Planner, OfAClusterTheFirstRanksAreAClusterToo) {
+  const Topology all = example_topology("4x4"), few = all.first_ranks(6);
+  EXPECT_EQ(few.host_of_rank(), (std::vector<int>{0, 0, 0, 0, 1, 1}));
+  EXPECT_EQ(few.hosts.size(), 2u);
+  EXPECT_EQ(few.processes.size(), 6u);
+  EXPECT_EQ(few.hosts[0], all.hosts[0]);
+  ASSERT_EQ(few.hosts[1].costs.links.size(), 1u);  // of the two that are left there
+  EXPECT_EQ(few.hosts[1].costs.links[0], all.hosts[1].costs.links[0]);
+  EXPECT_EQ(topology_from_json(to_json(few)), few);
+  EXPECT_EQ(all.first_ranks(16), all);
+  Topology threads = equal_hosts(1, 1, {}, {});  // three replicas of one process
+  threads.processes[0].replicas = 3;
+  threads.ranks.resize(3, threads.ranks[0]);
+  EXPECT_EQ(threads.first_ranks(2).processes[0].replicas, 2);
+  EXPECT_EQ(threads.first_ranks(2).ranks.size(), 2u);
 }
 
 TEST(Planner, BetweenSizesThePricesGoInAStraightLine) {

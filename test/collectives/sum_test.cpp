@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Executed sums equal serial ones, exactly, for inputs whose sums are exact in every order; and
 // those that are not show what each algorithm promises of the order.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -148,7 +149,7 @@ TEST_P(Sums, EqualTheSerialResult) {
       const std::vector<int> host = hosts(GetParam(), ranks);
       if (!algorithm.refusal(host).empty()) continue;
       SCOPED_TRACE(std::string(algorithm.name) + " of " + std::to_string(ranks));
-      for (const std::size_t length : {0, 1, 2, 7, 16, 1001, 3073})
+      for (const std::size_t length : {0, 1, 2, 7, 8, 16, 1001, 3073, 4095})
         expect_sums(algorithm, host, length, kSomeCases);
       if (HasFailure()) return;
     }
@@ -169,13 +170,23 @@ TEST_P(Sums, InManySegmentsEqualTheSerialResult) {
 INSTANTIATE_TEST_SUITE_P(Layouts, Sums, testing::ValuesIn(kLayouts),
                          [](const auto& layout) { return layout.param; });
 
+// Each type, on one host and on several.
 TEST(Sums, OfAMillionElements) {
+  struct {
+    const char* layout;
+    int ranks;
+    DType dtype;
+  } const jobs[] = {{"one", 2, DType::kInt32},     {"one", 3, DType::kFloat64},
+                    {"one", 5, DType::kFloat32},   {"one", 9, DType::kInt64},
+                    {"apart", 3, DType::kFloat64}, {"apart", 4, DType::kInt32},
+                    {"unequal", 2, DType::kInt64}, {"unequal", 7, DType::kFloat32}};
   for (const Algorithm& algorithm : all_reduce_algorithms())
-    for (const std::string layout : {"one", "apart", "unequal"}) {
-      const std::vector<int> host = hosts(layout, 3);
+    for (const auto& [layout, ranks, dtype] : jobs) {
+      const std::vector<int> host = hosts(layout, ranks);
       if (!algorithm.refusal(host).empty()) continue;
-      SCOPED_TRACE(std::string(algorithm.name) + " " + layout);
-      expect_sums(algorithm, host, 1045991, {{}}, std::size_t(256) << 10);
+      SCOPED_TRACE(fmt::format("{} {} {}", algorithm.name, layout, ranks));
+      expect_sums(algorithm, host, 1045991, {{dtype}}, std::size_t(256) << 10);
+      if (HasFailure()) return;
     }
 }
 

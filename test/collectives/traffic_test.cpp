@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -103,6 +104,22 @@ TEST(Traffic, OfARingCrossesAsManyEdgesAsThereAreHosts) {
                 edges.size() * 2 * std::size_t(ranks - 1) * length / std::size_t(ranks))
           << layout << " " << ranks;
     }
+}
+
+// A hostfile that interleaves, a b a b, gives the order a a b b: each rank hands on inside its host
+// first, and one of each host to the other.
+TEST(Traffic, OfARingGoesThroughAHostBeforeItLeaves) {
+  const Plan plan = ring_all_reduce(ring_request({0, 1, 0, 1}, 24 * kBlock));
+  std::map<int, std::set<int>> next;
+  for (int rank = 0; rank < 4; ++rank)
+    for (const Lane& lane : plan.lanes[std::size_t(rank)])
+      for (const Step& step : lane) {
+        if (step.action == Action::kPostSend) next[rank].insert(step.peer);
+        if (step.action != Action::kReduce) continue;
+        for (const collectives::Operand& from : step.from)
+          if (from.rank != rank) next[from.rank].insert(rank);
+      }
+  EXPECT_EQ(next, (std::map<int, std::set<int>>{{0, {2}}, {2, {1}}, {1, {3}}, {3, {0}}}));
 }
 
 // Both directions of a wire are busy: when a rank waits for the message of a round, it has posted
