@@ -31,49 +31,41 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Each operation joins two vectors, and has a last word on the result.
-template <class T>
-struct Sum {
+// Each operation joins two vectors, and has a last word on the result: most leave it as it is.
+struct Unchanged {
+  template <class D, class V>
+  HWY_INLINE V end(D, V result) const {
+    return result;
+  }
+};
+struct Sum : Unchanged {
   template <class D, class V>
   HWY_INLINE V join(D, V a, V b) const {
     return hn::Add(a, b);
   }
-  template <class D, class V>
-  HWY_INLINE V end(D, V sum) const {
-    return sum;
-  }
 };
 template <class T>
-struct ScaledSum : Sum<T> {
+struct ScaledSum : Sum {
   T scale;
   template <class D, class V>
   HWY_INLINE V end(D d, V sum) const {
     return hn::Mul(sum, hn::Set(d, scale));
   }
 };
-template <class T>
-struct Product {
+struct Product : Unchanged {
   template <class D, class V>
   HWY_INLINE V join(D, V a, V b) const {
     return hn::Mul(a, b);
   }
-  template <class D, class V>
-  HWY_INLINE V end(D, V product) const {
-    return product;
-  }
 };
 // A number that is none (NaN) wins over all numbers.
 template <class T, bool kLargest>
-struct Extreme {
+struct Extreme : Unchanged {
   template <class D, class V>
   HWY_INLINE V join(D, V a, V b) const {
     auto other = kLargest ? hn::Gt(b, a) : hn::Lt(b, a);
     if constexpr (std::is_floating_point_v<T>) other = hn::Or(other, hn::IsNaN(b));
     return hn::IfThenElse(other, b, a);
-  }
-  template <class D, class V>
-  HWY_INLINE V end(D, V value) const {
-    return value;
   }
 };
 
@@ -248,7 +240,7 @@ void with_types(const Combination& c) {
     case ReduceOp::kMax:
       return Pass<2, In, Out, Extreme<Number, true>>(c, {}).run();
     case ReduceOp::kProduct:
-      return Pass<2, In, Out, Product<Number>>(c, {}).run();
+      return Pass<2, In, Out, Product>(c, {}).run();
     case ReduceOp::kSum:
       break;
   }
@@ -259,7 +251,7 @@ void with_types(const Combination& c) {
       return up_to_four<In, Out>(c, op);
     }
   }
-  up_to_four<In, Out>(c, Sum<Number>());
+  up_to_four<In, Out>(c, Sum());
 }
 
 template <class T>
@@ -267,7 +259,7 @@ void with_narrow(const Combination& c) {
   if (c.source != c.target)
     return c.source == DType::kFloat32 ? with_types<float, T>(c) : with_types<T, float>(c);
   if (c.from.size() == 1 && c.scale == 1)  // a copy
-    return Pass<1, std::int16_t, std::int16_t, Sum<std::int16_t>>(c, {}).run();
+    return Pass<1, std::int16_t, std::int16_t, Sum>(c, {}).run();
   with_types<T, T>(c);
 }
 
