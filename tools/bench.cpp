@@ -189,23 +189,22 @@ std::string describe(const strategies::Ranks& ranks, int processors, bool thread
         "# two ranks meet in {:.0f} ns{}\n", barrier_ns,
         barrier_ns < kSharedCore ? ": so near that the two processors share one real core" : "");
   }
-  return text +
-         "# us: median, least and 99th percentile in place, then the median out of place; "
-         "GB/s in place";
+  text.pop_back();  // the end of its last line
+  return text;
 }
 
-// The sizes one after the other on one rank, which is a thread of its own: what is measured of
-// each, and printed by rank 0.
-class Sizes {
+// The benchmark as one rank does it, which is a thread of its own: all sizes one after the other.
+// Rank 0 prints.
+class BenchOfRank {
  public:
-  Sizes(const Flags& f, bench::Setting setting, const strategies::Ranks& ranks, bool threads)
+  BenchOfRank(const Flags& f, bench::Setting setting, const strategies::Ranks& ranks, bool threads)
       : f_(f), setting_(std::move(setting)), ranks_(ranks), form_(f.form()), meeting_(ranks) {
     setting_.task.host = ranks.host;
     const int processors = bind(ranks);
     barrier_ns_ = meeting_.pair_ns();
     if (form_ == Form::kTable) say(describe(ranks, processors, threads, barrier_ns_));
     sizes_ = counts(f, setting_.task.dtype);
-    planned_ = bench::planned(setting_.task, costs(f, ranks), bucket_sizes());
+    planned_ = bench::planned(setting_.task, costs(f, ranks), planned_counts());
   }
 
   // True when every result was right.
@@ -228,19 +227,24 @@ class Sizes {
     fmt::print("{}\n", line);
     std::fflush(stdout);
   }
-  std::vector<std::size_t> bucket_sizes() const {
-    std::vector<std::size_t> sizes;
-    for (const std::size_t count : sizes_) sizes.push_back(planned_count(count));
-    return sizes;
-  }
+  // The elements of each all-reduce that is planned, where `count` are reduced in all: with
+  // --overlap they are some buckets, and the planner chooses for one.
   std::size_t planned_count(std::size_t count) const {
     return f_.overlap ? std::max<std::size_t>(1, count / bench::kBuckets) : count;
+  }
+  std::vector<std::size_t> planned_counts() const {
+    std::vector<std::size_t> counts;
+    for (const std::size_t count : sizes_) counts.push_back(planned_count(count));
+    return counts;
   }
   std::vector<bench::Choice> choices(const std::string& wanted, std::size_t count) const {
     return bench::choices(setting_.task, wanted, planned_count(count), planned_);
   }
 
   void times() {
+    if (form_ == Form::kTable)
+      say("# us: median, least and 99th percentile in place, then the median out of place; GB/s in "
+          "place");
     say(bench::heading(form_, setting_.mpi));
     std::vector<bench::Row> rows;
     for (const std::size_t count : sizes_) {
@@ -311,7 +315,7 @@ bool on_threads(const Flags& f, const bench::Setting& setting, strategies::Sessi
   std::atomic<bool> right{true};
   bench::on_threads(std::vector<int>(std::size_t(count), 0), session,
                     std::chrono::seconds(f.deadline), [&](const strategies::Ranks& ranks) {
-                      if (!Sizes(f, setting, ranks, true).measure()) right = false;
+                      if (!BenchOfRank(f, setting, ranks, true).measure()) right = false;
                     });
   return right;
 }
@@ -353,7 +357,8 @@ int run(const Flags& f, const Program& program) {
   const auto ops = session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
   session.connected();
   const strategies::Ranks ranks{strategies::rank_of_each_process(bootstrap), *ops, deadline};
-  const bool right = runs ? runs->processes(ranks) : Sizes(f, setting, ranks, false).measure();
+  const bool right =
+      runs ? runs->processes(ranks) : BenchOfRank(f, setting, ranks, false).measure();
   return right ? kDone : kDefect;
 }
 

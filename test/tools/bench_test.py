@@ -94,7 +94,8 @@ class Bench(program.Case):
 
     def test_the_table_names_its_columns(self):
         lines = self.good(*SMALL, "--algorithm", "direct").stdout.splitlines()
-        self.assertTrue(any(line.startswith("# two ranks meet in") for line in lines))
+        for comment in ("# two ranks meet in", "# us: median, least and 99th percentile in place"):
+            self.assertTrue(any(line.startswith(comment) for line in lines), comment)
         lines = [line for line in lines if not line.startswith("#")]
         self.assertEqual(len(lines), 1 + len(BYTES))
         for word in ("bytes", "count", "algorithm", "us", "min", "p99", "apart us", "algbw", "busbw", "roof %",
@@ -128,6 +129,7 @@ class Bench(program.Case):
 
     def test_regrets_among_some_have_those_and_the_choice(self):
         lines = self.good(*SMALL, "--regret", "--algorithm", "ring").stdout.splitlines()
+        self.assertFalse(any(line.startswith("# us") for line in lines))  # there are no such columns
         self.assertRegex(lines[-1], r"^# the choice is within 10 % of the best at \d of 3 sizes, within 25 % at \d; "
                                     r"\d+\.\d\d times it at worst$")
         lines = [line for line in lines if not line.startswith("#")]
