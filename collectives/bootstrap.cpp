@@ -27,6 +27,7 @@ class SingleProcess : public Bootstrap {
     return {mine};
   }
   std::vector<int> hosts() const override { return {0}; }
+  void abandon(Code, const std::string&) noexcept override {}
   void finish() override {}
 };
 
@@ -55,6 +56,11 @@ class InMemory : public Bootstrap {
   int processes() const override { return int(exchange_->host.size()); }
   std::vector<int> hosts() const override { return exchange_->host; }
   void finish() override { all_gather({}, "the end"); }
+  // Of all: they are threads of one process.
+  void abandon(Code code, const std::string& why) noexcept override {
+    const std::scoped_lock lock(exchange_->mutex);
+    if (exchange_->broken.empty()) give_up(code, why);
+  }
 
   std::vector<std::string> all_gather(const std::string& mine, const std::string& what) override {
     engine::require(mine.size() <= kMostBytes,
@@ -95,10 +101,13 @@ class InMemory : public Bootstrap {
   void fail_if_broken() const {
     if (!exchange_->broken.empty()) throw engine::Error(exchange_->code, exchange_->broken);
   }
-  [[noreturn]] void break_off(Code code, std::string why) {
+  void give_up(Code code, std::string why) {
     exchange_->code = code;
     exchange_->broken = std::move(why);
     exchange_->changed.notify_all();
+  }
+  [[noreturn]] void break_off(Code code, std::string why) {
+    give_up(code, std::move(why));
     throw engine::Error(code, exchange_->broken);
   }
   std::shared_ptr<Exchange> exchange_;  // shared: the views may go in any order

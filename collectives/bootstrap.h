@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // How the processes of a job find each other before anything of lockstep connects them: who am I,
 // how many are we, and an all-gather of small values. Used while a session opens and never in a
-// step. One thread at a time. Every wait has a deadline: Error(kTimeout) says who is missing where
-// that can be known, and what was being exchanged.
+// step. One thread at a time, but for `abandon`. Every wait has a deadline: Error(kTimeout) says
+// who is missing where that can be known, and what was being exchanged.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collectives/transport.h"
+#include "engine/base/error.h"
 
 namespace lockstep::collectives {
 
@@ -30,6 +31,9 @@ class Bootstrap {
   virtual std::vector<std::unique_ptr<Transport>> transports(
       const std::vector<int>& process, const std::vector<std::pair<int, int>>& pairs,
       const std::string& what);
+  // From any thread, who knows that somebody will not come: the present exchange of this process
+  // and all later ones throw Error(code, why), but for one whose values are all there.
+  virtual void abandon(engine::Code code, const std::string& why) noexcept = 0;
   // Ends orderly; collective; with a deadline after which the process leaves by _exit. Without a
   // call nothing is ended: that is right after a failure.
   virtual void finish() = 0;

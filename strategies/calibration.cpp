@@ -112,9 +112,7 @@ Calibration calibrate(collectives::Bootstrap& bootstrap, const Topology& topolog
   const auto begin = engine::Clock::now();
   Calibration result;
   result.topology = topology;
-  std::vector<int> process;
-  for (const Topology::Rank& rank : topology.ranks) process.push_back(rank.process);
-  const JobRanks ranks{bootstrap, std::move(process), topology.host_of_rank()};
+  const JobRanks ranks = ranks_of(bootstrap, topology);
   const RankProcessors mine = processors_of_ranks(ranks, "processors for calibration");
   const std::vector<int> processors = processors_of_hosts(ranks, mine.of_host);
 

@@ -5,8 +5,6 @@
 // own, made when they are first asked for: few programs need them, and plans take room and time.
 #include "strategies/communicator.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -97,15 +95,9 @@ Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<en
       ranks_{rank_of_each_process(bootstrap), *ops_, options.deadline, network},
       exceptions_(std::uncaught_exceptions()) {
   require(options.deadline.count() > 0, "the deadline must be positive");
-  const int here = ranks_.host[std::size_t(rank())];
   watch_ = std::make_unique<collectives::PeerWatch>(
       [this](const std::string& who, int pid) { lost(who, pid); });
-  const auto pids = bootstrap.all_gather(std::to_string(getpid()), "processes of the ranks");
-  for (int peer = 0; peer < size(); ++peer) {
-    const int pid = std::stoi(pids[std::size_t(peer)]);
-    if (ranks_.host[std::size_t(peer)] == here && pid != int(getpid()))
-      watch_->add(fmt::format("rank {}", peer), pid);
-  }
+  watch_host(ranks_, "processes of the ranks", *watch_);
   const std::size_t table = std::size_t(size()) * Call::kNumbers;
   const std::size_t begin = page_end(table * sizeof(double));
   StepPlan plan;

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/job_ranks.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 namespace lockstep::strategies {
@@ -33,6 +37,38 @@ JobRanks rank_of_each_process(collectives::Bootstrap& bootstrap) {
   std::vector<int> process(std::size_t(bootstrap.processes()));
   std::iota(process.begin(), process.end(), 0);
   return {bootstrap, std::move(process), bootstrap.hosts()};
+}
+
+JobRanks ranks_of(collectives::Bootstrap& bootstrap, const collectives::Topology& topology) {
+  std::vector<int> process;
+  for (const collectives::Topology::Rank& rank : topology.ranks) process.push_back(rank.process);
+  return {bootstrap, std::move(process), topology.host_of_rank()};
+}
+
+int watch_host(const JobRanks& ranks, const std::vector<int>& pids, collectives::PeerWatch& watch) {
+  int watched = 0;
+  const std::vector<int> local = ranks.local();
+  for (auto first = local.begin(); first != local.end();) {
+    const int process = ranks.process[std::size_t(*first)];
+    const auto next = std::find_if(
+        first, local.end(), [&](int rank) { return ranks.process[std::size_t(rank)] != process; });
+    const int pid = pids[std::size_t(process)], last = *std::prev(next);
+    if (pid != int(getpid())) {
+      watch.add(*first == last ? fmt::format("rank {}", last)
+                               : fmt::format("ranks {} to {}", *first, last),
+                pid);
+      ++watched;
+    }
+    first = next;
+  }
+  return watched;
+}
+
+int watch_host(const JobRanks& ranks, const std::string& what, collectives::PeerWatch& watch) {
+  std::vector<int> pids;
+  for (const std::string& pid : ranks.bootstrap.all_gather(std::to_string(getpid()), what))
+    pids.push_back(std::stoi(pid));
+  return watch_host(ranks, pids, watch);
 }
 
 }  // namespace lockstep::strategies

@@ -4,9 +4,12 @@
 // `local`. The bootstrap outlives it. Any thread; what exchanges something over the bootstrap, one
 // at a time.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "collectives/bootstrap.h"
+#include "collectives/memory/peer_watch.h"
+#include "collectives/topology.h"
 
 namespace lockstep::strategies {
 
@@ -23,5 +26,15 @@ struct JobRanks {
 
 // One rank a process.
 JobRanks rank_of_each_process(collectives::Bootstrap& bootstrap);
+// Those of a topology of this job.
+JobRanks ranks_of(collectives::Bootstrap& bootstrap, const collectives::Topology& topology);
+
+// Watches the other processes of this host, by the names of their ranks: "rank 2", "ranks 4 to 7";
+// those of other hosts are seen by their transports. `pids`: of each process of the job. How many
+// are watched: ranks that are threads of one process have nobody to watch. Throws what
+// PeerWatch::add throws.
+int watch_host(const JobRanks& ranks, const std::vector<int>& pids, collectives::PeerWatch& watch);
+// The same, and exchanges the pids first: collective. `what` stands in errors.
+int watch_host(const JobRanks& ranks, const std::string& what, collectives::PeerWatch& watch);
 
 }  // namespace lockstep::strategies

@@ -2,7 +2,6 @@
 #include "strategies/probe_run.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -68,38 +67,32 @@ ProbeRun::ProbeRun(const JobRanks& ranks, const std::vector<ProbeGroup>& largest
       ops_(ops),
       deadline_(deadline),
       mine_(ranks.mine()),
-      elements_(most(largest, &ProbeGroup::elements)),
-      memory_(std::make_unique<HostMemory>(
-          ranks, pages(elements_) + pages(most(largest, &ProbeGroup::scratch)),
-          kTeams * control_bytes(ranks.local().size()), kWhat)),
-      transports_(connect_hosts(ranks, all_plans(largest), network, deadline, kWhat)),
-      threads_(std::make_unique<ReplicaThreads>(processors)) {
+      elements_(most(largest, &ProbeGroup::elements)) {
   watch();
+  memory_ = std::make_unique<HostMemory>(
+      ranks, pages(elements_) + pages(most(largest, &ProbeGroup::scratch)),
+      kTeams * control_bytes(ranks.local().size()), kWhat);
+  transports_ = connect_hosts(ranks, all_plans(largest), network, deadline, kWhat);
+  threads_ = std::make_unique<ReplicaThreads>(processors);
 }
 
 ProbeRun::~ProbeRun() {
   watch_->release();
 }
 
-// Over the other processes of this host; those of other hosts are seen by their transports.
+// Who dies ends what is measured, and what is exchanged.
 void ProbeRun::watch() {
   watch_ = std::make_unique<collectives::PeerWatch>([this](const std::string& who, int pid) {
-    const std::string why = fmt::format("{}{} (process {}) died", kWhat, who, pid);
+    const std::string why =
+        fmt::format("{}{} (process {}) died while costs were measured", kWhat, who, pid);
     {
       std::scoped_lock lock(mutex_);
       if (lost_.empty()) lost_ = why;
     }
     stop(engine::Code::kPeerLost, why);
+    ranks_.bootstrap.abandon(engine::Code::kPeerLost, why);
   });
-  const auto pids =
-      ranks_.bootstrap.all_gather(std::to_string(getpid()), kWhat + "processes of the ranks");
-  int before = -1;
-  for (const int rank : ranks_.local()) {
-    const int process = ranks_.process[std::size_t(rank)];
-    const int pid = std::stoi(pids[std::size_t(process)]);
-    if (process != before && pid != int(getpid())) watch_->add(fmt::format("rank {}", rank), pid);
-    before = process;
-  }
+  watch_host(ranks_, kWhat + "processes of the ranks", *watch_);
 }
 
 void ProbeRun::stop(engine::Code code, const std::string& why) noexcept {

@@ -3,8 +3,6 @@
 // words for people in synchronous_state.cpp.
 #include "strategies/synchronous.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -61,7 +59,6 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
   require(options_.shares.empty() || options_.shares.size() == host_.size(),
           "{} shares of the batch were given for {} replicas", options_.shares.size(),
           host_.size());
-  const int here = bootstrap_.hosts()[std::size_t(bootstrap_.process())];
   watch_ = std::make_unique<collectives::PeerWatch>([this](const std::string& who, int pid) {
     const std::string why = fmt::format("{} (process {}) died", who, pid);
     const auto until = engine::Clock::now() + kTurn;
@@ -70,17 +67,13 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
     std::scoped_lock lock(watch_mutex_);
     if (team_) team_->stop(Code::kPeerLost, why);
     if (!meeting_) return;
-    options_.log.error("{} while the job was starting", why);
+    options_.log.error("{} while {}", why,
+                       calibrating_ ? "costs were measured" : "the job was starting");
     std::_Exit(kLostWhileOpening);
   });
-  for (int process = 0; process < bootstrap_.processes(); ++process) {
-    const collectives::Topology::Process& peer = topology_.processes[std::size_t(process)];
-    if (peer.host != here || peer.pid == int(getpid())) continue;
-    const std::vector<int> ranks = topology_.ranks_of_process(process);
-    watch_->add(ranks.size() == 1 ? fmt::format("rank {}", ranks.front())
-                                  : fmt::format("ranks {} to {}", ranks.front(), ranks.back()),
-                peer.pid);
-  }
+  std::vector<int> pids;
+  for (const auto& process : topology_.processes) pids.push_back(process.pid);
+  watch_host(ranks_of(bootstrap_, topology_), pids, *watch_);
   find_processors();
 }
 
@@ -251,9 +244,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
     mirrors_.push_back(std::make_unique<Mirror>(
         first_rank() + int(i), graph, ops_of(device, design_.kernels), rows, options.seed));
   }
-  JobRanks ranks{bootstrap_, {}, host_};
-  for (const collectives::Topology::Rank& rank : topology_.ranks)
-    ranks.process.push_back(rank.process);
+  const JobRanks ranks = ranks_of(bootstrap_, topology_);
   map_memory(ranks);
   open_executors(ranks);
   if (!threads_) threads_ = std::make_unique<ReplicaThreads>(binding_.processors);

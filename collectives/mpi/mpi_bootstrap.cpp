@@ -8,7 +8,9 @@
 #include <array>
 #include <deque>
 #include <limits>
+#include <mutex>
 #include <numeric>
+#include <optional>
 #include <source_location>
 #include <string_view>
 #include <utility>
@@ -26,6 +28,8 @@ using engine::Code;
 using engine::fail;
 
 constexpr std::size_t kMostBytes = std::size_t(1) << 20;
+// What all have sent arrives within this, also where one of them ended right after.
+constexpr std::chrono::milliseconds kLastWords{100};
 
 void check(int code, std::string_view what) {
   if (code == MPI_SUCCESS) return;
@@ -122,6 +126,11 @@ class MpiBootstrap : public Bootstrap {
     return connect(calls_, MPI_Comm_c2f(mine), process, pairs);
   }
 
+  void abandon(Code code, const std::string& why) noexcept override {
+    const std::scoped_lock lock(abandoned_mutex_);
+    if (!abandoned_) abandoned_ = Abandoned{code, why, Clock::now() + kLastWords};
+  }
+
   void finish() override {
     if (failed_ || over_ || calls_->failed) return;
     over_ = true;
@@ -138,6 +147,12 @@ class MpiBootstrap : public Bootstrap {
   }
 
  private:
+  struct Abandoned {
+    Code code{};
+    std::string why;
+    Clock::time_point end;  // of waits
+  };
+
   // Works on a duplicate, whose messages meet no others.
   void join(MPI_Comm communicator) {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -161,6 +176,7 @@ class MpiBootstrap : public Bootstrap {
       if (code != MPI_SUCCESS) failed_ = true;
       check(code, what);
       if (through != 0) return;
+      throw_if_abandoned();
       if (Clock::now() > end) {
         failed_ = true;
         fail(Code::kTimeout,
@@ -170,6 +186,13 @@ class MpiBootstrap : public Bootstrap {
       }
       nap();
     }
+  }
+
+  void throw_if_abandoned() {
+    const std::scoped_lock lock(abandoned_mutex_);
+    if (!abandoned_ || Clock::now() < abandoned_->end) return;
+    failed_ = true;
+    throw engine::Error(abandoned_->code, abandoned_->why);
   }
 
   std::vector<std::string> gather(Exchange& e, const std::string& mine, const std::string& what) {
@@ -237,6 +260,8 @@ class MpiBootstrap : public Bootstrap {
   const std::shared_ptr<Calls> calls_ = std::make_shared<Calls>();
   std::deque<MPI_Comm> messages_;  // of transports; freed at the end, since that is collective
   bool failed_ = false, over_ = false;
+  std::mutex abandoned_mutex_;
+  std::optional<Abandoned> abandoned_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   int process_ = 0, processes_ = 1;
   std::vector<int> hosts_;

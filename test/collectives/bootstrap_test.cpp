@@ -82,6 +82,27 @@ TEST(Bootstrap, NamesWhoIsMissingAndFailsAtOnceAfterThat) {
   }
 }
 
+TEST(Bootstrap, AnAbandonedExchangeAndAllLaterOnesEndAtOnce) {
+  Views views = collectives::in_memory_bootstrap({0, 0, 1}, milliseconds(60000));
+  const auto begin = engine::Clock::now();
+  const auto errors = run(views, [&](collectives::Bootstrap& mine) {
+    if (mine.process() == 1) {
+      std::this_thread::sleep_for(milliseconds(50));
+      return mine.abandon(Code::kPeerLost, "rank 1 died");
+    }
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      try {
+        mine.all_gather("x", "names");
+      } catch (const engine::Error& error) {
+        EXPECT_EQ(error.code(), Code::kPeerLost);
+        if (attempt == 1) throw;
+      }
+    }
+  });
+  EXPECT_EQ(errors, (std::vector<std::string>{"rank 1 died", "", "rank 1 died"}));
+  EXPECT_LT(engine::Clock::now() - begin, milliseconds(30000));
+}
+
 TEST(Bootstrap, RefusesDifferentExchangesAtOnce) {
   Views views = collectives::in_memory_bootstrap({0, 0}, milliseconds(60000));
   const auto errors = run(views, [&](collectives::Bootstrap& mine) {

@@ -5,6 +5,7 @@
 //   die        rank 1 is killed between two sums; the others must be told
 //   stop       rank 1 stops calling, but lives; the others must be told within the deadline
 //   calibrate  calibrates; rank 1 is killed in the middle of it
+//   exchange   the same, where the others wait for its times
 //   large      prints its pid and sums 64 MiB again and again, until it is told why it cannot
 #include <fmt/format.h>
 #include <unistd.h>
@@ -56,13 +57,40 @@ std::size_t wrong_sums(strategies::Communicator& c) {
   return wrong;
 }
 
-int calibrate(strategies::Session& session) {
-  collectives::Bootstrap& bootstrap = session.bootstrap();
+// Another one, but that rank 1 is killed before it brings anything to the exchange of `what`.
+class KilledInExchange : public collectives::Bootstrap {
+ public:
+  KilledInExchange(collectives::Bootstrap& other, std::string what)
+      : other_(other), what_(std::move(what)) {}
+  std::string description() const override { return other_.description(); }
+  int process() const override { return other_.process(); }
+  int processes() const override { return other_.processes(); }
+  std::vector<int> hosts() const override { return other_.hosts(); }
+  void abandon(engine::Code code, const std::string& why) noexcept override {
+    other_.abandon(code, why);
+  }
+  void finish() override { other_.finish(); }
+  std::vector<std::string> all_gather(const std::string& mine, const std::string& what) override {
+    if (what == what_ && process() == 1) {
+      std::this_thread::sleep_for(200ms);  // until the others wait
+      kill(getpid(), SIGKILL);
+    }
+    return other_.all_gather(mine, what);
+  }
+
+ private:
+  collectives::Bootstrap& other_;
+  std::string what_;
+};
+
+int calibrate(strategies::Session& session, const std::string& dies_in) {
+  KilledInExchange bootstrap(session.bootstrap(), dies_in);
   std::atomic<int> reductions{0};
   const auto ops =
       test::observed(session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1}),
                      [&](const engine::ReduceArguments&) {
-                       if (bootstrap.process() == 1 && ++reductions == 500) kill(getpid(), SIGKILL);
+                       if (dies_in.empty() && bootstrap.process() == 1 && ++reductions == 500)
+                         kill(getpid(), SIGKILL);
                      });
   const auto topology = collectives::discover(bootstrap, {"cpu:0"});
   session.connected();
@@ -72,7 +100,8 @@ int calibrate(strategies::Session& session) {
 
 int play(const std::string& part, int argc, char** argv) {
   strategies::Session session(argc, argv);
-  if (part == "calibrate") return calibrate(session);
+  if (part == "calibrate") return calibrate(session, "");
+  if (part == "exchange") return calibrate(session, "calibration: times");
   const bool killed = part == "die" || part == "large";
   auto c = strategies::communicator(session, {.deadline = killed ? 60s : 2s});
   if (part == "sums") return wrong_sums<float>(c) + wrong_sums<double>(c) == 0 ? 0 : 1;

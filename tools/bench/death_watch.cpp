@@ -2,7 +2,6 @@
 #include "tools/bench/death_watch.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 
@@ -22,13 +21,8 @@ DeathWatch::DeathWatch(const strategies::Ranks& ranks)
     : watch_(std::make_unique<collectives::PeerWatch>([this](const std::string& who, int pid) {
         died(fmt::format("{} (process {}) died", who, pid));
       })) {
-  const auto pids =
-      ranks.bootstrap.all_gather(std::to_string(getpid()), "processes of the benchmark");
-  for (const int rank : ranks.local()) {
-    const int pid = std::stoi(pids[std::size_t(rank)]);
-    if (pid != int(getpid())) watch_->add(fmt::format("rank {}", rank), pid);
-    if (pid == int(getpid()) && rank != ranks.rank()) of_processes_ = false;
-  }
+  const int others = strategies::watch_host(ranks, "processes of the benchmark", *watch_);
+  of_processes_ = others + 1 == int(ranks.local().size());
 }
 
 DeathWatch::~DeathWatch() {

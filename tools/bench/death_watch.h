@@ -35,7 +35,7 @@ class DeathWatch {
   std::condition_variable changed_;
   strategies::RankLink* link_ = nullptr;
   std::string lost_;
-  bool over_ = false, of_processes_ = true;
+  bool over_ = false, of_processes_ = false;
   std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread uses the others
 };
 
