@@ -145,8 +145,12 @@ void read_short(const json& all, Topology& topology) {
 }
 
 void read_long(const json& all, Topology& topology) {
-  for (const json& h : all.at("hosts")) topology.hosts.push_back(host_of(h));
+  for (const json& h : all.at("hosts")) {
+    only(h, "a host", {"name", "cpu", "numa_nodes", "memory", "costs"});
+    topology.hosts.push_back(host_of(h));
+  }
   for (const json& p : all.at("processes")) {
+    only(p, "a process", {"host", "pid", "cores"});
     topology.processes.push_back({.host = number(p, "host", 0),
                                   .pid = number(p, "pid", 0),
                                   .cores = number(p, "cores", 1),
@@ -154,6 +158,7 @@ void read_long(const json& all, Topology& topology) {
   }
   int before = 0;
   for (const json& r : all.at("ranks")) {
+    only(r, "a rank", {"process", "host", "device"});
     const Topology::Rank rank{.process = number(r, "process", 0),
                               .host = number(r, "host", 0),
                               .device = r.at("device").get<std::string>()};
