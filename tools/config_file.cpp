@@ -55,6 +55,12 @@ bool on_command_line(const std::vector<std::string>& arguments, const std::strin
   });
 }
 
+// A run ends after its epochs or its steps: who asks for one does not want the file's other.
+bool other_end_on_command_line(const std::vector<std::string>& arguments, const std::string& name) {
+  return (name == "epochs" && on_command_line(arguments, "steps")) ||
+         (name == "steps" && on_command_line(arguments, "epochs"));
+}
+
 // What the option's checks say to a value; empty: it may be.
 std::string complaint(CLI::Option& option, const std::string& value) {
   for (int i = 0;; ++i) {
@@ -116,7 +122,7 @@ Configured with_config(CLI::App& command, std::vector<std::string> arguments) {
     require(option != nullptr && "--" + name != kFlag && name != "help",
             "{}: {}: \"{}\" is not a flag of {}; lockstep {} --help lists them", kFlag, *file, name,
             command.get_name(), command.get_name());
-    if (on_command_line(arguments, name)) continue;
+    if (on_command_line(arguments, name) || other_end_on_command_line(arguments, name)) continue;
     append(from_file, *option, name, value, *file);
     of_file.push_back(name);
   }

@@ -2,6 +2,8 @@
 // From the flag --data to data sets: nothing (digits that the program draws), "random" (one batch
 // of random images of the model's shape, kept in memory), or a folder of IDX files.
 #pragma once
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "engine/data/sets.h"
@@ -10,11 +12,12 @@
 namespace lockstep::tools {
 
 struct DataChoice {
-  std::string data;               // the flag
-  std::size_t batch = 1;          // examples of random data
-  std::uint64_t examples = 8000;  // generated digits for training
+  std::string data;                       // the flag
+  std::size_t batch = 1;                  // examples of random data
+  std::optional<std::uint64_t> examples;  // the flag: digits drawn for training; else 8000
   std::uint64_t seed = 1;
 };
+// Throws Error(kInvalid) where examples were asked for of data that are not drawn.
 engine::data::Sets choose_data(const DataChoice& choice, const engine::GraphSpec& graph);
 
 }  // namespace lockstep::tools

@@ -23,7 +23,7 @@ namespace {
 struct Flags {
   std::string checkpoints, data, split = "test";
   std::size_t batch = 100;
-  std::uint64_t examples = 8000;
+  std::optional<std::uint64_t> examples;
   int threads = 0;
   bool logits = false;
 };
@@ -113,9 +113,9 @@ Command add_predict(CLI::App& app) {
   app.add_option("--batch", f->batch, "examples at once")
       ->check(whole_number(1, 100'000))
       ->capture_default_str();
-  app.add_option("--examples", f->examples, "generated digits of the training part")
-      ->check(whole_number(1, 1'000'000))
-      ->capture_default_str();
+  app.add_option("--examples", f->examples,
+                 "generated digits of the training part, without --data (default: 8000)")
+      ->check(whole_number(1, 1'000'000));
   app.add_option("--threads", f->threads, "library threads; 0: all cores")
       ->check(whole_number(0, 4096))
       ->capture_default_str();

@@ -18,10 +18,12 @@ std::span<const engine::Summary::Scalar> with_accuracy(
   return std::isnan(scalars.back().value) ? scalars.first(scalars.size() - 1) : scalars;
 }
 
+constexpr std::int64_t kProfiled = 20;  // steps, where nothing else was asked for
+
 }  // namespace
 
 Records::Records(const TrainFlags& f, bool chief, const engine::Log& log) : log_(log) {
-  if (!f.profile.empty()) profile_.emplace(f.profile_steps);
+  if (!f.profile.empty()) profile_.emplace(f.profile_steps.value_or(kProfiled));
   if (!chief) return;
   if (!f.log.empty()) events_.emplace(f.log, log);
   if (!f.profile.empty()) trace_.emplace(f.profile);

@@ -32,6 +32,8 @@ namespace {
 
 using engine::Log;
 
+constexpr std::int64_t kEpochs = 6;  // where neither they nor steps were asked for
+
 engine::optim::Optimizer optimizer(const TrainFlags& f) {
   namespace optim = engine::optim;
   const optim::Schedule schedule = optim::schedule(f.schedule);
@@ -101,6 +103,12 @@ void check_together(const TrainFlags& f, int processes) {
                   "--momentum and --nesterov are of sgd; {} has none: leave them out, or give "
                   "--optimizer sgd",
                   f.optimizer);
+  engine::require(f.steps == 0 || !f.epochs,
+                  "--steps {} and --epochs {}: a run ends after one of them; leave the other out",
+                  f.steps, f.epochs.value_or(0));
+  engine::require(!f.profile_steps || !f.profile.empty(),
+                  "--profile-steps {} without --profile records nothing: name a file for the trace",
+                  f.profile_steps.value_or(0));
   engine::require(f.every == 0 || !f.checkpoints.empty(),
                   "--every {} without --checkpoints saves nothing: name a folder for them",
                   f.every);
@@ -256,7 +264,7 @@ int train(const TrainFlags& f, const Program& program) {
   engine::Trainer trainer(*strategy, std::move(graph), rule, trainer_options);
 
   engine::FitOptions fit;
-  fit.epochs = f.epochs;
+  fit.epochs = f.epochs.value_or(kEpochs);
   fit.steps = f.steps;
   fit.global_batch = f.batch;
   fit.accumulate = f.accumulate;

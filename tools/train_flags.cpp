@@ -62,10 +62,9 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->check(at_least_one)
       ->capture_default_str();
   app.add_option("--epochs", f.epochs,
-                 "passes over the training data, those before a restart included")
-      ->check(counts)
-      ->capture_default_str();
-  app.add_option("--steps", f.steps, "steps in all, instead of epochs; 0: epochs count")
+                 "passes over the training data, those before a restart included (default: 6)")
+      ->check(counts);
+  app.add_option("--steps", f.steps, "steps in all, instead of --epochs; 0: epochs count")
       ->check(counts)
       ->capture_default_str();
   app.add_option("--accumulate", f.accumulate, "micro-batches of each replica's share")
@@ -89,9 +88,9 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--seed", f.seed, "of start values, order and dropout")
       ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str();
-  app.add_option("--examples", f.examples, "generated digits to train on")
-      ->check(whole_number(1, kMostExamples))
-      ->capture_default_str();
+  app.add_option("--examples", f.examples,
+                 "generated digits to train on, without --data (default: 8000)")
+      ->check(whole_number(1, kMostExamples));
   app.add_option("--threads", f.threads, "library threads of a replica; 0: cores shared equally")
       ->check(whole_number(0, 4096))
       ->capture_default_str();
@@ -157,9 +156,9 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--profile", f.profile,
                  "file for a Chrome trace of some steps of all replicas; opens in Perfetto");
   app.add_option("--profile-steps", f.profile_steps,
-                 "steps in the trace; the first ten are left out where the run is long enough")
-      ->check(whole_number(1, kMostProfiled))
-      ->capture_default_str();
+                 "steps in the trace of --profile; the first ten are left out where the run is "
+                 "long enough (default: 20)")
+      ->check(whole_number(1, kMostProfiled));
   app.add_flag("--placement", f.placement,
                "print where each variable lies, its bytes and its bucket, before the first step");
   app.add_flag("--json", f.json, "print one JSON object as the last line of standard output");

@@ -12,14 +12,16 @@ struct TrainFlags {
   std::string model = "mnist_cnn", data, strategy = "mirrored";
   int replicas = 1;
   std::size_t batch = 64;
-  std::int64_t epochs = 6, steps = 0;
+  std::optional<std::int64_t> epochs;  // where no steps are given: else 6
+  std::int64_t steps = 0;
   int accumulate = 1;
   std::string optimizer = "sgd", schedule = "cosine";
   std::optional<double> rate;      // else the optimizer's own
   std::optional<double> momentum;  // of sgd: else 0.9
   double weight_decay = 0, clip = 0;
   bool nesterov = false;
-  std::uint64_t seed = 1, examples = 8000;
+  std::uint64_t seed = 1;
+  std::optional<std::uint64_t> examples;  // of generated digits: else 8000
   int threads = 0;
   std::string device = "cpu", dtype, algorithm = "auto", update = "auto", kernels = "auto",
               bind = "auto";
@@ -28,7 +30,7 @@ struct TrainFlags {
   std::int64_t memory_limit = 0;
   std::optional<double> deadline_seconds;  // else the strategy's own
   std::string config, checkpoints, log, summary, profile;
-  std::int64_t profile_steps = 20;
+  std::optional<std::int64_t> profile_steps;  // else 20
   std::int64_t every = 0, evaluate_every = 1;
   int keep = 3;
   bool assumed = false, json = false, placement = false;

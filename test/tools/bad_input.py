@@ -20,6 +20,7 @@ import zlib
 import program
 
 SMALL = [*program.SMALL, "--eval", "0"]
+ENDLESS = [*program.ENDLESS, "--eval", "0"]
 CHECKPOINT = 6 << 20  # bytes of one of mlp, and some more
 LINES = []  # what was said: (input, exit code, line)
 
@@ -85,7 +86,7 @@ class Data(Case):
         def case(name, code, words, change):
             folder = digits(self.top / name.replace(" ", "-"))
             change(folder)
-            self.refused(name, code, words, "train", *SMALL, "--batch", "20", "--data", folder, "--checkpoints",
+            self.refused(name, code, words, "train", *program.MLP, "--batch", "20", "--data", folder, "--checkpoints",
                          self.top / "none")
             self.assertFalse((self.top / "none").exists())
 
@@ -106,12 +107,12 @@ class Data(Case):
                      "train", *SMALL, "--examples", "3", "--batch", "3", "--replicas", "4")
 
     def test_more_replicas_than_the_batch_has_examples_is_no_error(self):
-        said = self.good("train", *SMALL, "--batch", "3", "--replicas", "4", "--steps", "2").stderr
+        said = self.good("train", *ENDLESS, "--batch", "3", "--replicas", "4", "--steps", "2").stderr
         warnings = [line for line in said.splitlines() if "--batch" in line]
         self.assertEqual(len(warnings), 1, said)
         for word in ("--batch 3", "1 of the 4 replicas", "idle", "--batch 4 or more"):
             self.assertIn(word, warnings[0])
-        self.assertNotIn("--batch", self.good("train", *SMALL, "--batch", "4", "--replicas", "4", "--steps", "2").stderr)
+        self.assertNotIn("--batch", self.good("train", *ENDLESS, "--batch", "4", "--replicas", "4", "--steps", "2").stderr)
 
 
 class Flags(Case):
@@ -123,6 +124,13 @@ class Flags(Case):
         self.refused("ports that are none", 64, ["--ports", "40000-40100", "'5-4'"], "train", *SMALL, "--ports", "5-4")
         self.refused("an unknown transport", 64, ["--transport", "auto, tcp or mpi"],
                      "train", *SMALL, "--transport", "pigeon")
+        self.refused("an end by steps and by epochs", 64, ["--steps 5 and --epochs 2", "leave the other out"],
+                     "train", *ENDLESS, "--steps", "5", "--epochs", "2")
+        for where in ("random", "a-folder"):
+            self.refused(f"digits drawn beside --data {where}", 64, ["--examples 30", f"--data {where}", "one of them"],
+                         "train", *program.MLP, "--examples", "30", "--data", where)
+        self.refused("steps of no profile", 64, ["--profile-steps 5 without --profile", "name a file"],
+                     "train", *SMALL, "--profile-steps", "5")
         self.refused("ports of another transport", 64, ["ports", "transport tcp"],
                      "train", *SMALL, "--transport", "mpi", "--ports", "40000")
         for flags in (["--momentum", "0.5"], ["--nesterov"]):
@@ -135,6 +143,9 @@ class Flags(Case):
         file.write_text('{"epocs": 6}')
         self.refused("a file of flags with an unknown key", 64, ["flags.json", '"epocs"', "lockstep train --help"],
                      "train", "--config", file)
+        file.write_text('{"epochs": 2, "steps": 5}')
+        self.refused("a file of flags with both ends", 64, ["--steps 5 and --epochs 2", "flags.json gives epochs, steps"],
+                     "train", *ENDLESS, "--config", file)
         self.refused("a file of flags without end", 64, ["/dev/zero", "65536"], "train", "--config", "/dev/zero")
 
     def test_a_loss_that_becomes_nan(self):
@@ -183,7 +194,7 @@ class Checkpoints(Case):
         bits = bytearray(shard.read_bytes())
         bits[len(bits) // 2] ^= 0xff
         shard.write_bytes(bits)
-        for command in (["train", *SMALL, "--steps", "20"], ["predict"]):
+        for command in (["train", *ENDLESS, "--steps", "20"], ["predict"]):
             self.refused(f"{command[0]} from a checkpoint with one flipped byte", 65,
                                 [shard.name, "checksum"], *command, "--checkpoints", self.folder, keeps=self.folder)
 
@@ -196,7 +207,7 @@ class Checkpoints(Case):
         manifest = self.trained() / "manifest.json"
         body = manifest.read_bytes().split(b"\n", 1)[1].replace(b'"version": 1,', b'"version": 2,')
         manifest.write_bytes(b'{"crc32": "%08x",\n' % zlib.crc32(body) + body)
-        for command in (["train", *SMALL, "--steps", "20"], ["predict"]):
+        for command in (["train", *ENDLESS, "--steps", "20"], ["predict"]):
             self.refused(f"{command[0]} from a checkpoint of a later format", 64, ["version 2", "up to 1"], *command,
                          "--checkpoints", self.folder, keeps=self.folder)
 
@@ -246,7 +257,7 @@ class Checkpoints(Case):
 
 
 class Memory(Case):
-    CNN = ["train", "--model", "mnist_cnn", "--examples", "300", "--threads", "1", "--steps", "1", "--eval", "0",
+    CNN = ["train", "--model", "mnist_cnn", "--threads", "1", "--steps", "1", "--eval", "0",
            "--data", "random"]
 
     def fits(self, line):

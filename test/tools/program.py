@@ -15,8 +15,10 @@ from unittest import mock
 LOCKSTEP = ""
 HAVE_MPI = True
 NO_MPI = "the parts under mpirun are left out: mpirun is missing, or lockstep was built without MPI"
-SMALL = ["--model", "mlp", "--examples", "300", "--epochs", "1", "--batch", "50", "--threads", "1"]
-LONG = SMALL + ["--steps", "100000", "--every", "50", "--eval", "0"]
+MLP = ["--model", "mlp", "--batch", "50", "--threads", "1"]
+ENDLESS = MLP + ["--examples", "300"]  # until --steps or --epochs says when to end
+SMALL = ENDLESS + ["--epochs", "1"]
+LONG = ENDLESS + ["--steps", "100000", "--every", "50", "--eval", "0"]
 COLLECTIVE = ["--strategy", "collective_all_reduce"]
 PATIENCE = 120  # seconds for anything; only a defect takes so long
 

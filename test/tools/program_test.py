@@ -14,7 +14,7 @@ import sys
 import time
 
 import program
-from program import COLLECTIVE, Case, SMALL, idx_folder, mpirun, refused, run, whole
+from program import COLLECTIVE, Case, ENDLESS, MLP, SMALL, idx_folder, mpirun, refused, run, whole
 
 
 class Output(Case):
@@ -49,7 +49,7 @@ class Output(Case):
 
     def test_without_test_data_a_line_says_why_there_is_no_accuracy(self):
         folder = idx_folder(self.top / "data", 28)
-        flags = ["train", *SMALL, "--data", folder, "--batch", "20", "--json"]
+        flags = ["train", *MLP, "--epochs", "1", "--data", folder, "--batch", "20", "--json"]
         self.assertNotIn("no test accuracy", self.good(*flags).stderr)
         for file in folder.glob("t10k-*"):
             file.unlink()
@@ -60,7 +60,7 @@ class Output(Case):
         self.assertIn(f"because {folder} has no test data", lines[0])
 
     def test_random_data_have_no_accuracy(self):
-        result = self.result(*SMALL, "--data", "random", "--steps", "5")
+        result = self.result(*MLP, "--data", "random", "--steps", "5")
         self.assertIsNone(result["test_accuracy"])
         self.assertGreater(result["images_per_second"], 0)
         self.assertEqual(result["steps"], 5)
@@ -242,6 +242,8 @@ class BadInput(Case):
             (["--data", self.top / "empty"], 74, ["train-images-idx3-ubyte", "missing"]),
             (["--data", self.top / "short"], 65, ["train-images-idx3-ubyte"]),
             (["--data", self.top / "small", "--threads", "1"], 64, ["28x28x1", "8x8x1"]),
+        ], command=("train", *MLP, "--epochs", "1"))
+        self.table([
             (["--checkpoints", self.top / "file"], 74, ["file", "is not a folder"]),
             (["--checkpoints", self.top / "file" / "below"], 74, ["below", "ot a "]),
             (["--log", self.top / "file" / "below"], 74, ["below"]),
@@ -283,7 +285,7 @@ class BadInput(Case):
     def test_algorithms_by_size(self):
         """Buckets take what is asked for their bytes, and the choice is said; again from a checkpoint, whatever of it is asked for again."""
         asked = "direct:..64k,ring:64k.."
-        flags = [*SMALL, "--replicas", "2", "--bucket", "0.1", "--checkpoints", self.top / "c", "--every", "3", "--json"]
+        flags = [*ENDLESS, "--replicas", "2", "--bucket", "0.1", "--checkpoints", self.top / "c", "--every", "3", "--json"]
         done = self.good("train", *flags, "--algorithm", asked, "--steps", "3")
         rules = json.loads(done.stdout)["algorithm"]
         self.assertRegex(rules, r"^direct:\.\.\d+,ring:\d+\.\.$")
@@ -305,7 +307,7 @@ class BadInput(Case):
         for arguments, word in [(["--rate", "-1"], "--rate"), (["--bogus"], "--bogus"), (["--model", "x"], "'x'"),
                                 (["--data", self.top / "none"], "none")]:
             with self.subTest(arguments):
-                refused(self, ["train", *SMALL, *COLLECTIVE, *arguments],
+                refused(self, ["train", *(MLP if "--data" in arguments else SMALL), *COLLECTIVE, *arguments],
                         74 if "--data" in arguments else 64, [word], prefix=mpirun())
         for flag in ("--profile", "--summary", "--log"):   # files of the chief's host alone
             refused(self, ["train", *SMALL, *COLLECTIVE, flag, "/proc/none/file"], 74, ["/proc/none"], prefix=mpirun())

@@ -15,7 +15,7 @@ import tempfile
 import time
 
 import program
-from program import COLLECTIVE, Case, LONG, PATIENCE, SMALL, children, mpirun, refused, run, whole
+from program import COLLECTIVE, Case, ENDLESS, LONG, PATIENCE, SMALL, children, mpirun, refused, run, whole
 
 
 class Signals(Case):
@@ -42,7 +42,7 @@ class Signals(Case):
 
     def goes_on(self, folder, prefix=(), flags=()):
         saved = whole(folder)[-1]
-        result = self.result(*SMALL, *flags, "--steps", saved + 5, "--checkpoints", folder, prefix=prefix)
+        result = self.result(*ENDLESS, *flags, "--steps", saved + 5, "--checkpoints", folder, prefix=prefix)
         self.assertEqual((result["first_step"], result["steps"]), (saved, saved + 5))
 
     def test_one_process_saves_its_step_and_goes_on_later(self):
@@ -72,7 +72,7 @@ class Started:
 
     def __init__(self, folder, *flags, prefix=()):
         self.errors = tempfile.TemporaryFile("w+")
-        self.job = subprocess.Popen([*prefix, program.LOCKSTEP, "train", *SMALL, "--steps", "1000000", "--eval", "0",
+        self.job = subprocess.Popen([*prefix, program.LOCKSTEP, "train", *ENDLESS, "--steps", "1000000", "--eval", "0",
                                      "--checkpoints", str(folder), *flags], stdout=subprocess.DEVNULL, stderr=self.errors)
         begin = time.monotonic()
         while not whole(folder) and self.job.poll() is None and time.monotonic() - begin < PATIENCE:
@@ -122,7 +122,7 @@ class Folder(Case):
             with Started(folder, "--every", "200") as job:
                 self.assertEqual(job.end(signal.SIGKILL)[0], -signal.SIGKILL)
             saved = whole(folder)[-1]
-            result = self.result(*SMALL, "--steps", saved + 1, "--checkpoints", folder)
+            result = self.result(*ENDLESS, "--steps", saved + 1, "--checkpoints", folder)
             self.assertEqual((result["first_step"], result["steps"]), (saved, saved + 1))
 
     def test_predictions_are_made_while_a_run_saves(self):
@@ -172,7 +172,7 @@ class Checkpoints(Case):
 
     def test_a_second_run_goes_on_where_the_first_ended(self):
         folder = self.top / "c"
-        flags = [*SMALL, "--every", "10", "--checkpoints", folder, "--keep", "2"]
+        flags = [*ENDLESS, "--every", "10", "--checkpoints", folder, "--keep", "2"]
         first = self.result(*flags, "--steps", "30")
         self.assertEqual(first["steps"], 30)
         self.assertNotIn("first_step", first)
@@ -182,7 +182,7 @@ class Checkpoints(Case):
         self.assertEqual(whole(folder), [30, 40])
 
     def test_other_threads_or_instructions_than_the_checkpoints_are_said_in_a_line(self):
-        flags = ["train", *SMALL, "--eval", "0", "--checkpoints", self.top / "c"]
+        flags = ["train", *ENDLESS, "--eval", "0", "--checkpoints", self.top / "c"]
         self.good(*flags, "--steps", "1")
         changes = [((), 1, ""), ((), 2, "1 thread a replica, this run has 2 threads a replica:"), ((), 2, "")]
         if platform.machine() == "x86_64":
