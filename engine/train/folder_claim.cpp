@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <exception>
 
 #include "engine/base/error.h"
 
@@ -19,11 +20,12 @@ std::string this_process() {
 
 }  // namespace
 
-FolderClaim::FolderClaim(Storage& storage, const std::string& folder, const Log& log) {
+FolderClaim::FolderClaim(Storage& storage, const std::string& folder, const Log& log)
+    : storage_(storage) {
   const std::string path = folder + "/lock";
   std::string holder;
   try {
-    storage.make_folder(folder);
+    made_ = storage.make_folder(folder);
     lock_ = storage.lock(path, this_process(), holder);
   } catch (const Error& error) {
     wrong_ = error.what();
@@ -38,6 +40,15 @@ FolderClaim::FolderClaim(Storage& storage, const std::string& folder, const Log&
   if (!lock_->works()) {
     log.warning("the file system of {} has no locks: a second run into it would not be noticed",
                 folder);
+  }
+}
+
+FolderClaim::~FolderClaim() {
+  lock_.reset();
+  try {
+    while (!made_.empty() && storage_.remove_folder(made_.back())) made_.pop_back();
+  } catch (const std::exception&) {
+    // An empty folder stays: the error that led here is the one to be told.
   }
 }
 

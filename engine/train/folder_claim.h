@@ -6,6 +6,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/base/log.h"
 #include "engine/train/storage.h"
@@ -18,10 +19,17 @@ class FolderClaim {
   // another run has. What else went wrong is kept for `require_held`: a run that has nothing left
   // to do needs no folder that can be written. The storage outlives the claim.
   FolderClaim(Storage& storage, const std::string& folder, const Log& log);
+  // Gives the lock back. Folders that the claim made, and that are still empty, are removed: a run
+  // that is refused before it saves leaves nothing.
+  ~FolderClaim();
+  FolderClaim(const FolderClaim&) = delete;
+  FolderClaim& operator=(const FolderClaim&) = delete;
   // Before anything is written: throws Error(kIo) where the lock could not be taken.
   void require_held() const;
 
  private:
+  Storage& storage_;
+  std::vector<std::string> made_;  // the topmost first
   std::unique_ptr<StorageLock> lock_;
   std::string wrong_;  // empty: nothing
 };

@@ -132,12 +132,16 @@ class PosixLock : public StorageLock {
 
 class PosixStorage : public Storage {
  public:
-  void make_folder(const std::string& path) override {
+  std::vector<std::string> make_folder(const std::string& path) override {
+    std::vector<std::string> made;
     for (std::size_t slash = 0; slash != std::string::npos;) {
       slash = path.find('/', slash + 1);
-      make_one_folder(path.substr(0, slash));
+      if (make_one_folder(path.substr(0, slash))) made.push_back(path.substr(0, slash));
     }
+    return made;
   }
+
+  bool remove_folder(const std::string& path) override { return ::rmdir(path.c_str()) == 0; }
 
   std::unique_ptr<StorageFile> create(const std::string& path) override {
     return std::make_unique<PosixFile>(open_file("write", path, O_WRONLY | O_CREAT | O_TRUNC),
@@ -237,12 +241,13 @@ class PosixStorage : public Storage {
   }
 
  private:
-  static void make_one_folder(const std::string& path) {
+  // False: it was there.
+  static bool make_one_folder(const std::string& path) {
     if (::mkdir(path.c_str(), 0777) == 0) {
       const auto parent = std::filesystem::path(path).parent_path();
       const std::string above = parent.empty() ? "." : parent.string();
       sync_now(open_folder("sync", above, 0), above);
-      return;
+      return true;
     }
     const int error = errno;  // not only EEXIST: "/" or a read-only folder above may say others
     struct stat status {};
@@ -250,6 +255,7 @@ class PosixStorage : public Storage {
     if (!S_ISDIR(status.st_mode)) {
       fail(Code::kIo, "cannot make folder {}: there is a file of this name", path);
     }
+    return false;
   }
 };
 

@@ -34,8 +34,11 @@ class StorageLock {
 class Storage {
  public:
   virtual ~Storage() = default;
-  // With parents, each durable when this returns; there already: fine.
-  virtual void make_folder(const std::string& path) = 0;
+  // With parents, each durable when this returns; there already: fine. Those that were not there,
+  // the topmost first.
+  virtual std::vector<std::string> make_folder(const std::string& path) = 0;
+  // An empty one. False: it holds something, or cannot be removed.
+  virtual bool remove_folder(const std::string& path) = 0;
   virtual std::unique_ptr<StorageFile> create(const std::string& path) = 0;  // truncates
   virtual void rename(const std::string& from, const std::string& to) = 0;   // files and folders
   virtual void sync_folder(const std::string& path) = 0;

@@ -180,6 +180,27 @@ class Flags(Case):
                          prefix=program.mpirun(1))
 
 
+class BetweenHosts(Case):
+    """What only the strategy can refuse, when it knows all ranks: nothing is left of what was made before."""
+
+    def test_no_folder_of_checkpoints_is_left(self):
+        flags = ["train", *SMALL, "--strategy", "collective_all_reduce", "--assumed", "--checkpoints"]
+        cluster = [pathlib.Path(__file__).parents[2] / "tools/virtual_cluster.sh", "--hosts", "2", "--"]
+        if subprocess.run([*cluster, "true"], capture_output=True).returncode == 77:
+            self.skipTest("no virtual hosts here")
+        for name, words, more in [
+                ("an update that is fused and clipped, between hosts", ["fused", "clipped norm", "use apart"],
+                 ["--update", "fused", "--clip", "1"]),
+                ("direct in a rule, between hosts", ["direct", "one host"], ["--algorithm", "direct:..64k,ring:64k.."])]:
+            done = program.run(*flags, self.top / "runs/digits", *more, prefix=cluster)
+            lines = {line for line in done.stderr.splitlines() if line.startswith("lockstep: ")}  # each host may speak
+            self.assertEqual((done.returncode, done.stdout, len(lines)), (64, "", 1), done.stderr)
+            for word in words:
+                self.assertIn(word, *lines)
+            self.assertEqual(content(self.top), {})
+            LINES.append((name, done.returncode, *lines))
+
+
 class Checkpoints(Case):
     def setUp(self):
         super().setUp()

@@ -40,8 +40,16 @@ void FaultStorage::run(const std::function<void()>& work, const std::function<vo
   if (struck && when_ == When::kAfter) strike_();
 }
 
-void FaultStorage::make_folder(const std::string& path) {
-  run([&] { real_.make_folder(path); });
+std::vector<std::string> FaultStorage::make_folder(const std::string& path) {
+  std::vector<std::string> made;
+  run([&] { made = real_.make_folder(path); });
+  return made;
+}
+
+bool FaultStorage::remove_folder(const std::string& path) {
+  bool removed = false;
+  run([&] { removed = real_.remove_folder(path); });
+  return removed;
 }
 
 std::unique_ptr<engine::StorageFile> FaultStorage::create(const std::string& path) {

@@ -25,7 +25,8 @@ class FaultStorage : public engine::Storage {
   static void no_space();  // throws what a full disk gives
   int calls() const { return calls_; }
 
-  void make_folder(const std::string& path) override;
+  std::vector<std::string> make_folder(const std::string& path) override;
+  bool remove_folder(const std::string& path) override;
   std::unique_ptr<engine::StorageFile> create(const std::string& path) override;
   void rename(const std::string& from, const std::string& to) override;
   void sync_folder(const std::string& path) override;

@@ -20,6 +20,7 @@ namespace {
 using engine::Code;
 using engine::Error;
 using engine::FolderClaim;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -42,6 +43,27 @@ TEST(FolderClaimTest, TheSecondRunIsToldWhoHasTheFolder) {
   EXPECT_THAT(storage.list("runs/digits"), IsEmpty());
   EXPECT_NO_THROW(FolderClaim(storage, "runs/digits", lines.log()).require_held());
   EXPECT_EQ(lines.all(), "");
+}
+
+// Those that it made, and nothing else: what was there stays, and what somebody has put there.
+TEST(FolderClaimTest, ARunThatSavesNothingLeavesNoFolders) {
+  LogLines lines;
+  MemoryStorage storage;
+  storage.make_folder("mine");
+  { const FolderClaim claim(storage, "mine/runs/digits", lines.log()); }
+  EXPECT_THAT(storage.list("mine"), IsEmpty());
+  { const FolderClaim claim(storage, "mine", lines.log()); }
+  EXPECT_TRUE(storage.exists("mine"));
+  {
+    const FolderClaim claim(storage, "mine/runs/digits", lines.log());
+    storage.make_folder("mine/runs/letters");
+  }
+  EXPECT_THAT(storage.list("mine/runs"), ElementsAre("letters"));
+  {
+    const FolderClaim claim(storage, "mine/runs/digits", lines.log());
+    storage.make_folder("mine/runs/digits/step-000000000001");
+  }
+  EXPECT_THAT(storage.list("mine/runs/digits"), ElementsAre("step-000000000001"));
 }
 
 TEST(FolderClaimTest, AFolderThatRefusesIsAnErrorOnlyForWhoWritesThere) {

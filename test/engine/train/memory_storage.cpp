@@ -145,7 +145,8 @@ std::vector<std::byte>& MemoryStorage::contents(const std::string& path) {
   return node->now;
 }
 
-void MemoryStorage::make_folder(const std::string& path) {
+std::vector<std::string> MemoryStorage::make_folder(const std::string& path) {
+  std::vector<std::string> all_made;
   for (std::size_t slash = 0; slash != std::string::npos;) {
     slash = path.find('/', slash + 1);
     const std::string part = path.substr(0, slash);
@@ -157,7 +158,16 @@ void MemoryStorage::make_folder(const std::string& path) {
     const NodePointer folder = folder_of(part);
     folder->change({"", name_of(part), made});
     sync_folder(part.substr(0, part.size() - name_of(part).size()));
+    all_made.push_back(part);
   }
+  return all_made;
+}
+
+bool MemoryStorage::remove_folder(const std::string& path) {
+  const NodePointer there = find(path);
+  if (!there || !there->is_folder || !there->entries.empty()) return false;
+  remove_tree(path);
+  return true;
 }
 
 std::unique_ptr<engine::StorageFile> MemoryStorage::create(const std::string& path) {

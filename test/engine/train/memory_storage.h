@@ -24,7 +24,8 @@ class MemoryStorage : public engine::Storage {
   void lose_power(std::mt19937_64& random);
   std::vector<std::byte>& contents(const std::string& path);  // of a file: to damage it
 
-  void make_folder(const std::string& path) override;
+  std::vector<std::string> make_folder(const std::string& path) override;
+  bool remove_folder(const std::string& path) override;
   std::unique_ptr<engine::StorageFile> create(const std::string& path) override;
   void rename(const std::string& from, const std::string& to) override;
   void sync_folder(const std::string& path) override;

@@ -30,6 +30,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::StartsWith;
 
 class StorageTest : public testing::Test {
@@ -70,8 +71,12 @@ TEST_F(StorageTest, FilesAreReadAsTheyWereWritten) {
 }
 
 TEST_F(StorageTest, FoldersAreMadeWithParentsListedRenamedAndRemoved) {
-  storage_->make_folder(at("a/b/c"));
-  storage_->make_folder(at("a/b/c/"));
+  EXPECT_THAT(storage_->make_folder(at("a/b/c")), ElementsAre(at("a"), at("a/b"), at("a/b/c")));
+  EXPECT_THAT(storage_->make_folder(at("a/b/c/")), IsEmpty());
+  EXPECT_FALSE(storage_->remove_folder(at("a/b")));  // it is not empty
+  EXPECT_TRUE(storage_->remove_folder(at("a/b/c")));
+  EXPECT_FALSE(storage_->remove_folder(at("a/b/c")));
+  EXPECT_THAT(storage_->make_folder(at("a/b/c/")), ElementsAre(at("a/b/c")));
   put(at("a/b/c/f"), "x");
   put(at("a/b/e"), "x");
   EXPECT_THAT(storage_->list(at("a/b")), ElementsAre("c", "e"));
