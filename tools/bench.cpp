@@ -4,6 +4,7 @@
 // prints. What is measured and how: bench/measure.h.
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
@@ -152,6 +153,15 @@ void require_possible(const Flags& f, const bench::Setting& s, int processes) {
                   "--compare mpi times MPI_Allreduce, which makes no {} of {}", f.collective, f.op);
   engine::require(engine::size_of(s.task.dtype) > 2,
                   "--compare mpi times MPI_Allreduce, which knows no {}", f.dtype);
+}
+
+// Before hours of measuring. What was not there is not there afterwards.
+void require_writable(const std::string& path) {
+  std::error_code error;
+  const bool there = std::filesystem::exists(path, error);
+  const bool opens = std::ofstream(path, std::ios::app).is_open();
+  if (!opens) engine::fail(engine::Code::kIo, "--plot: {} cannot be written", path);
+  if (!there) std::filesystem::remove(path, error);
 }
 
 // Ranks that are as many as the processors get one each. How many processors the host's ranks may
@@ -342,6 +352,7 @@ int run(const Flags& f, const Program& program) {
       bench::choices(task, f.algorithm, 1, std::nullopt);
     }
     if (f.scaling) runs.emplace(scaling_runs(f, s));
+    if (!f.plot.empty() && collectives::mpi::launch().rank == 0) require_writable(f.plot);
     return s;
   });
   strategies::Session session(program.argc, program.argv,

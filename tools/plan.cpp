@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <optional>
 
 #include "collectives/cost_cache.h"
 #include "collectives/mpi/mpi_bootstrap.h"
@@ -26,10 +27,15 @@ namespace {
 
 using collectives::Topology;
 
+constexpr std::size_t kDrawn = std::size_t(1) << 20;  // bytes
+
 struct Flags {
-  std::string topology, model, algorithm, svg, size = "1MiB", topology_out;
-  int replicas = 1;
+  std::string topology, model, algorithm, svg, topology_out;
+  std::optional<std::string> size;  // of what is drawn: else kDrawn
+  std::optional<int> replicas;      // where no topology is given: else 1
   bool json = false, assumed = false, fresh = false;
+
+  std::size_t drawn() const { return size ? collectives::parse_size(*size) : kDrawn; }
 };
 
 // The borders do not depend on the ranks, so those of one are taken.
@@ -63,7 +69,7 @@ int tell(const Flags& f, const PlanSource& source, const Topology& topology,
   if (!f.topology_out.empty()) write(f.topology_out, to_json(topology) + "\n");
   if (!f.svg.empty()) {
     write(f.svg, plan_picture(source.name, topology, collectives::all_reduce_algorithms(),
-                              choices.choose(collectives::parse_size(f.size))));
+                              choices.choose(f.drawn())));
   }
   const std::string text = f.json ? plan_json(source, topology, choices, model.get()) + "\n"
                                   : plan_text(source, topology, choices, model.get());
@@ -93,8 +99,19 @@ strategies::Calibration calibrated(const Flags& f, strategies::Session& session,
 
 int plan(const Flags& f, const Program& program) {
   const int processes = collectives::mpi::launch().size;
+  together([&] {
+    engine::require(!f.size || !f.svg.empty(),
+                    "--size {} is of the all-reduce that --svg draws: name a file for it, or leave "
+                    "--size out",
+                    f.size.value_or(""));
+    f.drawn();
+    collectives::parse_size_rules(f.algorithm);
+    if (!f.model.empty()) models::build(f.model);
+  });
   if (!f.topology.empty()) {
     return together([&] {
+      engine::require(!f.replicas,
+                      "--topology says which ranks there are, so --replicas has nothing to do");
       engine::require(!f.assumed && !f.fresh,
                       "--topology says what things cost, so {} has nothing to do",
                       f.assumed ? "--assumed" : "--fresh");
@@ -104,16 +121,11 @@ int plan(const Flags& f, const Program& program) {
       return tell(f, {f.topology}, topology, choose(f, topology));
     });
   }
-  together([&] {
-    engine::require(!f.assumed || !f.fresh, "--assumed and --fresh: one of them");
-    collectives::parse_size_rules(f.algorithm);
-    collectives::parse_size(f.size);
-    if (!f.model.empty()) models::build(f.model);
-  });
+  together([&] { engine::require(!f.assumed || !f.fresh, "--assumed and --fresh: one of them"); });
   strategies::Session session(program.argc, program.argv);
   Topology topology = collectives::discover(
-      session.bootstrap(),
-      std::vector<std::string>(std::size_t(f.replicas), to_string(session.devices()[0]->id())));
+      session.bootstrap(), std::vector<std::string>(std::size_t(f.replicas.value_or(1)),
+                                                    to_string(session.devices()[0]->id())));
   session.connected();
   PlanSource source{"this job"};
   if (!f.assumed) {
@@ -131,9 +143,9 @@ int plan(const Flags& f, const Program& program) {
 Command add_plan(CLI::App& app) {
   auto f = std::make_shared<Flags>();  // lives as long as the parser's callbacks
   app.add_option("--topology", f->topology, topology_help("a cluster other than this job's"));
-  app.add_option("--replicas", f->replicas, "of this process, where no topology is given")
-      ->check(whole_number(1, 256))
-      ->capture_default_str();
+  app.add_option("--replicas", f->replicas,
+                 "of this process, where no topology is given (default: 1)")
+      ->check(whole_number(1, 256));
   app.add_option("--model", f->model, "show this model's buckets: " + models::list());
   app.add_option("--algorithm", f->algorithm,
                  "what to use instead of the cheapest, e.g. direct:..64k,ring:64k..");
@@ -143,8 +155,7 @@ Command add_plan(CLI::App& app) {
   app.add_option("--topology-out", f->topology_out,
                  "write hosts, ranks and costs into this file, for --topology");
   app.add_option("--svg", f->svg, "draw the cluster and one all-reduce into this file");
-  app.add_option("--size", f->size, "bytes of the all-reduce that --svg draws")
-      ->capture_default_str();
+  app.add_option("--size", f->size, "bytes of the all-reduce that --svg draws (default: 1MiB)");
   app.add_flag("--json", f->json, "one JSON object instead of text");
   return [f](const Program& program) { return plan(*f, program); };
 }

@@ -253,9 +253,13 @@ class Bench(program.Case):
             program.refused(self, ["bench", *arguments], 64, words)
 
     def test_a_plot_that_cannot_be_written_is_said(self):
-        done = program.run(*SMALL, "--json", "--plot", "/proc/none.svg")
-        self.assertEqual(done.returncode, 74, done.stderr)
-        self.assertIn("lockstep: /proc/none.svg cannot be written", done.stderr)
+        """Before anything is measured."""
+        for prefix in ((), *([program.mpirun(2)] if program.HAVE_MPI else [])):
+            program.refused(self, [*SMALL, "--json", "--plot", "/proc/none.svg"], 74,
+                            ["--plot: /proc/none.svg cannot be written"], prefix=prefix)
+        file = self.top / "bench.svg"
+        program.refused(self, [*SMALL, "--collective", "reduce_scatter", "--algorithm", "ring", "--plot", file], 64, ["ring"])
+        self.assertFalse(file.exists())
 
     def test_threads_in_several_processes_are_refused(self):
         program.refused(self, ["bench", "--ranks", "2"], 64, ["--ranks", "2 processes"], prefix=program.mpirun(2))

@@ -148,7 +148,10 @@ class Plan(Case):
             (["--topology", "3x1", "--algorithm", "tree:..4k"], 64, ["unknown all-reduce algorithm 'tree'", "ring"]),
             (["--topology", "3x1", "--algorithm", "ring:4k"], 64, ["has no range"]),
             (["--topology", "3x1", "--svg", "/nowhere/x.svg"], 74, ["/nowhere/x.svg cannot be written"]),
-            (["--topology", "3x1", "--svg", self.top / "x.svg", "--size", "big"], 64, ["'big' is no size"]),
+            (["--topology", "3x1", "--svg", self.top / "x.svg", "--size", "big", "--topology-out", self.top / "x.json"],
+             64, ["'big' is no size"]),
+            (["--topology", "3x1", "--size", "4k"], 64, ["--size 4k", "--svg"]),
+            (["--topology", "3x1", "--replicas", "2"], 64, ["--replicas has nothing to do"]),
             (["--topology", "3x1", "--model", "mpl"], 64, ["unknown model 'mpl'"]),
             (["--replicas", "0"], 64, ["--replicas"]),
             (["--assumed", "--fresh"], 64, ["--assumed and --fresh: one of them"]),
@@ -158,6 +161,7 @@ class Plan(Case):
         for arguments, code, words in cases:
             with self.subTest(arguments=arguments):
                 refused(self, ["plan", *arguments], code, words)
+                self.assertEqual(list(self.top.glob("x.*")), [])
 
 
 if __name__ == "__main__":
