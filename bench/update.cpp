@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: MIT
 // What it brings to take the optimizer's update inside the all-reduce: steps of one dense layer
 // without its arithmetic, in which every replica writes its gradients, all meet, and the time from
-// then until the new weights are there is taken. Fused and apart, in turn, in one run; medians of
-// the first replica of this process. Checked: both end with the same weights, bit for bit.
+// then until the new weights are everywhere is taken. Three ways in turn, in one run, medians:
+// fused; apart, bucket by bucket, so that an update finds its sums in the caches; and apart in one
+// bucket, where it does not, as after an all-reduce of a library. Checked: all end with the same
+// weights, bit for bit.
+//
+// Beside each its roofline, measured in the same turns: the reductions of the same plan on memory
+// of its own, by all ranks at once, waiting for nobody. What is missing to 100 % is the waiting;
+// what a ratio is short of is the memory.
 //
 //   bench_update --mib 80 --replicas 2
 //   mpirun -n 2 bench_update --strategy collective_all_reduce --optimizer adam
@@ -19,6 +25,7 @@
 #include "engine/train/staging.h"
 #include "strategies/mirror.h"
 #include "strategies/session/factories.h"
+#include "strategies/synchronous.h"
 
 namespace lockstep::bench {
 namespace {
@@ -35,7 +42,9 @@ struct Flags {
 };
 
 struct Way {
-  std::string update;
+  std::string name, update;
+  std::size_t bucket_bytes = 0;  // 0: chosen
+  bool alone = false;            // waiting for nobody
   std::unique_ptr<engine::Strategy> strategy = {};
   std::vector<double> milliseconds = {};
 };
@@ -57,13 +66,67 @@ void write_gradients(const Mirror& mirror, std::int64_t step) {
     gradients[i] = first + float(i % 64) * 1e-6f;
 }
 
+const strategies::StepDesign& design_of(const Way& way) {
+  return dynamic_cast<const strategies::Synchronous&>(*way.strategy).step();
+}
+
+// The rank's reductions of all buckets, as the executor makes them, but as if all had arrived.
+void reduce_alone(Mirror& m, const strategies::StepDesign& design, const engine::UpdateRule& rule) {
+  std::size_t packed = 0;  // of owned elements
+  std::vector<const std::byte*> from;
+  std::vector<std::byte*> to;
+  for (const std::vector<int>& stages : design.stages)
+    for (const int stage : stages)
+      for (const auto& lane : design.plan[std::size_t(stage)].plan.lanes[std::size_t(m.rank)])
+        for (const collectives::Step& step : lane) {
+          if (step.action != collectives::Action::kReduce) continue;
+          from.clear(), to.clear();
+          for (const collectives::Operand& operand : step.from)
+            from.push_back(m.space(operand.space, operand.rank) + operand.offset * sizeof(float));
+          for (const collectives::Operand& operand : step.to)
+            to.push_back(m.space(operand.space, operand.rank) + operand.offset * sizeof(float));
+          engine::ReduceArguments a;
+          a.from = from;
+          a.to = to;
+          a.count = step.count;
+          a.stream = m.executor().streams(step, sizeof(float));
+          a.epilogue = step.epilogue;
+          if (step.epilogue == engine::Epilogue::kUpdate) {
+            a.rule = &rule;
+            a.state = &m.Replica::state;
+            a.weight = m.space(collectives::Space::kWeight) + step.from[0].offset * sizeof(float);
+            for (std::size_t s = 0; s < rule.slots(); ++s) a.slots[s] = m.slot(s, packed);
+            packed += step.count;
+          }
+          m.kernels().reduce(a);
+        }
+}
+
+// From when the first rank began until the last one ended; between hosts, which have no common
+// clock, of the slowest rank.
+double span_of(engine::Strategy& strategy, engine::Replica& r, bool one_host,
+               engine::Clock::time_point begin, engine::Clock::time_point end) {
+  const auto since = [](engine::Clock::time_point t) {
+    return std::chrono::duration<double, std::milli>(t.time_since_epoch()).count();
+  };
+  const double mine[] = {since(begin), since(end)};
+  const std::vector<double> all = strategy.gather(r, mine, "when each began and ended");
+  double first = all[0], last = all[1], longest = 0;
+  for (std::size_t i = 0; i < all.size(); i += 2) {
+    first = std::min(first, all[i]), last = std::max(last, all[i + 1]);
+    longest = std::max(longest, all[i + 1] - all[i]);
+  }
+  return one_host ? last - first : longest;
+}
+
 // One turn: steps of one strategy, timed but for the first few.
-void take_turn(Way& way, const engine::Dataset& data, std::size_t batch, int turn, int steps) {
+void take_turn(Way& way, const engine::Dataset& data, const engine::UpdateRule& rule, bool one_host,
+               std::size_t batch, int turn, int steps) {
   engine::Strategy& strategy = *way.strategy;
   const int first_rank = strategy.membership().rank;
   strategy.deal({data.size(), batch, turn * steps, steps, {}, true});
   strategy.run([&](engine::Replica& r) {
-    const auto& mirror = static_cast<const Mirror&>(r);
+    auto& mirror = static_cast<Mirror&>(r);
     engine::Pipeline pipeline(data, {.shuffle = false, .in_place = true});
     const engine::Range all{0, r.graph.trainable()};
     const double nothing[] = {0};
@@ -73,12 +136,16 @@ void take_turn(Way& way, const engine::Dataset& data, std::size_t batch, int tur
       write_gradients(mirror, work->step);
       strategy.gather(r, nothing, "a meeting before the clock is read");
       const auto begin = engine::Clock::now();
-      strategy.gradient_ready(r, all);
-      strategy.finish(r);
-      strategy.before_forward(r, all);
-      const std::chrono::duration<double, std::milli> took = engine::Clock::now() - begin;
+      if (way.alone) {
+        reduce_alone(mirror, design_of(way), rule);
+      } else {
+        strategy.gradient_ready(r, all);
+        strategy.finish(r);
+        strategy.before_forward(r, all);
+      }
+      const double took = span_of(strategy, r, one_host, begin, engine::Clock::now());
       if (r.rank == first_rank && work->step - turn * steps >= kWarmUp)
-        way.milliseconds.push_back(took.count());
+        way.milliseconds.push_back(took);
     }
   });
 }
@@ -99,45 +166,75 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+void print(const Flags& f, const std::vector<Way>& ways) {
+  const engine::Membership me = ways[0].strategy->membership();
+  const double fused = median(ways[0].milliseconds);
+  nlohmann::json object{{"mib", f.mib},
+                        {"optimizer", f.optimizer},
+                        {"ranks", me.size},
+                        {"algorithm", ways[0].strategy->algorithm()}};
+  if (!f.json)
+    fmt::print("{} MiB, {}, {} ranks, {}\n", f.mib, f.optimizer, me.size,
+               ways[0].strategy->algorithm());
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    if (ways[i].alone) continue;
+    const double took = median(ways[i].milliseconds);
+    const bool beside = i + 1 < ways.size() && ways[i + 1].alone;
+    const double percent = beside ? 100 * median(ways[i + 1].milliseconds) / took : 0;
+    object[ways[i].name + "_ms"] = took;
+    if (beside) object[ways[i].name + "_roofline_percent"] = percent;
+    if (i > 0) object[i + 1 + beside < ways.size() ? "ratio" : "ratio_in_one"] = took / fused;
+    if (f.json) continue;
+    const std::size_t buckets = design_of(ways[i]).buckets.size();
+    fmt::print("  {:13}{:9.3f} ms in {} bucket{}{}{}\n", ways[i].name, took, buckets,
+               buckets == 1 ? "" : "s",
+               beside ? fmt::format(", {:.0f} % of its roofline", percent) : "",
+               i > 0 ? fmt::format(", {:.2f} times fused", took / fused) : "");
+  }
+  if (f.json) fmt::print("{}\n", object.dump());
+}
+
 int run(const Flags& f, int argc, char** argv) {
   engine::require(f.steps > kWarmUp, "--steps must be above {}", kWarmUp);
   engine::GraphSpec graph("one layer", {64, 64, 1});
   graph.then("dense", engine::dense(std::size_t(f.mib) * 64));  // 4,096 weights a unit: 16 KiB
   graph.set_loss(engine::softmax_cross_entropy());
   strategies::Session session(argc, argv);
-  Way ways[] = {{"fused"}, {"apart"}};
+  const engine::UpdateRule rule = rule_of(f.optimizer);
+  std::vector<Way> ways;
   std::size_t batch = 0;
-  for (Way& way : ways) {
+  bool one_host = true;
+  const auto open = [&](Way way) {
     strategies::StrategyOptions options;
     options.replicas = f.replicas;
     options.threads = 1;
     options.algorithm = f.algorithm;
     options.update = way.update;
+    options.bucket_bytes = way.bucket_bytes;
     way.strategy = strategies::make_strategy(f.strategy, session, options);
     batch = std::size_t(way.strategy->membership().size);
-    way.strategy->open(graph, rule_of(f.optimizer), {batch, 1, 1, {}});
+    way.strategy->open(graph, rule, {batch, 1, 1, {}});
+    const auto& all = dynamic_cast<const strategies::Synchronous&>(*way.strategy);
+    one_host = all.topology().hosts.size() == 1;
+    ways.push_back(std::move(way));
+  };
+  const std::size_t whole = (std::size_t(f.mib) + 1) << 20;  // with the biases
+  for (const Way& way :
+       {Way{"fused", "fused"}, Way{"apart", "apart"}, Way{"apart_in_one", "apart", whole}}) {
+    open({way.name, way.update, way.bucket_bytes});
+    if (one_host) open({way.name, way.update, way.bucket_bytes, true});
   }
   const auto data =
       engine::data::random_images(graph.input_shape(), graph.output_shape().elements(), batch, 1)
           .train;
   for (int turn = 0; turn < kTurns; ++turn)
-    for (Way& way : ways) take_turn(way, *data, batch, turn, f.steps);
-  engine::require(weights(*ways[0].strategy) == weights(*ways[1].strategy),
-                  "the weights differ, and should have the same bits");
-  const engine::Membership me = ways[0].strategy->membership();
-  if (!me.chief) return 0;
-  const double fused = median(ways[0].milliseconds), apart = median(ways[1].milliseconds);
-  if (f.json) {
-    const nlohmann::json object{
-        {"mib", f.mib},          {"optimizer", f.optimizer},
-        {"ranks", me.size},      {"algorithm", ways[0].strategy->algorithm()},
-        {"fused_ms", fused},     {"apart_ms", apart},
-        {"ratio", apart / fused}};
-    fmt::print("{}\n", object.dump());
-    return 0;
-  }
-  fmt::print("{} MiB, {}, {} ranks, {}: fused {:.2f} ms, apart {:.2f} ms, ratio {:.2f}\n", f.mib,
-             f.optimizer, me.size, ways[0].strategy->algorithm(), fused, apart, apart / fused);
+    for (Way& way : ways) take_turn(way, *data, rule, one_host, batch, turn, f.steps);
+  const std::vector<float> answer = weights(*ways[0].strategy);
+  for (const Way& way : ways)
+    engine::require(way.alone || weights(*way.strategy) == answer,
+                    "the weights of {} are others than fused, and should have the same bits",
+                    way.name);
+  if (ways[0].strategy->membership().chief) print(f, ways);
   return 0;
 }
 

@@ -79,6 +79,7 @@ void Executor::open(const StepPlan& step) {
     }
   }
   from_.resize(from), to_.resize(to);
+  stream_updates_ = updated_bytes(step) > options_.cache;
   for (const bool first : {true, false})
     for (std::size_t i = 0; i < step.size(); ++i)
       if (step[i].first_in_line == first) order_.push_back(int(i));
@@ -236,13 +237,12 @@ bool Executor::arrived(const Entry& entry, int plan, const Step& await, int rank
 }
 
 // As many blocks as there is budget, so that `progress` comes back soon; blocks are counted from
-// the arena's beginning. Squares and updates go block by block. True when the step is done.
+// the arena's beginning. Squares go block by block. True when the step is done.
 bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budget) {
   if (options_.hook) options_.hook();
   const DType dtype = type_of(step, entry.stage->plan.dtype);
   const std::size_t at = step.from[0].offset + cursor.element;
-  const bool single =
-      options_.hook || step.epilogue == Epilogue::kSquares || step.epilogue == Epilogue::kUpdate;
+  const bool single = options_.hook || step.epilogue == Epilogue::kSquares;
   const std::size_t most = (single ? 1 : std::size_t(budget)) * engine::kBlock;
   const std::size_t count = std::min(step.count - cursor.element, most - at % engine::kBlock);
   budget -= int((at % engine::kBlock + count + engine::kBlock - 1) / engine::kBlock);
@@ -268,9 +268,23 @@ bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budge
   return true;
 }
 
-// An update reads the old weights that it stores into.
+// What the updates of all ranks of this host touch in one step: gradients, weights, slots.
+std::size_t Executor::updated_bytes(const StepPlan& step) const {
+  if (owned_.rule == nullptr) return 0;
+  std::size_t bytes = 0;
+  for (const Stage& stage : step)
+    for (const int rank : team_.local())
+      for (const Lane& lane : stage.plan.lanes[std::size_t(rank)])
+        for (const Step& s : lane)
+          if (s.epilogue == Epilogue::kUpdate)
+            bytes += s.count * engine::size_of(stage.plan.dtype) *
+                     (s.from.size() + s.to.size() + owned_.rule->slots());
+  return bytes;
+}
+
 bool Executor::streams(const Step& step, std::size_t width) const {
-  if (step.count * width < options_.stream_from || step.epilogue == Epilogue::kUpdate) return false;
+  if (step.epilogue == Epilogue::kUpdate) return stream_updates_;
+  if (step.count * width < options_.stream_from) return false;
   return std::none_of(step.to.begin(), step.to.end(), [&](const Operand& to) {
     return std::find(step.from.begin(), step.from.end(), to) != step.from.end();
   });

@@ -51,6 +51,9 @@ struct ExecutorOptions {
   // Results of so many bytes and more that are stored apart from what they are made of are written
   // past the caches, where they would not stay.
   std::size_t stream_from = std::size_t(2) << 20;
+  // So are new weights of other ranks, where all that the host's updates of a step touch is more
+  // than so many bytes: the last cache.
+  std::size_t cache = std::size_t(32) << 20;
   std::function<void()> hook = {};  // tests: random delays between blocks
 };
 
@@ -86,6 +89,9 @@ class Executor {
   // Where the team has stopped: tells the ranks of other hosts why. When nothing else will be
   // called.
   void tell_peers() noexcept;
+  // Whether the results of a reducing step, of elements of `width` bytes, are stored past the
+  // caches. Since `open`.
+  bool streams(const Step& step, std::size_t width) const;
   double waited_seconds() const;  // spent in `wait` so far, by the threads that waited
 
  private:
@@ -121,7 +127,7 @@ class Executor {
   bool move(int plan, int& budget, bool& ended);
   bool advance(Entry& entry, int plan, int lane, int& budget);
   bool reduce(Entry& entry, Cursor& cursor, const Step& step, int& budget);
-  bool streams(const Step& step, std::size_t width) const;
+  std::size_t updated_bytes(const StepPlan& step) const;
   void update_arguments(Entry& entry, Cursor& cursor, const Step& step,
                         engine::ReduceArguments& arguments);
   bool all_arrived(const Entry& entry, int plan, const Step& await);
@@ -147,7 +153,8 @@ class Executor {
   ExecutorOptions options_;
   std::atomic<std::chrono::milliseconds> deadline_;
   std::size_t owned_elements_;
-  bool wakes_;        // the transport, from its sleep
+  bool wakes_;  // the transport, from its sleep
+  bool stream_updates_ = false;
   std::mutex mutex_;  // of the work: cursors, transport, operands
   std::mutex purposes_;
   std::vector<Entry> entries_;          // they hold atomics and do not move: made all at once

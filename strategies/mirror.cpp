@@ -66,6 +66,10 @@ std::byte* Mirror::space(Space which) const {
   return team_->base(rank, which);
 }
 
+std::byte* Mirror::space(Space which, int of) const {
+  return team_->base(of, which);
+}
+
 std::byte* Mirror::slot(std::size_t slot, std::size_t packed) const {
   return slots_.data() + (slot * owned_elements_ + packed) * engine::size_of(graph.dtype());
 }

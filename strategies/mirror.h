@@ -50,6 +50,7 @@ class Mirror : private OwnOps,
   engine::Ops& kernels() { return *own_ops; }
   collectives::Executor& executor() { return *executor_; }
   std::byte* space(collectives::Space space) const;
+  std::byte* space(collectives::Space space, int rank) const;  // of another rank of this host
   const std::vector<engine::Range>& owned() const { return owned_; }
   std::byte* slot(std::size_t slot, std::size_t packed) const;  // of a packed owned element
   std::size_t owned_elements() const { return owned_elements_; }

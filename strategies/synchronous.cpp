@@ -366,6 +366,7 @@ void Synchronous::open_executors(const JobRanks& ranks) {
   collectives::ExecutorOptions executor;
   executor.deadline = deadline();
   executor.hook = options_.hook;
+  if (const std::size_t cache = collectives::last_cache(); cache > 0) executor.cache = cache;
   for (std::size_t i = 0; i < mirrors_.size(); ++i) {
     mirrors_[i]->checks.assign(2 * checked_at(0).size(), 0);
     mirrors_[i]->open(design_, rule_, *team_, std::move(transports[i]), executor);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 // A plain sum, or a mean where that has the same bits, goes through registers and nothing else
-// (combine.h). Else a block is summed into local memory that stays in the first cache, goes through
-// the epilogue there, and is stored. So `from` and `to` may be the same memory, and every loop is
-// free of aliases.
+// (combine.h), and so does an update (update.h). Else a block is summed into local memory that
+// stays in the first cache, goes through the epilogue there, and is stored. So `from` and `to` may
+// be the same memory, and every loop is free of aliases.
 #include "engine/cpu/reduce.h"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "engine/base/error.h"
 #include "engine/cpu/combine.h"
+#include "engine/cpu/update.h"
 #include "engine/ops/checks.h"
 
 namespace lockstep::engine::cpu {
@@ -35,58 +35,6 @@ double sum_of_squares(const T* values, std::size_t count) {
     sums[lane] += double(values[i]) * double(values[i]);
   }
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-}
-
-// Replaces gradients by new weights; update_rule.h has the formulas. What does not depend on the
-// element is computed first, in double precision.
-template <class T>
-void sgd(const ReduceArguments& a, T* __restrict values) {
-  const UpdateRule& rule = *a.rule;
-  const T* w = reinterpret_cast<const T*>(a.weight);
-  const T scale = T(a.scale), rate = T(a.state->rate), decay = T(rule.weight_decay);
-  if (rule.momentum == 0) {
-    for (std::size_t i = 0; i < a.count; ++i) {
-      values[i] = w[i] - rate * (scale * values[i] + decay * w[i]);
-    }
-    return;
-  }
-  const T momentum = T(rule.momentum);
-  T* velocities = reinterpret_cast<T*>(a.slots[0]);
-  const T of_gradient = rule.nesterov ? T(1) : T(0);
-  const T of_velocity = rule.nesterov ? momentum : T(1);
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < a.count; ++i) {
-    const T g = scale * values[i] + decay * w[i];
-    const T v = momentum * velocities[i] + g;
-    velocities[i] = v;
-    values[i] = w[i] - rate * (of_gradient * g + of_velocity * v);
-  }
-}
-
-template <class T>
-void adam(const ReduceArguments& a, T* __restrict values) {
-  const UpdateRule& rule = *a.rule;
-  const double t = double(a.state->step) + 1;
-  const bool apart = rule.kind == UpdateKind::kAdamW;
-  const T* w = reinterpret_cast<const T*>(a.weight);
-  T* firsts = reinterpret_cast<T*>(a.slots[0]);
-  T* seconds = reinterpret_cast<T*>(a.slots[1]);
-  const T scale = T(a.scale), epsilon = T(rule.epsilon);
-  const T beta1 = T(rule.beta1), beta2 = T(rule.beta2);
-  const T rest1 = T(1 - rule.beta1), rest2 = T(1 - rule.beta2);
-  const T decay = apart ? T(0) : T(rule.weight_decay);
-  const T shrink = apart ? T(a.state->rate * rule.weight_decay) : T(0);
-  const T rate = T(a.state->rate / (1 - std::pow(rule.beta1, t)));
-  const T correct2 = T(1 / (1 - std::pow(rule.beta2, t)));
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < a.count; ++i) {
-    const T g = scale * values[i] + decay * w[i];
-    const T m = beta1 * firsts[i] + rest1 * g;
-    const T v = beta2 * seconds[i] + rest2 * g * g;
-    firsts[i] = m;
-    seconds[i] = v;
-    values[i] = w[i] - shrink * w[i] - rate * m / (std::sqrt(v * correct2) + epsilon);
-  }
 }
 
 template <class T>
@@ -114,10 +62,7 @@ void reduce_block(const ReduceArguments& a, std::size_t first, std::size_t count
       *a.squares = sum_of_squares(values, count);
       break;
     case Epilogue::kUpdate:
-      if constexpr (std::is_floating_point_v<T>) {
-        a.rule->kind == UpdateKind::kSgd ? sgd(a, values) : adam(a, values);
-      }
-      break;
+      broken("an update that is not in registers");
   }
   combine({.source = a.dtype,
            .target = a.dtype,
@@ -128,7 +73,7 @@ void reduce_block(const ReduceArguments& a, std::size_t first, std::size_t count
            .stream = a.stream});
 }
 
-// Of kSquares and kUpdate there is one block at most.
+// Of kSquares there is one block at most.
 template <class T>
 void reduce_blocks(const ReduceArguments& a) {
   for (std::size_t first = 0; first == 0 || first < a.count; first += kBlock)
@@ -139,6 +84,7 @@ void reduce_blocks(const ReduceArguments& a) {
 
 void reduce(const ReduceArguments& arguments) {
   check_reduce(arguments);
+  if (arguments.epilogue == Epilogue::kUpdate) return update(arguments);
   const bool scaled = arguments.epilogue == Epilogue::kScale;
   if (arguments.epilogue == Epilogue::kNone ||
       (scaled && scales_in_registers(arguments.dtype, arguments.scale))) {

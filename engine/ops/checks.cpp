@@ -52,8 +52,7 @@ void check_spec(const PoolSpec& spec) {
 
 void check_reduce(const ReduceArguments& a) {
   invariant(!a.from.empty(), "a reduction without sources");
-  invariant(a.count <= kBlock || a.epilogue == Epilogue::kNone || a.epilogue == Epilogue::kScale,
-            "squares or an update of more than a block");
+  invariant(a.count <= kBlock || a.epilogue != Epilogue::kSquares, "squares of more than a block");
   invariant(a.epilogue != Epilogue::kScale || (a.op == ReduceOp::kSum && !is_integer(a.dtype)),
             "a scale of integers, or of something else than a sum");
   if (a.epilogue == Epilogue::kSquares) invariant(a.squares != nullptr, "no place for squares");

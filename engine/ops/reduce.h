@@ -28,7 +28,7 @@ enum class Epilogue : std::uint8_t {
 // bits however the arena is sliced. 4 KiB in float32.
 inline constexpr std::size_t kBlock = 1024;
 
-// Of kSquares and kUpdate at most one block, else as many elements as one likes. Sources are added
+// Of kSquares at most one block, else as many elements as one likes. Sources are added
 // as a balanced tree in the order given: of n sources, the first (n + 1) / 2 and the rest, each
 // added by the same rule. A target may be the same memory as a source, else it lies apart from all
 // of them. Pointers are aligned to the element.
@@ -45,7 +45,8 @@ struct ReduceArguments {
   std::span<const std::byte* const> from;  // at least one
   std::span<std::byte* const> to;          // may be empty with kSquares
   std::size_t count = 0;                   // elements
-  // For targets that are not read and will not be soon: may be written past the caches.
+  // For targets that are not read and will not be soon: may be written past the caches. Of kUpdate
+  // all but the one that is `weight`.
   bool stream = false;
   Epilogue epilogue = Epilogue::kNone;
   double scale = 1;                   // kScale: of the result; kUpdate: of the gradients

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+// Four vectors at a time, so that as many loads are under way as the core can wait for: what is far
+// from the core is the limit, not the arithmetic. Up to four gradients are added in registers; more
+// are added block by block in memory that stays in the first cache.
+//
+// A call asks for lines some way ahead: gradients to be read, slots and weights to be written, so
+// that no line moves twice. Other ranks' weights are not read. Where they do not stay in a cache
+// anyway, a plain store would fetch each line from memory to write all of it: `stream` saves that.
+#include "engine/cpu/update.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/cpu/update.cpp"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include "engine/cpu/combine.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::engine::cpu {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+using Slots = std::array<T*, UpdateRule::kMaxSlots>;
+
+// Each rule makes a new weight of a sum of gradients and an old weight, and moves its slots. What
+// does not depend on the element is computed first, in double precision.
+template <class T>
+struct Plain {
+  static constexpr std::size_t kSlots = 0;
+  T scale, rate, decay;
+  explicit Plain(const ReduceArguments& a)
+      : scale(T(a.scale)), rate(T(a.state->rate)), decay(T(a.rule->weight_decay)) {}
+  template <class D, class V>
+  HWY_INLINE V next(D d, V sum, V w, const Slots<T>&, std::size_t) const {
+    const V g = hn::Add(hn::Mul(hn::Set(d, scale), sum), hn::Mul(hn::Set(d, decay), w));
+    return hn::Sub(w, hn::Mul(hn::Set(d, rate), g));
+  }
+};
+
+template <class T>
+struct Momentum {
+  static constexpr std::size_t kSlots = 1;
+  T scale, rate, decay, momentum, of_gradient, of_velocity;
+  explicit Momentum(const ReduceArguments& a)
+      : scale(T(a.scale)),
+        rate(T(a.state->rate)),
+        decay(T(a.rule->weight_decay)),
+        momentum(T(a.rule->momentum)),
+        of_gradient(a.rule->nesterov ? T(1) : T(0)),
+        of_velocity(a.rule->nesterov ? momentum : T(1)) {}
+  template <class D, class V>
+  HWY_INLINE V next(D d, V sum, V w, const Slots<T>& slots, std::size_t i) const {
+    const V g = hn::Add(hn::Mul(hn::Set(d, scale), sum), hn::Mul(hn::Set(d, decay), w));
+    const V v = hn::Add(hn::Mul(hn::Set(d, momentum), hn::LoadU(d, slots[0] + i)), g);
+    hn::StoreU(v, d, slots[0] + i);
+    const V move =
+        hn::Add(hn::Mul(hn::Set(d, of_gradient), g), hn::Mul(hn::Set(d, of_velocity), v));
+    return hn::Sub(w, hn::Mul(hn::Set(d, rate), move));
+  }
+};
+
+template <class T>
+struct Adam {
+  static constexpr std::size_t kSlots = 2;
+  T scale, epsilon, beta1, beta2, rest1, rest2, decay, shrink, rate, correct2;
+  explicit Adam(const ReduceArguments& a) {
+    const UpdateRule& rule = *a.rule;
+    const double t = double(a.state->step) + 1;
+    const bool apart = rule.kind == UpdateKind::kAdamW;
+    scale = T(a.scale), epsilon = T(rule.epsilon);
+    beta1 = T(rule.beta1), beta2 = T(rule.beta2);
+    rest1 = T(1 - rule.beta1), rest2 = T(1 - rule.beta2);
+    decay = apart ? T(0) : T(rule.weight_decay);
+    shrink = apart ? T(a.state->rate * rule.weight_decay) : T(0);
+    rate = T(a.state->rate / (1 - std::pow(rule.beta1, t)));
+    correct2 = T(1 / (1 - std::pow(rule.beta2, t)));
+  }
+  template <class D, class V>
+  HWY_INLINE V next(D d, V sum, V w, const Slots<T>& slots, std::size_t i) const {
+    const V g = hn::Add(hn::Mul(hn::Set(d, scale), sum), hn::Mul(hn::Set(d, decay), w));
+    const V m = hn::Add(hn::Mul(hn::Set(d, beta1), hn::LoadU(d, slots[0] + i)),
+                        hn::Mul(hn::Set(d, rest1), g));
+    const V v = hn::Add(hn::Mul(hn::Set(d, beta2), hn::LoadU(d, slots[1] + i)),
+                        hn::Mul(hn::Mul(hn::Set(d, rest2), g), g));
+    hn::StoreU(m, d, slots[0] + i);
+    hn::StoreU(v, d, slots[1] + i);
+    const V root = hn::Add(hn::Sqrt(hn::Mul(v, hn::Set(d, correct2))), hn::Set(d, epsilon));
+    const V kept = hn::Sub(w, hn::Mul(hn::Set(d, shrink), w));
+    return hn::Sub(kept, hn::Div(hn::Mul(hn::Set(d, rate), m), root));
+  }
+};
+
+// The balanced tree over elements i, i + 1, ... of `from`.
+template <std::size_t kSources, class D, class T>
+HWY_INLINE hn::Vec<D> sum_of(D d, const T* const* from, std::size_t i) {
+  if constexpr (kSources == 1) {
+    return hn::LoadU(d, from[0] + i);
+  } else {
+    constexpr std::size_t kHalf = (kSources + 1) / 2;
+    return hn::Add(sum_of<kHalf>(d, from, i), sum_of<kSources - kHalf>(d, from + kHalf, i));
+  }
+}
+
+template <std::size_t kSources, class T, class Rule>
+class Pass {
+ public:
+  Pass(const ReduceArguments& a, const UpdatePiece& piece)
+      : rule_(a),
+        weight_(reinterpret_cast<const T*>(a.weight) + piece.at),
+        to_(a.to),
+        at_(piece.at),
+        count_(piece.count) {
+    for (std::size_t s = 0; s < kSources; ++s) from_[s] = reinterpret_cast<const T*>(piece.from[s]);
+    for (std::size_t s = 0; s < Rule::kSlots; ++s)
+      slots_[s] = reinterpret_cast<T*>(a.slots[s]) + at_;
+    if (a.stream) find_lead();
+  }
+
+  HWY_INLINE void run() const {
+    const bool stream = lead_ < kLine;
+    std::size_t i = 0;
+    if (stream)
+      for (; i < std::min(lead_, count_); ++i) element(i);
+    for (std::size_t at = i; at < std::min(i + kAhead, count_); at += kLine / sizeof(T))
+      ask(at, !stream);
+    const auto all = [&](auto kind) {
+      for (; i + 4 * kWidth <= count_; i += 4 * kWidth) {
+        if (i + 4 * kWidth + kAhead <= count_)
+          for (std::size_t at = 0; at < 4 * kWidth; at += kLine / sizeof(T))
+            ask(i + kAhead + at, !stream);
+        four<kind()>(i);
+      }
+    };
+    if (stream) {
+      all(std::true_type());
+      hwy::FlushStream();
+    } else {
+      all(std::false_type());
+    }
+    for (; i < count_; ++i) element(i);
+  }
+
+ private:
+  static constexpr std::size_t kLine = 64;
+  using Lanes = hn::CappedTag<T, kLine / sizeof(T)>;
+  static constexpr std::size_t kWidth = hn::MaxLanes(Lanes());
+  static constexpr std::size_t kAhead = 4096 / sizeof(T);  // elements
+
+  T* target(std::size_t t) const { return reinterpret_cast<T*>(to_[t]) + at_; }
+  bool is_own(std::size_t t) const { return target(t) == weight_; }
+
+  HWY_INLINE void ask(std::size_t i, bool targets) const {
+    for (std::size_t s = 0; s < kSources; ++s) __builtin_prefetch(from_[s] + i, 0);
+    for (std::size_t s = 0; s < Rule::kSlots; ++s) __builtin_prefetch(slots_[s] + i, 1);
+    __builtin_prefetch(weight_ + i, 1);
+    for (std::size_t t = 0; targets && t < to_.size(); ++t)
+      if (!is_own(t)) __builtin_prefetch(target(t) + i, 1);
+  }
+
+  // So many elements before the targets of others reach the border of a cache line; none where
+  // there are none, or where they reach it at different elements.
+  void find_lead() {
+    std::size_t place = kLine;
+    for (std::size_t t = 0; t < to_.size(); ++t) {
+      if (is_own(t)) continue;
+      const std::size_t mine = reinterpret_cast<std::uintptr_t>(target(t)) % kLine;
+      if (mine % sizeof(T) != 0 || (place != kLine && mine != place)) return;
+      place = mine;
+    }
+    if (place != kLine) lead_ = (kLine - place) % kLine / sizeof(T);
+  }
+
+  template <class D>
+  HWY_INLINE hn::Vec<D> next(D d, std::size_t i) const {
+    return rule_.next(d, sum_of<kSources>(d, from_, i), hn::LoadU(d, weight_ + i), slots_, i);
+  }
+
+  template <bool kStream>
+  HWY_INLINE void four(std::size_t i) const {
+    const Lanes d;
+    const auto a = next(d, i);
+    const auto b = next(d, i + kWidth);
+    const auto c = next(d, i + 2 * kWidth);
+    const auto e = next(d, i + 3 * kWidth);
+    for (std::size_t t = 0; t < to_.size(); ++t) {
+      T* const to = target(t) + i;
+      if (kStream && !is_own(t)) {
+        hn::Stream(a, d, to);
+        hn::Stream(b, d, to + kWidth);
+        hn::Stream(c, d, to + 2 * kWidth);
+        hn::Stream(e, d, to + 3 * kWidth);
+      } else {
+        hn::StoreU(a, d, to);
+        hn::StoreU(b, d, to + kWidth);
+        hn::StoreU(c, d, to + 2 * kWidth);
+        hn::StoreU(e, d, to + 3 * kWidth);
+      }
+    }
+  }
+
+  HWY_INLINE void element(std::size_t i) const {
+    const hn::CappedTag<T, 1> d;
+    const auto value = next(d, i);
+    for (std::size_t t = 0; t < to_.size(); ++t) hn::StoreU(value, d, target(t) + i);
+  }
+
+  Rule rule_;
+  const T* from_[kSources];
+  const T* weight_;
+  Slots<T> slots_{};
+  std::span<std::byte* const> to_;
+  std::size_t at_, count_;
+  std::size_t lead_ = kLine;  // kLine: nothing is streamed
+};
+
+template <class T, class Rule>
+void with_rule(const ReduceArguments& a, const UpdatePiece& piece) {
+  switch (piece.from.size()) {
+    case 1:
+      return Pass<1, T, Rule>(a, piece).run();
+    case 2:
+      return Pass<2, T, Rule>(a, piece).run();
+    case 3:
+      return Pass<3, T, Rule>(a, piece).run();
+    default:
+      return Pass<4, T, Rule>(a, piece).run();
+  }
+}
+
+template <class T>
+void with_type(const ReduceArguments& a, const UpdatePiece& piece) {
+  if (a.rule->kind != UpdateKind::kSgd) return with_rule<T, Adam<T>>(a, piece);
+  a.rule->momentum != 0 ? with_rule<T, Momentum<T>>(a, piece) : with_rule<T, Plain<T>>(a, piece);
+}
+
+void UpdateInRegisters(const ReduceArguments& a, const UpdatePiece& piece) {
+  a.dtype == DType::kFloat64 ? with_type<double>(a, piece) : with_type<float>(a, piece);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::engine::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::engine::cpu {
+
+HWY_EXPORT(UpdateInRegisters);
+
+namespace {
+
+constexpr std::size_t kMostInRegisters = 4;  // gradients
+
+struct alignas(64) Block {
+  std::array<std::byte, kBlock * sizeof(double)> bytes;
+};
+
+// More gradients than registers hold, block by block.
+void update_blocks(const ReduceArguments& whole) {
+  Block sums;
+  std::byte* const to[] = {sums.bytes.data()};
+  const std::byte* const from[] = {sums.bytes.data()};
+  for (std::size_t at = 0; at < whole.count; at += kBlock) {
+    const std::size_t count = std::min(kBlock, whole.count - at);
+    combine({.source = whole.dtype,
+             .target = whole.dtype,
+             .from = whole.from,
+             .to = to,
+             .read_at = at,
+             .count = count});
+    HWY_DYNAMIC_DISPATCH(UpdateInRegisters)(whole, {.from = from, .at = at, .count = count});
+  }
+}
+
+}  // namespace
+
+void update(const ReduceArguments& arguments) {
+  if (arguments.from.size() > kMostInRegisters) return update_blocks(arguments);
+  HWY_DYNAMIC_DISPATCH(UpdateInRegisters)
+  (arguments, {.from = arguments.from, .at = 0, .count = arguments.count});
+}
+
+}  // namespace lockstep::engine::cpu
+#endif

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+// The optimizer inside a reduction has the bits of its formula (update_rule.h), taken in the
+// elements' own type, one operation after the other: so an update fused into a sum and one apart
+// from it are equal, whatever the slices, the number of ranks and the instruction set.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "engine/base/random.h"
+#include "engine/cpu/cpu_device.h"
+#include "test/engine/ops/instruction_sets.h"
+#include "test/engine/ops/machine.h"
+
+namespace lockstep::engine {
+namespace {
+
+template <class T>
+std::vector<T> numbers(std::size_t count, std::uint64_t seed) {
+  std::vector<T> values;
+  for (const double number : random_numbers(count, seed)) values.push_back(T(number));
+  return values;
+}
+
+template <class T>
+struct Weight {
+  T weight = 0, slots[2] = {0, 0};
+};
+
+// The balanced tree.
+template <class T>
+T sum(const std::vector<std::vector<T>>& gradients, std::size_t i, std::size_t first,
+      std::size_t count) {
+  if (count == 1) return gradients[first][i];
+  const std::size_t half = (count + 1) / 2;
+  return sum(gradients, i, first, half) + sum(gradients, i, first + half, count - half);
+}
+
+template <class T>
+void step(const UpdateRule& rule, const StepState& state, double scaled_by, T gradient,
+          Weight<T>& w) {
+  const T scale = T(scaled_by), rate = T(state.rate), decay = T(rule.weight_decay);
+  if (rule.kind == UpdateKind::kSgd) {
+    const T g = scale * gradient + decay * w.weight;
+    if (rule.momentum == 0) {
+      w.weight = w.weight - rate * g;
+      return;
+    }
+    const T momentum = T(rule.momentum);
+    w.slots[0] = momentum * w.slots[0] + g;
+    const T move = rule.nesterov ? g + momentum * w.slots[0] : w.slots[0];
+    w.weight = w.weight - rate * move;
+    return;
+  }
+  const bool apart = rule.kind == UpdateKind::kAdamW;
+  const double t = double(state.step) + 1;
+  const T g = apart ? scale * gradient : scale * gradient + decay * w.weight;
+  w.slots[0] = T(rule.beta1) * w.slots[0] + T(1 - rule.beta1) * g;
+  w.slots[1] = T(rule.beta2) * w.slots[1] + T(1 - rule.beta2) * g * g;
+  const T kept = apart ? w.weight - T(state.rate * rule.weight_decay) * w.weight : w.weight;
+  const T root = std::sqrt(w.slots[1] * T(1 / (1 - std::pow(rule.beta2, t))));
+  w.weight =
+      kept - T(state.rate / (1 - std::pow(rule.beta1, t))) * w.slots[0] / (root + T(rule.epsilon));
+}
+
+// Three steps over `count` weights, into the weights themselves and into two other places, each
+// with an element before and one behind that nobody may touch.
+template <class T>
+class Steps {
+ public:
+  Steps(const UpdateRule& rule, std::size_t sources, std::size_t count, std::size_t lead,
+        std::size_t others, bool stream)
+      : rule_(rule), count_(count), lead_(lead), others_(others), stream_(stream) {
+    for (std::size_t s = 0; s < sources; ++s) gradients_.emplace_back();
+    for (std::vector<T>& place : places_) place.assign(count + 40, T(55));
+    const std::vector<T> start = numbers<T>(count, 7);
+    std::copy(start.begin(), start.end(), places_[0].begin() + std::ptrdiff_t(lead));
+    for (std::vector<T>& slot : slots_) slot.assign(count + 1, T(0));
+    for (const T weight : start) expected_.push_back({.weight = weight});
+  }
+
+  void take(Ops& ops) {
+    for (int k = 0; k < 3; ++k) {
+      StepState state;
+      state.step = k;
+      state.rate = 0.1 / (k + 1);
+      std::vector<const std::byte*> from;
+      for (std::size_t s = 0; s < gradients_.size(); ++s) {
+        gradients_[s] = numbers<T>(count_ + 1, 100 + 10 * s + std::uint64_t(k));
+        from.push_back(bytes(gradients_[s].data()));
+      }
+      std::byte* to[] = {at(1, others_), at(0, lead_), at(2, others_)};
+      ReduceArguments a;
+      a.dtype = sizeof(T) == 8 ? DType::kFloat64 : DType::kFloat32;
+      a.from = from;
+      a.to = to;
+      a.count = count_;
+      a.stream = stream_;
+      a.epilogue = Epilogue::kUpdate;
+      a.scale = 0.7;
+      a.rule = &rule_;
+      a.state = &state;
+      a.weight = at(0, lead_);
+      for (std::size_t s = 0; s < rule_.slots(); ++s) a.slots[s] = bytes(slots_[s].data());
+      ops.reduce(a);
+      for (std::size_t i = 0; i < count_; ++i)
+        step<T>(rule_, state, a.scale, sum(gradients_, i, 0, gradients_.size()), expected_[i]);
+    }
+  }
+
+  void check() const {
+    for (std::size_t i = 0; i < count_; ++i) {
+      const Weight<T>& answer = expected_[i];
+      ASSERT_EQ(places_[0][lead_ + i], answer.weight) << "its own weight " << i;
+      ASSERT_EQ(places_[1][others_ + i], answer.weight) << "another's weight " << i;
+      ASSERT_EQ(places_[2][others_ + i], answer.weight) << "another's weight " << i;
+      for (std::size_t s = 0; s < rule_.slots(); ++s)
+        ASSERT_EQ(slots_[s][i], answer.slots[s]) << "slot " << s << " of weight " << i;
+    }
+    for (std::size_t p = 0; p < 3; ++p) {
+      const std::size_t lead = p == 0 ? lead_ : others_;
+      ASSERT_EQ(places_[p][lead - 1], T(55));
+      ASSERT_EQ(places_[p][lead + count_], T(55));
+    }
+    for (const std::vector<T>& slot : slots_) ASSERT_EQ(slot[count_], T(0));
+  }
+
+ private:
+  static std::byte* bytes(T* data) { return reinterpret_cast<std::byte*>(data); }
+  std::byte* at(std::size_t place, std::size_t lead) { return bytes(places_[place].data() + lead); }
+
+  UpdateRule rule_;
+  std::size_t count_, lead_, others_;  // before the own weights, before those of others
+  bool stream_;
+  std::vector<std::vector<T>> gradients_;
+  std::vector<T> places_[3], slots_[2];
+  std::vector<Weight<T>> expected_;
+};
+
+std::vector<UpdateRule> rules() {
+  UpdateRule sgd, momentum, nesterov, adam, adamw;
+  momentum.momentum = nesterov.momentum = 0.9;
+  nesterov.nesterov = true;
+  adam.kind = UpdateKind::kAdam, adamw.kind = UpdateKind::kAdamW;
+  std::vector<UpdateRule> all{sgd, momentum, nesterov, adam, adamw};
+  for (UpdateRule& rule : all) rule.weight_decay = 0.05, rule.epsilon = 1e-3;
+  return all;
+}
+
+template <class T>
+void all_ways(Ops& ops) {
+  std::size_t turn = 0;  // alignments take turns
+  for (const UpdateRule& rule : rules())
+    for (const std::size_t sources : {1u, 2u, 3u, 4u, 5u, 9u})
+      for (const std::size_t count : {0u, 1u, 15u, 63u, 64u, 65u, 1024u, 2500u})
+        for (const bool stream : {false, true}) {
+          const std::size_t lead = 1 + ++turn % 17, others = turn % 3 == 0 ? lead + 5 : lead;
+          SCOPED_TRACE(
+              fmt::format("rule {} with momentum {}, {} sources, {} weights, leads {} {}, "
+                          "stream {}",
+                          int(rule.kind), rule.momentum, sources, count, lead, others, stream));
+          Steps<T> steps(rule, sources, count, lead, others, stream);
+          steps.take(ops);
+          ASSERT_NO_FATAL_FAILURE(steps.check());
+        }
+}
+
+TEST(Update, HasTheBitsOfItsFormulaByEveryInstructionSet) {
+  const auto device = cpu_device();
+  const auto ops = device->ops(DType::kFloat32, {});
+  InstructionSets sets;
+  for (const std::int64_t one_of_them : sets.all()) {
+    SCOPED_TRACE(sets.use(one_of_them));
+    ASSERT_NO_FATAL_FAILURE(all_ways<float>(*ops));
+    ASSERT_NO_FATAL_FAILURE(all_ways<double>(*ops));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::engine
