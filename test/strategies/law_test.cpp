@@ -268,6 +268,28 @@ TEST(Law2, FusedAndApartGiveTheSameBitsForAnyBucketSize) {
   }
 }
 
+// By the kernels that users train with: where the sum is in registers, and where it is in memory.
+TEST(Law2, FusedAndApartGiveTheSameBitsInFloat32OnTheCpu) {
+  const auto device = engine::cpu_device();
+  for (const engine::optim::Optimizer& optimizer :
+       {engine::optim::sgd({.rate = 0.02, .momentum = 0.9}), engine::optim::adam({.rate = 0.003}),
+        engine::optim::adamw({.rate = 0.003, .clip_norm = 0.05})}) {
+    Job job;
+    job.dtype = engine::DType::kFloat32;
+    job.optimizer = optimizer;
+    for (const int count : {2, 5}) {
+      auto options = replicas(count);
+      options.devices.assign(std::size_t(count), device.get());
+      options.update = "apart";
+      const Outcome apart = train_mirrored(job, options);
+      options.update = "fused";
+      const Outcome fused = train_mirrored(job, options);
+      EXPECT_EQ(fused.weights, apart.weights) << optimizer.describe() << ", " << count;
+      EXPECT_LT(fused.owned, apart.owned);
+    }
+  }
+}
+
 TEST(Law2, FusedAndApartGiveTheSameBitsBetweenHosts) {
   Job job;
   job.optimizer = engine::optim::adam({.rate = 0.003});

@@ -2,12 +2,11 @@
 // The optimizer inside a reduction has the bits of its formula (update_rule.h), taken in the
 // elements' own type, one operation after the other: so an update fused into a sum and one apart
 // from it are equal, whatever the slices, the number of ranks and the instruction set.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
-#include "engine/base/random.h"
 #include "engine/cpu/cpu_device.h"
 #include "test/engine/ops/instruction_sets.h"
 #include "test/engine/ops/machine.h"
