@@ -322,14 +322,18 @@ class Designer {
       }
       norms.push_back(design_.stages[b].back());
     }
-    for (std::size_t b = 0; b < design_.buckets.size(); ++b) {
+    design_.updates.resize(design_.buckets.size());
+    for (std::size_t i = 0; i < design_.buckets.size(); ++i) {
+      // What waits for the norm runs when backward has ended, for the next forward pass: the first
+      // layer, whose bucket is the last, comes first.
+      const std::size_t b = needs_norm() ? design_.buckets.size() - 1 - i : i;
       Request r = bucket_request(b, needs_norm() || !fused ? ": update" : ": sum and update");
       r.update = fused && !needs_norm();
       Plan plan = r.update ? all_reduce(r)
                   : fused  ? collectives::direct_update_and_store(r)
                            : collectives::local_update(r);
       add_to(b, std::move(plan), needs_norm() ? norms : design_.stages[b]);
-      design_.updates.push_back(design_.stages[b].back());
+      design_.updates[b] = design_.stages[b].back();
     }
   }
 

@@ -2,6 +2,7 @@
 // Laws 1 to 3 of synchronous training, for both strategies: equal work, equal mirrors, equal order.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "engine/cpu/cpu_device.h"
@@ -305,6 +306,26 @@ TEST(Law2, FusedAndApartGiveTheSameBitsBetweenHosts) {
       const Outcome fused = train_collective(job, options, host);
       EXPECT_EQ(fused.weights, apart.weights) << algorithm << ", " << host.size() << " processes";
       EXPECT_LT(fused.owned, apart.owned);
+    }
+}
+
+// Executors move plans in their order: what streams comes as backward makes it, last layer first;
+// what waits for a norm as the next forward pass needs it, first layer first.
+TEST(Updates, ThatWaitForANormComeInTheOrderOfForward) {
+  for (const std::string update : {"fused", "apart"})
+    for (const double clip : {0.0, 0.05}) {
+      Job job;
+      job.optimizer = engine::optim::sgd({.momentum = 0.9, .clip_norm = clip});
+      auto options = replicas(2);
+      options.update = update;
+      options.bucket_bytes = 1;
+      strategies::Mirrored strategy(options);
+      strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
+      std::vector<int> updates = strategy.step().updates;
+      ASSERT_GT(updates.size(), 1u);
+      if (clip > 0) std::reverse(updates.begin(), updates.end());
+      EXPECT_TRUE(std::is_sorted(updates.begin(), updates.end())) << update << ", clip " << clip;
+      EXPECT_EQ(strategy.verify(), "");
     }
 }
 
