@@ -2,7 +2,6 @@
 // Laws 1 to 3 of synchronous training, for both strategies: equal work, equal mirrors, equal order.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <thread>
 
 #include "engine/cpu/cpu_device.h"
@@ -241,92 +240,6 @@ TEST(Law1, GradientAccumulationChangesNothingButTheMemory) {
     const Outcome b = train_mirrored(parts, replicas(count));
     EXPECT_LT(difference(a.weights[0], b.weights[0]), 1e-10);
   }
-}
-
-TEST(Law2, FusedAndApartGiveTheSameBitsForAnyBucketSize) {
-  for (double clip : {0.0, 0.05}) {
-    Job job;
-    job.centre = true;
-    job.optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9, .clip_norm = clip});
-    for (int count : {1, 2, 3, 4}) {
-      auto options = replicas(count);
-      options.update = "apart";
-      const Outcome apart = train_mirrored(job, options);
-      for (std::size_t bucket : {std::size_t(1), std::size_t(20000), std::size_t(1) << 30}) {
-        auto fused = replicas(count);
-        fused.update = "fused";
-        fused.bucket_bytes = bucket;
-        const Outcome outcome = train_mirrored(job, fused);
-        EXPECT_EQ(outcome.weights, apart.weights) << count << " replicas, bucket " << bucket;
-        if (count > 1 && bucket == 1) {
-          EXPECT_LT(outcome.owned, apart.owned);
-        }
-      }
-      auto late = replicas(count);
-      late.overlap = false;
-      EXPECT_EQ(train_mirrored(job, late).weights, apart.weights) << "without overlap";
-    }
-  }
-}
-
-// By the kernels that users train with: where the sum is in registers, and where it is in memory.
-TEST(Law2, FusedAndApartGiveTheSameBitsInFloat32OnTheCpu) {
-  const auto device = engine::cpu_device();
-  for (const engine::optim::Optimizer& optimizer :
-       {engine::optim::sgd({.rate = 0.02, .momentum = 0.9}), engine::optim::adam({.rate = 0.003}),
-        engine::optim::adamw({.rate = 0.003, .clip_norm = 0.05})}) {
-    Job job;
-    job.dtype = engine::DType::kFloat32;
-    job.optimizer = optimizer;
-    for (const int count : {2, 5}) {
-      auto options = replicas(count);
-      options.devices.assign(std::size_t(count), device.get());
-      options.update = "apart";
-      const Outcome apart = train_mirrored(job, options);
-      options.update = "fused";
-      const Outcome fused = train_mirrored(job, options);
-      EXPECT_EQ(fused.weights, apart.weights) << optimizer.describe() << ", " << count;
-      EXPECT_LT(fused.owned, apart.owned);
-    }
-  }
-}
-
-TEST(Law2, FusedAndApartGiveTheSameBitsBetweenHosts) {
-  Job job;
-  job.optimizer = engine::optim::adam({.rate = 0.003});
-  for (const std::string algorithm :
-       {"ring", "hierarchical", "leader_hierarchical", "ring:..16k,hierarchical:16k.."})
-    for (const std::vector<int>& host : {std::vector<int>{0, 1}, {0, 0, 1}, {0, 1, 1, 0}}) {
-      auto options = replicas(1);
-      options.algorithm = algorithm;
-      options.bucket_bytes = 20000;
-      options.update = "apart";
-      const Outcome apart = train_collective(job, options, host);
-      options.update = "fused";
-      const Outcome fused = train_collective(job, options, host);
-      EXPECT_EQ(fused.weights, apart.weights) << algorithm << ", " << host.size() << " processes";
-      EXPECT_LT(fused.owned, apart.owned);
-    }
-}
-
-// Executors move plans in their order: what streams comes as backward makes it, last layer first;
-// what waits for a norm as the next forward pass needs it, first layer first.
-TEST(Updates, ThatWaitForANormComeInTheOrderOfForward) {
-  for (const std::string update : {"fused", "apart"})
-    for (const double clip : {0.0, 0.05}) {
-      Job job;
-      job.optimizer = engine::optim::sgd({.momentum = 0.9, .clip_norm = clip});
-      auto options = replicas(2);
-      options.update = update;
-      options.bucket_bytes = 1;
-      strategies::Mirrored strategy(options);
-      strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
-      std::vector<int> updates = strategy.step().updates;
-      ASSERT_GT(updates.size(), 1u);
-      if (clip > 0) std::reverse(updates.begin(), updates.end());
-      EXPECT_TRUE(std::is_sorted(updates.begin(), updates.end())) << update << ", clip " << clip;
-      EXPECT_EQ(strategy.verify(), "");
-    }
 }
 
 TEST(Law2, TwoRunsWithOneSeedAreBitwiseEqual) {
