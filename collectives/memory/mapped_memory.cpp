@@ -58,14 +58,17 @@ void reserve(int file, std::size_t bytes, const std::string& name) {
   }
 }
 
-// Puts small pages that are there together into huge ones. Asked for by name, since systems leave
-// shared memory on small pages otherwise; the kernel may refuse (before Linux 6.1 always), which
-// costs speed, nothing else.
-void take_huge_pages(std::byte* data, std::size_t bytes) {
+// Takes huge pages for an empty file. Asked for by name, since systems leave shared memory on small
+// pages otherwise; the kernel may refuse (before Linux 6.1 always), which costs speed, nothing
+// else. It puts small pages that are there into a huge one and fills in those that are not: so
+// there has to be one of each, and taking all of them first would take several times as long.
+void take_huge_pages(int file, std::byte* data, std::size_t bytes) {
   constexpr int kCollapse = 25;  // MADV_COLLAPSE, which the C library's headers may lack
   const std::size_t whole = bytes / kHugePage * kHugePage;
-  if (reinterpret_cast<std::uintptr_t>(data) % kHugePage == 0 && whole > 0)
-    madvise(data, whole, kCollapse);
+  if (reinterpret_cast<std::uintptr_t>(data) % kHugePage != 0 || whole == 0) return;
+  for (std::size_t at = 0; at < whole; at += kHugePage)
+    if (fallocate(file, 0, off_t(at), off_t(kPage)) != 0) return;  // `reserve` says what is wrong
+  madvise(data, whole, kCollapse);
 }
 
 // Maps the whole file; large ones at a multiple of 2 MiB, so that huge pages can serve them: more
@@ -150,8 +153,8 @@ MappedMemory::MappedMemory(const std::string& name, std::size_t bytes) {
     fail(Code::kIo, "no {} bytes of shared memory for {}: {}", bytes, name, reason());
   }
   buffer_ = map(file, bytes, name);
+  take_huge_pages(file, buffer_.data(), bytes);
   reserve(file, file_bytes(bytes), name);
-  take_huge_pages(buffer_.data(), bytes);
   fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);  // nobody can pull it away from under us
   address_ = {.pid = int(getpid()), .file = file, .bytes = bytes, .key = random_key()};
   std::memcpy(buffer_.data() + key_offset(bytes), &address_.key, sizeof address_.key);
