@@ -186,19 +186,19 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
     case Action::kPostSend:
       cursor.posts[cursor.step] =
           transport_->post_send(step.peer, tag, address(entry, step.from[0], p.dtype, 0), bytes);
-      messages_.fetch_add(1, std::memory_order_relaxed);
+      posted();
       break;
     case Action::kPostReceive:
       cursor.posts[cursor.step] =
           transport_->post_receive(step.peer, tag, address(entry, step.to[0], p.dtype, 0), bytes);
-      messages_.fetch_add(1, std::memory_order_relaxed);
+      posted();
       break;
     case Action::kWait:
       if (!transport_->test(cursor.posts[std::size_t(step.post)])) {
         look(entry, plan, lane);
         return false;
       }
-      messages_.fetch_sub(1, std::memory_order_relaxed);
+      through();
       break;
     case Action::kArrive:
       team_.arrive(plan, rank_, lane);
@@ -216,6 +216,16 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
   cursor.waited = {};
   cursor.looked = {};
   return true;
+}
+
+// Both under the lock.
+void Executor::posted() {
+  if (messages_.fetch_add(1, std::memory_order_relaxed) == 0) sent_ = engine::Clock::now();
+}
+
+void Executor::through() {
+  if (messages_.fetch_sub(1, std::memory_order_relaxed) != 1) return;
+  flown_.fetch_add(std::chrono::duration<double>(engine::Clock::now() - sent_).count());
 }
 
 // Who are missing are asked where they were last, until one was here.

@@ -93,6 +93,8 @@ class Executor {
   // caches. Since `open`.
   bool streams(const Step& step, std::size_t width) const;
   double waited_seconds() const;  // spent in `wait` so far, by the threads that waited
+  // In which messages were under way, one or many: posted, and not known to be through.
+  double messages_seconds() const;
 
  private:
   class Waiter;
@@ -126,6 +128,8 @@ class Executor {
   bool pass(int& budget, bool& ended, int plan = kAll);
   bool move(int plan, int& budget, bool& ended);
   bool advance(Entry& entry, int plan, int lane, int& budget);
+  void posted();
+  void through();
   bool reduce(Entry& entry, Cursor& cursor, const Step& step, int& budget);
   std::size_t updated_bytes(const StepPlan& step) const;
   void update_arguments(Entry& entry, Cursor& cursor, const Step& step,
@@ -162,13 +166,14 @@ class Executor {
   std::vector<const std::byte*> from_;  // the operands of the blocks at work
   std::vector<std::byte*> to_;
   const Entry* at_ = nullptr;            // the plan at work
+  engine::Clock::time_point sent_{};     // the first of the messages that are under way
   bool crowded_ = false;                 // see Looked
   bool awaits_ = false;                  // a lane is stuck at ranks of this host; of the last pass
   std::atomic<int> messages_{0};         // posted and not through
   std::atomic<bool> asleep_{false};      // a thread sleeps on the transport, or is about to
   std::atomic<std::uint64_t> moves_{0};  // passes in which something moved
   std::atomic<int> waiters_{0};          // threads in `wait`
-  std::atomic<double> waited_{0};
+  std::atomic<double> waited_{0}, flown_{0};
   std::atomic<ExecutorObserver*> observer_{nullptr};
 };
 

@@ -251,4 +251,8 @@ double Executor::waited_seconds() const {
   return waited_.load();
 }
 
+double Executor::messages_seconds() const {
+  return flown_.load();
+}
+
 }  // namespace lockstep::collectives

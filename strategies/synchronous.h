@@ -92,6 +92,7 @@ class Synchronous : public engine::Strategy {
   std::string algorithm() const override;
   std::string reason() const override;
   double waited_seconds(engine::Replica& replica) const override;
+  double messages_seconds(engine::Replica& replica) const override;
   void abort(const engine::Error& error) noexcept override;
 
   // For tests and tools: the whole step as a plan, checked symbolically; empty when it is right.

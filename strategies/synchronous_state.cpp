@@ -154,6 +154,10 @@ double Synchronous::waited_seconds(engine::Replica& replica) const {
   return mirror(replica).executor().waited_seconds();
 }
 
+double Synchronous::messages_seconds(engine::Replica& replica) const {
+  return mirror(replica).executor().messages_seconds();
+}
+
 std::string Synchronous::verify() const {
   collectives::StepPlan step(design_.plan.begin(),
                              design_.plan.begin() + std::ptrdiff_t(design_.step_stages));

@@ -167,11 +167,14 @@ nlohmann::json to_json(const engine::StepTimes& times) {
                      {"step_p99_ms", rank.step_p99 * 1e3},
                      {"step_most_ms", rank.step_most * 1e3},
                      {"work_ms", rank.work * 1e3},
-                     {"waited_ms", rank.waited * 1e3}});
+                     {"waited_ms", rank.waited * 1e3},
+                     {"messages_ms", rank.messages * 1e3}});
   }
+  const auto hidden = times.hidden_percent();
   return {{"slowest_rank", times.slowest},
           {"waited_for_slowest_ms", times.waited_for_slowest * 1e3},
           {"comm_exposed_ms", times.exposed * 1e3},
+          {"comm_hidden_percent", hidden ? nlohmann::json(*hidden) : nlohmann::json()},
           {"ranks", std::move(ranks)}};
 }
 

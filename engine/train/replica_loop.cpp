@@ -5,7 +5,6 @@
 #include <cmath>
 #include <csignal>
 #include <limits>
-#include <utility>
 
 #include "engine/train/staging.h"
 
@@ -83,7 +82,7 @@ struct TrainingLoop::Pending {
   Work work;
   double rate = 0;
   double images_per_second = 0;
-  double seconds = 0, waited = 0;
+  double seconds = 0, waited = 0, messages = 0;
 };
 
 TrainingLoop::TrainingLoop(Strategy& strategy, const Dataset& data,
@@ -152,13 +151,15 @@ void TrainingLoop::run(Replica& r) {
   std::optional<Pending> pending;
   auto before = Clock::now();
   double waited_before = strategy_.waited_seconds(r);
-  // Seconds since the last call: all, and those that this thread waited.
+  double messages_before = strategy_.messages_seconds(r);
+  // Seconds since the last call: all, those that this thread waited, and those in which messages
+  // were under way.
   const auto lap = [&] {
     const auto now = Clock::now();
-    const double waited = strategy_.waited_seconds(r);
-    const std::pair<double, double> since{std::chrono::duration<double>(now - before).count(),
-                                          waited - waited_before};
-    before = now, waited_before = waited;
+    const double waited = strategy_.waited_seconds(r), messages = strategy_.messages_seconds(r);
+    const std::array<double, 3> since{std::chrono::duration<double>(now - before).count(),
+                                      waited - waited_before, messages - messages_before};
+    before = now, waited_before = waited, messages_before = messages;
     return since;
   };
   while (const std::optional<Work> work = queue.next()) {
@@ -169,8 +170,8 @@ void TrainingLoop::run(Replica& r) {
       return strategy_.report(r, mine);
     }();
     if (pending) announce(r, *pending, last);
-    const auto [seconds, waited] = lap();
-    pending = {*work, r.state.rate, double(work->whole) / seconds, seconds, waited};
+    const auto [seconds, waited, messages] = lap();
+    pending = {*work, r.state.rate, double(work->whole) / seconds, seconds, waited, messages};
     remember(*work);
     if (last.stop > 0) break;  // everybody sees the same sums, so everybody stops here
   }
@@ -179,9 +180,10 @@ void TrainingLoop::run(Replica& r) {
     return strategy_.settle(r);
   }();
   if (!pending) return;
-  const auto [seconds, waited] = lap();  // what is left of the last step
+  const auto [seconds, waited, messages] = lap();  // what is left of the last step
   pending->seconds += seconds;
   pending->waited += waited;
+  pending->messages += messages;
   announce(r, *pending, last);
 }
 
@@ -193,7 +195,8 @@ void TrainingLoop::remember(const Work& work) {
 }
 
 void TrainingLoop::announce(Replica& r, const Pending& pending, const Totals& totals) {
-  progress_.clocks[std::size_t(r.rank - first_rank_)].add(pending.seconds, pending.waited);
+  progress_.clocks[std::size_t(r.rank - first_rank_)].add(pending.seconds, pending.waited,
+                                                          pending.messages);
   StepReport report;
   {
     std::scoped_lock lock(mutex_);

@@ -25,22 +25,24 @@ std::string milliseconds(double seconds) {
 }  // namespace
 
 std::array<double, RankTimes::kNumbers> RankTimes::numbers() const {
-  return {steps, step_p10, step, step_p90, step_p99, step_most, work, waited};
+  return {steps, step_p10, step, step_p90, step_p99, step_most, work, waited, messages};
 }
 
 RankTimes RankTimes::from(std::span<const double, kNumbers> n) {
-  return {n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7]};
+  return {n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8]};
 }
 
-void StepClock::add(double seconds, double waited) {
+void StepClock::add(double seconds, double waited, double messages) {
   step_.add(seconds);
   waited_.add(waited);
+  messages_.add(messages);
   work_.add(std::max(0.0, seconds - waited));
 }
 
 RankTimes StepClock::times() const {
-  return {double(step_.count()), step_.quantile(0.1), step_.median(), step_.quantile(0.9),
-          step_.quantile(0.99),  step_.most(),        work_.median(), waited_.median()};
+  return {double(step_.count()), step_.quantile(0.1),  step_.median(),
+          step_.quantile(0.9),   step_.quantile(0.99), step_.most(),
+          work_.median(),        waited_.median(),     messages_.median()};
 }
 
 StepTimes step_times(std::span<const double> numbers) {
@@ -54,10 +56,16 @@ StepTimes step_times(std::span<const double> numbers) {
   std::vector<double> others;
   for (const RankTimes& rank : times.ranks) {
     times.exposed = std::min(times.exposed, rank.waited);
+    times.messages = std::max(times.messages, rank.messages);
     if (&rank != &*slowest) others.push_back(rank.waited);
   }
   if (!others.empty()) times.waited_for_slowest = median(others) - times.exposed;
   return times;
+}
+
+std::optional<double> StepTimes::hidden_percent() const {
+  if (messages <= 0) return std::nullopt;
+  return 100 * std::clamp(1 - exposed / messages, 0.0, 1.0);
 }
 
 bool StepTimes::communication_bound() const {
@@ -70,11 +78,15 @@ std::string StepTimes::describe() const {
   std::string text = fmt::format("a step takes {} (99 of 100 at most {})", milliseconds(rank.step),
                                  milliseconds(rank.step_p99));
   if (ranks.size() == 1) return text;
-  return text + fmt::format(
-                    "; slowest is rank {} with {} of work, for which the other{} {}; {} of "
-                    "communication are not hidden",
-                    slowest, milliseconds(rank.work), ranks.size() == 2 ? " waits" : "s wait",
-                    milliseconds(waited_for_slowest), milliseconds(exposed));
+  text += fmt::format(
+      "; slowest is rank {} with {} of work, for which the other{} {}; {} of "
+      "communication are not hidden",
+      slowest, milliseconds(rank.work), ranks.size() == 2 ? " waits" : "s wait",
+      milliseconds(waited_for_slowest), milliseconds(exposed));
+  if (const auto hidden = hidden_percent())
+    text += fmt::format("; of {} in which messages are under way {:.0f} % are hidden",
+                        milliseconds(messages), *hidden);
+  return text;
 }
 
 std::string StepTimes::warning() const {

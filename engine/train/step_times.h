@@ -7,12 +7,15 @@
 //   - the slowest rank: the one whose own work takes longest;
 //   - what the others wait for it: their waits, less the shortest that any rank has;
 //   - communication that nothing hides: that shortest wait, since who comes last waits for nobody.
+//     Between hosts, where messages take their time without a processor, the rest of the time in
+//     which messages were under way is hidden.
 //
 // Work on a bucket that a thread does while it waits for it counts as waiting. Medians over the
 // steps. Seconds.
 #pragma once
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,23 +26,24 @@ namespace lockstep::engine {
 
 // One rank's steps.
 struct RankTimes {
-  static constexpr std::size_t kNumbers = 8;
+  static constexpr std::size_t kNumbers = 9;
   double steps = 0;
   double step_p10 = 0, step = 0, step_p90 = 0, step_p99 = 0, step_most = 0;
-  double work = 0;                               // of a step, without waits: median
-  double waited = 0;                             // in a step: median
-  std::array<double, kNumbers> numbers() const;  // for others ...
+  double work = 0;      // of a step, without waits: median
+  double waited = 0;    // in a step: median
+  double messages = 0;  // under way to or from other hosts, in a step: median
+  std::array<double, kNumbers> numbers() const;                      // for others ...
   static RankTimes from(std::span<const double, kNumbers> numbers);  // ... who read them
 };
 
 // What a rank's thread fills, step by step; allocates nothing.
 class StepClock {
  public:
-  void add(double seconds, double waited);
+  void add(double seconds, double waited, double messages);
   RankTimes times() const;
 
  private:
-  Histogram step_, work_, waited_;
+  Histogram step_, work_, waited_, messages_;
 };
 
 struct StepTimes {
@@ -47,9 +51,12 @@ struct StepTimes {
   int slowest = 0;
   double waited_for_slowest = 0;  // by the others, a step: median over them
   double exposed = 0;             // communication that is not hidden, a step
+  double messages = 0;            // under way between hosts, a step: the longest of any rank
 
   // Whether communication takes longer than the slowest rank's work, in enough steps to say so.
   bool communication_bound() const;
+  // Of the time in which messages were under way, how much is hidden; none without messages.
+  std::optional<double> hidden_percent() const;
   std::string describe() const;  // a sentence for people
   std::string warning() const;   // what to do about communication; empty: nothing
 };

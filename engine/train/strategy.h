@@ -147,6 +147,8 @@ class Strategy {
   virtual std::string reason() const = 0;
   // Seconds that this replica's thread has waited for others so far.
   virtual double waited_seconds(Replica& replica) const = 0;
+  // Seconds in which messages of this replica to or from other hosts were under way so far.
+  virtual double messages_seconds(Replica&) const { return 0; }
   virtual void abort(const Error& error) noexcept = 0;  // wakes all waiters, everywhere, with this
 };
 

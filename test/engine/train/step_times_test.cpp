@@ -33,11 +33,12 @@ TEST(HistogramTest, QuantilesAreOfTheTimesInOrder) {
 }
 
 // Each of twenty steps takes as long on all ranks, of which they have waited so long.
-StepTimes times_of(double step, const std::vector<double>& waited, int steps = 20) {
+StepTimes times_of(double step, const std::vector<double>& waited, int steps = 20,
+                   double messages = 0) {
   std::vector<double> all;
   for (const double wait : waited) {
     StepClock clock;
-    for (int i = 0; i < steps; ++i) clock.add(step, wait);
+    for (int i = 0; i < steps; ++i) clock.add(step, wait, messages);
     const auto numbers = clock.times().numbers();
     all.insert(all.end(), numbers.begin(), numbers.end());
   }
@@ -55,6 +56,15 @@ TEST(StepTimesTest, TheRankThatWaitsLeastIsTheSlowestAndTheOthersWaitForIt) {
   EXPECT_EQ(times.warning(), "");
 }
 
+TEST(StepTimesTest, OfTheTimeOfMessagesWhatNobodyWaitsForIsHidden) {
+  const StepTimes times = times_of(0.1, {0.022, 0.02}, 20, 0.08);
+  ASSERT_TRUE(times.hidden_percent());
+  EXPECT_NEAR(*times.hidden_percent(), 75, 2);
+  EXPECT_NE(times.describe().find("% are hidden"), std::string::npos);
+  EXPECT_EQ(times_of(0.1, {0.09, 0.09}, 20, 0.08).hidden_percent(), 0.0);  // never less
+  EXPECT_FALSE(times_of(0.1, {0.02, 0.02}).hidden_percent());
+}
+
 TEST(StepTimesTest, OneRankWaitsForNobody) {
   const StepTimes times = times_of(0.01, {0});  // 10 ms read as the middle of their bin
   EXPECT_EQ(times.slowest, 0);
@@ -65,7 +75,7 @@ TEST(StepTimesTest, OneRankWaitsForNobody) {
 
 StepTimes written(double work, double exposed, double others, double steps) {
   StepTimes times;
-  times.ranks.assign(3, {steps, 0.01, 0.012345, 0.013, 0.1234, 0.2, work, others});
+  times.ranks.assign(3, {steps, 0.01, 0.012345, 0.013, 0.1234, 0.2, work, others, 0});
   times.slowest = 1;
   times.waited_for_slowest = others;
   times.exposed = exposed;
