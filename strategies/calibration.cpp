@@ -21,7 +21,7 @@ using collectives::Sample;
 using collectives::Topology;
 
 // Costs of an executor that works otherwise are of no use: counted up when it does.
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 
 // Memory that all ranks of a host touch in the largest pass: so much more than the last cache that
 // little of it stays there, and not so much that it takes long.
