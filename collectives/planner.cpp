@@ -2,7 +2,9 @@
 #include "collectives/planner.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "engine/base/error.h"
 #include "engine/base/hash.h"
@@ -23,6 +25,59 @@ std::string amount(double bytes) {
   return fmt::format("{:.4g} MiB", bytes / double(1 << 20));
 }
 
+// Who prices the k-th: they are dealt out forwards and backwards in turn, so that nobody always has
+// the same algorithm.
+int process_of(std::size_t k, int processes) {
+  const auto all = std::size_t(processes);
+  const std::size_t place = k % all;
+  return int(k / all % 2 == 0 ? place : all - 1 - place);
+}
+
+using Prices = std::vector<std::vector<Price>>;  // [size][algorithm]
+
+// First letter of what is exchanged.
+constexpr char kPriced = '+', kFailed = '-';
+
+// What all processes priced, from what each said of its part.
+void read_prices(const std::vector<std::string>& all, Prices& prices) {
+  for (const std::string& text : all)
+    if (text[0] == kFailed) engine::fail(engine::Code::kInvalid, "{}", text.substr(1));
+  std::vector<std::size_t> at(all.size(), 1);
+  std::size_t k = 0;
+  for (std::size_t size = prices.size(); size-- > 0;)
+    for (Price& price : prices[size]) {
+      const auto process = std::size_t(process_of(k++, int(all.size())));
+      engine::invariant(at[process] + sizeof(Price) <= all[process].size(),
+                        "a process told of fewer prices than are its part");
+      std::memcpy(&price, all[process].data() + at[process], sizeof(Price));
+      at[process] += sizeof(Price);
+    }
+}
+
+// The largest sizes first, since they take longest.
+Prices prices(const Topology& topology, const std::vector<const Algorithm*>& able,
+              const std::vector<std::size_t>& sizes, Bootstrap* together) {
+  static_assert(std::is_trivially_copyable_v<Price>);
+  Prices prices(sizes.size(), std::vector<Price>(able.size()));
+  const int processes = together == nullptr ? 1 : together->processes();
+  std::string mine(1, kPriced);
+  try {
+    std::size_t k = 0;
+    for (std::size_t size = sizes.size(); size-- > 0;)
+      for (std::size_t i = 0; i < able.size(); ++i) {
+        if (processes > 1 && process_of(k++, processes) != together->process()) continue;
+        const Price price = collectives::price(*able[i], topology, sizes[size]);
+        prices[size][i] = price;
+        mine.append(reinterpret_cast<const char*>(&price), sizeof(Price));
+      }
+  } catch (const engine::Error& error) {  // the others wait for this part
+    if (processes == 1) throw;
+    mine = kFailed + std::string(error.what());
+  }
+  if (processes > 1) read_prices(together->all_gather(mine, "prices of all-reduces"), prices);
+  return prices;
+}
+
 }  // namespace
 
 std::string time_text(double seconds) {
@@ -38,7 +93,8 @@ std::vector<std::size_t> planned_sizes() {
 }
 
 Choices plan_all_reduce(const Topology& topology, std::span<const Algorithm> algorithms,
-                        const std::vector<SizeRule>& rules, std::vector<std::size_t> sizes) {
+                        const std::vector<SizeRule>& rules, std::vector<std::size_t> sizes,
+                        Bootstrap* together) {
   require(!topology.ranks.empty(), "a topology without ranks has nothing to reduce");
   require(!sizes.empty() && std::is_sorted(sizes.begin(), sizes.end()),
           "the sizes to be planned must ascend");
@@ -69,11 +125,7 @@ Choices plan_all_reduce(const Topology& topology, std::span<const Algorithm> alg
   require(!able.empty(), "no algorithm can serve these ranks: {}",
           choices.refused_.empty() ? "none is given"
                                    : choices.refused_[0].algorithm + " " + choices.refused_[0].why);
-  for (const std::size_t bytes : choices.sizes_) {
-    auto& row = choices.prices_.emplace_back();
-    for (const Algorithm* algorithm : able)
-      row.push_back(collectives::price(*algorithm, topology, bytes));
-  }
+  choices.prices_ = prices(topology, able, choices.sizes_, together);
   return choices;
 }
 

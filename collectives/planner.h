@@ -6,7 +6,7 @@
 // same measurements; `hash` is for comparing that. Any thread.
 //
 // Cost: a simulation for each algorithm and size; large clusters are priced from smaller pictures
-// of them (price.h).
+// of them (price.h). The processes of a job can divide that among themselves.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/bootstrap.h"
 #include "collectives/price.h"
 #include "collectives/registry.h"
 #include "collectives/size_rules.h"
@@ -55,7 +56,8 @@ class Choices {
 
  private:
   friend Choices plan_all_reduce(const Topology&, std::span<const Algorithm>,
-                                 const std::vector<SizeRule>&, std::vector<std::size_t>);
+                                 const std::vector<SizeRule>&, std::vector<std::size_t>,
+                                 Bootstrap*);
   std::vector<Price> prices_at(std::size_t bytes) const;
   std::string reason(const std::vector<Price>& prices, std::size_t chosen, std::size_t other) const;
   int ranks_ = 0;
@@ -72,8 +74,13 @@ std::vector<std::size_t> planned_sizes();  // 256 B .. 256 MiB, powers of two
 
 // For the sum of float32. `sizes` ascend. Throws Error(kInvalid) where a rule cannot be obeyed,
 // saying why, and where no algorithm can serve these ranks.
+//
+// `together`: null, or that of a job whose processes all call this alike. Then it is collective:
+// each process prices a part, one exchange hands the prices round, and all end with the same bits
+// that each would have found alone. What one process cannot price fails on all of them.
 Choices plan_all_reduce(const Topology& topology, std::span<const Algorithm> algorithms,
                         const std::vector<SizeRule>& rules = {},
-                        std::vector<std::size_t> sizes = planned_sizes());
+                        std::vector<std::size_t> sizes = planned_sizes(),
+                        Bootstrap* together = nullptr);
 
 }  // namespace lockstep::collectives

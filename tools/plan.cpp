@@ -80,9 +80,15 @@ int tell(const Flags& f, const PlanSource& source, const Topology& topology,
   return kDone;
 }
 
-collectives::Choices choose(const Flags& f, const Topology& topology) {
-  return collectives::plan_all_reduce(topology, collectives::all_reduce_algorithms(),
-                                      collectives::parse_size_rules(f.algorithm));
+// `together`: of the processes that call this, where there is a job. Also tells how long it took.
+collectives::Choices choose(const Flags& f, const Topology& topology, PlanSource& source,
+                            collectives::Bootstrap* together = nullptr) {
+  const auto begin = engine::Clock::now();
+  auto choices = collectives::plan_all_reduce(topology, collectives::all_reduce_algorithms(),
+                                              collectives::parse_size_rules(f.algorithm),
+                                              collectives::planned_sizes(), together);
+  source.planning_seconds = std::chrono::duration<double>(engine::Clock::now() - begin).count();
+  return choices;
 }
 
 // The ranks of this job, measured.
@@ -118,7 +124,9 @@ int plan(const Flags& f, const Program& program) {
       engine::require(processes == 1, "plan --topology runs in one process, and {} were started",
                       processes);
       const Topology topology = described_topology(f.topology);
-      return tell(f, {f.topology}, topology, choose(f, topology));
+      PlanSource source{f.topology};
+      const collectives::Choices choices = choose(f, topology, source);
+      return tell(f, source, topology, choices);
     });
   }
   together([&] { engine::require(!f.assumed || !f.fresh, "--assumed and --fresh: one of them"); });
@@ -134,7 +142,8 @@ int plan(const Flags& f, const Program& program) {
     topology = calibration.topology;
     source.seconds = calibration.seconds, source.stored = calibration.cached;
   }
-  const collectives::Choices choices = choose(f, topology);  // so that all refuse what cannot be
+  // All together, so that all refuse what cannot be.
+  const auto choices = choose(f, topology, source, &session.bootstrap());
   return session.bootstrap().process() == 0 ? tell(f, source, topology, choices) : int(kDone);
 }
 

@@ -25,6 +25,7 @@ struct PlanSource {
   std::string name;
   std::optional<double> seconds = {};  // that measuring took, or reading what was measured before
   bool stored = false;                 // it was measured before
+  double planning_seconds = 0;         // that pricing all sizes took
 };
 
 std::string plan_text(const PlanSource& source, const collectives::Topology& topology,

@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "collectives/algorithms/steps.h"
 #include "collectives/example_topologies.h"
@@ -174,6 +176,60 @@ TEST(Planner, RulesAreObeyedOrRefusedWithAReason) {
       HasSubstr("algorithm direct was asked for and cannot be: it needs all ranks on one host"));
   EXPECT_THAT(reason_of([&] { plan(hosts, "rinq"); }),
               HasSubstr("unknown all-reduce algorithm 'rinq'; known: direct, one_shot, ring"));
+}
+
+// Processes that divide the work among themselves.
+class Divided {
+ public:
+  Divided(int processes, const Topology& topology, std::span<const Algorithm> algorithms,
+          const std::vector<std::size_t>& sizes)
+      : errors(std::size_t(processes)), choices(errors.size()) {
+    const auto views =
+        in_memory_bootstrap(std::vector<int>(errors.size(), 0), std::chrono::seconds(60));
+    std::vector<std::jthread> threads;
+    for (std::size_t p = 0; p < views.size(); ++p)
+      threads.emplace_back([&, p] {
+        errors[p] = reason_of(
+            [&] { choices[p] = plan_all_reduce(topology, algorithms, {}, sizes, views[p].get()); });
+      });
+  }
+  std::vector<std::string> errors;
+  std::vector<Choices> choices;
+};
+
+std::atomic<int> plans_made{0};
+Plan counted(const Request& request) {
+  ++plans_made;
+  return empty_plan(request, "counted", 1);
+}
+
+TEST(Planner, ProcessesThatDivideTheWorkEndWithWhatEachWouldFind) {
+  const Topology topology = example_topology("4x4");
+  const std::vector<std::size_t> sizes{256, 4 * kKiB, 64 * kKiB, kMiB, 16 * kMiB, 64 * kMiB};
+  const auto algorithms = with({"counted", false, anywhere, counted, no_scratch});
+  const Choices alone = plan_all_reduce(topology, algorithms, {}, sizes);
+  for (const int processes : {1, 2, 3, 16}) {
+    plans_made = 0;
+    const Divided divided(processes, topology, algorithms, sizes);
+    EXPECT_EQ(plans_made, int(sizes.size())) << "each price is found once";
+    for (const Choices& choices : divided.choices) {
+      ASSERT_EQ(choices.hash(), alone.hash());
+      for (std::size_t i = 0; i < sizes.size(); ++i)
+        for (std::size_t a = 0; a < alone.algorithms().size(); ++a) {
+          const Price &one = choices.price(i, a), &other = alone.price(i, a);
+          EXPECT_EQ(one.seconds, other.seconds);
+          EXPECT_EQ(one.memory_bytes, other.memory_bytes);
+          EXPECT_EQ(one.rounds, other.rounds);
+          EXPECT_EQ(one.reduced, other.reduced);
+        }
+    }
+  }
+}
+
+TEST(Planner, WhatOneProcessCannotPriceFailsOnAll) {
+  const auto algorithms = with({"forever", false, anywhere, forever, no_scratch});
+  const Divided divided(3, example_topology("1x4"), algorithms, {kMiB});
+  for (const std::string& error : divided.errors) EXPECT_THAT(error, HasSubstr("waits for ever"));
 }
 
 // Ranks that hold the same numbers choose alike: also when these went through a file.

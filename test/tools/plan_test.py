@@ -95,9 +95,10 @@ class Plan(Case):
 
     def test_this_job_is_measured(self):
         said = self.job("--replicas", "3").stdout
-        self.assertRegex(said, r"^this job: 3 ranks on 1 host, costs measured in [\d.]+ m?s\n")
+        self.assertRegex(said, r"^this job: 3 ranks on 1 host, costs measured in [\d.]+ m?s, planned in [\d.]+ [mu]?s\n")
         again = self.job("--replicas", "3").stdout
-        self.assertRegex(again, r"^this job: 3 ranks on 1 host, costs measured before \(read in [\d.]+ [mu]?s\)\n")
+        self.assertRegex(again, r"^this job: 3 ranks on 1 host, costs measured before \(read in [\d.]+ [mu]?s\), "
+                                r"planned in [\d.]+ [mu]?s\n")
         self.assertEqual(said.splitlines()[1:], again.splitlines()[1:])
         self.assertIn("costs measured in", self.job("--replicas", "3", "--fresh").stdout)
         self.assertIn("costs measured in", self.job("--replicas", "2").stdout)
@@ -126,6 +127,7 @@ class Plan(Case):
         file = self.top / "measured.json"
         plan = json.loads(self.job("--replicas", "2", "--json", "--topology-out", file).stdout)
         self.assertGreater(plan["calibration_seconds"], 0)
+        self.assertGreater(plan["planning_seconds"], 0)
         self.assertEqual(plan["topology"], json.loads(file.read_text()))
         self.assertEqual(plan["topology"]["costs_are"], "measured")
         again = self.plan("--topology", file)
