@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs `lockstep bench` on a layout of ranks: HOSTSxRANKS, or several with + between (2x3+1x1: two hosts of three
+"""Runs a command of lockstep on a layout of ranks: HOSTSxRANKS, or several with + between (2x3+1x1: two hosts of three
 ranks and one of one). Hosts are virtual ones (tools/virtual_cluster.sh, which needs root), one host is this machine.
 """
 import argparse
@@ -34,18 +34,18 @@ def ranks_of(layout):
     return ranks
 
 
-def rows(lockstep, layout, rate, *arguments):
-    """What `lockstep bench --json` printed with these arguments, a dictionary of each line; `rate`: of a host's link.
+def rows(lockstep, layout, rate, *arguments, command="bench"):
+    """What `lockstep COMMAND --json` printed with these arguments, a dictionary of each line; `rate`: of a host's link.
     Ends the program where the run failed."""
     ranks = ranks_of(layout)
-    command = [str(pathlib.Path(lockstep).resolve()), "bench", "--json", *arguments]
+    words = [str(pathlib.Path(lockstep).resolve()), command, "--json", *arguments]
     if len(ranks) == 1:
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        command = ["mpirun", *root, "--oversubscribe", "--bind-to", "none", "-n", str(ranks[0]), *command]
+        words = ["mpirun", *root, "--oversubscribe", "--bind-to", "none", "-n", str(ranks[0]), *words]
     else:
-        command = [str(TOP / "tools/virtual_cluster.sh"), "--hosts", str(len(ranks)), "--ranks-per-host",
-                   ",".join(map(str, ranks)), "--rate", rate, "--", *command]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        words = [str(TOP / "tools/virtual_cluster.sh"), "--hosts", str(len(ranks)), "--ranks-per-host",
+                   ",".join(map(str, ranks)), "--rate", rate, "--", *words]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        sys.exit(f"{layout}: {' '.join(command)} ended with {done.returncode}")
+        sys.exit(f"{layout}: {' '.join(words)} ended with {done.returncode}")
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

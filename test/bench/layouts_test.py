@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""bench/predictions.py and bench/regrets.py with a program that plays lockstep: what is run on a layout of ranks, what
+"""bench/predictions.py, bench/regrets.py and bench/plan_time.py with a program that plays lockstep: what is run on a layout of ranks, what
 is made of the rows, layouts that are none.
 
 usage: layouts_test.py BENCH_FOLDER [UNITTEST_ARGUMENT...]
@@ -71,6 +71,15 @@ class Layouts(unittest.TestCase):
         for word in ("bench --json", "--regret", "--max 1KiB", "--check last"):
             self.assertIn(word, calls[3])
 
+    def test_times_of_measuring_and_planning_are_told_together(self):
+        plan = {"calibration_seconds": 0.25, "planning_seconds": 0.125, "table": []}
+        done = self.run_script("plan_time.py", [plan], "--layouts", "1x2,1x3", "--rounds", "2")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("1x3: measured in 0.250 s, planned in 0.125 s, together 0.375 s", done.stdout)
+        self.assertEqual(json.loads(done.stdout.splitlines()[-1]), {"1x2": 0.375, "1x3": 0.375})
+        calls = [call for call in self.calls.read_text().splitlines() if call.startswith("lockstep")]
+        self.assertEqual(calls, ["lockstep plan --json --fresh"] * 4)
+
     def test_hosts_have_as_many_ranks_as_the_layout_says(self):
         sys.path.insert(0, str(BENCH))
         import layouts
@@ -78,7 +87,7 @@ class Layouts(unittest.TestCase):
         self.assertEqual(layouts.ranks_of("2x3+1x1"), [3, 3, 1])
 
     def test_a_layout_that_is_none_is_refused(self):
-        for script, flag in (("predictions.py", "--layout"), ("regrets.py", "--layouts")):
+        for script, flag in (("predictions.py", "--layout"), ("regrets.py", "--layouts"), ("plan_time.py", "--layouts")):
             for text in ("2", "1x0", "axb", "1x2+", "", "-1x2", "1x2,"):
                 done = self.run_script(script, [], f"{flag}={text}")
                 self.assertEqual((done.returncode, done.stdout), (2, ""), text)
