@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 
 #include "collectives/simulator.h"
@@ -17,7 +18,9 @@ namespace {
 
 using Kind = Probe::Kind;
 
-constexpr int kParts = 3;      // of the repetitions, by time
+constexpr int kParts = 3;  // of the repetitions, by time
+// Of bytes between hosts: beside what so many take nobody sees who was asleep.
+constexpr double kManyBytes = 128 << 10;
 constexpr int kHalvings = 36;  // of a search: a second to less than a tenth of a nanosecond
 constexpr int kRoots = 24;     // of one by factors: to a millionth
 // Of a time, the part that bytes must have for their pace to be looked for.
@@ -101,10 +104,19 @@ class OneHost {
   double simulated(const Probe& probe) const {
     return simulate(probe_plan(probe, alone_.host_of_rank()), alone_).seconds;
   }
-  // How much longer the second takes for each unit of `size`, after the first.
+  // How much longer the second takes for each unit of `size`, after the first. Where other work on
+  // the machine hides that, what the best of its times leaves for one at most: nothing is free.
   double each(const Sample* first, const Sample* second, double more) const {
     if (first == nullptr || second == nullptr || more <= 0) return 0;
-    return std::max(0.0, (measured(*second) - measured(*first)) / more);
+    const double longer = measured(*second) - measured(*first);
+    return longer > 0 ? longer / more : best(*second) / second->probe.size;
+  }
+  // Of all repetitions, of all ranks.
+  double best(const Sample& sample) const {
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto& of_ranks : sample.seconds)
+      for (const int rank : ranks_) least = std::min(least, of_ranks[std::size_t(rank)]);
+    return least;
   }
 
   // Of one round and many, the slope is a round, and what one takes beside it is the call.
@@ -131,17 +143,35 @@ class OneHost {
   // Sizes whose bytes cannot be seen beside the waits for each other are priced as the next larger.
   void passes() {
     std::vector<MemoryPass> found;
+    const Sample* largest = nullptr;
+    bool seen = false;
     for (const Sample& together : samples_) {
       if (together.probe.kind != Kind::kTogether || together.seconds.empty()) continue;
       const Sample* alone = find(samples_, Kind::kAlone, together.probe.size);
-      if (alone == nullptr || !visible(together)) continue;
-      found.push_back(pass(together, *alone));
+      if (alone == nullptr) continue;
+      if (largest == nullptr || together.probe.size > largest->probe.size) largest = &together;
+      const bool clear = visible(together);
+      seen |= clear;
+      found.push_back(clear ? pass(together, *alone) : MemoryPass{bytes(together), 0, 0});
     }
+    if (largest == nullptr) return;
     std::sort(found.begin(), found.end(),
               [](const MemoryPass& a, const MemoryPass& b) { return a.bytes < b.bytes; });
-    if (found.empty()) return;
-    fill_in_fetches(found);
+    if (!seen) found.back() = least_pace(*largest);
+    fill_in(found);
     costs().passes = found;
+  }
+
+  double bytes(const Sample& pass) const { return pass.probe.size * double(ranks_.size()); }
+
+  // Where the waits could be all of what every pass took: the largest was at least as fast as if
+  // it had waited for nobody.
+  MemoryPass least_pace(const Sample& together) {
+    const HostCosts known = costs();
+    costs().signal = costs().step = costs().reduction = costs().call = 0;
+    const MemoryPass found = pass(together, *find(samples_, Kind::kAlone, together.probe.size));
+    costs() = known;
+    return found;
   }
 
   // Whether bytes are a good part of what it took.
@@ -155,7 +185,7 @@ class OneHost {
   // allows, that was the worse measurement.
   MemoryPass pass(const Sample& together, const Sample& alone) {
     const double ranks = double(ranks_.size());
-    MemoryPass found{together.probe.size * ranks, 0, 0};
+    MemoryPass found{bytes(together), 0, 0};
     const auto seconds = [&](const Probe& probe, double core, double host) {
       costs().passes = {{found.bytes, core, host}};
       return simulated(probe);
@@ -183,12 +213,14 @@ class OneHost {
     return found;
   }
 
-  // Where none was seen it is that of the next size above, else of the next below.
-  static void fill_in_fetches(std::vector<MemoryPass>& passes) {
-    for (std::size_t i = passes.size(); i-- > 1;)
-      if (passes[i - 1].fetch == 0) passes[i - 1].fetch = passes[i].fetch;
-    for (std::size_t i = 1; i < passes.size(); ++i)
-      if (passes[i].fetch == 0) passes[i].fetch = passes[i - 1].fetch;
+  // Where no pace was seen it is that of the next size above, else of the next below.
+  static void fill_in(std::vector<MemoryPass>& passes) {
+    const auto take = [](MemoryPass& to, const MemoryPass& from) {
+      if (to.core == 0) to.core = from.core, to.host = from.host;
+      if (to.fetch == 0) to.fetch = from.fetch;
+    };
+    for (std::size_t i = passes.size(); i-- > 1;) take(passes[i - 1], passes[i]);
+    for (std::size_t i = 1; i < passes.size(); ++i) take(passes[i], passes[i - 1]);
   }
 
   const std::vector<Sample>& samples_;
@@ -302,6 +334,20 @@ class TwoHosts {
 
 }  // namespace
 
+void add_samples(std::vector<Sample>& samples, std::vector<Sample> more) {
+  for (Sample& sample : more) {
+    const auto same = std::find_if(samples.begin(), samples.end(), [&](const Sample& known) {
+      return known.probe.kind == sample.probe.kind && known.probe.size == sample.probe.size;
+    });
+    if (same == samples.end()) {
+      samples.push_back(std::move(sample));
+      continue;
+    }
+    same->probe.repetitions += sample.probe.repetitions;
+    std::move(sample.seconds.begin(), sample.seconds.end(), std::back_inserter(same->seconds));
+  }
+}
+
 double usual_seconds(const Sample& sample, const std::vector<int>& ranks) {
   std::vector<double> slowest;
   for (const auto& of_ranks : sample.seconds) {
@@ -310,8 +356,10 @@ double usual_seconds(const Sample& sample, const std::vector<int>& ranks) {
     slowest.push_back(most);
   }
   double least = std::numeric_limits<double>::infinity();
-  const bool wire = sample.probe.kind >= Kind::kTurn;
-  const std::size_t parts = wire ? 1 : std::min<std::size_t>(kParts, slowest.size());
+  const Probe& probe = sample.probe;
+  const bool wakes =
+      probe.kind >= Kind::kTurn && !(probe.kind == Kind::kBulk && probe.size >= kManyBytes);
+  const std::size_t parts = wakes ? 1 : std::min<std::size_t>(kParts, slowest.size());
   for (std::size_t part = 0; part < parts; ++part) {
     const auto cut = [&](std::size_t p) {
       return slowest.begin() + std::ptrdiff_t(slowest.size() * p / parts);

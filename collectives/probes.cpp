@@ -114,8 +114,33 @@ void wait_for(Lane& lane, int posted) {
   lane.push_back(wait(posted + 1));
 }
 
-void wire_lanes(std::vector<Lane>& lanes, const Probe& probe, bool first, int me, int before,
-                int next, std::size_t flows, std::size_t flow) {
+// The first rank of each host hands it on, when all of its host have come, and tells them when it
+// has: so all flows begin together.
+void turn_lane(Lane& lane, bool first, const std::vector<int>& local, std::size_t place, int before,
+               int next) {
+  const int me = local[place];
+  if (place > 0) {
+    lane = {arrive(), await({local[0]}, 1)};
+    return;
+  }
+  const std::vector<int> others(local.begin() + 1, local.end());
+  const auto through = [&](const Step& posted) {
+    lane.push_back(posted);
+    lane.push_back(wait(int(lane.size()) - 1));
+  };
+  const Step send = post_send(kFew, {me, Space::kGradient, 0}, next);
+  if (!others.empty()) lane.push_back(await(others, 1));
+  if (first) through(send);
+  through(post_receive(kFew, {me, Space::kScratch, 0}, before));
+  if (!first) through(send);
+  if (!others.empty()) lane.push_back(arrive());
+}
+
+// `local`: the ranks of this host that have a flow; `flow`: which of them.
+void wire_lanes(std::vector<Lane>& lanes, const Probe& probe, bool first,
+                const std::vector<int>& local, std::size_t flow, int before, int next) {
+  const int me = local[flow];
+  const std::size_t flows = local.size();
   const Operand from{0, Space::kGradient, 0}, to{0, Space::kScratch, 0};
   if (probe.kind == Probe::Kind::kBulk) {
     const Range mine = slice({0, elements_of(probe)}, int(flow), int(flows));
@@ -130,17 +155,9 @@ void wire_lanes(std::vector<Lane>& lanes, const Probe& probe, bool first, int me
     }
     return;
   }
-  if (flow != 0) return;
   Lane& lane = lanes[0];
-  if (probe.kind == Probe::Kind::kTurn) {
-    const Step send = post_send(kFew, {me, Space::kGradient, 0}, next);
-    if (first) lane = {send, wait(0)};
-    const int posted = int(lane.size());
-    lane.push_back(post_receive(kFew, {me, Space::kScratch, 0}, before));
-    lane.push_back(wait(posted));
-    if (!first) lane.insert(lane.end(), {send, wait(posted + 2)});
-    return;
-  }
+  if (probe.kind == Probe::Kind::kTurn) return turn_lane(lane, first, local, flow, before, next);
+  if (flow != 0) return;
   std::vector<int> posted;
   for (int i = 0; i < int(probe.size); ++i) {
     posted.push_back(post(lane, me, before, next, kFew, from, to));
@@ -188,13 +205,18 @@ Plan probe_plan(const Probe& probe, const std::vector<int>& host) {
       if (!between_hosts(probe)) {
         local_lane(lanes[0], probe, ranks, place);
       } else if (hosts.size() > 1 && place < least_ranks(hosts)) {
-        wire_lanes(lanes, probe, h == 0, ranks[place],
+        const auto flows = std::ptrdiff_t(least_ranks(hosts));
+        wire_lanes(lanes, probe, h == 0, {ranks.begin(), ranks.begin() + flows}, place,
                    hosts[(h + hosts.size() - 1) % hosts.size()][place],
-                   hosts[(h + 1) % hosts.size()][place], least_ranks(hosts), place);
+                   hosts[(h + 1) % hosts.size()][place]);
       }
     }
   }
   return plan;
+}
+
+bool another_turn(const ProbeGroup& group, int turns, double seconds) {
+  return group.seconds <= 0 || seconds / turns * (turns + 1) <= group.seconds;
 }
 
 ProbeGroup signal_probes(const std::vector<int>& host) {
@@ -225,20 +247,10 @@ ProbeGroup pass_probe(const std::vector<int>& host, std::size_t bytes) {
   return made;
 }
 
-ProbeGroup message_probes(const std::vector<int>& host) {
-  ProbeGroup made = group("messages", host, kWireMeeting,
-                          {{Probe::Kind::kMessages, 1, 24},
-                           {Probe::Kind::kMessages, 6, 15},
-                           {Probe::Kind::kAtOnce, 8, 12},
-                           {Probe::Kind::kAtOnce, 32, 12}});
-  made.elements = made.scratch = kFew;
-  return made;
-}
-
-ProbeGroup bulk_probe(const std::vector<int>& host, std::size_t bytes, int repetitions) {
-  ProbeGroup made = group(fmt::format("{} bytes between hosts", bytes), host, kWireMeeting,
-                          {{Probe::Kind::kBulk, double(bytes), repetitions}});
+ProbeGroup wire_group(std::string name, const std::vector<int>& host, std::vector<Probe> probes) {
+  ProbeGroup made = group(std::move(name), host, kWireMeeting, std::move(probes));
   made.elements = made.scratch = kBulkLanes * kChunk;
+  made.wire = true;
   return made;
 }
 

@@ -34,24 +34,34 @@ struct Probe {
   bool operator==(const Probe&) const = default;
 };
 
-// What is measured in one go: in the order of `probes`, over and over; before each of them all
+// What is measured in one go: in the order of `probes`, over and over, in kTurns turns, so that a
+// burst of other work on the machine does not hit all repetitions of one; before each of them all
 // meet, and each rank writes its numbers where that matters, as who computes them would.
 struct ProbeGroup {
+  static constexpr int kTurns = 3;
   std::string name;
   std::vector<Probe> probes;
   StepPlan step = {};   // stage 0: a meeting; stage 1 + i: probe i
   bool writes = false;  // each rank writes `elements` numbers before each repetition
+  bool wire = false;    // between hosts
+  // Within a host: how long all of it may take; 0: as long as it takes. See `another_turn`.
+  double seconds = 0;
   // float32 that the plans use of each rank's gradient and scratch spaces
   std::size_t elements = 0, scratch = 0;
 };
+
+// Whether a host that has needed so long for so many turns of a group begins the next: only if it
+// will end in time when it takes as long as those did. So of each probe a third of the repetitions
+// is done, however slow the machine is.
+bool another_turn(const ProbeGroup& group, int turns, double seconds);
 
 // `host`: of each rank.
 ProbeGroup signal_probes(const std::vector<int>& host);
 // For each size, in bytes of a rank; repetitions fit these.
 ProbeGroup pass_probe(const std::vector<int>& host, std::size_t bytes);
-ProbeGroup message_probes(const std::vector<int>& host);
-// `bytes` of a host; `repetitions` of each.
-ProbeGroup bulk_probe(const std::vector<int>& host, std::size_t bytes, int repetitions);
+// Between hosts: how often what is measured there is for the caller to say (wire_probes.h). `bytes`
+// of kBulk are those of a host.
+ProbeGroup wire_group(std::string name, const std::vector<int>& host, std::vector<Probe> probes);
 
 // Sizes of passes, ascending, where each rank has memory for `most` bytes: in the smallest each of
 // `ranks` on a host has one block to add, small ones are for the caches, the last one is all.

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "collectives/calibration.h"
 #include "collectives/cost_cache.h"
 #include "collectives/machine.h"
 #include "collectives/probes.h"
+#include "collectives/wire_probes.h"
 #include "engine/base/error.h"
 #include "strategies/probe_run.h"
 #include "strategies/rank_processors.h"
@@ -25,16 +27,18 @@ constexpr int kFormat = 2;
 
 // Memory that all ranks of a host touch in the largest pass: so much more than the last cache that
 // little of it stays there, and not so much that it takes long.
-constexpr std::size_t kCaches = 6;
+constexpr std::size_t kCaches = 4;
 constexpr std::size_t kLeastTouched = std::size_t(64) << 20, kMostTouched = std::size_t(256) << 20;
+// Between hosts, where a part of the time is the wire's, so much of that.
+constexpr std::size_t kPartBetweenHosts = 2;
 // Of what a process could take.
 constexpr std::size_t kShareOfMemory = 4;
 constexpr std::size_t kPage = 4096;
 
-// Bytes between hosts: four times as many as before, while the last ones took less than this.
-constexpr std::size_t kFirstBulk = std::size_t(32) << 10, kLastBulk = std::size_t(8) << 20;
-constexpr double kLongBulk = 12e-3;  // s
-constexpr std::size_t kOften = std::size_t(512) << 10;
+// How long things may take. Of passes the larger ones take longer, and are done less often. A host
+// that is slower does less; what is least is done however long it takes.
+constexpr double kSignals = 15e-3, kSmallPasses = 15e-3, kMiddlePasses = 35e-3,
+                 kLargestPasses = 75e-3, kWire = 120e-3;  // s
 
 struct Passes {
   std::size_t bytes = 0;  // of a rank in the largest pass
@@ -46,7 +50,8 @@ Passes largest_passes(const JobRanks& ranks, std::size_t most_touched) {
   const std::size_t local = ranks.local().size(), mine = ranks.mine().size();
   const std::size_t touched = most_touched > 0 ? most_touched
                                                : std::clamp(kCaches * collectives::last_cache(),
-                                                            kLeastTouched, kMostTouched);
+                                                            kLeastTouched, kMostTouched) /
+                                                     (ranks.one_host() ? 1 : kPartBetweenHosts);
   const std::size_t room = collectives::available_memory(local / mine) / kShareOfMemory / mine;
   const std::size_t each = std::min(touched / std::max<std::size_t>(local, 2), room);
   const auto all = ranks.bootstrap.all_gather(std::to_string(each), "memory for calibration");
@@ -63,25 +68,25 @@ std::vector<Sample> measured(const JobRanks& ranks, const collectives::Binding& 
                              const engine::Ops& ops, const CalibrationOptions& options) {
   const Passes largest_pass = largest_passes(ranks, options.most_touched);
   std::vector<ProbeGroup> local{collectives::signal_probes(ranks.host)};
-  for (const std::size_t bytes : collectives::pass_sizes(largest_pass.bytes, largest_pass.ranks))
-    local.push_back(collectives::pass_probe(ranks.host, bytes));
+  local[0].seconds = kSignals;
+  const auto sizes = collectives::pass_sizes(largest_pass.bytes, largest_pass.ranks);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    ProbeGroup& group = local.emplace_back(collectives::pass_probe(ranks.host, sizes[i]));
+    const std::size_t larger = sizes.size() - 1 - i;
+    group.seconds = larger == 0 ? kLargestPasses : larger == 1 ? kMiddlePasses : kSmallPasses;
+  }
   std::vector<ProbeGroup> largest = local;
+  std::optional<collectives::WireProbes> wire;
   if (!ranks.one_host()) {
-    largest.push_back(collectives::message_probes(ranks.host));
-    largest.push_back(collectives::bulk_probe(ranks.host, kLastBulk, 1));
+    wire.emplace(ranks.host, kWire);
+    largest.push_back(wire->largest());
   }
   ProbeRun run(ranks, largest, ops, binding.processors, options.deadline, options.network);
   std::vector<Sample> samples = run.measure(local);
-  if (ranks.one_host()) return samples;
-  const auto add = [&](const ProbeGroup& group) {
-    for (Sample& sample : run.measure({group})) samples.push_back(std::move(sample));
-  };
-  add(collectives::message_probes(ranks.host));
-  std::vector<int> all(ranks.host.size());
-  for (std::size_t rank = 0; rank < all.size(); ++rank) all[rank] = int(rank);
-  for (std::size_t bytes = kFirstBulk; bytes <= kLastBulk; bytes *= 4) {
-    add(collectives::bulk_probe(ranks.host, bytes, bytes <= kOften ? 6 : 3));
-    if (usual_seconds(samples.back(), all) > kLongBulk) break;
+  while (wire) {
+    const auto group = wire->next(samples);
+    if (!group) break;
+    collectives::add_samples(samples, run.measure({*group}));
   }
   return samples;
 }
@@ -94,6 +99,22 @@ std::vector<int> processors_of_hosts(const JobRanks& ranks, int here) {
     if (std::size_t(ranks.host[rank]) == processors.size())
       processors.push_back(std::stoi(all[std::size_t(ranks.process[rank])]));
   return processors;
+}
+
+// One process searches for the costs and hands them round, since all would find the same, and where
+// processes share processors they would take them from each other.
+Topology costs_of_first(collectives::Bootstrap& bootstrap, Topology topology,
+                        const std::vector<Sample>& samples, const std::vector<int>& processors) {
+  std::string text;
+  if (bootstrap.process() == 0)
+    text = to_json(collectives::calibrated(topology, samples, processors));
+  const Topology found =
+      collectives::topology_from_json(bootstrap.all_gather(text, "measured costs")[0]);
+  for (std::size_t host = 0; host < topology.hosts.size(); ++host)
+    topology.hosts[host].costs = found.hosts[host].costs;
+  topology.wire = found.wire;
+  topology.costs_are = found.costs_are;
+  return topology;
 }
 
 std::string shape_of(const Topology& topology, const std::vector<int>& processors,
@@ -133,8 +154,8 @@ Calibration calibrate(collectives::Bootstrap& bootstrap, const Topology& topolog
     }
   }
   if (!result.cached) {
-    result.topology =
-        collectives::calibrated(topology, measured(ranks, mine.binding, ops, options), processors);
+    const std::vector<Sample> samples = measured(ranks, mine.binding, ops, options);
+    result.topology = costs_of_first(bootstrap, topology, samples, processors);
     if (first && !options.cache.empty()) {
       try {
         cache.write(shape, result.topology);

@@ -37,7 +37,8 @@ struct Calibration {
 
 // Collective, for all processes of the job. `topology`: as discover() gave it. A thread for each
 // rank of this process, bound as ranks that train or are timed would be; `ops`: for all of them.
-// Takes memory for a while: some 100 MiB a host. Some tenths of a second. Throws Error(kTimeout)
+// Takes memory for a while: some 100 MiB a host. Some tenths of a second, however slow the machine
+// and the wire are (collectives/wire_probes.h says what is left out there). Throws Error(kTimeout)
 // and Error(kPeerLost) naming ranks, and what mapping and connecting throw.
 Calibration calibrate(collectives::Bootstrap& bootstrap, const collectives::Topology& topology,
                       const engine::Ops& ops, const CalibrationOptions& options);

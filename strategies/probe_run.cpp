@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <optional>
 
 #include "collectives/executor.h"
@@ -26,9 +25,6 @@ using engine::Clock;
 constexpr std::size_t kPage = 4096, kLine = 64;
 // Teams over one control block: more groups than a calibration has.
 constexpr std::size_t kTeams = 40, kPlans = 8;
-// Repetitions in so many turns of all probes of a group, so that a burst of other work on the
-// machine does not hit all repetitions of one.
-constexpr int kTurns = 3;
 // With so few repetitions the first one counts: it is left out where others are faster.
 constexpr int kFew = 3;
 const std::string kWhat = "calibration: ";
@@ -39,6 +35,10 @@ std::size_t pages(std::size_t elements) {
   const std::size_t bytes = std::max<std::size_t>(elements, 1) * sizeof(float);
   return (bytes + kPage - 1) / kPage * kPage;
 }
+
+// Behind the teams' blocks, for each team a line: what the first rank of the host says of each
+// turn.
+static_assert(ProbeGroup::kTurns * sizeof(std::atomic<std::uint32_t>) <= kLine);
 
 std::size_t control_bytes(std::size_t local) {
   return (Team::control_bytes(local, kPlans) + kLine - 1) / kLine * kLine;
@@ -71,7 +71,7 @@ ProbeRun::ProbeRun(const JobRanks& ranks, const std::vector<ProbeGroup>& largest
   watch();
   memory_ = std::make_unique<HostMemory>(
       ranks, pages(elements_) + pages(most(largest, &ProbeGroup::scratch)),
-      kTeams * control_bytes(ranks.local().size()), kWhat);
+      kTeams * (control_bytes(ranks.local().size()) + kLine), kWhat);
   transports_ = connect_hosts(ranks, all_plans(largest), network, deadline, kWhat);
   threads_ = std::make_unique<ReplicaThreads>(processors);
 }
@@ -100,7 +100,8 @@ void ProbeRun::stop(engine::Code code, const std::string& why) noexcept {
   for (const auto& team : teams_) team->stop(code, why);
 }
 
-Team& ProbeRun::team_for(const ProbeGroup& group, std::size_t number) {
+void ProbeRun::add_team(const ProbeGroup& group) {
+  const std::size_t number = teams_.size();
   engine::invariant(number < kTeams && group.step.size() <= kPlans,
                     "a calibration has more groups or plans than there is room for");
   const std::size_t bytes = control_bytes(memory_->local().size());
@@ -113,11 +114,16 @@ Team& ProbeRun::team_for(const ProbeGroup& group, std::size_t number) {
   std::scoped_lock lock(mutex_);
   if (!lost_.empty()) team->stop(engine::Code::kPeerLost, lost_);
   teams_.push_back(std::move(team));
-  return *teams_.back();
 }
 
-void ProbeRun::measure(int index, const ProbeGroup& group, Team& team, Times& times) {
+std::atomic<std::uint32_t>& ProbeRun::goes_on(std::size_t team, int turn) const {
+  std::byte* const lines = memory_->control() + kTeams * control_bytes(memory_->local().size());
+  return reinterpret_cast<std::atomic<std::uint32_t>*>(lines + team * kLine)[turn];
+}
+
+void ProbeRun::measure(int index, const ProbeGroup& group, std::size_t number, Times& times) {
   const int rank = mine_[std::size_t(index)];
+  Team& team = *teams_[number];
   Executor executor(rank, team, transports_[std::size_t(index)].get(), ops_, {},
                     {.deadline = deadline_});
   executor.open(group.step);
@@ -126,26 +132,45 @@ void ProbeRun::measure(int index, const ProbeGroup& group, Team& team, Times& ti
     executor.start(plan, nullptr);
     executor.wait(plan, "calibration");
   };
+  // Within a host all meet before, so that all write, and again, so that all begin; and behind it,
+  // so that nobody writes while others are in it. Between hosts a meeting takes longer than many a
+  // probe, and nobody writes.
   const auto once = [&](std::size_t probe) {
     if (group.writes) std::fill_n(numbers, group.elements, 1.0f);
-    run(0);
+    if (!group.wire) run(0);
     run(0);
     const auto begin = Clock::now();
     run(int(probe) + 1);
     const std::chrono::duration<double> took = Clock::now() - begin;
-    run(0);
+    if (!group.wire) run(0);
     return took.count();
+  };
+  const auto began = Clock::now();
+  // The first rank of the host says so, the others hear it at the meeting.
+  const auto next_turn = [&](int turn) {
+    if (group.wire || turn == 0) return true;
+    if (rank == memory_->local().front()) {
+      const std::chrono::duration<double> took = Clock::now() - began;
+      goes_on(number, turn).store(another_turn(group, turn, took.count()) ? 1 : 0);
+    }
+    run(0);
+    return goes_on(number, turn).load() != 0;
   };
   try {
     std::vector<Times> found(group.probes.size());
-    for (int turn = 0; turn < kTurns; ++turn)
+    for (int turn = 0; turn < ProbeGroup::kTurns && next_turn(turn); ++turn)
       for (std::size_t p = 0; p < group.probes.size(); ++p) {
         const int all = group.probes[p].repetitions;
-        if (all > kFew) once(p);  // the caches hold what another probe used
-        for (int i = all * turn / kTurns; i < all * (turn + 1) / kTurns; ++i)
+        // The caches hold what another probe used.
+        if (all > kFew && !group.wire) once(p);
+        for (int i = all * turn / ProbeGroup::kTurns; i < all * (turn + 1) / ProbeGroup::kTurns;
+             ++i)
           found[p].push_back(once(p));
       }
-    for (const Times& of_probe : found) times.insert(times.end(), of_probe.begin(), of_probe.end());
+    for (const Times& of_probe : found) {
+      times.push_back(double(of_probe.size()));
+      times.insert(times.end(), of_probe.begin(), of_probe.end());
+    }
   } catch (const engine::Error& error) {
     team.stop(error.code(), error.what());
     executor.tell_peers();
@@ -154,8 +179,8 @@ void ProbeRun::measure(int index, const ProbeGroup& group, Team& team, Times& ti
 }
 
 std::vector<Sample> ProbeRun::measure(const std::vector<ProbeGroup>& groups) {
-  std::vector<Team*> teams;
-  for (const ProbeGroup& group : groups) teams.push_back(&team_for(group, teams_.size()));
+  const std::size_t before = teams_.size();
+  for (const ProbeGroup& group : groups) add_team(group);
   std::vector<Times> times(mine_.size());
   // Who failed says so where times are exchanged: ranks of other hosts may measure without a word
   // to him. Who has waited in vain has waited long enough.
@@ -165,7 +190,7 @@ std::vector<Sample> ProbeRun::measure(const std::vector<ProbeGroup>& groups) {
     threads_->run(
         [&](int index) {
           for (std::size_t g = 0; g < groups.size(); ++g)
-            measure(index, groups[g], *teams[g], times[std::size_t(index)]);
+            measure(index, groups[g], before + g, times[std::size_t(index)]);
         },
         [&](const std::exception& error) { stop(engine::Code::kAborted, error.what()); });
     for (const Times& of_rank : times)
@@ -179,26 +204,45 @@ std::vector<Sample> ProbeRun::measure(const std::vector<ProbeGroup>& groups) {
   if (text[0] == kFailed) engine::fail(failed, "{}", text.substr(1));
   for (const std::string& other : all)
     if (other[0] == kFailed) engine::fail(engine::Code::kAborted, "{}", other.substr(1));
-  // Ranks are numbered process by process: each process's bytes are its ranks' one by one.
-  std::vector<const char*> at;
-  for (std::size_t rank = 0; rank < ranks_.process.size(); ++rank) {
-    const int process = ranks_.process[rank];
-    const bool first = rank == 0 || ranks_.process[rank - 1] != process;
-    at.push_back(first ? all[std::size_t(process)].data() + 1
-                       : at.back() + times[0].size() * sizeof(double));
-  }
+  return samples_of(groups, all);
+}
+
+// Ranks are numbered process by process: each process's bytes are its ranks' one by one, of each
+// probe how often it was done and the times. Hosts do no more than each other, but some do less:
+// then so many count of all.
+std::vector<Sample> ProbeRun::samples_of(const std::vector<ProbeGroup>& groups,
+                                         const std::vector<std::string>& all) const {
   std::vector<Sample> samples;
   for (const ProbeGroup& group : groups)
-    for (const Probe& probe : group.probes) {
-      Sample& sample = samples.emplace_back(Sample{probe, {}});
-      for (int i = 0; i < probe.repetitions; ++i) {
-        auto& of_ranks = sample.seconds.emplace_back();
-        for (const char*& value : at) {
-          std::memcpy(&of_ranks.emplace_back(), value, sizeof(double));
-          value += sizeof(double);
-        }
-      }
+    for (const Probe& probe : group.probes) samples.push_back({probe, {}});
+  std::vector<std::vector<Times>> times(samples.size());  // [probe][rank]
+  const char *at = nullptr, *end = nullptr;
+  for (std::size_t rank = 0; rank < ranks_.process.size(); ++rank) {
+    const std::string& text = all[std::size_t(ranks_.process[rank])];
+    if (rank == 0 || ranks_.process[rank - 1] != ranks_.process[rank])
+      at = text.data() + 1, end = text.data() + text.size();
+    const auto next = [&] {
+      double value = 0;
+      engine::invariant(end - at >= std::ptrdiff_t(sizeof value),
+                        "a process told of too few times");
+      std::memcpy(&value, at, sizeof value);
+      at += sizeof value;
+      return value;
+    };
+    for (auto& of_probe : times) {
+      Times& mine = of_probe.emplace_back(std::size_t(next()));
+      std::generate(mine.begin(), mine.end(), next);
     }
+  }
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const auto fewest =
+        std::min_element(times[i].begin(), times[i].end(),
+                         [](const Times& a, const Times& b) { return a.size() < b.size(); });
+    for (std::size_t repetition = 0; repetition < fewest->size(); ++repetition) {
+      auto& of_ranks = samples[i].seconds.emplace_back();
+      for (const Times& of_rank : times[i]) of_ranks.push_back(of_rank[repetition]);
+    }
+  }
   return samples;
 }
 

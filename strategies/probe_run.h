@@ -4,8 +4,9 @@
 // executor of its own, since plans that nobody runs cost those that run a look. Collective: all
 // processes make it and call it alike. What the constructor's arguments refer to outlives it.
 #pragma once
+#include <atomic>
 #include <chrono>
-#include <map>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -34,16 +35,21 @@ class ProbeRun {
   ProbeRun(const ProbeRun&) = delete;
   ProbeRun& operator=(const ProbeRun&) = delete;
 
-  // What all ranks measured, the same on all processes. Every wait has the deadline; throws
+  // What all ranks measured, the same on all processes. A host that needs longer for a group than
+  // the group says does fewer turns of it. Every wait has the deadline; throws
   // Error(kTimeout) or Error(kPeerLost) naming ranks.
   std::vector<collectives::Sample> measure(const std::vector<collectives::ProbeGroup>& groups);
 
  private:
-  using Times = std::vector<double>;  // of one rank: of each group each probe's repetitions
+  // Of one rank: of each group, of each probe, how often it was done and how long each took.
+  using Times = std::vector<double>;
   void watch();
-  void measure(int index, const collectives::ProbeGroup& group, collectives::Team& team,
-               Times& times);
-  collectives::Team& team_for(const collectives::ProbeGroup& group, std::size_t number);
+  void measure(int index, const collectives::ProbeGroup& group, std::size_t number, Times& times);
+  void add_team(const collectives::ProbeGroup& group);
+  std::vector<collectives::Sample> samples_of(const std::vector<collectives::ProbeGroup>& groups,
+                                              const std::vector<std::string>& all) const;
+  // Of the host's group with this number: 1 where this turn is to be done.
+  std::atomic<std::uint32_t>& goes_on(std::size_t team, int turn) const;
   void stop(engine::Code code, const std::string& why) noexcept;
 
   const JobRanks& ranks_;

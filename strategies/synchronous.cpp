@@ -306,8 +306,11 @@ void Synchronous::find_costs() {
   calibrating_ = false;
   if (!found.note.empty()) options_.log.warning("{}", found.note);
   topology_ = std::move(found.topology);
-  costs_are_ = found.cached ? "measured before, and read from " + options_.cost_cache.string()
-                            : fmt::format("measured in {:.2f} s", found.seconds);
+  costs_are_ = found.cached
+                   ? "measured before, and read from " + options_.cost_cache.string()
+                   : fmt::format("measured in {:.2f} s while the job started", found.seconds);
+  if (!found.cached && found.note.empty() && !options_.cost_cache.empty())
+    costs_are_ += ", and kept in " + options_.cost_cache.string() + " for the next such job";
 }
 
 Arithmetic Synchronous::arithmetic() const {

@@ -33,9 +33,13 @@ std::vector<ProbeGroup> all_probes(const std::vector<int>& host) {
   for (const std::size_t bytes : pass_sizes(32 * kMiB, ranks))
     groups.push_back(pass_probe(host, bytes));
   if (ranks == host.size()) return groups;
-  groups.push_back(message_probes(host));
+  std::vector<Probe> wire{{Probe::Kind::kMessages, 1, 3},
+                          {Probe::Kind::kMessages, 6, 3},
+                          {Probe::Kind::kAtOnce, 8, 3},
+                          {Probe::Kind::kAtOnce, 32, 3}};
   for (const std::size_t bytes : {32 * kKiB, 512 * kKiB, 8 * kMiB})
-    groups.push_back(bulk_probe(host, bytes, 3));
+    wire.push_back({Probe::Kind::kBulk, double(bytes), 3});
+  groups.push_back(wire_group("wire", host, wire));
   return groups;
 }
 
@@ -158,6 +162,9 @@ TEST(Calibration, WhateverTheTimesCostsArePlausible) {
         for (auto& of_ranks : sample.seconds)
           for (double& seconds : of_ranks)
             seconds = attempt == 0 ? 0 : attempt == 1 ? 0.5 : std::pow(10, power(random));
+      const auto passes = std::count_if(samples.begin(), samples.end(), [](const Sample& sample) {
+        return sample.probe.kind == Probe::Kind::kTogether;
+      });
       const Topology found = calibrated(topology, samples, processors(topology));
       for (const auto& host : found.hosts) {
         for (const double cost : {host.costs.signal, host.costs.step, host.costs.block,
@@ -165,6 +172,11 @@ TEST(Calibration, WhateverTheTimesCostsArePlausible) {
           EXPECT_TRUE(std::isfinite(cost));
           EXPECT_GE(cost, 0);
         }
+        // Noise hides costs; it does not make them nothing.
+        if (attempt > 0) {
+          EXPECT_GT(host.costs.step, 0);
+        }
+        EXPECT_EQ(std::ptrdiff_t(host.costs.passes.size()), passes);
         for (const MemoryPass& pass : host.costs.passes) {
           EXPECT_TRUE(std::isfinite(pass.core) && std::isfinite(pass.host));
           EXPECT_GT(pass.core, 0);

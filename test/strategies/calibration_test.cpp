@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "collectives/cost_cache.h"
+#include "collectives/probes.h"
 #include "engine/base/error.h"
 #include "engine/cpu/cpu_device.h"
 #include "test/strategies/observed_device.h"
@@ -157,6 +158,28 @@ TEST_F(Calibrations, AFolderThatRefusesIsSaidAndNothingElse) {
   const Ended ended = run({0, 0}, 1, nowhere);
   EXPECT_EQ(ended.calibrations[0].topology.costs_are, "measured");
   EXPECT_THAT(ended.calibrations[0].note, HasSubstr("cannot be written"));
+}
+
+// Of each probe a third of the repetitions is done, and no more where that has taken long.
+TEST_F(Calibrations, ASlowMachineMeasuresLess) {
+  std::atomic<int> reductions{0};
+  const Ended ended = run({0, 0}, 1, {.deadline = 60s, .most_touched = kTouched}, [&](int process) {
+    if (process != 0) return;
+    ++reductions;
+    std::this_thread::sleep_for(1ms);
+  });
+  EXPECT_EQ(ended.errors[0], "");
+  int all = 0;  // of the first rank, if each probe were repeated as often as it says
+  const auto count = [&](const collectives::ProbeGroup& group) {
+    for (std::size_t p = 0; p < group.probes.size(); ++p)
+      for (const auto& step : group.step[p + 1].plan.lanes[0][0])
+        all += step.action == collectives::Action::kReduce ? group.probes[p].repetitions : 0;
+  };
+  count(collectives::signal_probes({0, 0}));
+  for (const std::size_t bytes : collectives::pass_sizes(kTouched / 2, 2))
+    count(collectives::pass_probe({0, 0}, bytes));
+  EXPECT_GT(reductions, all / 4);
+  EXPECT_LT(reductions, all * 2 / 3);
 }
 
 // In the middle of the probes: the others hear why, from their host and from another.
