@@ -239,8 +239,8 @@ void Executor::idle(microseconds most, std::optional<int> plan) {
 
 void Executor::tell_peers() noexcept {
   if (transport_ == nullptr || !team_.stopped()) return;
+  std::scoped_lock lock(mutex_);
   try {
-    std::scoped_lock lock(mutex_);
     team_.rethrow();
   } catch (const engine::Error& error) {
     transport_->abort(error.code(), error.what());

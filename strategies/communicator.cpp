@@ -198,10 +198,8 @@ void Communicator::lost(const std::string& who, int pid) noexcept {
 
 void Communicator::abort(Code code, const std::string& why) noexcept {
   std::scoped_lock lock(mutex_);
-  for (const auto& link : links_) {
-    link->stop(code, why);
-    link->executor().tell_peers();
-  }
+  for (const auto& link : links_) link->stop(code, why);
+  for (const auto& link : links_) link->executor().tell_peers();
 }
 
 void Communicator::leave(std::string_view how) noexcept {

@@ -414,7 +414,8 @@ void Synchronous::run(const std::function<void(engine::Replica&)>& body) {
         failed);
   } catch (...) {
     end_helpers();
-    for (const auto& m : mirrors_) m->executor().tell_peers();
+    // At once, since each may wait for peers that do not read.
+    threads_->run([&](int i) { mirrors_[std::size_t(i)]->executor().tell_peers(); }, failed);
     throw;
   }
   end_helpers();

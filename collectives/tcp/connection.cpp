@@ -24,7 +24,6 @@ constexpr std::size_t kMostReason = 1024;
 constexpr std::size_t kMostRead = std::size_t(4)
                                   << 20;  // in one call, so that others have their turn
 constexpr std::chrono::milliseconds kSilence{5000};
-constexpr std::chrono::milliseconds kLastWords{500};
 
 }  // namespace
 
@@ -44,29 +43,36 @@ Connection::~Connection() {
     --most;
 }
 
-void Connection::abort(Code code, const std::string& why) noexcept {
+// Of what is queued only the message whose beginning the peer has already is sent, since it could
+// not tell the frame behind it from its rest.
+void Connection::begin_abort(Code code, const std::string& why) noexcept {
   if (failure_ || closed_) return;
-  // A message that is half sent is sent whole first, while its reader reads.
-  const auto end = Clock::now() + kLastWords;
+  const bool begun = !sends_.empty() && sends_.front().sent > 0;
+  sends_.erase(sends_.begin() + (begun ? 1 : 0), sends_.end());
+  const FrameHeader header{
+      .magic = kReason, .tag = std::uint32_t(code), .bytes = std::min(why.size(), kMostReason)};
+  try {
+    sends_.push_back({-1, header, reinterpret_cast<const std::byte*>(why.data())});
+  } catch (const std::exception&) {  // no memory: the peer sees an end without a word
+    shut();
+  }
+}
+
+bool Connection::tells() noexcept {
+  if (failure_ || closed_) return false;
   std::vector<int> through;
-  while (!sends_.empty() && sends_.front().sent > 0 && Clock::now() < end) {
-    pollfd ready{.fd = socket_.file(), .events = POLLOUT, .revents = 0};
-    ::poll(&ready, 1, 10);
-    try {
-      write(through);
-    } catch (const engine::Error&) {
-      return;  // the peer is gone itself
-    }
+  try {
+    write(through);
+  } catch (const std::exception&) {  // the peer is gone itself
+    return false;
   }
-  const std::size_t bytes = std::min(why.size(), kMostReason);
-  const FrameHeader header{.magic = kReason, .tag = std::uint32_t(code), .bytes = bytes};
-  std::array<std::byte, sizeof header + kMostReason> frame;
-  std::memcpy(frame.data(), &header, sizeof header);
-  std::memcpy(frame.data() + sizeof header, why.data(), bytes);
-  if (sends_.empty() || sends_.front().sent == 0) {
-    [[maybe_unused]] const auto sent =
-        ::send(socket_.file(), frame.data(), sizeof header + bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-  }
+  if (sends_.empty()) shut();
+  return !closed_;
+}
+
+void Connection::shut() noexcept {
+  if (failure_ || closed_) return;
+  sends_.clear();
   ::shutdown(socket_.file(), SHUT_WR);
   closed_ = true;
 }
@@ -140,7 +146,7 @@ void Connection::post_receive(int request, int tag, std::byte* data, std::size_t
     if (stalled_ && keep()) stalled_ = false;
     return;
   }
-  if (incoming_ && incoming_->request < 0 && incoming_->tag == tag) {
+  if (incoming_ && !incoming_->reason && incoming_->request < 0 && incoming_->tag == tag) {
     Incoming& message = *incoming_;
     check_length(tag, message.bytes, bytes);
     std::copy_n(message.kept.get(), message.got, data);

@@ -45,9 +45,12 @@ class Connection {
                     std::vector<int>& through);
   // Moves what can move; `readable` and `writable` as poll says. True when anything did.
   bool progress(bool readable, bool writable, std::vector<int>& through);
-  // The last frame: why this end stops. Waits up to half a second
-  // for the rest of a message that is half sent.
-  void abort(engine::Code code, const std::string& why) noexcept;
+  // This end stops, and says why in its last frame, behind the rest of a message that is half sent.
+  // `why` outlives the frame: until `tells` is false or `shut` is called. Nothing waits here: while
+  // `tells` is true the socket has not taken all, and is to be polled for room.
+  void begin_abort(engine::Code code, const std::string& why) noexcept;
+  bool tells() noexcept;
+  void shut() noexcept;  // whatever was not taken is not sent
   // Throws the connection's error, if there is one.
   void rethrow() const;
 

@@ -13,6 +13,12 @@
 #include "engine/base/error.h"
 
 namespace lockstep::collectives::tcp {
+namespace {
+
+// For the rest of messages that are half sent when this rank stops.
+constexpr std::chrono::milliseconds kLastWords{500};
+
+}  // namespace
 
 RankTransport::RankTransport(int rank, std::vector<Met> peers)
     : rank_(rank), waker_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
@@ -118,8 +124,20 @@ bool RankTransport::wake() noexcept {
   return eventfd_write(waker_.file(), 1) == 0 || errno == EAGAIN;  // or it is awake for long
 }
 
+// All connections together, so that many peers that do not read take no longer than one.
 void RankTransport::abort(engine::Code code, const std::string& why) noexcept {
-  for (Connection* connection : order_) connection->abort(code, why);
+  const auto end = engine::Clock::now() + kLastWords;
+  for (Connection* connection : order_) connection->begin_abort(code, why);
+  while (std::count_if(order_.begin(), order_.end(), [](Connection* c) { return c->tells(); }) >
+         0) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - engine::Clock::now()).count();
+    if (left <= 0) break;
+    for (std::size_t i = 0; i < order_.size(); ++i)
+      polled_[i] = {.fd = order_[i]->file(), .events = POLLOUT, .revents = 0};
+    ::poll(polled_.data(), order_.size(), int(left));
+  }
+  for (Connection* connection : order_) connection->shut();
 }
 
 }  // namespace lockstep::collectives::tcp

@@ -23,6 +23,7 @@ class RankTransport : public Transport {
   bool progress() override;
   void sleep(int microseconds) override;
   bool wake() noexcept override;
+  // Waits up to half a second, for all peers together, where messages are half sent.
   void abort(engine::Code code, const std::string& why) noexcept override;
 
  private:

@@ -8,8 +8,11 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
+#include <thread>
 
+#include "collectives/tcp/rank_transport.h"
 #include "engine/base/random.h"
 
 namespace lockstep::collectives::tcp {
@@ -215,6 +218,71 @@ TEST(TcpConnection, AnAbsurdLengthTakesNoMemory) {
     EXPECT_EQ(error.code(), Code::kInvalid);
     EXPECT_THAT(error.what(), HasSubstr("18446744073709551615 bytes, 1 were expected"));
   }
+}
+
+// A reason whose text is still on its way is no message, whatever tag its code looks like: who
+// posts that tag meanwhile waits, and hears the reason.
+TEST(TcpConnection, AHalfReadReasonIsNotTakenForAMessage) {
+  const std::string why = "rank 4 (process 4711) died";
+  for (const std::size_t posted : {std::size_t(4096), why.size()}) {
+    int files[2] = {-1, -1};
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, files), 0);
+    const Socket other(files[0]);
+    Connection connection(Socket(files[1]), "rank 4 on host h4", kLimit);
+    std::vector<int> through;
+    const auto code = std::uint32_t(Code::kPeerLost);
+    const FrameHeader header{.magic = 0x524b534c, .tag = code, .bytes = why.size()};
+    ASSERT_EQ(send(other.file(), &header, sizeof header, 0), ssize_t(sizeof header));
+    EXPECT_TRUE(connection.progress(true, true, through));
+    Bytes data(posted);
+    connection.post_receive(1, int(code), data.data(), data.size(), through);
+    ASSERT_EQ(send(other.file(), why.data(), why.size(), 0), ssize_t(why.size()));
+    try {
+      connection.progress(true, true, through);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kPeerLost);
+      EXPECT_EQ(error.what(), why);
+    }
+    EXPECT_THAT(through, IsEmpty());
+  }
+}
+
+// Of many peers that do not read each would be waited for; together they cost no more than one. A
+// bound far above half a second and far below half a second for each.
+TEST(TcpConnection, TellingManyPeersThatDoNotReadTakesNoLongerThanOne) {
+  constexpr int kPeers = 20;
+  const Bytes data = filled(3'000'000, 1);
+  std::vector<Met> met;
+  std::vector<Socket> silent;
+  for (int peer = 1; peer <= kPeers; ++peer) {
+    int files[2] = {-1, -1};
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, files), 0);
+    met.push_back({.here = 0, .there = peer, .socket = Socket(files[0]), .host = "h"});
+    silent.emplace_back(files[1]);
+  }
+  Connection reader(std::move(silent.back()), "rank 0 on host h0");
+  RankTransport transport(0, std::move(met));
+  for (int peer = 1; peer <= kPeers; ++peer) transport.post_send(peer, 1, data.data(), data.size());
+  const auto begin = engine::Clock::now();
+  std::jthread abort([&] {
+    transport.abort(Code::kAborted, "rank 0 gives up");
+    EXPECT_LT(engine::Clock::now() - begin, std::chrono::seconds(4));
+  });
+  // The last one reads, and hears the rest of its message and the reason all the same.
+  Bytes got(data.size());
+  std::vector<int> through;
+  reader.post_receive(7, 1, got.data(), got.size(), through);
+  try {
+    while (engine::Clock::now() - begin < std::chrono::seconds(20))
+      reader.progress(true, true, through);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kAborted);
+    EXPECT_STREQ(error.what(), "rank 0 gives up");
+  }
+  EXPECT_THAT(through, ElementsAre(7));
+  EXPECT_TRUE(got == data);
 }
 
 }  // namespace
