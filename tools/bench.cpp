@@ -172,7 +172,8 @@ int bind(const strategies::JobRanks& ranks) {
   return found.of_host;
 }
 
-// What the ranks of this job were measured to cost; the same on all.
+// What the ranks of this job were measured to cost; the same on all. Before any of them is bound:
+// that is how other commands find the machine, and the costs that they stored of it.
 collectives::Topology costs(const Flags& f, const strategies::Ranks& ranks) {
   const auto found = collectives::discover(ranks.bootstrap, {"cpu:0"});
   if (f.assumed || ranks.size() == 1) return found;
@@ -210,11 +211,12 @@ class BenchOfRank {
   BenchOfRank(const Flags& f, bench::Setting setting, const strategies::Ranks& ranks, bool threads)
       : f_(f), setting_(std::move(setting)), ranks_(ranks), form_(f.form()), meeting_(ranks) {
     setting_.task.host = ranks.host;
+    const collectives::Topology topology = costs(f, ranks);
     const int processors = bind(ranks);
     const double barrier_ns = meeting_.pair_ns();
     if (form_ == Form::kTable) say(describe(ranks, processors, threads, barrier_ns));
     sizes_ = counts(f, setting_.task.dtype);
-    planned_ = bench::planned(setting_.task, costs(f, ranks), planned_counts());
+    planned_ = bench::planned(setting_.task, topology, planned_counts());
   }
 
   // True when every result was right.
@@ -333,8 +335,9 @@ bool on_threads(const Flags& f, const bench::Setting& setting, strategies::Sessi
 bench::ScalingRuns scaling_runs(const Flags& f, const bench::Setting& setting) {
   const auto bytes = f.scale.gradients == "resnet50" ? 0 : parsed_size(f.scale.gradients).value();
   const auto costs_of = [&f](const strategies::Ranks& ranks) {
+    collectives::Topology topology = costs(f, ranks);
     bind(ranks);
-    return costs(f, ranks);
+    return topology;
   };
   return {f.scale, bytes, setting, f.form(), costs_of};
 }

@@ -53,6 +53,26 @@ class Bench(program.Case):
                 self.assertEqual(row["wrong"], 0)
                 self.assertRegex(row["reason"], r"\w+ \w+")
 
+    def test_bench_and_plan_agree(self):
+        """Ranks that have a processor each of their own still share the machine that the planner sees."""
+        sizes = ["--min", "4KiB", "--max", "1MiB", "--factor", "4", "--iterations", "1", "--warmup", "0"]
+        prefix = program.mpirun(2)
+        for flags in (["--assumed"], []):
+            found = rows(self.good("bench", *sizes, *flags, "--json", prefix=prefix))
+            plan = json.loads(self.good("plan", *flags, "--json", prefix=prefix).stdout)
+            # What bench measured and stored is what plan takes.
+            self.assertEqual(plan["calibration_stored"], not flags)
+            table = {row["bytes"]: row for row in plan["table"]}
+            for row in found:
+                self.assertEqual(row["algorithm"], table[row["bytes"]]["algorithm"])
+                self.assertAlmostEqual(row["predicted_us"], table[row["bytes"]]["predicted_us"])
+
+    def test_as_many_rounds_as_there_may_be(self):
+        """The times of all are more than one exchange takes."""
+        row, = rows(self.good("bench", "--min", "64", "--max", "64", "--iterations", "50000", "--warmup", "0",
+                              "--assumed", "--json"))
+        self.assertEqual((row["iterations"], row["wrong"]), (50000, 0))
+
     def test_one_rank_has_nothing_to_add(self):
         for row in rows(self.good(*SMALL, "--ranks", "1", "--json")):
             self.assertEqual((row["wrong"], row["busbw_gb_s"]), (0, 0))
@@ -181,6 +201,11 @@ class Bench(program.Case):
         self.assertEqual(table[0], "# faked: 2 ms of computing for 128 images on one rank; gradients of 2500 float32 in 1 buckets")
         self.assertEqual(len(table), 5)
         self.assertIn("128 images on each rank", table[-1])
+
+    def test_scaling_of_processes_waits_for_no_whole_table(self):
+        """What one rank measures alone takes longer than a wait for another may."""
+        found = self.scaled("--gradients", "4KiB", "--deadline", "1", "--assumed", compute=200, prefix=program.mpirun(2))
+        self.assertEqual([row["ranks"] for row in found], [1, 2])
 
     def test_scaling_on_faked_links_takes_their_time(self):
         """Eight V100 that have nothing to compute wait for the links; what they compute hides that."""

@@ -64,18 +64,16 @@ bool ScalingRuns::threads(int count, strategies::Session& session,
   return right;
 }
 
-// All others wait for rank 0, which first is alone.
+// Every rank is alone at the same time: their steps are as long, so that nobody waits long for
+// another before all of them begin.
 bool ScalingRuns::processes(const strategies::Ranks& ranks) {
   const bool first = ranks.rank() == 0;
-  bool right = true;
-  if (first) {
-    tell_task();
-    const auto alone = collectives::single_process();
-    right = tell(run({strategies::rank_of_each_process(*alone), ranks.ops, ranks.deadline}));
-  }
-  ranks.bootstrap.all_gather("", "scaling of one rank");
+  if (first) tell_task();
+  const auto single = collectives::single_process();
+  const Scaling alone = run({strategies::rank_of_each_process(*single), ranks.ops, ranks.deadline});
+  bool right = first ? tell(alone) : alone.wrong == 0;
   const Scaling found = run(ranks);
-  if (!first) return found.wrong == 0;
+  if (!first) return right && found.wrong == 0;
   right = tell(found) && right;
   tell_end();
   return right;

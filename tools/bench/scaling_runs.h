@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // `lockstep bench --scaling`: the table of scaling.h, a line for each number of ranks. Threads: 1,
-// 2, 4, ... of them; processes: one alone, then all. Rank 0 prints.
+// 2, 4, ... of them; processes: each alone, at once, then all. Rank 0 prints.
 #pragma once
 #include <functional>
 #include <string>

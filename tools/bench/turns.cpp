@@ -28,12 +28,26 @@ constexpr double kSeconds = 4;
 // Looking at the processor time is a call of the system.
 constexpr std::size_t kProcessorsFrom = std::size_t(64) << 10;
 
+// Of what the ranks exchange at once.
+constexpr std::size_t kMostBytes = std::size_t(512) << 10;
+
 using Series = std::vector<std::vector<double>>;  // microseconds, of each variant
 
 double process_us() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return double(now.tv_sec) * 1e6 + double(now.tv_nsec) * 1e-3;
+}
+
+// Everybody's text, all of one length, which may be long: in pieces that an exchange takes.
+std::vector<std::string> gathered(collectives::Bootstrap& bootstrap, const std::string& mine) {
+  std::vector<std::string> all(std::size_t(bootstrap.processes()));
+  for (std::size_t begin = 0; begin < mine.size(); begin += kMostBytes) {
+    const auto piece =
+        bootstrap.all_gather(mine.substr(begin, kMostBytes), "times of the benchmark");
+    for (std::size_t process = 0; process < all.size(); ++process) all[process] += piece[process];
+  }
+  return all;
 }
 
 // Replaces my times by the slowest rank's, round by round, and processor times by all ranks'
@@ -50,7 +64,7 @@ std::size_t slowest(const strategies::Ranks& ranks, Series& series, Series& proc
       for (const double one : us) append(one);
   for (auto& us : processors) std::fill(us.begin(), us.end(), 0.0);
   std::size_t sum = 0;
-  for (const std::string& other : ranks.bootstrap.all_gather(mine, "times of the benchmark")) {
+  for (const std::string& other : gathered(ranks.bootstrap, mine)) {
     const char* at = other.data();
     const auto take = [&](auto value) {
       std::memcpy(&value, at, sizeof value);
