@@ -111,6 +111,7 @@ int play(const std::string& part, int rank) {
   const auto bootstrap = mpi::open({.deadline = part == "stay-away" ? 1500ms : 20000ms});
   bootstrap->all_gather(std::to_string(getpid()), "pids");
   watch.release();
+  if (part == "leave-early") bootstrap->all_gather("", "releases");  // nobody leaves before
   if (part == "no-gather" || part == "leave-early") {
     if (chosen) {
       std::this_thread::sleep_for(part == "no-gather" ? 3s : 0s);
