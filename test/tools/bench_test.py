@@ -159,6 +159,36 @@ class Bench(program.Case):
         self.assertEqual([int(row["bytes"]) for row in table], BYTES)
         self.assertTrue(all(float(row["ring_us"]) > 0 and row["wrong"] == "0" for row in table))
 
+    def test_regrets_of_different_choices_stand_under_their_names(self):
+        """A size has the times of those that took part in it, and no others."""
+        flags = ["bench", "--min", "64", "--max", "64KiB", "--factor", "32", "--iterations", "2", "--assumed", "--regret",
+                 "--algorithm", "ring"]
+        table = list(csv.DictReader(io.StringIO(self.good(*flags, "--csv").stdout)))
+        self.assertGreater(len({row["algorithm"] for row in table}), 1)
+        for row in table:
+            self.assertNotIn(None, row)  # a cell without a heading
+            timed = {name[:-3] for name in row if name.endswith("_us") and row[name]}
+            self.assertEqual(timed - {"predicted", "choice", "best"}, {"ring", row["algorithm"]})
+        heading, *lines = [line.split() for line in self.good(*flags).stdout.splitlines() if not line.startswith("#")]
+        columns = heading[heading.index("wrong") + 1:]
+        for words in lines:
+            cells = dict(zip(columns, words[-len(columns):]))
+            self.assertEqual({name for name in cells if cells[name] != "-"}, {"ring", words[1]})
+
+    def test_nothing_compared_is_not_nothing_wrong(self):
+        for flags in ([], ["--regret"], ["--overlap"]):
+            flags = [*SMALL, "--assumed", *flags, "--check"]
+            for check, shown in (("none", (None, "", "-")), ("last", (0, "0", "0"))):
+                self.assertEqual({row["wrong"] for row in rows(self.good(*flags, check, "--json"))}, {shown[0]})
+                table = csv.DictReader(io.StringIO(self.good(*flags, check, "--csv").stdout))
+                self.assertEqual({row["wrong"] for row in table}, {shown[1]})
+                lines = [line for line in self.good(*flags, check).stdout.splitlines() if not line.startswith("#")]
+                end = lines[0].index("wrong") + len("wrong")
+                self.assertEqual({line[end - 2:end].strip() for line in lines[1:]}, {shown[2]})
+        alone, = rows(self.good("bench", "--scaling", "--ranks", "1", "--gradients", "1kB", "--compute-ms", "1", "--check",
+                                "none", "--json"))
+        self.assertIsNone(alone["wrong"])
+
     def test_overlap_has_its_three_times(self):
         for form in ("--json", "--csv"):
             done = self.good(*SMALL, form, "--overlap", "--algorithm", "direct,ring")
@@ -271,6 +301,14 @@ class Bench(program.Case):
                 (["--scaling", "--links", "128x8"], ["1024 ranks", "at most 64"]),
                 (["--scaling", "--links", "1x4", "--ranks", "8"], ["1x4 has 4 ranks, not 8"]),
                 (["--links", "1x8"], ["--links is for --scaling"]),
+                (["--gradients", "resnet50"], ["--gradients is for --scaling"]),
+                (["--compute-ms", "350"], ["--compute-ms is for --scaling"]),
+                (["--batch", "128"], ["--batch is for --scaling"]),
+                (["--scaling", "--min", "4KiB"], ["--scaling", "--min has nothing to do"]),
+                (["--scaling", "--max", "4KiB"], ["--scaling", "--max has nothing to do"]),
+                (["--scaling", "--factor", "2"], ["--scaling", "--factor has nothing to do"]),
+                (["--scaling", "--warmup", "2"], ["--scaling", "--warmup has nothing to do"]),
+                (["--scaling", "--links", "1x4", "--assumed"], ["--links", "--assumed has nothing to do"]),
                 (["--compare", "nccl"], ["--compare", "mpi"]),
                 (["--compare", "mpi"], ["--compare mpi"]),
                 (["--frobnicate"], ["unknown flag '--frobnicate'"])):

@@ -15,7 +15,7 @@ struct Measured {
   Times in_place, out_of_place;
   std::optional<double> roofline_us;  // median
   std::optional<Times> mpi;
-  std::size_t wrong = 0;  // elements, of all ranks and checked rounds
+  Wrong wrong;
 };
 
 Measured measure(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,

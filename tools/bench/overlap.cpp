@@ -87,7 +87,7 @@ Overlap overlap(const strategies::Ranks& ranks, Meeting& meeting, const Setting&
   std::vector<Variant> variants{{data, data, false, [&] { backward.compute(units); }},
                                 {data, data, true, alone},
                                 {data, data, true, both}};
-  found.wrong += time_in_turns(ranks, meeting, setting, count, variants);
+  add(found.wrong, time_in_turns(ranks, meeting, setting, count, variants));
   found.compute_us = variants[0].times.median;
   found.alone_us = variants[1].times.median;
   found.together_us = variants[2].times.median;
@@ -113,15 +113,15 @@ std::string to_text(const Overlap& o, Form form) {
                           {"alone_us", o.alone_us},
                           {"together_us", o.together_us},
                           {"hidden_percent", o.hidden_percent()},
-                          {"wrong", o.wrong}}
+                          {"wrong", wrong_json(o.wrong)}}
         .dump();
   if (form == Form::kCsv)
     return fmt::format("{},{},{},\"{}\",{:.4f},{:.4f},{:.4f},{:.4f},{}", o.bytes, o.count,
                        o.choice.algorithm, o.choice.reason, o.compute_us, o.alone_us, o.together_us,
-                       o.hidden_percent(), o.wrong);
+                       o.hidden_percent(), wrong_cell(o.wrong, form));
   return fmt::format("{:>11} {:>10} {:<20} {:>11.1f} {:>11.1f} {:>11.1f} {:>9.0f} {:>6}  {}",
                      o.bytes, o.count, o.choice.algorithm, o.compute_us, o.alone_us, o.together_us,
-                     o.hidden_percent(), o.wrong, o.choice.reason);
+                     o.hidden_percent(), wrong_cell(o.wrong, form), o.choice.reason);
 }
 
 }  // namespace lockstep::tools::bench

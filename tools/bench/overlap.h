@@ -19,7 +19,7 @@ struct Overlap {
   std::size_t bytes = 0, count = 0;                      // of one rank, in all buckets together
   Choice choice;                                         // for one bucket
   double compute_us = 0, alone_us = 0, together_us = 0;  // medians
-  std::size_t wrong = 0;
+  Wrong wrong;
   double hidden_percent() const { return 100 * (compute_us + alone_us - together_us) / alone_us; }
 };
 

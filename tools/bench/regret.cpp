@@ -30,7 +30,7 @@ std::vector<std::size_t> first_alike(const Task& task, const std::vector<std::st
 // Medians of these algorithms, in turn, in place, over the same memory.
 std::vector<double> contest(const strategies::Ranks& ranks, Meeting& meeting,
                             const Setting& setting, const std::vector<std::string>& names,
-                            std::size_t count, std::size_t& wrong) {
+                            std::size_t count, Wrong& wrong) {
   const Work w = contest_work(setting.task, names, count);
   const std::size_t width = engine::size_of(setting.task.dtype);
   strategies::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");
@@ -41,10 +41,17 @@ std::vector<double> contest(const strategies::Ranks& ranks, Meeting& meeting,
                           link.executor().start(stage, nullptr);
                           link.executor().wait(stage);
                         }});
-  wrong += time_in_turns(ranks, meeting, setting, count, variants);
+  add(wrong, time_in_turns(ranks, meeting, setting, count, variants));
   std::vector<double> medians;
   for (const Variant& variant : variants) medians.push_back(variant.times.median);
   return medians;
+}
+
+// Of this algorithm; none where it did not take part.
+std::optional<double> time_of(const Regret& r, const std::string& name) {
+  for (const auto& [one, us] : r.us)
+    if (one == name) return us;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -76,21 +83,21 @@ Regret regret(const strategies::Ranks& ranks, Meeting& meeting, const Setting& s
   return found;
 }
 
-std::string heading(const Regret& first, Form form) {
+std::string heading(const std::vector<std::string>& columns, Form form) {
   if (form == Form::kJson) return {};
   if (form == Form::kCsv) {
     std::string text =
         "bytes,count,algorithm,reason,predicted_us,choice_us,best,best_us,regret,wrong";
-    for (const auto& [name, us] : first.us) text += fmt::format(",{}_us", name);
+    for (const std::string& name : columns) text += fmt::format(",{}_us", name);
     return text;
   }
   std::string text = fmt::format("{:>11} {:<20} {:>9} {:>10}   {:<20} {:>10} {:>7} {:>6} ", "bytes",
                                  "choice", "predicted", "us", "best", "us", "regret", "wrong");
-  for (const auto& [name, us] : first.us) text += fmt::format(" {:>20}", name);
+  for (const std::string& name : columns) text += fmt::format(" {:>20}", name);
   return text;
 }
 
-std::string to_text(const Regret& r, Form form) {
+std::string to_text(const Regret& r, const std::vector<std::string>& columns, Form form) {
   if (form == Form::kJson) {
     nlohmann::json o{{"bytes", r.bytes},
                      {"count", r.count},
@@ -101,23 +108,31 @@ std::string to_text(const Regret& r, Form form) {
                      {"best", r.best},
                      {"best_us", r.best_us},
                      {"regret", r.ratio()},
-                     {"wrong", r.wrong}};
+                     {"wrong", wrong_json(r.wrong)}};
     if (r.choice.predicted_us) o["predicted_us"] = *r.choice.predicted_us;
     for (const auto& [name, us] : r.us) o["us"][name] = us;
     return o.dump();
   }
   const double predicted = r.choice.predicted_us.value_or(0);
   if (form == Form::kCsv) {
-    std::string text = fmt::format("{},{},{},\"{}\",{:.4f},{:.4f},{},{:.4f},{:.4f},{}", r.bytes,
-                                   r.count, r.choice.algorithm, r.choice.reason, predicted,
-                                   r.choice_us, r.best, r.best_us, r.ratio(), r.wrong);
-    for (const auto& [name, us] : r.us) text += fmt::format(",{:.4f}", us);
+    std::string text =
+        fmt::format("{},{},{},\"{}\",{:.4f},{:.4f},{},{:.4f},{:.4f},{}", r.bytes, r.count,
+                    r.choice.algorithm, r.choice.reason, predicted, r.choice_us, r.best, r.best_us,
+                    r.ratio(), wrong_cell(r.wrong, form));
+    for (const std::string& name : columns) {
+      const auto us = time_of(r, name);
+      text += us ? fmt::format(",{:.4f}", *us) : ",";
+    }
     return text;
   }
-  std::string text = fmt::format(
-      "{:>11} {:<20} {:>9.1f} {:>10.1f}   {:<20} {:>10.1f} {:>7.2f} {:>6} ", r.bytes,
-      r.choice.algorithm, predicted, r.choice_us, r.best, r.best_us, r.ratio(), r.wrong);
-  for (const auto& [name, us] : r.us) text += fmt::format(" {:>20.1f}", us);
+  std::string text =
+      fmt::format("{:>11} {:<20} {:>9.1f} {:>10.1f}   {:<20} {:>10.1f} {:>7.2f} {:>6} ", r.bytes,
+                  r.choice.algorithm, predicted, r.choice_us, r.best, r.best_us, r.ratio(),
+                  wrong_cell(r.wrong, form));
+  for (const std::string& name : columns) {
+    const auto us = time_of(r, name);
+    text += fmt::format(" {:>20}", us ? fmt::format("{:.1f}", *us) : "-");
+  }
   return text;
 }
 

@@ -21,7 +21,7 @@ struct Regret {
   std::vector<std::pair<std::string, double>> us;  // of all, medians of the first sample
   std::string best;
   double choice_us = 0, best_us = 0;  // medians of the second
-  std::size_t wrong = 0;
+  Wrong wrong;
   double ratio() const { return choice_us / best_us; }  // 1 where the choice is the best
 };
 
@@ -29,9 +29,10 @@ struct Regret {
 Regret regret(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
               const Choice& choice, const std::vector<std::string>& among, std::size_t count);
 
-// Column names; empty in JSON. All regrets of a run have the same algorithms, in one order.
-std::string heading(const Regret& first, Form form);
-std::string to_text(const Regret& regret, Form form);
+// Column names; empty in JSON. `columns`: all algorithms of a run, of which not every size has all:
+// where it has not, its cell is empty, or "-" for people.
+std::string heading(const std::vector<std::string>& columns, Form form);
+std::string to_text(const Regret& regret, const std::vector<std::string>& columns, Form form);
 // For people: at how many sizes the choice was as good.
 std::string summary(const std::vector<Regret>& regrets);
 

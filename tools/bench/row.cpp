@@ -23,7 +23,8 @@ std::string table(const Row& row, bool mpi) {
       "{:>6}",
       row.bytes, row.count, row.choice.algorithm, m.in_place.median, m.in_place.least,
       m.in_place.p99, m.out_of_place.median, row.algbw(), row.busbw(),
-      number(row.roofline_percent(), 0), number(row.choice.predicted_us, 1), m.wrong);
+      number(row.roofline_percent(), 0), number(row.choice.predicted_us, 1),
+      wrong_cell(m.wrong, Form::kTable));
   if (mpi) text += fmt::format(" {:>10} {:>6}", number(row.mpi_us(), 1), number(row.ratio(), 2));
   return text + "  " + row.choice.reason;
 }
@@ -37,7 +38,8 @@ std::string csv(const Row& row, bool mpi) {
       "{},{},{},\"{}\",{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{},{},{}", row.bytes,
       row.count, row.choice.algorithm, row.choice.reason, m.in_place.median, m.out_of_place.median,
       m.in_place.least, m.in_place.p99, m.out_of_place.least, m.out_of_place.p99, row.algbw(),
-      row.busbw(), cell(row.roofline_percent()), cell(row.choice.predicted_us), m.wrong);
+      row.busbw(), cell(row.roofline_percent()), cell(row.choice.predicted_us),
+      wrong_cell(m.wrong, Form::kCsv));
   if (mpi) text += fmt::format(",{},{}", cell(row.mpi_us()), cell(row.ratio()));
   return text;
 }
@@ -59,7 +61,7 @@ std::string object(const Row& row, bool mpi) {
                    {"busbw_gb_s", row.busbw()},
                    {"roofline_percent", json(row.roofline_percent())},
                    {"predicted_us", json(row.choice.predicted_us)},
-                   {"wrong", m.wrong},
+                   {"wrong", wrong_json(m.wrong)},
                    {"barrier_ns", row.barrier_ns}};
   const auto seen = [](double us) { return us > 0 ? nlohmann::json(us) : nlohmann::json(); };
   o["processors_us"] = seen(m.in_place.processors);
@@ -85,6 +87,14 @@ std::optional<double> Row::mpi_us() const {
 std::optional<double> Row::ratio() const {
   if (!measured.mpi) return std::nullopt;
   return measured.mpi->median / measured.in_place.median;
+}
+
+nlohmann::json wrong_json(const Wrong& wrong) {
+  return wrong ? nlohmann::json(*wrong) : nlohmann::json();
+}
+
+std::string wrong_cell(const Wrong& wrong, Form form) {
+  return wrong ? fmt::format("{}", *wrong) : form == Form::kTable ? "-" : "";
 }
 
 std::string heading(Form form, bool mpi) {

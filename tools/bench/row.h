@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A line of a benchmark's results, for people and for programs. Plain values; pure functions.
 #pragma once
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -22,6 +23,10 @@ struct Row {
 };
 
 enum class Form { kTable, kCsv, kJson };
+
+// What was wrong: a null, an empty cell or "-" where nothing was compared.
+nlohmann::json wrong_json(const Wrong& wrong);
+std::string wrong_cell(const Wrong& wrong, Form form);
 
 // Column names; empty in JSON. `mpi`: whether the last two columns are there.
 std::string heading(Form form, bool mpi);

@@ -116,12 +116,12 @@ std::string to_text(const Scaling& s, const Scaling& alone, Form form) {
                           {"strong_images_per_second", s.strong.images_per_second},
                           {"strong_percent", strong},
                           {"links_ms", s.links * 1e3},
-                          {"wrong", s.wrong}}
+                          {"wrong", wrong_json(s.wrong)}}
         .dump();
   const auto row = [&](auto format) {
     return fmt::format(format, s.weak.ranks, s.weak.step * 1e3, s.weak.images_per_second, weak,
                        s.strong.step * 1e3, s.strong.images_per_second, strong, s.links * 1e3,
-                       s.wrong);
+                       wrong_cell(s.wrong, form));
   };
   if (form == Form::kCsv)
     return row(FMT_STRING("{},{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{}"));

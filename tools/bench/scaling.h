@@ -37,7 +37,7 @@ struct ScalingTask {
 struct Scaling {
   Scaled weak, strong;
   double links = 0;  // seconds of all sums on the faked links, one after the other
-  std::size_t wrong = 0;
+  Wrong wrong;
 };
 
 // `planned`: chooses for sums of the buckets' sizes; none for one rank. `setting.iterations`: steps

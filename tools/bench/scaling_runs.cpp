@@ -71,9 +71,9 @@ bool ScalingRuns::processes(const strategies::Ranks& ranks) {
   if (first) tell_task();
   const auto single = collectives::single_process();
   const Scaling alone = run({strategies::rank_of_each_process(*single), ranks.ops, ranks.deadline});
-  bool right = first ? tell(alone) : alone.wrong == 0;
+  bool right = first ? tell(alone) : alone.wrong.value_or(0) == 0;
   const Scaling found = run(ranks);
-  if (!first) return right && found.wrong == 0;
+  if (!first) return right && found.wrong.value_or(0) == 0;
   right = tell(found) && right;
   tell_end();
   return right;
@@ -112,7 +112,7 @@ void ScalingRuns::tell_task() const {
 bool ScalingRuns::tell(const Scaling& scaling) {
   if (!alone_) alone_ = scaling;
   say(to_text(scaling, *alone_, form_));
-  return scaling.wrong == 0;
+  return scaling.wrong.value_or(0) == 0;
 }
 
 void ScalingRuns::tell_end() const {

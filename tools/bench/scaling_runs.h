@@ -14,7 +14,6 @@
 namespace lockstep::tools::bench {
 
 struct ScalingFlags {
-  std::string gradients = "resnet50";  // or bytes, as `parsed_size` reads them
   double compute_ms = 350;
   int batch = 128;
   std::string links;  // names a topology; empty: this machine's

@@ -111,8 +111,12 @@ int rounds(const strategies::Ranks& ranks, const Setting& setting, std::size_t b
 
 }  // namespace
 
-std::size_t time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
-                          std::size_t count, std::vector<Variant>& variants) {
+void add(Wrong& sum, const Wrong& more) {
+  if (more) sum = sum.value_or(0) + *more;
+}
+
+Wrong time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+                    std::size_t count, std::vector<Variant>& variants) {
   const Task& task = setting.task;
   const std::size_t width = engine::size_of(task.dtype);
   const int me = ranks.rank();
@@ -162,6 +166,7 @@ std::size_t time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, cons
   const std::size_t of_all = slowest(ranks, series, processors, wrong);
   for (std::size_t v = 0; v < variants.size(); ++v)
     variants[v].times = times(series[v], processors[v]);
+  if (setting.check == Check::kNone) return std::nullopt;
   return of_all;
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "strategies/rank_link.h"
@@ -15,6 +16,10 @@
 namespace lockstep::tools::bench {
 
 enum class Check { kAll, kLast, kNone };  // which rounds' results are compared with the exact ones
+
+// Elements that were wrong, on all ranks, in checked rounds; none: nothing was compared.
+using Wrong = std::optional<std::size_t>;
+void add(Wrong& sum, const Wrong& more);
 
 struct Setting {
   Task task = {};
@@ -41,8 +46,8 @@ struct Variant {
   Times times = {};  // set by time_in_turns
 };
 
-// `count` elements of each rank. Elements that were wrong, on all ranks, in checked rounds.
-std::size_t time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
-                          std::size_t count, std::vector<Variant>& variants);
+// `count` elements of each rank.
+Wrong time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+                    std::size_t count, std::vector<Variant>& variants);
 
 }  // namespace lockstep::tools::bench

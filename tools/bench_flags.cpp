@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT
+#include "tools/bench_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "collectives/mpi/mpi_bootstrap.h"
+#include "collectives/registry.h"
+#include "engine/base/error.h"
+#include "tools/bounds.h"
+#include "tools/topology_choice.h"
+
+namespace lockstep::tools {
+namespace {
+
+using bench::Collective;
+
+constexpr const char *kLeast = "4KiB", *kMost = "64MiB";
+
+// "64", "4KiB", "1.5MiB", "2MB"; none: it is no size.
+std::optional<std::size_t> parsed_size(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string unit(static_cast<const char*>(end), text.data() + text.size());
+  const std::pair<const char*, double> units[] = {{"", 1},         {"B", 1},        {"KiB", 0x1p10},
+                                                  {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"kB", 1e3},
+                                                  {"MB", 1e6},     {"GB", 1e9}};
+  for (const auto& [name, factor] : units) {
+    const double bytes = number * factor;
+    if (error == std::errc() && unit == name && bytes >= 1 && bytes <= 0x1p40)
+      return std::size_t(bytes);
+  }
+  return std::nullopt;
+}
+
+CLI::Validator size() {
+  return {[](const std::string& text) {
+            return parsed_size(text)
+                       ? std::string()
+                       : fmt::format("must be a size such as 4096, 64KiB, 256MiB, not '{}'", text);
+          },
+          "SIZE"};
+}
+
+CLI::Validator gradients() {
+  return {[](const std::string& text) {
+            return text == "resnet50" || parsed_size(text)
+                       ? std::string()
+                       : fmt::format("must be resnet50 or a size such as 64MiB, not '{}'", text);
+          },
+          "resnet50|SIZE"};
+}
+
+std::size_t least(const BenchFlags& f) {
+  return *parsed_size(f.min.value_or(kLeast));
+}
+
+std::size_t most(const BenchFlags& f) {
+  return *parsed_size(f.max.value_or(kMost));
+}
+
+// Whoever gives a flag that changes nothing is told so.
+void require_effect(const BenchFlags& f) {
+  const std::pair<const char*, bool> of_sizes[] = {{"--min", f.min.has_value()},
+                                                   {"--max", f.max.has_value()},
+                                                   {"--factor", f.factor.has_value()},
+                                                   {"--warmup", f.warmup.has_value()}};
+  for (const auto& [name, given] : of_sizes)
+    engine::require(!f.scaling || !given,
+                    "--scaling times whole steps of --gradients, so {} has nothing to do", name);
+  const std::pair<const char*, bool> of_scaling[] = {{"--gradients", f.gradients.has_value()},
+                                                     {"--compute-ms", f.compute_ms.has_value()},
+                                                     {"--batch", f.batch.has_value()},
+                                                     {"--links", !f.links.empty()}};
+  for (const auto& [name, given] : of_scaling)
+    engine::require(f.scaling || !given, "{} is for --scaling alone", name);
+  engine::require(f.links.empty() || !f.assumed,
+                  "--links says what things cost, so --assumed has nothing to do");
+}
+
+std::string known_algorithms() {
+  std::string names;
+  for (const auto& algorithm : collectives::all_reduce_algorithms())
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", algorithm.name);
+  return names;
+}
+
+}  // namespace
+
+bench::Form BenchFlags::form() const {
+  return json ? bench::Form::kJson : csv ? bench::Form::kCsv : bench::Form::kTable;
+}
+
+bench::ScalingFlags BenchFlags::scale() const {
+  bench::ScalingFlags scale;
+  scale.compute_ms = compute_ms.value_or(scale.compute_ms);
+  scale.batch = batch.value_or(scale.batch);
+  scale.links = links;
+  return scale;
+}
+
+std::size_t BenchFlags::gradients_bytes() const {
+  return !gradients || *gradients == "resnet50" ? 0 : *parsed_size(*gradients);
+}
+
+std::vector<std::size_t> BenchFlags::counts() const {
+  const std::size_t width = engine::size_of(engine::dtype_of(dtype));
+  std::vector<std::size_t> all;
+  for (double bytes = double(least(*this)); bytes <= double(most(*this)) * 1.000001;
+       bytes *= factor.value_or(2)) {
+    const std::size_t count = std::max<std::size_t>(1, std::size_t(bytes) / width);
+    if (all.empty() || all.back() != count) all.push_back(count);
+  }
+  return all;
+}
+
+bench::Setting BenchFlags::setting() const {
+  bench::Setting s;
+  s.iterations = iterations;
+  s.warmup = warmup.value_or(s.warmup);
+  s.mpi = compare == "mpi";
+  s.check = check == "all"    ? bench::Check::kAll
+            : check == "last" ? bench::Check::kLast
+                              : bench::Check::kNone;
+  s.task.collective =
+      collective == "all_reduce" ? Collective::kAllReduce : Collective::kReduceScatter;
+  s.task.dtype = engine::dtype_of(dtype);
+  s.task.op = op == "min"       ? engine::ReduceOp::kMin
+              : op == "max"     ? engine::ReduceOp::kMax
+              : op == "product" ? engine::ReduceOp::kProduct
+                                : engine::ReduceOp::kSum;
+  s.task.mean = op == "mean";
+  return s;
+}
+
+void BenchFlags::require_possible(int processes) const {
+  const bench::Setting s = setting();
+  require_effect(*this);
+  engine::require(!json || !csv, "--json and --csv: one of them");
+  engine::require(least(*this) <= most(*this), "--min {} is more than --max {}",
+                  min.value_or(kLeast), max.value_or(kMost));
+  engine::require(!engine::is_integer(s.task.dtype) || !s.task.mean,
+                  "--op mean needs floating point, not {}", dtype);
+  engine::require(ranks == 0 || processes == 1,
+                  "--ranks starts threads in one process, and {} processes were started; they are "
+                  "the ranks",
+                  processes);
+  const bool other = regret || overlap;
+  engine::require(!regret || !overlap, "--regret and --overlap: one of them");
+  engine::require(!scaling || !other, "--scaling goes without --regret and --overlap");
+  engine::require(!scaling || (!s.mpi && plot.empty() && algorithm == "auto"),
+                  "--scaling goes without --compare, --plot and --algorithm");
+  engine::require(!scaling || s.task.collective == Collective::kAllReduce,
+                  "--scaling is of all_reduce, not of {}", collective);
+  engine::require(links.empty() || processes == 1,
+                  "--links fakes those of threads of one process, and {} were started", processes);
+  engine::require(!other || s.task.collective == Collective::kAllReduce,
+                  "--{} is of all_reduce, not of {}", regret ? "regret" : "overlap", collective);
+  engine::require(!other || (processes > 1 || ranks != 1), "--{} needs more than one rank",
+                  regret ? "regret" : "overlap");
+  engine::require(!other || (!s.mpi && plot.empty()),
+                  "--{} goes without --compare and --plot (bench/regrets.py draws regrets)",
+                  regret ? "regret" : "overlap");
+  if (!s.mpi) return;
+  engine::require(collectives::mpi::available(),
+                  "--compare mpi: this build of lockstep has no MPI (Debian: libopenmpi-dev, then "
+                  "meson setup --reconfigure -Dmpi=enabled)");
+  engine::require(processes > 1,
+                  "--compare mpi needs ranks that are processes: mpirun -n 2 lockstep bench ...");
+  engine::require(s.task.collective == Collective::kAllReduce && !s.task.mean,
+                  "--compare mpi times MPI_Allreduce, which makes no {} of {}", collective, op);
+  engine::require(engine::size_of(s.task.dtype) > 2,
+                  "--compare mpi times MPI_Allreduce, which knows no {}", dtype);
+}
+
+void declare(CLI::App& app, BenchFlags& f) {
+  app.add_option("--min", f.min, "smallest size of one rank's input (default: 4KiB)")
+      ->check(size());
+  app.add_option("--max", f.max, "largest (default: 64MiB)")->check(size())->capture_default_str();
+  app.add_option("--factor", f.factor, "from one size to the next (default: 2)")
+      ->check(number_above(1, 1e6));
+  app.add_option("--iterations", f.iterations, "timed rounds of each size; 0: by size")
+      ->check(whole_number(0, 50'000))
+      ->capture_default_str();
+  app.add_option("--warmup", f.warmup, "untimed rounds at the beginning of each turn (default: 2)")
+      ->check(whole_number(0, 50'000));
+  app.add_option("--dtype", f.dtype, "element type")
+      ->check(one_of({"float32", "float64", "float16", "bfloat16", "int32", "int64"}))
+      ->capture_default_str();
+  app.add_option("--op", f.op, "operation")
+      ->check(one_of({"sum", "mean", "min", "max", "product"}))
+      ->capture_default_str();
+  app.add_option("--algorithm", f.algorithm,
+                 fmt::format("auto, all, or some of {} with commas between", known_algorithms()))
+      ->capture_default_str();
+  app.add_option("--collective", f.collective, "what is timed")
+      ->check(one_of({"all_reduce", "reduce_scatter"}))
+      ->capture_default_str();
+  app.add_option("--check", f.check, "rounds whose results are compared with the exact ones")
+      ->check(one_of({"all", "last", "none"}))
+      ->expected(0, 1)
+      ->default_str("all");
+  app.add_option("--ranks", f.ranks, "threads of this process, without mpirun; 0: two")
+      ->check(whole_number(0, 256))
+      ->capture_default_str();
+  app.add_option("--compare", f.compare, "time this, too, in turn")->check(one_of({"mpi"}));
+  app.add_option("--deadline", f.deadline, "seconds of every wait for another rank")
+      ->check(whole_number(1, 86'400))
+      ->capture_default_str();
+  app.add_flag("--assumed", f.assumed,
+               "choose and predict without measuring first what ranks cost each other");
+  app.add_flag("--regret", f.regret,
+               "what the planner's choice costs against the best of --algorithm (default: all)");
+  app.add_flag("--overlap", f.overlap, "how much of the all-reduce a backward pass hides");
+  app.add_flag("--scaling", f.scaling,
+               "weak and strong scaling over 1, 2, 4, ... ranks that compute nothing: their time "
+               "and their gradients are faked");
+  app.add_option("--gradients", f.gradients,
+                 "for --scaling: resnet50, or how large they are together (default: resnet50)")
+      ->check(gradients());
+  app.add_option(
+         "--compute-ms", f.compute_ms,
+         "for --scaling: computing of one rank's step (default: 350: a V100, 128 images, float32)")
+      ->check(number_above(0, 1e6));
+  app.add_option("--batch", f.batch, "for --scaling: images of one rank's step (default: 128)")
+      ->check(whole_number(1, 1'000'000));
+  app.add_option("--links", f.links,
+                 topology_help("for --scaling: fake the links of this cluster, one thread a rank"));
+  app.add_flag("--json", f.json, "one JSON object a line instead of the table");
+  app.add_flag("--csv", f.csv, "comma-separated values instead of the table");
+  app.add_option("--plot", f.plot, "file for a picture (SVG)");
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// The flags of `lockstep bench`, with their defaults, and what they ask for.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/bench/row.h"
+#include "tools/bench/scaling_runs.h"
+#include "tools/bench/turns.h"
+
+namespace lockstep::tools {
+
+struct BenchFlags {
+  std::optional<std::string> min, max;  // else 4 KiB and 64 MiB
+  std::optional<double> factor;         // else 2
+  std::optional<int> warmup;            // else 2
+  std::string dtype = "float32", op = "sum", algorithm = "auto";
+  std::string collective = "all_reduce", check = "all", plot, compare;
+  int iterations = 0, ranks = 0, deadline = 60;
+  bool json = false, csv = false, assumed = false, regret = false, overlap = false;
+  bool scaling = false;
+  // Of --scaling: else those of ScalingFlags.
+  std::optional<std::string> gradients;
+  std::optional<double> compute_ms;
+  std::optional<int> batch;
+  std::string links;
+
+  bench::Form form() const;
+  bench::Setting setting() const;
+  bench::ScalingFlags scale() const;
+  std::vector<std::size_t> counts() const;  // elements of each size, ascending
+  std::size_t gradients_bytes() const;      // 0: ResNet-50's
+  // Throws Error(kInvalid) for what no job of so many processes could do, before anything is
+  // opened, and for flags that would have nothing to do.
+  void require_possible(int processes) const;
+};
+
+// Adds the flags to the parser, with what each may be; `flags` outlives the parser.
+void declare(CLI::App& app, BenchFlags& flags);
+
+}  // namespace lockstep::tools
