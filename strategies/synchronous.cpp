@@ -265,7 +265,7 @@ void Synchronous::design(const engine::Graph& graph) {
   input.rule = rule_;
   input.host = host_;
   input.totals = kTotals;
-  input.metrics_per_rank = 2 * checked_at(0).size();
+  input.metrics_per_rank = numbers_of_rank();
   input.gather_per_rank = kGather;
   std::optional<collectives::Choices> choices;
   std::vector<std::size_t> sizes = sizes_to_choose(input, design_options);

@@ -114,7 +114,8 @@ class Synchronous : public engine::Strategy {
   Synchronous(SynchronousOptions options, collectives::Bootstrap& bootstrap);
 
  private:
-  static constexpr std::size_t kTotals = 4;  // numbers of engine::Totals
+  static constexpr std::size_t kTotals = 4;  // numbers of engine::Totals that are sums ...
+  static constexpr std::size_t kTimes = 2;   // ... and those of which each rank's are sent
   Mirror& mirror(engine::Replica& replica) const;
   int first_rank() const;
   std::size_t largest_share(std::size_t batch, int accumulate) const;
@@ -134,6 +135,7 @@ class Synchronous : public engine::Strategy {
   void learn_deadline(Mirror& mirror);
   void start_buckets(Mirror& mirror, std::size_t end);
   void check_mirrors(const double* numbers, std::int64_t step) const;
+  std::size_t numbers_of_rank() const;  // in the metrics, behind the sums
   void plan_checks(const engine::Graph& graph);
   const std::vector<std::size_t>& checked_at(std::int64_t step) const;  // parameters, by index
   engine::Totals totals_of(Mirror& mirror);

@@ -127,8 +127,21 @@ Totals Synchronous::totals_of(Mirror& m) {
   m.executor().wait(design_.metrics, "metrics");
   const double* numbers =
       reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.metrics_range.begin;
-  check_mirrors(numbers + kTotals, m.reported);
-  return {numbers[0], numbers[1], numbers[2], numbers[3]};
+  check_mirrors(numbers + kTotals + kTimes, m.reported);
+  Totals totals{numbers[0], numbers[1], numbers[2], numbers[3]};
+  const double* times = numbers + kTotals;
+  totals.waited = times[0];
+  for (std::size_t rank = 0; rank < host_.size(); ++rank, times += numbers_of_rank()) {
+    totals.waited = std::min(totals.waited, times[0]);
+    if (times[1] > 0 && (totals.messages == 0 || times[1] < totals.messages))
+      totals.messages = times[1];
+  }
+  return totals;
+}
+
+// A rank's times, then its checksums.
+std::size_t Synchronous::numbers_of_rank() const {
+  return kTimes + 2 * checked_at(0).size();
 }
 
 // A wait may take as long as 20 median steps of the last kTimedSteps, where that is more than the
@@ -158,20 +171,22 @@ Totals Synchronous::report(engine::Replica& replica, const Totals& mine) {
   numbers[1] = mine.correct;
   numbers[2] = mine.examples;
   numbers[3] = mine.stop;
-  std::copy(m.checks.begin(), m.checks.end(),
-            numbers + kTotals + std::size_t(m.rank) * m.checks.size());
+  double* own = numbers + kTotals + std::size_t(m.rank) * numbers_of_rank();
+  own[0] = mine.waited;
+  own[1] = mine.messages;
+  std::copy(m.checks.begin(), m.checks.end(), own + kTimes);
   m.reported = m.Replica::state.step;
   m.executor().start(design_.metrics, nullptr);
   m.executor().progress();
   return before;
 }
 
-// Every rank has every rank's checksums of the same weights. The mirrors that differ from most
-// others are named.
+// Every rank has every rank's checksums of the same weights: rank 0's stand at `numbers`. The
+// mirrors that differ from most others are named.
 void Synchronous::check_mirrors(const double* numbers, std::int64_t step) const {
   const std::vector<std::size_t>& entries = checked_at(step);
   if (host_.size() == 1) return;
-  const std::size_t stride = mirrors_[0]->checks.size();
+  const std::size_t stride = numbers_of_rank();
   for (std::size_t k = 0; k < entries.size(); ++k) {
     auto same = [&](std::size_t a, std::size_t b) {
       return std::equal(numbers + a * stride + 2 * k, numbers + a * stride + 2 * k + 2,

@@ -173,6 +173,7 @@ nlohmann::json to_json(const engine::StepTimes& times) {
   const auto hidden = times.hidden_percent();
   return {{"slowest_rank", times.slowest},
           {"waited_for_slowest_ms", times.waited_for_slowest * 1e3},
+          {"late_in_turn_ms", times.late_in_turn * 1e3},
           {"comm_exposed_ms", times.exposed * 1e3},
           {"comm_hidden_percent", hidden ? nlohmann::json(*hidden) : nlohmann::json()},
           {"ranks", std::move(ranks)}};

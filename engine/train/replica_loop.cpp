@@ -162,13 +162,23 @@ void TrainingLoop::run(Replica& r) {
     before = now, waited_before = waited, messages_before = messages;
     return since;
   };
+  // A step's times go to all with the next step's report, and come back with the report after
+  // that. So the first report has none; and none are known of the last step.
+  int reports = 0;
+  StepClock& clock = progress_.clocks[std::size_t(r.rank - first_rank_)];
+  const auto learn = [&](const Totals& totals) {
+    if (reports >= 2) clock.add_least(totals.waited, totals.messages);
+  };
   while (const std::optional<Work> work = queue.next()) {
     const auto whole = recording.step(work->step);
-    const Totals mine = step(r, *work, pipeline, hooks, recording);
+    Totals mine = step(r, *work, pipeline, hooks, recording);
+    if (pending) mine.waited = pending->waited, mine.messages = pending->messages;
     const Totals last = [&] {
       const auto span = recording.span(Part::kReport);
       return strategy_.report(r, mine);
     }();
+    learn(last);
+    ++reports;
     if (pending) announce(r, *pending, last);
     const auto [seconds, waited, messages] = lap();
     pending = {*work, r.state.rate, double(work->whole) / seconds, seconds, waited, messages};
@@ -180,6 +190,7 @@ void TrainingLoop::run(Replica& r) {
     return strategy_.settle(r);
   }();
   if (!pending) return;
+  learn(last);
   const auto [seconds, waited, messages] = lap();  // what is left of the last step
   pending->seconds += seconds;
   pending->waited += waited;

@@ -9,6 +9,7 @@ namespace lockstep::engine {
 namespace {
 
 constexpr double kFewSteps = 10;  // of which nothing is concluded
+constexpr double kMuch = 0.1;     // of a step: worth a word
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
@@ -25,11 +26,12 @@ std::string milliseconds(double seconds) {
 }  // namespace
 
 std::array<double, RankTimes::kNumbers> RankTimes::numbers() const {
-  return {steps, step_p10, step, step_p90, step_p99, step_most, work, waited, messages};
+  return {steps, step_p10, step,     step_p90,     step_p99,      step_most,
+          work,  waited,   messages, least_waited, least_messages};
 }
 
 RankTimes RankTimes::from(std::span<const double, kNumbers> n) {
-  return {n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8]};
+  return {n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10]};
 }
 
 void StepClock::add(double seconds, double waited, double messages) {
@@ -39,10 +41,16 @@ void StepClock::add(double seconds, double waited, double messages) {
   work_.add(std::max(0.0, seconds - waited));
 }
 
+void StepClock::add_least(double waited, double messages) {
+  least_waited_.add(waited);
+  if (messages > 0) least_messages_.add(messages);
+}
+
 RankTimes StepClock::times() const {
-  return {double(step_.count()), step_.quantile(0.1),  step_.median(),
-          step_.quantile(0.9),   step_.quantile(0.99), step_.most(),
-          work_.median(),        waited_.median(),     messages_.median()};
+  return {double(step_.count()),  step_.quantile(0.1),     step_.median(),
+          step_.quantile(0.9),    step_.quantile(0.99),    step_.most(),
+          work_.median(),         waited_.median(),        messages_.median(),
+          least_waited_.median(), least_messages_.median()};
 }
 
 StepTimes step_times(std::span<const double> numbers) {
@@ -52,14 +60,16 @@ StepTimes step_times(std::span<const double> numbers) {
   const auto by_work = [](const RankTimes& a, const RankTimes& b) { return a.work < b.work; };
   const auto slowest = std::max_element(times.ranks.begin(), times.ranks.end(), by_work);
   times.slowest = int(slowest - times.ranks.begin());
-  times.exposed = slowest->waited;
+  times.exposed = slowest->least_waited;
+  times.messages = slowest->least_messages;
+  double least = slowest->waited;
   std::vector<double> others;
   for (const RankTimes& rank : times.ranks) {
-    times.exposed = std::min(times.exposed, rank.waited);
-    times.messages = std::max(times.messages, rank.messages);
+    least = std::min(least, rank.waited);
     if (&rank != &*slowest) others.push_back(rank.waited);
   }
-  if (!others.empty()) times.waited_for_slowest = median(others) - times.exposed;
+  if (!others.empty()) times.waited_for_slowest = median(others) - least;
+  times.late_in_turn = std::max(0.0, least - times.exposed);
   return times;
 }
 
@@ -83,6 +93,10 @@ std::string StepTimes::describe() const {
       "communication are not hidden",
       slowest, milliseconds(rank.work), ranks.size() == 2 ? " waits" : "s wait",
       milliseconds(waited_for_slowest), milliseconds(exposed));
+  if (late_in_turn > kMuch * rank.step)
+    text +=
+        fmt::format("; even the rank that waits least waits {} for others that are late in turn",
+                    milliseconds(late_in_turn));
   if (const auto hidden = hidden_percent())
     text += fmt::format("; of {} in which messages are under way {:.0f} % are hidden",
                         milliseconds(messages), *hidden);

@@ -71,12 +71,15 @@ struct Replica {
   StepState update_state;  // its copy, taken when backward begins: the last update of step t may
 };                         // still run in forward of t + 1
 
-// Sums over the replicas of what was reported for one step.
+// What was reported for one step, over the replicas: sums, but for the times.
 struct Totals {
   double loss = 0;  // sum over examples
   double correct = 0;
   double examples = 0;
   double stop = 0;  // votes to stop after this step
+  // Seconds of the step before this one: what a replica waited, and in which messages of it were
+  // under way. Of all replicas the least; of messages the least of those that had any.
+  double waited = 0, messages = 0;
 };
 
 // A part of a named array in this rank's memory: elements `range` of the array, flattened.

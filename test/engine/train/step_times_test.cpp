@@ -32,17 +32,38 @@ TEST(HistogramTest, QuantilesAreOfTheTimesInOrder) {
   EXPECT_EQ(histogram.median(), 0);
 }
 
-// Each of twenty steps takes as long on all ranks, of which they have waited so long.
-StepTimes times_of(double step, const std::vector<double>& waited, int steps = 20,
-                   double messages = 0) {
+struct Lap {
+  double waited = 0, messages = 0;
+};
+
+// Each step takes as long on all ranks, of which they have waited so long: by step and rank.
+StepTimes times_of_laps(double step, const std::vector<std::vector<Lap>>& steps) {
+  std::vector<StepClock> clocks(steps[0].size());
+  for (const std::vector<Lap>& ranks : steps) {
+    Lap least{step, 0};
+    for (const Lap& lap : ranks) {
+      least.waited = std::min(least.waited, lap.waited);
+      if (lap.messages > 0 && (least.messages == 0 || lap.messages < least.messages))
+        least.messages = lap.messages;
+    }
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      clocks[rank].add(step, ranks[rank].waited, ranks[rank].messages);
+      clocks[rank].add_least(least.waited, least.messages);
+    }
+  }
   std::vector<double> all;
-  for (const double wait : waited) {
-    StepClock clock;
-    for (int i = 0; i < steps; ++i) clock.add(step, wait, messages);
+  for (const StepClock& clock : clocks) {
     const auto numbers = clock.times().numbers();
     all.insert(all.end(), numbers.begin(), numbers.end());
   }
   return step_times(all);
+}
+
+StepTimes times_of(double step, const std::vector<double>& waited, int steps = 20,
+                   double messages = 0) {
+  std::vector<Lap> ranks;
+  for (const double wait : waited) ranks.push_back({wait, messages});
+  return times_of_laps(step, std::vector<std::vector<Lap>>(std::size_t(steps), ranks));
 }
 
 TEST(StepTimesTest, TheRankThatWaitsLeastIsTheSlowestAndTheOthersWaitForIt) {
@@ -65,6 +86,34 @@ TEST(StepTimesTest, OfTheTimeOfMessagesWhatNobodyWaitsForIsHidden) {
   EXPECT_FALSE(times_of(0.1, {0.02, 0.02}).hidden_percent());
 }
 
+// Rank 0 waits for messages of rank 1, which is slow, and not for the network.
+TEST(StepTimesTest, MessagesOfASlowRankAreNotUnderWayBeforeItSendsThem) {
+  const std::vector<Lap> ranks{{0.11, 0.11}, {0.02, 0.02}};
+  const StepTimes times = times_of_laps(0.12, std::vector<std::vector<Lap>>(20, ranks));
+  EXPECT_NEAR(times.exposed, 0.02, 0.001);
+  EXPECT_NEAR(times.messages, 0.02, 0.001);
+  EXPECT_EQ(times.hidden_percent(), 0.0);
+  // And of ranks without messages nothing is known.
+  const std::vector<Lap> one{{0.11, 0.08}, {0.02, 0}};
+  EXPECT_NEAR(*times_of_laps(0.12, std::vector<std::vector<Lap>>(20, one)).hidden_percent(), 75, 2);
+}
+
+// Each rank is late in every fourth step, for which the others wait: that is no communication.
+TEST(StepTimesTest, RanksThatAreLateInTurnAreNoCommunication) {
+  std::vector<std::vector<Lap>> steps;
+  for (std::size_t step = 0; step < 20; ++step) {
+    steps.emplace_back(4, Lap{0.05, 0.05});
+    steps.back()[step % 4] = {1e-6, 1e-6};
+  }
+  const StepTimes times = times_of_laps(0.06, steps);
+  EXPECT_LT(times.exposed, 2e-6);
+  EXPECT_LT(times.messages, 2e-6);
+  EXPECT_NEAR(times.late_in_turn, 0.05, 0.002);
+  EXPECT_NEAR(times.waited_for_slowest, 0, 0.002);
+  EXPECT_EQ(times.warning(), "");
+  EXPECT_NE(times.describe().find("for others that are late in turn"), std::string::npos);
+}
+
 TEST(StepTimesTest, OneRankWaitsForNobody) {
   const StepTimes times = times_of(0.01, {0});  // 10 ms read as the middle of their bin
   EXPECT_EQ(times.slowest, 0);
@@ -75,7 +124,7 @@ TEST(StepTimesTest, OneRankWaitsForNobody) {
 
 StepTimes written(double work, double exposed, double others, double steps) {
   StepTimes times;
-  times.ranks.assign(3, {steps, 0.01, 0.012345, 0.013, 0.1234, 0.2, work, others, 0});
+  times.ranks.assign(3, {steps, 0.01, 0.012345, 0.013, 0.1234, 0.2, work, others, 0, exposed, 0});
   times.slowest = 1;
   times.waited_for_slowest = others;
   times.exposed = exposed;
