@@ -4,49 +4,137 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <exception>
+#include <limits>
+#include <map>
 #include <sstream>
 
+#include "collectives/machine.h"
 #include "engine/base/error.h"
 
 namespace lockstep::strategies {
 
 using collectives::MappedMemory;
 
+namespace {
+
+// First letter of what is exchanged.
+constexpr char kDone = '+', kFailed = '-';
+
+// Everybody does its part and tells what came of it. Who fails says so in place of that, so that
+// all throw at once: who left without a word would be waited for. An error of this process is
+// thrown as it is.
+template <class Work>
+std::vector<std::string> all_at_once(const JobRanks& ranks, const std::string& what,
+                                     const Work& work) {
+  std::string mine(1, kDone);
+  std::exception_ptr failed;
+  try {
+    mine += work();
+  } catch (const engine::Error& error) {
+    failed = std::current_exception();
+    mine = fmt::format("{}{} {}", kFailed, int(error.code()), error.what());
+  } catch (const std::exception& error) {
+    failed = std::current_exception();
+    mine = fmt::format("{}{} {}{}", kFailed, int(engine::Code::kIo), what, error.what());
+  }
+  auto all = ranks.bootstrap.all_gather(mine, what);
+  if (failed) std::rethrow_exception(failed);
+  for (std::size_t process = 0; process < all.size(); ++process) {
+    std::string& text = all[process];
+    engine::require(!text.empty(), "{}: the processes make different calls", what);
+    if (text[0] == kFailed) {
+      const char* const end = text.data() + text.size();
+      int code = 0;
+      const auto blank = std::from_chars(text.data() + 1, end, code).ptr;
+      engine::fail(engine::Code(code), "process {}: {}", process,
+                   std::string_view(std::min(blank + 1, end), end));
+    }
+    text.erase(0, 1);
+  }
+  return all;
+}
+
+// Processes of a host map what all of them take, and each alone might find room for its own. So
+// they compare before anybody takes anything: all see the same numbers, and come to the same
+// answer.
+void require_room(const JobRanks& ranks, std::size_t block, std::size_t control,
+                  const std::string& what) {
+  const std::vector<int> mine = ranks.mine(), local = ranks.local();
+  const bool maps = mine.size() < local.size();
+  const double wanted =
+      double(block) * double(mine.size()) + (local.front() == mine.front() ? double(control) : 0.0);
+  const auto all = ranks.bootstrap.all_gather(
+      maps ? fmt::format("{:.0f} {}", wanted, collectives::available_memory()) : "0 0",
+      what + "room for the ranks");
+  struct Host {
+    double wanted = 0, available = std::numeric_limits<double>::max();
+    int processes = 0;
+  };
+  std::map<int, Host> hosts;
+  for (std::size_t rank = 0; rank < ranks.process.size(); ++rank) {
+    const int process = ranks.process[rank];
+    if (rank > 0 && ranks.process[rank - 1] == process) continue;
+    double bytes = 0, available = 0;
+    std::istringstream(all[std::size_t(process)]) >> bytes >> available;
+    Host& host = hosts[ranks.host[rank]];
+    host.wanted += bytes;
+    host.available = std::min(host.available, available);
+    ++host.processes;
+  }
+  for (const auto& [number, host] : hosts)
+    if (host.wanted > host.available)
+      engine::fail(engine::Code::kIo,
+                   "{}no {:.0f} bytes of shared memory for {} processes of a host: {:.0f} are "
+                   "available",
+                   what, host.wanted, host.processes, host.available);
+}
+
+}  // namespace
+
+// All hosts take part in the exchanges, whether they map or not.
 HostMemory::HostMemory(const JobRanks& ranks, std::size_t block, std::size_t control,
                        const std::string& what)
     : local_(ranks.local()), blocks_(local_.size(), nullptr) {
-  const std::vector<int> mine = ranks.mine();
-  if (mine.size() < local_.size()) {
-    take(mine, block, control, what);
-  } else {
-    own_ = engine::Buffer(block * mine.size() + control);
-    for (std::size_t i = 0; i < mine.size(); ++i) blocks_[i] = own_.data() + i * block;
-    control_ = own_.data() + block * mine.size();
-  }
-  // All hosts take part in the exchange, whether they map or not.
-  map(ranks, what);
+  require_room(ranks, block, control, what);
+  const auto addresses = all_at_once(ranks, what + "memory of the ranks", [&] {
+    take(ranks, block, control, what);
+    std::string mine;
+    for (const MappedMemory& memory : mapped_) mine += to_text(memory.address()) + "\n";
+    return mine;
+  });
+  all_at_once(ranks, what + "memory is mapped", [&] {
+    map(ranks, addresses);
+    return std::string();
+  });
+  for (MappedMemory& memory : mapped_) memory.close_file();
 }
 
 // My ranks' blocks; the first process of the host has the control block too.
-void HostMemory::take(const std::vector<int>& mine, std::size_t block, std::size_t control,
+void HostMemory::take(const JobRanks& ranks, std::size_t block, std::size_t control,
                       const std::string& what) {
+  const std::vector<int> mine = ranks.mine();
+  if (mine.size() == local_.size()) {
+    own_ = engine::Buffer(block * mine.size() + control);
+    for (std::size_t i = 0; i < mine.size(); ++i) blocks_[i] = own_.data() + i * block;
+    control_ = own_.data() + block * mine.size();
+    return;
+  }
   for (const int rank : mine)
     mapped_.emplace_back(fmt::format("lockstep {}rank {}", what, rank), block);
   if (local_.front() == mine.front()) mapped_.emplace_back("lockstep control", control);
 }
 
-// Every process tells where its memory is, a line for each piece; those of one host map it.
-void HostMemory::map(const JobRanks& ranks, const std::string& what) {
-  std::string addresses;
-  for (const MappedMemory& memory : mapped_) addresses += to_text(memory.address()) + "\n";
-  const auto all = ranks.bootstrap.all_gather(addresses, what + "memory of the ranks");
+// Every process has told where its memory is, a line for each piece; those of one host map it.
+void HostMemory::map(const JobRanks& ranks, const std::vector<std::string>& addresses) {
   for (std::size_t at = 0; at < local_.size() && !mapped_.empty();) {
     const int process = ranks.process[std::size_t(local_[at])];
     const bool me = process == ranks.bootstrap.process();
     const auto next = [&] {
       return at < local_.size() && ranks.process[std::size_t(local_[at])] == process;
     };
-    std::istringstream lines(all[std::size_t(process)]);
+    std::istringstream lines(addresses[std::size_t(process)]);
     std::size_t piece = 0;
     for (std::string line; std::getline(lines, line); ++piece) {
       std::byte* data = me ? mapped_[piece].data() : nullptr;
@@ -58,8 +146,6 @@ void HostMemory::map(const JobRanks& ranks, const std::string& what) {
     }
     engine::invariant(!next(), "a process told of less memory than it has ranks");
   }
-  ranks.bootstrap.all_gather("", what + "memory is mapped");
-  for (MappedMemory& memory : mapped_) memory.close_file();
 }
 
 std::byte* HostMemory::block(int rank) const {

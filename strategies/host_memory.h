@@ -18,7 +18,8 @@ class HostMemory {
  public:
   // Collective, for all processes of the job. `block`: bytes of each, a multiple of 4096;
   // `control`: bytes. `what` stands in front in errors: "buckets: ". Throws Error(kIo) where there
-  // is no memory or it cannot be mapped, and what the bootstrap throws.
+  // is no memory for all processes of a host or it cannot be mapped, on all processes where on one;
+  // and what the bootstrap throws.
   HostMemory(const JobRanks& ranks, std::size_t block, std::size_t control,
              const std::string& what);
 
@@ -27,9 +28,8 @@ class HostMemory {
   std::byte* control() const { return control_; }
 
  private:
-  void take(const std::vector<int>& mine, std::size_t block, std::size_t control,
-            const std::string& what);
-  void map(const JobRanks& ranks, const std::string& what);
+  void take(const JobRanks& ranks, std::size_t block, std::size_t control, const std::string& what);
+  void map(const JobRanks& ranks, const std::vector<std::string>& addresses);
 
   std::vector<int> local_;
   std::vector<std::byte*> blocks_;  // of the ranks of this host
