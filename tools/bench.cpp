@@ -17,6 +17,7 @@
 #include "tools/bench/plot.h"
 #include "tools/bench/rank_threads.h"
 #include "tools/bench/regret.h"
+#include "tools/bench/room.h"
 #include "tools/bench/scaling_runs.h"
 #include "tools/bench_flags.h"
 #include "tools/command.h"
@@ -92,11 +93,12 @@ class BenchOfRank {
   BenchOfRank(const Flags& f, bench::Setting setting, const strategies::Ranks& ranks, bool threads)
       : f_(f), setting_(std::move(setting)), ranks_(ranks), form_(f.form()), meeting_(ranks) {
     setting_.task.host = ranks.host;
+    sizes_ = f.counts();
+    bench::require_room(ranks, threads, bytes_taken(), "a benchmark of " + f.most());
     const collectives::Topology topology = costs(f, ranks);
     const int processors = bind(ranks);
     const double barrier_ns = meeting_.pair_ns();
     if (form_ == Form::kTable) say(describe(ranks, processors, threads, barrier_ns));
-    sizes_ = f.counts();
     planned_ = bench::planned(setting_.task, topology, planned_counts());
   }
 
@@ -132,6 +134,21 @@ class BenchOfRank {
   }
   std::vector<bench::Choice> choices(const std::string& wanted, std::size_t count) const {
     return bench::choices(setting_.task, wanted, planned_count(count), planned_);
+  }
+
+  // Of one rank, at the largest size. What "auto" will choose is not known yet: it takes as much as
+  // the least of all, or more.
+  std::size_t bytes_taken() const {
+    const std::size_t count = sizes_.back(), width = engine::size_of(setting_.task.dtype);
+    const bool automatic = f_.algorithm == "auto";
+    std::optional<std::size_t> elements;
+    for (const auto& one : choices(automatic ? "all" : f_.algorithm, count)) {
+      const std::size_t its = bench::work_elements(setting_.task, one.algorithm, count);
+      elements = !elements ? its : automatic ? std::min(*elements, its) : std::max(*elements, its);
+    }
+    // Contests and buckets have no place for results apart.
+    const bool in_place = f_.regret || f_.overlap;
+    return width * ((in_place ? count : elements.value_or(0)) + (setting_.mpi ? count : 0));
   }
 
   void times() {
@@ -247,8 +264,11 @@ int run(const Flags& f, const Program& program) {
     if (!f.plot.empty() && collectives::mpi::launch().rank == 0) require_writable(f.plot);
     return s;
   });
-  strategies::Session session(program.argc, program.argv,
-                              {.deadline = std::chrono::seconds(f.deadline)});
+  const bool each_host = true;  // may have interfaces of its own
+  strategies::Session session(
+      program.argc, program.argv,
+      {.deadline = std::chrono::seconds(f.deadline),
+       .network = together([&] { return f.network.network(); }, each_host)});
   const std::chrono::seconds deadline(f.deadline);
   if (processes == 1) {
     const int threads = f.ranks > 0 ? f.ranks : 2;
@@ -259,7 +279,8 @@ int run(const Flags& f, const Program& program) {
   Bootstrap& bootstrap = session.bootstrap();
   const auto ops = session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
   session.connected();
-  const strategies::Ranks ranks{strategies::rank_of_each_process(bootstrap), *ops, deadline};
+  const strategies::Ranks ranks{strategies::rank_of_each_process(bootstrap), *ops, deadline,
+                                session.network()};
   const bool right =
       runs ? runs->processes(ranks) : BenchOfRank(f, setting, ranks, false).measure();
   return right ? kDone : kDefect;

@@ -58,8 +58,8 @@ std::size_t least(const BenchFlags& f) {
   return *parsed_size(f.min.value_or(kLeast));
 }
 
-std::size_t most(const BenchFlags& f) {
-  return *parsed_size(f.max.value_or(kMost));
+std::size_t largest(const BenchFlags& f) {
+  return *parsed_size(f.most());
 }
 
 // Whoever gives a flag that changes nothing is told so.
@@ -102,6 +102,10 @@ bench::ScalingFlags BenchFlags::scale() const {
   return scale;
 }
 
+std::string BenchFlags::most() const {
+  return max.value_or(kMost);
+}
+
 std::size_t BenchFlags::gradients_bytes() const {
   return !gradients || *gradients == "resnet50" ? 0 : *parsed_size(*gradients);
 }
@@ -109,7 +113,7 @@ std::size_t BenchFlags::gradients_bytes() const {
 std::vector<std::size_t> BenchFlags::counts() const {
   const std::size_t width = engine::size_of(engine::dtype_of(dtype));
   std::vector<std::size_t> all;
-  for (double bytes = double(least(*this)); bytes <= double(most(*this)) * 1.000001;
+  for (double bytes = double(least(*this)); bytes <= double(largest(*this)) * 1.000001;
        bytes *= factor.value_or(2)) {
     const std::size_t count = std::max<std::size_t>(1, std::size_t(bytes) / width);
     if (all.empty() || all.back() != count) all.push_back(count);
@@ -140,8 +144,8 @@ void BenchFlags::require_possible(int processes) const {
   const bench::Setting s = setting();
   require_effect(*this);
   engine::require(!json || !csv, "--json and --csv: one of them");
-  engine::require(least(*this) <= most(*this), "--min {} is more than --max {}",
-                  min.value_or(kLeast), max.value_or(kMost));
+  engine::require(least(*this) <= largest(*this), "--min {} is more than --max {}",
+                  min.value_or(kLeast), most());
   engine::require(!engine::is_integer(s.task.dtype) || !s.task.mean,
                   "--op mean needs floating point, not {}", dtype);
   engine::require(ranks == 0 || processes == 1,
@@ -210,6 +214,7 @@ void declare(CLI::App& app, BenchFlags& f) {
   app.add_option("--deadline", f.deadline, "seconds of every wait for another rank")
       ->check(whole_number(1, 86'400))
       ->capture_default_str();
+  declare(app, f.network);
   app.add_flag("--assumed", f.assumed,
                "choose and predict without measuring first what ranks cost each other");
   app.add_flag("--regret", f.regret,

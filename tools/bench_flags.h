@@ -10,6 +10,7 @@
 #include "tools/bench/row.h"
 #include "tools/bench/scaling_runs.h"
 #include "tools/bench/turns.h"
+#include "tools/network_flags.h"
 
 namespace lockstep::tools {
 
@@ -27,11 +28,13 @@ struct BenchFlags {
   std::optional<double> compute_ms;
   std::optional<int> batch;
   std::string links;
+  NetworkFlags network;
 
   bench::Form form() const;
   bench::Setting setting() const;
   bench::ScalingFlags scale() const;
   std::vector<std::size_t> counts() const;  // elements of each size, ascending
+  std::string most() const;                 // the largest size, as it was given
   std::size_t gradients_bytes() const;      // 0: ResNet-50's
   // Throws Error(kInvalid) for what no job of so many processes could do, before anything is
   // opened, and for flags that would have nothing to do.

@@ -17,6 +17,7 @@
 #include "tools/command.h"
 #include "tools/exit_codes.h"
 #include "tools/leaving.h"
+#include "tools/network_flags.h"
 #include "tools/plan_picture.h"
 #include "tools/plan_text.h"
 #include "tools/topology_choice.h"
@@ -34,6 +35,7 @@ struct Flags {
   std::optional<std::string> size;  // of what is drawn: else kDrawn
   std::optional<int> replicas;      // where no topology is given: else 1
   bool json = false, assumed = false, fresh = false;
+  NetworkFlags network;
 
   std::size_t drawn() const { return size ? collectives::parse_size(*size) : kDrawn; }
 };
@@ -121,6 +123,9 @@ int plan(const Flags& f, const Program& program) {
       engine::require(!f.assumed && !f.fresh,
                       "--topology says what things cost, so {} has nothing to do",
                       f.assumed ? "--assumed" : "--fresh");
+      engine::require(f.network.given().empty(),
+                      "--topology says what messages cost, so {} has nothing to do",
+                      f.network.given());
       engine::require(processes == 1, "plan --topology runs in one process, and {} were started",
                       processes);
       const Topology topology = described_topology(f.topology);
@@ -130,7 +135,10 @@ int plan(const Flags& f, const Program& program) {
     });
   }
   together([&] { engine::require(!f.assumed || !f.fresh, "--assumed and --fresh: one of them"); });
-  strategies::Session session(program.argc, program.argv);
+  const bool each_host = true;  // may have interfaces of its own
+  strategies::Session session(
+      program.argc, program.argv,
+      {.network = together([&] { return f.network.network(); }, each_host)});
   Topology topology = collectives::discover(
       session.bootstrap(), std::vector<std::string>(std::size_t(f.replicas.value_or(1)),
                                                     to_string(session.devices()[0]->id())));
@@ -161,6 +169,7 @@ Command add_plan(CLI::App& app) {
   app.add_flag("--assumed", f->assumed,
                "measure nothing: take the costs of a server of the middle");
   app.add_flag("--fresh", f->fresh, "measure, also where costs of these ranks are stored");
+  declare(app, f->network);
   app.add_option("--topology-out", f->topology_out,
                  "write hosts, ranks and costs into this file, for --topology");
   app.add_option("--svg", f->svg, "draw the cluster and one all-reduce into this file");

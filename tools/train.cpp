@@ -74,13 +74,6 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   return options;
 }
 
-strategies::Network network(const TrainFlags& f) {
-  strategies::Network network{.transport = f.transport, .interface = f.interface};
-  if (!f.ports.empty()) std::tie(network.first_port, network.last_port) = *ports_of(f.ports);
-  strategies::require_possible(network);
-  return network;
-}
-
 // What each flag alone may be stands in train_flags.cpp; here is what must fit together.
 void check_together(const TrainFlags& f, int processes) {
   engine::require(f.strategy != "mirrored" || processes == 1,
@@ -242,7 +235,7 @@ int train(const TrainFlags& f, const Program& program) {
   const engine::optim::Optimizer rule = flags([&] { return optimizer(f); });
   const strategies::StrategyOptions options = flags([&] { return strategy_options(f); });
   const bool each_host = true;
-  const strategies::Network between_hosts = flags([&] { return network(f); }, each_host);
+  const strategies::Network between_hosts = flags([&] { return f.network.network(); }, each_host);
   const engine::data::Sets sets = flags([&] { return data(f, graph, launch.size); }, each_host);
 
   strategies::Session session(program.argc, program.argv,

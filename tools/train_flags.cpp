@@ -117,15 +117,7 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--bucket", f.bucket_mib, "MiB of gradients that are summed together; 0: chosen")
       ->check(number_from(0, 65536))
       ->capture_default_str();
-  app.add_option("--transport", f.transport,
-                 "of messages between hosts: own sockets (tcp, which auto is) or MPI's messages")
-      ->check(one_of({"auto", "tcp", "mpi"}))
-      ->capture_default_str();
-  app.add_option("--interface", f.interface,
-                 "network interface by which hosts reach each other, such as eth1 (default: any)");
-  app.add_option("--ports", f.ports,
-                 "on which a process listens for other hosts while the job starts (default: any)")
-      ->check(port_range());
+  declare(app, f.network);
   app.add_option("--memory-limit", f.memory_limit,
                  "bytes that each process may take in all; 0: what there is")
       ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()))

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "tools/network_flags.h"
+
 namespace lockstep::tools {
 
 struct TrainFlags {
@@ -25,7 +27,7 @@ struct TrainFlags {
   int threads = 0;
   std::string device = "cpu", dtype, algorithm = "auto", update = "auto", kernels = "auto",
               bind = "auto";
-  std::string transport = "auto", interface, ports;
+  NetworkFlags network;
   double bucket_mib = 0;
   std::int64_t memory_limit = 0;
   std::optional<double> deadline_seconds;  // else the strategy's own

@@ -133,6 +133,13 @@ class Flags(Case):
                      "train", *SMALL, "--profile-steps", "5")
         self.refused("ports of another transport", 64, ["ports", "transport tcp"],
                      "train", *SMALL, "--transport", "mpi", "--ports", "40000")
+        for command in ("plan", "bench"):
+            for flags, words in ((["--transport", "pigeon"], ["--transport", "auto, tcp or mpi"]),
+                                 (["--interface", "eth77"], ["eth77"]),
+                                 (["--transport", "mpi", "--ports", "40000"], ["ports", "transport tcp"])):
+                self.refused(f"{command} with {flags[0]} {flags[1]}", 64, words, command, "--assumed", *flags)
+        self.refused("a network beside --topology", 64, ["--topology", "--ports has nothing to do"],
+                     "plan", "--topology", "1x4", "--ports", "40000")
         for flags in (["--momentum", "0.5"], ["--nesterov"]):
             self.refused(f"adam with {flags[0]}", 64, ["adam", "--momentum", "--optimizer sgd"],
                          "train", *SMALL, "--optimizer", "adam", *flags)

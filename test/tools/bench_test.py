@@ -309,6 +309,9 @@ class Bench(program.Case):
                 (["--scaling", "--factor", "2"], ["--scaling", "--factor has nothing to do"]),
                 (["--scaling", "--warmup", "2"], ["--scaling", "--warmup has nothing to do"]),
                 (["--scaling", "--links", "1x4", "--assumed"], ["--links", "--assumed has nothing to do"]),
+                (["--transport", "pigeon"], ["--transport", "auto, tcp or mpi"]),
+                (["--interface", "eth77"], ["eth77"]),
+                (["--transport", "mpi", "--ports", "40000"], ["ports", "transport tcp"]),
                 (["--compare", "nccl"], ["--compare", "mpi"]),
                 (["--compare", "mpi"], ["--compare mpi"]),
                 (["--frobnicate"], ["unknown flag '--frobnicate'"])):
@@ -322,6 +325,17 @@ class Bench(program.Case):
         file = self.top / "bench.svg"
         program.refused(self, [*SMALL, "--collective", "reduce_scatter", "--algorithm", "ring", "--plot", file], 64, ["ring"])
         self.assertFalse(file.exists())
+
+    def test_more_than_memory_holds_is_refused_at_once(self):
+        """Nothing is taken, measured or printed before."""
+        some = ["--min", "800GiB", "--max", "900GiB"]
+        for prefix in ((), *([program.mpirun(2)] if program.HAVE_MPI else [])):
+            for flags in ([], ["--algorithm", "all"], ["--collective", "reduce_scatter"], ["--regret"], ["--overlap"],
+                          *([["--compare", "mpi"]] if prefix else [])):
+                program.refused(self, ["bench", *some, *flags], 74, ["900GiB", "2 ranks of a host", "MiB are free"],
+                                prefix=prefix)
+            program.refused(self, ["bench", "--scaling", "--gradients", "800GiB"], 74,
+                            ["gradients of 214748364800 numbers", "MiB are free"], prefix=prefix)
 
     def test_threads_in_several_processes_are_refused(self):
         program.refused(self, ["bench", "--ranks", "2"], 64, ["--ranks", "2 processes"], prefix=program.mpirun(2))

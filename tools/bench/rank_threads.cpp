@@ -21,7 +21,7 @@ void on_threads(const std::vector<int>& host, strategies::Session& session,
     threads.emplace_back([&, mine = bootstrap.get()] {
       try {
         const auto ops = session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
-        body({strategies::rank_of_each_process(*mine), *ops, deadline});
+        body({strategies::rank_of_each_process(*mine), *ops, deadline, session.network()});
       } catch (...) {
         std::scoped_lock lock(mutex);
         if (!first) first = std::current_exception();

@@ -11,6 +11,7 @@
 #include "strategies/rank_processors.h"
 #include "strategies/step_design.h"
 #include "tools/bench/rank_threads.h"
+#include "tools/bench/room.h"
 #include "tools/topology_choice.h"
 
 namespace lockstep::tools::bench {
@@ -50,6 +51,9 @@ bool ScalingRuns::threads(int count, strategies::Session& session,
                           std::chrono::milliseconds deadline) {
   engine::require(!links_ || count <= ranks_of_links(), "--links {} has {} ranks, not {}",
                   links_name_, ranks_of_links(), count);
+  if (!links_)
+    on_threads(std::vector<int>(std::size_t(count), 0), session, deadline,
+               [&](const strategies::Ranks& ranks) { require_gradients(ranks, true); });
   tell_task();
   bool right = true;
   for (const int n : doubled(count)) {
@@ -68,6 +72,7 @@ bool ScalingRuns::threads(int count, strategies::Session& session,
 // another before all of them begin.
 bool ScalingRuns::processes(const strategies::Ranks& ranks) {
   const bool first = ranks.rank() == 0;
+  require_gradients(ranks, false);
   if (first) tell_task();
   const auto single = collectives::single_process();
   const Scaling alone = run({strategies::rank_of_each_process(*single), ranks.ops, ranks.deadline});
@@ -95,15 +100,23 @@ Scaling ScalingRuns::run(const strategies::Ranks& ranks) {
   return scaling(ranks, meeting, setting, task_, choices);
 }
 
+std::size_t ScalingRuns::elements() const {
+  return std::accumulate(task_.buckets.begin(), task_.buckets.end(), std::size_t(0),
+                         [](std::size_t sum, const Gradient& g) { return sum + g.elements; });
+}
+
+// What algorithms take beside them is little.
+void ScalingRuns::require_gradients(const strategies::Ranks& ranks, bool threads) const {
+  require_room(ranks, threads, elements() * engine::size_of(setting_.task.dtype),
+               fmt::format("--scaling with gradients of {} numbers", elements()));
+}
+
 void ScalingRuns::tell_task() const {
   if (form_ == Form::kTable) {
-    const std::size_t elements =
-        std::accumulate(task_.buckets.begin(), task_.buckets.end(), std::size_t(0),
-                        [](std::size_t sum, const Gradient& g) { return sum + g.elements; });
     say(fmt::format(
         "# faked: {:g} ms of computing for {} images on one rank; gradients of {} {} in "
         "{} buckets{}",
-        task_.compute * 1e3, task_.batch, elements, engine::name(setting_.task.dtype),
+        task_.compute * 1e3, task_.batch, elements(), engine::name(setting_.task.dtype),
         task_.buckets.size(), links_ ? ", carried by the links of " + links_name_ : ""));
   }
   say(scaling_heading(form_));

@@ -35,6 +35,8 @@ class ScalingRuns {
 
  private:
   Scaling run(const strategies::Ranks& ranks);
+  std::size_t elements() const;  // of all gradients
+  void require_gradients(const strategies::Ranks& ranks, bool threads) const;
   void tell_task() const;
   bool tell(const Scaling& scaling);
   void tell_end() const;

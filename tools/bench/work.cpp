@@ -68,6 +68,24 @@ std::string refusal(const Task& task, const collectives::Algorithm& algorithm) {
   return algorithm.refusal(task.host);
 }
 
+// Whether results out of place need no copy of the input. One rank's plan is empty.
+bool stores_anywhere(const Task& task, const std::string& algorithm) {
+  return (algorithm == "direct" || algorithm == "one_shot") && task.ranks() > 1;
+}
+
+// How large the spaces are, without plans.
+Work spaces(const Task& task, const std::string& algorithm, std::size_t count) {
+  const std::size_t blocks = (count + engine::kBlock - 1) / engine::kBlock;
+  Work w;
+  w.output = blocks * engine::kBlock;
+  w.elements = 2 * w.output;
+  const Request in = request(task, {0, count}), out = request(task, {w.output, w.output + count});
+  const auto& one = collectives::find_algorithm(algorithm);
+  w.scratch = stores_anywhere(task, algorithm) ? 2 * one.scratch(in)
+                                               : std::max(one.scratch(in), one.scratch(out));
+  return w;
+}
+
 // What the planner says of an algorithm; nothing where it was not asked.
 std::optional<double> predicted_us(const std::optional<collectives::Choices>& planned,
                                    const std::string& algorithm, std::size_t bytes) {
@@ -136,30 +154,23 @@ std::vector<Choice> choices(const Task& task, const std::string& wanted, std::si
 }
 
 Work work(const Task& task, const std::string& algorithm, std::size_t count) {
-  const std::size_t blocks = (count + engine::kBlock - 1) / engine::kBlock;
-  Work w;
-  w.output = blocks * engine::kBlock;
-  w.elements = 2 * w.output;
+  Work w = spaces(task, algorithm, count);
   const Request in = request(task, {0, count}), out = request(task, {w.output, w.output + count});
   const auto add = [&](Plan plan, std::vector<int> after = {}) {
     w.plan.push_back({std::move(plan), std::move(after), false});
     return int(w.plan.size()) - 1;
   };
   w.in_place = {add(plan_of(task, algorithm, in))};
-  const bool anywhere = algorithm == "direct" || algorithm == "one_shot";
-  if (anywhere && task.ranks() > 1) {  // one rank's plan is empty
+  if (stores_anywhere(task, algorithm)) {
     // A plan whose scratch alternates shares it with no other.
     Request apart = in;
     apart.scratch = collectives::find_algorithm(algorithm).scratch(in);
-    w.scratch = 2 * apart.scratch;
     Plan plan = plan_of(task, algorithm, apart);
     move_targets(plan, w.output);
     w.out_of_place = {add(std::move(plan))};
   } else {
     const int first = add(copy(in, w.output));
     w.out_of_place = {first, add(plan_of(task, algorithm, out), {first})};
-    const auto& one = collectives::find_algorithm(algorithm);
-    w.scratch = std::max(one.scratch(in), one.scratch(out));
   }
   if (task.one_host()) {
     Plan plan = task.collective == Collective::kReduceScatter ? direct_reduce_scatter(in)
@@ -168,6 +179,11 @@ Work work(const Task& task, const std::string& algorithm, std::size_t count) {
     w.roofline = {add(std::move(plan))};
   }
   return w;
+}
+
+std::size_t work_elements(const Task& task, const std::string& algorithm, std::size_t count) {
+  const Work w = spaces(task, algorithm, count);
+  return w.elements + w.scratch;
 }
 
 // Each has scratch of its own, since some alternate theirs.

@@ -60,6 +60,10 @@ struct Work {
 // only.
 Work work(const Task& task, const std::string& algorithm, std::size_t count);
 
+// Elements of both spaces together, of `work` on each rank; takes no time, also where no memory
+// would hold them.
+std::size_t work_elements(const Task& task, const std::string& algorithm, std::size_t count);
+
 // The all-reduces of a contest: `in_place` has a stage for each name, in the same order, all over
 // [0, count).
 Work contest_work(const Task& task, const std::vector<std::string>& names, std::size_t count);

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// Whether memory holds what a benchmark is asked for: found out before anything is taken.
+#pragma once
+#include <cstddef>
+#include <string>
+
+#include "strategies/rank_link.h"
+
+namespace lockstep::tools::bench {
+
+// Throws Error(kMemory) on all ranks where on some host there is not so much memory free for its
+// ranks together; `bytes`: of each rank; `threads`: ranks are those of one process. `what` stands
+// in front: "--max 900GiB". Collective; one thread a rank.
+void require_room(const strategies::Ranks& ranks, bool threads, std::size_t bytes,
+                  const std::string& what);
+
+}  // namespace lockstep::tools::bench

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#include "tools/network_flags.h"
+
+#include <tuple>
+
+#include "tools/bounds.h"
+
+namespace lockstep::tools {
+
+std::string NetworkFlags::given() const {
+  if (transport != "auto") return "--transport";
+  if (!interface.empty()) return "--interface";
+  return ports.empty() ? "" : "--ports";
+}
+
+strategies::Network NetworkFlags::network() const {
+  strategies::Network network{.transport = transport, .interface = interface};
+  if (!ports.empty()) std::tie(network.first_port, network.last_port) = *ports_of(ports);
+  strategies::require_possible(network);
+  return network;
+}
+
+void declare(CLI::App& app, NetworkFlags& f) {
+  app.add_option("--transport", f.transport,
+                 "of messages between hosts: own sockets (tcp, which auto is) or MPI's messages")
+      ->check(one_of({"auto", "tcp", "mpi"}))
+      ->capture_default_str();
+  app.add_option("--interface", f.interface,
+                 "network interface by which hosts reach each other, such as eth1 (default: any)");
+  app.add_option("--ports", f.ports,
+                 "on which a process listens for other hosts while the job starts (default: any)")
+      ->check(port_range());
+}
+
+}  // namespace lockstep::tools
