@@ -194,6 +194,7 @@ void Communicator::lost(const std::string& who, int pid) noexcept {
   std::scoped_lock lock(mutex_);
   if (!lost_) lost_ = fmt::format("{} (process {}) died", who, pid);
   for (const auto& link : links_) link->stop(Code::kPeerLost, *lost_);
+  ranks_.bootstrap.abandon(Code::kPeerLost, *lost_);  // a link may just be made
 }
 
 void Communicator::abort(Code code, const std::string& why) noexcept {

@@ -132,7 +132,7 @@ class MpiBootstrap : public Bootstrap {
   }
 
   void finish() override {
-    if (failed_ || over_ || calls_->failed) return;
+    if (failed_ || over_ || calls_->failed || abandoned()) return;
     over_ = true;
     const Watchdog dog("the end of the job (MPI_Finalize)", deadline_);
     if (flag(MPI_Finalized)) return;
@@ -186,6 +186,12 @@ class MpiBootstrap : public Bootstrap {
       }
       nap();
     }
+  }
+
+  // Then somebody is gone: the end of MPI would wait for him.
+  bool abandoned() {
+    const std::scoped_lock lock(abandoned_mutex_);
+    return abandoned_.has_value();
   }
 
   void throw_if_abandoned() {
