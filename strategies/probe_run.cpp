@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
 #include <optional>
 
@@ -28,6 +29,7 @@ constexpr std::size_t kTeams = 40, kPlans = 8;
 // With so few repetitions the first one counts: it is left out where others are faster.
 constexpr int kFew = 3;
 const std::string kWhat = "calibration: ";
+constexpr std::chrono::milliseconds kListens{20};  // between two looks
 // First letter of what is exchanged.
 constexpr char kMeasured = '+', kFailed = '-';
 
@@ -56,6 +58,11 @@ collectives::StepPlan all_plans(const std::vector<ProbeGroup>& groups) {
   for (const ProbeGroup& group : groups)
     all.insert(all.end(), group.step.begin(), group.step.end());
   return all;
+}
+
+// Of a rank that does not come to the exchange of times.
+bool left(engine::Code code) {
+  return code == engine::Code::kTimeout || code == engine::Code::kPeerLost;
 }
 
 }  // namespace
@@ -196,15 +203,52 @@ std::vector<Sample> ProbeRun::measure(const std::vector<ProbeGroup>& groups) {
     for (const Times& of_rank : times)
       text.append(reinterpret_cast<const char*>(of_rank.data()), of_rank.size() * sizeof(double));
   } catch (const engine::Error& error) {
-    if (error.code() == engine::Code::kTimeout || error.code() == engine::Code::kPeerLost) throw;
+    if (left(error.code())) throw;
     failed = error.code(), text = error.what();
     text.insert(text.begin(), kFailed);
   }
-  const auto all = ranks_.bootstrap.all_gather(text, kWhat + "times");
+  const auto all = exchange(text);
   if (text[0] == kFailed) engine::fail(failed, "{}", text.substr(1));
   for (const std::string& other : all)
     if (other[0] == kFailed) engine::fail(engine::Code::kAborted, "{}", other.substr(1));
   return samples_of(groups, all);
+}
+
+// Who died, or waited in vain, does not come here. His neighbours on his host have left what they
+// measured, and so have told their peers on other hosts, which may have ended before: they listen
+// to their connections while they wait, and pass on what they hear.
+std::vector<std::string> ProbeRun::exchange(const std::string& mine) {
+  std::jthread listener;
+  if (!ranks_.one_host())
+    listener = std::jthread([this](const std::stop_token& stop) { listen(stop); });
+  try {
+    return ranks_.bootstrap.all_gather(mine, kWhat + "times");
+  } catch (const engine::Error& error) {
+    listener = {};  // joins
+    for (const auto& transport : transports_)
+      if (transport != nullptr) transport->abort(error.code(), error.what());
+    throw;
+  }
+}
+
+// Of those who fail otherwise the exchange tells itself.
+void ProbeRun::listen(const std::stop_token& stop) noexcept {
+  std::vector<bool> deaf(transports_.size());
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mutex);
+  while (!stop.stop_requested()) {
+    for (std::size_t i = 0; i < transports_.size(); ++i) {
+      if (deaf[i]) continue;
+      try {
+        transports_[i]->progress();
+      } catch (const engine::Error& error) {
+        deaf[i] = true;
+        if (left(error.code())) ranks_.bootstrap.abandon(error.code(), kWhat + error.what());
+      }
+    }
+    stopped.wait_for(lock, stop, kListens, [] { return false; });
+  }
 }
 
 // Ranks are numbered process by process: each process's bytes are its ranks' one by one, of each

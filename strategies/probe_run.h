@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "collectives/calibration.h"
@@ -45,6 +47,8 @@ class ProbeRun {
   using Times = std::vector<double>;
   void watch();
   void measure(int index, const collectives::ProbeGroup& group, std::size_t number, Times& times);
+  std::vector<std::string> exchange(const std::string& mine);
+  void listen(const std::stop_token& stop) noexcept;
   void add_team(const collectives::ProbeGroup& group);
   std::vector<collectives::Sample> samples_of(const std::vector<collectives::ProbeGroup>& groups,
                                               const std::vector<std::string>& all) const;

@@ -6,6 +6,9 @@
 //   stop       rank 1 stops calling, but lives; the others must be told within the deadline
 //   calibrate  calibrates; rank 1 is killed in the middle of it
 //   exchange   the same, where the others wait for its times
+//   communicator, allocate, buckets  makes that; rank 1 is killed in the middle of it; the others
+//   end
+//              their session all the same
 //   large      prints its pid and sums 64 MiB again and again, until it is told why it cannot
 #include <fmt/format.h>
 #include <unistd.h>
@@ -98,7 +101,30 @@ int calibrate(strategies::Session& session, const std::string& dies_in) {
   return 0;
 }
 
+// Says so when the session has ended, too.
+int make(const std::string& part, int argc, char** argv) {
+  {
+    strategies::Session session(argc, argv);
+    KilledInExchange bootstrap(session.bootstrap(),
+                               (part == "allocate" ? "allocated memory" : part) + ": plans");
+    session.connected();
+    try {
+      strategies::Communicator c(bootstrap,
+                                 session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1}),
+                                 {.deadline = 60s});
+      if (part == "allocate") c.allocate_float(10);
+      if (part == "buckets") strategies::Buckets<float>(c, {{nullptr, 10}});
+    } catch (const engine::Error& error) {
+      fmt::print("error {}: {}\n", name(error.code()), error.what());
+    }
+  }
+  fmt::print("ended\n");
+  return 0;
+}
+
 int play(const std::string& part, int argc, char** argv) {
+  if (part == "communicator" || part == "allocate" || part == "buckets")
+    return make(part, argc, argv);
   strategies::Session session(argc, argv);
   if (part == "calibrate") return calibrate(session, "");
   if (part == "exchange") return calibrate(session, "calibration: times");

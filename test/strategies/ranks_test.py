@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -82,6 +83,30 @@ class Killed(unittest.TestCase):
             ranks = 3 if transport[1] == "3" else 4
             self.kill_one([CLUSTER, *transport, "--mpirun", "--enable-recovery", "--"], ranks)
 
+    @unittest.skipUnless(CLUSTER, "needs virtual hosts")
+    def test_a_death_in_calibration_is_told_on_other_hosts(self):
+        for where in ("calibrate", "exchange"):  # in a probe within its host, and behind it
+            command = [CLUSTER, "--hosts", "2", "--ranks-per-host", "2", "--mpirun", "--enable-recovery", "--",
+                       PROGRAM, where]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as job:
+                # The deadline of a wait is 60 s.
+                alarm = threading.Timer(30, job.terminate)
+                alarm.start()
+                said = []
+                while sum(line.startswith("error") for line in said) < 3:
+                    said.append(job.stdout.readline())
+                    if not said[-1]:
+                        break
+                alarm.cancel()
+                job.terminate()  # between hosts Open MPI 4.1 itself does not end after a death
+                said += job.stdout.readlines()
+                if job.wait() == 77:
+                    self.skipTest("no virtual hosts here: " + "".join(said))
+            errors = [line for line in said if line.startswith("error")]
+            self.assertEqual(len(errors), 3, where + "".join(said))
+            for line in errors:
+                self.assertRegex(line, r"error peer.lost: calibration: .*rank 1\b.*(died|gone)")
+
 
 @unittest.skipIf(CLUSTER, "is about one host")
 class Ranks(unittest.TestCase):
@@ -117,6 +142,18 @@ class Ranks(unittest.TestCase):
             self.assertEqual(len(lines), 2, where + done.stdout + done.stderr)
             for line in lines:
                 self.assertRegex(line, r"error peer.lost: calibration: rank 1 \(process \d+\) died while costs were measured")
+
+    def test_a_rank_that_dies_while_a_communicator_or_memory_is_made_is_named_at_once(self):
+        for part in ("communicator", "allocate", "buckets"):
+            begin = time.monotonic()
+            done = job(3, part, "--enable-recovery")
+            self.assertLess(time.monotonic() - begin, 30, part)  # the deadline of a wait is 60 s
+            lines = done.stdout.splitlines()
+            self.assertEqual(lines.count("ended"), 2, part + done.stdout + done.stderr)
+            errors = [line for line in lines if line.startswith("error")]
+            self.assertEqual(len(errors), 2, part + done.stdout + done.stderr)
+            for line in errors:
+                self.assertRegex(line, r"error peer.lost: rank 1 \(process \d+\) died")
 
     def test_a_rank_that_stops_calling_is_named_within_the_deadline(self):
         done = job(3, "stop", "--enable-recovery")
