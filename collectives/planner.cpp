@@ -2,6 +2,7 @@
 #include "collectives/planner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -78,9 +79,15 @@ Prices prices(const Topology& topology, const std::vector<const Algorithm*>& abl
   return prices;
 }
 
+std::string in_turn(double rounds) {
+  if (std::round(rounds) == 1) return "1 signal or message";
+  return fmt::format("{:.0f} signals and messages one after the other", rounds);
+}
+
 }  // namespace
 
 std::string time_text(double seconds) {
+  if (seconds < 0.0995e-6) return fmt::format("{:.2g} ns", seconds * 1e9);
   if (seconds < 0.99995e-3) return fmt::format("{:.1f} us", seconds * 1e6);
   if (seconds < 0.99995) return fmt::format("{:.2f} ms", seconds * 1e3);
   return fmt::format("{:.2f} s", seconds);
@@ -205,8 +212,7 @@ std::string Choices::reason(const std::vector<Price>& prices, std::size_t chosen
   const double gain = than.seconds - mine.seconds;
   if (std::max(wire, memory) < gain / 4) {
     if (rounds >= gain / 4)
-      return fmt::format("it has {:.0f} signals and messages one after the other, {} has {:.0f}",
-                         mine.rounds, name, than.rounds);
+      return fmt::format("it has {}, {} has {:.0f}", in_turn(mine.rounds), name, than.rounds);
     return fmt::format("it does more at the same time than {}, and ends {} earlier", name,
                        time_text(gain));
   }

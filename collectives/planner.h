@@ -68,7 +68,7 @@ class Choices {
   std::vector<SizeRule> rules_;
 };
 
-std::string time_text(double seconds);  // "12.3 us", "4.56 ms", "1.20 s"
+std::string time_text(double seconds);  // "45 ns", "12.3 us", "4.56 ms", "1.20 s"
 
 std::vector<std::size_t> planned_sizes();  // 256 B .. 256 MiB, powers of two
 

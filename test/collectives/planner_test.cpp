@@ -299,6 +299,21 @@ TEST(Planner, ChoosesForTheExamples) {
   }
 }
 
+TEST(Planner, TimesBelowATenthOfAMicrosecondAreNanoseconds) {
+  EXPECT_EQ(time_text(0), "0 ns");
+  EXPECT_EQ(time_text(4.2e-9), "4.2 ns");
+  EXPECT_EQ(time_text(43e-9), "43 ns");
+  EXPECT_EQ(time_text(0.1e-6), "0.1 us");
+}
+
+TEST(Planner, OneSignalIsOne) {
+  const Choices choices = plan_all_reduce(example_topology("1x4"), all_reduce_algorithms());
+  std::string all;
+  for (const Choice& choice : choices.table()) all += choice.reason + "\n";
+  EXPECT_THAT(all, HasSubstr("it has 1 signal or message, "));
+  EXPECT_THAT(all, testing::Not(HasSubstr("1 signals")));
+}
+
 TEST(Planner, ReasonsSayWhatIsSaved) {
   const auto reason = [](const char* name, std::size_t bytes) {
     return plan_all_reduce(example_topology(name), all_reduce_algorithms(), {}, {bytes})
