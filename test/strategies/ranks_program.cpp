@@ -9,6 +9,7 @@
 //   communicator, allocate, buckets  makes that; rank 1 is killed in the middle of it; the others
 //   end
 //              their session all the same
+//   sum        the same, but rank 1 is killed where the others wait for its part of a sum
 //   large      prints its pid and sums 64 MiB again and again, until it is told why it cannot
 #include <fmt/format.h>
 #include <unistd.h>
@@ -113,6 +114,10 @@ int make(const std::string& part, int argc, char** argv) {
                                  session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1}),
                                  {.deadline = 60s});
       if (part == "allocate") c.allocate_float(10);
+      if (part == "sum") {
+        if (c.rank() == 1) kill(getpid(), SIGKILL);
+        c.barrier();
+      }
       if (part == "buckets") strategies::Buckets<float>(c, {{nullptr, 10}});
     } catch (const engine::Error& error) {
       fmt::print("error {}: {}\n", name(error.code()), error.what());
@@ -123,7 +128,7 @@ int make(const std::string& part, int argc, char** argv) {
 }
 
 int play(const std::string& part, int argc, char** argv) {
-  if (part == "communicator" || part == "allocate" || part == "buckets")
+  if (part == "communicator" || part == "allocate" || part == "buckets" || part == "sum")
     return make(part, argc, argv);
   strategies::Session session(argc, argv);
   if (part == "calibrate") return calibrate(session, "");

@@ -143,8 +143,8 @@ class Ranks(unittest.TestCase):
             for line in lines:
                 self.assertRegex(line, r"error peer.lost: calibration: rank 1 \(process \d+\) died while costs were measured")
 
-    def test_a_rank_that_dies_while_a_communicator_or_memory_is_made_is_named_at_once(self):
-        for part in ("communicator", "allocate", "buckets"):
+    def test_a_death_while_something_is_made_or_summed_is_named_at_once_and_the_session_ends(self):
+        for part in ("communicator", "allocate", "buckets", "sum"):
             begin = time.monotonic()
             done = job(3, part, "--enable-recovery")
             self.assertLess(time.monotonic() - begin, 30, part)  # the deadline of a wait is 60 s

@@ -122,6 +122,13 @@ TEST_F(StartOfAJob, AProcessThatDoesNotComeToAnExchangeIsATimeout) {
   EXPECT_THAT(outcome.text, HasSubstr("rank 0: error timeout"));
 }
 
+TEST_F(StartOfAJob, WhoKnowsThatOneIsGoneEndsWithoutIt) {
+  const Outcome outcome = job(3, "abandon", 1, kFarBelowTheDeadline);
+  EXPECT_TRUE(outcome.ended);
+  EXPECT_THAT(outcome.text, AllOf(HasSubstr("rank 0 has ended"), HasSubstr("rank 2 has ended")));
+  EXPECT_THAT(outcome.text, Not(HasSubstr("error")));
+}
+
 TEST_F(StartOfAJob, AfterTheReleaseAnEndIsNoDeath) {
   const Outcome outcome = job(3, "leave-early", 0, kFarBelowTheDeadline);
   EXPECT_TRUE(outcome.ended);

@@ -5,6 +5,7 @@
 //   die-within RANK     that rank is killed while it is in MPI_Init, which the others enter late
 //   stay-away RANK      that rank never starts MPI, but lives
 //   no-gather RANK      that rank starts MPI and does not come to the exchange
+//   abandon RANK        that rank never ends its bootstrap; the others know that, and end theirs
 //   leave-early RANK    that rank ends orderly after the watch was released; the others go on
 #include <fmt/format.h>
 #include <unistd.h>
@@ -112,6 +113,16 @@ int play(const std::string& part, int rank) {
   bootstrap->all_gather(std::to_string(getpid()), "pids");
   watch.release();
   if (part == "leave-early") bootstrap->all_gather("", "releases");  // nobody leaves before
+  if (part == "abandon") {
+    const auto joined = mpi::open({.deadline = 20000ms});  // joins the MPI that runs
+    if (chosen) std::this_thread::sleep_for(3s);
+    if (!chosen) {
+      joined->abandon(Code::kPeerLost, "one is gone");
+      joined->finish();
+      fmt::print(stderr, "rank {} has ended\n", bootstrap->process());
+    }
+    _exit(0);
+  }
   if (part == "no-gather" || part == "leave-early") {
     if (chosen) {
       std::this_thread::sleep_for(part == "no-gather" ? 3s : 0s);
