@@ -30,8 +30,7 @@ class Profile {
   // A fit begins: its first step, and where it ends.
   void choose(std::int64_t first, std::int64_t end);
   bool records(std::int64_t step) const { return step >= from_ && step < from_ + steps_; }
-  std::int64_t end() const { return from_ + steps_; }  // the first step behind them
-  Timeline& timeline(int rank);                        // made when asked for first
+  Timeline& timeline(int rank);  // made when asked for first
   const std::map<int, std::unique_ptr<Timeline>>& timelines() const { return timelines_; }
 
  private:

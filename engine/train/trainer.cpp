@@ -294,19 +294,14 @@ History Trainer::run(Fit& fit) {
   const FitOptions& options = fit.options;
   const bool chief = strategy_.membership().chief;
   if (options.profile != nullptr) options.profile->choose(fit.progress.step, fit.steps);
-  // Here all stop once to learn where the time of their steps goes, unless they are being recorded.
-  std::int64_t early = fit.history.first_step + kEarlySteps;
-  if (options.profile != nullptr) early = std::max(early, options.profile->end());
-  if (strategy_.membership().size == 1) early = fit.steps;
   std::int64_t evaluated = -1;
   while (fit.progress.step < fit.steps && !fit.progress.stopped) {
     const std::int64_t step = fit.progress.step;
     const std::uint64_t left = fit.data.size() - fit.progress.position.example;
     std::int64_t until = std::min(fit.steps, step + batches_of_epoch(left, options.global_batch));
     if (options.every > 0) until = std::min(until, (step / options.every + 1) * options.every);
-    if (!fit.measured && step < early) until = std::min(until, early);
     train(fit, until);
-    if (!fit.measured && fit.progress.step >= early) measure(fit);
+    if (!fit.measured && fit.progress.step - fit.history.first_step >= kEarlySteps) measure(fit);
     const bool epoch_done = fit.progress.position.example == 0;
     const bool all_done = fit.progress.step == fit.steps;
     const bool due = options.every > 0 ? fit.progress.step % options.every == 0 : epoch_done;
