@@ -73,7 +73,7 @@ void expect_late(const engine::History& history) {
   const engine::RankTimes& late = times.ranks[kLate];
   EXPECT_GE(late.work, 0.97 * 0.050);
   EXPECT_GE(times.waited_for_slowest + times.exposed, 0.045);
-  EXPECT_LE(times.waited_for_slowest, late.step);
+  EXPECT_LE(times.waited_for_slowest, 1.05 * late.step_most);  // medians are read within 2 %
   for (int rank = 0; rank < kRanks; ++rank) {
     if (rank == kLate) continue;
     EXPECT_GT(times.ranks[std::size_t(rank)].waited, late.waited) << rank;
