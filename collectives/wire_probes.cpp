@@ -88,11 +88,11 @@ std::optional<ProbeGroup> WireProbes::next(const std::vector<Sample>& samples) c
     }
     return wire_group("messages", host_, std::move(probes));
   }
-  const bool again = std::any_of(seen.bulks.begin(), seen.bulks.end(),
-                                 [](const auto& bulk) { return bulk.repetitions > 1; });
-  if (again) return std::nullopt;
+  const bool repeated = std::any_of(seen.bulks.begin(), seen.bulks.end(),
+                                    [](const auto& bulk) { return bulk.repetitions > 1; });
+  if (repeated) return std::nullopt;
   if (auto group = grown(seen)) return group;
-  return this->again(seen);
+  return again(seen);
 }
 
 // The next size, if it will end in time.

@@ -13,7 +13,7 @@ namespace lockstep::engine {
 namespace {
 
 constexpr std::size_t kEvaluationBatch = 100;
-constexpr std::int64_t kEarlySteps = 20;  // after which it is told where their time goes
+constexpr std::int64_t kEarlySteps = 20;  // before it is told where their time goes
 
 std::int64_t batches_of_epoch(std::uint64_t examples, std::size_t batch) {
   return std::int64_t((examples + batch - 1) / batch);
@@ -358,8 +358,8 @@ void Trainer::train(Fit& fit, std::int64_t until) {
   fit.progress.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// What all ranks' clocks say, for the history; a job that mostly communicates is told so once, as
-// early as that is known. Collective.
+// What all ranks' clocks say, for the history; a job that mostly communicates is told so once,
+// where ranks meet first after kEarlySteps. Collective.
 void Trainer::measure(Fit& fit) {
   const int first = strategy_.membership().rank;
   strategy_.run([&](Replica& replica) {

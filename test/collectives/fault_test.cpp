@@ -324,9 +324,8 @@ TEST(Faults, WhatAnotherThreadStartsEndsASleepOnTheTransport) {
   std::jthread communication([&] {
     while (!over) job.executor(0).sleep(std::chrono::microseconds(1'000'000));
   });
-  while (asleep < 2)
-    std::this_thread::sleep_for(
-        milliseconds(1));  // the first ended at once: executors try whether it can be woken
+  // The first sleep ends at once: an executor begins by trying whether its transport can be woken.
+  while (asleep < 2) std::this_thread::sleep_for(milliseconds(1));
   const int before = woken;
   job.executor(0).start(1, nullptr);
   while (asleep < 3) std::this_thread::sleep_for(milliseconds(1));
