@@ -52,3 +52,32 @@ compile() {
     ninja --quiet -C "$folder" "$@"
   fi
 }
+
+# compile_aloud FOLDER [TARGET...]: as compile, and tells on standard error how far it is: on a terminal by one
+# line that changes, elsewhere by a line every so many seconds. What compilers say is shown, too.
+progress_seconds=30
+compile_aloud() {
+  local folder=$1
+  shift
+  NINJA_STATUS='[%f/%t] ' ninja -C "$folder" "$@" 2>&1 | show_progress >&2
+  return "${PIPESTATUS[0]}"
+}
+
+# Ninja's lines into what compile_aloud tells.
+show_progress() {
+  local line shown='' told=$SECONDS
+  while IFS= read -r line || [ -n "$line" ]; do
+    case $line in 'ninja: Entering directory '* | 'ninja: no work to do.') continue ;; esac
+    if [[ ! $line =~ ^\[[0-9]+/[0-9]+\]\  ]]; then
+      if [ -n "$shown" ]; then printf '\r\033[K'; shown=''; fi
+      printf '%s\n' "$line"
+    elif [ -t 1 ]; then
+      shown=${line%%]*}]
+      printf '\r\033[K%s' "$shown"
+    elif [ $((SECONDS - told)) -ge "$progress_seconds" ]; then
+      told=$SECONDS
+      printf '%s\n' "${line%%]*}]"
+    fi
+  done
+  if [ -n "$shown" ]; then printf '\n'; fi
+}

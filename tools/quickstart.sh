@@ -32,11 +32,12 @@ fail() { echo "quickstart: $*" >&2; exit 1; }
 
 tools/setup.sh --minimal || exit 1
 
-if [ ! -x build/tools/lockstep ]; then say "building (some minutes)"; fi
 if [ ! -e build/build.ninja ]; then
+  say "configuring the build"
   configure build --buildtype=release || fail "the build cannot be configured"
 fi
-compile build tools/lockstep || fail "the build failed"
+if [ ! -x build/tools/lockstep ]; then say "building (some minutes)"; fi
+compile_aloud build tools/lockstep || fail "the build failed"
 
 # More processes than cores is an ordinary case here, and processes are not bound, since replicas are threads.
 # Single-copy transfers between processes are forbidden in many containers; lockstep needs none of Open MPI's.
