@@ -124,7 +124,7 @@ std::vector<std::size_t> BenchFlags::counts() const {
 bench::Setting BenchFlags::setting() const {
   bench::Setting s;
   s.iterations = iterations;
-  s.warmup = warmup.value_or(s.warmup);
+  s.warmup = warmup;
   s.mpi = compare == "mpi";
   s.check = check == "all"    ? bench::Check::kAll
             : check == "last" ? bench::Check::kLast
@@ -189,7 +189,9 @@ void declare(CLI::App& app, BenchFlags& f) {
   app.add_option("--iterations", f.iterations, "timed rounds of each size; 0: by size")
       ->check(whole_number(0, 50'000))
       ->capture_default_str();
-  app.add_option("--warmup", f.warmup, "untimed rounds at the beginning of each turn (default: 2)")
+  app.add_option("--warmup", f.warmup,
+                 "untimed rounds at the beginning of each turn (default: 2, none where rounds take "
+                 "a second)")
       ->check(whole_number(0, 50'000));
   app.add_option("--dtype", f.dtype, "element type")
       ->check(one_of({"float32", "float64", "float16", "bfloat16", "int32", "int64"}))

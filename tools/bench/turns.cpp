@@ -17,12 +17,12 @@ using engine::Clock;
 
 // Variants take turns of several rounds: after a turn of another the caches hold its memory, which
 // the untimed rounds at the beginning of each turn put right.
-constexpr int kTurns = 4;
+constexpr int kTurns = 4, kWarmUp = 2;
 constexpr std::size_t kBytes = std::size_t(1) << 30;
-constexpr std::size_t kLeastRounds = 12, kMostRounds = 1000;
+constexpr std::size_t kFewRounds = 12, kMostRounds = 1000;
 
 // Where a round takes long, as over a slow wire, there are fewer: all of one size in so many
-// seconds.
+// seconds, but one in each turn.
 constexpr double kSeconds = 4;
 
 // Looking at the processor time is a call of the system.
@@ -93,7 +93,7 @@ Times times(std::vector<double> us, std::vector<double> processors) {
 int rounds(const strategies::Ranks& ranks, const Setting& setting, std::size_t bytes,
            const std::function<void()>& one_of_each) {
   if (setting.iterations > 0) return setting.iterations;
-  const auto most = std::clamp(kBytes / std::max<std::size_t>(bytes, 1), kLeastRounds, kMostRounds);
+  const auto most = std::clamp(kBytes / std::max<std::size_t>(bytes, 1), kFewRounds, kMostRounds);
   std::size_t found = most;
   for (int attempt = 0; attempt < 2; ++attempt) {  // the first takes its memory from the system
     const auto begin = Clock::now();
@@ -103,7 +103,7 @@ int rounds(const strategies::Ranks& ranks, const Setting& setting, std::size_t b
     for (const auto& other :
          ranks.bootstrap.all_gather(fmt::format("{}", took.count()), "seconds of a round"))
       slowest = std::max(slowest, std::stod(other));
-    found = std::size_t(std::clamp(kSeconds / slowest, double(kLeastRounds), double(most)));
+    found = std::size_t(std::clamp(kSeconds / slowest, double(kTurns), double(most)));
     if (found == most) break;
   }
   return int(found);
@@ -148,10 +148,12 @@ Wrong time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Sett
   const int all = rounds(ranks, setting, count * width, [&] {
     for (Variant& variant : variants) once(variant, number++);
   });
+  const bool slow = setting.iterations == 0 && all == kTurns;
+  const int warmup = setting.warmup.value_or(slow ? 0 : kWarmUp);
   for (int turn = 0; turn < kTurns; ++turn) {
     const int begin = all * turn / kTurns, end = all * (turn + 1) / kTurns;
     for (std::size_t v = 0; v < variants.size(); ++v) {
-      for (int round = begin - setting.warmup; round < end; ++round) {
+      for (int round = begin - warmup; round < end; ++round) {
         const auto [us, used, differ] = once(variants[v], number++);
         if (round < begin) continue;
         series[v].push_back(us);

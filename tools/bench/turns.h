@@ -24,7 +24,9 @@ void add(Wrong& sum, const Wrong& more);
 struct Setting {
   Task task = {};
   int iterations = 0;  // timed rounds; 0: by size, and fewer where they take long
-  int warmup = 2;      // untimed rounds at the beginning of each turn
+  // Untimed rounds at the beginning of each turn; empty: 2, but none where rounds take
+  // so long that a turn has but one.
+  std::optional<int> warmup = {};
   Check check = Check::kAll;
   bool mpi = false;
 };
