@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "collectives/outcome.h"
 #include "engine/base/error.h"
 #include "engine/base/hash.h"
 
@@ -36,14 +37,9 @@ int process_of(std::size_t k, int processes) {
 
 using Prices = std::vector<std::vector<Price>>;  // [size][algorithm]
 
-// First letter of what is exchanged.
-constexpr char kPriced = '+', kFailed = '-';
-
 // What all processes priced, from what each said of its part.
 void read_prices(const std::vector<std::string>& all, Prices& prices) {
-  for (const std::string& text : all)
-    if (text[0] == kFailed) engine::fail(engine::Code::kInvalid, "{}", text.substr(1));
-  std::vector<std::size_t> at(all.size(), 1);
+  std::vector<std::size_t> at(all.size(), 0);
   std::size_t k = 0;
   for (std::size_t size = prices.size(); size-- > 0;)
     for (Price& price : prices[size]) {
@@ -61,21 +57,22 @@ Prices prices(const Topology& topology, const std::vector<const Algorithm*>& abl
   static_assert(std::is_trivially_copyable_v<Price>);
   Prices prices(sizes.size(), std::vector<Price>(able.size()));
   const int processes = together == nullptr ? 1 : together->processes();
-  std::string mine(1, kPriced);
-  try {
+  const auto mine = [&] {
+    std::string text;
     std::size_t k = 0;
     for (std::size_t size = sizes.size(); size-- > 0;)
       for (std::size_t i = 0; i < able.size(); ++i) {
         if (processes > 1 && process_of(k++, processes) != together->process()) continue;
         const Price price = collectives::price(*able[i], topology, sizes[size]);
         prices[size][i] = price;
-        mine.append(reinterpret_cast<const char*>(&price), sizeof(Price));
+        text.append(reinterpret_cast<const char*>(&price), sizeof(Price));
       }
-  } catch (const engine::Error& error) {  // the others wait for this part
-    if (processes == 1) throw;
-    mine = kFailed + std::string(error.what());
-  }
-  if (processes > 1) read_prices(together->all_gather(mine, "prices of all-reduces"), prices);
+    return text;
+  };
+  if (processes > 1)
+    read_prices(all_or_none(*together, "prices of all-reduces", mine), prices);
+  else
+    mine();
   return prices;
 }
 

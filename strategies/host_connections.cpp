@@ -7,8 +7,8 @@
 #include <random>
 #include <set>
 
+#include "collectives/outcome.h"
 #include "collectives/tcp/tcp_transport.h"
-#include "engine/base/error.h"
 
 namespace lockstep::strategies {
 namespace {
@@ -41,40 +41,23 @@ std::vector<std::pair<int, int>> pairs_of(const std::vector<int>& mine,
   return {pairs.begin(), pairs.end()};
 }
 
-// A way to listen, or why there is none: others must hear of it, for they would wait.
-struct Listening {
-  std::optional<collectives::TcpFabric> fabric = {};
-  std::optional<engine::Error> error = {};
-
-  explicit Listening(const Network& network) {
-    try {
-      fabric.emplace(
-          collectives::TcpOptions{network.interface, network.first_port, network.last_port});
-    } catch (const engine::Error& e) {
-      error = e;
-    }
-  }
-};
-
 std::vector<std::unique_ptr<collectives::Transport>> connect_sockets(
     const JobRanks& ranks, const std::vector<std::pair<int, int>>& pairs, const Network& network,
     std::chrono::milliseconds deadline, const std::string& what) {
-  Listening mine(network);
-  // Of each process: an address and a key, of which the first one's is taken; or what is wrong.
-  const auto all = ranks.bootstrap.all_gather(
-      mine.fabric ? mine.fabric->address() + "\n" + random_key() : mine.error->what(),
-      what + "addresses of the ranks");
-  if (mine.error) throw *mine.error;
+  std::optional<collectives::TcpFabric> fabric;
+  // Of each process: an address and a key, of which the first one's is taken.
+  const auto all = collectives::all_or_none(ranks.bootstrap, what + "addresses of the ranks", [&] {
+    fabric.emplace(
+        collectives::TcpOptions{network.interface, network.first_port, network.last_port});
+    return fabric->address() + "\n" + random_key();
+  });
   std::vector<std::string> address;
   for (const int process : ranks.process) {
     const std::string& text = all[std::size_t(process)];
-    const std::size_t end = text.find('\n');
-    if (end == std::string::npos)
-      engine::fail(engine::Code::kIo, "{}process {}: {}", what, process, text);
-    address.push_back(text.substr(0, end));
+    address.push_back(text.substr(0, text.find('\n')));
   }
-  return mine.fabric->connect(ranks.mine(), pairs, address,
-                              key_bytes(all[0].substr(all[0].find('\n') + 1)), deadline);
+  return fabric->connect(ranks.mine(), pairs, address,
+                         key_bytes(all[0].substr(all[0].find('\n') + 1)), deadline);
 }
 
 }  // namespace

@@ -4,13 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <exception>
 #include <limits>
 #include <map>
 #include <sstream>
 
 #include "collectives/machine.h"
+#include "collectives/outcome.h"
 #include "engine/base/error.h"
 
 namespace lockstep::strategies {
@@ -18,43 +17,6 @@ namespace lockstep::strategies {
 using collectives::MappedMemory;
 
 namespace {
-
-// First letter of what is exchanged.
-constexpr char kDone = '+', kFailed = '-';
-
-// Everybody does its part and tells what came of it. Who fails says so in place of that, so that
-// all throw at once: who left without a word would be waited for. An error of this process is
-// thrown as it is.
-template <class Work>
-std::vector<std::string> all_at_once(const JobRanks& ranks, const std::string& what,
-                                     const Work& work) {
-  std::string mine(1, kDone);
-  std::exception_ptr failed;
-  try {
-    mine += work();
-  } catch (const engine::Error& error) {
-    failed = std::current_exception();
-    mine = fmt::format("{}{} {}", kFailed, int(error.code()), error.what());
-  } catch (const std::exception& error) {
-    failed = std::current_exception();
-    mine = fmt::format("{}{} {}{}", kFailed, int(engine::Code::kIo), what, error.what());
-  }
-  auto all = ranks.bootstrap.all_gather(mine, what);
-  if (failed) std::rethrow_exception(failed);
-  for (std::size_t process = 0; process < all.size(); ++process) {
-    std::string& text = all[process];
-    engine::require(!text.empty(), "{}: the processes make different calls", what);
-    if (text[0] == kFailed) {
-      const char* const end = text.data() + text.size();
-      int code = 0;
-      const auto blank = std::from_chars(text.data() + 1, end, code).ptr;
-      engine::fail(engine::Code(code), "process {}: {}", process,
-                   std::string_view(std::min(blank + 1, end), end));
-    }
-    text.erase(0, 1);
-  }
-  return all;
-}
 
 // Processes of a host map what all of them take, and each alone might find room for its own. So
 // they compare before anybody takes anything: all see the same numbers, and come to the same
@@ -98,13 +60,14 @@ HostMemory::HostMemory(const JobRanks& ranks, std::size_t block, std::size_t con
                        const std::string& what)
     : local_(ranks.local()), blocks_(local_.size(), nullptr) {
   require_room(ranks, block, control, what);
-  const auto addresses = all_at_once(ranks, what + "memory of the ranks", [&] {
-    take(ranks, block, control, what);
-    std::string mine;
-    for (const MappedMemory& memory : mapped_) mine += to_text(memory.address()) + "\n";
-    return mine;
-  });
-  all_at_once(ranks, what + "memory is mapped", [&] {
+  const auto addresses =
+      collectives::all_or_none(ranks.bootstrap, what + "memory of the ranks", [&] {
+        take(ranks, block, control, what);
+        std::string mine;
+        for (const MappedMemory& memory : mapped_) mine += to_text(memory.address()) + "\n";
+        return mine;
+      });
+  collectives::all_or_none(ranks.bootstrap, what + "memory is mapped", [&] {
     map(ranks, addresses);
     return std::string();
   });

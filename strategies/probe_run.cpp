@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "collectives/executor.h"
+#include "collectives/outcome.h"
 #include "engine/base/error.h"
 #include "strategies/host_connections.h"
 
@@ -30,8 +31,6 @@ constexpr std::size_t kTeams = 40, kPlans = 8;
 constexpr int kFew = 3;
 const std::string kWhat = "calibration: ";
 constexpr std::chrono::milliseconds kListens{20};  // between two looks
-// First letter of what is exchanged.
-constexpr char kMeasured = '+', kFailed = '-';
 
 std::size_t pages(std::size_t elements) {
   const std::size_t bytes = std::max<std::size_t>(elements, 1) * sizeof(float);
@@ -190,28 +189,20 @@ std::vector<Sample> ProbeRun::measure(const std::vector<ProbeGroup>& groups) {
   for (const ProbeGroup& group : groups) add_team(group);
   std::vector<Times> times(mine_.size());
   // Who failed says so where times are exchanged: ranks of other hosts may measure without a word
-  // to him. Who has waited in vain has waited long enough.
-  std::string text(1, kMeasured);
-  engine::Code failed{};
-  try {
+  // to him.
+  const collectives::Outcome mine(kWhat + "times", [&] {
     threads_->run(
         [&](int index) {
           for (std::size_t g = 0; g < groups.size(); ++g)
             measure(index, groups[g], before + g, times[std::size_t(index)]);
         },
         [&](const std::exception& error) { stop(engine::Code::kAborted, error.what()); });
+    std::string text;
     for (const Times& of_rank : times)
       text.append(reinterpret_cast<const char*>(of_rank.data()), of_rank.size() * sizeof(double));
-  } catch (const engine::Error& error) {
-    if (left(error.code())) throw;
-    failed = error.code(), text = error.what();
-    text.insert(text.begin(), kFailed);
-  }
-  const auto all = exchange(text);
-  if (text[0] == kFailed) engine::fail(failed, "{}", text.substr(1));
-  for (const std::string& other : all)
-    if (other[0] == kFailed) engine::fail(engine::Code::kAborted, "{}", other.substr(1));
-  return samples_of(groups, all);
+    return text;
+  });
+  return samples_of(groups, mine.texts(exchange(mine.told())));
 }
 
 // Who died, or waited in vain, does not come here. His neighbours on his host have left what they
@@ -264,7 +255,7 @@ std::vector<Sample> ProbeRun::samples_of(const std::vector<ProbeGroup>& groups,
   for (std::size_t rank = 0; rank < ranks_.process.size(); ++rank) {
     const std::string& text = all[std::size_t(ranks_.process[rank])];
     if (rank == 0 || ranks_.process[rank - 1] != ranks_.process[rank])
-      at = text.data() + 1, end = text.data() + text.size();
+      at = text.data(), end = text.data() + text.size();
     const auto next = [&] {
       double value = 0;
       engine::invariant(end - at >= std::ptrdiff_t(sizeof value),
