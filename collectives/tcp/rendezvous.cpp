@@ -137,7 +137,7 @@ class Rendezvous {
 
   std::vector<Met> run() {
     std::vector<pollfd> polled;
-    for (Outgoing& o : outgoing_) dial(o);
+    for (Outgoing& o : outgoing_) dial(o);  // before the first sleep
     while (std::any_of(met_.begin(), met_.end(), [](const Met& m) { return !m.socket; })) {
       if (Clock::now() > end_) give_up();
       polled.clear();
