@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <thread>
 
+#include "collectives/outcome.h"
 #include "engine/base/error.h"
 
 namespace lockstep::test {
@@ -118,6 +120,48 @@ TEST(Bootstrap, RefusesValuesAboveAMebibyte) {
   Views views = collectives::in_memory_bootstrap({0}, milliseconds(100));
   EXPECT_NO_THROW(views[0]->all_gather(std::string(1 << 20, 'x'), "much"));
   EXPECT_THROW(views[0]->all_gather(std::string((1 << 20) + 1, 'x'), "too much"), engine::Error);
+}
+
+// Three processes do their part, of which the second one's is `fails`; what each threw.
+std::vector<std::string> parts(const std::function<std::string()>& fails, int deadline = 60000) {
+  Views views = collectives::in_memory_bootstrap({0, 0, 0}, milliseconds(deadline));
+  return run(views, [&](collectives::Bootstrap& mine) {
+    const auto fine = [&] { return std::string(std::size_t(mine.process()), 'x'); };
+    const auto all = collectives::all_or_none(
+        mine, "parts", mine.process() == 1 ? fails : std::function<std::string()>(fine));
+    engine::require(all == std::vector<std::string>{"", "y", "xx"}, "other texts");
+  });
+}
+
+TEST(Outcome, OfAllIsEverybodysTextOrEverybodysError) {
+  using testing::ElementsAre;
+  EXPECT_THAT(parts([] { return std::string("y"); }), ElementsAre("", "", ""));
+  EXPECT_THAT(parts([]() -> std::string { engine::fail(Code::kIo, "no - room + here"); }),
+              ElementsAre("process 1: no - room + here", "no - room + here",
+                          "process 1: no - room + here"));
+  EXPECT_THAT(parts([]() -> std::string { throw std::runtime_error("broken"); }),
+              ElementsAre("process 1: parts: broken", "broken", "process 1: parts: broken"));
+}
+
+TEST(Outcome, OfAWaitInVainIsNotExchanged) {
+  const auto errors =
+      parts([]() -> std::string { engine::fail(Code::kPeerLost, "rank 7 died"); }, 50);
+  EXPECT_EQ(errors[1], "rank 7 died");
+  for (const std::size_t p : {0, 2})
+    EXPECT_EQ(errors[p], "exchange of parts: after 50 ms these processes are missing: 1");
+}
+
+TEST(Outcome, KeepsTheCodeOfAnError) {
+  const collectives::Outcome mine("parts", [] { return std::string(); });
+  const collectives::Outcome other(
+      "parts", []() -> std::string { engine::fail(Code::kAborted, "stopped"); });
+  try {
+    mine.texts({mine.told(), other.told()});
+    FAIL() << "one has failed";
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), Code::kAborted);
+    EXPECT_STREQ(error.what(), "process 1: stopped");
+  }
 }
 
 }  // namespace
