@@ -47,10 +47,7 @@ int run(const Flags& flags) {
     result["plan_seconds"] = since(begin);
     result["hash"] = fmt::format("{:016x}", choices.hash());
   } else {
-    collectives::Request request;
-    request.name = "bench";
-    request.subject = {0, flags.bytes / sizeof(float)};
-    request.host = topology.host_of_rank();
+    const collectives::Request request = collectives::priced_request(topology, flags.bytes);
     auto begin = Clock::now();
     const collectives::Plan plan = collectives::find_algorithm(flags.algorithm).make(request);
     result["make_seconds"] = since(begin);

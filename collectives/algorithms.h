@@ -2,9 +2,12 @@
 // The algorithms: pure functions from a request to a plan, the same on every rank. Any number of
 // ranks and hosts, counts smaller than the number of ranks, and empty ranges are ordinary cases.
 // Steps and bytes of each stand in collectives/README.md. Errors: Error(kInvalid) where an
-// algorithm cannot serve a request (direct across hosts).
+// algorithm cannot serve a request (direct across hosts). X_same names the algorithm (registry.h)
+// whose plan for a request is, step by step, that of X; empty: X's is its own. (It knows of no two
+// that are the same for some Request::turn alone.)
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "collectives/plan.h"
@@ -19,7 +22,9 @@ struct Request {
   Range subject;      // of `space`
   Space space = Space::kGradient;
   std::vector<int> host;  // of each rank
-  bool squares = false;   // leave sums of squares of the result in everybody's norms
+  // All ranks, as a ring is to go through each host (ring_order.h); empty: as they are numbered.
+  std::vector<int> order = {};
+  bool squares = false;  // leave sums of squares of the result in everybody's norms
   // The sums are gradients: each number is updated once, where its whole sum is first known, and
   // instead of sums the new weights (Space::kWeight) end everywhere. Plain sums only.
   bool update = false;
@@ -56,18 +61,21 @@ Plan direct_broadcast(const Request& request);
 // as direct. Scratch: one_shot_scratch elements from request.scratch, of this plan alone.
 Plan one_shot_all_reduce(const Request& request);
 std::size_t one_shot_scratch(const Request& request);
+std::string_view one_shot_same(const Request& request);
 
 // Any hosts. Reduce-scatter and all-gather round a ring in which the ranks of a host stand side by
-// side: messages between hosts, plain reads within one. Bandwidth-optimal: 2 (n - 1) / n of the
-// bytes over each link. Scratch: ring_scratch elements from request.scratch. Baidu 2017, after
-// Patarasuk and Yuan 2009.
+// side, in the request's order: messages between hosts, plain reads within one. Bandwidth-optimal:
+// 2 (n - 1) / n of the bytes over each link. Scratch: ring_scratch elements from request.scratch.
+// Baidu 2017, after Patarasuk and Yuan 2009.
 Plan ring_all_reduce(const Request& request);
 std::size_t ring_scratch(const Request& request);
+std::string_view ring_same(const Request& request);
 
 // Any hosts. A logarithm of rounds. Range halved and doubled among all ranks; few bytes are sent
 // whole (recursive doubling). Keeps rank order. Thakur, Rabenseifner and Gropp 2005.
 Plan halving_doubling_all_reduce(const Request& request);
 std::size_t halving_doubling_scratch(const Request& request);
+std::string_view halving_doubling_same(const Request& request);
 
 // Any hosts; on one they are direct. Every rank leads a slice: it adds that of all ranks of its
 // host and stores it into all; between hosts the leaders of each slice form a ring, or halve and
@@ -75,11 +83,14 @@ std::size_t halving_doubling_scratch(const Request& request);
 // bound.
 Plan hierarchical_all_reduce(const Request& request);
 std::size_t hierarchical_scratch(const Request& request);
+std::string_view hierarchical_same(const Request& request);
 Plan hierarchical_halving_all_reduce(const Request& request);
 std::size_t hierarchical_halving_scratch(const Request& request);
+std::string_view hierarchical_halving_same(const Request& request);
 // One leader a host does it all: the picture of 2018. As many bytes between hosts, fewer messages.
 Plan leader_hierarchical_all_reduce(const Request& request);
 std::size_t leader_hierarchical_scratch(const Request& request);
+std::string_view leader_hierarchical_same(const Request& request);
 
 // No talk at all: every rank updates everything from sums that it holds; or takes their squares.
 Plan local_update(const Request& request);

@@ -2,6 +2,10 @@
 #include "collectives/example_topologies.h"
 
 #include <array>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -30,27 +34,18 @@ HostCosts devices(double memory, double port) {
 }
 
 // Eight V100 in a hybrid cube mesh: six links of 25 GB/s each, to four others; to the other three
-// over PCI Express. Ranks stand along the circle of double links, so that a ring uses only these.
-Topology dgx1() {
+// over PCI Express. As in "NVIDIA DGX-1 With Tesla V100 System Architecture" (WP-08437, 2017), with
+// devices numbered as `nvidia-smi topo -m` shows them there.
+HostCosts dgx1() {
   constexpr double kLink = 25e9;
-  constexpr std::array<int, 8> kDevice{0, 3, 2, 1, 5, 6, 7, 4};  // of each rank
   constexpr std::array<std::pair<int, int>, 8> kDouble{
-      {{0, 3}, {3, 2}, {2, 1}, {1, 5}, {5, 6}, {6, 7}, {7, 4}, {4, 0}}};
+      {{0, 3}, {0, 4}, {1, 2}, {1, 5}, {2, 3}, {4, 7}, {5, 6}, {6, 7}}};
   constexpr std::array<std::pair<int, int>, 8> kSingle{
       {{0, 1}, {0, 2}, {1, 3}, {2, 6}, {3, 7}, {4, 5}, {4, 6}, {5, 7}}};
-  std::array<int, 8> rank{};
-  for (std::size_t r = 0; r < kDevice.size(); ++r) rank[std::size_t(kDevice[r])] = int(r);
   HostCosts costs = devices(900e9, 11e9);
-  const auto link = [&](std::pair<int, int> ends, double bandwidth) {
-    costs.links.push_back(
-        {rank[std::size_t(ends.first)], rank[std::size_t(ends.second)], bandwidth});
-  };
-  for (const auto& ends : kDouble) link(ends, 2 * kLink);
-  for (const auto& ends : kSingle) link(ends, kLink);
-  Topology topology = equal_hosts(1, 8, costs, {}, 1, "cuda");
-  for (std::size_t r = 0; r < kDevice.size(); ++r)
-    topology.ranks[r].device = fmt::format("cuda:{}", kDevice[r]);
-  return topology;
+  for (const auto& [a, b] : kDouble) costs.links.push_back({a, b, 2 * kLink});
+  for (const auto& [a, b] : kSingle) costs.links.push_back({a, b, kLink});
+  return costs;
 }
 
 // Four V100, each linked with each by two links of 25 GB/s.
@@ -70,6 +65,26 @@ WireCosts ethernet(double bandwidth) {
   return {.latency = 20e-6, .bandwidth = bandwidth, .processor = 0.25e-9, .message = 3e-6};
 }
 
+struct Size {
+  int hosts = 0, ranks = 0;  // of each host
+};
+
+// Two whole numbers with an x between them. Larger ones than any example's are the largest.
+std::optional<Size> size_of(std::string_view name) {
+  const auto number = [&name](int& into) {
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), into);
+    if (error == std::errc::result_out_of_range) into = std::numeric_limits<int>::max();
+    const bool any = end != name.data() && name.front() != '-';
+    name.remove_prefix(std::size_t(end - name.data()));
+    return any;
+  };
+  Size size;
+  if (!number(size.hosts) || !name.starts_with('x')) return std::nullopt;
+  name.remove_prefix(1);
+  if (!number(size.ranks) || !name.empty()) return std::nullopt;
+  return size;
+}
+
 }  // namespace
 
 const std::vector<ExampleTopology>& example_topologies() {
@@ -86,19 +101,31 @@ const std::vector<ExampleTopology>& example_topologies() {
   return all;
 }
 
+bool names_example(std::string_view name) {
+  return size_of(name).has_value();
+}
+
 Topology example_topology(std::string_view name) {
-  if (name == "1x1") return equal_hosts(1, 1, server(), {});
-  if (name == "1x4") return equal_hosts(1, 4, server(), {}, 4);
-  if (name == "1x8") return dgx1();
-  if (name == "3x1") return equal_hosts(3, 1, server(), ethernet(2.95e9));
+  if (name == "1x8") return equal_hosts(1, 8, dgx1(), {}, 1, "cuda");
   if (name == "4x4") return equal_hosts(4, 4, four_devices(), ethernet(2.95e9), 1, "cuda");
   if (name == "8x8") return equal_hosts(8, 8, devices(3e12, 400e9), fabric(12e9), 1, "cuda");
   if (name == "16x8") return equal_hosts(16, 8, server(), ethernet(11.8e9), 64);
   if (name == "128x8") return equal_hosts(128, 8, devices(3e12, 400e9), fabric(384e9), 1, "cuda");
+  const std::optional<Size> size = size_of(name);
   std::string known;
   for (const ExampleTopology& example : example_topologies())
     known += (known.empty() ? "" : ", ") + std::string(example.name);
-  engine::fail(engine::Code::kInvalid, "no example topology is named '{}'; known: {}", name, known);
+  engine::require(size.has_value(),
+                  "no example topology is named '{}'; known: {}, and any other HOSTSxRANKS", name,
+                  known);
+  const auto [hosts, ranks] = *size;
+  engine::require(hosts > 0 && ranks > 0 && hosts <= kMostExampleHosts &&
+                      ranks <= kMostExampleRanksOfAHost &&
+                      std::int64_t(hosts) * ranks <= kMostExampleRanks,
+                  "'{}' is no example: these have 1 to {} hosts of 1 to {} ranks each, and up to "
+                  "{} ranks in all",
+                  name, kMostExampleHosts, kMostExampleRanksOfAHost, kMostExampleRanks);
+  return equal_hosts(hosts, ranks, server(), ethernet(2.95e9), ranks);
 }
 
 Topology equal_hosts(int hosts, int ranks, const HostCosts& costs, const WireCosts& wire, int cores,

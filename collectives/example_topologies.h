@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Clusters that one may not have: for `lockstep plan --topology NAME`, and for the tests of the
-// planner. Their costs are round figures of such machines, as published, not measurements. Pure.
+// planner. Some have devices or fast networks of their own; any other name HOSTSxRANKS is of
+// servers with a processor for each rank over 25 Gbit/s Ethernet. Their costs are round figures of
+// such machines, as published, not measurements. Pure.
 #pragma once
 #include <string>
 #include <string_view>
@@ -15,7 +17,12 @@ struct ExampleTopology {
   std::string_view about;  // one line
 };
 const std::vector<ExampleTopology>& example_topologies();
-// Throws Error(kInvalid) for an unknown name, with all there are.
+inline constexpr int kMostExampleHosts = 1024, kMostExampleRanksOfAHost = 32;
+inline constexpr int kMostExampleRanks = 2048;
+
+// Whether it has the form of such a name: two whole numbers with an x between them.
+bool names_example(std::string_view name);
+// Throws Error(kInvalid) for what has another form, and for too many hosts or ranks, or none.
 Topology example_topology(std::string_view name);
 
 // Equal hosts of so many ranks, a process each with `cores` processors: h0, h1, ...

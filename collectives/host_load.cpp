@@ -20,12 +20,7 @@ HostLoad::HostLoad(const HostCosts& costs, int ranks, int cores, double working_
     capacity_ = {double(cores), 1.0};
   } else {
     capacity_.assign(3 * n + n * n, 1.0);
-    link_.assign(n * n, 0.0);
-    for (const PeerLink& link : costs.links) {
-      if (link.a >= ranks || link.b >= ranks) continue;
-      link_[std::size_t(link.a) * n + std::size_t(link.b)] = link.bandwidth;
-      link_[std::size_t(link.b) * n + std::size_t(link.a)] = link.bandwidth;
-    }
+    link_ = costs.direct(ranks);
   }
   load_.resize(capacity_.size());
   needed_.resize(capacity_.size());
@@ -84,10 +79,7 @@ void HostLoad::start_reduce(double now, int rank, double bytes, double blocks,
     for (const Demand& demand : piece.demands) longest = std::max(longest, demand.share);
     seconds += longest;
   }
-  for (const Demand& demand : piece.demands) {
-    const auto resource = std::size_t(demand.resource);
-    needed_[resource] += demand.share / capacity_[resource];
-  }
+  need(piece);
   if (seconds <= 0) piece.demands.clear();  // on a machine that costs nothing
   for (Demand& demand : piece.demands) demand.share /= seconds;
   begin(now, rank, seconds);
@@ -96,12 +88,38 @@ void HostLoad::start_reduce(double now, int rank, double bytes, double blocks,
 void HostLoad::start_processing(double now, int rank, double seconds) {
   Piece& piece = pieces_[std::size_t(rank)];
   piece.demands.clear();
-  if (!devices()) piece.demands = {{kProcessors, 1.0}};
+  if (!devices()) {
+    piece.demands = {{kProcessors, seconds}};
+    need(piece);
+    piece.demands[0].share = 1;
+  }
   begin(now, rank, seconds);
 }
 
-double HostLoad::busiest() const {
-  return *std::max_element(needed_.begin(), needed_.end());
+// Shares are seconds here.
+void HostLoad::need(const Piece& piece) {
+  for (const Demand& demand : piece.demands) {
+    const auto resource = std::size_t(demand.resource);
+    needed_[resource] += demand.share / capacity_[resource];
+  }
+}
+
+std::size_t HostLoad::most_needed() const {
+  return std::size_t(std::max_element(needed_.begin(), needed_.end()) - needed_.begin());
+}
+
+HostPart HostLoad::part_of(std::size_t resource) const {
+  if (!devices()) return resource == kProcessors ? HostPart::kProcessors : HostPart::kMemory;
+  const auto n = std::size_t(ranks_);
+  return resource < n       ? HostPart::kDeviceMemory
+         : resource < 3 * n ? HostPart::kPort
+                            : HostPart::kLink;
+}
+
+double HostLoad::most_work() const {
+  double most = 0;
+  for (const Piece& piece : pieces_) most = std::max(most, piece.work);
+  return most;
 }
 
 void HostLoad::begin(double now, int rank, double seconds) {
@@ -109,6 +127,7 @@ void HostLoad::begin(double now, int rank, double seconds) {
   Piece& piece = pieces_[std::size_t(rank)];
   piece.runs = true;
   piece.left = seconds;
+  piece.work += seconds;
   share();
 }
 

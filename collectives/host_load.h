@@ -7,6 +7,7 @@
 //
 // Cost of `start` and `finish`: the pieces that run, times the resources each uses.
 #pragma once
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -14,6 +15,15 @@
 #include "collectives/plan.h"
 
 namespace lockstep::collectives {
+
+// What pieces of work on a host share.
+enum class HostPart : std::uint8_t {
+  kProcessors,
+  kMemory,        // that all processors share
+  kDeviceMemory,  // of one device
+  kPort,          // of one device, to those without a direct link to it
+  kLink,          // between two devices, in one direction
+};
 
 class HostLoad {
  public:
@@ -31,7 +41,11 @@ class HostLoad {
   // Ends it, and tells whose it was.
   int finish();
   double memory_bytes() const { return memory_bytes_; }  // read and written until now
-  double busiest() const;  // s for which reductions need the most wanted resource, in all
+  // Of what was started until now, were each piece alone: the resource that it needs longest, for
+  // how long; and the work of the rank with most.
+  HostPart busiest() const { return part_of(most_needed()); }
+  double busiest_seconds() const { return needed_[most_needed()]; }
+  double most_work() const;
 
  private:
   struct Demand {
@@ -42,13 +56,17 @@ class HostLoad {
     bool runs = false;
     double left = 0;  // seconds alone
     double speed = 1;
+    double work = 0;  // seconds of all its pieces, alone
     std::vector<Demand> demands = {};
   };
+  std::size_t most_needed() const;
+  HostPart part_of(std::size_t resource) const;
   bool devices() const { return costs_.link != LinkClass::kMemory; }
   int others(int rank, const std::vector<int>& reads, const std::vector<int>& writes) const;
   void add_way(Piece& piece, int from, int to, double bytes);
   void add(Piece& piece, int resource, double seconds);
   void begin(double now, int rank, double seconds);
+  void need(const Piece& piece);
   void advance(double now);
   void share();
 

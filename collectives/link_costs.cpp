@@ -26,4 +26,15 @@ MemoryPass HostCosts::pass(double bytes) const {
           fetch ? between(low.fetch, high.fetch) : 0};
 }
 
+std::vector<double> HostCosts::direct(int devices) const {
+  const auto n = std::size_t(devices);
+  std::vector<double> between(n * n);
+  for (const PeerLink& one : links) {
+    if (one.a >= devices || one.b >= devices) continue;
+    between[std::size_t(one.a) * n + std::size_t(one.b)] = one.bandwidth;
+    between[std::size_t(one.b) * n + std::size_t(one.a)] = one.bandwidth;
+  }
+  return between;
+}
+
 }  // namespace lockstep::collectives

@@ -54,6 +54,8 @@ struct HostCosts {
   // The sweep at so many bytes: between two points the time of a byte goes in a straight line,
   // before the first and behind the last it stays.
   MemoryPass pass(double bytes) const;
+  // Bytes/s of the direct link between any two of so many devices, [from * devices + to]; 0: none.
+  std::vector<double> direct(int devices) const;
   bool operator==(const HostCosts&) const = default;
 };
 

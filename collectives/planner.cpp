@@ -2,12 +2,12 @@
 #include "collectives/planner.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
 
 #include "collectives/outcome.h"
+#include "collectives/reason.h"
 #include "engine/base/error.h"
 #include "engine/base/hash.h"
 
@@ -20,12 +20,6 @@ constexpr std::size_t kSmallest = 256, kLargest = std::size_t(256) << 20;
 
 // Prices so near are equal.
 constexpr double kAlike = 1.001;
-
-std::string amount(double bytes) {
-  if (bytes < 1024) return fmt::format("{:.0f} bytes", bytes);
-  if (bytes < double(1 << 20)) return fmt::format("{:.4g} KiB", bytes / 1024);
-  return fmt::format("{:.4g} MiB", bytes / double(1 << 20));
-}
 
 // Who prices the k-th: they are dealt out forwards and backwards in turn, so that nobody always has
 // the same algorithm.
@@ -76,11 +70,6 @@ Prices prices(const Topology& topology, const std::vector<const Algorithm*>& abl
   return prices;
 }
 
-std::string in_turn(double rounds) {
-  if (std::round(rounds) == 1) return "1 signal or message";
-  return fmt::format("{:.0f} signals and messages one after the other", rounds);
-}
-
 }  // namespace
 
 std::string time_text(double seconds) {
@@ -103,16 +92,17 @@ Choices plan_all_reduce(const Topology& topology, std::span<const Algorithm> alg
   require(!sizes.empty() && std::is_sorted(sizes.begin(), sizes.end()),
           "the sizes to be planned must ascend");
   Choices choices;
-  choices.ranks_ = int(topology.ranks.size());
+  choices.request_ = priced_request(topology, 0);
   choices.rules_ = rules;
   choices.sizes_ = std::move(sizes);
-  const std::vector<int> host = topology.host_of_rank();
+  const std::vector<int>& host = choices.request_.host;
   std::vector<const Algorithm*> able;
   for (const Algorithm& algorithm : algorithms) {
     std::string why = algorithm.refusal(host);
     if (why.empty()) {
       able.push_back(&algorithm);
       choices.algorithms_.emplace_back(algorithm.name);
+      choices.same_.push_back(algorithm.same);
     } else {
       choices.refused_.push_back({std::string(algorithm.name), std::move(why)});
     }
@@ -129,8 +119,30 @@ Choices plan_all_reduce(const Topology& topology, std::span<const Algorithm> alg
   require(!able.empty(), "no algorithm can serve these ranks: {}",
           choices.refused_.empty() ? "none is given"
                                    : choices.refused_[0].algorithm + " " + choices.refused_[0].why);
+  for (const std::size_t bytes : choices.sizes_)
+    choices.first_.push_back(choices.first_alike(bytes));
   choices.prices_ = prices(topology, able, choices.sizes_, together);
   return choices;
+}
+
+// Of each algorithm the first whose plan for so many bytes is the same, by number.
+std::vector<std::size_t> Choices::first_alike(std::size_t bytes) const {
+  Request request = request_;
+  request.subject = priced_subject(bytes);
+  std::vector<std::string_view> plans;  // named by the algorithm
+  std::vector<std::size_t> first;
+  for (std::size_t i = 0; i < algorithms_.size(); ++i) {
+    const std::string_view same = same_[i] == nullptr ? "" : same_[i](request);
+    plans.push_back(same.empty() ? algorithms_[i] : same);
+    first.push_back(
+        std::size_t(std::find(plans.begin(), plans.end(), plans.back()) - plans.begin()));
+  }
+  return first;
+}
+
+std::string Choices::same(std::size_t size, std::size_t algorithm) const {
+  const std::size_t first = first_[size][algorithm];
+  return first == algorithm ? std::string() : algorithms_[first];
 }
 
 std::vector<Price> Choices::prices_at(std::size_t bytes) const {
@@ -149,17 +161,27 @@ std::vector<Price> Choices::prices_at(std::size_t bytes) const {
 
 Choice Choices::choose(std::size_t bytes) const {
   const std::vector<Price> prices = prices_at(bytes);
-  const auto cheapest = [&](std::size_t but) {
+  const auto priced = std::lower_bound(sizes_.begin(), sizes_.end(), bytes);
+  const std::vector<std::size_t> first = priced != sizes_.end() && *priced == bytes
+                                             ? first_[std::size_t(priced - sizes_.begin())]
+                                             : first_alike(bytes);
+  const std::size_t none = prices.size();
+  // Of plans that differ, and from those of `but` too; none: there is none.
+  const auto cheapest = [&](const std::vector<std::size_t>& but) {
+    const auto differs = [&](std::size_t i) {
+      return first[i] == i && std::all_of(but.begin(), but.end(),
+                                          [&](std::size_t other) { return first[other] != i; });
+    };
     double least = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < prices.size(); ++i)
-      if (i != but) least = std::min(least, prices[i].seconds);
-    std::size_t first = 0;
-    while (first == but || prices[first].seconds > least * kAlike) ++first;
-    return first;
+    for (std::size_t i = 0; i < none; ++i)
+      if (differs(i)) least = std::min(least, prices[i].seconds);
+    std::size_t found = 0;
+    while (found < none && !(differs(found) && prices[found].seconds <= least * kAlike)) ++found;
+    return found;
   };
   Choice choice;
   choice.bytes = bytes;
-  std::size_t chosen = cheapest(prices.size());
+  std::size_t chosen = cheapest({});
   for (const SizeRule& rule : rules_) {
     if (bytes < rule.from || bytes >= rule.to) continue;
     choice.asked = true;
@@ -167,60 +189,33 @@ Choice Choices::choose(std::size_t bytes) const {
                          algorithms_.begin());
   }
   choice.algorithm = algorithms_[chosen];
-  choice.seconds = prices[chosen].seconds;
-  if (algorithms_.size() > 1) {
-    const std::size_t other = cheapest(chosen);
+  choice.seconds = prices[first[chosen]].seconds;
+  std::vector<std::size_t> as_long{chosen};
+  const std::size_t other = cheapest(as_long);
+  if (other < none) {
     choice.runner_up = algorithms_[other];
     choice.runner_up_seconds = prices[other].seconds;
-    choice.reason = reason(prices, chosen, other);
-  } else {
-    choice.reason = "no other algorithm can serve these ranks";
   }
-  if (ranks_ == 1) choice.reason = "there is one rank, so nothing has to be sent";
   if (choice.asked) {
     choice.reason = "it was asked for";
-    if (choice.runner_up_seconds < choice.seconds && !choice.runner_up.empty())
+    if (other < none && choice.runner_up_seconds < choice.seconds)
       choice.reason += fmt::format("; {} would take {} instead of {}", choice.runner_up,
                                    time_text(choice.runner_up_seconds), time_text(choice.seconds));
+  } else if (request_.host.size() == 1) {
+    choice.reason = "there is one rank, so nothing has to be sent";
+  } else if (other == none) {
+    choice.reason = algorithms_.size() == 1 ? "no other algorithm can serve these ranks"
+                                            : "all others make the same plan";
+  } else {
+    // Against the next that takes longer.
+    std::size_t than = other;
+    while (than < none && prices[than].seconds <= choice.seconds * kAlike)
+      as_long.push_back(than), than = cheapest(as_long);
+    choice.reason = than == none ? "none takes less time"
+                                 : reason(prices[chosen], prices[than], algorithms_[than]);
+    if (than != other) choice.reason += fmt::format("; {} takes as long", choice.runner_up);
   }
   return choice;
-}
-
-// What it gains most by, against the runner-up or, where that takes as long, against the next.
-std::string Choices::reason(const std::vector<Price>& prices, std::size_t chosen,
-                            std::size_t other) const {
-  const Price& mine = prices[chosen];
-  const auto alike = [&](std::size_t i) { return prices[i].seconds <= mine.seconds * kAlike; };
-  if (alike(other)) {
-    std::size_t next = prices.size();
-    for (std::size_t i = 0; i < prices.size(); ++i)
-      if (i != chosen && !alike(i) &&
-          (next == prices.size() || prices[i].seconds < prices[next].seconds))
-        next = i;
-    const std::string as_long = fmt::format("{} takes as long", algorithms_[other]);
-    if (next == prices.size()) return "none takes less time; " + as_long;
-    return fmt::format("{}; {}", reason(prices, chosen, next), as_long);
-  }
-  const Price& than = prices[other];
-  const std::string& name = algorithms_[other];
-  const double wire = than.wire_seconds - mine.wire_seconds;
-  const double memory = than.memory_seconds - mine.memory_seconds;
-  const double rounds = than.round_seconds - mine.round_seconds;
-  const double gain = than.seconds - mine.seconds;
-  if (std::max(wire, memory) < gain / 4) {
-    if (rounds >= gain / 4)
-      return fmt::format("it has {}, {} has {:.0f}", in_turn(mine.rounds), name, than.rounds);
-    return fmt::format("it does more at the same time than {}, and ends {} earlier", name,
-                       time_text(gain));
-  }
-  if (wire >= memory)
-    return fmt::format("it sends {} from a host, {} sends {}", amount(mine.wire_bytes), name,
-                       amount(than.wire_bytes));
-  if (mine.memory_bytes < 0.9 * than.memory_bytes)
-    return fmt::format("it moves {} through the memory of a host, {} moves {}",
-                       amount(mine.memory_bytes), name, amount(than.memory_bytes));
-  return fmt::format("it needs the busiest part of a host for {}, {} needs it for {}",
-                     time_text(mine.memory_seconds), name, time_text(than.memory_seconds));
 }
 
 std::vector<Choice> Choices::table() const {

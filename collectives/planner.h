@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Which algorithm for which size, and why: every algorithm is priced by the simulator on the
 // topology for sizes from 256 B to 256 MiB, and the cheapest is chosen (of those that differ by
-// less than a thousandth, the first in the order of the algorithms); rules can ask for others. A
-// pure function of topology and algorithms, so all ranks of a job choose alike once they hold the
-// same measurements; `hash` is for comparing that. Any thread.
+// less than a thousandth, the first in the order of the algorithms; of those whose plans are the
+// same, the first alone); rules can ask for others. A pure function of topology and algorithms, so
+// all ranks of a job choose alike once they hold the same measurements; `hash` is for comparing
+// that. Any thread.
 //
 // Cost: a simulation for each algorithm and size; large clusters are priced from smaller pictures
 // of them (price.h). The processes of a job can divide that among themselves.
@@ -27,7 +28,7 @@ struct Choice {
   std::size_t bytes = 0;
   std::string algorithm;
   double seconds = 0;     // predicted
-  std::string runner_up;  // empty: no other algorithm can serve these ranks
+  std::string runner_up;  // with another plan than the chosen one's; empty: there is none
   double runner_up_seconds = 0;
   std::string reason;  // one sentence
   bool asked = false;  // by a rule
@@ -51,6 +52,9 @@ class Choices {
   const Price& price(std::size_t size, std::size_t algorithm) const {
     return prices_[size][algorithm];
   }
+  // The algorithm whose plan for that size is the same as this one's, where that is another; a
+  // choice never names two that are the same. Empty: its plan is its own.
+  std::string same(std::size_t size, std::size_t algorithm) const;
   // Of what is chosen for every priced size and of the rules, not of times.
   std::uint64_t hash() const;
 
@@ -58,10 +62,13 @@ class Choices {
   friend Choices plan_all_reduce(const Topology&, std::span<const Algorithm>,
                                  const std::vector<SizeRule>&, std::vector<std::size_t>,
                                  Bootstrap*);
+  using Same = std::string_view (*)(const Request&);
+  std::vector<std::size_t> first_alike(std::size_t bytes) const;
   std::vector<Price> prices_at(std::size_t bytes) const;
-  std::string reason(const std::vector<Price>& prices, std::size_t chosen, std::size_t other) const;
-  int ranks_ = 0;
+  Request request_;  // but for its subject
   std::vector<std::string> algorithms_;
+  std::vector<Same> same_;                       // of each; or null
+  std::vector<std::vector<std::size_t>> first_;  // [size]: first_alike
   std::vector<Refusal> refused_;
   std::vector<std::size_t> sizes_;
   std::vector<std::vector<Price>> prices_;  // [size][algorithm]

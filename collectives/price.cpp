@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "collectives/simulator.h"
+#include "collectives/ring_order.h"
 #include "collectives/size_rules.h"
 
 namespace lockstep::collectives {
@@ -13,14 +13,6 @@ namespace {
 constexpr std::array<int, 3> kFew{2, 4, kExactHosts};  // hosts of the pictures
 // For telling how steps grow: bytes for each rank, large enough that no plan leaves rounds out.
 constexpr std::size_t kUsualBytes = std::size_t(64) << 10;
-
-Request request(const Topology& topology, std::size_t bytes) {
-  Request request;
-  request.name = size_text(bytes);
-  request.subject = {0, (bytes + sizeof(float) - 1) / sizeof(float)};
-  request.host = topology.host_of_rank();
-  return request;
-}
 
 double steps_a_rank(const Plan& plan) {
   double steps = 0;
@@ -32,23 +24,24 @@ double steps_a_rank(const Plan& plan) {
 // `bytes`: of the collective whose picture the plan is.
 Price price_of(const Plan& plan, const Topology& topology, std::size_t bytes) {
   const Simulation run = simulate(plan, topology, {.bytes = double(bytes)});
-  const WireCosts& wire = topology.wire;
-  const double round =
-      topology.hosts.size() > 1 ? wire.latency + 2 * wire.message : topology.hosts[0].costs.signal;
-  return {.seconds = run.seconds,
-          .wire_seconds = run.wire_bytes / wire.bandwidth,
-          .memory_seconds = run.memory_seconds,
-          .round_seconds = run.rounds * round,
-          .wire_bytes = run.wire_bytes,
-          .memory_bytes = run.memory_bytes,
-          .rounds = double(run.rounds)};
+  return {
+      .seconds = run.seconds,
+      .wire_seconds = std::max(0.0, run.wire_bytes - topology.wire.burst) / topology.wire.bandwidth,
+      .part_seconds = run.part_seconds,
+      .work_seconds = run.work_seconds,
+      .round_seconds = run.round_seconds,
+      .part = run.part,
+      .wire_bytes = run.wire_bytes,
+      .memory_bytes = run.memory_bytes,
+      .rounds = double(run.rounds)};
 }
 
 template <class Of>
 Price each(const Of& of) {
   return {.seconds = of(&Price::seconds),
           .wire_seconds = of(&Price::wire_seconds),
-          .memory_seconds = of(&Price::memory_seconds),
+          .part_seconds = of(&Price::part_seconds),
+          .work_seconds = of(&Price::work_seconds),
           .round_seconds = of(&Price::round_seconds),
           .wire_bytes = of(&Price::wire_bytes),
           .memory_bytes = of(&Price::memory_bytes),
@@ -85,7 +78,7 @@ struct Pictures {
     for (std::size_t i = 0; i < kFew.size(); ++i) topologies[i] = topology.first_hosts(kFew[i]);
   }
   Plan plan(std::size_t i, std::size_t bytes) const {
-    return algorithm.make(request(topologies[i], bytes));
+    return algorithm.make(priced_request(topologies[i], bytes));
   }
   // Between 4 and 8 hosts what grows with the hosts grows by twice what it did between 2 and 4,
   // what grows with their logarithm by as much.
@@ -101,15 +94,29 @@ struct Pictures {
 
 Price along(const Price& a, const Price& b, double part) {
   Price price = each([&](double Price::*x) { return a.*x + part * (b.*x - a.*x); });
+  price.part = part < 0.5 ? a.part : b.part;
   price.reduced = a.reduced || b.reduced;
   return price;
+}
+
+Range priced_subject(std::size_t bytes) {
+  return {0, (bytes + sizeof(float) - 1) / sizeof(float)};
+}
+
+Request priced_request(const Topology& topology, std::size_t bytes) {
+  Request request;
+  request.name = size_text(bytes);
+  request.subject = priced_subject(bytes);
+  request.host = topology.host_of_rank();
+  request.order = ring_order(topology);
+  return request;
 }
 
 Price price(const Algorithm& algorithm, const Topology& topology, std::size_t bytes,
             double exact_steps) {
   const int hosts = int(topology.hosts.size());
   const auto exact = [&] {
-    return price_of(algorithm.make(request(topology, bytes)), topology, bytes);
+    return price_of(algorithm.make(priced_request(topology, bytes)), topology, bytes);
   };
   if (hosts <= kExactHosts || !equal_in_order(topology)) return exact();
   const Pictures pictures(algorithm, topology);
@@ -142,6 +149,9 @@ Price price(const Algorithm& algorithm, const Topology& topology, std::size_t by
       return eight.*x + b * doublings_on + c * (1.0 / hosts - 1.0 / kFew[2]);
     });
   }
+  price.seconds = std::max({price.seconds, price.wire_seconds, price.part_seconds,
+                            price.work_seconds, price.round_seconds});
+  price.part = eight.part;
   price.reduced = true;
   return price;
 }

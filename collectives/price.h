@@ -4,15 +4,18 @@
 #include <cstddef>
 
 #include "collectives/registry.h"
+#include "collectives/simulator.h"
 #include "collectives/topology.h"
 
 namespace lockstep::collectives {
 
 struct Price {
   double seconds = 0;
-  // What a host needs at least, of its wire, and of the busiest of its memory, links, processors;
-  // and for signals and messages that come one after the other.
-  double wire_seconds = 0, memory_seconds = 0, round_seconds = 0;
+  // It takes at least as long as each of these alone: a host's wire for its bytes; the part of a
+  // host that is needed longest; the thread of the rank with most to do; the signals and messages
+  // that come one after the other.
+  double wire_seconds = 0, part_seconds = 0, work_seconds = 0, round_seconds = 0;
+  HostPart part = HostPart::kMemory;
   double wire_bytes = 0, memory_bytes = 0;  // of the host with most
   double rounds = 0;
   bool reduced = false;  // from smaller pictures of the cluster
@@ -21,10 +24,14 @@ struct Price {
 // a + part (b - a), of everything.
 Price along(const Price& a, const Price& b, double part);
 
+// The sum of float32 that is priced: its numbers, and all of it.
+Range priced_subject(std::size_t bytes);
+Request priced_request(const Topology& topology, std::size_t bytes);
+
 inline constexpr int kExactHosts = 8;
 inline constexpr double kExactSteps = 150'000;
 
-// The sum of float32. Exactly simulated where the cluster has at most kExactHosts hosts or is not
+// Of priced_request. Exactly simulated where the cluster has at most kExactHosts hosts or is not
 // of equal ones, and where the plan has less than `exact_steps` (in the second way below, less than
 // ten times as many). Else from smaller pictures, of the first 2, 4 or 8 hosts, in one of two ways:
 // - Where the steps of a rank grow with the number of hosts, as in a ring, 4 and 8 hosts are
@@ -34,6 +41,7 @@ inline constexpr double kExactSteps = 150'000;
 // - Where they grow with its logarithm, as in halving-doubling, 2, 4 and 8 hosts are simulated with
 //   all the bytes. Then messages are as large as they would be. With H hosts the time is a + b log2
 //   H + c / H: b is that of a round, c / H is what the last rounds leave of the bytes.
+// It takes no less than any of its parts, which are found in the same way.
 // Throws what the algorithm throws, and Error(kInvalid) for a plan that waits for ever.
 Price price(const Algorithm& algorithm, const Topology& topology, std::size_t bytes,
             double exact_steps = kExactSteps);

@@ -20,16 +20,17 @@ std::size_t no_scratch(const Request& /*request*/) {
 
 constexpr std::array kAllReduce{
     Algorithm{"direct", true, direct_refusal, direct_all_reduce, no_scratch, true},
-    Algorithm{"one_shot", true, direct_refusal, one_shot_all_reduce, one_shot_scratch},
-    Algorithm{"ring", false, any_hosts, ring_all_reduce, ring_scratch, true},
+    Algorithm{"one_shot", true, direct_refusal, one_shot_all_reduce, one_shot_scratch, false,
+              one_shot_same},
+    Algorithm{"ring", false, any_hosts, ring_all_reduce, ring_scratch, true, ring_same},
     Algorithm{"halving_doubling", true, any_hosts, halving_doubling_all_reduce,
-              halving_doubling_scratch},
-    Algorithm{"hierarchical", false, any_hosts, hierarchical_all_reduce, hierarchical_scratch,
-              true},
+              halving_doubling_scratch, false, halving_doubling_same},
+    Algorithm{"hierarchical", false, any_hosts, hierarchical_all_reduce, hierarchical_scratch, true,
+              hierarchical_same},
     Algorithm{"hierarchical_halving", false, any_hosts, hierarchical_halving_all_reduce,
-              hierarchical_halving_scratch},
+              hierarchical_halving_scratch, false, hierarchical_halving_same},
     Algorithm{"leader_hierarchical", false, any_hosts, leader_hierarchical_all_reduce,
-              leader_hierarchical_scratch, true},
+              leader_hierarchical_scratch, true, leader_hierarchical_same},
 };
 
 }  // namespace

@@ -25,6 +25,9 @@ struct Algorithm {
   // Elements from request.scratch on that the plan uses on some rank; none uses more.
   std::size_t (*scratch)(const Request& request) = nullptr;
   bool updates = false;  // can serve request.update
+  // The algorithm, before it in the table, whose plan for a request is the same, step by step;
+  // empty: its plan is its own. Null: it always is.
+  std::string_view (*same)(const Request& request) = nullptr;
 };
 
 // In an order that never changes: of two that are as good the first is taken.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <compare>
 #include <deque>
 #include <limits>
 #include <queue>
@@ -10,7 +11,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "collectives/host_load.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {
@@ -36,10 +36,19 @@ struct Event {
   }
 };
 
+// Signals and messages of which each had to wait for the one before, and how long these alone take,
+// without bytes.
+struct Rounds {
+  double seconds = 0;
+  int count = 0;
+  Rounds and_one(double takes) const { return {seconds + takes, count + 1}; }
+  auto operator<=>(const Rounds&) const = default;
+};
+
 // Somebody was there, at this time, after so many rounds.
 struct Mark {
   double at = 0;
-  int rounds = 0;
+  Rounds rounds = {};
 };
 
 // Between a rank and one on another host, in one lane: the k-th send meets the k-th receive.
@@ -51,7 +60,7 @@ struct Message {
   double first = 0, last = 0, arrived = 0;  // first byte there; last byte sent, there
   double sent = kNever, received = kNever;  // when the posts are through
   int sender = -1, receiver = -1;           // lanes that wait for that
-  int rounds = 0;
+  Rounds rounds = {};
   int lane = 0, send_step = 0, receive_step = 0;  // for the record
 };
 
@@ -64,7 +73,7 @@ struct LaneState {
   int rank = 0, lane = 0;
   std::size_t step = 0;
   double at = 0;  // the lane's own time; ahead of the clock by the costs of small steps
-  int rounds = 0;
+  Rounds rounds = {};
   std::vector<Mark> marks = {};                      // its arrivals
   std::vector<std::pair<int, int>> awaited_by = {};  // phase, lane
   std::vector<Post> posts = {};                      // not waited for yet
@@ -204,8 +213,10 @@ class Run {
       if (step.phase == 0) continue;
       const Mark& mark = other.marks[std::size_t(step.phase - 1)];
       const bool own = rank == lane.rank;
-      const double at = mark.at + (own ? 0 : costs_of(lane.rank).signal);
-      if (at > last.at) last = {at, mark.rounds + (own ? 0 : 1)};
+      const double signal = costs_of(lane.rank).signal;
+      const double at = mark.at + (own ? 0 : signal);
+      last.at = std::max(last.at, at);
+      last.rounds = std::max(last.rounds, own ? mark.rounds : mark.rounds.and_one(signal));
     }
     return reach(lane, index, last);
   }
@@ -221,8 +232,8 @@ class Run {
       (post->send ? message.sender : message.receiver) = index;
       return false;
     }
-    Mark last{lane.at, lane.rounds};
-    if (through > last.at) last = {through, std::max(lane.rounds, message.rounds)};
+    const Mark last{std::max(lane.at, through),
+                    post->send ? lane.rounds : std::max(lane.rounds, message.rounds)};
     const bool reached = reach(lane, index, last);
     if (reached) lane.posts.erase(post);
     return reached;
@@ -264,7 +275,7 @@ class Run {
     }
     m.from = lane.rank, m.to = step.peer, m.lane = lane.lane;
     m.bytes = double(step.count) * width_;
-    m.rounds = lane.rounds + 1;
+    m.rounds = lane.rounds.and_one(wire_.latency + 2 * wire_.message);
     m.send_step = int(lane.step);
     work_on(lane.rank, index, true);
   }
@@ -400,14 +411,17 @@ class Run {
   Simulation result() {
     Simulation result;
     result.ended.assign(ranks_.size(), 0.0);
+    Rounds most;
     for (const LaneState& lane : lanes_) {
       const Lane& steps = this->steps(lane);
       if (lane.step < steps.size()) fail_stuck(lane, steps[lane.step]);
       double& ended = result.ended[std::size_t(lane.rank)];
       ended = std::max(ended, lane.at);
       result.seconds = std::max(result.seconds, lane.at);
-      result.rounds = std::max(result.rounds, lane.rounds);
+      most = std::max(most, lane.rounds);
     }
+    result.rounds = most.count;
+    result.round_seconds = most.seconds;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       result.ended[rank] += costs_of(int(rank)).call + (messages_.empty() ? 0 : wire_.call);
       result.seconds = std::max(result.seconds, result.ended[rank]);
@@ -415,7 +429,10 @@ class Run {
     for (const HostState& host : hosts_) {
       result.wire_bytes = std::max(result.wire_bytes, host.sent);
       result.memory_bytes = std::max(result.memory_bytes, host.load.memory_bytes());
-      result.memory_seconds = std::max(result.memory_seconds, host.load.busiest());
+      result.work_seconds = std::max(result.work_seconds, host.load.most_work());
+      if (host.load.busiest_seconds() <= result.part_seconds) continue;
+      result.part_seconds = host.load.busiest_seconds();
+      result.part = host.load.busiest();
     }
     result.activities = std::move(activities_);
     return result;

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "collectives/host_load.h"
 #include "collectives/plan.h"
 #include "collectives/topology.h"
 
@@ -31,9 +32,14 @@ struct Simulation {
   std::vector<double> ended = {};  // of each rank, s
   double wire_bytes = 0;           // that the host with most of them sends
   double memory_bytes = 0;         // likewise, read and written by reductions
-  // For which reductions need the busiest memory, link or processors of a host.
-  double memory_seconds = 0;
-  int rounds = 0;  // signals and messages that waited for each other, at most
+  // The part of a host that is needed longest, and how long: were it free whenever it is wanted.
+  HostPart part = HostPart::kMemory;
+  double part_seconds = 0;
+  double work_seconds = 0;  // likewise, of the thread of the rank with most to do
+  // The most signals and messages of which each has to wait for the one before: how many, and how
+  // long they take by themselves, without bytes.
+  int rounds = 0;
+  double round_seconds = 0;
   std::vector<Activity> activities = {};  // where asked for, in no order
 };
 

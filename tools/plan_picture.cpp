@@ -156,10 +156,8 @@ std::string plan_picture(const std::string& source, const Topology& topology,
   int hosts = int(topology.hosts.size());
   Topology part = topology;
   while (hosts > 1 && part.ranks.size() > kMostRanks) part = topology.first_hosts(hosts /= 2);
-  collectives::Request request;
-  request.name = "picture";
-  request.subject = {0, std::max<std::size_t>(1, choice.bytes / sizeof(float))};
-  request.host = part.host_of_rank();
+  const collectives::Request request =
+      collectives::priced_request(part, std::max<std::size_t>(1, choice.bytes));
   const auto algorithm = std::find_if(algorithms.begin(), algorithms.end(),
                                       [&](const auto& a) { return a.name == choice.algorithm; });
   const collectives::Simulation run =

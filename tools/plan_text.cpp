@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "collectives/ring_order.h"
 #include "collectives/size_rules.h"
 
 namespace lockstep::tools {
@@ -78,6 +80,16 @@ std::string hosts_text(const Topology& topology) {
   return text;
 }
 
+// How a ring goes through the first host where that is not the order of the numbers.
+std::string ring_text(const Topology& topology) {
+  const Topology host = topology.first_hosts(1);
+  std::vector<int> order = ring_order(topology);
+  order.resize(host.ranks.size());
+  if (std::is_sorted(order.begin(), order.end())) return {};
+  return fmt::format("  a ring goes along the strongest links of {}: ranks {}\n",
+                     host.hosts[0].name, fmt::join(order, " "));
+}
+
 std::string choice_line(const Choice& choice, bool reduced) {
   const std::string other =
       choice.runner_up.empty()
@@ -86,6 +98,29 @@ std::string choice_line(const Choice& choice, bool reduced) {
   return fmt::format("{:>10}  {:<20} {}{:>9}  {:<30} {}\n", size_text(choice.bytes),
                      choice.algorithm, reduced ? "~" : " ", time_text(choice.seconds), other,
                      choice.reason);
+}
+
+// Of algorithms whose plans are another's: "hierarchical makes the same plan as direct", "one_shot
+// makes the same plan as direct from 512 KiB on"; several together.
+std::string same_text(const Choices& choices) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> lines;  // end of a line, its names
+  for (std::size_t a = 0; a < choices.algorithms().size(); ++a) {
+    const std::size_t largest = choices.sizes().size() - 1;
+    std::size_t first = largest;  // from this size on it is as for the largest
+    const std::string same = choices.same(largest, a);
+    if (same.empty()) continue;
+    while (first > 0 && choices.same(first - 1, a) == same) --first;
+    std::string end = "the same plan as " + same;
+    if (first > 0) end += fmt::format(" from {} on", size_text(choices.sizes()[first]));
+    auto line = std::find_if(lines.begin(), lines.end(), [&](auto& l) { return l.first == end; });
+    if (line == lines.end()) line = lines.insert(lines.end(), {std::move(end), {}});
+    line->second.push_back(choices.algorithms()[a]);
+  }
+  std::string text;
+  for (const auto& [end, names] : lines)
+    text += fmt::format("\n{} {} {}", fmt::join(names, ", "), names.size() == 1 ? "makes" : "make",
+                        end);
+  return text;
 }
 
 json json_of(const Choice& choice) {
@@ -127,6 +162,7 @@ std::string plan_text(const PlanSource& source, const Topology& topology, const 
       fmt::format("{}: {} on {}, costs {}{}\n", source.name, count(topology.ranks.size(), "rank"),
                   count(topology.hosts.size(), "host"), topology.costs_are, how(source));
   text += hosts_text(topology);
+  text += ring_text(topology);
   if (topology.hosts.size() > 1) {
     const auto& wire = topology.wire;
     text += fmt::format(
@@ -148,7 +184,8 @@ std::string plan_text(const PlanSource& source, const Topology& topology, const 
     text += "\n~ from plans of up to 8 of the hosts, since the whole one has too many steps\n";
   for (const auto& refusal : choices.refused())
     text += fmt::format("\n{} {}", refusal.algorithm, refusal.why);
-  if (!choices.refused().empty()) text += "\n";
+  text += same_text(choices);
+  if (text.back() != '\n') text += "\n";
   if (model != nullptr) {
     text += fmt::format("\n{} in {}:\n", model->name, count(model->buckets.size(), "bucket"));
     for (std::size_t b = 0; b < model->buckets.size(); ++b) {
@@ -170,10 +207,13 @@ std::string plan_json(const PlanSource& source, const Topology& topology, const 
   const std::vector<Choice> rows = choices.table();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     json row = json_of(rows[i]);
+    row["same_plan"] = json::object();
     for (std::size_t a = 0; a < choices.algorithms().size(); ++a) {
       const auto& price = choices.price(i, a);
       row["predicted_of_all_us"][choices.algorithms()[a]] = price.seconds * 1e6;
       if (choices.algorithms()[a] == rows[i].algorithm) row["reduced"] = price.reduced;
+      const std::string same = choices.same(i, a);
+      if (!same.empty()) row["same_plan"][choices.algorithms()[a]] = same;
     }
     table.push_back(std::move(row));
   }

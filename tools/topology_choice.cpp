@@ -19,9 +19,11 @@ constexpr std::size_t kMostBytes = std::size_t(16) << 20;  // of a topology's fi
 std::string read(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) {
-    engine::fail(engine::Code::kIo,
-                 "there is no file {}, and no example of that name; examples are: {}", path,
-                 example_names(", "));
+    engine::fail(
+        engine::Code::kIo,
+        "there is no file {}, and no example of that name; examples are: {}, and any other "
+        "HOSTSxRANKS",
+        path, example_names(", "));
   }
   engine::require(fs::is_regular_file(path, error), "{} is no file", path);
   engine::require(fs::file_size(path, error) <= kMostBytes,
@@ -45,13 +47,11 @@ std::string topology_help(const std::string& what) {
   std::string names = what + ": a JSON file, or an example:";
   for (const auto& example : collectives::example_topologies())
     names += fmt::format(" {} ({});", example.name, example.about);
-  names.pop_back();
-  return names;
+  return names + " any other HOSTSxRANKS (servers over 25 Gbit/s Ethernet)";
 }
 
 Topology described_topology(const std::string& name) {
-  for (const auto& example : collectives::example_topologies())
-    if (example.name == name) return collectives::example_topology(name);
+  if (collectives::names_example(name)) return collectives::example_topology(name);
   const std::string text = read(name);
   try {
     Topology topology = collectives::topology_from_json(text);

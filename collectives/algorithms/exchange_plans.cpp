@@ -139,7 +139,12 @@ MakeExchange circle_of_leaders(const Request& request) {
 Plan among_leaders(const Request& request, std::string algorithm, int most,
                    const MakeExchange& make) {
   refuse_squares(request, algorithm);
-  const Leaders leaders(request, most, make);
+  const Leaders leaders(request, most, make);  // also where it only refuses
+  if (most == kEveryRank && leaders.hosts().size() == 1) {
+    Plan plan = direct_all_reduce(request);
+    plan.algorithm = std::move(algorithm);
+    return plan;
+  }
   const std::size_t lanes = std::size_t(leaders.lanes());
   Plan plan = empty_plan(request, std::move(algorithm), leaders.lanes());
   for (std::size_t host = 0; host < leaders.hosts().size(); ++host) {

@@ -25,4 +25,8 @@ std::size_t halving_doubling_scratch(const Request& request) {
   return among_all_scratch(request, among_ranks(request));
 }
 
+std::string_view halving_doubling_same(const Request& request) {
+  return request.host.size() == 1 ? "direct" : "";
+}
+
 }  // namespace lockstep::collectives

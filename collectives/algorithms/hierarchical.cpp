@@ -16,4 +16,9 @@ std::size_t hierarchical_scratch(const Request& request) {
   return among_leaders_scratch(request, kEveryRank, circle_of_leaders(request));
 }
 
+std::string_view hierarchical_same(const Request& request) {
+  if (direct_refusal(request.host).empty()) return "direct";
+  return ranks_of_hosts(request).most == 1 ? "ring" : "";
+}
+
 }  // namespace lockstep::collectives

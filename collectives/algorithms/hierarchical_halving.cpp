@@ -24,4 +24,9 @@ std::size_t hierarchical_halving_scratch(const Request& request) {
   return among_leaders_scratch(request, kEveryRank, doubling(request));
 }
 
+std::string_view hierarchical_halving_same(const Request& request) {
+  if (direct_refusal(request.host).empty()) return "direct";
+  return ranks_of_hosts(request).most == 1 ? "halving_doubling" : "";
+}
+
 }  // namespace lockstep::collectives

@@ -14,4 +14,10 @@ std::size_t leader_hierarchical_scratch(const Request& request) {
   return among_leaders_scratch(request, 1, circle_of_leaders(request));
 }
 
+std::string_view leader_hierarchical_same(const Request& request) {
+  const RanksOfHosts ranks = ranks_of_hosts(request);
+  if (ranks.least > 1) return "";
+  return ranks.most == 1 ? hierarchical_same(request) : "hierarchical";
+}
+
 }  // namespace lockstep::collectives

@@ -70,4 +70,8 @@ std::size_t one_shot_scratch(const Request& request) {
   return in_one_shot(request) ? 2 * half(request) : 0;
 }
 
+std::string_view one_shot_same(const Request& request) {
+  return in_one_shot(request) ? "" : "direct";
+}
+
 }  // namespace lockstep::collectives

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The ring over all ranks; circle.cpp says how. Those of a host stand side by side, hosts in the
-// order of their numbers: so for H > 1 hosts exactly H edges of the circle are between hosts.
+// The ring over all ranks; circle.cpp says how. Those of a host stand side by side, in the
+// request's order, hosts in the order of their numbers: so for H > 1 hosts exactly H edges of the
+// circle are between hosts.
 #include <algorithm>
 
 #include "collectives/algorithms/circle.h"
 #include "collectives/algorithms/exchange_plans.h"
+#include "engine/base/error.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -12,6 +14,12 @@ namespace {
 Circle circle_of_all(const Request& request) {
   require_possible(request);
   std::vector<int> order = all_ranks(request);
+  if (!request.order.empty()) {
+    engine::require(
+        std::is_permutation(order.begin(), order.end(), request.order.begin(), request.order.end()),
+        "{}: the order of a ring must name each of its {} ranks once", request.name, order.size());
+    order = request.order;
+  }
   const auto host = [&](int rank) { return request.host[std::size_t(rank)]; };
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return host(a) < host(b); });
   std::vector<Party> parties;
@@ -27,6 +35,10 @@ Plan ring_all_reduce(const Request& request) {
 
 std::size_t ring_scratch(const Request& request) {
   return among_all_scratch(request, circle_of_all(request));
+}
+
+std::string_view ring_same(const Request& request) {
+  return request.host.size() == 1 ? "direct" : "";
 }
 
 }  // namespace lockstep::collectives

@@ -2,6 +2,7 @@
 #include "collectives/algorithms/steps.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "engine/base/error.h"
@@ -59,6 +60,17 @@ std::vector<int> all_ranks(const Request& request) {
   std::vector<int> ranks(request.host.size());
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
+}
+
+RanksOfHosts ranks_of_hosts(const Request& request) {
+  std::map<int, int> count;
+  for (const int host : request.host) ++count[host];
+  RanksOfHosts found;
+  for (const auto& [host, ranks] : count) {
+    found.least = found.least == 0 ? ranks : std::min(found.least, ranks);
+    found.most = std::max(found.most, ranks);
+  }
+  return found;
 }
 
 Range slice(Range subject, int part, int parts) {

@@ -20,6 +20,11 @@ Step await(std::vector<int> ranks, int phase, int lane = 0);
 // The same offset of the same space in each of these ranks.
 std::vector<Operand> everywhere(const std::vector<int>& ranks, Space space, std::size_t offset);
 std::vector<int> all_ranks(const Request& request);
+// How many ranks the smallest and the largest host have.
+struct RanksOfHosts {
+  int least = 0, most = 0;
+};
+RanksOfHosts ranks_of_hosts(const Request& request);
 
 // Throws Error(kInvalid) where the request contradicts itself: no ranks, the mean of integers, the
 // mean of minima or products, squares of a mean.

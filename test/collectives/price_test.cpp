@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "collectives/example_topologies.h"
 
 namespace lockstep::collectives {
@@ -39,6 +41,27 @@ TEST(Price, ThePictureAgreesFarAway) {
       const Price reduced = price(find_algorithm(name), hosts, bytes, 0);
       EXPECT_NEAR(reduced.seconds / whole.seconds, 1, 0.1) << name << " " << bytes;
       EXPECT_NEAR(reduced.wire_bytes / whole.wire_bytes, 1, 0.02) << name << " " << bytes;
+    }
+  }
+}
+
+// What the reasons are made of: nothing takes less time than any of its parts, measured or not.
+TEST(Price, IsNoLessThanItsParts) {
+  for (const char* name : {"1x4", "1x8", "3x1", "4x4", "5x3", "8x8", "16x8", "128x8"}) {
+    Topology topology = example_topology(name);
+    for (const double burst : {0.0, 1e6}) {
+      topology.wire.burst = burst;
+      for (const Algorithm& algorithm : all_reduce_algorithms()) {
+        if (!algorithm.refusal(topology.host_of_rank()).empty()) continue;
+        for (const std::size_t bytes : {kKiB, 512 * kKiB, 32 * kMiB}) {
+          const Price p = price(algorithm, topology, bytes);
+          const double longest =
+              std::max({p.wire_seconds, p.part_seconds, p.work_seconds, p.round_seconds});
+          EXPECT_LE(longest, p.seconds * (1 + 1e-9))
+              << name << " " << algorithm.name << " " << bytes;
+          EXPECT_GT(longest, 0);
+        }
+      }
     }
   }
 }

@@ -196,6 +196,37 @@ TEST(Simulator, LatencyIsCountedByRounds) {
   EXPECT_NEAR(direct.seconds, 2e-3, 1e-6);
 }
 
+// A host of which one has to wait for two messages that do not wait for each other has one round.
+TEST(Simulator, RoundsAreOfThoseThatWaitForEachOther) {
+  const Topology topology = equal_hosts(3, 1, free_host(), {1e-3, 1e15, 0, 0});
+  const Simulation run = simulate(halving_doubling_all_reduce(request(topology, 1024)), topology);
+  EXPECT_EQ(run.rounds, 2);
+  EXPECT_NEAR(run.round_seconds, 2e-3, 1e-9);
+  EXPECT_NEAR(run.seconds, 2e-3, 1e-6);
+}
+
+TEST(Simulator, TellsWhatAHostNeedsLongest) {
+  HostCosts costs = free_host();
+  costs.passes = {{0, 10e9, 1e15}};
+  const double bytes = 16 * kMiB;
+  const auto direct = [&](int cores) {
+    const Topology topology = equal_hosts(1, 2, costs, {}, cores);
+    return simulate(direct_all_reduce(request(topology, 16 * kMiB)), topology);
+  };
+  EXPECT_EQ(direct(1).part, HostPart::kProcessors);
+  EXPECT_NEAR(direct(1).part_seconds, 4 * bytes / 10e9, 1e-6);
+  EXPECT_NEAR(direct(1).work_seconds, 2 * bytes / 10e9, 1e-6);
+  costs.passes = {{0, 10e9, 10e9}};
+  EXPECT_EQ(direct(4).part, HostPart::kMemory);
+  EXPECT_NEAR(direct(4).part_seconds, 4 * bytes / 10e9, 1e-6);
+  const auto part = [](const char* name, const auto& algorithm) {
+    const Topology topology = example_topology(name);
+    return simulate(algorithm(request(topology, 16 * kMiB)), topology).part;
+  };
+  EXPECT_EQ(part("1x8", direct_all_reduce), HostPart::kPort);  // over PCI Express
+  EXPECT_EQ(part("4x4", hierarchical_all_reduce), HostPart::kLink);
+}
+
 // A rank's thread moves the bytes of its messages, at both ends; the bytes at the same time.
 TEST(Simulator, ProcessorTimeOfMessagesIsPaid) {
   const Topology topology = equal_hosts(2, 1, free_host(), {0, 1e15, 1e-9, 1e-3});

@@ -46,6 +46,31 @@ class Plan(Case):
                 won.add(row["algorithm"])
         self.assertLessEqual({"direct", "ring", "hierarchical"}, won)
 
+    def test_other_numbers_of_hosts_and_ranks_are_clusters_too(self):
+        for name in ("5x3", "2x1", "1x6", "2x8", "9x2"):
+            with self.subTest(name=name):
+                hosts, ranks = map(int, name.split("x"))
+                topology = self.plan("--topology", name)["topology"]
+                self.assertEqual([rank["host"] for rank in topology["ranks"]],
+                                 [host for host in range(hosts) for _ in range(ranks)])
+
+    def test_plans_that_are_the_same_are_said_and_not_compared(self):
+        text = self.good("plan", "--topology", "1x4").stdout
+        self.assertIn("one_shot makes the same plan as direct from 512 KiB on\n", text)
+        self.assertIn("hierarchical, hierarchical_halving make the same plan as direct\n", text)
+        for row in self.plan("--topology", "1x4")["table"]:
+            self.assertEqual(row["same_plan"]["hierarchical"], "direct")
+            self.assertEqual("one_shot" in row["same_plan"], row["bytes"] > 262144)
+            self.assertNotIn(row["runner_up"], row["same_plan"])
+            self.assertNotIn(row["algorithm"], row["same_plan"])
+        asked = self.plan("--topology", "1x4", "--algorithm", "hierarchical")["table"]
+        self.assertNotIn("direct", [row["runner_up"] for row in asked])
+
+    def test_a_ring_along_the_strongest_links_is_shown(self):
+        self.assertIn("a ring goes along the strongest links of h0: ranks 0 3 2 1 5 6 7 4\n",
+                      self.good("plan", "--topology", "1x8").stdout)
+        self.assertNotIn("strongest links", self.good("plan", "--topology", "4x4").stdout)
+
     def test_a_thousand_ranks(self):
         text = self.good("plan", "--topology", "128x8").stdout
         self.assertIn("1024 ranks on 128 hosts", text)
@@ -137,7 +162,13 @@ class Plan(Case):
     def test_bad_clusters_and_flags_are_one_line(self):
         file = self.file
         cases = [
-            (["--topology", "4x5"], 74, ["no file 4x5", "examples are: 1x1, 1x4"]),
+            (["--topology", "4x"], 74, ["no file 4x,", "examples are: 1x1, 1x4", "any other HOSTSxRANKS"]),
+            (["--topology", "4x5x6"], 74, ["no file 4x5x6"]),
+            (["--topology", "x5"], 74, ["no file x5"]),
+            (["--topology", "0x4"], 64, ["'0x4' is no example", "1 to 1024 hosts of 1 to 32 ranks"]),
+            (["--topology", "1x33"], 64, ["'1x33'", "1 to 32 ranks"]),
+            (["--topology", "1000x3"], 64, ["'1000x3'", "2048 ranks in all"]),
+            (["--topology", "99999999999x1"], 64, ["'99999999999x1'", "1 to 1024 hosts"]),
             (["--topology", self.top], 64, ["is no file"]),
             (["--topology", file("{")], 64, ["cluster0.json", "no JSON object"]),
             (["--topology", file("{}")], 64, ["cluster1.json", "hosts"]),
