@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "collectives/outcome.h"
 #include "collectives/reason.h"
@@ -29,44 +30,55 @@ int process_of(std::size_t k, int processes) {
   return int(k / all % 2 == 0 ? place : all - 1 - place);
 }
 
-using Prices = std::vector<std::vector<Price>>;  // [size][algorithm]
+using Prices = std::vector<std::vector<Price>>;                    // [size][algorithm]
+using Firsts = std::vector<std::vector<std::size_t>>;              // likewise: Choices::first_alike
+using ToPrice = std::vector<std::pair<std::size_t, std::size_t>>;  // size, algorithm
 
-// What all processes priced, from what each said of its part.
-void read_prices(const std::vector<std::string>& all, Prices& prices) {
-  std::vector<std::size_t> at(all.size(), 0);
-  std::size_t k = 0;
-  for (std::size_t size = prices.size(); size-- > 0;)
-    for (Price& price : prices[size]) {
-      const auto process = std::size_t(process_of(k++, int(all.size())));
-      engine::invariant(at[process] + sizeof(Price) <= all[process].size(),
-                        "a process told of fewer prices than are its part");
-      std::memcpy(&price, all[process].data() + at[process], sizeof(Price));
-      at[process] += sizeof(Price);
-    }
+// Each plan once, the largest sizes first, since they take longest.
+ToPrice to_price(const Firsts& first) {
+  ToPrice list;
+  for (std::size_t size = first.size(); size-- > 0;)
+    for (std::size_t i = 0; i < first[size].size(); ++i)
+      if (first[size][i] == i) list.emplace_back(size, i);
+  return list;
 }
 
-// The largest sizes first, since they take longest.
+// What all processes priced, from what each said of its part.
+void read_prices(const std::vector<std::string>& all, const ToPrice& list, Prices& prices) {
+  std::vector<std::size_t> at(all.size(), 0);
+  for (std::size_t k = 0; k < list.size(); ++k) {
+    const auto process = std::size_t(process_of(k, int(all.size())));
+    engine::invariant(at[process] + sizeof(Price) <= all[process].size(),
+                      "a process told of fewer prices than are its part");
+    std::memcpy(&prices[list[k].first][list[k].second], all[process].data() + at[process],
+                sizeof(Price));
+    at[process] += sizeof(Price);
+  }
+}
+
 Prices prices(const Topology& topology, const std::vector<const Algorithm*>& able,
-              const std::vector<std::size_t>& sizes, Bootstrap* together) {
+              const std::vector<std::size_t>& sizes, const Firsts& first, Bootstrap* together) {
   static_assert(std::is_trivially_copyable_v<Price>);
   Prices prices(sizes.size(), std::vector<Price>(able.size()));
+  const ToPrice list = to_price(first);
   const int processes = together == nullptr ? 1 : together->processes();
   const auto mine = [&] {
     std::string text;
-    std::size_t k = 0;
-    for (std::size_t size = sizes.size(); size-- > 0;)
-      for (std::size_t i = 0; i < able.size(); ++i) {
-        if (processes > 1 && process_of(k++, processes) != together->process()) continue;
-        const Price price = collectives::price(*able[i], topology, sizes[size]);
-        prices[size][i] = price;
-        text.append(reinterpret_cast<const char*>(&price), sizeof(Price));
-      }
+    for (std::size_t k = 0; k < list.size(); ++k) {
+      if (processes > 1 && process_of(k, processes) != together->process()) continue;
+      const auto [size, i] = list[k];
+      const Price price = collectives::price(*able[i], topology, sizes[size]);
+      prices[size][i] = price;
+      text.append(reinterpret_cast<const char*>(&price), sizeof(Price));
+    }
     return text;
   };
   if (processes > 1)
-    read_prices(all_or_none(*together, "prices of all-reduces", mine), prices);
+    read_prices(all_or_none(*together, "prices of all-reduces", mine), list, prices);
   else
     mine();
+  for (std::size_t size = 0; size < sizes.size(); ++size)
+    for (std::size_t i = 0; i < able.size(); ++i) prices[size][i] = prices[size][first[size][i]];
   return prices;
 }
 
@@ -121,7 +133,7 @@ Choices plan_all_reduce(const Topology& topology, std::span<const Algorithm> alg
                                    : choices.refused_[0].algorithm + " " + choices.refused_[0].why);
   for (const std::size_t bytes : choices.sizes_)
     choices.first_.push_back(choices.first_alike(bytes));
-  choices.prices_ = prices(topology, able, choices.sizes_, together);
+  choices.prices_ = prices(topology, able, choices.sizes_, choices.first_, together);
   return choices;
 }
 

@@ -6,8 +6,8 @@
 // all ranks of a job choose alike once they hold the same measurements; `hash` is for comparing
 // that. Any thread.
 //
-// Cost: a simulation for each algorithm and size; large clusters are priced from smaller pictures
-// of them (price.h). The processes of a job can divide that among themselves.
+// Cost: a simulation for each plan that differs, of each size; large clusters are priced from
+// smaller pictures of them (price.h). The processes of a job can divide that among themselves.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include "collectives/planner.h"
@@ -78,6 +79,10 @@ class Comparison {
     if (need == kWire)
       return fmt::format("{} ({} of the wire), {} {} ({})", sends(), take, other_,
                          amount(than_.wire_bytes), takes);
+    // As many, of which fewer are messages.
+    if (need == kRounds && std::abs(mine_.rounds - than_.rounds) < 0.5)
+      return fmt::format("its {} take {}, those of {} {}", in_turn(mine_.rounds), take, other_,
+                         takes);
     if (need == kRounds)
       return fmt::format("it has {} ({}), {} {:.0f} ({})", in_turn(mine_.rounds), take, other_,
                          than_.rounds, takes);

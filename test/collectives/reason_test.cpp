@@ -17,6 +17,9 @@ TEST(Reason, IsWhatIsNeededLess) {
   EXPECT_EQ(reason({.seconds = 20 * kUs, .round_seconds = 10 * kUs, .rounds = 1},
                    {.seconds = 30 * kUs, .round_seconds = 20 * kUs, .rounds = 2}, "ring"),
             "it has 1 signal or message (10.0 us), ring 2 (20.0 us)");
+  EXPECT_EQ(reason({.seconds = 20 * kUs, .round_seconds = 10 * kUs, .rounds = 5},
+                   {.seconds = 30 * kUs, .round_seconds = 20 * kUs, .rounds = 5}, "ring"),
+            "its 5 signals and messages one after the other take 10.0 us, those of ring 20.0 us");
   EXPECT_EQ(reason({.seconds = 20 * kUs, .part_seconds = 15 * kUs, .memory_bytes = 100},
                    {.seconds = 30 * kUs, .part_seconds = 25 * kUs, .memory_bytes = 200}, "ring"),
             "it moves 100 bytes through the memory of a host (15.0 us), ring 200 bytes (25.0 us)");
