@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "collectives/size_rules.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <charconv>
@@ -13,8 +14,17 @@ namespace {
 
 using engine::require;
 
-constexpr std::array<std::pair<std::string_view, int>, 4> kUnits{
-    {{"k", 10}, {"m", 20}, {"g", 30}, {"", 0}}};
+constexpr std::array<std::pair<std::string_view, std::size_t>, 10> kUnits{{{"b", 1},
+                                                                           {"k", 1 << 10},
+                                                                           {"m", 1 << 20},
+                                                                           {"g", 1 << 30},
+                                                                           {"kib", 1 << 10},
+                                                                           {"mib", 1 << 20},
+                                                                           {"gib", 1 << 30},
+                                                                           {"kb", 1'000},
+                                                                           {"mb", 1'000'000},
+                                                                           {"gb", 1'000'000'000}}};
+constexpr double kMost = 0x1p60;
 
 SizeRule parse_rule(std::string_view entry) {
   const std::size_t colon = entry.find(':');
@@ -36,20 +46,25 @@ SizeRule parse_rule(std::string_view entry) {
 
 }  // namespace
 
-std::size_t parse_size(std::string_view text) {
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+std::size_t parse_size(std::string_view text, std::size_t plain) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  double number = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   std::string unit;
   for (const char* c = end; c != text.data() + text.size(); ++c)
     unit += char(std::tolower(static_cast<unsigned char>(*c)));
-  if (unit.ends_with("ib") && unit.size() == 3) unit.resize(1);
-  if (unit == "b") unit.clear();
-  for (const auto& [name, shift] : kUnits) {
-    if (error != std::errc() || unit != name) continue;
-    require(number <= (std::size_t(1) << 60) >> shift, "'{}' bytes are too many", text);
-    return number << shift;
-  }
-  engine::fail(engine::Code::kInvalid, "'{}' is no size: write e.g. 65536, 64k or 64KiB", text);
+  std::size_t factor = unit.empty() ? plain : 0;
+  for (const auto& [name, bytes] : kUnits)
+    if (unit == name) factor = bytes;
+  const bool whole = std::all_of(text.data(), end, is_digit);
+  require(error == std::errc() && is_digit(text[0]) && factor > 0 && (whole || factor > 1),
+          "'{}' is no size: write e.g. 65536, 64k, 64KiB or 1.5m", text);
+  require(number * double(factor) <= kMost, "'{}' bytes are too many", text);
+  if (!whole) return std::size_t(number * double(factor));
+  std::size_t exact = 0;  // where a double has too few digits
+  std::from_chars(text.data(), end, exact);
+  return exact * factor;
 }
 
 std::string size_text(std::size_t bytes) {

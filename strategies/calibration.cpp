@@ -4,12 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
+#include <stop_token>
+#include <thread>
 
 #include "collectives/calibration.h"
 #include "collectives/cost_cache.h"
 #include "collectives/machine.h"
 #include "collectives/probes.h"
+#include "collectives/processor_wait.h"
 #include "collectives/wire_probes.h"
 #include "engine/base/error.h"
 #include "strategies/probe_run.h"
@@ -64,8 +69,13 @@ Passes largest_passes(const JobRanks& ranks, std::size_t most_touched) {
   return largest;
 }
 
-std::vector<Sample> measured(const JobRanks& ranks, const collectives::Binding& binding,
-                             const engine::Ops& ops, const CalibrationOptions& options) {
+struct Measured {
+  std::vector<Sample> samples;
+  collectives::ProcessorWait wait;  // of the rank that waited longest
+};
+
+Measured measured(const JobRanks& ranks, const collectives::Binding& binding,
+                  const engine::Ops& ops, const CalibrationOptions& options) {
   const Passes largest_pass = largest_passes(ranks, options.most_touched);
   std::vector<ProbeGroup> local{collectives::signal_probes(ranks.host)};
   local[0].seconds = kSignals;
@@ -81,14 +91,19 @@ std::vector<Sample> measured(const JobRanks& ranks, const collectives::Binding& 
     wire.emplace(ranks.host, kWire);
     largest.push_back(wire->largest());
   }
-  ProbeRun run(ranks, largest, ops, binding.processors, options.deadline, options.network);
+  ProbeRun run(ranks, largest, ops, binding.processors, options.deadline, options.network,
+               options.waited);
   std::vector<Sample> samples = run.measure(local);
   while (wire) {
     const auto group = wire->next(samples);
     if (!group) break;
     collectives::add_samples(samples, run.measure({*group}));
   }
-  return samples;
+  return {std::move(samples), run.processor_wait()};
+}
+
+void add_note(std::string& note, const std::string& more) {
+  note += (note.empty() ? "" : "; ") + more;
 }
 
 // Of each host, as its first process says.
@@ -115,6 +130,33 @@ Topology costs_of_first(collectives::Bootstrap& bootstrap, Topology topology,
   topology.wire = found.wire;
   topology.costs_are = found.costs_are;
   return topology;
+}
+
+// Says that it takes long, if it does while this lives.
+class Patience {
+ public:
+  explicit Patience(const CalibrationOptions& options)
+      : thread_([this, &options](const std::stop_token& stop) {
+          std::unique_lock lock(mutex_);
+          over_.wait_for(lock, stop, options.patience, [] { return false; });
+          if (stop.stop_requested()) return;
+          options.tell(
+              fmt::format("costs of ranks and links are still being measured after {:g} s, as over "
+                          "slow wires",
+                          std::chrono::duration<double>(options.patience).count()));
+        }) {}
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any over_;
+  std::jthread thread_;  // last: it uses the others
+};
+
+std::string disturbed_note(const collectives::ProcessorWait& wait, bool would_be_kept) {
+  return fmt::format(
+      "the machine is busy with other work: while costs of ranks and links were measured a rank "
+      "waited {:.0f} % of the time for a processor; what was measured is used{}",
+      100 * wait.part(), would_be_kept ? ", but not kept: the next job measures anew" : "");
 }
 
 std::string shape_of(const Topology& topology, const std::vector<int>& processors,
@@ -154,13 +196,20 @@ Calibration calibrate(collectives::Bootstrap& bootstrap, const Topology& topolog
     }
   }
   if (!result.cached) {
-    const std::vector<Sample> samples = measured(ranks, mine.binding, ops, options);
+    std::optional<Patience> patience;
+    if (first && options.tell) patience.emplace(options);
+    const auto [samples, wait] = measured(ranks, mine.binding, ops, options);
     result.topology = costs_of_first(bootstrap, topology, samples, processors);
-    if (first && !options.cache.empty()) {
+    patience.reset();
+    // Ranks that are more than processors wait for each other, every time.
+    const bool disturbed = mine.enough && wait.disturbed();
+    if (first && disturbed) {
+      add_note(result.note, disturbed_note(wait, !options.cache.empty()));
+    } else if (first && !options.cache.empty()) {
       try {
         cache.write(shape, result.topology);
       } catch (const engine::Error& error) {
-        result.note += (result.note.empty() ? "" : "; ") + std::string(error.what());
+        add_note(result.note, error.what());
       }
     }
   }

@@ -5,13 +5,16 @@
 // collectives/calibration.h. All ranks end with the same numbers.
 //
 // A second job of the same shape on the same machines takes them from a file
-// (collectives/cost_cache.h) which the first process reads and writes.
+// (collectives/cost_cache.h) which the first process reads and writes. What was measured while
+// other work had the processors is used, and not kept: the next job measures anew.
 #pragma once
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "collectives/bootstrap.h"
+#include "collectives/processor_wait.h"
 #include "collectives/topology.h"
 #include "engine/ops/ops.h"
 #include "strategies/network.h"
@@ -26,13 +29,21 @@ struct CalibrationOptions {
   std::string version = {};          // of the program: another one measures anew
   // Bytes that all ranks of a host touch at most; 0: so many that the last cache holds little.
   std::size_t most_touched = 0;
+  // Told a line, once, on the first process and from a thread of its own, where measuring takes
+  // longer than `patience`: over slow wires. Must not throw.
+  std::function<void(const std::string&)> tell = {};
+  std::chrono::milliseconds patience{2000};
+  // Tests: what the kernel says of a rank's thread (collectives/processor_wait.h).
+  std::function<double()> waited = collectives::seconds_without_processor;
 };
 
 struct Calibration {
   collectives::Topology topology;  // with costs, `costs_are` "measured"
   double seconds = 0;              // that it took
   bool cached = false;             // the costs are from a file
-  std::string note = {};  // what was wrong with that file, on the first process; else empty
+  // For who started the job, one line, on the first process; else empty: what was wrong with that
+  // file, or that the costs are not kept since other work disturbed them.
+  std::string note = {};
 };
 
 // Collective, for all processes of the job. `topology`: as discover() gave it. A thread for each

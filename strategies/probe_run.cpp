@@ -68,12 +68,15 @@ bool left(engine::Code code) {
 
 ProbeRun::ProbeRun(const JobRanks& ranks, const std::vector<ProbeGroup>& largest,
                    const engine::Ops& ops, const std::vector<std::vector<int>>& processors,
-                   std::chrono::milliseconds deadline, const Network& network)
+                   std::chrono::milliseconds deadline, const Network& network,
+                   std::function<double()> waited)
     : ranks_(ranks),
       ops_(ops),
       deadline_(deadline),
+      waited_(std::move(waited)),
       mine_(ranks.mine()),
-      elements_(most(largest, &ProbeGroup::elements)) {
+      elements_(most(largest, &ProbeGroup::elements)),
+      waits_(ranks.host.size()) {
   watch();
   memory_ = std::make_unique<HostMemory>(
       ranks, pages(elements_) + pages(most(largest, &ProbeGroup::scratch)),
@@ -193,8 +196,12 @@ std::vector<Sample> ProbeRun::measure(const std::vector<ProbeGroup>& groups) {
   const collectives::Outcome mine(kWhat + "times", [&] {
     threads_->run(
         [&](int index) {
+          Times& of_rank = times[std::size_t(index)];
+          collectives::ProcessorWaitClock clock(waited_);
           for (std::size_t g = 0; g < groups.size(); ++g)
-            measure(index, groups[g], before + g, times[std::size_t(index)]);
+            measure(index, groups[g], before + g, of_rank);
+          const collectives::ProcessorWait wait = clock.lap();
+          of_rank.insert(of_rank.end(), {wait.waited, wait.seconds});
         },
         [&](const std::exception& error) { stop(engine::Code::kAborted, error.what()); });
     std::string text;
@@ -203,6 +210,11 @@ std::vector<Sample> ProbeRun::measure(const std::vector<ProbeGroup>& groups) {
     return text;
   });
   return samples_of(groups, mine.texts(exchange(mine.told())));
+}
+
+collectives::ProcessorWait ProbeRun::processor_wait() const {
+  return *std::max_element(waits_.begin(), waits_.end(),
+                           [](const auto& a, const auto& b) { return a.part() < b.part(); });
 }
 
 // Who died, or waited in vain, does not come here. His neighbours on his host have left what they
@@ -246,7 +258,7 @@ void ProbeRun::listen(const std::stop_token& stop) noexcept {
 // probe how often it was done and the times. Hosts do no more than each other, but some do less:
 // then so many count of all.
 std::vector<Sample> ProbeRun::samples_of(const std::vector<ProbeGroup>& groups,
-                                         const std::vector<std::string>& all) const {
+                                         const std::vector<std::string>& all) {
   std::vector<Sample> samples;
   for (const ProbeGroup& group : groups)
     for (const Probe& probe : group.probes) samples.push_back({probe, {}});
@@ -268,6 +280,8 @@ std::vector<Sample> ProbeRun::samples_of(const std::vector<ProbeGroup>& groups,
       Times& mine = of_probe.emplace_back(std::size_t(next()));
       std::generate(mine.begin(), mine.end(), next);
     }
+    waits_[rank].waited += next();
+    waits_[rank].seconds += next();
   }
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const auto fewest =

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <stop_token>
@@ -17,6 +18,7 @@
 #include "collectives/calibration.h"
 #include "collectives/memory/peer_watch.h"
 #include "collectives/probes.h"
+#include "collectives/processor_wait.h"
 #include "collectives/team.h"
 #include "collectives/transport.h"
 #include "engine/ops/ops.h"
@@ -29,10 +31,11 @@ namespace lockstep::strategies {
 class ProbeRun {
  public:
   // `largest`: the groups for whose memory there must be room. `processors`: of each rank of this
-  // process, as for ReplicaThreads.
+  // process, as for ReplicaThreads. `waited`: as for ProcessorWaitClock.
   ProbeRun(const JobRanks& ranks, const std::vector<collectives::ProbeGroup>& largest,
            const engine::Ops& ops, const std::vector<std::vector<int>>& processors,
-           std::chrono::milliseconds deadline, const Network& network);
+           std::chrono::milliseconds deadline, const Network& network,
+           std::function<double()> waited);
   ~ProbeRun();
   ProbeRun(const ProbeRun&) = delete;
   ProbeRun& operator=(const ProbeRun&) = delete;
@@ -41,9 +44,13 @@ class ProbeRun {
   // the group says does fewer turns of it. Every wait has the deadline; throws
   // Error(kTimeout) or Error(kPeerLost) naming ranks.
   std::vector<collectives::Sample> measure(const std::vector<collectives::ProbeGroup>& groups);
+  // Of all that was measured: the rank that waited longest for a processor. The same on all
+  // processes.
+  collectives::ProcessorWait processor_wait() const;
 
  private:
-  // Of one rank: of each group, of each probe, how often it was done and how long each took.
+  // Of one rank: of each group, of each probe, how often it was done and how long each took; behind
+  // them how long it waited for a processor, and how long all took.
   using Times = std::vector<double>;
   void watch();
   void measure(int index, const collectives::ProbeGroup& group, std::size_t number, Times& times);
@@ -51,7 +58,7 @@ class ProbeRun {
   void listen(const std::stop_token& stop) noexcept;
   void add_team(const collectives::ProbeGroup& group);
   std::vector<collectives::Sample> samples_of(const std::vector<collectives::ProbeGroup>& groups,
-                                              const std::vector<std::string>& all) const;
+                                              const std::vector<std::string>& all);
   // Of the host's group with this number: 1 where this turn is to be done.
   std::atomic<std::uint32_t>& goes_on(std::size_t team, int turn) const;
   void stop(engine::Code code, const std::string& why) noexcept;
@@ -59,6 +66,7 @@ class ProbeRun {
   const JobRanks& ranks_;
   const engine::Ops& ops_;
   std::chrono::milliseconds deadline_;
+  std::function<double()> waited_;
   std::vector<int> mine_;
   std::size_t elements_ = 0;  // of a rank's gradient space
   std::unique_ptr<HostMemory> memory_;
@@ -66,6 +74,7 @@ class ProbeRun {
   std::mutex mutex_;                                                 // teams_ and lost_
   std::vector<std::unique_ptr<collectives::Team>> teams_;            // of all groups so far
   std::string lost_;
+  std::vector<collectives::ProcessorWait> waits_;  // of each rank
   std::unique_ptr<ReplicaThreads> threads_;
   std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread uses the others
 };

@@ -1,37 +1,104 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/rank_processors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <map>
 #include <set>
+#include <sstream>
+#include <utility>
 
 #include "collectives/machine.h"
 
 namespace lockstep::strategies {
 
+namespace {
+
+// What a process says of itself: its processors, its machine, its quota in whole processors (0:
+// none). Hosts of one machine, as virtual ones are, run under one kernel.
+struct Said {
+  std::vector<int> processors = {};
+  std::string kernel = {};
+  int quota = 0;
+};
+
+std::string mine(const collectives::Machine& machine) {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string kernel;
+  file >> kernel;
+  if (kernel.empty()) kernel = machine.hostname;
+  const int quota = machine.quota > 0 ? std::max(1, int(std::ceil(machine.quota))) : 0;
+  return fmt::format("{} {} {}", quota, kernel,
+                     collectives::to_text(collectives::allowed_processors()));
+}
+
+Said read(const std::string& text) {
+  std::istringstream words(text);
+  Said said;
+  std::string processors;
+  words >> said.quota >> said.kernel >> processors;
+  said.processors = collectives::processors_of(processors);
+  return said;
+}
+
 // A quota is taken as one that all processes of the host share: a launcher puts them into one
 // container.
+int most_of(const std::set<int>& processors, int quota) {
+  const int most = std::max(1, int(processors.size()));
+  return quota > 0 ? std::min(most, quota) : most;
+}
+
+struct MachineOfJob {
+  int ranks = 0;
+  std::set<int> processors = {};
+  std::map<int, std::pair<std::set<int>, int>> hosts = {};  // processors and quota of each
+};
+
+bool enough_everywhere(const JobRanks& ranks, const std::vector<Said>& all) {
+  std::map<std::string, MachineOfJob> machines;
+  for (std::size_t rank = 0; rank < ranks.process.size(); ++rank) {
+    const Said& said = all[std::size_t(ranks.process[rank])];
+    MachineOfJob& machine = machines[said.kernel];
+    auto& [processors, quota] = machine.hosts[ranks.host[rank]];
+    ++machine.ranks;
+    machine.processors.insert(said.processors.begin(), said.processors.end());
+    processors.insert(said.processors.begin(), said.processors.end());
+    quota = said.quota;
+  }
+  return std::all_of(machines.begin(), machines.end(), [](const auto& named) {
+    const MachineOfJob& machine = named.second;
+    int of_hosts = 0;
+    for (const auto& [host, share] : machine.hosts) of_hosts += most_of(share.first, share.second);
+    return machine.ranks <= std::min(most_of(machine.processors, 0), of_hosts);
+  });
+}
+
+}  // namespace
+
 RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& what) {
   const collectives::Machine machine = collectives::machine();
-  const auto all =
-      ranks.bootstrap.all_gather(collectives::to_text(collectives::allowed_processors()), what);
+  std::vector<Said> all;
+  for (const std::string& text : ranks.bootstrap.all_gather(mine(machine), what))
+    all.push_back(read(text));
   const std::size_t me = std::size_t(ranks.bootstrap.process());
   const std::vector<int> local = ranks.local();
   std::vector<collectives::HostProcess> here;
   std::set<int> together;
-  std::size_t mine = 0;
+  std::size_t place = 0;
   for (std::size_t process = 0; process < all.size(); ++process) {
     const auto replicas = std::count_if(local.begin(), local.end(), [&](int rank) {
       return ranks.process[std::size_t(rank)] == int(process);
     });
     if (replicas == 0) continue;
-    if (process == me) mine = here.size();
-    here.push_back({collectives::processors_of(all[process]), int(replicas)});
+    if (process == me) place = here.size();
+    here.push_back({all[process].processors, int(replicas)});
     together.insert(here.back().processors.begin(), here.back().processors.end());
   }
-  int most = std::max(1, int(together.size()));
-  if (machine.quota > 0) most = std::min(most, std::max(1, int(std::ceil(machine.quota))));
-  return {collectives::plan_binding(here, mine, 1, machine.cores), most};
+  return {collectives::plan_binding(here, place, 1, machine.cores),
+          most_of(together, all[me].quota), enough_everywhere(ranks, all)};
 }
 
 }  // namespace lockstep::strategies

@@ -12,6 +12,9 @@ namespace lockstep::strategies {
 struct RankProcessors {
   collectives::Binding binding;  // of this process's ranks, one thread each
   int of_host = 1;               // that the ranks of this host may use together
+  // On every machine as many processors as ranks, also where several hosts of the job are parts of
+  // one machine. The same on all processes.
+  bool enough = true;
 };
 
 // `what` stands in errors of the exchange: "processors of the ranks".

@@ -290,6 +290,7 @@ void Synchronous::find_costs() {
   calibration.cache = options_.cost_cache;
   calibration.most_touched = options_.most_touched;
   calibration.version = options_.version;
+  calibration.tell = [this](const std::string& line) { options_.log.info("{}", line); };
   const auto ops = options_.devices[0]->ops(engine::DType::kFloat32, {.threads = 1});
   Calibration found;
   calibrating_ = true;

@@ -34,7 +34,7 @@ TEST(SizeRules, WhatCannotBeReadIsRefusedWithAReason) {
       {"ring:64q..", "'64q' is no size"},
       {"ring:-1..", "'-1' is no size"},
       {"ring:k..", "'k' is no size"},
-      {"ring:99999999999999999999..", "is no size"},
+      {"ring:99999999999999999999..", "too many"},
       {"ring:2000000000g..", "too many"},
       {"ring,direct", "ring and direct both want 0 bytes"},
       {"ring:..64k,direct:32k..", "ring and direct both want 32 KiB"},
@@ -48,6 +48,24 @@ TEST(SizeRules, WhatCannotBeReadIsRefusedWithAReason) {
       EXPECT_THAT(error.what(), HasSubstr(reason)) << text;
     }
   }
+}
+
+TEST(SizeRules, SizesAreReadInAllNotationsOfThem) {
+  for (const char* text : {"65536", "65536b", "65536B", "64k", "64K", "64KiB", "64kib", "65.536kB"})
+    EXPECT_EQ(parse_size(text), 65536u) << text;
+  for (const char* text : {"4m", "4M", "4MiB", "4096k", "0.00390625g"})
+    EXPECT_EQ(parse_size(text), std::size_t(4) << 20) << text;
+  EXPECT_EQ(parse_size("1.5MiB"), std::size_t(3) << 19);
+  EXPECT_EQ(parse_size("2MB"), 2'000'000u);
+  EXPECT_EQ(parse_size("0"), 0u);
+  EXPECT_EQ(parse_size("1152921504606846975"), (std::size_t(1) << 60) - 1);
+  // What a number alone is, its flag says.
+  EXPECT_EQ(parse_size("4", 1 << 20), std::size_t(4) << 20);
+  EXPECT_EQ(parse_size("0.5", 1 << 20), std::size_t(1) << 19);
+  EXPECT_EQ(parse_size("64k", 1 << 20), 65536u);
+  for (const char* text : {"", "k", "4q", "4Ki", "4 k", " 4k", "-1", "+1", "1e3", "1e3k", ".5k",
+                           "0x10", "inf", "nan", "1.5", "1.5b", "4k4", "2000000000g"})
+    EXPECT_THROW(parse_size(text), engine::Error) << text;
 }
 
 TEST(SizeRules, SizesAreWritten) {

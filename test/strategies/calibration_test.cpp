@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <mutex>
 #include <thread>
 
+#include "collectives/binding.h"
 #include "collectives/cost_cache.h"
 #include "collectives/probes.h"
 #include "engine/base/error.h"
@@ -66,7 +68,11 @@ class Calibrations : public testing::Test {
   Calibrations() { fs::remove_all(folder_); }
   ~Calibrations() override { fs::remove_all(folder_); }
   CalibrationOptions options(const std::string& version = "1") const {
-    return {.deadline = 60s, .cache = folder_, .version = version, .most_touched = kTouched};
+    return {.deadline = 60s,
+            .cache = folder_,
+            .version = version,
+            .most_touched = kTouched,
+            .waited = [] { return 0.0; }};
   }
   std::vector<fs::path> files() const {
     std::vector<fs::path> found;
@@ -160,6 +166,27 @@ TEST_F(Calibrations, AFolderThatRefusesIsSaidAndNothingElse) {
   EXPECT_THAT(ended.calibrations[0].note, HasSubstr("cannot be written"));
 }
 
+// What was measured beside other work is used by this job, and by no other. Where ranks are more
+// than processors they wait for each other's, and nobody could measure anything else.
+TEST_F(Calibrations, WhatOtherWorkDisturbedIsUsedAndNotKept) {
+  CalibrationOptions disturbed = options();
+  std::atomic<int> hours{0};
+  disturbed.waited = [&] { return 3600.0 * ++hours; };
+  const int processors = int(collectives::allowed_processors().size());
+  const Ended alone = run({0}, processors, disturbed);
+  EXPECT_EQ(alone.errors[0], "");
+  EXPECT_EQ(alone.calibrations[0].topology.costs_are, "measured");
+  EXPECT_THAT(alone.calibrations[0].note,
+              AllOf(HasSubstr("busy with other work"), HasSubstr("not kept")));
+  EXPECT_FALSE(fs::exists(folder_));
+  EXPECT_EQ(run({0}, processors, options()).calibrations[0].note, "");
+  EXPECT_EQ(files().size(), 1u);
+
+  const Ended crowd = run({0}, processors + 1, disturbed);
+  EXPECT_EQ(crowd.calibrations[0].note, "");
+  EXPECT_EQ(files().size(), 2u);
+}
+
 // Of each probe a third of the repetitions is done, and no more where that has taken long.
 TEST_F(Calibrations, ASlowMachineMeasuresLess) {
   std::atomic<int> reductions{0};
@@ -180,6 +207,25 @@ TEST_F(Calibrations, ASlowMachineMeasuresLess) {
     count(collectives::pass_probe({0, 0}, bytes));
   EXPECT_GT(reductions, all / 4);
   EXPECT_LT(reductions, all * 2 / 3);
+}
+
+// Once, and by one process.
+TEST_F(Calibrations, ThatItTakesLongIsSaid) {
+  std::mutex mutex;
+  std::vector<std::string> told;
+  CalibrationOptions slow{.deadline = 60s, .most_touched = kTouched};
+  slow.tell = [&](const std::string& line) {
+    const std::scoped_lock lock(mutex);
+    told.push_back(line);
+  };
+  const auto sleepy = [](int) { std::this_thread::sleep_for(50us); };
+  slow.patience = 1h;
+  EXPECT_EQ(run({0, 0}, 1, slow, sleepy).errors[0], "");
+  EXPECT_TRUE(told.empty());
+  slow.patience = 1ms;
+  EXPECT_EQ(run({0, 0}, 1, slow, sleepy).errors[0], "");
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_THAT(told[0], HasSubstr("still being measured after 0.001 s"));
 }
 
 // In the middle of the probes: the others hear why, from their host and from another.

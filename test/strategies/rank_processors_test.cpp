@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// Whether a job has processors for all of its ranks: here all of its hosts are this machine.
+#include "strategies/rank_processors.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "collectives/machine.h"
+
+namespace lockstep::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+// As each process sees it.
+std::vector<strategies::RankProcessors> found(const std::vector<int>& host) {
+  const auto views = collectives::in_memory_bootstrap(host, 60s);
+  std::vector<strategies::RankProcessors> all(host.size());
+  std::vector<std::thread> processes;
+  for (std::size_t p = 0; p < host.size(); ++p)
+    processes.emplace_back([&, p] {
+      all[p] = processors_of_ranks(strategies::rank_of_each_process(*views[p]), "processors");
+    });
+  for (std::thread& process : processes) process.join();
+  return all;
+}
+
+TEST(RankProcessors, HostsOfOneMachineShareItsProcessors) {
+  const std::size_t cores = std::size_t(collectives::machine().cores);
+  for (const int hosts : {1, 2}) {
+    std::vector<int> host(cores, 0);
+    if (hosts == 2) host.back() = 1;
+    if (cores == 1) host.front() = 0;
+    for (const auto& one : found(host)) EXPECT_TRUE(one.enough) << hosts;
+    host.push_back(host.back());
+    for (const auto& one : found(host)) {
+      EXPECT_FALSE(one.enough) << hosts;
+      EXPECT_EQ(one.of_host, int(cores));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
