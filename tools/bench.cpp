@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <thread>
 
 #include "collectives/cost_cache.h"
 #include "collectives/machine.h"
@@ -13,6 +14,7 @@
 #include "strategies/calibration.h"
 #include "strategies/rank_processors.h"
 #include "strategies/session/session.h"
+#include "tools/bench/other_work.h"
 #include "tools/bench/overlap.h"
 #include "tools/bench/plot.h"
 #include "tools/bench/rank_threads.h"
@@ -35,6 +37,9 @@ using collectives::Bootstrap;
 // A meeting of two cores below this goes through caches that they share.
 constexpr double kSharedCore = 150;  // ns
 
+// For another process to say why all end, before a launcher ends it, too.
+constexpr std::chrono::milliseconds kWord{200};
+
 using Flags = BenchFlags;
 
 // Before hours of measuring. What was not there is not there afterwards.
@@ -46,12 +51,11 @@ void require_writable(const std::string& path) {
   if (!there) std::filesystem::remove(path, error);
 }
 
-// Ranks that are as many as the processors get one each. How many processors the host's ranks may
-// use together.
-int bind(const strategies::JobRanks& ranks) {
-  const auto found = strategies::processors_of_ranks(ranks, "processors of the ranks");
+// Ranks that are as many as the processors get one each.
+strategies::RankProcessors bind(const strategies::JobRanks& ranks) {
+  auto found = strategies::processors_of_ranks(ranks, "processors of the ranks");
   collectives::bind_this_thread(found.binding.processors[0]);
-  return found.of_host;
+  return found;
 }
 
 // What the ranks of this job were measured to cost; the same on all. Before any of them is bound:
@@ -65,6 +69,7 @@ collectives::Topology costs(const Flags& f, const strategies::Ranks& ranks) {
   options.cache = collectives::cache_folder();
   options.fresh = true;  // who measures wants to know what is now
   options.version = version();
+  options.tell = complain;
   const auto calibration = strategies::calibrate(ranks.bootstrap, found, ranks.ops, options);
   if (!calibration.note.empty()) complain(calibration.note);
   return calibration.topology;
@@ -96,14 +101,15 @@ class BenchOfRank {
     sizes_ = f.counts();
     bench::require_room(ranks, threads, bytes_taken(), "a benchmark of " + f.most());
     const collectives::Topology topology = costs(f, ranks);
-    const int processors = bind(ranks);
+    const strategies::RankProcessors processors = bind(ranks);
+    enough_ = processors.enough;
     const double barrier_ns = meeting_.pair_ns();
-    if (form_ == Form::kTable) say(describe(ranks, processors, threads, barrier_ns));
+    if (form_ == Form::kTable) say(describe(ranks, processors.of_host, threads, barrier_ns));
     planned_ = bench::planned(setting_.task, topology, planned_counts());
   }
 
   // True when every result was right.
-  bool measure() {
+  bool measure() try {
     if (f_.regret) {
       regrets();
     } else if (f_.overlap) {
@@ -111,9 +117,15 @@ class BenchOfRank {
     } else {
       times();
     }
+    // Ranks that are more than processors wait for each other's.
+    if (ranks_.rank() == 0 && enough_ && !other_work_.note().empty()) complain(other_work_.note());
     if (ranks_.rank() == 0 && wrong_ > 0)
       complain(fmt::format("{} elements of results are wrong", wrong_));
     return wrong_ == 0;
+  } catch (const engine::Error& error) {
+    if (!meeting_.told_by_another(error)) throw;
+    std::this_thread::sleep_for(kWord);
+    leave(exit_code(error.code()));
   }
 
  private:
@@ -136,19 +148,27 @@ class BenchOfRank {
     return bench::choices(setting_.task, wanted, planned_count(count), planned_);
   }
 
-  // Of one rank, at the largest size. What "auto" will choose is not known yet: it takes as much as
-  // the least of all, or more.
+  // Of one rank, at the size that takes most. What "auto" will choose is not known yet: it takes as
+  // much as the least of all, or more.
   std::size_t bytes_taken() const {
-    const std::size_t count = sizes_.back(), width = engine::size_of(setting_.task.dtype);
-    const bool automatic = f_.algorithm == "auto";
-    std::optional<std::size_t> elements;
-    for (const auto& one : choices(automatic ? "all" : f_.algorithm, count)) {
-      const std::size_t its = bench::work_elements(setting_.task, one.algorithm, count);
-      elements = !elements ? its : automatic ? std::min(*elements, its) : std::max(*elements, its);
-    }
+    const bench::Task& task = setting_.task;
+    const auto elements = [&](const std::string& name, std::size_t count) {
+      if (name != "auto") return bench::work_elements(task, name, count);
+      std::optional<std::size_t> least;
+      for (const std::string& one : bench::asked(task, "all", count)) {
+        const std::size_t its = bench::work_elements(task, one, count);
+        least = std::min(least.value_or(its), its);
+      }
+      return least.value_or(0);
+    };
     // Contests and buckets have no place for results apart.
     const bool in_place = f_.regret || f_.overlap;
-    return width * ((in_place ? count : elements.value_or(0)) + (setting_.mpi ? count : 0));
+    std::size_t most = 0;
+    for (const std::size_t count : sizes_)
+      for (const std::string& name : bench::asked(task, f_.algorithm, planned_count(count)))
+        most =
+            std::max(most, (in_place ? count : elements(name, count)) + (setting_.mpi ? count : 0));
+    return engine::size_of(task.dtype) * most;
   }
 
   void times() {
@@ -166,6 +186,7 @@ class BenchOfRank {
         row.barrier_ns = meeting_.pair_ns();  // which on virtual machines changes within a run
         row.measured = bench::measure(ranks_, meeting_, setting_, choice.algorithm, count);
         wrong_ += row.measured.wrong.value_or(0);
+        other_work_.add(row.measured.in_place.wait);
         rows.push_back(row);
         say(bench::to_text(row, form_, setting_.mpi));
       }
@@ -175,8 +196,10 @@ class BenchOfRank {
 
   void plot(const std::vector<bench::Row>& rows) const {
     std::ofstream file(f_.plot);
-    file << bench::to_svg(rows, fmt::format("{} of {} ({}), {} ranks", f_.collective, f_.dtype,
-                                            f_.op, ranks_.size()));
+    const std::string op = setting_.task.reduces() ? fmt::format(" ({})", f_.operation()) : "";
+    file << bench::to_svg(
+        rows, fmt::format("{} of {}{}, {} ranks", f_.collective, f_.dtype, op, ranks_.size()),
+        bench::mpi_name(setting_.task.collective));
     if (!file.flush()) engine::fail(engine::Code::kIo, "{} cannot be written", f_.plot);
   }
 
@@ -203,6 +226,7 @@ class BenchOfRank {
       found.push_back(
           bench::regret(ranks_, meeting_, setting_, choice, rivals(choice, count), count));
       wrong_ += found.back().wrong.value_or(0);
+      other_work_.add(found.back().wait);
       say(bench::to_text(found.back(), columns, form_));
     }
     if (form_ == Form::kTable) say(bench::summary(found));
@@ -214,6 +238,7 @@ class BenchOfRank {
       for (const auto& choice : choices(f_.algorithm, count)) {
         const auto found = bench::overlap(ranks_, meeting_, setting_, choice, count);
         wrong_ += found.wrong.value_or(0);
+        other_work_.add(found.wait);
         say(bench::to_text(found, form_));
       }
     }
@@ -227,6 +252,8 @@ class BenchOfRank {
   std::vector<std::size_t> sizes_;  // elements
   std::optional<collectives::Choices> planned_;
   std::size_t wrong_ = 0;
+  bench::OtherWork other_work_;
+  bool enough_ = true;  // processors for all ranks
 };
 
 bool on_threads(const Flags& f, const bench::Setting& setting, strategies::Session& session,
@@ -255,11 +282,9 @@ int run(const Flags& f, const Program& program) {
   const bench::Setting setting = together([&] {
     bench::Setting s = f.setting();
     f.require_possible(processes);
-    if (f.algorithm != "auto" && f.algorithm != "all") {  // unknown names, before the job meets
-      bench::Task task = s.task;
-      task.host.assign(1, 0);
-      bench::choices(task, f.algorithm, 1, std::nullopt);
-    }
+    bench::Task task = s.task;  // unknown names are said before the job meets
+    task.host.assign(1, 0);
+    bench::asked(task, f.algorithm, 1);
     if (f.scaling) runs.emplace(scaling_runs(f, s));
     if (!f.plot.empty() && collectives::mpi::launch().rank == 0) require_writable(f.plot);
     return s;

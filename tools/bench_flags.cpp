@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "collectives/registry.h"
+#include "collectives/size_rules.h"
 #include "engine/base/error.h"
 #include "tools/bounds.h"
 #include "tools/topology_choice.h"
@@ -20,46 +20,14 @@ using bench::Collective;
 
 constexpr const char *kLeast = "4KiB", *kMost = "64MiB";
 
-// "64", "4KiB", "1.5MiB", "2MB"; none: it is no size.
-std::optional<std::size_t> parsed_size(const std::string& text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string unit(static_cast<const char*>(end), text.data() + text.size());
-  const std::pair<const char*, double> units[] = {{"", 1},         {"B", 1},        {"KiB", 0x1p10},
-                                                  {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"kB", 1e3},
-                                                  {"MB", 1e6},     {"GB", 1e9}};
-  for (const auto& [name, factor] : units) {
-    const double bytes = number * factor;
-    if (error == std::errc() && unit == name && bytes >= 1 && bytes <= 0x1p40)
-      return std::size_t(bytes);
-  }
-  return std::nullopt;
-}
-
-CLI::Validator size() {
-  return {[](const std::string& text) {
-            return parsed_size(text)
-                       ? std::string()
-                       : fmt::format("must be a size such as 4096, 64KiB, 256MiB, not '{}'", text);
-          },
-          "SIZE"};
-}
-
-CLI::Validator gradients() {
-  return {[](const std::string& text) {
-            return text == "resnet50" || parsed_size(text)
-                       ? std::string()
-                       : fmt::format("must be resnet50 or a size such as 64MiB, not '{}'", text);
-          },
-          "resnet50|SIZE"};
-}
+constexpr std::size_t kLargest = std::size_t(1) << 40;  // size
 
 std::size_t least(const BenchFlags& f) {
-  return *parsed_size(f.min.value_or(kLeast));
+  return collectives::parse_size(f.min.value_or(kLeast));
 }
 
 std::size_t largest(const BenchFlags& f) {
-  return *parsed_size(f.most());
+  return collectives::parse_size(f.most());
 }
 
 // Whoever gives a flag that changes nothing is told so.
@@ -107,7 +75,7 @@ std::string BenchFlags::most() const {
 }
 
 std::size_t BenchFlags::gradients_bytes() const {
-  return !gradients || *gradients == "resnet50" ? 0 : *parsed_size(*gradients);
+  return !gradients || *gradients == "resnet50" ? 0 : collectives::parse_size(*gradients);
 }
 
 std::vector<std::size_t> BenchFlags::counts() const {
@@ -129,14 +97,14 @@ bench::Setting BenchFlags::setting() const {
   s.check = check == "all"    ? bench::Check::kAll
             : check == "last" ? bench::Check::kLast
                               : bench::Check::kNone;
-  s.task.collective =
-      collective == "all_reduce" ? Collective::kAllReduce : Collective::kReduceScatter;
+  for (const Collective one : bench::kCollectives)
+    if (collective == name(one)) s.task.collective = one;
   s.task.dtype = engine::dtype_of(dtype);
-  s.task.op = op == "min"       ? engine::ReduceOp::kMin
-              : op == "max"     ? engine::ReduceOp::kMax
-              : op == "product" ? engine::ReduceOp::kProduct
-                                : engine::ReduceOp::kSum;
-  s.task.mean = op == "mean";
+  s.task.op = operation() == "min"       ? engine::ReduceOp::kMin
+              : operation() == "max"     ? engine::ReduceOp::kMax
+              : operation() == "product" ? engine::ReduceOp::kProduct
+                                         : engine::ReduceOp::kSum;
+  s.task.mean = operation() == "mean";
   return s;
 }
 
@@ -148,6 +116,8 @@ void BenchFlags::require_possible(int processes) const {
                   min.value_or(kLeast), most());
   engine::require(!engine::is_integer(s.task.dtype) || !s.task.mean,
                   "--op mean needs floating point, not {}", dtype);
+  engine::require(s.task.reduces() || !op,
+                  "--collective {} reduces nothing, so --op has nothing to do", collective);
   engine::require(ranks == 0 || processes == 1,
                   "--ranks starts threads in one process, and {} processes were started; they are "
                   "the ranks",
@@ -174,16 +144,20 @@ void BenchFlags::require_possible(int processes) const {
                   "meson setup --reconfigure -Dmpi=enabled)");
   engine::require(processes > 1,
                   "--compare mpi needs ranks that are processes: mpirun -n 2 lockstep bench ...");
-  engine::require(s.task.collective == Collective::kAllReduce && !s.task.mean,
-                  "--compare mpi times MPI_Allreduce, which makes no {} of {}", collective, op);
-  engine::require(engine::size_of(s.task.dtype) > 2,
-                  "--compare mpi times MPI_Allreduce, which knows no {}", dtype);
+  if (!s.task.reduces()) return;
+  const char* const theirs = mpi_name(s.task.collective);
+  engine::require(!s.task.mean, "--compare mpi times {}, which makes no mean", theirs);
+  engine::require(engine::size_of(s.task.dtype) > 2, "--compare mpi times {}, which knows no {}",
+                  theirs, dtype);
 }
 
 void declare(CLI::App& app, BenchFlags& f) {
-  app.add_option("--min", f.min, "smallest size of one rank's input (default: 4KiB)")
-      ->check(size());
-  app.add_option("--max", f.max, "largest (default: 64MiB)")->check(size())->capture_default_str();
+  app.add_option("--min", f.min,
+                 "smallest size of one rank's input, of all_gather: of the result (default: 4KiB)")
+      ->check(byte_size(1, kLargest));
+  app.add_option("--max", f.max, "largest (default: 64MiB)")
+      ->check(byte_size(1, kLargest))
+      ->capture_default_str();
   app.add_option("--factor", f.factor, "from one size to the next (default: 2)")
       ->check(number_above(1, 1e6));
   app.add_option("--iterations", f.iterations, "timed rounds of each size; 0: by size")
@@ -196,14 +170,15 @@ void declare(CLI::App& app, BenchFlags& f) {
   app.add_option("--dtype", f.dtype, "element type")
       ->check(one_of({"float32", "float64", "float16", "bfloat16", "int32", "int64"}))
       ->capture_default_str();
-  app.add_option("--op", f.op, "operation")
-      ->check(one_of({"sum", "mean", "min", "max", "product"}))
-      ->capture_default_str();
+  app.add_option("--op", f.op, "operation of what is reduced (default: sum)")
+      ->check(one_of({"sum", "mean", "min", "max", "product"}));
   app.add_option("--algorithm", f.algorithm,
-                 fmt::format("auto, all, or some of {} with commas between", known_algorithms()))
+                 fmt::format("auto, all, or some of auto, {} with commas between; or by size: "
+                             "direct:..64k,ring:64k..",
+                             known_algorithms()))
       ->capture_default_str();
   app.add_option("--collective", f.collective, "what is timed")
-      ->check(one_of({"all_reduce", "reduce_scatter"}))
+      ->check(one_of({"all_reduce", "reduce_scatter", "all_gather", "broadcast"}))
       ->capture_default_str();
   app.add_option("--check", f.check, "rounds whose results are compared with the exact ones")
       ->check(one_of({"all", "last", "none"}))
@@ -227,7 +202,7 @@ void declare(CLI::App& app, BenchFlags& f) {
                "and their gradients are faked");
   app.add_option("--gradients", f.gradients,
                  "for --scaling: resnet50, or how large they are together (default: resnet50)")
-      ->check(gradients());
+      ->check(byte_size(1, kLargest, 1, "resnet50"));
   app.add_option(
          "--compute-ms", f.compute_ms,
          "for --scaling: computing of one rank's step (default: 350: a V100, 128 images, float32)")
@@ -238,7 +213,7 @@ void declare(CLI::App& app, BenchFlags& f) {
                  topology_help("for --scaling: fake the links of this cluster, one thread a rank"));
   app.add_flag("--json", f.json, "one JSON object a line instead of the table");
   app.add_flag("--csv", f.csv, "comma-separated values instead of the table");
-  app.add_option("--plot", f.plot, "file for a picture (SVG)");
+  app.add_option("--plot", f.plot, "file for a picture (SVG)")->check(file_name());
 }
 
 }  // namespace lockstep::tools

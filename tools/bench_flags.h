@@ -18,7 +18,8 @@ struct BenchFlags {
   std::optional<std::string> min, max;  // else 4 KiB and 64 MiB
   std::optional<double> factor;         // else 2
   std::optional<int> warmup;            // else 2
-  std::string dtype = "float32", op = "sum", algorithm = "auto";
+  std::optional<std::string> op;        // else sum
+  std::string dtype = "float32", algorithm = "auto";
   std::string collective = "all_reduce", check = "all", plot, compare;
   int iterations = 0, ranks = 0, deadline = 60;
   bool json = false, csv = false, assumed = false, regret = false, overlap = false;
@@ -30,6 +31,7 @@ struct BenchFlags {
   std::string links;
   NetworkFlags network;
 
+  std::string operation() const { return op.value_or("sum"); }
   bench::Form form() const;
   bench::Setting setting() const;
   bench::ScalingFlags scale() const;

@@ -8,6 +8,9 @@
 #include <functional>
 #include <optional>
 
+#include "collectives/size_rules.h"
+#include "engine/base/error.h"
+
 namespace lockstep::tools {
 namespace {
 
@@ -72,6 +75,29 @@ CLI::Validator port_range() {
   return validator(
       fmt::format("a port or a range of ports such as 40000-40100, from 1 to {}", kLastPort),
       "such as 40000-40100", [](const std::string& text) { return ports_of(text).has_value(); });
+}
+
+CLI::Validator byte_size(std::size_t least, std::size_t most, std::size_t plain,
+                         const std::string& word) {
+  const std::string instead = word.empty() ? "" : word + " or ";
+  const std::string unit = plain == 1 ? "bytes" : "MiB";
+  return validator(
+      fmt::format("{}a size such as 64k, 64KiB or 4MiB, from {} to {} (a number alone: {})",
+                  instead, collectives::size_text(least), collectives::size_text(most), unit),
+      fmt::format("{}e.g. 64k or 4MiB; alone: {}", instead, unit), [=](const std::string& text) {
+        if (!word.empty() && text == word) return true;
+        try {
+          const std::size_t bytes = collectives::parse_size(text, plain);
+          return bytes >= least && bytes <= most;
+        } catch (const engine::Error&) {
+          return false;
+        }
+      });
+}
+
+CLI::Validator file_name() {
+  return validator("the name of a file", "FILE",
+                   [](const std::string& text) { return !text.empty(); });
 }
 
 CLI::Validator one_of(std::vector<std::string> words) {

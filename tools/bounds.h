@@ -3,6 +3,7 @@
 // does the line about a value that is something else.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,6 +19,12 @@ CLI::Validator number_from(double least, double most);
 CLI::Validator port_range();
 // The first and the last port of such a text; nothing where it is none.
 std::optional<std::pair<int, int>> ports_of(const std::string& text);
+// A size as collectives::parse_size reads it. `plain`: bytes of a number without a unit, 1 or a
+// MiB. `word`: may stand instead; empty: none may.
+CLI::Validator byte_size(std::size_t least, std::size_t most, std::size_t plain = 1,
+                         const std::string& word = {});
+// The name of a file to write: not empty, which would be none.
+CLI::Validator file_name();
 CLI::Validator one_of(std::vector<std::string> words);
 
 }  // namespace lockstep::tools

@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tools/command.h"
 #include "tools/config_file.h"
 #include "tools/exit_codes.h"
+#include "tools/help.h"
 #include "tools/leaving.h"
 #include "tools/version.h"
 
@@ -68,6 +70,7 @@ int run(int argc, char** argv) {
       "step the gradients are summed by an all-reduce, every mirror takes the same update.",
       "lockstep"};
   app.set_version_flag("--version", std::string("lockstep ") + version());
+  app.formatter(std::make_shared<Help>());  // of the commands, too
   app.require_subcommand(1);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   CLI::App* train = app.add_subcommand("train", "train a model");

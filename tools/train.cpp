@@ -63,8 +63,8 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   options.update = f.update;
   options.bind = f.bind == "auto";
   if (!f.kernels.empty()) options.kernels = engine::kernels_of(f.kernels);
-  options.bucket_bytes = std::size_t(f.bucket_mib * 1048576);
-  options.memory_limit = std::size_t(f.memory_limit);
+  options.bucket_bytes = f.bucket_bytes();
+  options.memory_limit = f.memory_limit_bytes();
   options.measured = !f.assumed;
   options.cost_cache = collectives::cache_folder();
   options.version = version();

@@ -19,6 +19,8 @@ constexpr std::int64_t kMost = 1'000'000'000;
 constexpr double kMostNumber = 1e30;
 constexpr std::int64_t kMostReplicas = 256;   // threads of one process, each with a whole model
 constexpr std::int64_t kMostProfiled = 1000;  // steps
+constexpr std::size_t kBucketUnit = std::size_t(1) << 20;  // of a number alone
+constexpr std::size_t kMostBucket = std::size_t(64) << 30, kMostMemory = std::size_t(1) << 60;
 constexpr std::int64_t kMostExamples = 1'000'000;  // generated ones, which are kept in memory
 
 // A name, or rules by size that name them.
@@ -43,6 +45,14 @@ CLI::Validator algorithms() {
 }
 
 }  // namespace
+
+std::size_t TrainFlags::bucket_bytes() const {
+  return collectives::parse_size(bucket, kBucketUnit);
+}
+
+std::size_t TrainFlags::memory_limit_bytes() const {
+  return collectives::parse_size(memory_limit);
+}
 
 void declare(CLI::App& app, TrainFlags& f) {
   const CLI::Validator counts = whole_number(0, kMost), at_least_one = whole_number(1, kMost);
@@ -114,13 +124,16 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--bind", f.bind, "replicas to processors of their own, where that fits")
       ->check(one_of({"auto", "none"}))
       ->capture_default_str();
-  app.add_option("--bucket", f.bucket_mib, "MiB of gradients that are summed together; 0: chosen")
-      ->check(number_from(0, 65536))
+  app.add_option("--bucket", f.bucket,
+                 "gradients that are summed together, e.g. 512k; in MiB where no unit stands; 0: "
+                 "chosen")
+      ->check(byte_size(0, kMostBucket, kBucketUnit))
       ->capture_default_str();
   declare(app, f.network);
   app.add_option("--memory-limit", f.memory_limit,
-                 "bytes that each process may take in all; 0: what there is")
-      ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()))
+                 "that each process may take in all, e.g. 2g; in bytes where no unit stands; 0: "
+                 "what there is")
+      ->check(byte_size(0, kMostMemory))
       ->capture_default_str();
   app.add_option(
          "--deadline", f.deadline_seconds,

@@ -2,6 +2,7 @@
 // The flags of `lockstep train`, with their defaults.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -28,14 +29,16 @@ struct TrainFlags {
   std::string device = "cpu", dtype, algorithm = "auto", update = "auto", kernels = "auto",
               bind = "auto";
   NetworkFlags network;
-  double bucket_mib = 0;
-  std::int64_t memory_limit = 0;
-  std::optional<double> deadline_seconds;  // else the strategy's own
+  std::string bucket = "0", memory_limit = "0";  // sizes
+  std::optional<double> deadline_seconds;        // else the strategy's own
   std::string config, checkpoints, log, summary, profile;
   std::optional<std::int64_t> profile_steps;  // else 20
   std::int64_t every = 0, evaluate_every = 1;
   int keep = 3;
   bool assumed = false, json = false, placement = false;
+
+  std::size_t bucket_bytes() const;        // 0: chosen
+  std::size_t memory_limit_bytes() const;  // 0: what there is
 };
 
 // Adds the flags to the parser, with what each may be; `flags` outlives the parser.

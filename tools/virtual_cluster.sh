@@ -11,7 +11,9 @@ usage: tools/virtual_cluster.sh [options] -- PROGRAM [ARGUMENTS]
 
   --hosts N           virtual hosts, h0 h1 ... (default 2, at most 64)
   --ranks-per-host N  processes on each (default 1); N,N,...: of each host
-  --rate RATE         of each host's link, both ways: 100mbit, 1gbit ... (default 1gbit)
+  --rate RATE         of each host's link, both ways: 100mbit, 1gbit ... (default 1gbit). After a pause it
+                      lets 128 KiB through at once, or a millisecond's worth: smaller messages are faster
+                      than the rate
   --latency TIME      added to each message, one way: 500us, 5ms ... (default: none)
   --mpirun "ARGS"     more arguments of mpirun, e.g. --mpirun "--enable-recovery -x NAME"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/mpi/mpi_all_reduce.h"
 #include "collectives/mpi/mpi_bootstrap.h"
+#include "collectives/mpi/mpi_collectives.h"
 #include "collectives/mpi/mpi_transport.h"
 #include "engine/base/error.h"
 
@@ -40,6 +40,18 @@ std::unique_ptr<Bootstrap> open(Communicator, const Options&) {
 }
 
 void all_reduce(std::byte*, std::size_t, engine::DType, engine::ReduceOp) {
+  fail_absent();
+}
+
+void reduce_scatter(std::byte*, std::size_t, engine::DType, engine::ReduceOp) {
+  fail_absent();
+}
+
+void all_gather(std::byte*, std::size_t, engine::DType) {
+  fail_absent();
+}
+
+void broadcast(std::byte*, std::size_t, engine::DType) {
   fail_absent();
 }
 

@@ -15,7 +15,7 @@ import program
 
 FIELDS = {"bytes", "algorithm", "reason", "in_place_us", "out_of_place_us", "min_us", "p99_us", "busbw_gb_s",
           "roofline_percent", "predicted_us", "wrong"}
-SMALL = ["bench", "--min", "64", "--max", "64KiB", "--factor", "16", "--iterations", "5", "--warmup", "1"]
+SMALL = ["bench", "--min", "64", "--max", "64k", "--factor", "16", "--iterations", "5", "--warmup", "1"]
 BYTES = [64, 1024, 16384]
 
 
@@ -58,7 +58,13 @@ class Bench(program.Case):
         sizes = ["--min", "4KiB", "--max", "1MiB", "--factor", "4", "--iterations", "1", "--warmup", "0"]
         prefix = program.mpirun(2)
         for flags in (["--assumed"], []):
-            found = rows(self.good("bench", *sizes, *flags, "--json", prefix=prefix))
+            for _ in range(10):
+                done = self.good("bench", *sizes, *flags, "--json", prefix=prefix)
+                if "but not kept" not in done.stderr:
+                    break
+            else:
+                self.skipTest("the machine is busy with other work: no costs are kept")
+            found = rows(done)
             plan = json.loads(self.good("plan", *flags, "--json", prefix=prefix).stdout)
             # What bench measured and stored is what plan takes.
             self.assertEqual(plan["calibration_stored"], not flags)
@@ -93,6 +99,27 @@ class Bench(program.Case):
         found = rows(self.good(*SMALL, "--json", "--algorithm", "ring,direct"))
         self.assertEqual([row["algorithm"] for row in found], ["ring", "direct"] * len(BYTES))
 
+    def test_the_choice_may_stand_in_a_list(self):
+        """A line for each algorithm, and of the chosen one why."""
+        for flags in (["--ranks", "3"], ["--ranks", "2"]):
+            chosen = {row["bytes"]: row for row in rows(self.good(*SMALL, "--assumed", "--json", *flags))}
+            found = rows(self.good(*SMALL, "--assumed", "--json", *flags, "--algorithm", "ring,auto,direct"))
+            for size in BYTES:
+                here = {row["algorithm"]: row["reason"] for row in found if row["bytes"] == size}
+                self.assertEqual(set(here), {"ring", "direct", chosen[size]["algorithm"]})
+                self.assertEqual(len(here), sum(row["bytes"] == size for row in found))
+                self.assertEqual(here[chosen[size]["algorithm"]], chosen[size]["reason"])
+                self.assertEqual(here["ring"], "it was asked for")
+
+    def test_algorithms_by_size_are_those_of_their_sizes(self):
+        """As train and plan take them; a size that none names has the choice."""
+        chosen = rows(self.good(*SMALL, "--assumed", "--json"))[2]
+        found = rows(self.good(*SMALL, "--assumed", "--json", "--algorithm", "direct:..1k,ring:1KiB..2k"))
+        self.assertEqual([row["bytes"] for row in found], BYTES)
+        self.assertEqual([row["algorithm"] for row in found], ["direct", "ring", chosen["algorithm"]])
+        self.assertEqual([row["reason"] for row in found], ["it was asked for"] * 2 + [chosen["reason"]])
+        self.assertEqual({row["wrong"] for row in found}, {0})
+
     def test_every_type_and_operation_is_exact(self):
         for dtype in ("float32", "float64", "int32", "int64", "float16", "bfloat16"):
             for op in ("sum", "min", "max", "mean", "product"):
@@ -103,6 +130,32 @@ class Bench(program.Case):
                                            "--collective", collective))
                     self.assertEqual([row["wrong"] for row in found], [0] * len(BYTES), (dtype, op, collective))
                     self.assertEqual([row["count"] * int(dtype[-2:]) // 8 for row in found], BYTES)
+
+    def test_what_is_handed_out_is_exact(self):
+        for collective, factor in (("all_gather", 2 / 3), ("broadcast", 1)):
+            for dtype in ("float32", "bfloat16", "int64"):
+                found = rows(self.good(*SMALL, "--json", "--dtype", dtype, "--collective", collective, "--ranks", "3"))
+                self.assertEqual([row["wrong"] for row in found], [0] * len(BYTES), (dtype, collective))
+                self.assertEqual([row["bytes"] for row in found], BYTES)
+                for row in found:
+                    self.assertEqual((row["algorithm"], row["reason"]), ("direct", "no other makes it"))
+                    self.assertGreater(row["roofline_percent"], 0)
+                    self.assertAlmostEqual(row["busbw_gb_s"], row["algbw_gb_s"] * factor, places=6)
+            alone, = rows(self.good("bench", "--min", "4k", "--max", "4k", "--json", "--collective", collective, "--ranks", "1"))
+            self.assertEqual((alone["wrong"], alone["busbw_gb_s"], alone["reason"]), (0, 0, "one rank has nobody to tell"))
+
+    def test_mpi_is_timed_beside_every_collective(self):
+        prefix = program.mpirun(3)
+        for collective in ("reduce_scatter", "all_gather", "broadcast"):
+            file = self.top / "bench.svg"
+            found = rows(self.good(*SMALL, "--json", "--collective", collective, "--compare", "mpi", "--plot", file,
+                                   prefix=prefix))
+            self.assertEqual([row["wrong"] for row in found], [0] * len(BYTES))
+            for row in found:
+                self.assertAlmostEqual(row["ratio"], row["mpi_us"] / row["in_place_us"], places=6)
+            name = {"reduce_scatter": "MPI_Reduce_scatter_block", "all_gather": "MPI_Allgather", "broadcast": "MPI_Bcast"}
+            self.assertIn(name[collective], file.read_text())
+        self.good(*SMALL, "--collective", "broadcast", "--dtype", "float16", "--compare", "mpi", prefix=prefix)
 
     def test_sums_of_16_bits_are_exact_by_every_algorithm(self):
         for dtype in ("float16", "bfloat16"):
@@ -288,7 +341,16 @@ class Bench(program.Case):
                 (["--op", "xor"], ["--op", "sum, mean, min, max or product"]),
                 (["--op", "mean", "--dtype", "int32"], ["mean needs floating point"]),
                 (["--algorithm", "fast"], ["'fast'", "direct", "ring"]),
+                (["--algorithm", "auto,fast"], ["'fast'", "direct", "ring"]),
+                (["--algorithm", "direct:..64k,fast:1g.."], ["'fast'", "direct", "ring"]),
+                (["--algorithm", "direct:..64k,ring"], ["two things", "ring:FROM..TO"]),
+                (["--algorithm", "direct:..64k,ring:32k.."], ["both want 32 KiB"]),
+                (["--algorithm", "direct:64k"], ["has no range"]),
                 (["--collective", "reduce_scatter", "--algorithm", "ring"], ["ring makes all-reduces only"]),
+                (["--collective", "all_gather", "--op", "max"], ["all_gather reduces nothing", "--op has nothing to do"]),
+                (["--collective", "broadcast", "--algorithm", "ring"], ["ring makes all-reduces only", "broadcast"]),
+                (["--collective", "scatter"], ["--collective", "all_gather or broadcast"]),
+                (["--overlap", "--collective", "broadcast"], ["--overlap is of all_reduce"]),
                 (["--check", "some"], ["--check", "all, last or none"]),
                 (["--json", "--csv"], ["one of them"]),
                 (["--ranks", "0.5"], ["--ranks", "whole number"]),
@@ -314,6 +376,7 @@ class Bench(program.Case):
                 (["--transport", "mpi", "--ports", "40000"], ["ports", "transport tcp"]),
                 (["--compare", "nccl"], ["--compare", "mpi"]),
                 (["--compare", "mpi"], ["--compare mpi"]),
+                (["--plot", ""], ["--plot", "the name of a file", "''"]),
                 (["--frobnicate"], ["unknown flag '--frobnicate'"])):
             program.refused(self, ["bench", *arguments], 64, words)
 

@@ -105,6 +105,24 @@ TEST(BenchValues, NumbersFromElsewhereAreWrong) {
               kCount - shift);
 }
 
+// What a rank handed out is nobody else's, nor of another round.
+TEST(BenchValues, CopiesAreOfTheirRank) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    Values values(dtype, ReduceOp::kSum, false, 1);
+    std::vector<double> room(kCount);
+    std::byte* const one = bytes(room);
+    const std::size_t width = engine::size_of(dtype);
+    values.write(one, 0, kCount, 2, 4);
+    EXPECT_EQ(values.wrong_copies(one, 0, kCount, 2, 4), 0u);
+    EXPECT_EQ(values.wrong_copies(one + 70 * width, 70, kCount - 70, 2, 4), 0u);
+    EXPECT_EQ(values.wrong_copies(one, 0, kCount, 1, 4), kCount);
+    EXPECT_EQ(values.wrong_copies(one, 0, kCount, 2, 5), kCount);
+    EXPECT_EQ(values.wrong_copies(one + width, 0, kCount - 1, 2, 4), kCount - 1);
+    one[0] ^= std::byte(0xff), one[width * (kCount - 1)] ^= std::byte(0xff);
+    EXPECT_EQ(values.wrong_copies(one, 0, kCount, 2, 4), 2u);
+  }
+}
+
 TEST(BenchValues, APartIsComparedFromItsFirstElement) {
   Values values(DType::kFloat32, ReduceOp::kSum, false, 3);
   std::vector<float> sum = added<float>(values, 2);

@@ -3,10 +3,12 @@
 // other, by every algorithm.
 #include "tools/bench/work.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "collectives/registry.h"
 #include "collectives/verifier.h"
+#include "engine/base/error.h"
 
 namespace lockstep::test {
 namespace {
@@ -14,6 +16,9 @@ namespace {
 using collectives::Goal;
 using collectives::StepPlan;
 using engine::kBlock;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using tools::bench::Collective;
 using tools::bench::Task;
 using tools::bench::Work;
 
@@ -42,6 +47,58 @@ TEST(BenchWork, IsRightInPlaceAndOutOfPlace) {
         EXPECT_EQ(verify(in_turn(work, work.in_place), Goal::kSumEverywhere), "");
         EXPECT_EQ(verify(in_turn(work, work.out_of_place), Goal::kNothing), "") << algorithm.name;
       }
+}
+
+TEST(BenchWork, OfEveryCollectiveIsRight) {
+  const std::pair<Collective, Goal> cases[] = {{Collective::kReduceScatter, Goal::kSumOfMySlice},
+                                               {Collective::kAllGather, Goal::kOneEverywhere},
+                                               {Collective::kBroadcast, Goal::kOneEverywhere}};
+  for (const auto& [collective, goal] : cases)
+    for (const int ranks : {2, 3})
+      for (const std::size_t count : {std::size_t(1), 5 * kBlock + 7, 100 * kBlock}) {
+        Task task;
+        task.collective = collective;
+        task.host.assign(std::size_t(ranks), 0);
+        const Work work = tools::bench::work(task, "direct", count);
+        std::vector<int> both = work.in_place;
+        both.insert(both.end(), work.out_of_place.begin(), work.out_of_place.end());
+        EXPECT_EQ(verify(in_turn(work, work.in_place), goal), "") << name(collective) << count;
+        EXPECT_EQ(verify(in_turn(work, both), Goal::kNothing), "") << name(collective) << count;
+        // Between them the ranks begin with everything that a hand-out needs, each number once.
+        std::size_t inputs = 0;
+        for (int rank = 0; rank < ranks; ++rank) inputs += input_range(task, count, rank).size();
+        EXPECT_EQ(inputs, task.reduces() ? count * std::size_t(ranks) : count);
+      }
+}
+
+std::string refusal(const Task& task, const std::string& wanted) {
+  try {
+    tools::bench::asked(task, wanted, 1024);
+  } catch (const engine::Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(BenchWork, WhatIsAskedForIsAListOrBySize) {
+  Task task;
+  task.host.assign(2, 0);
+  const auto asked = [&](const std::string& wanted, std::size_t count = 1024) {
+    return tools::bench::asked(task, wanted, count);  // of 4 bytes each
+  };
+  EXPECT_THAT(asked("auto"), ElementsAre("auto"));
+  EXPECT_THAT(asked("ring,auto,direct"), ElementsAre("ring", "auto", "direct"));
+  EXPECT_THAT(asked("direct:..4k,ring:4k..8k"), ElementsAre("ring"));
+  EXPECT_THAT(asked("direct:..4k,ring:4k..8k", 1023), ElementsAre("direct"));
+  EXPECT_THAT(asked("direct:..4k,ring:4k..8k", 2048), ElementsAre("auto"));
+  EXPECT_THAT(refusal(task, "ring:..4k,direct"), HasSubstr("direct:FROM..TO"));
+  EXPECT_THAT(refusal(task, "rinq:1g.."), HasSubstr("'rinq'"));  // also where no size is
+  EXPECT_THAT(refusal(task, "ring,rinq"), HasSubstr("'rinq'"));
+  EXPECT_THAT(refusal(task, ""), HasSubstr("names no algorithm"));
+  task.host = {0, 1};
+  EXPECT_THAT(refusal(task, "direct:1g.."), HasSubstr("needs all ranks on one host"));
+  task.collective = Collective::kBroadcast;
+  EXPECT_THAT(refusal(task, "ring"), HasSubstr("all-reduces only, and broadcast was asked for"));
 }
 
 }  // namespace

@@ -93,11 +93,15 @@ class Output(Case):
                            "--config", "per process"],
                  "predict": ["--checkpoints", "--batch", "100", "--logits", "REQUIRED"],
                  "plan": ["--topology", "128x8", "--svg", "--size", "1MiB", "--algorithm"],
+                 "bench": ["--min", "KiB", "--algorithm", "(sum, mean, min, max or product; default: sum)"],
                  "doctor": ["--json"]}
         for command, words in flags.items():
             text = self.good(command, "--help").stdout
             for word in words:
                 self.assertIn(word, text, command)
+            for line in text.splitlines():   # a name, then whether it takes a number or a text; the rest is prose
+                if line.startswith("  --"):
+                    self.assertRegex(line, r"^  --[a-z-]+( (NUMBER|TEXT)( REQUIRED)?)?( |$)")
 
 
 class Config(Case):
@@ -216,7 +220,9 @@ class BadInput(Case):
             (["--momentum", "1.5"], 64, ["momentum", "1.5", "below 1"]),
             (["--clip", "-1"], 64, ["--clip", "'-1'", "from 0"]),
             (["--weight-decay", "nan"], 64, ["--weight-decay", "'nan'", "from 0"]),
-            (["--bucket", "-1"], 64, ["--bucket", "from 0"]),
+            (["--bucket", "-1"], 64, ["--bucket", "from 0", "MiB"]),
+            (["--bucket", "64q"], 64, ["--bucket", "64k", "'64q'"]),
+            (["--memory-limit", "much"], 64, ["--memory-limit", "64k", "bytes"]),
             (["--deadline", "0"], 64, ["--deadline", "above 0"]),
             (["--every", "-1"], 64, ["--every", "from 0"]),
             (["--keep", "0"], 64, ["--keep", "from 1"]),
@@ -299,6 +305,12 @@ class BadInput(Case):
             self.assertEqual(json.loads(done.stdout)["algorithm"], rules)
             shutil.rmtree(self.top / "c" / "step-000000000006", ignore_errors=True)
         self.assertIn("bits may differ", self.good("train", *flags, "--algorithm", "direct").stderr)
+
+    def test_a_bucket_is_in_mib_or_in_its_unit(self):
+        said = {size: [line for line in self.good("train", *ENDLESS, "--replicas", "2", "--steps", "1", "--bucket", size).stderr.splitlines()
+                       if line.startswith("all-reduce: ")] for size in ("0.125", "128k", "128KiB", "131072b", "1")}
+        self.assertEqual(len({tuple(lines) for size, lines in said.items() if size != "1"}), 1, said)
+        self.assertNotEqual(said["1"], said["128k"])
 
     def test_direct_is_fine_on_one_host(self):
         self.assertEqual(self.result(*SMALL, "--algorithm", "direct", "--replicas", "2")["algorithm"], "direct")

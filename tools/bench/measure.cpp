@@ -3,11 +3,41 @@
 
 #include <fmt/format.h>
 
-#include "collectives/mpi/mpi_all_reduce.h"
+#include <algorithm>
+
+#include "collectives/mpi/mpi_collectives.h"
 #include "collectives/mpi/watchdog.h"
 #include "engine/device/buffer.h"
 
 namespace lockstep::tools::bench {
+namespace {
+
+namespace mpi = collectives::mpi;
+
+// Of each rank, where MPI has parts of one size only.
+std::size_t part_of(const Task& task, std::size_t count) {
+  const auto ranks = std::size_t(task.ranks());
+  return (count + ranks - 1) / ranks;
+}
+
+std::size_t elements_of_mpi(const Task& task, std::size_t count) {
+  return std::max(count, part_of(task, count) * std::size_t(task.ranks()));
+}
+
+void run_mpi(const Task& task, std::byte* data, std::size_t count) {
+  switch (task.collective) {
+    case Collective::kAllReduce:
+      return mpi::all_reduce(data, count, task.dtype, task.op);
+    case Collective::kReduceScatter:
+      return mpi::reduce_scatter(data, part_of(task, count), task.dtype, task.op);
+    case Collective::kAllGather:
+      return mpi::all_gather(data, part_of(task, count), task.dtype);
+    case Collective::kBroadcast:
+      return mpi::broadcast(data, count, task.dtype);
+  }
+}
+
+}  // namespace
 
 Measured measure(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
                  const std::string& algorithm, std::size_t count) {
@@ -28,11 +58,10 @@ Measured measure(const strategies::Ranks& ranks, Meeting& meeting, const Setting
   engine::Buffer of_mpi;
   std::optional<collectives::mpi::Watchdog> dog;
   if (setting.mpi) {
-    of_mpi = engine::Buffer(count * width);
-    variants.push_back({of_mpi.data(), of_mpi.data(), false, [&] {
-                          collectives::mpi::all_reduce(of_mpi.data(), count, task.dtype, task.op);
-                        }});
-    dog.emplace(fmt::format("MPI_Allreduce of {} bytes, many times", count * width),
+    of_mpi = engine::Buffer(elements_of_mpi(task, count) * width);
+    variants.push_back(
+        {of_mpi.data(), of_mpi.data(), false, [&] { run_mpi(task, of_mpi.data(), count); }});
+    dog.emplace(fmt::format("{} of {} bytes, many times", mpi_name(task.collective), count * width),
                 10 * ranks.deadline);
   }
 

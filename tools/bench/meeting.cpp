@@ -43,19 +43,31 @@ Meeting::Meeting(const strategies::Ranks& ranks)
 }
 
 Meeting::~Meeting() {
-  if (std::uncaught_exceptions() == exceptions_) return;
+  if (std::uncaught_exceptions() > exceptions_) leave();
+}
+
+void Meeting::leave() {
   if (memory_) flags_[std::size_t(ranks_.rank())]->store(kLeft);
   if (link_) link_->stop(engine::Code::kAborted, "another rank gave up");
+}
+
+bool Meeting::told_by_another(const engine::Error& error) {
+  if (!memory_ || !of_processes() || (error.code() != engine::Code::kTimeout && !left_))
+    return false;
+  const bool told = reinterpret_cast<Flag*>(memory_->control())->exchange(1) != 0;
+  if (told) leave();
+  return told;
 }
 
 void Meeting::meet() {
   if (memory_) return flag(++met_, ranks_.size());
   link_->start(0);
-  link_->executor().wait(0, "meeting");
+  link_->executor().wait(0, purpose_);
 }
 
 void Meeting::prepare(std::string what, strategies::RankLink& link) {
   what_ = std::move(what);
+  purpose_ = "the beginning of " + what_;
   deaths_.at_work(&link);
 }
 
@@ -72,8 +84,10 @@ void Meeting::flag(std::uint64_t now, int ranks) {
   engine::Clock::time_point begin{};
   for (int rank = 0, spins = 0; rank < ranks;) {
     const std::uint64_t there = flags_[std::size_t(rank)]->load(std::memory_order_acquire);
-    if (there == kLeft)
+    if (there == kLeft) {
+      left_ = true;
       engine::fail(engine::Code::kPeerLost, "{}", why(fmt::format("rank {} gave up", rank)));
+    }
     if (there >= now) {
       ++rank;
       continue;

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/error.h"
 #include "strategies/host_memory.h"
 #include "strategies/rank_link.h"
 #include "tools/bench/death_watch.h"
@@ -31,23 +32,28 @@ class Meeting {
   void over();
   // Whether each rank is a process of its own.
   bool of_processes() const { return deaths_.of_processes(); }
+  // Whether another process of this host says already why all of them end: that somebody did not
+  // come, or gave up. The first that asks is told no, and says it.
+  bool told_by_another(const engine::Error& error);
   // Nanoseconds of one meeting of ranks 0 and 1 alone, the least of some tries: how far their cores
   // are apart. 0 where they are not two ranks of one host.
   double pair_ns();
 
  private:
   void flag(std::uint64_t now, int ranks);
+  void leave();
 
   std::string why(std::string_view text) const;
 
   const strategies::Ranks& ranks_;
   DeathWatch deaths_;
-  std::string what_ = "benchmark";
+  std::string what_ = "benchmark", purpose_ = "meeting";  // of a wait, where it is between hosts
   std::unique_ptr<strategies::HostMemory> memory_;
   std::vector<std::atomic<std::uint64_t>*> flags_;  // of each rank
   std::unique_ptr<strategies::RankLink> link_;
   std::uint64_t met_ = 0;
-  int exceptions_;  // on their way when it was made
+  bool left_ = false;  // another has
+  int exceptions_;     // on their way when it was made
 };
 
 // Prepares a meeting for as long as it lives. The link outlives it.

@@ -91,6 +91,7 @@ Overlap overlap(const strategies::Ranks& ranks, Meeting& meeting, const Setting&
   found.compute_us = variants[0].times.median;
   found.alone_us = variants[1].times.median;
   found.together_us = variants[2].times.median;
+  found.wait = variants[2].times.wait;
   return found;
 }
 

@@ -20,6 +20,7 @@ struct Overlap {
   Choice choice;                                         // for one bucket
   double compute_us = 0, alone_us = 0, together_us = 0;  // medians
   Wrong wrong;
+  collectives::ProcessorWait wait;
   double hidden_percent() const { return 100 * (compute_us + alone_us - together_us) / alone_us; }
 };
 

@@ -27,7 +27,7 @@ double bandwidth(const Row& row, double us) {
   return double(row.bytes) / us / 1e3 * row.bus_factor;
 }
 
-std::vector<Line> lines(const std::vector<Row>& rows) {
+std::vector<Line> lines(const std::vector<Row>& rows, const std::string& mpi) {
   std::vector<Line> all;
   const auto add = [&](const std::string& name, const std::string& colour, bool dashed,
                        const Row& row, double us) {
@@ -46,7 +46,7 @@ std::vector<Line> lines(const std::vector<Row>& rows) {
     // These two are measured again beside each algorithm: the first stands for all.
     if (algorithms.front() != name) continue;
     if (row.measured.roofline_us) add("roofline", "#888888", true, row, *row.measured.roofline_us);
-    if (row.measured.mpi) add("MPI_Allreduce", "#000000", false, row, row.measured.mpi->median);
+    if (row.measured.mpi) add(mpi, "#000000", false, row, row.measured.mpi->median);
   }
   return all;
 }
@@ -66,8 +66,8 @@ std::string escaped(const std::string& text) {
 
 }  // namespace
 
-std::string to_svg(const std::vector<Row>& rows, const std::string& title) {
-  const std::vector<Line> all = lines(rows);
+std::string to_svg(const std::vector<Row>& rows, const std::string& title, const std::string& mpi) {
+  const std::vector<Line> all = lines(rows, mpi);
   double least = 1e300, most = 0, low = 1e300, high = 0;
   for (const Line& line : all)
     for (const Point& p : line.points) {

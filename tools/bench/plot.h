@@ -9,6 +9,7 @@
 
 namespace lockstep::tools::bench {
 
-std::string to_svg(const std::vector<Row>& rows, const std::string& title);
+// `mpi`: what MPI calls its own.
+std::string to_svg(const std::vector<Row>& rows, const std::string& title, const std::string& mpi);
 
 }  // namespace lockstep::tools::bench

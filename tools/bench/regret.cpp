@@ -27,10 +27,9 @@ std::vector<std::size_t> first_alike(const Task& task, const std::vector<std::st
   return first;
 }
 
-// Medians of these algorithms, in turn, in place, over the same memory.
-std::vector<double> contest(const strategies::Ranks& ranks, Meeting& meeting,
-                            const Setting& setting, const std::vector<std::string>& names,
-                            std::size_t count, Wrong& wrong) {
+// Of these algorithms, in turn, in place, over the same memory.
+std::vector<Times> contest(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+                           const std::vector<std::string>& names, std::size_t count, Wrong& wrong) {
   const Work w = contest_work(setting.task, names, count);
   const std::size_t width = engine::size_of(setting.task.dtype);
   strategies::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");
@@ -42,9 +41,9 @@ std::vector<double> contest(const strategies::Ranks& ranks, Meeting& meeting,
                           link.executor().wait(stage);
                         }});
   add(wrong, time_in_turns(ranks, meeting, setting, count, variants));
-  std::vector<double> medians;
-  for (const Variant& variant : variants) medians.push_back(variant.times.median);
-  return medians;
+  std::vector<Times> times;
+  for (const Variant& variant : variants) times.push_back(variant.times);
+  return times;
 }
 
 // Of this algorithm; none where it did not take part.
@@ -68,18 +67,23 @@ Regret regret(const strategies::Ranks& ranks, Meeting& meeting, const Setting& s
     place[i] = first[i] == i ? different.size() : place[first[i]];
     if (first[i] == i) different.push_back(among[i]);
   }
-  const auto us = contest(ranks, meeting, setting, different, count, found.wrong);
-  for (std::size_t i = 0; i < among.size(); ++i) found.us.push_back({among[i], us[place[i]]});
+  const auto first_times = contest(ranks, meeting, setting, different, count, found.wrong);
+  found.wait = first_times.front().wait;
+  for (std::size_t i = 0; i < among.size(); ++i)
+    found.us.push_back({among[i], first_times[place[i]].median});
 
   const auto named = std::find(among.begin(), among.end(), choice.algorithm);
   engine::invariant(named != among.end(), "a choice that was not among the algorithms");
   const std::size_t chosen = place[std::size_t(named - among.begin())];
-  const auto best = std::size_t(std::min_element(us.begin(), us.end()) - us.begin());
+  const auto fastest =
+      std::min_element(first_times.begin(), first_times.end(),
+                       [](const Times& a, const Times& b) { return a.median < b.median; });
+  const auto best = std::size_t(fastest - first_times.begin());
   found.best = best == chosen ? choice.algorithm : different[best];
   std::vector<std::string> two{different[chosen]};
   if (best != chosen) two.push_back(different[best]);
   const auto again = contest(ranks, meeting, setting, two, count, found.wrong);
-  found.choice_us = again.front(), found.best_us = again.back();
+  found.choice_us = again.front().median, found.best_us = again.back().median;
   return found;
 }
 

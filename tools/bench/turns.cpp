@@ -50,15 +50,16 @@ std::vector<std::string> gathered(collectives::Bootstrap& bootstrap, const std::
   return all;
 }
 
-// Replaces my times by the slowest rank's, round by round, and processor times by all ranks'
-// together; adds up what was wrong.
+// Replaces my times by the slowest rank's, round by round, processor times by all ranks' together,
+// and my wait for a processor by the longest; adds up what was wrong.
 std::size_t slowest(const strategies::Ranks& ranks, Series& series, Series& processors,
-                    std::size_t wrong) {
+                    collectives::ProcessorWait& wait, std::size_t wrong) {
   std::string mine;
   const auto append = [&](const auto& value) {
     mine.append(reinterpret_cast<const char*>(&value), sizeof value);
   };
   append(wrong);
+  append(wait);
   for (const Series* all : {&series, &processors})
     for (const auto& us : *all)
       for (const double one : us) append(one);
@@ -72,6 +73,8 @@ std::size_t slowest(const strategies::Ranks& ranks, Series& series, Series& proc
       return value;
     };
     sum += take(std::size_t{});
+    const auto other_wait = take(collectives::ProcessorWait{});
+    if (other_wait.part() > wait.part()) wait = other_wait;
     for (auto& us : series)
       for (double& one : us) one = std::max(one, take(double{}));
     for (auto& us : processors)
@@ -120,8 +123,9 @@ Wrong time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Sett
   const Task& task = setting.task;
   const std::size_t width = engine::size_of(task.dtype);
   const int me = ranks.rank();
-  const collectives::Range result = result_range(task, count, me);
-  Values values(task.dtype, task.op, task.mean, task.ranks());
+  const collectives::Range input = input_range(task, count, me);
+  // What is handed out as it is need not be small for sums of many ranks.
+  Values values(task.dtype, task.op, task.mean, task.reduces() ? task.ranks() : 1);
   Series series(variants.size()), processors(variants.size());
   const bool looks = count * width >= kProcessorsFrom && meeting.of_processes();
   std::size_t wrong = 0;
@@ -129,9 +133,21 @@ Wrong time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Sett
     double us, processors;
     std::size_t wrong;
   };
+  const auto wrong_of = [&](const std::byte* data, int number) {
+    if (task.reduces()) {
+      const collectives::Range mine = result_range(task, count, me);
+      return values.wrong(data + mine.begin * width, mine.begin, mine.size(), number);
+    }
+    std::size_t sum = 0;
+    for (int from = 0; from < task.ranks(); ++from) {
+      const collectives::Range its = input_range(task, count, from);
+      sum += values.wrong_copies(data + its.begin * width, its.begin, its.size(), from, number);
+    }
+    return sum;
+  };
   // Of this rank.
   const auto once = [&](Variant& variant, int number) {
-    values.write(variant.input, 0, count, me, number);
+    values.write(variant.input + input.begin * width, input.begin, input.size(), me, number);
     meeting.meet();
     meeting.meet();
     const double before = looks ? process_us() : 0;
@@ -140,11 +156,10 @@ Wrong time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Sett
     const std::chrono::duration<double, std::micro> took = Clock::now() - begin;
     const double used = looks ? process_us() - before : 0;
     meeting.meet();
-    const std::size_t differ =
-        values.wrong(variant.result + result.begin * width, result.begin, result.size(), number);
-    return Round{took.count(), used, differ};
+    return Round{took.count(), used, wrong_of(variant.result, number)};
   };
   int number = 0;
+  collectives::ProcessorWaitClock clock;
   const int all = rounds(ranks, setting, count * width, [&] {
     for (Variant& variant : variants) once(variant, number++);
   });
@@ -165,9 +180,12 @@ Wrong time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Sett
       }
     }
   }
-  const std::size_t of_all = slowest(ranks, series, processors, wrong);
-  for (std::size_t v = 0; v < variants.size(); ++v)
+  collectives::ProcessorWait wait = clock.lap();
+  const std::size_t of_all = slowest(ranks, series, processors, wait, wrong);
+  for (std::size_t v = 0; v < variants.size(); ++v) {
     variants[v].times = times(series[v], processors[v]);
+    variants[v].times.wait = wait;
+  }
   if (setting.check == Check::kNone) return std::nullopt;
   return of_all;
 }

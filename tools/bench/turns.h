@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "collectives/processor_wait.h"
 #include "strategies/rank_link.h"
 #include "tools/bench/meeting.h"
 #include "tools/bench/work.h"
@@ -37,6 +38,8 @@ struct Times {  // microseconds, over so many rounds
   // Processor time of all ranks together, median; where ranks are processes and the size is large
   // enough for looking at it to cost nothing. 0: not measured.
   double processors = 0;
+  // Of the rank that waited longest for a processor, in all rounds of all that was timed in turn.
+  collectives::ProcessorWait wait = {};
 };
 
 // One thing that is timed: where its input and result lie, and what runs.

@@ -110,6 +110,16 @@ void Values::write(std::byte* data, std::size_t first, std::size_t count, int ra
 
 std::size_t Values::wrong(const std::byte* data, std::size_t first, std::size_t count, int round) {
   fill([&](std::size_t place) { return result(place, round); });
+  return different(data, first, count);
+}
+
+std::size_t Values::wrong_copies(const std::byte* data, std::size_t first, std::size_t count,
+                                 int rank, int round) {
+  fill([&](std::size_t place) { return input(place, rank, round); });
+  return different(data, first, count);
+}
+
+std::size_t Values::different(const std::byte* data, std::size_t first, std::size_t count) const {
   const std::size_t width = engine::size_of(dtype_);
   const std::byte* const right = table_.data() + first % kPeriod * width;
   std::size_t sum = 0;

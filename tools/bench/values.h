@@ -22,8 +22,13 @@ class Values {
   void write(std::byte* data, std::size_t first, std::size_t count, int rank, int round);
   // Reads elements [first, first + count) of a result; how many are not what they should be.
   std::size_t wrong(const std::byte* data, std::size_t first, std::size_t count, int round);
+  // The same where they should be as that rank wrote them.
+  std::size_t wrong_copies(const std::byte* data, std::size_t first, std::size_t count, int rank,
+                           int round);
 
  private:
+  // Of those that differ from the table.
+  std::size_t different(const std::byte* data, std::size_t first, std::size_t count) const;
   double input(std::size_t place, int rank, int round) const;
   double result(std::size_t place, int round) const;
   // Fills the table with one period after the other.

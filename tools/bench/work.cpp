@@ -8,6 +8,7 @@
 
 #include "collectives/algorithms/steps.h"
 #include "collectives/registry.h"
+#include "collectives/size_rules.h"
 #include "engine/base/error.h"
 
 namespace lockstep::tools::bench {
@@ -30,8 +31,17 @@ Request request(const Task& task, collectives::Range subject) {
 }
 
 Plan plan_of(const Task& task, const std::string& algorithm, const Request& r) {
-  if (task.collective == Collective::kReduceScatter) return direct_reduce_scatter(r);
-  return collectives::find_algorithm(algorithm).make(r);
+  switch (task.collective) {
+    case Collective::kAllReduce:
+      return collectives::find_algorithm(algorithm).make(r);
+    case Collective::kReduceScatter:
+      return direct_reduce_scatter(r);
+    case Collective::kAllGather:
+      return direct_all_gather(r);
+    case Collective::kBroadcast:
+      return direct_broadcast(r);
+  }
+  engine::broken("a collective without a plan");
 }
 
 // Every result of every reduction so much further on; not what lies in scratch on its way.
@@ -51,26 +61,31 @@ void forget_the_others(Plan& plan) {
       });
 }
 
-Plan copy(const Request& from, std::size_t to) {
+// Each rank's input, which begins at 0, to `to`.
+Plan copy(const Task& task, const Request& from, std::size_t to) {
   Request plain = from;
   plain.op = collectives::ReduceOp::kSum, plain.mean = false;
   Plan plan = collectives::empty_plan(plain, "copy", 1);
-  for (int rank = 0; rank < plan.ranks(); ++rank)
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    const collectives::Range mine = input_range(task, from.subject.size(), rank);
+    if (mine.empty()) continue;
     plan.lanes[std::size_t(rank)][0].push_back(collectives::reduce(
-        from.subject.size(), {{rank, from.space, from.subject.begin}}, {{rank, from.space, to}}));
+        mine.size(), {{rank, from.space, mine.begin}}, {{rank, from.space, to + mine.begin}}));
+  }
   return plan;
 }
 
 // Why an algorithm cannot serve the task; empty where it can.
 std::string refusal(const Task& task, const collectives::Algorithm& algorithm) {
-  if (task.collective == Collective::kReduceScatter && algorithm.name != "direct")
-    return "makes all-reduces only, and reduce_scatter was asked for; use direct";
+  if (task.collective != Collective::kAllReduce && algorithm.name != "direct")
+    return fmt::format("makes all-reduces only, and {} was asked for; use direct",
+                       name(task.collective));
   return algorithm.refusal(task.host);
 }
 
 // Whether results out of place need no copy of the input. One rank's plan is empty.
 bool stores_anywhere(const Task& task, const std::string& algorithm) {
-  return (algorithm == "direct" || algorithm == "one_shot") && task.ranks() > 1;
+  return task.reduces() && (algorithm == "direct" || algorithm == "one_shot") && task.ranks() > 1;
 }
 
 // How large the spaces are, without plans.
@@ -108,7 +123,44 @@ bool Task::one_host() const {
 
 double Task::bus_factor() const {
   const double n = ranks();
-  return collective == Collective::kAllReduce ? 2 * (n - 1) / n : (n - 1) / n;
+  switch (collective) {
+    case Collective::kAllReduce:
+      return 2 * (n - 1) / n;
+    case Collective::kReduceScatter:
+    case Collective::kAllGather:
+      return (n - 1) / n;
+    case Collective::kBroadcast:
+      return n > 1 ? 1 : 0;
+  }
+  engine::broken("a collective whose bytes nobody counted");
+}
+
+const char* name(Collective collective) {
+  switch (collective) {
+    case Collective::kAllReduce:
+      return "all_reduce";
+    case Collective::kReduceScatter:
+      return "reduce_scatter";
+    case Collective::kAllGather:
+      return "all_gather";
+    case Collective::kBroadcast:
+      return "broadcast";
+  }
+  engine::broken("a collective without a name");
+}
+
+const char* mpi_name(Collective collective) {
+  switch (collective) {
+    case Collective::kAllReduce:
+      return "MPI_Allreduce";
+    case Collective::kReduceScatter:
+      return "MPI_Reduce_scatter_block";
+    case Collective::kAllGather:
+      return "MPI_Allgather";
+    case Collective::kBroadcast:
+      return "MPI_Bcast";
+  }
+  engine::broken("a collective that MPI has no name for");
 }
 
 std::optional<collectives::Choices> planned(const Task& task, const collectives::Topology& topology,
@@ -119,37 +171,65 @@ std::optional<collectives::Choices> planned(const Task& task, const collectives:
   return plan_all_reduce(topology, collectives::all_reduce_algorithms(), {}, sizes);
 }
 
+std::vector<std::string> asked(const Task& task, const std::string& wanted, std::size_t count) {
+  std::vector<std::string> names;
+  if (wanted == "all") {
+    for (const auto& algorithm : collectives::all_reduce_algorithms())
+      if (refusal(task, algorithm).empty()) names.emplace_back(algorithm.name);
+    return names;
+  }
+  const bool by_size = wanted.find(':') != std::string::npos;
+  std::vector<collectives::SizeRule> rules;
+  std::istringstream list(wanted);
+  for (std::string name; std::getline(list, name, ',');) {
+    engine::require(!by_size || name.find(':') != std::string::npos,
+                    "--algorithm {}: algorithms by size and names to compare are two things; write "
+                    "{}:FROM..TO as well, or names alone",
+                    wanted, name);
+    if (!by_size) names.push_back(name);
+  }
+  if (by_size) rules = collectives::parse_size_rules(wanted);
+  for (const auto& rule : rules) names.push_back(rule.algorithm);
+  engine::require(!names.empty(), "--algorithm names no algorithm");
+  for (const std::string& name : names) {
+    if (name == "auto" && !by_size) continue;
+    const std::string why = refusal(task, collectives::find_algorithm(name));
+    engine::require(why.empty(), "--algorithm {}: {} {}", wanted, name, why);
+  }
+  if (!by_size) return names;
+  const std::size_t bytes = count * engine::size_of(task.dtype);
+  for (const auto& rule : rules)
+    if (rule.from <= bytes && bytes < rule.to) return {rule.algorithm};
+  return {"auto"};
+}
+
 std::vector<Choice> choices(const Task& task, const std::string& wanted, std::size_t count,
                             const std::optional<collectives::Choices>& planned) {
   const std::size_t bytes = count * engine::size_of(task.dtype);
   std::vector<Choice> found;
-  const auto add = [&](std::string name, const char* reason) {
-    const auto us = predicted_us(planned, name, bytes);
-    found.push_back({std::move(name), reason, us});
-  };
-  if (wanted == "auto") {
-    if (!planned) {
+  for (const std::string& name : asked(task, wanted, count)) {
+    Choice choice{name, wanted == "all" ? "all were asked for" : "it was asked for"};
+    if (name == "auto" && planned) {
+      const collectives::Choice chosen = planned->choose(bytes);
+      choice = {chosen.algorithm, chosen.reason};
+    } else if (name == "auto") {
       const std::string why = refusal(task, collectives::find_algorithm("direct"));
-      engine::require(why.empty(), "reduce_scatter is made by direct, which {}", why);
-      add("direct", task.ranks() == 1 ? "one rank has nothing to add" : "no other makes it");
-      return found;
+      engine::require(why.empty(), "{} is made by direct, which {}", bench::name(task.collective),
+                      why);
+      const char* const alone =
+          task.reduces() ? "one rank has nothing to add" : "one rank has nobody to tell";
+      choice = {"direct", task.ranks() == 1 ? alone : "no other makes it"};
     }
-    const collectives::Choice choice = planned->choose(bytes);
-    return {{choice.algorithm, choice.reason, choice.seconds * 1e6}};
+    choice.predicted_us = predicted_us(planned, choice.algorithm, bytes);
+    const auto same = std::find_if(found.begin(), found.end(), [&](const Choice& other) {
+      return other.algorithm == choice.algorithm;
+    });
+    if (same == found.end()) {
+      found.push_back(choice);
+    } else if (name == "auto") {
+      *same = choice;
+    }
   }
-  if (wanted == "all") {
-    for (const auto& algorithm : collectives::all_reduce_algorithms())
-      if (refusal(task, algorithm).empty()) add(std::string(algorithm.name), "all were asked for");
-    return found;
-  }
-  std::istringstream names(wanted);
-  for (std::string name; std::getline(names, name, ',');) {
-    const auto& algorithm = collectives::find_algorithm(name);
-    const std::string why = refusal(task, algorithm);
-    engine::require(why.empty(), "--algorithm {}: {} {}", wanted, name, why);
-    add(name, "it was asked for");
-  }
-  engine::require(!found.empty(), "--algorithm names no algorithm");
   return found;
 }
 
@@ -169,12 +249,11 @@ Work work(const Task& task, const std::string& algorithm, std::size_t count) {
     move_targets(plan, w.output);
     w.out_of_place = {add(std::move(plan))};
   } else {
-    const int first = add(copy(in, w.output));
+    const int first = add(copy(task, in, w.output));
     w.out_of_place = {first, add(plan_of(task, algorithm, out), {first})};
   }
   if (task.one_host()) {
-    Plan plan = task.collective == Collective::kReduceScatter ? direct_reduce_scatter(in)
-                                                              : direct_all_reduce(in);
+    Plan plan = plan_of(task, "direct", in);
     forget_the_others(plan);
     w.roofline = {add(std::move(plan))};
   }
@@ -225,8 +304,14 @@ Work bucket_work(const Task& task, const std::string& algorithm, std::size_t cou
   return w;
 }
 
+collectives::Range input_range(const Task& task, std::size_t count, int rank) {
+  if (task.reduces()) return {0, count};
+  if (task.collective == Collective::kBroadcast) return {0, rank == 0 ? count : 0};
+  return collectives::slice({0, count}, rank, task.ranks());
+}
+
 collectives::Range result_range(const Task& task, std::size_t count, int rank) {
-  if (task.collective == Collective::kAllReduce) return {0, count};
+  if (task.collective != Collective::kReduceScatter) return {0, count};
   return collectives::slice({0, count}, rank, task.ranks());
 }
 

@@ -13,7 +13,11 @@
 
 namespace lockstep::tools::bench {
 
-enum class Collective { kAllReduce, kReduceScatter };
+enum class Collective { kAllReduce, kReduceScatter, kAllGather, kBroadcast };
+constexpr Collective kCollectives[] = {Collective::kAllReduce, Collective::kReduceScatter,
+                                       Collective::kAllGather, Collective::kBroadcast};
+const char* name(Collective collective);      // "all_reduce"
+const char* mpi_name(Collective collective);  // what MPI calls its own
 
 // What is asked for: the same for all sizes.
 struct Task {
@@ -23,6 +27,10 @@ struct Task {
   bool mean = false;
   std::vector<int> host;  // of each rank
   int ranks() const { return int(host.size()); }
+  // Whether numbers are reduced at all, and not handed out as they are.
+  bool reduces() const {
+    return collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
+  }
   bool one_host() const;
   // busbw / algbw: what crosses the slowest link, or memory, for each byte; NVIDIA, nccl-tests,
   // PERFORMANCE.md.
@@ -40,9 +48,14 @@ struct Choice {
 std::optional<collectives::Choices> planned(const Task& task, const collectives::Topology& topology,
                                             const std::vector<std::size_t>& counts);
 
-// `wanted`: names of algorithms with commas between, "auto" (the planner's choice) or "all" (all
-// that can serve the task). Throws Error(kInvalid) for an unknown name, and for one that cannot
-// serve the task, saying why.
+// What somebody asks for, for one size: names of algorithms, of which "auto" is the planner's
+// choice. `wanted`: names with commas between, or "all" (all that can serve the task); or
+// algorithms by size as collectives/size_rules.h reads them, where a size that none names is
+// "auto". Throws Error(kInvalid) for an unknown name, for one that cannot serve the task, saying
+// why, and for names and sizes in one list.
+std::vector<std::string> asked(const Task& task, const std::string& wanted, std::size_t count);
+
+// The same with the planner's choice made, each algorithm once.
 std::vector<Choice> choices(const Task& task, const std::string& wanted, std::size_t count,
                             const std::optional<collectives::Choices>& planned);
 
@@ -54,10 +67,10 @@ struct Work {
   std::size_t output = 0;  // where results out of place begin
 };
 
-// In place on [0, count). Out of place to [output, output + count): *direct* and *one_shot* store
-// there at once, other algorithms copy first. The roofline is direct without its arrivals and
-// waits: every rank reads its slice from all and stores it to all, and nobody waits; on one host
-// only.
+// In place on [0, count). Out of place to [output, output + count): reductions by *direct* and
+// *one_shot* store there at once, everything else copies its input first. The roofline is direct
+// without its arrivals and waits: every rank reads its slice from all and stores it to all, and
+// nobody waits; on one host only.
 Work work(const Task& task, const std::string& algorithm, std::size_t count);
 
 // Elements of both spaces together, of `work` on each rank; takes no time, also where no memory
@@ -75,7 +88,10 @@ Work bucket_work(const Task& task, const std::string& algorithm, std::size_t cou
 // One bucket more behind those that are there, which hold whole blocks.
 void add_bucket(Work& work, const Task& task, const std::string& algorithm, std::size_t count);
 
-// The elements of the result that a rank ends with.
+// Of `count` elements those that a rank begins with, which may be none, and those of the result
+// that it ends with: an all-gather makes `count` of a slice of each rank, a broadcast hands out
+// those of rank 0.
+collectives::Range input_range(const Task& task, std::size_t count, int rank);
 collectives::Range result_range(const Task& task, std::size_t count, int rank);
 
 }  // namespace lockstep::tools::bench

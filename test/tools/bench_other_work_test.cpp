@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// What `lockstep bench` says of a machine that is busy with other work. The times are made up.
+#include "tools/bench/other_work.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::HasSubstr;
+using tools::bench::OtherWork;
+
+TEST(BenchOtherWork, IsNotSaidOfAnIdleMachine) {
+  OtherWork work;
+  EXPECT_EQ(work.note(), "");
+  for (int size = 0; size < 15; ++size) work.add({0.004 * size, 0.5 * size});
+  EXPECT_EQ(work.note(), "");
+}
+
+TEST(BenchOtherWork, IsSaidWithTheLinesThatItSpoiled) {
+  OtherWork work;
+  work.add({0.001, 0.02});
+  work.add({0.3, 1.0});
+  work.add({0.48, 1.0});
+  EXPECT_THAT(work.note(), HasSubstr("busy with other work: in 2 of 3 lines"));
+  EXPECT_THAT(work.note(), HasSubstr("up to 48 %"));
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#include "tools/bench/other_work.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep::tools::bench {
+
+void OtherWork::add(const collectives::ProcessorWait& wait) {
+  ++lines_;
+  if (!wait.disturbed()) return;
+  ++disturbed_;
+  most_ = std::max(most_, wait.part());
+}
+
+std::string OtherWork::note() const {
+  if (disturbed_ == 0) return {};
+  return fmt::format(
+      "the machine is busy with other work: in {} of {} lines a rank waited for a processor, up to "
+      "{:.0f} % of the time, so their times may be far too long; end what else runs (top shows it) "
+      "and measure again",
+      disturbed_, lines_, 100 * most_);
+}
+
+}  // namespace lockstep::tools::bench
