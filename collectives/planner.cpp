@@ -57,7 +57,8 @@ void read_prices(const std::vector<std::string>& all, const ToPrice& list, Price
 }
 
 Prices prices(const Topology& topology, const std::vector<const Algorithm*>& able,
-              const std::vector<std::size_t>& sizes, const Firsts& first, Bootstrap* together) {
+              const std::vector<std::size_t>& sizes, const Firsts& first, Bootstrap* together,
+              const PriceOptions& priced) {
   static_assert(std::is_trivially_copyable_v<Price>);
   Prices prices(sizes.size(), std::vector<Price>(able.size()));
   const ToPrice list = to_price(first);
@@ -67,7 +68,7 @@ Prices prices(const Topology& topology, const std::vector<const Algorithm*>& abl
     for (std::size_t k = 0; k < list.size(); ++k) {
       if (processes > 1 && process_of(k, processes) != together->process()) continue;
       const auto [size, i] = list[k];
-      const Price price = collectives::price(*able[i], topology, sizes[size]);
+      const Price price = collectives::price(*able[i], topology, sizes[size], priced);
       prices[size][i] = price;
       text.append(reinterpret_cast<const char*>(&price), sizeof(Price));
     }
@@ -99,7 +100,7 @@ std::vector<std::size_t> planned_sizes() {
 
 Choices plan_all_reduce(const Topology& topology, std::span<const Algorithm> algorithms,
                         const std::vector<SizeRule>& rules, std::vector<std::size_t> sizes,
-                        Bootstrap* together) {
+                        Bootstrap* together, const PriceOptions& priced) {
   require(!topology.ranks.empty(), "a topology without ranks has nothing to reduce");
   require(!sizes.empty() && std::is_sorted(sizes.begin(), sizes.end()),
           "the sizes to be planned must ascend");
@@ -133,7 +134,7 @@ Choices plan_all_reduce(const Topology& topology, std::span<const Algorithm> alg
                                    : choices.refused_[0].algorithm + " " + choices.refused_[0].why);
   for (const std::size_t bytes : choices.sizes_)
     choices.first_.push_back(choices.first_alike(bytes));
-  choices.prices_ = prices(topology, able, choices.sizes_, choices.first_, together);
+  choices.prices_ = prices(topology, able, choices.sizes_, choices.first_, together, priced);
   return choices;
 }
 

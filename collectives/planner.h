@@ -60,8 +60,8 @@ class Choices {
 
  private:
   friend Choices plan_all_reduce(const Topology&, std::span<const Algorithm>,
-                                 const std::vector<SizeRule>&, std::vector<std::size_t>,
-                                 Bootstrap*);
+                                 const std::vector<SizeRule>&, std::vector<std::size_t>, Bootstrap*,
+                                 const PriceOptions&);
   using Same = std::string_view (*)(const Request&);
   std::vector<std::size_t> first_alike(std::size_t bytes) const;
   std::vector<Price> prices_at(std::size_t bytes) const;
@@ -85,9 +85,11 @@ std::vector<std::size_t> planned_sizes();  // 256 B .. 256 MiB, powers of two
 // `together`: null, or that of a job whose processes all call this alike. Then it is collective:
 // each process prices a part, one exchange hands the prices round, and all end with the same bits
 // that each would have found alone. What one process cannot price fails on all of them.
+//
+// `priced`: sums alone, or with an update inside; then all algorithms have a place for one.
 Choices plan_all_reduce(const Topology& topology, std::span<const Algorithm> algorithms,
                         const std::vector<SizeRule>& rules = {},
                         std::vector<std::size_t> sizes = planned_sizes(),
-                        Bootstrap* together = nullptr);
+                        Bootstrap* together = nullptr, const PriceOptions& priced = {});
 
 }  // namespace lockstep::collectives

@@ -14,6 +14,12 @@ constexpr std::array<int, 3> kFew{2, 4, kExactHosts};  // hosts of the pictures
 // For telling how steps grow: bytes for each rank, large enough that no plan leaves rounds out.
 constexpr std::size_t kUsualBytes = std::size_t(64) << 10;
 
+Request request(const Topology& topology, std::size_t bytes, const PriceOptions& options) {
+  Request request = priced_request(topology, bytes);
+  request.update = options.update;
+  return request;
+}
+
 double steps_a_rank(const Plan& plan) {
   double steps = 0;
   for (const auto& lanes : plan.lanes)
@@ -22,8 +28,9 @@ double steps_a_rank(const Plan& plan) {
 }
 
 // `bytes`: of the collective whose picture the plan is.
-Price price_of(const Plan& plan, const Topology& topology, std::size_t bytes) {
-  const Simulation run = simulate(plan, topology, {.bytes = double(bytes)});
+Price price_of(const Plan& plan, const Topology& topology, std::size_t bytes,
+               const PriceOptions& options) {
+  const Simulation run = simulate(plan, topology, {.bytes = double(bytes), .slots = options.slots});
   return {
       .seconds = run.seconds,
       .wire_seconds = std::max(0.0, run.wire_bytes - topology.wire.burst) / topology.wire.bandwidth,
@@ -72,13 +79,15 @@ double doublings(double from, double to) {
 // The same algorithm on the first hosts of a cluster.
 struct Pictures {
   const Algorithm& algorithm;
+  const PriceOptions& options;
   std::array<Topology, kFew.size()> topologies;
 
-  Pictures(const Algorithm& of, const Topology& topology) : algorithm(of) {
+  Pictures(const Algorithm& of, const Topology& topology, const PriceOptions& priced)
+      : algorithm(of), options(priced) {
     for (std::size_t i = 0; i < kFew.size(); ++i) topologies[i] = topology.first_hosts(kFew[i]);
   }
   Plan plan(std::size_t i, std::size_t bytes) const {
-    return algorithm.make(priced_request(topologies[i], bytes));
+    return algorithm.make(request(topologies[i], bytes, options));
   }
   // Between 4 and 8 hosts what grows with the hosts grows by twice what it did between 2 and 4,
   // what grows with their logarithm by as much.
@@ -113,13 +122,13 @@ Request priced_request(const Topology& topology, std::size_t bytes) {
 }
 
 Price price(const Algorithm& algorithm, const Topology& topology, std::size_t bytes,
-            double exact_steps) {
+            const PriceOptions& options) {
   const int hosts = int(topology.hosts.size());
   const auto exact = [&] {
-    return price_of(algorithm.make(priced_request(topology, bytes)), topology, bytes);
+    return price_of(algorithm.make(request(topology, bytes, options)), topology, bytes, options);
   };
   if (hosts <= kExactHosts || !equal_in_order(topology)) return exact();
-  const Pictures pictures(algorithm, topology);
+  const Pictures pictures(algorithm, topology, options);
   const bool line = pictures.grows_with_hosts();
   const auto bytes_for = [&](std::size_t i) {
     const auto few = std::size_t(kFew[i]), all = std::size_t(hosts);
@@ -133,8 +142,10 @@ Price price(const Algorithm& algorithm, const Topology& topology, std::size_t by
   const double steps =
       steps_a_rank(plans[2]) +
       (line ? hosts_on : doublings_on) * (steps_a_rank(plans[2]) - steps_a_rank(plans[1]));
-  if (steps * double(topology.ranks.size()) < (line ? 1 : 10) * exact_steps) return exact();
-  const auto few = [&](std::size_t i) { return price_of(plans[i], pictures.topologies[i], bytes); };
+  if (steps * double(topology.ranks.size()) < (line ? 1 : 10) * options.exact_steps) return exact();
+  const auto few = [&](std::size_t i) {
+    return price_of(plans[i], pictures.topologies[i], bytes, options);
+  };
   const Price four = few(1), eight = few(2);
   Price price;
   if (line) {

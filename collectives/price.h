@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What one algorithm would cost for one size on a topology. Pure; any thread.
+// What one algorithm would cost for one size on a topology, as a sum or as a sum with the
+// optimizer's update inside. Pure; any thread.
 #pragma once
 #include <cstddef>
 
@@ -31,9 +32,17 @@ Request priced_request(const Topology& topology, std::size_t bytes);
 inline constexpr int kExactHosts = 8;
 inline constexpr double kExactSteps = 150'000;
 
-// Of priced_request. Exactly simulated where the cluster has at most kExactHosts hosts or is not
-// of equal ones, and where the plan has less than `exact_steps` (in the second way below, less than
-// ten times as many). Else from smaller pictures, of the first 2, 4 or 8 hosts, in one of two ways:
+struct PriceOptions {
+  // With the update inside (Request::update), of an algorithm that has a place for it.
+  bool update = false;
+  std::size_t slots = 1;  // of an update, inside or alone: what it keeps beside each weight
+  double exact_steps = kExactSteps;
+};
+
+// Of priced_request, with the update inside where that is asked for. Exactly simulated where the
+// cluster has at most kExactHosts hosts or is not of equal ones, and where the plan has less than
+// `exact_steps` (in the second way below, less than ten times as many). Else from smaller pictures,
+// of the first 2, 4 or 8 hosts, in one of two ways:
 // - Where the steps of a rank grow with the number of hosts, as in a ring, 4 and 8 hosts are
 //   simulated with as many bytes for each host as there would be. Then a rank does in each round
 //   what it would do, and there are more rounds the more hosts there are: so the line through both
@@ -44,6 +53,6 @@ inline constexpr double kExactSteps = 150'000;
 // It takes no less than any of its parts, which are found in the same way.
 // Throws what the algorithm throws, and Error(kInvalid) for a plan that waits for ever.
 Price price(const Algorithm& algorithm, const Topology& topology, std::size_t bytes,
-            double exact_steps = kExactSteps);
+            const PriceOptions& options = {});
 
 }  // namespace lockstep::collectives

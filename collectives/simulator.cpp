@@ -321,9 +321,9 @@ class Run {
     reads_.clear(), writes_.clear();
     for (const Operand& operand : step.from) reads_.push_back(rank_state(operand.rank).place);
     for (const Operand& operand : step.to) writes_.push_back(rank_state(operand.rank).place);
-    if (step.epilogue == Epilogue::kUpdate) {  // weights, and one slot, which is written too
-      reads_.insert(reads_.end(), 2, r.place);
-      writes_.push_back(r.place);
+    if (step.epilogue == Epilogue::kUpdate) {  // weights, and slots, which are written too
+      reads_.insert(reads_.end(), 1 + options_.slots, r.place);
+      writes_.insert(writes_.end(), options_.slots, r.place);
     }
     const double blocks = double((step.count + engine::kBlock - 1) / engine::kBlock);
     load.start_reduce(now_, r.place, double(step.count) * width, blocks, reads_, writes_);

@@ -47,7 +47,8 @@ struct SimulationOptions {
   // Bytes of the collective that decide how much of it is in caches; 0: those of the plan. For a
   // plan that is the reduced picture of a larger one.
   double bytes = 0;
-  bool record = false;  // the activities
+  std::size_t slots = 1;  // numbers that an update keeps beside each weight: read and written
+  bool record = false;    // the activities
 };
 
 // The plan is right in form, as the verifier says. Throws Error(kInvalid) where it is for other

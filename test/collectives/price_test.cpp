@@ -21,8 +21,8 @@ TEST(Price, ThePictureAgreesWithTheWhole) {
   for (const Algorithm& algorithm : all_reduce_algorithms()) {
     if (!algorithm.refusal(sixteen.host_of_rank()).empty()) continue;
     for (const std::size_t bytes : {256 * kKiB, 4 * kMiB, 64 * kMiB}) {
-      const Price whole = price(algorithm, sixteen, bytes, 1e18);
-      const Price reduced = price(algorithm, sixteen, bytes, 0);
+      const Price whole = price(algorithm, sixteen, bytes, {.exact_steps = 1e18});
+      const Price reduced = price(algorithm, sixteen, bytes, {.exact_steps = 0});
       EXPECT_FALSE(whole.reduced);
       EXPECT_TRUE(reduced.reduced);
       EXPECT_NEAR(reduced.seconds / whole.seconds, 1, 0.1) << algorithm.name << " " << bytes;
@@ -37,8 +37,8 @@ TEST(Price, ThePictureAgreesFarAway) {
   const Topology hosts = equal_hosts(64, 1, example.hosts[0].costs, example.wire);
   for (const char* name : {"ring", "halving_doubling"}) {
     for (const std::size_t bytes : {4 * kMiB, 64 * kMiB}) {
-      const Price whole = price(find_algorithm(name), hosts, bytes, 1e18);
-      const Price reduced = price(find_algorithm(name), hosts, bytes, 0);
+      const Price whole = price(find_algorithm(name), hosts, bytes, {.exact_steps = 1e18});
+      const Price reduced = price(find_algorithm(name), hosts, bytes, {.exact_steps = 0});
       EXPECT_NEAR(reduced.seconds / whole.seconds, 1, 0.1) << name << " " << bytes;
       EXPECT_NEAR(reduced.wire_bytes / whole.wire_bytes, 1, 0.02) << name << " " << bytes;
     }
@@ -71,11 +71,34 @@ TEST(Price, UnequalHostsAreSimulatedWhole) {
   const Topology example = example_topology("3x1");
   Topology topology = equal_hosts(12, 1, example.hosts[0].costs, example.wire);
   const Algorithm& ring = find_algorithm("ring");
-  const double equal = price(ring, topology, kMiB, 0).seconds;
+  const double equal = price(ring, topology, kMiB, {.exact_steps = 0}).seconds;
   topology.hosts[11].costs.passes = {{0, 1e8, 1e8}};
-  const Price unequal = price(ring, topology, kMiB, 0);
+  const Price unequal = price(ring, topology, kMiB, {.exact_steps = 0});
   EXPECT_FALSE(unequal.reduced);
   EXPECT_GT(unequal.seconds, 2 * equal);
+}
+
+// Inside the sums an update reads weights and reads and writes its slots once for the job, apart
+// once for each rank; the wire carries weights where it would carry sums.
+TEST(Price, OfAnUpdateIsItsPassesOverMemory) {
+  constexpr double kRanks = 4;
+  const Topology host = example_topology("1x4");
+  const Algorithm local{.name = "local",
+                        .refusal = [](const std::vector<int>&) { return std::string(); },
+                        .make = local_update};
+  for (const std::size_t slots : {0, 1, 2}) {
+    const double once = double(kMiB) * double(1 + 2 * slots);
+    EXPECT_EQ(
+        price(find_algorithm("direct"), host, kMiB, {.update = true, .slots = slots}).memory_bytes,
+        2 * kRanks * kMiB + once);
+    EXPECT_EQ(price(local, host, kMiB, {.slots = slots}).memory_bytes, kRanks * (2 * kMiB + once));
+  }
+  const Topology hosts = example_topology("3x1");
+  const Price sum = price(find_algorithm("ring"), hosts, kMiB);
+  const Price fused = price(find_algorithm("ring"), hosts, kMiB, {.update = true});
+  EXPECT_EQ(fused.wire_bytes, sum.wire_bytes);
+  EXPECT_GT(fused.seconds, sum.seconds);
+  EXPECT_GT(fused.memory_bytes, sum.memory_bytes);
 }
 
 TEST(Price, LinesGoThroughTheirPoints) {
