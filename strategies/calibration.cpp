@@ -9,6 +9,7 @@
 #include <optional>
 #include <stop_token>
 #include <thread>
+#include <utility>
 
 #include "collectives/calibration.h"
 #include "collectives/cost_cache.h"
@@ -159,8 +160,8 @@ std::string disturbed_note(const collectives::ProcessorWait& wait, bool would_be
       100 * wait.part(), would_be_kept ? ", but not kept: the next job measures anew" : "");
 }
 
-std::string shape_of(const Topology& topology, const std::vector<int>& processors,
-                     const CalibrationOptions& options) {
+std::string fingerprint_of(const Topology& topology, const std::vector<int>& processors,
+                           const CalibrationOptions& options) {
   const Network& network = options.network;
   return collectives::fingerprint(
       topology,
@@ -168,52 +169,88 @@ std::string shape_of(const Topology& topology, const std::vector<int>& processor
                   transport_of(network), network.interface, fmt::join(processors, " ")));
 }
 
+// What a job is told apart by, and its ranks.
+struct Shape {
+  JobRanks ranks;
+  RankProcessors mine;
+  std::vector<int> processors;  // of hosts
+  std::string fingerprint;
+};
+
+Shape shape_of(collectives::Bootstrap& bootstrap, const Topology& topology,
+               const CalibrationOptions& options) {
+  JobRanks ranks = ranks_of(bootstrap, topology);
+  RankProcessors mine = processors_of_ranks(ranks, "processors for calibration");
+  std::vector<int> processors = processors_of_hosts(ranks, mine.of_host);
+  std::string fingerprint = fingerprint_of(topology, processors, options);
+  return {std::move(ranks), std::move(mine), std::move(processors), std::move(fingerprint)};
+}
+
+// From the first process's file. `instead`: what is done where that is of no use.
+Calibration stored(collectives::Bootstrap& bootstrap, const Topology& topology,
+                   const std::string& fingerprint, const CalibrationOptions& options,
+                   const char* instead) {
+  Calibration result;
+  result.topology = topology;
+  const bool first = bootstrap.process() == 0;
+  const collectives::CostCache cache(options.cache);
+  std::string text;
+  if (first && !options.cache.empty() && !options.fresh)
+    text = cache.read(fingerprint).value_or("");
+  text = bootstrap.all_gather(text, "stored costs")[0];
+  if (text.empty()) return result;
+  try {
+    result.topology = collectives::costs_from(text, fingerprint, topology);
+    result.cached = true;
+  } catch (const engine::Error& error) {  // the same on all processes
+    if (first)
+      result.note = fmt::format("{} is ignored, and {}: {}", cache.file(fingerprint).string(),
+                                instead, error.what());
+  }
+  return result;
+}
+
+double seconds_since(engine::Clock::time_point begin) {
+  return std::chrono::duration<double>(engine::Clock::now() - begin).count();
+}
+
 }  // namespace
+
+Calibration stored_costs(collectives::Bootstrap& bootstrap, const Topology& topology,
+                         const CalibrationOptions& options) {
+  const auto begin = engine::Clock::now();
+  const Shape shape = shape_of(bootstrap, topology, options);
+  Calibration result = stored(bootstrap, topology, shape.fingerprint, options, "costs are assumed");
+  result.seconds = seconds_since(begin);
+  return result;
+}
 
 Calibration calibrate(collectives::Bootstrap& bootstrap, const Topology& topology,
                       const engine::Ops& ops, const CalibrationOptions& options) {
   const auto begin = engine::Clock::now();
-  Calibration result;
-  result.topology = topology;
-  const JobRanks ranks = ranks_of(bootstrap, topology);
-  const RankProcessors mine = processors_of_ranks(ranks, "processors for calibration");
-  const std::vector<int> processors = processors_of_hosts(ranks, mine.of_host);
-
-  const bool first = bootstrap.process() == 0;
-  const std::string shape = shape_of(topology, processors, options);
-  const collectives::CostCache cache(options.cache);
-  std::string stored;
-  if (first && !options.cache.empty() && !options.fresh) stored = cache.read(shape).value_or("");
-  stored = bootstrap.all_gather(stored, "stored costs")[0];
-  if (!stored.empty()) {
-    try {
-      result.topology = collectives::costs_from(stored, shape, topology);
-      result.cached = true;
-    } catch (const engine::Error& error) {  // the same on all processes
-      if (first)
-        result.note = fmt::format("{} is ignored, and its costs are measured anew: {}",
-                                  cache.file(shape).string(), error.what());
-    }
-  }
+  const Shape shape = shape_of(bootstrap, topology, options);
+  Calibration result =
+      stored(bootstrap, topology, shape.fingerprint, options, "its costs are measured anew");
   if (!result.cached) {
+    const bool first = bootstrap.process() == 0;
     std::optional<Patience> patience;
     if (first && options.tell) patience.emplace(options);
-    const auto [samples, wait] = measured(ranks, mine.binding, ops, options);
-    result.topology = costs_of_first(bootstrap, topology, samples, processors);
+    const auto [samples, wait] = measured(shape.ranks, shape.mine.binding, ops, options);
+    result.topology = costs_of_first(bootstrap, topology, samples, shape.processors);
     patience.reset();
     // Ranks that are more than processors wait for each other, every time.
-    const bool disturbed = mine.enough && wait.disturbed();
+    const bool disturbed = shape.mine.enough && wait.disturbed();
     if (first && disturbed) {
       add_note(result.note, disturbed_note(wait, !options.cache.empty()));
     } else if (first && !options.cache.empty()) {
       try {
-        cache.write(shape, result.topology);
+        collectives::CostCache(options.cache).write(shape.fingerprint, result.topology);
       } catch (const engine::Error& error) {
         add_note(result.note, error.what());
       }
     }
   }
-  result.seconds = std::chrono::duration<double>(engine::Clock::now() - begin).count();
+  result.seconds = seconds_since(begin);
   return result;
 }
 

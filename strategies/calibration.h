@@ -46,7 +46,13 @@ struct Calibration {
   std::string note = {};
 };
 
-// Collective, for all processes of the job. `topology`: as discover() gave it. A thread for each
+// Collective, for all processes of the job. `topology`: as discover() gave it. What such a job
+// measured before, where the folder has it whole; else nothing: then the topology is as it came,
+// and `cached` is false. Some small exchanges, no other time.
+Calibration stored_costs(collectives::Bootstrap& bootstrap, const collectives::Topology& topology,
+                         const CalibrationOptions& options);
+
+// The same, and measures where there are none. A thread for each
 // rank of this process, bound as ranks that train or are timed would be; `ops`: for all of them.
 // Takes memory for a while: some 100 MiB a host. Some tenths of a second, however slow the machine
 // and the wire are (collectives/wire_probes.h says what is left out there). Throws Error(kTimeout)

@@ -65,11 +65,17 @@ std::string plan_record(const StepDesign& design, const std::vector<int>& host,
                         const Arithmetic& chief) {
   json ends = json::array();
   for (engine::Range bucket : design.buckets) ends.push_back(bucket.end);
-  return json{{"algorithm", design.rules}, {"asked", design.asked},
-              {"update", design.update},   {"kernels", design.kernels},
-              {"reason", design.reason},   {"bucket_bytes", design.bucket_bytes},
-              {"bucket_ends", ends},       {"host_of_rank", host},
-              {"threads", chief.threads},  {"instructions", chief.instructions}}
+  return json{{"algorithm", design.rules},
+              {"asked", design.asked},
+              {"update", design.update},
+              {"kernels", design.kernels},
+              {"reason", design.reason},
+              {"update_reason", design.update_reason},
+              {"bucket_bytes", design.bucket_bytes},
+              {"bucket_ends", ends},
+              {"host_of_rank", host},
+              {"threads", chief.threads},
+              {"instructions", chief.instructions}}
       .dump();
 }
 
@@ -101,7 +107,9 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
     if (now == of_all || now == of_asked) options.algorithm = before;
     keep(options.algorithm, "algorithm");
     if (options.algorithm == before) options.asked = asked;
+    const bool open = options.update == "auto";
     keep(options.update, "update");
+    if (open) options.update_reason = "the checkpoint was written so";
     // Records of before there was a choice are of the direct method. A choice that was asked for
     // wins.
     const std::string kernels = plan.value("kernels", "direct");
@@ -127,7 +135,10 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
     }
     options.bucket_bytes = bucket_bytes;
     options.bucket_ends = plan.at("bucket_ends").get<std::vector<std::size_t>>();
-    if (obeyed) options.reason = plan.at("reason");
+    if (obeyed) {
+      options.reason = plan.at("reason");
+      options.update_reason = plan.value("update_reason", options.update_reason);
+    }
     return obeyed;
   });
 }

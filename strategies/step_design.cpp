@@ -21,6 +21,9 @@ using engine::kBlock;
 using engine::Range;
 using engine::require;
 
+// Prices of the two ways to update so near are alike.
+constexpr double kNear = 1.1;
+
 std::size_t round_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
 }
@@ -106,27 +109,41 @@ class Designer {
                           ? cut_buckets(graph_.trainable(), design_.bucket_bytes, width())
                           : buckets_of(options_.bucket_ends, graph_.trainable());
     lay_out_exchange();
+    why_apart_ = find_why_apart();
+    check_update();
   }
 
-  std::vector<std::size_t> sizes_to_choose() const {
-    std::set<std::size_t> sizes;
-    const auto add = [&](Range subject, std::size_t width) {
-      const std::size_t bytes = subject.size() * width;
-      if (hosts_ > 1 && rule_for(bytes) == nullptr) sizes.insert(bytes);
+  StepQuestion question() const {
+    StepQuestion question;
+    if (input_.host.size() == 1) return question;
+    std::set<std::size_t> sums, buckets;
+    const auto add = [&](std::size_t bytes) {
+      if (bytes > 0 && rule_for(bytes) == nullptr) sums.insert(bytes);
     };
-    for (const Range& bucket : design_.buckets) add(bucket, width());
-    for (const Range& point : design_.points) add(point, width());
-    add(design_.metrics_range, sizeof(double));
-    add(design_.gather_range, sizeof(double));
-    add({0, graph_.parameters()}, width());
-    return {sizes.begin(), sizes.end()};
+    for (const Range& bucket : design_.buckets) {
+      const std::size_t bytes = bytes_of(bucket);
+      add(bytes);
+      const bool chosen = rule_for(bytes) == nullptr && options_.update == "fused";
+      if (chosen || update_is_open()) buckets.insert(bytes);
+    }
+    sums.insert(buckets.begin(), buckets.end());
+    for (const Range& point : design_.points) add(bytes_of(point));
+    add(design_.metrics_range.size() * sizeof(double));
+    add(design_.gather_range.size() * sizeof(double));
+    add(bytes_of({0, graph_.parameters()}));
+    question.sums.assign(sums.begin(), sums.end());
+    question.buckets.assign(buckets.begin(), buckets.end());
+    question.rules = rules_;
+    return question;
+  }
+
+  StepDesign choices() {
+    choose();
+    return std::move(design_);
   }
 
   StepDesign run() {
-    choose_algorithms();
-    choose_update();
-    design_.kernels = options_.kernels.empty() ? "auto" : options_.kernels;
-    design_.asked = options_.asked.empty() ? options_.algorithm : options_.asked;
+    choose();
     design_.norm_blocks = (graph_.trainable() + kBlock - 1) / kBlock;
     design_.norms_bytes = std::max<std::size_t>(1, design_.norm_blocks) * sizeof(double);
     add_reductions();
@@ -148,6 +165,13 @@ class Designer {
   }
 
  private:
+  void choose() {
+    choose_update();
+    choose_algorithms();
+    design_.kernels = options_.kernels.empty() ? "auto" : options_.kernels;
+    design_.asked = options_.asked.empty() ? options_.algorithm : options_.asked;
+  }
+
   std::size_t width() const { return engine::size_of(graph_.dtype()); }
   std::size_t bytes_of(Range bucket) const { return bucket.size() * width(); }
   bool needs_norm() const { return input_.rule.needs() == engine::Needs::kGlobalNorm; }
@@ -161,21 +185,17 @@ class Designer {
 
   struct Picked {
     std::string algorithm, why;  // why: the end of a sentence
-    bool asked = false;
   };
 
-  Picked pick(std::size_t bytes) const {
+  // `choices`: the planner's, where there are any.
+  Picked pick(std::size_t bytes, const collectives::Choices* choices) const {
     const std::size_t ranks = input_.host.size();
-    if (const SizeRule* rule = rule_for(bytes)) return {rule->algorithm, "it was asked for", true};
+    if (const SizeRule* rule = rule_for(bytes)) return {rule->algorithm, "it was asked for"};
     if (ranks == 1) return {"direct", "there is one replica, so nothing has to be sent"};
-    if (hosts_ == 1)
-      return {"direct",
-              fmt::format("the {} replicas are on one host, so each adds its slice straight from "
-                          "the others' memory, the least traffic there can be",
-                          ranks)};
-    if (input_.choices == nullptr)
-      return {"ring", fmt::format("{} replicas are on {} hosts", ranks, hosts_)};
-    const collectives::Choice choice = input_.choices->choose(bytes);
+    if (choices == nullptr)
+      return {hosts_ == 1 ? "direct" : "ring",
+              fmt::format("{} replicas are on {} host{}", ranks, hosts_, hosts_ == 1 ? "" : "s")};
+    const collectives::Choice choice = choices->choose(bytes);
     std::string why = choice.reason;
     if (!choice.runner_up.empty())
       why += fmt::format(" ({} predicted for {}, {} for {})",
@@ -184,31 +204,31 @@ class Designer {
     return {choice.algorithm, why};
   }
 
-  const std::string& algorithm_of(std::size_t bytes) {
-    const auto [at, fresh] = chosen_.try_emplace(bytes);
-    if (fresh) at->second = pick(bytes).algorithm;
-    return at->second;
+  const collectives::Choices* choices_of_sums() const {
+    return input_.prices == nullptr ? nullptr : &input_.prices->apart.sums;
+  }
+  const collectives::Choices* choices_of_buckets() const {
+    const bool fused = design_.update == "fused" && input_.prices != nullptr;
+    return fused && input_.prices->fused ? &input_.prices->fused->sums : choices_of_sums();
   }
 
-  static bool has_place(const std::string& algorithm) {
-    return collectives::find_algorithm(algorithm).updates;
+  const std::string& algorithm_of(std::size_t bytes) {
+    const auto [at, fresh] = chosen_.try_emplace(bytes);
+    if (fresh) at->second = pick(bytes, choices_of_sums()).algorithm;
+    return at->second;
   }
 
   // Of buckets; the other sums follow as they are added.
   void choose_algorithms() {
     std::vector<Picked> picked;  // as many as there are algorithms
     for (const Range& bucket : design_.buckets) {
-      Picked mine = pick(bytes_of(bucket));
-      const bool gives_way = !mine.asked && options_.update != "apart" && !needs_norm() &&
-                             !picked.empty() && has_place(picked[0].algorithm) &&
-                             !has_place(mine.algorithm);
-      if (gives_way) mine = picked[0];
+      Picked mine = pick(bytes_of(bucket), choices_of_buckets());
       chosen_[bytes_of(bucket)] = mine.algorithm;
       design_.algorithms.push_back(mine.algorithm);
       if (std::ranges::find(picked, mine.algorithm, &Picked::algorithm) == picked.end())
         picked.push_back(std::move(mine));
     }
-    if (picked.empty()) picked.push_back(pick(0));
+    if (picked.empty()) picked.push_back(pick(0, nullptr));
     if (picked.size() == 1) {
       design_.algorithm = picked[0].algorithm;
       design_.reason = picked[0].why;
@@ -221,23 +241,70 @@ class Designer {
     if (!options_.reason.empty()) design_.reason = options_.reason;
   }
 
-  void choose_update() {
+  // Why no update can be inside the sums, as the end of a sentence; empty where it can.
+  std::string find_why_apart() const {
+    for (const Range& bucket : design_.buckets) {
+      const SizeRule* const rule = rule_for(bytes_of(bucket));
+      if (rule == nullptr) {
+        if (needs_norm() && hosts_ > 1)
+          return "all must know the norm first, which direct alone can wait for, on one host";
+        continue;
+      }
+      if (!collectives::find_algorithm(rule->algorithm).updates)
+        return fmt::format("it needs an algorithm that has a place for it, and {} has none",
+                           rule->algorithm);
+      if (needs_norm() && rule->algorithm != "direct")
+        return fmt::format(
+            "all must know the norm first, which direct alone can wait for, and {} was chosen",
+            rule->algorithm);
+    }
+    return {};
+  }
+
+  bool update_is_open() const { return options_.update == "auto" && why_apart_.empty(); }
+
+  void check_update() const {
     const std::string& update = options_.update;
     require(update == "auto" || update == "fused" || update == "apart",
             "unknown update '{}'; known: auto, fused, apart", update);
-    bool fits = true;
-    for (const std::string& algorithm : design_.algorithms) {
-      const bool updates = has_place(algorithm), direct = algorithm == "direct";
-      require(update != "fused" || updates,
-              "update fused needs an algorithm that has a place for it, and {} has none: use apart",
-              algorithm);
-      require(update != "fused" || !needs_norm() || direct,
-              "update fused with a clipped norm needs the direct algorithm, since all must know "
-              "the norm first, and {} was chosen: use apart",
-              algorithm);
-      fits = fits && updates && (!needs_norm() || direct);
+    require(update != "fused" || why_apart_.empty(), "update fused: {}: use apart", why_apart_);
+  }
+
+  // Predicted, one behind the other.
+  double seconds_of_buckets(const UpdateWay& way) const {
+    double seconds = 0;
+    for (const Range& bucket : design_.buckets) seconds += way.seconds(bytes_of(bucket));
+    return seconds;
+  }
+
+  void choose_update() {
+    const bool open = update_is_open();
+    design_.update = options_.update != "auto" ? options_.update : open ? "fused" : "apart";
+    if (!options_.update_reason.empty()) {
+      design_.update_reason = options_.update_reason;
+    } else if (options_.update != "auto") {
+      design_.update_reason = "it was asked for";
+    } else if (!open) {
+      design_.update_reason = why_apart_;
+    } else if (input_.prices == nullptr || !input_.prices->fused) {
+      design_.update_reason =
+          input_.host.size() == 1 ? "there is one replica" : "nothing was priced";
+    } else {
+      weigh_updates();
     }
-    design_.update = update != "auto" ? update : fits ? "fused" : "apart";
+  }
+
+  void weigh_updates() {
+    const double fused = seconds_of_buckets(*input_.prices->fused);
+    const double apart = seconds_of_buckets(input_.prices->apart);
+    design_.update = input_.unlike || fused <= kNear * apart ? "fused" : "apart";
+    design_.update_reason =
+        fmt::format("sums and updates of a step are predicted to take {} with it inside, {} apart",
+                    collectives::time_text(fused), collectives::time_text(apart));
+    if (design_.update == "apart" || fused <= apart) return;
+    design_.update_reason +=
+        input_.unlike ? ", but processors are unlike, and so each weight is updated once for all"
+                      : ", which is near: so each weight is updated once for all";
   }
 
   // Reductions of layers first, in the graph's dtype, each from a block's beginning; then float64.
@@ -342,6 +409,7 @@ class Designer {
   const engine::Graph& graph_;
   std::size_t hosts_;
   std::vector<SizeRule> rules_;
+  std::string why_apart_;
   StepDesign design_;
   std::map<std::size_t, std::string> chosen_;  // by bytes, so far
   std::size_t scratch_ = 0;                    // float64 elements given out so far
@@ -353,8 +421,12 @@ StepDesign design_step(const DesignInput& input, const DesignOptions& options) {
   return Designer(input, options).run();
 }
 
-std::vector<std::size_t> sizes_to_choose(const DesignInput& input, const DesignOptions& options) {
-  return Designer(input, options).sizes_to_choose();
+StepDesign choose_step(const DesignInput& input, const DesignOptions& options) {
+  return Designer(input, options).choices();
+}
+
+StepQuestion question(const DesignInput& input, const DesignOptions& options) {
+  return Designer(input, options).question();
 }
 
 std::string sentence(const StepDesign& design) {
@@ -364,10 +436,12 @@ std::string sentence(const StepDesign& design) {
       design.other_algorithms.empty()
           ? ""
           : fmt::format(", other sums by {}", fmt::join(design.other_algorithms, " and "));
-  return fmt::format("all-reduce: {} {}, {} bucket{} of up to {}{}, because {}",
-                     design.algorithms.empty() ? design.algorithm : counted(design.algorithms),
-                     update, design.buckets.size(), design.buckets.size() == 1 ? "" : "s",
-                     collectives::size_text(design.bucket_bytes), others, design.reason);
+  return fmt::format(
+      "all-reduce: {} {}, {} bucket{} of up to {}{}, because {}\nupdate: {}, because {}",
+      design.algorithms.empty() ? design.algorithm : counted(design.algorithms), update,
+      design.buckets.size(), design.buckets.size() == 1 ? "" : "s",
+      collectives::size_text(design.bucket_bytes), others, design.reason, design.update,
+      design.update_reason);
 }
 
 }  // namespace lockstep::strategies

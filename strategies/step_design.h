@@ -8,19 +8,24 @@
 // start when backward has passed its end.
 //
 // Algorithms. Every sum of the step, of buckets and of what the step adds beside them, takes one by
-// its bytes: what a rule asks for, else the planner's between hosts, and direct on one host. All
-// buckets have the update in the same place, so one bucket whose algorithm was asked for and has no
-// place for an update has it apart for all; the planner's choice for a last, smaller bucket gives
-// way instead.
+// its bytes: what a rule asks for, else the planner's. With one replica nothing is sent, and
+// nothing is asked.
+//
+// Update. All buckets have it in the same place. One bucket whose algorithm was asked for and has
+// no place for it has it apart for all, and so has a norm that must be known first between hosts.
+// Else the planner prices both ways, each with the algorithms that are cheapest for it: what the
+// sums and updates of all buckets take one behind the other. Apart is taken where it takes less by
+// more than a tenth: fused, mirrors are equal by construction and optimizer state exists once.
+// Where processors are unlike only that keeps mirrors equal, so there nothing is weighed.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "collectives/plan.h"
-#include "collectives/planner.h"
 #include "engine/nn/graph.h"
 #include "engine/ops/update_rule.h"
+#include "strategies/step_prices.h"
 
 namespace lockstep::strategies {
 
@@ -35,6 +40,7 @@ struct DesignOptions {
   std::vector<std::size_t> bucket_ends = {};  // of a checkpoint: these borders
   std::string reason = {};                    // of a checkpoint: why it was chosen then ...
   std::string asked = {};                     // ... and what was asked for then
+  std::string update_reason = {};             // likewise, of the update
 };
 
 struct StepDesign {
@@ -42,8 +48,9 @@ struct StepDesign {
   std::string update;     // fused, apart
   std::string kernels;    // auto, direct, winograd
   std::string reason;     // why this algorithm, as the end of a sentence
-  std::string rules;      // of all sums of the step: asked for, they give this step again
-  std::string asked;      // what was asked for: auto, or rules
+  std::string update_reason;  // why the update is where it is, likewise
+  std::string rules;          // of all sums of the step: asked for, they give this step again
+  std::string asked;          // what was asked for: auto, or rules
   std::size_t bucket_bytes = 0;
   std::vector<engine::Range> buckets;
   std::vector<std::string> algorithms;        // by bucket: names of collectives/registry.h
@@ -73,17 +80,25 @@ struct DesignInput {
   const engine::Graph* graph = nullptr;
   engine::UpdateRule rule;
   std::vector<int> host;  // of each rank
-  // Where ranks are on several hosts: the planner's, for sizes_to_choose. Without, rings.
-  const collectives::Choices* choices = nullptr;
+  // The planner's answer to `question`. Without, direct on one host and rings between hosts, and
+  // fused where that can be.
+  const StepPrices* prices = nullptr;
+  bool unlike = false;  // the ranks' processors
   std::size_t totals = 0, metrics_per_rank = 0, gather_per_rank = 0;
 };
 StepDesign design_step(const DesignInput& input, const DesignOptions& options);
 
-// Of which sums, in bytes, ascending, the planner has to choose the algorithm: between hosts those
-// that no rule holds. Reads all of `input` but `choices`; throws as design_step does for rules.
-std::vector<std::size_t> sizes_to_choose(const DesignInput& input, const DesignOptions& options);
+// The same without plans: what is chosen, and why, for buckets alone. For clusters that nobody need
+// have, where plans would be large.
+StepDesign choose_step(const DesignInput& input, const DesignOptions& options);
 
-// "direct all-reduce with the update inside, 2 buckets of up to 4 MiB: one host, so ..."
+// What the planner is to be asked: the algorithms of sums that no rule holds, and what the update
+// of each bucket takes in both ways where it is not said which. No sums: nothing is to be chosen.
+// Reads all of `input` but `prices`; throws as design_step does.
+StepQuestion question(const DesignInput& input, const DesignOptions& options);
+
+// "all-reduce: direct with the optimizer's update inside, 2 buckets of up to 4 MiB, because ...",
+// and a line for the update: "update: inside the sums, because ..."
 std::string sentence(const StepDesign& design);
 
 }  // namespace lockstep::strategies

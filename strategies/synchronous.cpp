@@ -15,7 +15,6 @@
 #include "collectives/planner.h"
 #include "collectives/registry.h"
 #include "engine/base/hash.h"
-#include "strategies/calibration.h"
 #include "strategies/host_connections.h"
 
 namespace lockstep::strategies {
@@ -43,6 +42,17 @@ std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   return lines;
+}
+
+// Those of different hosts or kinds may give the same numbers other last bits.
+bool unlike_processors(const collectives::Topology& topology) {
+  const auto kind = [](const collectives::Topology::Rank& rank) {
+    return rank.device.substr(0, rank.device.find(':'));
+  };
+  const auto other_cpu = [&](const auto& host) { return host.cpu != topology.hosts[0].cpu; };
+  const auto other_kind = [&](const auto& rank) { return kind(rank) != kind(topology.ranks[0]); };
+  return std::ranges::any_of(topology.hosts, other_cpu) ||
+         std::ranges::any_of(topology.ranks, other_kind);
 }
 
 }  // namespace
@@ -224,8 +234,8 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
       rule.epsilon, rule.weight_decay, rule.clip_norm, options.batch, options.accumulate,
       options.seed, engine::name(first.dtype()), options_.checksums, options_.overlap,
       transport_of(options_.network));
-  // Whether all measure, before one of them does.
-  if (topology_.hosts.size() > 1)
+  // Whether all look for costs, before one of them does.
+  if (bootstrap_.processes() > 1)
     compare(fmt::format("{}algorithm: {}\nupdate: {}\nbuckets: {} bytes\ncosts: {}\n"
                         "plan of the checkpoint: {:016x}\n{}",
                         flags, options_.algorithm, options_.update, options_.bucket_bytes,
@@ -267,23 +277,26 @@ void Synchronous::design(const engine::Graph& graph) {
   input.totals = kTotals;
   input.metrics_per_rank = numbers_of_rank();
   input.gather_per_rank = kGather;
-  std::optional<collectives::Choices> choices;
-  std::vector<std::size_t> sizes = sizes_to_choose(input, design_options);
-  planner_chose_ = !sizes.empty();
+  input.unlike = unlike_processors(topology_);
+  std::optional<StepPrices> prices;
+  const StepQuestion question = strategies::question(input, design_options);
+  planner_chose_ = !question.sums.empty();
   if (planner_chose_) {
     find_costs();
-    std::vector<collectives::Algorithm> able;  // where the update is to be fused: of those that can
-    for (const collectives::Algorithm& algorithm : collectives::all_reduce_algorithms())
-      if (design_options.update != "fused" || algorithm.updates) able.push_back(algorithm);
-    choices = collectives::plan_all_reduce(topology_, able, {}, std::move(sizes));
-    input.choices = &*choices;
+    prices = price_step(topology_, rule_, question);
+    input.prices = &*prices;
   }
   design_ = design_step(input, design_options);
 }
 
-// What the ranks cost each other, for the planner. Collective.
+// What the ranks cost each other, for the planner. On one host a start does not wait for that:
+// there it is what was measured before, or assumed. Collective.
 void Synchronous::find_costs() {
-  if (!options_.measured || !costs_are_.empty()) return;
+  if (!costs_are_.empty()) return;
+  if (!options_.measured) {
+    costs_are_ = "assumed, since nothing was measured";
+    return;
+  }
   CalibrationOptions calibration;
   calibration.deadline = deadline();
   calibration.network = options_.network;
@@ -291,11 +304,32 @@ void Synchronous::find_costs() {
   calibration.most_touched = options_.most_touched;
   calibration.version = options_.version;
   calibration.tell = [this](const std::string& line) { options_.log.info("{}", line); };
+  const bool measures = topology_.hosts.size() > 1;
+  Calibration found =
+      measures ? measured_costs(calibration) : stored_costs(bootstrap_, topology_, calibration);
+  if (!found.note.empty()) options_.log.warning("{}", found.note);
+  topology_ = std::move(found.topology);
+  const std::string folder = options_.cost_cache.string();
+  if (found.cached) {
+    costs_are_ = "measured before, and read from " + folder;
+  } else if (!measures) {
+    costs_are_ =
+        "assumed, since none are kept of such ranks, and on one host no start waits for measuring "
+        "(lockstep plan measures and keeps them)";
+  } else {
+    costs_are_ = fmt::format("measured in {:.2f} s while the job started", found.seconds);
+    if (found.note.empty() && !folder.empty())
+      costs_are_ += ", and kept in " + folder + " for the next such job";
+  }
+}
+
+Calibration Synchronous::measured_costs(const CalibrationOptions& calibration) {
   const auto ops = options_.devices[0]->ops(engine::DType::kFloat32, {.threads = 1});
-  Calibration found;
   calibrating_ = true;
   try {
-    found = calibrate(bootstrap_, topology_, *ops, calibration);
+    Calibration found = calibrate(bootstrap_, topology_, *ops, calibration);
+    calibrating_ = false;
+    return found;
   } catch (...) {  // who throws says why; the watch says no more
     {
       std::scoped_lock lock(watch_mutex_);
@@ -304,14 +338,6 @@ void Synchronous::find_costs() {
     calibrating_ = false;
     throw;
   }
-  calibrating_ = false;
-  if (!found.note.empty()) options_.log.warning("{}", found.note);
-  topology_ = std::move(found.topology);
-  costs_are_ = found.cached
-                   ? "measured before, and read from " + options_.cost_cache.string()
-                   : fmt::format("measured in {:.2f} s while the job started", found.seconds);
-  if (!found.cached && found.note.empty() && !options_.cost_cache.empty())
-    costs_are_ += ", and kept in " + options_.cost_cache.string() + " for the next such job";
 }
 
 Arithmetic Synchronous::arithmetic() const {

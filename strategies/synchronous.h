@@ -28,6 +28,7 @@
 #include "engine/base/log.h"
 #include "engine/device/device.h"
 #include "engine/train/strategy.h"
+#include "strategies/calibration.h"
 #include "strategies/host_memory.h"
 #include "strategies/memory_use.h"
 #include "strategies/mirror.h"
@@ -51,9 +52,10 @@ struct SynchronousOptions {
   // Of every wait for another replica; without it 60 s or 20 median steps, whichever is longer.
   std::optional<std::chrono::milliseconds> deadline = {};
   Network network = {};  // between hosts
-  // Between hosts, for sums whose algorithm is not asked for: the planner chooses by what the ranks
-  // were measured to cost each other (calibration.h), once a strategy; else by costs that are
-  // assumed.
+  // For algorithms and places of the update that are not asked for, the planner chooses by what the
+  // ranks were measured to cost each other (calibration.h), once a strategy: between hosts while
+  // the job starts, on one host before, if `cost_cache` has it, so that the start takes no longer;
+  // else by costs that are assumed.
   bool measured = false;
   std::filesystem::path cost_cache = {};   // folder of measured costs; empty: none are kept
   std::size_t most_touched = 0;            // bytes, while they are measured (calibration.h)
@@ -121,6 +123,7 @@ class Synchronous : public engine::Strategy {
   std::size_t largest_share(std::size_t batch, int accumulate) const;
   void design(const engine::Graph& graph);
   void find_costs();
+  Calibration measured_costs(const CalibrationOptions& calibration);
   Arithmetic arithmetic() const;  // of this process
   void plan_memory(engine::Ops& ops, const engine::Graph& graph);
   std::size_t local_processes() const;
@@ -153,8 +156,8 @@ class Synchronous : public engine::Strategy {
   engine::WorkSpec work_;
   StepDesign design_;
   std::string memory_sentence_;
-  bool planner_chose_ = false;  // the algorithm, by the topology's costs ...
-  std::string costs_are_ = {};  // ... which were measured: when; empty: they are assumed
+  bool planner_chose_ = false;  // by the topology's costs ...
+  std::string costs_are_ = {};  // ... and how these were found; empty: nobody has asked for them
   std::vector<std::vector<std::size_t>> checked_;  // entries of the layout, by turn of the check
   bool planned_before_ = false;                    // the plan is a checkpoint's ...
   bool other_arithmetic_ = false;                  // ... but the bits are not; the chief knows

@@ -110,7 +110,7 @@ std::string Synchronous::explain() const {
   }
   if (planner_chose_) {
     text += "\ncosts of ranks and links: ";
-    text += costs_are_.empty() ? "assumed, since nothing was measured" : costs_are_;
+    text += costs_are_;
   }
   if (topology_.hosts.size() > 1) text += "\nbetween hosts: " + sentence(options_.network);
   text +=

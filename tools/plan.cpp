@@ -8,6 +8,7 @@
 
 #include "collectives/cost_cache.h"
 #include "collectives/mpi/mpi_bootstrap.h"
+#include "engine/optim/optimizer.h"
 #include "engine/runtime/devices.h"
 #include "models/registry.h"
 #include "strategies/calibration.h"
@@ -40,19 +41,36 @@ struct Flags {
   std::size_t drawn() const { return size ? collectives::parse_size(*size) : kDrawn; }
 };
 
-// The borders do not depend on the ranks, so those of one are taken.
-PlannedModel planned(const std::string& name, const collectives::Choices& choices) {
-  const engine::GraphSpec spec = models::build(name);
+// What `train` would choose for this model's buckets and for the update of its usual optimizer.
+PlannedModel planned(const Flags& f, const Topology& topology,
+                     const collectives::Choices& choices) {
+  const engine::GraphSpec spec = models::build(f.model);
   const auto devices = engine::all_devices();
   engine::Device& device = *devices.front();
   const auto ops = device.ops(device.default_dtype(), {});
   const engine::Graph graph(spec, *ops, 1);
   strategies::DesignInput input;
   input.graph = &graph;
-  input.host = {0};
-  PlannedModel model{.name = name, .buckets = {}};
-  for (const engine::Range range : strategies::design_step(input, {}).buckets)
-    model.buckets.push_back({range, choices.choose(range.size() * engine::size_of(graph.dtype()))});
+  input.rule = engine::optim::sgd({.momentum = 0.9}).rule;
+  input.host = topology.host_of_rank();
+  const strategies::DesignOptions options{.algorithm = f.algorithm};
+  const strategies::StepQuestion question = strategies::question(input, options);
+  std::optional<strategies::StepPrices> prices;
+  if (!question.sums.empty()) {
+    prices = strategies::price_step(topology, input.rule, question);
+    input.prices = &*prices;
+  }
+  const strategies::StepDesign chosen = strategies::choose_step(input, options);
+  const bool fused = chosen.update == "fused" && prices && prices->fused;
+  const collectives::Choices& of_buckets = fused ? prices->fused->sums : choices;
+  PlannedModel model{.name = f.model,
+                     .optimizer = "SGD with momentum",
+                     .buckets = {},
+                     .update = chosen.update,
+                     .update_reason = chosen.update_reason};
+  for (const engine::Range range : chosen.buckets)
+    model.buckets.push_back(
+        {range, of_buckets.choose(range.size() * engine::size_of(graph.dtype()))});
   return model;
 }
 
@@ -67,7 +85,7 @@ void write(const std::string& path, const std::string& text) {
 int tell(const Flags& f, const PlanSource& source, const Topology& topology,
          const collectives::Choices& choices) {
   std::unique_ptr<PlannedModel> model;
-  if (!f.model.empty()) model = std::make_unique<PlannedModel>(planned(f.model, choices));
+  if (!f.model.empty()) model = std::make_unique<PlannedModel>(planned(f, topology, choices));
   if (!f.topology_out.empty()) write(f.topology_out, to_json(topology) + "\n");
   if (!f.svg.empty()) {
     write(f.svg, plan_picture(source.name, topology, collectives::all_reduce_algorithms(),

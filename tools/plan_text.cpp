@@ -196,7 +196,8 @@ std::string plan_text(const PlanSource& source, const Topology& topology, const 
     }
     double seconds = 0;
     for (const PlannedBucket& bucket : model->buckets) seconds += bucket.choice.seconds;
-    text += fmt::format("  one after the other: {}\n", time_text(seconds));
+    text += fmt::format("  one after the other: {}\n  update by {}: {}, because {}\n",
+                        time_text(seconds), model->optimizer, model->update, model->update_reason);
   }
   return text;
 }
@@ -238,6 +239,9 @@ std::string plan_json(const PlanSource& source, const Topology& topology, const 
     }
     object["model"] = model->name;
     object["buckets"] = buckets;
+    object["optimizer"] = model->optimizer;
+    object["update"] = model->update;
+    object["update_reason"] = model->update_reason;
   }
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }

@@ -16,8 +16,9 @@ struct PlannedBucket {
   collectives::Choice choice;
 };
 struct PlannedModel {
-  std::string name;
-  std::vector<PlannedBucket> buckets;
+  std::string name, optimizer;
+  std::vector<PlannedBucket> buckets;           // with the update inside, where it is fused
+  std::string update = {}, update_reason = {};  // fused, apart; the end of a sentence
 };
 
 // What the topology is called: a file, an example, "this job"; and how its costs were found.

@@ -14,6 +14,7 @@
 #include "collectives/binding.h"
 #include "collectives/registry.h"
 #include "engine/reference/reference_device.h"
+#include "strategies/calibration.h"
 #include "strategies/plan_record.h"
 #include "strategies/step_design.h"
 #include "test/strategies/small_job.h"
@@ -101,6 +102,21 @@ class Costs : public testing::Test {
       for (const auto& entry : fs::directory_iterator(folder_)) found.push_back(entry.path());
     return found;
   }
+  // As `lockstep plan` does.
+  void calibrate(const std::vector<int>& host, const collectives::Topology& topology) const {
+    const auto bootstraps = collectives::in_memory_bootstrap(host, std::chrono::seconds(20));
+    std::vector<std::jthread> processes;
+    for (const auto& bootstrap : bootstraps)
+      processes.emplace_back([&] {
+        const auto ops = engine::reference_device()->ops(engine::DType::kFloat64, {});
+        strategies::CalibrationOptions options;
+        options.cache = folder_;
+        options.version = options_.version;
+        options.most_touched = options_.most_touched;
+        strategies::calibrate(*bootstrap, topology, *ops, options);
+        bootstrap->finish();
+      });
+  }
   const fs::path folder_ = fs::temp_directory_path() / fmt::format("lockstep-choice-{}", getpid());
   SynchronousOptions options_;
 };
@@ -142,14 +158,51 @@ TEST_F(Costs, AreAssumedWhereNobodyAskedForMore) {
 }
 
 TEST_F(Costs, AreNotMeasuredWhereThereIsNothingToChoose) {
-  const auto one_host = open_all({0, 0}, options_);
+  const auto one_replica = open_all({0}, options_);
   options_.algorithm = "ring";
-  for (const auto& said : {one_host, open_all({0, 1}, options_)}) {
+  options_.update = "fused";
+  for (const auto& said : {one_replica, open_all({0, 1}, options_), open_all({0, 0}, options_)}) {
     EXPECT_THAT(all(said, &Said::error), Each(IsEmpty()));
     EXPECT_THAT(all(said, &Said::explained), Each(Not(HasSubstr("costs of ranks"))));
     for (const Said& one : said) EXPECT_EQ(one.topology.costs_are, "assumed");
   }
   EXPECT_THAT(files(), IsEmpty());
+}
+
+TEST_F(Costs, AreNeededForThePlaceOfTheUpdateAlone) {
+  options_.algorithm = "ring";
+  const auto said = open_all({0, 1}, options_);
+  EXPECT_THAT(all(said, &Said::explained),
+              Each(HasSubstr("\ncosts of ranks and links: measured in ")));
+  EXPECT_THAT(all(said, &Said::record), Each(said[0].record));
+}
+
+// A start there takes no longer for them.
+TEST_F(Costs, OfOneHostAreNeverMeasuredButReadWhereTheyAreKept) {
+  const std::vector<int> host{0, 0};
+  const auto assumed = open_all(host, options_);
+  EXPECT_THAT(all(assumed, &Said::error), Each(IsEmpty()));
+  EXPECT_THAT(all(assumed, &Said::explained),
+              Each(HasSubstr("\ncosts of ranks and links: assumed, since none are kept")));
+  EXPECT_THAT(files(), IsEmpty());
+  calibrate(host, assumed[0].topology);
+  ASSERT_EQ(files().size(), 1u);
+  const auto read = open_all(host, options_);
+  EXPECT_THAT(all(read, &Said::explained),
+              Each(HasSubstr("\ncosts of ranks and links: measured before, and read from " +
+                             folder_.string())));
+  for (const Said& said : read) {
+    EXPECT_EQ(said.topology.costs_are, "measured");
+    EXPECT_EQ(said.topology.hosts, read[0].topology.hosts);
+    EXPECT_EQ(said.record, read[0].record);
+  }
+  std::ofstream(files()[0], std::ios::app) << "x";
+  const auto damaged = open_all(host, options_);
+  EXPECT_THAT(all(damaged, &Said::explained),
+              Each(HasSubstr("links: assumed, since none are kept")));
+  EXPECT_THAT(damaged[0].warnings,
+              HasSubstr(files()[0].string() + " is ignored, and costs are assumed: "));
+  EXPECT_EQ(damaged[1].warnings, "");
 }
 
 TEST_F(Costs, AreMeasuredOnceAStrategy) {
@@ -180,22 +233,25 @@ TEST_F(Costs, OfWhichOneProcessKnowsLessAreToldBeforeAnybodyMeasures) {
 class Steps : public testing::Test {
  protected:
   strategies::StepDesign design(const std::vector<int>& host, strategies::DesignOptions options,
-                                const collectives::Choices* choices = nullptr, double clip = 0) {
+                                const strategies::StepPrices* prices = nullptr, double clip = 0,
+                                bool unlike = false) {
     strategies::DesignInput input;
     input.graph = &graph_;
     input.rule = engine::optim::sgd({.momentum = 0.9, .clip_norm = clip}).rule;
     input.host = host;
-    input.choices = choices;
+    input.prices = prices;
+    input.unlike = unlike;
     input.totals = 4, input.metrics_per_rank = 2, input.gather_per_rank = 1;
     options.bucket_bytes = engine::kBlock * sizeof(double);
-    sizes_ = strategies::sizes_to_choose(input, options);
+    question_ = strategies::question(input, options);
     return strategies::design_step(input, options);
   }
   strategies::StepDesign design(const std::vector<int>& host, const std::string& algorithm,
                                 const std::string& update = "auto",
-                                const collectives::Choices* choices = nullptr, double clip = 0) {
-    return design(host, strategies::DesignOptions{.algorithm = algorithm, .update = update},
-                  choices, clip);
+                                const strategies::StepPrices* prices = nullptr, double clip = 0,
+                                bool unlike = false) {
+    return design(host, strategies::DesignOptions{.algorithm = algorithm, .update = update}, prices,
+                  clip, unlike);
   }
   std::string refused(const std::vector<int>& host, const std::string& algorithm,
                       const std::string& update = "auto", double clip = 0) {
@@ -212,25 +268,38 @@ class Steps : public testing::Test {
     names.push_back(last);
     return names;
   }
-  // A planner that finds one algorithm for few bytes and another for more.
-  static collectives::Choices planner(const std::vector<int>& host, const std::string& few,
-                                      const std::string& many) {
+  // A cluster on which one latency is all that costs anything.
+  static collectives::Topology topology(const std::vector<int>& host, double latency = 1e-3) {
     collectives::Topology topology;
+    const collectives::HostCosts free{
+        .signal = 0, .step = 0, .block = 0, .passes = {{0, 1e18, 1e18}}};
+    topology.wire = {.latency = latency, .bandwidth = 1e18, .processor = 0, .message = 0};
     for (std::size_t rank = 0; rank < host.size(); ++rank) {
       if (std::size_t(host[rank]) == topology.hosts.size())
-        topology.hosts.push_back({.name = fmt::format("h{}", host[rank])});
+        topology.hosts.push_back({.name = fmt::format("h{}", host[rank]), .costs = free});
       topology.processes.push_back({.host = host[rank], .first_rank = int(rank)});
       topology.ranks.push_back({.process = int(rank), .host = host[rank]});
     }
-    return collectives::plan_all_reduce(
-        topology, collectives::all_reduce_algorithms(),
-        collectives::parse_size_rules(few + ":..8k," + many + ":8k.."), {4224, 8192});
+    return topology;
+  }
+  static collectives::Choices rules(const std::vector<int>& host, const std::string& rules,
+                                    double latency = 1e-3) {
+    return collectives::plan_all_reduce(topology(host, latency),
+                                        collectives::all_reduce_algorithms(),
+                                        collectives::parse_size_rules(rules), {4224, 8192});
+  }
+  // A planner that finds one algorithm for few bytes and another for more, and fused takes half.
+  static strategies::StepPrices planner(const std::vector<int>& host, const std::string& few,
+                                        const std::string& many, const std::string& fused = {}) {
+    const std::string both = few + ":..8k," + many + ":8k..";
+    return {{rules(host, both)},
+            strategies::UpdateWay{rules(host, fused.empty() ? both : fused, 0.5e-3)}};
   }
 
   std::unique_ptr<engine::Device> device_ = engine::reference_device();
   std::unique_ptr<engine::Ops> ops_ = device_->ops(engine::DType::kFloat64, {});
   const engine::Graph graph_{small_graph({}), *ops_, 1};
-  std::vector<std::size_t> sizes_;
+  strategies::StepQuestion question_;
 };
 
 TEST_F(Steps, EachBucketTakesTheAlgorithmThatIsAskedForItsBytes) {
@@ -245,7 +314,6 @@ TEST_F(Steps, EachBucketTakesTheAlgorithmThatIsAskedForItsBytes) {
       strategies::sentence(design),
       HasSubstr("all-reduce: hierarchical for 3 buckets and ring for 1 with the optimizer's "
                 "update inside, 4 buckets of up to 8 KiB, because hierarchical: "));
-  EXPECT_THAT(sizes_, IsEmpty());
 }
 
 TEST_F(Steps, OneAlgorithmForAllSizesIsTheStepOfItsName) {
@@ -260,29 +328,46 @@ TEST_F(Steps, OneAlgorithmForAllSizesIsTheStepOfItsName) {
   }
 }
 
-TEST_F(Steps, OfWhatNoRuleHoldsThePlannerChoosesBetweenHostsAndDirectServesOneHost) {
-  EXPECT_EQ(design({0, 0}, "ring:8k..").algorithms, all_but_last("ring", "direct"));
-  EXPECT_THAT(sizes_, IsEmpty());
+TEST_F(Steps, OfWhatNoRuleHoldsThePlannerChooses) {
+  using testing::Contains;
   const std::vector<int> host{0, 0, 1};
-  const auto choices = planner(host, "leader_hierarchical", "hierarchical");
-  const auto mixed = design(host, "ring:8k..", "auto", &choices);
-  EXPECT_EQ(mixed.algorithms, all_but_last("ring", "leader_hierarchical"));
-  EXPECT_THAT(sizes_, testing::Contains(4224));
-  EXPECT_THAT(sizes_, Each(testing::Lt(8192)));
-  EXPECT_EQ(design(host, "auto", "auto", &choices).algorithms,
-            all_but_last("hierarchical", "leader_hierarchical"));
-  EXPECT_THAT(sizes_, testing::IsSupersetOf({std::size_t(4224), std::size_t(8192)}));
+  const auto prices = planner(host, "leader_hierarchical", "hierarchical");
+  for (const char* update : {"fused", "apart"}) {
+    const auto mixed = design(host, "ring:8k..", update, &prices);
+    EXPECT_EQ(mixed.algorithms, all_but_last("ring", "leader_hierarchical"));
+    EXPECT_THAT(question_.sums, Contains(4224));
+    EXPECT_THAT(question_.sums, Each(testing::Lt(8192)));
+    EXPECT_EQ(design(host, "auto", update, &prices).algorithms,
+              all_but_last("hierarchical", "leader_hierarchical"));
+    EXPECT_THAT(question_.sums, testing::IsSupersetOf({std::size_t(4224), std::size_t(8192)}));
+  }
+  // On one host it is asked as well, and with one replica nothing is.
+  const auto alone = planner({0, 0}, "one_shot", "direct", "direct");
+  EXPECT_EQ(design({0, 0}, "auto", "auto", &alone).algorithms, all_but_last("direct", "direct"));
+  EXPECT_THAT(question_.sums, testing::IsSupersetOf({std::size_t(4224), std::size_t(8192)}));
+  EXPECT_EQ(design({0, 0}, "auto", "apart", &alone).algorithms, all_but_last("direct", "one_shot"));
+  EXPECT_EQ(design({0}, "auto").algorithms, all_but_last("direct", "direct"));
+  EXPECT_THAT(question_.sums, IsEmpty());
+  // Of sums that are all asked for the place of the update is open, until that is asked for too.
+  design(host, "ring");
+  EXPECT_THAT(question_.buckets, testing::ElementsAre(4224, 8192));
+  for (const char* update : {"fused", "apart"}) {
+    design(host, "ring", update);
+    EXPECT_THAT(question_.sums, IsEmpty());
+  }
+  design(host, "halving_doubling");
+  EXPECT_THAT(question_.sums, IsEmpty());
 }
 
 TEST_F(Steps, WhatIsRecordedGivesTheSameStepWithoutThePlanner) {
   const std::vector<int> host{0, 1, 1};
-  const auto choices = planner(host, "ring", "hierarchical");
+  const auto prices = planner(host, "ring", "hierarchical");
   for (const std::string asked : {"auto", "leader_hierarchical:..8k", "ring"}) {
-    const auto planned = design(host, asked, "auto", &choices);
-    const auto again = design(host, planned.rules);
+    const auto planned = design(host, asked, "auto", &prices);
+    const auto again = design(host, planned.rules, planned.update);
     EXPECT_EQ(collectives::hash(again.plan), collectives::hash(planned.plan)) << planned.rules;
     EXPECT_EQ(again.algorithms, planned.algorithms);
-    EXPECT_THAT(sizes_, IsEmpty());
+    EXPECT_THAT(question_.sums, IsEmpty());
   }
   // By way of a checkpoint, sums beside the buckets included.
   const auto others = planner(host, "halving_doubling", "ring");
@@ -292,7 +377,10 @@ TEST_F(Steps, WhatIsRecordedGivesTheSameStepWithoutThePlanner) {
   const engine::Log quiet("", engine::Log::Level::kError);
   ASSERT_TRUE(
       strategies::obey_record(strategies::plan_record(planned, host, {}), host, recorded, quiet));
-  EXPECT_EQ(collectives::hash(design(host, recorded).plan), collectives::hash(planned.plan));
+  const auto again = design(host, recorded);
+  EXPECT_THAT(question_.sums, IsEmpty());
+  EXPECT_EQ(collectives::hash(again.plan), collectives::hash(planned.plan));
+  EXPECT_EQ(strategies::sentence(again), strategies::sentence(planned));
 }
 
 TEST_F(Steps, OneBucketWithoutAPlaceForTheUpdateHasItApartForAll) {
@@ -304,19 +392,49 @@ TEST_F(Steps, OneBucketWithoutAPlaceForTheUpdateHasItApartForAll) {
   EXPECT_EQ(design({0, 1}, "ring:..8k,halving_doubling:8k..").update, "apart");
   // What is asked for sizes that no bucket has is no matter.
   EXPECT_EQ(design({0, 1}, "halving_doubling:..16,ring:16..", "fused").update, "fused");
-  // A planner's choice for the last bucket alone gives way.
-  const auto choices = planner({0, 1}, "halving_doubling", "ring");
-  const auto planned = design({0, 1}, "auto", "auto", &choices);
+  // What the planner chooses has a place where the update is to be inside.
+  const auto prices = planner({0, 1}, "halving_doubling", "ring", "ring");
+  const auto planned = design({0, 1}, "auto", "auto", &prices);
   EXPECT_EQ(planned.update, "fused");
   EXPECT_EQ(planned.algorithms, all_but_last("ring", "ring"));
   EXPECT_THAT(strategies::sentence(planned),
               HasSubstr(", other sums by halving_doubling, because"));
-  EXPECT_EQ(design({0, 1}, "auto", "apart", &choices).algorithms,
+  EXPECT_EQ(design({0, 1}, "auto", "apart", &prices).algorithms,
             all_but_last("ring", "halving_doubling"));
+}
+
+// Each of four buckets costs two turns of a ring of two.
+TEST_F(Steps, TheUpdateIsInsideUnlessThatTakesMoreThanATenthLonger) {
+  const std::vector<int> host{0, 1};
+  const auto ways = [&](double fused, double apart) {
+    return strategies::StepPrices{{rules(host, "ring", apart)},
+                                  strategies::UpdateWay{rules(host, "ring", fused)}};
+  };
+  const auto said = [&](double fused, double apart, bool unlike = false) {
+    const auto prices = ways(fused, apart);
+    const auto design = this->design(host, "auto", "auto", &prices, 0, unlike);
+    EXPECT_THAT(strategies::sentence(design),
+                HasSubstr("\nupdate: " + design.update + ", because " + design.update_reason));
+    return design.update + ": " + design.update_reason;
+  };
+  const std::string both = "sums and updates of a step are predicted to take ";
+  EXPECT_EQ(said(1e-3, 2e-3), "fused: " + both + "8.00 ms with it inside, 16.00 ms apart");
+  EXPECT_THAT(said(1.09e-3, 1e-3), HasSubstr("fused: " + both +
+                                             "8.72 ms with it inside, 8.00 ms "
+                                             "apart, which is near: "));
+  EXPECT_EQ(said(1.11e-3, 1e-3), "apart: " + both + "8.88 ms with it inside, 8.00 ms apart");
+  EXPECT_THAT(said(1.11e-3, 1e-3, true), HasSubstr("fused: "));
+  EXPECT_THAT(said(1.11e-3, 1e-3, true), HasSubstr("processors are unlike"));
+  // What is asked for is obeyed, whatever it takes.
+  const auto prices = ways(9e-3, 1e-3);
+  EXPECT_EQ(design(host, "auto", "fused", &prices).update_reason, "it was asked for");
+  EXPECT_EQ(design({0}, "auto").update_reason, "there is one replica");
 }
 
 TEST_F(Steps, AClippedNormHasTheUpdateInsideOnlyWhereAllIsDirect) {
   EXPECT_EQ(design({0, 0}, "direct:..8k", "auto", nullptr, 1).update, "fused");
+  EXPECT_THAT(design({0, 1}, "auto", "auto", nullptr, 1).update_reason,
+              HasSubstr("the norm first"));
   EXPECT_EQ(design({0, 0}, "ring:..8k", "auto", nullptr, 1).update, "apart");
   EXPECT_THAT(refused({0, 0}, "ring:..8k", "fused", 1), HasSubstr("ring was chosen: use apart"));
 }
@@ -351,7 +469,8 @@ TEST(Choices, ForAnUpdateThatIsToBeFusedAreAmongThoseThatHaveAPlaceForIt) {
 }
 
 TEST(Choices, ThatARecordNamesInAWayThatCannotBeReadAreDamage) {
-  const auto options = replicas(1);
+  auto options = replicas(1);
+  options.algorithm = "direct";
   std::string record = open_all({0, 0}, options)[0].record;
   ASSERT_NE(record.find("\"algorithm\":\"direct\""), std::string::npos) << record;
   record.replace(record.find("\"algorithm\":\"direct\""), 20, "\"algorithm\":\"ring:..x\"");

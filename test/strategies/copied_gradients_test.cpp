@@ -197,14 +197,14 @@ std::vector<Way> ways() {
     const std::vector<int> one_host(std::size_t(n), 0);
     std::vector<int> apart(std::size_t(n), 0);
     std::iota(apart.begin(), apart.end(), 0);
-    list.push_back({"mirrored " + count, n, {}});
-    list.push_back({"mirrored, update apart " + count, n, {}, "auto", "apart"});
-    list.push_back({"processes " + count, 1, one_host});
-    list.push_back({"processes, update apart " + count, 1, one_host, "auto", "apart"});
+    list.push_back({"mirrored " + count, n, {}, "direct", "fused"});
+    list.push_back({"mirrored, update apart " + count, n, {}, "direct", "apart"});
+    list.push_back({"processes " + count, 1, one_host, "direct", "fused"});
+    list.push_back({"processes, update apart " + count, 1, one_host, "direct", "apart"});
     list.push_back({"hosts " + count, 1, apart, "ring"});
     list.push_back({"hosts, update apart " + count, 1, apart, "ring", "apart"});
   }
-  list.push_back({"2 processes of 2", 2, {0, 0}});
+  list.push_back({"2 processes of 2", 2, {0, 0}, "direct", "fused"});
   return list;
 }
 

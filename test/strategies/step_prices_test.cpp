@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/step_prices.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "collectives/example_topologies.h"
+#include "engine/optim/optimizer.h"
+
+namespace lockstep::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::UnorderedElementsAre;
+
+// Sums alone are not what decides: of each way all that it needs is priced.
+TEST(StepPrices, AreOfAllThatAnUpdateNeeds) {
+  const collectives::HostCosts memory{
+      .signal = 0, .step = 0, .block = 0, .passes = {{0, 1e9, 1e9}}};  // of all ranks together
+  const auto host = collectives::equal_hosts(1, 2, memory, {});
+  const strategies::StepQuestion question{.sums = {8192}, .buckets = {8192}};
+  const auto of = [&](const engine::optim::Optimizer& optimizer) {
+    return strategies::price_step(host, optimizer.rule, question);
+  };
+  // Of 8192 bytes in microseconds: direct passes over 4 times as many, an update over weights once
+  // and each slot twice more, which each of the two ranks does where it is apart, and stores.
+  const double bytes = 8192 * 1e-9;
+  const auto plain = of(engine::optim::sgd()), momentum = of(engine::optim::sgd({.momentum = 0.9}));
+  const auto adam = of(engine::optim::adam());
+  const auto clipped = of(engine::optim::sgd({.clip_norm = 1}));
+  EXPECT_NEAR(plain.fused->seconds(8192), 5 * bytes, 1e-9);
+  EXPECT_NEAR(plain.apart.seconds(8192), (4 + 6) * bytes, 1e-9);
+  EXPECT_NEAR(momentum.fused->seconds(8192), 7 * bytes, 1e-9);
+  EXPECT_NEAR(momentum.apart.seconds(8192), (4 + 10) * bytes, 1e-9);
+  EXPECT_NEAR(adam.fused->seconds(8192), 9 * bytes, 1e-9);
+  EXPECT_NEAR(adam.apart.seconds(8192), (4 + 14) * bytes, 1e-9);
+  // Clipped: half as many are stored first, and read again; apart one more pass over what is read.
+  EXPECT_NEAR(clipped.fused->seconds(8192), (3 + 4) * bytes, 0.1 * bytes);
+  EXPECT_NEAR(clipped.apart.seconds(8192), (4 + 2 + 6) * bytes, 0.1 * bytes);
+}
+
+// Those that can serve these ranks; of the ways to update, those with a place for it.
+TEST(StepPrices, AreOfTheAlgorithmsThatCanBe) {
+  const auto price = [](const char* cluster, double clip) {
+    return strategies::price_step(collectives::example_topology(cluster),
+                                  engine::optim::sgd({.clip_norm = clip}).rule,
+                                  {.sums = {4096}, .buckets = {4096}});
+  };
+  EXPECT_THAT(price("3x1", 0).fused->sums.algorithms(),
+              UnorderedElementsAre("ring", "hierarchical", "leader_hierarchical"));
+  EXPECT_THAT(price("3x1", 0).apart.sums.algorithms(), testing::Contains("halving_doubling"));
+  EXPECT_THAT(price("1x4", 0).fused->sums.algorithms(), testing::Contains("direct"));
+  EXPECT_THAT(price("1x4", 1).fused->sums.algorithms(), ElementsAre("direct"));
+}
+
+// A rule for sizes that no bucket has may name one without a place for the update.
+TEST(StepPrices, ObeyRules) {
+  strategies::StepQuestion question{.sums = {64, 4096}, .buckets = {4096}};
+  question.rules = collectives::parse_size_rules("halving_doubling:..4k,ring:4k..");
+  const auto prices = strategies::price_step(collectives::example_topology("3x1"),
+                                             engine::optim::sgd().rule, question);
+  EXPECT_EQ(prices.fused->sums.choose(4096).algorithm, "ring");
+  EXPECT_EQ(prices.apart.sums.choose(4096).algorithm, "ring");
+}
+
+}  // namespace
+}  // namespace lockstep::test
