@@ -11,8 +11,10 @@
 #include <exception>
 #include <iterator>
 
+#include "collectives/size_rules.h"
 #include "collectives/topology.h"
 #include "engine/base/error.h"
+#include "strategies/calibration.h"
 
 namespace lockstep::strategies {
 
@@ -28,6 +30,12 @@ constexpr std::array<std::size_t, 5> kBlocks{1, 4, 16, 64, 256};
 constexpr std::size_t kLongest = kBlocks.back() * engine::kBlock;  // elements
 constexpr std::size_t kPage = 4096;
 constexpr int kCompare = 0;  // the plan in which calls are compared
+
+// Of a process's rank, as `lockstep plan` names it: costs are kept by that name.
+constexpr const char* kDevice = "cpu:0";
+// Bytes that the planner prices; between them, and beyond, it draws lines.
+constexpr std::array<std::size_t, 10> kPriced{1 << 8,  1 << 10, 1 << 12, 1 << 14, 1 << 16,
+                                              1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26};
 
 enum class Kind { kAllReduce = 1, kBroadcast, kBarrier, kAllocate };
 
@@ -98,6 +106,7 @@ Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<en
   watch_ = std::make_unique<collectives::PeerWatch>(
       [this](const std::string& who, int pid) { lost(who, pid); });
   watch_host(ranks_, "processes of the ranks", *watch_);
+  choose(options);
   const std::size_t table = std::size_t(size()) * Call::kNumbers;
   const std::size_t begin = page_end(table * sizeof(double));
   StepPlan plan;
@@ -165,13 +174,40 @@ Communicator::Area Communicator::area(DType dtype, Reduce operation) {
   return {own, 0, 0};
 }
 
-// Direct where all ranks are on one host, but one shot for what no rank would have a block of; else
-// a ring.
+// What the planner is asked before anything is summed. On one host only those that promise what the
+// header does; the others move more memory there.
+void Communicator::choose(const CommunicatorOptions& options) {
+  std::vector<collectives::Algorithm> candidates;
+  for (const collectives::Algorithm& algorithm : collectives::all_reduce_algorithms())
+    if (!ranks_.one_host() || algorithm.name == "direct" || algorithm.name == "one_shot")
+      candidates.push_back(algorithm);
+  collectives::Topology topology = collectives::discover(ranks_.bootstrap, {kDevice});
+  if (!options.cost_cache.empty()) {
+    CalibrationOptions stored;
+    stored.network = ranks_.network;
+    stored.cache = options.cost_cache;
+    stored.version = options.version;
+    topology = stored_costs(ranks_.bootstrap, topology, stored).topology;
+  }
+  costs_are_ = topology.costs_are;
+  choices_ = collectives::plan_all_reduce(topology, candidates, {},
+                                          {kPriced.begin(), kPriced.end()}, &ranks_.bootstrap);
+}
+
+std::string Communicator::explain() const {
+  std::string text = "all-reduce: ", before;
+  for (const collectives::Choice& choice : choices_->table()) {
+    if (choice.algorithm == before) continue;
+    text += fmt::format("{}{} from {} on, because {}", before.empty() ? "" : "; ", choice.algorithm,
+                        collectives::size_text(choice.bytes), choice.reason);
+    before = choice.algorithm;
+  }
+  return fmt::format("{}\ncosts of ranks and links: {}", text, costs_are_);
+}
+
 const collectives::Algorithm& Communicator::algorithm_for(const Request& request) const {
-  const auto& host = request.host;
-  const bool one = std::all_of(host.begin(), host.end(), [&](int h) { return h == host[0]; });
-  const bool few = request.subject.size() <= engine::kBlock;
-  return collectives::find_algorithm(!one ? "ring" : few ? "one_shot" : "direct");
+  const std::size_t bytes = request.subject.size() * engine::size_of(request.dtype);
+  return collectives::find_algorithm(choices_->choose(bytes).algorithm);
 }
 
 RankLink& Communicator::link(StepPlan plan, std::size_t bytes, std::size_t scratch,

@@ -21,17 +21,22 @@
 // `allocate` is reduced where it lies; other memory is copied through a mapped area of 2 MiB, piece
 // by piece. What is neither a sum nor a mean, or not of float or double, has such an area for each
 // type and operation, mapped by the first call. The bits of a sum are the same on all ranks, and
-// the same again for the same ranks.
+// the same again for the same ranks; between hosts also for the same costs.
 //
 // Half and BFloat16 are added as float32 and rounded to the nearest, of two as near the even one:
-// once where all ranks are on one host (direct). A ring between hosts keeps partial sums in the
-// elements' type: of n ranks it rounds n - 1 times, so that the result is within (n - 1) u times
-// the sum of all sizes, where u is 2^-11 for Half and 2^-8 for BFloat16.
+// once where all ranks are on one host. Between hosts partial sums are kept in the elements' type:
+// of n ranks they are rounded n - 1 times at most, so that the result is within (n - 1) u times the
+// sum of all sizes, where u is 2^-11 for Half and 2^-8 for BFloat16.
+//
+// The planner (collectives/planner.h) chooses the algorithm of each size: on one host direct or one
+// shot, which alone add in the order of ranks and round once; between hosts any. It goes by what is
+// kept in `cost_cache` of such ranks, else by costs that are assumed; nothing is measured.
 #pragma once
 #include <array>
 #include <chrono>
 #include <deque>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -45,6 +50,7 @@
 #include "collectives/algorithms.h"
 #include "collectives/bootstrap.h"
 #include "collectives/memory/peer_watch.h"
+#include "collectives/planner.h"
 #include "collectives/registry.h"
 #include "strategies/rank_link.h"
 
@@ -56,6 +62,10 @@ enum class Reduce { kSum, kMean, kMin, kMax, kProduct };
 
 struct CommunicatorOptions {
   std::chrono::milliseconds deadline{60000};  // of every wait for another rank
+  // The same on all ranks. Folder of measured costs, as `lockstep plan` and strategies keep them;
+  // empty: they are assumed. Of another `version` of a program none are used.
+  std::filesystem::path cost_cache = {};
+  std::string version = {};
 };
 
 class Communicator {
@@ -69,7 +79,9 @@ class Communicator {
 
   int rank() const { return ranks_.rank(); }
   int size() const { return ranks_.size(); }
-  std::string algorithm() const { return algorithm_; }  // "direct", "ring"
+  std::string algorithm() const { return algorithm_; }  // of long sums: "direct", "ring"
+  // Which algorithm from how many bytes on, and why; by which costs.
+  std::string explain() const;
 
   // Of one call, instead of the options' deadline: shorter or longer, and of the call as a whole.
   using Deadline = std::optional<std::chrono::milliseconds>;
@@ -153,6 +165,7 @@ class Communicator {
   template <class T>
   void through_area(std::span<T> values, Reduce operation, bool silent);
   collectives::Request request(std::string name, engine::DType dtype, Reduce operation) const;
+  void choose(const CommunicatorOptions& options);
   const collectives::Algorithm& algorithm_for(const collectives::Request& request) const;
   RankLink& link(collectives::StepPlan plan, std::size_t bytes, std::size_t scratch,
                  const std::string& what);
@@ -161,7 +174,8 @@ class Communicator {
 
   std::unique_ptr<engine::Ops> ops_;
   Ranks ranks_;
-  std::string algorithm_;
+  std::optional<collectives::Choices> choices_;
+  std::string algorithm_, costs_are_;
   std::mutex mutex_;  // links_ and lost_, against the watch's thread
   std::deque<std::unique_ptr<RankLink>> links_;
   std::optional<std::string> lost_;

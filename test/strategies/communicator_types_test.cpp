@@ -31,7 +31,8 @@ void on_ranks(int ranks, const std::function<void(Communicator&)>& body) {
   strategies::run_ranks(session, ranks, body, {20s});
 }
 
-// Two hosts that are this one: messages go through sockets, partial sums round a ring.
+// Two hosts that are this one: messages go through sockets, with partial sums in the elements'
+// type.
 void on_two_hosts(const std::function<void(Communicator&)>& body) {
   const auto bootstraps = collectives::in_memory_bootstrap({0, 0, 1}, 20s);
   const auto device = engine::cpu_device();

@@ -161,7 +161,8 @@ TEST(Leaving, ByACallThatDiffersIsThatCallOnAllRanks) {
     }
 }
 
-// Rank 1's kernel fails in its second bucket. It is in no wait: in `ready`, and then nowhere.
+// Rank 0's kernel fails in its second sum. (Every algorithm lets it add.) It is in no wait: in
+// `ready`, and then nowhere.
 TEST(Failing, InReadyIsThrownThereAndEndsTheOthersAtOnceWithItsText) {
   for (const auto& host : kHosts) {
     std::atomic<bool> failed{false};
@@ -173,23 +174,23 @@ TEST(Failing, InReadyIsThrownThereAndEndsTheOthersAtOnceWithItsText) {
           Buckets<float> buckets(c, gradients, {.bytes = 4096});
           for (std::size_t i = 0; i < gradients.size(); ++i) {
             buckets.ready(i);
-            if (c.rank() == 1) std::this_thread::sleep_for(2ms);  // it computes
-            if (c.rank() == 1 && failed) return;                  // and was not told
+            if (c.rank() == 0) std::this_thread::sleep_for(2ms);  // it computes
+            if (c.rank() == 0 && failed) return;                  // and was not told
           }
-          if (c.rank() != 1) buckets.wait();
+          if (c.rank() != 0) buckets.wait();
         },
         [&](int rank) -> OnReduce {
-          if (rank != 1) return [](const engine::ReduceArguments&) {};
+          if (rank != 0) return [](const engine::ReduceArguments&) {};
           return
               [&, calls = std::make_shared<std::atomic<int>>(0)](const engine::ReduceArguments&) {
                 if (++*calls < 2) return;
                 failed = true;
                 at = engine::Clock::now();
-                engine::fail(Code::kDevice, "the kernel of rank 1 broke");
+                engine::fail(Code::kDevice, "the kernel of rank 0 broke");
               };
         });
     for (std::size_t rank = 0; rank < host.size(); ++rank) {
-      EXPECT_THAT(told.text[rank], AllOf(HasSubstr("bucket "), HasSubstr("of rank 1 broke")))
+      EXPECT_THAT(told.text[rank], AllOf(HasSubstr("bucket "), HasSubstr("of rank 0 broke")))
           << "rank " << rank << " of " << testing::PrintToString(host);
       EXPECT_EQ(told.code[rank], Code::kDevice);
     }

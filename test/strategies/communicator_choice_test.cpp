@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// Which algorithms the communicator takes: the planner's, by the same costs on all ranks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "collectives/topology.h"
+#include "engine/cpu/cpu_device.h"
+#include "strategies/calibration.h"
+#include "strategies/communicator.h"
+
+namespace lockstep::test {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+using strategies::Communicator;
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::Not;
+
+// Processes of these hosts that are this one, as threads.
+void together(const std::vector<int>& host,
+              const std::function<void(std::size_t, collectives::Bootstrap&)>& body) {
+  const auto bootstraps = collectives::in_memory_bootstrap(host, 20s);
+  std::vector<std::jthread> threads;
+  for (std::size_t rank = 0; rank < host.size(); ++rank)
+    threads.emplace_back([&, rank] { body(rank, *bootstraps[rank]); });
+}
+
+struct Said {
+  std::vector<std::string> explained, algorithm;
+};
+
+// Also sums on all of them.
+Said on(const std::vector<int>& host, const strategies::CommunicatorOptions& options = {}) {
+  const auto device = engine::cpu_device();
+  Said said{std::vector<std::string>(host.size()), std::vector<std::string>(host.size())};
+  together(host, [&](std::size_t rank, collectives::Bootstrap& bootstrap) {
+    Communicator c(bootstrap, device->ops(engine::DType::kFloat32, {.threads = 1}), options);
+    for (const std::size_t count : {1, 3000, 600000}) {
+      std::vector<float> values(count, float(rank + 1));
+      c.all_reduce(std::span(values));
+      const auto sum = float(host.size() * (host.size() + 1) / 2);
+      EXPECT_EQ(std::count(values.begin(), values.end(), sum), std::ptrdiff_t(count));
+    }
+    said.explained[rank] = c.explain();
+    said.algorithm[rank] = c.algorithm();
+    c.barrier();
+  });
+  return said;
+}
+
+TEST(CommunicatorChoice, OnOneHostIsBetweenThoseThatAddInTheOrderOfRanksAndRoundOnce) {
+  for (const std::vector<int>& host : {std::vector{0, 0}, {0, 0, 0, 0}}) {
+    const Said said = on(host);
+    EXPECT_THAT(said.algorithm, Each("direct"));
+    EXPECT_THAT(said.explained, Each(said.explained[0]));
+    EXPECT_THAT(said.explained[0],
+                HasSubstr("all-reduce: one_shot from 256 bytes on, because it "));
+    EXPECT_THAT(said.explained[0], HasSubstr("; direct from "));
+    EXPECT_THAT(said.explained[0], HasSubstr("\ncosts of ranks and links: assumed"));
+    for (const char* other : {"ring", "halving", "hierarchical"})
+      EXPECT_THAT(said.explained[0], Not(HasSubstr(other)));
+  }
+}
+
+TEST(CommunicatorChoice, BetweenHostsIsThePlanners) {
+  for (const std::vector<int>& host : {std::vector{0, 0, 1}, {0, 0, 1, 1}, {0, 1, 2}}) {
+    const Said said = on(host);
+    collectives::Topology topology;
+    together(host, [&](std::size_t rank, collectives::Bootstrap& bootstrap) {
+      const auto found = collectives::discover(bootstrap, {"cpu:0"});
+      if (rank == 0) topology = found;
+    });
+    const std::size_t long_sum = std::size_t(2) << 20;  // the longest piece of an area
+    const auto planned = collectives::plan_all_reduce(
+        topology, collectives::all_reduce_algorithms(), {}, {long_sum / 2, long_sum * 2});
+    EXPECT_THAT(said.algorithm, Each(planned.choose(long_sum).algorithm));
+    EXPECT_THAT(said.explained, Each(said.explained[0]));
+  }
+}
+
+TEST(CommunicatorChoice, GoesByCostsThatWereMeasuredBefore) {
+  const std::vector<int> host{0, 0};
+  strategies::CommunicatorOptions options;
+  options.cost_cache =
+      fs::temp_directory_path() / fmt::format("lockstep-communicator-{}", getpid());
+  options.version = "1";
+  fs::remove_all(options.cost_cache);
+  EXPECT_THAT(on(host, options).explained, Each(HasSubstr("links: assumed")));
+  EXPECT_FALSE(fs::exists(options.cost_cache)) << "nothing is measured";
+  const auto device = engine::cpu_device();
+  together(host, [&](std::size_t, collectives::Bootstrap& bootstrap) {
+    const auto ops = device->ops(engine::DType::kFloat32, {.threads = 1});
+    strategies::CalibrationOptions measure;
+    measure.cache = options.cost_cache;
+    measure.version = options.version;
+    measure.most_touched = std::size_t(1) << 20;
+    strategies::calibrate(bootstrap, collectives::discover(bootstrap, {"cpu:0"}), *ops, measure);
+  });
+  EXPECT_THAT(on(host, options).explained, Each(HasSubstr("links: measured")));
+  options.version = "2";
+  EXPECT_THAT(on(host, options).explained, Each(HasSubstr("links: assumed")));
+  fs::remove_all(options.cost_cache);
+}
+
+}  // namespace
+}  // namespace lockstep::test
