@@ -247,7 +247,8 @@ class Designer {
       const SizeRule* const rule = rule_for(bytes_of(bucket));
       if (rule == nullptr) {
         if (needs_norm() && hosts_ > 1)
-          return "all must know the norm first, which direct alone can wait for, on one host";
+          return "of a clipped norm all must know first, which direct alone can wait for, on one "
+                 "host";
         continue;
       }
       if (!collectives::find_algorithm(rule->algorithm).updates)
@@ -255,7 +256,8 @@ class Designer {
                            rule->algorithm);
       if (needs_norm() && rule->algorithm != "direct")
         return fmt::format(
-            "all must know the norm first, which direct alone can wait for, and {} was chosen",
+            "of a clipped norm all must know first, which direct alone can wait for, and {} was "
+            "chosen",
             rule->algorithm);
     }
     return {};
@@ -419,6 +421,16 @@ class Designer {
 
 StepDesign design_step(const DesignInput& input, const DesignOptions& options) {
   return Designer(input, options).run();
+}
+
+bool unlike_processors(const collectives::Topology& topology) {
+  const auto kind = [](const collectives::Topology::Rank& rank) {
+    return rank.device.substr(0, rank.device.find(':'));
+  };
+  const auto other_cpu = [&](const auto& host) { return host.cpu != topology.hosts[0].cpu; };
+  const auto other_kind = [&](const auto& rank) { return kind(rank) != kind(topology.ranks[0]); };
+  return std::ranges::any_of(topology.hosts, other_cpu) ||
+         std::ranges::any_of(topology.ranks, other_kind);
 }
 
 StepDesign choose_step(const DesignInput& input, const DesignOptions& options) {

@@ -92,13 +92,17 @@ StepDesign design_step(const DesignInput& input, const DesignOptions& options);
 // have, where plans would be large.
 StepDesign choose_step(const DesignInput& input, const DesignOptions& options);
 
+// Whether hosts have other processors than each other, or ranks other kinds of devices: these may
+// give the same numbers other last bits.
+bool unlike_processors(const collectives::Topology& topology);
+
 // What the planner is to be asked: the algorithms of sums that no rule holds, and what the update
 // of each bucket takes in both ways where it is not said which. No sums: nothing is to be chosen.
 // Reads all of `input` but `prices`; throws as design_step does.
 StepQuestion question(const DesignInput& input, const DesignOptions& options);
 
 // "all-reduce: direct with the optimizer's update inside, 2 buckets of up to 4 MiB, because ...",
-// and a line for the update: "update: inside the sums, because ..."
+// and a line for the update: "update: fused, because ..."
 std::string sentence(const StepDesign& design);
 
 }  // namespace lockstep::strategies

@@ -44,17 +44,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Those of different hosts or kinds may give the same numbers other last bits.
-bool unlike_processors(const collectives::Topology& topology) {
-  const auto kind = [](const collectives::Topology::Rank& rank) {
-    return rank.device.substr(0, rank.device.find(':'));
-  };
-  const auto other_cpu = [&](const auto& host) { return host.cpu != topology.hosts[0].cpu; };
-  const auto other_kind = [&](const auto& rank) { return kind(rank) != kind(topology.ranks[0]); };
-  return std::ranges::any_of(topology.hosts, other_cpu) ||
-         std::ranges::any_of(topology.ranks, other_kind);
-}
-
 }  // namespace
 
 Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& bootstrap)

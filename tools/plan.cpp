@@ -53,6 +53,7 @@ PlannedModel planned(const Flags& f, const Topology& topology,
   input.graph = &graph;
   input.rule = engine::optim::sgd({.momentum = 0.9}).rule;
   input.host = topology.host_of_rank();
+  input.unlike = strategies::unlike_processors(topology);
   const strategies::DesignOptions options{.algorithm = f.algorithm};
   const strategies::StepQuestion question = strategies::question(input, options);
   std::optional<strategies::StepPrices> prices;

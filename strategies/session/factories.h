@@ -31,9 +31,9 @@ struct StrategyOptions {
   bool bind = true;  // replicas to processors of their own, where that fits
   std::optional<std::chrono::milliseconds> deadline = {};  // else 60 s or 20 median steps
   std::vector<std::uint64_t> shares = {};                  // of the batch, by rank; empty: equal
-  // Between hosts, for sums whose algorithm is not asked for: choose by what the ranks are measured
-  // to cost each other, once a strategy, in some tenths of a second; false: by costs that are
-  // assumed.
+  // For what is not asked for: choose by what the ranks are measured to cost each other, once a
+  // strategy: between hosts now, in some tenths of a second, on one host before, if `cost_cache`
+  // has it. Else, and where this is false, by costs that are assumed.
   bool measured = false;
   std::filesystem::path cost_cache = {};  // folder that keeps measured costs; empty: none are kept
   std::string version = {};               // of the program: costs of another one are not used

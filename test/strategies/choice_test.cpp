@@ -434,7 +434,7 @@ TEST_F(Steps, TheUpdateIsInsideUnlessThatTakesMoreThanATenthLonger) {
 TEST_F(Steps, AClippedNormHasTheUpdateInsideOnlyWhereAllIsDirect) {
   EXPECT_EQ(design({0, 0}, "direct:..8k", "auto", nullptr, 1).update, "fused");
   EXPECT_THAT(design({0, 1}, "auto", "auto", nullptr, 1).update_reason,
-              HasSubstr("the norm first"));
+              HasSubstr("of a clipped norm all must know first"));
   EXPECT_EQ(design({0, 0}, "ring:..8k", "auto", nullptr, 1).update, "apart");
   EXPECT_THAT(refused({0, 0}, "ring:..8k", "fused", 1), HasSubstr("ring was chosen: use apart"));
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// What a step would cost in either way, and what decides beside that.
 #include "strategies/step_prices.h"
 
 #include <gmock/gmock.h>
@@ -6,6 +7,7 @@
 
 #include "collectives/example_topologies.h"
 #include "engine/optim/optimizer.h"
+#include "strategies/step_design.h"
 
 namespace lockstep::test {
 namespace {
@@ -61,6 +63,18 @@ TEST(StepPrices, ObeyRules) {
                                              engine::optim::sgd().rule, question);
   EXPECT_EQ(prices.fused->sums.choose(4096).algorithm, "ring");
   EXPECT_EQ(prices.apart.sums.choose(4096).algorithm, "ring");
+}
+
+TEST(StepDesign, KnowsProcessorsThatAreUnlike) {
+  collectives::Topology topology = collectives::example_topology("3x1");
+  EXPECT_FALSE(strategies::unlike_processors(topology));
+  topology.ranks[1].device = "cpu:1";
+  EXPECT_FALSE(strategies::unlike_processors(topology));
+  topology.ranks[1].device = "cuda:0";
+  EXPECT_TRUE(strategies::unlike_processors(topology));
+  topology = collectives::example_topology("3x1");
+  topology.hosts[2].cpu = "another";
+  EXPECT_TRUE(strategies::unlike_processors(topology));
 }
 
 }  // namespace
