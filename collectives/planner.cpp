@@ -20,7 +20,7 @@ using engine::require;
 constexpr std::size_t kSmallest = 256, kLargest = std::size_t(256) << 20;
 
 // Prices so near are equal.
-constexpr double kAlike = 1.001;
+constexpr double kAlike = 1.002;
 
 // Who prices the k-th: they are dealt out forwards and backwards in turn, so that nobody always has
 // the same algorithm.
@@ -81,6 +81,11 @@ Prices prices(const Topology& topology, const std::vector<const Algorithm*>& abl
   for (std::size_t size = 0; size < sizes.size(); ++size)
     for (std::size_t i = 0; i < able.size(); ++i) prices[size][i] = prices[size][first[size][i]];
   return prices;
+}
+
+// Messages cost processors time, also where they are no reason to wait.
+bool half_as_many(const Price& a, const Price& b) {
+  return b.messages > 0 && 2 * a.messages <= b.messages;
 }
 
 }  // namespace
@@ -188,8 +193,11 @@ Choice Choices::choose(std::size_t bytes) const {
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < none; ++i)
       if (differs(i)) least = std::min(least, prices[i].seconds);
-    std::size_t found = 0;
-    while (found < none && !(differs(found) && prices[found].seconds <= least * kAlike)) ++found;
+    std::size_t found = none;
+    for (std::size_t i = 0; i < none; ++i)
+      if (differs(i) && prices[i].seconds <= least * kAlike &&
+          (found == none || half_as_many(prices[i], prices[found])))
+        found = i;
     return found;
   };
   Choice choice;
@@ -227,6 +235,9 @@ Choice Choices::choose(std::size_t bytes) const {
     choice.reason = than == none ? "none takes less time"
                                  : reason(prices[chosen], prices[than], algorithms_[than]);
     if (than != other) choice.reason += fmt::format("; {} takes as long", choice.runner_up);
+    if (than != other && half_as_many(prices[chosen], prices[other]))
+      choice.reason += fmt::format(", in {:.0f} messages for {:.0f}", prices[other].messages,
+                                   prices[chosen].messages);
   }
   return choice;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Which algorithm for which size, and why: every algorithm is priced by the simulator on the
-// topology for sizes from 256 B to 256 MiB, and the cheapest is chosen (of those that differ by
-// less than a thousandth, the first in the order of the algorithms; of those whose plans are the
-// same, the first alone); rules can ask for others. A pure function of topology and algorithms, so
-// all ranks of a job choose alike once they hold the same measurements; `hash` is for comparing
+// topology for sizes from 256 B to 256 MiB, and the cheapest is chosen: of those that differ by
+// less than two thousandths the first in the order of the algorithms, unless a later one needs half
+// of its messages between hosts or less; of those whose plans are the same, the first alone. Rules
+// can ask for others. A pure function of topology and algorithms, so all ranks of a job choose
+// alike once they hold the same measurements; `hash` is for comparing
 // that. Any thread.
 //
 // Cost: a simulation for each plan that differs, of each size; large clusters are priced from

@@ -27,6 +27,14 @@ double steps_a_rank(const Plan& plan) {
   return steps / plan.ranks();
 }
 
+double messages_of(const Plan& plan) {
+  double messages = 0;
+  for (const auto& lanes : plan.lanes)
+    for (const Lane& lane : lanes)
+      messages += double(std::ranges::count(lane, Action::kPostSend, &Step::action));
+  return messages;
+}
+
 // `bytes`: of the collective whose picture the plan is.
 Price price_of(const Plan& plan, const Topology& topology, std::size_t bytes,
                const PriceOptions& options) {
@@ -40,7 +48,8 @@ Price price_of(const Plan& plan, const Topology& topology, std::size_t bytes,
       .part = run.part,
       .wire_bytes = run.wire_bytes,
       .memory_bytes = run.memory_bytes,
-      .rounds = double(run.rounds)};
+      .rounds = double(run.rounds),
+      .messages = messages_of(plan)};
 }
 
 template <class Of>
@@ -52,7 +61,8 @@ Price each(const Of& of) {
           .round_seconds = of(&Price::round_seconds),
           .wire_bytes = of(&Price::wire_bytes),
           .memory_bytes = of(&Price::memory_bytes),
-          .rounds = of(&Price::rounds)};
+          .rounds = of(&Price::rounds),
+          .messages = of(&Price::messages)};
 }
 
 // Ranks of a host side by side, all hosts alike.

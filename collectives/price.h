@@ -19,6 +19,7 @@ struct Price {
   HostPart part = HostPart::kMemory;
   double wire_bytes = 0, memory_bytes = 0;  // of the host with most
   double rounds = 0;
+  double messages = 0;   // between hosts, of all ranks
   bool reduced = false;  // from smaller pictures of the cluster
 };
 

@@ -89,8 +89,8 @@ TEST(Planner, TheChoiceIsTheCheapestAndTheRunnerUpTheNext) {
       std::multiset<double> seconds;  // of plans that differ
       for (std::size_t a = 0; a < choices.algorithms().size(); ++a)
         if (choices.same(i, a).empty()) seconds.insert(choices.price(i, a).seconds);
-      EXPECT_LE(table[i].seconds, *seconds.begin() * 1.001) << name << " " << table[i].bytes;
-      EXPECT_LE(table[i].runner_up_seconds, *std::next(seconds.begin()) * 1.001);
+      EXPECT_LE(table[i].seconds, *seconds.begin() * 1.002) << name << " " << table[i].bytes;
+      EXPECT_LE(table[i].runner_up_seconds, *std::next(seconds.begin()) * 1.002);
       EXPECT_GE(table[i].runner_up_seconds, *seconds.begin());
       EXPECT_NE(table[i].runner_up, table[i].algorithm);
       EXPECT_FALSE(table[i].reason.empty());
@@ -120,7 +120,7 @@ TEST(Planner, TheChoiceIsTheCheapestWhateverTheTopology) {
     const Choices choices = plan_all_reduce(topology, all_reduce_algorithms(), {}, sizes);
     for (std::size_t i = 0; i < sizes.size(); ++i)
       for (std::size_t a = 0; a < choices.algorithms().size(); ++a)
-        EXPECT_LE(choices.choose(sizes[i]).seconds, 1.001 * choices.price(i, a).seconds)
+        EXPECT_LE(choices.choose(sizes[i]).seconds, 1.002 * choices.price(i, a).seconds)
             << trial << ": " << choices.algorithms()[a] << " at " << sizes[i];
     const Topology sent = topology_from_json(to_json(topology));
     EXPECT_EQ(plan_all_reduce(sent, all_reduce_algorithms(), {}, sizes).hash(), choices.hash());
@@ -274,6 +274,15 @@ TEST(Planner, EveryRankMakesTheSameTable) {
       EXPECT_EQ(one.price(i, a).seconds, other.price(i, a).seconds);
   EXPECT_NE(one.hash(),
             plan_all_reduce(example_topology("1x8"), all_reduce_algorithms(), {}, sizes).hash());
+}
+
+// Four hosts of two: as many rounds, but one rank a host sends and not each.
+TEST(Planner, OfTwoThatTakeAsLongTheOneWithHalfTheMessages) {
+  const Choices choices = plan_all_reduce(example_topology("4x2"), all_reduce_algorithms());
+  const Choice choice = choices.choose(256);
+  EXPECT_EQ(choice.algorithm, "hierarchical_halving");
+  EXPECT_EQ(choice.runner_up, "halving_doubling");
+  EXPECT_THAT(choice.reason, HasSubstr("halving_doubling takes as long, in 16 messages for 8"));
 }
 
 TEST(Planner, OneRankHasNothingToSend) {
