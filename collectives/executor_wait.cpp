@@ -125,8 +125,7 @@ void Executor::stop_late(int plan, milliseconds waited) {
 }
 
 // "rank 0 waits for bucket 0 (ring, 4096 bytes); arrived: 0; missing: 1": by the first lane of the
-// plan, or of one that it comes after, whose next step needs somebody. Nobody is named where none
-// does.
+// plan, or of one that it comes after, whose next step needs somebody; who is at work misses none.
 std::string Executor::waiting_for(int plan) {
   const Entry& entry = entries_[std::size_t(plan)];
   std::string who;
@@ -137,6 +136,7 @@ std::string Executor::waiting_for(int plan) {
   };
   look_at(plan);
   for (const int earlier : entry.stage->after) look_at(earlier);
+  if (who.empty()) who = fmt::format("; arrived: {}; missing: none", rank_);
   return fmt::format("rank {} waits for {}{}{}", rank_, purpose_of(entry), title(entry.stage->plan),
                      who);
 }

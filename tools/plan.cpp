@@ -121,6 +121,7 @@ strategies::Calibration calibrated(const Flags& f, strategies::Session& session,
   options.cache = collectives::cache_folder();
   options.fresh = f.fresh;
   options.version = version();
+  options.tell = complain;
   return strategies::calibrate(session.bootstrap(), found, *ops, options);
 }
 
