@@ -17,7 +17,7 @@ namespace lockstep::collectives {
 std::filesystem::path cache_folder();
 
 // All that costs depend on: names of hosts, processors, ranks and devices of each process, and
-// `other`: transport, version, ... A text.
+// `other`: transport, ... A text.
 std::string fingerprint(const Topology& topology, const std::string& other);
 
 class CostCache {

@@ -14,6 +14,7 @@
 #include "collectives/calibration.h"
 #include "collectives/cost_cache.h"
 #include "collectives/machine.h"
+#include "collectives/outcome.h"
 #include "collectives/probes.h"
 #include "collectives/processor_wait.h"
 #include "collectives/wire_probes.h"
@@ -121,11 +122,12 @@ std::vector<int> processors_of_hosts(const JobRanks& ranks, int here) {
 // processes share processors they would take them from each other.
 Topology costs_of_first(collectives::Bootstrap& bootstrap, Topology topology,
                         const std::vector<Sample>& samples, const std::vector<int>& processors) {
-  std::string text;
-  if (bootstrap.process() == 0)
-    text = to_json(collectives::calibrated(topology, samples, processors));
-  const Topology found =
-      collectives::topology_from_json(bootstrap.all_gather(text, "measured costs")[0]);
+  const auto all = collectives::all_or_none(bootstrap, "measured costs", [&] {
+    return bootstrap.process() != 0
+               ? std::string()
+               : to_json(collectives::calibrated(topology, samples, processors));
+  });
+  const Topology found = collectives::topology_from_json(all[0]);
   for (std::size_t host = 0; host < topology.hosts.size(); ++host)
     topology.hosts[host].costs = found.hosts[host].costs;
   topology.wire = found.wire;
@@ -160,13 +162,14 @@ std::string disturbed_note(const collectives::ProcessorWait& wait, bool would_be
       100 * wait.part(), would_be_kept ? ", but not kept: the next job measures anew" : "");
 }
 
+// `interfaces`: of each process, which may have one of its own.
 std::string fingerprint_of(const Topology& topology, const std::vector<int>& processors,
+                           const std::vector<std::string>& interfaces,
                            const CalibrationOptions& options) {
-  const Network& network = options.network;
   return collectives::fingerprint(
-      topology,
-      fmt::format("lockstep {}, costs {}, transport {} {}, processors {}", options.version, kFormat,
-                  transport_of(network), network.interface, fmt::join(processors, " ")));
+      topology, fmt::format("costs {}, transport {} {}, processors {}", kFormat,
+                            transport_of(options.network), fmt::join(interfaces, " "),
+                            fmt::join(processors, " ")));
 }
 
 // What a job is told apart by, and its ranks.
@@ -182,7 +185,9 @@ Shape shape_of(collectives::Bootstrap& bootstrap, const Topology& topology,
   JobRanks ranks = ranks_of(bootstrap, topology);
   RankProcessors mine = processors_of_ranks(ranks, "processors for calibration");
   std::vector<int> processors = processors_of_hosts(ranks, mine.of_host);
-  std::string fingerprint = fingerprint_of(topology, processors, options);
+  const auto interfaces =
+      bootstrap.all_gather(options.network.interface, "interfaces for calibration");
+  std::string fingerprint = fingerprint_of(topology, processors, interfaces, options);
   return {std::move(ranks), std::move(mine), std::move(processors), std::move(fingerprint)};
 }
 
@@ -202,7 +207,7 @@ Calibration stored(collectives::Bootstrap& bootstrap, const Topology& topology,
   try {
     result.topology = collectives::costs_from(text, fingerprint, topology);
     result.cached = true;
-  } catch (const engine::Error& error) {  // the same on all processes
+  } catch (const engine::Error& error) {  // on all processes, which have the same fingerprint
     if (first)
       result.note = fmt::format("{} is ignored, and {}: {}", cache.file(fingerprint).string(),
                                 instead, error.what());

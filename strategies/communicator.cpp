@@ -182,14 +182,12 @@ void Communicator::choose(const CommunicatorOptions& options) {
     if (!ranks_.one_host() || algorithm.name == "direct" || algorithm.name == "one_shot")
       candidates.push_back(algorithm);
   collectives::Topology topology = collectives::discover(ranks_.bootstrap, {kDevice});
-  if (!options.cost_cache.empty()) {
-    CalibrationOptions stored;
-    stored.network = ranks_.network;
-    stored.cache = options.cost_cache;
-    stored.version = options.version;
-    topology = stored_costs(ranks_.bootstrap, topology, stored).topology;
-  }
-  costs_are_ = topology.costs_are;
+  CalibrationOptions stored;
+  stored.network = ranks_.network;
+  stored.cache = options.cost_cache;
+  const Calibration found = stored_costs(ranks_.bootstrap, topology, stored);
+  topology = found.topology;
+  costs_are_ = topology.costs_are + (found.note.empty() ? "" : " (" + found.note + ")");
   choices_ = collectives::plan_all_reduce(topology, candidates, {},
                                           {kPriced.begin(), kPriced.end()}, &ranks_.bootstrap);
 }

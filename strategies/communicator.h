@@ -62,10 +62,9 @@ enum class Reduce { kSum, kMean, kMin, kMax, kProduct };
 
 struct CommunicatorOptions {
   std::chrono::milliseconds deadline{60000};  // of every wait for another rank
-  // The same on all ranks. Folder of measured costs, as `lockstep plan` and strategies keep them;
-  // empty: they are assumed. Of another `version` of a program none are used.
+  // Of the first process: folder of measured costs, as `lockstep plan` and strategies keep them;
+  // empty: they are assumed.
   std::filesystem::path cost_cache = {};
-  std::string version = {};
 };
 
 class Communicator {

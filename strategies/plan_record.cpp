@@ -43,6 +43,9 @@ std::string threads_of(int threads) {
   return fmt::format("{} thread{} a replica", threads, threads == 1 ? "" : "s");
 }
 
+// Why something was chosen, where more is not known.
+constexpr const char* kWritten = "the checkpoint was written so";
+
 using Rules = std::vector<collectives::SizeRule>;
 
 Rules rules_of(const std::string& text) {
@@ -90,6 +93,7 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
                replicas_of(before), same_counts ? "them placed otherwise" : replicas_of(host));
       return false;
     }
+    const DesignOptions wanted = options;
     bool obeyed = true;
     auto keep = [&](std::string& option, const char* key) {
       const std::string before = plan.at(key);
@@ -106,10 +110,22 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
     const Rules of_all = recorded_rules(before), of_asked = recorded_rules(asked);
     if (now == of_all || now == of_asked) options.algorithm = before;
     keep(options.algorithm, "algorithm");
-    if (options.algorithm == before) options.asked = asked;
-    const bool open = options.update == "auto";
+    if (options.algorithm == before) {
+      options.asked = asked;
+      if (now.empty()) options.reason = kWritten;
+    }
     keep(options.update, "update");
-    if (open) options.update_reason = "the checkpoint was written so";
+    if (wanted.update == "auto") options.update_reason = kWritten;
+    // What was chosen for other buckets, or beside another choice, is chosen anew.
+    const auto choose_algorithm = [&] {
+      options.reason.clear();
+      if (now.empty()) options.algorithm = options.asked = asked;
+    };
+    const auto choose_update = [&] {
+      options.update = wanted.update, options.update_reason.clear();
+    };
+    if (options.algorithm != before) choose_update();
+    if (options.update != plan.at("update")) choose_algorithm();
     // Records of before there was a choice are of the direct method. A choice that was asked for
     // wins.
     const std::string kernels = plan.value("kernels", "direct");
@@ -131,6 +147,8 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
           "buckets of {} bytes were asked for, the checkpoint was written with {}: bits may "
           "differ",
           options.bucket_bytes, bucket_bytes);
+      choose_algorithm();
+      choose_update();
       return false;
     }
     options.bucket_bytes = bucket_bytes;

@@ -110,6 +110,9 @@ class Designer {
                           : buckets_of(options_.bucket_ends, graph_.trainable());
     lay_out_exchange();
     why_apart_ = find_why_apart();
+    // Chosen for a checkpoint, before what needs it apart was asked for.
+    if (!why_apart_.empty() && !options_.update_reason.empty())
+      options_.update = "auto", options_.update_reason.clear();
     check_update();
   }
 
@@ -407,7 +410,7 @@ class Designer {
   }
 
   const DesignInput& input_;
-  const DesignOptions& options_;
+  DesignOptions options_;
   const engine::Graph& graph_;
   std::size_t hosts_;
   std::vector<SizeRule> rules_;

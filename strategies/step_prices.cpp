@@ -59,14 +59,14 @@ double UpdateWay::seconds(std::size_t bytes) const {
 }
 
 StepPrices price_step(const collectives::Topology& topology, const engine::UpdateRule& rule,
-                      const StepQuestion& question) {
+                      const StepQuestion& question, collectives::Bootstrap* together) {
   const auto price = [&](std::span<const Algorithm> algorithms, const Rules& rules = {},
                          bool inside = false) {
-    return plan_all_reduce(topology, algorithms, rules, question.buckets, nullptr,
+    return plan_all_reduce(topology, algorithms, rules, question.buckets, together,
                            {.update = inside, .slots = rule.slots()});
   };
   const auto all = collectives::all_reduce_algorithms();
-  StepPrices prices{{plan_all_reduce(topology, all, question.rules, question.sums)}, {}};
+  StepPrices prices{{plan_all_reduce(topology, all, question.rules, question.sums, together)}, {}};
   if (question.buckets.empty()) return prices;
   if (rule.needs() == engine::Needs::kGlobalNorm) {
     prices.apart.after = {price(kSquares), price(kUpdate)};

@@ -41,10 +41,11 @@ struct StepQuestion {
   std::vector<collectives::SizeRule> rules = {};  // of sums whose algorithm is asked for
 };
 
-// At least one sum. Rules that hold a bucket name algorithms that have a place for the update (for
-// one that needs a norm: direct, and all ranks are on one host). Throws what plan_all_reduce
-// throws.
+// `together`: null, or that of a job whose processes all ask this alike, and divide the prices
+// among themselves (planner.h). At least one sum. Rules that hold a bucket name algorithms that
+// have a place for the update (for one that needs a norm: direct, and all ranks are on one host).
+// Throws what plan_all_reduce throws.
 StepPrices price_step(const collectives::Topology& topology, const engine::UpdateRule& rule,
-                      const StepQuestion& question);
+                      const StepQuestion& question, collectives::Bootstrap* together = nullptr);
 
 }  // namespace lockstep::strategies

@@ -272,7 +272,7 @@ void Synchronous::design(const engine::Graph& graph) {
   planner_chose_ = !question.sums.empty();
   if (planner_chose_) {
     find_costs();
-    prices = price_step(topology_, rule_, question);
+    prices = price_step(topology_, rule_, question, &bootstrap_);
     input.prices = &*prices;
   }
   design_ = design_step(input, design_options);
@@ -291,7 +291,6 @@ void Synchronous::find_costs() {
   calibration.network = options_.network;
   calibration.cache = options_.cost_cache;
   calibration.most_touched = options_.most_touched;
-  calibration.version = options_.version;
   calibration.tell = [this](const std::string& line) { options_.log.info("{}", line); };
   const bool measures = topology_.hosts.size() > 1;
   Calibration found =

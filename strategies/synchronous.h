@@ -59,7 +59,6 @@ struct SynchronousOptions {
   bool measured = false;
   std::filesystem::path cost_cache = {};   // folder of measured costs; empty: none are kept
   std::size_t most_touched = 0;            // bytes, while they are measured (calibration.h)
-  std::string version = {};                // of the program: costs of another one are not used
   std::vector<std::uint64_t> shares = {};  // of the batch, by rank; empty: equal
   bool checksums = true;                   // confirm that mirrors are equal while training
   std::size_t memory_limit = 0;            // bytes of this process in all; 0: what there is

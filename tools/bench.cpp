@@ -25,7 +25,6 @@
 #include "tools/command.h"
 #include "tools/exit_codes.h"
 #include "tools/leaving.h"
-#include "tools/version.h"
 
 namespace lockstep::tools {
 namespace {
@@ -68,7 +67,6 @@ collectives::Topology costs(const Flags& f, const strategies::Ranks& ranks) {
   options.network = ranks.network;
   options.cache = collectives::cache_folder();
   options.fresh = true;  // who measures wants to know what is now
-  options.version = version();
   options.tell = complain;
   const auto calibration = strategies::calibrate(ranks.bootstrap, found, ranks.ops, options);
   if (!calibration.note.empty()) complain(calibration.note);

@@ -22,7 +22,6 @@
 #include "tools/plan_picture.h"
 #include "tools/plan_text.h"
 #include "tools/topology_choice.h"
-#include "tools/version.h"
 
 namespace lockstep::tools {
 namespace {
@@ -120,7 +119,6 @@ strategies::Calibration calibrated(const Flags& f, strategies::Session& session,
   options.network = session.network();
   options.cache = collectives::cache_folder();
   options.fresh = f.fresh;
-  options.version = version();
   options.tell = complain;
   return strategies::calibrate(session.bootstrap(), found, *ops, options);
 }

@@ -25,7 +25,6 @@
 #include "tools/records.h"
 #include "tools/signals.h"
 #include "tools/train_flags.h"
-#include "tools/version.h"
 
 namespace lockstep::tools {
 namespace {
@@ -67,7 +66,6 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   options.memory_limit = f.memory_limit_bytes();
   options.measured = !f.assumed;
   options.cost_cache = collectives::cache_folder();
-  options.version = version();
   if (f.deadline_seconds) {
     options.deadline = std::chrono::milliseconds(std::int64_t(*f.deadline_seconds * 1000));
   }

@@ -29,7 +29,6 @@ SynchronousOptions synchronous(const Session& session, const StrategyOptions& op
   result.shares = options.shares;
   result.measured = options.measured;
   result.cost_cache = options.cost_cache;
-  result.version = options.version;
   result.memory_limit = options.memory_limit;
   result.network = session.network();
   result.log = session.log();

@@ -36,7 +36,6 @@ struct StrategyOptions {
   // has it. Else, and where this is false, by costs that are assumed.
   bool measured = false;
   std::filesystem::path cost_cache = {};  // folder that keeps measured costs; empty: none are kept
-  std::string version = {};               // of the program: costs of another one are not used
   // Bytes of this process in all; 0: what there is. More is refused before any is taken, with
   // Error(kMemory).
   std::size_t memory_limit = 0;

@@ -44,7 +44,8 @@ struct Ended {
 // Processes that are threads, `replicas` ranks each. `on_reduce`: of each process.
 Ended run(
     const std::vector<int>& host, int replicas, const CalibrationOptions& options,
-    const std::function<void(int process)>& on_reduce = [](int) {}) {
+    const std::function<void(int process)>& on_reduce = [](int) {},
+    const std::function<void(int process, CalibrationOptions&)>& change = [](int, auto&) {}) {
   auto views = collectives::in_memory_bootstrap(host, 60s);
   Ended ended{std::vector<Calibration>(host.size()), std::vector<std::string>(host.size())};
   std::vector<std::thread> threads;
@@ -54,7 +55,9 @@ Ended run(
         const auto ops = sums([&, p](const auto&) { on_reduce(int(p)); });
         const Topology topology = collectives::discover(
             *views[p], std::vector<std::string>(std::size_t(replicas), "cpu:0"));
-        ended.calibrations[p] = strategies::calibrate(*views[p], topology, *ops, options);
+        CalibrationOptions mine = options;
+        change(int(p), mine);
+        ended.calibrations[p] = strategies::calibrate(*views[p], topology, *ops, mine);
       } catch (const std::exception& error) {
         ended.errors[p] = error.what();
       }
@@ -67,12 +70,9 @@ class Calibrations : public testing::Test {
  protected:
   Calibrations() { fs::remove_all(folder_); }
   ~Calibrations() override { fs::remove_all(folder_); }
-  CalibrationOptions options(const std::string& version = "1") const {
-    return {.deadline = 60s,
-            .cache = folder_,
-            .version = version,
-            .most_touched = kTouched,
-            .waited = [] { return 0.0; }};
+  CalibrationOptions options() const {
+    return {
+        .deadline = 60s, .cache = folder_, .most_touched = kTouched, .waited = [] { return 0.0; }};
   }
   std::vector<fs::path> files() const {
     std::vector<fs::path> found;
@@ -136,13 +136,27 @@ TEST_F(Calibrations, TheNextJobTakesWhatWasMeasured) {
   EXPECT_EQ(files().size(), 1u);
 }
 
-TEST_F(Calibrations, AnotherShapeOrVersionIsMeasuredAnew) {
+TEST_F(Calibrations, AnotherShapeIsMeasuredAnew) {
   run({0, 0}, 1, options());
-  EXPECT_FALSE(run({0, 0}, 1, options("2")).calibrations[0].cached);
   EXPECT_FALSE(run({0, 1}, 1, options()).calibrations[0].cached);
   EXPECT_FALSE(run({0, 0}, 2, options()).calibrations[0].cached);
-  EXPECT_EQ(files().size(), 4u);
+  EXPECT_EQ(files().size(), 3u);
   EXPECT_TRUE(run({0, 0}, 1, options()).calibrations[1].cached);
+}
+
+// All come to the same answer, whether costs are kept.
+TEST_F(Calibrations, ProcessesMayHaveInterfacesOfTheirOwn) {
+  const auto interface = [](int process, CalibrationOptions& mine) {
+    mine.network.interface = process == 0 ? "a" : "b";
+  };
+  for (const bool kept : {false, true}) {
+    const Ended ended = run(
+        {0, 0}, 1, options(), [](int) {}, interface);
+    for (std::size_t p = 0; p < 2; ++p) {
+      EXPECT_EQ(ended.errors[p], "");
+      EXPECT_EQ(ended.calibrations[p].cached, kept);
+    }
+  }
 }
 
 TEST_F(Calibrations, ADamagedFileIsSaidAndMeasuredAnew) {

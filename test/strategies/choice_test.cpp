@@ -93,7 +93,6 @@ class Costs : public testing::Test {
     options_.measured = true;
     options_.cost_cache = folder_;
     options_.most_touched = std::size_t(1) << 20;
-    options_.version = "1";
   }
   ~Costs() override { fs::remove_all(folder_); }
   std::vector<fs::path> files() const {
@@ -111,7 +110,6 @@ class Costs : public testing::Test {
         const auto ops = engine::reference_device()->ops(engine::DType::kFloat64, {});
         strategies::CalibrationOptions options;
         options.cache = folder_;
-        options.version = options_.version;
         options.most_touched = options_.most_touched;
         options.waited = [] { return 0.0; };  // other work may disturb it: kept all the same
         strategies::calibrate(*bootstrap, topology, *ops, options);

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// What a run that goes on keeps of the plan in its checkpoint where it is asked for something else:
+// a step that can be, in which what was not asked for is chosen anew where it has to be.
+#include "strategies/plan_record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/optim/optimizer.h"
+#include "engine/reference/reference_device.h"
+#include "strategies/step_design.h"
+#include "test/strategies/small_job.h"
+
+namespace lockstep::test {
+namespace {
+
+using strategies::DesignOptions;
+using strategies::StepDesign;
+using testing::Each;
+using testing::HasSubstr;
+
+constexpr std::size_t kLarge = engine::kBlock * sizeof(double) * 2;  // of buckets, direct's here
+
+class PlanRecord : public testing::Test {
+ protected:
+  StepDesign design(const DesignOptions& options, double clip = 0) {
+    strategies::DesignInput input;
+    input.graph = &graph_;
+    input.rule = engine::optim::sgd({.momentum = 0.9, .clip_norm = clip}).rule;
+    input.host = host_;
+    input.totals = 4, input.metrics_per_rank = 2, input.gather_per_rank = 1;
+    return strategies::design_step(input, options);
+  }
+  // A run by the planner's choice, `algorithm` and `update`, in buckets of so many bytes; then one
+  // that goes on from there with `wanted`.
+  DesignOptions resumed(const DesignOptions& chosen, DesignOptions wanted) {
+    DesignOptions options = chosen;
+    options.asked = "auto";
+    const StepDesign before = design(options);
+    obeyed_ = strategies::obey_record(strategies::plan_record(before, host_, {}), host_, wanted,
+                                      engine::Log("", engine::Log::Level::kError));
+    return wanted;
+  }
+  std::vector<int> host_{0, 0};
+  bool obeyed_ = false;
+  std::unique_ptr<engine::Device> device_ = engine::reference_device();
+  std::unique_ptr<engine::Ops> ops_ = device_->ops(engine::DType::kFloat64, {});
+  const engine::Graph graph_{small_graph({}), *ops_, 1};
+};
+
+TEST_F(PlanRecord, IsObeyedWhereNothingElseIsAskedFor) {
+  const DesignOptions options = resumed({.algorithm = "direct", .update = "apart"}, {});
+  EXPECT_TRUE(obeyed_);
+  const StepDesign again = design(options);
+  EXPECT_EQ(again.update, "apart");
+  EXPECT_THAT(again.algorithms, Each("direct"));
+  EXPECT_EQ(again.asked, "auto");
+}
+
+// The recorded algorithms by size are of other buckets.
+TEST_F(PlanRecord, OfOtherBucketsIsChosenAnew) {
+  for (const std::string update : {"fused", "apart"}) {
+    const DesignOptions options =
+        resumed({.algorithm = "direct", .update = update, .bucket_bytes = kLarge},
+                {.bucket_bytes = kLarge / 2});
+    EXPECT_FALSE(obeyed_);
+    EXPECT_EQ(options.algorithm, "auto");
+    EXPECT_EQ(options.update, "auto");
+    EXPECT_EQ(options.reason + options.update_reason, "");
+    EXPECT_EQ(design(options).update, "fused");
+  }
+}
+
+TEST_F(PlanRecord, AnUpdateThatIsAskedForChoosesTheAlgorithmAnew) {
+  host_ = {0, 1};
+  const DesignOptions options =
+      resumed({.algorithm = "halving_doubling", .update = "apart"}, {.update = "fused"});
+  EXPECT_EQ(options.algorithm, "auto");
+  EXPECT_EQ(design(options).update, "fused");
+}
+
+TEST_F(PlanRecord, AnAlgorithmThatIsAskedForChoosesTheUpdateAnew) {
+  host_ = {0, 1};
+  const DesignOptions options =
+      resumed({.algorithm = "ring", .update = "fused"}, {.algorithm = "halving_doubling"});
+  EXPECT_EQ(design(options).update, "apart");
+}
+
+TEST_F(PlanRecord, AnUpdateThatCannotBeInsideAnyMoreIsApart) {
+  host_ = {0, 1};
+  const DesignOptions options = resumed({.algorithm = "ring", .update = "fused"}, {});
+  EXPECT_EQ(design(options).update, "fused");
+  const StepDesign clipped = design(options, 1);
+  EXPECT_EQ(clipped.update, "apart");
+  EXPECT_THAT(clipped.update_reason, HasSubstr("clipped"));
+}
+
+// Nobody asked for what the planner chose then.
+TEST_F(PlanRecord, SaysWhatWasAskedForAndWhatWasWritten) {
+  const DesignOptions options =
+      resumed({.algorithm = "direct", .update = "fused"}, {.kernels = "winograd"});
+  EXPECT_FALSE(obeyed_);
+  const StepDesign again = design(options);
+  EXPECT_EQ(again.reason, "the checkpoint was written so");
+  EXPECT_EQ(again.update_reason, "the checkpoint was written so");
+  EXPECT_EQ(again.asked, "auto");
+}
+
+}  // namespace
+}  // namespace lockstep::test
