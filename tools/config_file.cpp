@@ -83,9 +83,12 @@ void append(std::vector<std::string>& arguments, CLI::Option& option, const std:
     wants(value.is_boolean(), "true or false");
     arguments.push_back(fmt::format("--{}={}", name, value.dump()));
   } else if (option.get_type_name().starts_with("TEXT")) {
-    wants(value.is_string(), "a string");
+    // A size may be a number: its type says what a number alone counts.
+    const bool size = option.get_type_name().find("alone:") != std::string::npos;
+    wants(value.is_string() || (size && value.is_number()),
+          size ? "a number or a string" : "a string");
     arguments.push_back("--" + name);
-    arguments.push_back(value.get<std::string>());
+    arguments.push_back(value.is_string() ? value.get<std::string>() : value.dump());
   } else {
     wants(value.is_number(), "a number");
     arguments.push_back(fmt::format("--{}={}", name, value.dump()));

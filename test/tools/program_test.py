@@ -119,10 +119,20 @@ class Config(Case):
             self.assertEqual((result["batch"], result["steps"], result["replicas"]), (30, 10, 2))
         self.assertEqual(self.good("train", "--config", file, "--json=false").stdout, "")
 
+    def test_a_size_may_be_a_number(self):
+        """As on the command line: of --bucket MiB, of --memory-limit bytes."""
+        flags = {"model": "mlp", "examples": 300, "epochs": 1, "batch": 60, "threads": 1, "replicas": 2}
+        for size, limit in ((4, 2000000000), ("4MiB", "2GB")):
+            with self.subTest(size):
+                done = self.good("train", "--config", self.write({**flags, "bucket": size, "memory-limit": limit}))
+                self.assertIn("of up to 4 MiB", done.stderr)
+        refused(self, ["train", "--config", self.write({**flags, "memory-limit": 2000})], 74, ["limit is 0.0 MiB"])
+
     def test_what_is_wrong_with_the_file_is_one_line(self):
         rows = [({"epocs": 1}, "epocs"), ({"epochs": "1"}, "a number"), ({"epochs": [1]}, "a number"),
                 ({"epochs": None}, "a number"), ({"epochs": 1.5}, "whole number"), ({"epochs": -1}, "whole number"),
-                ({"model": 3}, "a string"), ({"json": 1}, "true or false"), ({"config": "x"}, "config"),
+                ({"model": 3}, "a string"), ({"bucket": True}, "a number or a string"), ({"bucket": -4}, "a size"),
+                ({"json": 1}, "true or false"), ({"config": "x"}, "config"),
                 ({"help": True}, "help"), ("[1]", "not one JSON object"), ("{", "not one JSON object"),
                 ("", "not one JSON object")]
         for value, word in rows:
