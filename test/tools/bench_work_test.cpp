@@ -18,6 +18,8 @@ using collectives::StepPlan;
 using engine::kBlock;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
 using tools::bench::Collective;
 using tools::bench::Task;
 using tools::bench::Work;
@@ -97,7 +99,10 @@ TEST(BenchWork, WhatIsAskedForIsAListOrBySize) {
   EXPECT_THAT(refusal(task, ""), HasSubstr("names no algorithm"));
   task.host = {0, 1};
   EXPECT_THAT(refusal(task, "direct:1g.."), HasSubstr("needs all ranks on one host"));
+  EXPECT_THAT(asked("all"), Not(IsEmpty()));
   task.collective = Collective::kBroadcast;
+  EXPECT_THAT(refusal(task, "all"),
+              HasSubstr("broadcast is made by direct alone, which needs all"));
   EXPECT_THAT(refusal(task, "ring"), HasSubstr("all-reduces only, and broadcast was asked for"));
 }
 

@@ -176,6 +176,8 @@ std::vector<std::string> asked(const Task& task, const std::string& wanted, std:
   if (wanted == "all") {
     for (const auto& algorithm : collectives::all_reduce_algorithms())
       if (refusal(task, algorithm).empty()) names.emplace_back(algorithm.name);
+    engine::require(!names.empty(), "--algorithm all: {} is made by direct alone, which {}",
+                    name(task.collective), refusal(task, collectives::find_algorithm("direct")));
     return names;
   }
   const bool by_size = wanted.find(':') != std::string::npos;
