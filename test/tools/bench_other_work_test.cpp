@@ -10,6 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 using tools::bench::OtherWork;
+using tools::bench::worse;
 
 TEST(BenchOtherWork, IsNotSaidOfAnIdleMachine) {
   OtherWork work;
@@ -25,6 +26,18 @@ TEST(BenchOtherWork, IsSaidWithTheLinesThatItSpoiled) {
   work.add({0.48, 1.0});
   EXPECT_THAT(work.note(), HasSubstr("busy with other work: in 2 of 3 lines"));
   EXPECT_THAT(work.note(), HasSubstr("up to 48 %"));
+}
+
+TEST(BenchOtherWork, OfTwoTimingsTheDisturbedOneCounts) {
+  const collectives::ProcessorWait disturbed{0.3, 1.0}, more{0.6, 1.0}, calm{0.01, 1.0};
+  const collectives::ProcessorWait brief{0.01, 0.02};  // a larger part, of next to no time
+  for (const auto& other : {calm, brief}) {
+    EXPECT_EQ(worse(disturbed, other).waited, 0.3);
+    EXPECT_EQ(worse(other, disturbed).waited, 0.3);
+  }
+  EXPECT_EQ(worse(disturbed, more).waited, 0.6);
+  EXPECT_EQ(worse(more, disturbed).waited, 0.6);
+  EXPECT_FALSE(worse(calm, brief).disturbed());
 }
 
 }  // namespace

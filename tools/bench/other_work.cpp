@@ -7,6 +7,13 @@
 
 namespace lockstep::tools::bench {
 
+collectives::ProcessorWait worse(const collectives::ProcessorWait& one,
+                                 const collectives::ProcessorWait& other) {
+  // A short one may have a large part and say nothing.
+  if (one.disturbed() != other.disturbed()) return one.disturbed() ? one : other;
+  return one.part() < other.part() ? other : one;
+}
+
 void OtherWork::add(const collectives::ProcessorWait& wait) {
   ++lines_;
   if (!wait.disturbed()) return;

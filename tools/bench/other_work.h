@@ -9,6 +9,10 @@
 
 namespace lockstep::tools::bench {
 
+// The one that says more of other work, of a line that is made of two timings.
+collectives::ProcessorWait worse(const collectives::ProcessorWait& one,
+                                 const collectives::ProcessorWait& other);
+
 class OtherWork {
  public:
   // Of one size, or one line of the table.

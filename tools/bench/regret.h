@@ -22,7 +22,7 @@ struct Regret {
   std::string best;
   double choice_us = 0, best_us = 0;  // medians of the second
   Wrong wrong;
-  collectives::ProcessorWait wait;                      // of the first sample
+  collectives::ProcessorWait wait;                      // of the worse sample
   double ratio() const { return choice_us / best_us; }  // 1 where the choice is the best
 };
 
