@@ -159,7 +159,7 @@ void declare(CLI::App& app, BenchFlags& f) {
       ->check(byte_size(1, kLargest))
       ->capture_default_str();
   app.add_option("--factor", f.factor, "from one size to the next (default: 2)")
-      ->check(number_above(1, 1e6));
+      ->check(number_from(1.001, 1e6));  // less would be sizes without end
   app.add_option("--iterations", f.iterations, "timed rounds of each size; 0: by size")
       ->check(whole_number(0, 50'000))
       ->capture_default_str();

@@ -28,7 +28,8 @@ namespace {
 
 using collectives::Topology;
 
-constexpr std::size_t kDrawn = std::size_t(1) << 20;  // bytes
+// Bytes of what is drawn. A thousand ranks take 2.4 GB of memory for the most.
+constexpr std::size_t kDrawn = std::size_t(1) << 20, kMostDrawn = std::size_t(16) << 30;
 
 struct Flags {
   std::string topology, model, algorithm, svg, topology_out;
@@ -62,7 +63,9 @@ PlannedModel planned(const Flags& f, const Topology& topology,
   }
   const strategies::StepDesign chosen = strategies::choose_step(input, options);
   const bool fused = chosen.update == "fused" && prices && prices->fused;
-  const collectives::Choices& of_buckets = fused ? prices->fused->sums : choices;
+  const collectives::Choices& of_buckets = fused    ? prices->fused->sums
+                                           : prices ? prices->apart.sums
+                                                    : choices;
   PlannedModel model{.name = f.model,
                      .optimizer = "SGD with momentum",
                      .buckets = {},
@@ -130,7 +133,6 @@ int plan(const Flags& f, const Program& program) {
                     "--size {} is of the all-reduce that --svg draws: name a file for it, or leave "
                     "--size out",
                     f.size.value_or(""));
-    f.drawn();
     collectives::parse_size_rules(f.algorithm);
     if (!f.model.empty()) models::build(f.model);
   });
@@ -191,7 +193,8 @@ Command add_plan(CLI::App& app) {
   app.add_option("--topology-out", f->topology_out,
                  "write hosts, ranks and costs into this file, for --topology");
   app.add_option("--svg", f->svg, "draw the cluster and one all-reduce into this file");
-  app.add_option("--size", f->size, "bytes of the all-reduce that --svg draws (default: 1MiB)");
+  app.add_option("--size", f->size, "size of the all-reduce that --svg draws (default: 1MiB)")
+      ->check(byte_size(1, kMostDrawn));
   app.add_flag("--json", f->json, "one JSON object instead of text");
   return [f](const Program& program) { return plan(*f, program); };
 }

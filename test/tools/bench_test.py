@@ -73,6 +73,19 @@ class Bench(program.Case):
                 self.assertEqual(row["algorithm"], table[row["bytes"]]["algorithm"])
                 self.assertAlmostEqual(row["predicted_us"], table[row["bytes"]]["predicted_us"])
 
+    def test_bench_and_plan_agree_of_a_bucket_of_any_size(self):
+        """Also where the update is apart: between powers of two no line is drawn."""
+        prefix = program.mpirun(2)
+        flags = ["--assumed", "--model", "mlp_wide", "--algorithm", "halving_doubling:1m.."]
+        plan = json.loads(self.good("plan", *flags, "--json", prefix=prefix).stdout)
+        self.assertEqual(plan["update"], "apart")
+        bucket = plan["buckets"][-1]
+        size = str(bucket["bytes"])
+        row, = rows(self.good("bench", "--min", size, "--max", size, "--iterations", "1", "--assumed", "--json",
+                              prefix=prefix))
+        self.assertEqual(row["algorithm"], bucket["algorithm"])
+        self.assertAlmostEqual(row["predicted_us"], bucket["predicted_us"])
+
     def test_as_many_rounds_as_there_may_be(self):
         """The times of all are more than one exchange takes."""
         row, = rows(self.good("bench", "--min", "64", "--max", "64", "--iterations", "50000", "--warmup", "0",
@@ -315,6 +328,15 @@ class Bench(program.Case):
         for name in ("direct, in place", "direct, out of place", "ring, in place", "roofline"):
             self.assertIn(name, texts)
 
+    def test_the_roofline_of_a_plot_is_of_every_size_once(self):
+        """Also where the algorithm is another from some size on, and where several are timed at each."""
+        file = self.top / "bench.svg"
+        for algorithms in ("direct:..1k,ring:1k..", "direct,ring"):
+            self.good(*SMALL, "--algorithm", algorithms, "--plot", file)
+            lines = {element.get("stroke"): element.get("points").split()
+                     for element in xml.parse(file).iter() if element.tag.endswith("polyline")}
+            self.assertEqual(len(lines["#888888"]), len(BYTES), algorithms)
+
     def test_processes_are_ranks_and_mpi_is_timed_beside(self):
         prefix = program.mpirun(2)
         found = rows(self.good(*SMALL, "--json", "--compare", "mpi", prefix=prefix))
@@ -336,7 +358,8 @@ class Bench(program.Case):
         for arguments, words in (
                 (["--min", "4Ki"], ["--min", "must be a size", "64KiB", "'4Ki'"]),
                 (["--min", "2MiB", "--max", "1MiB"], ["--min 2MiB is more than --max 1MiB"]),
-                (["--factor", "1"], ["--factor", "above 1"]),
+                (["--factor", "1"], ["--factor", "from 1.001"]),
+                (["--factor", "1.0000000001"], ["--factor", "from 1.001"]),
                 (["--dtype", "int8"], ["--dtype", "float32, float64, float16, bfloat16, int32 or int64"]),
                 (["--op", "xor"], ["--op", "sum, mean, min, max or product"]),
                 (["--op", "mean", "--dtype", "int32"], ["mean needs floating point"]),
