@@ -51,10 +51,12 @@ void Meeting::leave() {
   if (link_) link_->stop(engine::Code::kAborted, "another rank gave up");
 }
 
+// Who waited in vain says so, unless another did before; who said so is dead for others soon after.
 bool Meeting::told_by_another(const engine::Error& error) {
-  if (!memory_ || !of_processes() || (error.code() != engine::Code::kTimeout && !left_))
-    return false;
-  const bool told = reinterpret_cast<Flag*>(memory_->control())->exchange(1) != 0;
+  if (!memory_ || !of_processes()) return false;
+  Flag& said = *reinterpret_cast<Flag*>(memory_->control());
+  const bool in_vain = error.code() == engine::Code::kTimeout || left_;
+  const bool told = in_vain ? said.exchange(1) != 0 : said.load() != 0;
   if (told) leave();
   return told;
 }
