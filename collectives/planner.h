@@ -4,8 +4,7 @@
 // less than two thousandths the first in the order of the algorithms, unless a later one needs half
 // of its messages between hosts or less; of those whose plans are the same, the first alone. Rules
 // can ask for others. A pure function of topology and algorithms, so all ranks of a job choose
-// alike once they hold the same measurements; `hash` is for comparing
-// that. Any thread.
+// alike once they hold the same measurements; `hash` is for comparing that. Any thread.
 //
 // Cost: a simulation for each plan that differs, of each size; large clusters are priced from
 // smaller pictures of them (price.h). The processes of a job can divide that among themselves.

@@ -11,6 +11,9 @@
 //
 // Found exactly for up to 16 ranks of a host, in a few milliseconds at most. Of more, each is
 // followed by the one that its strongest link leads to.
+//
+// Prices and pictures go by it. What runs goes by the numbers of the ranks: no topology that is
+// found, and not described, has links between devices.
 #pragma once
 #include <vector>
 

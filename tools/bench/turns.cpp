@@ -8,6 +8,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "tools/bench/other_work.h"
 #include "tools/bench/values.h"
 
 namespace lockstep::tools::bench {
@@ -73,8 +74,7 @@ std::size_t slowest(const strategies::Ranks& ranks, Series& series, Series& proc
       return value;
     };
     sum += take(std::size_t{});
-    const auto other_wait = take(collectives::ProcessorWait{});
-    if (other_wait.part() > wait.part()) wait = other_wait;
+    wait = worse(wait, take(collectives::ProcessorWait{}));
     for (auto& us : series)
       for (double& one : us) one = std::max(one, take(double{}));
     for (auto& us : processors)
