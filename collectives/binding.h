@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Which processors each replica of a host runs on. Where the threads of the replicas are exactly as
-// many as the processors that they may use, each replica gets processors of its own, so that no two
-// meet on one and none is moved away from its caches. Where there are idle processors the kernel
-// may choose; where there are more threads than processors they take turns, and somebody should
-// know.
+// Which processors each replica of a host runs on. Each thread of the replicas gets a whole core of
+// its own where there are enough, else hyperthreads: so many cores as possible have one thread.
+// Threads follow each other through the machine, so that replicas that are neighbours share caches
+// and a NUMA node, and a node is full before the next one is begun; a replica is not cut in two
+// where the nodes have room. Cores that are left on a node are divided among its threads.
+//
+// Where idle processors are left, on one node, and none is a hyperthread, the kernel may choose;
+// where there are more threads than processors they take turns, and somebody should know.
 #pragma once
 #include <span>
 #include <string>
 #include <vector>
+
+#include "collectives/hwloc/machine_map.h"
 
 namespace lockstep::collectives {
 
@@ -29,12 +34,16 @@ struct HostProcess {
   int replicas = 1;
 };
 
-// Of process `mine` of the host. Pure: the same on all processes of the host. Processes that may
-// use the same processors share them; a launcher that gave each its own has chosen already.
+// Of each process of a host. Pure: the same on all of them. Processes that may use the same
+// processors share them; a launcher that gave each its own has chosen already, and nobody leaves
+// what it gave. `map`: where the processors are; what it does not know is a core of its own.
 // `cores`: as many as a process may keep busy, which a container's quota makes fewer than its
 // processors.
-Binding plan_binding(std::span<const HostProcess> processes, std::size_t mine, int threads,
-                     int cores);
+std::vector<Binding> plan_bindings(std::span<const HostProcess> processes, const MachineMap& map,
+                                   int threads, int cores);
+// Of process `mine` alone: a map of its own processors is enough.
+Binding plan_binding(std::span<const HostProcess> processes, std::size_t mine,
+                     const MachineMap& map, int threads, int cores);
 
 // The calling thread, and those that it starts from now on. A kernel that refuses is left alone: it
 // costs speed, nothing else.

@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "collectives/simulator.h"
+#include "collectives/store_sizes.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -95,6 +96,7 @@ class OneHost {
   HostCosts calibrated() {
     signals();
     passes();
+    stores();
     return costs();
   }
 
@@ -160,6 +162,19 @@ class OneHost {
     if (!seen) found.back() = least_pace(*largest);
     fill_in(found);
     costs().passes = found;
+  }
+
+  // The same work with both kinds of stores: it is the difference alone that counts.
+  void stores() {
+    std::vector<StoreTimes> times;
+    for (const Sample& kept : samples_) {
+      if (kept.probe.kind != Kind::kKept || kept.seconds.empty()) continue;
+      const Sample* streamed = find(samples_, Kind::kStreamed, kept.probe.size);
+      if (streamed == nullptr) continue;
+      times.push_back({bytes(kept), stored_at_once(kept.probe, ranks_.size()), measured(kept),
+                       measured(*streamed)});
+    }
+    decide_stores(costs(), std::move(times));
   }
 
   double bytes(const Sample& pass) const { return pass.probe.size * double(ranks_.size()); }

@@ -45,7 +45,8 @@ std::string fingerprint(const Topology& topology, const std::string& other) {
   for (const Topology::Process& process : topology.processes)
     text += fmt::format("process on host {}: {} processors, {} ranks\n", process.host,
                         process.cores, process.replicas);
-  for (const Topology::Rank& rank : topology.ranks) text += rank.device + " ";
+  for (const Topology::Rank& rank : topology.ranks)
+    text += rank.device + (rank.numa_node ? fmt::format("@{} ", *rank.numa_node) : " ");
   return text;
 }
 

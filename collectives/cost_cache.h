@@ -16,7 +16,8 @@ namespace lockstep::collectives {
 // path.
 std::filesystem::path cache_folder();
 
-// All that costs depend on: names of hosts, processors, ranks and devices of each process, and
+// All that costs depend on: names of hosts, processors, ranks of each process, with their
+// devices and NUMA nodes, and
 // `other`: transport, ... A text.
 std::string fingerprint(const Topology& topology, const std::string& other);
 

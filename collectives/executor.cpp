@@ -16,6 +16,9 @@ using std::chrono::nanoseconds;
 constexpr int kFreeLooks = 32;
 // Between two looks at a stuck step at most this much counts as waiting.
 constexpr nanoseconds kAttention = milliseconds(100);
+// A wait of so long may be one for a rank that is lost: others may want to know that this one is
+// not. Waits of ranks that come together are over long before.
+constexpr nanoseconds kLong = milliseconds(2);
 
 // The element type of what a step reduces: norms are float64 whatever the plan's type.
 DType type_of(const Step& step, DType plan) {
@@ -47,6 +50,7 @@ Executor::Executor(int rank, Team& team, Transport* transport, const engine::Ops
       ops_(ops),
       owned_(std::move(owned)),
       options_(std::move(options)),
+      presence_(rank, team, transport, options_.answer),
       deadline_(options_.deadline),
       owned_elements_(owned_.elements()),
       wakes_(transport != nullptr && transport->wake()) {
@@ -215,6 +219,7 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
   cursor.looks = 0;
   cursor.waited = {};
   cursor.looked = {};
+  cursor.late = {};
   return true;
 }
 
@@ -352,8 +357,27 @@ void Executor::look(Entry& entry, int plan, int lane) {
   if (cursor.looked != engine::Clock::time_point{})
     cursor.waited += std::min<nanoseconds>(now - cursor.looked, kAttention);
   cursor.looked = now;
+  if (cursor.waited < kLong) return;
+  presence_.wait(plan, now);
   const milliseconds deadline = deadline_;
-  if (cursor.waited >= deadline) stop_late(entry, lane, plan, deadline);
+  const bool late = cursor.waited >= deadline;
+  if (!late && !others_ask(plan, now)) {
+    cursor.late = {};
+    return;
+  }
+  if (cursor.late == engine::Clock::time_point{}) cursor.late = now;
+  const auto waited = late ? deadline : std::chrono::duration_cast<milliseconds>(cursor.waited);
+  blame(entry, lane, plan, waited, cursor.late, now);
+}
+
+// Whether other ranks ask whom this one waits for in the plan; in any, where what they ask about is
+// not what it waits for.
+bool Executor::others_ask(int plan, engine::Clock::time_point now) const {
+  const std::optional<int> asked = presence_.asked(now);
+  if (!asked || *asked == plan || std::size_t(*asked) >= entries_.size()) return bool(asked);
+  const std::vector<Cursor>& cursors = entries_[std::size_t(*asked)].cursors;
+  return std::none_of(cursors.begin(), cursors.end(),
+                      [](const Cursor& c) { return c.waited >= kLong; });
 }
 
 }  // namespace lockstep::collectives

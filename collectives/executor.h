@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "collectives/plan.h"
+#include "collectives/presence.h"
 #include "collectives/team.h"
 #include "collectives/transport.h"
 #include "engine/ops/ops.h"
@@ -48,6 +49,8 @@ class ExecutorObserver {
 
 struct ExecutorOptions {
   std::chrono::milliseconds deadline{60000};  // of one step of a plan without any progress
+  // At the deadline: a rank that waits, too, says so in this time, and is not named (presence.h).
+  std::chrono::milliseconds answer{400};
   // Results of so many bytes and more that are stored apart from what they are made of are written
   // past the caches, where they would not stay.
   std::size_t stream_from = std::size_t(2) << 20;
@@ -74,10 +77,11 @@ class Executor {
   // Moves all plans until this one is done; spins briefly, then sleeps. A plan that is through at
   // the first few looks, as small ones of ranks that come together are, costs no look at the clock,
   // and counts as no waiting. Throws what stopped the
-  // team; stops the team itself (kTimeout) when the deadline passes: the text names the plan, its
-  // bytes, who arrived and who did not. `purpose` stands in front of that text where given. Where a
-  // peer was lost (kPeerLost), the same is added to what the team was stopped with. `deadline`,
-  // where given, is of this call, beside the executor's own of a step.
+  // team; stops the team itself (kTimeout) when the deadline passes, or up to four answers' time
+  // later: the text names the plan, its bytes, who arrived and who did not. `purpose` stands in
+  // front of that text where given. Where a peer was lost (kPeerLost), the same is added to what
+  // the team was stopped with. `deadline`, where given, is of this call, beside the executor's own
+  // of a step.
   void wait(int plan, std::string_view purpose = {},
             std::optional<std::chrono::milliseconds> deadline = {});
   // Of every wait from now on; any thread.
@@ -105,6 +109,7 @@ class Executor {
     int looks = 0;                       // at this step, while it was stuck
     std::chrono::nanoseconds waited{0};  // of these, but for the first few
     engine::Clock::time_point looked{};
+    engine::Clock::time_point late{};  // since when that has been too long
   };
   struct Entry {  // a plan
     const Stage* stage = nullptr;
@@ -137,11 +142,17 @@ class Executor {
   bool all_arrived(const Entry& entry, int plan, const Step& await);
   bool arrived(const Entry& entry, int plan, const Step& await, int rank) const;
   void look(Entry& entry, int plan, int lane);
-  void stop_late(Entry& entry, int lane, int plan, std::chrono::milliseconds waited);
-  void stop_late(int plan, std::chrono::milliseconds waited);
+  bool others_ask(int plan, engine::Clock::time_point now) const;
+  bool blame(Entry& entry, int lane, int plan, std::chrono::milliseconds waited,
+             engine::Clock::time_point since, engine::Clock::time_point now);
+  bool blame(Entry& entry, int plan, std::chrono::milliseconds waited,
+             engine::Clock::time_point since);
+  void stop_late(int plan, std::chrono::milliseconds waited, engine::Clock::time_point since);
   std::string purpose_of(const Entry& entry);
-  std::string presence(const Entry& entry, int plan, int lane) const;
-  std::string waiting_for(int plan);
+  std::vector<int> missing(const Entry& entry, int plan, int lane) const;
+  std::string presence(const Entry& entry, int plan, int lane,
+                       const std::vector<int>& missing) const;
+  std::string waiting_for(int plan, const std::vector<int>& lost);
   [[noreturn]] void rethrow_waiting(int plan);
   double clipping_scale() const;
   double* norms() const;
@@ -155,6 +166,7 @@ class Executor {
   const engine::Ops& ops_;
   OwnedState owned_;
   ExecutorOptions options_;
+  Presence presence_;
   std::atomic<std::chrono::milliseconds> deadline_;
   std::size_t owned_elements_;
   bool wakes_;  // the transport, from its sleep

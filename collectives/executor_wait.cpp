@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <thread>
 
 #include "collectives/executor.h"
@@ -28,6 +29,20 @@ constexpr int kMessageSpins = 4;
 constexpr microseconds kSleep{1000}, kArrivalSleep{50}, kDeafSleep{200};
 // Where another thread is at work it may just have passed over what has arrived since.
 constexpr microseconds kBusySleep{50};
+
+// Who says that ranks are lost begins with them, where he knows them: "rank 3 (process 4711) died",
+// "ranks 2 to 3 ...".
+std::vector<int> lost_ranks(const std::string& why, int ranks) {
+  int first = 0, last = 0;
+  if (std::sscanf(why.c_str(), "ranks %d to %d", &first, &last) != 2) {
+    if (std::sscanf(why.c_str(), "rank %d", &first) != 1) return {};
+    last = first;
+  }
+  std::vector<int> lost;
+  for (int rank = std::max(first, 0); rank <= std::min(last, ranks - 1); ++rank)
+    lost.push_back(rank);
+  return lost;
+}
 
 }  // namespace
 
@@ -70,43 +85,74 @@ std::string Executor::purpose_of(const Entry& entry) {
   return entry.purpose.empty() ? "" : entry.purpose + ": ";
 }
 
-// "; arrived: 0 2; missing: 1" of this rank and those that the lane's next step needs; empty where
-// it needs none.
-std::string Executor::presence(const Entry& entry, int plan, int lane) const {
+// Those that the lane's next step needs and that have not come so far.
+std::vector<int> Executor::missing(const Entry& entry, int plan, int lane) const {
   const Lane& steps = entry.stage->plan.lanes[std::size_t(rank_)][std::size_t(lane)];
   const std::size_t at = entry.cursors[std::size_t(lane)].step;
   if (at == steps.size()) return {};
   const Step& step = steps[at];
-  std::vector<int> here, missing;
   const int peer = step.action == Action::kWait ? steps[std::size_t(step.post)].peer : step.peer;
-  if (peer >= 0) missing.push_back(peer);
+  std::vector<int> ranks;
+  if (peer >= 0) ranks.push_back(peer);
   for (const int rank : step.ranks)
-    (arrived(entry, plan, step, rank) ? here : missing).push_back(rank);
-  if (here.empty() && missing.empty()) return {};
-  const bool asked = std::count(step.ranks.begin(), step.ranks.end(), rank_) > 0;  // its own lanes
-  if (!asked) here.insert(std::upper_bound(here.begin(), here.end(), rank_), rank_);
+    if (!arrived(entry, plan, step, rank)) ranks.push_back(rank);
+  return ranks;
+}
+
+// "; arrived: 0 2; missing: 1": who has come to the lane's step or is known to wait in the plan,
+// and who is named. Empty where nobody is.
+std::string Executor::presence(const Entry& entry, int plan, int lane,
+                               const std::vector<int>& missing) const {
+  if (missing.empty()) return {};
+  const Lane& steps = (*entry.mine)[std::size_t(lane)];
+  std::vector<int> here = presence_.waiting(plan, engine::Clock::now());
+  for (const int rank : steps[entry.cursors[std::size_t(lane)].step].ranks) here.push_back(rank);
+  std::sort(here.begin(), here.end());
+  here.erase(std::unique(here.begin(), here.end()), here.end());
+  const auto directly = this->missing(entry, plan, lane);
+  std::erase_if(here, [&](int rank) {
+    const auto has = [rank](const std::vector<int>& ranks) {
+      return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+    };
+    return has(missing) || (has(directly) && !presence_.waits(rank, engine::Clock::now()));
+  });
   const auto list = [](const std::vector<int>& ranks) {
     return ranks.empty() ? "none" : fmt::format("{}", fmt::join(ranks, " "));
   };
   return fmt::format("; arrived: {}; missing: {}", list(here), list(missing));
 }
 
-// Stops the team with the names of those whom this lane waits for.
-void Executor::stop_late(Entry& entry, int lane, int plan, milliseconds waited) {
+// A lane has waited for too long, since then: stops the team with the names of those who are
+// silent. False where there is nobody to be named yet.
+bool Executor::blame(Entry& entry, int lane, int plan, milliseconds waited,
+                     engine::Clock::time_point since, engine::Clock::time_point now) {
+  const std::vector<int> named = presence_.silent(plan, missing(entry, plan, lane), since, now);
+  if (named.empty()) return false;
   team_.stop(engine::Code::kTimeout, fmt::format("{}{}: rank {} waited {} ms{}", purpose_of(entry),
                                                  title(entry.stage->plan), rank_, waited.count(),
-                                                 presence(entry, plan, lane)));
+                                                 presence(entry, plan, lane, named)));
+  return true;
 }
 
-// A whole call of `wait` took too long: names the first stuck lane of the plan, or of a plan that
-// it comes after, or says what else is wrong.
-void Executor::stop_late(int plan, milliseconds waited) {
+// The same for all lanes of a plan that are stuck. False where none is.
+bool Executor::blame(Entry& entry, int plan, milliseconds waited, engine::Clock::time_point since) {
+  bool stuck = false;
+  for (std::size_t lane = 0; lane < entry.cursors.size(); ++lane) {
+    if (entry.cursors[lane].looks == 0) continue;
+    stuck = true;
+    if (blame(entry, int(lane), plan, waited, since, engine::Clock::now())) return true;
+  }
+  return stuck;
+}
+
+// A whole call of `wait` takes too long, since then: whom the plan waits for, or a plan that it
+// comes after; or what else is wrong.
+void Executor::stop_late(int plan, milliseconds waited, engine::Clock::time_point since) {
   std::scoped_lock lock(mutex_);
   if (done(plan)) return;
   Entry& entry = entries_[std::size_t(plan)];
   const std::uint64_t execution = entry.completed.load(std::memory_order_relaxed);
-  for (std::size_t lane = 0; lane < entry.cursors.size(); ++lane)
-    if (entry.cursors[lane].looks > 0) return stop_late(entry, int(lane), plan, waited);
+  if (blame(entry, plan, waited, since)) return;
   for (const int earlier : entry.stage->after) {
     Entry& before = entries_[std::size_t(earlier)];
     if (before.completed.load(std::memory_order_relaxed) > execution) continue;
@@ -116,40 +162,46 @@ void Executor::stop_late(int plan, milliseconds waited) {
                                     "has not started",
                                     title(entry.stage->plan), rank_, waited.count(),
                                     before.stage->plan.name, rank_));
-    for (std::size_t lane = 0; lane < before.cursors.size(); ++lane)
-      if (before.cursors[lane].looks > 0) return stop_late(before, int(lane), earlier, waited);
+    if (blame(before, earlier, waited, since)) return;
   }
   team_.stop(engine::Code::kTimeout,
              fmt::format("{}: rank {} waited {} ms, and it is still at work",
                          title(entry.stage->plan), rank_, waited.count()));
 }
 
-// "rank 0 waits for bucket 0 (ring, 4096 bytes); arrived: 0; missing: 1": by the first lane of the
-// plan, or of one that it comes after, whose next step needs somebody; who is at work misses none.
-std::string Executor::waiting_for(int plan) {
+// "rank 0 waits for bucket 0 (ring, 4096 bytes); arrived: 0 1; missing: 2". Missing are those who
+// were lost; where they are not known, whom the first lane needs that needs somebody: of the plan,
+// or of one that it comes after.
+std::string Executor::waiting_for(int plan, const std::vector<int>& lost) {
   const Entry& entry = entries_[std::size_t(plan)];
   std::string who;
   const auto look_at = [&](int index) {
     const Entry& e = entries_[std::size_t(index)];
-    for (std::size_t lane = 0; who.empty() && lane < e.cursors.size(); ++lane)
-      who = presence(e, index, int(lane));
+    for (std::size_t lane = 0; who.empty() && lane < e.cursors.size(); ++lane) {
+      const std::vector<int> directly = missing(e, index, int(lane));
+      if (!directly.empty()) who = presence(e, index, int(lane), lost.empty() ? directly : lost);
+    }
   };
   look_at(plan);
   for (const int earlier : entry.stage->after) look_at(earlier);
-  if (who.empty()) who = fmt::format("; arrived: {}; missing: none", rank_);
+  if (who.empty())
+    who = fmt::format("; arrived: {}; missing: {}", rank_,
+                      lost.empty() ? "none" : fmt::format("{}", fmt::join(lost, " ")));
   return fmt::format("rank {} waits for {}{}{}", rank_, purpose_of(entry), title(entry.stage->plan),
                      who);
 }
 
 // What stopped the team. That a rank died or was lost says nothing of what others waited for: that
-// is added by those who know it.
+// is added by those who know it, once.
 void Executor::rethrow_waiting(int plan) {
   try {
     team_.rethrow();
   } catch (const engine::Error& error) {
-    if (error.code() != engine::Code::kPeerLost) throw;
+    const bool whole = std::string_view(error.what()).find("; missing: ") != std::string_view::npos;
+    if (error.code() != engine::Code::kPeerLost || whole) throw;
+    const std::vector<int> lost = lost_ranks(error.what(), int(entries_[0].arrivals.size()));
     std::scoped_lock lock(mutex_);
-    throw engine::Error(error.code(), fmt::format("{}; {}", error.what(), waiting_for(plan)));
+    throw engine::Error(error.code(), fmt::format("{}; {}", error.what(), waiting_for(plan, lost)));
   }
 }
 
@@ -187,17 +239,19 @@ void Executor::wait(int plan, std::string_view purpose, std::optional<millisecon
   std::uint64_t moves = moves_.load();
   for (int spins = 0; !done(plan); ++spins) {
     if (team_.stopped()) rethrow_waiting(plan);
-    if (deadline && engine::Clock::now() - begin >= *deadline) stop_late(plan, *deadline);
+    const bool late = deadline && engine::Clock::now() - begin >= *deadline;
+    if (late) stop_late(plan, *deadline, begin + *deadline);
     const Looked looked = look_round(kBudget);
     if (looked == Looked::kMoved) {
       spins = 0;
     } else if (spins >= kSpins || (spins >= kMessageSpins && messages_.load() > 0)) {
       const auto now = engine::Clock::now();
       if (moves_.load() != moves) moves = moves_.load(), moved_at = now;
-      if (now - moved_at >= deadline_.load()) stop_late(plan, deadline_);
-      idle(deadline ? std::clamp(duration_cast<microseconds>(begin + *deadline - now),
-                                 microseconds(1), kSleep)
-                    : kSleep,
+      const milliseconds most = deadline_;
+      if (now - moved_at >= most) stop_late(plan, most, moved_at + most);
+      idle(deadline && !late ? std::clamp(duration_cast<microseconds>(begin + *deadline - now),
+                                          microseconds(1), kSleep)
+                             : kSleep,
            plan);
     } else if (spins >= kBareSpins || looked == Looked::kCrowded) {
       std::this_thread::yield();

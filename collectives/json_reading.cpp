@@ -11,12 +11,39 @@ using nlohmann::json;
 
 json parse(const std::string& text, const std::string& what) {
   json parsed = json::parse(text, nullptr, false);
-  require(!parsed.is_discarded() && parsed.is_object(), "{}: that is no JSON object", what);
+  require(!parsed.is_discarded() && parsed.is_object(), "{} is no JSON object in {{ }}", what);
   return parsed;
 }
 
+namespace {
+
+const json& at(const json& object, const char* key) {
+  const auto found = object.find(key);
+  require(found != object.end(), "\"{}\" is missing in {}", key, object.dump().substr(0, 80));
+  return *found;
+}
+
+}  // namespace
+
+std::string text(const json& object, const char* key) {
+  const json& value = at(object, key);
+  require(value.is_string(), "\"{}\" must be a text in quotes, not {}", key, value.dump());
+  return value.get<std::string>();
+}
+
+std::string text(const json& object, const char* key, const std::string& otherwise) {
+  return object.contains(key) ? text(object, key) : otherwise;
+}
+
+json list(const json& object, const char* key, bool needed) {
+  if (!needed && !object.contains(key)) return json::array();
+  const json& value = at(object, key);
+  require(value.is_array(), "\"{}\" must be a list in [ ], not {}", key, value.dump());
+  return value;
+}
+
 int number(const json& object, const char* key, int least) {
-  const json& value = object.at(key);
+  const json& value = at(object, key);
   require(value.is_number_integer() && value >= least && value <= 1'000'000'000,
           "\"{}\" must be a whole number from {} on, not {}", key, least, value.dump());
   return value.get<int>();
@@ -26,6 +53,12 @@ int number(const json& object, const char* key, int least, int otherwise) {
   return object.contains(key) ? number(object, key, least) : otherwise;
 }
 
+namespace {
+
+constexpr double kMostSeconds = 1e6, kMostRate = 1e18;  // bytes a second
+
+}  // namespace
+
 double quantity(const json& object, const char* key, double otherwise, bool positive) {
   if (!object.contains(key)) return otherwise;
   const json& value = object.at(key);
@@ -33,6 +66,12 @@ double quantity(const json& object, const char* key, double otherwise, bool posi
   require(std::isfinite(read) && read >= 0 && (read > 0 || !positive),
           "\"{}\" must be a number {}, not {}", key, positive ? "above 0" : "from 0 on",
           value.dump());
+  const std::string_view name = key;
+  require(!name.ends_with("bytes_per_second") || read == 0 || (read >= 1 && read <= kMostRate),
+          "\"{}\" must be from 1 to {:g}, not {}", key, kMostRate, value.dump());
+  require(
+      !(name.ends_with("seconds") || name.ends_with("seconds_per_byte")) || read <= kMostSeconds,
+      "\"{}\" must be at most {:g}, not {}", key, kMostSeconds, value.dump());
   return read;
 }
 

@@ -17,7 +17,16 @@ nlohmann::json parse(const std::string& text, const std::string& what);
 int number(const nlohmann::json& object, const char* key, int least);
 int number(const nlohmann::json& object, const char* key, int least, int otherwise);
 
-// A number from 0 on (above 0 where `positive`); `otherwise` where the key is not there.
+// A text; `otherwise` where the key is not there.
+std::string text(const nlohmann::json& object, const char* key);
+std::string text(const nlohmann::json& object, const char* key, const std::string& otherwise);
+
+// A list; an empty one where the key is not there and `needed` is false.
+nlohmann::json list(const nlohmann::json& object, const char* key, bool needed);
+
+// A number from 0 on (above 0 where `positive`); `otherwise` where the key is not there. By the
+// key's last words: seconds are at most a million; bytes a second are 1 at least, or 0 where not
+// `positive`. Other numbers would add up to no time that anybody could wait for.
 double quantity(const nlohmann::json& object, const char* key, double otherwise, bool positive);
 
 // Refuses keys that nobody reads: a misspelt one would be a default, silently.

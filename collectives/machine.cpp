@@ -22,41 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "0-3,8" as numbers; stops at what is no such list.
-bool any_of_list(const std::string& list, const std::vector<int>& allowed) {
-  const char* at = list.data();
-  const char* const end = at + list.size();
-  while (at < end) {
-    std::size_t first = 0, last = 0;
-    auto [next, error] = std::from_chars(at, end, first);
-    if (error != std::errc()) return false;
-    last = first;
-    if (next < end && *next == '-') {
-      const auto [after, bad] = std::from_chars(next + 1, end, last);
-      if (bad != std::errc()) return false;
-      next = after;
-    }
-    const auto found = std::lower_bound(allowed.begin(), allowed.end(), int(first));
-    if (found != allowed.end() && std::size_t(*found) <= last) return true;
-    at = next + 1;  // over the comma
-  }
-  return false;
-}
-
-int numa_nodes(const std::vector<int>& allowed) {
-  int nodes = 0;
-  std::error_code ignored;
-  for (fs::directory_iterator i("/sys/devices/system/node", ignored), end; !ignored && i != end;
-       i.increment(ignored)) {
-    const std::string name = i->path().filename();
-    if (name.rfind("node", 0) != 0 || name.find_first_of("0123456789") != 4) continue;
-    std::string list;
-    std::ifstream in(i->path() / "cpulist");
-    if (std::getline(in, list)) nodes += any_of_list(list, allowed);
-  }
-  return std::max(nodes, 1);
-}
-
 // The value of a line "label   : value" or "label: 12 kB".
 std::string field(const char* file, std::string_view label) {
   std::ifstream in(file);
@@ -97,7 +62,6 @@ Machine machine() {
   m.quota = limits.cores;
   m.cores = std::max(1, int(allowed.size()));
   if (m.quota > 0) m.cores = std::min(m.cores, std::max(1, int(std::ceil(m.quota))));
-  m.numa_nodes = numa_nodes(allowed);
   m.memory = std::min(bytes_of("/proc/meminfo", "MemTotal"), limits.memory);
   return m;
 }

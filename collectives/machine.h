@@ -12,7 +12,6 @@ struct Machine {
   std::string cpu;         // "Intel(R) Xeon(R) ..."; empty where the kernel does not say
   int cores = 1;           // processors that may run this process, by affinity and quota
   double quota = 0;        // the control group's, in processors; 0: none
-  int numa_nodes = 1;      // that those processors belong to
   std::size_t memory = 0;  // bytes: of the computer or the control group, whichever is less
   bool operator==(const Machine&) const = default;
 };

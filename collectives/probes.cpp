@@ -19,6 +19,8 @@ constexpr std::size_t kSmallest = engine::kBlock * sizeof(float);  // that one r
 // rarely nor very often.
 constexpr std::size_t kMoved = std::size_t(64) << 20;
 constexpr std::size_t kLeast = 3, kMost = 24;
+constexpr std::size_t kMostStores = 6;
+constexpr std::size_t kUnit = 2 * kSmallest;  // of numbers and results
 
 std::vector<std::vector<int>> ranks_by_host(const std::vector<int>& host) {
   std::map<int, std::vector<int>> by_host;
@@ -90,6 +92,22 @@ void local_lane(Lane& lane, const Probe& probe, const std::vector<int>& ranks, s
       lane.push_back(await(ranks, 2));
       if (!other.empty())
         lane.push_back(reduce(other.size(), {numbers(next, other)}, {numbers(me, other)}));
+      lane.push_back(arrive());
+      lane.push_back(await(ranks, 3));
+      return;
+    }
+    case Probe::Kind::kKept:
+    case Probe::Kind::kStreamed: {
+      rounds(lane, ranks, 1);
+      const std::size_t half = count / 2;
+      const Range mine = slice({0, half}, int(place), n);
+      if (!mine.empty())
+        lane.push_back(reduce(mine.size(), everywhere(ranks, Space::kGradient, mine.begin),
+                              everywhere(ranks, Space::kGradient, half + mine.begin)));
+      lane.push_back(arrive());
+      lane.push_back(await(ranks, 2));
+      const Operand numbers{me, Space::kGradient, 0}, results{me, Space::kGradient, half};
+      if (half > 0) lane.push_back(reduce(half, {numbers, results}, {numbers}));
       lane.push_back(arrive());
       lane.push_back(await(ranks, 3));
       return;
@@ -171,6 +189,12 @@ bool between_hosts(const Probe& probe) {
   return probe.kind >= Probe::Kind::kTurn;
 }
 
+std::size_t largest_host(const std::vector<int>& host) {
+  std::size_t most = 1;
+  for (const auto& local : ranks_by_host(host)) most = std::max(most, local.size());
+  return most;
+}
+
 std::size_t least_ranks(const std::vector<std::vector<int>>& hosts) {
   std::size_t least = hosts[0].size();
   for (const auto& ranks : hosts) least = std::min(least, ranks.size());
@@ -245,6 +269,30 @@ ProbeGroup pass_probe(const std::vector<int>& host, std::size_t bytes) {
   made.writes = true;
   made.elements = (alone ? 2 : 1) * elements_of(made.probes[0]);
   return made;
+}
+
+ProbeGroup store_probe(const std::vector<int>& host, std::size_t bytes) {
+  const std::size_t ranks = largest_host(host);
+  const int times = int(std::clamp(kMoved / (bytes * ranks), kLeast, kMostStores));
+  ProbeGroup made = group(
+      fmt::format("stores of {} bytes", bytes / 2), host, {Probe::Kind::kRounds, 1, 1},
+      {{Probe::Kind::kKept, double(bytes), times}, {Probe::Kind::kStreamed, double(bytes), times}});
+  made.writes = true;
+  made.elements = elements_of(made.probes[0]);
+  return made;
+}
+
+std::vector<std::size_t> store_probe_sizes(std::size_t touched, std::size_t ranks) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t part : {16, 4, 1}) {
+    const std::size_t bytes = touched / part / std::max<std::size_t>(ranks, 1) / kUnit * kUnit;
+    if (bytes > 0 && (sizes.empty() || bytes > sizes.back())) sizes.push_back(bytes);
+  }
+  return sizes;
+}
+
+double stored_at_once(const Probe& probe, std::size_t ranks) {
+  return probe.size / 2 / double(std::max<std::size_t>(ranks, 1));
 }
 
 ProbeGroup wire_group(std::string name, const std::vector<int>& host, std::vector<Probe> probes) {

@@ -23,6 +23,11 @@ struct Probe {
     // Each rank adds its slice of all ranks' numbers into its own, then takes the next one's sums,
     // in place of numbers that others have read: as what stores into no other's memory does.
     kFetched,
+    // Each rank adds its slice of all ranks' numbers into another place of all ranks, as a sum or
+    // an update that is stored apart from what it is made of; then it reads what came. `size`:
+    // bytes of the numbers and the results. Stored plainly, or past the caches.
+    kKept,
+    kStreamed,
     kTurn,      // a few bytes go once through all hosts, one after the other
     kMessages,  // `size` messages of a few bytes each way, one behind the other
     kAtOnce,    // the same, but all posted before any is waited for
@@ -59,6 +64,8 @@ bool another_turn(const ProbeGroup& group, int turns, double seconds);
 ProbeGroup signal_probes(const std::vector<int>& host);
 // For each size, in bytes of a rank; repetitions fit these.
 ProbeGroup pass_probe(const std::vector<int>& host, std::size_t bytes);
+// Stores of both kinds in turn; `bytes`: of a rank, half numbers and half results.
+ProbeGroup store_probe(const std::vector<int>& host, std::size_t bytes);
 // Between hosts: how often what is measured there is for the caller to say (wire_probes.h). `bytes`
 // of kBulk are those of a host.
 ProbeGroup wire_group(std::string name, const std::vector<int>& host, std::vector<Probe> probes);
@@ -66,6 +73,11 @@ ProbeGroup wire_group(std::string name, const std::vector<int>& host, std::vecto
 // Sizes of passes, ascending, where each rank has memory for `most` bytes: in the smallest each of
 // `ranks` on a host has one block to add, small ones are for the caches, the last one is all.
 std::vector<std::size_t> pass_sizes(std::size_t most, std::size_t ranks);
+
+// Of stores, ascending; `touched`: bytes that a host's ranks touch in the largest.
+std::vector<std::size_t> store_probe_sizes(std::size_t touched, std::size_t ranks);
+// Bytes that one rank stores in one step of it.
+double stored_at_once(const Probe& probe, std::size_t ranks);
 
 // The plan of one probe.
 Plan probe_plan(const Probe& probe, const std::vector<int>& host);

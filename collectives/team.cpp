@@ -35,6 +35,22 @@ long futex(const Word& word, int operation, std::uint32_t value, const timespec*
                  nullptr, 0);
 }
 
+// Milliseconds, the same in all processes of a host; 0 means never. After 49 days they begin again.
+std::uint32_t stamp(engine::Clock::time_point now) {
+  const auto time =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count();
+  return std::max<std::uint32_t>(std::uint32_t(time), 1);
+}
+
+// Another rank may have read the clock a little later.
+bool within(std::uint32_t then, engine::Clock::time_point now, std::chrono::milliseconds window) {
+  return then != 0 && std::int32_t(stamp(now) - then) <= window.count();
+}
+
+std::size_t waiting_bytes(std::size_t plans) {
+  return (sizeof(std::uint64_t) + sizeof(std::uint32_t) * plans + kLine - 1) / kLine * kLine;
+}
+
 // From 1; 0: not known.
 std::uint32_t this_processor() {
   return std::uint32_t(sched_getcpu() + 1);
@@ -42,9 +58,10 @@ std::uint32_t this_processor() {
 
 }  // namespace
 
-// Lies at the beginning of the control block. Two things follow: of each rank a line with the
-// number of a processor, which it writes where that has changed; and the counters, kMaxLanes for
-// each (plan, rank), two cache lines with one writer.
+// Lies at the beginning of the control block. Three things follow: of each rank a line with the
+// number of a processor, which it writes where that has changed; the counters, kMaxLanes for
+// each (plan, rank), two cache lines with one writer; and of each rank, on lines of its own, what
+// it is asked and, for each plan, when it last waited there.
 struct Team::Control {
   alignas(kLine) Word stopped;
   std::atomic<int> code;
@@ -54,7 +71,8 @@ struct Team::Control {
 };
 
 std::size_t Team::control_bytes(std::size_t local_ranks, std::size_t plans) {
-  return sizeof(Control) + kLine * local_ranks + sizeof(Counter) * local_ranks * plans * kMaxLanes;
+  return sizeof(Control) + kLine * local_ranks + sizeof(Counter) * local_ranks * plans * kMaxLanes +
+         waiting_bytes(plans) * local_ranks;
 }
 
 Team::Team(std::vector<int> local, std::size_t plans, std::byte* control)
@@ -101,6 +119,43 @@ std::byte* Team::behind_control() const {
 
 std::atomic<std::uint32_t>& Team::processor(int rank) const {
   return *reinterpret_cast<Word*>(behind_control() + kLine * place(rank));
+}
+
+std::atomic<std::uint64_t>& Team::question(int rank) const {
+  std::byte* const behind_counters = behind_control() + kLine * local_.size() +
+                                     sizeof(Counter) * local_.size() * plans_ * kMaxLanes;
+  return *reinterpret_cast<Counter*>(behind_counters + waiting_bytes(plans_) * place(rank));
+}
+
+std::atomic<std::uint32_t>& Team::waited(int plan, int rank) const {
+  engine::invariant(plan >= 0 && std::size_t(plan) < plans_, "asked for a word of no plan");
+  return reinterpret_cast<Word*>(&question(rank) + 1)[plan];
+}
+
+void Team::note_waiting(int plan, int rank, engine::Clock::time_point now) {
+  waited(plan, rank).store(stamp(now), std::memory_order_relaxed);
+}
+
+bool Team::waits(int plan, int rank, engine::Clock::time_point now,
+                 std::chrono::milliseconds window) const {
+  return within(waited(plan, rank).load(std::memory_order_relaxed), now, window);
+}
+
+bool Team::waits(int rank, engine::Clock::time_point now, std::chrono::milliseconds window) const {
+  for (std::size_t plan = 0; plan < plans_; ++plan)
+    if (waits(int(plan), rank, now, window)) return true;
+  return false;
+}
+
+void Team::ask(int rank, int plan, engine::Clock::time_point now) {
+  question(rank).store(std::uint64_t(plan) << 32 | stamp(now), std::memory_order_relaxed);
+}
+
+std::optional<int> Team::asked(int rank, engine::Clock::time_point now,
+                               std::chrono::milliseconds window) const {
+  const std::uint64_t asked = question(rank).load(std::memory_order_relaxed);
+  if (!within(std::uint32_t(asked), now, window)) return {};
+  return int(asked >> 32);
 }
 
 bool Team::beside(int rank) const {

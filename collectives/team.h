@@ -9,7 +9,9 @@
 #pragma once
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +41,19 @@ class Team {
   // while this thread keeps that busy, unless it is moved. A guess, since it may have been.
   bool beside(int rank) const;
 
+  // What ranks that have waited for long know of each other (presence.h), all relaxed. A rank waits
+  // in a plan: it has looked just now, and could not go on. Whether it said so in the last
+  // `window`; in that plan, or in any.
+  void note_waiting(int plan, int rank, engine::Clock::time_point now);
+  bool waits(int rank, engine::Clock::time_point now, std::chrono::milliseconds window) const;
+  bool waits(int plan, int rank, engine::Clock::time_point now,
+             std::chrono::milliseconds window) const;
+  // A rank that waits is asked whom it waits for, by one that waits for it in a plan; the plan that
+  // it was last asked about in the last `window`.
+  void ask(int rank, int plan, engine::Clock::time_point now);
+  std::optional<int> asked(int rank, engine::Clock::time_point now,
+                           std::chrono::milliseconds window) const;
+
   // The first reason wins and stays. Wakes all sleepers, in all processes.
   void stop(engine::Code code, const std::string& why) noexcept;
   bool stopped() const;
@@ -66,6 +81,8 @@ class Team {
   std::size_t place(int rank) const;
   std::byte* behind_control() const;
   std::atomic<std::uint32_t>& processor(int rank) const;
+  std::atomic<std::uint64_t>& question(int rank) const;
+  std::atomic<std::uint32_t>& waited(int plan, int rank) const;
   std::vector<int> local_;
   std::vector<int> places_;  // by rank: where in local_; -1: of another host
   std::size_t plans_;

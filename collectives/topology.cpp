@@ -8,8 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "collectives/binding.h"
 #include "collectives/json_reading.h"
 #include "collectives/machine.h"
+#include "collectives/processor_map.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {
@@ -23,9 +25,44 @@ using nlohmann::json;
 
 json about_me(const std::vector<std::string>& devices) {
   const Machine here = machine();
-  return {{"hostname", here.hostname}, {"cpu", here.cpu},     {"numa_nodes", here.numa_nodes},
+  json places = json::array();
+  for (const PlacedProcessor& one : processor_map().processors)
+    places.insert(places.end(), {one.number, one.core, one.cache, one.node});
+  return {{"hostname", here.hostname}, {"cpu", here.cpu},     {"processors", places},
           {"memory", here.memory},     {"cores", here.cores}, {"pid", int(getpid())},
           {"devices", devices}};
+}
+
+MachineMap map_from(const json& places) {
+  const auto numbers = places.get<std::vector<int>>();
+  require(numbers.size() % 4 == 0, "four numbers tell where a processor is");
+  MachineMap map;
+  for (std::size_t i = 0; i < numbers.size(); i += 4)
+    map.processors.push_back({numbers[i], numbers[i + 1], numbers[i + 2], numbers[i + 3]});
+  return part_of(map, collectives::numbers(map));  // with its nodes
+}
+
+// What processes tell of the processors of their host.
+struct HostProcessors {
+  std::vector<HostProcess> processes = {};
+  std::vector<int> first_ranks = {};
+  MachineMap map = {};
+  int cores = 1;  // that one may keep busy
+};
+
+// Where ranks of one thread each would be bound; where they would not, all that they may use.
+void place_ranks(Topology& topology, const std::vector<HostProcessors>& hosts) {
+  for (std::size_t h = 0; h < hosts.size(); ++h) {
+    const HostProcessors& host = hosts[h];
+    topology.hosts[h].numa_nodes = std::max(1, int(host.map.nodes.size()));
+    const auto bindings = plan_bindings(host.processes, host.map, 1, host.cores);
+    for (std::size_t p = 0; p < bindings.size(); ++p)
+      for (std::size_t i = 0; i < bindings[p].processors.size(); ++i) {
+        const std::vector<int>& bound = bindings[p].processors[i];
+        topology.ranks[std::size_t(host.first_ranks[p]) + i].numa_node =
+            node_of(host.map, bound.empty() ? host.processes[p].processors : bound);
+      }
+  }
 }
 
 // Names of hosts stand in errors, so they must tell hosts apart.
@@ -134,6 +171,7 @@ Topology discover(Bootstrap& bootstrap, const std::vector<std::string>& devices)
   engine::invariant(texts.size() == host.size(),
                     "as many processes told of themselves as have a host");
   Topology topology;
+  std::vector<HostProcessors> processors;  // of each host
   for (std::size_t process = 0; process < texts.size(); ++process) {
     const std::string what = "what process " + std::to_string(process) + " tells of itself";
     reading(what, [&] {
@@ -142,14 +180,20 @@ Topology discover(Bootstrap& bootstrap, const std::vector<std::string>& devices)
       if (std::size_t(host[process]) == topology.hosts.size()) {
         topology.hosts.push_back({.name = they.at("hostname").get<std::string>(),
                                   .cpu = they.at("cpu").get<std::string>(),
-                                  .numa_nodes = number(they, "numa_nodes", 1),
                                   .memory = they.at("memory").get<std::size_t>()});
+        processors.emplace_back();
       }
       topology.processes.push_back({.host = host[process],
                                     .pid = number(they, "pid", 0),
                                     .cores = number(they, "cores", 1),
                                     .first_rank = int(topology.ranks.size()),
                                     .replicas = int(they.at("devices").size())});
+      HostProcessors& here = processors[std::size_t(host[process])];
+      const MachineMap map = map_from(they.at("processors"));
+      here.processes.push_back({numbers(map), topology.processes.back().replicas});
+      here.first_ranks.push_back(topology.processes.back().first_rank);
+      here.map = together(here.map, map);
+      here.cores = std::max(here.cores, topology.processes.back().cores);
       for (const json& device : they.at("devices")) {
         topology.ranks.push_back(
             {.process = int(process), .host = host[process], .device = device.get<std::string>()});
@@ -157,6 +201,7 @@ Topology discover(Bootstrap& bootstrap, const std::vector<std::string>& devices)
     });
   }
   number_equal_names(topology.hosts);
+  place_ranks(topology, processors);
   return topology;
 }
 

@@ -4,6 +4,7 @@
 // first. With what each host and the wire between them cost, where that was measured or said; else
 // the defaults of link_costs.h. Read and written as JSON. Any thread.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ struct Topology {
   struct Rank {
     int process = 0, host = 0;
     std::string device = {};  // "cpu:0", as its device calls itself
+    // As its host's system calls it: the one that all processors belong to on which it runs with
+    // one thread (binding.h). None where they are of several.
+    std::optional<int> numa_node = {};
     bool operator==(const Rank&) const = default;
   };
   std::vector<Host> hosts;
@@ -60,7 +64,9 @@ Topology discover(Bootstrap& bootstrap, const std::vector<std::string>& devices)
 std::string to_json(const Topology& topology);
 // Also reads the short form in which people describe clusters, without processes and ranks: an
 // entry of "hosts" then says "count" (1) of equal hosts and "ranks" (1) of each, with "cores" each
-// (1) and "device"; each rank is a process. Throws Error(kInvalid) saying what is wrong.
+// (1) and "device"; each rank is a process. Instead of "cores" and "numa_nodes" it may say
+// "machine", a line as hwloc/machine_map.h reads it: then each rank has its NUMA node, too. Throws
+// Error(kInvalid) saying what is wrong.
 Topology topology_from_json(const std::string& text);
 
 }  // namespace lockstep::collectives

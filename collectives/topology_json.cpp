@@ -2,8 +2,11 @@
 // A topology as JSON: what to_json writes, and the short form in which people describe a cluster.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "collectives/binding.h"
 #include "collectives/json_reading.h"
+#include "collectives/processor_map.h"
 #include "collectives/topology.h"
 #include "engine/base/error.h"
 
@@ -11,12 +14,15 @@ namespace lockstep::collectives {
 namespace {
 
 using engine::require;
+using json_reading::list;
 using json_reading::number;
 using json_reading::only;
 using json_reading::quantity;
+using json_reading::text;
 using nlohmann::json;
 
 constexpr int kMostRanks = 65536, kMostRanksOfAHost = 1024;
+constexpr double kMostBytes = 1e18;
 
 json json_of(const HostCosts& costs) {
   json passes = json::array(), links = json::array();
@@ -36,6 +42,8 @@ json json_of(const HostCosts& costs) {
           {"reduction_seconds", costs.reduction},
           {"call_seconds", costs.call},
           {"passes", passes},
+          {"stream_touched_bytes", costs.stream_touched},
+          {"stream_result_bytes", costs.stream_results},
           {"port_bytes_per_second", costs.port},
           {"links", links}};
 }
@@ -58,18 +66,24 @@ LinkClass link_class(const std::string& word) {
 HostCosts host_costs(const json& from) {
   only(from, "\"costs\" of a host",
        {"link", "cores", "signal_seconds", "step_seconds", "block_seconds", "reduction_seconds",
-        "call_seconds", "passes", "port_bytes_per_second", "links"});
+        "call_seconds", "passes", "stream_touched_bytes", "stream_result_bytes",
+        "port_bytes_per_second", "links"});
   HostCosts costs;
-  costs.link = link_class(from.value("link", std::string(name(costs.link))));
+  costs.link = link_class(text(from, "link", std::string(name(costs.link))));
   costs.cores = number(from, "cores", 0, costs.cores);
   costs.signal = quantity(from, "signal_seconds", costs.signal, false);
   costs.step = quantity(from, "step_seconds", costs.step, false);
   costs.block = quantity(from, "block_seconds", costs.block, false);
   costs.reduction = quantity(from, "reduction_seconds", costs.reduction, false);
   costs.call = quantity(from, "call_seconds", costs.call, false);
+  costs.stream_touched = quantity(from, "stream_touched_bytes", costs.stream_touched, false);
+  costs.stream_results = quantity(from, "stream_result_bytes", costs.stream_results, false);
+  for (const double bytes : {costs.stream_touched, costs.stream_results})
+    require(bytes <= kMostBytes, "results cannot be stored past the caches from {} bytes on",
+            bytes);
   costs.port = quantity(from, "port_bytes_per_second", costs.port, false);
   if (from.contains("passes")) costs.passes.clear();
-  for (const json& p : from.value("passes", json::array())) {
+  for (const json& p : list(from, "passes", false)) {
     only(p, "a pass over memory",
          {"bytes", "core_bytes_per_second", "host_bytes_per_second", "fetch_bytes_per_second"});
     const double core = quantity(p, "core_bytes_per_second", 0, true);
@@ -82,7 +96,7 @@ HostCosts host_costs(const json& from) {
             "\"passes\" must ascend by \"bytes\"");
   }
   require(!costs.passes.empty(), "\"passes\" must have at least one entry");
-  for (const json& l : from.value("links", json::array())) {
+  for (const json& l : list(from, "links", false)) {
     only(l, "a link", {"a", "b", "bytes_per_second"});
     const double bandwidth = quantity(l, "bytes_per_second", 0, true);
     require(bandwidth > 0, "a link needs \"bytes_per_second\"");
@@ -109,34 +123,65 @@ Topology::Host host_of(const json& h) {
   const json memory = h.value("memory", json(0u));
   require(memory.is_number_unsigned(), "\"memory\" must be a whole number from 0 on, not {}",
           memory.dump());
-  return {.name = h.at("name").get<std::string>(),
-          .cpu = h.value("cpu", std::string()),
+  return {.name = text(h, "name"),
+          .cpu = text(h, "cpu", ""),
           .numa_nodes = number(h, "numa_nodes", 1, 1),
           .memory = memory.get<std::size_t>(),
           .costs = h.contains("costs") ? host_costs(h.at("costs")) : HostCosts()};
 }
 
+// What a description says instead of "cores", "numa_nodes" and "memory".
+struct DescribedHost {
+  Topology::Host host;
+  int cores = 1;
+  std::vector<std::optional<int>> nodes;  // of each rank
+};
+
+DescribedHost described_host(const json& h, int ranks) {
+  DescribedHost described{host_of(h), number(h, "cores", 1, ranks),
+                          std::vector<std::optional<int>>(std::size_t(ranks))};
+  if (!h.contains("machine")) return described;
+  for (const char* const other : {"cores", "numa_nodes", "memory"})
+    require(!h.contains(other), "\"machine\" of host {} says what \"{}\" says: one of them",
+            described.host.name, other);
+  const MachineMap map = hwloc::described_machine(text(h, "machine"));
+  const std::vector<int> processors = numbers(map);
+  described.host.numa_nodes = int(map.nodes.size());
+  for (const NumaNode& node : map.nodes) described.host.memory += node.memory;
+  described.cores = int(processors.size());
+  const std::vector<HostProcess> processes(std::size_t(ranks), HostProcess{processors, 1});
+  const auto bindings = plan_bindings(processes, map, 1, described.cores);
+  for (std::size_t rank = 0; rank < bindings.size(); ++rank) {
+    const std::vector<int>& bound = bindings[rank].processors[0];
+    described.nodes[rank] = node_of(map, bound.empty() ? processors : bound);
+  }
+  return described;
+}
+
 // The short form: equal hosts by the count, a process for each rank.
 void read_short(const json& all, Topology& topology) {
-  for (const json& h : all.at("hosts")) {
+  for (const json& h : list(all, "hosts", true)) {
     only(h, "a host",
-         {"name", "cpu", "numa_nodes", "memory", "costs", "count", "ranks", "cores", "device"});
+         {"name", "cpu", "numa_nodes", "memory", "costs", "count", "ranks", "cores", "device",
+          "machine"});
     const int count = number(h, "count", 1, 1), ranks = number(h, "ranks", 1, 1);
     require(std::int64_t(count) * ranks + std::int64_t(topology.ranks.size()) <= kMostRanks,
             "more than {} ranks are described", kMostRanks);
     require(ranks <= kMostRanksOfAHost, "a host has at most {} ranks, not {}", kMostRanksOfAHost,
             ranks);
+    const DescribedHost described = described_host(h, ranks);
     for (int i = 0; i < count; ++i) {
       const int host = int(topology.hosts.size());
-      topology.hosts.push_back(host_of(h));
+      topology.hosts.push_back(described.host);
       if (count > 1) topology.hosts.back().name += std::to_string(i);
       for (int rank = 0; rank < ranks; ++rank) {
         topology.ranks.push_back({.process = int(topology.processes.size()),
                                   .host = host,
-                                  .device = h.value("device", std::string("cpu:0"))});
+                                  .device = text(h, "device", "cpu:0"),
+                                  .numa_node = described.nodes[std::size_t(rank)]});
         topology.processes.push_back({.host = host,
                                       .pid = 0,
-                                      .cores = number(h, "cores", 1, 1),
+                                      .cores = described.cores,
                                       .first_rank = int(topology.ranks.size()) - 1,
                                       .replicas = 1});
       }
@@ -145,11 +190,11 @@ void read_short(const json& all, Topology& topology) {
 }
 
 void read_long(const json& all, Topology& topology) {
-  for (const json& h : all.at("hosts")) {
+  for (const json& h : list(all, "hosts", true)) {
     only(h, "a host", {"name", "cpu", "numa_nodes", "memory", "costs"});
     topology.hosts.push_back(host_of(h));
   }
-  for (const json& p : all.at("processes")) {
+  for (const json& p : list(all, "processes", true)) {
     only(p, "a process", {"host", "pid", "cores"});
     topology.processes.push_back({.host = number(p, "host", 0),
                                   .pid = number(p, "pid", 0),
@@ -157,11 +202,12 @@ void read_long(const json& all, Topology& topology) {
                                   .replicas = 0});
   }
   int before = 0;
-  for (const json& r : all.at("ranks")) {
-    only(r, "a rank", {"process", "host", "device"});
-    const Topology::Rank rank{.process = number(r, "process", 0),
-                              .host = number(r, "host", 0),
-                              .device = r.at("device").get<std::string>()};
+  for (const json& r : list(all, "ranks", true)) {
+    only(r, "a rank", {"process", "host", "device", "numa_node"});
+    Topology::Rank rank{.process = number(r, "process", 0),
+                        .host = number(r, "host", 0),
+                        .device = text(r, "device")};
+    if (r.contains("numa_node")) rank.numa_node = number(r, "numa_node", 0);
     require(rank.process < int(topology.processes.size()), "rank {} is in process {}, there are {}",
             topology.ranks.size(), rank.process, topology.processes.size());
     require(rank.host == topology.processes[std::size_t(rank.process)].host,
@@ -180,6 +226,13 @@ void read_long(const json& all, Topology& topology) {
     require(host < int(topology.hosts.size()), "process {} is on host {}, there are {}", p, host,
             topology.hosts.size());
   }
+}
+
+// Of hosts that a person describes; computers may be called alike.
+void check_names(const Topology& topology) {
+  std::set<std::string> names;
+  for (const Topology::Host& host : topology.hosts)
+    require(names.insert(host.name).second, "two hosts have the name {}", host.name);
 }
 
 // Every two devices of a host reach each other, and every link has its ends.
@@ -222,7 +275,9 @@ std::string to_json(const Topology& topology) {
     processes.push_back({{"host", p.host}, {"pid", p.pid}, {"cores", p.cores}});
   }
   for (const auto& r : topology.ranks) {
-    ranks.push_back({{"process", r.process}, {"host", r.host}, {"device", r.device}});
+    json& rank =
+        ranks.emplace_back(json{{"process", r.process}, {"host", r.host}, {"device", r.device}});
+    if (r.numa_node) rank["numa_node"] = *r.numa_node;
   }
   const json all = {{"hosts", hosts},
                     {"processes", processes},
@@ -232,17 +287,18 @@ std::string to_json(const Topology& topology) {
   return all.dump(2, ' ', false, json::error_handler_t::replace);
 }
 
-Topology topology_from_json(const std::string& text) {
+Topology topology_from_json(const std::string& written) {
   return json_reading::reading("topology", [&] {
-    const json all = json_reading::parse(text, "the text");
+    const json all = json_reading::parse(written, "the text");
     only(all, "a topology", {"hosts", "processes", "ranks", "wire", "costs_are"});
     Topology topology;
     if (all.contains("wire")) topology.wire = wire_costs(all.at("wire"));
-    topology.costs_are = all.value("costs_are", std::string("described"));
+    topology.costs_are = text(all, "costs_are", "described");
     if (all.contains("processes") || all.contains("ranks")) {
       read_long(all, topology);
     } else {
       read_short(all, topology);
+      check_names(topology);
     }
     check_links(topology);
     return topology;

@@ -2,9 +2,11 @@
 // Messages between ranks of different hosts. One transport per rank; used by one thread at a time
 // (the executor's lock). Nothing here blocks. Messages between two ranks with one tag arrive in the
 // order in which they were posted. Memory belongs to the transport from the post until `test` says
-// true. Errors: Error(kPeerLost) naming the peer when its end is gone; Error(kIo).
+// true. Errors: Error(kPeerLost) whose text begins with the peer ("rank 5 on host h2 is gone") when
+// its end is gone; Error(kIo).
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include "engine/base/error.h"
@@ -26,6 +28,19 @@ class Transport {
   // Ends a sleep that is under way, or else the next one, at once. From any thread, also beside one
   // that uses the transport. False where nothing can do that.
   virtual bool wake() noexcept { return false; }
+  // Words beside the messages, for ranks that have waited for long (presence.h): is somebody there
+  // who waits, too, where this plan is waited for? And its answer.
+  enum class Word { kAsk, kHere };
+  struct Said {
+    int peer;
+    Word word;
+    int plan;
+  };
+  // Goes out now or with later calls, behind the messages that were begun; or not at all, where the
+  // peer has not taken the last word yet or cannot be reached.
+  virtual void say(int /*peer*/, Word, int /*plan*/) noexcept {}
+  // What a peer has said, the oldest first; the call before, of `progress`, has read it.
+  virtual std::optional<Said> hear() { return {}; }
   // Tells all peers why this rank ends before its time, as far as they can be reached at once:
   // their next call throws Error(code) with this text. After this nothing else may be called.
   virtual void abort(engine::Code, const std::string& /*why*/) noexcept {}

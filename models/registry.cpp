@@ -9,6 +9,7 @@
 #include "models/lenet5.h"
 #include "models/mlp.h"
 #include "models/mnist_cnn.h"
+#include "models/wide_deep.h"
 
 namespace lockstep::models {
 namespace {
@@ -17,11 +18,13 @@ struct Entry {
   std::string_view name;
   engine::GraphSpec (*build)();
 };
-constexpr std::array<Entry, 4> kModels{{
+constexpr std::array<Entry, 6> kModels{{
     {"lenet5", lenet5},
     {"mlp", mlp},
     {"mlp_wide", mlp_wide},
     {"mnist_cnn", mnist_cnn},
+    {"wide_deep", wide_deep},
+    {"wide_deep_10m", wide_deep_10m},
 }};
 
 // How many letters must be put in, taken out or changed to make `b` of `a` (Levenshtein): row i

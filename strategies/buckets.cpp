@@ -14,9 +14,13 @@ template <class T>
 Buckets<T>::Buckets(Communicator& communicator, std::vector<Gradient<T>> gradients,
                     const BucketOptions& options)
     : communicator_(communicator),
+      operation_(options.operation),
       gradients_(std::move(gradients)),
       ready_(gradients_.size(), false) {
   require(!gradients_.empty(), "buckets need at least one gradient");
+  require(!communicator.reproducible_ || operation_ != Reduce::kProduct,
+          "products of floating point are not reproducible; buckets have sums, means, minima or "
+          "maxima");
   const std::size_t most = std::max<std::size_t>(1, options.bytes / sizeof(T));
   std::size_t end = 0, begin = 0;  // elements: of all so far, of the bucket's first
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
@@ -77,7 +81,7 @@ void Buckets<T>::ready(std::size_t i) {
     std::copy_n(gradients_[i].data, gradients_[i].count, in_memory(i).data());
   const std::size_t bucket = bucket_of_[i];
   communicator_.guarded([&] {
-    if (--buckets_[bucket].missing == 0) link_->start(int(bucket));
+    if (--buckets_[bucket].missing == 0 && !communicator_.reproducible_) link_->start(int(bucket));
     link_->progress();
   });
 }
@@ -88,7 +92,17 @@ void Buckets<T>::wait() {
   require(late == ready_.end(), "wait before gradient {} is ready", late - ready_.begin());
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     Bucket& bucket = buckets_[b];
-    communicator_.guarded([&] { link_->executor().wait(int(b), "buckets"); });
+    if (communicator_.reproducible_) {
+      communicator_.end_.reset();
+      communicator_.purpose_ = fmt::format("bucket {}", b);
+      communicator_.described_ = {};
+      T* const data = reinterpret_cast<T*>(link_->data());
+      const std::size_t last = bucket.end - 1, end = offset_[last] + gradients_[last].count;
+      communicator_.reduce_reproducibly(std::span<T>(data + offset_[bucket.begin], data + end),
+                                        operation_);
+    } else {
+      communicator_.guarded([&] { link_->executor().wait(int(b), "buckets"); });
+    }
     for (std::size_t i = bucket.begin; i < bucket.end; ++i)
       if (gradients_[i].data != nullptr)
         std::copy_n(in_memory(i).data(), gradients_[i].count, gradients_[i].data);

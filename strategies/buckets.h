@@ -14,6 +14,9 @@
 // own (`data` null) lives in memory of the buckets, `gradient(i)`, and is summed where it lies; one
 // that has memory is copied there by `ready` and back by `wait`.
 //
+// Of a communicator whose sums are reproducible they begin in `wait`, one bucket after the other,
+// so that nothing is overlapped; each bucket is a span of its own to them.
+//
 // Threads, deadlines and errors: those of the communicator, which outlives the buckets. Different
 // gradients on different ranks are an Error(kInvalid) when the buckets are made. Buckets that are
 // destroyed in the middle of a round, by an exception in backward say, tell the other ranks at once
@@ -64,6 +67,7 @@ class Buckets {
   std::span<T> in_memory(std::size_t i) const;
 
   Communicator& communicator_;
+  Reduce operation_;
   std::vector<Gradient<T>> gradients_;
   std::vector<std::size_t> offset_, bucket_of_;  // of each gradient
   std::vector<bool> ready_;

@@ -30,7 +30,7 @@ using collectives::Sample;
 using collectives::Topology;
 
 // Costs of an executor that works otherwise are of no use: counted up when it does.
-constexpr int kFormat = 2;
+constexpr int kFormat = 4;
 
 // Memory that all ranks of a host touch in the largest pass: so much more than the last cache that
 // little of it stays there, and not so much that it takes long.
@@ -45,7 +45,8 @@ constexpr std::size_t kPage = 4096;
 // How long things may take. Of passes the larger ones take longer, and are done less often. A host
 // that is slower does less; what is least is done however long it takes.
 constexpr double kSignals = 15e-3, kSmallPasses = 15e-3, kMiddlePasses = 35e-3,
-                 kLargestPasses = 75e-3, kWire = 120e-3;  // s
+                 kLargestPasses = 75e-3, kSmallStores = 15e-3, kLargestStores = 40e-3,
+                 kWire = 120e-3;  // s
 
 struct Passes {
   std::size_t bytes = 0;  // of a rank in the largest pass
@@ -86,6 +87,14 @@ Measured measured(const JobRanks& ranks, const collectives::Binding& binding,
     ProbeGroup& group = local.emplace_back(collectives::pass_probe(ranks.host, sizes[i]));
     const std::size_t larger = sizes.size() - 1 - i;
     group.seconds = larger == 0 ? kLargestPasses : larger == 1 ? kMiddlePasses : kSmallPasses;
+  }
+  // The same on all hosts, as the passes are. The largest touches half of what the largest pass
+  // does, which is twice the last cache.
+  const auto stores = collectives::store_probe_sizes(
+      largest_pass.bytes * largest_pass.ranks / (ranks.one_host() ? 2 : 1), largest_pass.ranks);
+  for (std::size_t i = 0; i < stores.size(); ++i) {
+    ProbeGroup& group = local.emplace_back(collectives::store_probe(ranks.host, stores[i]));
+    group.seconds = i + 1 == stores.size() ? kLargestStores : kSmallStores;
   }
   std::vector<ProbeGroup> largest = local;
   std::optional<collectives::WireProbes> wire;
@@ -250,10 +259,12 @@ Calibration calibrate(collectives::Bootstrap& bootstrap, const Topology& topolog
     } else if (first && !options.cache.empty()) {
       try {
         collectives::CostCache(options.cache).write(shape.fingerprint, result.topology);
+        result.kept = true;
       } catch (const engine::Error& error) {
         add_note(result.note, error.what());
       }
     }
+    result.kept = bootstrap.all_gather(result.kept ? "kept" : "", "costs kept")[0] == "kept";
   }
   result.seconds = seconds_since(begin);
   return result;

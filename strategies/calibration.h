@@ -40,6 +40,7 @@ struct Calibration {
   collectives::Topology topology;  // with costs, `costs_are` "measured"
   double seconds = 0;              // that it took
   bool cached = false;             // the costs are from a file
+  bool kept = false;               // they were measured now, and are in that file for the next job
   // For who started the job, one line, on the first process; else empty: what was wrong with that
   // file, or that the costs are not kept since other work disturbed them.
   std::string note = {};

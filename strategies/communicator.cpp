@@ -10,11 +10,11 @@
 #include <cstring>
 #include <exception>
 #include <iterator>
+#include <limits>
+#include <type_traits>
 
-#include "collectives/size_rules.h"
-#include "collectives/topology.h"
 #include "engine/base/error.h"
-#include "strategies/calibration.h"
+#include "engine/ops/fixed_point.h"
 
 namespace lockstep::strategies {
 
@@ -31,12 +31,6 @@ constexpr std::size_t kLongest = kBlocks.back() * engine::kBlock;  // elements
 constexpr std::size_t kPage = 4096;
 constexpr int kCompare = 0;  // the plan in which calls are compared
 
-// Of a process's rank, as `lockstep plan` names it: costs are kept by that name.
-constexpr const char* kDevice = "cpu:0";
-// Bytes that the planner prices; between them, and beyond, it draws lines.
-constexpr std::array<std::size_t, 10> kPriced{1 << 8,  1 << 10, 1 << 12, 1 << 14, 1 << 16,
-                                              1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26};
-
 enum class Kind { kAllReduce = 1, kBroadcast, kBarrier, kAllocate };
 
 std::string_view name(Reduce operation) {
@@ -48,6 +42,13 @@ std::string_view name(Reduce operation) {
 constexpr std::array kFirst{
     std::pair(DType::kFloat32, Reduce::kSum), std::pair(DType::kFloat32, Reduce::kMean),
     std::pair(DType::kFloat64, Reduce::kSum), std::pair(DType::kFloat64, Reduce::kMean)};
+
+// Zeros, and what is no number, have several forms each, of which an order takes one.
+template <class T>
+T one_of_many(T x) {
+  if (x == 0) return T{};
+  return x == x ? x : T(std::numeric_limits<float>::quiet_NaN());
+}
 
 std::size_t page_end(std::size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
@@ -101,6 +102,7 @@ Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<en
                            const CommunicatorOptions& options, const Network& network)
     : ops_(std::move(ops)),
       ranks_{rank_of_each_process(bootstrap), *ops_, options.deadline, network},
+      reproducible_(options.reproducible),
       exceptions_(std::uncaught_exceptions()) {
   require(options.deadline.count() > 0, "the deadline must be positive");
   watch_ = std::make_unique<collectives::PeerWatch>(
@@ -111,7 +113,9 @@ Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<en
   const std::size_t begin = page_end(table * sizeof(double));
   StepPlan plan;
   std::size_t scratch = 0;
-  Request compare = request("comparing calls", DType::kFloat64, Reduce::kSum);
+  // Ranks that differ in the option have different plans, by their names.
+  Request compare = request(reproducible_ ? "comparing calls, reproducible" : "comparing calls",
+                            DType::kFloat64, Reduce::kSum);
   compare.subject = {0, table};
   add(plan, scratch, std::move(compare));
   for (const auto& [dtype, operation] : kFirst) add_pieces(plan, scratch, dtype, operation, begin);
@@ -172,40 +176,6 @@ Communicator::Area Communicator::area(DType dtype, Reduce operation) {
     own = &link(std::move(plan), kLongest * engine::size_of(dtype), scratch, "communicator");
   }
   return {own, 0, 0};
-}
-
-// What the planner is asked before anything is summed. On one host only those that promise what the
-// header does; the others move more memory there.
-void Communicator::choose(const CommunicatorOptions& options) {
-  std::vector<collectives::Algorithm> candidates;
-  for (const collectives::Algorithm& algorithm : collectives::all_reduce_algorithms())
-    if (!ranks_.one_host() || algorithm.name == "direct" || algorithm.name == "one_shot")
-      candidates.push_back(algorithm);
-  collectives::Topology topology = collectives::discover(ranks_.bootstrap, {kDevice});
-  CalibrationOptions stored;
-  stored.network = ranks_.network;
-  stored.cache = options.cost_cache;
-  const Calibration found = stored_costs(ranks_.bootstrap, topology, stored);
-  topology = found.topology;
-  costs_are_ = topology.costs_are + (found.note.empty() ? "" : " (" + found.note + ")");
-  choices_ = collectives::plan_all_reduce(topology, candidates, {},
-                                          {kPriced.begin(), kPriced.end()}, &ranks_.bootstrap);
-}
-
-std::string Communicator::explain() const {
-  std::string text = "all-reduce: ", before;
-  for (const collectives::Choice& choice : choices_->table()) {
-    if (choice.algorithm == before) continue;
-    text += fmt::format("{}{} from {} on, because {}", before.empty() ? "" : "; ", choice.algorithm,
-                        collectives::size_text(choice.bytes), choice.reason);
-    before = choice.algorithm;
-  }
-  return fmt::format("{}\ncosts of ranks and links: {}", text, costs_are_);
-}
-
-const collectives::Algorithm& Communicator::algorithm_for(const Request& request) const {
-  const std::size_t bytes = request.subject.size() * engine::size_of(request.dtype);
-  return collectives::find_algorithm(choices_->choose(bytes).algorithm);
 }
 
 RankLink& Communicator::link(StepPlan plan, std::size_t bytes, std::size_t scratch,
@@ -294,6 +264,17 @@ void Communicator::fail_together(const std::string& what) {
   engine::fail(Code::kInvalid, "{}", what);
 }
 
+template <class T>
+void Communicator::run_piece(const Area& at, std::size_t count) {
+  T* const area = reinterpret_cast<T*>(at.link->data() + at.begin);
+  const std::size_t length =
+      std::size_t(std::find_if(kBlocks.begin(), kBlocks.end(),
+                               [&](std::size_t b) { return b * engine::kBlock >= count; }) -
+                  kBlocks.begin());
+  std::fill(area + count, area + kBlocks[length] * engine::kBlock, T{});
+  run(*at.link, at.plan + int(length), purpose_);
+}
+
 // `silent`: this rank adds nothing (-0, since -0 + x is x for every x, -0 and +0 too).
 template <class T>
 void Communicator::through_area(std::span<T> values, Reduce operation, bool silent) {
@@ -302,21 +283,79 @@ void Communicator::through_area(std::span<T> values, Reduce operation, bool sile
   T* const area = reinterpret_cast<T*>(at.link->data() + at.begin);
   for (std::size_t done = 0; done < values.size();) {
     const std::span<T> piece = values.subspan(done, std::min(values.size() - done, kLongest));
-    const std::size_t length = std::size_t(
-        std::find_if(kBlocks.begin(), kBlocks.end(),
-                     [&](std::size_t b) { return b * engine::kBlock >= piece.size(); }) -
-        kBlocks.begin());
     if (silent) {
-      std::fill_n(area, kBlocks[length] * engine::kBlock, T(-0.0f));
+      std::fill_n(area, piece.size(), T(-0.0f));
     } else {
       std::copy(piece.begin(), piece.end(), area);
-      std::fill(area + piece.size(), area + kBlocks[length] * engine::kBlock, T{});
     }
-    run(*at.link, at.plan + int(length), purpose_);
+    run_piece<T>(at, piece.size());
     std::copy_n(area, piece.size(), piece.begin());
     done += piece.size();
   }
 }
+
+// What is infinite or no number goes a way of its own, in the elements' type: sums of zeros,
+// infinities and NaN depend on the order in nothing but the bits of a NaN. Few calls have any.
+template <class T>
+void Communicator::sum_in_fixed_point(std::span<T> values, Reduce operation) {
+  constexpr DType kType = engine::dtype_of<T>();
+  constexpr std::size_t kLimbs = engine::fixed_limbs(kType), kMost = kLongest / kLimbs;
+  const auto finite = [](T x) { return x - x == 0; };
+  if (values.empty()) return;
+  std::vector<std::int32_t> extents;  // two numbers of each block
+  for (std::size_t begin = 0; begin < values.size(); begin += engine::kBlock) {
+    const std::size_t count = std::min(engine::kBlock, values.size() - begin);
+    const auto mine =
+        engine::fixed_extent(kType, reinterpret_cast<std::byte*>(&values[begin]), count);
+    extents.insert(extents.end(), {mine.exponent, mine.unusual});
+  }
+  through_area(std::span(extents), Reduce::kMax, false);
+  const Area at = area(DType::kInt64, Reduce::kSum);
+  auto* const whole = reinterpret_cast<std::int64_t*>(at.link->data() + at.begin);
+  const double scale = operation == Reduce::kMean ? 1.0 / size() : 1;
+  for (std::size_t done = 0; done < values.size(); done += kMost) {
+    const std::span<T> piece = values.subspan(done, std::min(kMost, values.size() - done));
+    std::int64_t* const rest = whole + (kLimbs - 1) * piece.size();
+    std::vector<T> unusual;
+    const auto each_block = [&](const auto& body) {
+      for (std::size_t begin = 0; begin < piece.size(); begin += engine::kBlock) {
+        const std::int32_t* const extent = &extents[(done + begin) / engine::kBlock * 2];
+        if (extent[1] != 0) unusual.resize(piece.size());
+        body(begin, std::min(engine::kBlock, piece.size() - begin),
+             engine::FixedGrid{extent[0], engine::fixed_bits(size())});
+      }
+    };
+    each_block([&](std::size_t begin, std::size_t count, engine::FixedGrid grid) {
+      engine::to_fixed(kType, reinterpret_cast<std::byte*>(&piece[begin]), count, grid,
+                       whole + begin, rest + begin);
+    });
+    run_piece<std::int64_t>(at, kLimbs * piece.size());
+    if (!unusual.empty()) {
+      std::transform(piece.begin(), piece.end(), unusual.begin(),
+                     [&](T x) { return finite(x) ? T{} : x; });
+      through_area(std::span(unusual), Reduce::kSum, false);
+    }
+    each_block([&](std::size_t begin, std::size_t count, engine::FixedGrid grid) {
+      engine::from_fixed(kType, whole + begin, rest + begin, count, grid, scale,
+                         reinterpret_cast<std::byte*>(&piece[begin]));
+    });
+    for (std::size_t i = 0; i < unusual.size(); ++i)
+      if (!finite(unusual[i])) piece[i] = one_of_many(unusual[i]);
+  }
+}
+
+template <class T>
+void Communicator::reduce_reproducibly(std::span<T> values, Reduce operation) {
+  if (operation == Reduce::kSum || operation == Reduce::kMean)
+    return sum_in_fixed_point(values, operation);
+  through_area(values, operation, false);
+  std::transform(values.begin(), values.end(), values.begin(), one_of_many<T>);
+}
+
+template void Communicator::reduce_reproducibly(std::span<float>, Reduce);
+template void Communicator::reduce_reproducibly(std::span<double>, Reduce);
+template void Communicator::reduce_reproducibly(std::span<engine::Half>, Reduce);
+template void Communicator::reduce_reproducibly(std::span<engine::BFloat16>, Reduce);
 
 template <class T>
 void Communicator::reduce(std::span<T> values, Reduce operation, Deadline deadline) {
@@ -329,6 +368,13 @@ void Communicator::reduce(std::span<T> values, Reduce operation, Deadline deadli
   if (operation == Reduce::kMean && engine::is_integer(call.dtype))
     fail_together(fmt::format("the mean of {} is no {}; ask for the sum", engine::name(call.dtype),
                               engine::name(call.dtype)));
+  if constexpr (!std::is_integral_v<T>) {
+    if (reproducible_ && operation == Reduce::kProduct)
+      fail_together(
+          "products of floating point are not reproducible: their bits depend on the order of the "
+          "factors; ask for sums, means, minima or maxima, or for no reproducible ones");
+    if (reproducible_) return reduce_reproducibly(values, operation);
+  }
   const bool planned = operation == Reduce::kSum || operation == Reduce::kMean;
   if (call.memory != 0 && planned) return run(*owned->link, int(operation), purpose_);
   through_area(values, operation, false);

@@ -28,6 +28,17 @@
 // of n ranks they are rounded n - 1 times at most, so that the result is within (n - 1) u times the
 // sum of all sizes, where u is 2^-11 for Half and 2^-8 for BFloat16.
 //
+// Reproducible: sums and means of floating point have the same bits by every algorithm, on every
+// layout of so many ranks, in every order of them. They are added in fixed point
+// (engine/ops/fixed_point.h), which is exact: each block of 1024 elements, counted from the
+// beginning of the span, on a grid that its largest number over all ranks makes. Relative to that
+// number an element keeps at least 2^-(62 - log2 n) of n ranks (float64: 2^-(125 - 2 log2 n)), and
+// the sum is rounded once, of 16 bits too. A NaN in makes a NaN out, always the same one, so do
+// both infinities; one of them stays. A sum that is zero is +0. Minima and maxima are reproducible
+// but for the sign of zero and the bits of NaN, which are made the same; products are refused.
+// Costs an all-reduce more, of 8 bytes a block, and in the sum 8 bytes an element (float64: 16);
+// everything is copied.
+//
 // The planner (collectives/planner.h) chooses the algorithm of each size: on one host direct or one
 // shot, which alone add in the order of ranks and round once; between hosts any. It goes by what is
 // kept in `cost_cache` of such ranks, else by costs that are assumed; nothing is measured.
@@ -52,6 +63,7 @@
 #include "collectives/memory/peer_watch.h"
 #include "collectives/planner.h"
 #include "collectives/registry.h"
+#include "collectives/size_rules.h"
 #include "strategies/rank_link.h"
 
 namespace lockstep::strategies {
@@ -65,6 +77,10 @@ struct CommunicatorOptions {
   // Of the first process: folder of measured costs, as `lockstep plan` and strategies keep them;
   // empty: they are assumed.
   std::filesystem::path cost_cache = {};
+  // Instead of the planner's choice: a name, or names by size (collectives/size_rules.h), of the
+  // bytes that are sent.
+  std::string algorithm = "auto";
+  bool reproducible = false;  // the same on all ranks, else no communicator is made
 };
 
 class Communicator {
@@ -160,6 +176,14 @@ class Communicator {
   void add(collectives::StepPlan& plan, std::size_t& scratch, collectives::Request request) const;
   void add_pieces(collectives::StepPlan& plan, std::size_t& scratch, engine::DType dtype,
                   Reduce operation, std::size_t begin) const;
+  // Runs the plan of an area that has room for so many elements, of which the others become zero.
+  template <class T>
+  void run_piece(const Area& area, std::size_t count);
+  // Of floating point, all but products.
+  template <class T>
+  void reduce_reproducibly(std::span<T> values, Reduce operation);
+  template <class T>
+  void sum_in_fixed_point(std::span<T> values, Reduce operation);
   // Through an area, piece by piece; a silent rank adds nothing.
   template <class T>
   void through_area(std::span<T> values, Reduce operation, bool silent);
@@ -173,6 +197,8 @@ class Communicator {
 
   std::unique_ptr<engine::Ops> ops_;
   Ranks ranks_;
+  bool reproducible_;
+  std::vector<collectives::SizeRule> rules_;
   std::optional<collectives::Choices> choices_;
   std::string algorithm_, costs_are_;
   std::mutex mutex_;  // links_ and lost_, against the watch's thread

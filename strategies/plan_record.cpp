@@ -62,6 +62,16 @@ Rules recorded_rules(const std::string& text) {
   }
 }
 
+// What a reason says was asked for was so in another run. Once is enough.
+void asked_then(std::string& reason) {
+  constexpr std::string_view kAsked = "it was asked for",
+                             kThen = " when the checkpoint was written";
+  for (auto at = reason.find(kAsked); at != std::string::npos; at = reason.find(kAsked, at)) {
+    at += kAsked.size();
+    if (reason.compare(at, kThen.size(), kThen) != 0) reason.insert(at, kThen);
+  }
+}
+
 }  // namespace
 
 std::string plan_record(const StepDesign& design, const std::vector<int>& host,
@@ -156,6 +166,8 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
     if (obeyed) {
       options.reason = plan.at("reason");
       options.update_reason = plan.value("update_reason", options.update_reason);
+      if (now.empty()) asked_then(options.reason);
+      if (wanted.update == "auto") asked_then(options.update_reason);
     }
     return obeyed;
   });

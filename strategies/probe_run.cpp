@@ -136,10 +136,27 @@ void ProbeRun::measure(int index, const ProbeGroup& group, std::size_t number, T
   Executor executor(rank, team, transports_[std::size_t(index)].get(), ops_, {},
                     {.deadline = deadline_});
   executor.open(group.step);
+  // Plans of stores are run by executors of their own, which store alike at every size.
+  std::optional<Executor> keeping, streaming;
+  const auto open = [&](std::optional<Executor>& other, std::size_t stream_from) -> Executor& {
+    if (!other) {
+      other.emplace(
+          rank, team, transports_[std::size_t(index)].get(), ops_, collectives::OwnedState{},
+          collectives::ExecutorOptions{.deadline = deadline_, .stream_from = stream_from});
+      other->open(group.step);
+    }
+    return *other;
+  };
+  std::vector<Executor*> of_probe(group.probes.size(), &executor);
+  for (std::size_t p = 0; p < group.probes.size(); ++p) {
+    if (group.probes[p].kind == Probe::Kind::kKept) of_probe[p] = &open(keeping, std::size_t(-1));
+    if (group.probes[p].kind == Probe::Kind::kStreamed) of_probe[p] = &open(streaming, 0);
+  }
   auto* const numbers = reinterpret_cast<float*>(memory_->block(rank));
   const auto run = [&](int plan) {
-    executor.start(plan, nullptr);
-    executor.wait(plan, "calibration");
+    Executor& by = plan == 0 ? executor : *of_probe[std::size_t(plan) - 1];
+    by.start(plan, nullptr);
+    by.wait(plan, "calibration");
   };
   // Within a host all meet before, so that all write, and again, so that all begin; and behind it,
   // so that nobody writes while others are in it. Between hosts a meeting takes longer than many a
@@ -176,9 +193,9 @@ void ProbeRun::measure(int index, const ProbeGroup& group, std::size_t number, T
              ++i)
           found[p].push_back(once(p));
       }
-    for (const Times& of_probe : found) {
-      times.push_back(double(of_probe.size()));
-      times.insert(times.end(), of_probe.begin(), of_probe.end());
+    for (const Times& one : found) {
+      times.push_back(double(one.size()));
+      times.insert(times.end(), one.begin(), one.end());
     }
   } catch (const engine::Error& error) {
     team.stop(error.code(), error.what());

@@ -36,9 +36,15 @@ RankLink::RankLink(const Ranks& ranks, collectives::StepPlan plan, std::size_t b
       std::move(connect_hosts(ranks, plan_, ranks.network, ranks.deadline, what + ": ")[0]);
   collectives::ExecutorOptions options;
   options.deadline = ranks.deadline;
+  options.stream_from = ranks.stores.results;
+  options.cache = ranks.stores.touched;
   executor_.emplace(ranks.rank(), *team_, transport_.get(), ranks.ops, collectives::OwnedState{},
                     options);
   executor_->open(plan_);
+}
+
+RankLink::~RankLink() {
+  if (executor_) executor_->tell_peers();
 }
 
 void RankLink::make_team(const Ranks& ranks, std::size_t bytes, std::size_t scratch,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "collectives/executor.h"
+#include "collectives/store_sizes.h"
 #include "collectives/team.h"
 #include "collectives/transport.h"
 #include "engine/ops/ops.h"
@@ -26,6 +27,7 @@ struct Ranks : JobRanks {
   const engine::Ops& ops;
   std::chrono::milliseconds deadline;
   Network network = {};
+  collectives::StoreSizes stores = {};  // each host may have its own
   int rank() const { return bootstrap.process(); }
 };
 
@@ -36,6 +38,8 @@ class RankLink {
   // throw. What `ranks` refers to outlives the link.
   RankLink(const Ranks& ranks, collectives::StepPlan plan, std::size_t bytes, std::size_t scratch,
            const std::string& what);
+  // Where something has stopped the link, the ranks of other hosts are told what.
+  ~RankLink();
   RankLink(const RankLink&) = delete;
   RankLink& operator=(const RankLink&) = delete;
 

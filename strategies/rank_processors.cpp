@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "collectives/machine.h"
+#include "collectives/processor_map.h"
 
 namespace lockstep::strategies {
 
@@ -97,7 +98,7 @@ RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& wha
     here.push_back({all[process].processors, int(replicas)});
     together.insert(here.back().processors.begin(), here.back().processors.end());
   }
-  return {collectives::plan_binding(here, place, 1, machine.cores),
+  return {collectives::plan_binding(here, place, collectives::processor_map(), 1, machine.cores),
           most_of(together, all[me].quota), enough_everywhere(ranks, all)};
 }
 

@@ -13,6 +13,7 @@
 
 #include "collectives/machine.h"
 #include "collectives/planner.h"
+#include "collectives/processor_map.h"
 #include "collectives/registry.h"
 #include "engine/base/hash.h"
 #include "strategies/host_connections.h"
@@ -89,8 +90,8 @@ void Synchronous::find_processors() {
     if (process == bootstrap_.process()) mine = processes.size();
     processes.push_back({collectives::processors_of(all[std::size_t(process)]), int(ranks.size())});
   }
-  binding_ =
-      collectives::plan_binding(processes, mine, options_.threads, collectives::machine().cores);
+  binding_ = collectives::plan_binding(processes, mine, collectives::processor_map(),
+                                       options_.threads, collectives::machine().cores);
   if (mine == 0 && !binding_.warning.empty()) options_.log.warning("{}", binding_.warning);
   if (!options_.bind) binding_.processors.assign(options_.devices.size(), {});
 }
@@ -169,6 +170,8 @@ void Synchronous::together(const std::function<void()>& body, std::string_view w
     body();
   } catch (const Error& error) {
     mine = fmt::format("{} {}", int(error.code()), error.what());
+  } catch (const std::exception& error) {  // such as no memory: others must not wait for this one
+    mine = fmt::format("{} {}: {}", int(Code::kIo), name, error.what());
   }
   bool before = false;
   {
@@ -306,8 +309,7 @@ void Synchronous::find_costs() {
         "(lockstep plan measures and keeps them)";
   } else {
     costs_are_ = fmt::format("measured in {:.2f} s while the job started", found.seconds);
-    if (found.note.empty() && !folder.empty())
-      costs_are_ += ", and kept in " + folder + " for the next such job";
+    if (found.kept) costs_are_ += ", and kept in " + folder + " for the next such job";
   }
 }
 
@@ -384,7 +386,10 @@ void Synchronous::open_executors(const JobRanks& ranks) {
   collectives::ExecutorOptions executor;
   executor.deadline = deadline();
   executor.hook = options_.hook;
-  if (const std::size_t cache = collectives::last_cache(); cache > 0) executor.cache = cache;
+  stores_ = collectives::store_sizes(
+      topology_.hosts[std::size_t(host_[std::size_t(first_rank())])].costs);
+  executor.stream_from = stores_.results;
+  executor.cache = stores_.touched;
   for (std::size_t i = 0; i < mirrors_.size(); ++i) {
     mirrors_[i]->checks.assign(2 * checked_at(0).size(), 0);
     mirrors_[i]->open(design_, rule_, *team_, std::move(transports[i]), executor);

@@ -24,6 +24,7 @@
 #include "collectives/bootstrap.h"
 #include "collectives/executor.h"
 #include "collectives/memory/peer_watch.h"
+#include "collectives/store_sizes.h"
 #include "collectives/topology.h"
 #include "engine/base/log.h"
 #include "engine/device/device.h"
@@ -145,6 +146,7 @@ class Synchronous : public engine::Strategy {
   SynchronousOptions options_;
   collectives::Bootstrap& bootstrap_;
   collectives::Topology topology_;
+  collectives::StoreSizes stores_;  // of my host, since `open`
   collectives::Binding binding_;
   std::vector<int> host_;  // of each rank
   std::uint64_t generation_ = 0;
@@ -168,11 +170,11 @@ class Synchronous : public engine::Strategy {
   std::optional<collectives::Team> team_;
   std::vector<std::unique_ptr<Mirror>> mirrors_;
   std::unique_ptr<ReplicaThreads> threads_;
-  std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread stops the team
-  std::mutex watch_mutex_;                         // these two against the watch's thread: team_,
+  std::mutex watch_mutex_;  // these two against the watch's thread: team_,
   bool meeting_ = true;  // and whether an exchange goes on, or follows, that cannot be broken off
   std::atomic<bool> calibrating_{false};
   std::atomic<std::int64_t> overlapped_{0};
+  std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread uses these, stops the team
 };
 
 }  // namespace lockstep::strategies

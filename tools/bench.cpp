@@ -19,6 +19,7 @@
 #include "tools/bench/plot.h"
 #include "tools/bench/rank_threads.h"
 #include "tools/bench/regret.h"
+#include "tools/bench/reproducible.h"
 #include "tools/bench/room.h"
 #include "tools/bench/scaling_runs.h"
 #include "tools/bench_flags.h"
@@ -76,10 +77,13 @@ collectives::Topology costs(const Flags& f, const strategies::Ranks& ranks) {
 std::string describe(const strategies::Ranks& ranks, int processors, bool threads,
                      double barrier_ns) {
   const int hosts = *std::max_element(ranks.host.begin(), ranks.host.end()) + 1;
-  std::string text =
-      fmt::format("# {} {} on {} host{}, {} processor{}: {}\n", ranks.size(),
-                  threads ? "threads" : "processes", hosts, hosts == 1 ? "" : "s", processors,
-                  processors == 1 ? "" : "s", collectives::machine().cpu);
+  std::string text = fmt::format("# {} {}{} on {} host{}, {} processor{}: {}\n", ranks.size(),
+                                 threads ? "thread" : "process",
+                                 ranks.size() == 1 ? ""
+                                 : threads         ? "s"
+                                                   : "es",
+                                 hosts, hosts == 1 ? "" : "s", processors,
+                                 processors == 1 ? "" : "s", collectives::machine().cpu);
   if (barrier_ns > 0) {
     text += fmt::format(
         "# two ranks meet in {:.0f} ns{}\n", barrier_ns,
@@ -99,6 +103,9 @@ class BenchOfRank {
     sizes_ = f.counts();
     bench::require_room(ranks, threads, bytes_taken(), "a benchmark of " + f.most());
     const collectives::Topology topology = costs(f, ranks);
+    if (!f.assumed) setting_.wire = topology.wire.bandwidth;
+    ranks_.stores = collectives::store_sizes(
+        topology.hosts[std::size_t(ranks.host[std::size_t(ranks.rank())])].costs);
     const strategies::RankProcessors processors = bind(ranks);
     enough_ = processors.enough;
     const double barrier_ns = meeting_.pair_ns();
@@ -112,6 +119,8 @@ class BenchOfRank {
       regrets();
     } else if (f_.overlap) {
       overlaps();
+    } else if (f_.reproducible) {
+      reproducible();
     } else {
       times();
     }
@@ -160,7 +169,7 @@ class BenchOfRank {
       return least.value_or(0);
     };
     // Contests and buckets have no place for results apart.
-    const bool in_place = f_.regret || f_.overlap;
+    const bool in_place = f_.regret || f_.overlap || f_.reproducible;
     std::size_t most = 0;
     for (const std::size_t count : sizes_)
       for (const std::string& name : bench::asked(task, f_.algorithm, planned_count(count)))
@@ -242,9 +251,21 @@ class BenchOfRank {
     }
   }
 
+  void reproducible() {
+    say(bench::reproducible_heading(form_));
+    for (const std::size_t count : sizes_) {
+      for (const auto& choice : choices(f_.algorithm, count)) {
+        const auto found = bench::reproducible(ranks_, meeting_, setting_, choice, count);
+        wrong_ += found.wrong.value_or(0);
+        other_work_.add(found.wait);
+        say(bench::to_text(found, form_));
+      }
+    }
+  }
+
   const Flags& f_;
   bench::Setting setting_;
-  const strategies::Ranks& ranks_;
+  strategies::Ranks ranks_;
   Form form_;
   bench::Meeting meeting_;
   std::vector<std::size_t> sizes_;  // elements

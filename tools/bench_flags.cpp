@@ -122,22 +122,27 @@ void BenchFlags::require_possible(int processes) const {
                   "--ranks starts threads in one process, and {} processes were started; they are "
                   "the ranks",
                   processes);
-  const bool other = regret || overlap;
-  engine::require(!regret || !overlap, "--regret and --overlap: one of them");
-  engine::require(!scaling || !other, "--scaling goes without --regret and --overlap");
+  const std::string other = this->other();
+  engine::require(int(regret) + int(overlap) + int(reproducible) < 2,
+                  "--regret, --overlap and --reproducible: one of them");
+  engine::require(!scaling || other.empty(), "--scaling goes without --{}", other);
   engine::require(!scaling || (!s.mpi && plot.empty() && algorithm == "auto"),
                   "--scaling goes without --compare, --plot and --algorithm");
   engine::require(!scaling || s.task.collective == Collective::kAllReduce,
                   "--scaling is of all_reduce, not of {}", collective);
   engine::require(links.empty() || processes == 1,
                   "--links fakes those of threads of one process, and {} were started", processes);
-  engine::require(!other || s.task.collective == Collective::kAllReduce,
-                  "--{} is of all_reduce, not of {}", regret ? "regret" : "overlap", collective);
-  engine::require(!other || (processes > 1 || ranks != 1), "--{} needs more than one rank",
-                  regret ? "regret" : "overlap");
-  engine::require(!other || (!s.mpi && plot.empty()),
-                  "--{} goes without --compare and --plot (bench/regrets.py draws regrets)",
-                  regret ? "regret" : "overlap");
+  engine::require(other.empty() || s.task.collective == Collective::kAllReduce,
+                  "--{} is of all_reduce, not of {}", other, collective);
+  engine::require(other.empty() || (processes > 1 || ranks != 1), "--{} needs more than one rank",
+                  other);
+  engine::require(other.empty() || (!s.mpi && plot.empty()),
+                  "--{} goes without --compare and --plot (bench/regrets.py draws regrets)", other);
+  engine::require(!reproducible || (!engine::is_integer(s.task.dtype) &&
+                                    (operation() == "sum" || operation() == "mean")),
+                  "--reproducible is of sums and means of floating point; of {} {} every order has "
+                  "the same result, or no order is given",
+                  dtype, operation());
   if (!s.mpi) return;
   engine::require(collectives::mpi::available(),
                   "--compare mpi: this build of lockstep has no MPI (Debian: libopenmpi-dev, then "
@@ -197,6 +202,8 @@ void declare(CLI::App& app, BenchFlags& f) {
   app.add_flag("--regret", f.regret,
                "what the planner's choice costs against the best of --algorithm (default: all)");
   app.add_flag("--overlap", f.overlap, "how much of the all-reduce a backward pass hides");
+  app.add_flag("--reproducible", f.reproducible,
+               "what sums cost that have the same bits by every algorithm");
   app.add_flag("--scaling", f.scaling,
                "weak and strong scaling over 1, 2, 4, ... ranks that compute nothing: their time "
                "and their gradients are faked");

@@ -23,7 +23,7 @@ struct BenchFlags {
   std::string collective = "all_reduce", check = "all", plot, compare;
   int iterations = 0, ranks = 0, deadline = 60;
   bool json = false, csv = false, assumed = false, regret = false, overlap = false;
-  bool scaling = false;
+  bool scaling = false, reproducible = false;
   // Of --scaling: else those of ScalingFlags.
   std::optional<std::string> gradients;
   std::optional<double> compute_ms;
@@ -31,6 +31,11 @@ struct BenchFlags {
   std::string links;
   NetworkFlags network;
 
+  // What is timed instead of one collective after the other: "regret", "overlap", "reproducible";
+  // empty: nothing else.
+  std::string other() const {
+    return regret ? "regret" : overlap ? "overlap" : reproducible ? "reproducible" : "";
+  }
   std::string operation() const { return op.value_or("sum"); }
   bench::Form form() const;
   bench::Setting setting() const;

@@ -32,13 +32,19 @@ MAY = {
     "engine/optim": OPS,
     "engine/data": ["engine/base", "engine/device", "engine/tensor"],
     "engine/train": TRAIN,
-    "collectives": OPS,
+    # Maps of machines stand below topologies, which hold what they say of each rank.
+    "collectives/hwloc": ["engine/base"],
+    "collectives": OPS + ["collectives/hwloc"],
     # What ranks of one host share has no vendor; the other parts may build on it.
     "collectives/memory": OPS + ["collectives"],
     **{"collectives/" + part: OPS + ["collectives", "collectives/memory"] for part in PARTS[1:]},
     # MPI is the session's alone: Mirrored never touches it.
     "strategies": ENGINE + ["collectives", "collectives/memory", "collectives/tcp"],
-    "strategies/session": ENGINE + DEVICES + ["collectives", "strategies"]
+    # What parameter servers do knows nobody's network; gRPC carries it.
+    "strategies/parameter_server": ENGINE + ["collectives", "strategies"],
+    "strategies/grpc": ["engine/base", "strategies/parameter_server"],
+    "strategies/session": ENGINE + DEVICES
+    + ["collectives", "strategies", "strategies/parameter_server", "strategies/grpc"]
     + ["collectives/" + part for part in PARTS],
     "models": ["engine/base", "engine/tensor", "engine/nn"],
     "tools": None,  # everything
@@ -54,13 +60,18 @@ FOREIGN = [
     (re.compile(r"dnnl|oneapi/"), ["engine/cpu"]),
     (re.compile(r"Eigen/|unsupported/Eigen"), ["engine/cpu"]),
     (re.compile(r"hwy/"), ["engine/cpu"]),
-    (re.compile(r"hwloc"), ["strategies/session"]),
+    (re.compile(r"hwloc"), ["collectives/hwloc"]),
     (re.compile(r"cuda|cublas|cudnn"), ["engine/cuda", "collectives/cuda", "collectives/nccl"]),
     (re.compile(r"nccl"), ["collectives/nccl"]),
+    (re.compile(r"grpc|openssl/"), ["strategies/grpc"]),
+    (re.compile(r"google/protobuf|absl/"), []),
     (re.compile(r"Random123/"), ["engine/base"]),
     (re.compile(r"CLI/"), ["tools"]),
     (re.compile(r"gtest/|gmock/"), []),
 ]
+
+# What protoc makes of our own files, in the build folder: heads of messages are read by few.
+GENERATED = (re.compile(r"\.pb\.h$"), ["strategies/parameter_server", "strategies/grpc"])
 
 DIRECTIVE = re.compile(r"\s*(?:#|%:|\?\?=)\s*(\w*)(.*)")
 QUOTED = re.compile(r'\s*"([^"]+)"')
@@ -90,6 +101,9 @@ def check_include(root, path, here, rest):
     ours = name.split("/")[0] in LIBRARIES + NOBODYS
     if angled and ours:
         yield f'<{name}> is ours: write "{name}"'
+    pattern, rows = GENERATED
+    if pattern.search(name) and here not in rows + ["test", "bench"]:
+        yield f"<{name}> belongs into {', '.join(rows)} alone, not into {here}"
     if not ours:
         if quoted and not (root / name).exists():
             yield f'"{name}" is not a path from the root; foreign headers stand in <>'

@@ -1,20 +1,59 @@
 // SPDX-License-Identifier: MIT
 #include "tools/data_choice.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "engine/base/error.h"
+#include "engine/data/clicks.h"
 
 namespace lockstep::tools {
 namespace {
 
 constexpr std::uint64_t kExamples = 8000;
 
+// How many ids of each field the model's embeddings have rows for; 0: it embeds none.
+std::size_t buckets_of(const engine::GraphSpec& graph) {
+  std::size_t buckets = 0;
+  for (const engine::GraphSpec::Node& node : graph.nodes()) {
+    std::vector<engine::Shape> shapes;
+    for (const auto value : node.inputs) shapes.push_back(graph.shape(value));
+    const engine::RowSource source = node.layer->row_source(shapes);
+    if (source.fields == 0) continue;
+    engine::require(source.first == engine::data::kClickNumbers &&
+                        source.fields == engine::data::kClickFields &&
+                        graph.input_shape().elements() == engine::data::kClickColumns,
+                    "model {} embeds ids that do not lie as clicks have them, {} numbers and then "
+                    "{} ids; there are no other data of ids",
+                    graph.name(), engine::data::kClickNumbers, engine::data::kClickFields);
+    buckets = buckets == 0 ? source.rows : std::min(buckets, source.rows);
+  }
+  return buckets;
+}
+
+engine::data::Sets choose_clicks(const DataChoice& choice, std::size_t buckets) {
+  engine::data::ClicksOptions options{.buckets = buckets};
+  if (choice.data == "random") {
+    options.train = choice.batch;
+    options.test = 0;
+    options.seed = choice.seed;
+    return engine::data::generated_clicks(options);
+  }
+  if (!choice.data.empty()) return engine::data::criteo(choice.data, buckets);
+  options.train = choice.examples.value_or(options.train);
+  return engine::data::generated_clicks(options);
+}
+
 }  // namespace
 
 engine::data::Sets choose_data(const DataChoice& choice, const engine::GraphSpec& graph) {
   engine::require(!choice.examples || choice.data.empty(),
-                  "--examples {} is of the digits that the program draws, and --data {} gives "
+                  "--examples {} is of the examples that the program draws, and --data {} gives "
                   "others: leave one of them out",
                   choice.examples.value_or(0), choice.data);
+  if (const std::size_t buckets = buckets_of(graph); buckets > 0) {
+    return choose_clicks(choice, buckets);
+  }
   if (choice.data.empty()) {
     engine::data::DigitsOptions options;
     options.train = choice.examples.value_or(kExamples);

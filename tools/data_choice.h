@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// From the flag --data to data sets: nothing (digits that the program draws), "random" (one batch
-// of random images of the model's shape, kept in memory), or a folder of IDX files.
+// From the flag --data to data sets: nothing (what the program draws), "random" (one batch that
+// fits the model), or files. Models of images get digits, images kept in memory, a folder of IDX
+// files; those that embed ids get clicks, and a file in Criteo's format.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -14,10 +15,11 @@ namespace lockstep::tools {
 struct DataChoice {
   std::string data;                       // the flag
   std::size_t batch = 1;                  // examples of random data
-  std::optional<std::uint64_t> examples;  // the flag: digits drawn for training; else 8000
+  std::optional<std::uint64_t> examples;  // the flag: drawn for training; else 8000, clicks 100,000
   std::uint64_t seed = 1;
 };
-// Throws Error(kInvalid) where examples were asked for of data that are not drawn.
+// Throws Error(kInvalid) where examples were asked for of data that are not drawn, or the model
+// embeds ids in another form than clicks have.
 engine::data::Sets choose_data(const DataChoice& choice, const engine::GraphSpec& graph);
 
 }  // namespace lockstep::tools

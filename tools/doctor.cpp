@@ -14,7 +14,9 @@
 #include "collectives/memory/mapped_memory.h"
 #include "collectives/memory/peer_watch.h"
 #include "collectives/mpi/mpi_bootstrap.h"
+#include "collectives/processor_map.h"
 #include "engine/runtime/devices.h"
+#include "strategies/grpc/presence.h"
 #include "tools/command.h"
 #include "tools/exit_codes.h"
 #include "tools/version.h"
@@ -74,8 +76,18 @@ std::vector<Finding> examine() {
   found("host", machine.hostname);
   found("processor", fmt::format("{}, {} of {} cores may be used", machine.cpu, machine.cores,
                                  sysconf(_SC_NPROCESSORS_ONLN)));
-  found("NUMA nodes",
-        fmt::format("{}, as the kernel says (hwloc is not used)", machine.numa_nodes));
+  const collectives::MachineMap map = collectives::processor_map();
+  found("NUMA nodes", fmt::format("{} ({})", map.nodes.size(),
+                                  fmt::join(collectives::describe_nodes(map), "; ")));
+  if (collectives::hwloc::available()) {
+    found("hwloc", fmt::format("{}: tells cores, hyperthreads, caches and NUMA nodes",
+                               collectives::hwloc::version()));
+  } else {
+    missing("hwloc",
+            "built without it; it tells which processors are hyperthreads of one core or share a "
+            "cache, and what memory NUMA nodes have, for where ranks run (install libhwloc-dev, "
+            "build again)");
+  }
   found("memory", fmt::format("{:.1f} GiB may be used", double(machine.memory) / 0x1p30));
   for (const auto& device : engine::all_devices()) {
     found("device " + to_string(device->id()), device->description());
@@ -99,6 +111,13 @@ std::vector<Finding> examine() {
     found("mpirun", mpirun);
   } else {
     missing("mpirun", "not in PATH; it starts jobs of several processes (install openmpi-bin)");
+  }
+  if (strategies::grpc::available()) {
+    found("gRPC", strategies::grpc::version());
+  } else {
+    missing("gRPC",
+            "built without it; it gives parameter servers (install libgrpc++-dev libprotobuf-dev "
+            "protobuf-compiler libssl-dev, build again)");
   }
   const collectives::mpi::Launch launch = collectives::mpi::launch();
   if (launch.present) {

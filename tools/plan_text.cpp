@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "collectives/ring_order.h"
 #include "collectives/size_rules.h"
+#include "collectives/store_sizes.h"
 
 namespace lockstep::tools {
 namespace {
@@ -33,15 +35,33 @@ std::vector<int> ranks_by_host(const Topology& topology) {
   return ranks;
 }
 
+// How many ranks of a host are on each of its NUMA nodes, where it has several.
+std::string nodes_text(const Topology& topology, int host) {
+  if (topology.hosts[std::size_t(host)].numa_nodes < 2) return {};
+  std::map<int, int> ranks;
+  int of_several = 0;
+  for (const Topology::Rank& rank : topology.ranks)
+    if (rank.host == host) ++(rank.numa_node ? ranks[*rank.numa_node] : of_several);
+  std::vector<std::string> parts;
+  for (const auto& [node, count] : ranks)
+    parts.push_back(fmt::format("{} on node {}", count, node));
+  if (of_several > 0) parts.push_back(fmt::format("{} on any node", of_several));
+  return fmt::format(" of {} NUMA nodes ({})", topology.hosts[std::size_t(host)].numa_nodes,
+                     fmt::join(parts, ", "));
+}
+
 std::string host_text(const Topology& topology, int host, int ranks) {
   const HostCosts& costs = topology.hosts[std::size_t(host)].costs;
   const auto &near = costs.passes.front(), &far = costs.passes.back();
   std::string text = fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
   if (costs.link == LinkClass::kMemory) {
     const int cores = topology.cores_of_host(host);
-    text += fmt::format(" on {} processor{}; memory {} a core and {} in all", cores,
-                        cores == 1 ? "" : "s", rate_text(far.core), rate_text(far.host));
+    text += fmt::format(" on {} processor{}{}; memory {} a core and {} in all", cores,
+                        cores == 1 ? "" : "s", nodes_text(topology, host), rate_text(far.core),
+                        rate_text(far.host));
     if (costs.passes.size() > 1) text += fmt::format(", {} a core in cache", rate_text(near.core));
+    if (costs.stream_touched > 0 && costs.stream_results > 0)
+      text += "; stored past the caches: " + sentence(collectives::store_sizes(costs));
   } else {
     text += fmt::format(" on devices; memory {} each", rate_text(far.core));
     double least = 0, most = 0;

@@ -105,8 +105,10 @@ int predict(const Flags& f, const Program& program) {
 Command add_predict(CLI::App& app) {
   auto f = std::make_shared<Flags>();  // lives as long as the parser's callbacks
   app.add_option("--checkpoints", f->checkpoints, "folder of checkpoints")->required();
-  app.add_option("--data", f->data,
-                 "folder of IDX files; without it, digits that the program draws");
+  app.add_option(
+      "--data", f->data,
+      "folder of IDX files, or for wide_deep a file in Criteo's text format; without it, "
+      "digits or clicks that the program draws");
   app.add_option("--split", f->split, "part of the data")
       ->check(one_of({"test", "train"}))
       ->capture_default_str();
@@ -114,7 +116,8 @@ Command add_predict(CLI::App& app) {
       ->check(whole_number(1, 100'000))
       ->capture_default_str();
   app.add_option("--examples", f->examples,
-                 "generated digits of the training part, without --data (default: 8000)")
+                 "generated digits or clicks of the training part, without --data (default: 8000 "
+                 "digits, 100000 clicks)")
       ->check(whole_number(1, 1'000'000));
   app.add_option("--threads", f->threads, "library threads; 0: all cores")
       ->check(whole_number(0, 4096))

@@ -20,10 +20,11 @@ build=(
   g++ meson ninja-build pkg-config
   libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
   libeigen3-dev libdnnl-dev libhwy-dev librandom123-dev
-  libopenmpi-dev openmpi-bin
+  libopenmpi-dev openmpi-bin libhwloc-dev
+  libgrpc++-dev libprotobuf-dev protobuf-compiler libssl-dev
 )
 # What the tests need besides, and what makes building again fast.
-tests=(ccache git python3 libgtest-dev libgmock-dev iproute2 cmake clang-format-14)
+tests=(ccache git python3 libgtest-dev libgmock-dev iproute2 cmake openssl clang-format-14)
 # Not every release has these; without them a test is skipped and says so.
 optional=(clang-format-14)
 

@@ -25,7 +25,7 @@ std::string read(const std::string& path) {
         "HOSTSxRANKS",
         path, example_names(", "));
   }
-  engine::require(fs::is_regular_file(path, error), "{} is no file", path);
+  if (!fs::is_regular_file(path, error)) engine::fail(engine::Code::kIo, "{} is no file", path);
   engine::require(fs::file_size(path, error) <= kMostBytes,
                   "{} is larger than {} MiB, which no topology is", path, kMostBytes >> 20);
   std::ifstream file(path, std::ios::binary);

@@ -58,8 +58,9 @@ void declare(CLI::App& app, TrainFlags& f) {
   const CLI::Validator counts = whole_number(0, kMost), at_least_one = whole_number(1, kMost);
   app.add_option("--model", f.model, "one of: " + models::list())->capture_default_str();
   app.add_option("--data", f.data,
-                 "folder of IDX files (MNIST and its family), or 'random' for one batch of random "
-                 "images kept in memory; without it, digits that the program draws");
+                 "folder of IDX files (MNIST and its family); for wide_deep, a file in Criteo's "
+                 "text format; or 'random' for one batch of random examples; without it, digits or "
+                 "clicks that the program draws");
   app.add_option("--strategy", f.strategy,
                  "replicas of this process, or of all that mpirun started")
       ->check(one_of({"mirrored", "collective_all_reduce"}))
@@ -99,7 +100,8 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str();
   app.add_option("--examples", f.examples,
-                 "generated digits to train on, without --data (default: 8000)")
+                 "generated digits or clicks to train on, without --data (default: 8000 digits, "
+                 "100000 clicks)")
       ->check(whole_number(1, kMostExamples));
   app.add_option("--threads", f.threads, "library threads of a replica; 0: cores shared equally")
       ->check(whole_number(0, 4096))

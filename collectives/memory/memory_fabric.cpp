@@ -49,7 +49,11 @@ std::uint64_t mix(std::uint64_t x) {
 struct MemoryFabric::State {
   using Key = std::array<int, 3>;  // from, to, tag
   State(int ranks, Faults f)
-      : faults(f), sent(std::size_t(ranks)), posted(std::size_t(ranks)), told(std::size_t(ranks)) {}
+      : faults(f),
+        sent(std::size_t(ranks)),
+        posted(std::size_t(ranks)),
+        told(std::size_t(ranks)),
+        words(std::size_t(ranks)) {}
 
   void check(int rank, int peer) {
     if (told[std::size_t(rank)]) throw *told[std::size_t(rank)];
@@ -137,6 +141,7 @@ struct MemoryFabric::State {
   std::vector<int> posted;                         // messages, by rank
   std::vector<std::optional<engine::Error>> told;  // why a peer stopped, by rank
   std::map<int, engine::Error> gone;               // who stopped, and why
+  std::vector<std::deque<Transport::Said>> words;  // said and not heard, by rank
 };
 
 namespace {
@@ -185,6 +190,18 @@ class MemoryTransport : public Transport {
   }
   void sleep(int microseconds) override {
     std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
+  }
+  void say(int peer, Word word, int plan) noexcept override {
+    std::scoped_lock lock(state_.mutex);
+    if (state_.lost < 0) state_.words[std::size_t(peer)].push_back({rank_, word, plan});
+  }
+  std::optional<Said> hear() override {
+    std::scoped_lock lock(state_.mutex);
+    std::deque<Said>& words = state_.words[std::size_t(rank_)];
+    if (words.empty()) return {};
+    const Said word = words.front();
+    words.pop_front();
+    return word;
   }
   void abort(Code code, const std::string& why) noexcept override {
     std::scoped_lock lock(state_.mutex);

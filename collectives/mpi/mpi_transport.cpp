@@ -23,8 +23,9 @@ namespace {
 using engine::Clock;
 using engine::Code;
 
-constexpr std::size_t kWindow = 8;  // chunks of one pair and tag that are posted at once
-constexpr int kReasonTag = 0;       // why a peer stops; all others are above it
+constexpr std::size_t kWindow = 8;      // chunks of one pair and tag that are posted at once
+constexpr int kReasonTag = 0;           // why a peer stops, and words; all others are above it
+constexpr std::size_t kMostWords = 16;  // under way, of one process; and not heard, of one rank
 constexpr std::size_t kMostReason = 1024;
 constexpr std::chrono::milliseconds kLastWords{500};
 constexpr unsigned long kTimerSlack = 1000;  // ns: a sleep of 50 us is not one of 100
@@ -76,6 +77,12 @@ struct Reason {
   std::array<char, kMostReason> text{};
 };
 
+// A word instead of a reason: its first number is none of a code.
+struct WordMessage {
+  std::int32_t word, from, to, plan;
+};
+constexpr std::int32_t kAsk = -1, kHere = -2;
+
 // What the transports of one process share. Calls are made under the lock of `calls`.
 class Fabric {
  public:
@@ -112,6 +119,10 @@ class Fabric {
         calls_->failed = true;
         give_up(chunk.request, !line.sends);
       }
+    }
+    for (auto& [request, word] : words_) {
+      if (!give_up(request, false)) [[maybe_unused]]
+        const WordMessage* left = word.release();
     }
     if (!give_up(hearing_, true)) [[maybe_unused]]
       const Reason* leaked = heard_.release();  // MPI may still write there
@@ -175,6 +186,29 @@ class Fabric {
     bool moved = false;
     guarded([&] { moved = advance(); });
     return moved;
+  }
+
+  void say(int rank, int peer, Transport::Word word, int plan) noexcept {
+    const std::scoped_lock lock(calls_->mutex);
+    if (failure_ || closed_ || words_.size() == kMostWords) return;
+    try {
+      auto message = std::make_unique<WordMessage>(
+          WordMessage{word == Transport::Word::kAsk ? kAsk : kHere, rank, peer, plan});
+      auto& [request, memory] = words_.emplace_back(MPI_REQUEST_NULL, std::move(message));
+      if (MPI_Isend(memory.get(), int(sizeof *memory), MPI_BYTE, process_[std::size_t(peer)],
+                    kReasonTag, comm_, &request) != MPI_SUCCESS)
+        words_.pop_back();
+    } catch (const std::exception&) {  // no memory
+    }
+  }
+
+  std::optional<Transport::Said> hear(int rank) {
+    const std::scoped_lock lock(calls_->mutex);
+    std::deque<Transport::Said>& said = said_[rank];
+    if (said.empty()) return {};
+    const Transport::Said word = said.front();
+    said.pop_front();
+    return word;
   }
 
   void abort(Code code, const std::string& why) noexcept {
@@ -255,9 +289,14 @@ class Fabric {
     int through = 0;
     check(MPI_Test(&hearing_, &through, MPI_STATUS_IGNORE), "MPI_Test");
     if (through != 0) {
-      const auto code = std::clamp(heard_->code, 0, std::int32_t(Code::kAborted));
-      heard_->text.back() = '\0';
-      throw engine::Error(Code(code), heard_->text.data());
+      heed();
+      listen();
+    }
+    while (!words_.empty()) {
+      int sent = 0;
+      check(MPI_Test(&words_.front().first, &sent, MPI_STATUS_IGNORE), "MPI_Test");
+      if (sent == 0) break;
+      words_.pop_front();
     }
     bool moved = false;
     for (auto& [key, line] : lines_) {
@@ -269,6 +308,22 @@ class Fabric {
       pump(line);
     }
     return moved;
+  }
+
+  // What a peer has said: a word, or its last.
+  void heed() {
+    if (heard_->code != kAsk && heard_->code != kHere) {
+      const auto code = std::clamp(heard_->code, 0, std::int32_t(Code::kAborted));
+      heard_->text.back() = '\0';
+      throw engine::Error(Code(code), heard_->text.data());
+    }
+    WordMessage message{};
+    std::memcpy(&message, heard_.get(), sizeof message);
+    std::deque<Transport::Said>& said = said_[message.to];
+    if (said.size() == kMostWords) said.pop_front();
+    const bool asks = message.word == kAsk;
+    said.push_back(
+        {message.from, asks ? Transport::Word::kAsk : Transport::Word::kHere, message.plan});
   }
 
   bool test_oldest(Line& line) {
@@ -335,6 +390,8 @@ class Fabric {
   std::vector<int> free_;
   MPI_Request hearing_ = MPI_REQUEST_NULL;
   std::unique_ptr<Reason> heard_ = std::make_unique<Reason>();
+  std::deque<std::pair<MPI_Request, std::unique_ptr<WordMessage>>> words_;  // under way
+  std::map<int, std::deque<Transport::Said>> said_;  // by rank of this process
   std::optional<engine::Error> failure_;
   bool closed_ = false;
 };
@@ -359,6 +416,10 @@ class RankTransport : public Transport {
     nanosleep(&time, nullptr);
     if (slack > 0) prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(slack));
   }
+  void say(int peer, Word word, int plan) noexcept override {
+    fabric_->say(rank_, peer, word, plan);
+  }
+  std::optional<Said> hear() override { return fabric_->hear(rank_); }
   void abort(Code code, const std::string& why) noexcept override { fabric_->abort(code, why); }
 
  private:

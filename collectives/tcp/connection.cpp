@@ -19,7 +19,9 @@ namespace {
 using engine::Clock;
 using engine::Code;
 
-constexpr std::uint32_t kMessage = 0x4d4b534c, kFarewell = 0x454b534c, kReason = 0x524b534c;
+constexpr std::uint32_t kMessage = 0x4d4b534c, kFarewell = 0x454b534c, kReason = 0x524b534c,
+                        kAsk = 0x414b534c, kHere = 0x484b534c;
+constexpr std::size_t kMostWords = 8;
 constexpr std::size_t kMostReason = 1024;
 constexpr std::size_t kMostRead = std::size_t(4)
                                   << 20;  // in one call, so that others have their turn
@@ -129,6 +131,26 @@ void Connection::post_send(int request, int tag, const std::byte* data, std::siz
   if (sends_.size() == 1) write(through);  // else the socket is full already
 }
 
+// Behind what is queued. A failure is thrown by the next call.
+void Connection::say(Transport::Word word, int plan, std::vector<int>& through) noexcept {
+  if (failure_ || closed_) return;
+  const auto is_word = [](const Send& s) { return s.request < 0; };
+  if (std::any_of(sends_.begin(), sends_.end(), is_word)) return;
+  try {
+    const std::uint32_t magic = word == Transport::Word::kAsk ? kAsk : kHere;
+    sends_.push_back({-1, {.magic = magic, .tag = std::uint32_t(plan), .bytes = 0}, nullptr});
+    if (sends_.size() == 1) write(through);
+  } catch (const std::exception&) {  // the peer is gone: said already; or no memory
+  }
+}
+
+std::optional<std::pair<Transport::Word, int>> Connection::hear() {
+  if (words_.empty()) return {};
+  const auto word = words_.front();
+  words_.erase(words_.begin());
+  return word;
+}
+
 // The oldest message with this tag may be there, or on its way, or be the one that reading stopped
 // at.
 void Connection::post_receive(int request, int tag, std::byte* data, std::size_t bytes,
@@ -216,7 +238,7 @@ bool Connection::write(std::vector<int>& through) {
       s.sent += part;
       left -= part;
       if (s.sent < sizeof s.header + s.header.bytes) break;
-      through.push_back(s.request);
+      if (s.request >= 0) through.push_back(s.request);
       ++whole;
     }
     sends_.erase(sends_.begin(), sends_.begin() + std::ptrdiff_t(whole));
@@ -290,6 +312,12 @@ void Connection::begin(std::vector<int>& through) {
     incoming_->kept = std::make_unique_for_overwrite<std::byte[]>(header_.bytes + 1);
     incoming_->data = incoming_->kept.get();
     if (incoming_->bytes == 0) end(through);
+    return;
+  }
+  if ((header_.magic == kAsk || header_.magic == kHere) && header_.bytes == 0 && !farewell_) {
+    if (words_.size() == kMostWords) words_.erase(words_.begin());
+    words_.emplace_back(header_.magic == kAsk ? Transport::Word::kAsk : Transport::Word::kHere,
+                        int(header_.tag));
     return;
   }
   if (header_.magic != kMessage || farewell_)

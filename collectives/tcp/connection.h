@@ -15,9 +15,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/tcp/socket.h"
+#include "collectives/transport.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives::tcp {
@@ -45,6 +47,10 @@ class Connection {
                     std::vector<int>& through);
   // Moves what can move; `readable` and `writable` as poll says. True when anything did.
   bool progress(bool readable, bool writable, std::vector<int>& through);
+  // A word (Transport::say); and those that the peer has said, the oldest first, until they are
+  // taken: the last few, so that a peer that says more than is heard fills no memory.
+  void say(Transport::Word word, int plan, std::vector<int>& through) noexcept;
+  std::optional<std::pair<Transport::Word, int>> hear();
   // This end stops, and says why in its last frame, behind the rest of a message that is half sent.
   // `why` outlives the frame: until `tells` is false or `shut` is called. Nothing waits here: while
   // `tells` is true the socket has not taken all, and is to be polled for room.
@@ -62,7 +68,7 @@ class Connection {
 
  private:
   struct Send {
-    int request;
+    int request;  // -1: none asks for it
     FrameHeader header;
     const std::byte* data;
     std::size_t sent = 0;  // of header and data together
@@ -110,6 +116,7 @@ class Connection {
   std::size_t header_got_ = 0;
   std::optional<Incoming> incoming_;
   bool stalled_ = false;  // header_ is whole and waits for its post
+  std::vector<std::pair<Transport::Word, int>> words_;
   bool farewell_ = false, closed_ = false;
   std::optional<engine::Error> failure_;
   engine::Clock::time_point next_look_{};

@@ -124,6 +124,20 @@ bool RankTransport::wake() noexcept {
   return eventfd_write(waker_.file(), 1) == 0 || errno == EAGAIN;  // or it is awake for long
 }
 
+void RankTransport::say(int peer, Word word, int plan) noexcept {
+  const auto found = connections_.find(peer);
+  if (found == connections_.end()) return;
+  fresh_ = false;
+  found->second->say(word, plan, through_);
+  mark();
+}
+
+std::optional<Transport::Said> RankTransport::hear() {
+  for (const auto& [peer, connection] : connections_)
+    if (const auto word = connection->hear()) return Said{peer, word->first, word->second};
+  return {};
+}
+
 // All connections together, so that many peers that do not read take no longer than one.
 void RankTransport::abort(engine::Code code, const std::string& why) noexcept {
   const auto end = engine::Clock::now() + kLastWords;

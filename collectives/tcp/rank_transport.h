@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "collectives/tcp/connection.h"
@@ -23,6 +24,8 @@ class RankTransport : public Transport {
   bool progress() override;
   void sleep(int microseconds) override;
   bool wake() noexcept override;
+  void say(int peer, Word word, int plan) noexcept override;
+  std::optional<Said> hear() override;
   // Waits up to half a second, for all peers together, where messages are half sent.
   void abort(engine::Code code, const std::string& why) noexcept override;
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/base/error.h"
+#include "engine/cpu/embedding.h"
 #include "engine/cpu/loops.h"
 #include "engine/cpu/losses.h"
 #include "engine/cpu/pool.h"
@@ -200,6 +201,27 @@ void CpuOps::dropout(const StepState* state, const DropoutSpec& spec, Tensor x, 
       }
     }
   }
+}
+
+void CpuOps::embedding_forward(const StepState* state, const EmbeddingSpec& spec,
+                               const std::uint32_t* places, Tensor w, Tensor y) {
+  const std::size_t rows = rows_in_use(state, {y});
+  check_batch(y, kType, spec.outputs(), "embedding: y");
+  check_parameter(w, kType, w.elements(), "embedding: w");
+  check_places(spec, rows, places, w);
+  cpu::embedding_forward(library_.threads(), spec, rows, places, of(w), of(y));
+}
+
+void CpuOps::embedding_backward(const StepState* state, const EmbeddingSpec& spec,
+                                const std::uint32_t* places, Tensor dy, Tensor dw,
+                                bool accumulate) {
+  if (!dw) return;
+  const std::size_t rows = rows_in_use(state, {dy});
+  check_batch(dy, kType, spec.outputs(), "embedding: dy");
+  check_parameter(dw, kType, dw.elements(), "embedding: dw");
+  const std::size_t table = check_places(spec, rows, places, dw);
+  cpu::embedding_backward(library_.threads(), spec, rows, places, of(dy), table, of(dw),
+                          accumulate);
 }
 
 void CpuOps::softmax_cross_entropy(const StepState* state, Tensor logits, Tensor target,

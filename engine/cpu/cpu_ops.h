@@ -65,6 +65,11 @@ class CpuOps final : public Ops {
   void tanh_gradient(const StepState* state, Tensor y, Tensor dy, Tensor dx) override;
   void add(const StepState* state, Tensor a, Tensor b, Tensor y) override;
   void dropout(const StepState* state, const DropoutSpec& spec, Tensor x, Tensor y) override;
+  void embedding_forward(const StepState* state, const EmbeddingSpec& spec,
+                         const std::uint32_t* places, Tensor w, Tensor y) override;
+  void embedding_backward(const StepState* state, const EmbeddingSpec& spec,
+                          const std::uint32_t* places, Tensor dy, Tensor dw,
+                          bool accumulate) override;
   void softmax_cross_entropy(const StepState* state, Tensor logits, Tensor target, Tensor dlogits,
                              Tensor losses, Tensor correct) override;
   void squared_error(const StepState* state, Tensor y, Tensor target, Tensor dy,

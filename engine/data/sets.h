@@ -28,6 +28,23 @@ struct DigitsOptions {
 // enough that a linear classifier stays below 0.93. No file.
 Sets generated_digits(DigitsOptions options = {});
 
+struct ClicksOptions {
+  std::uint64_t train = 100'000, test = 10'000;
+  std::uint64_t seed = 1;
+  std::size_t buckets = 38462;  // ids of each field: 0 .. buckets - 1; at most 2^24
+};
+// Clicks in the form of Criteo's data: 13 numbers, then 26 ids, a few of them in most examples;
+// classes 0 and 1. A hidden linear model of the numbers and ids says how likely a click is. Example
+// i is a function of (seed, i), drawn when it is read: about 3 us, no memory, no file.
+Sets generated_clicks(ClicksOptions options = {});
+
+// A file in Criteo's text format, for training alone: lines of a label, 13 whole numbers and 26
+// hexadecimal words, with tabs between them (criteo_line.h). The same form as generated clicks. The
+// whole file is looked at once, about a microsecond a line; then examples are read from the file,
+// and 8 bytes a line stay in memory. Throws Error(kIo) for what the system refuses, Error(kCorrupt)
+// naming file, line and field.
+Sets criteo(const std::string& file, std::size_t buckets = 38462);
+
 // `count` images of random numbers and random classes, kept in memory: for measurements.
 Sets random_images(Shape input, std::size_t classes, std::uint64_t count, std::uint64_t seed);
 

@@ -140,7 +140,8 @@ void Checker::fill_batch() {
     graph_.ids()[row] = std::int64_t(100 + row);
     const bool used = row < options_.examples;
     for (std::size_t i = 0; i < input.columns(); ++i) {
-      const double number = random.uniform(-1, 1);
+      double number = random.uniform(-1, 1);
+      if (options_.input) number = double(options_.input(row, i));
       input.as<double>()[row * input.columns() + i] =
           used ? number : std::numeric_limits<double>::quiet_NaN();
     }

@@ -37,6 +37,8 @@ struct GradientCheckOptions {
   // The number in (row, column) of the target. Null: a class where the loss counts classes, else
   // drawn from (-1, 1).
   std::function<float(std::size_t row, std::size_t column)> target = {};
+  // The same of the input of a whole model, where that may not be any number of (-1, 1), as ids.
+  std::function<float(std::size_t row, std::size_t column)> input = {};
 };
 
 struct GradientCheck {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,11 +25,31 @@ namespace lockstep::engine {
 
 struct Parameter {
   std::string name;  // "conv1.weight"
-  Shape shape;
-  Range range;  // elements of the arena, without the gap behind it
+  Shape shape;       // of what lies in the arena
+  Range range;       // elements of the arena, without the gap behind it
   Group group = Group::kWeight;
   bool frozen = false;
   Initial initial;
+  bool sparse = false;     // a table of which a batch reads some rows
+  bool compact = false;    // and only these lie in the arena (GraphOptions)
+  Shape whole = {};        // of the parameter: the table where compact, else `shape`
+  std::size_t source = 0;  // where compact: which list of touched rows is its (Graph::touched)
+};
+
+struct GraphOptions {
+  // Of a sparse parameter the arenas hold, instead of the table, as many rows as a batch can touch.
+  // Before forward somebody puts the values of the rows that this batch touches there:
+  //
+  //   graph.find_touched(state);                       // the input is in place
+  //   rows = graph.touched(parameter);                 // 3, 17, 40 of the table
+  //   row 0, 1, 2 of graph.weight(parameter) = rows 3, 17, 40 of the table
+  //   forward, evaluate_loss, backward                 // announced as all others
+  //   rows 0, 1, 2 of its gradient are those of rows 3, 17, 40; what lies behind them is zero
+  //
+  // `initialise` leaves such parameters zero: the start values of row r of a table are those that
+  // engine/nn/initial.h draws from element r * columns on. The same bits come out as with the whole
+  // table. Ids must lie in the graph's input, and gradients cannot be added up over micro-batches.
+  bool compact_rows = false;
 };
 
 // For benchmarks and traces: called after each layer on the computing thread.
@@ -58,9 +79,10 @@ class Graph {
 
   // `rows`: the most examples a replica may hold at once. `ops`: of the replica; must outlive this.
   // Throws Error(kIo) where the system has no memory: `memory` tells before what will be needed.
-  Graph(const GraphSpec& spec, Ops& ops, std::size_t rows);
+  Graph(const GraphSpec& spec, Ops& ops, std::size_t rows, GraphOptions options = {});
   // What the constructor would take: plans, and takes nothing.
-  static GraphMemory memory(const GraphSpec& spec, Ops& ops, std::size_t rows);
+  static GraphMemory memory(const GraphSpec& spec, Ops& ops, std::size_t rows,
+                            GraphOptions options = {});
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
@@ -87,6 +109,14 @@ class Graph {
   Tensor output() const;                            // [rows, ...output]
   Tensor losses() const;                            // float64 [rows]
   Tensor correct() const;  // float64 [rows]; no data where the loss counts none
+
+  // Of a graph with compact rows (else nothing happens): finds the rows that the batch in `input`
+  // touches, state.examples of it. Before forward, once a batch; allocates nothing; sorts the ids
+  // of each field. Throws Error(kInvalid) as an embedding's forward does, where a number is no id.
+  void find_touched(const StepState& state);
+  // Of a compact parameter of this layout (else empty): the rows of the table, ascending, each
+  // once; row k of its part of the arenas is row touched[k]. Until the next find_touched.
+  std::span<const std::uint64_t> touched(const Parameter& parameter) const;
 
   // `before(range)` is called before the weights of a layer are read, for each layer that has any,
   // frozen ones left out; ranges cover [0, trainable()) in descending order.

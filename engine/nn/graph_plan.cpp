@@ -75,9 +75,32 @@ void plan_nodes(const GraphSpec& spec, GraphPlan& plan) {
   }
 }
 
+// Which ids pick the rows of each layer's sparse parameters. The rows must be known before forward.
+void plan_sources(const GraphSpec& spec, GraphPlan& plan) {
+  for (PlannedNode& node : plan.nodes) {
+    for (const ParameterSpec& parameter : node.layer->parameters(node.input_shapes)) {
+      if (!parameter.sparse) continue;
+      const RowSource rows = node.layer->row_source(node.input_shapes);
+      require(rows.fields > 0 && parameter.shape.rank() == 2 &&
+                  parameter.shape[0] == rows.fields * rows.rows,
+              "model {}: layer {}: the ids that its row_source names do not pick rows of {}, which "
+              "is {}",
+              spec.name(), node.name, parameter.name, to_string(parameter.shape));
+      require(plan.storage[node.inputs[0]] == 0,
+              "model {}: layer {}: its rows can be compact only where the ids lie in the model's "
+              "input, not in the output of another layer",
+              spec.name(), node.name);
+      if (node.source != GraphPlan::kNoSource) continue;
+      const auto known = std::ranges::find(plan.sources, rows, &GraphPlan::Source::rows);
+      node.source = std::size_t(known - plan.sources.begin());
+      if (known == plan.sources.end()) plan.sources.push_back({rows, node.name});
+    }
+  }
+}
+
 // Parameters in the order in which backward finishes them: nodes from the last to the first, within
 // a node as the layer names them; then the frozen ones.
-void plan_parameters(const GraphSpec& spec, GraphPlan& plan) {
+void plan_parameters(const GraphSpec& spec, std::size_t compact_rows, GraphPlan& plan) {
   const auto place = [&](PlannedNode& node, bool frozen, std::size_t& end) {
     const std::vector<ParameterSpec> specs = node.layer->parameters(node.input_shapes);
     node.parameters.resize(specs.size());
@@ -85,9 +108,16 @@ void plan_parameters(const GraphSpec& spec, GraphPlan& plan) {
       const std::string name = node.name + "." + specs[k].name;
       if (spec.frozen(name) != frozen) continue;
       node.parameters[k] = plan.layout.size();
-      const Range range{end, end + specs[k].shape.elements()};
-      plan.layout.push_back(
-          {name, specs[k].shape, range, specs[k].group, frozen, specs[k].initial});
+      const Shape& whole = specs[k].shape;
+      const bool compact = specs[k].sparse && node.source != GraphPlan::kNoSource;
+      Shape shape = whole;
+      if (compact) {
+        const std::size_t picked = compact_rows * plan.sources[node.source].rows.fields;
+        shape = {std::min(whole[0], picked), whole[1]};
+      }
+      const Range range{end, end + shape.elements()};
+      plan.layout.push_back({name, shape, range, specs[k].group, frozen, specs[k].initial,
+                             specs[k].sparse, compact, whole, compact ? node.source : 0});
       end = align(range.end);
     }
   };
@@ -157,12 +187,13 @@ void plan_chains(const GraphSpec& spec, GraphPlan& plan) {
 
 }  // namespace
 
-GraphPlan plan_graph(const GraphSpec& spec) {
+GraphPlan plan_graph(const GraphSpec& spec, std::size_t compact_rows) {
   spec.target_columns();  // throws where there is no loss, or none that can judge the output
   require(!spec.nodes().empty(), "model {} has no layers", spec.name());
   GraphPlan plan;
   plan_nodes(spec, plan);
-  plan_parameters(spec, plan);
+  if (compact_rows > 0) plan_sources(spec, plan);
+  plan_parameters(spec, compact_rows, plan);
   plan_gradients(plan);
   plan_reductions(plan);
   plan_chains(spec, plan);

@@ -15,14 +15,15 @@ namespace lockstep::engine {
 
 struct PlannedNode {
   std::string name;
-  std::shared_ptr<const Layer> layer;   // with ReLU where one was fused
-  std::vector<std::size_t> inputs;      // values
-  std::vector<Shape> input_shapes;      // without rows
-  std::size_t output = 0;               // the value
-  std::vector<std::size_t> parameters;  // of GraphPlan::layout, in the layer's own order
-  Range range;                          // its trainable parameters, with the gap behind them
-  int point = 0;                        // its first reduction
-  bool backward = false;                // something trainable lies here or below
+  std::shared_ptr<const Layer> layer;    // with ReLU where one was fused
+  std::vector<std::size_t> inputs;       // values
+  std::vector<Shape> input_shapes;       // without rows
+  std::size_t output = 0;                // the value
+  std::vector<std::size_t> parameters;   // of GraphPlan::layout, in the layer's own order
+  Range range;                           // its trainable parameters, with the gap behind them
+  int point = 0;                         // its first reduction
+  bool backward = false;                 // something trainable lies here or below
+  std::size_t source = std::size_t(-1);  // of GraphPlan::sources, where parameters are compact
 };
 
 // Nodes [first, last], each the only reader of the one before, that may go through in slices of
@@ -41,10 +42,20 @@ struct GraphPlan {
   std::vector<ReductionSpec> reductions;
   std::vector<Chain> chains;  // in order, none overlaps another
 
+  // What picks rows of compact parameters, each kind once: layers that read the same ids share it.
+  struct Source {
+    RowSource rows;
+    std::string layer;  // the first that has it
+  };
+  std::vector<Source> sources;
+  static constexpr std::size_t kNoSource = std::size_t(-1);
+
   static constexpr std::size_t kAlignment = 16;  // elements: each parameter begins at a multiple
 };
 
-// Throws Error(kInvalid) where the spec has no loss, or a layer whose output nobody uses.
-GraphPlan plan_graph(const GraphSpec& spec);
+// `compact_rows`: of sparse parameters only what a batch of so many rows touches lies in the arena;
+// 0: all of them. Throws Error(kInvalid) where the spec has no loss, a layer whose output nobody
+// uses, or a sparse parameter that cannot be compact.
+GraphPlan plan_graph(const GraphSpec& spec, std::size_t compact_rows = 0);
 
 }  // namespace lockstep::engine

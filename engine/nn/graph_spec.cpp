@@ -18,6 +18,8 @@ std::string describe(const Initial& initial) {
   switch (initial.kind) {
     case Initial::Kind::kConstant:
       return fmt::format("constant {}", initial.value);
+    case Initial::Kind::kUniform:
+      return fmt::format("uniform {}", initial.value);
     case Initial::Kind::kGlorotUniform:
       return fmt::format("glorot {}+{}", initial.fan_in, initial.fan_out);
     case Initial::Kind::kHeNormal:

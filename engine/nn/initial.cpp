@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/nn/initial.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -14,14 +15,17 @@ namespace {
 // Normal numbers are made in pairs (Box and Muller): elements i and i + 1, with i even, share one
 // radius.
 template <class T>
-void draw(const Initial& initial, std::uint64_t key, T* out, std::size_t count) {
-  const double limit = std::sqrt(6.0 / double(initial.fan_in + initial.fan_out));
+void draw(const Initial& initial, std::uint64_t key, T* out, std::size_t begin, std::size_t count) {
+  const double limit = initial.kind == Initial::Kind::kUniform
+                           ? initial.value
+                           : std::sqrt(6.0 / double(initial.fan_in + initial.fan_out));
   const double deviation = std::sqrt(2.0 / double(initial.fan_in));
-  for (std::size_t first = 0; first < count; first += 4) {
+  const std::size_t end = begin + count;
+  for (std::size_t first = begin / 4 * 4; first < end; first += 4) {
     const auto bits = random_bits(key, 0, first / 4);
     double numbers[4];
     for (std::size_t i = 0; i < 4; ++i) numbers[i] = uniform(bits[i]);
-    if (initial.kind == Initial::Kind::kGlorotUniform) {
+    if (initial.kind != Initial::Kind::kHeNormal) {
       for (double& number : numbers) number = limit * (2 * number - 1);
     } else {
       for (std::size_t i = 0; i < 4; i += 2) {
@@ -31,16 +35,18 @@ void draw(const Initial& initial, std::uint64_t key, T* out, std::size_t count) 
         numbers[i + 1] = radius * std::sin(angle);
       }
     }
-    for (std::size_t i = 0; i < 4 && first + i < count; ++i) out[first + i] = T(numbers[i]);
+    for (std::size_t i = std::max(first, begin); i < std::min(first + 4, end); ++i) {
+      out[i - begin] = T(numbers[i - first]);
+    }
   }
 }
 
 template <class T>
-void fill(const Initial& initial, std::uint64_t key, T* out, std::size_t count) {
+void fill(const Initial& initial, std::uint64_t key, T* out, std::size_t begin, std::size_t count) {
   if (initial.kind == Initial::Kind::kConstant) {
     for (std::size_t i = 0; i < count; ++i) out[i] = T(initial.value);
   } else {
-    draw(initial, key, out, count);
+    draw(initial, key, out, begin, count);
   }
 }
 
@@ -48,6 +54,10 @@ void fill(const Initial& initial, std::uint64_t key, T* out, std::size_t count) 
 
 Initial constant(double value) {
   return {Initial::Kind::kConstant, value, 1, 1};
+}
+
+Initial uniform_within(double limit) {
+  return {Initial::Kind::kUniform, limit, 1, 1};
 }
 
 Initial glorot_uniform(std::size_t fan_in, std::size_t fan_out) {
@@ -58,13 +68,14 @@ Initial he_normal(std::size_t fan_in) {
   return {Initial::Kind::kHeNormal, 0, fan_in, 1};
 }
 
-void initialise(const Initial& initial, std::uint64_t seed, std::string_view name, Tensor tensor) {
+void initialise(const Initial& initial, std::uint64_t seed, std::string_view name, Tensor tensor,
+                std::size_t first) {
   const std::uint64_t key = stream_key(seed, name);
   if (tensor.dtype == DType::kFloat32) {
-    fill(initial, key, tensor.as<float>(), tensor.elements());
+    fill(initial, key, tensor.as<float>(), first, tensor.elements());
   } else {
     invariant(tensor.dtype == DType::kFloat64, "start values are float32 or float64");
-    fill(initial, key, tensor.as<double>(), tensor.elements());
+    fill(initial, key, tensor.as<double>(), first, tensor.elements());
   }
 }
 

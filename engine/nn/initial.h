@@ -11,18 +11,22 @@
 namespace lockstep::engine {
 
 struct Initial {
-  enum class Kind : std::uint8_t { kConstant, kGlorotUniform, kHeNormal };
+  enum class Kind : std::uint8_t { kConstant, kUniform, kGlorotUniform, kHeNormal };
   Kind kind = Kind::kConstant;
-  double value = 0;  // kConstant
+  double value = 0;  // kConstant, or the limit of kUniform
   std::size_t fan_in = 1, fan_out = 1;
 };
 Initial constant(double value);
+Initial uniform_within(double limit);  // uniform in +-limit
 // Uniform in +-sqrt(6 / (fan_in + fan_out)); Glorot and Bengio 2010.
 Initial glorot_uniform(std::size_t fan_in, std::size_t fan_out);
 // Normal with variance 2 / fan_in; He et al. 2015.
 Initial he_normal(std::size_t fan_in);
 
-// Writes tensor (float32 or float64, on the host) element by element. About 10 ns an element.
-void initialise(const Initial& initial, std::uint64_t seed, std::string_view name, Tensor tensor);
+// Writes tensor (float32 or float64, on the host) element by element: elements first, first + 1,
+// ... of the parameter, so that a part of one, such as some rows of a table, costs what that part
+// costs. About 10 ns an element.
+void initialise(const Initial& initial, std::uint64_t seed, std::string_view name, Tensor tensor,
+                std::size_t first = 0);
 
 }  // namespace lockstep::engine

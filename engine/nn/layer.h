@@ -23,6 +23,8 @@ struct ParameterSpec {
   Shape shape;
   Initial initial;
   Group group = Group::kWeight;
+  // A table [rows, columns] of which a batch reads only the rows that Layer::row_source says.
+  bool sparse = false;
 };
 
 // A sum over all replicas inside forward or backward: named, of fixed size, known before step 1.
@@ -61,6 +63,9 @@ struct ForwardArguments {
   Slice slice = {};
   int point = 0;                      // number of the layer's first reduction
   const std::string* name = nullptr;  // of the layer in its graph: the stream of its random numbers
+  // Where sparse parameters are compact (GraphOptions): the row of w that each id picks, [rows,
+  // fields], instead of what the ids in x would say; else null.
+  const std::uint32_t* places = nullptr;
 };
 struct BackwardArguments {
   std::span<const Tensor> x;
@@ -74,6 +79,7 @@ struct BackwardArguments {
   int point = 0;
   const std::string* name = nullptr;
   bool accumulate = false;
+  const std::uint32_t* places = nullptr;
 };
 
 class Layer {
@@ -83,6 +89,8 @@ class Layer {
   // Shapes are without rows. Throws Error(kInvalid) saying what fits.
   virtual Shape output_shape(std::span<const Shape> inputs) const = 0;
   virtual std::vector<ParameterSpec> parameters(std::span<const Shape>) const { return {}; }
+  // Of its only input: the ids that say which rows of its sparse parameters are read.
+  virtual RowSource row_source(std::span<const Shape>) const { return {}; }
   virtual std::vector<ReductionSpec> reductions(std::span<const Shape>) const { return {}; }
   virtual std::size_t workspace(Ops&, std::span<const Shape>, std::size_t /*rows*/) const {
     return 0;  // bytes

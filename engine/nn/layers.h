@@ -39,4 +39,22 @@ LayerPtr add();                 // two inputs of one shape: a residual connectio
 LayerPtr flatten();             // any shape to [elements]; costs nothing
 LayerPtr dropout(double rate);  // of units dropped, 0 <= rate < 1; only in training
 
+// Of any shape, taken flat: [count] of its numbers, from number `first` on.
+LayerPtr columns(std::size_t first, std::size_t count);
+LayerPtr concatenate();  // any inputs, taken flat, one behind the other
+
+struct EmbeddingOptions {
+  std::size_t first = 0;   // of the columns of the input that hold ids, ...
+  std::size_t fields = 0;  // ... and how many do; 0: all from `first` on
+  bool sum = false;        // of the rows that an example picks: [columns]; else [fields * columns]
+  double limit = 0.05;     // start values are uniform in +-limit; 0: zeros
+};
+// Rows of a table, picked by ids: the input, taken flat, holds a whole number of 0 .. rows - 1 for
+// each field (rows <= 2^24: float32 counts so far), and each field has `rows` rows of its own.
+// Weight [fields * rows, columns], sparse; id i of field f picks row f * rows + i. Forward throws
+// Error(kInvalid) that names layer, example and number where one is no id. Ids have no gradient:
+// what lies below gets zeros. Gradients of a row are added in the order of the examples. Costs the
+// rows picked, and in backward zeros for the whole table, unless it is compact (GraphOptions).
+LayerPtr embedding(std::size_t rows, std::size_t columns, EmbeddingOptions options = {});
+
 }  // namespace lockstep::engine

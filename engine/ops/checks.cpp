@@ -50,6 +50,17 @@ void check_spec(const PoolSpec& spec) {
             "a padding as wide as the window of a pool: some windows would be empty");
 }
 
+std::size_t check_places(const EmbeddingSpec& spec, std::size_t rows, const std::uint32_t* places,
+                         const Tensor& w) {
+  invariant(spec.fields > 0 && spec.columns > 0, "an embedding without fields or columns");
+  invariant(w.elements() % spec.columns == 0, "a table whose last row is cut");
+  const std::size_t table = w.elements() / spec.columns;
+  bool inside = true;
+  for (std::size_t i = 0; i < rows * spec.fields; ++i) inside &= places[i] < table;
+  invariant(inside, "an embedding of a row that the table does not have");
+  return table;
+}
+
 void check_reduce(const ReduceArguments& a) {
   invariant(!a.from.empty(), "a reduction without sources");
   invariant(a.count <= kBlock || a.epilogue != Epilogue::kSquares, "squares of more than a block");

@@ -25,6 +25,11 @@ void check_parameter(const Tensor& tensor, DType dtype, std::size_t elements,
 void check_spec(const ConvolutionSpec& spec);
 void check_spec(const PoolSpec& spec);
 
+// Places of rows that a table has, for the rows in use; w is whole rows of spec.columns. Returns
+// how many rows.
+std::size_t check_places(const EmbeddingSpec& spec, std::size_t rows, const std::uint32_t* places,
+                         const Tensor& w);
+
 // At least one source, and what the epilogue needs is there, which may be a bound of one block.
 void check_reduce(const ReduceArguments& arguments);
 

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 
 #include "engine/ops/reduce.h"
 #include "engine/ops/step_state.h"
@@ -105,6 +106,26 @@ struct DropoutSpec {
   bool operator==(const DropoutSpec&) const = default;
 };
 
+// Which rows of a table a batch picks: columns [first, first + fields) of it hold ids, whole
+// numbers of 0 .. rows - 1; id i of field f picks row f * rows + i, so each field has rows of its
+// own.
+struct RowSource {
+  static constexpr std::size_t kMostRows = std::size_t(1) << 24;  // float32 counts so far
+  std::size_t first = 0;
+  std::size_t fields = 0;  // 0: nothing is picked
+  std::size_t rows = 0;    // of each field
+  bool operator==(const RowSource&) const = default;
+};
+
+// y is the rows that an example picks, one behind the other, or their sum.
+struct EmbeddingSpec {
+  std::size_t fields = 1;   // rows that an example picks
+  std::size_t columns = 1;  // of the table
+  bool sum = false;
+  std::size_t outputs() const { return sum ? columns : fields * columns; }
+  bool operator==(const EmbeddingSpec&) const = default;
+};
+
 // Bytes that kernels hold beside operands and workspaces. All calls of a replica share them, so of
 // each part the largest counts.
 struct KernelMemory {
@@ -183,6 +204,26 @@ class Ops {
     if (bytes > 0) std::memmove(y.data, x.data, bytes);
   }
   virtual void dropout(const StepState* state, const DropoutSpec& spec, Tensor x, Tensor y) = 0;
+  // Columns [from, from + count) of x become columns [to, to + count) of y; and zeros in all of y.
+  // Only in the rows in use. These two, and embedding_rows, serve devices whose memory is the
+  // host's.
+  virtual void copy_columns(const StepState* state, Tensor x, std::size_t from, Tensor y,
+                            std::size_t to, std::size_t count);
+  virtual void clear(const StepState* state, Tensor y);
+
+  // Reads the ids of x and writes, for each example and field, the row of the table that it picks:
+  // `places` [rows, fields]. Throws Error(kInvalid) that names the layer, the example and the
+  // number where one is no id: they come from files.
+  virtual void embedding_rows(const StepState* state, const RowSource& source, Tensor x,
+                              std::string_view layer, std::uint32_t* places);
+  // `places` name rows of the table w, [any number of rows, columns]. Backward writes all rows of
+  // dw, those that nobody picked with zeros, or adds where `accumulate`; it adds up in the order of
+  // the examples, so a row's gradient has the same bits wherever in the table the row lies.
+  virtual void embedding_forward(const StepState* state, const EmbeddingSpec& spec,
+                                 const std::uint32_t* places, Tensor w, Tensor y) = 0;
+  virtual void embedding_backward(const StepState* state, const EmbeddingSpec& spec,
+                                  const std::uint32_t* places, Tensor dy, Tensor dw,
+                                  bool accumulate) = 0;
 
   // Losses. `target` is float32: [rows, 1] the class, or [rows, columns]. `losses` and `correct`
   // are float64 [rows]: each example's loss, and 1 where its class has the largest logit (the first

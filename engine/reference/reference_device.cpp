@@ -5,6 +5,7 @@
 #include "engine/device/host_stream.h"
 #include "engine/reference/convolution.h"
 #include "engine/reference/dense.h"
+#include "engine/reference/embedding.h"
 #include "engine/reference/losses.h"
 #include "engine/reference/pointwise.h"
 #include "engine/reference/pool.h"

@@ -45,6 +45,14 @@ struct WorkSpec {
   std::int64_t first_step = 0, steps = 0;  // steps [first_step, first_step + steps)
   DataPosition position = {};              // where the data stands at first_step
   bool training = true;                    // false: evaluation; nothing is updated
+  std::int64_t run_steps = 0;              // of the whole run, for schedules; 0: not known
+  std::uint64_t seed = 0;                  // of the run: the order of examples
+};
+
+// How far a run is: steps done, and where the data stands after them.
+struct Standing {
+  std::int64_t step = 0;
+  DataPosition position = {};
 };
 
 // One replica's part of one step: positions in the order of `epoch`.
@@ -90,6 +98,9 @@ struct Piece {
   Range range = {};
   std::byte* data = nullptr;
 };
+
+class Checkpoints;
+struct Shard;
 
 class Strategy {
  public:
@@ -137,6 +148,13 @@ class Strategy {
   // restore: everything that this rank must be given. Between steps, after settle.
   virtual std::vector<Piece> pieces_to_save(Replica& replica) = 0;
   virtual std::vector<Piece> pieces_to_restore(Replica& replica) = 0;
+  // Writes and reads what these name: by default this replica's shard, and its arrays. A strategy
+  // whose state lies elsewhere has it written and read there, and names no pieces. All shards, by
+  // rank, on rank 0. Collective; `what` stands in errors. `fresh` arrays start at zero.
+  virtual std::vector<Shard> save(Replica& replica, Checkpoints& checkpoints, std::int64_t step,
+                                  std::string_view what);
+  virtual void restore(Replica& replica, Checkpoints& checkpoints, std::int64_t step,
+                       const std::vector<std::string>& fresh);
   // The plan of this membership, for the manifest: algorithm, bucket borders, update. JSON.
   virtual std::string plan() const = 0;
 
@@ -153,6 +171,21 @@ class Strategy {
   // Seconds in which messages of this replica to or from other hosts were under way so far.
   virtual double messages_seconds(Replica&) const { return 0; }
   virtual void abort(const Error& error) noexcept = 0;  // wakes all waiters, everywhere, with this
+
+  // Strategies that one process leads, the chief's: the others make the steps that they are given.
+  // They keep no account of the run, save and evaluate nothing, may come late, and may be gone.
+  // Here: all processes are alike.
+  virtual bool follows() const { return false; }
+  // Of a process that follows: waits until the leader has work for it in its present call of `fit`;
+  // nothing: that call is over, or was before this process came.
+  virtual std::optional<WorkSpec> order() { return std::nullopt; }
+  // Of the leader: a call of `fit` begins, is over. The destructor, for a program that was thrown
+  // out of it, tells the followers that it failed.
+  virtual void lead() {}
+  virtual void released() {}
+  // After `run`: where the run stands, where others than this process's replicas made steps too;
+  // nothing: where these have left it.
+  virtual std::optional<Standing> standing() const { return std::nullopt; }
 };
 
 }  // namespace lockstep::engine

@@ -151,7 +151,7 @@ void Trainer::open_with(Checkpoints& checkpoints, const std::optional<RunState>&
                         std::size_t batch, int accumulate, const std::vector<std::string>& fresh) {
   open(batch, accumulate, state ? state->plan : "");
   strategy_.run([&](Replica& replica) {
-    if (state) checkpoints.restore(state->step, strategy_.pieces_to_restore(replica), fresh);
+    if (state) strategy_.restore(replica, checkpoints, state->step, fresh);
     const double mine[] = {state ? double(state->step) : -1.0};
     const std::vector<double> all = strategy_.gather(replica, mine, "restoring a checkpoint");
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -191,6 +191,8 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
       options.test == nullptr ? "none" : options.test->describe(), options.evaluate_every);
   run_ += options.profile == nullptr ? "\nprofile: none"
                                      : fmt::format("\nprofile: {} steps", options.profile->steps());
+  if (strategy_.follows()) return follow(data, options);
+  strategy_.lead();
   std::optional<FolderClaim> claim;
   const auto take = [&] {
     if (options.checkpoints.empty() || !strategy_.membership().chief) return;
@@ -207,7 +209,9 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
       if (options.on_open && strategy_.membership().chief) options.on_open();
       fit.history.first_step = fit.progress.step;
       fit.history.restores = restores;
-      return run(fit);
+      History history = run(fit);
+      strategy_.released();
+      return history;
     } catch (const Error& error) {
       const bool again = error.code() == Code::kUnavailable && restores < options.retries;
       const bool lost = error.code() == Code::kPeerLost || error.code() == Code::kTimeout;
@@ -349,13 +353,23 @@ void Trainer::train(Fit& fit, std::int64_t until) {
   work.first_step = fit.progress.step;
   work.steps = until - fit.progress.step;
   work.position = fit.progress.position;
+  work.run_steps = fit.steps;
+  work.seed = seed_;
   strategy_.deal(work);
   fit.progress.images_per_second.reserve(std::size_t(until - fit.history.first_step));
   const auto begin = Clock::now();
   TrainingLoop loop(strategy_, fit.data, optimizer_, fit.options, fit.steps, accumulate_, seed_,
                     fit.progress);
   strategy_.run([&](Replica& replica) { loop.run(replica); });
-  fit.progress.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  fit.progress.seconds += seconds;
+  const std::optional<Standing> standing = strategy_.standing();
+  if (!standing) return;
+  const std::int64_t done = standing->step - fit.history.first_step;
+  fit.progress.step = standing->step;
+  fit.progress.position = standing->position;
+  fit.progress.images_per_second.assign(1,
+                                        double(done) * double(work.batch) / fit.progress.seconds);
 }
 
 // What all ranks' clocks say, for the history; a job that mostly communicates is told so once,
@@ -397,17 +411,8 @@ void Trainer::save(Fit& fit) {
   const auto write = [&](Replica& replica) {
     if (replica.rank == 0) fit.checkpoints->begin(step);
     strategy_.gather(replica, {}, what);
-    const Shard mine = fit.checkpoints->write_shard(step, replica.rank, state.replicas,
-                                                    strategy_.pieces_to_save(replica));
-    const double numbers[] = {double(mine.bytes), double(mine.crc)};
-    const std::vector<double> all = strategy_.gather(replica, numbers, what);
-    if (replica.rank == 0) {
-      std::vector<Shard> shards;
-      for (std::size_t i = 0; i < all.size(); i += 2) {
-        shards.push_back({std::uint64_t(all[i]), std::uint32_t(all[i + 1])});
-      }
-      fit.checkpoints->commit(state, shards);
-    }
+    const std::vector<Shard> shards = strategy_.save(replica, *fit.checkpoints, step, what);
+    if (replica.rank == 0) fit.checkpoints->commit(state, shards);
     strategy_.gather(replica, {}, what);
   };
   try {
@@ -432,6 +437,7 @@ Evaluation Trainer::predict(const Dataset& data, std::size_t global_batch, const
 
 Evaluation Trainer::forward_all(const Dataset& data, std::size_t batch, const Outputs* outputs) {
   check(data);
+  if (strategy_.follows()) return {};
   if (batch_ == 0) open(batch == 0 ? kEvaluationBatch : batch, 1, "");
   WorkSpec work;
   work.examples = data.size();

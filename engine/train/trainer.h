@@ -7,6 +7,8 @@
 //   trainer.fit(*digits.train, {.epochs = 6, .global_batch = 64, .checkpoints = "runs/digits"});
 //
 // One thread owns a trainer; under a strategy of several processes all of them make the same calls.
+// Where one of them leads, `fit` of the others makes the steps that it is given, and what it
+// returns tells of these; `evaluate` and `predict` are the leader's, and give nothing elsewhere.
 // The strategy, and the data sets of a call, outlive it. Errors: Error(kInvalid) for what cannot
 // fit together, Error(kIo) where another run has the folder of checkpoints, and what the strategy
 // throws; after such an error `fit` may be called again.
@@ -136,6 +138,7 @@ class Trainer {
   void tell(const Fit& fit, const RunState& state) const;
   void prepare(Checkpoints& checkpoints, const std::optional<FolderClaim>& claim);
   History run(Fit& fit);
+  History follow(const Dataset& data, const FitOptions& options);
   void train(Fit& fit, std::int64_t until);
   void measure(Fit& fit);
   void save(Fit& fit);

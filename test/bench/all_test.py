@@ -45,6 +45,12 @@ class All(unittest.TestCase):
         self.write(1.2, stored=1.0, better="less")
         self.assertEqual(self.run_all(), (1, "lost"))
 
+    def test_what_is_worse_than_wanted_is_missed_whatever_was_stored(self):
+        for now, stored, better, answer in ((0.7, 0.7, "more", (1, "missed")), (0.8, 0.8, "more", (0, "ok")),
+                                            (0.8, 0.8, "less", (1, "missed")), (0.7, 0.7, "less", (0, "ok"))):
+            self.write(now, stored=stored, better=better, wanted=0.75)
+            self.assertEqual(self.run_all(), answer)
+
     def test_a_value_counts_only_on_its_own_machine(self):
         self.write(0.5, stored=1.0, kind="value", machine="a machine that this is not")
         self.assertEqual(self.run_all()[0], 0)

@@ -109,6 +109,15 @@ void FaultyTransport::sleep(int microseconds) {
   inner_->sleep(microseconds);
 }
 
+void FaultyTransport::say(int peer, Word word, int plan) noexcept {
+  if (!failed_ && !silent_) inner_->say(peer, word, plan);
+}
+
+std::optional<collectives::Transport::Said> FaultyTransport::hear() {
+  if (failed_ || silent_) return {};
+  return inner_->hear();
+}
+
 void FaultyTransport::abort(engine::Code code, const std::string& why) noexcept {
   if (!failed_ && !silent_) inner_->abort(code, why);
 }

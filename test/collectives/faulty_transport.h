@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -37,6 +38,8 @@ class FaultyTransport : public collectives::Transport {
   bool test(int request) override;
   bool progress() override;
   void sleep(int microseconds) override;
+  void say(int peer, Word word, int plan) noexcept override;
+  std::optional<collectives::Transport::Said> hear() override;
   void abort(engine::Code code, const std::string& why) noexcept override;
 
  private:

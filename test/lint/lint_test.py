@@ -63,11 +63,16 @@ class Includes(InTree):
                 ("engine/runtime/a.cpp", "engine/cpu/b.h"),
                 ("engine/train/a.cpp", "engine/data/b.h"),
                 ("collectives/a.cpp", "engine/ops/ops.h"),
+                ("collectives/a.cpp", "collectives/hwloc/b.h"),
                 ("collectives/tcp/a.cpp", "collectives/transport.h"),
                 ("strategies/a.cpp", "collectives/plan.h"),
                 ("strategies/a.cpp", "collectives/tcp/b.h"),
                 ("strategies/session/a.cpp", "collectives/mpi/b.h"),
                 ("strategies/session/a.cpp", "engine/cpu/b.h"),
+                ("strategies/session/a.cpp", "strategies/grpc/b.h"),
+                ("strategies/parameter_server/a.cpp", "strategies/b.h"),
+                ("strategies/parameter_server/a.cpp", "strategies/parameter_server/b.pb.h"),
+                ("strategies/grpc/a.cpp", "strategies/parameter_server/b.h"),
                 ("models/a.cpp", "engine/nn/b.h"),
                 ("tools/a.cpp", "models/b.h"),
                 ("test/models/a.cpp", "tools/b.h")]:
@@ -86,12 +91,17 @@ class Includes(InTree):
                 ("engine/train/a.cpp", "engine/reference/b.h"),
                 ("collectives/a.cpp", "engine/nn/b.h"),
                 ("collectives/a.cpp", "collectives/memory/b.h"),
+                ("collectives/hwloc/a.cpp", "collectives/topology.h"),
                 ("collectives/memory/a.cpp", "collectives/tcp/b.h"),
                 ("collectives/tcp/a.cpp", "collectives/mpi/b.h"),
                 ("strategies/a.cpp", "engine/cpu/b.h"),
                 ("strategies/a.cpp", "collectives/mpi/b.h"),
                 ("strategies/a.cpp", "models/b.h"),
                 ("strategies/session/a.cpp", "models/b.h"),
+                ("strategies/a.cpp", "strategies/parameter_server/b.h"),
+                ("strategies/session/a.cpp", "strategies/parameter_server/b.pb.h"),
+                ("strategies/parameter_server/a.cpp", "strategies/grpc/b.h"),
+                ("strategies/parameter_server/a.cpp", "collectives/mpi/b.h"),
                 ("models/a.cpp", "strategies/b.h"),
                 ("models/a.cpp", "tools/b.h"),
                 ("tools/a.cpp", "test/support/b.h"),
@@ -108,7 +118,8 @@ class Includes(InTree):
 
     def test_foreign_headers_stay_in_their_folders(self):
         for header, home in [("mpi.h", "collectives/mpi"), ("oneapi/dnnl/dnnl.hpp", "engine/cpu"),
-                             ("Eigen/Core", "engine/cpu"), ("hwloc.h", "strategies/session"),
+                             ("Eigen/Core", "engine/cpu"), ("hwloc.h", "collectives/hwloc"),
+                             ("grpcpp/grpcpp.h", "strategies/grpc"), ("openssl/pem.h", "strategies/grpc"),
                              ("CLI/CLI.hpp", "tools")]:
             with self.subTest(header=header):
                 self.empty()

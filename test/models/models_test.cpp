@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/random.h"
 #include "engine/nn/gradient_check.h"
 #include "engine/nn/graph.h"
 #include "engine/reference/reference_device.h"
 #include "engine/runtime/devices.h"
 #include "models/registry.h"
+#include "models/wide_deep.h"
 #include "test/engine/nn/solo.h"
 
 namespace lockstep::models {
@@ -31,15 +33,22 @@ std::size_t count_parameters(const engine::GraphSpec& spec) {
 
 TEST(Models, HaveAsManyParametersAsTheirArchitectureSays) {
   const std::map<std::string, std::size_t> expected{
-      {"lenet5", 61706}, {"mlp", 669706}, {"mlp_wide", 20037642}, {"mnist_cnn", 1199882}};
+      {"lenet5", 61706},      {"mlp", 669706},         {"mlp_wide", 20037642},
+      {"mnist_cnn", 1199882}, {"wide_deep", 10098260}, {"wide_deep_10m", 100098300}};
   ASSERT_EQ(names().size(), expected.size());
   for (const std::string& name : names()) {
     EXPECT_EQ(count_parameters(build(name)), expected.at(name)) << name;
   }
 }
 
+std::vector<std::string> names_of_image_models() {
+  std::vector<std::string> all = names();
+  std::erase_if(all, [](const std::string& name) { return name.starts_with("wide_deep"); });
+  return all;
+}
+
 TEST(Models, TakeImagesOf28x28AndGiveTenLogits) {
-  for (const std::string& name : names()) {
+  for (const std::string& name : names_of_image_models()) {
     const engine::GraphSpec spec = build(name);
     EXPECT_EQ(spec.name(), name);
     EXPECT_EQ(spec.input_shape(), (Shape{28, 28, 1}));
@@ -89,7 +98,7 @@ TEST(Models, AreMadeOfTheLayersOfTheirArchitecture) {
 
 TEST(Models, GradientsAgreeWithDifferencesOnASampleOfTheirParameters) {
   const auto ops = engine::reference_ops(DType::kFloat64);
-  for (const std::string& name : names()) {
+  for (const std::string& name : names_of_image_models()) {
     if (name == "mlp_wide") continue;  // mlp in another width: the same code, thirty times the time
     const engine::GradientCheck check =
         engine::check_gradient(*ops, build(name), {.rows = 1, .examples = 1, .samples = 2});
@@ -113,7 +122,7 @@ TEST(Models, MakeTheStepOfTheReferenceOnTheProcessorInFloat32) {
   const auto devices = engine::all_devices();
   const auto fast = engine::find(devices, {"cpu", 0}).ops(DType::kFloat32, {});
   const auto exact = engine::reference_ops(DType::kFloat64);
-  for (const std::string& name : names()) {
+  for (const std::string& name : names_of_image_models()) {
     if (name == "mlp_wide") continue;
     engine::Solo expected(build(name), *exact, 3), found(build(name), *fast, 3);
     expected.step();
@@ -122,6 +131,64 @@ TEST(Models, MakeTheStepOfTheReferenceOnTheProcessorInFloat32) {
     EXPECT_LT(distance(found.gradient(), expected.gradient()), 1e-5) << name;
     EXPECT_NEAR(found.loss(), expected.loss(), 1e-5) << name;
   }
+}
+
+// A small one: rows are picked several times.
+engine::GraphSpec small_wide_deep() {
+  return wide_deep({.buckets = 5, .columns = 3});
+}
+
+float click_input(std::size_t row, std::size_t column) {
+  engine::Random random(3, row * 64 + column);
+  return column < 13 ? float(random.uniform()) : float(random.below(5));
+}
+
+TEST(WideDeep, TakesNumbersAndIdsAndGivesTheLogitsOfTwoClasses) {
+  for (const char* name : {"wide_deep", "wide_deep_10m"}) {
+    const engine::GraphSpec spec = build(name);
+    EXPECT_EQ(spec.name(), name);
+    EXPECT_EQ(spec.input_shape(), Shape{39});
+    EXPECT_EQ(spec.output_shape(), Shape{2});
+    EXPECT_EQ(shape_after(spec, "all"), Shape{13 + 26 * 8});
+    EXPECT_TRUE(spec.loss().counts_correct());
+  }
+}
+
+TEST(WideDeep, GradientsAgreeWithDifferences) {
+  const auto ops = engine::reference_ops(DType::kFloat64);
+  engine::GradientCheckOptions options{.rows = 4, .examples = 3, .samples = 40};
+  options.input = click_input;
+  const engine::GradientCheck check = engine::check_gradient(*ops, small_wide_deep(), options);
+  EXPECT_LT(check.worst, 1e-5) << check.place;
+  EXPECT_GT(check.checked, 200u);
+  EXPECT_LE(check.kinks, 10u);
+}
+
+TEST(WideDeep, MakesTheStepOfTheReferenceOnTheProcessorInFloat32) {
+  const auto devices = engine::all_devices();
+  const auto fast = engine::find(devices, {"cpu", 0}).ops(DType::kFloat32, {});
+  const auto exact = engine::reference_ops(DType::kFloat64);
+  engine::Solo expected(small_wide_deep(), *exact, 6), found(small_wide_deep(), *fast, 6);
+  for (engine::Solo* solo : {&expected, &found}) {
+    std::vector<float> numbers;
+    for (std::size_t i = 0; i < 6 * 39; ++i) numbers.push_back(click_input(i / 39, i % 39));
+    solo->context.ops->load(numbers.data(), solo->graph.input());
+    solo->step();
+  }
+  EXPECT_LT(distance(found.output(), expected.output()), 1e-5);
+  EXPECT_LT(distance(found.gradient(), expected.gradient()), 1e-5);
+  EXPECT_NEAR(found.loss(), expected.loss(), 1e-5);
+}
+
+// What a worker of parameter servers holds does not grow with the table.
+TEST(WideDeep, OfTenMillionRowsTakesTheRoomOfItsBatchWhereRowsAreCompact) {
+  const auto ops = engine::reference_ops(DType::kFloat32);
+  const auto held = [&](const char* name) {
+    const engine::Graph graph(build(name), *ops, 64, {.compact_rows = true});
+    return graph.parameters();
+  };
+  EXPECT_EQ(held("wide_deep_10m"), held("wide_deep"));
+  EXPECT_LT(held("wide_deep_10m"), 98200u + 64 * 26 * (8 + 2));
 }
 
 std::string error_of(std::string_view name) {
@@ -137,12 +204,12 @@ std::string error_of(std::string_view name) {
 TEST(Models, AnUnknownNameIsAnsweredWithTheNearestAndAll) {
   EXPECT_EQ(error_of("mnist_cn"),
             "unknown model 'mnist_cn'; did you mean mnist_cnn?; known: lenet5, mlp, mlp_wide, "
-            "mnist_cnn");
+            "mnist_cnn, wide_deep, wide_deep_10m");
   EXPECT_THAT(error_of("lenet"), HasSubstr("did you mean lenet5?"));
   EXPECT_THAT(error_of("mlp-wide"), HasSubstr("did you mean mlp_wide?"));
   EXPECT_EQ(error_of("transformer"), "unknown model 'transformer'; known: " + list());
   EXPECT_EQ(error_of(""), "unknown model ''; known: " + list());
-  EXPECT_EQ(list(), "lenet5, mlp, mlp_wide, mnist_cnn");
+  EXPECT_EQ(list(), "lenet5, mlp, mlp_wide, mnist_cnn, wide_deep, wide_deep_10m");
 }
 
 }  // namespace

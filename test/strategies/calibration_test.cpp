@@ -126,7 +126,9 @@ TEST_F(Calibrations, TheNextJobTakesWhatWasMeasured) {
   const Ended again = run({0, 0}, 1, options());
   for (const std::size_t p : {0, 1}) {
     EXPECT_FALSE(measured.calibrations[p].cached);
+    EXPECT_TRUE(measured.calibrations[p].kept) << p;
     EXPECT_TRUE(again.calibrations[p].cached);
+    EXPECT_FALSE(again.calibrations[p].kept) << p;
     EXPECT_EQ(again.calibrations[p].note, "");
     EXPECT_EQ(to_json(again.calibrations[p].topology), to_json(measured.calibrations[p].topology));
   }
@@ -177,6 +179,7 @@ TEST_F(Calibrations, AFolderThatRefusesIsSaidAndNothingElse) {
   nowhere.cache = "/proc/none";
   const Ended ended = run({0, 0}, 1, nowhere);
   EXPECT_EQ(ended.calibrations[0].topology.costs_are, "measured");
+  for (const Calibration& one : ended.calibrations) EXPECT_FALSE(one.kept);
   EXPECT_THAT(ended.calibrations[0].note, HasSubstr("cannot be written"));
 }
 
@@ -219,6 +222,8 @@ TEST_F(Calibrations, ASlowMachineMeasuresLess) {
   count(collectives::signal_probes({0, 0}));
   for (const std::size_t bytes : collectives::pass_sizes(kTouched / 2, 2))
     count(collectives::pass_probe({0, 0}, bytes));
+  for (const std::size_t bytes : collectives::store_probe_sizes(kTouched / 2, 2))
+    count(collectives::store_probe({0, 0}, bytes));
   EXPECT_GT(reductions, all / 4);
   EXPECT_LT(reductions, all * 2 / 3);
 }

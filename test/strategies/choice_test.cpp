@@ -372,7 +372,7 @@ TEST_F(Steps, WhatIsRecordedGivesTheSameStepWithoutThePlanner) {
   const auto others = planner(host, "halving_doubling", "ring");
   const auto planned = design(host, "hierarchical:4k..", "auto", &others);
   EXPECT_EQ(planned.algorithm, "hierarchical");
-  strategies::DesignOptions recorded;
+  strategies::DesignOptions recorded{.algorithm = "hierarchical:4k.."};
   const engine::Log quiet("", engine::Log::Level::kError);
   ASSERT_TRUE(
       strategies::obey_record(strategies::plan_record(planned, host, {}), host, recorded, quiet));

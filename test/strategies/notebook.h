@@ -82,6 +82,25 @@ class RecordingOps : public engine::Ops {
   void dropout(State s, const engine::DropoutSpec& spec, Tensor x, Tensor y) override {
     notebook_.note([=, this] { ops_.dropout(s, spec, x, y); });
   }
+  void copy_columns(State s, Tensor x, std::size_t from, Tensor y, std::size_t to,
+                    std::size_t count) override {
+    notebook_.note([=, this] { ops_.copy_columns(s, x, from, y, to, count); });
+  }
+  void clear(State s, Tensor y) override {
+    notebook_.note([=, this] { ops_.clear(s, y); });
+  }
+  void embedding_rows(State s, const engine::RowSource& source, Tensor x, std::string_view layer,
+                      std::uint32_t* places) override {
+    notebook_.note([=, this] { ops_.embedding_rows(s, source, x, layer, places); });
+  }
+  void embedding_forward(State s, const engine::EmbeddingSpec& spec, const std::uint32_t* places,
+                         Tensor w, Tensor y) override {
+    notebook_.note([=, this] { ops_.embedding_forward(s, spec, places, w, y); });
+  }
+  void embedding_backward(State s, const engine::EmbeddingSpec& spec, const std::uint32_t* places,
+                          Tensor dy, Tensor dw, bool accumulate) override {
+    notebook_.note([=, this] { ops_.embedding_backward(s, spec, places, dy, dw, accumulate); });
+  }
   void softmax_cross_entropy(State s, Tensor logits, Tensor target, Tensor dlogits, Tensor losses,
                              Tensor correct) override {
     notebook_.note(

@@ -57,6 +57,23 @@ TEST_F(PlanRecord, IsObeyedWhereNothingElseIsAskedFor) {
   EXPECT_EQ(again.asked, "auto");
 }
 
+// The reasons tell who asked: not this run, which asked for nothing; and not once more in the next.
+TEST_F(PlanRecord, SaysThatAnotherRunAsked) {
+  DesignOptions options{.algorithm = "ring", .update = "apart"};
+  for (int run = 0; run < 2; ++run) {
+    const std::string record = strategies::plan_record(design(options), host_, {});
+    options = {};
+    EXPECT_TRUE(strategies::obey_record(record, host_, options,
+                                        engine::Log("", engine::Log::Level::kError)));
+    EXPECT_EQ(design(options).reason, "it was asked for when the checkpoint was written");
+    EXPECT_EQ(design(options).update_reason, "it was asked for when the checkpoint was written");
+  }
+  DesignOptions same{.algorithm = "ring"};
+  strategies::obey_record(strategies::plan_record(design({.algorithm = "ring"}), host_, {}), host_,
+                          same, engine::Log("", engine::Log::Level::kError));
+  EXPECT_EQ(design(same).reason, "it was asked for");
+}
+
 // The recorded algorithms by size are of other buckets.
 TEST_F(PlanRecord, OfOtherBucketsIsChosenAnew) {
   for (const std::string update : {"fused", "apart"}) {

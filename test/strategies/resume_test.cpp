@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <new>
 #include <thread>
 
 #include "test/strategies/small_job.h"
@@ -162,6 +163,12 @@ TEST(Together, WhatOneProcessThrowsAllThrow) {
                          if (process > 0) engine::fail(Code::kIo, "{} of 9: a text", 6 + process);
                        }),
               ElementsAre(wrong, wrong, wrong));
+  const std::string other = "io: a test: std::bad_alloc";  // no error of ours
+  EXPECT_THAT(together({0, 0},
+                       [](int process) {
+                         if (process == 1) throw std::bad_alloc();
+                       }),
+              ElementsAre(other, other));
 }
 
 }  // namespace

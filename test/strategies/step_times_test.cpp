@@ -62,8 +62,15 @@ engine::History fit(engine::Strategy& strategy, const engine::GraphSpec& graph,
   return trainer.fit(data, fit);
 }
 
-// The delay is a lower bound of what others wait; the upper one is the step as it was measured,
-// since what else the machine does is not known.
+// Whether the others waited as long as one was late. Other work of the machine adds to steps or
+// hides waits, so this is tried again where it was not so.
+constexpr int kTries = 8;
+bool waited_for_the_delay(const engine::History& history) {
+  const double delay = std::chrono::duration<double>(kDelay).count();
+  return history.times && std::abs(history.times->waited_for_slowest - delay) <= 0.005;
+}
+
+// What holds whatever else the machine does.
 void expect_late(const engine::History& history) {
   ASSERT_TRUE(history.times);
   const engine::StepTimes& times = *history.times;
@@ -72,7 +79,6 @@ void expect_late(const engine::History& history) {
   for (const engine::RankTimes& rank : times.ranks) EXPECT_EQ(rank.steps, 20);
   const engine::RankTimes& late = times.ranks[kLate];
   EXPECT_GE(late.work, 0.97 * 0.050);
-  EXPECT_GE(times.waited_for_slowest + times.exposed, 0.020);
   EXPECT_LE(times.waited_for_slowest, 1.05 * late.step_most);  // medians are read within 2 %
   for (int rank = 0; rank < kRanks; ++rank) {
     if (rank == kLate) continue;
@@ -84,15 +90,22 @@ void expect_late(const engine::History& history) {
 
 TEST(SlowestRank, OfThreadsIsNamedWithWhatTheOthersWait) {
   std::vector<double> waited;
-  strategies::Mirrored strategy(replicas(kRanks));
-  expect_late(fit(strategy, small_graph({}), LateRows(Late::kOneRank), nullptr, &waited));
+  engine::History history;
+  for (int tries = 0; tries < kTries && !waited_for_the_delay(history); ++tries) {
+    waited.clear();
+    strategies::Mirrored strategy(replicas(kRanks));
+    history = fit(strategy, small_graph({}), LateRows(Late::kOneRank), nullptr, &waited);
+    expect_late(history);
+  }
+  EXPECT_NEAR(history.times->waited_for_slowest, 0.050, 0.005);
   ASSERT_EQ(waited.size(), 20u);
   // In most steps: in some this rank may be held up itself.
   std::nth_element(waited.begin(), waited.begin() + 10, waited.end());
   EXPECT_GE(waited[10], 0.020);
 }
 
-TEST(SlowestRank, BetweenHostsIsKnownToAllProcesses) {
+// What each process of two hosts found.
+std::vector<engine::History> between_hosts() {
   const auto bootstraps = collectives::in_memory_bootstrap({0, 1, 0, 1}, std::chrono::seconds(20));
   std::vector<std::thread> processes;
   std::mutex mutex;
@@ -110,7 +123,16 @@ TEST(SlowestRank, BetweenHostsIsKnownToAllProcesses) {
     });
   }
   for (std::thread& process : processes) process.join();
+  return histories;
+}
+
+TEST(SlowestRank, BetweenHostsIsKnownToAllProcesses) {
+  std::vector<engine::History> histories;
+  for (int tries = 0; tries < kTries && (tries == 0 || !waited_for_the_delay(histories[0]));
+       ++tries)
+    histories = between_hosts();
   ASSERT_EQ(histories.size(), std::size_t(kRanks));
+  EXPECT_NEAR(histories[0].times->waited_for_slowest, 0.050, 0.005);
   for (const engine::History& history : histories) {
     expect_late(history);
     EXPECT_EQ(history.times->waited_for_slowest, histories[0].times->waited_for_slowest);

@@ -51,6 +51,20 @@ TEST(BenchWork, IsRightInPlaceAndOutOfPlace) {
       }
 }
 
+TEST(BenchWork, BetweenHostsTheRooflineIsWhatTheWireTakes) {
+  Task task;
+  task.host = {0, 0, 1, 1, 1, 2};
+  EXPECT_DOUBLE_EQ(wire_us(task, 250'000, 1e8).value(), 4.0 / 3 * 1e4);
+  task.dtype = engine::DType::kFloat16;
+  EXPECT_DOUBLE_EQ(wire_us(task, 250'000, 1e8).value(), 2.0 / 3 * 1e4);
+  EXPECT_EQ(wire_us(task, 250'000, 0), std::nullopt);
+  task.collective = Collective::kBroadcast;
+  EXPECT_EQ(wire_us(task, 250'000, 1e8), std::nullopt);
+  task.collective = Collective::kAllReduce;
+  task.host = {0, 0};
+  EXPECT_EQ(wire_us(task, 250'000, 1e8), std::nullopt);
+}
+
 TEST(BenchWork, OfEveryCollectiveIsRight) {
   const std::pair<Collective, Goal> cases[] = {{Collective::kReduceScatter, Goal::kSumOfMySlice},
                                                {Collective::kAllGather, Goal::kOneEverywhere},

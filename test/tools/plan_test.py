@@ -173,6 +173,47 @@ class Plan(Case):
         self.assertEqual(again["table"], plan["table"])
         self.assertEqual(again["hash"], plan["hash"])
 
+    def test_measuring_and_planning_take_no_two_seconds(self):
+        """The best of some runs, since other work makes any of them longer."""
+        took = []
+        for number in range(10):
+            plan = json.loads(self.job("--replicas", "2", "--json", "--fresh", folder=f"time{number}").stdout)
+            took.append(plan["calibration_seconds"] + plan["planning_seconds"])
+            if number >= 2 and min(took) < 2:
+                break
+        self.assertLess(min(took), 2, took)
+
+    def test_described_machines_give_ranks_their_numa_nodes(self):
+        if not json.loads(self.good("doctor", "--json").stdout)["hwloc"]["found"]:
+            self.skipTest("built without hwloc")
+        machine = {"name": "h", "count": 2, "machine": "numa:2(memory=8GiB) core:4 pu:2"}
+        rest = "; memory 12 GB/s a core and 48 GB/s in all, 40 GB/s a core in cache; a signal takes 0.5 us\n"
+        golden = {2: "2 ranks on 16 processors of 2 NUMA nodes (2 on node 0)",
+                  8: "8 ranks on 16 processors of 2 NUMA nodes (4 on node 0, 4 on node 1)",
+                  12: "12 ranks on 16 processors of 2 NUMA nodes (8 on node 0, 4 on node 1)",
+                  17: "17 ranks on 16 processors of 2 NUMA nodes (17 on any node)"}
+        for ranks, words in golden.items():
+            with self.subTest(ranks=ranks):
+                path = self.file({"hosts": [{**machine, "ranks": ranks}]})
+                text = self.good("plan", "--topology", path).stdout
+                self.assertEqual(text.splitlines(True)[:2],
+                                 [f"{path}: {2 * ranks} ranks on 2 hosts, costs described\n", f"  h0 .. h1: {words}{rest}"])
+        topology = self.plan("--topology", self.file({"hosts": [{**machine, "ranks": 8}]}))["topology"]
+        self.assertEqual([rank["numa_node"] for rank in topology["ranks"]], 2 * [0, 0, 0, 0, 1, 1, 1, 1])
+        self.assertEqual(topology["hosts"][1]["memory"], 16 << 30)
+        self.assertEqual(self.plan("--topology", self.file(topology))["topology"], topology)
+        for change, words in (({"machine": "numa:x"}, ['"numa:x" describes no machine', 'like "numa:2 core:4 pu:2"']),
+                              ({"cores": 4}, ['"machine" of host h says what "cores" says']),
+                              ({"machine": 4}, ["must be a text"])):
+            refused(self, ["plan", "--topology", self.file({"hosts": [{**machine, **change}]})], 64, words)
+
+    def test_hosts_have_a_processor_for_each_rank_unless_described(self):
+        def table(host):
+            path = self.file({"hosts": [host]})
+            return self.plan("--topology", path)["table"]
+        self.assertEqual(table({"name": "a", "ranks": 8}), table({"name": "a", "ranks": 8, "cores": 8}))
+        self.assertNotEqual(table({"name": "a", "ranks": 8}), table({"name": "a", "ranks": 8, "cores": 1}))
+
     def test_bad_clusters_and_flags_are_one_line(self):
         file = self.file
         cases = [
@@ -183,12 +224,24 @@ class Plan(Case):
             (["--topology", "1x33"], 64, ["'1x33'", "1 to 32 ranks"]),
             (["--topology", "1000x3"], 64, ["'1000x3'", "2048 ranks in all"]),
             (["--topology", "99999999999x1"], 64, ["'99999999999x1'", "1 to 1024 hosts"]),
-            (["--topology", self.top], 64, ["is no file"]),
+            (["--topology", self.top], 74, ["is no file"]),
             (["--topology", file("{")], 64, ["cluster0.json", "no JSON object"]),
-            (["--topology", file("{}")], 64, ["cluster1.json", "hosts"]),
+            (["--topology", file("{}")], 64, ["cluster1.json", '"hosts" is missing']),
+            (["--topology", file({"hosts": 3})], 64, ['"hosts" must be a list', "3"]),
+            (["--topology", file({"hosts": [{"ranks": 2}]})], 64, ['"name" is missing in {"ranks":2}']),
+            (["--topology", file({"hosts": [{"name": 2}]})], 64, ['"name" must be a text in quotes, not 2']),
+            (["--topology", file({"hosts": [{"name": "h"}, {"name": "h"}]})], 64, ["two hosts have the name h"]),
             (["--topology", file({"hosts": []})], 64, ["it has no ranks"]),
             (["--topology", file({"hosts": [{"name": "h", "rank": 2}]})], 64, ['knows no "rank"', "ranks"]),
             (["--topology", file({"hosts": [{"name": "h"}], "wire": {"bytes_per_second": 0}})], 64, ["above 0"]),
+            (["--topology", file({"hosts": [{"name": "h"}], "wire": {"bytes_per_second": 1e-300}})], 64,
+             ['"bytes_per_second" must be from 1 to', "1e-300"]),
+            (["--topology", file({"hosts": [{"name": "h"}], "wire": {"latency_seconds": 1e300}})], 64,
+             ['"latency_seconds" must be at most 1e+06', "1e+300"]),
+            (["--topology", file({"hosts": [{"name": "h", "costs": {"signal_seconds": 2e6}}]})], 64,
+             ['"signal_seconds" must be at most 1e+06']),
+            (["--topology", file({"hosts": [{"name": "h"}], "wire": {"processor_seconds_per_byte": 1e7}})], 64,
+             ['"processor_seconds_per_byte" must be at most 1e+06']),
             (["--topology", file({"hosts": [{"name": "h", "ranks": 2, "costs": {"link": "nvlink"}}]})], 64,
              ["no link between its ranks 0 and 1"]),
             (["--topology", "3x1", "--algorithm", "direct"], 64, ["direct was asked for and cannot be", "host"]),

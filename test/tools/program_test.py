@@ -388,13 +388,15 @@ class Doctor(Case):
     def test_says_what_there_is(self):
         found = json.loads(self.good("doctor", "--json").stdout)
         text = self.good("doctor").stdout
-        for part in ("lockstep", "host", "processor", "memory", "NUMA nodes", "device cpu:0", "GPU", "MPI", "mpirun",
+        for part in ("lockstep", "host", "processor", "memory", "NUMA nodes", "hwloc", "device cpu:0", "GPU", "MPI", "mpirun",
                      "job", "shared memory", "process watch"):
             self.assertIn(part, text)
             self.assertIsInstance(found[part]["found"], bool, part)
             self.assertTrue(found[part]["text"], part)
         self.assertRegex(found["device cpu:0"]["text"], r"oneDNN \d+\.\d+")
         self.assertRegex(found["MPI"]["text"], r"Open MPI \d|install")
+        self.assertRegex(found["hwloc"]["text"], r"^\d+\.\d+.*hyperthreads|hyperthreads.*install libhwloc-dev")
+        self.assertRegex(found["NUMA nodes"]["text"], r"^[1-9]\d* \(node \d+: [1-9]\d* processors? on [1-9]\d* cores?")
 
 
 if __name__ == "__main__":

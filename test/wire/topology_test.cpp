@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "collectives/machine.h"
+#include "collectives/processor_map.h"
 #include "engine/base/error.h"
 #include "test/wire/tcp_ranks.h"
 
@@ -24,7 +25,8 @@ Topology example() {
   t.processes = {{.host = 0, .pid = 7, .cores = 4, .first_rank = 0, .replicas = 2},
                  {.host = 1, .pid = 8, .cores = 1, .first_rank = 2, .replicas = 1},
                  {.host = 0, .pid = 9, .cores = 2, .first_rank = 3, .replicas = 2}};
-  t.ranks = {{0, 0, "cpu:0"}, {0, 0, "cpu:0"}, {1, 1, "cpu:0"}, {2, 0, "cpu:0"}, {2, 0, "cpu:1"}};
+  t.ranks = {
+      {0, 0, "cpu:0"}, {0, 0, "cpu:0", 1}, {1, 1, "cpu:0", 0}, {2, 0, "cpu:0"}, {2, 0, "cpu:1", 0}};
   return t;
 }
 
@@ -80,6 +82,42 @@ TEST(Topology, PeopleDescribeClustersInShort) {
   EXPECT_EQ(topology_from_json(to_json(t)), t);
 }
 
+TEST(Topology, AHostMayBeDescribedByItsMachine) {
+  if (!hwloc::available()) GTEST_SKIP() << "built without hwloc";
+  const auto described = [](int ranks, const std::string& more) {
+    return topology_from_json(
+        R"({"hosts": [{"name": "h", "machine": "numa:2(memory=8GiB) core:4 pu:2", "ranks": )" +
+        std::to_string(ranks) + more + "}]}");
+  };
+  const auto nodes = [&](int ranks) {
+    std::vector<int> of;
+    for (const auto& rank : described(ranks, "").ranks) of.push_back(rank.numa_node.value_or(-1));
+    return of;
+  };
+  const Topology t = described(8, ", \"count\": 2");
+  EXPECT_EQ(t.hosts[1].numa_nodes, 2);
+  EXPECT_EQ(t.hosts[1].memory, std::size_t(16) << 30);
+  EXPECT_EQ(t.cores_of_host(1), 16);
+  EXPECT_EQ(t.ranks[8 + 3].numa_node, 0);
+  EXPECT_EQ(t.ranks[8 + 4].numa_node, 1);
+  EXPECT_EQ(topology_from_json(to_json(t)), t);
+  EXPECT_THAT(nodes(2), ElementsAre(0, 0));
+  EXPECT_THAT(nodes(4), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(nodes(8), ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
+  EXPECT_THAT(nodes(16), ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1));
+  EXPECT_THAT(nodes(17), testing::Each(-1)) << "they take turns, wherever there is room";
+  for (const char* key : {"cores", "numa_nodes", "memory"}) {
+    try {
+      described(1, std::string(", \"") + key + "\": 1");
+      ADD_FAILURE() << key;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kInvalid);
+      EXPECT_THAT(error.what(),
+                  HasSubstr(std::string("says what \"") + key + "\" says: one of them"));
+    }
+  }
+}
+
 TEST(Topology, ASmallerClusterIsItsFirstHosts) {
   const Topology few = example().first_hosts(1);
   EXPECT_THAT(few.host_of_rank(), ElementsAre(0, 0, 0, 0));
@@ -98,6 +136,10 @@ TEST(Topology, OfOneProcess) {
   EXPECT_EQ(t.processes[0].pid, getpid());
   EXPECT_EQ(t.processes[0].replicas, 3);
   EXPECT_THAT(t.host_of_rank(), ElementsAre(0, 0, 0));
+  EXPECT_EQ(t.hosts[0].numa_nodes, int(processor_map().nodes.size()));
+  if (t.hosts[0].numa_nodes == 1) {
+    EXPECT_EQ(t.ranks[2].numa_node, processor_map().nodes[0].number);
+  }
   EXPECT_EQ(topology_from_json(to_json(t)), t);
 }
 
@@ -142,15 +184,16 @@ TEST(Topology, BadTextIsRefusedWithAReason) {
       {with("\"cores\": 4", "\"cores\": 99999999999999"), "cores"},
       {with("\"host\": 1", "\"host\": 2"), "host"},
       {with("\"process\": 2", "\"process\": 3"), "process 3"},
-      {with("\"device\": \"cpu:0\"", "\"device\": 5"), "string"},
+      {with("\"device\": \"cpu:0\"", "\"device\": 5"), "must be a text"},
       {with("\"process\": 0", "\"process\": 2"), "process by process"},
       {with("\"signal_seconds\": 5e-07", "\"signal_seconds\": -1"), "from 0 on"},
       {with("\"block_seconds\"", "\"blok_seconds\""), "knows no \"blok_seconds\""},
       {with("\"numa_nodes\"", "\"numa_node\""),
        "a host knows no \"numa_node\"; it knows: name, cpu, numa_nodes, memory, costs"},
       {with("\"pid\"", "\"pids\""), "a process knows no \"pids\"; it knows: host, pid, cores"},
-      {with("\"process\": 0", "\"process\": 0, \"numa_node\": 0"),
-       "a rank knows no \"numa_node\"; it knows: process, host, device"},
+      {with("\"process\": 0", "\"process\": 0, \"numa_nodes\": 0"),
+       "a rank knows no \"numa_nodes\"; it knows: process, host, device, numa_node"},
+      {with("\"numa_node\": 1", "\"numa_node\": -1"), "numa_node"},
       {with("\"link\": \"memory\"", "\"link\": \"rope\""), "not 'rope'"},
       {with("\"link\": \"memory\"", "\"link\": \"pcie\""), "no link between its ranks 0 and 1"},
       {with("\"bytes\": 4000000.0", "\"bytes\": 64000000.0"), "ascend"},

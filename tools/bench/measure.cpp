@@ -71,6 +71,7 @@ Measured measure(const strategies::Ranks& ranks, Meeting& meeting, const Setting
   measured.in_place = variants[0].times;
   measured.iterations = measured.in_place.rounds;
   measured.out_of_place = variants[1].times;
+  measured.roofline_us = wire_us(task, count, setting.wire);
   if (!w.roofline.empty()) measured.roofline_us = variants[2].times.median;
   if (setting.mpi) measured.mpi = variants.back().times;
   return measured;

@@ -13,7 +13,7 @@ namespace lockstep::tools::bench {
 struct Measured {
   int iterations = 0;
   Times in_place, out_of_place;
-  std::optional<double> roofline_us;  // median
+  std::optional<double> roofline_us;  // median; between hosts what the wire takes
   std::optional<Times> mpi;
   Wrong wrong;
 };

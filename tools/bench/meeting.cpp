@@ -26,11 +26,13 @@ constexpr int kTries = 5, kRounds = 4000;
 }  // namespace
 
 Meeting::Meeting(const strategies::Ranks& ranks)
-    : ranks_(ranks), deaths_(ranks), exceptions_(std::uncaught_exceptions()) {
+    : ranks_(ranks),
+      deaths_(ranks),
+      memory_(ranks, 4096, 4096, "meeting: "),
+      exceptions_(std::uncaught_exceptions()) {
   if (ranks.one_host()) {
-    memory_ = std::make_unique<strategies::HostMemory>(ranks, 4096, 4096, "meeting: ");
     for (int rank = 0; rank < ranks.size(); ++rank)
-      flags_.push_back(reinterpret_cast<Flag*>(memory_->block(rank)));
+      flags_.push_back(reinterpret_cast<Flag*>(memory_.block(rank)));
     return;
   }
   collectives::Request request;
@@ -47,14 +49,19 @@ Meeting::~Meeting() {
 }
 
 void Meeting::leave() {
-  if (memory_) flags_[std::size_t(ranks_.rank())]->store(kLeft);
+  if (!link_) flags_[std::size_t(ranks_.rank())]->store(kLeft);
   if (link_) link_->stop(engine::Code::kAborted, "another rank gave up");
 }
 
-// Who waited in vain says so, unless another did before; who said so is dead for others soon after.
+// Who waited in vain says so, unless another of its host did before; who said so is dead for others
+// soon after. Ranks of other hosts that meet now are told the same.
 bool Meeting::told_by_another(const engine::Error& error) {
-  if (!memory_ || !of_processes()) return false;
-  Flag& said = *reinterpret_cast<Flag*>(memory_->control());
+  if (link_) {
+    link_->stop(error.code(), error.what());
+    link_->executor().tell_peers();
+  }
+  if (!of_processes()) return false;
+  Flag& said = *reinterpret_cast<Flag*>(memory_.control());
   const bool in_vain = error.code() == engine::Code::kTimeout || left_;
   const bool told = in_vain ? said.exchange(1) != 0 : said.load() != 0;
   if (told) leave();
@@ -62,7 +69,7 @@ bool Meeting::told_by_another(const engine::Error& error) {
 }
 
 void Meeting::meet() {
-  if (memory_) return flag(++met_, ranks_.size());
+  if (!link_) return flag(++met_, ranks_.size());
   link_->start(0);
   link_->executor().wait(0, purpose_);
 }
@@ -106,7 +113,7 @@ void Meeting::flag(std::uint64_t now, int ranks) {
 }
 
 double Meeting::pair_ns() {
-  if (!memory_ || ranks_.size() < 2) return 0;
+  if (link_ || ranks_.size() < 2) return 0;
   double least = std::numeric_limits<double>::max();
   for (int attempt = 0; attempt < kTries; ++attempt) {
     meet();

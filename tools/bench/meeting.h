@@ -48,9 +48,9 @@ class Meeting {
   const strategies::Ranks& ranks_;
   DeathWatch deaths_;
   std::string what_ = "benchmark", purpose_ = "meeting";  // of a wait, where it is between hosts
-  std::unique_ptr<strategies::HostMemory> memory_;
-  std::vector<std::atomic<std::uint64_t>*> flags_;  // of each rank
-  std::unique_ptr<strategies::RankLink> link_;
+  strategies::HostMemory memory_;                   // of flags, and whether this host has said why
+  std::vector<std::atomic<std::uint64_t>*> flags_;  // of each rank, where all are of one host
+  std::unique_ptr<strategies::RankLink> link_;      // else
   std::uint64_t met_ = 0;
   bool left_ = false;  // another has
   int exceptions_;     // on their way when it was made

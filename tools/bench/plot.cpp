@@ -10,7 +10,7 @@
 namespace lockstep::tools::bench {
 namespace {
 
-constexpr double kWidth = 900, kHeight = 520, kLeft = 70, kRight = 190, kTop = 50, kBottom = 60;
+constexpr double kWidth = 970, kHeight = 520, kLeft = 70, kRight = 260, kTop = 50, kBottom = 60;
 constexpr std::array<const char*, 7> kColours{"#1764ab", "#c1272d", "#2a8a3e", "#8a4fbf",
                                               "#c77700", "#00848c", "#b03a86"};
 
@@ -112,6 +112,9 @@ std::string to_svg(const std::vector<Row>& rows, const std::string& title, const
     const std::string style =
         fmt::format("fill=\"none\" stroke=\"{}\" stroke-width=\"2\"{}", line.colour,
                     line.dashed ? " stroke-dasharray=\"5 4\"" : "");
+    for (const Point& p : line.points)
+      svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\" fill=\"{}\"/>\n",
+                         x(p.bytes), y(p.busbw), line.colour);
     svg += fmt::format(
         "<polyline points=\"{}\" {}/>\n<path d=\"M{} {}h24\" {}/><text x=\"{}\" "
         "y=\"{}\">{}</text>\n",

@@ -19,7 +19,7 @@ nlohmann::json json(std::optional<double> value) {
 std::string table(const Row& row, bool mpi) {
   const Measured& m = row.measured;
   std::string text = fmt::format(
-      "{:>11} {:>10} {:<16} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>8.2f} {:>8.2f} {:>6} {:>9} "
+      "{:>11} {:>10} {:<20} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>8.2f} {:>8.2f} {:>6} {:>9} "
       "{:>6}",
       row.bytes, row.count, row.choice.algorithm, m.in_place.median, m.in_place.least,
       m.in_place.p99, m.out_of_place.median, row.algbw(), row.busbw(),
@@ -107,7 +107,7 @@ std::string heading(Form form, bool mpi) {
            (mpi ? ",mpi_us,ratio" : "");
   }
   return fmt::format(
-      "{:>11} {:>10} {:<16} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6} {:>9} {:>6}{}  {}",
+      "{:>11} {:>10} {:<20} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6} {:>9} {:>6}{}  {}",
       "bytes", "count", "algorithm", "us", "min", "p99", "apart us", "algbw", "busbw", "roof %",
       "predicted", "wrong", mpi ? fmt::format(" {:>10} {:>6}", "MPI us", "ratio") : "", "reason");
 }

@@ -30,6 +30,7 @@ struct Setting {
   std::optional<int> warmup = {};
   Check check = Check::kAll;
   bool mpi = false;
+  double wire = 0;  // bytes a second of a host's wire, as measured; 0: it was not
 };
 
 struct Times {  // microseconds, over so many rounds

@@ -262,6 +262,14 @@ Work work(const Task& task, const std::string& algorithm, std::size_t count) {
   return w;
 }
 
+std::optional<double> wire_us(const Task& task, std::size_t count, double bytes_per_second) {
+  if (task.one_host() || task.collective != Collective::kAllReduce || bytes_per_second <= 0)
+    return std::nullopt;
+  const double hosts = 1 + *std::max_element(task.host.begin(), task.host.end());
+  const double bytes = double(count * engine::size_of(task.dtype));
+  return 1e6 * 2 * (hosts - 1) / hosts * bytes / bytes_per_second;
+}
+
 std::size_t work_elements(const Task& task, const std::string& algorithm, std::size_t count) {
   const Work w = spaces(task, algorithm, count);
   return w.elements + w.scratch;

@@ -73,6 +73,11 @@ struct Work {
 // nobody waits; on one host only.
 Work work(const Task& task, const std::string& algorithm, std::size_t count);
 
+// Between hosts the roofline is the wire: what each of H hosts at least has to send of an
+// all-reduce, 2 (H - 1) / H of its bytes, at so many bytes a second. Microseconds; none on one
+// host, of other collectives, and where nobody has measured the wire (0).
+std::optional<double> wire_us(const Task& task, std::size_t count, double bytes_per_second);
+
 // Elements of both spaces together, of `work` on each rank; takes no time, also where no memory
 // would hold them.
 std::size_t work_elements(const Task& task, const std::string& algorithm, std::size_t count);

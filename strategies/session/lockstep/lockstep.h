@@ -95,6 +95,7 @@ engine::GraphSpec mlp();
 engine::GraphSpec mlp_wide();
 engine::GraphSpec lenet5();
 engine::GraphSpec mnist_cnn();
+engine::GraphSpec wide_deep();
 engine::GraphSpec build(std::string_view name);
 }  // namespace models
 

@@ -64,6 +64,12 @@ TEST(Gradient, OfPointwiseLayers) {
   expect_right(flatten(), {{{2, 3, 2}}, {{5}}});
 }
 
+TEST(Gradient, OfColumnsAndWhatStandsBehindEachOther) {
+  expect_right(columns(0, 5), {{{5}}});
+  expect_right(columns(2, 3), {{{9}}, {{2, 3, 2}}});
+  expect_right(concatenate(), {{{5}}, {{3}, {1}}, {{2, 3, 2}, {4}, {7}}});
+}
+
 TEST(Gradient, OfDropoutWithTheMaskOfItsStepAndWithoutAnyInEvaluation) {
   expect_right(dropout(0.4), {{{20}}, {{2, 3, 2}}});
   expect_right(dropout(0), {{{5}}});

@@ -57,6 +57,32 @@ TEST(Initial, HeIsNormalWithVarianceTwoOverFanIn) {
   EXPECT_NEAR(within(2), 0.9545, 0.003);
 }
 
+TEST(Initial, UniformStaysWithinItsLimit) {
+  const std::vector<double> values = drawn(uniform_within(0.05), 100000);
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  EXPECT_GE(*low, -0.05);
+  EXPECT_LE(*high, 0.05);
+  EXPECT_NEAR(moments(values).second, 0.05 * 0.05 / 3, 2e-5);
+}
+
+TEST(Initial, APartHasTheNumbersThatTheWholeHas) {
+  for (const Initial& initial :
+       {he_normal(3), glorot_uniform(3, 4), uniform_within(0.5), constant(7)}) {
+    const std::vector<double> whole = drawn(initial, 40);
+    for (std::size_t first = 0; first < 40; ++first) {
+      for (std::size_t count : {0u, 1u, 2u, 3u, 5u, 9u}) {
+        if (first + count > 40) continue;
+        std::vector<double> part(count);
+        initialise(initial, 1, "layer.weight",
+                   {reinterpret_cast<std::byte*>(part.data()), {count}, DType::kFloat64}, first);
+        EXPECT_EQ(part, std::vector<double>(whole.begin() + long(first),
+                                            whole.begin() + long(first + count)))
+            << first << "+" << count;
+      }
+    }
+  }
+}
+
 TEST(Initial, ConstantFillsEveryElement) {
   EXPECT_EQ(drawn(constant(0.25), 5), std::vector<double>(5, 0.25));
   EXPECT_TRUE(drawn(constant(0.25), 0).empty());

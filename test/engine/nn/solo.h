@@ -16,8 +16,9 @@
 namespace lockstep::engine {
 
 struct Solo {
-  Solo(const GraphSpec& spec, Ops& ops, std::size_t rows, std::uint64_t seed = 1)
-      : graph(spec, ops, rows),
+  Solo(const GraphSpec& spec, Ops& ops, std::size_t rows, std::uint64_t seed = 1,
+       GraphOptions options = {})
+      : graph(spec, ops, rows, options),
         context(ops, graph),
         weights(graph.parameters() * size_of(ops.dtype())),
         gradients(graph.trainable() * size_of(ops.dtype())) {

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: MIT
+// What it costs to move weights and gradients between a worker and a parameter server: all bytes
+// pushed, and all pulled, in chunks, between two processes over loopback. By remote calls as
+// parameter servers make them, and by one plain TCP socket that does nothing else, in turn in one
+// run; medians. Pulled bytes end in one array with either; pushed ones where the server can add
+// them up: with remote calls in the slices in which they came, with the socket in one buffer.
+// Checked: what is pulled, and the sum of what was pushed.
+//
+//   bench_rpc --chunks 4,8,16 --json
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "bench/tcp_rival.h"
+#include "strategies/grpc/connection.h"
+#include "strategies/grpc/server.h"
+
+namespace lockstep::bench {
+namespace {
+
+using engine::Clock;
+using strategies::rpc::Message;
+using strategies::rpc::Reply;
+
+constexpr std::size_t kMega = 1000000;
+constexpr auto kDeadline = std::chrono::seconds(60);
+
+struct Flags {
+  std::size_t megabytes = 100, window = 4;
+  std::vector<std::size_t> chunks = {4, 8, 16};
+  int turns = 9;
+  bool json = false, serve = false;
+};
+
+std::vector<std::byte> random_bytes(std::size_t size, std::uint64_t seed) {
+  std::vector<std::byte> bytes(size);
+  for (std::byte& byte : bytes) {
+    seed = seed * 6364136223846793005 + 1442695040888963407;
+    byte = std::byte(seed >> 56);
+  }
+  return bytes;
+}
+
+std::uint64_t sum_of(const std::byte* data, std::size_t size) {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < size; ++i) sum += std::uint8_t(data[i]);
+  return sum;
+}
+
+// Numbers of a head, as protobuf's fixed64: fields 1, 2, ...
+std::string head_of(std::initializer_list<std::uint64_t> numbers) {
+  std::string head;
+  char field = 0;
+  for (const std::uint64_t number : numbers) {
+    head.push_back(char(++field << 3 | 1));
+    head.append(reinterpret_cast<const char*>(&number), sizeof(number));
+  }
+  return head;
+}
+
+std::uint64_t number_in(const std::string& head, std::size_t field) {
+  std::uint64_t number = 0;
+  std::memcpy(&number, head.data() + (field - 1) * 9 + 1, sizeof(number));
+  return number;
+}
+
+// "Push" takes a body, "Pull" gives the bytes that the head names, "Sum" takes a body and adds it
+// up.
+class Weights : public strategies::rpc::Service {
+ public:
+  explicit Weights(std::shared_ptr<const std::vector<std::byte>> bytes)
+      : bytes_(std::move(bytes)) {}
+  void call(std::string_view method, Message request,
+            std::shared_ptr<const strategies::rpc::Caller>, strategies::rpc::Done done) override {
+    Reply reply;
+    if (method == "Pull") {
+      const std::uint64_t offset = number_in(request.head, 1), size = number_in(request.head, 2);
+      reply.message.body.push_back({bytes_->data() + offset, size, bytes_});
+    } else if (method == "Sum") {
+      std::uint64_t sum = 0;
+      for (const auto& slice : request.body) sum += sum_of(slice.data, slice.size);
+      reply.message.head = head_of({sum});
+    }
+    done(std::move(reply));
+  }
+
+ private:
+  std::shared_ptr<const std::vector<std::byte>> bytes_;
+};
+
+// The other process: says its two ports, and ends when its standard input does.
+int serve(const Flags& f) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const auto bytes =
+      std::make_shared<const std::vector<std::byte>>(random_bytes(f.megabytes * kMega, 1));
+  Weights service(bytes);
+  const auto server = strategies::grpc::serve(service);
+  const TcpRivalServer rival(*bytes);
+  fmt::print("{} {}\n", server->port(), rival.port());
+  std::fflush(stdout);
+  char nothing = 0;
+  while (::read(STDIN_FILENO, &nothing, 1) > 0) {
+  }
+  return 0;
+}
+
+class ServerProcess {
+ public:
+  explicit ServerProcess(const Flags& f) {
+    int in[2], out[2];
+    engine::require(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0, "no pipes");
+    const std::string size = std::to_string(f.megabytes);
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(in[0], STDIN_FILENO);
+      dup2(out[1], STDOUT_FILENO);
+      execl("/proc/self/exe", "bench_rpc", "--serve", "--mb", size.c_str(), nullptr);
+      _exit(1);
+    }
+    ::close(in[0]), ::close(out[1]);
+    to_ = in[1];
+    std::FILE* from = fdopen(out[0], "r");
+    const bool said = std::fscanf(from, "%d %d", &port, &rival_port) == 2;
+    std::fclose(from);
+    engine::require(said, "the other process did not begin");
+  }
+  ~ServerProcess() {
+    ::close(to_);
+    waitpid(pid_, nullptr, 0);
+  }
+  int port = 0, rival_port = 0;
+
+ private:
+  pid_t pid_ = -1;
+  int to_ = -1;
+};
+
+// Calls of which so many are under way; the first error is thrown by `wait`.
+class Pipeline {
+ public:
+  Pipeline(strategies::rpc::Connection& connection, std::size_t window)
+      : connection_(connection), window_(window) {}
+  void call(std::string_view method, Message request, std::function<void(const Message&)> took) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return under_way_ < window_; });
+      ++under_way_;
+    }
+    connection_.start(method, std::move(request), Clock::now() + kDeadline,
+                      [this, took = std::move(took)](Reply reply) {
+                        if (reply.ok()) took(reply.message);
+                        const std::lock_guard lock(mutex_);
+                        if (!reply.ok() && error_.empty()) error_ = reply.why;
+                        --under_way_;
+                        changed_.notify_all();
+                      });
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return under_way_ == 0; });
+    if (!error_.empty()) engine::fail(engine::Code::kIo, "a call failed: {}", error_);
+  }
+
+ private:
+  strategies::rpc::Connection& connection_;
+  std::size_t window_, under_way_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string error_;
+};
+
+void push(strategies::rpc::Connection& connection, const std::vector<std::byte>& from,
+          std::size_t chunk, std::size_t window) {
+  Pipeline pipeline(connection, window);
+  for (std::size_t at = 0; at < from.size(); at += chunk) {
+    Message request;
+    request.body.push_back({from.data() + at, std::min(chunk, from.size() - at), nullptr});
+    pipeline.call("Push", std::move(request), [](const Message&) {});
+  }
+  pipeline.wait();
+}
+
+void pull(strategies::rpc::Connection& connection, std::vector<std::byte>& to, std::size_t chunk,
+          std::size_t window) {
+  Pipeline pipeline(connection, window);
+  for (std::size_t at = 0; at < to.size(); at += chunk) {
+    Message request;
+    request.head = head_of({at, std::min(chunk, to.size() - at)});
+    pipeline.call("Pull", std::move(request), [out = to.data() + at](const Message& reply) {
+      std::byte* next = out;
+      for (const auto& slice : reply.body) {
+        std::memcpy(next, slice.data, slice.size);
+        next += slice.size;
+      }
+    });
+  }
+  pipeline.wait();
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+struct Row {
+  std::size_t chunk = 0;                                                   // MB
+  std::vector<double> push = {}, pull = {}, tcp_push = {}, tcp_pull = {};  // seconds of a turn
+};
+
+double rate(const Flags& f, const std::vector<double>& seconds) {
+  return double(f.megabytes) / 1000 / median(seconds);  // GB/s
+}
+
+// Of both ways: each turn's time of the socket over that of the calls.
+double ratio(const Row& row) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < row.push.size(); ++i)
+    ratios.push_back((row.tcp_push[i] + row.tcp_pull[i]) / (row.push[i] + row.pull[i]));
+  return median(ratios);
+}
+
+void print(const Flags& f, const std::vector<Row>& rows) {
+  if (f.json) {
+    nlohmann::json object{{"mb", f.megabytes}, {"window", f.window}, {"turns", f.turns}};
+    for (const Row& row : rows)
+      object["chunks"].push_back({{"name", fmt::format("{} MB", row.chunk)},
+                                  {"push_gb_s", rate(f, row.push)},
+                                  {"tcp_push_gb_s", rate(f, row.tcp_push)},
+                                  {"pull_gb_s", rate(f, row.pull)},
+                                  {"tcp_pull_gb_s", rate(f, row.tcp_pull)},
+                                  {"ratio", ratio(row)}});
+    fmt::print("{}\n", object.dump());
+    return;
+  }
+  fmt::print("{} MB, {} chunks under way, medians of {} turns, GB/s\n", f.megabytes, f.window,
+             f.turns);
+  fmt::print("{:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "chunk", "push", "tcp", "pull", "tcp",
+             "ratio");
+  for (const Row& row : rows)
+    fmt::print("{:>5} MB {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f}\n", row.chunk,
+               rate(f, row.push), rate(f, row.tcp_push), rate(f, row.pull), rate(f, row.tcp_pull),
+               ratio(row));
+}
+
+void check(strategies::rpc::Connection& connection, const std::vector<std::byte>& pushed,
+           std::size_t chunk, std::size_t window) {
+  std::atomic<std::uint64_t> sum = 0;
+  Pipeline pipeline(connection, window);
+  for (std::size_t at = 0; at < pushed.size(); at += chunk) {
+    Message request;
+    request.body.push_back({pushed.data() + at, std::min(chunk, pushed.size() - at), nullptr});
+    pipeline.call("Sum", std::move(request),
+                  [&](const Message& reply) { sum += number_in(reply.head, 1); });
+  }
+  pipeline.wait();
+  engine::require(sum == sum_of(pushed.data(), pushed.size()), "what was pushed is not what came");
+}
+
+int run(const Flags& f) {
+  const ServerProcess process(f);
+  const auto connection = strategies::grpc::connect("127.0.0.1:" + std::to_string(process.port));
+  TcpRivalClient rival(process.rival_port);
+  const std::vector<std::byte> theirs = random_bytes(f.megabytes * kMega, 1);
+  const std::vector<std::byte> ours = random_bytes(f.megabytes * kMega, 2);
+  std::vector<std::byte> pulled(theirs.size());
+  std::vector<Row> rows;
+  for (const std::size_t mb : f.chunks) rows.push_back({mb});
+  // Of these, the first turn is not counted.
+  for (int turn = 0; turn <= f.turns; ++turn)
+    for (Row& row : rows) {
+      const std::size_t chunk = row.chunk * kMega;
+      const auto took = [&](std::vector<double>& seconds, const auto& body) {
+        const auto begin = Clock::now();
+        body();
+        if (turn > 0)
+          seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+      };
+      const auto pulled_well = [&] {
+        engine::require(pulled == theirs, "what was pulled is not what is there");
+        std::fill(pulled.begin(), pulled.end(), std::byte(0));
+      };
+      took(row.tcp_push, [&] { rival.push(ours, chunk, f.window); });
+      took(row.push, [&] { push(*connection, ours, chunk, f.window); });
+      took(row.tcp_pull, [&] { rival.pull(pulled, chunk, f.window); });
+      pulled_well();
+      took(row.pull, [&] { pull(*connection, pulled, chunk, f.window); });
+      pulled_well();
+      if (turn == 0) check(*connection, ours, chunk, f.window);
+    }
+  print(f, rows);
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  lockstep::bench::Flags f;
+  CLI::App app{"Pushes and pulls by remote calls, beside a plain TCP socket.", "bench_rpc"};
+  app.add_option("--mb", f.megabytes, "bytes of a push, and of a pull, in 10^6")
+      ->check(CLI::Range(1, 2000))
+      ->capture_default_str();
+  app.add_option("--chunks", f.chunks, "their sizes, in 10^6 bytes")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 60));
+  app.add_option("--window", f.window, "chunks under way")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--turns", f.turns)->check(CLI::Range(1, 1000))->capture_default_str();
+  app.add_flag("--json", f.json, "one JSON object");
+  app.add_flag("--serve", f.serve, "the other process")->group("");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return f.serve ? lockstep::bench::serve(f) : lockstep::bench::run(f);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_rpc: {}\n", error.what());
+    return 1;
+  }
+}

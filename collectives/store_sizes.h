@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// From which sizes on results are written past the caches, where they would not stay anyway: a
+// plain store fetches each line from memory to write all of it. Decided by what a machine was
+// measured to do (calibration.h), else by the size of its last cache. Bits never depend on it. Any
+// thread.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "collectives/link_costs.h"
+
+namespace lockstep::collectives {
+
+// As ExecutorOptions takes them.
+struct StoreSizes {
+  std::size_t results = std::size_t(2) << 20;  // bytes that one step stores, apart from its sources
+  std::size_t touched = std::size_t(32) << 20;  // bytes that the updates of a host touch in a step
+  bool measured = false;
+  bool operator==(const StoreSizes&) const = default;
+};
+
+// Of a host of this machine.
+StoreSizes store_sizes(const HostCosts& costs);
+
+// The end of a sentence: "results of 2 MiB and more, and updates that touch more than 32 MiB
+// (measured)".
+std::string sentence(const StoreSizes& sizes);
+
+// What both take at one size: bytes that all ranks of a host touch, bytes that a step stores.
+struct StoreTimes {
+  double touched = 0, results = 0, plain = 0, streamed = 0;
+};
+// Between the largest size that streaming makes slower and the next that it makes faster; nothing
+// where the times do not tell, or where streaming is never the faster.
+void decide_stores(HostCosts& costs, std::vector<StoreTimes> times);
+
+}  // namespace lockstep::collectives

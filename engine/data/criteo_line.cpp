@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#include "engine/data/criteo_line.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
+#include "engine/base/error.h"
+#include "engine/base/random.h"
+#include "engine/data/clicks.h"
+
+namespace lockstep::engine::data {
+namespace {
+
+constexpr std::size_t kFieldsOfALine = 1 + kClickColumns;
+
+// The beginning of a text that may be anything.
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMost = 24;
+  std::string safe(text.substr(0, kMost));
+  std::ranges::replace_if(
+      safe, [](unsigned char c) { return std::isprint(c) == 0; }, '?');
+  return text.size() > kMost ? safe + "..." : safe;
+}
+
+// All of `text` as a number.
+template <class T>
+bool read_number(std::string_view text, int base, T& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+std::uint64_t bucket_of(std::size_t field, std::uint64_t word, std::size_t buckets) {
+  constexpr std::uint64_t kKey = 0x437269746f0001;
+  const auto bits = random_bits(kKey, word, field);
+  return (std::uint64_t(bits[0]) << 32 | bits[1]) % buckets;
+}
+
+}  // namespace
+
+void parse_criteo_line(std::string_view line, const std::string& file, std::uint64_t number,
+                       std::size_t buckets, std::span<float> input, std::span<float> target) {
+  const std::size_t fields = std::size_t(std::ranges::count(line, '\t')) + 1;
+  if (fields != kFieldsOfALine) {
+    fail(Code::kCorrupt,
+         "data: {}: line {}: {} fields with tabs between them, should be {}: a label, {} numbers, "
+         "{} words",
+         file, number, fields, kFieldsOfALine, kClickNumbers, kClickFields);
+  }
+  for (std::size_t i = 0; i < kFieldsOfALine; ++i) {
+    const std::size_t end = std::min(line.find('\t'), line.size());
+    const std::string_view text = line.substr(0, end);
+    line.remove_prefix(std::min(end + 1, line.size()));
+    const auto wrong = [&](const char* right) {
+      fail(Code::kCorrupt, "data: {}: line {}: field {}: '{}', should be {}", file, number, i + 1,
+           shown(text), right);
+    };
+    if (i == 0) {
+      if (text != "0" && text != "1") wrong("the label 0 or 1");
+      target[0] = text == "1" ? 1 : 0;
+    } else if (i <= kClickNumbers) {
+      std::int64_t value = 0;
+      if (!text.empty() && !read_number(text, 10, value)) wrong("a whole number of 64 bits");
+      input[i - 1] = float(std::log1p(double(std::max<std::int64_t>(value, 0))));
+    } else {
+      std::uint32_t value = 0;
+      if (!text.empty() && !read_number(text, 16, value)) wrong("a hexadecimal word of 32 bits");
+      const std::uint64_t word = text.empty() ? std::uint64_t(1) << 32 : value;
+      input[i - 1] = float(bucket_of(i - 1 - kClickNumbers, word, buckets));
+    }
+  }
+}
+
+}  // namespace lockstep::engine::data

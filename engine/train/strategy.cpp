@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#include "engine/train/strategy.h"
+
+#include "engine/train/checkpoint.h"
+
+namespace lockstep::engine {
+
+std::vector<Shard> Strategy::save(Replica& replica, Checkpoints& checkpoints, std::int64_t step,
+                                  std::string_view what) {
+  const Shard mine =
+      checkpoints.write_shard(step, replica.rank, membership().size, pieces_to_save(replica));
+  const double numbers[] = {double(mine.bytes), double(mine.crc)};
+  const std::vector<double> all = gather(replica, numbers, what);
+  std::vector<Shard> shards;
+  for (std::size_t i = 0; i < all.size(); i += 2)
+    shards.push_back({std::uint64_t(all[i]), std::uint32_t(all[i + 1])});
+  return shards;
+}
+
+void Strategy::restore(Replica& replica, Checkpoints& checkpoints, std::int64_t step,
+                       const std::vector<std::string>& fresh) {
+  checkpoints.restore(step, pieces_to_restore(replica), fresh);
+}
+
+}  // namespace lockstep::engine

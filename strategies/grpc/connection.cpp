@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/grpc/connection.h"
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+#include <unordered_set>
+
+#include "strategies/grpc/byte_buffer.h"
+#include "strategies/grpc/channel_arguments.h"
+#include "strategies/grpc/host_port.h"
+#include "strategies/grpc/status.h"
+#include "strategies/parameter_server/timed_work.h"
+
+namespace lockstep::strategies::grpc {
+
+namespace {
+
+using engine::Clock;
+using engine::Code;
+
+constexpr auto kLongest = std::chrono::hours(24 * 365);  // what gRPC's clocks can add
+
+gpr_timespec deadline_of(Clock::time_point deadline) {
+  const auto left =
+      std::min<Clock::duration>(std::max(deadline - Clock::now(), Clock::duration(0)), kLongest);
+  const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(nanoseconds, GPR_TIMESPAN));
+}
+
+class Call;
+
+// The calls under way.
+struct Calls {
+  std::mutex mutex = {};
+  std::condition_variable ended = {};
+  std::unordered_set<std::shared_ptr<Call>> open = {};
+  bool closing = false;
+  TimedWork late;  // answers that are due while gRPC holds locks
+};
+
+// One call. It ends when gRPC has said what came of it and reads none of its bytes any more: of a
+// call that was given up, the socket may still be sending.
+class Call : public ::grpc::ClientUnaryReactor, public std::enable_shared_from_this<Call> {
+ public:
+  Call(Calls& calls, rpc::Done done) : calls_(calls), done_(std::move(done)) {}
+
+  void start(::grpc::GenericStub& stub, std::string_view method, const rpc::Message& request,
+             Clock::time_point deadline) {
+    const auto unowned = [](const rpc::Slice& slice) { return !slice.owner && slice.size > 0; };
+    std::shared_ptr<const void> held;
+    if (std::any_of(request.body.begin(), request.body.end(), unowned)) {
+      ++waits_for_;
+      held.reset(this, [call = shared_from_this()](const void*) {
+        // Here gRPC may hold locks of its own: no place for `done`.
+        if (--call->waits_for_ == 0) call->calls_.late.add([call] { call->end(); });
+      });
+    }
+    write(request, held, request_);
+    held.reset();
+    context_->set_deadline(deadline_of(deadline));
+    stub.PrepareUnaryCall(context_.get(), std::string(kService) + std::string(method), {},
+                          &request_, &reply_, this);
+    StartCall();
+  }
+
+  void cancel() {
+    std::shared_ptr<::grpc::ClientContext> context;
+    {
+      const std::lock_guard lock(calls_.mutex);
+      context = context_;
+    }
+    if (context) context->TryCancel();
+  }
+
+  void OnDone(const ::grpc::Status& status) override {
+    const auto self = shared_from_this();
+    result_ = result_of(status);
+    request_.Clear();
+    std::shared_ptr<::grpc::ClientContext> context;  // gRPC keeps what was not sent as long as this
+    {
+      const std::lock_guard lock(calls_.mutex);
+      context.swap(context_);
+    }
+    context.reset();
+    if (--waits_for_ == 0) end();
+  }
+
+ private:
+  rpc::Reply result_of(const ::grpc::Status& status) {
+    if (!status.ok()) {
+      const auto& trailers = context_->GetServerTrailingMetadata();
+      const auto found = trailers.find(kCodeKey);
+      std::string_view code;
+      if (found != trailers.end()) code = {found->second.data(), found->second.size()};
+      return reply_of(status, code);
+    }
+    try {
+      rpc::Reply reply;
+      reply.message = read(reply_);
+      return reply;
+    } catch (const engine::Error& error) {
+      return rpc::failed(error);
+    }
+  }
+
+  void end() {
+    bool closing = false;
+    {
+      const std::lock_guard lock(calls_.mutex);
+      closing = calls_.closing;
+    }
+    if (closing && !result_.ok())
+      result_ = rpc::failed(Code::kAborted, "the connection was closed");
+    done_(std::move(result_));
+    done_ = nullptr;
+    // The last line that may use `calls_`: whoever closes the connection waits for it.
+    const std::lock_guard lock(calls_.mutex);
+    calls_.open.erase(shared_from_this());
+    calls_.ended.notify_all();
+  }
+
+  Calls& calls_;
+  rpc::Done done_;
+  std::shared_ptr<::grpc::ClientContext> context_ = std::make_shared<::grpc::ClientContext>();
+  ::grpc::ByteBuffer request_, reply_;
+  rpc::Reply result_;
+  std::atomic<int> waits_for_ = 1;  // the status, and bytes that have no owner
+};
+
+std::shared_ptr<::grpc::ChannelCredentials> credentials(const ConnectOptions& options) {
+  if (options.tls.none()) return ::grpc::InsecureChannelCredentials();
+  TlsTexts texts = read(options.tls);
+  ::grpc::SslCredentialsOptions ssl;
+  ssl.pem_root_certs = std::move(texts.authority);
+  ssl.pem_private_key = std::move(texts.key);
+  ssl.pem_cert_chain = std::move(texts.certificate);
+  return ::grpc::SslCredentials(ssl);
+}
+
+// A lost connection is tried again after 0.2 s, later after 1 s at the most; an attempt may take
+// two.
+constexpr int kFirstPause = 200, kLongestPause = 1000, kAttempt = 2000;
+
+::grpc::ChannelArguments arguments(const ConnectOptions& options) {
+  engine::require(options.most_message_bytes <= std::size_t(std::numeric_limits<int>::max()),
+                  "a message of {} bytes is more than gRPC can have", options.most_message_bytes);
+  ::grpc::ChannelArguments arguments;
+  for (const auto& [name, value] : arguments_of_client()) arguments.SetInt(name, value);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstPause);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestPause);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kAttempt);  // so gRPC calls an attempt's time
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);        // a connection of its own
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);                   // ours knows what may be repeated
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);                // tasks of a job reach each other
+  arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  arguments.SetMaxReceiveMessageSize(int(options.most_message_bytes));
+  arguments.SetMaxSendMessageSize(int(options.most_message_bytes));
+  if (!options.server_name.empty()) arguments.SetSslTargetNameOverride(options.server_name);
+  return arguments;
+}
+
+class GrpcConnection : public rpc::Connection {
+ public:
+  GrpcConnection(const std::string& address, const ConnectOptions& options)
+      : address_(host_port(address).text()),
+        stub_(::grpc::CreateCustomChannel(address_, credentials(options), arguments(options))) {}
+
+  ~GrpcConnection() override {
+    std::unique_lock lock(calls_.mutex);
+    calls_.closing = true;
+    const auto open = calls_.open;
+    lock.unlock();
+    for (const auto& call : open) call->cancel();
+    lock.lock();
+    // Ends: gRPC answers a cancelled call at once, and keep-alive frees a socket that is stuck.
+    calls_.ended.wait(lock, [this] { return calls_.open.empty(); });
+  }
+
+  void start(std::string_view method, rpc::Message request, Clock::time_point deadline,
+             rpc::Done done) override {
+    const auto call = std::make_shared<Call>(calls_, std::move(done));
+    {
+      const std::lock_guard lock(calls_.mutex);
+      calls_.open.insert(call);
+    }
+    call->start(stub_, method, request, deadline);
+  }
+
+  std::string address() const override { return address_; }
+
+ private:
+  std::string address_;
+  Calls calls_;
+  ::grpc::GenericStub stub_;
+};
+
+}  // namespace
+
+std::unique_ptr<rpc::Connection> connect(const std::string& address,
+                                         const ConnectOptions& options) {
+  keep_freed_memory();
+  return std::make_unique<GrpcConnection>(address, options);
+}
+
+}  // namespace lockstep::strategies::grpc

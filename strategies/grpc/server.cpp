@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/grpc/server.h"
+
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <unordered_set>
+
+#include "strategies/grpc/byte_buffer.h"
+#include "strategies/grpc/channel_arguments.h"
+#include "strategies/grpc/host_port.h"
+#include "strategies/grpc/status.h"
+#include "strategies/parameter_server/timed_work.h"
+
+namespace lockstep::strategies::grpc {
+
+namespace {
+
+using engine::Clock;
+using engine::Code;
+using engine::Error;
+
+// What the service knows of a call; outlives it.
+class Client : public rpc::Caller {
+ public:
+  explicit Client(std::string peer) : peer_(std::move(peer)) {}
+  std::string peer() const override { return peer_; }
+  bool gone() const override { return gone_; }
+  void leave() { gone_ = true; }
+
+ private:
+  std::string peer_;
+  std::atomic<bool> gone_ = false;
+};
+
+class Call;
+
+// The calls under way: the server's end answers them, and those that do not arrive are given up.
+struct Calls {
+  Calls(rpc::Service& whom, int threads) : service(whom), work(threads) {}
+  rpc::Service& service;
+  std::mutex mutex = {};
+  std::unordered_set<Call*> open = {};
+  TimedWork work;  // calls of the service
+};
+
+// One call: a message comes, the service answers, the answer goes. gRPC owns it until OnDone, and
+// whoever holds `done` shares it. The first who finishes it, of the service, the caller's death and
+// the server's end, decides what the caller hears.
+class Call : public ::grpc::ServerGenericBidiReactor, public std::enable_shared_from_this<Call> {
+ public:
+  Call(::grpc::GenericCallbackServerContext& context, Calls& calls)
+      : context_(context), calls_(calls), client_(std::make_shared<Client>(context.peer())) {}
+
+  void begin() {
+    self_ = shared_from_this();
+    {
+      const std::lock_guard lock(calls_.mutex);
+      calls_.open.insert(this);
+    }
+    if (!context_.method().starts_with(kService)) {
+      refuse(::grpc::StatusCode::UNIMPLEMENTED, "there is no method " + context_.method());
+    } else {
+      method_ = context_.method().substr(kService.size());
+      StartRead(&in_);
+    }
+  }
+
+  void refuse(::grpc::StatusCode code, const std::string& why) {
+    if (!finished_.exchange(true)) Finish({code, why});
+  }
+
+  void finish(rpc::Reply reply) {
+    if (finished_.exchange(true)) return;
+    if (!reply.ok()) {
+      context_.AddTrailingMetadata(kCodeKey, std::string(engine::name(reply.code)));
+      Finish(status_of(reply));
+      return;
+    }
+    write(reply.message, nullptr, out_);
+    StartWriteAndFinish(&out_, ::grpc::WriteOptions(), ::grpc::Status::OK);
+  }
+
+  void OnReadDone(bool ok) override {
+    arrived_ = true;
+    if (!ok) return finish(rpc::failed(Code::kInvalid, "no message came"));
+    try {
+      // Parsed here, so that the buffer is nobody else's.
+      calls_.work.add([call = shared_from_this(), request = read(in_)]() mutable {
+        call->serve(std::move(request));
+      });
+      in_.Clear();
+    } catch (const Error& error) {
+      finish(rpc::failed(error));
+    }
+  }
+
+  bool late(Clock::time_point begun_before) const { return !arrived_ && begun_ < begun_before; }
+
+  void OnCancel() override {
+    client_->leave();
+    finish(rpc::failed(Code::kAborted, "the caller is gone"));
+  }
+
+  void OnDone() override {
+    client_->leave();
+    {
+      const std::lock_guard lock(calls_.mutex);
+      calls_.open.erase(this);
+    }
+    self_.reset();
+  }
+
+ private:
+  void serve(rpc::Message request) {
+    if (finished_) return;
+    calls_.service.call(
+        method_, std::move(request), client_,
+        [call = shared_from_this()](rpc::Reply reply) { call->finish(std::move(reply)); });
+  }
+
+  ::grpc::GenericCallbackServerContext& context_;  // gRPC's; until OnDone
+  Calls& calls_;
+  std::string method_ = {};
+  const Clock::time_point begun_ = Clock::now();
+  std::atomic<bool> arrived_ = false;
+  std::shared_ptr<Client> client_;
+  std::shared_ptr<Call> self_ = {};
+  ::grpc::ByteBuffer in_, out_;
+  std::atomic<bool> finished_ = false;
+};
+
+constexpr auto kLook = std::chrono::seconds(1);  // how often late messages are looked for
+
+class GenericService : public ::grpc::CallbackGenericService {
+ public:
+  GenericService(rpc::Service& service, int threads, Clock::duration arrival)
+      : arrival_(arrival), calls_(service, threads) {
+    look_for_late_ones();
+  }
+  ::grpc::ServerGenericBidiReactor* CreateReactor(
+      ::grpc::GenericCallbackServerContext* context) override {
+    const auto call = std::make_shared<Call>(*context, calls_);
+    call->begin();
+    return call.get();
+  }
+  void fail_all(const std::string& why) {
+    fail(why, [](const Call&) { return true; });
+  }
+
+ private:
+  template <class Which>
+  void fail(const std::string& why, Which which) {
+    std::vector<std::shared_ptr<Call>> calls;
+    {
+      const std::lock_guard lock(calls_.mutex);
+      for (Call* call : calls_.open)
+        if (which(*call)) calls.push_back(call->shared_from_this());
+    }
+    for (const auto& call : calls) call->finish(rpc::failed(Code::kUnavailable, why));
+  }
+
+  void look_for_late_ones() {
+    const auto now = Clock::now();
+    fail("the message had not arrived in time",
+         [before = now - arrival_](const Call& call) { return call.late(before); });
+    clock_.add(now + std::min<Clock::duration>(arrival_, kLook), [this] { look_for_late_ones(); });
+  }
+
+  Clock::duration arrival_;
+  Calls calls_;
+  TimedWork clock_;
+};
+
+std::shared_ptr<::grpc::ServerCredentials> credentials(const ServeOptions& options) {
+  if (options.tls.none()) return ::grpc::InsecureServerCredentials();
+  TlsTexts texts = read(options.tls);
+  ::grpc::SslServerCredentialsOptions ssl(
+      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  ssl.pem_root_certs = std::move(texts.authority);
+  ssl.pem_key_cert_pairs.push_back({std::move(texts.key), std::move(texts.certificate)});
+  return ::grpc::SslServerCredentials(ssl);
+}
+
+int processors() {
+  return int(std::max(2u, std::thread::hardware_concurrency()));
+}
+
+class GrpcServer : public Server {
+ public:
+  GrpcServer(rpc::Service& service, const ServeOptions& options)
+      : host_(host_port(options.address)),
+        generic_(service, options.threads > 0 ? options.threads : processors(), options.arrival) {
+    if (options.tls.none() && !options.insecure && !host_.loopback()) {
+      engine::fail(Code::kInvalid,
+                   "serving at {} without TLS would let everybody who reaches it read and change "
+                   "the model: give the three TLS files, or say that it is meant (insecure)",
+                   options.address);
+    }
+    engine::require(options.most_message_bytes <= std::size_t(std::numeric_limits<int>::max()),
+                    "a message of {} bytes is more than gRPC can have", options.most_message_bytes);
+    ::grpc::EnableDefaultHealthCheckService(true);  // gRPC keeps this for the process
+    ::grpc::ServerBuilder builder;
+    for (const auto& [name, value] : arguments_of_server()) builder.AddChannelArgument(name, value);
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a port that is taken is an error
+    builder.SetMaxReceiveMessageSize(int(options.most_message_bytes));
+    builder.SetMaxSendMessageSize(-1);
+    builder.SetResourceQuota(::grpc::ResourceQuota("lockstep").Resize(options.most_memory_bytes));
+    builder.RegisterCallbackGenericService(&generic_);
+    builder.AddListeningPort(options.address, credentials(options), &host_.port);
+    server_ = builder.BuildAndStart();
+    if (!server_ || host_.port == 0)
+      engine::fail(Code::kIo, "cannot listen at {}: is the port taken?", options.address);
+  }
+
+  ~GrpcServer() override {
+    generic_.fail_all("the server ends");
+    // What begins between these lines is cancelled by gRPC.
+    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
+  }
+
+  std::string address() const override { return host_.text(); }
+  int port() const override { return host_.port; }
+  void healthy(bool is) override { server_->GetHealthCheckService()->SetServingStatus(is); }
+
+ private:
+  HostPort host_;
+  GenericService generic_;
+  std::unique_ptr<::grpc::Server> server_;
+};
+
+}  // namespace
+
+std::unique_ptr<Server> serve(rpc::Service& service, const ServeOptions& options) {
+  keep_freed_memory();
+  return std::make_unique<GrpcServer>(service, options);
+}
+
+}  // namespace lockstep::strategies::grpc

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/grpc/status.h"
+
+#include <grpcpp/support/status.h>
+
+#include <array>
+
+namespace lockstep::strategies::grpc {
+
+namespace {
+
+using engine::Code;
+using ::grpc::StatusCode;
+
+// gRPC refuses more than 8 KiB of metadata; a byte of text takes up to three there.
+constexpr std::size_t kMostText = 2000;
+
+constexpr std::array kCodes = {Code::kInvalid,  Code::kIo,          Code::kMemory,
+                               Code::kCorrupt,  Code::kDevice,      Code::kTimeout,
+                               Code::kPeerLost, Code::kUnavailable, Code::kAborted};
+
+StatusCode status_code(Code code) {
+  switch (code) {
+    case Code::kInvalid:
+      return StatusCode::INVALID_ARGUMENT;
+    case Code::kMemory:
+      return StatusCode::RESOURCE_EXHAUSTED;
+    case Code::kCorrupt:
+      return StatusCode::DATA_LOSS;
+    case Code::kTimeout:
+      return StatusCode::DEADLINE_EXCEEDED;
+    case Code::kPeerLost:
+    case Code::kUnavailable:
+      return StatusCode::UNAVAILABLE;
+    case Code::kAborted:
+      return StatusCode::ABORTED;
+    case Code::kIo:
+    case Code::kDevice:
+      return StatusCode::INTERNAL;
+  }
+  return StatusCode::UNKNOWN;
+}
+
+// Where only gRPC spoke: its own errors, or a server that is not ours.
+Code code_of(const ::grpc::Status& status) {
+  switch (status.error_code()) {
+    case StatusCode::RESOURCE_EXHAUSTED:
+      // Its size, which stays what it is; or memory that others have just now.
+      return status.error_message().find("larger") != std::string::npos ? Code::kInvalid
+                                                                        : Code::kUnavailable;
+    case StatusCode::UNAVAILABLE:
+      return Code::kUnavailable;
+    case StatusCode::DEADLINE_EXCEEDED:
+      return Code::kTimeout;
+    case StatusCode::ABORTED:
+    case StatusCode::CANCELLED:
+      return Code::kAborted;
+    case StatusCode::DATA_LOSS:
+      return Code::kCorrupt;
+    case StatusCode::INTERNAL:
+    case StatusCode::UNKNOWN:
+      return Code::kIo;
+    default:
+      return Code::kInvalid;  // it was refused
+  }
+}
+
+}  // namespace
+
+::grpc::Status status_of(const rpc::Reply& reply) {
+  return {status_code(reply.code), reply.why.substr(0, kMostText)};
+}
+
+rpc::Reply reply_of(const ::grpc::Status& status, std::string_view code_name) {
+  Code code = code_of(status);
+  for (const Code ours : kCodes)
+    if (engine::name(ours) == code_name) code = ours;
+  return rpc::failed(code, status.error_message());
+}
+
+}  // namespace lockstep::strategies::grpc

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/grpc/tls_files.h"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+#include "engine/base/error.h"
+
+namespace lockstep::strategies::grpc {
+
+namespace {
+
+using engine::Code;
+using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
+using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
+using Memory = std::unique_ptr<BIO, decltype(&BIO_free)>;
+
+std::string text_of(const std::string& what, const std::string& path) {
+  engine::require(!path.empty(),
+                  "TLS needs three files (authority, certificate, key), and no {} was given", what);
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  for (char piece[4096]; file.good();) {
+    file.read(piece, sizeof(piece));
+    text.append(piece, std::size_t(file.gcount()));
+  }
+  if (!file.eof())  // it could not be opened, or is a folder
+    engine::fail(Code::kIo, "cannot read the TLS {} {}: {}", what, path, std::strerror(errno));
+  return text;
+}
+
+Memory memory_of(const std::string& text) {
+  return {BIO_new_mem_buf(text.data(), int(text.size())), BIO_free};
+}
+
+// A key with a password is none: nobody is there to be asked.
+int no_password(char*, int, int, void*) {
+  return -1;
+}
+
+Certificate certificate_of(const std::string& what, const std::string& path,
+                           const std::string& text) {
+  const Memory memory = memory_of(text);
+  Certificate certificate(PEM_read_bio_X509(memory.get(), nullptr, no_password, nullptr),
+                          X509_free);
+  ERR_clear_error();
+  if (!certificate)
+    engine::fail(Code::kCorrupt, "the TLS {} {} holds no certificate in PEM", what, path);
+  return certificate;
+}
+
+Key key_of(const std::string& path, const std::string& text) {
+  const Memory memory = memory_of(text);
+  Key key(PEM_read_bio_PrivateKey(memory.get(), nullptr, no_password, nullptr), EVP_PKEY_free);
+  ERR_clear_error();
+  if (!key) {
+    engine::fail(Code::kCorrupt, "the TLS key {} holds no private key in PEM without a password",
+                 path);
+  }
+  return key;
+}
+
+}  // namespace
+
+TlsTexts read(const TlsFiles& files) {
+  TlsTexts texts{text_of("authority", files.authority), text_of("certificate", files.certificate),
+                 text_of("key", files.key)};
+  certificate_of("authority", files.authority, texts.authority);
+  const Certificate mine = certificate_of("certificate", files.certificate, texts.certificate);
+  const Key key = key_of(files.key, texts.key);
+  const bool fits = X509_check_private_key(mine.get(), key.get()) == 1;
+  ERR_clear_error();
+  engine::require(fits, "the TLS key {} is not that of the certificate {}", files.key,
+                  files.certificate);
+  return texts;
+}
+
+}  // namespace lockstep::strategies::grpc

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/store_sizes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "collectives/calibration.h"
+#include "collectives/executor.h"
+#include "collectives/machine.h"
+
+namespace lockstep::collectives {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kMiB = 1 << 20;
+
+HostCosts decided(const std::vector<StoreTimes>& times) {
+  HostCosts costs;
+  decide_stores(costs, times);
+  return costs;
+}
+
+TEST(StoreSizes, ALimitLiesBetweenWhatIsSlowerAndWhatIsFaster) {
+  const HostCosts costs = decided({{64 * kMiB, 16 * kMiB, 3.0, 2.0},
+                                   {16 * kMiB, 4 * kMiB, 1.0, 1.5},
+                                   {4 * kMiB, 1 * kMiB, 0.1, 0.2}});
+  EXPECT_NEAR(costs.stream_touched, 32 * kMiB, 1);
+  EXPECT_NEAR(costs.stream_results, 8 * kMiB, 1);
+  // A smaller size that seems faster by chance changes nothing.
+  EXPECT_EQ(decided({{64 * kMiB, 16 * kMiB, 3.0, 2.0},
+                     {16 * kMiB, 4 * kMiB, 1.0, 1.5},
+                     {4 * kMiB, 1 * kMiB, 0.2, 0.1}}),
+            costs);
+}
+
+TEST(StoreSizes, PiecesThatTheNextStepReadsStayInTheCaches) {
+  const HostCosts costs =
+      decided({{8 * kMiB, 0.25 * kMiB, 3.0, 2.0}, {2 * kMiB, 0.06 * kMiB, 3.0, 2.0}});
+  EXPECT_EQ(costs.stream_touched, 4 * kMiB);
+  EXPECT_EQ(costs.stream_results, 0.5 * kMiB);
+}
+
+TEST(StoreSizes, TimesThatDoNotTellDecideNothing) {
+  for (const auto& times : {std::vector<StoreTimes>{},
+                            {{64 * kMiB, 16 * kMiB, 2.0, 1.99}, {16 * kMiB, 4 * kMiB, 1.0, 1.01}},
+                            {{64 * kMiB, 16 * kMiB, 2.0, 3.0}, {16 * kMiB, 4 * kMiB, 1.0, 0.5}}})
+    EXPECT_EQ(decided(times), HostCosts());
+}
+
+TEST(StoreSizes, WhatWasMeasuredIsUsedElseTheLastCache) {
+  HostCosts costs;
+  const StoreSizes assumed = store_sizes(costs);
+  EXPECT_FALSE(assumed.measured);
+  EXPECT_EQ(assumed.results, ExecutorOptions().stream_from);
+  EXPECT_EQ(assumed.touched, last_cache() > 0 ? last_cache() : ExecutorOptions().cache);
+  EXPECT_THAT(sentence(assumed), HasSubstr("2 MiB and more"));
+  costs.stream_touched = 24 * kMiB, costs.stream_results = 3 * kMiB;
+  EXPECT_EQ(store_sizes(costs), (StoreSizes{3 << 20, 24 << 20, true}));
+  EXPECT_EQ(sentence(store_sizes(costs)),
+            "results of 3 MiB and more, and updates that touch more than 24 MiB (measured)");
+}
+
+TEST(StoreSizes, CalibrationTakesThemFromItsProbes) {
+  Topology topology;
+  topology.hosts = {{.name = "h"}};
+  topology.processes = {{.replicas = 2}};
+  topology.ranks = {{}, {}};
+  const auto sample = [](Probe::Kind kind, double bytes, double seconds) {
+    return Sample{{kind, bytes, 1}, {{seconds, seconds}}};
+  };
+  const Topology found = calibrated(
+      topology,
+      {sample(Probe::Kind::kKept, 32 * kMiB, 2e-3), sample(Probe::Kind::kStreamed, 32 * kMiB, 1e-3),
+       sample(Probe::Kind::kKept, 8 * kMiB, 1e-3), sample(Probe::Kind::kStreamed, 8 * kMiB, 2e-3)},
+      {2});
+  EXPECT_NEAR(found.hosts[0].costs.stream_touched, 32 * kMiB, 1) << "of both ranks";
+  EXPECT_NEAR(found.hosts[0].costs.stream_results, 4 * kMiB, 1) << "a half of half the bytes";
+  EXPECT_EQ(topology_from_json(to_json(found)), found);
+}
+
+}  // namespace
+}  // namespace lockstep::collectives

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// Certificates for tests, made by the program `openssl` in a folder of their own.
+#pragma once
+#include <filesystem>
+#include <string>
+
+#include "strategies/grpc/tls_files.h"
+
+namespace lockstep::test {
+
+class Certificates {
+ public:
+  // An authority, and a task that it signed for 127.0.0.1, localhost and task.test. Throws where
+  // openssl does not do it.
+  Certificates();
+  ~Certificates();
+  Certificates(const Certificates&) = delete;
+  Certificates& operator=(const Certificates&) = delete;
+
+  const strategies::grpc::TlsFiles& files() const { return files_; }
+  // A file of this folder, with these bytes.
+  std::string file(const std::string& name, const std::string& bytes) const;
+  std::string key_with_password() const;
+
+ private:
+  void openssl(const std::string& arguments) const;
+  std::filesystem::path folder_;
+  strategies::grpc::TlsFiles files_;
+};
+
+}  // namespace lockstep::test

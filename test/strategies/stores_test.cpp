@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// Results that are written past the caches have the bits of those that are not, also where ranks
+// store differently; and calibration times both kinds of stores.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <random>
+#include <thread>
+
+#include "collectives/registry.h"
+#include "engine/cpu/cpu_device.h"
+#include "strategies/calibration.h"
+#include "strategies/rank_link.h"
+#include "test/strategies/observed_device.h"
+
+namespace lockstep::test {
+namespace {
+
+using namespace std::chrono_literals;
+using collectives::StoreSizes;
+
+constexpr std::size_t kCount = std::size_t(1) << 18,
+                      kMost = std::numeric_limits<std::size_t>::max();
+constexpr StoreSizes kAlways{0, 0, true}, kNever{kMost, kMost, true};
+
+std::unique_ptr<engine::Ops> sums(OnReduce on_reduce) {
+  return observed(engine::cpu_device()->ops(engine::DType::kFloat32, {.threads = 1}),
+                  std::move(on_reduce));
+}
+
+// A sum by every algorithm of one host, and a gather, of random numbers; what rank 1 has at the end
+// of each, and how many reductions were stored past the caches.
+struct Ended {
+  std::vector<std::vector<float>> results;
+  int streamed = 0;
+};
+
+Ended run(const StoreSizes& first, const StoreSizes& second) {
+  constexpr int kRanks = 2;
+  auto views = collectives::in_memory_bootstrap({0, 0}, 60s);
+  std::atomic<int> streamed{0};
+  Ended ended;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank)
+    threads.emplace_back([&, rank] {
+      const auto ops =
+          sums([&](const engine::ReduceArguments& a) { streamed += a.stream ? 1 : 0; });
+      const strategies::Ranks ranks{strategies::rank_of_each_process(*views[std::size_t(rank)]),
+                                    *ops,
+                                    60s,
+                                    {},
+                                    rank == 0 ? first : second};
+      collectives::StepPlan plan;
+      std::size_t scratch = 0;
+      collectives::Request request;
+      request.subject = {0, kCount};
+      request.host = ranks.host;
+      for (const collectives::Algorithm& algorithm : collectives::all_reduce_algorithms()) {
+        if (!algorithm.refusal(ranks.host).empty()) continue;
+        request.name = algorithm.name;
+        request.scratch = scratch;
+        plan.push_back({algorithm.make(request), {}, false});
+        scratch += algorithm.scratch(request);
+      }
+      plan.push_back({collectives::direct_all_gather(request), {}, false});
+      strategies::RankLink link(ranks, plan, kCount * sizeof(float), scratch * sizeof(float),
+                                "a test");
+      auto* const values = reinterpret_cast<float*>(link.data());
+      for (std::size_t p = 0; p < plan.size(); ++p) {
+        std::minstd_rand random(unsigned(rank + 1));
+        for (std::size_t i = 0; i < kCount; ++i) values[i] = float(random()) / 1e9f - 1;
+        for (int again = 0; again < 2; ++again) {
+          link.start(int(p));
+          link.executor().wait(int(p));
+        }
+        if (rank == 1) ended.results.emplace_back(values, values + kCount);
+        ranks.bootstrap.all_gather("", "results are read");
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  ended.streamed = streamed;
+  return ended;
+}
+
+TEST(Stores, BitsDoNotDependOnThem) {
+  const Ended kept = run(kNever, kNever), streamed = run(kAlways, kAlways),
+              mixed = run(kAlways, kNever);
+  EXPECT_EQ(kept.streamed, 0);
+  EXPECT_GT(mixed.streamed, 0);
+  EXPECT_GT(streamed.streamed, mixed.streamed);
+  ASSERT_GT(kept.results.size(), 3u);
+  for (std::size_t p = 0; p < kept.results.size(); ++p)
+    for (const Ended* other : {&streamed, &mixed})
+      EXPECT_EQ(
+          std::memcmp(kept.results[p].data(), other->results[p].data(), kCount * sizeof(float)), 0)
+          << "plan " << p;
+}
+
+// Of sums that are stored apart as many are streamed as kept, and both are of the largest size.
+TEST(Stores, CalibrationTimesBothKinds) {
+  const auto views = collectives::in_memory_bootstrap({0}, 60s);
+  std::atomic<int> streamed{0}, kept{0};
+  const auto ops = sums([&](const engine::ReduceArguments& a) {
+    const bool apart = a.from.size() == 2 && a.to.size() == 2 && a.from[0] != a.to[0];
+    if (apart) ++(a.stream ? streamed : kept);
+    EXPECT_TRUE(apart || !a.stream || a.from.size() == 1);
+  });
+  const auto topology = collectives::discover(*views[0], {"cpu:0", "cpu:0"});
+  strategies::calibrate(*views[0], topology, *ops,
+                        {.deadline = 60s, .most_touched = std::size_t(2) << 20});
+  EXPECT_GT(streamed, 0);
+  EXPECT_GT(kept, 0);
+}
+
+}  // namespace
+}  // namespace lockstep::test

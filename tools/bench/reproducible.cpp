@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#include "tools/bench/reproducible.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/base/random.h"
+#include "engine/cpu/cpu_device.h"
+#include "engine/device/buffer.h"
+#include "strategies/communicator.h"
+#include "tools/bench/other_work.h"
+
+namespace lockstep::tools::bench {
+namespace {
+
+using strategies::Communicator;
+using strategies::Reduce;
+
+// Numbers of some twenty binary digits' range, in every type.
+double number(int rank, std::size_t i) {
+  const auto random = engine::random_bits(1, std::uint64_t(rank), i);
+  return (engine::uniform(random[0]) - 0.5) * std::ldexp(1.0, int(random[1] % 20) - 14);
+}
+
+template <class T>
+void write(std::byte* data, std::size_t count, int rank) {
+  using Number = std::conditional_t<sizeof(T) == 2, float, double>;
+  T* const to = reinterpret_cast<T*>(data);
+  for (std::size_t i = 0; i < count; ++i) to[i] = T(Number(number(rank, i)));
+}
+
+// Calls `body` with a number of the type.
+template <class Body>
+void with_type(engine::DType dtype, const Body& body) {
+  switch (dtype) {
+    case engine::DType::kFloat32:
+      return body(float{});
+    case engine::DType::kFloat64:
+      return body(double{});
+    case engine::DType::kFloat16:
+      return body(engine::Half{});
+    case engine::DType::kBFloat16:
+      return body(engine::BFloat16{});
+    case engine::DType::kInt32:
+    case engine::DType::kInt64:
+      break;
+  }
+  engine::broken("sums of integers are reproducible");
+}
+
+}  // namespace
+
+Reproducible reproducible(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+                          const Choice& choice, std::size_t count) {
+  Reproducible found;
+  const Task& task = setting.task;
+  found.count = count, found.bytes = count * engine::size_of(task.dtype);
+  found.choice = choice;
+  const auto device = engine::cpu_device();
+  strategies::CommunicatorOptions options;
+  options.deadline = ranks.deadline;
+  options.algorithm = choice.algorithm;
+  const auto ops = [&] { return device->ops(engine::DType::kFloat32, {.threads = 1}); };
+  Communicator plain(ranks.bootstrap, ops(), options, ranks.network);
+  options.reproducible = true;
+  Communicator same(ranks.bootstrap, ops(), options, ranks.network);
+  engine::Buffer memory(found.bytes);
+  const Reduce operation = task.mean ? Reduce::kMean : Reduce::kSum;
+  const auto reduce = [&](Communicator& c) {
+    with_type(task.dtype, [&]<class T>(T) {
+      c.all_reduce(std::span(reinterpret_cast<T*>(memory.data()), count), operation);
+    });
+  };
+  std::vector<Variant> variants{{memory.data(), memory.data(), true, [&] { reduce(plain); }},
+                                {memory.data(), memory.data(), true, [&] { reduce(same); }}};
+  found.wrong = time_in_turns(ranks, meeting, setting, count, variants);
+  found.plain_us = variants[0].times.median, found.reproducible_us = variants[1].times.median;
+  found.wait = worse(variants[0].times.wait, variants[1].times.wait);
+  with_type(task.dtype, [&]<class T>(T) { write<T>(memory.data(), count, ranks.rank()); });
+  reduce(same);
+  found.bits = ranks.ops.checksum(memory.data(), found.bytes, 0);
+  return found;
+}
+
+std::string reproducible_heading(Form form) {
+  if (form == Form::kJson) return {};
+  if (form == Form::kCsv)
+    return "bytes,count,algorithm,reason,plain_us,reproducible_us,times,bits,wrong";
+  return fmt::format("{:>11} {:>10} {:<20} {:>11} {:>15} {:>6} {:>16} {:>6}  reason", "bytes",
+                     "count", "algorithm", "plain us", "reproducible us", "times", "bits", "wrong");
+}
+
+std::string to_text(const Reproducible& r, Form form) {
+  if (form == Form::kJson)
+    return nlohmann::json{{"bytes", r.bytes},
+                          {"count", r.count},
+                          {"algorithm", r.choice.algorithm},
+                          {"reason", r.choice.reason},
+                          {"plain_us", r.plain_us},
+                          {"reproducible_us", r.reproducible_us},
+                          {"times", r.times()},
+                          {"bits", fmt::format("{:016x}", r.bits)},
+                          {"wrong", wrong_json(r.wrong)}}
+        .dump();
+  if (form == Form::kCsv)
+    return fmt::format("{},{},{},\"{}\",{:.4f},{:.4f},{:.4f},{:016x},{}", r.bytes, r.count,
+                       r.choice.algorithm, r.choice.reason, r.plain_us, r.reproducible_us,
+                       r.times(), r.bits, wrong_cell(r.wrong, form));
+  return fmt::format("{:>11} {:>10} {:<20} {:>11.1f} {:>15.1f} {:>6.2f} {:016x} {:>6}  {}", r.bytes,
+                     r.count, r.choice.algorithm, r.plain_us, r.reproducible_us, r.times(), r.bits,
+                     wrong_cell(r.wrong, form), r.choice.reason);
+}
+
+}  // namespace lockstep::tools::bench
