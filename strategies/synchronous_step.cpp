@@ -44,15 +44,8 @@ void Synchronous::deal(const engine::WorkSpec& work) {
 std::optional<engine::Work> Synchronous::next(engine::Replica& replica) {
   Mirror& m = mirror(replica);
   if (m.dealt == work_.steps) return {};
-  const Range batch = engine::next_batch(m.position, work_.examples, work_.batch);
-  engine::Work work;
-  work.step = work_.first_step + m.dealt;
-  work.epoch = m.position.epoch;
-  work.mine = engine::share_of(batch, m.rank, int(host_.size()), options_.shares);
-  work.whole = batch.size();
-  m.position = engine::after_batch(m.position, work_.examples, work_.batch);
-  work.after = m.position;
-  ++m.dealt;
+  engine::Work work = engine::take_batch(work_, work_.first_step + m.dealt++, m.position);
+  work.mine = engine::share_of(work.mine, m.rank, int(host_.size()), options_.shares);
   return work;
 }
 

@@ -5,6 +5,16 @@
 
 namespace lockstep::engine {
 
+Work take_batch(const WorkSpec& work, std::int64_t step, DataPosition& position) {
+  Work batch;
+  batch.step = step;
+  batch.epoch = position.epoch;
+  batch.mine = next_batch(position, work.examples, work.batch);
+  batch.whole = batch.mine.size();
+  batch.after = position = after_batch(position, work.examples, work.batch);
+  return batch;
+}
+
 std::vector<Shard> Strategy::save(Replica& replica, Checkpoints& checkpoints, std::int64_t step,
                                   std::string_view what) {
   const Shard mine =

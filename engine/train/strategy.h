@@ -64,6 +64,9 @@ struct Work {
   DataPosition after = {};  // where the data stands when this step is done
 };
 
+// The whole batch of `step`, which begins at `position`; moves that behind it.
+Work take_batch(const WorkSpec& work, std::int64_t step, DataPosition& position);
+
 // One mirror on one device. Strategies derive from it what they keep with it.
 struct Replica {
   Replica(int r, const GraphSpec& spec, Ops& ops, std::size_t rows)

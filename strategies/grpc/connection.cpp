@@ -13,8 +13,8 @@
 
 #include "strategies/grpc/byte_buffer.h"
 #include "strategies/grpc/channel_arguments.h"
-#include "strategies/grpc/host_port.h"
 #include "strategies/grpc/status.h"
+#include "strategies/parameter_server/host_port.h"
 #include "strategies/parameter_server/timed_work.h"
 
 namespace lockstep::strategies::grpc {
@@ -168,7 +168,7 @@ constexpr int kFirstPause = 200, kLongestPause = 1000, kAttempt = 2000;
 class GrpcConnection : public rpc::Connection {
  public:
   GrpcConnection(const std::string& address, const ConnectOptions& options)
-      : address_(host_port(address).text()),
+      : address_(to_string(parse_host_port(address))),
         stub_(::grpc::CreateCustomChannel(address_, credentials(options), arguments(options))) {}
 
   ~GrpcConnection() override {

@@ -14,8 +14,8 @@
 
 #include "strategies/grpc/byte_buffer.h"
 #include "strategies/grpc/channel_arguments.h"
-#include "strategies/grpc/host_port.h"
 #include "strategies/grpc/status.h"
+#include "strategies/parameter_server/host_port.h"
 #include "strategies/parameter_server/timed_work.h"
 
 namespace lockstep::strategies::grpc {
@@ -195,7 +195,7 @@ int processors() {
 class GrpcServer : public Server {
  public:
   GrpcServer(rpc::Service& service, const ServeOptions& options)
-      : host_(host_port(options.address)),
+      : host_(parse_host_port(options.address, kAnyPort)),
         generic_(service, options.threads > 0 ? options.threads : processors(), options.arrival) {
     if (options.tls.none() && !options.insecure && !host_.loopback()) {
       engine::fail(Code::kInvalid,
@@ -213,9 +213,9 @@ class GrpcServer : public Server {
     builder.SetMaxSendMessageSize(-1);
     builder.SetResourceQuota(::grpc::ResourceQuota("lockstep").Resize(options.most_memory_bytes));
     builder.RegisterCallbackGenericService(&generic_);
-    builder.AddListeningPort(options.address, credentials(options), &host_.port);
+    builder.AddListeningPort(options.address, credentials(options), &port_);
     server_ = builder.BuildAndStart();
-    if (!server_ || host_.port == 0)
+    if (!server_ || port_ == 0)
       engine::fail(Code::kIo, "cannot listen at {}: is the port taken?", options.address);
   }
 
@@ -225,12 +225,15 @@ class GrpcServer : public Server {
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
   }
 
-  std::string address() const override { return host_.text(); }
-  int port() const override { return host_.port; }
+  std::string address() const override {
+    return to_string(HostPort{host_.host, std::uint16_t(port_)});
+  }
+  int port() const override { return port_; }
   void healthy(bool is) override { server_->GetHealthCheckService()->SetServingStatus(is); }
 
  private:
   HostPort host_;
+  int port_ = 0;
   GenericService generic_;
   std::unique_ptr<::grpc::Server> server_;
 };

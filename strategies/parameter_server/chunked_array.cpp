@@ -40,7 +40,8 @@ void ChunkedArray::copy(engine::Range range, std::byte* to) const {
   }
 }
 
-// Free ones are kept for the next time, but no more than there are chunks.
+// Free ones are kept for the next time, but no more than there are chunks, and only as large as the
+// largest: any of them may take any chunk's place, and the array's last chunk may be shorter.
 void ChunkedArray::reserve(std::span<const engine::Range> ranges) {
   std::set<std::size_t> lent;
   for (const engine::Range range : ranges) {
@@ -49,6 +50,9 @@ void ChunkedArray::reserve(std::span<const engine::Range> ranges) {
       if (chunks_[chunk]->lent()) lent.insert(chunk);
   }
   if (lent.empty()) return;
+  std::erase_if(retired_, [&](const std::shared_ptr<Chunk>& chunk) {
+    return !chunk->lent() && chunk->memory.bytes() < chunks_[0]->memory.bytes();
+  });
   const auto first_free =
       std::stable_partition(retired_.begin(), retired_.end(),
                             [](const std::shared_ptr<Chunk>& chunk) { return chunk->lent(); });

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/parameter_server/host_port.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -40,7 +42,15 @@ std::string shown(std::string_view text) {
 
 }  // namespace
 
-HostPort parse_host_port(std::string_view text) {
+bool HostPort::loopback() const {
+  in_addr four{};
+  if (inet_pton(AF_INET, host.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
+  in6_addr six{};
+  if (inet_pton(AF_INET6, host.c_str(), &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six);
+  return host == "localhost";
+}
+
+HostPort parse_host_port(std::string_view text, std::uint16_t least_port) {
   const bool brackets = text.starts_with('[');
   const std::size_t colon = text.rfind(':');
   const std::size_t host_end = brackets ? text.rfind(']') : colon;
@@ -64,8 +74,8 @@ HostPort parse_host_port(std::string_view text) {
   const std::string_view port = text.substr(colon + 1);
   const char* end = port.data() + port.size();
   const auto [rest, error] = std::from_chars(port.data(), end, address.port);
-  if (error != std::errc() || rest != end || address.port == 0)
-    refuse(text, "its port is not a number from 1 to 65535");
+  if (error != std::errc() || rest != end || address.port < least_port)
+    refuse(text, fmt::format("its port is not a number from {} to 65535", least_port));
   return address;
 }
 

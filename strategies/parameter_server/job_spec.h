@@ -21,7 +21,6 @@ struct ShardSpec {
   engine::Shape shape = {};  // of the whole variable
   std::size_t first_row = 0, rows = 1;
   engine::DType dtype = engine::DType::kFloat32;  // float32 or float64
-  bool bias_or_norm = false;                      // for people: rules have no decay that leaves out
   bool frozen = false;                            // read only: no slots, no pushes
   bool sparse = false;                            // pushed by rows, pulled by rows or by ranges
 

@@ -81,7 +81,6 @@ JobSpec spec_of(const OpenRequest& head) {
     here.first_row = shard.first_row();
     here.rows = shard.rows();
     here.dtype = engine::dtype_of(shard.dtype());
-    here.bias_or_norm = shard.bias_or_norm();
     here.frozen = shard.frozen();
     here.sparse = shard.sparse();
   }

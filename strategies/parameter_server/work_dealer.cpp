@@ -26,22 +26,10 @@ void WorkDealer::begin(const engine::WorkSpec& work) {
   finished_.clear();
 }
 
-// The batch of `step`, which begins at `position`; moves that behind it.
-Work WorkDealer::batch_at(std::int64_t step, engine::DataPosition& position) const {
-  Work work;
-  work.step = step;
-  work.epoch = position.epoch;
-  work.mine = engine::next_batch(position, work_.examples, work_.batch);
-  work.whole = work.mine.size();
-  position = engine::after_batch(position, work_.examples, work_.batch);
-  work.after = position;
-  return work;
-}
-
 std::optional<Work> WorkDealer::next_batch() {
   if (!returned_.empty()) return returned_.extract(returned_.begin()).mapped();
   if (dealt_ == end_) return std::nullopt;
-  return batch_at(dealt_++, position_);
+  return engine::take_batch(work_, dealt_++, position_);
 }
 
 std::optional<Work> WorkDealer::next_share(int worker) {
@@ -49,7 +37,7 @@ std::optional<Work> WorkDealer::next_share(int worker) {
   Work work;
   do {
     if (held.next >= end_) return std::nullopt;
-    work = batch_at(held.next++, held.position);
+    work = engine::take_batch(work_, held.next++, held.position);
   } while (work.step < open_);
   work.mine = engine::share_of(work.mine, worker, workers_);
   return work;
@@ -85,7 +73,8 @@ void WorkDealer::lost(int worker) {
     // It begins again with the first step that it has not finished.
     engine::DataPosition position = work_.position;
     const std::int64_t first = held.works.begin()->first;
-    for (std::int64_t step = work_.first_step; step < first; ++step) batch_at(step, position);
+    for (std::int64_t step = work_.first_step; step < first; ++step)
+      engine::take_batch(work_, step, position);
     held.next = first;
     held.position = position;
   }
@@ -124,7 +113,8 @@ engine::Standing WorkDealer::standing() const {
   std::scoped_lock lock(mutex_);
   if (aggregate_ == 0) return {dealt_, position_};
   engine::DataPosition position = work_.position;
-  for (std::int64_t step = work_.first_step; step < open_; ++step) batch_at(step, position);
+  for (std::int64_t step = work_.first_step; step < open_; ++step)
+    engine::take_batch(work_, step, position);
   return {open_, position};
 }
 

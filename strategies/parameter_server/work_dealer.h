@@ -49,7 +49,6 @@ class WorkDealer {
   };
   std::optional<engine::Work> next_share(int worker);
   std::optional<engine::Work> next_batch();
-  engine::Work batch_at(std::int64_t step, engine::DataPosition& position) const;
 
   const int workers_, aggregate_;
   mutable std::mutex mutex_;

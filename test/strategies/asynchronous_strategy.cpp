@@ -111,14 +111,7 @@ std::optional<engine::Work> AsynchronousStrategy::next(engine::Replica& r) {
   std::scoped_lock lock(dealing_);
   if (dealt_ == work_.steps) return {};
   ++steps_of_worker[std::size_t(r.rank)];
-  engine::Work work;
-  work.step = work_.first_step + dealt_++;
-  work.epoch = position_.epoch;
-  work.mine = engine::next_batch(position_, work_.examples, work_.batch);
-  work.whole = work.mine.size();
-  position_ = engine::after_batch(position_, work_.examples, work_.batch);
-  work.after = position_;
-  return work;
+  return engine::take_batch(work_, work_.first_step + dealt_++, position_);
 }
 
 void AsynchronousStrategy::before_forward(engine::Replica& r, Range range) {

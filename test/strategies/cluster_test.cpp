@@ -179,5 +179,20 @@ TEST(HostPort, WhatIsNoAddressSaysWhy) {
   EXPECT_LT(error_of([&] { parse_host_port(garbage); }).size(), 250u);
 }
 
+TEST(HostPort, WhoServesMayLeaveThePortOpen) {
+  EXPECT_EQ(parse_host_port("a:0", kAnyPort), (HostPort{"a", 0}));
+  EXPECT_EQ(parse_host_port("a:7", kAnyPort), (HostPort{"a", 7}));
+  EXPECT_THAT(error_of([] { parse_host_port("a:65536", kAnyPort); }),
+              HasSubstr("its port is not a number from 0 to 65535"));
+}
+
+TEST(HostPort, LoopbackIsWhatNoOtherHostReaches) {
+  for (const char* text : {"127.0.0.1:1", "127.1.2.3:1", "[::1]:1", "localhost:1", "LOCALHOST:1"})
+    EXPECT_TRUE(parse_host_port(text).loopback()) << text;
+  for (const char* text : {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "128.0.0.1:1", "node7:1",
+                           "localhost.example:1", "[fe80::1%lo]:1"})
+    EXPECT_FALSE(parse_host_port(text).loopback()) << text;
+}
+
 }  // namespace
 }  // namespace lockstep::test

@@ -120,6 +120,27 @@ TEST(ChunkedArray, LendsWithoutACopyAndWritesBesideIt) {
   EXPECT_EQ(same[0].data, place) << "nobody had it on loan: it is written in place";
 }
 
+// The last chunk is short: its memory, on loan once, must not be taken for a longer one's.
+TEST(ChunkedArray, NoShortChunkTakesTheirPlace) {
+  const std::size_t whole = ChunkedArray::kChunk;
+  ChunkedArray array(whole + 1, sizeof(float));
+  const auto put_while_lent = [&](Range range, float value) {
+    std::vector<rpc::Slice> loan;
+    array.lend(range, loan);
+    array.write(range, [&](Range part, const std::byte*, std::byte* now) {
+      for (std::size_t i = 0; i < part.size(); ++i) reinterpret_cast<float*>(now)[i] = value;
+    });
+  };
+  put_while_lent({whole, whole + 1}, 1);
+  for (int round = 2; round < 6; ++round) {
+    put_while_lent({0, whole}, float(round));
+    std::vector<float> all(whole + 1);
+    array.copy({0, whole + 1}, reinterpret_cast<std::byte*>(all.data()));
+    EXPECT_EQ(std::count(all.begin(), all.end(), float(round)), std::ptrdiff_t(whole));
+    EXPECT_EQ(all[whole], 1);
+  }
+}
+
 TEST(ChunkedArray, UsesTheSameMemoryAgain) {
   ChunkedArray array(100, sizeof(float));
   std::set<const std::byte*> places;
