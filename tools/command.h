@@ -20,6 +20,7 @@ Command add_train(CLI::App& app);
 Command add_bench(CLI::App& app);
 Command add_predict(CLI::App& app);
 Command add_plan(CLI::App& app);
+Command add_serve(CLI::App& app);
 Command add_doctor(CLI::App& app);
 
 }  // namespace lockstep::tools

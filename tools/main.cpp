@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,6 +66,7 @@ std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error,
 }
 
 int run(int argc, char** argv) {
+  setenv("GRPC_VERBOSITY", "NONE", 0);  // what is wrong is said once, by us
   CLI::App app{
       "Synchronous data-parallel training: every device holds a mirror of the model, every "
       "step the gradients are summed by an all-reduce, every mirror takes the same update.",
@@ -78,11 +80,14 @@ int run(int argc, char** argv) {
   CLI::App* plan =
       app.add_subcommand("plan", "which all-reduce for which size on a cluster, and why");
   CLI::App* bench = app.add_subcommand("bench", "how long collectives take on this machine");
+  CLI::App* serve =
+      app.add_subcommand("serve", "a server of a parameter server job, or how one is");
   CLI::App* doctor = app.add_subcommand("doctor", "what was found, and what is missing");
   const Command run_train = add_train(*train);
   const Command run_predict = add_predict(*predict);
   const Command run_plan = add_plan(*plan);
   const Command run_bench = add_bench(*bench);
+  const Command run_serve = add_serve(*serve);
   const Command run_doctor = add_doctor(*doctor);
   std::vector<std::string> arguments(argv + 1, argv + std::max(argc, 1));
   const std::string command = arguments.empty() ? "" : arguments[0];
@@ -102,6 +107,7 @@ int run(int argc, char** argv) {
   if (predict->parsed()) return run_predict(program);
   if (plan->parsed()) return run_plan(program);
   if (bench->parsed()) return run_bench(program);
+  if (serve->parsed()) return run_serve(program);
   return run_doctor(program);
 }
 

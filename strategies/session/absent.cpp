@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// Servers in a build without gRPC: each says what is missing, as strategies/grpc/absent.cpp does.
+#include "strategies/grpc/connection.h"
+#include "strategies/session/server_task.h"
+#include "strategies/session/task_status.h"
+
+namespace lockstep::strategies {
+
+namespace {
+
+class NoService : public rpc::Service {
+ public:
+  void call(std::string_view, rpc::Message, std::shared_ptr<const rpc::Caller>,
+            rpc::Done done) override {
+    done(rpc::failed(engine::Code::kInvalid, "there is no service"));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ServerTask> server_task(const ServerTaskOptions& options) {
+  NoService none;
+  grpc::serve(none, options.serve);  // throws
+  return nullptr;
+}
+
+std::string task_status(const std::string& address, const grpc::TlsFiles& tls,
+                        engine::Clock::time_point) {
+  grpc::connect(address, {.tls = tls});  // throws
+  return {};
+}
+
+}  // namespace lockstep::strategies

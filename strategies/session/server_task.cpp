@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/session/server_task.h"
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/ops/ops.h"
+#include "engine/runtime/devices.h"
+#include "engine/tensor/tensor.h"
+#include "engine/train/storage.h"
+
+namespace lockstep::strategies {
+namespace {
+
+using engine::Clock;
+
+constexpr std::chrono::milliseconds kLook{100};  // how often signals and silence are looked for
+
+// Remembers when somebody last asked for something.
+class Heard : public rpc::Service {
+ public:
+  explicit Heard(rpc::Service& service) : service_(service) {}
+  void call(std::string_view method, rpc::Message request,
+            std::shared_ptr<const rpc::Caller> caller, rpc::Done done) override {
+    if (method != "Status") last_ = Clock::now();
+    service_.call(method, std::move(request), std::move(caller), std::move(done));
+  }
+  Clock::time_point last() const { return last_; }
+
+ private:
+  rpc::Service& service_;
+  std::atomic<Clock::time_point> last_ = Clock::now();
+};
+
+class Task : public ServerTask {
+ public:
+  explicit Task(const ServerTaskOptions& options)
+      : options_(options),
+        store_(*ops_, options.most_bytes),
+        service_(store_, *storage_, options.log),
+        server_(grpc::serve(heard_, options.serve)) {}
+
+  std::string address() const override { return server_->address(); }
+  ShardStore& store() override { return store_; }
+
+  std::optional<ShardService::End> join(Clock::time_point until,
+                                        const std::atomic<int>* interrupt) override {
+    for (;;) {
+      const auto now = Clock::now();
+      if (auto end = service_.join(std::min(until, now + kLook))) {
+        server_->healthy(false);
+        return end;
+      }
+      if (now >= until || (interrupt != nullptr && *interrupt != 0)) return std::nullopt;
+      const auto silent = now - heard_.last();
+      if (options_.life.count() > 0 && silent > options_.life) {
+        server_->healthy(false);
+        engine::fail(engine::Code::kTimeout,
+                     "the server at {} heard nothing from anybody for {:.1f} s, longer than it "
+                     "was told to live without a call",
+                     address(), std::chrono::duration<double>(silent).count());
+      }
+    }
+  }
+
+ private:
+  const ServerTaskOptions options_;
+  const std::vector<std::unique_ptr<engine::Device>> devices_ = engine::all_devices();
+  const std::unique_ptr<engine::Ops> ops_ = engine::find(devices_, engine::parse_device_id("cpu"))
+                                                .ops(engine::DType::kFloat32, {.threads = 1});
+  const std::unique_ptr<engine::Storage> storage_ = engine::posix_storage();
+  ShardStore store_;
+  ShardService service_;
+  Heard heard_{service_};
+  std::unique_ptr<grpc::Server> server_;  // the last one: nothing calls what it outlived
+};
+
+}  // namespace
+
+std::unique_ptr<ServerTask> server_task(const ServerTaskOptions& options) {
+  return std::make_unique<Task>(options);
+}
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+// lockstep serve: one server of a parameter server job, until the chief says that the job is over;
+// with --status, what living tasks say of themselves.
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "collectives/size_rules.h"
+#include "engine/base/log.h"
+#include "strategies/parameter_server/tf_config.h"
+#include "strategies/session/server_task.h"
+#include "strategies/session/task_status.h"
+#include "tools/bounds.h"
+#include "tools/command.h"
+#include "tools/exit_codes.h"
+#include "tools/leaving.h"
+#include "tools/signals.h"
+#include "tools/status_text.h"
+#include "tools/tls_flags.h"
+
+namespace lockstep::tools {
+namespace {
+
+using engine::Log;
+using engine::require;
+
+constexpr std::size_t kMostMemory = std::size_t(1) << 60;
+constexpr double kMostSeconds = 1e6;
+constexpr std::string_view kCluster = "cluster";
+
+struct ServeFlags {
+  std::string address, status, memory_limit = "0";
+  strategies::grpc::TlsFiles tls;
+  bool insecure = false, json = false;
+  double life = 0, deadline = 5;
+};
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(std::int64_t(seconds * 1e3));
+}
+
+// What a line of a program reads, whole, as soon as it is there.
+void print_line(const std::string& line) {
+  fmt::print("{}\n", line);
+  if (std::fflush(stdout) != 0)
+    engine::fail(engine::Code::kIo, "standard output cannot be written");
+}
+
+strategies::ClusterConfig tf_config(const Log& log) {
+  const char* text = std::getenv("TF_CONFIG");
+  require(text != nullptr,
+          "--status cluster: there is no TF_CONFIG, which says what the cluster is");
+  auto config = strategies::parse_tf_config(text, strategies::ClusterUse::kParameterServer);
+  for (const std::string& warning : config.warnings) log.warning("{}", warning);
+  return config;
+}
+
+// Where to listen: as asked, else as the cluster says.
+std::string address_of(const ServeFlags& f, const Log& log) {
+  if (!f.address.empty()) return f.address;
+  if (std::getenv("TF_CONFIG") == nullptr) return strategies::grpc::ServeOptions().address;
+  const strategies::ClusterConfig config = tf_config(log);
+  require(config.task.role == strategies::Role::kServer,
+          "TF_CONFIG: this task is {}, and lockstep serve is for tasks of job \"ps\": start it "
+          "with lockstep train, or say --address HOST:PORT",
+          to_string(task_name(config.spec, config.task)));
+  return strategies::address_of(config.spec, config.task);
+}
+
+std::vector<std::string> asked(const ServeFlags& f, const Log& log) {
+  if (f.status == kCluster) return tf_config(log).spec.servers;
+  std::vector<std::string> addresses;
+  for (std::size_t at = 0; at <= f.status.size();) {
+    const std::size_t comma = std::min(f.status.find(',', at), f.status.size());
+    addresses.push_back(f.status.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return addresses;
+}
+
+// Who does not answer is said in its place, so that the others are seen all the same.
+int status(const ServeFlags& f, const Log& log) {
+  const std::vector<std::string> addresses = asked(f, log);
+  nlohmann::json tasks = nlohmann::json::array();
+  std::string text;
+  int code = kDone;
+  for (const std::string& address : addresses) {
+    nlohmann::json task{{"address", address}};
+    try {
+      const std::string came =
+          strategies::task_status(address, f.tls, engine::Clock::now() + milliseconds(f.deadline));
+      text += status_text(address, came);
+      task["status"] = nlohmann::json::parse(came);
+    } catch (const engine::Error& error) {
+      if (addresses.size() == 1 || exit_code(error.code()) != kTryAgain) throw;
+      text += fmt::format("{}: does not answer: {}\n", address, error.what());
+      task["error"] = error.what();
+      code = kTryAgain;
+    }
+    tasks.push_back(std::move(task));
+  }
+  print_line(f.json ? nlohmann::json{{"tasks", tasks}}.dump() : text.substr(0, text.size() - 1));
+  return code;
+}
+
+int serve(const ServeFlags& f, const Log& log) {
+  const std::atomic<int>& interrupt = watch_signals();
+  strategies::ServerTaskOptions options;
+  options.serve.address = address_of(f, log);
+  options.serve.tls = f.tls;
+  options.serve.insecure = f.insecure;
+  options.most_bytes = collectives::parse_size(f.memory_limit);
+  options.life = milliseconds(f.life);
+  options.log = log;
+  const auto task = strategies::server_task(options);
+  log.info("serving at {}{}", task->address(), f.tls.none() ? ", without TLS" : ", by mutual TLS");
+  if (f.json) print_line(nlohmann::json{{"address", task->address()}}.dump());
+  const auto end = task->join(engine::Clock::time_point::max(), &interrupt);
+  if (!end) {
+    log.info("stopped by a signal");
+    return exit_code_of_signal(interrupt);
+  }
+  if (f.json) print_line(nlohmann::json{{"failed", end->failed}, {"why", end->why}}.dump());
+  if (end->failed) {
+    complain(fmt::format("the chief ended the job: {}", end->why));
+    return kTryAgain;
+  }
+  log.info("the job is over: {}", end->why);
+  return kDone;
+}
+
+}  // namespace
+
+Command add_serve(CLI::App& app) {
+  auto f = std::make_shared<ServeFlags>();  // lives as long as the parser's callbacks
+  auto* address = app.add_option(
+      "--address", f->address,
+      "HOST:PORT to listen on; port 0: one that is free (default: what TF_CONFIG says of this "
+      "task, else 127.0.0.1:0)");
+  declare(app, f->tls);
+  auto* insecure =
+      app.add_flag("--insecure", f->insecure, "other hosts may reach the address without TLS");
+  auto* life = app.add_option("--life", f->life,
+                              "seconds without a call after which the server ends with an error; "
+                              "0: never")
+                   ->check(number_from(0, kMostSeconds))
+                   ->capture_default_str();
+  auto* limit = app.add_option("--memory-limit", f->memory_limit,
+                               "of all arrays together; 0: what the system gives")
+                    ->check(byte_size(0, kMostMemory))
+                    ->capture_default_str();
+  auto* status_of = app.add_option(
+      "--status", f->status,
+      "serves nothing, but asks the tasks at these addresses (A or A,B,...) how they are; "
+      "'cluster': all servers of TF_CONFIG");
+  for (auto* flag : {address, insecure, life, limit}) status_of->excludes(flag);
+  app.add_option("--deadline", f->deadline, "seconds that --status waits for each answer")
+      ->check(number_above(0, kMostSeconds))
+      ->needs(status_of)
+      ->capture_default_str();
+  app.add_flag("--json", f->json,
+               "JSON instead of text: of --status one object; of a server one when it serves, and "
+               "one when the job is over");
+  return [f, status_of](const Program&) {
+    const Log log("server");
+    return status_of->count() > 0 ? status(*f, log) : serve(*f, log);
+  };
+}
+
+}  // namespace lockstep::tools

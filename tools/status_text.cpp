@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+#include "tools/status_text.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+
+namespace lockstep::tools {
+namespace {
+
+using nlohmann::json;
+
+std::uint64_t number(const json& object, const char* key) {
+  return object.at(key).get<std::uint64_t>();
+}
+
+std::string size(const json& object, const char* key) {
+  const std::uint64_t bytes = number(object, key);
+  constexpr std::uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
+  if (bytes < kKiB) return fmt::format("{} B", bytes);
+  const bool small = bytes < kMiB;
+  return fmt::format("{:.1f} {}", double(bytes) / double(small ? kKiB : kMiB),
+                     small ? "KiB" : "MiB");
+}
+
+std::string plural(std::uint64_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+// The steps of each staleness that there were: "0: 12, 1: 40, 16 and more: 1".
+std::string histogram(const json& counts) {
+  std::string text;
+  for (std::size_t s = 0; s < counts.size(); ++s) {
+    const auto steps = counts[s].get<std::uint64_t>();
+    if (steps == 0) continue;
+    const bool last = s + 1 == counts.size();
+    text += fmt::format("{}{}{}: {}", text.empty() ? "" : ", ", s, last ? " and more" : "", steps);
+  }
+  return text;
+}
+
+std::string worker_line(std::size_t number_of_worker, const json& worker) {
+  if (worker.at("seconds_since").is_null())
+    return fmt::format("    worker {}: no push yet\n", number_of_worker);
+  const std::uint64_t lost = number(worker, "lost");
+  return fmt::format("    worker {}: push {}, {:.1f} s ago{}\n", number_of_worker,
+                     number(worker, "last"), worker.at("seconds_since").get<double>(),
+                     lost == 0 ? "" : fmt::format(", {} lost", lost));
+}
+
+std::string job_text(const json& job) {
+  const json& pushes = job.at("pushes");
+  const json& staleness = job.at("staleness");
+  std::string text = fmt::format("    job: {}, version {}, generation {}, {}{}\n",
+                                 job.at("synchronous").get<bool>() ? "synchronous" : "asynchronous",
+                                 job.at("version").get<std::int64_t>(), number(job, "generation"),
+                                 plural(job.at("shards").size(), "shard"),
+                                 job.at("ready").get<bool>() ? "" : ", waits for its start values");
+  text += "    pushes:";
+  const char* comma = " ";
+  for (const auto& [key, name] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"applied", "applied"},
+                                                                  {"kept", "kept for others'"},
+                                                                  {"late", "late"},
+                                                                  {"too_stale", "too stale"},
+                                                                  {"repeated", "repeated"},
+                                                                  {"lost", "lost"}}) {
+    text += fmt::format("{}{} {}", comma, number(pushes, key), name);
+    comma = ", ";
+  }
+  text += fmt::format("; {}\n", plural(number(job, "pulls"), "pull"));
+  text += fmt::format("    moved: {} pushed, {} pulled", size(job, "bytes_pushed"),
+                      size(job, "bytes_pulled"));
+  if (number(job, "rows_pushed") + number(job, "rows_pulled") > 0)
+    text += fmt::format("; {} pushed, {} pulled", plural(number(job, "rows_pushed"), "row"),
+                        number(job, "rows_pulled"));
+  text += "\n";
+  if (number(staleness, "steps") > 0)
+    text += fmt::format("    staleness: mean {:.2f}, most {} (steps of {})\n",
+                        staleness.at("mean").get<double>(), number(staleness, "most"),
+                        histogram(staleness.at("histogram")));
+  if (const auto waiting = number(job, "waiting_calls"); waiting > 0)
+    text += fmt::format("    waiting: {}\n", plural(waiting, "call"));
+  std::size_t worker = 0;
+  for (const json& each : job.at("workers")) text += worker_line(worker++, each);
+  return text;
+}
+
+std::string server_text(const std::string& address, const json& status) {
+  const json& containers = status.at("containers");
+  std::string text =
+      fmt::format("{}: a server with {}\n", address,
+                  containers.empty() ? "nothing" : plural(containers.size(), "container"));
+  for (const json& container : containers) {
+    text +=
+        fmt::format("  container {}: {}, {} of clients\n", container.at("name").dump(),
+                    size(container, "bytes"), plural(number(container, "variables"), "variable"));
+    if (container.contains("job")) text += job_text(container.at("job"));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string status_text(const std::string& address, const std::string& text) {
+  try {
+    const json status = json::parse(text);
+    if (status.contains("containers")) return server_text(address, status);
+    return fmt::format("{}:\n{}\n", address, status.dump(2));
+  } catch (const json::exception& error) {
+    engine::fail(engine::Code::kCorrupt, "{} answered something that is no status: {}", address,
+                 error.what());
+  }
+}
+
+}  // namespace lockstep::tools

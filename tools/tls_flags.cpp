@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+#include "tools/tls_flags.h"
+
+#include "tools/bounds.h"
+
+namespace lockstep::tools {
+
+void declare(CLI::App& app, strategies::grpc::TlsFiles& files) {
+  app.add_option("--tls-authority", files.authority,
+                 "certificates (PEM) of those who sign certificates of tasks; with the next two "
+                 "tasks talk by mutual TLS alone")
+      ->check(file_name());
+  app.add_option("--tls-certificate", files.certificate, "of this task (PEM)")->check(file_name());
+  app.add_option("--tls-key", files.key, "of this certificate (PEM), without a password")
+      ->check(file_name());
+}
+
+}  // namespace lockstep::tools
