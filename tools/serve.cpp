@@ -8,8 +8,10 @@
 
 #include "collectives/size_rules.h"
 #include "engine/base/log.h"
+#include "strategies/parameter_server/host_port.h"
 #include "strategies/parameter_server/tf_config.h"
 #include "strategies/session/server_task.h"
+#include "strategies/session/supervisor.h"
 #include "strategies/session/task_status.h"
 #include "tools/bounds.h"
 #include "tools/command.h"
@@ -27,6 +29,7 @@ using engine::require;
 
 constexpr std::size_t kMostMemory = std::size_t(1) << 60;
 constexpr double kMostSeconds = 1e6;
+constexpr std::int64_t kMostRestarts = 1'000'000;
 constexpr std::string_view kCluster = "cluster";
 
 struct ServeFlags {
@@ -34,6 +37,7 @@ struct ServeFlags {
   strategies::grpc::TlsFiles tls;
   bool insecure = false, json = false;
   double life = 0, deadline = 5;
+  int restarts = 0;
 };
 
 std::chrono::milliseconds milliseconds(double seconds) {
@@ -104,6 +108,16 @@ int status(const ServeFlags& f, const Log& log) {
   return code;
 }
 
+// Clients find a server that comes back where it was.
+int supervise(const ServeFlags& f, const Program& program, const Log& log) {
+  const std::string address = address_of(f, log);
+  require(strategies::parse_host_port(address, strategies::kAnyPort).port != strategies::kAnyPort,
+          "--restarts: {} is another port at each start: give --address a port", address);
+  strategies::Supervisor supervisor(
+      {.restarts = f.restarts, .name = "the server at " + address, .log = log});
+  return supervisor.run(program.argv);
+}
+
 int serve(const ServeFlags& f, const Log& log) {
   const std::atomic<int>& interrupt = watch_signals();
   strategies::ServerTaskOptions options;
@@ -150,11 +164,17 @@ Command add_serve(CLI::App& app) {
                                "of all arrays together; 0: what the system gives")
                     ->check(byte_size(0, kMostMemory))
                     ->capture_default_str();
+  auto* restarts =
+      app.add_option(
+             "--restarts", f->restarts,
+             "a server that is killed is started again so often, empty and at the same address")
+          ->check(whole_number(0, kMostRestarts))
+          ->capture_default_str();
   auto* status_of = app.add_option(
       "--status", f->status,
       "serves nothing, but asks the tasks at these addresses (A or A,B,...) how they are; "
       "'cluster': all servers of TF_CONFIG");
-  for (auto* flag : {address, insecure, life, limit}) status_of->excludes(flag);
+  for (auto* flag : {address, insecure, life, limit, restarts}) status_of->excludes(flag);
   app.add_option("--deadline", f->deadline, "seconds that --status waits for each answer")
       ->check(number_above(0, kMostSeconds))
       ->needs(status_of)
@@ -162,9 +182,11 @@ Command add_serve(CLI::App& app) {
   app.add_flag("--json", f->json,
                "JSON instead of text: of --status one object; of a server one when it serves, and "
                "one when the job is over");
-  return [f, status_of](const Program&) {
+  return [f, status_of](const Program& program) {
     const Log log("server");
-    return status_of->count() > 0 ? status(*f, log) : serve(*f, log);
+    if (status_of->count() > 0) return status(*f, log);
+    const bool alone = f->restarts == 0 || strategies::supervised();
+    return alone ? serve(*f, log) : supervise(*f, program, log);
   };
 }
 

@@ -125,6 +125,20 @@ class Serve(program.Case):
         self.assertEqual((code, out), (75, []))
         self.assertIn("heard nothing from anybody", err[-1])
 
+    def test_a_server_that_is_killed_is_there_again(self):
+        server = Server(self, "--restarts", 2, "--address", f"127.0.0.1:{free_ports(1)[0]}")
+        for _ in range(2):
+            os.kill(program.children(server.process.pid)[0], signal.SIGKILL)
+            self.assertEqual(json.loads(server.process.stdout.readline()), {"address": server.address})
+            self.assertIn("status", self.status(server.address)[0])
+        os.kill(program.children(server.process.pid)[0], signal.SIGKILL)
+        code, out, err = server.ended()
+        self.assertEqual((code, out), (75, []))
+        self.assertIn("all 2 restarts are used up", err[-1])
+        server = Server(self, "--restarts", 2, "--address", f"127.0.0.1:{free_ports(1)[0]}")
+        server.process.terminate()
+        self.assertEqual(server.ended()[0], 143)
+
     def test_what_cannot_be_is_one_line(self):
         taken = Server(self)
         for arguments, code, words in (
@@ -133,6 +147,8 @@ class Serve(program.Case):
                 (["--address", "0.0.0.0:0"], 64, ["without TLS", "insecure"]),
                 (["--address", taken.address], 74, [taken.address, "taken"]),
                 (["--life", "-1"], 64, ["--life"]),
+                (["--restarts", "1"], 64, ["--restarts", "127.0.0.1:0", "--address"]),
+                (["--restarts", "-1"], 64, ["--restarts"]),
                 (["--memory-limit", "much"], 64, ["--memory-limit"]),
                 (["--status", "nowhere"], 64, ["'nowhere' is no address"]),
                 (["--status", taken.address + ","], 64, ["'' is no address"]),

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/session/supervisor.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <system_error>
+
+#include "engine/base/error.h"
+
+extern char** environ;
+
+namespace lockstep::strategies {
+namespace {
+
+using engine::Code;
+
+// "PROCESS:START", the supervisor's process and which start this is. A program that the task starts
+// inherits the word, but has another parent.
+constexpr std::string_view kWord = "LOCKSTEP_SUPERVISED";
+constexpr const char* kSelf = "/proc/self/exe";
+constexpr int kNoProgram = 127;  // as shells have it
+constexpr int kBySignal = 128;
+
+std::optional<int> number(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// The environment of a task as execve wants it.
+std::vector<std::string> environment_of(const Environment& words) {
+  std::vector<std::string> result;
+  const auto replaced = [&](std::string_view entry) {
+    for (const auto& [name, value] : words)
+      if (entry.starts_with(name) && entry.substr(name.size()).starts_with('=')) return true;
+    return false;
+  };
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    if (!replaced(*entry)) result.emplace_back(*entry);
+  for (const auto& [name, value] : words) result.push_back(name + "=" + value);
+  return result;
+}
+
+}  // namespace
+
+std::optional<int> supervised() {
+  const char* word = std::getenv(kWord.data());
+  if (word == nullptr) return std::nullopt;
+  const std::string_view text(word);
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos || number(text.substr(0, colon)) != int(getppid()))
+    return std::nullopt;
+  return number(text.substr(colon + 1));
+}
+
+Supervisor::Supervisor(SupervisorOptions options) : options_(std::move(options)) {
+  engine::require(options_.restarts >= 0, "a task cannot be started again {} times",
+                  options_.restarts);
+  sigemptyset(&taken_);
+  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP})
+    sigaddset(&taken_, signal);
+  pthread_sigmask(SIG_BLOCK, &taken_, &before_);
+  struct sigaction standard {};  // where SIGCHLD is ignored nobody hears how a child ended
+  standard.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, &standard, &child_before_);
+}
+
+Supervisor::~Supervisor() {
+  if (task_ != 0) {
+    kill(task_, SIGKILL);
+    waitpid(task_, nullptr, 0);  // dies at once
+  }
+  sigaction(SIGCHLD, &child_before_, nullptr);
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+int Supervisor::run(char** argv, const Environment& words) {
+  for (int number = 0;; ++number) {
+    start(argv, words, number);
+    const pid_t process = task_;
+    const int status = wait();
+    if (WIFEXITED(status)) return WEXITSTATUS(status);
+    const int signal = WTERMSIG(status);
+    if (asked_to_end_ != 0) return kBySignal + signal;
+    const std::string death = fmt::format("{} (process {}) was killed by signal {} ({})",
+                                          options_.name, process, signal, strsignal(signal));
+    if (number == options_.restarts)
+      engine::fail(Code::kPeerLost, "{}, and is not started again: {}", death,
+                   number == 0 ? "no restart was asked for"
+                               : fmt::format("all {} restarts are used up", number));
+    options_.log.warning("{}: it is started again, {} of {} times", death, number + 1,
+                         options_.restarts);
+  }
+}
+
+void Supervisor::start(char** argv, const Environment& words, int number) {
+  Environment all = words;
+  all.emplace_back(kWord, fmt::format("{}:{}", getpid(), number));
+  std::vector<std::string> environment = environment_of(all);
+  std::vector<char*> pointers;
+  for (std::string& entry : environment) pointers.push_back(entry.data());
+  pointers.push_back(nullptr);
+  const pid_t supervisor = getpid();
+  const pid_t child = fork();
+  if (child < 0)
+    engine::fail(Code::kIo, "{} cannot be started: {}", options_.name,
+                 std::generic_category().message(errno));
+  if (child == 0) {  // only what may be done in a copy of one thread
+    // A group of its own: what a terminal or launcher sends to our group comes once, from us.
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != supervisor) _exit(kNoProgram);  // it died before that was set
+    sigaction(SIGCHLD, &child_before_, nullptr);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    execve(kSelf, argv, pointers.data());
+    _exit(kNoProgram);
+  }
+  task_ = child;
+}
+
+int Supervisor::wait() {
+  for (;;) {
+    int status = 0;
+    if (waitpid(task_, &status, WNOHANG) == task_) {
+      task_ = 0;
+      return status;
+    }
+    siginfo_t signal{};
+    if (sigwaitinfo(&taken_, &signal) < 0) continue;  // interrupted by one that is not ours
+    if (signal.si_signo != SIGCHLD) pass_on(signal.si_signo);
+  }
+}
+
+void Supervisor::pass_on(int signal) {
+  if (signal == SIGTSTP) {  // the task is no job of the terminal: it is stopped, and goes on, by us
+    kill(task_, SIGSTOP);
+    raise(SIGSTOP);
+    kill(task_, SIGCONT);
+    return;
+  }
+  if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT)
+    asked_to_end_ = signal;
+  kill(task_, signal);
+}
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// A program for supervisor_test.py: a supervisor, whose task says "task PROCESS START WORD" and
+// then does as it was told.
+//
+// usage: supervised_program RESTARTS PART, where PART is wait, exit:CODE, abort or signals
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "engine/base/error.h"
+#include "strategies/session/supervisor.h"
+
+namespace {
+
+void say(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+int task(int start, const std::string& part) {
+  sigset_t all;
+  sigemptyset(&all);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&all, signal);
+  if (part == "signals") pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  const char* word = std::getenv("WORD");
+  say(fmt::format("task {} {} {}", getpid(), start, word == nullptr ? "none" : word));
+  if (part.starts_with("exit:")) return std::atoi(part.c_str() + 5);
+  if (part == "abort") std::abort();
+  // Says each signal; the first SIGTERM ends it, in its own way.
+  for (int came = 0; part == "signals";) {
+    sigwait(&all, &came);
+    say(fmt::format("signal {}", came));
+    if (came == SIGTERM) return 9;
+  }
+  for (;;) pause();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  namespace strategies = lockstep::strategies;
+  if (argc != 3) return 64;
+  try {
+    if (const auto start = strategies::supervised()) return task(*start, argv[2]);
+    strategies::Supervisor supervisor({.restarts = std::atoi(argv[1]), .name = "worker 1"});
+    say(fmt::format("supervisor {}", getpid()));
+    return supervisor.run(argv, {{"WORD", "of the supervisor"}});
+  } catch (const lockstep::engine::Error& error) {
+    fmt::print(stderr, "error {}: {}\n", lockstep::engine::name(error.code()), error.what());
+    return 3;
+  }
+}
