@@ -84,6 +84,7 @@ class Checkpoints {
     DType dtype = {};
   };
   std::vector<ArrayInfo> arrays(std::int64_t step);
+  const std::string& folder() const { return folder_; }
   // Fills every piece. Throws Error(kInvalid) naming an array that is missing or has another shape
   // or dtype; `missing_is_zero` lets arrays whose name begins with one of these prefixes start at
   // zero (another optimizer's slots).

@@ -73,6 +73,9 @@ class ShardService::Calls {
     const auto request = head<OpenRequest>();
     OpenReply answer;
     answer.set_bytes(store_.open(request.container(), request.generation(), spec_of(request)));
+    const auto job = store_.job(request.container());
+    answer.set_ready(job->ready());
+    answer.set_version(job->version());
     done_(reply(answer));
   }
   template <class Head>

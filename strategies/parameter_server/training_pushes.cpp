@@ -113,10 +113,10 @@ ShardAnswer TrainingShards::push_asynchronous(const PushOrder& order, Worker& wo
       ++counts_.repeated;
       return {PushOutcome::kRepeated, version_, worker.staleness};
     }
-    require(order.pulled <= version_, "worker {} pushes from version {}; {} is the newest",
-            order.worker, order.pulled, version_);
-    result.staleness =
-        worker.goes_on(order) ? worker.staleness : std::uint64_t(version_ - order.pulled);
+    // A worker may know a newer version than a server that was restored since: nothing is stale.
+    result.staleness = worker.goes_on(order)
+                           ? worker.staleness
+                           : std::uint64_t(std::max<std::int64_t>(0, version_ - order.pulled));
   }
   const bool dropped = policy.most_staleness > 0 && result.staleness > policy.most_staleness;
   if (!dropped)

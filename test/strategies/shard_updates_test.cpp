@@ -104,6 +104,16 @@ TEST(Asynchronous, StalenessOfThreeWorkersInTurn) {
   EXPECT_EQ(counts.staleness[2], 7u);
 }
 
+// A server that was restored is behind what its workers have pulled.
+TEST(Asynchronous, AGradientOfANewerVersionIsNotStale) {
+  SmallServer server(job(1));
+  server.pulled[0] = 7;
+  const ShardAnswer answer = server.push(server.order(0, noise(1)));
+  EXPECT_EQ(answer.what, PushOutcome::kApplied);
+  EXPECT_EQ(answer.staleness, 0u);
+  EXPECT_EQ(answer.version, 1);
+}
+
 TEST(Asynchronous, AllPushesOfAStepShareItsStaleness) {
   SmallServer server(job(2));
   PushOrder first = server.order(0, noise(1, 700)), last = server.order(0, noise(2, 30));

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/parameter_server/follower.h"
+
+#include <utility>
+
+#include "strategies/parameter_server/messages.pb.h"
+
+namespace lockstep::strategies {
+
+using engine::Clock;
+using engine::Code;
+using engine::Error;
+
+namespace {
+
+template <class Head>
+rpc::Message message(const Head& head) {
+  return {head.SerializeAsString(), {}};
+}
+
+template <class Head>
+Head parsed(const rpc::Message& message) {
+  Head head;
+  if (!head.ParseFromString(message.head))
+    engine::fail(Code::kCorrupt, "the chief's answer cannot be read");
+  return head;
+}
+
+}  // namespace
+
+Follower::Follower(std::unique_ptr<rpc::Connection> chief, const FollowerOptions& options)
+    : options_(options),
+      chief_(std::make_unique<rpc::Retry>(std::move(chief),
+                                          rpc::RetryOptions{.seed = std::uint64_t(options.first)})),
+      told_(std::size_t(options.count)) {}
+
+// No beat begins any more, and then none is under way.
+Follower::~Follower() {
+  {
+    std::scoped_lock lock(mutex_);
+    closing_ = true;
+  }
+  work_.reset();
+  chief_.reset();
+}
+
+rpc::Message Follower::call(std::string_view method, rpc::Message request) {
+  return rpc::call(*chief_, method, std::move(request), Clock::now() + options_.deadline);
+}
+
+void Follower::attach(const std::string& job) {
+  AttachRequest request;
+  request.set_worker(std::uint32_t(options_.first));
+  request.set_workers(std::uint32_t(options_.count));
+  request.set_job(job);
+  const bool first = incarnation_ == 0;
+  incarnation_ = parsed<AttachReply>(call("Attach", message(request))).incarnation();
+  if (first) beat();
+}
+
+void Follower::beat() {
+  BeatRequest request;
+  request.set_worker(std::uint32_t(options_.first));
+  request.set_incarnation(incarnation_);
+  const std::uint64_t asked = incarnation_;
+  chief_->start("Beat", message(request), Clock::now() + options_.deadline,
+                [this, asked](rpc::Reply reply) {
+                  if (asked == incarnation_) heard(reply);
+                  std::scoped_lock lock(mutex_);
+                  if (!closing_) work_->add(Clock::now() + options_.beat, [this] { beat(); });
+                });
+}
+
+void Follower::heard(const rpc::Reply& reply) {
+  std::optional<Error> why;
+  if (!reply.ok()) {
+    if (reply.code == Code::kAborted && reply.why == "the connection was closed") return;
+    why.emplace(reply.code, reply.why);
+  } else {
+    BeatReply head;
+    if (!head.ParseFromString(reply.message.head)) return;
+    open_ = head.generation();
+    if (!superseded()) return;
+    why.emplace(Code::kUnavailable, "the chief begins anew");
+  }
+  std::scoped_lock lock(mutex_);
+  if (tell_) tell_(*why);
+}
+
+bool Follower::superseded() const {
+  return expected_ != 0 && open_ > expected_;
+}
+
+void Follower::when_lost(std::function<void(const Error&)> tell) {
+  std::scoped_lock lock(mutex_);
+  tell_ = std::move(tell);
+}
+
+std::optional<Segment> Follower::order() {
+  expected_ = 0;
+  for (;;) {
+    OrderRequest request;
+    request.set_worker(std::uint32_t(options_.first));
+    request.set_incarnation(incarnation_);
+    request.set_fit(fit_);
+    const auto head = parsed<OrderReply>(call("Order", message(request)));
+    if (head.what() == OrderReply::OVER) {
+      ++fit_;
+      return std::nullopt;
+    }
+    if (head.what() != OrderReply::STEPS) continue;
+    segment_ = {};
+    segment_.number = head.segment();
+    segment_.generation = head.generation();
+    segment_.base = head.base();
+    engine::WorkSpec& work = segment_.work;
+    work.examples = head.examples();
+    work.batch = head.batch();
+    work.first_step = head.first_step();
+    work.steps = head.steps();
+    work.position = {head.position().epoch(), head.position().example()};
+    work.run_steps = head.run_steps();
+    work.seed = head.seed();
+    stopped_ = false;
+    for (Told& told : told_) told = {{}, false, told.calls};
+    expected_ = segment_.generation;
+    return segment_;
+  }
+}
+
+std::optional<engine::Work> Follower::ask(int worker, bool only_done) {
+  Told& told = told_[std::size_t(worker - options_.first)];
+  NextRequest request;
+  request.set_worker(std::uint32_t(worker));
+  request.set_incarnation(incarnation_);
+  request.set_segment(segment_.number);
+  for (const std::int64_t step : told.done) request.add_done(step);
+  request.set_stop(told.stop);
+  request.set_only_done(only_done);
+  request.set_call(++told.calls);
+  const auto head = parsed<NextReply>(call("Next", message(request)));
+  told = {{}, false, told.calls};
+  if (head.stopped()) stopped_ = true;
+  if (!head.work()) return std::nullopt;
+  engine::Work work;
+  work.step = head.step();
+  work.epoch = head.epoch();
+  work.mine = {head.begin(), head.end()};
+  work.whole = head.whole();
+  work.after = {head.after().epoch(), head.after().example()};
+  return work;
+}
+
+std::optional<engine::Work> Follower::next(int worker) {
+  return ask(worker, false);
+}
+
+void Follower::done(int worker, std::int64_t step) {
+  told_[std::size_t(worker - options_.first)].done.push_back(step);
+}
+
+void Follower::flush(int worker) {
+  const Told& told = told_[std::size_t(worker - options_.first)];
+  if (!told.done.empty() || told.stop) ask(worker, true);
+}
+
+void Follower::stop(int worker) {
+  told_[std::size_t(worker - options_.first)].stop = true;
+}
+
+}  // namespace lockstep::strategies

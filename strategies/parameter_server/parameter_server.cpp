@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: MIT
+// Opening, checkpoints, what is said, and the servers' keeper; a step's calls stand in
+// parameter_server_step.cpp.
+#include "strategies/parameter_server/parameter_server.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "strategies/parameter_server/retry.h"
+#include "strategies/parameter_server/worker_replica.h"
+
+namespace lockstep::strategies {
+
+using engine::Clock;
+using engine::Code;
+using engine::Error;
+using engine::require;
+
+namespace {
+
+constexpr std::size_t kSaved = 3;                       // checkpoints that are remembered
+constexpr std::chrono::milliseconds kFarewell{5000};    // for those that follow, and servers
+constexpr const char* kOwnState = "parameter_server.";  // in checkpoints: versions and pushes
+
+// Larger than that of any chief before, also where this one was started anew.
+std::uint64_t generation_after(std::uint64_t last) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+  return std::max(last + 1, std::uint64_t(microseconds));
+}
+
+std::string mebibytes(std::size_t bytes) {
+  return fmt::format("{:.1f} MiB", double(bytes) / 0x1p20);
+}
+
+}  // namespace
+
+ParameterServer::ParameterServer(ParameterServerOptions options) : options_(std::move(options)) {
+  require(!options_.devices.empty(), "a process needs at least one replica");
+  require(options_.servers >= 1, "a parameter server strategy needs at least one server");
+  require(bool(options_.connect), "nobody says how servers are reached");
+  if (options_.workers == 0) options_.workers = local();
+  require(options_.first_worker >= 0 && options_.first_worker + local() <= options_.workers,
+          "workers {} to {} are none of {}", options_.first_worker,
+          options_.first_worker + local() - 1, options_.workers);
+  require((options_.first_worker == 0) == !options_.chief,
+          "the first worker is the chief, and the others follow it");
+  require(options_.aggregate >= 0 && options_.aggregate <= options_.workers,
+          "gradients of {} workers cannot be awaited of {}", options_.aggregate, options_.workers);
+  require(options_.synchronous || options_.aggregate == 0,
+          "gradients are awaited in synchronous training alone: aggregate {} means nothing else",
+          options_.aggregate);
+  require(!options_.synchronous || (!options_.scale_rate && options_.most_staleness == 0),
+          "gradients are never stale in synchronous training: scale_rate and most_staleness are "
+          "for asynchronous training");
+  dtype_ = options_.dtype.value_or(options_.devices[0]->default_dtype());
+  if (options_.first_worker > 0) {
+    FollowerOptions follower;
+    follower.first = options_.first_worker;
+    follower.count = local();
+    follower.deadline = options_.deadline;
+    follower.beat = std::min(options_.patience / 5, std::chrono::milliseconds(1000));
+    follower_ = std::make_unique<Follower>(options_.chief(), follower);
+    follower_->when_lost([this](const Error& why) { fail(why); });
+    return;
+  }
+  CoordinatorOptions coordinator;
+  coordinator.workers = options_.workers;
+  coordinator.local = local();
+  if (options_.synchronous)
+    coordinator.aggregate = options_.aggregate > 0 ? options_.aggregate : options_.workers;
+  coordinator.patience = options_.patience;
+  coordinator.log = options_.log;
+  coordinator_ = std::make_unique<Coordinator>(coordinator);
+  servers_ = std::make_unique<Servers>(connections(0), options_.container, options_.deadline);
+}
+
+ParameterServer::~ParameterServer() {
+  stop_looking();
+  if (follower_) follower_->when_lost({});
+  threads_.reset();
+  workers_.clear();
+  if (!chief() || generation_ == 0) return;
+  const bool failed = led_ && !released_;
+  try {
+    if (failed) coordinator_->fail(Error(Code::kAborted, "the chief's program ended early"));
+    coordinator_->wait_for_farewells(Clock::now() + std::min(options_.deadline, kFarewell));
+    servers_->done(failed ? "the chief failed" : "the chief is done", failed,
+                   std::min(options_.deadline, kFarewell));
+  } catch (const std::exception& error) {
+    options_.log.warning("the others could not be told that the job is over: {}", error.what());
+  }
+}
+
+rpc::Service& ParameterServer::coordinator() {
+  require(coordinator_ != nullptr, "the chief alone has a coordinator");
+  return *coordinator_;
+}
+
+engine::Membership ParameterServer::membership() const {
+  engine::Membership membership;
+  membership.rank = options_.first_worker;
+  membership.local = local();
+  membership.size = options_.workers;
+  membership.chief = chief();
+  membership.generation = generation_;
+  return membership;
+}
+
+std::vector<std::unique_ptr<rpc::Connection>> ParameterServer::connections(
+    std::uint64_t seed) const {
+  std::vector<std::unique_ptr<rpc::Connection>> result;
+  for (std::size_t server = 0; server < options_.servers; ++server) {
+    result.push_back(std::make_unique<rpc::Retry>(options_.connect(server),
+                                                  rpc::RetryOptions{.seed = seed * 1000 + server}));
+  }
+  return result;
+}
+
+std::string ParameterServer::job_text(const engine::GraphSpec& graph,
+                                      const engine::OpenOptions& options) const {
+  return fmt::format(
+      "{}\nbatch: {}\ndtype: {}\nworkers: {}\nsynchronous: {}\naggregate: {}\nbfloat16 on the "
+      "wire: {}\n{}\n{}",
+      options.run, options.batch, engine::name(dtype_), options_.workers, options_.synchronous,
+      options_.aggregate, options_.bfloat16, describe(placement_), graph.describe());
+}
+
+void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateRule& rule,
+                           const engine::OpenOptions& options) {
+  stop_looking();
+  threads_.reset();
+  workers_.clear();
+  failed_.reset();
+  saved_.clear();
+  version_ = 0;
+  require(
+      rule.needs() == engine::Needs::kNothing,
+      "parameter_server: clipping needs the norm of all gradients, and no server sees them all: "
+      "train without it, or with another strategy");
+  rule_ = rule;
+  // A worker may be given a whole batch.
+  const std::size_t rows =
+      (options.batch + std::size_t(options.accumulate) - 1) / std::size_t(options.accumulate);
+  for (int i = 0; i < local(); ++i) {
+    engine::OpsOptions ops;
+    ops.threads = options_.threads;
+    if (options_.kernels) ops.kernels = *options_.kernels;
+    workers_.push_back(std::make_unique<Worker>(options_.first_worker + i, graph,
+                                                options_.devices[std::size_t(i)]->ops(dtype_, ops),
+                                                rows, options.seed));
+  }
+  const engine::Graph& first = workers_[0]->graph;
+  require(
+      first.reductions().empty(),
+      "parameter_server: {} sums over replicas, which do not meet here; choose local statistics",
+      first.reductions().empty() ? "" : first.reductions()[0].name);
+  std::vector<VarInfo> variables;
+  const std::size_t width = engine::size_of(dtype_);
+  for (const engine::Parameter& parameter : first.layout())
+    variables.push_back(
+        {parameter.name, parameter.shape, parameter.range.size() * width, !parameter.frozen});
+  placement_ = place_variables(std::move(variables), options_.servers, options_.placement);
+  shards_.emplace(first.layout(), placement_, width);
+  meeting_ = std::make_unique<Meeting>(local());
+  broken_ = true;  // nobody converses yet
+  threads_ = std::make_unique<ReplicaThreads>(std::vector<std::vector<int>>(std::size_t(local())));
+  if (follower_) {
+    follower_->attach(job_text(graph, options));
+    generation_ = std::max<std::uint64_t>(generation_, 1);
+    return;
+  }
+  generation_ = generation_after(generation_);
+  UpdatePolicy policy;
+  policy.synchronous = options_.synchronous;
+  policy.workers = std::uint32_t(options_.workers);
+  policy.aggregate = std::uint32_t(options_.aggregate);
+  policy.scale_rate = options_.scale_rate;
+  policy.most_staleness = options_.most_staleness;
+  std::vector<JobSpec> specs;
+  for (std::size_t server = 0; server < options_.servers; ++server)
+    specs.push_back(job_spec(placement_, server, dtype_, rule, policy));
+  servers_->open(specs, generation_);
+  first.initialise(options.seed, workers_[0]->weights.data());
+  servers_->assign(*shards_, {0, first.parameters()}, workers_[0]->weights.data(), dtype_,
+                   options_.chunk_bytes);
+  coordinator_->open(job_text(graph, options), generation_);
+  keeper_ends_ = false;
+  keeper_ = std::thread([this] { look_after_servers(); });
+}
+
+// Conversations anew, after an error or at the beginning.
+void ParameterServer::converse() {
+  std::vector<std::unique_ptr<ServerWorker>> old;
+  for (auto& worker : workers_) {
+    ServerWorkerTerms terms;
+    terms.container = options_.container;
+    terms.worker = std::uint32_t(worker->rank);
+    terms.dtype = dtype_;
+    terms.bfloat16 = options_.bfloat16;
+    terms.chunk_bytes = options_.chunk_bytes;
+    terms.deadline = options_.deadline;
+    const engine::Graph& graph = worker->graph;
+    auto servers = std::make_unique<ServerWorker>(
+        terms,
+        ServerWorker::Arena{&*shards_, worker->weights.data(), worker->gradients.data(),
+                            graph.trainable(), graph.parameters()},
+        connections(std::uint64_t(worker->rank) + 1));
+    if (worker->servers) servers->go_on_from(*worker->servers);
+    std::scoped_lock lock(keeper_mutex_);
+    old.push_back(std::exchange(worker->servers, std::move(servers)));
+  }
+  old.clear();  // their calls end here, before anything else is written
+  broken_ = false;
+}
+
+std::vector<engine::Shard> ParameterServer::save(engine::Replica& replica,
+                                                 engine::Checkpoints& checkpoints,
+                                                 std::int64_t step, std::string_view) {
+  if (replica.rank != 0) return {};
+  std::vector<engine::Shard> shards = servers_->save(checkpoints.folder(), step);
+  std::scoped_lock lock(keeper_mutex_);
+  saved_.push_back({checkpoints.folder(), step, true});
+  if (saved_.size() > kSaved) saved_.erase(saved_.begin());
+  return shards;
+}
+
+void ParameterServer::restore(engine::Replica& replica, engine::Checkpoints& checkpoints,
+                              std::int64_t step, const std::vector<std::string>& fresh) {
+  if (replica.rank != 0) return;
+  std::vector<std::string> zero = fresh;
+  zero.push_back(kOwnState);  // all workers begin anew
+  servers_->restore(checkpoints.folder(), step, zero);
+  version_ = step;
+  std::scoped_lock lock(keeper_mutex_);
+  saved_.assign(1, {checkpoints.folder(), step, false});
+}
+
+std::string ParameterServer::explain() const {
+  const std::size_t largest =
+      placement_.server_bytes.empty()
+          ? 0
+          : *std::max_element(placement_.server_bytes.begin(), placement_.server_bytes.end());
+  return fmt::format("{} worker{} push{} to {} server{}, the largest with {}: {}", options_.workers,
+                     options_.workers == 1 ? "" : "s", options_.workers == 1 ? "es" : "",
+                     options_.servers, options_.servers == 1 ? "" : "s", mebibytes(largest),
+                     reason());
+}
+
+std::string ParameterServer::reason() const {
+  if (!options_.synchronous) return "asynchronous, each batch goes to whoever asks";
+  if (options_.aggregate == 0 || options_.aggregate == options_.workers)
+    return "synchronous, an update waits for all";
+  return fmt::format("synchronous, the first {} of {} gradients make an update", options_.aggregate,
+                     options_.workers);
+}
+
+std::string ParameterServer::placement() const {
+  return placement_table(placement_);
+}
+
+ServerWorker::Counts ParameterServer::counts() const {
+  ServerWorker::Counts sum;
+  for (const auto& worker : workers_) {
+    if (!worker->servers) continue;
+    const ServerWorker::Counts counts = worker->servers->counts();
+    sum.pushes += counts.pushes;
+    sum.late += counts.late;
+    sum.too_stale += counts.too_stale;
+    sum.bytes_pushed += counts.bytes_pushed;
+    sum.bytes_pulled += counts.bytes_pulled;
+    sum.staleness_sum += counts.staleness_sum;
+    sum.staleness_most = std::max(sum.staleness_most, counts.staleness_most);
+  }
+  return sum;
+}
+
+std::vector<double> ParameterServer::weights() {
+  if (broken_) converse();
+  Worker& first = *workers_[0];
+  first.servers->begin(generation_, follower_ ? follower_->incarnation() : 0);
+  const engine::Range all{0, first.graph.parameters()};
+  first.servers->pull(all, 0);
+  first.servers->wait(all);
+  std::vector<double> values(all.end);
+  const std::byte* data = first.weights.data();
+  for (std::size_t i = 0; i < all.end; ++i) {
+    values[i] = dtype_ == engine::DType::kFloat64 ? reinterpret_cast<const double*>(data)[i]
+                                                  : double(reinterpret_cast<const float*>(data)[i]);
+  }
+  return values;
+}
+
+// All that this process's replicas wait for ends with this error.
+void ParameterServer::fail(const Error& why) {
+  std::scoped_lock lock(keeper_mutex_);
+  if (!failed_) failed_ = why;
+  for (const auto& worker : workers_)
+    if (worker->servers) worker->servers->fail(why);
+}
+
+void ParameterServer::abort(const Error& error) noexcept {
+  try {
+    fail(error);
+    if (coordinator_) coordinator_->fail(error);
+  } catch (const std::exception&) {
+    // no memory for a text: the deadlines end the waiting
+  }
+}
+
+void ParameterServer::stop_looking() {
+  {
+    std::scoped_lock lock(keeper_mutex_);
+    keeper_ends_ = true;
+  }
+  keeper_changed_.notify_all();
+  if (keeper_.joinable()) keeper_.join();
+}
+
+void ParameterServer::look_after_servers() {
+  std::unique_lock lock(keeper_mutex_);
+  while (!keeper_changed_.wait_for(lock, options_.look, [&] { return keeper_ends_; })) {
+    for (std::size_t server = 0; server < options_.servers && !keeper_ends_ && !failed_; ++server) {
+      lock.unlock();
+      try {
+        if (!servers_->probe(server, options_.look)) recover(server);
+      } catch (const Error& error) {
+        // Who is away may come again; calls that need it have deadlines of their own.
+        options_.log.debug("server {}: {}", server, error.what());
+      }
+      lock.lock();
+    }
+  }
+}
+
+void ParameterServer::recover(std::size_t server) {
+  const std::string who = fmt::format("server {} ({})", server, servers_->address(server));
+  std::vector<Saved> saved;
+  {
+    std::scoped_lock lock(keeper_mutex_);
+    saved = saved_;
+  }
+  const auto lost = [&](Code code, const std::string& rest) {
+    const Error why(code, fmt::format("{} came back without its variables: {}", who, rest));
+    fail(why);
+    coordinator_->fail_segment(why);
+  };
+  if (options_.synchronous)
+    return lost(Code::kUnavailable, "synchronous training goes on from a checkpoint as a whole");
+  std::string wrong = "there is no checkpoint yet";
+  for (auto at = saved.rbegin(); at != saved.rend(); ++at) {
+    try {
+      std::vector<std::string> zero;
+      if (!at->own) zero.emplace_back(kOwnState);
+      servers_->restore(server, at->folder, at->step, zero);
+      options_.log.warning(
+          "{} came back, and was given the checkpoint of step {}; what was pushed there since is "
+          "lost",
+          who, at->step);
+      return;
+    } catch (const Error& error) {
+      if (error.code() == Code::kUnavailable || error.code() == Code::kTimeout) throw;
+      wrong = error.what();
+    }
+  }
+  lost(Code::kPeerLost, wrong);
+}
+
+}  // namespace lockstep::strategies

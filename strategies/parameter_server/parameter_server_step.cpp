@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+// The calls of a step: see parameter_server.h.
+#include <algorithm>
+#include <utility>
+
+#include "strategies/parameter_server/parameter_server.h"
+#include "strategies/parameter_server/worker_replica.h"
+
+namespace lockstep::strategies {
+
+using engine::Code;
+using engine::Error;
+using engine::Range;
+using engine::Totals;
+
+ParameterServer::Worker::Worker(int worker, const engine::GraphSpec& spec,
+                                std::unique_ptr<engine::Ops> o, std::size_t rows,
+                                std::uint64_t run_seed)
+    : WorkerOps{std::move(o)}, Replica(worker, spec, *own_ops, rows), Context(*own_ops) {
+  Replica::context = this;
+  Context::state = &(Replica::state);
+  Context::seed = run_seed;
+  Replica::state.ids = graph.ids();
+  const std::size_t width = engine::size_of(graph.dtype());
+  const auto blocks = [&](std::size_t elements) {
+    return (elements + engine::kBlock - 1) / engine::kBlock * engine::kBlock * width;
+  };
+  weights = engine::Buffer(std::max<std::size_t>(1, blocks(graph.parameters())));
+  gradients = engine::Buffer(std::max<std::size_t>(1, blocks(graph.trainable())));
+  graph.bind(weights.data(), gradients.data());
+}
+
+void ParameterServer::Worker::reduce(int) {
+  engine::fail(Code::kInvalid, "workers of parameter servers do not meet inside a layer");
+}
+
+ParameterServer::Worker& ParameterServer::worker(engine::Replica& replica) const {
+  return static_cast<Worker&>(replica);
+}
+
+WorkSource& ParameterServer::source() const {
+  if (follower_) return *follower_;
+  return *coordinator_;
+}
+
+void ParameterServer::deal(const engine::WorkSpec& work) {
+  work_ = work;
+  training_ = work.training;
+  for (const auto& worker : workers_) {
+    worker->dealt = 0;
+    worker->position = work.position;
+  }
+  if (!training_ || follower_) return;
+  segment_ = {};
+  segment_.work = work;
+  segment_.generation = generation_;
+  segment_.base = version_ - work.first_step;
+}
+
+std::optional<engine::WorkSpec> ParameterServer::order() {
+  const std::optional<Segment> segment = follower_->order();
+  if (!segment) return std::nullopt;
+  segment_ = *segment;
+  generation_ = segment->generation;
+  return segment->work;
+}
+
+void ParameterServer::lead() {
+  led_ = true;
+  released_ = false;
+  coordinator_->lead();
+}
+
+void ParameterServer::released() {
+  released_ = true;
+  coordinator_->released();
+}
+
+std::optional<engine::Standing> ParameterServer::standing() const {
+  return coordinator_->standing();
+}
+
+void ParameterServer::run_once(const std::function<void(engine::Replica&)>& body) {
+  {
+    std::scoped_lock lock(keeper_mutex_);
+    if (failed_) throw *failed_;
+  }
+  if (broken_) converse();
+  meeting_->here = 0;
+  meeting_->broken = false;
+  for (const auto& worker : workers_) {
+    worker->servers->begin(generation_, follower_ ? follower_->incarnation() : 0);
+    worker->began.reset();
+    worker->pushed = worker->fixed = false;
+  }
+  try {
+    threads_->run([&](int i) { body(*workers_[std::size_t(i)]); },
+                  [&](const std::exception& error) {
+                    {
+                      std::scoped_lock lock(meeting_->mutex);
+                      meeting_->broken = true;
+                    }
+                    meeting_->changed.notify_all();
+                    const Error why(Code::kAborted, error.what());
+                    for (const auto& worker : workers_) worker->servers->fail(why);
+                  });
+  } catch (...) {
+    broken_ = true;
+    throw;
+  }
+}
+
+void ParameterServer::run(const std::function<void(engine::Replica&)>& body) {
+  if (!std::exchange(training_, false)) return run_once(body);
+  if (follower_) {
+    try {
+      run_once(body);
+    } catch (const Error& error) {
+      if (!follower_->superseded()) throw;
+      options_.log.warning("the chief begins anew: {}", error.what());
+      std::scoped_lock lock(keeper_mutex_);
+      failed_.reset();
+    }
+    return;
+  }
+  coordinator_->begin(segment_);
+  try {
+    do run_once(body);
+    while (!coordinator_->wait(options_.deadline));
+  } catch (const Error& error) {
+    const std::vector<int> missing = coordinator_->missing();
+    if (!options_.synchronous || error.code() != Code::kTimeout || missing.empty()) throw;
+    throw Error(Code::kPeerLost, fmt::format("workers [{}] are not there: {}",
+                                             fmt::join(missing, ", "), error.what()));
+  }
+  version_ += coordinator_->standing().step - work_.first_step;
+}
+
+std::optional<engine::Work> ParameterServer::next(engine::Replica& replica) {
+  if (work_.training) return source().next(replica.rank);
+  Worker& w = worker(replica);
+  if (w.dealt == work_.steps) return std::nullopt;
+  engine::Work work = engine::take_batch(work_, work_.first_step + w.dealt++, w.position);
+  work.mine = engine::share_of(work.mine, w.rank - options_.first_worker, local());
+  return work;
+}
+
+// The last step's gradients are with the servers, and somebody may be told so.
+void ParameterServer::end_step(Worker& w) {
+  if (!std::exchange(w.pushed, false)) return;
+  w.servers->settle();
+  source().done(w.rank, *w.began);
+}
+
+void ParameterServer::begin_step(Worker& w) {
+  const bool training = work_.training;
+  const std::int64_t step = training ? w.Replica::state.step : 0;
+  if (w.began == step) return;
+  end_step(w);
+  const std::int64_t version = options_.synchronous && training ? step + segment_.base : 0;
+  w.servers->pull({0, w.fixed ? w.graph.trainable() : w.graph.parameters()}, version);
+  w.began = step;
+  if (!w.fixed) w.servers->wait({w.graph.trainable(), w.graph.parameters()});
+  w.fixed = true;
+}
+
+void ParameterServer::before_forward(engine::Replica& replica, Range range) {
+  Worker& w = worker(replica);
+  begin_step(w);
+  w.servers->wait(range);
+}
+
+void ParameterServer::gradient_ready(engine::Replica& replica, Range range) {
+  Worker& w = worker(replica);
+  const engine::StepState& state = w.Replica::state;
+  w.servers->push(range.end, {state.step + segment_.base, state.rate});
+}
+
+void ParameterServer::finish(engine::Replica& replica) {
+  worker(replica).pushed = true;
+}
+
+// Each replica sees its own sums. A vote ends what is dealt out; the steps that are under way are
+// made.
+Totals ParameterServer::report(engine::Replica& replica, const Totals& mine) {
+  Worker& w = worker(replica);
+  if (mine.stop > 0) {
+    source().stop(w.rank);
+  }
+  Totals last = std::exchange(w.last, mine);
+  last.stop = 0;
+  return last;
+}
+
+Totals ParameterServer::settle(engine::Replica& replica) {
+  Worker& w = worker(replica);
+  end_step(w);
+  source().flush(w.rank);
+  Totals last = std::exchange(w.last, {});
+  last.stop = source().stopped() ? 1 : 0;
+  return last;
+}
+
+std::vector<double> ParameterServer::gather(engine::Replica& replica, std::span<const double> mine,
+                                            std::string_view what) {
+  Meeting& meeting = *meeting_;
+  std::unique_lock lock(meeting.mutex);
+  meeting.numbers[std::size_t(replica.rank - options_.first_worker)].assign(mine.begin(),
+                                                                            mine.end());
+  const std::uint64_t round = meeting.round;
+  if (++meeting.here == meeting.count) {
+    meeting.here = 0;
+    ++meeting.round;
+    meeting.all.clear();
+    for (const auto& numbers : meeting.numbers)
+      meeting.all.insert(meeting.all.end(), numbers.begin(), numbers.end());
+    meeting.changed.notify_all();
+    return meeting.all;
+  }
+  const bool came = meeting.changed.wait_for(
+      lock, options_.deadline, [&] { return meeting.round != round || meeting.broken; });
+  if (meeting.round == round)
+    engine::fail(came ? Code::kAborted : Code::kTimeout, "{}: another replica did not come", what);
+  return meeting.all;
+}
+
+double ParameterServer::waited_seconds(engine::Replica& replica) const {
+  const auto& servers = worker(replica).servers;
+  return servers ? servers->waited_seconds() : 0;
+}
+
+}  // namespace lockstep::strategies

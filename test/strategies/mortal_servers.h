@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// Servers within this process that can be killed, with all that they hold, and come back empty.
+// Any thread.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engine/device/device.h"
+#include "engine/train/storage.h"
+#include "strategies/parameter_server/rpc.h"
+#include "strategies/parameter_server/shard_store.h"
+
+namespace lockstep::test {
+
+class MortalServers {
+ public:
+  MortalServers(int servers, engine::Device& device, engine::DType dtype);
+  ~MortalServers();
+  std::unique_ptr<strategies::rpc::Connection> connect(std::size_t server);
+  void kill(std::size_t server);   // calls fail with kUnavailable from now on
+  void start(std::size_t server);  // empty
+  strategies::ShardStore& store(std::size_t server);
+  // Called before each call of a server, with its method; may sleep.
+  std::function<void(std::size_t server, std::string_view method)> on_call;
+
+ private:
+  class Gate;
+  std::unique_ptr<engine::Storage> storage_;
+  std::vector<std::unique_ptr<Gate>> gates_;
+};
+
+}  // namespace lockstep::test

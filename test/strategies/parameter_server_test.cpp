@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT
+// Training with parameter servers, all in this process: the laws, and what happens when somebody
+// dies.
+#include "strategies/parameter_server/parameter_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <numeric>
+#include <thread>
+
+#include "engine/reference/reference_device.h"
+#include "engine/runtime/devices.h"
+#include "strategies/parameter_server/in_process.h"
+#include "test/strategies/mortal_servers.h"
+#include "test/strategies/small_job.h"
+
+namespace lockstep::test {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace strategies;
+using engine::Code;
+using engine::Error;
+using testing::HasSubstr;
+
+namespace fs = std::filesystem;
+
+class ParameterServerTest : public testing::Test {
+ protected:
+  ParameterServerTest() {
+    std::string name = (fs::temp_directory_path() / "lockstep-servers-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+  }
+  ~ParameterServerTest() override { fs::remove_all(folder_); }
+
+  ParameterServerOptions options(MortalServers& servers, int count, int replicas = 1) {
+    ParameterServerOptions options;
+    options.devices.assign(std::size_t(replicas), device_.get());
+    options.servers = std::size_t(count);
+    options.connect = [&](std::size_t server) { return servers.connect(server); };
+    options.placement.partitioner = FixedShards{2};
+    options.chunk_bytes = 1000;
+    options.deadline = 20s;
+    options.look = 20ms;
+    options.log = engine::Log("", engine::Log::Level::kError);
+    return options;
+  }
+  Outcome train_with(int count, int replicas, const Job& job,
+                     const std::function<void(ParameterServerOptions&)>& change = {}) {
+    MortalServers servers(count, *device_, engine::DType::kFloat64);
+    ParameterServerOptions mine = options(servers, count, replicas);
+    if (change) change(mine);
+    ParameterServer strategy(mine);
+    Outcome outcome;
+    outcome.history = train(strategy, job, &outcome);
+    outcome.weights.push_back(strategy.weights());
+    counts_ = strategy.counts();
+    return outcome;
+  }
+  static Job momentum_job(std::int64_t steps = 20) {
+    Job job;
+    job.steps = steps;
+    return job;
+  }
+  Job adam_job() {
+    Job job;
+    job.optimizer = engine::optim::adam({.rate = 0.01});
+    return job;
+  }
+
+  const std::unique_ptr<engine::Device> device_ = engine::reference_device();
+  std::string folder_;
+  ServerWorker::Counts counts_;
+};
+
+TEST_F(ParameterServerTest, OneAsynchronousWorkerIsOneReplicaBitForBit) {
+  for (const Job& job : {momentum_job(), adam_job()}) {
+    const Outcome one = train_mirrored(job, replicas(1));
+    for (const int servers : {1, 2, 3}) {
+      const Outcome other = train_with(servers, 1, job);
+      EXPECT_EQ(difference(one.weights[0], other.weights[0]), 0) << servers << " servers";
+      EXPECT_EQ(one.losses, other.losses);
+      EXPECT_EQ(other.history.steps, 20);
+    }
+  }
+}
+
+TEST_F(ParameterServerTest, MicroBatchesArePushedOnce) {
+  Job job = momentum_job();
+  job.accumulate = 3;
+  const Outcome one = train_mirrored(job, replicas(1));
+  const Outcome other = train_with(2, 1, job);
+  EXPECT_EQ(difference(one.weights[0], other.weights[0]), 0);
+}
+
+TEST_F(ParameterServerTest, SynchronousWorkersAreReplicas) {
+  for (const Job& job : {momentum_job(), adam_job()}) {
+    const Outcome one = train_mirrored(job, replicas(3));
+    const Outcome other = train_with(2, 3, job, [](auto& options) { options.synchronous = true; });
+    EXPECT_LT(difference(one.weights[0], other.weights[0]), 1e-12);
+    const Outcome again = train_with(2, 3, job, [](auto& options) { options.synchronous = true; });
+    EXPECT_EQ(difference(again.weights[0], other.weights[0]), 0) << "whoever comes first";
+  }
+}
+
+TEST_F(ParameterServerTest, AsynchronousWorkersShareTheStepsAndLearn) {
+  const Outcome outcome = train_with(2, 3, momentum_job(200));
+  EXPECT_EQ(outcome.history.steps, 200);
+  EXPECT_LT(outcome.losses.size(), 200u) << "one worker's";
+  EXPECT_LT(outcome.losses.back(), outcome.losses.front());
+}
+
+TEST_F(ParameterServerTest, TheFirstOfTheGradientsMakeAnUpdate) {
+  const Outcome outcome = train_with(2, 3, momentum_job(60), [](auto& options) {
+    options.synchronous = true;
+    options.aggregate = 2;
+  });
+  EXPECT_EQ(outcome.history.steps, 60);
+  for (const double weight : outcome.weights[0]) ASSERT_TRUE(std::isfinite(weight));
+}
+
+TEST_F(ParameterServerTest, Bfloat16OnTheWireHalvesTheBytes) {
+  train_with(2, 1, momentum_job());
+  const ServerWorker::Counts whole = counts_;
+  const Outcome outcome =
+      train_with(2, 1, momentum_job(), [](auto& options) { options.bfloat16 = true; });
+  EXPECT_EQ(counts_.bytes_pushed * 4, whole.bytes_pushed) << "float64 here";
+  const Outcome one = train_mirrored(momentum_job(), replicas(1));
+  EXPECT_LT(relative(one.weights[0], outcome.weights[0]), 0.01);
+  EXPECT_GT(difference(one.weights[0], outcome.weights[0]), 0);
+}
+
+TEST_F(ParameterServerTest, TwoCallsOfFitAndEvaluationsInBetween) {
+  for (const bool synchronous : {false, true}) {
+    MortalServers servers(2, *device_, engine::DType::kFloat64);
+    ParameterServerOptions mine = options(servers, 2, 2);
+    mine.synchronous = synchronous;
+    ParameterServer strategy(mine);
+    engine::Trainer trainer(strategy, small_graph({}), engine::optim::sgd({.rate = 0.01}));
+    engine::FitOptions fit;
+    fit.epochs = 2;
+    fit.global_batch = 11;
+    const Table data = small_data();
+    fit.test = &data;
+    const engine::History first = trainer.fit(data, fit);
+    EXPECT_EQ(first.steps, 8);
+    EXPECT_EQ(first.test->examples, 39u);
+    const engine::History second = trainer.fit(data, fit);
+    EXPECT_EQ(second.steps, 8);
+    EXPECT_LT(second.test->loss, first.test->loss);
+    EXPECT_EQ(trainer.evaluate(data).loss, second.test->loss);
+  }
+}
+
+TEST_F(ParameterServerTest, CheckpointsOfTwoServersGoOnInThreeAndInReplicas) {
+  for (Job kind : {momentum_job(), adam_job()}) {
+    kind.optimizer.schedule = engine::optim::schedule("constant");
+    const Outcome whole = train_mirrored(kind, replicas(1));
+    const auto folder = [&](int i) { return fmt::format("{}/{}", folder_, i); };
+    Job half = kind;
+    half.steps = 9;
+    for (int i = 0; i < 2; ++i) {
+      half.checkpoints = folder(i);
+      train_with(2, 1, half);
+    }
+    Job rest = kind;
+    rest.checkpoints = folder(0);
+    const Outcome three = train_with(3, 1, rest);
+    EXPECT_EQ(difference(whole.weights[0], three.weights[0]), 0);
+    rest.checkpoints = folder(1);
+    const Outcome mirrored = train_mirrored(rest, replicas(1));
+    EXPECT_EQ(difference(whole.weights[0], mirrored.weights[0]), 0);
+    rest.steps = 24;  // and back
+    const Outcome back = train_with(2, 1, rest);
+    EXPECT_EQ(back.history.first_step, 20);
+    fs::remove_all(folder(0));
+    fs::remove_all(folder(1));
+  }
+}
+
+TEST_F(ParameterServerTest, AVoteEndsTheRunAfterWholeSteps) {
+  for (const bool synchronous : {false, true}) {
+    std::atomic<int> interrupt = 0;
+    Job job = momentum_job(1000);
+    job.interrupt = &interrupt;
+    job.checkpoints = fmt::format("{}/{}", folder_, synchronous);
+    job.on_step = [&](const engine::StepReport& report) {
+      if (report.step >= 10) interrupt = 15;
+    };
+    const Outcome outcome =
+        train_with(2, 3, job, [&](auto& options) { options.synchronous = synchronous; });
+    EXPECT_EQ(outcome.history.interrupted, 15);
+    EXPECT_LT(outcome.history.steps, 100);
+    interrupt = 0;
+    job.on_step = {};
+    job.steps = outcome.history.steps + 5;
+    const Outcome rest =
+        train_with(2, 3, job, [&](auto& options) { options.synchronous = synchronous; });
+    EXPECT_EQ(rest.history.first_step, outcome.history.steps);
+    EXPECT_EQ(rest.history.steps, job.steps);
+  }
+}
+
+TEST_F(ParameterServerTest, WhatCannotBeIsRefused) {
+  MortalServers servers(1, *device_, engine::DType::kFloat64);
+  const auto refused = [&](auto change) -> std::string {
+    ParameterServerOptions mine = options(servers, 1);
+    change(mine);
+    try {
+      ParameterServer strategy(mine);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kInvalid);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refused([](auto& o) { o.aggregate = 1; }), HasSubstr("synchronous training alone"));
+  EXPECT_THAT(refused([](auto& o) { o.synchronous = true, o.aggregate = 2; }),
+              HasSubstr("2 workers cannot be awaited of 1"));
+  EXPECT_THAT(refused([](auto& o) { o.synchronous = true, o.scale_rate = true; }),
+              HasSubstr("never stale"));
+  EXPECT_THAT(refused([](auto& o) { o.first_worker = 1; }), HasSubstr("are none of 1"));
+  EXPECT_THAT(refused([](auto& o) { o.servers = 0; }), HasSubstr("at least one server"));
+  Job clipped = momentum_job();
+  clipped.optimizer = engine::optim::sgd({.rate = 0.1, .clip_norm = 1});
+  EXPECT_THROW(train_with(1, 1, clipped), Error);
+  Job centred = momentum_job();
+  centred.centre = true;
+  try {
+    train_with(1, 1, centred);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("centre.forward"));
+  }
+}
+
+// float32 and the kernels that people use; shards of more than one chunk.
+TEST_F(ParameterServerTest, OnTheProcessorTooAndManyWorkersAtOnce) {
+  const auto devices = engine::all_devices();
+  engine::Device& cpu = engine::find(devices, engine::parse_device_id("cpu"));
+  engine::GraphSpec graph("large", {20});
+  graph.then("dense1", engine::dense(3000));
+  graph.then("dense2", engine::dense(700));  // 2.1 million
+  graph.then("relu", engine::relu());
+  graph.then("dense3", engine::dense(5));
+  graph.set_loss(engine::mean_squared_error());
+  MortalServers servers(2, cpu, engine::DType::kFloat32);
+  ParameterServerOptions mine = options(servers, 2, 4);
+  mine.devices.assign(4, &cpu);
+  mine.chunk_bytes = std::size_t(1) << 20;
+  mine.placement.partitioner = WholeVariables{};
+  ParameterServer strategy(mine);
+  engine::Trainer trainer(strategy, graph, engine::optim::sgd({.rate = 0.001, .momentum = 0.9}));
+  engine::FitOptions fit;
+  fit.steps = 60;
+  fit.global_batch = 11;
+  EXPECT_EQ(trainer.fit(small_data(), fit).steps, 60);
+  for (const double weight : strategy.weights()) ASSERT_TRUE(std::isfinite(weight));
+}
+
+}  // namespace
+}  // namespace lockstep::test
