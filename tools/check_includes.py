@@ -43,8 +43,9 @@ MAY = {
     # What parameter servers do knows nobody's network; gRPC carries it.
     "strategies/parameter_server": ENGINE + ["collectives", "strategies"],
     "strategies/grpc": ["engine/base", "strategies/parameter_server"],
+    "strategies/pmix": ["engine/base"],
     "strategies/session": ENGINE + DEVICES
-    + ["collectives", "strategies", "strategies/parameter_server", "strategies/grpc"]
+    + ["collectives", "strategies", "strategies/parameter_server", "strategies/grpc", "strategies/pmix"]
     + ["collectives/" + part for part in PARTS],
     "models": ["engine/base", "engine/tensor", "engine/nn"],
     "tools": None,  # everything
@@ -63,6 +64,7 @@ FOREIGN = [
     (re.compile(r"hwloc"), ["collectives/hwloc"]),
     (re.compile(r"cuda|cublas|cudnn"), ["engine/cuda", "collectives/cuda", "collectives/nccl"]),
     (re.compile(r"nccl"), ["collectives/nccl"]),
+    (re.compile(r"pmix"), ["strategies/pmix"]),
     (re.compile(r"grpc|openssl/"), ["strategies/grpc"]),
     (re.compile(r"google/protobuf|absl/"), []),
     (re.compile(r"Random123/"), ["engine/base"]),

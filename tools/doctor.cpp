@@ -17,6 +17,7 @@
 #include "collectives/processor_map.h"
 #include "engine/runtime/devices.h"
 #include "strategies/grpc/presence.h"
+#include "strategies/pmix/exchange.h"
 #include "tools/command.h"
 #include "tools/exit_codes.h"
 #include "tools/version.h"
@@ -118,6 +119,13 @@ std::vector<Finding> examine() {
     missing("gRPC",
             "built without it; it gives parameter servers (install libgrpc++-dev libprotobuf-dev "
             "protobuf-compiler libssl-dev, build again)");
+  }
+  if (strategies::pmix::available()) {
+    found("PMIx", strategies::pmix::version());
+  } else {
+    missing("PMIx",
+            "built without it; by it tasks of a parameter server job find each other under mpirun "
+            "(install libpmix-dev, build again)");
   }
   const collectives::mpi::Launch launch = collectives::mpi::launch();
   if (launch.present) {

@@ -20,7 +20,7 @@ build=(
   g++ meson ninja-build pkg-config
   libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
   libeigen3-dev libdnnl-dev libhwy-dev librandom123-dev
-  libopenmpi-dev openmpi-bin libhwloc-dev
+  libopenmpi-dev openmpi-bin libpmix-dev libhwloc-dev
   libgrpc++-dev libprotobuf-dev protobuf-compiler libssl-dev
 )
 # What the tests need besides, and what makes building again fast.
