@@ -113,9 +113,8 @@ int supervise(const ServeFlags& f, const Program& program, const Log& log) {
   const std::string address = address_of(f, log);
   require(strategies::parse_host_port(address, strategies::kAnyPort).port != strategies::kAnyPort,
           "--restarts: {} is another port at each start: give --address a port", address);
-  strategies::Supervisor supervisor(
-      {.restarts = f.restarts, .name = "the server at " + address, .log = log});
-  return supervisor.run(program.argv);
+  strategies::Supervisor supervisor(log);
+  return supervisor.run(program.argv, {.name = "the server at " + address, .restarts = f.restarts});
 }
 
 int serve(const ServeFlags& f, const Log& log) {

@@ -61,9 +61,7 @@ std::optional<int> supervised() {
   return number(text.substr(colon + 1));
 }
 
-Supervisor::Supervisor(SupervisorOptions options) : options_(std::move(options)) {
-  engine::require(options_.restarts >= 0, "a task cannot be started again {} times",
-                  options_.restarts);
+Supervisor::Supervisor(engine::Log log) : log_(std::move(log)) {
   sigemptyset(&taken_);
   for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP})
     sigaddset(&taken_, signal);
@@ -82,27 +80,27 @@ Supervisor::~Supervisor() {
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-int Supervisor::run(char** argv, const Environment& words) {
+int Supervisor::run(char** argv, const TaskOptions& task) {
+  engine::require(task.restarts >= 0, "a task cannot be started again {} times", task.restarts);
   for (int number = 0;; ++number) {
-    start(argv, words, number);
+    start(argv, task, number);
     const pid_t process = task_;
     const int status = wait();
     if (WIFEXITED(status)) return WEXITSTATUS(status);
     const int signal = WTERMSIG(status);
     if (asked_to_end_ != 0) return kBySignal + signal;
-    const std::string death = fmt::format("{} (process {}) was killed by signal {} ({})",
-                                          options_.name, process, signal, strsignal(signal));
-    if (number == options_.restarts)
+    const std::string death = fmt::format("{} (process {}) was killed by signal {} ({})", task.name,
+                                          process, signal, strsignal(signal));
+    if (number == task.restarts)
       engine::fail(Code::kPeerLost, "{}, and is not started again: {}", death,
                    number == 0 ? "no restart was asked for"
                                : fmt::format("all {} restarts are used up", number));
-    options_.log.warning("{}: it is started again, {} of {} times", death, number + 1,
-                         options_.restarts);
+    log_.warning("{}: it is started again, {} of {} times", death, number + 1, task.restarts);
   }
 }
 
-void Supervisor::start(char** argv, const Environment& words, int number) {
-  Environment all = words;
+void Supervisor::start(char** argv, const TaskOptions& task, int number) {
+  Environment all = task.words;
   all.emplace_back(kWord, fmt::format("{}:{}", getpid(), number));
   std::vector<std::string> environment = environment_of(all);
   std::vector<char*> pointers;
@@ -111,7 +109,7 @@ void Supervisor::start(char** argv, const Environment& words, int number) {
   const pid_t supervisor = getpid();
   const pid_t child = fork();
   if (child < 0)
-    engine::fail(Code::kIo, "{} cannot be started: {}", options_.name,
+    engine::fail(Code::kIo, "{} cannot be started: {}", task.name,
                  std::generic_category().message(errno));
   if (child == 0) {  // only what may be done in a copy of one thread
     // A group of its own: what a terminal or launcher sends to our group comes once, from us.

@@ -4,8 +4,8 @@
 // the task; it does not outlive its supervisor, not even one that is killed.
 //
 //   if (const auto start = supervised()) return task(*start);
-//   Supervisor supervisor({.restarts = 3, .name = "server 0"});
-//   return supervisor.run(argv);
+//   Supervisor supervisor;
+//   return supervisor.run(argv, {.name = "server 0", .restarts = 3});
 //
 // A task that ends by itself is not started again, whatever its exit code: what it did not like it
 // would not like again. Linux alone. One thread, the one that made it, which must not end before
@@ -27,31 +27,31 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 // In a task: which start of it this is, from 0; nothing in a process without a supervisor.
 std::optional<int> supervised();
 
-struct SupervisorOptions {
-  int restarts = 3;               // how often the task is started again at the most
+struct TaskOptions {
   std::string name = "the task";  // for what is said of it: "server 0"
-  engine::Log log = engine::Log();
+  int restarts = 3;               // how often it is started again at the most
+  Environment words = {};
 };
 
 class Supervisor {
  public:
-  // From here on signals wait for `run`. Throws Error(kInvalid) for restarts below 0.
-  explicit Supervisor(SupervisorOptions options = {});
+  explicit Supervisor(engine::Log log = engine::Log());  // from here on signals wait for `run`
   ~Supervisor();  // signals are what they were; ends the task where `run` threw
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
   // The task's exit code, when it has ended by itself or by a signal that was passed on (then 128
   // and the signal's number). `argv` ends with a null. Throws Error(kPeerLost) when it was killed
-  // and all restarts are used up, Error(kIo) where no process can be had.
-  int run(char** argv, const Environment& words = {});
+  // and all restarts are used up, Error(kInvalid) for restarts below 0, Error(kIo) where no process
+  // can be had.
+  int run(char** argv, const TaskOptions& task = {});
 
  private:
-  void start(char** argv, const Environment& words, int number);
+  void start(char** argv, const TaskOptions& task, int number);
   int wait();  // until the task has ended: its status
   void pass_on(int signal);
 
-  const SupervisorOptions options_;
+  const engine::Log log_;
   sigset_t taken_{}, before_{};
   struct sigaction child_before_ {};
   pid_t task_ = 0;  // 0: none lives

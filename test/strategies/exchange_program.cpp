@@ -62,7 +62,7 @@ int task(int start) {
 
 int run(char** argv) {
   const std::string part = argv[1];
-  strategies::Supervisor supervisor({.restarts = 2});  // first: signals are its own
+  strategies::Supervisor supervisor;  // first: signals are its own
   const auto job = strategies::pmix::join();
   const int rank = job->rank(), last = job->size() - 1;
   const auto all = [&](const std::string& name) {
@@ -80,7 +80,9 @@ int run(char** argv) {
     if (rank != last) waits_in_vain(*job, milliseconds(500));
     all("end");
   } else {
-    return supervisor.run(argv, {{"RANK", fmt::format("{}", rank)}, {"ALL", joined(all("words"))}});
+    return supervisor.run(
+        argv, {.restarts = 2,
+               .words = {{"RANK", fmt::format("{}", rank)}, {"ALL", joined(all("words"))}}});
   }
   return 0;
 }

@@ -46,9 +46,11 @@ int main(int argc, char** argv) {
   if (argc != 3) return 64;
   try {
     if (const auto start = strategies::supervised()) return task(*start, argv[2]);
-    strategies::Supervisor supervisor({.restarts = std::atoi(argv[1]), .name = "worker 1"});
+    strategies::Supervisor supervisor;
     say(fmt::format("supervisor {}", getpid()));
-    return supervisor.run(argv, {{"WORD", "of the supervisor"}});
+    return supervisor.run(argv, {.name = "worker 1",
+                                 .restarts = std::atoi(argv[1]),
+                                 .words = {{"WORD", "of the supervisor"}}});
   } catch (const lockstep::engine::Error& error) {
     fmt::print(stderr, "error {}: {}\n", lockstep::engine::name(error.code()), error.what());
     return 3;

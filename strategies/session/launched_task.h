@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// A process of mpirun as the supervisor of its task in a parameter server job: it takes a port,
+// tells it to the other processes (strategies/pmix), and starts this program again as the task,
+// which finds the cluster and who it is in TF_CONFIG, as if somebody had started it by hand. A task
+// that is killed is started again at the same address; the chief is not: its job ends with it.
+//
+//   if (!supervised() && session_was_launched) return run_launched_task(argv, {.servers = 2});
+//   const ClusterConfig cluster = parse_tf_config(getenv("TF_CONFIG"), ...);
+//
+// MPI is not touched. mpirun ends the whole job when a supervisor ends with another code than 0;
+// with --enable-recovery it does not.
+#pragma once
+#include <chrono>
+#include <string>
+
+#include "engine/base/log.h"
+
+namespace lockstep::strategies {
+
+struct LaunchedOptions {
+  int servers = 1;        // the last ranks; rank 0 is the chief
+  int restarts = 3;       // of each task but the chief's
+  std::string host = {};  // of this process's address; empty: 127.0.0.1 where all processes are on
+                          // this host, else its name
+  std::chrono::milliseconds deadline{60000};  // until all processes are there
+  engine::Log log = engine::Log();
+};
+
+// The task's exit code. From the thread that is the program's first, before there are others.
+// Throws Error(kInvalid) where ranks and servers do not fit, in a build without PMIx, and where
+// nobody launched this process; Error(kTimeout) naming the ranks that did not come; and what
+// Supervisor::run throws.
+int run_launched_task(char** argv, const LaunchedOptions& options);
+
+}  // namespace lockstep::strategies

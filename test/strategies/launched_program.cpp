@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// A program for launched_test.py: tasks that mpirun starts, two of them servers, each of which says
+// which start of it is at work where.
+//
+// usage: launched_program PART
+//   job       the chief sees each server die, and its successor at the same address
+//   chief     the chief dies
+//   servers   there are too many servers
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "engine/base/error.h"
+#include "strategies/grpc/connection.h"
+#include "strategies/parameter_server/retry.h"
+#include "strategies/parameter_server/tf_config.h"
+#include "strategies/parameter_server/variable_client.h"
+#include "strategies/session/launched_task.h"
+#include "strategies/session/server_task.h"
+#include "strategies/session/supervisor.h"
+
+namespace {
+
+using namespace lockstep::strategies;
+using lockstep::engine::Clock;
+using lockstep::engine::Error;
+using How = NamedVariables::How;
+
+constexpr std::chrono::seconds kLong{60};
+
+// One line, whole.
+void say(const std::string& line) {
+  const std::string whole = line + "\n";
+  std::fputs(whole.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+// Dies as soon as a client has put something into it, in its first life.
+int serve(const std::string& address, int start) {
+  ServerTaskOptions options;
+  options.serve.address = address;
+  const auto task = server_task(options);
+  const auto until = Clock::now() + kLong;
+  while (Clock::now() < until) {
+    if (task->join(Clock::now() + std::chrono::milliseconds(10))) return 0;
+    if (start == 0 && !task->store().containers().empty()) raise(SIGKILL);
+  }
+  return 4;
+}
+
+void lead(const ClusterSpec& cluster) {
+  for (const std::string& address : cluster.servers) {
+    rpc::Retry server(lockstep::strategies::grpc::connect(address));
+    VariableClient client(server, "", kLong);
+    const auto until = Clock::now() + kLong;
+    client.assign("x", How::kForce, {}, std::array{1.0f});
+    // Until it has lost what it had: then another one answers there.
+    for (bool same = true; same;) {
+      try {
+        client.read("x");
+        lockstep::engine::require(Clock::now() < until, "{} does not die", address);
+      } catch (const Error& error) {
+        same = error.code() != lockstep::engine::Code::kInvalid;
+      }
+    }
+    client.assign("x", How::kInit, {}, std::array{2.0f});
+    say(fmt::format("{} came back with {}", address, client.read("x").at(0)));
+    client.done("over", false);
+  }
+}
+
+int task(int start, const std::string& part) {
+  const ClusterConfig config =
+      parse_tf_config(std::getenv("TF_CONFIG"), ClusterUse::kParameterServer);
+  const std::string address = address_of(config.spec, config.task);
+  say(fmt::format("{} start {} at {} in {:x}", to_string(task_name(config.spec, config.task)),
+                  start, address, hash_of(config.spec)));
+  if (config.task.role == Role::kServer) return serve(address, start);
+  if (config.task.role == Role::kChief) {
+    if (part == "chief") raise(SIGKILL);
+    lead(config.spec);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 64;
+  const std::string part = argv[1];
+  try {
+    if (const auto start = supervised()) return task(*start, part);
+    return run_launched_task(argv, {.servers = part == "servers" ? 4 : 2});
+  } catch (const Error& error) {
+    say(fmt::format("failed: {}", error.what()));
+    return 3;
+  }
+}
