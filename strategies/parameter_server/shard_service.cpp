@@ -172,12 +172,12 @@ class ShardService::Calls {
   void done() {
     no_body();
     const auto request = head<DoneRequest>();
+    done_(reply(DoneReply()));  // first: who waits for the end may end the server
     {
       std::scoped_lock lock(service_.mutex_);
       if (!service_.end_) service_.end_ = End{request.why(), request.failed()};
     }
     service_.changed_.notify_all();
-    done_(reply(DoneReply()));
   }
   // On the service's own thread: it may take as long as files take.
   template <class Work>

@@ -214,6 +214,19 @@ TEST(ServerTask, JoinEndsWhenTheChiefSaysSo) {
   EXPECT_TRUE(end->failed);
 }
 
+TEST(ServerTask, WhoSaysThatTheJobIsOverIsAnswered) {
+  for (int i = 0; i < 200; ++i) {
+    auto server = server_task(quiet());
+    Client chief(*server);
+    std::thread task([&] {
+      EXPECT_TRUE(server->join(Clock::now() + kLong).has_value());
+      server.reset();  // and a process would end
+    });
+    EXPECT_NO_THROW(chief.variables.done("over", false));
+    task.join();
+  }
+}
+
 TEST(ServerTask, JoinEndsWithASignal) {
   const auto server = server_task(quiet());
   std::atomic<int> signal = 0;
