@@ -16,6 +16,7 @@
 #include "engine/train/trainer.h"
 #include "models/registry.h"
 #include "strategies/session/factories.h"
+#include "strategies/session/parameter_server_job.h"
 #include "tools/bounds.h"
 #include "tools/command.h"
 #include "tools/data_choice.h"
@@ -72,12 +73,65 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   return options;
 }
 
+strategies::ServerOptions server_options(const TrainFlags& f) {
+  strategies::ServerOptions options;
+  options.servers = f.servers;
+  options.synchronous = f.synchronous;
+  options.aggregate = f.aggregate;
+  options.scale_rate = f.scale_rate;
+  options.most_staleness = f.most_staleness;
+  options.warm_up = f.warm_up;
+  options.bfloat16 = f.bfloat16;
+  options.place = f.place;
+  options.partition = f.partition;
+  return options;
+}
+
+std::unique_ptr<engine::Strategy> make_strategy(const TrainFlags& f, strategies::Session& session,
+                                                const strategies::StrategyOptions& options) {
+  if (f.strategy == "parameter_server")
+    return strategies::make_parameter_server(session, server_options(f), options);
+  return strategies::make_strategy(f.strategy, session, options);
+}
+
+// Flags of another strategy than the one that was asked for.
+void check_servers(const TrainFlags& f) {
+  strategies::parse_placement(f.place);
+  strategies::parse_partition(f.partition);
+  const TrainFlags none;
+  if (f.strategy != "parameter_server") {
+    engine::require(f.servers == none.servers && !f.synchronous && f.aggregate == 0 &&
+                        !f.scale_rate && f.most_staleness == 0 && f.warm_up == none.warm_up &&
+                        !f.bfloat16 && f.place == none.place && f.partition == none.partition,
+                    "--servers, --sync, --aggregate, --scale-rate, --most-staleness, --warm-up, "
+                    "--wire-bfloat16, --place and --partition are of --strategy parameter_server; "
+                    "this is {}",
+                    f.strategy);
+    return;
+  }
+  engine::require(f.aggregate == 0 || f.synchronous,
+                  "--aggregate {} without --sync: only synchronous updates wait for gradients",
+                  f.aggregate);
+  engine::require(
+      !f.synchronous || (!f.scale_rate && f.most_staleness == 0 && f.warm_up == none.warm_up),
+      "--scale-rate, --most-staleness and --warm-up with --sync: its gradients are "
+      "never stale");
+  engine::require(
+      f.algorithm == none.algorithm && f.update == none.update && f.bucket == none.bucket,
+      "--algorithm, --update and --bucket are of an all-reduce, which parameter_server "
+      "has not: leave them out");
+  engine::require(f.clip == 0,
+                  "--clip needs the norm of all gradients, and no parameter server sees them all: "
+                  "leave it out, or give another --strategy");
+}
+
 // What each flag alone may be stands in train_flags.cpp; here is what must fit together.
 void check_together(const TrainFlags& f, int processes) {
   engine::require(f.strategy != "mirrored" || processes == 1,
                   "mirrored trains in one process, and {} were started: use --strategy "
                   "collective_all_reduce, or start one process",
                   processes);
+  check_servers(f);
   // One for all sizes; of several the strategy knows which buckets take them.
   const auto rules = collectives::parse_size_rules(f.algorithm);
   if (f.update == "fused" && rules == std::vector{collectives::SizeRule{f.algorithm}}) {
@@ -242,7 +296,7 @@ int train(const TrainFlags& f, const Program& program) {
                                .log = log});
   std::optional<Records> records;
   open_records(records, f, launch, session, log);
-  const auto strategy = strategies::make_strategy(f.strategy, session, options);
+  const auto strategy = make_strategy(f, session, options);
   const bool chief = strategy->membership().chief;
   const std::size_t size = std::size_t(strategy->membership().size);
   if (chief && f.batch < size) {

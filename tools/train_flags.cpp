@@ -62,8 +62,9 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "text format; or 'random' for one batch of random examples; without it, digits or "
                  "clicks that the program draws");
   app.add_option("--strategy", f.strategy,
-                 "replicas of this process, or of all that mpirun started")
-      ->check(one_of({"mirrored", "collective_all_reduce"}))
+                 "replicas of this process, or of all that mpirun started; or replicas that share "
+                 "variables on servers")
+      ->check(one_of({"mirrored", "collective_all_reduce", "parameter_server"}))
       ->capture_default_str();
   app.add_option("--replicas", f.replicas,
                  "replicas per process: under mpirun each process has so many")
@@ -142,6 +143,33 @@ void declare(CLI::App& app, TrainFlags& f) {
          "seconds that a replica waits for another (default: 60, or 20 median steps where those "
          "are longer)")
       ->check(number_above(0, 1e6));
+  app.add_option("--servers", f.servers, "of parameter_server: who keep the variables")
+      ->check(whole_number(1, kMostReplicas))
+      ->capture_default_str();
+  app.add_flag("--sync", f.synchronous, "of parameter_server: each update waits for all workers");
+  app.add_option("--aggregate", f.aggregate,
+                 "with --sync: so many gradients make an update, later ones are dropped; 0: all")
+      ->check(whole_number(0, 100'000))
+      ->capture_default_str();
+  app.add_flag("--scale-rate", f.scale_rate,
+               "of parameter_server: the rate is divided by 1 + staleness of the gradient");
+  app.add_option("--most-staleness", f.most_staleness,
+                 "of parameter_server: staler gradients are dropped; 0: none are")
+      ->check(counts)
+      ->capture_default_str();
+  app.add_option("--warm-up", f.warm_up,
+                 "of parameter_server: the first so many steps are made by one worker alone")
+      ->check(counts)
+      ->capture_default_str();
+  app.add_flag("--wire-bfloat16", f.bfloat16,
+               "of parameter_server: weights and gradients travel in 16 bits");
+  app.add_option("--place", f.place,
+                 "of parameter_server: variables to servers in turn, or by bytes")
+      ->check(one_of({"round_robin", "greedy"}))
+      ->capture_default_str();
+  app.add_option("--partition", f.partition,
+                 "of parameter_server: cut variables by rows: none, fixed:3, min:64KiB, max:4MiB")
+      ->capture_default_str();
   app.add_option("--config", f.config,
                  "JSON file of flags, e.g. {\"epochs\": 6, \"json\": true}; flags on the command "
                  "line win");

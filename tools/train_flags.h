@@ -35,6 +35,12 @@ struct TrainFlags {
   std::optional<std::int64_t> profile_steps;  // else 20
   std::int64_t every = 0, evaluate_every = 1;
   int keep = 3;
+  int servers = 1;  // of parameter_server, and what follows
+  bool synchronous = false, scale_rate = false, bfloat16 = false;
+  int aggregate = 0;
+  std::uint64_t most_staleness = 0;
+  std::int64_t warm_up = 100;
+  std::string place = "round_robin", partition = "none";
   bool assumed = false, json = false, placement = false;
 
   std::size_t bucket_bytes() const;        // 0: chosen

@@ -51,7 +51,7 @@ rpc::Reply order_reply(OrderReply::What what) {
 }  // namespace
 
 Coordinator::Coordinator(const CoordinatorOptions& options)
-    : options_(options), dealer_(options.workers, options.aggregate) {
+    : options_(options), dealer_(options.workers, options.aggregate, options.warm_up) {
   sweep();
 }
 
@@ -120,6 +120,7 @@ void Coordinator::begin(const Segment& segment) {
     segment_ = segment;
     segment_.number = ++segments_;
     segment_.generation = generation_;
+    segment_failed_.reset();
     dealer_.begin(segment.work);
     progress_ = Clock::now();
   }
@@ -166,7 +167,11 @@ bool Coordinator::wait(std::chrono::milliseconds deadline) {
 }
 
 std::optional<engine::Work> Coordinator::next(int worker) {
-  std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
+  while (!failed_ && !segment_failed_ && segment_.number != 0 && dealer_.warming_up(worker))
+    changed_.wait_for(lock, kSweep);
+  if (failed_) throw *failed_;
+  if (segment_failed_) throw *segment_failed_;
   if (segment_.number == 0) return std::nullopt;
   return dealer_.next(worker);
 }
@@ -238,10 +243,15 @@ void Coordinator::answer_waiters() {
   for (auto& [done, reply] : answers) done(std::move(reply));
 }
 
-// Who has been silent for too long is lost; who waits for an order and has none is told so.
+// Who has been silent for too long is lost; who waits for an order and has none is told so. Where
+// this process itself was stopped for a while, nobody else's silence counts.
 void Coordinator::sweep() {
   {
     std::scoped_lock lock(mutex_);
+    const auto now = Clock::now();
+    const auto stopped = now - std::exchange(swept_, now);
+    for (auto& [first, member] : members_)
+      if (stopped > options_.patience / 4) member.heard += stopped;
     for (auto& [first, member] : members_) {
       if (!member.there || Clock::now() < member.heard + options_.patience) continue;
       member.there = false;

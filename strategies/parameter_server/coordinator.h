@@ -27,9 +27,10 @@
 namespace lockstep::strategies {
 
 struct CoordinatorOptions {
-  int workers = 1;    // replicas of the whole job
-  int local = 1;      // of these the chief's: 0 .. local - 1
-  int aggregate = 0;  // WorkDealer's
+  int workers = 1;           // replicas of the whole job
+  int local = 1;             // of these the chief's: 0 .. local - 1
+  int aggregate = 0;         // WorkDealer's ...
+  std::int64_t warm_up = 0;  // ... too
   std::chrono::milliseconds patience{5000};
   engine::Log log = engine::Log();
 };
@@ -44,7 +45,7 @@ class Coordinator : public rpc::Service, public WorkSource {
   void open(const std::string& job, std::uint64_t generation);
   void lead();      // a call of fit begins, ...
   void released();  // ... is over: so all are told
-  // The segment cannot end: `wait` throws this.
+  // The segment cannot end: `wait` and `next` throw this.
   void fail_segment(const engine::Error& why);
   // Everybody is told that the job failed. The first error counts.
   void fail(const engine::Error& why);
@@ -60,6 +61,7 @@ class Coordinator : public rpc::Service, public WorkSource {
   std::vector<int> missing() const;  // workers that are not there
   int lost() const;                  // processes, so far
 
+  // Waits while the steps are another's (WorkDealer's warm-up).
   std::optional<engine::Work> next(int worker) override;
   void done(int worker, std::int64_t step) override;
   void flush(int) override {}
@@ -107,7 +109,8 @@ class Coordinator : public rpc::Service, public WorkSource {
   Segment segment_;
   std::optional<engine::Error> segment_failed_;
   engine::Clock::time_point progress_ = {};  // the last time that a step was done, or somebody came
-  std::map<int, Member> members_;            // by first worker
+  engine::Clock::time_point swept_ = engine::Clock::now();
+  std::map<int, Member> members_;  // by first worker
   std::vector<Waiter> waiters_;
   TimedWork work_;  // the last one: its thread ends before what it uses
 };

@@ -70,6 +70,7 @@ ParameterServer::ParameterServer(ParameterServerOptions options) : options_(std:
   coordinator.local = local();
   if (options_.synchronous)
     coordinator.aggregate = options_.aggregate > 0 ? options_.aggregate : options_.workers;
+  coordinator.warm_up = options_.warm_up;
   coordinator.patience = options_.patience;
   coordinator.log = options_.log;
   coordinator_ = std::make_unique<Coordinator>(coordinator);
@@ -77,6 +78,11 @@ ParameterServer::ParameterServer(ParameterServerOptions options) : options_(std:
 }
 
 ParameterServer::~ParameterServer() {
+  close();
+}
+
+void ParameterServer::close() {
+  if (std::exchange(closed_, true)) return;
   stop_looking();
   if (follower_) follower_->when_lost({});
   threads_.reset();

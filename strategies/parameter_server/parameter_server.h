@@ -57,6 +57,7 @@ struct ParameterServerOptions {
   int aggregate = 0;                 // synchronous: so many gradients make an update; 0: all
   bool scale_rate = false;           // asynchronous: rate / (1 + staleness)
   std::uint64_t most_staleness = 0;  // asynchronous: staler gradients are dropped; 0: none are
+  std::int64_t warm_up = 0;          // asynchronous: the first so many steps are worker 0's alone
   bool bfloat16 = false;             // on the wire
   PlacementRules placement = {};
   std::string container = "train";
@@ -75,7 +76,10 @@ class ParameterServer : public engine::Strategy {
   explicit ParameterServer(ParameterServerOptions options);
   // Tells the others that the job is over, or that it failed.
   ~ParameterServer() override;
-  // What those that follow call. Of the chief alone.
+  // What the destructor does first, for who must do something in between. Nothing else is called
+  // then.
+  void close();
+  // What those that follow call, until after `close`. Of the chief alone.
   rpc::Service& coordinator();
 
   std::string name() const override { return "parameter_server"; }
@@ -158,7 +162,7 @@ class ParameterServer : public engine::Strategy {
   engine::WorkSpec work_;
   Segment segment_;
   bool training_ = false;  // the next `run` is a segment's
-  bool led_ = false, released_ = true, broken_ = false;
+  bool led_ = false, released_ = true, broken_ = false, closed_ = false;
   std::int64_t version_ = 0;  // synchronous: of the servers, between segments
 
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -103,6 +103,7 @@ void ParameterServer::run_once(const std::function<void(engine::Replica&)>& body
                     meeting_->changed.notify_all();
                     const Error why(Code::kAborted, error.what());
                     for (const auto& worker : workers_) worker->servers->fail(why);
+                    if (coordinator_) coordinator_->fail_segment(why);
                   });
   } catch (...) {
     broken_ = true;

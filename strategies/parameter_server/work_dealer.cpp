@@ -7,8 +7,8 @@ namespace lockstep::strategies {
 
 using engine::Work;
 
-WorkDealer::WorkDealer(int workers, int aggregate)
-    : workers_(workers), aggregate_(aggregate), held_(std::size_t(workers)) {
+WorkDealer::WorkDealer(int workers, int aggregate, std::int64_t warm_up)
+    : workers_(workers), aggregate_(aggregate), warm_up_(warm_up), held_(std::size_t(workers)) {
   engine::require(workers >= 1, "there must be at least one worker");
   engine::require(aggregate >= 0 && aggregate <= workers,
                   "gradients of {} workers cannot be awaited of {}", aggregate, workers);
@@ -26,7 +26,17 @@ void WorkDealer::begin(const engine::WorkSpec& work) {
   finished_.clear();
 }
 
-std::optional<Work> WorkDealer::next_batch() {
+bool WorkDealer::held_back(int worker) const {
+  return aggregate_ == 0 && worker != 0 && dealt_ < std::min(warm_up_, end_);
+}
+
+bool WorkDealer::warming_up(int worker) const {
+  std::scoped_lock lock(mutex_);
+  return held_back(worker);
+}
+
+std::optional<Work> WorkDealer::next_batch(int worker) {
+  if (held_back(worker)) return std::nullopt;
   if (!returned_.empty()) return returned_.extract(returned_.begin()).mapped();
   if (dealt_ == end_) return std::nullopt;
   return engine::take_batch(work_, dealt_++, position_);
@@ -45,7 +55,7 @@ std::optional<Work> WorkDealer::next_share(int worker) {
 
 std::optional<Work> WorkDealer::next(int worker) {
   std::scoped_lock lock(mutex_);
-  std::optional<Work> work = aggregate_ > 0 ? next_share(worker) : next_batch();
+  std::optional<Work> work = aggregate_ > 0 ? next_share(worker) : next_batch(worker);
   if (work) held_[std::size_t(worker)].works.emplace(work->step, *work);
   return work;
 }
@@ -106,7 +116,7 @@ bool WorkDealer::finished() const {
 bool WorkDealer::waiting_for(int worker) const {
   std::scoped_lock lock(mutex_);
   if (aggregate_ > 0) return held_[std::size_t(worker)].next < end_ && open_ < end_;
-  return !returned_.empty() || dealt_ < end_;
+  return !held_back(worker) && (!returned_.empty() || dealt_ < end_);
 }
 
 engine::Standing WorkDealer::standing() const {

@@ -22,8 +22,9 @@ namespace lockstep::strategies {
 
 class WorkDealer {
  public:
-  // `aggregate`: 0 for asynchronous.
-  WorkDealer(int workers, int aggregate);
+  // `aggregate`: 0 for asynchronous. `warm_up`: asynchronous, steps below that number are all
+  // worker 0's: the first ones go far, and the far ones apart where several make them at once.
+  WorkDealer(int workers, int aggregate, std::int64_t warm_up = 0);
   // A new segment. What was dealt before is forgotten.
   void begin(const engine::WorkSpec& work);
   // The next for this worker; nothing: there is none now. Others may still be lost.
@@ -36,6 +37,8 @@ class WorkDealer {
   bool stopped() const;
   // Nothing is left to do, nor under way.
   bool finished() const;
+  // Nothing is dealt to this worker yet, but will be.
+  bool warming_up(int worker) const;
   // Something could be dealt to this worker now.
   bool waiting_for(int worker) const;
   // Steps done in order of the data, without gaps; after `finished`, all that were dealt.
@@ -48,9 +51,11 @@ class WorkDealer {
     engine::DataPosition position = {};  // and where the data stands before it
   };
   std::optional<engine::Work> next_share(int worker);
-  std::optional<engine::Work> next_batch();
+  std::optional<engine::Work> next_batch(int worker);
+  bool held_back(int worker) const;
 
   const int workers_, aggregate_;
+  const std::int64_t warm_up_;
   mutable std::mutex mutex_;
   engine::WorkSpec work_;
   bool stopped_ = false;

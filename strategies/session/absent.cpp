@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Servers in a build without gRPC: each says what is missing, as strategies/grpc/absent.cpp does.
+#include <cstdlib>
+
 #include "strategies/grpc/connection.h"
+#include "strategies/session/parameter_server_job.h"
 #include "strategies/session/server_task.h"
 #include "strategies/session/task_status.h"
 
@@ -28,6 +31,17 @@ std::string task_status(const std::string& address, const grpc::TlsFiles& tls,
                         engine::Clock::time_point) {
   grpc::connect(address, {.tls = tls});  // throws
   return {};
+}
+
+ParameterServerJob parameter_server(Session&, const ServerOptions&, const StrategyOptions&) {
+  grpc::connect("localhost:1");  // throws
+  std::abort();
+}
+
+std::unique_ptr<engine::Strategy> make_parameter_server(Session&, const ServerOptions&,
+                                                        const StrategyOptions&) {
+  grpc::connect("localhost:1");  // throws
+  return nullptr;
 }
 
 }  // namespace lockstep::strategies

@@ -41,6 +41,26 @@ TEST(WorkDealer, AsynchronousStepsGoToWhoeverAsks) {
   EXPECT_EQ(dealer.standing().position, (engine::DataPosition{1, 11}));
 }
 
+TEST(WorkDealer, TheFirstStepsAreOneWorkersAlone) {
+  WorkDealer dealer(3, 0, 7);
+  dealer.begin(segment(4));  // from step 5 on
+  EXPECT_TRUE(dealer.warming_up(1));
+  EXPECT_FALSE(dealer.waiting_for(1));
+  EXPECT_FALSE(dealer.next(1));
+  EXPECT_EQ(dealer.next(0)->step, 5);
+  EXPECT_FALSE(dealer.next(2));
+  EXPECT_EQ(dealer.next(0)->step, 6);
+  EXPECT_FALSE(dealer.warming_up(1));
+  EXPECT_EQ(dealer.next(1)->step, 7);
+  dealer.begin(segment(2));
+  dealer.stop();
+  EXPECT_FALSE(dealer.warming_up(1)) << "nothing will be dealt";
+  EXPECT_TRUE(dealer.finished());
+  WorkDealer shares(2, 2, 1000);
+  shares.begin(segment(2));
+  EXPECT_TRUE(shares.next(1)) << "in step there is nothing to warm up";
+}
+
 // Random workers die in the middle of random steps; the others do their work, and none twice.
 TEST(WorkDealer, AsynchronousWorkOfTheLostIsDoneOnceByOthers) {
   for (unsigned seed = 0; seed < 50; ++seed) {

@@ -17,6 +17,33 @@ import program
 from program import COLLECTIVE, Case, ENDLESS, MLP, SMALL, idx_folder, mpirun, refused, run, whole
 
 
+class Servers(Case):
+    SERVERS = ["--strategy", "parameter_server"]
+
+    def test_one_worker_makes_the_steps_of_one_replica(self):
+        one = self.result(*SMALL)
+        for servers in ("1", "2"):
+            other = self.result(*SMALL, *self.SERVERS, "--servers", servers)
+            self.assertEqual(other["loss"], one["loss"])
+            self.assertEqual((other["strategy"], other["steps"]), ("parameter_server", one["steps"]))
+
+    def test_several_make_all_steps_together(self):
+        for flags in ([], ["--sync"], ["--sync", "--aggregate", "2"], ["--wire-bfloat16", "--scale-rate", "--warm-up", "2"]):
+            result = self.result(*SMALL, *self.SERVERS, "--replicas", "3", "--partition", "fixed:2", *flags)
+            self.assertEqual((result["steps"], result["replicas"]), (6, 3))
+
+    def test_the_table_says_where_variables_lie(self):
+        done = self.good("train", *SMALL, *self.SERVERS, "--servers", "2", "--place", "greedy", "--placement")
+        self.assertIn("bytes of each server: 0:", done.stderr)
+
+    def test_flags_of_another_strategy_are_refused(self):
+        for flags in (["--servers", "2"], ["--sync"], ["--partition", "fixed:2"], ["--warm-up", "3"]):
+            refused(self, ["train", *SMALL, *flags], 64, ["parameter_server", "mirrored"])
+        for flags in (["--algorithm", "ring"], ["--clip", "1"], ["--aggregate", "1"], ["--sync", "--scale-rate"],
+                      ["--partition", "fixed:0"]):
+            refused(self, ["train", *SMALL, *self.SERVERS, *flags], 64, [])
+
+
 class Output(Case):
     FIELDS = {"model": str, "strategy": str, "replicas": int, "batch": int, "steps": int, "seconds": float,
               "images_per_second": float, "loss": float, "test_accuracy": float, "algorithm": str,

@@ -2,7 +2,8 @@
 // All that a program needs to train: one include, one namespace.
 //
 //   lockstep::Session session(argc, argv);
-//   auto strategy = lockstep::collective_all_reduce(session);   // or mirrored(session)
+//   auto strategy = lockstep::collective_all_reduce(session);   // or mirrored(session),
+//                                                               // parameter_server(session)
 //   auto digits = lockstep::data::idx(argv[1]);
 //   lockstep::Trainer trainer(strategy, lockstep::models::mnist_cnn(),
 //                             lockstep::optim::sgd({.rate = 0.05, .momentum = 0.9}));
@@ -32,6 +33,7 @@
 #include "engine/train/trainer.h"
 #include "strategies/buckets.h"
 #include "strategies/session/factories.h"
+#include "strategies/session/parameter_server_job.h"
 #include "strategies/session/ranks.h"
 #include "strategies/session/session.h"
 
@@ -57,6 +59,8 @@ using strategies::collective_all_reduce;
 using strategies::make_strategy;
 using strategies::mirrored;
 using strategies::Network;
+using strategies::parameter_server;
+using strategies::ServerOptions;
 using strategies::Session;
 using strategies::SessionOptions;
 using strategies::StrategyOptions;

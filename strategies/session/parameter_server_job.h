@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// The third strategy, from a session. In one process the servers lie within it, and its replicas
+// are the workers:
+//
+//   auto strategy = lockstep::parameter_server(session, {.servers = 2});
+//
+// What follows of each option stands in parameter_server.h. Throws Error(kInvalid) in a build
+// without gRPC, whose messages these are.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "strategies/parameter_server/parameter_server.h"
+#include "strategies/session/factories.h"
+
+namespace lockstep::strategies {
+
+struct ServerOptions {
+  int servers = 1;
+  bool synchronous = false;
+  int aggregate = 0;                  // synchronous: so many gradients make an update; 0: all
+  bool scale_rate = false;            // asynchronous: rate / (1 + staleness)
+  std::uint64_t most_staleness = 0;   // asynchronous: staler gradients are dropped; 0: none are
+  std::int64_t warm_up = 100;         // asynchronous: the first so many steps are worker 0's alone
+  bool bfloat16 = false;              // on the wire
+  std::string place = "round_robin";  // or "greedy": by bytes
+  std::string partition = "none";     // "fixed:3", "min:64KiB", "max:4MiB"
+};
+
+class LocalCluster;
+
+// A base, so that the servers outlive the strategy that calls them.
+struct JobServers {
+  explicit JobServers(std::shared_ptr<LocalCluster> cluster) : local(std::move(cluster)) {}
+  std::shared_ptr<LocalCluster> local;
+};
+
+class ParameterServerJob : private JobServers, public ParameterServer {
+ public:
+  ParameterServerJob(std::shared_ptr<LocalCluster> cluster, ParameterServerOptions options)
+      : JobServers(std::move(cluster)), ParameterServer(std::move(options)) {}
+};
+
+// The replicas of this process and servers within it.
+ParameterServerJob parameter_server(Session& session, const ServerOptions& servers = {},
+                                    const StrategyOptions& options = {});
+std::unique_ptr<engine::Strategy> make_parameter_server(Session& session,
+                                                        const ServerOptions& servers = {},
+                                                        const StrategyOptions& options = {});
+
+}  // namespace lockstep::strategies
