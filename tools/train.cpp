@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // lockstep train: flags to model, data, strategy and trainer; nothing else.
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -16,7 +17,9 @@
 #include "engine/train/trainer.h"
 #include "models/registry.h"
 #include "strategies/session/factories.h"
+#include "strategies/session/launched_task.h"
 #include "strategies/session/parameter_server_job.h"
+#include "strategies/session/server_task.h"
 #include "tools/bounds.h"
 #include "tools/command.h"
 #include "tools/data_choice.h"
@@ -84,13 +87,21 @@ strategies::ServerOptions server_options(const TrainFlags& f) {
   options.bfloat16 = f.bfloat16;
   options.place = f.place;
   options.partition = f.partition;
+  options.tls = f.tls;
+  options.insecure = f.insecure;
   return options;
 }
 
+using Cluster = std::optional<strategies::ClusterConfig>;
+
 std::unique_ptr<engine::Strategy> make_strategy(const TrainFlags& f, strategies::Session& session,
+                                                const Cluster& cluster,
                                                 const strategies::StrategyOptions& options) {
-  if (f.strategy == "parameter_server")
-    return strategies::make_parameter_server(session, server_options(f), options);
+  if (f.strategy == "parameter_server") {
+    strategies::ServerOptions servers = server_options(f);
+    servers.cluster = cluster;
+    return strategies::make_parameter_server(session, servers, options);
+  }
   return strategies::make_strategy(f.strategy, session, options);
 }
 
@@ -257,22 +268,69 @@ nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
 void open_records(std::optional<Records>& records, const TrainFlags& f,
                   const collectives::mpi::Launch& launch, strategies::Session& session,
                   const Log& log) {
+  const bool several = session.launch().size > 1;
   std::string wrong;
   try {
     records.emplace(f, launch.rank == 0, log);
   } catch (const engine::Error& error) {
     wrong = error.what();
   }
-  if (launch.size > 1) wrong = session.bootstrap().all_gather(wrong, "files of the chief")[0];
+  if (several) wrong = session.bootstrap().all_gather(wrong, "files of the chief")[0];
   if (wrong.empty()) return;
   session.connected();
-  if (launch.size > 1) session.bootstrap().all_gather("", "files of the chief");
+  if (several) session.bootstrap().all_gather("", "files of the chief");
   leave_together(exit_code(engine::Code::kIo), wrong);
 }
 
+// Which task of which cluster this is, where TF_CONFIG says so.
+Cluster cluster_of(const TrainFlags& f) {
+  const char* const text = std::getenv("TF_CONFIG");
+  if (f.strategy != "parameter_server" || text == nullptr) return std::nullopt;
+  Cluster cluster = strategies::parse_tf_config(text, strategies::ClusterUse::kParameterServer);
+  engine::require(cluster->task.role != strategies::Role::kEvaluator,
+                  "TF_CONFIG: this task is an evaluator; the chief evaluates, so start none");
+  return cluster;
+}
+
+// A server's task, until the chief says that the job is over. Without the chief, who looks after it
+// every second, it ends after a silence.
+int serve(const TrainFlags& f, const strategies::ClusterConfig& cluster,
+          const std::atomic<int>& interrupt, const Log& log) {
+  strategies::ServerTaskOptions options;
+  options.serve.address = address_of(cluster.spec, cluster.task);
+  options.serve.tls = f.tls;
+  options.serve.insecure = f.insecure;
+  options.most_bytes = f.memory_limit_bytes();
+  options.life = std::chrono::milliseconds(std::int64_t(f.deadline_seconds.value_or(60) * 1000));
+  options.log = log;
+  const auto task = strategies::server_task(options);
+  const auto end = task->join(engine::Clock::time_point::max(), &interrupt);
+  if (!end) return exit_code_of_signal(interrupt);
+  if (end->failed) log.error("the chief ended the job: {}", end->why);
+  return end->failed ? kTryAgain : kDone;
+}
+
 int train(const TrainFlags& f, const Program& program) {
+  collectives::mpi::Launch launch = collectives::mpi::launch();
+  const Cluster cluster = together([&] { return cluster_of(f); });
+  const bool supervise = f.strategy == "parameter_server" && !cluster && launch.size > 1;
+  if (supervise) {
+    together([&] { naming_the_file(program.configured, [&] { check_together(f, launch.size); }); });
+    strategies::LaunchedOptions tasks;
+    tasks.servers = f.servers;
+    tasks.restarts = f.restarts;
+    tasks.log = Log(fmt::format("process {}", launch.rank));
+    return strategies::run_launched_task(program.argv, tasks);
+  }
   const std::atomic<int>& interrupt = watch_signals();
-  const collectives::mpi::Launch launch = collectives::mpi::launch();
+  if (cluster) {
+    const std::string who = to_string(task_name(cluster->spec, cluster->task));
+    if (cluster->task.role == strategies::Role::kServer)
+      return serve(f, *cluster, interrupt, Log(who, Log::Level::kWarning));
+    launch.present = true;
+    launch.rank = int(cluster->task.number);
+    launch.size = int(cluster->spec.workers.size());
+  }
   const bool first = !launch.present || launch.rank == 0;
   Log log(launch.size > 1 ? fmt::format("process {}", launch.rank) : "",
           first ? Log::Level::kInfo : Log::Level::kWarning);
@@ -293,10 +351,11 @@ int train(const TrainFlags& f, const Program& program) {
   strategies::Session session(program.argc, program.argv,
                               {.deadline = options.deadline.value_or(std::chrono::seconds(60)),
                                .network = between_hosts,
+                               .launched = !cluster,
                                .log = log});
   std::optional<Records> records;
   open_records(records, f, launch, session, log);
-  const auto strategy = make_strategy(f, session, options);
+  const auto strategy = make_strategy(f, session, cluster, options);
   const bool chief = strategy->membership().chief;
   const std::size_t size = std::size_t(strategy->membership().size);
   if (chief && f.batch < size) {

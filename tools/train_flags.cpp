@@ -11,6 +11,7 @@
 #include "engine/base/error.h"
 #include "models/registry.h"
 #include "tools/bounds.h"
+#include "tools/tls_flags.h"
 
 namespace lockstep::tools {
 namespace {
@@ -169,6 +170,14 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->capture_default_str();
   app.add_option("--partition", f.partition,
                  "of parameter_server: cut variables by rows: none, fixed:3, min:64KiB, max:4MiB")
+      ->capture_default_str();
+  declare(app, f.tls);
+  app.add_flag("--insecure", f.insecure,
+               "of parameter_server: other hosts may reach the chief without TLS");
+  app.add_option("--restarts", f.restarts,
+                 "of parameter_server under mpirun: a task that is killed is started again so "
+                 "often")
+      ->check(whole_number(0, 1'000'000))
       ->capture_default_str();
   app.add_option("--config", f.config,
                  "JSON file of flags, e.g. {\"epochs\": 6, \"json\": true}; flags on the command "

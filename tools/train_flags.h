@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "strategies/grpc/tls_files.h"
 #include "tools/network_flags.h"
 
 namespace lockstep::tools {
@@ -41,6 +42,9 @@ struct TrainFlags {
   std::uint64_t most_staleness = 0;
   std::int64_t warm_up = 100;
   std::string place = "round_robin", partition = "none";
+  strategies::grpc::TlsFiles tls;
+  bool insecure = false;
+  int restarts = 3;
   bool assumed = false, json = false, placement = false;
 
   std::size_t bucket_bytes() const;        // 0: chosen

@@ -6,6 +6,8 @@
 
 #include "collectives/machine.h"
 #include "engine/base/error.h"
+#include "strategies/grpc/connection.h"
+#include "strategies/parameter_server/host_port.h"
 #include "strategies/session/local_cluster.h"
 
 namespace lockstep::strategies {
@@ -14,22 +16,56 @@ namespace {
 using engine::require;
 
 struct Parts {
-  std::shared_ptr<LocalCluster> cluster;
-  ParameterServerOptions options;
+  std::shared_ptr<LocalCluster> cluster = {};
+  ParameterServerOptions options = {};
+  std::optional<grpc::ServeOptions> chief = {};
 };
+
+// Workers' processes of the cluster on the same host as this one.
+int neighbours(const ClusterConfig& cluster) {
+  const auto host = [&](const std::string& address) { return parse_host_port(address).host; };
+  const std::string mine = host(address_of(cluster.spec, cluster.task));
+  return int(std::count_if(cluster.spec.workers.begin(), cluster.spec.workers.end(),
+                           [&](const std::string& address) { return host(address) == mine; }));
+}
+
+void join_cluster(const ClusterConfig& cluster, const ServerOptions& servers, int replicas,
+                  Parts& parts) {
+  const ClusterTask& me = cluster.task;
+  require(me.role == Role::kChief || me.role == Role::kWorker,
+          "{} does not train: it is no worker's task", to_string(task_name(cluster.spec, me)));
+  ParameterServerOptions& options = parts.options;
+  const grpc::ConnectOptions connect{.tls = servers.tls};
+  options.servers = cluster.spec.servers.size();
+  options.connect = [spec = cluster.spec, connect](std::size_t server) {
+    return grpc::connect(spec.servers[server], connect);
+  };
+  options.workers = int(cluster.spec.workers.size()) * replicas;
+  options.first_worker = int(me.number) * replicas;
+  if (me.number > 0) {
+    options.chief = [address = cluster.spec.workers[0], connect] {
+      return grpc::connect(address, connect);
+    };
+  } else if (cluster.spec.workers.size() > 1) {
+    parts.chief.emplace();
+    parts.chief->address = cluster.spec.workers[0];
+    parts.chief->tls = servers.tls;
+    parts.chief->insecure = servers.insecure;
+  }
+}
 
 Parts parts(Session& session, const ServerOptions& servers, const StrategyOptions& options) {
   require(servers.servers >= 1, "--servers {}: a parameter server strategy needs at least 1",
           servers.servers);
   require(options.replicas >= 1, "a process needs at least one replica, not {}", options.replicas);
   engine::Device& device = session.device(options.device);
+  const int here = options.replicas * (servers.cluster ? neighbours(*servers.cluster) : 1);
   Parts parts;
   ParameterServerOptions& result = parts.options;
   result.devices.assign(std::size_t(options.replicas), &device);
   result.dtype = options.dtype.value_or(device.default_dtype());
-  result.threads = options.threads > 0
-                       ? options.threads
-                       : std::max(1, collectives::machine().cores / options.replicas);
+  result.threads =
+      options.threads > 0 ? options.threads : std::max(1, collectives::machine().cores / here);
   result.kernels = options.kernels;
   result.synchronous = servers.synchronous;
   result.aggregate = servers.aggregate;
@@ -41,6 +77,10 @@ Parts parts(Session& session, const ServerOptions& servers, const StrategyOption
   result.placement.partitioner = parse_partition(servers.partition);
   if (options.deadline) result.deadline = *options.deadline;
   result.log = session.log();
+  if (servers.cluster) {
+    join_cluster(*servers.cluster, servers, options.replicas, parts);
+    return parts;
+  }
   result.servers = std::size_t(servers.servers);
   parts.cluster =
       std::make_shared<LocalCluster>(result.servers, device, *result.dtype, session.log());
@@ -50,19 +90,36 @@ Parts parts(Session& session, const ServerOptions& servers, const StrategyOption
   return parts;
 }
 
+const grpc::ServeOptions* address(const Parts& parts) {
+  return parts.chief ? &*parts.chief : nullptr;
+}
+
 }  // namespace
+
+ParameterServerJob::ParameterServerJob(std::shared_ptr<LocalCluster> cluster,
+                                       ParameterServerOptions options,
+                                       const grpc::ServeOptions* chief)
+    : JobServers(std::move(cluster)), ParameterServer(std::move(options)) {
+  if (chief != nullptr) chief_ = grpc::serve(coordinator(), *chief);
+}
+
+// The others hear of the end before nobody answers any more.
+ParameterServerJob::~ParameterServerJob() {
+  close();
+}
 
 ParameterServerJob parameter_server(Session& session, const ServerOptions& servers,
                                     const StrategyOptions& options) {
   Parts made = parts(session, servers, options);
-  return ParameterServerJob(std::move(made.cluster), std::move(made.options));
+  return ParameterServerJob(std::move(made.cluster), std::move(made.options), address(made));
 }
 
 std::unique_ptr<engine::Strategy> make_parameter_server(Session& session,
                                                         const ServerOptions& servers,
                                                         const StrategyOptions& options) {
   Parts made = parts(session, servers, options);
-  return std::make_unique<ParameterServerJob>(std::move(made.cluster), std::move(made.options));
+  return std::make_unique<ParameterServerJob>(std::move(made.cluster), std::move(made.options),
+                                              address(made));
 }
 
 }  // namespace lockstep::strategies

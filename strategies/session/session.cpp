@@ -14,7 +14,7 @@ Session::Session(int argc, char** argv, SessionOptions options)
     : options_(std::move(options)),
       program_(argc > 0 && argv != nullptr ? std::filesystem::path(argv[0]).filename().string()
                                            : "lockstep"),
-      launch_(collectives::mpi::launch()),
+      launch_(options_.launched ? collectives::mpi::launch() : collectives::mpi::Launch()),
       devices_(engine::all_devices()),
       exceptions_(std::uncaught_exceptions()) {
   require_possible(options_.network);

@@ -24,6 +24,9 @@ namespace lockstep::strategies {
 struct SessionOptions {
   std::chrono::milliseconds deadline{60000};  // of finding the other processes
   Network network = {};                       // how messages travel between hosts
+  // False: whatever launcher started this process, it has nothing to do with others of it, and no
+  // MPI.
+  bool launched = true;
   engine::Log log = engine::Log();
 };
 
