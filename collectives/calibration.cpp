@@ -352,7 +352,8 @@ class TwoHosts {
 void add_samples(std::vector<Sample>& samples, std::vector<Sample> more) {
   for (Sample& sample : more) {
     const auto same = std::find_if(samples.begin(), samples.end(), [&](const Sample& known) {
-      return known.probe.kind == sample.probe.kind && known.probe.size == sample.probe.size;
+      return known.probe.kind == sample.probe.kind && known.probe.size == sample.probe.size &&
+             known.probe.algorithm == sample.probe.algorithm;
     });
     if (same == samples.end()) {
       samples.push_back(std::move(sample));

@@ -94,6 +94,7 @@ Topology costs_from(const std::string& text, const std::string& fingerprint, Top
     for (std::size_t host = 0; host < topology.hosts.size(); ++host)
       topology.hosts[host].costs = stored.hosts[host].costs;
     topology.wire = stored.wire;
+    topology.trials = stored.trials;
     topology.costs_are = stored.costs_are;
     return topology;
   });

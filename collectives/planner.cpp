@@ -68,7 +68,9 @@ Prices prices(const Topology& topology, const std::vector<const Algorithm*>& abl
     for (std::size_t k = 0; k < list.size(); ++k) {
       if (processes > 1 && process_of(k, processes) != together->process()) continue;
       const auto [size, i] = list[k];
-      const Price price = collectives::price(*able[i], topology, sizes[size], priced);
+      Price price = collectives::price(*able[i], topology, sizes[size], priced);
+      price.trial = trial_factor(topology.trials, able[i]->name, double(sizes[size]));
+      price.seconds *= price.trial;
       prices[size][i] = price;
       text.append(reinterpret_cast<const char*>(&price), sizeof(Price));
     }

@@ -62,7 +62,8 @@ Price each(const Of& of) {
           .wire_bytes = of(&Price::wire_bytes),
           .memory_bytes = of(&Price::memory_bytes),
           .rounds = of(&Price::rounds),
-          .messages = of(&Price::messages)};
+          .messages = of(&Price::messages),
+          .trial = of(&Price::trial)};
 }
 
 // Ranks of a host side by side, all hosts alike.

@@ -12,15 +12,16 @@ namespace lockstep::collectives {
 
 struct Price {
   double seconds = 0;
-  // It takes at least as long as each of these alone: a host's wire for its bytes; the part of a
-  // host that is needed longest; the thread of the rank with most to do; the signals and messages
-  // that come one after the other.
+  // By the costs alone it takes at least as long as each of these: a host's wire for its bytes; the
+  // part of a host that is needed longest; the thread of the rank with most to do; the signals and
+  // messages that come one after the other.
   double wire_seconds = 0, part_seconds = 0, work_seconds = 0, round_seconds = 0;
   HostPart part = HostPart::kMemory;
   double wire_bytes = 0, memory_bytes = 0;  // of the host with most
   double rounds = 0;
   double messages = 0;   // between hosts, of all ranks
   bool reduced = false;  // from smaller pictures of the cluster
+  double trial = 1;      // trial_factor, in `seconds` alone
 };
 
 // a + part (b - a), of everything.

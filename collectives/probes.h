@@ -7,6 +7,7 @@
 #pragma once
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "collectives/plan.h"
@@ -32,10 +33,12 @@ struct Probe {
     kMessages,  // `size` messages of a few bytes each way, one behind the other
     kAtOnce,    // the same, but all posted before any is waited for
     kBulk,      // `size` bytes each way, in large messages, by as many ranks as all hosts have
+    kSum,       // an all-reduce of `size` bytes a rank by `algorithm` (trial_probes.h)
   };
   Kind kind = Kind::kRounds;
   double size = 1;
   int repetitions = 1;
+  std::string_view algorithm = {};  // of the registry
   bool operator==(const Probe&) const = default;
 };
 
@@ -45,7 +48,7 @@ struct Probe {
 struct ProbeGroup {
   static constexpr int kTurns = 3;
   std::string name;
-  std::vector<Probe> probes;
+  std::vector<Probe> probes = {};
   StepPlan step = {};   // stage 0: a meeting; stage 1 + i: probe i
   bool writes = false;  // each rank writes `elements` numbers before each repetition
   bool wire = false;    // between hosts

@@ -144,12 +144,30 @@ class Comparison {
   std::string_view other_;
 };
 
+// As if nothing had been tried.
+Price by_costs(Price price) {
+  price.seconds /= price.trial;
+  price.trial = 1;
+  return price;
+}
+
 }  // namespace
 
+// Where trials turn round what the costs of messages and bytes say, they are the reason.
+//
 // What is needed less explains as much as it is of the other's time: where the wire is hardly used,
 // fewer bytes on it are not the reason. It must be half of the difference at least. Where both are
 // busy with the same nearly all the time, that is the limit, and how well it is used the reason.
 std::string reason(const Price& mine, const Price& than, std::string_view name) {
+  if (mine.trial != 1 || than.trial != 1) {
+    const Price a = by_costs(mine), b = by_costs(than);
+    if (a.seconds < b.seconds) return reason(a, b, name);
+    return fmt::format(
+        "sums of few bytes were tried: by these it takes {}, {} {}, other than by messages and "
+        "bytes alone, {} and {}",
+        time_text(mine.seconds), name, time_text(than.seconds), time_text(a.seconds),
+        time_text(b.seconds));
+  }
   const Comparison comparison(mine, than, name);
   const double gain = than.seconds - mine.seconds;
   double most = 0;

@@ -10,6 +10,7 @@
 
 #include "collectives/bootstrap.h"
 #include "collectives/link_costs.h"
+#include "collectives/trial.h"
 
 namespace lockstep::collectives {
 
@@ -40,6 +41,7 @@ struct Topology {
   std::vector<Process> processes;
   std::vector<Rank> ranks;
   WireCosts wire = {};
+  std::vector<Trial> trials = {};  // between hosts, of these ranks
   // Where the costs are from: "assumed" (the defaults), "measured", "described" (a file by hand).
   std::string costs_are = "assumed";
 

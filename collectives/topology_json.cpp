@@ -57,6 +57,16 @@ json json_of(const WireCosts& wire) {
           {"call_seconds", wire.call}};
 }
 
+json json_of(const std::vector<Trial>& trials) {
+  json all = json::array();
+  for (const Trial& trial : trials)
+    all.push_back({{"algorithm", trial.algorithm},
+                   {"bytes", trial.bytes},
+                   {"simulated_seconds", trial.simulated},
+                   {"seconds", trial.seconds}});
+  return all;
+}
+
 LinkClass link_class(const std::string& word) {
   for (const LinkClass link : {LinkClass::kMemory, LinkClass::kNvlink, LinkClass::kPcie})
     if (word == name(link)) return link;
@@ -117,6 +127,19 @@ WireCosts wire_costs(const json& from) {
   wire.burst = quantity(from, "burst_bytes", wire.burst, false);
   wire.call = quantity(from, "call_seconds", wire.call, false);
   return wire;
+}
+
+std::vector<Trial> trials_of(const json& all) {
+  std::vector<Trial> trials;
+  for (const json& t : list(all, "trials", false)) {
+    only(t, "a trial", {"algorithm", "bytes", "simulated_seconds", "seconds"});
+    trials.push_back({text(t, "algorithm"), quantity(t, "bytes", 0, true),
+                      quantity(t, "simulated_seconds", 0, true), quantity(t, "seconds", 0, true)});
+    const Trial& trial = trials.back();
+    require(trial.bytes > 0 && trial.simulated > 0 && trial.seconds > 0,
+            "a trial needs \"bytes\", \"simulated_seconds\" and \"seconds\"");
+  }
+  return trials;
 }
 
 Topology::Host host_of(const json& h) {
@@ -283,6 +306,7 @@ std::string to_json(const Topology& topology) {
                     {"processes", processes},
                     {"ranks", ranks},
                     {"wire", json_of(topology.wire)},
+                    {"trials", json_of(topology.trials)},
                     {"costs_are", topology.costs_are}};
   return all.dump(2, ' ', false, json::error_handler_t::replace);
 }
@@ -290,9 +314,10 @@ std::string to_json(const Topology& topology) {
 Topology topology_from_json(const std::string& written) {
   return json_reading::reading("topology", [&] {
     const json all = json_reading::parse(written, "the text");
-    only(all, "a topology", {"hosts", "processes", "ranks", "wire", "costs_are"});
+    only(all, "a topology", {"hosts", "processes", "ranks", "wire", "trials", "costs_are"});
     Topology topology;
     if (all.contains("wire")) topology.wire = wire_costs(all.at("wire"));
+    topology.trials = trials_of(all);
     topology.costs_are = text(all, "costs_are", "described");
     if (all.contains("processes") || all.contains("ranks")) {
       read_long(all, topology);

@@ -17,6 +17,7 @@
 #include "collectives/outcome.h"
 #include "collectives/probes.h"
 #include "collectives/processor_wait.h"
+#include "collectives/trial_probes.h"
 #include "collectives/wire_probes.h"
 #include "engine/base/error.h"
 #include "strategies/probe_run.h"
@@ -30,7 +31,7 @@ using collectives::Sample;
 using collectives::Topology;
 
 // Costs of an executor that works otherwise are of no use: counted up when it does.
-constexpr int kFormat = 4;
+constexpr int kFormat = 5;
 
 // Memory that all ranks of a host touch in the largest pass: so much more than the last cache that
 // little of it stays there, and not so much that it takes long.
@@ -46,7 +47,7 @@ constexpr std::size_t kPage = 4096;
 // that is slower does less; what is least is done however long it takes.
 constexpr double kSignals = 15e-3, kSmallPasses = 15e-3, kMiddlePasses = 35e-3,
                  kLargestPasses = 75e-3, kSmallStores = 15e-3, kLargestStores = 40e-3,
-                 kWire = 120e-3;  // s
+                 kWire = 120e-3, kTrials = 50e-3;  // s
 
 struct Passes {
   std::size_t bytes = 0;  // of a rank in the largest pass
@@ -72,13 +73,8 @@ Passes largest_passes(const JobRanks& ranks, std::size_t most_touched) {
   return largest;
 }
 
-struct Measured {
-  std::vector<Sample> samples;
-  collectives::ProcessorWait wait;  // of the rank that waited longest
-};
-
-Measured measured(const JobRanks& ranks, const collectives::Binding& binding,
-                  const engine::Ops& ops, const CalibrationOptions& options) {
+// What is run within hosts.
+std::vector<ProbeGroup> local_probes(const JobRanks& ranks, const CalibrationOptions& options) {
   const Passes largest_pass = largest_passes(ranks, options.most_touched);
   std::vector<ProbeGroup> local{collectives::signal_probes(ranks.host)};
   local[0].seconds = kSignals;
@@ -96,21 +92,7 @@ Measured measured(const JobRanks& ranks, const collectives::Binding& binding,
     ProbeGroup& group = local.emplace_back(collectives::store_probe(ranks.host, stores[i]));
     group.seconds = i + 1 == stores.size() ? kLargestStores : kSmallStores;
   }
-  std::vector<ProbeGroup> largest = local;
-  std::optional<collectives::WireProbes> wire;
-  if (!ranks.one_host()) {
-    wire.emplace(ranks.host, kWire);
-    largest.push_back(wire->largest());
-  }
-  ProbeRun run(ranks, largest, ops, binding.processors, options.deadline, options.network,
-               options.waited);
-  std::vector<Sample> samples = run.measure(local);
-  while (wire) {
-    const auto group = wire->next(samples);
-    if (!group) break;
-    collectives::add_samples(samples, run.measure({*group}));
-  }
-  return {std::move(samples), run.processor_wait()};
+  return local;
 }
 
 void add_note(std::string& note, const std::string& more) {
@@ -132,16 +114,56 @@ std::vector<int> processors_of_hosts(const JobRanks& ranks, int here) {
 Topology costs_of_first(collectives::Bootstrap& bootstrap, Topology topology,
                         const std::vector<Sample>& samples, const std::vector<int>& processors) {
   const auto all = collectives::all_or_none(bootstrap, "measured costs", [&] {
-    return bootstrap.process() != 0
-               ? std::string()
-               : to_json(collectives::calibrated(topology, samples, processors));
+    if (bootstrap.process() != 0) return std::string();
+    Topology measured = collectives::calibrated(topology, samples, processors);
+    measured.trials = collectives::planned_trials(measured, kTrials);
+    return to_json(measured);
   });
   const Topology found = collectives::topology_from_json(all[0]);
   for (std::size_t host = 0; host < topology.hosts.size(); ++host)
     topology.hosts[host].costs = found.hosts[host].costs;
   topology.wire = found.wire;
+  topology.trials = found.trials;
   topology.costs_are = found.costs_are;
   return topology;
+}
+
+// `processors`: of hosts. First what is within them, then the wire; then sums, with the costs that
+// follow from both.
+struct Measured {
+  Topology topology;
+  collectives::ProcessorWait wait;  // of the rank that waited longest
+};
+
+Measured measured(const JobRanks& ranks, const Topology& topology,
+                  const collectives::Binding& binding, const std::vector<int>& processors,
+                  const engine::Ops& ops, const CalibrationOptions& options) {
+  const std::vector<ProbeGroup> local = local_probes(ranks, options);
+  std::vector<ProbeGroup> largest = local;
+  std::optional<collectives::WireProbes> wire;
+  if (!ranks.one_host()) {
+    wire.emplace(ranks.host, kWire);
+    largest.push_back(wire->largest());
+    for (ProbeGroup& group : collectives::largest_trials(topology))
+      largest.push_back(std::move(group));
+  }
+  ProbeRun run(ranks, largest, ops, binding.processors, options.deadline, options.network,
+               options.waited);
+  std::vector<Sample> samples = run.measure(local);
+  while (wire) {
+    const auto group = wire->next(samples);
+    if (!group) break;
+    collectives::add_samples(samples, run.measure({*group}));
+  }
+  Topology found = costs_of_first(ranks.bootstrap, topology, samples, processors);
+  // First a few times each, which tell how often there is time for it.
+  std::vector<Sample> sums;
+  for (int round = 0; round < 2 && !found.trials.empty(); ++round) {
+    const auto groups = collectives::trial_groups(found, sums, kTrials);
+    collectives::add_samples(sums, run.measure(groups));
+    collectives::add_times(found.trials, sums);
+  }
+  return {std::move(found), run.processor_wait()};
 }
 
 // Says that it takes long, if it does while this lives.
@@ -249,8 +271,9 @@ Calibration calibrate(collectives::Bootstrap& bootstrap, const Topology& topolog
     const bool first = bootstrap.process() == 0;
     std::optional<Patience> patience;
     if (first && options.tell) patience.emplace(options);
-    const auto [samples, wait] = measured(shape.ranks, shape.mine.binding, ops, options);
-    result.topology = costs_of_first(bootstrap, topology, samples, shape.processors);
+    auto [found, wait] =
+        measured(shape.ranks, topology, shape.mine.binding, shape.processors, ops, options);
+    result.topology = std::move(found);
     patience.reset();
     // Ranks that are more than processors wait for each other, every time.
     const bool disturbed = shape.mine.enough && wait.disturbed();

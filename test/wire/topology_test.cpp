@@ -58,6 +58,7 @@ TEST(Topology, CostsReadBack) {
   costs.passes = {{1e6, 2e10 / 3, 4e10}, {2e6, 1e10, 2e10}};
   costs.port = 7e9;
   costs.links = {{0, 3, 2.5e10}};
+  t.trials = {{"ring", 2048, 1e-4 / 3, 2e-4 / 3}};
   EXPECT_EQ(topology_from_json(to_json(t)), t);
   EXPECT_EQ(t.cores_of_host(0), 3);
   EXPECT_EQ(t.cores_of_host(1), 1) << "as many as its process with the most";
@@ -119,7 +120,11 @@ TEST(Topology, AHostMayBeDescribedByItsMachine) {
 }
 
 TEST(Topology, ASmallerClusterIsItsFirstHosts) {
-  const Topology few = example().first_hosts(1);
+  Topology whole = example();
+  whole.trials = {{"ring", 2048, 1e-4, 2e-4}};
+  const Topology few = whole.first_hosts(1);
+  EXPECT_TRUE(few.trials.empty()) << "of others";
+  EXPECT_TRUE(whole.first_ranks(2).trials.empty());
   EXPECT_THAT(few.host_of_rank(), ElementsAre(0, 0, 0, 0));
   ASSERT_EQ(few.processes.size(), 2u);
   EXPECT_EQ(few.processes[1].first_rank, 2);
@@ -203,6 +208,8 @@ TEST(Topology, BadTextIsRefusedWithAReason) {
       {R"({"hosts": [{"name": "h", "count": 100000, "ranks": 100000}]})", "more than 65536 ranks"},
       {R"({"hosts": [{"name": "h", "rank": 4}]})", "knows no \"rank\""},
       {R"({"hosts": [{"name": "h", "costs": {"passes": []}}]})", "at least one"},
+      {with("\"trials\": []", "\"trials\": [{\"algorithm\": \"ring\", \"bytes\": 8}]"),
+       "a trial needs"},
   };
   for (const auto& [text, reason] : cases) {
     try {

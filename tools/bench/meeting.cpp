@@ -39,9 +39,9 @@ Meeting::Meeting(const strategies::Ranks& ranks)
   request.name = "a meeting";
   request.subject = {0, 1};
   request.host = ranks.host;
-  collectives::StepPlan plan{{ring_all_reduce(request), {}, false}};
+  collectives::StepPlan plan{{halving_doubling_all_reduce(request), {}, false}};
   link_ = std::make_unique<strategies::RankLink>(ranks, std::move(plan), sizeof(float),
-                                                 ring_scratch(request) * sizeof(float), "meeting");
+                                                 halving_doubling_scratch(request) * sizeof(float), "meeting");
 }
 
 Meeting::~Meeting() {

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// An all-reduce of few bytes between hosts that was run while costs were measured, and what the
+// simulator says of it from these costs. Few bytes take as long as their messages wait for each
+// other, and how long that is depends on who else is at work on a processor and who sleeps: of this
+// the costs of one message alone tell little. So prices of few bytes are taken times what trials
+// took over what they should have taken. A plain value, part of a Topology and of its JSON. Any
+// thread.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lockstep::collectives {
+
+struct Trial {
+  std::string algorithm;
+  double bytes = 0;      // of a rank
+  double simulated = 0;  // s, by the measured costs; positive
+  double seconds = 0;    // that it took; positive
+  bool operator==(const Trial&) const = default;
+};
+
+// By which the price of so many bytes is to be taken. At the bytes of trials: how far all that were
+// tried there were off together, and half of how far this one was off beside them, since a trial
+// is uncertain too (halves and means are of logarithms). With the logarithm of the bytes it goes in
+// a straight line from size to size; before the first it stays; behind the last it goes to 1, and
+// is that from kFaded times the last bytes on. 1 where nothing was tried.
+inline constexpr double kFaded = 16;
+double trial_factor(std::span<const Trial> trials, std::string_view algorithm, double bytes);
+
+}  // namespace lockstep::collectives

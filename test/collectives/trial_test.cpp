@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+// What trials of few bytes make of prices, and which are made.
+#include "collectives/trial.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "collectives/example_topologies.h"
+#include "collectives/planner.h"
+#include "collectives/trial_probes.h"
+
+namespace lockstep::collectives {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr double kUs = 1e-6;
+
+TEST(Trial, TheFactorIsWhatWasMeasuredAndFadesBehind) {
+  const std::vector<Trial> trials{{"ring", 32768, 200 * kUs, 100 * kUs},
+                                  {"ring", 2048, 100 * kUs, 400 * kUs}};
+  const auto ring = [&](double bytes) { return trial_factor(trials, "ring", bytes); };
+  EXPECT_NEAR(ring(2048), 4, 1e-9);
+  EXPECT_NEAR(ring(32768), 0.5, 1e-9);
+  EXPECT_NEAR(ring(0), 4, 1e-9);
+  EXPECT_NEAR(ring(256), 4, 1e-9);
+  EXPECT_NEAR(ring(8192), std::sqrt(2.0), 1e-9) << "half of the way, by logarithms";
+  EXPECT_NEAR(ring(32768 * kFaded / 4), std::sqrt(0.5), 1e-9);
+  EXPECT_EQ(ring(32768 * kFaded), 1);
+  EXPECT_EQ(ring(1e9), 1);
+  double before = ring(32768);
+  for (double bytes = 32768; bytes <= 2 * 32768 * kFaded; bytes *= 1.3) {
+    EXPECT_GE(ring(bytes), before - 1e-12);
+    before = ring(bytes);
+  }
+  EXPECT_EQ(trial_factor({}, "ring", 2048), 1);
+}
+
+// Beside the others a trial counts half; what all have in common counts whole, also for who was not
+// tried.
+TEST(Trial, OfOneThatIsOffBesideTheOthersHalfIsBelieved) {
+  const std::vector<Trial> trials{{"ring", 2048, 100 * kUs, 800 * kUs},
+                                  {"direct", 2048, 300 * kUs, 600 * kUs}};
+  EXPECT_NEAR(trial_factor(trials, "halving_doubling", 2048), 4, 1e-9);
+  EXPECT_NEAR(trial_factor(trials, "ring", 2048), std::sqrt(4.0 * 8), 1e-9);
+  EXPECT_NEAR(trial_factor(trials, "direct", 2048), std::sqrt(4.0 * 2), 1e-9);
+  const std::vector<Trial> alike{{"ring", 2048, 100 * kUs, 300 * kUs},
+                                 {"direct", 2048, 200 * kUs, 600 * kUs}};
+  for (const char* name : {"ring", "direct", "halving_doubling"})
+    EXPECT_NEAR(trial_factor(alike, name, 2048), 3, 1e-9);
+}
+
+TEST(Trial, OnlyBetweenHostsAndInTime) {
+  const Topology topology = example_topology("4x4");
+  const auto trials = planned_trials(topology, 0.04);
+  ASSERT_THAT(trials, testing::Not(IsEmpty()));
+  const Choices choices = plan_all_reduce(topology, all_reduce_algorithms());
+  for (const double bytes : {512.0, 4096.0, 32768.0}) {
+    const std::string best = choices.choose(std::size_t(bytes)).algorithm;
+    EXPECT_TRUE(std::any_of(trials.begin(), trials.end(), [&](const Trial& trial) {
+      return trial.algorithm == best && trial.bytes == bytes;
+    })) << best;
+  }
+  std::set<std::pair<std::string, double>> once;
+  for (const Trial& trial : trials) {
+    EXPECT_TRUE(once.emplace(trial.algorithm, trial.bytes).second);
+    EXPECT_GT(trial.simulated, 0);
+    EXPECT_EQ(trial.seconds, trial.simulated) << "it changes nothing before it is tried";
+  }
+  EXPECT_THAT(planned_trials(example_topology("1x4"), 0.04), IsEmpty());
+  Topology slow = topology;
+  slow.wire.latency = 0.1;
+  EXPECT_THAT(planned_trials(slow, 0.04), IsEmpty()) << "each takes longer than all may";
+  for (const Trial& trial : planned_trials(equal_hosts(32, 1, {}, {}, 1), 0.04))
+    EXPECT_NE(trial.algorithm, "direct") << "each rank would be connected with 31 others";
+}
+
+// As a run does it: a group for each size, of which the times come back.
+TEST(Trial, TimesAreOfTheAlgorithmAndTheSize) {
+  Topology topology = example_topology("4x4");
+  auto& trials = topology.trials = planned_trials(topology, 0.04);
+  const auto groups = trial_groups(topology, {}, 0.04);
+  ASSERT_EQ(groups.size(), 3u);
+  const auto largest = largest_trials(topology);
+  std::vector<Sample> samples;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    ASSERT_EQ(groups[g].step.size(), groups[g].probes.size() + 1);
+    EXPECT_LE(groups[g].elements, largest[g].elements);
+    EXPECT_LE(groups[g].scratch, largest[g].scratch);
+    for (std::size_t i = 0; i < groups[g].probes.size(); ++i) {
+      const Probe& probe = groups[g].probes[i];
+      EXPECT_EQ(groups[g].step[i + 1].plan.algorithm, probe.algorithm);
+      EXPECT_EQ(probe.repetitions, 2);
+      const auto trial = std::find_if(trials.begin(), trials.end(), [&](const Trial& t) {
+        return t.algorithm == probe.algorithm && t.bytes == probe.size;
+      });
+      ASSERT_NE(trial, trials.end());
+      // The slowest rank's, in the middle of three.
+      const double seconds = trial->simulated * double(samples.size() + 2);
+      samples.push_back({probe,
+                         {{seconds / 2, seconds, seconds / 3},
+                          {seconds / 9, seconds / 8, seconds / 9},
+                          {seconds, 7 * seconds, seconds}}});
+    }
+  }
+  EXPECT_EQ(samples.size(), trials.size());
+  std::vector<Sample> twice;  // as from two rounds
+  add_samples(twice, samples), add_samples(twice, samples);
+  EXPECT_EQ(twice.size(), trials.size());
+  add_times(trials, twice);
+  std::set<double> factors;
+  for (const Trial& trial : trials) factors.insert(std::round(trial.seconds / trial.simulated));
+  EXPECT_EQ(factors.size(), trials.size());
+  EXPECT_EQ(*factors.begin(), 2);
+  EXPECT_EQ(*factors.rbegin(), double(trials.size() + 1));
+  add_times(trials, {});
+  EXPECT_EQ(std::round(trials[0].seconds / trials[0].simulated), 2) << "without samples it stays";
+}
+
+// The second time what they took says how often: in all no longer than they have.
+TEST(Trial, TheyEndInTime) {
+  Topology topology = example_topology("4x4");
+  topology.trials = planned_trials(topology, 0.04);
+  const std::vector<Sample> some{{{.kind = Probe::Kind::kSum}, {{1}}}};
+  for (const double slow : {0.5, 1.0, 10.0, 1e6}) {
+    for (Trial& trial : topology.trials) trial.seconds = slow * trial.simulated;
+    double all = 0;
+    int least = 1000, most = 0;
+    for (const ProbeGroup& group : trial_groups(topology, some, 0.04))
+      for (const Probe& probe : group.probes) {
+        least = std::min(least, probe.repetitions), most = std::max(most, probe.repetitions);
+        for (const Trial& trial : topology.trials)
+          if (trial.algorithm == probe.algorithm && trial.bytes == probe.size)
+            all += trial.seconds * probe.repetitions;
+      }
+    EXPECT_GE(least, 1);
+    EXPECT_TRUE(least == 1 || all <= 0.04) << all;
+    EXPECT_TRUE(slow < 1000 || most == 1) << most;
+    EXPECT_TRUE(slow > 1 || most >= 10) << most;
+  }
+}
+
+TEST(Trial, TheChoiceGoesByIt) {
+  Topology topology = example_topology("4x4");
+  const std::size_t bytes = 2048;
+  const auto choose = [&] {
+    return plan_all_reduce(topology, all_reduce_algorithms(), {}, {bytes, 64 << 20});
+  };
+  const Choice before = choose().choose(bytes);
+  const double a = before.seconds, b = before.runner_up_seconds;
+  // Together not off, and beside each other by so much that half of it turns them round.
+  const double off = 4 * std::pow(b / a, 2);
+  topology.trials = {{before.algorithm, double(bytes), a, off * a},
+                     {before.runner_up, double(bytes), b, b / off}};
+  const double first = a * std::sqrt(off), second = b / std::sqrt(off);
+  const Choice after = choose().choose(bytes);
+  EXPECT_EQ(after.algorithm, before.runner_up);
+  EXPECT_NEAR(after.seconds, second, b * 1e-9);
+  EXPECT_NE(after.runner_up, "");
+  EXPECT_EQ(choose().choose(64 << 20).reason,
+            plan_all_reduce(example_topology("4x4"), all_reduce_algorithms(), {}, {bytes, 64 << 20})
+                .choose(64 << 20)
+                .reason);
+  // Of the two alone, the trials are the reason.
+  std::vector<Algorithm> two;
+  for (const Algorithm& algorithm : all_reduce_algorithms())
+    if (algorithm.name == before.algorithm || algorithm.name == before.runner_up)
+      two.push_back(algorithm);
+  EXPECT_EQ(plan_all_reduce(topology, two, {}, {bytes}).choose(bytes).reason,
+            fmt::format("sums of few bytes were tried: by these it takes {}, {} {}, other than by "
+                        "messages and bytes alone, {} and {}",
+                        time_text(second), before.algorithm, time_text(first), time_text(b),
+                        time_text(a)));
+}
+
+}  // namespace
+}  // namespace lockstep::collectives
