@@ -10,6 +10,7 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include "collectives/simulator.h"
 #include "collectives/store_sizes.h"
@@ -35,6 +36,10 @@ constexpr double kSlowest = 1e5, kFastest = 1e13;  // bytes/s
 constexpr double kLongest = 1;                     // s
 // Costs of the wire depend on each other: they are searched in turn, so often.
 constexpr int kTimes = 4;
+// Of the time that bytes take at the wire's pace, beside their way: in less they went at once.
+constexpr double kAtOnce = 0.5;
+// Of a time over the wire, what the processors may have of it.
+constexpr double kNearlyAll = 0.9;
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
@@ -269,9 +274,11 @@ class TwoHosts {
     bandwidth(*large);
     if (small == large) return two_.wire;
     const Sample* middle = below(*large);
+    const bool bursts = at_once(*small);
     for (int i = 0; i < kTimes; ++i) {
-      burst(*middle);
-      processor(*small);
+      two_.wire.burst = 0;
+      if (bursts) burst(*middle);
+      processor(*small, *large);
       bandwidth(*large);
     }
     return two_.wire;
@@ -328,6 +335,16 @@ class TwoHosts {
     return next;
   }
 
+  // Where the fewest bytes go at the wire's pace, more do not go faster: whoever saw some that did
+  // came after a pause, which others do not.
+  bool at_once(const Sample& small) {
+    const double paced = simulated(small.probe);
+    const double bandwidth = std::exchange(two_.wire.bandwidth, kFastest);
+    const double way = simulated(small.probe);
+    two_.wire.bandwidth = bandwidth;
+    return measured(small) - way < kAtOnce * (paced - way);
+  }
+
   // The more goes at once, the less time it takes.
   void burst(const Sample& middle) {
     const double most = middle.probe.size;
@@ -337,9 +354,17 @@ class TwoHosts {
                       });
   }
 
-  void processor(const Sample& small) {
+  // No more than leaves the wire a part in many bytes: it has a pace of its own.
+  void processor(const Sample& small, const Sample& large) {
+    const double bandwidth = std::exchange(two_.wire.bandwidth, kFastest);
+    search_for(
+        &WireCosts::processor, [&] { return simulated(large.probe); },
+        kNearlyAll * measured(large));
+    const double most = two_.wire.processor;
+    two_.wire.bandwidth = bandwidth;
     search_for(
         &WireCosts::processor, [&] { return simulated(small.probe); }, measured(small));
+    two_.wire.processor = std::min(two_.wire.processor, most);
   }
 
   const std::vector<Sample>& samples_;

@@ -151,6 +151,20 @@ TEST(Calibration, BurstsOfOtherWorkAreLeftOut) {
 }
 
 // Whatever was measured: costs are numbers with which one can plan, and that can be written.
+// A link that somebody limits lets some bytes through at once after a pause. Where the fewest bytes
+// came after none and larger ones did, the wire's pace is not that of its pauses.
+TEST(Calibration, WhatOnlySomeBytesWereSparedIsNoBurst) {
+  const Topology truth = equal_hosts(2, 2, machine(), {.bandwidth = 12e6, .processor = 0.3e-9}, 2);
+  std::vector<Sample> samples = simulated(truth);
+  for (Sample& sample : samples)
+    if (sample.probe.kind == Probe::Kind::kBulk && sample.probe.size == 512 * kKiB)
+      for (auto& of_ranks : sample.seconds)
+        for (double& seconds : of_ranks) seconds /= 10;
+  const WireCosts wire = calibrated(unknown(truth), samples, processors(truth)).wire;
+  expect_near(wire.bandwidth, 12e6, 0.02, "bandwidth");
+  EXPECT_EQ(wire.burst, 0);
+}
+
 TEST(Calibration, WhateverTheTimesCostsArePlausible) {
   std::mt19937_64 random(7);
   for (const auto& [hosts, ranks] : {std::pair(1, 1), {1, 3}, {2, 1}, {3, 2}}) {
