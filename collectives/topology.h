@@ -41,7 +41,7 @@ struct Topology {
   std::vector<Process> processes;
   std::vector<Rank> ranks;
   WireCosts wire = {};
-  std::vector<Trial> trials = {};  // between hosts, of these ranks
+  std::vector<Trial> trials = {};  // of these ranks
   // Where the costs are from: "assumed" (the defaults), "measured", "described" (a file by hand).
   std::string costs_are = "assumed";
 

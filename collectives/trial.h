@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// An all-reduce of few bytes between hosts that was run while costs were measured, and what the
-// simulator says of it from these costs. Few bytes take as long as their messages wait for each
-// other, and how long that is depends on who else is at work on a processor and who sleeps: of this
-// the costs of one message alone tell little. So prices of few bytes are taken times what trials
-// took over what they should have taken. A plain value, part of a Topology and of its JSON. Any
-// thread.
+// An all-reduce of few bytes that was run while costs were measured, and what the simulator says of
+// it from these costs. Few bytes take as long as their signals and messages wait for each other,
+// and how long that is depends on who else is at work on a processor, who sleeps, and whose cache
+// holds what: of this the costs of one alone tell little. So prices of few bytes are taken times
+// what trials took over what they should have taken. A plain value, part of a Topology and of its
+// JSON. Any thread.
 #pragma once
 #include <span>
 #include <string>

@@ -20,7 +20,7 @@ constexpr std::array<std::size_t, 3> kSizes{512, std::size_t(4) << 10, std::size
 constexpr double kMayBeFastest = 4;     // times as long as the fastest
 constexpr double kPart = 0.1;           // of the time of all, that one may take once
 constexpr std::size_t kMostPeers = 16;  // on other hosts, of one rank
-constexpr int kFirst = 2, kMost = 21;   // repetitions at first, and then
+constexpr int kFirst = 2, kMost = 45;   // repetitions at first, and then
 constexpr double kShortest = 1e-9;      // s: of a clock that is too coarse
 
 // Ranks of other hosts that one rank sends to, or receives from.
@@ -49,19 +49,21 @@ std::vector<const Algorithm*> candidates(const Topology& topology, std::size_t b
   return found;
 }
 
-// All ranks meet, and leave it at nearly the same time, as from no ring.
-Request meeting(const Topology& topology) {
-  return priced_request(topology, sizeof(float));
-}
-
 ProbeGroup group_of(const Topology& topology, std::size_t bytes,
                     const std::vector<const Algorithm*>& algorithms) {
-  const Request request = priced_request(topology, bytes), meet = meeting(topology);
+  const Request request = priced_request(topology, bytes);
   ProbeGroup made{.name = fmt::format("sums of {} bytes", bytes)};
-  made.step.push_back({halving_doubling_all_reduce(meet), {}, false});
-  made.wire = true;
   made.elements = request.subject.size();
-  made.scratch = halving_doubling_scratch(meet);
+  made.wire = topology.hosts.size() > 1;
+  made.writes = !made.wire;
+  if (made.wire) {
+    // All ranks meet, and leave it at nearly the same time, as from no ring.
+    const Request meeting = priced_request(topology, sizeof(float));
+    made.step.push_back({halving_doubling_all_reduce(meeting), {}, false});
+    made.scratch = halving_doubling_scratch(meeting);
+  } else {
+    made.step.push_back({probe_plan({Probe::Kind::kRounds, 1, 1}, request.host), {}, false});
+  }
   for (const Algorithm* algorithm : algorithms) {
     made.probes.push_back(
         {.kind = Probe::Kind::kSum, .size = double(bytes), .algorithm = algorithm->name});
@@ -75,7 +77,7 @@ ProbeGroup group_of(const Topology& topology, std::size_t bytes,
 
 std::vector<Trial> planned_trials(const Topology& topology, double seconds) {
   std::vector<Trial> trials;
-  if (topology.hosts.size() < 2) return trials;
+  if (topology.ranks.size() < 2) return trials;
   for (const std::size_t bytes : kSizes) {
     std::vector<Trial> of_size;
     double least = std::numeric_limits<double>::infinity();
@@ -120,7 +122,7 @@ std::vector<ProbeGroup> trial_groups(const Topology& topology, const std::vector
 
 std::vector<ProbeGroup> largest_trials(const Topology& topology) {
   std::vector<ProbeGroup> groups;
-  if (topology.hosts.size() > 1)
+  if (topology.ranks.size() > 1)
     for (const std::size_t bytes : kSizes)
       groups.push_back(group_of(topology, bytes, candidates(topology, bytes)));
   return groups;

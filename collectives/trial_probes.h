@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Which all-reduces are tried between hosts while costs are measured, and how often: those of a few
-// small sizes that may be the fastest by the costs found so far, as often as a time allows. Pure
-// functions; any thread.
+// Which all-reduces are tried while costs are measured, and how often: those of a few small sizes
+// that may be the fastest by the costs found so far, as often as a time allows. Pure functions; any
+// thread.
 #pragma once
 #include <vector>
 
@@ -13,7 +13,7 @@ namespace lockstep::collectives {
 
 // Of every size those that take at most some times as long as the fastest; they took what was
 // simulated, until they are tried.
-// None on one host, and none whose ranks talk to very many others: they would be connected for it.
+// None whose ranks talk to very many of other hosts: they would be connected for it.
 // Nor any that takes a good part of the time that all have: over so slow a wire bytes count, and
 // not who sleeps.
 std::vector<Trial> planned_trials(const Topology& topology, double seconds);

@@ -144,9 +144,9 @@ Measured measured(const JobRanks& ranks, const Topology& topology,
   if (!ranks.one_host()) {
     wire.emplace(ranks.host, kWire);
     largest.push_back(wire->largest());
-    for (ProbeGroup& group : collectives::largest_trials(topology))
-      largest.push_back(std::move(group));
   }
+  for (ProbeGroup& group : collectives::largest_trials(topology))
+    largest.push_back(std::move(group));
   ProbeRun run(ranks, largest, ops, binding.processors, options.deadline, options.network,
                options.waited);
   std::vector<Sample> samples = run.measure(local);
