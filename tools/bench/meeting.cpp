@@ -41,7 +41,8 @@ Meeting::Meeting(const strategies::Ranks& ranks)
   request.host = ranks.host;
   collectives::StepPlan plan{{halving_doubling_all_reduce(request), {}, false}};
   link_ = std::make_unique<strategies::RankLink>(ranks, std::move(plan), sizeof(float),
-                                                 halving_doubling_scratch(request) * sizeof(float), "meeting");
+                                                 halving_doubling_scratch(request) * sizeof(float),
+                                                 "meeting");
 }
 
 Meeting::~Meeting() {
