@@ -15,7 +15,7 @@ usage: tools/task_cluster.sh [options] -- [FLAGS OF lockstep train]
   --program FILE  the program (default build/tools/lockstep)
   --print         prints the commands instead: for other machines, with their addresses in place of these
 
-Each server runs `lockstep serve`, each worker `lockstep train --strategy parameter_server FLAGS`. What a task
+Each server runs `lockstep serve --life 60`, each worker `lockstep train --strategy parameter_server FLAGS`. What a task
 says on standard error has its name before it; standard output, where results go, is the chief's alone. When the
 chief has ended the others have 30 s; who is left then is ended.
 
@@ -57,7 +57,7 @@ cluster="{\"worker\":[$(addresses "$port" "$workers")],\"ps\":[$(addresses $((po
 # The whole description for task $2 of job $1.
 config() { echo "{\"cluster\":$cluster,\"task\":{\"type\":\"$1\",\"index\":$2}}"; }
 
-serve=("$program" serve)
+serve=("$program" serve --life 60)   # seconds without a call: the chief looks after its servers every second
 train=("$program" train --strategy parameter_server "$@")
 
 if [ -n "$print" ]; then

@@ -15,6 +15,7 @@
 #include "strategies/grpc/connection.h"
 #include "strategies/parameter_server/placement_builder.h"
 #include "strategies/parameter_server/variable_client.h"
+#include "strategies/session/held_port.h"
 #include "strategies/session/task_status.h"
 #include "test/strategies/certificates.h"
 #include "test/strategies/service_calls.h"
@@ -200,6 +201,19 @@ TEST(ServerTask, WhatIsRefusedChangesNothing) {
   push.mutable_parts(0)->set_end(8);
   ask_it("Push", push, slices_of(std::vector<float>(8, 1.0f)));
   EXPECT_NE(server->store().checksum(), before) << "what is right still goes";
+}
+
+TEST(ServerTask, ListensWhereAPortIsHeldForIt) {
+  const HeldPort held(true), other(true);
+  EXPECT_NE(held.port(), other.port());
+  ServerTaskOptions options = quiet();
+  options.serve.address = fmt::format("127.0.0.1:{}", held.port());
+  for (int life = 0; life < 2; ++life) {
+    const auto server = server_task(options);
+    EXPECT_EQ(server->address(), options.serve.address);
+    EXPECT_NE(refused([&] { server_task(options); }, Code::kIo), "") << "one at a time";
+    Client(*server).assign("x", How::kInit, 1);
+  }
 }
 
 // Ends.

@@ -63,7 +63,7 @@ class TaskCluster(unittest.TestCase):
         cluster = {"worker": [f"127.0.0.1:{2221 + i}" for i in range(4)], "ps": ["127.0.0.1:2225", "127.0.0.1:2226"]}
         train = ["train", "--strategy", "parameter_server", "--model", "mlp", "--batch", "64"]
         wanted = {f"{job}{i}": [command, {"cluster": cluster, "task": {"type": job, "index": i}}]
-                  for job, n, command in (("worker", 4, train), ("ps", 2, ["serve"])) for i in range(n)}
+                  for job, n, command in (("worker", 4, train), ("ps", 2, ["serve", "--life", "60"])) for i in range(n)}
         self.assertEqual(self.tasks(), wanted)
 
     def test_printed_commands_start_the_same_tasks(self):
@@ -76,7 +76,7 @@ class TaskCluster(unittest.TestCase):
         self.assertEqual(self.run_it("--workers", "2", "--servers", "1", "--port", "4000", "--", "--data", "a b")[0], 0)
         self.assertEqual(self.tasks(), printed)
         self.assertEqual(printed["worker1"][0][-2:], ["--data", "a b"])
-        self.assertEqual(shlex.split(out[0])[-1], "serve")
+        self.assertEqual(shlex.split(out[0])[-3:], ["serve", "--life", "60"])
 
     def test_the_chiefs_code_is_the_jobs(self):
         self.assertEqual(self.run_it("--", plan="worker0 sys.exit(74)")[0], 74)
