@@ -84,7 +84,7 @@ strategies::ServerOptions server_options(const TrainFlags& f) {
   options.scale_rate = f.scale_rate;
   options.most_staleness = f.most_staleness;
   options.warm_up = f.warm_up;
-  options.bfloat16 = f.bfloat16;
+  options.bfloat16 = f.wire == "bfloat16";
   options.place = f.place;
   options.partition = f.partition;
   options.tls = f.tls;
@@ -113,9 +113,10 @@ void check_servers(const TrainFlags& f) {
   if (f.strategy != "parameter_server") {
     engine::require(f.servers == none.servers && !f.synchronous && f.aggregate == 0 &&
                         !f.scale_rate && f.most_staleness == 0 && f.warm_up == none.warm_up &&
-                        !f.bfloat16 && f.place == none.place && f.partition == none.partition,
+                        f.wire == none.wire && f.place == none.place &&
+                        f.partition == none.partition,
                     "--servers, --sync, --aggregate, --scale-rate, --most-staleness, --warm-up, "
-                    "--wire-bfloat16, --place and --partition are of --strategy parameter_server; "
+                    "--wire, --place and --partition are of --strategy parameter_server; "
                     "this is {}",
                     f.strategy);
     return;

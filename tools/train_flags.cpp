@@ -162,8 +162,10 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "of parameter_server: the first so many steps are made by one worker alone")
       ->check(counts)
       ->capture_default_str();
-  app.add_flag("--wire-bfloat16", f.bfloat16,
-               "of parameter_server: weights and gradients travel in 16 bits");
+  app.add_option("--wire", f.wire,
+                 "of parameter_server: weights and gradients travel as they are, or in 16 bits")
+      ->check(one_of({"full", "bfloat16"}))
+      ->capture_default_str();
   app.add_option("--place", f.place,
                  "of parameter_server: variables to servers in turn, or by bytes")
       ->check(one_of({"round_robin", "greedy"}))

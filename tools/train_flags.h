@@ -37,11 +37,11 @@ struct TrainFlags {
   std::int64_t every = 0, evaluate_every = 1;
   int keep = 3;
   int servers = 1;  // of parameter_server, and what follows
-  bool synchronous = false, scale_rate = false, bfloat16 = false;
+  bool synchronous = false, scale_rate = false;
   int aggregate = 0;
   std::uint64_t most_staleness = 0;
   std::int64_t warm_up = 100;
-  std::string place = "round_robin", partition = "none";
+  std::string place = "round_robin", partition = "none", wire = "full";
   strategies::grpc::TlsFiles tls;
   bool insecure = false;
   int restarts = 3;

@@ -28,7 +28,7 @@ class Servers(Case):
             self.assertEqual((other["strategy"], other["steps"]), ("parameter_server", one["steps"]))
 
     def test_several_make_all_steps_together(self):
-        for flags in ([], ["--sync"], ["--sync", "--aggregate", "2"], ["--wire-bfloat16", "--scale-rate", "--warm-up", "2"]):
+        for flags in ([], ["--sync"], ["--sync", "--aggregate", "2"], ["--wire", "bfloat16", "--scale-rate", "--warm-up", "2"]):
             result = self.result(*SMALL, *self.SERVERS, "--replicas", "3", "--partition", "fixed:2", *flags)
             self.assertEqual((result["steps"], result["replicas"]), (6, 3))
 

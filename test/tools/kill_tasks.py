@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Parameter server jobs under mpirun: they train, and tasks that are killed come back, or the job ends.
+
+usage: kill_tasks.py LOCKSTEP [NAMES OF TESTS]
+"""
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import program
+from program import Case, mpirun, whole
+
+JOB = ["--model", "mlp", "--threads", "1", "--examples", "2000", "--eval", "0", "--deadline", "5",
+       "--strategy", "parameter_server", "--servers", "2"]
+PATIENCE = 120  # seconds for anything; only a defect takes so long
+
+
+def tasks(job):
+    """Process ids by the name of the task, e.g. "worker 1", of this job alone."""
+    found = {}
+    for folder in pathlib.Path("/proc").iterdir():
+        try:
+            if not folder.name.isdigit():
+                continue
+            environment = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        words = dict(word.split("=", 1) for word in environment if "=" in word)
+        if words.get("KILL_TASKS_JOB") != job or "TF_CONFIG" not in words:
+            continue
+        task = json.loads(words["TF_CONFIG"])["task"]
+        found[f"{task['type']} {task['index']}"] = int(folder.name)
+    return found
+
+
+class Tasks(Case):
+    def begin(self, *flags, processes=5):
+        self.job = f"{os.getpid()}-{random.random()}"
+        prefix = mpirun(processes)
+        self.addCleanup(self.end_all)
+        self.running = subprocess.Popen(
+            [prefix[0], "--enable-recovery", *prefix[1:], program.LOCKSTEP, "train", *JOB, "--json", *map(str, flags)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ, KILL_TASKS_JOB=self.job))
+
+    def end_all(self):
+        if self.running.poll() is None:
+            self.running.kill()
+        for pid in tasks(self.job).values():
+            os.kill(pid, signal.SIGKILL)
+
+    def until(self, what, condition):
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            self.assertLess(time.monotonic(), end, what)
+            self.assertIsNone(self.running.poll(), f"{what}: the job has ended")
+            time.sleep(0.02)
+
+    def kill(self, name):
+        self.until(f"{name} is there", lambda: name in tasks(self.job))
+        pid = tasks(self.job)[name]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def result(self):
+        out, err = self.running.communicate(timeout=PATIENCE)
+        self.assertEqual(self.running.returncode, 0, err)
+        lines = [line for line in out.splitlines() if line.startswith("{")]
+        self.assertEqual(len(lines), 1, out + err)
+        self.assertEqual(tasks(self.job), {}, "nobody is left")
+        return json.loads(lines[0]), err
+
+    def saved(self, folder, steps):
+        self.until("a checkpoint", lambda: folder.exists() and whole(folder) and whole(folder)[-1] >= steps)
+
+    def test_all_train(self):
+        for flags in ([], ["--sync"], ["--sync", "--aggregate", "2"]):
+            self.begin("--epochs", "2", *flags)
+            result, _ = self.result()
+            self.assertEqual((result["replicas"], result["steps"]), (3, 2 * 32), flags)
+
+    def test_a_worker_comes_back(self):
+        for flags in ([], ["--sync"]):
+            folder = self.top / f"workers{len(flags)}"
+            self.begin("--steps", "1500", "--checkpoints", folder, "--every", "50", *flags)
+            self.saved(folder, 50)
+            killed = self.kill("worker 1")
+            self.until("it came back", lambda: tasks(self.job).get("worker 1", killed) != killed)
+            result, _ = self.result()
+            self.assertEqual(result["steps"], 1500)
+
+    def test_a_server_is_given_the_last_checkpoint(self):
+        folder = self.top / "servers"
+        self.begin("--steps", "1500", "--checkpoints", folder, "--every", "50")
+        self.saved(folder, 50)
+        self.kill("ps 1")
+        result, err = self.result()
+        self.assertEqual(result["steps"], 1500)
+        self.assertIn("was given the checkpoint of step", err)
+
+    def test_without_the_chief_all_end_within_the_deadline(self):
+        folder = self.top / "chief"
+        self.begin("--steps", "1000000", "--checkpoints", folder, "--every", "50")
+        self.saved(folder, 50)
+        self.kill("worker 0" if "worker 0" in tasks(self.job) else "chief 0")
+        out, _ = self.running.communicate(timeout=30)
+        self.assertNotIn("{", out, "there is no result")
+        end = time.monotonic() + 30
+        while tasks(self.job) and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertEqual(tasks(self.job), {}, "nobody is left")
+
+
+if __name__ == "__main__":
+    sys.exit(not program.main(__doc__))
