@@ -17,7 +17,7 @@ import unittest
 import program
 from program import Case, mpirun, whole
 
-JOB = ["--model", "mlp", "--threads", "1", "--examples", "2000", "--eval", "0", "--deadline", "5",
+JOB = ["--model", "mlp", "--threads", "1", "--examples", "2000", "--eval", "0", "--deadline", "10",
        "--strategy", "parameter_server", "--servers", "2"]
 PATIENCE = 120  # seconds for anything; only a defect takes so long
 
@@ -109,9 +109,9 @@ class Tasks(Case):
         self.begin("--steps", "1000000", "--checkpoints", folder, "--every", "50")
         self.saved(folder, 50)
         self.kill("worker 0" if "worker 0" in tasks(self.job) else "chief 0")
-        out, _ = self.running.communicate(timeout=30)
+        out, _ = self.running.communicate(timeout=60)
         self.assertNotIn("{", out, "there is no result")
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while tasks(self.job) and time.monotonic() < end:
             time.sleep(0.05)
         self.assertEqual(tasks(self.job), {}, "nobody is left")
