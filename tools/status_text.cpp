@@ -6,11 +6,15 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "strategies/parameter_server/sequence_table.h"
 
 namespace lockstep::tools {
 namespace {
 
 using nlohmann::json;
+using strategies::SequenceTable;
+
+constexpr int kLifeBit = SequenceTable::kLifeBit;
 
 std::uint64_t number(const json& object, const char* key) {
   return object.at(key).get<std::uint64_t>();
@@ -45,8 +49,10 @@ std::string worker_line(std::size_t number_of_worker, const json& worker) {
   if (worker.at("seconds_since").is_null())
     return fmt::format("    worker {}: no push yet\n", number_of_worker);
   const std::uint64_t lost = number(worker, "lost");
-  return fmt::format("    worker {}: push {}, {:.1f} s ago{}\n", number_of_worker,
-                     number(worker, "last"), worker.at("seconds_since").get<double>(),
+  const std::uint64_t last = number(worker, "last"), life = last >> kLifeBit;
+  return fmt::format("    worker {}: push {}{}, {:.1f} s ago{}\n", number_of_worker,
+                     last - (life << kLifeBit), life == 0 ? "" : fmt::format(" of start {}", life),
+                     worker.at("seconds_since").get<double>(),
                      lost == 0 ? "" : fmt::format(", {} lost", lost));
 }
 

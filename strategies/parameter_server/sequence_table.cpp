@@ -6,6 +6,17 @@
 #include "engine/base/error.h"
 
 namespace lockstep::strategies {
+namespace {
+
+// Numbers that never came, before the range that begins with `first`; `end` is that of the range
+// before it, 1 where there is none.
+std::uint64_t gap(std::uint64_t end, std::uint64_t first) {
+  const std::uint64_t life = first >> SequenceTable::kLifeBit;
+  const bool same = life == end >> SequenceTable::kLifeBit;
+  return first - (same ? end : (life << SequenceTable::kLifeBit) + 1);
+}
+
+}  // namespace
 
 SequenceTable::SequenceTable(const Ranges& ranges) {
   std::uint64_t before = 0;
@@ -39,7 +50,7 @@ void SequenceTable::add(std::uint64_t number) {
   }
   if (ends_.size() <= kMostGaps) return;
   const auto first = ends_.begin(), second = std::next(first);
-  given_up_ += second->first - first->second;
+  given_up_ += gap(first->second, second->first);
   first->second = second->second;
   ends_.erase(second);
 }
@@ -49,9 +60,12 @@ std::uint64_t SequenceTable::last() const {
 }
 
 std::uint64_t SequenceTable::lost() const {
-  std::uint64_t had = 0;
-  for (const auto& [first, end] : ends_) had += end - first;
-  return last() - had + given_up_;
+  std::uint64_t lost = given_up_, before = 1;
+  for (const auto& [first, end] : ends_) {
+    lost += gap(before, first);
+    before = end;
+  }
+  return lost;
 }
 
 SequenceTable::Ranges SequenceTable::ranges() const {

@@ -2,8 +2,9 @@
 // The numbers of one worker's pushes that a server has had: 1, 2, ... as the worker counts them. A
 // message that comes again is known by its number, also where messages overtake each other. Numbers
 // below the highest that never came are lost: what was pushed between a checkpoint and the end of
-// the server that wrote it. Kept as ranges, as a rule one; where more than kMostGaps would be open,
-// the oldest are given up: they stay lost. One thread at a time.
+// the server that wrote it. A worker that was started anew counts on in its next life (kLifeBit),
+// from 1: what lies between two lives is not lost. Kept as ranges, as a rule one; where more than
+// kMostGaps would be open, the oldest are given up: they stay lost. One thread at a time.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +17,8 @@ namespace lockstep::strategies {
 class SequenceTable {
  public:
   static constexpr std::size_t kMostGaps = 1024;
-  static constexpr std::int64_t kMost = std::int64_t(1) << 62;          // all numbers are below
+  static constexpr std::int64_t kMost = std::int64_t(1) << 62;  // all numbers are below
+  static constexpr int kLifeBit = 40;  // of a number: from here on it says which life, from 0
   using Ranges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // [first, end)
 
   SequenceTable() = default;

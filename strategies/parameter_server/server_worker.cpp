@@ -7,6 +7,7 @@
 
 #include "strategies/parameter_server/array_reader.h"
 #include "strategies/parameter_server/messages.pb.h"
+#include "strategies/parameter_server/sequence_table.h"
 
 namespace lockstep::strategies {
 
@@ -17,7 +18,7 @@ using engine::Range;
 
 namespace {
 
-constexpr int kIncarnationBit = 40;  // of sequence numbers
+constexpr int kIncarnationBit = SequenceTable::kLifeBit;  // of sequence numbers
 
 void add_parts(const ShardChunk& chunk, google::protobuf::RepeatedPtrField<Part>* to) {
   for (const ShardPart& part : chunk.parts) {

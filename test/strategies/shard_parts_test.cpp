@@ -62,6 +62,21 @@ TEST(SequenceTable, KnowsEveryNumberOnceInWhateverOrder) {
   }
 }
 
+TEST(SequenceTable, NothingIsLostBetweenTwoLives) {
+  constexpr std::uint64_t kSecond = std::uint64_t(1) << SequenceTable::kLifeBit;
+  SequenceTable table;
+  for (const std::uint64_t number : {1, 2, 4}) table.add(number);
+  table.add(kSecond + 1);
+  EXPECT_EQ(table.lost(), 1u);
+  table.add(kSecond + 4);
+  table.add(3 * kSecond + 2);
+  EXPECT_EQ(table.lost(), 4u) << "one of the first, two of the second, one of the fourth";
+  EXPECT_EQ(SequenceTable(table.ranges()).lost(), 4u);
+  SequenceTable later;
+  later.add(kSecond + 1);
+  EXPECT_EQ(later.lost(), 0u);
+}
+
 TEST(SequenceTable, GivesUpTheOldestGapsAndNeverAppliesThem) {
   SequenceTable table;
   const std::uint64_t pushes = 3 * SequenceTable::kMostGaps;

@@ -37,6 +37,7 @@ json job() {
       {"staleness", {{"steps", 40}, {"mean", 0.625}, {"most", 16}, {"histogram", histogram}}},
       {"workers",
        {{{"last", 80}, {"lost", 4}, {"seconds_since", 0.25}},
+        {{"last", (std::uint64_t(2) << 40) + 5}, {"lost", 0}, {"seconds_since", 1.5}},
         {{"last", 0}, {"lost", 0}, {"seconds_since", nullptr}}}}};
 }
 
@@ -58,7 +59,8 @@ TEST(StatusText, SaysAllOfAServer) {
             "    staleness: mean 0.62, most 16 (steps of 0: 30, 1: 9, 16 and more: 1)\n"
             "    waiting: 1 call\n"
             "    worker 0: push 80, 0.2 s ago, 4 lost\n"
-            "    worker 1: no push yet\n");
+            "    worker 1: push 5 of start 2, 1.5 s ago\n"
+            "    worker 2: no push yet\n");
 }
 
 TEST(StatusText, SaysThatAJobWaitsForItsValues) {
