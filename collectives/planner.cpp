@@ -56,6 +56,14 @@ void read_prices(const std::vector<std::string>& all, const ToPrice& list, Price
   }
 }
 
+// Whether it is an all-reduce of the table: other collectives, which may bear its name, are priced
+// by costs alone.
+bool is_tried(const Algorithm& algorithm) {
+  const auto all = all_reduce_algorithms();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Algorithm& known) { return known.make == algorithm.make; });
+}
+
 Prices prices(const Topology& topology, const std::vector<const Algorithm*>& able,
               const std::vector<std::size_t>& sizes, const Firsts& first, Bootstrap* together,
               const PriceOptions& priced) {
@@ -69,8 +77,10 @@ Prices prices(const Topology& topology, const std::vector<const Algorithm*>& abl
       if (processes > 1 && process_of(k, processes) != together->process()) continue;
       const auto [size, i] = list[k];
       Price price = collectives::price(*able[i], topology, sizes[size], priced);
-      price.trial = trial_factor(topology.trials, able[i]->name, double(sizes[size]));
-      price.seconds *= price.trial;
+      if (is_tried(*able[i])) {
+        price.trial = trial_factor(topology.trials, able[i]->name, double(sizes[size]));
+        price.seconds *= price.trial;
+      }
       prices[size][i] = price;
       text.append(reinterpret_cast<const char*>(&price), sizeof(Price));
     }
@@ -82,6 +92,13 @@ Prices prices(const Topology& topology, const std::vector<const Algorithm*>& abl
     mine();
   for (std::size_t size = 0; size < sizes.size(); ++size)
     for (std::size_t i = 0; i < able.size(); ++i) prices[size][i] = prices[size][first[size][i]];
+  // Trials of few bytes are believed less the more bytes there are: these still take as long.
+  for (std::size_t size = 1; size < sizes.size() && !topology.trials.empty(); ++size)
+    for (std::size_t i = 0; i < able.size(); ++i) {
+      Price& price = prices[size][i];
+      const double least = prices[size - 1][i].seconds;
+      if (price.seconds < least) price.trial *= least / price.seconds, price.seconds = least;
+    }
   return prices;
 }
 

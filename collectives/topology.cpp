@@ -112,7 +112,7 @@ int Topology::cores_of_host(int host) const {
 Topology Topology::first_hosts(int count) const {
   Topology few = *this;
   few.hosts.resize(std::size_t(count));
-  few.trials.clear();
+  if (few.hosts.size() < hosts.size()) few.trials.clear();
   few.processes.clear(), few.ranks.clear();
   for (std::size_t p = 0; p < processes.size(); ++p) {
     if (processes[p].host >= count) continue;
@@ -129,9 +129,9 @@ Topology Topology::first_hosts(int count) const {
 // Hosts are numbered in the order of their first ranks, so those that are left are the first ones.
 Topology Topology::first_ranks(int count) const {
   Topology few = *this;
-  few.trials.clear();
   few.processes.clear();
   few.ranks.resize(std::min(std::size_t(count), ranks.size()));
+  if (few.ranks.size() < ranks.size()) few.trials.clear();
   int most_host = 0;
   for (const Process& process : processes) {
     const int left = int(few.ranks.size()) - process.first_rank;

@@ -7,6 +7,7 @@
 #include "collectives/binding.h"
 #include "collectives/json_reading.h"
 #include "collectives/processor_map.h"
+#include "collectives/registry.h"
 #include "collectives/topology.h"
 #include "engine/base/error.h"
 
@@ -136,6 +137,7 @@ std::vector<Trial> trials_of(const json& all) {
     trials.push_back({text(t, "algorithm"), quantity(t, "bytes", 0, true),
                       quantity(t, "simulated_seconds", 0, true), quantity(t, "seconds", 0, true)});
     const Trial& trial = trials.back();
+    find_algorithm(trial.algorithm);
     require(trial.bytes > 0 && trial.simulated > 0 && trial.seconds > 0,
             "a trial needs \"bytes\", \"simulated_seconds\" and \"seconds\"");
   }
@@ -317,11 +319,13 @@ Topology topology_from_json(const std::string& written) {
     only(all, "a topology", {"hosts", "processes", "ranks", "wire", "trials", "costs_are"});
     Topology topology;
     if (all.contains("wire")) topology.wire = wire_costs(all.at("wire"));
-    topology.trials = trials_of(all);
     topology.costs_are = text(all, "costs_are", "described");
     if (all.contains("processes") || all.contains("ranks")) {
       read_long(all, topology);
+      topology.trials = trials_of(all);
     } else {
+      require(!all.contains("trials"),
+              "\"trials\" are of ranks that were there: not of hosts that are described");
       read_short(all, topology);
       check_names(topology);
     }

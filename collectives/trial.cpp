@@ -5,46 +5,55 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <vector>
 
 namespace lockstep::collectives {
 
 namespace {
 
-// Logarithms of factors of one size.
+// How often 1 must be doubled to reach it; between two powers in a straight line.
+double doublings(double bytes) {
+  double count = 0, power = 1;
+  for (; power * 2 <= bytes; power *= 2) ++count;
+  return bytes < 1 ? 0 : count + (bytes - power) / power;
+}
+
+// Of one size.
 struct Factors {
-  double sum = 0;
-  int count = 0;
+  std::vector<double> all = {};
   std::optional<double> own = {};  // of the algorithm that is asked for
 
-  double wanted() const {
-    const double together = sum / count;
-    return own ? (together + *own) / 2 : together;
+  double wanted() {
+    std::sort(all.begin(), all.end());
+    const std::size_t n = all.size();
+    const double together = std::sqrt(all[n / 2] * all[(n - 1) / 2]);
+    return own ? std::sqrt(together * *own) : together;
   }
 };
 
 }  // namespace
 
 double trial_factor(std::span<const Trial> trials, std::string_view algorithm, double bytes) {
-  std::map<double, Factors> tried;  // by the logarithm of bytes
+  std::map<double, Factors> tried;  // by doublings of bytes
   for (const Trial& trial : trials) {
-    Factors& of_size = tried[std::log(trial.bytes)];
-    const double factor = std::log(trial.seconds / trial.simulated);
-    of_size.sum += factor, ++of_size.count;
-    if (trial.algorithm == algorithm) of_size.own = factor;
+    Factors& of_size = tried[doublings(trial.bytes)];
+    of_size.all.push_back(trial.seconds / trial.simulated);
+    if (trial.algorithm == algorithm) of_size.own = of_size.all.back();
   }
   if (tried.empty()) return 1;
-  const double at = std::log(std::max(bytes, 1.0));
+  const double at = doublings(bytes);
   double from = tried.begin()->first, before = tried.begin()->second.wanted();
-  if (at <= from) return std::exp(before);
+  if (at <= from) return before;
   const auto between = [&](double to, double behind) {
-    return std::exp(before + (behind - before) * (at - from) / (to - from));
+    return before + (behind - before) * (at - from) / (to - from);
   };
-  for (const auto& [to, factors] : tried) {
-    if (at < to) return between(to, factors.wanted());
-    from = to, before = factors.wanted();
+  for (auto& [to, factors] : tried) {
+    const double factor = factors.wanted();
+    if (at < to) return between(to, factor);
+    from = to, before = factor;
   }
-  const double faded = from + std::log(kFaded);
-  return at < faded ? between(faded, 0) : 1;
+  const double faded = from + doublings(kFaded);
+  return at < faded ? between(faded, 1) : 1;
 }
 
 }  // namespace lockstep::collectives

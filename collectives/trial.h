@@ -21,10 +21,11 @@ struct Trial {
 };
 
 // By which the price of so many bytes is to be taken. At the bytes of trials: how far all that were
-// tried there were off together, and half of how far this one was off beside them, since a trial
-// is uncertain too (halves and means are of logarithms). With the logarithm of the bytes it goes in
-// a straight line from size to size; before the first it stays; behind the last it goes to 1, and
-// is that from kFaded times the last bytes on. 1 where nothing was tried.
+// tried there were off together (the middle one), and half of how far this one was off beside them
+// (the root of both), since a trial is uncertain too. Whenever bytes double it goes on by as much,
+// from size to size; before the first it stays; behind the last it goes to 1, and is that from
+// kFaded times the last bytes on. 1 where nothing was tried. The same bits everywhere: of
+// mathematics it uses square roots alone.
 inline constexpr double kFaded = 16;
 double trial_factor(std::span<const Trial> trials, std::string_view algorithm, double bytes);
 

@@ -7,7 +7,6 @@
 #include <array>
 #include <limits>
 #include <numeric>
-#include <set>
 
 #include "collectives/algorithms.h"
 #include "collectives/price.h"
@@ -17,34 +16,19 @@ namespace lockstep::collectives {
 namespace {
 
 constexpr std::array<std::size_t, 3> kSizes{512, std::size_t(4) << 10, std::size_t(32) << 10};
-constexpr double kMayBeFastest = 4;     // times as long as the fastest
-constexpr double kPart = 0.1;           // of the time of all, that one may take once
-constexpr std::size_t kMostPeers = 16;  // on other hosts, of one rank
-constexpr int kFirst = 2, kMost = 45;   // repetitions at first, and then
-constexpr double kShortest = 1e-9;      // s: of a clock that is too coarse
+constexpr double kMayBeFastest = 4;    // times as long as the fastest
+constexpr double kPart = 0.1;          // of the time of all, that one may take once
+constexpr int kFirst = 2, kMost = 45;  // repetitions at first, and then
+constexpr double kShortest = 1e-9;     // s: of a clock that is too coarse
 
-// Ranks of other hosts that one rank sends to, or receives from.
-std::size_t most_peers(const Plan& plan, const std::vector<int>& host) {
-  std::size_t most = 0;
-  for (std::size_t rank = 0; rank < plan.lanes.size(); ++rank) {
-    std::set<int> peers;
-    for (const Lane& lane : plan.lanes[rank])
-      for (const Step& step : lane)
-        if (step.peer >= 0 && host[std::size_t(step.peer)] != host[rank]) peers.insert(step.peer);
-    most = std::max(most, peers.size());
-  }
-  return most;
-}
-
-// That have a plan of their own, and need not be connected for it with very many.
+// That have a plan of their own.
 std::vector<const Algorithm*> candidates(const Topology& topology, std::size_t bytes) {
   std::vector<const Algorithm*> found;
   const Request request = priced_request(topology, bytes);
   for (const Algorithm& algorithm : all_reduce_algorithms()) {
     if (!algorithm.refusal(request.host).empty()) continue;
     if (algorithm.same != nullptr && !algorithm.same(request).empty()) continue;
-    if (most_peers(algorithm.make(request), request.host) <= kMostPeers)
-      found.push_back(&algorithm);
+    found.push_back(&algorithm);
   }
   return found;
 }
@@ -96,7 +80,7 @@ std::vector<Trial> planned_trials(const Topology& topology, double seconds) {
   return trials;
 }
 
-// Each has the same part of the time. A meeting takes no longer than the fastest.
+// Each has the same part of the time. A meeting is taken to be as long as the fastest.
 std::vector<ProbeGroup> trial_groups(const Topology& topology, const std::vector<Sample>& before,
                                      double seconds) {
   double meeting = std::numeric_limits<double>::infinity();
@@ -114,6 +98,7 @@ std::vector<ProbeGroup> trial_groups(const Topology& topology, const std::vector
     }
     if (algorithms.empty()) continue;
     groups.push_back(group_of(topology, bytes, algorithms));
+    if (!groups.back().wire) groups.back().seconds = seconds / double(kSizes.size());
     for (std::size_t i = 0; i < repetitions.size(); ++i)
       groups.back().probes[i].repetitions = repetitions[i];
   }

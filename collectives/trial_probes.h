@@ -13,8 +13,7 @@ namespace lockstep::collectives {
 
 // Of every size those that take at most some times as long as the fastest; they took what was
 // simulated, until they are tried.
-// None whose ranks talk to very many of other hosts: they would be connected for it.
-// Nor any that takes a good part of the time that all have: over so slow a wire bytes count, and
+// None that takes a good part of the time that all have: over so slow a wire bytes count, and
 // not who sleeps.
 std::vector<Trial> planned_trials(const Topology& topology, double seconds);
 

@@ -38,7 +38,7 @@ constexpr int kFormat = 5;
 constexpr std::size_t kCaches = 4;
 constexpr std::size_t kLeastTouched = std::size_t(64) << 20, kMostTouched = std::size_t(256) << 20;
 // Between hosts, where a part of the time is the wire's, so much of that.
-constexpr std::size_t kPartBetweenHosts = 4;
+constexpr std::size_t kPartBetweenHosts = 2;
 // Of what a process could take.
 constexpr std::size_t kShareOfMemory = 4;
 constexpr std::size_t kPage = 4096;
@@ -84,8 +84,8 @@ std::vector<ProbeGroup> local_probes(const JobRanks& ranks, const CalibrationOpt
     const std::size_t larger = sizes.size() - 1 - i;
     group.seconds = larger == 0 ? kLargestPasses : larger == 1 ? kMiddlePasses : kSmallPasses;
   }
-  // The same on all hosts, as the passes are. On one host the largest touches half of what the
-  // largest pass does, which is twice the last cache; between hosts all of it, which is once.
+  // The same on all hosts, as the passes are. The largest touches twice the last cache, as the
+  // largest pass does between hosts, and half of what that does on one host.
   const auto stores = collectives::store_probe_sizes(
       largest_pass.bytes * largest_pass.ranks / (ranks.one_host() ? 2 : 1), largest_pass.ranks);
   for (std::size_t i = 0; i < stores.size(); ++i) {

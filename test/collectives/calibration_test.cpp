@@ -150,7 +150,6 @@ TEST(Calibration, BurstsOfOtherWorkAreLeftOut) {
   EXPECT_EQ(usual_seconds(sample, {0}), 1e-6);
 }
 
-// Whatever was measured: costs are numbers with which one can plan, and that can be written.
 // A link that somebody limits lets some bytes through at once after a pause. Where the fewest bytes
 // came after none and larger ones did, the wire's pace is not that of its pauses.
 TEST(Calibration, WhatOnlySomeBytesWereSparedIsNoBurst) {
@@ -165,6 +164,7 @@ TEST(Calibration, WhatOnlySomeBytesWereSparedIsNoBurst) {
   EXPECT_EQ(wire.burst, 0);
 }
 
+// Whatever was measured: costs are numbers with which one can plan, and that can be written.
 TEST(Calibration, WhateverTheTimesCostsArePlausible) {
   std::mt19937_64 random(7);
   for (const auto& [hosts, ranks] : {std::pair(1, 1), {1, 3}, {2, 1}, {3, 2}}) {

@@ -84,7 +84,8 @@ class Calibrations : public testing::Test {
 };
 
 TEST_F(Calibrations, AllRanksHoldTheSameNumbers) {
-  for (const std::vector<int>& host : {std::vector{0, 0}, {0, 1}, {0, 0, 1}}) {
+  for (const std::vector<int>& host :
+       {std::vector{0, 0}, {0, 1}, {0, 0, 1}, {0, 1, 0, 1}, {0, 1, 2}}) {
     const Ended ended = run(host, 1, {.deadline = 60s, .most_touched = kTouched});
     const Topology& first = ended.calibrations[0].topology;
     for (std::size_t p = 0; p < host.size(); ++p) {

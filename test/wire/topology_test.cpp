@@ -125,6 +125,7 @@ TEST(Topology, ASmallerClusterIsItsFirstHosts) {
   const Topology few = whole.first_hosts(1);
   EXPECT_TRUE(few.trials.empty()) << "of others";
   EXPECT_TRUE(whole.first_ranks(2).trials.empty());
+  EXPECT_EQ(whole.first_hosts(2), whole);
   EXPECT_THAT(few.host_of_rank(), ElementsAre(0, 0, 0, 0));
   ASSERT_EQ(few.processes.size(), 2u);
   EXPECT_EQ(few.processes[1].first_rank, 2);
@@ -210,6 +211,10 @@ TEST(Topology, BadTextIsRefusedWithAReason) {
       {R"({"hosts": [{"name": "h", "costs": {"passes": []}}]})", "at least one"},
       {with("\"trials\": []", "\"trials\": [{\"algorithm\": \"ring\", \"bytes\": 8}]"),
        "a trial needs"},
+      {with("\"trials\": []", R"("trials": [{"algorithm": "rope", "bytes": 8, "seconds": 1,
+            "simulated_seconds": 1}])"),
+       "unknown all-reduce algorithm 'rope'"},
+      {R"({"hosts": [{"name": "h"}], "trials": []})", "not of hosts that are described"},
   };
   for (const auto& [text, reason] : cases) {
     try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Where ranks meet before the clock of a benchmark starts. On one host: a flag of each rank, on a
 // line of its own, which counts up; every rank waits for all. Between hosts: a sum of one number,
-// by halving-doubling, which all leave at nearly the same time. A ring's sum they would leave one
+// by halving-doubling, which all leave within a message or two. A ring's sum they would leave one
 // after the other: the ring that is timed next would go on where the last one ended, and seem to
 // take half of its time.
 // Of one thread a rank; collective. Every wait has the deadline of the ranks: Error(kTimeout) names
