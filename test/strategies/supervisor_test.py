@@ -151,4 +151,7 @@ class Supervisor(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    # Whoever started this may ignore some (nohup does), and the programs would inherit that.
+    for each in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_DFL)
     unittest.main()

@@ -218,7 +218,7 @@ class BadInput(Case):
             (["--optimizer"], 64, ["--optimizer: needs a value: sgd, adam or adamw; "]),
             (["--data"], 64, ["--data: needs a value: folder of IDX files"]),
             (["--model", "mnist_cn"], 64, ["mnist_cn", "did you mean mnist_cnn?", "lenet5"]),
-            (["--strategy", "x"], 64, ["x", "mirrored or collective_all_reduce"]),
+            (["--strategy", "x"], 64, ["x", "mirrored, collective_all_reduce or parameter_server"]),
             (["--optimizer", "x"], 64, ["x", "sgd, adam or adamw"]),
             (["--schedule", "x"], 64, ["x", "constant, cosine"]),
             (["--schedule", "cosine:warmup=x"], 64, ["warmup", "number"]),
@@ -268,9 +268,9 @@ class BadInput(Case):
         ])
 
     def test_commands(self):
-        self.table([([], 64, ["no command", "train, predict, plan, bench, doctor"]),
-                    (["bogus"], 64, ["'bogus'", "train, predict, plan, bench, doctor"]),
-                    (["--bogus"], 64, ["'--bogus'", "train, predict, plan, bench, doctor"]),
+        self.table([([], 64, ["no command", "train, predict, plan, bench, serve, doctor"]),
+                    (["bogus"], 64, ["'bogus'", "train, predict, plan, bench, serve, doctor"]),
+                    (["--bogus"], 64, ["'--bogus'", "train, predict, plan, bench, serve, doctor"]),
                     (["predict"], 64, ["--checkpoints", "required"]),
                     (["train", *SMALL, "--every", "5"], 64, ["--every 5", "--checkpoints"]),
                     (["doctor", "--bogus"], 64, ["--bogus", "lockstep doctor --help"])], command=())
