@@ -47,7 +47,7 @@ constexpr std::size_t kPage = 4096;
 // that is slower does less; what is least is done however long it takes.
 constexpr double kSignals = 15e-3, kSmallPasses = 15e-3, kMiddlePasses = 35e-3,
                  kLargestPasses = 75e-3, kSmallStores = 15e-3, kLargestStores = 40e-3,
-                 kWire = 120e-3, kTrials = 40e-3;  // s
+                 kWire = 120e-3;  // s
 
 struct Passes {
   std::size_t bytes = 0;  // of a rank in the largest pass
@@ -112,11 +112,12 @@ std::vector<int> processors_of_hosts(const JobRanks& ranks, int here) {
 // One process searches for the costs and hands them round, since all would find the same, and where
 // processes share processors they would take them from each other.
 Topology costs_of_first(collectives::Bootstrap& bootstrap, Topology topology,
-                        const std::vector<Sample>& samples, const std::vector<int>& processors) {
+                        const std::vector<Sample>& samples, const std::vector<int>& processors,
+                        double trials) {
   const auto all = collectives::all_or_none(bootstrap, "measured costs", [&] {
     if (bootstrap.process() != 0) return std::string();
     Topology measured = collectives::calibrated(topology, samples, processors);
-    measured.trials = collectives::planned_trials(measured, kTrials);
+    measured.trials = collectives::planned_trials(measured, trials);
     return to_json(measured);
   });
   const Topology found = collectives::topology_from_json(all[0]);
@@ -155,11 +156,11 @@ Measured measured(const JobRanks& ranks, const Topology& topology,
     if (!group) break;
     collectives::add_samples(samples, run.measure({*group}));
   }
-  Topology found = costs_of_first(ranks.bootstrap, topology, samples, processors);
+  Topology found = costs_of_first(ranks.bootstrap, topology, samples, processors, options.trials);
   // First a few times each, which tell how often there is time for it.
   std::vector<Sample> sums;
   for (int round = 0; round < 2 && !found.trials.empty(); ++round) {
-    const auto groups = collectives::trial_groups(found, sums, kTrials);
+    const auto groups = collectives::trial_groups(found, sums, options.trials);
     collectives::add_samples(sums, run.measure(groups));
     collectives::add_times(found.trials, sums);
   }

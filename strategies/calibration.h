@@ -26,6 +26,8 @@ struct CalibrationOptions {
   Network network = {};
   std::filesystem::path cache = {};  // folder of the files; empty: none is read or written
   bool fresh = false;                // do not read; what is measured is stored
+  // s: of all trials together (collectives/trial.h). What takes a tenth of it alone is not tried.
+  double trials = 40e-3;
   // Bytes that all ranks of a host touch at most; 0: so many that the last cache holds little.
   std::size_t most_touched = 0;
   // Told a line, once, on the first process and from a thread of its own, where measuring takes

@@ -86,7 +86,8 @@ class Calibrations : public testing::Test {
 TEST_F(Calibrations, AllRanksHoldTheSameNumbers) {
   for (const std::vector<int>& host :
        {std::vector{0, 0}, {0, 1}, {0, 0, 1}, {0, 1, 0, 1}, {0, 1, 2}}) {
-    const Ended ended = run(host, 1, {.deadline = 60s, .most_touched = kTouched});
+    // However slow the machine is, each sum is tried.
+    const Ended ended = run(host, 1, {.deadline = 60s, .trials = 10, .most_touched = kTouched});
     const Topology& first = ended.calibrations[0].topology;
     for (std::size_t p = 0; p < host.size(); ++p) {
       EXPECT_EQ(ended.errors[p], "");
@@ -146,7 +147,7 @@ TEST_F(Calibrations, TheNextJobTakesWhatWasMeasured) {
 TEST_F(Calibrations, AnotherShapeIsMeasuredAnew) {
   run({0, 0}, 1, options());
   EXPECT_FALSE(run({0, 1}, 1, options()).calibrations[0].cached);
-  EXPECT_FALSE(run({0, 0}, 2, options()).calibrations[0].cached);
+  EXPECT_FALSE(run({0}, 2, options()).calibrations[0].cached);
   EXPECT_EQ(files().size(), 3u);
   EXPECT_TRUE(run({0, 0}, 1, options()).calibrations[1].cached);
 }
