@@ -91,6 +91,7 @@ run_tests build --no-rebuild --timeout-multiplier 2
 
 # Sanitizers stop at their first finding; without halt_on_error a finding would be text in a log.
 export ASAN_OPTIONS=halt_on_error=1:abort_on_error=1:detect_stack_use_after_return=1
+export LSAN_OPTIONS="suppressions='$PWD/test/leak_sanitizer.txt':print_suppressions=0"
 export UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1
 run_sanitized build-sanitize address,undefined
 
