@@ -23,7 +23,8 @@ void add_samples(std::vector<Sample>& samples, std::vector<Sample> more);
 // since predictions are of the usual call and not of the luckiest. Within a host the least median
 // of three parts by time, since what else the machine does comes in bursts, and one that hits a
 // part does not hit all; and so for many bytes between hosts. For few of all: there ranks may be
-// asleep or not when a message comes, and the part in which nobody slept is not the usual one.
+// asleep or not when a message comes, and the part in which nobody slept is not the usual one. Of
+// sums of few bytes (kSum) likewise, which are compared with each other.
 double usual_seconds(const Sample& sample, const std::vector<int>& ranks);
 
 // `topology` with measured costs: of each host by its own ranks, of the wire by all hosts.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "collectives/doublings.h"
 #include "collectives/ring_order.h"
 #include "collectives/size_rules.h"
 
@@ -77,14 +78,6 @@ bool equal_in_order(const Topology& topology) {
         topology.cores_of_host(int(host)) != topology.cores_of_host(0))
       return false;
   return true;
-}
-
-// How often `from` must be doubled to reach `to`; between two powers in a straight line, since no
-// library is asked.
-double doublings(double from, double to) {
-  double count = 0;
-  for (; from * 2 <= to; from *= 2) ++count;
-  return count + (to - from) / from;
 }
 
 // The same algorithm on the first hosts of a cluster.

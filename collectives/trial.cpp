@@ -7,16 +7,10 @@
 #include <optional>
 #include <vector>
 
+#include "collectives/doublings.h"
+
 namespace lockstep::collectives {
-
 namespace {
-
-// How often 1 must be doubled to reach it; between two powers in a straight line.
-double doublings(double bytes) {
-  double count = 0, power = 1;
-  for (; power * 2 <= bytes; power *= 2) ++count;
-  return bytes < 1 ? 0 : count + (bytes - power) / power;
-}
 
 // Of one size.
 struct Factors {
@@ -36,12 +30,12 @@ struct Factors {
 double trial_factor(std::span<const Trial> trials, std::string_view algorithm, double bytes) {
   std::map<double, Factors> tried;  // by doublings of bytes
   for (const Trial& trial : trials) {
-    Factors& of_size = tried[doublings(trial.bytes)];
+    Factors& of_size = tried[doublings(1, trial.bytes)];
     of_size.all.push_back(trial.seconds / trial.simulated);
     if (trial.algorithm == algorithm) of_size.own = of_size.all.back();
   }
   if (tried.empty()) return 1;
-  const double at = doublings(bytes);
+  const double at = doublings(1, bytes);
   double from = tried.begin()->first, before = tried.begin()->second.wanted();
   if (at <= from) return before;
   const auto between = [&](double to, double behind) {
@@ -52,7 +46,7 @@ double trial_factor(std::span<const Trial> trials, std::string_view algorithm, d
     if (at < to) return between(to, factor);
     from = to, before = factor;
   }
-  const double faded = from + doublings(kFaded);
+  const double faded = from + doublings(1, kFaded);
   return at < faded ? between(faded, 1) : 1;
 }
 

@@ -81,8 +81,7 @@ std::vector<Trial> planned_trials(const Topology& topology, double seconds) {
 }
 
 // Each has the same part of the time. A meeting is taken to be as long as the fastest.
-std::vector<ProbeGroup> trial_groups(const Topology& topology, const std::vector<Sample>& before,
-                                     double seconds) {
+std::vector<ProbeGroup> trial_groups(const Topology& topology, bool tried, double seconds) {
   double meeting = std::numeric_limits<double>::infinity();
   for (const Trial& trial : topology.trials) meeting = std::min(meeting, trial.seconds);
   std::vector<ProbeGroup> groups;
@@ -94,7 +93,7 @@ std::vector<ProbeGroup> trial_groups(const Topology& topology, const std::vector
       algorithms.push_back(&find_algorithm(trial.algorithm));
       const double times =
           seconds / double(topology.trials.size()) / (meeting + trial.seconds) - kFirst;
-      repetitions.push_back(before.empty() ? kFirst : int(std::clamp(times, 1.0, double(kMost))));
+      repetitions.push_back(tried ? int(std::clamp(times, 1.0, double(kMost))) : kFirst);
     }
     if (algorithms.empty()) continue;
     groups.push_back(group_of(topology, bytes, algorithms));

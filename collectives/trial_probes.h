@@ -12,15 +12,13 @@
 namespace lockstep::collectives {
 
 // Of every size those that take at most some times as long as the fastest; they took what was
-// simulated, until they are tried.
-// None that takes a good part of the time that all have: over so slow a wire bytes count, and
-// not who sleeps.
+// simulated, until they are tried. None that takes a good part of the time that all have: over so
+// slow a wire bytes count, and not who sleeps.
 std::vector<Trial> planned_trials(const Topology& topology, double seconds);
 
-// For each size a group of the topology's trials: at first, where no samples are given, a few times
-// each; then as often as the time allows by what they took.
-std::vector<ProbeGroup> trial_groups(const Topology& topology, const std::vector<Sample>& before,
-                                     double seconds);
+// For each size a group of the topology's trials: at first a few times each; where they were tried
+// so, as often as the time allows by what they took.
+std::vector<ProbeGroup> trial_groups(const Topology& topology, bool tried, double seconds);
 
 // The memory and the connections that any of them could need.
 std::vector<ProbeGroup> largest_trials(const Topology& topology);

@@ -159,8 +159,9 @@ Measured measured(const JobRanks& ranks, const Topology& topology,
   Topology found = costs_of_first(ranks.bootstrap, topology, samples, processors, options.trials);
   // First a few times each, which tell how often there is time for it.
   std::vector<Sample> sums;
-  for (int round = 0; round < 2 && !found.trials.empty(); ++round) {
-    const auto groups = collectives::trial_groups(found, sums, options.trials);
+  for (const bool tried : {false, true}) {
+    if (found.trials.empty()) break;
+    const auto groups = collectives::trial_groups(found, tried, options.trials);
     collectives::add_samples(sums, run.measure(groups));
     collectives::add_times(found.trials, sums);
   }

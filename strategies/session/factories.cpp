@@ -7,19 +7,22 @@
 #include "engine/base/error.h"
 
 namespace lockstep::strategies {
-namespace {
-
-SynchronousOptions synchronous(const Session& session, const StrategyOptions& options) {
+int threads_of(const StrategyOptions& options, int processes) {
   engine::require(options.replicas >= 1, "a process needs at least one replica, not {}",
                   options.replicas);
   engine::require(options.threads >= 0, "threads cannot be negative; 0 shares the cores equally");
+  const int here = options.replicas * std::max(1, processes);
+  return options.threads > 0 ? options.threads : std::max(1, collectives::machine().cores / here);
+}
+
+namespace {
+
+SynchronousOptions synchronous(const Session& session, const StrategyOptions& options) {
   SynchronousOptions result;
+  result.threads = threads_of(options, session.launch().local_size);
   result.devices.assign(std::size_t(options.replicas), &session.device(options.device));
   result.dtype = options.dtype;
   result.kernels = options.kernels;
-  const int here = options.replicas * std::max(1, session.launch().local_size);
-  result.threads =
-      options.threads > 0 ? options.threads : std::max(1, collectives::machine().cores / here);
   result.algorithm = options.algorithm;
   result.update = options.update;
   result.bucket_bytes = options.bucket_bytes;

@@ -41,6 +41,9 @@ struct StrategyOptions {
   std::size_t memory_limit = 0;
 };
 
+// Library threads of a replica, where so many such processes share this host. Refuses replicas and
+// threads that cannot be.
+int threads_of(const StrategyOptions& options, int processes);
 // The replicas of this one process. Refuses a job of several processes, which would train apart.
 Mirrored mirrored(Session& session, const StrategyOptions& options = {});
 // The replicas of all processes of the job. Collective.

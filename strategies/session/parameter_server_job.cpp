@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "collectives/machine.h"
 #include "engine/base/error.h"
 #include "strategies/grpc/connection.h"
 #include "strategies/parameter_server/host_port.h"
@@ -57,15 +56,12 @@ void join_cluster(const ClusterConfig& cluster, const ServerOptions& servers, in
 Parts parts(Session& session, const ServerOptions& servers, const StrategyOptions& options) {
   require(servers.servers >= 1, "--servers {}: a parameter server strategy needs at least 1",
           servers.servers);
-  require(options.replicas >= 1, "a process needs at least one replica, not {}", options.replicas);
-  engine::Device& device = session.device(options.device);
-  const int here = options.replicas * (servers.cluster ? neighbours(*servers.cluster) : 1);
   Parts parts;
   ParameterServerOptions& result = parts.options;
+  result.threads = threads_of(options, servers.cluster ? neighbours(*servers.cluster) : 1);
+  engine::Device& device = session.device(options.device);
   result.devices.assign(std::size_t(options.replicas), &device);
   result.dtype = options.dtype.value_or(device.default_dtype());
-  result.threads =
-      options.threads > 0 ? options.threads : std::max(1, collectives::machine().cores / here);
   result.kernels = options.kernels;
   result.synchronous = servers.synchronous;
   result.aggregate = servers.aggregate;
