@@ -25,7 +25,7 @@ def main():
     rows = layouts.rows(options.lockstep, options.layout, options.rate, "--algorithm", "all", "--check", "last",
                         "--min", "256", "--max", options.max, "--iterations", str(options.iterations))
     algorithms = list(dict.fromkeys(row["algorithm"] for row in rows))
-    if rows[0]["barrier_ns"] > 0:  # both on one host
+    if rows[0]["barrier_ns"]:  # both on one host
         print(f"two ranks meet in {rows[0]['barrier_ns']:.0f} ns")
     print(f"{options.layout}: bytes; microseconds measured, predicted, ratio")
     print(" " * 10 + "".join(f"{name:>28}" for name in algorithms))

@@ -28,6 +28,7 @@ class SingleProcess : public Bootstrap {
   }
   std::vector<int> hosts() const override { return {0}; }
   void abandon(Code, const std::string&) noexcept override {}
+  void throw_if_abandoned() override {}
   void finish() override {}
 };
 
@@ -60,6 +61,10 @@ class InMemory : public Bootstrap {
   void abandon(Code code, const std::string& why) noexcept override {
     const std::scoped_lock lock(exchange_->mutex);
     if (exchange_->broken.empty()) give_up(code, why);
+  }
+  void throw_if_abandoned() override {
+    const std::scoped_lock lock(exchange_->mutex);
+    fail_if_broken();
   }
 
   std::vector<std::string> all_gather(const std::string& mine, const std::string& what) override {

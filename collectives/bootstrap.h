@@ -21,7 +21,8 @@ class Bootstrap {
   virtual std::string description() const = 0;  // "Open MPI 4.1.4", "one process"
   virtual int process() const = 0;
   virtual int processes() const = 0;
-  // Everybody's value, by process; each up to 1 MiB. Collective. `what` stands in errors.
+  // Everybody's value, by process; each up to 1 MiB. Collective. `what` stands in errors,
+  // and is the same in all processes, else all throw Error(kInvalid).
   virtual std::vector<std::string> all_gather(const std::string& mine, const std::string& what) = 0;
   // Which host each process is on, numbered from 0 in order of first appearance.
   virtual std::vector<int> hosts() const = 0;
@@ -35,6 +36,8 @@ class Bootstrap {
   // and all later ones throw Error(code, why), but for one whose values are all there. `finish`
   // waits for nobody then, and ends nothing.
   virtual void abandon(engine::Code code, const std::string& why) noexcept = 0;
+  // Throws that, once it was abandoned: for whoever waits for others by another way.
+  virtual void throw_if_abandoned() = 0;
   // Ends orderly; collective; with a deadline after which the process leaves by _exit. Without a
   // call nothing is ended: that is right after a failure.
   virtual void finish() = 0;

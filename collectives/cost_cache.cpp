@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "collectives/json_reading.h"
 #include "engine/base/error.h"
@@ -21,6 +23,14 @@ using engine::require;
 using nlohmann::json;
 
 constexpr std::size_t kMostBytes = std::size_t(1) << 20;  // what a bootstrap hands round
+
+// Containers of one home may have the same process ids, and even names.
+std::string partial_suffix() {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
+  std::random_device random;
+  return fmt::format(".{}.{}.{:08x}{:08x}.partial", host.data(), getpid(), random(), random());
+}
 
 std::string checksum(const std::string& topology) {
   return fmt::format("{:016x}", engine::hash(topology));
@@ -68,7 +78,7 @@ void CostCache::write(const std::string& fingerprint, const Topology& topology) 
   const json all = {
       {"fingerprint", fingerprint}, {"topology", costs}, {"checksum", checksum(costs)}};
   const fs::path name = file(fingerprint);
-  const fs::path partial = name.string() + fmt::format(".{}.partial", getpid());
+  const fs::path partial = name.string() + partial_suffix();
   std::error_code error;
   fs::create_directories(folder_, error);
   std::ofstream out(partial, std::ios::binary);

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <thread>
 
 #include "collectives/executor.h"
+#include "collectives/lost_ranks.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -29,19 +29,33 @@ constexpr int kMessageSpins = 4;
 constexpr microseconds kSleep{1000}, kArrivalSleep{50}, kDeafSleep{200};
 // Where another thread is at work it may just have passed over what has arrived since.
 constexpr microseconds kBusySleep{50};
+// Of lists of ranks: such a row is one word, and so many words are the most.
+constexpr std::size_t kManyInARow = 5, kMostWords = 16;
 
-// Who says that ranks are lost begins with them, where he knows them: "rank 3 (process 4711) died",
-// "ranks 2 to 3 ...".
-std::vector<int> lost_ranks(const std::string& why, int ranks) {
-  int first = 0, last = 0;
-  if (std::sscanf(why.c_str(), "ranks %d to %d", &first, &last) != 2) {
-    if (std::sscanf(why.c_str(), "rank %d", &first) != 1) return {};
-    last = first;
+// "0 2 4 to 511": five in a row, or more, are shortened; "0 2 4 ... and 7 more" where all would be
+// too long.
+std::string ranks_text(std::vector<int> ranks) {
+  if (ranks.empty()) return "none";
+  std::sort(ranks.begin(), ranks.end());
+  std::string text;
+  std::size_t words = 0;
+  for (std::size_t i = 0; i < ranks.size(); ++words) {
+    if (words == kMostWords) return fmt::format("{} ... and {} more", text, ranks.size() - i);
+    std::size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    const bool shortened = end - i >= kManyInARow;
+    if (!text.empty()) text += " ";
+    text +=
+        shortened ? fmt::format("{} to {}", ranks[i], ranks[end - 1]) : std::to_string(ranks[i]);
+    i = shortened ? end : i + 1;
   }
-  std::vector<int> lost;
-  for (int rank = std::max(first, 0); rank <= std::min(last, ranks - 1); ++rank)
-    lost.push_back(rank);
-  return lost;
+  return text;
+}
+
+// "rank 1", "ranks 1 2": a bare number would read as how many.
+std::string named(const std::vector<int>& ranks) {
+  if (ranks.empty()) return "none";
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", ranks_text(ranks));
 }
 
 }  // namespace
@@ -99,27 +113,31 @@ std::vector<int> Executor::missing(const Entry& entry, int plan, int lane) const
   return ranks;
 }
 
-// "; arrived: 0 2; missing: 1": who has come to the lane's step or is known to wait in the plan,
-// and who is named. Empty where nobody is.
+// "; arrived: 0 2; elsewhere: 3; missing: rank 1": who has come to the lane's step or is known to
+// wait in the plan, who waits in another one, and who is named. Empty where nobody is.
 std::string Executor::presence(const Entry& entry, int plan, int lane,
                                const std::vector<int>& missing) const {
   if (missing.empty()) return {};
+  const auto now = engine::Clock::now();
   const Lane& steps = (*entry.mine)[std::size_t(lane)];
-  std::vector<int> here = presence_.waiting(plan, engine::Clock::now());
+  std::vector<int> here = presence_.waiting(plan, now), elsewhere;
   for (const int rank : steps[entry.cursors[std::size_t(lane)].step].ranks) here.push_back(rank);
+  const auto directly = this->missing(entry, plan, lane);
+  here.insert(here.end(), directly.begin(), directly.end());
   std::sort(here.begin(), here.end());
   here.erase(std::unique(here.begin(), here.end()), here.end());
-  const auto directly = this->missing(entry, plan, lane);
   std::erase_if(here, [&](int rank) {
     const auto has = [rank](const std::vector<int>& ranks) {
       return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
     };
-    return has(missing) || (has(directly) && !presence_.waits(rank, engine::Clock::now()));
+    if (has(missing)) return true;
+    if (!has(directly) || presence_.waits_in(plan, rank, now)) return false;
+    if (presence_.waits(rank, now)) elsewhere.push_back(rank);
+    return true;
   });
-  const auto list = [](const std::vector<int>& ranks) {
-    return ranks.empty() ? "none" : fmt::format("{}", fmt::join(ranks, " "));
-  };
-  return fmt::format("; arrived: {}; missing: {}", list(here), list(missing));
+  return fmt::format("; arrived: {}{}; missing: {}", ranks_text(here),
+                     elsewhere.empty() ? "" : "; elsewhere: " + ranks_text(elsewhere),
+                     named(missing));
 }
 
 // A lane has waited for too long, since then: stops the team with the names of those who are
@@ -169,9 +187,9 @@ void Executor::stop_late(int plan, milliseconds waited, engine::Clock::time_poin
                          title(entry.stage->plan), rank_, waited.count()));
 }
 
-// "rank 0 waits for bucket 0 (ring, 4096 bytes); arrived: 0 1; missing: 2". Missing are those who
-// were lost; where they are not known, whom the first lane needs that needs somebody: of the plan,
-// or of one that it comes after.
+// "rank 0 waits for bucket 0 (ring, 4096 bytes); arrived: 0 1; missing: rank 2". Missing are those
+// who were lost; where they are not known, whom the first lane needs that needs somebody: of the
+// plan, or of one that it comes after.
 std::string Executor::waiting_for(int plan, const std::vector<int>& lost) {
   const Entry& entry = entries_[std::size_t(plan)];
   std::string who;
@@ -184,9 +202,7 @@ std::string Executor::waiting_for(int plan, const std::vector<int>& lost) {
   };
   look_at(plan);
   for (const int earlier : entry.stage->after) look_at(earlier);
-  if (who.empty())
-    who = fmt::format("; arrived: {}; missing: {}", rank_,
-                      lost.empty() ? "none" : fmt::format("{}", fmt::join(lost, " ")));
+  if (who.empty()) who = fmt::format("; arrived: {}; missing: {}", rank_, named(lost));
   return fmt::format("rank {} waits for {}{}{}", rank_, purpose_of(entry), title(entry.stage->plan),
                      who);
 }

@@ -3,15 +3,51 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
+#include <set>
 
 namespace lockstep::collectives::json_reading {
 
 using engine::require;
 using nlohmann::json;
 
+namespace {
+
+// Of a key that stands twice in an object one value would be passed over in silence. Follows the
+// parser: the keys of each object that is open, by depth.
+class RepeatedKey {
+ public:
+  bool operator()(int depth, json::parse_event_t event, const json& parsed) {
+    if (event == json::parse_event_t::object_start) open_[depth + 1].clear();
+    if (event == json::parse_event_t::key && !open_[depth].insert(parsed).second && found.empty())
+      found = parsed.get<std::string>();
+    return true;
+  }
+  std::string found;
+
+ private:
+  std::map<int, std::set<json>> open_;
+};
+
+}  // namespace
+
 json parse(const std::string& text, const std::string& what) {
-  json parsed = json::parse(text, nullptr, false);
-  require(!parsed.is_discarded() && parsed.is_object(), "{} is no JSON object in {{ }}", what);
+  json parsed;
+  RepeatedKey repeated;
+  try {
+    parsed = json::parse(text, std::ref(repeated));
+  } catch (const json::parse_error& error) {
+    // `byte` counts from 1, and is one more than there are where the text ends too early.
+    const std::string before = text.substr(0, error.byte > 0 ? error.byte - 1 : 0);
+    const auto lines = std::count(before.begin(), before.end(), '\n');
+    const std::size_t line_begin = before.rfind('\n') + 1;  // 0 where there is none
+    engine::fail(engine::Code::kInvalid,
+                 "{} is no JSON object in {{ }}: it goes wrong at line {}, column {}", what,
+                 lines + 1, before.size() - line_begin + 1);
+  }
+  require(parsed.is_object(), "{} is no JSON object in {{ }}", what);
+  require(repeated.found.empty(), "{}: \"{}\" stands twice in one object", what, repeated.found);
   return parsed;
 }
 

@@ -11,6 +11,7 @@
 
 namespace lockstep::collectives::json_reading {
 
+// An error says at which line and column it stops to be JSON, or which key stands twice.
 nlohmann::json parse(const std::string& text, const std::string& what);
 
 // A whole number from `least` to a billion.

@@ -25,12 +25,16 @@ void Presence::wait(int plan, Time now) {
   attended_ = now;
   transport_->progress();  // nobody else may do it, where no message is under way
   while (const auto said = transport_->hear()) {
+    const bool known = said->plan >= 0 && std::size_t(said->plan) < team_.plans();
     if (said->word == Transport::Word::kHere) {
-      peers_[said->peer].heard = now;
+      Peer& peer = peers_[said->peer];
+      peer.heard = now;
+      if (known) peer.heard_in[said->plan] = now;
       continue;
     }
     question_ = said->plan, questioned_ = now;
-    transport_->say(said->peer, Transport::Word::kHere, said->plan);
+    const bool there = known && team_.waits(said->plan, rank_, now, answer_);
+    transport_->say(said->peer, Transport::Word::kHere, there ? said->plan : plan);
   }
 }
 
@@ -47,12 +51,21 @@ bool Presence::waits(int rank, Time now) const {
          now - peer->second.heard <= answer_;
 }
 
+bool Presence::waits_in(int plan, int rank, Time now) const {
+  if (rank == rank_) return true;
+  if (team_.is_local(rank)) return team_.waits(plan, rank, now, answer_);
+  const auto peer = peers_.find(rank);
+  if (peer == peers_.end()) return false;
+  const auto heard = peer->second.heard_in.find(plan);
+  return heard != peer->second.heard_in.end() && now - heard->second <= answer_;
+}
+
 std::vector<int> Presence::waiting(int plan, Time now) const {
   std::vector<int> all;
   for (const int rank : team_.local())
-    if (rank == rank_ || team_.waits(plan, rank, now, answer_)) all.push_back(rank);
+    if (waits_in(plan, rank, now)) all.push_back(rank);
   for (const auto& [rank, peer] : peers_)
-    if (waits(rank, now)) all.push_back(rank);
+    if (waits_in(plan, rank, now)) all.push_back(rank);
   std::sort(all.begin(), all.end());
   return all;
 }

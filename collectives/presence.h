@@ -2,7 +2,8 @@
 // Who is there, for a rank that has waited for long. A rank whose step has not moved for the
 // deadline misses its neighbours in the plan. These may be there and wait themselves, for others:
 // to be named is the rank that is not there. So a rank that waits says so: to those of its host by
-// a word in the control block, at every look; to those of other hosts when they ask. Whoever
+// a word in the control block, at every look; to those of other hosts when they ask, with the plan
+// that it waits in: the one asked about where it waits in that, too, else another. Whoever
 // reaches its deadline names those whom it misses and who say nothing. Those who wait, too, it asks
 // to look around themselves, as if their deadline was over; and so on, rank by rank, to the one
 // that misses the rank that is silent. That one stops its host, and the others are told. Who has
@@ -37,13 +38,16 @@ class Presence {
   std::vector<int> silent(int plan, const std::vector<int>& missing, Time since, Time now);
   // Whether a rank has said that it waits too, in the last time.
   bool waits(int rank, Time now) const;
-  // Those who have said so, in this plan where they are of this host; ascending.
+  // The same, in this plan.
+  bool waits_in(int plan, int rank, Time now) const;
+  // Those who have said so, of this plan, and this rank; ascending.
   std::vector<int> waiting(int plan, Time now) const;
 
  private:
-  struct Peer {                   // of another host
-    Time heard{};                 // last
-    Time first_asked{}, asked{};  // since then, and without an answer
+  struct Peer {                         // of another host
+    Time heard{};                       // last
+    std::map<int, Time> heard_in = {};  // the same, by the plan that it said
+    Time first_asked{}, asked{};        // since then, and without an answer
   };
   bool answers(int peer, int plan, Time now);
   int rank_;

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "collectives/algorithms/steps.h"
+#include "engine/base/hash.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -310,6 +311,18 @@ std::vector<std::size_t> pass_sizes(std::size_t most, std::size_t ranks) {
   if (most > least) sizes.push_back(least);
   std::reverse(sizes.begin(), sizes.end());
   return sizes;
+}
+
+std::uint64_t hash(const std::vector<ProbeGroup>& groups) {
+  std::string all;
+  for (const ProbeGroup& group : groups) {
+    all += fmt::format("{}: {} {} {} {} {}\n", group.name, group.writes, group.wire, group.elements,
+                       group.scratch, print(group.step));
+    for (const Probe& probe : group.probes)
+      all += fmt::format("{} {} {} {}\n", int(probe.kind), probe.size, probe.repetitions,
+                         probe.algorithm);
+  }
+  return engine::hash(all);
 }
 
 }  // namespace lockstep::collectives

@@ -6,6 +6,7 @@
 // functions; any thread.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -84,5 +85,9 @@ double stored_at_once(const Probe& probe, std::size_t ranks);
 
 // The plan of one probe.
 Plan probe_plan(const Probe& probe, const std::vector<int>& host);
+
+// Of all that these groups run, how often, over how many bytes, and the steps of their plans: costs
+// that were measured by other ones are others.
+std::uint64_t hash(const std::vector<ProbeGroup>& groups);
 
 }  // namespace lockstep::collectives

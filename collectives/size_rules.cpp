@@ -46,6 +46,11 @@ SizeRule parse_rule(std::string_view entry) {
 
 }  // namespace
 
+std::string_view without_blanks(std::string_view text) {
+  const std::size_t first = std::min(text.find_first_not_of(' '), text.size());
+  return text.substr(first, text.find_last_not_of(' ') + 1 - first);
+}
+
 std::size_t parse_size(std::string_view text, std::size_t plain) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   double number = 0;
@@ -82,7 +87,7 @@ std::vector<SizeRule> parse_size_rules(std::string_view text) {
   if (text.empty() || text == "auto") return rules;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t comma = std::min(text.find(',', at), text.size());
-    SizeRule rule = parse_rule(text.substr(at, comma - at));
+    SizeRule rule = parse_rule(without_blanks(text.substr(at, comma - at)));
     for (const SizeRule& other : rules) {
       require(rule.from >= other.to || other.from >= rule.to, "'{}': {} and {} both want {}", text,
               other.algorithm, rule.algorithm, size_text(std::max(rule.from, other.from)));
@@ -90,6 +95,7 @@ std::vector<SizeRule> parse_size_rules(std::string_view text) {
     rules.push_back(std::move(rule));
     at = comma + 1;
   }
+  std::erase_if(rules, [](const SizeRule& rule) { return rule.algorithm == "auto"; });
   return rules;
 }
 

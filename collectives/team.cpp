@@ -24,6 +24,8 @@ constexpr std::size_t kLine = 64;
 constexpr std::size_t kReasonBytes = 1024;
 // How long a reader of the reason waits for its writer, who may have died between the two stores.
 constexpr std::chrono::milliseconds kWriting{200};
+// What a rank said so much later than this one looked at the clock is no old word.
+constexpr std::chrono::milliseconds kAhead{60000};
 
 // The states of the stop word.
 constexpr std::uint32_t kRunning = 0, kStopping = 1, kStopped = 2;
@@ -42,9 +44,11 @@ std::uint32_t stamp(engine::Clock::time_point now) {
   return std::max<std::uint32_t>(std::uint32_t(time), 1);
 }
 
-// Another rank may have read the clock a little later.
+// Another rank may have read the clock later: this one may have been kept from running since it
+// did.
 bool within(std::uint32_t then, engine::Clock::time_point now, std::chrono::milliseconds window) {
-  return then != 0 && std::int32_t(stamp(now) - then) <= window.count();
+  const std::uint32_t age = stamp(now) - then, ahead = then - stamp(now);
+  return then != 0 && (age <= window.count() || ahead <= kAhead.count());
 }
 
 std::size_t waiting_bytes(std::size_t plans) {

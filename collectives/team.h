@@ -30,6 +30,7 @@ class Team {
 
   const std::vector<int>& local() const { return local_; }
   bool is_local(int rank) const;
+  std::size_t plans() const { return plans_; }
   void set_base(int rank, Space space, std::byte* base);
   std::byte* base(int rank, Space space) const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "collectives/binding.h"
 #include "collectives/json_reading.h"
@@ -183,6 +184,27 @@ DescribedHost described_host(const json& h, int ranks) {
   return described;
 }
 
+// What measuring may find and nobody would write: in the short form it is a slip.
+void check_description(const json& h, const DescribedHost& described) {
+  const std::string& name = described.host.name;
+  const HostCosts& costs = described.host.costs;
+  const std::string device = text(h, "device", "cpu:0");
+  require(device.starts_with("cpu") || device.starts_with("reference") ||
+              costs.link != LinkClass::kMemory,
+          "host {} has the device {}, and the \"link\" of its ranks is memory: say nvlink or pcie "
+          "in its \"costs\"",
+          name, device);
+  const bool twice = h.contains("cores") || h.contains("machine");
+  require(!twice || costs.cores == 0 || costs.cores == described.cores,
+          "host {} has {} processors, and {} \"cores\" in its \"costs\": say them once", name,
+          described.cores, costs.cores);
+  for (const MemoryPass& pass : costs.passes)
+    require(pass.host >= pass.core,
+            "host {} reads and writes {:g} bytes a second, and one of its cores {:g}: "
+            "\"host_bytes_per_second\" are of all cores together",
+            name, pass.host, pass.core);
+}
+
 // The short form: equal hosts by the count, a process for each rank.
 void read_short(const json& all, Topology& topology) {
   for (const json& h : list(all, "hosts", true)) {
@@ -195,6 +217,7 @@ void read_short(const json& all, Topology& topology) {
     require(ranks <= kMostRanksOfAHost, "a host has at most {} ranks, not {}", kMostRanksOfAHost,
             ranks);
     const DescribedHost described = described_host(h, ranks);
+    check_description(h, described);
     for (int i = 0; i < count; ++i) {
       const int host = int(topology.hosts.size());
       topology.hosts.push_back(described.host);
@@ -267,11 +290,20 @@ void check_links(const Topology& topology) {
   for (std::size_t h = 0; h < topology.hosts.size(); ++h) {
     const HostCosts& costs = topology.hosts[h].costs;
     const int n = ranks[h];
+    std::set<std::pair<int, int>> pairs;
     for (const PeerLink& link : costs.links) {
       require(link.a < n && link.b < n && link.a != link.b,
               "host {} has {} ranks, and a link between {} and {}", topology.hosts[h].name, n,
               link.a, link.b);
+      require(pairs.insert(std::minmax({link.a, link.b})).second,
+              "host {} has two links between its ranks {} and {}: write one, with the bytes a "
+              "second of both",
+              topology.hosts[h].name, std::min(link.a, link.b), std::max(link.a, link.b));
     }
+    require(costs.link != LinkClass::kMemory || (costs.links.empty() && costs.port == 0),
+            "host {} has {}, and the \"link\" of its ranks is memory: say nvlink or pcie",
+            topology.hosts[h].name,
+            costs.links.empty() ? "\"port_bytes_per_second\"" : "\"links\" between devices");
     if (costs.link == LinkClass::kMemory || costs.port > 0) continue;
     for (int a = 0; a < n; ++a) {
       for (int b = a + 1; b < n; ++b) {

@@ -29,7 +29,7 @@ class Transport {
   // that uses the transport. False where nothing can do that.
   virtual bool wake() noexcept { return false; }
   // Words beside the messages, for ranks that have waited for long (presence.h): is somebody there
-  // who waits, too, where this plan is waited for? And its answer.
+  // who waits, too, where this plan is waited for? And its answer, with the plan that it waits in.
   enum class Word { kAsk, kHere };
   struct Said {
     int peer;

@@ -26,7 +26,13 @@ struct Message {
   std::size_t count = 0;
   std::vector<std::pair<std::pair<std::size_t, std::size_t>, Value>> pieces;
   VectorClock clock;  // what its sender knew, and its own reading
-  bool through = false;
+};
+
+// From one lane to another: the nth message posted is the nth that a receive is posted for,
+// whatever the order of the waits.
+struct Wire {
+  std::vector<Message*> sent = {};
+  std::size_t receives = 0;  // posted
 };
 
 // A post that its lane has not waited for yet.
@@ -34,6 +40,7 @@ struct Post {
   int thread = 0;
   VectorClock clock;           // of a receive: what its poster knew
   Message* message = nullptr;  // of a send
+  std::size_t number = 0;      // on its wire
 };
 
 // One lane of one rank of one stage.
@@ -186,6 +193,7 @@ class Run {
         Post& post = r.posts[int(r.at)];
         post.thread = message_thread(r);
         post.clock = r.clock;
+        post.number = wire_[{r.stage, s.peer, r.rank, r.lane}].receives++;
         break;
       }
       case Action::kWait:
@@ -299,27 +307,28 @@ class Run {
           piece, read(r, memory_.cell(source, piece), reading, r.clock));
       sent.second.moved += std::ptrdiff_t(source.begin);
     }
-    wire_[{r.stage, r.rank, s.peer, r.lane}].push_back(&message);
+    auto& sent = wire_[{r.stage, r.rank, s.peer, r.lane}].sent;
+    post.number = sent.size();
+    sent.push_back(&message);
   }
 
-  // A send is through when its reader has copied it, a receive when its message is there.
+  // A send is through when its receive is posted, a receive when its message is there.
   bool wait(Runner& r, const Step& s) {
     const auto found = r.posts.find(s.post);
     Post& post = found->second;
+    const Step& posted = lane(r)[std::size_t(s.post)];
     if (post.message) {
-      if (!post.message->through) return false;
+      if (wire_[{r.stage, r.rank, posted.peer, r.lane}].receives <= post.number) return false;
       r.clock.join(post.message->clock);
     } else {
-      const Step& receive = lane(r)[std::size_t(s.post)];
-      auto& queue = wire_[{r.stage, receive.peer, r.rank, r.lane}];
-      if (queue.empty()) return false;
-      Message& message = *queue.front();
-      queue.pop_front();
-      if (message.count != receive.count) fail(r, "a message of another length");
+      const auto& sent = wire_[{r.stage, posted.peer, r.rank, r.lane}].sent;
+      if (sent.size() <= post.number) return false;
+      const Message& message = *sent[post.number];
+      if (message.count != posted.count) fail(r, "a message of another length");
       VectorClock now = post.clock;
       now.join(message.clock);
       const Stamp writing = now.tick(post.thread);
-      const Stretch target = stretch(receive.to[0], receive.count, plan(r.stage).dtype);
+      const Stretch target = stretch(posted.to[0], posted.count, plan(r.stage).dtype);
       for (const auto& [piece, value] : message.pieces) {
         if (piece.second > target.bytes) break;
         Value here = value;
@@ -330,7 +339,6 @@ class Run {
           write(r, memory_.cell(part, inner), here, writing, now);
       }
       r.clock.join(now);
-      message.through = true;
     }
     r.free_threads.push_back(post.thread);
     r.posts.erase(found);
@@ -345,8 +353,8 @@ class Run {
                            place_of(plan(r.stage), r.rank, r.lane, r.at));
     }
     if (!stuck.empty()) error_ = "deadlock:" + stuck;
-    for (const auto& [key, queue] : wire_)
-      if (error_.empty() && !queue.empty())
+    for (const auto& [key, wire] : wire_)
+      if (error_.empty() && wire.sent.size() > wire.receives)
         error_ = fmt::format("a message is sent and never received: plan {}, rank {} to rank {}",
                              plan(key[0]).name, key[1], key[2]);
   }
@@ -445,7 +453,7 @@ class Run {
   std::vector<std::vector<std::vector<Runner*>>> by_rank_;  // [stage][rank]
   SymbolicMemory memory_;
   std::deque<Message> messages_;
-  std::map<std::array<int, 4>, std::deque<Message*>> wire_;          // {stage, from, to, lane}
+  std::map<std::array<int, 4>, Wire> wire_;                          // {stage, from, to, lane}
   std::map<std::array<int, 3>, std::vector<VectorClock>> arrivals_;  // {stage, rank, lane}
   std::string error_;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
+#include "strategies/rank_call.h"
 
 namespace lockstep::strategies {
 
@@ -17,10 +18,15 @@ Buckets<T>::Buckets(Communicator& communicator, std::vector<Gradient<T>> gradien
       operation_(options.operation),
       gradients_(std::move(gradients)),
       ready_(gradients_.size(), false) {
-  require(!gradients_.empty(), "buckets need at least one gradient");
-  require(!communicator.reproducible_ || operation_ != Reduce::kProduct,
-          "products of floating point are not reproducible; buckets have sums, means, minima or "
-          "maxima");
+  communicator.agree(
+      {RankCall::Kind::kBuckets, engine::dtype_of<T>(), int(operation_), gradients_.size(), 0});
+  number_ = ++communicator.buckets_made_;
+  if (gradients_.empty()) communicator.fail_together("buckets need at least one gradient");
+  if (communicator.reproducible_ && operation_ == Reduce::kProduct)
+    communicator.fail_together(
+        "products of floating point are not reproducible; buckets have sums, means, minima or "
+        "maxima");
+  compare(options.bytes);
   const std::size_t most = std::max<std::size_t>(1, options.bytes / sizeof(T));
   std::size_t end = 0, begin = 0;  // elements: of all so far, of the bucket's first
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
@@ -50,6 +56,34 @@ Buckets<T>::Buckets(Communicator& communicator, std::vector<Gradient<T>> gradien
     plan.push_back({algorithm.make(request), {}, false});
   }
   link_ = &communicator.link(std::move(plan), end * sizeof(T), scratch * sizeof(T), "buckets");
+}
+
+// What the plans do not show: how many elements each gradient has, and where buckets may end. Rank
+// 0 tells all what it has; then each tells all where it first differs, so that all throw the same.
+template <class T>
+void Buckets<T>::compare(std::size_t bytes) {
+  std::vector<double> mine{double(bytes)};
+  for (const Gradient<T>& gradient : gradients_) mine.push_back(double(gradient.count));
+  std::vector<double> first = mine;
+  communicator_.through_area(std::span(first), Reduce::kSum, communicator_.rank() != 0);
+  // Of each rank: 0, or the number of what differs, from 1 on, and what the rank has there.
+  std::vector<double> differences(2 * std::size_t(communicator_.size()));
+  const auto [here, there] = std::ranges::mismatch(mine, first);
+  if (here != mine.end()) {
+    double* const row = &differences[2 * std::size_t(communicator_.rank())];
+    row[0] = double(here - mine.begin() + 1), row[1] = *here;
+  }
+  communicator_.through_area(std::span(differences), Reduce::kSum, false);
+  for (std::size_t rank = 0; rank < differences.size() / 2; ++rank) {
+    const auto at = std::size_t(differences[2 * rank]);
+    if (at == 0) continue;
+    const std::string what =
+        at == 1 ? "how many bytes one holds" : fmt::format("gradient {}", at - 2);
+    communicator_.fail_together(fmt::format(
+        "buckets differ in {}: {} {} on rank 0, {} on rank {}; all ranks must give the same "
+        "gradients in the same order",
+        what, first[at - 1], at == 1 ? "bytes" : "elements", differences[2 * rank + 1], rank));
+  }
 }
 
 template <class T>
@@ -93,13 +127,13 @@ void Buckets<T>::wait() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     Bucket& bucket = buckets_[b];
     if (communicator_.reproducible_) {
-      communicator_.end_.reset();
-      communicator_.purpose_ = fmt::format("bucket {}", b);
-      communicator_.described_ = {};
       T* const data = reinterpret_cast<T*>(link_->data());
       const std::size_t last = bucket.end - 1, end = offset_[last] + gradients_[last].count;
-      communicator_.reduce_reproducibly(std::span<T>(data + offset_[bucket.begin], data + end),
-                                        operation_);
+      const std::span<T> values(data + offset_[bucket.begin], data + end);
+      // It goes through the communicator's areas, as all others do.
+      communicator_.agree(
+          {RankCall::Kind::kBucket, engine::dtype_of<T>(), int(b), values.size(), number_});
+      communicator_.reduce_reproducibly(values, operation_);
     } else {
       communicator_.guarded([&] { link_->executor().wait(int(b), "buckets"); });
     }

@@ -15,12 +15,16 @@
 // that has memory is copied there by `ready` and back by `wait`.
 //
 // Of a communicator whose sums are reproducible they begin in `wait`, one bucket after the other,
-// so that nothing is overlapped; each bucket is a span of its own to them.
+// so that nothing is overlapped; each bucket is a span of its own to them, and a call that ranks
+// compare: where another rank waits for other buckets, or makes another call, `wait` is an
+// Error(kInvalid) on all of them, and may be called again.
 //
 // Threads, deadlines and errors: those of the communicator, which outlives the buckets. Different
-// gradients on different ranks are an Error(kInvalid) when the buckets are made. Buckets that are
-// destroyed in the middle of a round, by an exception in backward say, tell the other ranks at once
-// who left: their next or present call on the communicator or its buckets throws Error(kAborted).
+// gradients on different ranks (another number of them, or other counts in their order), other
+// options, and ranks that make another call instead, are an Error(kInvalid) on all ranks when the
+// buckets are made; the communicator can be used on. Buckets that are destroyed in the middle of a
+// round, by an exception in backward say, tell the other ranks at once who left: their next or
+// present call on the communicator or its buckets throws Error(kAborted).
 #pragma once
 #include <span>
 #include <vector>
@@ -65,9 +69,11 @@ class Buckets {
     std::size_t missing = 0;         // of these, in this round
   };
   std::span<T> in_memory(std::size_t i) const;
+  void compare(std::size_t bytes);  // of a bucket
 
   Communicator& communicator_;
   Reduce operation_;
+  std::size_t number_ = 0;  // of these, among the communicator's, from 1 on
   std::vector<Gradient<T>> gradients_;
   std::vector<std::size_t> offset_, bucket_of_;  // of each gradient
   std::vector<bool> ready_;

@@ -13,6 +13,7 @@
 
 #include "collectives/calibration.h"
 #include "collectives/cost_cache.h"
+#include "collectives/example_topologies.h"
 #include "collectives/machine.h"
 #include "collectives/outcome.h"
 #include "collectives/probes.h"
@@ -20,6 +21,7 @@
 #include "collectives/trial_probes.h"
 #include "collectives/wire_probes.h"
 #include "engine/base/error.h"
+#include "engine/base/version.h"
 #include "strategies/probe_run.h"
 #include "strategies/rank_processors.h"
 
@@ -30,7 +32,8 @@ using collectives::ProbeGroup;
 using collectives::Sample;
 using collectives::Topology;
 
-// Costs of an executor that works otherwise are of no use: counted up when it does.
+// Costs of an executor that works otherwise are of no use: counted up when it does. What is run,
+// and by which plans, is in the fingerprint by itself.
 constexpr int kFormat = 5;
 
 // Memory that all ranks of a host touch in the largest pass: so much more than the last cache that
@@ -195,14 +198,33 @@ std::string disturbed_note(const collectives::ProcessorWait& wait, bool would_be
       100 * wait.part(), would_be_kept ? ", but not kept: the next job measures anew" : "");
 }
 
+// Of what is run on any machine, as it would be on one of a few ranks.
+std::uint64_t hash_of_probes() {
+  constexpr std::size_t kBytes = std::size_t(64) << 10;
+  std::vector<ProbeGroup> all;
+  for (const int hosts : {1, 2}) {
+    const Topology few = collectives::equal_hosts(hosts, 2, {}, {});
+    const std::vector<int> host = few.host_of_rank();
+    all.push_back(collectives::signal_probes(host));
+    for (const std::size_t bytes : collectives::pass_sizes(kBytes, 2))
+      all.push_back(collectives::pass_probe(host, bytes));
+    for (const std::size_t bytes : collectives::store_probe_sizes(kBytes, 2))
+      all.push_back(collectives::store_probe(host, bytes));
+    if (hosts > 1) all.push_back(collectives::WireProbes(host, kWire).largest());
+    for (ProbeGroup& group : collectives::largest_trials(few)) all.push_back(std::move(group));
+  }
+  return collectives::hash(all);
+}
+
 // `interfaces`: of each process, which may have one of its own.
 std::string fingerprint_of(const Topology& topology, const std::vector<int>& processors,
                            const std::vector<std::string>& interfaces,
                            const CalibrationOptions& options) {
   return collectives::fingerprint(
-      topology, fmt::format("costs {}, transport {} {}, processors {}", kFormat,
-                            transport_of(options.network), fmt::join(interfaces, " "),
-                            fmt::join(processors, " ")));
+      topology,
+      fmt::format("lockstep {}, costs {}, probes {:016x}, transport {} {}, processors {}",
+                  engine::version(), kFormat, hash_of_probes(), transport_of(options.network),
+                  fmt::join(interfaces, " "), fmt::join(processors, " ")));
 }
 
 // What a job is told apart by, and its ranks.

@@ -9,12 +9,12 @@
 #include <array>
 #include <cstring>
 #include <exception>
-#include <iterator>
 #include <limits>
 #include <type_traits>
 
 #include "engine/base/error.h"
 #include "engine/ops/fixed_point.h"
+#include "strategies/rank_call.h"
 
 namespace lockstep::strategies {
 
@@ -23,6 +23,7 @@ using collectives::StepPlan;
 using engine::Code;
 using engine::DType;
 using engine::require;
+using Kind = RankCall::Kind;
 
 namespace {
 
@@ -30,13 +31,6 @@ constexpr std::array<std::size_t, 5> kBlocks{1, 4, 16, 64, 256};
 constexpr std::size_t kLongest = kBlocks.back() * engine::kBlock;  // elements
 constexpr std::size_t kPage = 4096;
 constexpr int kCompare = 0;  // the plan in which calls are compared
-
-enum class Kind { kAllReduce = 1, kBroadcast, kBarrier, kAllocate };
-
-std::string_view name(Reduce operation) {
-  static constexpr std::array<std::string_view, 5> kNames{"sum", "mean", "min", "max", "product"};
-  return kNames[std::size_t(operation)];
-}
 
 // What the first area has plans for, in their order behind that for comparing.
 constexpr std::array kFirst{
@@ -56,48 +50,6 @@ std::size_t page_end(std::size_t bytes) {
 
 }  // namespace
 
-// What a rank asks for: small whole numbers, so that a sum with zeros carries them exactly.
-struct Communicator::Call {
-  static constexpr std::size_t kNumbers = 5;
-  Kind kind = Kind::kBarrier;
-  DType dtype = DType::kFloat32;
-  int detail = 0;  // the operation, or the root
-  std::size_t count = 0;
-  std::size_t memory = 0;  // 0: the caller's own; else which of `allocate`
-
-  std::array<double, kNumbers> numbers() const {
-    return {double(kind), double(dtype), double(detail), double(count), double(memory)};
-  }
-  static std::string describe(const double* n) {
-    std::string text;
-    describe(n, text);
-    return text;
-  }
-  // Behind what `text` has.
-  static void describe(const double* n, std::string& text) {
-    const auto count = std::size_t(n[3]);
-    const auto type = engine::name(DType(int(n[1])));
-    const auto out = std::back_inserter(text);
-    switch (Kind(int(n[0]))) {
-      case Kind::kAllReduce:
-        fmt::format_to(out, "all_reduce of {} {} ({}", count, type, name(Reduce(int(n[2]))));
-        if (n[4] != 0) fmt::format_to(out, ", in allocated memory {}", int(n[4]));
-        text += ")";
-        return;
-      case Kind::kBroadcast:
-        fmt::format_to(out, "broadcast of {} {} from rank {}", count, type, int(n[2]));
-        return;
-      case Kind::kAllocate:
-        fmt::format_to(out, "allocate of {} {}", count, type);
-        return;
-      case Kind::kBarrier:
-        text += "barrier";
-        return;
-    }
-    text += "something else";
-  }
-};
-
 Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<engine::Ops> ops,
                            const CommunicatorOptions& options, const Network& network)
     : ops_(std::move(ops)),
@@ -109,7 +61,7 @@ Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<en
       [this](const std::string& who, int pid) { lost(who, pid); });
   watch_host(ranks_, "processes of the ranks", *watch_);
   choose(options);
-  const std::size_t table = std::size_t(size()) * Call::kNumbers;
+  const std::size_t table = std::size_t(size()) * RankCall::kNumbers;
   const std::size_t begin = page_end(table * sizeof(double));
   StepPlan plan;
   std::size_t scratch = 0;
@@ -165,7 +117,7 @@ void Communicator::add_pieces(StepPlan& plan, std::size_t& scratch, DType dtype,
 Communicator::Area Communicator::area(DType dtype, Reduce operation) {
   const auto first = std::find(kFirst.begin(), kFirst.end(), std::pair(dtype, operation));
   if (first != kFirst.end()) {
-    const std::size_t table = std::size_t(size()) * Call::kNumbers * sizeof(double);
+    const std::size_t table = std::size_t(size()) * RankCall::kNumbers * sizeof(double);
     return {area_, page_end(table), 1 + int(first - kFirst.begin()) * int(kBlocks.size())};
   }
   RankLink*& own = areas_[{dtype, operation}];
@@ -229,20 +181,18 @@ void Communicator::run(RankLink& link, int plan, std::string_view purpose) {
 }
 
 // A row for each rank; everybody fills in its own, and the sum shows all of them to all.
-void Communicator::agree(const Call& mine, Deadline deadline) {
+void Communicator::agree(const RankCall& mine, Deadline deadline) {
   require(!deadline || deadline->count() > 0, "the deadline of a call must be positive");
   end_.reset();
   if (deadline) end_ = engine::Clock::now() + *deadline;
-  constexpr std::size_t n = Call::kNumbers;
+  constexpr std::size_t n = RankCall::kNumbers;
   const auto numbers = mine.numbers();
   auto* table = reinterpret_cast<double*>(area_->data());
   std::fill_n(table, n * std::size_t(size()), 0.0);
   std::copy(numbers.begin(), numbers.end(), table + n * std::size_t(rank()));
   if (purpose_.empty() || numbers != described_) {  // else it is the last call's
     purpose_.clear();
-    Call::describe(numbers.data(), purpose_);
-    fmt::format_to(std::back_inserter(purpose_), ", {} bytes",
-                   mine.count * engine::size_of(mine.dtype));
+    mine.describe_with_bytes(purpose_);
     described_ = numbers;
   }
   run(*area_, kCompare, purpose_);
@@ -251,7 +201,7 @@ void Communicator::agree(const Call& mine, Deadline deadline) {
       fail_together(
           fmt::format("ranks ask for different things: rank 0 for {}, rank {} for {}; all ranks "
                       "must make the same calls in the same order",
-                      Call::describe(table), other, Call::describe(table + other * n)));
+                      RankCall::describe(table), other, RankCall::describe(table + other * n)));
 }
 
 // Who throws may leave, with buckets in flight, and so end the waits of all. So one more comparison
@@ -293,6 +243,8 @@ void Communicator::through_area(std::span<T> values, Reduce operation, bool sile
     done += piece.size();
   }
 }
+
+template void Communicator::through_area(std::span<double>, Reduce, bool);
 
 // What is infinite or no number goes a way of its own, in the elements' type: sums of zeros,
 // infinities and NaN depend on the order in nothing but the bits of a NaN. Few calls have any.
@@ -359,9 +311,10 @@ template void Communicator::reduce_reproducibly(std::span<engine::BFloat16>, Red
 
 template <class T>
 void Communicator::reduce(std::span<T> values, Reduce operation, Deadline deadline) {
-  Call call{Kind::kAllReduce, engine::dtype_of<T>(), int(operation), values.size(), 0};
+  RankCall call{Kind::kAllReduce, engine::dtype_of<T>(), int(operation), values.size(), 0};
   const auto owned = std::find_if(owned_.begin(), owned_.end(), [&](const Owned& o) {
-    return o.data == values.data() && o.count == values.size() && !values.empty();
+    return o.data == values.data() && o.dtype == call.dtype && o.count == values.size() &&
+           !values.empty();
   });
   if (owned != owned_.end()) call.memory = std::size_t(owned - owned_.begin()) + 1;
   agree(call, deadline);
@@ -445,7 +398,7 @@ std::span<T> Communicator::allocate(std::size_t count) {
     add(plan, scratch, std::move(whole));
   }
   RankLink& made = link(std::move(plan), count * sizeof(T), scratch, "allocated memory");
-  owned_.push_back({made.data(), count, &made});
+  owned_.push_back({made.data(), kType, count, &made});
   return {reinterpret_cast<T*>(made.data()), count};
 }
 

@@ -68,6 +68,8 @@
 
 namespace lockstep::strategies {
 
+struct RankCall;
+
 // Of integers there is no mean, and they wrap around. Of minima and maxima a number that is none
 // (NaN) wins over all numbers.
 enum class Reduce { kSum, kMean, kMin, kMax, kProduct };
@@ -123,7 +125,8 @@ class Communicator {
   void barrier(Deadline deadline = {});
 
   // Memory that all ranks of a host map, zeroed, this rank's part: a sum or a mean of the whole of
-  // it copies nothing. Collective. It lives as long as the communicator. T is an element's type.
+  // it copies nothing. Read as elements of another type it is as any other memory. Collective. It
+  // lives as long as the communicator. T is an element's type.
   template <class T>
   std::span<T> allocate(std::size_t count);
   std::span<float> allocate_float(std::size_t count) { return allocate<float>(count); }
@@ -135,9 +138,9 @@ class Communicator {
  private:
   template <class T>
   friend class Buckets;
-  struct Call;
   struct Owned {  // what `allocate` gave
     const void* data = nullptr;
+    engine::DType dtype{};  // which its plans are for
     std::size_t count = 0;
     RankLink* link = nullptr;
   };
@@ -145,7 +148,7 @@ class Communicator {
   void reduce(std::span<T> values, Reduce operation, Deadline deadline);
   template <class T>
   void spread(std::span<T> values, int root, Deadline deadline);
-  void agree(const Call& mine, Deadline deadline = {});
+  void agree(const RankCall& mine, Deadline deadline = {});
   // Of an error that all ranks have found: throws it when all of them have.
   [[noreturn]] void fail_together(const std::string& what);
   void run(RankLink& link, int plan, std::string_view purpose);
@@ -207,6 +210,7 @@ class Communicator {
   RankLink* area_ = nullptr;  // comparing calls, and what is summed most often
   std::map<std::pair<engine::DType, Reduce>, RankLink*> areas_;  // of all else
   std::vector<Owned> owned_;
+  std::size_t buckets_made_ = 0;
   std::array<double, 5> described_ = {};               // the call that purpose_ is of
   std::string purpose_;                                // of the present call, for errors
   std::optional<engine::Clock::time_point> end_ = {};  // of the present call, where it has its own

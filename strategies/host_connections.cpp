@@ -57,7 +57,8 @@ std::vector<std::unique_ptr<collectives::Transport>> connect_sockets(
     address.push_back(text.substr(0, text.find('\n')));
   }
   return fabric->connect(ranks.mine(), pairs, address,
-                         key_bytes(all[0].substr(all[0].find('\n') + 1)), deadline);
+                         key_bytes(all[0].substr(all[0].find('\n') + 1)), deadline,
+                         [&] { ranks.bootstrap.throw_if_abandoned(); });
 }
 
 }  // namespace

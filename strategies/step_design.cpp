@@ -21,6 +21,8 @@ using engine::kBlock;
 using engine::Range;
 using engine::require;
 
+// Of the parameters' names in the name of a bucket: bytes.
+constexpr std::size_t kMostNames = 160;
 // Prices of the two ways to update so near are alike.
 constexpr double kNear = 1.1;
 
@@ -52,16 +54,21 @@ std::vector<Range> cut_buckets(std::size_t trainable, std::size_t bucket_bytes, 
   return buckets;
 }
 
-// "bucket 1 (conv1.weight conv1.bias)": the parameters that a bucket touches, for messages.
+// "bucket 1 (conv1.weight conv1.bias)": the parameters that a bucket touches, for messages, which
+// must have room for more than names: "bucket 1 (conv1.weight conv1.bias ... and 37 more)".
 std::string bucket_name(std::size_t index, Range bucket, const engine::Graph& graph) {
-  std::string text = fmt::format("bucket {} (", index);
-  bool first = true;
+  std::string names;
+  std::size_t more = 0;  // that are not named
   for (const engine::Parameter& parameter : graph.layout()) {
     if (!parameter.range.meets(bucket)) continue;
-    text += (first ? "" : " ") + parameter.name;
-    first = false;
+    if (more > 0 || names.size() + parameter.name.size() > kMostNames) {
+      ++more;
+    } else {
+      names += (names.empty() ? "" : " ") + parameter.name;
+    }
   }
-  return text + ")";
+  if (more > 0) names += fmt::format("{}... and {} more", names.empty() ? "" : " ", more);
+  return fmt::format("bucket {} ({})", index, names);
 }
 
 // The fewest rules that give each of these sizes its algorithm; one name alone is itself. A size

@@ -65,7 +65,10 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
     while (calibrating_ && engine::Clock::now() < until)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     std::scoped_lock lock(watch_mutex_);
-    if (team_) team_->stop(Code::kPeerLost, why);
+    if (team_) {
+      team_->stop(Code::kPeerLost, why);
+      bootstrap_.abandon(Code::kPeerLost, why);  // connections may just be made
+    }
     if (!meeting_) return;
     options_.log.error("{} while {}", why,
                        calibrating_ ? "costs were measured" : "the job was starting");
@@ -218,12 +221,14 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
       ops_of(first_device, engine::name(options_.kernels.value_or(engine::Kernels::kAuto)));
   const engine::Graph first(graph, *ops, 1);
   plan_checks(first);
+  const std::string shares =
+      options_.shares.empty() ? "equal" : fmt::format("{}", fmt::join(options_.shares, " "));
   const std::string flags = fmt::format(
       "{}optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} clip {}\n"
-      "batch: {}\naccumulate: {}\nseed: {}\ndtype: {}\nchecksums: {}\noverlap: {}\n"
+      "batch: {}\nshares: {}\naccumulate: {}\nseed: {}\ndtype: {}\nchecksums: {}\noverlap: {}\n"
       "transport: {}\n",
       graph.describe() + "\n", int(rule.kind), rule.momentum, rule.nesterov, rule.beta1, rule.beta2,
-      rule.epsilon, rule.weight_decay, rule.clip_norm, options.batch, options.accumulate,
+      rule.epsilon, rule.weight_decay, rule.clip_norm, options.batch, shares, options.accumulate,
       options.seed, engine::name(first.dtype()), options_.checksums, options_.overlap,
       transport_of(options_.network));
   // Whether all look for costs, before one of them does.

@@ -58,11 +58,12 @@ struct SynchronousOptions {
   // the job starts, on one host before, if `cost_cache` has it, so that the start takes no longer;
   // else by costs that are assumed.
   bool measured = false;
-  std::filesystem::path cost_cache = {};   // folder of measured costs; empty: none are kept
-  std::size_t most_touched = 0;            // bytes, while they are measured (calibration.h)
-  std::vector<std::uint64_t> shares = {};  // of the batch, by rank; empty: equal
-  bool checksums = true;                   // confirm that mirrors are equal while training
-  std::size_t memory_limit = 0;            // bytes of this process in all; 0: what there is
+  std::filesystem::path cost_cache = {};  // folder of measured costs; empty: none are kept
+  std::size_t most_touched = 0;           // bytes, while they are measured (calibration.h)
+  // Of the batch, by rank, the same in all processes; empty: equal.
+  std::vector<std::uint64_t> shares = {};
+  bool checksums = true;         // confirm that mirrors are equal while training
+  std::size_t memory_limit = 0;  // bytes of this process in all; 0: what there is
   engine::Log log = engine::Log();
   std::function<void()> hook = {};      // tests: called between blocks, e.g. to delay
   std::optional<MemoryRoom> room = {};  // tests: instead of what the system says

@@ -22,6 +22,7 @@
 #include "tools/bench/reproducible.h"
 #include "tools/bench/room.h"
 #include "tools/bench/scaling_runs.h"
+#include "tools/bench/verdict.h"
 #include "tools/bench_flags.h"
 #include "tools/command.h"
 #include "tools/exit_codes.h"
@@ -126,9 +127,9 @@ class BenchOfRank {
     }
     // Ranks that are more than processors wait for each other's.
     if (ranks_.rank() == 0 && enough_ && !other_work_.note().empty()) complain(other_work_.note());
-    if (ranks_.rank() == 0 && wrong_ > 0)
-      complain(fmt::format("{} elements of results are wrong", wrong_));
-    return wrong_ == 0;
+    for (const std::string& line : verdict_.lines(bench::mpi_name(setting_.task.collective)))
+      if (ranks_.rank() == 0) complain(line);
+    return verdict_.right();
   } catch (const engine::Error& error) {
     if (!meeting_.told_by_another(error)) throw;
     std::this_thread::sleep_for(kWord);
@@ -140,6 +141,9 @@ class BenchOfRank {
     if (ranks_.rank() != 0 || line.empty()) return;
     fmt::print("{}\n", line);
     std::fflush(stdout);
+  }
+  void say_marks() const {
+    if (form_ == Form::kTable) say(bench::kMarked);
   }
   // The elements of each all-reduce that is planned, where `count` are reduced in all: with
   // --overlap they are some buckets, and the planner chooses for one.
@@ -180,19 +184,21 @@ class BenchOfRank {
 
   void times() {
     if (form_ == Form::kTable)
-      say("# us: median, least and 99th percentile in place, then the median out of place; GB/s in "
-          "place");
+      say("# us, min, p99: median, least and 99th percentile in place, in microseconds; out us: "
+          "median out of place; GB/s in place");
+    say_marks();
     say(bench::heading(form_, setting_.mpi));
     std::vector<bench::Row> rows;
     for (const std::size_t count : sizes_) {
       for (const auto& choice : choices(f_.algorithm, count)) {
         bench::Row row;
+        row.task = setting_.task;
         row.bytes = count * engine::size_of(setting_.task.dtype), row.count = count;
         row.choice = choice;
-        row.bus_factor = setting_.task.bus_factor();
         row.barrier_ns = meeting_.pair_ns();  // which on virtual machines changes within a run
         row.measured = bench::measure(ranks_, meeting_, setting_, choice.algorithm, count);
-        wrong_ += row.measured.wrong.value_or(0);
+        verdict_.add(row.measured.wrong);
+        verdict_.add_mpi(row.measured.mpi_wrong);
         other_work_.add(row.measured.in_place.wait);
         rows.push_back(row);
         say(bench::to_text(row, form_, setting_.mpi));
@@ -232,7 +238,7 @@ class BenchOfRank {
       const bench::Choice choice = choices("auto", count).front();
       found.push_back(
           bench::regret(ranks_, meeting_, setting_, choice, rivals(choice, count), count));
-      wrong_ += found.back().wrong.value_or(0);
+      verdict_.add(found.back().wrong);
       other_work_.add(found.back().wait);
       say(bench::to_text(found.back(), columns, form_));
     }
@@ -240,11 +246,12 @@ class BenchOfRank {
   }
 
   void overlaps() {
+    say_marks();
     say(bench::overlap_heading(form_));
     for (const std::size_t count : sizes_) {
       for (const auto& choice : choices(f_.algorithm, count)) {
         const auto found = bench::overlap(ranks_, meeting_, setting_, choice, count);
-        wrong_ += found.wrong.value_or(0);
+        verdict_.add(found.wrong);
         other_work_.add(found.wait);
         say(bench::to_text(found, form_));
       }
@@ -252,11 +259,12 @@ class BenchOfRank {
   }
 
   void reproducible() {
+    say_marks();
     say(bench::reproducible_heading(form_));
     for (const std::size_t count : sizes_) {
       for (const auto& choice : choices(f_.algorithm, count)) {
         const auto found = bench::reproducible(ranks_, meeting_, setting_, choice, count);
-        wrong_ += found.wrong.value_or(0);
+        verdict_.add(found.wrong);
         other_work_.add(found.wait);
         say(bench::to_text(found, form_));
       }
@@ -270,7 +278,7 @@ class BenchOfRank {
   bench::Meeting meeting_;
   std::vector<std::size_t> sizes_;  // elements
   std::optional<collectives::Choices> planned_;
-  std::size_t wrong_ = 0;
+  bench::Verdict verdict_;
   bench::OtherWork other_work_;
   bool enough_ = true;  // processors for all ranks
 };
@@ -295,6 +303,11 @@ bench::ScalingRuns scaling_runs(const Flags& f, const bench::Setting& setting) {
   return {f.scale(), f.gradients_bytes(), setting, f.form(), costs_of};
 }
 
+// A wrong result is a defect.
+ExitCode code_of(bool right) {
+  return right ? kDone : kDefect;
+}
+
 int run(const Flags& f, const Program& program) {
   const int processes = collectives::mpi::launch().size;
   std::optional<bench::ScalingRuns> runs;
@@ -306,6 +319,7 @@ int run(const Flags& f, const Program& program) {
     bench::asked(task, f.algorithm, 1);
     if (f.scaling) runs.emplace(scaling_runs(f, s));
     if (!f.plot.empty() && collectives::mpi::launch().rank == 0) require_writable(f.plot);
+    if (processes == 1 && f.links.empty()) bench::require_mappings(f.threads(), f.reproducible);
     return s;
   });
   const bool each_host = true;  // may have interfaces of its own
@@ -315,19 +329,21 @@ int run(const Flags& f, const Program& program) {
        .network = together([&] { return f.network.network(); }, each_host)});
   const std::chrono::seconds deadline(f.deadline);
   if (processes == 1) {
-    const int threads = f.ranks > 0 ? f.ranks : 2;
-    if (!runs) return on_threads(f, setting, session, threads) ? kDone : kDefect;
+    const int threads = f.threads();
+    if (threads == 1 && f.ranks == 0 && f.links.empty())
+      complain(
+          "one process was started, so there is one rank, and nothing to send: mpirun -n 2 starts "
+          "two, --ranks 2 makes two of threads");
     const int most = f.ranks == 0 && !f.links.empty() ? runs->ranks_of_links() : threads;
-    return runs->threads(most, session, deadline) ? kDone : kDefect;
+    return code_of(runs ? runs->threads(most, session, deadline)
+                        : on_threads(f, setting, session, threads));
   }
   Bootstrap& bootstrap = session.bootstrap();
   const auto ops = session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
   session.connected();
   const strategies::Ranks ranks{strategies::rank_of_each_process(bootstrap), *ops, deadline,
                                 session.network()};
-  const bool right =
-      runs ? runs->processes(ranks) : BenchOfRank(f, setting, ranks, false).measure();
-  return right ? kDone : kDefect;
+  return code_of(runs ? runs->processes(ranks) : BenchOfRank(f, setting, ranks, false).measure());
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ constexpr const char *kLeast = "4KiB", *kMost = "64MiB";
 constexpr std::size_t kLargest = std::size_t(1) << 40;  // size
 
 std::size_t least(const BenchFlags& f) {
-  return collectives::parse_size(f.min.value_or(kLeast));
+  return collectives::parse_size(f.fewest());
 }
 
 std::size_t largest(const BenchFlags& f) {
@@ -70,8 +70,18 @@ bench::ScalingFlags BenchFlags::scale() const {
   return scale;
 }
 
+std::string BenchFlags::fewest() const {
+  if (min) return *min;
+  return max && collectives::parse_size(*max) < collectives::parse_size(kLeast) ? *max : kLeast;
+}
+
 std::string BenchFlags::most() const {
-  return max.value_or(kMost);
+  if (max) return *max;
+  return min && collectives::parse_size(*min) > collectives::parse_size(kMost) ? *min : kMost;
+}
+
+int BenchFlags::threads() const {
+  return ranks > 0 ? ranks : collectives::mpi::launch().present ? 1 : 2;
 }
 
 std::size_t BenchFlags::gradients_bytes() const {
@@ -112,8 +122,8 @@ void BenchFlags::require_possible(int processes) const {
   const bench::Setting s = setting();
   require_effect(*this);
   engine::require(!json || !csv, "--json and --csv: one of them");
-  engine::require(least(*this) <= largest(*this), "--min {} is more than --max {}",
-                  min.value_or(kLeast), most());
+  engine::require(least(*this) <= largest(*this), "--min {} is more than --max {}", fewest(),
+                  most());
   engine::require(!engine::is_integer(s.task.dtype) || !s.task.mean,
                   "--op mean needs floating point, not {}", dtype);
   engine::require(s.task.reduces() || !op,
@@ -134,7 +144,7 @@ void BenchFlags::require_possible(int processes) const {
                   "--links fakes those of threads of one process, and {} were started", processes);
   engine::require(other.empty() || s.task.collective == Collective::kAllReduce,
                   "--{} is of all_reduce, not of {}", other, collective);
-  engine::require(other.empty() || (processes > 1 || ranks != 1), "--{} needs more than one rank",
+  engine::require(other.empty() || processes > 1 || threads() > 1, "--{} needs more than one rank",
                   other);
   engine::require(other.empty() || (!s.mpi && plot.empty()),
                   "--{} goes without --compare and --plot (bench/regrets.py draws regrets)", other);
@@ -189,7 +199,8 @@ void declare(CLI::App& app, BenchFlags& f) {
       ->check(one_of({"all", "last", "none"}))
       ->expected(0, 1)
       ->default_str("all");
-  app.add_option("--ranks", f.ranks, "threads of this process, without mpirun; 0: two")
+  app.add_option("--ranks", f.ranks,
+                 "threads of this process, without mpirun; 0: two, or one that a launcher started")
       ->check(whole_number(0, 256))
       ->capture_default_str();
   app.add_option("--compare", f.compare, "time this, too, in turn")->check(one_of({"mpi"}));
@@ -217,7 +228,8 @@ void declare(CLI::App& app, BenchFlags& f) {
   app.add_option("--batch", f.batch, "for --scaling: images of one rank's step (default: 128)")
       ->check(whole_number(1, 1'000'000));
   app.add_option("--links", f.links,
-                 topology_help("for --scaling: fake the links of this cluster, one thread a rank"));
+                 topology_help("for --scaling: fake the links of this cluster, one thread a rank"))
+      ->check(file_name("a file or of an example"));
   app.add_flag("--json", f.json, "one JSON object a line instead of the table");
   app.add_flag("--csv", f.csv, "comma-separated values instead of the table");
   app.add_option("--plot", f.plot, "file for a picture (SVG)")->check(file_name());

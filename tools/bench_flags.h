@@ -41,8 +41,12 @@ struct BenchFlags {
   bench::Setting setting() const;
   bench::ScalingFlags scale() const;
   std::vector<std::size_t> counts() const;  // elements of each size, ascending
-  std::string most() const;                 // the largest size, as it was given
-  std::size_t gradients_bytes() const;      // 0: ResNet-50's
+  // The least and the largest size, as they were given. One alone that is beyond the other's
+  // default is both.
+  std::string fewest() const, most() const;
+  // Ranks of a job of one process. What a launcher started is one rank, else it is two.
+  int threads() const;
+  std::size_t gradients_bytes() const;  // 0: ResNet-50's
   // Throws Error(kInvalid) for what no job of so many processes could do, before anything is
   // opened, and for flags that would have nothing to do.
   void require_possible(int processes) const;

@@ -95,8 +95,8 @@ CLI::Validator byte_size(std::size_t least, std::size_t most, std::size_t plain,
       });
 }
 
-CLI::Validator file_name() {
-  return validator("the name of a file", "FILE",
+CLI::Validator file_name(const std::string& what) {
+  return validator("the name of " + what, "",
                    [](const std::string& text) { return !text.empty(); });
 }
 

@@ -23,8 +23,8 @@ std::optional<std::pair<int, int>> ports_of(const std::string& text);
 // MiB. `word`: may stand instead; empty: none may.
 CLI::Validator byte_size(std::size_t least, std::size_t most, std::size_t plain = 1,
                          const std::string& word = {});
-// The name of a file to write: not empty, which would be none.
-CLI::Validator file_name();
+// The name of a file, or of what else `what` says: not empty, which would be none.
+CLI::Validator file_name(const std::string& what = "a file");
 CLI::Validator one_of(std::vector<std::string> words);
 
 }  // namespace lockstep::tools

@@ -104,6 +104,10 @@ if [ "$threads" = yes ]; then
   if setarch -R true 2>/dev/null; then
     runner=(setarch -R)
   fi
+  # gRPC is not built with it either, and hands calls from thread to thread in every line: what stands
+  # behind it, servers and workers, is judged over connections within the process. And one test makes a
+  # race on purpose, to see that it is noticed.
+  export GTEST_FILTER='-Walk2.BrokenAnAnnouncement*:Grpc.*:GrpcFailure.*:GrpcFuzz.*:Plain.*:Tls.*:OverGrpc.*:ServerTask.*'
   run_sanitized build-tsan thread -Dmpi=disabled
 fi
 finish

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tools/config_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <fstream>
@@ -8,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "collectives/json_reading.h"
 #include "engine/base/error.h"
 
 namespace lockstep::tools {
@@ -43,10 +46,7 @@ json read(const std::string& file) {
   require(text.size() <= kMostBytes,
           "{}: {} is longer than the {} bytes that a file of flags may be", kFlag, file,
           kMostBytes);
-  json values = json::parse(text, nullptr, false);
-  require(values.is_object(), "{}: {} is not one JSON object, such as {{\"epochs\": 6}}", kFlag,
-          file);
-  return values;
+  return collectives::json_reading::parse(text, fmt::format("{}: {}", kFlag, file));
 }
 
 bool on_command_line(const std::vector<std::string>& arguments, const std::string& name) {

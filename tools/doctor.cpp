@@ -15,12 +15,12 @@
 #include "collectives/memory/peer_watch.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "collectives/processor_map.h"
+#include "engine/base/version.h"
 #include "engine/runtime/devices.h"
 #include "strategies/grpc/presence.h"
 #include "strategies/pmix/exchange.h"
 #include "tools/command.h"
 #include "tools/exit_codes.h"
-#include "tools/version.h"
 
 namespace lockstep::tools {
 namespace {
@@ -72,7 +72,7 @@ std::vector<Finding> examine() {
   auto missing = [&](std::string part, std::string text) {
     findings.push_back({std::move(part), false, std::move(text)});
   };
-  found("lockstep", version());
+  found("lockstep", std::string(engine::version()));
   const collectives::Machine machine = collectives::machine();
   found("host", machine.hostname);
   found("processor", fmt::format("{}, {} of {} cores may be used", machine.cpu, machine.cores,

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/version.h"
 #include "tools/command.h"
 #include "tools/config_file.h"
 #include "tools/exit_codes.h"
 #include "tools/help.h"
 #include "tools/leaving.h"
-#include "tools/version.h"
 
 namespace lockstep::tools {
 namespace {
@@ -71,7 +71,7 @@ int run(int argc, char** argv) {
       "Synchronous data-parallel training: every device holds a mirror of the model, every "
       "step the gradients are summed by an all-reduce, every mirror takes the same update.",
       "lockstep"};
-  app.set_version_flag("--version", std::string("lockstep ") + version());
+  app.set_version_flag("--version", "lockstep " + std::string(engine::version()));
   app.formatter(std::make_shared<Help>());  // of the commands, too
   app.require_subcommand(1);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // lockstep plan: which all-reduce for which size on a cluster, and why: of this job, or of one that
 // a file or a name describes and that nobody need have.
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -84,9 +85,22 @@ void write(const std::string& path, const std::string& text) {
   if (!file) engine::fail(engine::Code::kIo, "{} cannot be written", path);
 }
 
+// Whoever asks for an algorithm at sizes that the table does not have is told so.
+void tell_idle_rules(const Flags& f, const collectives::Choices& choices) {
+  const auto& sizes = choices.sizes();
+  for (const auto& rule : collectives::parse_size_rules(f.algorithm))
+    if (std::none_of(sizes.begin(), sizes.end(),
+                     [&](std::size_t bytes) { return rule.from <= bytes && bytes < rule.to; }))
+      complain(fmt::format(
+          "--algorithm {}: the table has no size at which {} is asked for; it goes from {} to {}",
+          f.algorithm, rule.algorithm, collectives::size_text(sizes.front()),
+          collectives::size_text(sizes.back())));
+}
+
 // What there is to say; also draws. Files are written before anything is said.
 int tell(const Flags& f, const PlanSource& source, const Topology& topology,
          const collectives::Choices& choices) {
+  tell_idle_rules(f, choices);
   std::unique_ptr<PlannedModel> model;
   if (!f.model.empty()) model = std::make_unique<PlannedModel>(planned(f, topology, choices));
   if (!f.topology_out.empty()) write(f.topology_out, to_json(topology) + "\n");
@@ -179,7 +193,8 @@ int plan(const Flags& f, const Program& program) {
 
 Command add_plan(CLI::App& app) {
   auto f = std::make_shared<Flags>();  // lives as long as the parser's callbacks
-  app.add_option("--topology", f->topology, topology_help("a cluster other than this job's"));
+  app.add_option("--topology", f->topology, topology_help("a cluster other than this job's"))
+      ->check(file_name("a file or of an example"));
   app.add_option("--replicas", f->replicas,
                  "of this process, where no topology is given (default: 1)")
       ->check(whole_number(1, 256));
@@ -191,8 +206,10 @@ Command add_plan(CLI::App& app) {
   app.add_flag("--fresh", f->fresh, "measure, also where costs of these ranks are stored");
   declare(app, f->network);
   app.add_option("--topology-out", f->topology_out,
-                 "write hosts, ranks and costs into this file, for --topology");
-  app.add_option("--svg", f->svg, "draw the cluster and one all-reduce into this file");
+                 "write hosts, ranks and costs into this file, for --topology")
+      ->check(file_name());
+  app.add_option("--svg", f->svg, "draw the cluster and one all-reduce into this file")
+      ->check(file_name());
   app.add_option("--size", f->size, "size of the all-reduce that --svg draws (default: 1MiB)")
       ->check(byte_size(1, kMostDrawn));
   app.add_flag("--json", f->json, "one JSON object instead of text");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <tuple>
@@ -55,6 +56,13 @@ class Picture {
                    "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" {}/>\n", x1, y1,
                    x2, y2, look);
   }
+  // From one point to another of the same height, over a top `rise` above them.
+  void arc(double x1, double x2, double y, double rise, const char* look, double width) {
+    fmt::format_to(std::back_inserter(body_),
+                   "<path d=\"M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}\" fill=\"none\" "
+                   "stroke-width=\"{:.1f}\" {}/>\n",
+                   x1, y, (x1 + x2) / 2, y - 2 * rise, x2, y, width, look);
+  }
   std::string finish(double height) const {
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1:.0f}\" viewBox=\"0 0 "
@@ -102,6 +110,38 @@ double draw_cluster(Picture& picture, const Topology& topology, double top) {
                            topology.wire.bandwidth / 1e9, time_text(topology.wire.latency),
                            hosts > shown ? fmt::format("; {} more hosts", hosts - shown) : ""));
   return wire + 24;
+}
+
+// The devices of one host, its ranks' places, with an arc for each direct link: the thicker, the
+// faster. Returns where it ends.
+double draw_devices(Picture& picture, const collectives::HostCosts& costs, int devices,
+                    double top) {
+  if (costs.link == LinkClass::kMemory || devices > kMostRanks) return top;
+  constexpr double kSide = 24, kRise = 8;  // pixels; of an arc, for each device between its ends
+  const double step = double(kWidth - kLeft - kRight) / std::max(devices, 2);
+  double fastest = 0, farthest = 0;
+  for (const collectives::PeerLink& link : costs.links) {
+    fastest = std::max(fastest, link.bandwidth);
+    farthest = std::max(farthest, double(std::abs(link.a - link.b)));
+  }
+  const double row = top + 20 + farthest * kRise;
+  const auto middle = [&](int device) { return kLeft + (device + 0.5) * step; };
+  for (const collectives::PeerLink& link : costs.links)
+    picture.arc(middle(link.a), middle(link.b), row, kRise * std::abs(link.a - link.b),
+                "stroke=\"#8a5fb0\" class=\"link\"", 3 * link.bandwidth / fastest);
+  for (int device = 0; device < devices; ++device) {
+    picture.box(middle(device) - kSide / 2, row, kSide, kSide,
+                "fill=\"#c8d4e4\" stroke=\"#4472a8\" rx=\"3\"");
+    picture.text(middle(device), row + 16, fmt::format("{}", device), "text-anchor=\"middle\"");
+  }
+  std::string words = "between devices: ";
+  if (!costs.links.empty())
+    words += fmt::format("{} direct links of up to {:.3g} GB/s each way, thicker is faster; ",
+                         costs.links.size(), fastest / 1e9);
+  words += fmt::format("{:.3g} GB/s in and out of each{}", costs.port / 1e9,
+                       costs.links.empty() ? "" : " where there is none");
+  picture.text(20, row + kSide + 18, words);
+  return row + kSide + 28;
 }
 
 // Bars of each rank's lanes. Returns where it ends.
@@ -171,7 +211,11 @@ std::string plan_picture(const std::string& source, const Topology& topology,
   picture.text(20, 42,
                fmt::format("{} predicted, because {}", time_text(choice.seconds), choice.reason));
   double y = draw_cluster(picture, topology, 56) + 20;
-  std::string what = "what each rank does; a row is a lane";
+  if (topology.hosts.size() == 1)
+    y = draw_devices(picture, topology.hosts[0].costs, int(topology.ranks.size()), y - 10) + 16;
+  std::string what =
+      "what each rank does; a row is a lane, whose steps come one after another, beside other "
+      "lanes";
   if (hosts < int(topology.hosts.size()))
     what +=
         fmt::format("; the same on the first {} hosts alone, {}", hosts, time_text(run.seconds));

@@ -171,6 +171,33 @@ std::size_t place_of(const Choices& choices, const std::string& algorithm) {
   return std::size_t(std::find(names.begin(), names.end(), algorithm) - names.begin());
 }
 
+// A line for each size, and what there is to say of them.
+std::string table_text(const Choices& choices) {
+  std::string text = fmt::format("\n{:>10}  {:<20}  {:>9}  {:<30} {}\n", "all-reduce", "algorithm",
+                                 "predicted", "runner-up", "because");
+  bool any_reduced = false;
+  const std::vector<Choice> table = choices.table();
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const bool reduced = choices.price(i, place_of(choices, table[i].algorithm)).reduced;
+    any_reduced |= reduced;
+    text += choice_line(table[i], reduced);
+  }
+  if (any_reduced)
+    text += "\n~ from plans of up to 8 of the hosts, since the whole one has too many steps\n";
+  for (const auto& refusal : choices.refused())
+    text += fmt::format("\n{} {}", refusal.algorithm, refusal.why);
+  text += same_text(choices);
+  if (text.back() != '\n') text += "\n";
+  return text;
+}
+
+// Whoever gives no flags may have expected a table.
+std::string one_rank_text() {
+  return "\none rank has nothing to reduce: --replicas 2 plans for two of this process, mpirun -n "
+         "2 "
+         "lockstep plan for two processes, --topology 4x2 for a cluster\n";
+}
+
 }  // namespace
 
 std::string plan_text(const PlanSource& source, const Topology& topology, const Choices& choices,
@@ -191,21 +218,7 @@ std::string plan_text(const PlanSource& source, const Topology& topology, const 
         rate_text(wire.bandwidth), time_text(wire.latency), time_text(wire.message),
         wire.processor * 1e9);
   }
-  text += fmt::format("\n{:>10}  {:<20}  {:>9}  {:<30} {}\n", "all-reduce", "algorithm",
-                      "predicted", "runner-up", "because");
-  bool any_reduced = false;
-  const std::vector<Choice> table = choices.table();
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    const bool reduced = choices.price(i, place_of(choices, table[i].algorithm)).reduced;
-    any_reduced |= reduced;
-    text += choice_line(table[i], reduced);
-  }
-  if (any_reduced)
-    text += "\n~ from plans of up to 8 of the hosts, since the whole one has too many steps\n";
-  for (const auto& refusal : choices.refused())
-    text += fmt::format("\n{} {}", refusal.algorithm, refusal.why);
-  text += same_text(choices);
-  if (text.back() != '\n') text += "\n";
+  text += topology.ranks.size() == 1 ? one_rank_text() : table_text(choices);
   if (model != nullptr) {
     text += fmt::format("\n{} in {}:\n", model->name, count(model->buckets.size(), "bucket"));
     for (std::size_t b = 0; b < model->buckets.size(); ++b) {

@@ -104,11 +104,14 @@ int predict(const Flags& f, const Program& program) {
 
 Command add_predict(CLI::App& app) {
   auto f = std::make_shared<Flags>();  // lives as long as the parser's callbacks
-  app.add_option("--checkpoints", f->checkpoints, "folder of checkpoints")->required();
+  app.add_option("--checkpoints", f->checkpoints, "folder of checkpoints")
+      ->check(file_name("a folder"))
+      ->required();
   app.add_option(
-      "--data", f->data,
-      "folder of IDX files, or for wide_deep a file in Criteo's text format; without it, "
-      "digits or clicks that the program draws");
+         "--data", f->data,
+         "folder of IDX files, or for wide_deep a file in Criteo's text format; without it, "
+         "digits or clicks that the program draws")
+      ->check(file_name("a file or folder, or random"));
   app.add_option("--split", f->split, "part of the data")
       ->check(one_of({"test", "train"}))
       ->capture_default_str();

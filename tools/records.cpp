@@ -38,6 +38,13 @@ void Records::step(const engine::StepReport& report) {
                             {"rate", report.rate},
                             {"images_per_second", report.images_per_second},
                             {"comm_exposed_ms", report.waited * 1e3}});
+    if (const auto& t = report.traffic) {
+      events_->write("traffic", {{"step", report.step},
+                                 {"bytes_pulled", t->bytes_pulled},
+                                 {"bytes_pushed", t->bytes_pushed},
+                                 {"rows_pulled", t->rows_pulled},
+                                 {"rows_pushed", t->rows_pushed}});
+    }
   }
   if (!summary_) return;
   const engine::Summary::Scalar scalars[] = {{"train/loss", report.loss},

@@ -20,13 +20,16 @@ std::uint64_t number(const json& object, const char* key) {
   return object.at(key).get<std::uint64_t>();
 }
 
-std::string size(const json& object, const char* key) {
-  const std::uint64_t bytes = number(object, key);
+std::string size(std::uint64_t bytes) {
   constexpr std::uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
   if (bytes < kKiB) return fmt::format("{} B", bytes);
   const bool small = bytes < kMiB;
   return fmt::format("{:.1f} {}", double(bytes) / double(small ? kKiB : kMiB),
                      small ? "KiB" : "MiB");
+}
+
+std::string size(const json& object, const char* key) {
+  return size(number(object, key));
 }
 
 std::string plural(std::uint64_t count, const char* what) {
@@ -83,6 +86,13 @@ std::string job_text(const json& job) {
     text += fmt::format("; {} pushed, {} pulled", plural(number(job, "rows_pushed"), "row"),
                         number(job, "rows_pulled"));
   text += "\n";
+  if (const auto steps = number(staleness, "steps"); steps > 0) {
+    text +=
+        fmt::format("    a worker's step: {} pushed", size(number(job, "bytes_pushed") / steps));
+    if (const auto rows = number(job, "rows_pushed"); rows > 0)
+      text += fmt::format(", of {:.1f} rows and what is no table", double(rows) / double(steps));
+    text += "\n";
+  }
   if (number(staleness, "steps") > 0)
     text += fmt::format("    staleness: mean {:.2f}, most {} (steps of {})\n",
                         staleness.at("mean").get<double>(), number(staleness, "most"),

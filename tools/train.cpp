@@ -79,12 +79,10 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
 strategies::ServerOptions server_options(const TrainFlags& f) {
   strategies::ServerOptions options;
   options.servers = f.servers;
-  options.synchronous = f.synchronous;
-  options.aggregate = f.aggregate;
-  options.scale_rate = f.scale_rate;
-  options.most_staleness = f.most_staleness;
-  options.warm_up = f.warm_up;
-  options.bfloat16 = f.wire == "bfloat16";
+  options.updates = f.updates;
+  options.updates.bfloat16 = f.wire == "bfloat16";
+  options.updates.touched_rows = f.tables == "rows";
+  options.updates.prefetch = f.prefetch == "on";
   options.place = f.place;
   options.partition = f.partition;
   options.tls = f.tls;
@@ -100,7 +98,9 @@ std::unique_ptr<engine::Strategy> make_strategy(const TrainFlags& f, strategies:
   if (f.strategy == "parameter_server") {
     strategies::ServerOptions servers = server_options(f);
     servers.cluster = cluster;
-    return strategies::make_parameter_server(session, servers, options);
+    strategies::StrategyOptions mine = options;
+    if (cluster) mine.memory_limit = 0;  // it was of the servers' tasks
+    return strategies::make_parameter_server(session, servers, mine);
   }
   return strategies::make_strategy(f.strategy, session, options);
 }
@@ -111,23 +111,26 @@ void check_servers(const TrainFlags& f) {
   strategies::parse_partition(f.partition);
   const TrainFlags none;
   if (f.strategy != "parameter_server") {
-    engine::require(f.servers == none.servers && !f.synchronous && f.aggregate == 0 &&
-                        !f.scale_rate && f.most_staleness == 0 && f.warm_up == none.warm_up &&
-                        f.wire == none.wire && f.place == none.place &&
-                        f.partition == none.partition,
-                    "--servers, --sync, --aggregate, --scale-rate, --most-staleness, --warm-up, "
-                    "--wire, --place and --partition are of --strategy parameter_server; "
-                    "this is {}",
-                    f.strategy);
+    engine::require(
+        f.servers == none.servers && f.updates == none.updates && f.wire == none.wire &&
+            f.tables == none.tables && f.prefetch == none.prefetch && f.place == none.place &&
+            f.partition == none.partition,
+        "--servers, --sync, --aggregate, --full-rate, --most-staleness, --warm-up, "
+        "--wire, --tables, --prefetch, --place and --partition are of --strategy parameter_server; "
+        "this is {}",
+        f.strategy);
     return;
   }
-  engine::require(f.aggregate == 0 || f.synchronous,
+  const strategies::UpdateOptions& updates = f.updates;
+  engine::require(updates.aggregate == 0 || updates.synchronous,
                   "--aggregate {} without --sync: only synchronous updates wait for gradients",
-                  f.aggregate);
-  engine::require(
-      !f.synchronous || (!f.scale_rate && f.most_staleness == 0 && f.warm_up == none.warm_up),
-      "--scale-rate, --most-staleness and --warm-up with --sync: its gradients are "
-      "never stale");
+                  updates.aggregate);
+  engine::require(!updates.synchronous || (updates.scale_rate && updates.most_staleness == 0 &&
+                                           updates.warm_up == none.updates.warm_up),
+                  "--full-rate, --most-staleness and --warm-up with --sync: its gradients are "
+                  "never stale");
+  engine::require(f.prefetch == none.prefetch || !updates.synchronous,
+                  "--prefetch with --sync: its weights come when all gradients are there");
   engine::require(
       f.algorithm == none.algorithm && f.update == none.update && f.bucket == none.bucket,
       "--algorithm, --update and --bucket are of an all-reduce, which parameter_server "
@@ -236,6 +239,29 @@ nlohmann::json to_json(const engine::StepTimes& times) {
           {"ranks", std::move(ranks)}};
 }
 
+std::string describe(const engine::Traffic& traffic, std::int64_t steps) {
+  const auto kib = [&](std::uint64_t bytes) { return double(bytes) / double(steps) / 0x1p10; };
+  const auto rows = [&](std::uint64_t all) { return double(all) / double(steps); };
+  std::string text = fmt::format("a step of a worker pulled {:.1f} KiB and pushed {:.1f} KiB",
+                                 kib(traffic.bytes_pulled), kib(traffic.bytes_pushed));
+  if (traffic.rows_pulled > 0)
+    text += fmt::format(", with {:.1f} and {:.1f} rows of tables", rows(traffic.rows_pulled),
+                        rows(traffic.rows_pushed));
+  return text;
+}
+
+// Of so many steps of this process's replicas with servers.
+nlohmann::json to_json(const engine::Traffic& traffic, std::int64_t steps) {
+  const auto per_step = [&](std::uint64_t all) { return double(all) / double(steps); };
+  return {{"steps", steps},
+          {"bytes_pulled", traffic.bytes_pulled},
+          {"bytes_pushed", traffic.bytes_pushed},
+          {"rows_pulled", traffic.rows_pulled},
+          {"rows_pushed", traffic.rows_pushed},
+          {"bytes_per_step", per_step(traffic.bytes_pulled + traffic.bytes_pushed)},
+          {"rows_per_step", per_step(traffic.rows_pulled + traffic.rows_pushed)}};
+}
+
 nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
                       const engine::History& history) {
   nlohmann::json object{{"model", f.model},
@@ -257,6 +283,7 @@ nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
     object["test_accuracy"] = history.test->accuracy;  // null where that is NaN
     object["test_loss"] = history.test->loss;
   }
+  if (history.traffic) object["traffic"] = to_json(*history.traffic, history.traffic_steps);
   if (history.times) object["step_times"] = to_json(*history.times);
   if (history.first_step > 0) object["first_step"] = history.first_step;
   if (history.interrupted != 0) object["interrupted"] = history.interrupted;
@@ -410,6 +437,7 @@ int train(const TrainFlags& f, const Program& program) {
   const engine::History history = trainer.fit(*sets.train, fit);
   progress.close();
   if (history.times) progress.say(history.times->describe());
+  if (history.traffic) progress.say(describe(*history.traffic, history.traffic_steps));
   records->close(*strategy);
   if (chief && f.json) {
     fmt::print("{}\n", result(f, *strategy, history).dump());

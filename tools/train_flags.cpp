@@ -61,7 +61,8 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--data", f.data,
                  "folder of IDX files (MNIST and its family); for wide_deep, a file in Criteo's "
                  "text format; or 'random' for one batch of random examples; without it, digits or "
-                 "clicks that the program draws");
+                 "clicks that the program draws")
+      ->check(file_name("a file or folder, or random"));
   app.add_option("--strategy", f.strategy,
                  "replicas of this process, or of all that mpirun started; or replicas that share "
                  "variables on servers")
@@ -136,7 +137,7 @@ void declare(CLI::App& app, TrainFlags& f) {
   declare(app, f.network);
   app.add_option("--memory-limit", f.memory_limit,
                  "that each process may take in all, e.g. 2g; in bytes where no unit stands; 0: "
-                 "what there is")
+                 "what there is. Of parameter_server: each server's task for its variables")
       ->check(byte_size(0, kMostMemory))
       ->capture_default_str();
   app.add_option(
@@ -147,20 +148,32 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--servers", f.servers, "of parameter_server: who keep the variables")
       ->check(whole_number(1, kMostReplicas))
       ->capture_default_str();
-  app.add_flag("--sync", f.synchronous, "of parameter_server: each update waits for all workers");
-  app.add_option("--aggregate", f.aggregate,
+  app.add_flag("--sync", f.updates.synchronous,
+               "of parameter_server: each update waits for all workers");
+  app.add_option("--aggregate", f.updates.aggregate,
                  "with --sync: so many gradients make an update, later ones are dropped; 0: all")
       ->check(whole_number(0, 100'000))
       ->capture_default_str();
-  app.add_flag("--scale-rate", f.scale_rate,
-               "of parameter_server: the rate is divided by 1 + staleness of the gradient");
-  app.add_option("--most-staleness", f.most_staleness,
+  app.add_flag_callback(
+      "--full-rate", [&f] { f.updates.scale_rate = false; },
+      "of parameter_server: the rate is not divided by 1 + staleness of the gradient");
+  app.add_option("--most-staleness", f.updates.most_staleness,
                  "of parameter_server: staler gradients are dropped; 0: none are")
       ->check(counts)
       ->capture_default_str();
-  app.add_option("--warm-up", f.warm_up,
+  app.add_option("--warm-up", f.updates.warm_up,
                  "of parameter_server: the first so many steps are made by one worker alone")
       ->check(counts)
+      ->capture_default_str();
+  app.add_option("--prefetch", f.prefetch,
+                 "of parameter_server, asynchronous: the next step's weights come with the answers "
+                 "to gradients, during backward, or are asked for when all were answered")
+      ->check(one_of({"on", "off"}))
+      ->capture_default_str();
+  app.add_option("--tables", f.tables,
+                 "of parameter_server: of embeddings' tables the touched rows travel, or they "
+                 "travel whole")
+      ->check(one_of({"rows", "whole"}))
       ->capture_default_str();
   app.add_option("--wire", f.wire,
                  "of parameter_server: weights and gradients travel as they are, or in 16 bits")
@@ -185,7 +198,8 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "JSON file of flags, e.g. {\"epochs\": 6, \"json\": true}; flags on the command "
                  "line win");
   app.add_option("--checkpoints", f.checkpoints,
-                 "folder: continues from what it holds, and saves there");
+                 "folder: continues from what it holds, and saves there")
+      ->check(file_name("a folder"));
   app.add_option("--every", f.every, "steps between checkpoints; 0: after each epoch")
       ->check(counts)
       ->capture_default_str();
@@ -196,11 +210,14 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "epochs between evaluations of the test data; 0: only at the end")
       ->check(counts)
       ->capture_default_str();
-  app.add_option("--log", f.log, "file for JSON lines: a line a step, evaluation, checkpoint");
+  app.add_option("--log", f.log, "file for JSON lines: a line a step, evaluation, checkpoint")
+      ->check(file_name());
   app.add_option("--summary", f.summary,
-                 "folder for TensorBoard: a new event file of scalars by step");
+                 "folder for TensorBoard: a new event file of scalars by step")
+      ->check(file_name("a folder"));
   app.add_option("--profile", f.profile,
-                 "file for a Chrome trace of some steps of all replicas; opens in Perfetto");
+                 "file for a Chrome trace of some steps of all replicas; opens in Perfetto")
+      ->check(file_name());
   app.add_option("--profile-steps", f.profile_steps,
                  "steps in the trace of --profile; the first ten are left out where the run is "
                  "long enough (default: 20)")

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "strategies/grpc/tls_files.h"
+#include "strategies/parameter_server/update_options.h"
 #include "tools/network_flags.h"
 
 namespace lockstep::tools {
@@ -37,11 +38,10 @@ struct TrainFlags {
   std::int64_t every = 0, evaluate_every = 1;
   int keep = 3;
   int servers = 1;  // of parameter_server, and what follows
-  bool synchronous = false, scale_rate = false;
-  int aggregate = 0;
-  std::uint64_t most_staleness = 0;
-  std::int64_t warm_up = 100;
-  std::string place = "round_robin", partition = "none", wire = "full";
+  strategies::UpdateOptions
+      updates;  // but for `bfloat16`: `wire`; `touched_rows`: `tables`; `prefetch`
+  std::string place = "round_robin", partition = "none", wire = "full", tables = "rows",
+              prefetch = "off";
   strategies::grpc::TlsFiles tls;
   bool insecure = false;
   int restarts = 3;

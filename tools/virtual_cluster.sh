@@ -39,6 +39,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 [ $# -gt 0 ] || die 2 "no program: it stands after -- (--help says more)"
+[ "${1##*/}" != mpirun ] || die 2 "starts mpirun itself: after -- stands the program alone, mpirun's arguments in --mpirun"
 [[ $hosts =~ ^([1-9]|[1-5][0-9]|6[0-4])$ ]] || die 2 "--hosts is 1 to 64, not '$hosts'"
 [[ $ranks =~ ^[1-9][0-9]{0,2}(,[1-9][0-9]{0,2})*$ ]] ||
   die 2 "--ranks-per-host is 1 to 999, or such a number for each host with commas between, not '$ranks'"

@@ -93,8 +93,8 @@ class Comparison:
         rows = run([[*command, f"{self.options.build}/tools/lockstep", "bench", "--json", "--compare", "mpi",
                      "--algorithm", self.options.algorithm, "--min", str(self.options.min), "--max",
                      str(self.options.max), "--factor", str(self.options.factor)]])
-        if any(row["wrong"] for row in rows):
-            raise Failed("lockstep: wrong sums")
+        if any(row["wrong"] or row["mpi_wrong"] for row in rows):
+            raise Failed("lockstep or Open MPI: wrong sums")
         return {"lockstep": {row["bytes"]: (row["in_place_us"], near(row)) for row in rows},
                 "Open MPI": {row["bytes"]: (row["mpi_us"], near(row)) for row in rows}}
 

@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <thread>
 #include <vector>
 
 namespace peers {
@@ -23,7 +24,9 @@ namespace peers {
 constexpr int kMostRanks = 64, kMostRounds = 1000, kLeastRounds = 12, kWarmUp = 4;
 constexpr int kMeetings = 4000, kTries = 5;
 constexpr int kBareSpins = 2000;  // then others may need this core
+constexpr int kYields = 2200;     // then it sleeps, where it may
 constexpr std::size_t kBytes = std::size_t(1) << 30;
+constexpr std::size_t kHuge = std::size_t(4) << 20;  // bytes of a buffer; engine/device/buffer.cpp
 constexpr std::chrono::seconds kMost(2);  // of one size, when it has the least number of rounds
 
 // What all ranks map: a file that is empty before.
@@ -76,14 +79,21 @@ class Rounds {
     }
   }
 
-  void meet() { meet(ranks_); }
-  void meet(int ranks) {
+  // Who waits for long at a meeting where no clock starts sleeps in between: a library's own
+  // threads may need the processor.
+  enum class Patience { kLooks, kSleeps };
+  void meet(Patience patience = Patience::kLooks) { meet(ranks_, patience); }
+  void meet(int ranks, Patience patience) {
     shared_->flags[rank_].met.store(++met_, std::memory_order_release);
     for (int rank = 0, spins = 0; rank < ranks;) {
       if (shared_->flags[rank].met.load(std::memory_order_acquire) >= met_) {
         ++rank;
       } else if (++spins > kBareSpins) {
-        sched_yield();
+        if (patience == Patience::kSleeps && spins > kYields) {
+          std::this_thread::sleep_for(std::chrono::microseconds(20));
+        } else {
+          sched_yield();
+        }
       }
     }
   }
@@ -94,7 +104,8 @@ class Rounds {
     for (int attempt = 0; attempt < kTries; ++attempt) {
       meet();
       const auto begin = std::chrono::steady_clock::now();
-      for (int i = 0; i < kMeetings; ++i) rank_ < 2 ? meet(std::min(ranks_, 2)) : void(++met_);
+      for (int i = 0; i < kMeetings; ++i)
+        rank_ < 2 ? meet(std::min(ranks_, 2), Patience::kLooks) : void(++met_);
       const std::chrono::duration<double, std::nano> took =
           std::chrono::steady_clock::now() - begin;
       least = std::min(least, took.count() / kMeetings);
@@ -105,7 +116,11 @@ class Rounds {
 
   void time(std::size_t bytes, const std::function<void(float*, std::size_t)>& all_reduce) {
     const std::size_t count = bytes / sizeof(float);
-    auto* data = static_cast<float*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
+    // Huge pages are asked for as lockstep's buffers do, for the same reason.
+    const std::size_t page = bytes >= kHuge ? std::size_t(2) << 20 : 4096;
+    const std::size_t room = (bytes + page - 1) / page * page;
+    auto* data = static_cast<float*>(std::aligned_alloc(page, room));
+    if (bytes >= kHuge) madvise(data, room, MADV_HUGEPAGE);
     const int most =
         int(std::clamp(kBytes / bytes, std::size_t(kLeastRounds), std::size_t(kMostRounds)));
     const double pair = pair_ns();
@@ -116,14 +131,14 @@ class Rounds {
       std::fill_n(data, count, number * float(rank_ + 1));
       if (rank_ == 0)
         shared_->over = round >= kLeastRounds && std::chrono::steady_clock::now() - first > kMost;
-      meet();
+      meet(Patience::kSleeps);
       if (shared_->over) break;
       meet();
       const auto begin = std::chrono::steady_clock::now();
       all_reduce(data, count);
       const std::chrono::duration<double, std::micro> took =
           std::chrono::steady_clock::now() - begin;
-      meet();
+      meet(Patience::kSleeps);
       const float right = number * float(ranks_ * (ranks_ + 1) / 2);
       std::size_t wrong = 0;
       for (std::size_t i = 0; i < count; ++i) wrong += data[i] != right;

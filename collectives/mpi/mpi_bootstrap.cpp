@@ -19,6 +19,7 @@
 #include "collectives/mpi/mpi_transport.h"
 #include "collectives/mpi/watchdog.h"
 #include "engine/base/error.h"
+#include "engine/base/hash.h"
 
 namespace lockstep::collectives::mpi {
 namespace {
@@ -53,11 +54,17 @@ bool flag(int (*question)(int*)) {
 // Memory that MPI reads and writes until the requests on it are through. Of an exchange that was
 // given up it is never freed: MPI may still come back to it.
 struct Exchange {
+  struct Head {  // of a value
+    int bytes = 0;
+    int what = 0;  // its hash
+  };
   std::string mine;
-  int bytes = 0;
+  Head head;
+  std::vector<Head> heads;
   std::vector<int> lengths, offsets;
   std::vector<char> all;
 };
+static_assert(sizeof(Exchange::Head) == 2 * sizeof(int));
 
 class MpiBootstrap : public Bootstrap {
  public:
@@ -194,25 +201,33 @@ class MpiBootstrap : public Bootstrap {
     return abandoned_.has_value();
   }
 
-  void throw_if_abandoned() {
+  void throw_if_abandoned() override {
     const std::scoped_lock lock(abandoned_mutex_);
     if (!abandoned_ || Clock::now() < abandoned_->end) return;
     failed_ = true;
     throw engine::Error(abandoned_->code, abandoned_->why);
   }
 
+  // The values' lengths first, and whether all exchange the same; then the values.
   std::vector<std::string> gather(Exchange& e, const std::string& mine, const std::string& what) {
     e.mine = mine;
-    e.bytes = int(mine.size());
-    e.lengths.resize(std::size_t(processes_));
-    e.offsets.resize(e.lengths.size());
+    e.head = {int(mine.size()), int(std::uint32_t(engine::hash(what)))};
+    e.heads.resize(std::size_t(processes_));
+    e.lengths.resize(e.heads.size());
+    e.offsets.resize(e.heads.size());
     MPI_Request request = MPI_REQUEST_NULL;
     {
       const std::scoped_lock lock(calls_->mutex);
-      check(MPI_Iallgather(&e.bytes, 1, MPI_INT, e.lengths.data(), 1, MPI_INT, comm_, &request),
-            what);
+      check(MPI_Iallgather(&e.head, 2, MPI_INT, e.heads.data(), 2, MPI_INT, comm_, &request), what);
     }
     wait(request, what);
+    for (std::size_t i = 0; i < e.heads.size(); ++i) {
+      engine::require(e.heads[i].what == e.head.what,
+                      "process {} exchanges {} while process {} exchanges something else; all must "
+                      "make the same calls in the same order",
+                      process_, what, i);
+      e.lengths[i] = e.heads[i].bytes;
+    }
     const std::int64_t total = std::accumulate(e.lengths.begin(), e.lengths.end(), std::int64_t{0});
     engine::require(total <= std::numeric_limits<int>::max(),
                     "{}: {} bytes from all processes together are too many", what, total);
@@ -220,7 +235,7 @@ class MpiBootstrap : public Bootstrap {
     e.all.resize(std::size_t(total));
     {
       const std::scoped_lock lock(calls_->mutex);
-      check(MPI_Iallgatherv(e.mine.data(), e.bytes, MPI_CHAR, e.all.data(), e.lengths.data(),
+      check(MPI_Iallgatherv(e.mine.data(), e.head.bytes, MPI_CHAR, e.all.data(), e.lengths.data(),
                             e.offsets.data(), MPI_CHAR, comm_, &request),
             what);
     }

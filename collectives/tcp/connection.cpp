@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "collectives/tcp/connection.h"
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -33,16 +35,26 @@ Connection::Connection(Socket socket, std::string who, std::size_t most_kept)
     : socket_(std::move(socket)), who_(std::move(who)), most_kept_(most_kept) {}
 
 Connection::~Connection() {
-  if (failure_ || closed_ || pending()) return;  // the peer sees an end without a farewell
-  const FrameHeader farewell{.magic = kFarewell};
-  [[maybe_unused]] const auto sent =
-      ::send(socket_.file(), &farewell, sizeof farewell, MSG_NOSIGNAL);
+  if (failure_) return;
+  if (!closed_ && !pending()) {  // else the peer sees an end without a farewell
+    const FrameHeader farewell{.magic = kFarewell};
+    [[maybe_unused]] const auto sent =
+        ::send(socket_.file(), &farewell, sizeof farewell, MSG_NOSIGNAL);
+  }
   ::shutdown(socket_.file(), SHUT_WR);
-  // Closing with unread bytes would reset the connection, and could take what was sent last with
-  // it.
+  drain();
+}
+
+// Closing with unread bytes would reset the connection, and take what the peer has not got with it.
+// False where nothing more can come.
+bool Connection::drain() noexcept {
   std::array<std::byte, 4096> rest;
-  for (int most = 1024; most > 0 && ::recv(socket_.file(), rest.data(), rest.size(), 0) > 0;)
-    --most;
+  for (int most = 1024; most > 0; --most) {
+    const auto got = ::recv(socket_.file(), rest.data(), rest.size(), 0);
+    if (got == 0) return false;
+    if (got < 0 && errno != EINTR) return errno == EAGAIN || errno == EWOULDBLOCK;
+  }
+  return true;
 }
 
 // Of what is queued only the message whose beginning the peer has already is sent, since it could
@@ -51,6 +63,7 @@ void Connection::begin_abort(Code code, const std::string& why) noexcept {
   if (failure_ || closed_) return;
   const bool begun = !sends_.empty() && sends_.front().sent > 0;
   sends_.erase(sends_.begin() + (begun ? 1 : 0), sends_.end());
+  stalled_ = true;  // what still comes is no more looked at
   const FrameHeader header{
       .magic = kReason, .tag = std::uint32_t(code), .bytes = std::min(why.size(), kMostReason)};
   try {
@@ -60,6 +73,8 @@ void Connection::begin_abort(Code code, const std::string& why) noexcept {
   }
 }
 
+// Until the peer's host has acknowledged all: what it sends after a close would reset the
+// connection, too. A peer that has ended itself wants no reason.
 bool Connection::tells() noexcept {
   if (failure_ || closed_) return false;
   std::vector<int> through;
@@ -68,7 +83,10 @@ bool Connection::tells() noexcept {
   } catch (const std::exception&) {  // the peer is gone itself
     return false;
   }
-  if (sends_.empty()) shut();
+  int left = 0;
+  const bool comes = drain();
+  const bool got = sends_.empty() && (ioctl(socket_.file(), SIOCOUTQ, &left) != 0 || left == 0);
+  if (!comes || got) shut();
   return !closed_;
 }
 

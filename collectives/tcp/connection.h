@@ -53,10 +53,11 @@ class Connection {
   std::optional<std::pair<Transport::Word, int>> hear();
   // This end stops, and says why in its last frame, behind the rest of a message that is half sent.
   // `why` outlives the frame: until `tells` is false or `shut` is called. Nothing waits here: while
-  // `tells` is true the socket has not taken all, and is to be polled for room.
+  // `tells` is true the peer's host has not got all, and the socket is to be polled: for what
+  // `events` says, and for what still comes, which is thrown away.
   void begin_abort(engine::Code code, const std::string& why) noexcept;
   bool tells() noexcept;
-  void shut() noexcept;  // whatever was not taken is not sent
+  void shut() noexcept;  // whatever the socket has not taken is not sent
   // Throws the connection's error, if there is one.
   void rethrow() const;
 
@@ -102,6 +103,7 @@ class Connection {
   void check_length(int tag, std::size_t sent, std::size_t posted);
   void check_silence();
   void ended();
+  bool drain() noexcept;
   [[noreturn]] void lose(const std::string& why);
   [[noreturn]] void lose(int error);
   [[noreturn]] void fail_with(engine::Code code, const std::string& text);

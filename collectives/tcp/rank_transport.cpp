@@ -15,8 +15,10 @@
 namespace lockstep::collectives::tcp {
 namespace {
 
-// For the rest of messages that are half sent when this rank stops.
+// For the rest of messages that are half sent when this rank stops, and for what the sockets hold.
 constexpr std::chrono::milliseconds kLastWords{500};
+// No socket says that the peer has got all: it is asked so often.
+constexpr std::chrono::milliseconds kBetweenLooks{2};
 
 }  // namespace
 
@@ -144,12 +146,11 @@ void RankTransport::abort(engine::Code code, const std::string& why) noexcept {
   for (Connection* connection : order_) connection->begin_abort(code, why);
   while (std::count_if(order_.begin(), order_.end(), [](Connection* c) { return c->tells(); }) >
          0) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(end - engine::Clock::now()).count();
-    if (left <= 0) break;
+    if (engine::Clock::now() >= end) break;
     for (std::size_t i = 0; i < order_.size(); ++i)
-      polled_[i] = {.fd = order_[i]->file(), .events = POLLOUT, .revents = 0};
-    ::poll(polled_.data(), order_.size(), int(left));
+      polled_[i] = {
+          .fd = order_[i]->file(), .events = short(order_[i]->events() | POLLIN), .revents = 0};
+    ::poll(polled_.data(), order_.size(), int(kBetweenLooks.count()));
   }
   for (Connection* connection : order_) connection->shut();
 }

@@ -26,7 +26,7 @@ class RankTransport : public Transport {
   bool wake() noexcept override;
   void say(int peer, Word word, int plan) noexcept override;
   std::optional<Said> hear() override;
-  // Waits up to half a second, for all peers together, where messages are half sent.
+  // Waits up to half a second, for all peers together, until their hosts have got it.
   void abort(engine::Code code, const std::string& why) noexcept override;
 
  private:

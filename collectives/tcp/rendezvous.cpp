@@ -139,6 +139,7 @@ class Rendezvous {
     std::vector<pollfd> polled;
     for (Outgoing& o : outgoing_) dial(o);  // before the first sleep
     while (std::any_of(met_.begin(), met_.end(), [](const Met& m) { return !m.socket; })) {
+      if (invitation_.check) invitation_.check();
       if (Clock::now() > end_) give_up();
       polled.clear();
       for (const Socket& listener : listeners_)

@@ -6,6 +6,7 @@
 // closed after two seconds, and keeps nobody waiting. One thread.
 #pragma once
 #include <chrono>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -26,10 +27,12 @@ struct Invitation {
   std::vector<std::string> address;        // of each rank
   std::string key;                         // kKeyBytes
   std::chrono::milliseconds deadline{};
+  std::function<void()> check = {};  // asked all the while: what it throws ends the meeting
 };
 inline constexpr std::size_t kKeyBytes = 32;
 
-// All pairs, in their order. Throws Error(kTimeout) naming who did not come, Error(kInvalid).
+// All pairs, in their order. Throws Error(kTimeout) naming who did not come, Error(kInvalid),
+// and what `check` throws.
 std::vector<Met> meet(std::span<const Socket> listeners, const Invitation& invitation);
 
 }  // namespace lockstep::collectives::tcp

@@ -44,7 +44,7 @@ std::string TcpFabric::address() const {
 std::vector<std::unique_ptr<Transport>> TcpFabric::connect(
     const std::vector<int>& ranks, const std::vector<std::pair<int, int>>& pairs,
     const std::vector<std::string>& address, const std::string& key,
-    std::chrono::milliseconds deadline) {
+    std::chrono::milliseconds deadline, const std::function<void()>& check) {
   engine::require(!state_->listeners.empty(), "a fabric connects once");
   for (const auto& pair : pairs) {
     engine::require(std::find(ranks.begin(), ranks.end(), pair.first) != ranks.end(),
@@ -52,8 +52,9 @@ std::vector<std::unique_ptr<Transport>> TcpFabric::connect(
   }
   // Closed at the end, whatever comes.
   const std::vector<tcp::Socket> listeners = std::exchange(state_->listeners, {});
-  std::vector<tcp::Met> met =
-      tcp::meet(listeners, {.pairs = pairs, .address = address, .key = key, .deadline = deadline});
+  std::vector<tcp::Met> met = tcp::meet(
+      listeners,
+      {.pairs = pairs, .address = address, .key = key, .deadline = deadline, .check = check});
   std::vector<std::unique_ptr<Transport>> transports;
   for (const int rank : ranks) {
     std::vector<tcp::Met> mine;

@@ -9,6 +9,7 @@
 // How full the wire gets, and at what cost: collectives/README.md.
 #pragma once
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -39,13 +40,15 @@ class TcpFabric {
   std::string address() const;
   // Connects the ranks of this process with those of others: `pairs` of {rank here, rank there};
   // the lower rank of a pair connects, the higher accepts. `address[rank]` as above. Element i of
-  // the result is the transport of ranks[i]. Throws Error(kTimeout) naming who did not come. Once:
+  // the result is the transport of ranks[i]. Throws Error(kTimeout) naming who did not come, and at
+  // once what `check` throws, which is asked all the while. Once:
   // from then on nothing listens. The transports do not need the fabric any more.
   std::vector<std::unique_ptr<Transport>> connect(const std::vector<int>& ranks,
                                                   const std::vector<std::pair<int, int>>& pairs,
                                                   const std::vector<std::string>& address,
                                                   const std::string& key,
-                                                  std::chrono::milliseconds deadline);
+                                                  std::chrono::milliseconds deadline,
+                                                  const std::function<void()>& check = {});
 
  private:
   struct State;

@@ -83,6 +83,7 @@ struct TrainingLoop::Pending {
   double rate = 0;
   double images_per_second = 0;
   double seconds = 0, waited = 0, messages = 0;
+  std::optional<Traffic> traffic;
 };
 
 TrainingLoop::TrainingLoop(Strategy& strategy, const Dataset& data,
@@ -109,6 +110,10 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, cons
     {
       const auto span = recording.span(Part::kInput);
       stage(r, pipeline.take(), work.step, work.whole, rate);
+    }
+    {
+      const auto span = recording.span(Part::kBeforeForward);
+      strategy_.staged(r);
     }
     r.graph.forward(*r.context, hooks.before);
     double loss = 0;
@@ -152,6 +157,7 @@ void TrainingLoop::run(Replica& r) {
   auto before = Clock::now();
   double waited_before = strategy_.waited_seconds(r);
   double messages_before = strategy_.messages_seconds(r);
+  std::optional<Traffic> traffic_before = strategy_.traffic(r);
   // Seconds since the last call: all, those that this thread waited, and those in which messages
   // were under way.
   const auto lap = [&] {
@@ -160,6 +166,13 @@ void TrainingLoop::run(Replica& r) {
     const std::array<double, 3> since{std::chrono::duration<double>(now - before).count(),
                                       waited - waited_before, messages - messages_before};
     before = now, waited_before = waited, messages_before = messages;
+    return since;
+  };
+  const auto traffic_since = [&] {
+    const std::optional<Traffic> now = strategy_.traffic(r);
+    std::optional<Traffic> since;
+    if (now && traffic_before) since = *now - *traffic_before;
+    traffic_before = now;
     return since;
   };
   // A step's times go to all with the next step's report, and come back with the report after
@@ -181,7 +194,8 @@ void TrainingLoop::run(Replica& r) {
     ++reports;
     if (pending) announce(r, *pending, last);
     const auto [seconds, waited, messages] = lap();
-    pending = {*work, r.state.rate, double(work->whole) / seconds, seconds, waited, messages};
+    pending = {*work,    r.state.rate,   double(work->whole) / seconds, seconds, waited,
+               messages, traffic_since()};
     remember(*work);
     if (last.stop > 0) break;  // everybody sees the same sums, so everybody stops here
   }
@@ -212,6 +226,10 @@ void TrainingLoop::announce(Replica& r, const Pending& pending, const Totals& to
   {
     std::scoped_lock lock(mutex_);
     if (totals.stop > 0 && progress_.stopped == 0) progress_.stopped = SIGTERM;
+    if (pending.traffic) {
+      progress_.traffic += *pending.traffic;
+      ++progress_.counted_steps;
+    }
     if (r.rank != 0) return;
     report.step = pending.work.step;
     report.steps = steps_;
@@ -222,6 +240,7 @@ void TrainingLoop::announce(Replica& r, const Pending& pending, const Totals& to
     report.examples = std::size_t(totals.examples);
     report.images_per_second = pending.images_per_second;
     report.waited = pending.waited;
+    report.traffic = pending.traffic;
     progress_.images_per_second.push_back(pending.images_per_second);
     progress_.last = report;
   }
@@ -240,6 +259,7 @@ void EvaluationLoop::run(Replica& r) {
   while (const std::optional<Work> work = queue.next()) {
     for (int part = 0; part < accumulate_; ++part) {
       stage(r, pipeline.take(), work->step, work->whole, 0);
+      strategy_.staged(r);
       r.graph.forward(*r.context, [&](Range range) { strategy_.before_forward(r, range); });
       r.graph.evaluate_loss(*r.context, false);
       sums[0] += r.context->ops->batch_sum(&r.state, r.graph.losses());

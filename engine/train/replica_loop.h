@@ -23,7 +23,9 @@ struct Progress {
   double seconds = 0;
   StepReport last;  // of the last step whose sums are known (on the chief)
   std::vector<double> images_per_second;
-  std::vector<StepClock> clocks;  // of this process's replicas; each is its thread's alone
+  Traffic traffic;                 // of this process's replicas with servers, in so many steps
+  std::int64_t counted_steps = 0;  // of all of them; 0: there are no servers
+  std::vector<StepClock> clocks;   // of this process's replicas; each is its thread's alone
 };
 
 // What a loop over this data set takes: batches that are read ahead, and the order of its examples.

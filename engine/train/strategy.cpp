@@ -15,6 +15,19 @@ Work take_batch(const WorkSpec& work, std::int64_t step, DataPosition& position)
   return batch;
 }
 
+Traffic& Traffic::operator+=(const Traffic& other) {
+  bytes_pulled += other.bytes_pulled;
+  bytes_pushed += other.bytes_pushed;
+  rows_pulled += other.rows_pulled;
+  rows_pushed += other.rows_pushed;
+  return *this;
+}
+
+Traffic Traffic::operator-(const Traffic& before) const {
+  return {bytes_pulled - before.bytes_pulled, bytes_pushed - before.bytes_pushed,
+          rows_pulled - before.rows_pulled, rows_pushed - before.rows_pushed};
+}
+
 std::vector<Shard> Strategy::save(Replica& replica, Checkpoints& checkpoints, std::int64_t step,
                                   std::string_view what) {
   const Shard mine =

@@ -69,8 +69,8 @@ Work take_batch(const WorkSpec& work, std::int64_t step, DataPosition& position)
 
 // One mirror on one device. Strategies derive from it what they keep with it.
 struct Replica {
-  Replica(int r, const GraphSpec& spec, Ops& ops, std::size_t rows)
-      : rank(r), graph(spec, ops, rows) {}
+  Replica(int r, const GraphSpec& spec, Ops& ops, std::size_t rows, GraphOptions options = {})
+      : rank(r), graph(spec, ops, rows, options) {}
   virtual ~Replica() = default;
   // What the strategy does for this replica, as spans of its own kinds; null: no more. The
   // timeline outlives the run. The replica's thread, between steps.
@@ -91,6 +91,14 @@ struct Totals {
   // Seconds of the step before this one: what a replica waited, and in which messages of it were
   // under way. Of all replicas the least; of messages the least of those that had any.
   double waited = 0, messages = 0;
+};
+
+// What one replica has got from servers and given to them so far: weights and gradients, without
+// the heads of messages. Rows are those of sparse parameters that travel alone.
+struct Traffic {
+  std::uint64_t bytes_pulled = 0, bytes_pushed = 0, rows_pulled = 0, rows_pushed = 0;
+  Traffic& operator+=(const Traffic& other);
+  Traffic operator-(const Traffic& before) const;
 };
 
 // A part of a named array in this rank's memory: elements `range` of the array, flattened.
@@ -126,6 +134,9 @@ class Strategy {
   virtual void run(const std::function<void(Replica&)>& body) = 0;
 
   virtual std::optional<Work> next(Replica& replica) = 0;  // may be asked ahead of time
+  // A batch lies in the graph's input, its examples are in `state`, and forward comes next. Of a
+  // step once for each micro-batch, of an evaluation for each batch.
+  virtual void staged(Replica&) {}
   // Called by Graph::forward's hook: waits until this range's weights are those of the last step.
   virtual void before_forward(Replica& replica, Range range) = 0;
   // Called by Graph::backward's hook in the last micro-batch: communication may start.
@@ -173,6 +184,8 @@ class Strategy {
   virtual double waited_seconds(Replica& replica) const = 0;
   // Seconds in which messages of this replica to or from other hosts were under way so far.
   virtual double messages_seconds(Replica&) const { return 0; }
+  // Nothing: there are no servers. The replica's thread.
+  virtual std::optional<Traffic> traffic(Replica&) const { return std::nullopt; }
   virtual void abort(const Error& error) noexcept = 0;  // wakes all waiters, everywhere, with this
 
   // Strategies that one process leads, the chief's: the others make the steps that they are given.

@@ -331,6 +331,8 @@ History Trainer::run(Fit& fit) {
   if (fit.progress.step > fit.history.first_step) measure(fit);
   fit.history.steps = fit.progress.step;
   fit.history.seconds = fit.progress.seconds;
+  if (fit.progress.counted_steps > 0) fit.history.traffic = fit.progress.traffic;
+  fit.history.traffic_steps = fit.progress.counted_steps;
   fit.history.loss = fit.progress.last.loss;
   std::vector<double>& rates = fit.progress.images_per_second;
   if (rates.size() > 10) rates.erase(rates.begin(), rates.begin() + 10);

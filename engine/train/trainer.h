@@ -47,6 +47,7 @@ struct StepReport {
   double images_per_second = 0;  // of this step
   // Of this step's time, what rank 0's thread waited: communication that is not hidden, and others.
   double waited = 0;
+  std::optional<Traffic> traffic = {};  // of rank 0 in this step, where there are servers
 };
 
 struct Evaluation {
@@ -94,8 +95,11 @@ struct History {
   double loss = 0;               // of the last step
   std::optional<Evaluation> test = {};
   std::optional<StepTimes> times = {};  // of this run's steps, by rank; none: there were no steps
-  int interrupted = 0;                  // the value of *interrupt
-  int restores = 0;                     // after errors
+  // Of the steps that this process's replicas made, where there are servers: all together.
+  std::optional<Traffic> traffic = {};
+  std::int64_t traffic_steps = 0;  // a replica's part of a step counts as one
+  int interrupted = 0;             // the value of *interrupt
+  int restores = 0;                // after errors
 };
 
 struct TrainerOptions {

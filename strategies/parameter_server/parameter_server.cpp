@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/nn/graph_plan.h"
+#include "strategies/parameter_server/array_reader.h"
 #include "strategies/parameter_server/retry.h"
 #include "strategies/parameter_server/worker_replica.h"
 
@@ -46,14 +48,15 @@ ParameterServer::ParameterServer(ParameterServerOptions options) : options_(std:
           options_.first_worker + local() - 1, options_.workers);
   require((options_.first_worker == 0) == !options_.chief,
           "the first worker is the chief, and the others follow it");
-  require(options_.aggregate >= 0 && options_.aggregate <= options_.workers,
-          "gradients of {} workers cannot be awaited of {}", options_.aggregate, options_.workers);
-  require(options_.synchronous || options_.aggregate == 0,
+  const UpdateOptions& updates = options_.updates;
+  require(updates.aggregate >= 0 && updates.aggregate <= options_.workers,
+          "gradients of {} workers cannot be awaited of {}", updates.aggregate, options_.workers);
+  require(updates.synchronous || updates.aggregate == 0,
           "gradients are awaited in synchronous training alone: aggregate {} means nothing else",
-          options_.aggregate);
-  require(!options_.synchronous || (!options_.scale_rate && options_.most_staleness == 0),
-          "gradients are never stale in synchronous training: scale_rate and most_staleness are "
-          "for asynchronous training");
+          updates.aggregate);
+  require(!updates.synchronous || updates.most_staleness == 0,
+          "gradients are never stale in synchronous training: most_staleness is for asynchronous "
+          "training");
   dtype_ = options_.dtype.value_or(options_.devices[0]->default_dtype());
   if (options_.first_worker > 0) {
     FollowerOptions follower;
@@ -68,9 +71,9 @@ ParameterServer::ParameterServer(ParameterServerOptions options) : options_(std:
   CoordinatorOptions coordinator;
   coordinator.workers = options_.workers;
   coordinator.local = local();
-  if (options_.synchronous)
-    coordinator.aggregate = options_.aggregate > 0 ? options_.aggregate : options_.workers;
-  coordinator.warm_up = options_.warm_up;
+  if (updates.synchronous)
+    coordinator.aggregate = updates.aggregate > 0 ? updates.aggregate : options_.workers;
+  coordinator.warm_up = updates.warm_up;
   coordinator.patience = options_.patience;
   coordinator.log = options_.log;
   coordinator_ = std::make_unique<Coordinator>(coordinator);
@@ -129,8 +132,9 @@ std::string ParameterServer::job_text(const engine::GraphSpec& graph,
   return fmt::format(
       "{}\nbatch: {}\ndtype: {}\nworkers: {}\nsynchronous: {}\naggregate: {}\nbfloat16 on the "
       "wire: {}\n{}\n{}",
-      options.run, options.batch, engine::name(dtype_), options_.workers, options_.synchronous,
-      options_.aggregate, options_.bfloat16, describe(placement_), graph.describe());
+      options.run, options.batch, engine::name(dtype_), options_.workers,
+      options_.updates.synchronous, options_.updates.aggregate, options_.updates.bfloat16,
+      describe(placement_), graph.describe());
 }
 
 void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateRule& rule,
@@ -149,26 +153,35 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
   // A worker may be given a whole batch.
   const std::size_t rows =
       (options.batch + std::size_t(options.accumulate) - 1) / std::size_t(options.accumulate);
+  engine::GraphPlan whole = engine::plan_graph(graph);
+  whole_ = std::move(whole.layout);
+  whole_elements_ = whole.parameters;
+  const engine::GraphOptions in_graph{.compact_rows = options_.updates.touched_rows};
+  try {
+    engine::plan_graph(graph, options_.updates.touched_rows ? rows : 0);
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                fmt::format("{}, or let tables travel whole (--tables whole)", error.what()));
+  }
   for (int i = 0; i < local(); ++i) {
     engine::OpsOptions ops;
     ops.threads = options_.threads;
     if (options_.kernels) ops.kernels = *options_.kernels;
     workers_.push_back(std::make_unique<Worker>(options_.first_worker + i, graph,
                                                 options_.devices[std::size_t(i)]->ops(dtype_, ops),
-                                                rows, options.seed));
+                                                rows, in_graph, options.seed));
   }
   const engine::Graph& first = workers_[0]->graph;
   require(
       first.reductions().empty(),
       "parameter_server: {} sums over replicas, which do not meet here; choose local statistics",
       first.reductions().empty() ? "" : first.reductions()[0].name);
-  std::vector<VarInfo> variables;
-  const std::size_t width = engine::size_of(dtype_);
-  for (const engine::Parameter& parameter : first.layout())
-    variables.push_back(
-        {parameter.name, parameter.shape, parameter.range.size() * width, !parameter.frozen});
-  placement_ = place_variables(std::move(variables), options_.servers, options_.placement);
-  shards_.emplace(first.layout(), placement_, width);
+  place(first);
+  require(rows_->tables().empty() || options.accumulate == 1,
+          "parameter_server: the rows of {} that a batch touches travel with it, so gradients of "
+          "several micro-batches cannot be added up: leave micro-batches out, or let tables travel "
+          "whole (--tables whole)",
+          rows_->tables().empty() ? "" : rows_->tables()[0].name);
   meeting_ = std::make_unique<Meeting>(local());
   broken_ = true;  // nobody converses yet
   threads_ = std::make_unique<ReplicaThreads>(std::vector<std::vector<int>>(std::size_t(local())));
@@ -179,11 +192,12 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
   }
   generation_ = generation_after(generation_);
   UpdatePolicy policy;
-  policy.synchronous = options_.synchronous;
+  const UpdateOptions& updates = options_.updates;
+  policy.synchronous = updates.synchronous;
   policy.workers = std::uint32_t(options_.workers);
-  policy.aggregate = std::uint32_t(options_.aggregate);
-  policy.scale_rate = options_.scale_rate;
-  policy.most_staleness = options_.most_staleness;
+  policy.aggregate = std::uint32_t(updates.aggregate);
+  policy.scale_rate = updates.scale_rate;
+  policy.most_staleness = updates.most_staleness;
   std::vector<JobSpec> specs;
   for (std::size_t server = 0; server < options_.servers; ++server)
     specs.push_back(job_spec(placement_, server, dtype_, rule, policy));
@@ -191,27 +205,62 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
   first.initialise(options.seed, workers_[0]->weights.data());
   servers_->assign(*shards_, {0, first.parameters()}, workers_[0]->weights.data(), dtype_,
                    options_.chunk_bytes);
+  servers_->assign(*rows_, options.seed, dtype_, options_.chunk_bytes);
   coordinator_->open(job_text(graph, options), generation_);
   keeper_ends_ = false;
   keeper_ = std::thread([this] { look_after_servers(); });
+}
+
+// Which server holds what; of the graph's parameters, and of tables that it holds in part.
+void ParameterServer::place(const engine::Graph& graph) {
+  const std::size_t width = engine::size_of(dtype_);
+  std::vector<VarInfo> variables;
+  std::vector<engine::Parameter> held;
+  for (const engine::Parameter& parameter : graph.layout()) {
+    variables.push_back({parameter.name, parameter.whole, parameter.whole.elements() * width,
+                         !parameter.frozen, parameter.compact});
+    if (!parameter.compact) held.push_back(parameter);
+  }
+  placement_ = place_variables(std::move(variables), options_.servers, options_.placement);
+  shards_.emplace(held, placement_, width);
+  rows_.emplace(graph.layout(), placement_);
+  if (!options_.updates.synchronous) return;
+  // All workers' gradients of a shard's rows meet, so each is one message.
+  constexpr std::size_t kMostBytes = std::size_t(60) << 20;
+  for (std::size_t table = 0; table < rows_->tables().size(); ++table) {
+    const engine::Parameter& parameter = rows_->tables()[table];
+    const std::size_t most =
+        std::min(RowShards::kMostRows,
+                 kMostBytes / (parameter.whole[1] * wire_width(dtype_, options_.updates.bfloat16)));
+    require(parameter.frozen || rows_->most_rows(table) <= most,
+            "parameter_server, synchronous: a batch may touch {} rows of one shard of {}, and {} "
+            "fit in one message: use smaller batches, or more shards (--partition)",
+            rows_->most_rows(table), parameter.name, most);
+  }
+}
+
+ServerWorkerTerms ParameterServer::worker_terms(int worker) const {
+  ServerWorkerTerms terms;
+  terms.container = options_.container;
+  terms.worker = std::uint32_t(worker);
+  terms.dtype = dtype_;
+  terms.bfloat16 = options_.updates.bfloat16;
+  terms.synchronous = options_.updates.synchronous;
+  terms.chunk_bytes = options_.chunk_bytes;
+  terms.deadline = options_.deadline;
+  return terms;
 }
 
 // Conversations anew, after an error or at the beginning.
 void ParameterServer::converse() {
   std::vector<std::unique_ptr<ServerWorker>> old;
   for (auto& worker : workers_) {
-    ServerWorkerTerms terms;
-    terms.container = options_.container;
-    terms.worker = std::uint32_t(worker->rank);
-    terms.dtype = dtype_;
-    terms.bfloat16 = options_.bfloat16;
-    terms.chunk_bytes = options_.chunk_bytes;
-    terms.deadline = options_.deadline;
     const engine::Graph& graph = worker->graph;
     auto servers = std::make_unique<ServerWorker>(
-        terms,
-        ServerWorker::Arena{&*shards_, worker->weights.data(), worker->gradients.data(),
-                            graph.trainable(), graph.parameters()},
+        worker_terms(worker->rank),
+        ServerWorker::Arena{&*shards_, rows_->tables().empty() ? nullptr : &*rows_,
+                            worker->weights.data(), worker->gradients.data(), graph.trainable(),
+                            graph.parameters()},
         connections(std::uint64_t(worker->rank) + 1));
     if (worker->servers) servers->go_on_from(*worker->servers);
     std::scoped_lock lock(keeper_mutex_);
@@ -251,15 +300,29 @@ std::string ParameterServer::explain() const {
   return fmt::format("{} worker{} push{} to {} server{}, the largest with {}: {}", options_.workers,
                      options_.workers == 1 ? "" : "s", options_.workers == 1 ? "es" : "",
                      options_.servers, options_.servers == 1 ? "" : "s", mebibytes(largest),
-                     reason());
+                     reason()) +
+         of_tables();
+}
+
+// What is not the same as with whole tables: a rule that has slots moves those of touched rows.
+std::string ParameterServer::of_tables() const {
+  if (!rows_ || rows_->tables().empty()) return "";
+  std::vector<std::string> names;
+  for (const engine::Parameter& table : rows_->tables()) names.push_back(table.name);
+  const bool lazy = rule_.slots() > 0 || rule_.weight_decay != 0;
+  return fmt::format("\nrows: of {} the rows that a batch touches travel{}",
+                     fmt::join(names, " and "),
+                     lazy ? ", and the optimizer moves these alone (momentum, moments and decay of "
+                            "others rest until they are touched)"
+                          : "");
 }
 
 std::string ParameterServer::reason() const {
-  if (!options_.synchronous) return "asynchronous, each batch goes to whoever asks";
-  if (options_.aggregate == 0 || options_.aggregate == options_.workers)
+  if (!options_.updates.synchronous) return "asynchronous, each batch goes to whoever asks";
+  if (options_.updates.aggregate == 0 || options_.updates.aggregate == options_.workers)
     return "synchronous, an update waits for all";
-  return fmt::format("synchronous, the first {} of {} gradients make an update", options_.aggregate,
-                     options_.workers);
+  return fmt::format("synchronous, the first {} of {} gradients make an update",
+                     options_.updates.aggregate, options_.workers);
 }
 
 std::string ParameterServer::placement() const {
@@ -274,8 +337,7 @@ ServerWorker::Counts ParameterServer::counts() const {
     sum.pushes += counts.pushes;
     sum.late += counts.late;
     sum.too_stale += counts.too_stale;
-    sum.bytes_pushed += counts.bytes_pushed;
-    sum.bytes_pulled += counts.bytes_pulled;
+    sum.traffic += counts.traffic;
     sum.staleness_sum += counts.staleness_sum;
     sum.staleness_most = std::max(sum.staleness_most, counts.staleness_most);
   }
@@ -283,14 +345,18 @@ ServerWorker::Counts ParameterServer::counts() const {
 }
 
 std::vector<double> ParameterServer::weights() {
-  if (broken_) converse();
-  Worker& first = *workers_[0];
-  first.servers->begin(generation_, follower_ ? follower_->incarnation() : 0);
-  const engine::Range all{0, first.graph.parameters()};
-  first.servers->pull(all, 0);
-  first.servers->wait(all);
+  const ArenaShards shards(whole_, placement_, engine::size_of(dtype_));
+  const engine::Range all{0, whole_elements_};
+  engine::Buffer memory(std::max<std::size_t>(1, all.end) * engine::size_of(dtype_));
+  ServerWorkerTerms terms = worker_terms(0);
+  terms.bfloat16 = false;
+  ServerWorker reader(terms, {&shards, nullptr, memory.data(), nullptr, 0, all.end},
+                      connections(0));
+  reader.begin(generation_, 0);
+  reader.pull(all, 0);
+  reader.wait(all);
   std::vector<double> values(all.end);
-  const std::byte* data = first.weights.data();
+  const std::byte* data = memory.data();
   for (std::size_t i = 0; i < all.end; ++i) {
     values[i] = dtype_ == engine::DType::kFloat64 ? reinterpret_cast<const double*>(data)[i]
                                                   : double(reinterpret_cast<const float*>(data)[i]);
@@ -352,7 +418,7 @@ void ParameterServer::recover(std::size_t server) {
     fail(why);
     coordinator_->fail_segment(why);
   };
-  if (options_.synchronous)
+  if (options_.updates.synchronous)
     return lost(Code::kUnavailable, "synchronous training goes on from a checkpoint as a whole");
   std::string wrong = "there is no checkpoint yet";
   for (auto at = saved.rbegin(); at != saved.rend(); ++at) {

@@ -35,6 +35,7 @@
 #include "strategies/parameter_server/placement_rules.h"
 #include "strategies/parameter_server/server_worker.h"
 #include "strategies/parameter_server/servers.h"
+#include "strategies/parameter_server/update_options.h"
 #include "strategies/replica_threads.h"
 
 namespace lockstep::strategies {
@@ -53,12 +54,7 @@ struct ParameterServerOptions {
   int first_worker = 0;
   std::function<std::unique_ptr<rpc::Connection>()> chief = {};  // of those that follow
 
-  bool synchronous = false;
-  int aggregate = 0;                 // synchronous: so many gradients make an update; 0: all
-  bool scale_rate = false;           // asynchronous: rate / (1 + staleness)
-  std::uint64_t most_staleness = 0;  // asynchronous: staler gradients are dropped; 0: none are
-  std::int64_t warm_up = 0;          // asynchronous: the first so many steps are worker 0's alone
-  bool bfloat16 = false;             // on the wire
+  UpdateOptions updates = {};
   PlacementRules placement = {};
   std::string container = "train";
   std::size_t chunk_bytes = std::size_t(4) << 20;  // of a message, at most
@@ -90,6 +86,7 @@ class ParameterServer : public engine::Strategy {
   void deal(const engine::WorkSpec& work) override;
   void run(const std::function<void(engine::Replica&)>& body) override;
   std::optional<engine::Work> next(engine::Replica& replica) override;
+  void staged(engine::Replica& replica) override;
   void before_forward(engine::Replica& replica, engine::Range range) override;
   void gradient_ready(engine::Replica& replica, engine::Range range) override;
   void finish(engine::Replica& replica) override;
@@ -112,6 +109,7 @@ class ParameterServer : public engine::Strategy {
   std::string algorithm() const override { return "parameter_server"; }
   std::string reason() const override;
   double waited_seconds(engine::Replica& replica) const override;
+  std::optional<engine::Traffic> traffic(engine::Replica& replica) const override;
   void abort(const engine::Error& error) noexcept override;
   bool follows() const override { return follower_ != nullptr; }
   std::optional<engine::WorkSpec> order() override;
@@ -122,8 +120,8 @@ class ParameterServer : public engine::Strategy {
   // Of this process's replicas since `open`, and of processes that were lost.
   ServerWorker::Counts counts() const;
   int lost() const { return coordinator_ ? coordinator_->lost() : 0; }
-  // A copy of all weights as the servers have them, as float64, in arena order: for tests. Outside
-  // of run.
+  // A copy of all weights as the servers have them, as float64, in the order of an arena that holds
+  // whole tables: for tests. Outside of run.
   std::vector<double> weights();
 
  private:
@@ -138,10 +136,12 @@ class ParameterServer : public engine::Strategy {
   WorkSource& source() const;
   int local() const { return int(options_.devices.size()); }
   bool chief() const { return follower_ == nullptr; }
+  std::string of_tables() const;
   std::string job_text(const engine::GraphSpec& graph, const engine::OpenOptions& options) const;
   std::vector<std::unique_ptr<rpc::Connection>> connections(std::uint64_t seed) const;
+  ServerWorkerTerms worker_terms(int worker) const;
   void converse();
-  void begin_step(Worker& worker);
+  void place(const engine::Graph& graph);
   void end_step(Worker& worker);
   void run_once(const std::function<void(engine::Replica&)>& body);
   void fail(const engine::Error& why);
@@ -154,6 +154,9 @@ class ParameterServer : public engine::Strategy {
   engine::UpdateRule rule_;
   VariablePlacement placement_;
   std::optional<ArenaShards> shards_;
+  std::optional<RowShards> rows_;         // of tables that workers hold in part
+  std::vector<engine::Parameter> whole_;  // as if they held all of them
+  std::size_t whole_elements_ = 0;
   std::uint64_t generation_ = 0;
   std::unique_ptr<Coordinator> coordinator_;  // the chief's
   std::unique_ptr<Follower> follower_;        // the others'

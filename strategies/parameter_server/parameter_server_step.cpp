@@ -15,8 +15,8 @@ using engine::Totals;
 
 ParameterServer::Worker::Worker(int worker, const engine::GraphSpec& spec,
                                 std::unique_ptr<engine::Ops> o, std::size_t rows,
-                                std::uint64_t run_seed)
-    : WorkerOps{std::move(o)}, Replica(worker, spec, *own_ops, rows), Context(*own_ops) {
+                                engine::GraphOptions options, std::uint64_t run_seed)
+    : WorkerOps{std::move(o)}, Replica(worker, spec, *own_ops, rows, options), Context(*own_ops) {
   Replica::context = this;
   Context::state = &(Replica::state);
   Context::seed = run_seed;
@@ -92,6 +92,7 @@ void ParameterServer::run_once(const std::function<void(engine::Replica&)>& body
     worker->servers->begin(generation_, follower_ ? follower_->incarnation() : 0);
     worker->began.reset();
     worker->pushed = worker->fixed = false;
+    worker->ahead = 0;
   }
   try {
     threads_->run([&](int i) { body(*workers_[std::size_t(i)]); },
@@ -130,7 +131,7 @@ void ParameterServer::run(const std::function<void(engine::Replica&)>& body) {
     while (!coordinator_->wait(options_.deadline));
   } catch (const Error& error) {
     const std::vector<int> missing = coordinator_->missing();
-    if (!options_.synchronous || error.code() != Code::kTimeout || missing.empty()) throw;
+    if (!options_.updates.synchronous || error.code() != Code::kTimeout || missing.empty()) throw;
     throw Error(Code::kPeerLost, fmt::format("workers [{}] are not there: {}",
                                              fmt::join(missing, ", "), error.what()));
   }
@@ -138,8 +139,12 @@ void ParameterServer::run(const std::function<void(engine::Replica&)>& body) {
 }
 
 std::optional<engine::Work> ParameterServer::next(engine::Replica& replica) {
-  if (work_.training) return source().next(replica.rank);
   Worker& w = worker(replica);
+  if (work_.training) {
+    const std::optional<engine::Work> work = source().next(replica.rank);
+    w.ahead += work ? 1 : 0;
+    return work;
+  }
   if (w.dealt == work_.steps) return std::nullopt;
   engine::Work work = engine::take_batch(work_, work_.first_step + w.dealt++, w.position);
   work.mine = engine::share_of(work.mine, w.rank - options_.first_worker, local());
@@ -153,28 +158,35 @@ void ParameterServer::end_step(Worker& w) {
   source().done(w.rank, *w.began);
 }
 
-void ParameterServer::begin_step(Worker& w) {
+// With the first batch of a step, or of an evaluation, all weights are asked for; with each batch
+// the rows that it touches. Frozen ones are not announced by forward, so they are awaited here.
+void ParameterServer::staged(engine::Replica& replica) {
+  Worker& w = worker(replica);
   const bool training = work_.training;
-  const std::int64_t step = training ? w.Replica::state.step : 0;
-  if (w.began == step) return;
-  end_step(w);
-  const std::int64_t version = options_.synchronous && training ? step + segment_.base : 0;
-  w.servers->pull({0, w.fixed ? w.graph.trainable() : w.graph.parameters()}, version);
-  w.began = step;
-  if (!w.fixed) w.servers->wait({w.graph.trainable(), w.graph.parameters()});
-  w.fixed = true;
+  const std::int64_t step = training ? replica.state.step : 0;
+  const std::int64_t version = options_.updates.synchronous && training ? step + segment_.base : 0;
+  w.graph.find_touched(replica.state);
+  if (w.began != step) {
+    end_step(w);
+    const Range all{0, w.fixed ? w.graph.trainable() : w.graph.parameters()};
+    if (!w.servers->take_prefetched()) w.servers->pull(all, version);
+    --w.ahead;
+    w.began = step;
+    w.fixed = true;
+  }
+  w.servers->pull_rows(w.graph, version);
+  w.servers->wait({w.graph.trainable(), w.graph.parameters()});
 }
 
 void ParameterServer::before_forward(engine::Replica& replica, Range range) {
-  Worker& w = worker(replica);
-  begin_step(w);
-  w.servers->wait(range);
+  worker(replica).servers->wait(range);
 }
 
 void ParameterServer::gradient_ready(engine::Replica& replica, Range range) {
   Worker& w = worker(replica);
   const engine::StepState& state = w.Replica::state;
-  w.servers->push(range.end, {state.step + segment_.base, state.rate});
+  const bool prefetch = options_.updates.prefetch && !options_.updates.synchronous && w.ahead > 0;
+  w.servers->push(range.end, {state.step + segment_.base, state.rate, prefetch});
 }
 
 void ParameterServer::finish(engine::Replica& replica) {
@@ -223,6 +235,11 @@ std::vector<double> ParameterServer::gather(engine::Replica& replica, std::span<
   if (meeting.round == round)
     engine::fail(came ? Code::kAborted : Code::kTimeout, "{}: another replica did not come", what);
   return meeting.all;
+}
+
+std::optional<engine::Traffic> ParameterServer::traffic(engine::Replica& replica) const {
+  const auto& servers = worker(replica).servers;
+  return servers ? servers->counts().traffic : engine::Traffic();
 }
 
 double ParameterServer::waited_seconds(engine::Replica& replica) const {

@@ -20,13 +20,20 @@ namespace {
 
 constexpr int kIncarnationBit = SequenceTable::kLifeBit;  // of sequence numbers
 
-void add_parts(const ShardChunk& chunk, google::protobuf::RepeatedPtrField<Part>* to) {
+template <class Head>
+void add_parts(const ShardChunk& chunk, Head& head) {
   for (const ShardPart& part : chunk.parts) {
-    Part* const added = to->Add();
+    Part* const added = head.add_parts();
     added->set_shard(std::uint32_t(part.shard));
     added->set_begin(part.begin);
     added->set_end(part.end);
   }
+}
+
+template <class Head>
+void add_rows(const RowChunk& chunk, Head& head) {
+  head.set_shard(std::uint32_t(chunk.shard));
+  head.mutable_rows()->Add(chunk.rows.begin(), chunk.rows.end());
 }
 
 }  // namespace
@@ -56,13 +63,23 @@ ServerWorker::ServerWorker(const ServerWorkerTerms& terms, const Arena& arena,
       pulled_(servers.size()),
       shared_(std::make_shared<Shared>()),
       servers_(std::move(servers)) {
-  for (std::size_t server = 0; server < servers_.size(); ++server) {
-    const std::vector<ShardChunk> chunks =
-        arena.shards->chunks(server, {0, arena.trainable}, terms.chunk_bytes);
-    for (const ShardChunk& chunk : chunks) chunks_.push_back({server, chunk, false});
-    if (!chunks.empty()) chunks_.back().last = true;
+  for (std::size_t server = 0; server < servers_.size(); ++server)
+    for (ShardChunk& chunk : arena.shards->chunks(server, {0, arena.trainable}, terms.chunk_bytes))
+      dense_.emplace_back(server, std::move(chunk));
+  plan_pushes();
+}
+
+// The messages of a step, by the end of what they hold; and which is each server's last.
+void ServerWorker::plan_pushes() {
+  chunks_.clear();
+  for (const auto& [server, chunk] : dense_) chunks_.push_back({server, &chunk, {}, false});
+  for (const RowChunk& chunk : touched_) chunks_.push_back({chunk.server, nullptr, chunk, false});
+  std::ranges::stable_sort(chunks_, {}, &Chunk::end);
+  std::vector<bool> has(servers_.size(), false);
+  for (auto chunk = chunks_.rbegin(); chunk != chunks_.rend(); ++chunk) {
+    chunk->last = !has[chunk->server];
+    has[chunk->server] = true;
   }
-  std::ranges::stable_sort(chunks_, {}, [](const Chunk& chunk) { return chunk.of.span.end; });
 }
 
 ServerWorker::~ServerWorker() {
@@ -78,6 +95,7 @@ void ServerWorker::go_on_from(const ServerWorker& before) {
 
 void ServerWorker::begin(std::uint64_t generation, std::uint64_t incarnation) {
   generation_ = generation;
+  prefetched_.clear();  // of another run
   for (std::uint64_t& sequence : sequence_)
     if (sequence >> kIncarnationBit != incarnation) sequence = incarnation << kIncarnationBit;
 }
@@ -86,35 +104,94 @@ void ServerWorker::fail(const Error& why) {
   shared_->fail(why);
 }
 
+std::shared_ptr<ServerWorker::Pull> ServerWorker::pull_of(std::size_t server,
+                                                          const ShardChunk& chunk) {
+  auto pull = std::make_shared<Pull>(Pull{server, chunk.span});
+  for (const ShardPart& part : chunk.parts)
+    pull->runs.push_back({part.offset, part.offset + part.size()});
+  return pull;
+}
+
+void ServerWorker::start(const std::shared_ptr<Pull>& pull, std::string_view method,
+                         std::string head) {
+  rpc::Connection& server = *servers_[pull->server];
+  server.start(method, {std::move(head), {}}, Clock::now() + terms_.deadline,
+               [shared = shared_, pull, address = server.address()](rpc::Reply reply) {
+                 {
+                   std::scoped_lock lock(shared->mutex);
+                   if (!reply.ok() && !shared->failed)
+                     shared->failed.emplace(reply.code,
+                                            fmt::format("pull from {}: {}", address, reply.why));
+                   pull->reply = std::move(reply);
+                 }
+                 shared->changed.notify_all();
+               });
+}
+
+bool ServerWorker::take_prefetched() {
+  if (prefetched_.empty()) return false;
+  pulls_ = std::exchange(prefetched_, {});
+  std::fill(pulled_.begin(), pulled_.end(), std::nullopt);
+  return true;
+}
+
+// What both kinds of pulls have in common.
+template <class Request>
+void ServerWorker::fill(Request& request, std::int64_t at_least) {
+  request.set_container(terms_.container);
+  request.set_generation(generation_);
+  request.set_at_least(at_least);
+  request.set_bfloat16(terms_.bfloat16);
+}
+
 void ServerWorker::pull(Range range, std::int64_t at_least) {
   pulls_.clear();
   std::fill(pulled_.begin(), pulled_.end(), std::nullopt);
-  for (std::size_t server = 0; server < servers_.size(); ++server)
-    for (ShardChunk& chunk : arena_.shards->chunks(server, range, terms_.chunk_bytes))
-      pulls_.push_back(std::make_shared<Pull>(Pull{server, std::move(chunk), {}, false}));
-  // Forward needs them from the end of the arena on.
-  std::ranges::stable_sort(pulls_, std::greater<>(),
-                           [](const auto& pull) { return pull->of.span.end; });
-  for (const auto& pull : pulls_) {
-    PullRequest request;
-    request.set_container(terms_.container);
-    request.set_generation(generation_);
-    add_parts(pull->of, request.mutable_parts());
-    request.set_at_least(at_least);
-    request.set_bfloat16(terms_.bfloat16);
-    rpc::Connection& server = *servers_[pull->server];
-    server.start("Pull", {request.SerializeAsString(), {}}, Clock::now() + terms_.deadline,
-                 [shared = shared_, pull, address = server.address()](rpc::Reply reply) {
-                   {
-                     std::scoped_lock lock(shared->mutex);
-                     if (!reply.ok() && !shared->failed)
-                       shared->failed.emplace(reply.code,
-                                              fmt::format("pull from {}: {}", address, reply.why));
-                     pull->reply = std::move(reply);
-                   }
-                   shared->changed.notify_all();
-                 });
+  std::vector<std::pair<std::shared_ptr<Pull>, ShardChunk>> chunks;
+  for (std::size_t server = 0; server < servers_.size(); ++server) {
+    for (ShardChunk& chunk : arena_.shards->chunks(server, range, terms_.chunk_bytes)) {
+      auto pull = pull_of(server, chunk);
+      chunks.emplace_back(std::move(pull), std::move(chunk));
+    }
   }
+  // Forward needs them from the end of the arena on.
+  std::ranges::stable_sort(chunks, std::greater<>(),
+                           [](const auto& chunk) { return chunk.second.span.end; });
+  for (const auto& [pull, chunk] : chunks) {
+    PullRequest request;
+    fill(request, at_least);
+    add_parts(chunk, request);
+    pulls_.push_back(pull);
+    start(pull, "Pull", request.SerializeAsString());
+  }
+}
+
+void ServerWorker::pull_rows(const engine::Graph& graph, std::int64_t at_least) {
+  std::erase_if(pulls_, [](const auto& pull) { return pull->rows; });
+  touched_.clear();
+  if (arena_.rows == nullptr) return;
+  const RowShards& rows = *arena_.rows;
+  for (std::size_t table = 0; table < rows.tables().size(); ++table) {
+    const engine::Parameter& parameter = rows.tables()[table];
+    const auto touched = graph.touched(parameter);
+    const std::size_t row_bytes = parameter.whole[1] * wire_width(terms_.dtype, terms_.bfloat16);
+    const std::size_t most =
+        std::clamp<std::size_t>(terms_.chunk_bytes / row_bytes, 1, RowShards::kMostRows);
+    const auto chunks = rows.chunks(table, touched, most);
+    for (const RowChunk& chunk : chunks) {
+      PullRowsRequest request;
+      fill(request, at_least);
+      add_rows(chunk, request);
+      pulls_.push_back(
+          std::make_shared<Pull>(Pull{chunk.server, parameter.range, {chunk.span}, true}));
+      counts_.traffic.rows_pulled += chunk.rows.size();
+      start(pulls_.back(), "PullRows", request.SerializeAsString());
+    }
+    if (parameter.frozen) continue;
+    const auto all = terms_.synchronous ? rows.chunks(table, touched) : chunks;
+    touched_.insert(touched_.end(), all.begin(), all.end());
+  }
+  plan_pushes();
 }
 
 // Each call of a connection ends at its deadline, so this does.
@@ -128,8 +205,7 @@ void ServerWorker::wait_until(std::unique_lock<std::mutex>& lock, Test test) {
 
 void ServerWorker::wait(Range range) {
   for (const auto& pull : pulls_) {
-    const Range span = pull->of.span;
-    if (pull->taken || span.end <= range.begin || span.begin >= range.end) continue;
+    if (pull->taken || pull->span.end <= range.begin || pull->span.begin >= range.end) continue;
     {
       std::unique_lock lock(shared_->mutex);
       wait_until(lock, [&] { return pull->reply.has_value(); });
@@ -138,60 +214,93 @@ void ServerWorker::wait(Range range) {
   }
 }
 
+std::int64_t ServerWorker::version_of(const Pull& pull, const rpc::Reply& reply) const {
+  PullReply of_pull;
+  PushReply of_push;
+  const std::string& head = reply.message.head;
+  if (!(pull.pushed ? of_push.ParseFromString(head) : of_pull.ParseFromString(head)))
+    engine::fail(Code::kCorrupt, "the answer of {} cannot be read",
+                 servers_[pull.server]->address());
+  return pull.pushed ? of_push.version() : of_pull.version();
+}
+
 void ServerWorker::take(Pull& pull) {
   const rpc::Reply reply = std::move(*pull.reply);  // gives the memory back at the end
   pull.taken = true;
-  PullReply head;
-  const std::string& from = servers_[pull.server]->address();
-  if (!head.ParseFromString(reply.message.head))
-    engine::fail(Code::kCorrupt, "the answer of {} cannot be read", from);
-  const std::size_t wire = wire_width(terms_.dtype, terms_.bfloat16);
-  if (reply.message.body_bytes() != pull.of.elements * wire) {
+  const std::int64_t came = version_of(pull, reply);
+  std::size_t elements = 0;
+  for (const Range run : pull.runs) elements += run.size();
+  const std::size_t bytes = elements * wire_width(terms_.dtype, terms_.bfloat16);
+  if (reply.message.body_bytes() != bytes) {
     engine::fail(Code::kCorrupt, "{} bytes came from {}, and {} elements were asked for",
-                 reply.message.body_bytes(), from, pull.of.elements);
+                 reply.message.body_bytes(), servers_[pull.server]->address(), elements);
   }
   ArrayReader reader(reply.message.body, terms_.bfloat16);
-  for (const ShardPart& part : pull.of.parts) {
-    for (std::size_t done = 0; done < part.size();) {
-      const std::size_t count = std::min(part.size() - done, ArrayReader::kMost);
-      std::memcpy(arena_.weights + (part.offset + done) * width_, reader.next(count, terms_.dtype),
-                  count * width_);
-      done += count;
+  for (const Range run : pull.runs) {
+    for (std::size_t at = run.begin; at < run.end;) {
+      const std::size_t count = std::min(run.end - at, ArrayReader::kMost);
+      std::memcpy(arena_.weights + at * width_, reader.next(count, terms_.dtype), count * width_);
+      at += count;
     }
   }
   std::optional<std::int64_t>& version = pulled_[pull.server];
-  version = std::min(version.value_or(head.version()), head.version());
-  counts_.bytes_pulled += pull.of.elements * wire;
+  version = std::min(version.value_or(came), came);
+  counts_.traffic.bytes_pulled += bytes;
+}
+
+// What both kinds of pushes have in common.
+template <class Request>
+void ServerWorker::fill(Request& request, const Chunk& chunk, const Step& step) {
+  request.set_container(terms_.container);
+  request.set_generation(generation_);
+  request.set_worker(terms_.worker);
+  request.set_sequence(++sequence_[chunk.server]);
+  request.set_step(step.version);
+  request.set_pulled(pulled_[chunk.server].value_or(step.version));
+  request.set_rate(step.rate);
+  request.set_last(chunk.last);
+  request.set_bfloat16(terms_.bfloat16);
 }
 
 void ServerWorker::push(std::size_t end, const Step& step) {
-  for (; sent_ < chunks_.size() && chunks_[sent_].of.span.end <= end; ++sent_) {
+  for (; sent_ < chunks_.size() && chunks_[sent_].end() <= end; ++sent_) {
     const Chunk& chunk = chunks_[sent_];
-    PushRequest request;
-    request.set_container(terms_.container);
-    request.set_generation(generation_);
-    request.set_worker(terms_.worker);
-    request.set_sequence(++sequence_[chunk.server]);
-    request.set_step(step.version);
-    request.set_pulled(pulled_[chunk.server].value_or(step.version));
-    request.set_rate(step.rate);
-    add_parts(chunk.of, request.mutable_parts());
-    request.set_last(chunk.last);
-    request.set_bfloat16(terms_.bfloat16);
+    std::string bytes;           // of the message's head
+    std::shared_ptr<Pull> next;  // the next step's weights
     std::vector<rpc::Slice> body;
-    for (const ShardPart& part : chunk.of.parts)
-      body.push_back({arena_.gradients + part.offset * width_, part.size() * width_});
+    if (chunk.rows) {
+      PushRowsRequest request;
+      fill(request, chunk, step);
+      add_rows(*chunk.rows, request);
+      bytes = request.SerializeAsString();
+      const Range span = chunk.rows->span;
+      if (!span.empty())
+        body.push_back({arena_.gradients + span.begin * width_, span.size() * width_});
+      counts_.traffic.rows_pushed += chunk.rows->rows.size();
+    } else {
+      PushRequest request;
+      fill(request, chunk, step);
+      add_parts(*chunk.parts, request);
+      if (step.prefetch) {
+        next = prefetched_.emplace_back(pull_of(chunk.server, *chunk.parts));
+        next->pushed = true;
+        request.set_want_weights(true);
+      }
+      bytes = request.SerializeAsString();
+      for (const ShardPart& part : chunk.parts->parts)
+        body.push_back({arena_.gradients + part.offset * width_, part.size() * width_});
+    }
     if (terms_.bfloat16) body = narrowed(body, terms_.dtype);
-    for (const rpc::Slice& slice : body) counts_.bytes_pushed += slice.size;
+    for (const rpc::Slice& slice : body) counts_.traffic.bytes_pushed += slice.size;
     ++counts_.pushes;
     {
       std::scoped_lock lock(shared_->mutex);
       ++shared_->pushing;
     }
     rpc::Connection& server = *servers_[chunk.server];
-    server.start("Push", {request.SerializeAsString(), std::move(body)},
+    server.start(chunk.rows ? "PushRows" : "Push", {std::move(bytes), std::move(body)},
                  Clock::now() + terms_.deadline,
-                 [shared = shared_, address = server.address()](rpc::Reply reply) {
+                 [shared = shared_, next, address = server.address()](rpc::Reply reply) {
                    PushReply head;
                    {
                      std::scoped_lock lock(shared->mutex);
@@ -207,6 +316,7 @@ void ServerWorker::push(std::size_t end, const Step& step) {
                        shared->counts.staleness_most =
                            std::max<std::uint64_t>(shared->counts.staleness_most, head.staleness());
                      }
+                     if (next) next->reply = std::move(reply);
                    }
                    shared->changed.notify_all();
                  });

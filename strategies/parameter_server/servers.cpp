@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "engine/device/buffer.h"
+#include "engine/nn/initial.h"
 #include "strategies/parameter_server/messages.pb.h"
 
 namespace lockstep::strategies {
@@ -131,11 +133,37 @@ void Servers::assign(const ArenaShards& shards, engine::Range range, const std::
                      engine::DType dtype, std::size_t chunk_bytes) {
   const std::size_t width = engine::size_of(dtype);
   std::vector<std::vector<ShardChunk>> chunks;
-  std::size_t most = 0;
-  for (std::size_t server = 0; server < size(); ++server) {
+  for (std::size_t server = 0; server < size(); ++server)
     chunks.push_back(shards.chunks(server, range, chunk_bytes));
-    most = std::max(most, chunks.back().size());
+  assign(chunks, [&](const ShardChunk& chunk) {
+    std::vector<rpc::Slice> body;
+    for (const ShardPart& part : chunk.parts)
+      body.push_back({weights + part.offset * width, part.size() * width});
+    return body;
+  });
+}
+
+void Servers::assign(const RowShards& tables, std::uint64_t seed, engine::DType dtype,
+                     std::size_t chunk_bytes) {
+  const std::size_t width = engine::size_of(dtype);
+  for (std::size_t number = 0; number < tables.tables().size(); ++number) {
+    const engine::Parameter& table = tables.tables()[number];
+    std::vector<std::vector<ShardChunk>> chunks(size());
+    for (const ShardPart& part : tables.parts(number, chunk_bytes / width))
+      chunks[part.server].push_back({{part}, part.size(), {}});
+    assign(chunks, [&](const ShardChunk& chunk) -> std::vector<rpc::Slice> {
+      const ShardPart& part = chunk.parts[0];
+      const auto memory = std::make_shared<engine::Buffer>(part.size() * width);
+      engine::initialise(table.initial, seed, table.name, {memory->data(), {part.size()}, dtype},
+                         part.offset);
+      return {{memory->data(), part.size() * width, memory}};
+    });
   }
+}
+
+void Servers::assign(const std::vector<std::vector<ShardChunk>>& chunks, const Values& values) {
+  std::size_t most = 0;
+  for (const auto& of_server : chunks) most = std::max(most, of_server.size());
   for (std::size_t i = 0; i < most; ++i) {
     std::vector<std::future<rpc::Reply>> replies;
     for (std::size_t server = 0; server < size(); ++server) {
@@ -144,18 +172,17 @@ void Servers::assign(const ArenaShards& shards, engine::Range range, const std::
       request.set_container(container_);
       request.set_generation(generation_);
       request.set_how(AssignRequest::FORCE);
-      std::vector<rpc::Slice> body;
       for (const ShardPart& part : chunks[server][i].parts) {
         Part* const added = request.add_parts();
         added->set_shard(std::uint32_t(part.shard));
         added->set_begin(part.begin);
         added->set_end(part.end);
-        body.push_back({weights + part.offset * width, part.size() * width});
       }
       const auto promise = std::make_shared<std::promise<rpc::Reply>>();
       replies.push_back(promise->get_future());
       connections_[server]->start(
-          "Assign", {request.SerializeAsString(), std::move(body)}, Clock::now() + deadline_,
+          "Assign", {request.SerializeAsString(), values(chunks[server][i])},
+          Clock::now() + deadline_,
           [promise](rpc::Reply reply) { promise->set_value(std::move(reply)); });
     }
     std::optional<engine::Error> failed;

@@ -7,6 +7,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,6 +17,7 @@
 #include "engine/train/strategy.h"
 #include "strategies/parameter_server/arena_shards.h"
 #include "strategies/parameter_server/job_spec.h"
+#include "strategies/parameter_server/row_shards.h"
 #include "strategies/parameter_server/rpc.h"
 #include "strategies/parameter_server/variable_placement.h"
 
@@ -38,6 +40,9 @@ class Servers {
   // Of all variables in the arena.
   void assign(const ArenaShards& shards, engine::Range range, const std::byte* weights,
               engine::DType dtype, std::size_t chunk_bytes);
+  // Of tables that lie in no arena: their start values are drawn piece by piece.
+  void assign(const RowShards& tables, std::uint64_t seed, engine::DType dtype,
+              std::size_t chunk_bytes);
   std::vector<engine::Shard> save(const std::string& folder, std::int64_t step);
   // `zero`: see restore_shard.
   void restore(const std::string& folder, std::int64_t step, const std::vector<std::string>& zero);
@@ -52,6 +57,9 @@ class Servers {
  private:
   std::vector<rpc::Message> all(std::string_view method, std::vector<rpc::Message> requests);
   rpc::Message open_request(std::size_t server) const;
+  // Values of chunks, by server; they are asked for in turn and sent to all servers at once.
+  using Values = std::function<std::vector<rpc::Slice>(const ShardChunk& chunk)>;
+  void assign(const std::vector<std::vector<ShardChunk>>& chunks, const Values& values);
   const std::string container_;
   const std::chrono::milliseconds deadline_;
   std::vector<JobSpec> specs_;

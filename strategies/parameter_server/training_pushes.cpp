@@ -85,12 +85,14 @@ void TrainingShards::push(PushOrder order, CallerPointer caller, Answered done) 
   pull.parts = std::move(order.parts);
   pull.bfloat16 = order.bfloat16;
   const std::int64_t after = spec_.policy.synchronous ? order.step + 1 : 0;
-  auto go_on = [this, pull = std::move(pull), result = std::move(result),
+  auto go_on = [this, pull = std::move(pull), result = std::move(result), worker = order.worker,
                 done](const engine::Error* why) mutable {
     if (why != nullptr) {
       result.error = *why;
     } else {
+      const std::int64_t seen = version_seen_by(worker);
       answer(pull, result);
+      result.version = seen;
     }
     done(std::move(result));
   };
@@ -99,6 +101,17 @@ void TrainingShards::push(PushOrder order, CallerPointer caller, Answered done) 
   } catch (const engine::Error& error) {
     go_on(&error);
   }
+}
+
+// The version with the worker's own step in it, where that is still on its way: it has what it
+// pushed of that step itself, and is not to be called stale for it.
+std::int64_t TrainingShards::version_seen_by(std::uint32_t number) const {
+  const UpdatePolicy& policy = spec_.policy;
+  std::scoped_lock lock(mutex_);
+  const Worker& worker = *workers_[number];
+  const bool dropped = policy.most_staleness > 0 && worker.staleness > policy.most_staleness;
+  const bool under_way = worker.began && worker.ended == 0 && !dropped;
+  return version_ + (under_way && !policy.synchronous ? 1 : 0);
 }
 
 ShardAnswer TrainingShards::push_asynchronous(const PushOrder& order, Worker& worker,

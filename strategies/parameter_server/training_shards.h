@@ -124,6 +124,7 @@ class TrainingShards {
                                 VersionWaiters::Taken& ready);
   ShardAnswer push_synchronous(const PushOrder& order, Worker& worker,
                                VersionWaiters::Taken& ready);
+  std::int64_t version_seen_by(std::uint32_t worker) const;
   void apply(const PushOrder& order, double rate);
   bool answered(const PushOrder& order, Worker& worker, ShardAnswer& result);
   void remember(const PushOrder& order, Worker& worker, const ShardAnswer& result);

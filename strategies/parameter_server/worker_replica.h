@@ -23,14 +23,15 @@ struct ParameterServer::Worker : private WorkerOps,
                                  public engine::Replica,
                                  private engine::Context {
   Worker(int worker, const engine::GraphSpec& spec, std::unique_ptr<engine::Ops> ops,
-         std::size_t rows, std::uint64_t run_seed);
+         std::size_t rows, engine::GraphOptions options, std::uint64_t run_seed);
   void record(engine::Timeline*) override {}
 
   engine::Buffer weights, gradients;
   std::unique_ptr<ServerWorker> servers;
   std::optional<std::int64_t> began;  // the step whose weights were asked for
   bool pushed = false;                // gradients of that step are on their way, or there
-  bool fixed = false;                 // frozen parameters, in this run
+  bool fixed = false;                 // frozen parameters were asked for in this run
+  int ahead = 0;                      // steps that it was given and has not begun
   std::int64_t dealt = 0;             // batches of an evaluation
   engine::DataPosition position;
   engine::Totals last;

@@ -171,8 +171,9 @@ class Joined : public Exchange {
       missing += fmt::format("{}{}", missing.empty() ? "" : ", ", rank);
       if (questions[rank]->status != PMIX_SUCCESS) why = said(questions[rank]->status);
     }
-    engine::fail(Code::kTimeout, "rank {} of {} waited for the {} of all ranks; missing: {}{}",
-                 rank(), size_, name, missing, why.empty() ? "" : " (" + why + ")");
+    engine::fail(Code::kTimeout, "rank {} of {} waited for the {} of all ranks; missing: {} {}{}",
+                 rank(), size_, name, missing.find(',') == missing.npos ? "rank" : "ranks", missing,
+                 why.empty() ? "" : " (" + why + ")");
   }
 
   pmix_proc_t me_{};

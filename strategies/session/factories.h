@@ -30,7 +30,8 @@ struct StrategyOptions {
   bool overlap = true;
   bool bind = true;  // replicas to processors of their own, where that fits
   std::optional<std::chrono::milliseconds> deadline = {};  // else 60 s or 20 median steps
-  std::vector<std::uint64_t> shares = {};                  // of the batch, by rank; empty: equal
+  // Of the batch, by rank, the same in all processes; empty: equal.
+  std::vector<std::uint64_t> shares = {};
   // For what is not asked for: choose by what the ranks are measured to cost each other, once a
   // strategy: between hosts now, in some tenths of a second, on one host before, if `cost_cache`
   // has it. Else, and where this is false, by costs that are assumed.

@@ -2,7 +2,9 @@
 #include "strategies/session/parameter_server_job.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "strategies/grpc/connection.h"
@@ -53,9 +55,28 @@ void join_cluster(const ClusterConfig& cluster, const ServerOptions& servers, in
   }
 }
 
+// Options that only an all-reduce could obey.
+void refuse_sums(const StrategyOptions& options) {
+  const StrategyOptions none;
+  std::vector<std::string_view> given;
+  const auto look = [&](std::string_view name, bool as_it_was) {
+    if (!as_it_was) given.push_back(name);
+  };
+  look("algorithm", options.algorithm == none.algorithm);
+  look("update", options.update == none.update);
+  look("bucket_bytes", options.bucket_bytes == none.bucket_bytes);
+  look("overlap", options.overlap == none.overlap);
+  look("shares", options.shares == none.shares);
+  look("memory_limit", options.memory_limit == none.memory_limit);
+  require(given.empty(),
+          "parameter_server has no all-reduce, and takes none of its options: leave out {}",
+          fmt::join(given, ", "));
+}
+
 Parts parts(Session& session, const ServerOptions& servers, const StrategyOptions& options) {
   require(servers.servers >= 1, "--servers {}: a parameter server strategy needs at least 1",
           servers.servers);
+  refuse_sums(options);
   Parts parts;
   ParameterServerOptions& result = parts.options;
   result.threads = threads_of(options, servers.cluster ? neighbours(*servers.cluster) : 1);
@@ -63,12 +84,7 @@ Parts parts(Session& session, const ServerOptions& servers, const StrategyOption
   result.devices.assign(std::size_t(options.replicas), &device);
   result.dtype = options.dtype.value_or(device.default_dtype());
   result.kernels = options.kernels;
-  result.synchronous = servers.synchronous;
-  result.aggregate = servers.aggregate;
-  result.scale_rate = servers.scale_rate;
-  result.most_staleness = servers.most_staleness;
-  result.warm_up = servers.warm_up;
-  result.bfloat16 = servers.bfloat16;
+  result.updates = servers.updates;
   result.placement.placer = parse_placement(servers.place);
   result.placement.partitioner = parse_partition(servers.partition);
   if (options.deadline) result.deadline = *options.deadline;

@@ -25,12 +25,7 @@ namespace lockstep::strategies {
 
 struct ServerOptions {
   int servers = 1;
-  bool synchronous = false;
-  int aggregate = 0;                  // synchronous: so many gradients make an update; 0: all
-  bool scale_rate = false;            // asynchronous: rate / (1 + staleness)
-  std::uint64_t most_staleness = 0;   // asynchronous: staler gradients are dropped; 0: none are
-  std::int64_t warm_up = 100;         // asynchronous: the first so many steps are worker 0's alone
-  bool bfloat16 = false;              // on the wire
+  UpdateOptions updates = {};
   std::string place = "round_robin";  // or "greedy": by bytes
   std::string partition = "none";     // "fixed:3", "min:64KiB", "max:4MiB"
   // This process is that task, a worker's or the chief's; all of them have as many replicas.

@@ -51,6 +51,13 @@ class All(unittest.TestCase):
             self.write(now, stored=stored, better=better, wanted=0.75)
             self.assertEqual(self.run_all(), answer)
 
+    def test_more_is_wanted_where_ranks_have_real_cores_of_their_own(self):
+        for met, answer in ((100, (0, "ok")), (400, (1, "missed")), (0, (0, "ok")), (None, (0, "ok"))):
+            self.write(0.7, stored=0.7, wanted=0.6, wanted_apart=0.8)
+            self.document["runs"]["one"]["command"][1] = json.dumps({"a": [{"name": "b", "c": 0.7}], "barrier_ns": met})
+            self.figures.write_text(json.dumps(self.document))
+            self.assertEqual(self.run_all(), answer, met)
+
     def test_a_value_counts_only_on_its_own_machine(self):
         self.write(0.5, stored=1.0, kind="value", machine="a machine that this is not")
         self.assertEqual(self.run_all()[0], 0)

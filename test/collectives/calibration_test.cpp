@@ -262,6 +262,37 @@ TEST_F(Stored, DamagedOrForeignCostsAreRefused) {
   EXPECT_NE(fingerprint(topology_, ""), fingerprint(topology_.first_hosts(1), ""));
 }
 
+// Another container with the same home may have a process of the same number.
+TEST_F(Stored, WhatAnotherIsJustWritingIsNotTouched) {
+  const std::string others = fmt::format("{}.{}.partial", cache_.file(print_).string(), getpid());
+  fs::create_directories(folder_ / "below");
+  std::ofstream(others) << "another's";
+  cache_.write(print_, topology_);
+  EXPECT_EQ(costs_from(*cache_.read(print_), print_, unknown(topology_)), topology_);
+  std::string text;
+  std::getline(std::ifstream(others) >> std::ws, text);
+  EXPECT_EQ(text, "another's");
+}
+
+TEST(Probes, OtherProbesHaveAnotherHash) {
+  const std::vector<int> host{0, 0, 1};
+  const std::vector<ProbeGroup> groups{signal_probes(host), pass_probe(host, 4096)};
+  const auto changed = [&](const std::function<void(std::vector<ProbeGroup>&)>& change) {
+    std::vector<ProbeGroup> others = groups;
+    change(others);
+    return hash(others) != hash(groups);
+  };
+  EXPECT_FALSE(changed([](auto&) {}));
+  EXPECT_TRUE(changed([](auto& g) { g.pop_back(); }));
+  EXPECT_TRUE(changed([](auto& g) { g[0].name += "!"; }));
+  EXPECT_TRUE(changed([](auto& g) { g[1].elements += 1; }));
+  EXPECT_TRUE(changed([](auto& g) { g[1].writes = false; }));
+  EXPECT_TRUE(changed([](auto& g) { g[1].probes[0].repetitions += 1; }));
+  EXPECT_TRUE(changed([](auto& g) { g[1].probes[1].size *= 2; }));
+  EXPECT_TRUE(changed([](auto& g) { g[1].probes[1].kind = Probe::Kind::kFetched; }));
+  EXPECT_TRUE(changed([](auto& g) { g[1].step[1].plan.lanes[0][0].pop_back(); }));
+}
+
 TEST_F(Stored, AFolderThatCannotBeIsSaid) {
   EXPECT_THROW(CostCache("/proc/none").write(print_, topology_), engine::Error);
   EXPECT_FALSE(CostCache("/proc/none").read(print_));

@@ -124,7 +124,7 @@ TEST(Faults, ARankThatNeverComesIsNamedByAllOthers) {
   const std::string first = text(errors[0]);
   EXPECT_THAT(first, testing::MatchesRegex(
                          "bucket 0 .direct, 20000 bytes.: rank [012] waited 200 ms; arrived: 0 "
-                         "1 2; missing: 3"));
+                         "1 2; missing: rank 3"));
   for (const int rank : {0, 1, 2}) {
     EXPECT_EQ(text(errors[std::size_t(rank)]), first);
     EXPECT_EQ(code_of(errors[std::size_t(rank)]), Code::kTimeout);
@@ -143,6 +143,85 @@ TEST(Faults, ARankThatNeverComesIsNamedByAllOthers) {
   }
 }
 
+// Whoever noticed a death says it in a sentence of his own. Who has not arrived for another reason
+// is not missing.
+TEST(Faults, OnlyThoseWhoWereLostAreMissingWhereverTheReasonNamesThem) {
+  const auto told = [](const std::string& why) {
+    Job job({{direct(4, 10), {}, false}}, 10);
+    job.executor(0).start(0, nullptr);
+    job.executor(0).progress();
+    job.team(0).stop(Code::kPeerLost, why);
+    try {
+      job.executor(0).wait(0);
+    } catch (const engine::Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  const std::string waits = "; rank 0 waits for bucket 0 (direct, 40 bytes); arrived: 0; missing: ";
+  for (const auto& [why, lost] : {
+           std::pair("rank 1 (process 4711) died", "rank 1"),
+           std::pair("ranks 1 to 2 (process 4711) died", "ranks 1 2"),
+           std::pair("calibration: rank 1 (process 4711) died while costs were measured", "rank 1"),
+           std::pair("calibration: ranks 2 to 3 (process 4711) died while costs were measured",
+                     "ranks 2 3"),
+           std::pair("rank 3 on host h2 is gone (connection closed)", "rank 3"),
+           std::pair("rank 3 on host h2 has left before all was exchanged", "rank 3"),
+           std::pair("rank 2 is lost, rank 1 notices", "rank 2"),
+           std::pair("rank 3 (process 1) died; rank 1 (process 2) died", "ranks 1 3"),
+           std::pair("rank 1 of this host stopped", "ranks 1 2 3"),
+           std::pair("rank 4 (process 4711) died", "ranks 1 2 3"),  // of no such job
+           std::pair("frank 1 died", "ranks 1 2 3"),
+       })
+    EXPECT_EQ(told(why), why + waits + lost);
+}
+
+// Two that are there, each in another plan, and one that is nowhere: only that one is missing, and
+// nobody is said to have arrived who has not.
+TEST(Faults, ARankThatWaitsInAnotherPlanIsElsewhere) {
+  JobOptions options;
+  options.executor.deadline = milliseconds(300);
+  Job job({{direct(3, 10, "one"), {}, false}, {direct(3, 10, "other"), {}, false}}, 10, options);
+  const auto errors = job.run([&](int rank) {
+    if (rank == 2) return;
+    job.executor(rank).start(rank, nullptr);
+    job.executor(rank).wait(rank);
+  });
+  EXPECT_THAT(text(errors[0]),
+              testing::AnyOf(
+                  testing::MatchesRegex("one .direct, 40 bytes.: rank 0 waited 300 ms; arrived: 0; "
+                                        "elsewhere: 1; missing: rank 2"),
+                  testing::MatchesRegex("other .direct, 40 bytes.: rank 1 waited 300 ms; arrived: "
+                                        "1; elsewhere: 0; missing: rank 2")));
+}
+
+// The same over hosts: rank 2 answers from the plan that it waits in.
+TEST(Faults, ARankOfAnotherHostThatWaitsInAnotherPlanIsElsewhere) {
+  constexpr milliseconds kAnswer{1000};
+  JobOptions options;
+  options.executor.deadline = milliseconds(50);
+  options.executor.answer = kAnswer;
+  Job job({{ring({0, 1, 2}, 10, "one"), {}, false}, {ring({0, 1, 2}, 10, "other"), {}, false}}, 40,
+          options);
+  job.executor(0).start(0, nullptr);
+  job.executor(2).start(1, nullptr);
+  // Until rank 0 has asked rank 2, and before it would name whom it has asked.
+  const auto begin = engine::Clock::now();
+  while (engine::Clock::now() - begin < kAnswer * 2) {
+    for (const int rank : {0, 2}) job.executor(rank).progress();
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  job.team(0).stop(Code::kPeerLost, "rank 1 (process 4711) died");
+  try {
+    job.executor(0).wait(0);
+    ADD_FAILURE() << "rank 1 was lost";
+  } catch (const engine::Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "rank 1 (process 4711) died; rank 0 waits for one (ring, 40 bytes); arrived: 0; "
+                 "elsewhere: 2; missing: rank 1");
+  }
+}
+
 // The deadline of one call is shorter than the one of the executor; the purpose stands in front.
 TEST(Faults, ACallMayHaveADeadlineAndAPurpose) {
   JobOptions options;
@@ -156,8 +235,41 @@ TEST(Faults, ACallMayHaveADeadlineAndAPurpose) {
     EXPECT_EQ(error.code(), Code::kTimeout);
     EXPECT_STREQ(error.what(),
                  "save of step 100: votes (direct, 40 bytes): rank 0 waited 60 ms; arrived: 0; "
-                 "missing: 1 2");
+                 "missing: ranks 1 2");
   }
+}
+
+// What rank 0 of so many is told where those come of whom `comes` says so.
+std::string told_to_the_first(int ranks, const std::function<bool(int)>& comes) {
+  JobOptions options;
+  options.executor.deadline = milliseconds(600000);
+  Job job({{direct(ranks, 10), {}, false}}, 10, options);
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (!comes(rank)) continue;
+    job.executor(rank).start(0, nullptr);
+    job.executor(rank).progress();
+  }
+  try {
+    job.executor(0).wait(0, {}, milliseconds(60));
+  } catch (const engine::Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+// A reason has 1,023 bytes.
+TEST(Faults, HundredsOfMissingRanksAreNamedInFewWords) {
+  EXPECT_THAT(told_to_the_first(300, [](int rank) { return rank == 0; }),
+              testing::EndsWith("; arrived: 0; missing: ranks 1 to 299"));
+  EXPECT_THAT(
+      told_to_the_first(300, [](int rank) { return rank != 7 && rank / 10 != 12; }),
+      testing::EndsWith("; arrived: 0 to 6 8 to 119 130 to 299; missing: ranks 7 120 to 129"));
+  EXPECT_THAT(told_to_the_first(12, [](int rank) { return rank < 4 || rank > 8; }),
+              testing::EndsWith("; arrived: 0 1 2 3 9 10 11; missing: ranks 4 to 8"));
+  const std::string in_turn = told_to_the_first(300, [](int rank) { return rank % 2 == 0; });
+  EXPECT_THAT(in_turn, HasSubstr("; arrived: 0 2 4 "));
+  EXPECT_THAT(in_turn, HasSubstr("; missing: ranks 1 3 5 "));
+  EXPECT_THAT(in_turn, testing::EndsWith(" ... and 134 more"));
 }
 
 TEST(Faults, TheDeadlineOfAMessageNamesItsPeer) {
@@ -172,7 +284,7 @@ TEST(Faults, TheDeadlineOfAMessageNamesItsPeer) {
     EXPECT_EQ(error.code(), Code::kTimeout);
     EXPECT_THAT(error.what(),
                 testing::MatchesRegex(
-                    "bucket 0 .ring, 40 bytes.: rank 0 waited 60 ms; arrived: 0; missing: 1"));
+                    "bucket 0 .ring, 40 bytes.: rank 0 waited 60 ms; arrived: 0; missing: rank 1"));
   }
 }
 

@@ -17,7 +17,7 @@ FaultyTransport::FaultyTransport(int rank, std::unique_ptr<collectives::Transpor
 
 void FaultyTransport::check() const {
   if (failed_)
-    engine::fail(engine::Code::kPeerLost, "rank {} is cut off at its message {}", rank_,
+    engine::fail(engine::Code::kPeerLost, "rank {} is gone: cut off at its message {}", rank_,
                  faults_.fail_at);
 }
 

@@ -23,6 +23,10 @@ TEST(SizeRules, AreRead) {
               ElementsAre(SizeRule{"direct", 0, 65536}, SizeRule{"ring", 65536, 1 << 20},
                           SizeRule{"tree", std::size_t(2) << 30, kAll}));
   EXPECT_THAT(parse_size_rules("ring:100..200b"), ElementsAre(SizeRule{"ring", 100, 200}));
+  EXPECT_THAT(parse_size_rules(" direct:..4k, ring:4k.. "),
+              ElementsAre(SizeRule{"direct", 0, 4096}, SizeRule{"ring", 4096, kAll}));
+  EXPECT_THAT(parse_size_rules("auto:..4k,ring:4k.."), ElementsAre(SizeRule{"ring", 4096, kAll}));
+  EXPECT_THAT(parse_size_rules("auto:.."), IsEmpty());
 }
 
 TEST(SizeRules, WhatCannotBeReadIsRefusedWithAReason) {

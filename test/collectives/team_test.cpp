@@ -347,8 +347,32 @@ TEST(Processes, OneThatIsKilledIsNamedByTheDeadlineOfTheOthers) {
     team.rethrow();
   } catch (const engine::Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("bucket 0 (direct, 20000 bytes): rank "));
-    EXPECT_THAT(error.what(), testing::HasSubstr("missing: 1"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("missing: rank 1"));
   }
+}
+
+// Words of waiting hold milliseconds in 32 bits, which begin again after 49 days. Old ones are
+// never young again but around those; young is also what another rank said a moment after this one
+// looked at the clock.
+TEST(Team, WordsOfWaitingGrowOld) {
+  using std::chrono::milliseconds;
+  constexpr milliseconds kWindow{2000};
+  constexpr auto kDay = std::chrono::hours(24);
+  Threads t({0, 1}, 2);
+  const engine::Clock::time_point then{std::chrono::hours(1)};
+  t.team.note_waiting(1, 0, then);
+  t.team.ask(1, 1, then);
+  const auto said = [&](engine::Clock::duration later) {
+    EXPECT_FALSE(t.team.waits(0, 0, then + later, kWindow));
+    EXPECT_EQ(t.team.waits(0, then + later, kWindow), t.team.waits(1, 0, then + later, kWindow));
+    EXPECT_EQ(t.team.asked(1, then + later, kWindow).has_value(),
+              t.team.waits(1, 0, then + later, kWindow));
+    return t.team.waits(1, 0, then + later, kWindow);
+  };
+  for (const milliseconds later : {milliseconds(-5000), milliseconds(0), milliseconds(2000)})
+    EXPECT_TRUE(said(later)) << later.count();
+  EXPECT_FALSE(said(milliseconds(2001)));
+  for (const int days : {1, 24, 25, 30, 37, 49}) EXPECT_FALSE(said(days * kDay)) << days;
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "collectives/cost_cache.h"
 #include "collectives/probes.h"
 #include "engine/base/error.h"
+#include "engine/base/version.h"
 #include "engine/cpu/cpu_device.h"
 #include "test/strategies/observed_device.h"
 
@@ -138,6 +139,10 @@ TEST_F(Calibrations, TheNextJobTakesWhatWasMeasured) {
     EXPECT_EQ(again.calibrations[p].note, "");
     EXPECT_EQ(to_json(again.calibrations[p].topology), to_json(measured.calibrations[p].topology));
   }
+  std::string text;
+  std::getline(std::ifstream(files()[0]), text, '\0');
+  EXPECT_THAT(text, HasSubstr(fmt::format("lockstep {}, costs ", engine::version())));
+  EXPECT_THAT(text, testing::ContainsRegex("probes [0-9a-f]{16}, transport"));
   CalibrationOptions fresh = options();
   fresh.fresh = true;
   EXPECT_FALSE(run({0, 0}, 1, fresh).calibrations[0].cached);
@@ -267,6 +272,32 @@ TEST_F(Calibrations, ARankThatFailsEndsTheOthers) {
   }
 }
 
+// The same while all-reduces of few bytes are tried: behind what is measured within hosts, which
+// begins and ends with a look at the time waited, nothing else reduces.
+TEST_F(Calibrations, ARankThatFailsInATrialEndsTheOthers) {
+  for (const std::vector<int>& host : {std::vector{0, 0, 0}, {0, 0, 1, 1}}) {
+    std::atomic<int> looks{0};
+    std::atomic<bool> tried = false;
+    const Ended ended = run(
+        host, 1, {.deadline = 20s, .trials = 10, .most_touched = kTouched},
+        [&](int process) {
+          if (process != 1 || looks <= 2) return;
+          tried = true;
+          engine::fail(engine::Code::kDevice, "rank 1 broke its kernel");
+        },
+        [&](int process, CalibrationOptions& mine) {
+          mine.waited = [&looks, process] {
+            if (process == 1) ++looks;
+            return 0.0;
+          };
+        });
+    EXPECT_TRUE(tried);
+    for (const std::string& error : ended.errors)
+      EXPECT_THAT(error, HasSubstr("rank 1")) << host.size() << " processes";
+    EXPECT_THAT(ended.errors[1], HasSubstr("broke its kernel"));
+  }
+}
+
 // Lives, and does not come.
 TEST_F(Calibrations, ARankThatStopsIsNamedAtTheDeadline) {
   std::atomic<int> reductions{0};
@@ -275,7 +306,7 @@ TEST_F(Calibrations, ARankThatStopsIsNamedAtTheDeadline) {
         if (process == 2 && ++reductions == 100) std::this_thread::sleep_for(5s);
       });
   for (const std::size_t p : {0, 1})
-    EXPECT_THAT(ended.errors[p], AllOf(HasSubstr("calibration"), HasSubstr("missing: 2")));
+    EXPECT_THAT(ended.errors[p], AllOf(HasSubstr("calibration"), HasSubstr("missing: rank 2")));
 }
 
 }  // namespace

@@ -132,6 +132,28 @@ void buckets_are_exact(Communicator& c) {
   }
 }
 
+// `values`, which is no memory that was allocated for T, is summed as any other.
+template <class T>
+void other_type_is_exact(Communicator& c, void* memory, std::size_t count) {
+  const std::span<T> values(static_cast<T*>(memory), count);
+  for (const Reduce operation : {Reduce::kSum, Reduce::kMean}) {
+    if (operation == Reduce::kMean && std::is_integral_v<T>) continue;
+    fill(values, operation, c.rank());
+    c.all_reduce(values, operation);
+    for (std::size_t i = 0; i < count; ++i)
+      ASSERT_EQ(values[i], result<T>(operation, c.size(), i)) << i << " of " << count;
+  }
+}
+
+TEST(Communicator, AllocatedMemoryMayBeReadAsElementsOfAnotherType) {
+  on_ranks(4, [](Communicator& c) {
+    other_type_is_exact<std::int32_t>(c, c.allocate<float>(3000).data(), 3000);
+    other_type_is_exact<float>(c, c.allocate<std::int32_t>(3000).data(), 3000);
+    other_type_is_exact<Half>(c, c.allocate<BFloat16>(3000).data(), 3000);
+    other_type_is_exact<double>(c, c.allocate<std::int64_t>(3000).data(), 3000);
+  });
+}
+
 TEST(Buckets, Of16BitsAreExact) {
   const auto both = [](Communicator& c) {
     buckets_are_exact<Half>(c);

@@ -87,6 +87,7 @@ class FollowersTest : public testing::Test {
 
   ParameterServerOptions options(int first) {
     ParameterServerOptions options;
+    options.updates.warm_up = 0;
     options.devices.assign(1, device_.get());
     options.servers = 2;
     options.connect = [this](std::size_t server) { return servers_.connect(server); };
@@ -95,7 +96,7 @@ class FollowersTest : public testing::Test {
     options.first_worker = first;
     if (first > 0)
       options.chief = [this] { return std::make_unique<rpc::InProcess>(door_, "the chief"); };
-    options.synchronous = synchronous_;
+    options.updates.synchronous = synchronous_;
     options.deadline = deadline_;
     options.patience = patience_;
     options.look = 20ms;

@@ -337,6 +337,29 @@ TEST(Law3, ProcessesWithOtherRatesOrOtherDataAreToldSo) {
   }
 }
 
+// Else examples would be left out, or taken twice.
+TEST(Law3, ProcessesWithOtherSharesOfTheBatchAreToldSo) {
+  const auto bootstraps = collectives::in_memory_bootstrap({0, 0}, std::chrono::seconds(20));
+  std::string text[2];
+  std::vector<std::thread> processes;
+  for (int p = 0; p < 2; ++p) {
+    processes.emplace_back([&, p] {
+      try {
+        auto options = replicas(1);
+        options.shares =
+            p == 0 ? std::vector<std::uint64_t>{1, 2} : std::vector<std::uint64_t>{2, 1};
+        strategies::CollectiveAllReduce strategy(options, *bootstraps[std::size_t(p)]);
+        strategy.open(small_graph({}), engine::optim::sgd().rule, {11, 1, 1, {}});
+      } catch (const engine::Error& error) {
+        text[p] = error.what();
+      }
+    });
+  }
+  for (std::thread& process : processes) process.join();
+  for (const std::string& t : text)
+    EXPECT_NE(t.find("'shares: 2 1' and not 'shares: 1 2'"), std::string::npos) << t;
+}
+
 TEST(Law3, TheCommandThatCannotBeObeyedIsAnErrorThatSaysWhy) {
   auto options = replicas(1);
   options.algorithm = "direct";

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <numeric>
 #include <thread>
 
@@ -37,6 +38,7 @@ class ParameterServerTest : public testing::Test {
 
   ParameterServerOptions options(MortalServers& servers, int count, int replicas = 1) {
     ParameterServerOptions options;
+    options.updates.warm_up = 0;
     options.devices.assign(std::size_t(replicas), device_.get());
     options.servers = std::size_t(count);
     options.connect = [&](std::size_t server) { return servers.connect(server); };
@@ -87,6 +89,44 @@ TEST_F(ParameterServerTest, OneAsynchronousWorkerIsOneReplicaBitForBit) {
   }
 }
 
+// One worker has its bits with prefetched weights and without, also where staleness would slow it
+// down. Prefetched, it asks for weights at the beginning alone.
+TEST_F(ParameterServerTest, WeightsComeWithTheAnswersToGradients) {
+  const Job job = momentum_job();
+  std::map<bool, int> pulls;
+  std::map<bool, Outcome> outcomes;
+  for (const bool prefetch : {false, true}) {
+    MortalServers servers(2, *device_, engine::DType::kFloat64);
+    std::atomic<int> count = 0;
+    servers.on_call = [&](std::size_t, std::string_view method) { count += method == "Pull"; };
+    ParameterServerOptions mine = options(servers, 2);
+    mine.updates.prefetch = prefetch;
+    mine.updates.scale_rate = true;
+    ParameterServer strategy(mine);
+    train(strategy, job, &outcomes[prefetch]);
+    pulls[prefetch] = count;
+    outcomes[prefetch].weights.push_back(strategy.weights());
+    EXPECT_EQ(strategy.counts().staleness_sum, 0u);
+  }
+  EXPECT_EQ(outcomes[false].losses, outcomes[true].losses);
+  EXPECT_EQ(difference(outcomes[false].weights[0], outcomes[true].weights[0]), 0);
+  const int segments = 5;  // 20 steps of 39 examples in batches of 11
+  EXPECT_EQ(pulls[true] * job.steps, pulls[false] * segments);
+}
+
+// What the others push while a worker's answers are on their way is counted.
+TEST_F(ParameterServerTest, PrefetchedWeightsOfSeveralWorkersAreAsStaleAsTheyAre) {
+  for (const bool prefetch : {false, true}) {
+    const Outcome outcome = train_with(2, 3, momentum_job(200), [&](auto& options) {
+      options.updates.prefetch = prefetch;
+      options.updates.warm_up = 0;
+    });
+    EXPECT_LT(outcome.losses.back(), outcome.losses.front());
+    EXPECT_GT(counts_.staleness_sum, 0u);
+    EXPECT_LE(counts_.staleness_most, 200u);
+  }
+}
+
 TEST_F(ParameterServerTest, MicroBatchesArePushedOnce) {
   Job job = momentum_job();
   job.accumulate = 3;
@@ -98,9 +138,11 @@ TEST_F(ParameterServerTest, MicroBatchesArePushedOnce) {
 TEST_F(ParameterServerTest, SynchronousWorkersAreReplicas) {
   for (const Job& job : {momentum_job(), adam_job()}) {
     const Outcome one = train_mirrored(job, replicas(3));
-    const Outcome other = train_with(2, 3, job, [](auto& options) { options.synchronous = true; });
+    const Outcome other =
+        train_with(2, 3, job, [](auto& options) { options.updates.synchronous = true; });
     EXPECT_LT(difference(one.weights[0], other.weights[0]), 1e-12);
-    const Outcome again = train_with(2, 3, job, [](auto& options) { options.synchronous = true; });
+    const Outcome again =
+        train_with(2, 3, job, [](auto& options) { options.updates.synchronous = true; });
     EXPECT_EQ(difference(again.weights[0], other.weights[0]), 0) << "whoever comes first";
   }
 }
@@ -114,8 +156,8 @@ TEST_F(ParameterServerTest, AsynchronousWorkersShareTheStepsAndLearn) {
 
 TEST_F(ParameterServerTest, TheFirstOfTheGradientsMakeAnUpdate) {
   const Outcome outcome = train_with(2, 3, momentum_job(60), [](auto& options) {
-    options.synchronous = true;
-    options.aggregate = 2;
+    options.updates.synchronous = true;
+    options.updates.aggregate = 2;
   });
   EXPECT_EQ(outcome.history.steps, 60);
   for (const double weight : outcome.weights[0]) ASSERT_TRUE(std::isfinite(weight));
@@ -125,8 +167,8 @@ TEST_F(ParameterServerTest, Bfloat16OnTheWireHalvesTheBytes) {
   train_with(2, 1, momentum_job());
   const ServerWorker::Counts whole = counts_;
   const Outcome outcome =
-      train_with(2, 1, momentum_job(), [](auto& options) { options.bfloat16 = true; });
-  EXPECT_EQ(counts_.bytes_pushed * 4, whole.bytes_pushed) << "float64 here";
+      train_with(2, 1, momentum_job(), [](auto& options) { options.updates.bfloat16 = true; });
+  EXPECT_EQ(counts_.traffic.bytes_pushed * 4, whole.traffic.bytes_pushed) << "float64 here";
   const Outcome one = train_mirrored(momentum_job(), replicas(1));
   EXPECT_LT(relative(one.weights[0], outcome.weights[0]), 0.01);
   EXPECT_GT(difference(one.weights[0], outcome.weights[0]), 0);
@@ -136,7 +178,7 @@ TEST_F(ParameterServerTest, TwoCallsOfFitAndEvaluationsInBetween) {
   for (const bool synchronous : {false, true}) {
     MortalServers servers(2, *device_, engine::DType::kFloat64);
     ParameterServerOptions mine = options(servers, 2, 2);
-    mine.synchronous = synchronous;
+    mine.updates.synchronous = synchronous;
     ParameterServer strategy(mine);
     engine::Trainer trainer(strategy, small_graph({}), engine::optim::sgd({.rate = 0.01}));
     engine::FitOptions fit;
@@ -190,14 +232,14 @@ TEST_F(ParameterServerTest, AVoteEndsTheRunAfterWholeSteps) {
       if (report.step >= 10) interrupt = 15;
     };
     const Outcome outcome =
-        train_with(2, 3, job, [&](auto& options) { options.synchronous = synchronous; });
+        train_with(2, 3, job, [&](auto& options) { options.updates.synchronous = synchronous; });
     EXPECT_EQ(outcome.history.interrupted, 15);
     EXPECT_LT(outcome.history.steps, 1000);
     interrupt = 0;
     job.on_step = {};
     job.steps = outcome.history.steps + 5;
     const Outcome rest =
-        train_with(2, 3, job, [&](auto& options) { options.synchronous = synchronous; });
+        train_with(2, 3, job, [&](auto& options) { options.updates.synchronous = synchronous; });
     EXPECT_EQ(rest.history.first_step, outcome.history.steps);
     EXPECT_EQ(rest.history.steps, job.steps);
   }
@@ -216,10 +258,11 @@ TEST_F(ParameterServerTest, WhatCannotBeIsRefused) {
     }
     return "";
   };
-  EXPECT_THAT(refused([](auto& o) { o.aggregate = 1; }), HasSubstr("synchronous training alone"));
-  EXPECT_THAT(refused([](auto& o) { o.synchronous = true, o.aggregate = 2; }),
+  EXPECT_THAT(refused([](auto& o) { o.updates.aggregate = 1; }),
+              HasSubstr("synchronous training alone"));
+  EXPECT_THAT(refused([](auto& o) { o.updates.synchronous = true, o.updates.aggregate = 2; }),
               HasSubstr("2 workers cannot be awaited of 1"));
-  EXPECT_THAT(refused([](auto& o) { o.synchronous = true, o.scale_rate = true; }),
+  EXPECT_THAT(refused([](auto& o) { o.updates.synchronous = true, o.updates.most_staleness = 1; }),
               HasSubstr("never stale"));
   EXPECT_THAT(refused([](auto& o) { o.first_worker = 1; }), HasSubstr("are none of 1"));
   EXPECT_THAT(refused([](auto& o) { o.servers = 0; }), HasSubstr("at least one server"));

@@ -73,6 +73,7 @@ class KilledInExchange : public collectives::Bootstrap {
   void abandon(engine::Code code, const std::string& why) noexcept override {
     other_.abandon(code, why);
   }
+  void throw_if_abandoned() override { other_.throw_if_abandoned(); }
   void finish() override { other_.finish(); }
   std::vector<std::string> all_gather(const std::string& mine, const std::string& what) override {
     if (what == what_ && process() == 1) {

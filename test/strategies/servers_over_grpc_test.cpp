@@ -28,6 +28,7 @@ class OverGrpc : public testing::Test {
   }
   ParameterServerOptions options(int first, int workers, bool synchronous) {
     ParameterServerOptions options;
+    options.updates.warm_up = 0;
     options.devices.assign(1, &cpu_);
     options.servers = tasks_.size();
     options.connect = [this](std::size_t server) {
@@ -36,7 +37,7 @@ class OverGrpc : public testing::Test {
     options.placement.partitioner = FixedShards{2};
     options.workers = workers;
     options.first_worker = first;
-    options.synchronous = synchronous;
+    options.updates.synchronous = synchronous;
     options.chunk_bytes = 1000;
     options.log = engine::Log("", engine::Log::Level::kError);
     return options;

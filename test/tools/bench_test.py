@@ -8,6 +8,7 @@ usage: bench_test.py LOCKSTEP [NAMES OF TESTS]
 import csv
 import io
 import json
+import pathlib
 import sys
 import xml.etree.ElementTree as xml
 
@@ -94,8 +95,27 @@ class Bench(program.Case):
 
     def test_one_rank_has_nothing_to_add(self):
         for row in rows(self.good(*SMALL, "--ranks", "1", "--json")):
-            self.assertEqual((row["wrong"], row["busbw_gb_s"]), (0, 0))
+            self.assertEqual((row["wrong"], row["busbw_gb_s"], row["ranks"]), (0, 0, 1))
             self.assertEqual(row["reason"], "one rank has nothing to add")
+            self.assertIsNone(row["barrier_ns"])  # there are no two
+
+    def test_one_process_that_a_launcher_started_is_one_rank(self):
+        prefix, line = program.mpirun(1), "one process was started, so there is one rank, and nothing to send"
+        done = self.good(*SMALL, "--json", prefix=prefix)
+        self.assertEqual([(row["ranks"], row["reason"]) for row in rows(done)], [(1, "one rank has nothing to add")] * 3)
+        self.assertEqual(done.stderr.count(line), 1, done.stderr)
+        done = self.good(*SMALL, "--json", "--ranks", "2", prefix=prefix)
+        self.assertEqual([row["ranks"] for row in rows(done)], [2] * 3)
+        self.assertNotIn(line, done.stderr)
+        program.refused(self, ["bench", "--regret"], 64, ["--regret needs more than one rank"], prefix=prefix)
+
+    def test_lines_say_what_they_are_of(self):
+        for flags, of in (([], (2, 1, "all_reduce", "float32", "sum")),
+                          (["--ranks", "3", "--dtype", "float16", "--op", "mean"], (3, 1, "all_reduce", "float16", "mean")),
+                          (["--collective", "reduce_scatter", "--op", "max"], (2, 1, "reduce_scatter", "float32", "max")),
+                          (["--collective", "broadcast", "--dtype", "int64"], (2, 1, "broadcast", "int64", None))):
+            for row in rows(self.good(*SMALL, "--assumed", "--json", *flags)):
+                self.assertEqual(tuple(row[key] for key in ("ranks", "hosts", "collective", "dtype", "op")), of)
 
     def test_all_algorithms_have_a_line_for_each_size(self):
         found = rows(self.good(*SMALL, "--json", "--algorithm", "all", "--ranks", "3"))
@@ -108,8 +128,24 @@ class Bench(program.Case):
         for row in found:
             self.assertAlmostEqual(row["busbw_gb_s"], row["algbw_gb_s"] * 4 / 3, places=6)
 
+    def test_among_algorithms_the_choice_is_marked(self):
+        flags = [*SMALL, "--assumed", "--ranks", "3"]
+        choice = {row["bytes"]: row for row in rows(self.good(*flags, "--json"))}
+        self.assertEqual([row["chosen"] for row in choice.values()], [True] * 3)
+        found = rows(self.good(*flags, "--json", "--algorithm", "all"))
+        for size in BYTES:
+            marked, = (row for row in found if row["bytes"] == size and row["chosen"])
+            self.assertEqual([marked[key] for key in ("algorithm", "reason")],
+                             [choice[size][key] for key in ("algorithm", "reason")])
+        self.assertEqual({row["reason"] for row in found if not row["chosen"]}, {"all were asked for"})
+        lines = self.good(*flags, "--algorithm", "all").stdout.splitlines()
+        self.assertIn("# *: what the planner chooses", lines)
+        marked = [line.split() for line in lines if not line.startswith("#") and " * " in line]
+        self.assertEqual([(words[0], words[2]) for words in marked],
+                         [(str(size), choice[size]["algorithm"]) for size in BYTES])
+
     def test_a_list_of_algorithms_is_taken_in_its_order(self):
-        found = rows(self.good(*SMALL, "--json", "--algorithm", "ring,direct"))
+        found = rows(self.good(*SMALL, "--json", "--algorithm", "ring, direct"))
         self.assertEqual([row["algorithm"] for row in found], ["ring", "direct"] * len(BYTES))
 
     def test_the_choice_may_stand_in_a_list(self):
@@ -132,6 +168,25 @@ class Bench(program.Case):
         self.assertEqual([row["algorithm"] for row in found], ["direct", "ring", chosen["algorithm"]])
         self.assertEqual([row["reason"] for row in found], ["it was asked for"] * 2 + [chosen["reason"]])
         self.assertEqual({row["wrong"] for row in found}, {0})
+        found = rows(self.good(*SMALL, "--assumed", "--json", "--algorithm", "direct:..1k, ring:1KiB..2k ,auto:2k.."))
+        self.assertEqual([row["algorithm"] for row in found], ["direct", "ring", chosen["algorithm"]])
+        self.assertEqual(found[2]["reason"], chosen["reason"])
+        found = rows(self.good(*SMALL, "--assumed", "--json", "--algorithm", "auto:.."))
+        self.assertEqual(found[2]["reason"], chosen["reason"])
+
+    def test_one_bound_beyond_the_others_default_is_both(self):
+        self.assertEqual([row["bytes"] for row in rows(self.good("bench", "--max", "1k", "--assumed", "--json"))], [1024])
+        program.refused(self, ["bench", "--min", "900GiB"], 74, ["a benchmark of 900GiB", "MiB are free"])
+
+    def test_threads_that_map_more_than_the_system_allows_are_refused(self):
+        most = int(pathlib.Path("/proc/sys/vm/max_map_count").read_text())
+        if most > 2 * 250 * 250:
+            self.skipTest(f"a process may map {most} times")
+        for flags in ([], ["--regret"], ["--scaling"]):
+            program.refused(self, ["bench", "--ranks", "250", *flags], 74,
+                            ["250 ranks of one process", f"{most} (vm.max_map_count)", "--ranks "])
+        if most < 4 * 150 * 150:  # reproducible sums take twice as many
+            program.refused(self, ["bench", "--ranks", "150", "--reproducible"], 74, ["150 ranks of one process", "--ranks "])
 
     def test_every_type_and_operation_is_exact(self):
         for dtype in ("float32", "float64", "int32", "int64", "float16", "bfloat16"):
@@ -180,11 +235,11 @@ class Bench(program.Case):
 
     def test_the_table_names_its_columns(self):
         lines = self.good(*SMALL, "--algorithm", "direct").stdout.splitlines()
-        for comment in ("# two ranks meet in", "# us: median, least and 99th percentile in place"):
+        for comment in ("# two ranks meet in", "# us, min, p99: median, least and 99th percentile in place",):
             self.assertTrue(any(line.startswith(comment) for line in lines), comment)
         lines = [line for line in lines if not line.startswith("#")]
         self.assertEqual(len(lines), 1 + len(BYTES))
-        for word in ("bytes", "count", "algorithm", "us", "min", "p99", "apart us", "algbw", "busbw", "roof %",
+        for word in ("bytes", "count", "algorithm", "us", "min", "p99", "out us", "algbw", "busbw", "roof %",
                      "predicted", "wrong", "reason"):
             self.assertIn(word, lines[0])
         for line, size in zip(lines[1:], BYTES):
@@ -197,6 +252,25 @@ class Bench(program.Case):
         for row in found:
             self.assertLessEqual(FIELDS, set(row))
             self.assertEqual(row["wrong"], "0")
+            # With all digits.
+            self.assertAlmostEqual(float(row["algbw_gb_s"]) * float(row["in_place_us"]) * 1e3 / int(row["bytes"]), 1, places=12)
+            share = float(row["roofline_percent"])
+            self.assertNotEqual(share, float(f"{share:.5g}"))
+        layouts = [([], ()), (["--overlap"], ()), (["--reproducible"], ()), (["--regret"], ()),
+                   (["--collective", "broadcast"], ())]
+        if program.HAVE_MPI:
+            layouts.append((["--compare", "mpi"], program.mpirun(2)))
+        for flags, prefix in layouts:
+            flags = [*SMALL, "--assumed", *flags]
+            columns = csv.DictReader(io.StringIO(self.good(*flags, "--csv", prefix=prefix).stdout)).fieldnames
+            for row in rows(self.good(*flags, "--json", prefix=prefix)):
+                times = [f"{name}_us" for name in row.pop("us", {})]
+                self.assertEqual(list(row), columns[:len(row)], flags)
+                self.assertEqual(set(times) - set(columns[len(row):]), set())
+                self.assertEqual(len(columns) > len(row), "--regret" in flags)
+        flags = ["bench", "--scaling", "--gradients", "1kB", "--compute-ms", "1", "--assumed"]
+        columns = csv.DictReader(io.StringIO(self.good(*flags, "--csv").stdout)).fieldnames
+        self.assertEqual([list(row) for row in rows(self.good(*flags, "--json"))], [columns] * 2)
 
     def test_regrets_compare_the_choice_with_the_best(self):
         found = rows(self.good(*SMALL, "--json", "--regret", "--ranks", "3"))
@@ -371,6 +445,8 @@ class Bench(program.Case):
             self.check(row)
             self.assertAlmostEqual(row["ratio"], row["mpi_us"] / row["in_place_us"], places=6)
             self.assertIsNone(row["processors_us"])
+            self.assertEqual(row["mpi_wrong"], 0)
+            self.assertGreater(row["barrier_ns"], 0)
         large = ["bench", "--min", "1MiB", "--max", "1MiB", "--iterations", "5", "--json", "--compare", "mpi"]
         for row in rows(self.good(*large, prefix=prefix)):
             self.assertGreater(row["processors_us"], row["min_us"])  # of both ranks

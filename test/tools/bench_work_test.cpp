@@ -51,6 +51,38 @@ TEST(BenchWork, IsRightInPlaceAndOutOfPlace) {
       }
 }
 
+// On one host: what every rank reads, adds and stores by direct, and nobody waits.
+TEST(BenchWork, TheRooflineIsDirectWithoutItsWaits) {
+  for (const auto& [collective, algorithm] :
+       {std::pair(Collective::kAllReduce, "ring"), std::pair(Collective::kAllReduce, "direct"),
+        std::pair(Collective::kReduceScatter, "direct"),
+        std::pair(Collective::kAllGather, "direct"), std::pair(Collective::kBroadcast, "direct")})
+    for (const int ranks : {2, 3}) {
+      Task task;
+      task.collective = collective;
+      task.host.assign(std::size_t(ranks), 0);
+      const std::size_t count = 100 * kBlock;
+      const Work work = tools::bench::work(task, algorithm, count);
+      ASSERT_EQ(work.roofline.size(), 1u);
+      const auto& roofline = work.plan[std::size_t(work.roofline[0])].plan;
+      collectives::Plan direct = tools::bench::in_place_plan(task, "direct", count);
+      std::size_t waits = 0, reductions = 0;
+      for (auto& lanes : direct.lanes)
+        for (auto& lane : lanes) {
+          waits += std::erase_if(lane, [](const collectives::Step& step) {
+            return step.action != collectives::Action::kReduce;
+          });
+          reductions += lane.size();
+        }
+      EXPECT_GT(waits, 0u);
+      EXPECT_GT(reductions, 0u);
+      EXPECT_EQ(roofline.lanes, direct.lanes) << name(collective) << ranks;
+    }
+  Task task;
+  task.host = {0, 1};
+  EXPECT_THAT(tools::bench::work(task, "ring", kBlock).roofline, IsEmpty());
+}
+
 TEST(BenchWork, BetweenHostsTheRooflineIsWhatTheWireTakes) {
   Task task;
   task.host = {0, 0, 1, 1, 1, 2};
@@ -107,6 +139,10 @@ TEST(BenchWork, WhatIsAskedForIsAListOrBySize) {
   EXPECT_THAT(asked("direct:..4k,ring:4k..8k"), ElementsAre("ring"));
   EXPECT_THAT(asked("direct:..4k,ring:4k..8k", 1023), ElementsAre("direct"));
   EXPECT_THAT(asked("direct:..4k,ring:4k..8k", 2048), ElementsAre("auto"));
+  EXPECT_THAT(asked("ring, direct"), ElementsAre("ring", "direct"));
+  EXPECT_THAT(asked("auto:..8k, ring:8k..", 2048), ElementsAre("ring"));
+  EXPECT_THAT(asked("auto:..8k, ring:8k.."), ElementsAre("auto"));
+  EXPECT_THAT(asked("auto:.."), ElementsAre("auto"));
   EXPECT_THAT(refusal(task, "ring:..4k,direct"), HasSubstr("direct:FROM..TO"));
   EXPECT_THAT(refusal(task, "rinq:1g.."), HasSubstr("'rinq'"));  // also where no size is
   EXPECT_THAT(refusal(task, "ring,rinq"), HasSubstr("'rinq'"));

@@ -15,6 +15,7 @@ import time
 import unittest
 
 import program
+import shards
 from program import Case, mpirun, whole
 
 JOB = ["--model", "mlp", "--threads", "1", "--examples", "2000", "--eval", "0", "--deadline", "10",
@@ -84,6 +85,19 @@ class Tasks(Case):
             self.begin("--epochs", "2", *flags)
             result, _ = self.result()
             self.assertEqual((result["replicas"], result["steps"]), (3, 2 * 32), flags)
+
+    def test_all_gradients_make_the_step_of_an_all_reduce(self):
+        one_step = ["--model", "mlp", "--threads", "1", "--examples", "500", "--batch", "62", "--steps", "1"]
+        for folder, rate in (("before", "1e-30"), ("one", "0.02")):
+            self.good("train", *one_step, "--strategy", "collective_all_reduce", "--rate", rate, "--checkpoints",
+                      self.top / folder, prefix=mpirun(4))
+        self.begin("--batch", "62", "--examples", "500", "--steps", "1", "--sync", "--checkpoints", self.top / "servers", processes=6)
+        self.assertEqual(self.result()[0]["replicas"], 4)
+        before, one, other = (shards.weights(self.top / name) for name in ("before", "one", "servers"))
+        for name in one:
+            apart = max(abs(a - b) for a, b in zip(one[name], other[name]))
+            self.assertLessEqual(apart, 1e-6, name)
+        self.assertLess(shards.relative_change(other, one, before), 1e-5)
 
     def test_a_worker_comes_back(self):
         for flags in ([], ["--sync"]):

@@ -115,6 +115,25 @@ class Plan(Case):
             else:
                 self.assertFalse(row["asked"])
 
+    def test_rules_may_have_blanks_and_name_the_choice(self):
+        found = self.plan("--topology", "3x1", "--algorithm", "ring:..64k, auto:64k..1MiB , halving_doubling:1MiB..")
+        self.assertEqual(found["table"], self.plan("--topology", "3x1", "--algorithm",
+                                                   "ring:..64k,halving_doubling:1MiB..")["table"])
+
+    def test_rules_of_no_size_that_is_shown_are_said(self):
+        done = self.good("plan", "--topology", "3x1", "--algorithm", "ring:1g..,halving_doubling:..64k")
+        self.assertEqual(done.stderr, "lockstep: --algorithm ring:1g..,halving_doubling:..64k: the table has no size at which "
+                                      "ring is asked for; it goes from 256 bytes to 256 MiB\n")
+
+    def test_one_rank_is_told_of_more(self):
+        for flags in (["--assumed"], ["--topology", "1x1"]):
+            text = self.good("plan", *flags).stdout
+            for words in ("one rank has nothing to reduce", "--replicas 2", "mpirun -n 2", "--topology 4x2"):
+                self.assertIn(words, text)
+            self.assertNotIn("runner-up", text)
+        self.assertIn("runner-up", self.good("plan", "--assumed", "--replicas", "2").stdout)
+        self.assertEqual(len(self.plan("--topology", "1x1")["table"]), 21)
+
     def test_the_picture_shows_hosts_and_what_each_rank_does(self):
         for topology, hosts, ranks in ((self.file(CLUSTER), 3, 5), ("1x8", 1, 8), ("128x8", 8, 32)):
             picture = self.top / "plan.svg"
@@ -126,6 +145,9 @@ class Plan(Case):
             self.assertEqual(len(names), hosts, texts)
             self.assertTrue(any("all-reduce of 256 KiB" in text for text in texts), texts)
             self.assertGreaterEqual(len(bars), ranks)
+            links = [node for node in root.iter("{http://www.w3.org/2000/svg}path") if node.get("class") == "link"]
+            described = json.loads(self.good("plan", "--topology", topology, "--json").stdout)["topology"]["hosts"]
+            self.assertEqual(len(links), len(described[0]["costs"].get("links", [])) if hosts == 1 else 0)
 
     def job(self, *arguments, prefix=(), folder="cache"):
         """Of this job, with a cache of the test's own."""
@@ -225,8 +247,12 @@ class Plan(Case):
             (["--topology", "1000x3"], 64, ["'1000x3'", "2048 ranks in all"]),
             (["--topology", "99999999999x1"], 64, ["'99999999999x1'", "1 to 1024 hosts"]),
             (["--topology", self.top], 74, ["is no file"]),
+            (["--topology", ""], 64, ["--topology", "the name of a file or of an example", "''"]),
+            (["--topology", "1x2", "--svg", ""], 64, ["--svg", "the name of a file", "''"]),
+            (["--topology", "1x2", "--topology-out", ""], 64, ["--topology-out", "the name of a file", "''"]),
             (["--topology", file("{")], 64, ["cluster0.json", "no JSON object"]),
-            (["--topology", file("{}")], 64, ["cluster1.json", '"hosts" is missing']),
+            (["--topology", file('{"hosts": [{"name": "h", "ranks": 1, "ranks": 2}]}')], 64, ['"ranks" stands twice']),
+            (["--topology", file("{}")], 64, ["cluster2.json", '"hosts" is missing']),
             (["--topology", file({"hosts": 3})], 64, ['"hosts" must be a list', "3"]),
             (["--topology", file({"hosts": [{"ranks": 2}]})], 64, ['"name" is missing in {"ranks":2}']),
             (["--topology", file({"hosts": [{"name": 2}]})], 64, ['"name" must be a text in quotes, not 2']),
@@ -244,6 +270,9 @@ class Plan(Case):
              ['"processor_seconds_per_byte" must be at most 1e+06']),
             (["--topology", file({"hosts": [{"name": "h", "ranks": 2, "costs": {"link": "nvlink"}}]})], 64,
              ["no link between its ranks 0 and 1"]),
+            (["--topology", file({"hosts": [{"name": "h", "ranks": 2, "costs": {
+                "links": [{"a": 0, "b": 1, "bytes_per_second": 5e10}]}}]})], 64,
+             ['host h has "links" between devices, and the "link" of its ranks is memory: say nvlink or pcie']),
             (["--topology", "3x1", "--algorithm", "direct"], 64, ["direct was asked for and cannot be", "host"]),
             (["--topology", "3x1", "--algorithm", "tree:..4k"], 64, ["unknown all-reduce algorithm 'tree'", "ring"]),
             (["--topology", "3x1", "--algorithm", "ring:4k"], 64, ["has no range"]),

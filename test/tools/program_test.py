@@ -28,18 +28,36 @@ class Servers(Case):
             self.assertEqual((other["strategy"], other["steps"]), ("parameter_server", one["steps"]))
 
     def test_several_make_all_steps_together(self):
-        for flags in ([], ["--sync"], ["--sync", "--aggregate", "2"], ["--wire", "bfloat16", "--scale-rate", "--warm-up", "2"]):
+        for flags in ([], ["--sync"], ["--sync", "--aggregate", "2"], ["--wire", "bfloat16", "--full-rate", "--warm-up", "2"]):
             result = self.result(*SMALL, *self.SERVERS, "--replicas", "3", "--partition", "fixed:2", *flags)
             self.assertEqual((result["steps"], result["replicas"]), (6, 3))
+
+    def test_of_tables_the_touched_rows_travel(self):
+        flags = ["--model", "wide_deep", "--steps", "12", "--examples", "2000", "--batch", "40", *self.SERVERS, "--servers", "3",
+                 "--partition", "fixed:3"]
+        dense, columns = 98140, 8 + 2  # numbers of the model beside its tables, and of a row of both
+        per_step = {}
+        for batch in ("10", "40"):
+            moved = self.result(*flags, "--replicas", "2", "--batch", batch)["traffic"]
+            for way in ("pulled", "pushed"):
+                self.assertEqual(moved["bytes_" + way], 4 * (dense * moved["steps"] + columns * moved["rows_" + way] // 2))
+            per_step[batch] = moved["rows_per_step"]
+        self.assertLess(per_step["40"], 4 * 40 * 26)  # both tables, both ways
+        self.assertLess(2 * per_step["10"], per_step["40"])
+        whole = self.result(*flags, "--tables", "whole")["traffic"]
+        self.assertEqual((whole["rows_pulled"], whole["bytes_pulled"]), (0, 4 * 10098260 * 12))
+        done = self.good("train", *flags)
+        self.assertIn("rows of tables", done.stderr)
+        refused(self, ["train", *flags, "--accumulate", "2"], 64, ["wide_ids.weight", "--tables whole"])
 
     def test_the_table_says_where_variables_lie(self):
         done = self.good("train", *SMALL, *self.SERVERS, "--servers", "2", "--place", "greedy", "--placement")
         self.assertIn("bytes of each server: 0:", done.stderr)
 
     def test_flags_of_another_strategy_are_refused(self):
-        for flags in (["--servers", "2"], ["--sync"], ["--partition", "fixed:2"], ["--warm-up", "3"]):
+        for flags in (["--servers", "2"], ["--sync"], ["--partition", "fixed:2"], ["--warm-up", "3"], ["--tables", "whole"]):
             refused(self, ["train", *SMALL, *flags], 64, ["parameter_server", "mirrored"])
-        for flags in (["--algorithm", "ring"], ["--clip", "1"], ["--aggregate", "1"], ["--sync", "--scale-rate"],
+        for flags in (["--algorithm", "ring"], ["--clip", "1"], ["--aggregate", "1"], ["--sync", "--full-rate"], ["--memory-limit", "1g"],
                       ["--partition", "fixed:0"]):
             refused(self, ["train", *SMALL, *self.SERVERS, *flags], 64, [])
 
@@ -160,8 +178,9 @@ class Config(Case):
                 ({"epochs": None}, "a number"), ({"epochs": 1.5}, "whole number"), ({"epochs": -1}, "whole number"),
                 ({"model": 3}, "a string"), ({"bucket": True}, "a number or a string"), ({"bucket": -4}, "a size"),
                 ({"json": 1}, "true or false"), ({"config": "x"}, "config"),
-                ({"help": True}, "help"), ("[1]", "not one JSON object"), ("{", "not one JSON object"),
-                ("", "not one JSON object")]
+                ({"help": True}, "help"), ("[1]", "no JSON object"), ("{", "no JSON object"),
+                ("", "no JSON object"), ('{"epochs": 6,\n }', "line 2, column 2"),
+                ('{"epochs": 6, "epochs": 7}', '"epochs" stands twice')]
         for value, word in rows:
             with self.subTest(value):
                 refused(self, ["train", "--config", self.write(value)], 64, [word])
@@ -289,6 +308,8 @@ class BadInput(Case):
         self.table([
             (["--checkpoints", self.top / "file"], 74, ["file", "is not a folder"]),
             (["--checkpoints", self.top / "file" / "below"], 74, ["below", "ot a "]),
+            *((["--" + flag, ""], 64, ["--" + flag, "the name of a ", "''"])
+              for flag in ("log", "summary", "profile", "checkpoints", "data")),
             (["--log", self.top / "file" / "below"], 74, ["below"]),
             (["--profile", self.top / "file" / "below"], 74, ["cannot write", "below"]),
             (["--profile", self.top], 74, ["cannot write", "it is not a file"]),

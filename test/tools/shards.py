@@ -24,7 +24,7 @@ def read_file(path):
         if name == "__metadata__":
             continue
         begin, end = entry["data_offsets"]
-        values = array.array({"F32": "f", "F64": "d"}[entry["dtype"]])
+        values = array.array({"F32": "f", "F64": "d", "I64": "q", "U64": "Q"}[entry["dtype"]])
         values.frombytes(data[8 + length + begin:8 + length + end])
         found[name] = values
     return found
@@ -35,7 +35,7 @@ def weights(folder):
     found = {}
     for path in sorted(newest(folder).glob("*.safetensors")):
         found.update({name: values for name, values in read_file(path).items()
-                      if "/" not in name and "@" not in name})
+                      if "/" not in name and "@" not in name and not name.startswith("parameter_server.")})
     return found
 
 

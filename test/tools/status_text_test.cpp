@@ -56,6 +56,7 @@ TEST(StatusText, SaysAllOfAServer) {
             "    pushes: 80 applied, 0 kept for others', 1 late, 2 too stale, 3 repeated, 4 lost; "
             "41 pulls\n"
             "    moved: 5.0 MiB pushed, 2.0 KiB pulled; 7 rows pushed, 8 pulled\n"
+            "    a worker's step: 128.0 KiB pushed, of 0.2 rows and what is no table\n"
             "    staleness: mean 0.62, most 16 (steps of 0: 30, 1: 9, 16 and more: 1)\n"
             "    waiting: 1 call\n"
             "    worker 0: push 80, 0.2 s ago, 4 lost\n"

@@ -124,7 +124,8 @@ class VirtualCluster(unittest.TestCase):
         for arguments in [[], ["true"], ["--"], ["--hosts", "0", "--", "true"], ["--hosts", "65", "--", "true"],
                           ["--hosts"], ["--ranks-per-host", "x", "--", "true"],
                           ["--ranks-per-host", "1,2,3", "--", "true"], ["--rate", "1", "--", "true"],
-                          ["--latency", "5", "--", "true"], ["--size", "3", "--", "true"]]:
+                          ["--latency", "5", "--", "true"], ["--size", "3", "--", "true"],
+                          ["--", "mpirun", "-n", "2", "true"], ["--", "/usr/bin/mpirun", "true"]]:
             with self.subTest(arguments=arguments):
                 result = cluster(*arguments)
                 self.assertEqual(result.returncode, 2)

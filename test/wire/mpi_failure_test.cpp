@@ -122,6 +122,15 @@ TEST_F(StartOfAJob, AProcessThatDoesNotComeToAnExchangeIsATimeout) {
   EXPECT_THAT(outcome.text, HasSubstr("rank 0: error timeout"));
 }
 
+TEST_F(StartOfAJob, AProcessThatExchangesSomethingElseIsAnErrorOnAll) {
+  const Outcome outcome = job(3, "other-exchange", 1, kFarBelowTheDeadline);
+  EXPECT_TRUE(outcome.ended);
+  for (const char* line : {"rank 0: error invalid: process 0 exchanges pears while process 1 ",
+                           "rank 1: error invalid: process 1 exchanges apples while process 0 ",
+                           "rank 2: error invalid: process 2 exchanges pears while process 1 "})
+    EXPECT_THAT(outcome.text, HasSubstr(line));
+}
+
 TEST_F(StartOfAJob, WhoKnowsThatOneIsGoneEndsWithoutIt) {
   const Outcome outcome = job(3, "abandon", 1, kFarBelowTheDeadline);
   EXPECT_TRUE(outcome.ended);

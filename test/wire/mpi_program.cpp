@@ -5,6 +5,7 @@
 //   die-within RANK     that rank is killed while it is in MPI_Init, which the others enter late
 //   stay-away RANK      that rank never starts MPI, but lives
 //   no-gather RANK      that rank starts MPI and does not come to the exchange
+//   other-exchange RANK that rank exchanges something else than the others
 //   abandon RANK        that rank never ends its bootstrap; the others know that, and end theirs
 //   leave-early RANK    that rank ends orderly after the watch was released; the others go on
 #include <fmt/format.h>
@@ -113,6 +114,17 @@ int play(const std::string& part, int rank) {
   bootstrap->all_gather(std::to_string(getpid()), "pids");
   watch.release();
   if (part == "leave-early") bootstrap->all_gather("", "releases");  // nobody leaves before
+  if (part == "other-exchange") {
+    // None leaves before all have said what they were told.
+    try {
+      bootstrap->all_gather("x", chosen ? "apples" : "pears");
+    } catch (const Error& error) {
+      fmt::print(stderr, "rank {}: error {}: {}\n", bootstrap->process(), name(error.code()),
+                 error.what());
+    }
+    std::this_thread::sleep_for(500ms);
+    _exit(0);
+  }
   if (part == "abandon") {
     const auto joined = mpi::open({.deadline = 20000ms});  // joins the MPI that runs
     if (chosen) std::this_thread::sleep_for(3s);

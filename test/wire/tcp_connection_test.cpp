@@ -3,8 +3,11 @@
 // thread.
 #include "collectives/tcp/connection.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -283,6 +286,80 @@ TEST(TcpConnection, TellingManyPeersThatDoNotReadTakesNoLongerThanOne) {
   }
   EXPECT_THAT(through, ElementsAre(7));
   EXPECT_TRUE(got == data);
+}
+
+// Two ends of a TCP connection over loopback whose kernel holds little of what is not read.
+std::pair<Socket, Socket> narrow_sockets() {
+  const std::vector<Socket> listeners = listen_on({"127.0.0.1"}, {});
+  const auto narrow = [](const Socket& socket, int what) {
+    const int bytes = 4096;
+    EXPECT_EQ(setsockopt(socket.file(), SOL_SOCKET, what, &bytes, sizeof bytes), 0);
+  };
+  narrow(listeners[0], SO_RCVBUF);
+  const Endpoint to = endpoints(fmt::format("127.0.0.1:{}", port_of(listeners[0])))[0];
+  Socket from(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(::connect(from.file(), reinterpret_cast<const sockaddr*>(&to.address), to.length), 0);
+  EXPECT_EQ(fcntl(from.file(), F_SETFL, O_NONBLOCK), 0);
+  pollfd polled{.fd = listeners[0].file(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&polled, 1, 10'000), 1);
+  Socket there(accept4(listeners[0].file(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  tune(from), tune(there);
+  return {std::move(from), std::move(there)};
+}
+
+void expect_message_and_reason(Connection& reader, std::size_t bytes) {
+  Bytes got(bytes);
+  std::vector<int> through;
+  const auto begin = engine::Clock::now();
+  try {
+    reader.post_receive(7, 1, got.data(), got.size(), through);
+    while (engine::Clock::now() - begin < std::chrono::seconds(20))
+      reader.progress(true, true, through);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "rank 3 (process 4711) died");
+  }
+  EXPECT_THAT(through, ElementsAre(7));
+}
+
+// A slow wire: the socket has taken all when the peer has got the least of it. That peer has sent
+// what is never read, and goes on sending.
+TEST(TcpConnection, APeerThatReadsLateAndStillSendsHearsTheReason) {
+  auto [mine, theirs] = narrow_sockets();
+  const Bytes data = filled(300'000, 1), unread = filled(20'000, 2);
+  Connection reader(std::move(theirs), "rank 0 on host h0");
+  std::vector<int> sent;
+  reader.post_send(1, 2, unread.data(), unread.size(), sent);
+  std::vector<Met> met;
+  met.push_back({.here = 0, .there = 1, .socket = std::move(mine), .host = "h"});
+  auto transport = std::make_unique<RankTransport>(0, std::move(met));
+  transport->post_send(1, 1, data.data(), data.size());
+  std::jthread abort([&] {
+    transport->abort(Code::kPeerLost, "rank 3 (process 4711) died");
+    transport.reset();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  reader.post_send(2, 2, unread.data(), unread.size(), sent);
+  expect_message_and_reason(reader, data.size());
+}
+
+// The same where the time is over before the peer has read anything: the kernel goes on.
+TEST(TcpConnection, AnEndWithUnreadBytesTakesNothingBackOfWhatWasSent) {
+  auto [mine, theirs] = narrow_sockets();
+  const Bytes data = filled(100'000, 1), unread = filled(2'000, 2);
+  Connection reader(std::move(theirs), "rank 0 on host h0");
+  std::vector<int> sent;
+  {
+    const std::string why = "rank 3 (process 4711) died";
+    Connection connection(std::move(mine), "rank 1 on host h1");
+    connection.post_send(1, 1, data.data(), data.size(), sent);
+    connection.begin_abort(Code::kPeerLost, why);
+    EXPECT_TRUE(connection.tells());  // in the socket, and not with the peer
+    EXPECT_EQ(connection.events() & POLLOUT, 0);
+    connection.shut();
+    reader.post_send(1, 2, unread.data(), unread.size(), sent);
+  }
+  expect_message_and_reason(reader, data.size());
 }
 
 }  // namespace

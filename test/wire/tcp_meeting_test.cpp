@@ -246,6 +246,29 @@ TEST(TcpMeeting, OneThatComesMuchLaterIsWaitedFor) {
   EXPECT_EQ(zero.connect({0}, {{0, 1}}, address, kTestKey, 30s).size(), 1u);
 }
 
+// Who knows that somebody will not come need not wait for the deadline.
+TEST(TcpMeeting, WhatIsKnownMeanwhileEndsItAtOnce) {
+  TcpFabric zero, one;
+  const std::vector<std::string> address = {on_loopback(zero), on_loopback(one)};
+  std::atomic<bool> dead{false};
+  std::jthread watch([&] {
+    std::this_thread::sleep_for(200ms);
+    dead = true;
+  });
+  const auto begin = engine::Clock::now();
+  for (const bool calls : {true, false}) {  // the lower rank connects, the higher accepts
+    const int me = calls ? 0 : 1;
+    const Error error = error_of([&] {
+      (calls ? zero : one).connect({me}, {{me, 1 - me}}, address, kTestKey, 60s, [&] {
+        if (dead) engine::fail(Code::kPeerLost, "rank {} (process 4711) died", 1 - me);
+      });
+    });
+    EXPECT_EQ(error.code(), Code::kPeerLost);
+    EXPECT_EQ(error.what(), fmt::format("rank {} (process 4711) died", 1 - me));
+  }
+  EXPECT_LT(engine::Clock::now() - begin, 30s);
+}
+
 TEST(TcpMeeting, ABadInvitationIsRefused) {
   const auto refused = [](const std::vector<std::pair<int, int>>& pairs, const std::string& peer,
                           const std::string& key) {

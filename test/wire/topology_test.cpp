@@ -67,7 +67,7 @@ TEST(Topology, CostsReadBack) {
 TEST(Topology, PeopleDescribeClustersInShort) {
   const Topology t = topology_from_json(R"({
     "hosts": [{"name": "big", "count": 2, "ranks": 3, "cores": 4},
-              {"name": "small", "device": "cuda:0", "costs": {"signal_seconds": 1e-6}}],
+              {"name": "small", "device": "cuda:0", "costs": {"link": "pcie", "signal_seconds": 1e-6}}],
     "wire": {"bytes_per_second": 1.2e10}})");
   EXPECT_THAT(t.host_of_rank(), ElementsAre(0, 0, 0, 1, 1, 1, 2));
   EXPECT_EQ(t.hosts[0].name, "big0");
@@ -214,6 +214,21 @@ TEST(Topology, BadTextIsRefusedWithAReason) {
       {with("\"trials\": []", R"("trials": [{"algorithm": "rope", "bytes": 8, "seconds": 1,
             "simulated_seconds": 1}])"),
        "unknown all-reduce algorithm 'rope'"},
+      {with("\"links\": []", "\"links\": [{\"a\": 0, \"b\": 1, \"bytes_per_second\": 1}]"),
+       "has \"links\" between devices, and the \"link\" of its ranks is memory"},
+      {R"({"hosts": [{"name": "h", "costs": {"port_bytes_per_second": 1e9}}]})",
+       "has \"port_bytes_per_second\", and the \"link\" of its ranks is memory"},
+      {R"({"hosts": [{"name": "h", "device": "cuda:0"}]})",
+       "has the device cuda:0, and the \"link\" of its ranks is memory"},
+      {R"({"hosts": [{"name": "h", "ranks": 2, "device": "cuda:0", "costs": {"link": "nvlink",
+           "links": [{"a": 0, "b": 1, "bytes_per_second": 5e10},
+                     {"a": 1, "b": 0, "bytes_per_second": 5e10}]}}]})",
+       "two links between its ranks 0 and 1"},
+      {R"({"hosts": [{"name": "h", "cores": 4, "costs": {"cores": 8}}]})",
+       "has 4 processors, and 8 \"cores\""},
+      {R"({"hosts": [{"name": "h", "costs": {"passes": [{"bytes": 1, "core_bytes_per_second": 2e9,
+           "host_bytes_per_second": 1e9}]}}]})",
+       "are of all cores together"},
       {R"({"hosts": [{"name": "h"}], "trials": []})", "not of hosts that are described"},
   };
   for (const auto& [text, reason] : cases) {

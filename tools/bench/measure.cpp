@@ -14,14 +14,8 @@ namespace {
 
 namespace mpi = collectives::mpi;
 
-// Of each rank, where MPI has parts of one size only.
-std::size_t part_of(const Task& task, std::size_t count) {
-  const auto ranks = std::size_t(task.ranks());
-  return (count + ranks - 1) / ranks;
-}
-
 std::size_t elements_of_mpi(const Task& task, std::size_t count) {
-  return std::max(count, part_of(task, count) * std::size_t(task.ranks()));
+  return std::max(count, equal_share(task, count) * std::size_t(task.ranks()));
 }
 
 void run_mpi(const Task& task, std::byte* data, std::size_t count) {
@@ -29,9 +23,9 @@ void run_mpi(const Task& task, std::byte* data, std::size_t count) {
     case Collective::kAllReduce:
       return mpi::all_reduce(data, count, task.dtype, task.op);
     case Collective::kReduceScatter:
-      return mpi::reduce_scatter(data, part_of(task, count), task.dtype, task.op);
+      return mpi::reduce_scatter(data, equal_share(task, count), task.dtype, task.op);
     case Collective::kAllGather:
-      return mpi::all_gather(data, part_of(task, count), task.dtype);
+      return mpi::all_gather(data, equal_share(task, count), task.dtype);
     case Collective::kBroadcast:
       return mpi::broadcast(data, count, task.dtype);
   }
@@ -59,21 +53,26 @@ Measured measure(const strategies::Ranks& ranks, Meeting& meeting, const Setting
   std::optional<collectives::mpi::Watchdog> dog;
   if (setting.mpi) {
     of_mpi = engine::Buffer(elements_of_mpi(task, count) * width);
-    variants.push_back(
-        {of_mpi.data(), of_mpi.data(), false, [&] { run_mpi(task, of_mpi.data(), count); }});
+    variants.push_back({of_mpi.data(), of_mpi.data(), true,
+                        [&] { run_mpi(task, of_mpi.data(), count); }, Shares::kEqual});
     dog.emplace(fmt::format("{} of {} bytes, many times", mpi_name(task.collective), count * width),
                 10 * ranks.deadline);
   }
 
   Measured measured;
-  measured.wrong = time_in_turns(ranks, meeting, setting, count, variants);
+  time_in_turns(ranks, meeting, setting, count, variants);
   dog.reset();
+  add(measured.wrong, variants[0].wrong);
+  add(measured.wrong, variants[1].wrong);
   measured.in_place = variants[0].times;
   measured.iterations = measured.in_place.rounds;
   measured.out_of_place = variants[1].times;
   measured.roofline_us = wire_us(task, count, setting.wire);
   if (!w.roofline.empty()) measured.roofline_us = variants[2].times.median;
-  if (setting.mpi) measured.mpi = variants.back().times;
+  if (setting.mpi) {
+    measured.mpi = variants.back().times;
+    measured.mpi_wrong = variants.back().wrong;
+  }
   return measured;
 }
 

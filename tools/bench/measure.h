@@ -15,7 +15,7 @@ struct Measured {
   Times in_place, out_of_place;
   std::optional<double> roofline_us;  // median; between hosts what the wire takes
   std::optional<Times> mpi;
-  Wrong wrong;
+  Wrong wrong, mpi_wrong;  // of lockstep's results and of MPI's
 };
 
 Measured measure(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,

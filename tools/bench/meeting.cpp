@@ -108,8 +108,8 @@ void Meeting::flag(std::uint64_t now, int ranks) {
       throw engine::Error(engine::Code::kPeerLost, why(lost));
     if (begin == engine::Clock::time_point{}) begin = engine::Clock::now();
     if (engine::Clock::now() - begin > ranks_.deadline)
-      engine::fail(engine::Code::kTimeout, "{}: rank {} waited {} ms before it; missing: {}", what_,
-                   ranks_.rank(), ranks_.deadline.count(), rank);
+      engine::fail(engine::Code::kTimeout, "{}: rank {} waited {} ms before it; missing: rank {}",
+                   what_, ranks_.rank(), ranks_.deadline.count(), rank);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "tools/bench/fields.h"
 #include "tools/bench/other_work.h"
 
 namespace lockstep::tools::bench {
@@ -49,11 +50,27 @@ int units_for(double us, const strategies::Ranks& ranks, Meeting& meeting, Backw
   return std::max(kBuckets, int(us / slowest * kTrial));
 }
 
+Fields fields(const Overlap& o) {
+  Fields all{{"bytes", o.bytes},
+             {"count", o.count},
+             {"algorithm", o.choice.algorithm},
+             {"reason", o.choice.reason},
+             {"compute_us", o.compute_us},
+             {"alone_us", o.alone_us},
+             {"together_us", o.together_us},
+             {"hidden_percent", o.hidden_percent()},
+             {"wrong", wrong_json(o.wrong)},
+             {"chosen", o.choice.chosen}};
+  add_task(all, o.task);
+  return all;
+}
+
 }  // namespace
 
 Overlap overlap(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
                 const Choice& choice, std::size_t count) {
   Overlap found;
+  found.task = setting.task;
   found.count = count, found.bytes = count * engine::size_of(setting.task.dtype);
   found.choice = choice;
   const Work w = bucket_work(setting.task, choice.algorithm, count, kBuckets);
@@ -99,32 +116,18 @@ Overlap overlap(const strategies::Ranks& ranks, Meeting& meeting, const Setting&
 
 std::string overlap_heading(Form form) {
   if (form == Form::kJson) return {};
-  if (form == Form::kCsv)
-    return "bytes,count,algorithm,reason,compute_us,alone_us,together_us,hidden_percent,wrong";
-  return fmt::format("{:>11} {:>10} {:<20} {:>11} {:>11} {:>11} {:>9} {:>6}  reason", "bytes",
+  if (form == Form::kCsv) return csv_heading(fields({}));
+  return fmt::format("{:>11} {:>10} {:<20}   {:>11} {:>11} {:>11} {:>9} {:>6}  reason", "bytes",
                      "count", "algorithm", "compute us", "alone us", "together us", "hidden %",
                      "wrong");
 }
 
 std::string to_text(const Overlap& o, Form form) {
-  if (form == Form::kJson)
-    return nlohmann::json{{"bytes", o.bytes},
-                          {"count", o.count},
-                          {"algorithm", o.choice.algorithm},
-                          {"reason", o.choice.reason},
-                          {"compute_us", o.compute_us},
-                          {"alone_us", o.alone_us},
-                          {"together_us", o.together_us},
-                          {"hidden_percent", o.hidden_percent()},
-                          {"wrong", wrong_json(o.wrong)}}
-        .dump();
-  if (form == Form::kCsv)
-    return fmt::format("{},{},{},\"{}\",{:.4f},{:.4f},{:.4f},{:.4f},{}", o.bytes, o.count,
-                       o.choice.algorithm, o.choice.reason, o.compute_us, o.alone_us, o.together_us,
-                       o.hidden_percent(), wrong_cell(o.wrong, form));
-  return fmt::format("{:>11} {:>10} {:<20} {:>11.1f} {:>11.1f} {:>11.1f} {:>9.0f} {:>6}  {}",
-                     o.bytes, o.count, o.choice.algorithm, o.compute_us, o.alone_us, o.together_us,
-                     o.hidden_percent(), wrong_cell(o.wrong, form), o.choice.reason);
+  if (form == Form::kJson) return json_line(fields(o));
+  if (form == Form::kCsv) return csv_line(fields(o));
+  return fmt::format("{:>11} {:>10} {:<20} {} {:>11.1f} {:>11.1f} {:>11.1f} {:>9.0f} {:>6}  {}",
+                     o.bytes, o.count, o.choice.algorithm, mark(o.choice), o.compute_us, o.alone_us,
+                     o.together_us, o.hidden_percent(), wrong_cell(o.wrong, form), o.choice.reason);
 }
 
 }  // namespace lockstep::tools::bench

@@ -16,6 +16,7 @@ namespace lockstep::tools::bench {
 inline constexpr int kBuckets = 8;
 
 struct Overlap {
+  Task task;
   std::size_t bytes = 0, count = 0;                      // of one rank, in all buckets together
   Choice choice;                                         // for one bucket
   double compute_us = 0, alone_us = 0, together_us = 0;  // medians

@@ -24,7 +24,7 @@ struct Line {
 };
 
 double bandwidth(const Row& row, double us) {
-  return double(row.bytes) / us / 1e3 * row.bus_factor;
+  return double(row.bytes) / us / 1e3 * row.task.bus_factor();
 }
 
 std::vector<Line> lines(const std::vector<Row>& rows, const std::string& mpi) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "tools/bench/fields.h"
 #include "tools/bench/other_work.h"
 
 namespace lockstep::tools::bench {
@@ -54,11 +55,29 @@ std::optional<double> time_of(const Regret& r, const std::string& name) {
   return std::nullopt;
 }
 
+// Without the times of all.
+Fields fields(const Regret& r) {
+  const auto& predicted = r.choice.predicted_us;
+  Fields all{{"bytes", r.bytes},
+             {"count", r.count},
+             {"algorithm", r.choice.algorithm},
+             {"reason", r.choice.reason},
+             {"predicted_us", predicted ? nlohmann::json(*predicted) : nlohmann::json()},
+             {"choice_us", r.choice_us},
+             {"best", r.best},
+             {"best_us", r.best_us},
+             {"regret", r.ratio()},
+             {"wrong", wrong_json(r.wrong)}};
+  add_task(all, r.task);
+  return all;
+}
+
 }  // namespace
 
 Regret regret(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
               const Choice& choice, const std::vector<std::string>& among, std::size_t count) {
   Regret found;
+  found.task = setting.task;
   found.count = count, found.bytes = count * engine::size_of(setting.task.dtype);
   found.choice = choice;
   const std::vector<std::size_t> first = first_alike(setting.task, among, count);
@@ -91,10 +110,9 @@ Regret regret(const strategies::Ranks& ranks, Meeting& meeting, const Setting& s
 std::string heading(const std::vector<std::string>& columns, Form form) {
   if (form == Form::kJson) return {};
   if (form == Form::kCsv) {
-    std::string text =
-        "bytes,count,algorithm,reason,predicted_us,choice_us,best,best_us,regret,wrong";
-    for (const std::string& name : columns) text += fmt::format(",{}_us", name);
-    return text;
+    Fields all = fields({});
+    for (const std::string& name : columns) all.emplace_back(name + "_us", nullptr);
+    return csv_heading(all);
   }
   std::string text = fmt::format("{:>11} {:<20} {:>9} {:>10}   {:<20} {:>10} {:>7} {:>6} ", "bytes",
                                  "choice", "predicted", "us", "best", "us", "regret", "wrong");
@@ -103,33 +121,21 @@ std::string heading(const std::vector<std::string>& columns, Form form) {
 }
 
 std::string to_text(const Regret& r, const std::vector<std::string>& columns, Form form) {
-  if (form == Form::kJson) {
-    nlohmann::json o{{"bytes", r.bytes},
-                     {"count", r.count},
-                     {"algorithm", r.choice.algorithm},
-                     {"reason", r.choice.reason},
-                     {"predicted_us", nullptr},
-                     {"choice_us", r.choice_us},
-                     {"best", r.best},
-                     {"best_us", r.best_us},
-                     {"regret", r.ratio()},
-                     {"wrong", wrong_json(r.wrong)}};
-    if (r.choice.predicted_us) o["predicted_us"] = *r.choice.predicted_us;
-    for (const auto& [name, us] : r.us) o["us"][name] = us;
-    return o.dump();
-  }
-  const double predicted = r.choice.predicted_us.value_or(0);
-  if (form == Form::kCsv) {
-    std::string text =
-        fmt::format("{},{},{},\"{}\",{:.4f},{:.4f},{},{:.4f},{:.4f},{}", r.bytes, r.count,
-                    r.choice.algorithm, r.choice.reason, predicted, r.choice_us, r.best, r.best_us,
-                    r.ratio(), wrong_cell(r.wrong, form));
+  if (form != Form::kTable) {
+    Fields all = fields(r);
+    if (form == Form::kJson) {
+      nlohmann::json us;
+      for (const auto& [name, one] : r.us) us[name] = one;
+      all.emplace_back("us", std::move(us));
+      return json_line(all);
+    }
     for (const std::string& name : columns) {
       const auto us = time_of(r, name);
-      text += us ? fmt::format(",{:.4f}", *us) : ",";
+      all.emplace_back(name + "_us", us ? nlohmann::json(*us) : nlohmann::json());
     }
-    return text;
+    return csv_line(all);
   }
+  const double predicted = r.choice.predicted_us.value_or(0);
   std::string text =
       fmt::format("{:>11} {:<20} {:>9.1f} {:>10.1f}   {:<20} {:>10.1f} {:>7.2f} {:>6} ", r.bytes,
                   r.choice.algorithm, predicted, r.choice_us, r.best, r.best_us, r.ratio(),

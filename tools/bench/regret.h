@@ -16,6 +16,7 @@
 namespace lockstep::tools::bench {
 
 struct Regret {
+  Task task;
   std::size_t bytes = 0, count = 0;  // of one rank
   Choice choice;
   std::vector<std::pair<std::string, double>> us;  // of all, medians of the first sample

@@ -11,6 +11,7 @@
 #include "engine/cpu/cpu_device.h"
 #include "engine/device/buffer.h"
 #include "strategies/communicator.h"
+#include "tools/bench/fields.h"
 #include "tools/bench/other_work.h"
 
 namespace lockstep::tools::bench {
@@ -51,12 +52,28 @@ void with_type(engine::DType dtype, const Body& body) {
   engine::broken("sums of integers are reproducible");
 }
 
+Fields fields(const Reproducible& r) {
+  Fields all{{"bytes", r.bytes},
+             {"count", r.count},
+             {"algorithm", r.choice.algorithm},
+             {"reason", r.choice.reason},
+             {"plain_us", r.plain_us},
+             {"reproducible_us", r.reproducible_us},
+             {"times", r.times()},
+             {"bits", fmt::format("{:016x}", r.bits)},
+             {"wrong", wrong_json(r.wrong)},
+             {"chosen", r.choice.chosen}};
+  add_task(all, r.task);
+  return all;
+}
+
 }  // namespace
 
 Reproducible reproducible(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
                           const Choice& choice, std::size_t count) {
   Reproducible found;
   const Task& task = setting.task;
+  found.task = task;
   found.count = count, found.bytes = count * engine::size_of(task.dtype);
   found.choice = choice;
   const auto device = engine::cpu_device();
@@ -87,31 +104,18 @@ Reproducible reproducible(const strategies::Ranks& ranks, Meeting& meeting, cons
 
 std::string reproducible_heading(Form form) {
   if (form == Form::kJson) return {};
-  if (form == Form::kCsv)
-    return "bytes,count,algorithm,reason,plain_us,reproducible_us,times,bits,wrong";
-  return fmt::format("{:>11} {:>10} {:<20} {:>11} {:>15} {:>6} {:>16} {:>6}  reason", "bytes",
+  if (form == Form::kCsv) return csv_heading(fields({}));
+  return fmt::format("{:>11} {:>10} {:<20}   {:>11} {:>15} {:>6} {:>16} {:>6}  reason", "bytes",
                      "count", "algorithm", "plain us", "reproducible us", "times", "bits", "wrong");
 }
 
 std::string to_text(const Reproducible& r, Form form) {
-  if (form == Form::kJson)
-    return nlohmann::json{{"bytes", r.bytes},
-                          {"count", r.count},
-                          {"algorithm", r.choice.algorithm},
-                          {"reason", r.choice.reason},
-                          {"plain_us", r.plain_us},
-                          {"reproducible_us", r.reproducible_us},
-                          {"times", r.times()},
-                          {"bits", fmt::format("{:016x}", r.bits)},
-                          {"wrong", wrong_json(r.wrong)}}
-        .dump();
-  if (form == Form::kCsv)
-    return fmt::format("{},{},{},\"{}\",{:.4f},{:.4f},{:.4f},{:016x},{}", r.bytes, r.count,
-                       r.choice.algorithm, r.choice.reason, r.plain_us, r.reproducible_us,
-                       r.times(), r.bits, wrong_cell(r.wrong, form));
-  return fmt::format("{:>11} {:>10} {:<20} {:>11.1f} {:>15.1f} {:>6.2f} {:016x} {:>6}  {}", r.bytes,
-                     r.count, r.choice.algorithm, r.plain_us, r.reproducible_us, r.times(), r.bits,
-                     wrong_cell(r.wrong, form), r.choice.reason);
+  if (form == Form::kJson) return json_line(fields(r));
+  if (form == Form::kCsv) return csv_line(fields(r));
+  return fmt::format("{:>11} {:>10} {:<20} {} {:>11.1f} {:>15.1f} {:>6.2f} {:016x} {:>6}  {}",
+                     r.bytes, r.count, r.choice.algorithm, mark(r.choice), r.plain_us,
+                     r.reproducible_us, r.times(), r.bits, wrong_cell(r.wrong, form),
+                     r.choice.reason);
 }
 
 }  // namespace lockstep::tools::bench

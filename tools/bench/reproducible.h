@@ -12,6 +12,7 @@
 namespace lockstep::tools::bench {
 
 struct Reproducible {
+  Task task;
   std::size_t bytes = 0, count = 0;  // of one rank
   Choice choice;
   double plain_us = 0, reproducible_us = 0;  // medians

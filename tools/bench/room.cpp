@@ -3,10 +3,34 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+
 #include "collectives/machine.h"
 #include "engine/base/error.h"
 
 namespace lockstep::tools::bench {
+namespace {
+
+// What every rank maps of every other: the flags of a meeting, and what is timed. Of reproducible
+// sums a second communicator's memory, and its slots.
+constexpr std::size_t kPieces = 2, kReproduciblePieces = 5;
+constexpr std::size_t kOthers = 2000;  // of libraries, and the stacks of threads
+
+}  // namespace
+
+void require_mappings(int ranks, bool reproducible) {
+  std::size_t most = 0;
+  if (!(std::ifstream("/proc/sys/vm/max_map_count") >> most)) return;
+  const std::size_t pieces = reproducible ? kReproduciblePieces : kPieces;
+  const auto wanted = [pieces](std::size_t n) { return pieces * n * (n + 1) + kOthers; };
+  if (wanted(std::size_t(ranks)) <= most) return;
+  int fit = ranks;
+  while (fit > 1 && wanted(std::size_t(fit)) > most) --fit;
+  engine::fail(engine::Code::kMemory,
+               "{} ranks of one process map each other's memory some {} times, and the system "
+               "allows {} (vm.max_map_count): --ranks {} at most",
+               ranks, wanted(std::size_t(ranks)), most, fit);
+}
 
 void require_room(const strategies::Ranks& ranks, bool threads, std::size_t bytes,
                   const std::string& what) {

@@ -8,6 +8,11 @@
 
 namespace lockstep::tools::bench {
 
+// Of threads each maps what the others have, as processes do: throws Error(kMemory) where the
+// system allows a process fewer mappings than so many ranks take, who take more for sums that
+// are reproducible.
+void require_mappings(int ranks, bool reproducible);
+
 // Throws Error(kMemory) on all ranks where on some host there is not so much memory free for its
 // ranks together; `bytes`: of each rank; `threads`: ranks are those of one process. `what` stands
 // in front: "--max 900GiB". Collective; one thread a rank.

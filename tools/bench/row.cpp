@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/bench/fields.h"
+
 namespace lockstep::tools::bench {
 namespace {
 
@@ -19,57 +21,47 @@ nlohmann::json json(std::optional<double> value) {
 std::string table(const Row& row, bool mpi) {
   const Measured& m = row.measured;
   std::string text = fmt::format(
-      "{:>11} {:>10} {:<20} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>8.2f} {:>8.2f} {:>6} {:>9} "
+      "{:>11} {:>10} {:<20} {} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>8.2f} {:>8.2f} {:>6} "
+      "{:>9} "
       "{:>6}",
-      row.bytes, row.count, row.choice.algorithm, m.in_place.median, m.in_place.least,
-      m.in_place.p99, m.out_of_place.median, row.algbw(), row.busbw(),
+      row.bytes, row.count, row.choice.algorithm, mark(row.choice), m.in_place.median,
+      m.in_place.least, m.in_place.p99, m.out_of_place.median, row.algbw(), row.busbw(),
       number(row.roofline_percent(), 0), number(row.choice.predicted_us, 1),
       wrong_cell(m.wrong, Form::kTable));
   if (mpi) text += fmt::format(" {:>10} {:>6}", number(row.mpi_us(), 1), number(row.ratio(), 2));
   return text + "  " + row.choice.reason;
 }
 
-std::string csv(const Row& row, bool mpi) {
+Fields fields(const Row& row, bool mpi) {
   const Measured& m = row.measured;
-  const auto cell = [](std::optional<double> value) {
-    return value ? fmt::format("{:.4g}", *value) : std::string();
-  };
-  std::string text = fmt::format(
-      "{},{},{},\"{}\",{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{},{},{}", row.bytes,
-      row.count, row.choice.algorithm, row.choice.reason, m.in_place.median, m.out_of_place.median,
-      m.in_place.least, m.in_place.p99, m.out_of_place.least, m.out_of_place.p99, row.algbw(),
-      row.busbw(), cell(row.roofline_percent()), cell(row.choice.predicted_us),
-      wrong_cell(m.wrong, Form::kCsv));
-  if (mpi) text += fmt::format(",{},{}", cell(row.mpi_us()), cell(row.ratio()));
-  return text;
-}
-
-std::string object(const Row& row, bool mpi) {
-  const Measured& m = row.measured;
-  nlohmann::json o{{"bytes", row.bytes},
-                   {"count", row.count},
-                   {"algorithm", row.choice.algorithm},
-                   {"reason", row.choice.reason},
-                   {"iterations", m.iterations},
-                   {"in_place_us", m.in_place.median},
-                   {"out_of_place_us", m.out_of_place.median},
-                   {"min_us", m.in_place.least},
-                   {"p99_us", m.in_place.p99},
-                   {"out_of_place_min_us", m.out_of_place.least},
-                   {"out_of_place_p99_us", m.out_of_place.p99},
-                   {"algbw_gb_s", row.algbw()},
-                   {"busbw_gb_s", row.busbw()},
-                   {"roofline_percent", json(row.roofline_percent())},
-                   {"predicted_us", json(row.choice.predicted_us)},
-                   {"wrong", wrong_json(m.wrong)},
-                   {"barrier_ns", row.barrier_ns}};
-  const auto seen = [](double us) { return us > 0 ? nlohmann::json(us) : nlohmann::json(); };
-  o["processors_us"] = seen(m.in_place.processors);
+  const auto seen = [](double number) { return number > 0 ? nlohmann::json(number) : nullptr; };
+  Fields all{{"bytes", row.bytes},
+             {"count", row.count},
+             {"algorithm", row.choice.algorithm},
+             {"reason", row.choice.reason},
+             {"in_place_us", m.in_place.median},
+             {"out_of_place_us", m.out_of_place.median},
+             {"min_us", m.in_place.least},
+             {"p99_us", m.in_place.p99},
+             {"out_of_place_min_us", m.out_of_place.least},
+             {"out_of_place_p99_us", m.out_of_place.p99},
+             {"algbw_gb_s", row.algbw()},
+             {"busbw_gb_s", row.busbw()},
+             {"roofline_percent", json(row.roofline_percent())},
+             {"predicted_us", json(row.choice.predicted_us)},
+             {"wrong", wrong_json(m.wrong)}};
   if (mpi) {
-    o["mpi_us"] = json(row.mpi_us()), o["ratio"] = json(row.ratio());
-    o["mpi_processors_us"] = m.mpi ? seen(m.mpi->processors) : nlohmann::json();
+    all.emplace_back("mpi_us", json(row.mpi_us()));
+    all.emplace_back("ratio", json(row.ratio()));
+    all.emplace_back("mpi_wrong", wrong_json(m.mpi_wrong));
+    all.emplace_back("mpi_processors_us", m.mpi ? seen(m.mpi->processors) : nullptr);
   }
-  return o.dump();
+  all.emplace_back("chosen", row.choice.chosen);
+  all.emplace_back("iterations", m.iterations);
+  all.emplace_back("barrier_ns", seen(row.barrier_ns));
+  all.emplace_back("processors_us", seen(m.in_place.processors));
+  add_task(all, row.task);
+  return all;
 }
 
 }  // namespace
@@ -97,25 +89,23 @@ std::string wrong_cell(const Wrong& wrong, Form form) {
   return wrong ? fmt::format("{}", *wrong) : form == Form::kTable ? "-" : "";
 }
 
+const char* mark(const Choice& choice) {
+  return choice.chosen ? "*" : " ";
+}
+
 std::string heading(Form form, bool mpi) {
   if (form == Form::kJson) return {};
-  if (form == Form::kCsv) {
-    return std::string(
-               "bytes,count,algorithm,reason,in_place_us,out_of_place_us,min_us,p99_us,"
-               "out_of_place_min_us,out_of_place_p99_us,algbw_gb_s,busbw_gb_s,"
-               "roofline_percent,predicted_us,wrong") +
-           (mpi ? ",mpi_us,ratio" : "");
-  }
+  if (form == Form::kCsv) return csv_heading(fields({}, mpi));
   return fmt::format(
-      "{:>11} {:>10} {:<20} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6} {:>9} {:>6}{}  {}",
-      "bytes", "count", "algorithm", "us", "min", "p99", "apart us", "algbw", "busbw", "roof %",
+      "{:>11} {:>10} {:<20}   {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6} {:>9} {:>6}{}  {}",
+      "bytes", "count", "algorithm", "us", "min", "p99", "out us", "algbw", "busbw", "roof %",
       "predicted", "wrong", mpi ? fmt::format(" {:>10} {:>6}", "MPI us", "ratio") : "", "reason");
 }
 
 std::string to_text(const Row& row, Form form, bool mpi) {
   return form == Form::kTable ? table(row, mpi)
-         : form == Form::kCsv ? csv(row, mpi)
-                              : object(row, mpi);
+         : form == Form::kCsv ? csv_line(fields(row, mpi))
+                              : json_line(fields(row, mpi));
 }
 
 }  // namespace lockstep::tools::bench

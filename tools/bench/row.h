@@ -10,13 +10,13 @@
 namespace lockstep::tools::bench {
 
 struct Row {
+  Task task;
   std::size_t bytes = 0, count = 0;  // of one rank
   Choice choice;
   Measured measured;
-  double bus_factor = 1;
-  double barrier_ns = 0;                                                           // of this run
+  double barrier_ns = 0;  // of this run; 0: nothing was measured
   double algbw() const { return double(bytes) / measured.in_place.median / 1e3; }  // GB/s, in place
-  double busbw() const { return algbw() * bus_factor; }
+  double busbw() const { return algbw() * task.bus_factor(); }
   std::optional<double> roofline_percent() const;
   std::optional<double> mpi_us() const;
   std::optional<double> ratio() const;  // MPI's time over ours, in place
@@ -28,7 +28,11 @@ enum class Form { kTable, kCsv, kJson };
 nlohmann::json wrong_json(const Wrong& wrong);
 std::string wrong_cell(const Wrong& wrong, Form form);
 
-// Column names; empty in JSON. `mpi`: whether the last two columns are there.
+// In a table, between an algorithm and what follows: whether the planner would choose it.
+const char* mark(const Choice& choice);
+constexpr const char* kMarked = "# *: what the planner chooses";
+
+// Column names; empty in JSON. `mpi`: whether MPI's columns are there.
 std::string heading(Form form, bool mpi);
 std::string to_text(const Row& row, Form form, bool mpi);
 

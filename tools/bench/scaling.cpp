@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "collectives/registry.h"
+#include "tools/bench/fields.h"
 
 namespace lockstep::tools::bench {
 namespace {
@@ -69,6 +70,19 @@ class Step {
   collectives::Executor& executor_;
 };
 
+Fields fields(const Scaling& s, const Scaling& alone) {
+  Fields all{{"weak_step_ms", s.weak.step * 1e3},
+             {"weak_images_per_second", s.weak.images_per_second},
+             {"weak_percent", 100 * s.weak.efficiency(alone.weak)},
+             {"strong_step_ms", s.strong.step * 1e3},
+             {"strong_images_per_second", s.strong.images_per_second},
+             {"strong_percent", 100 * s.strong.efficiency(alone.strong)},
+             {"links_ms", s.links * 1e3},
+             {"wrong", wrong_json(s.wrong)}};
+  add_task(all, s.task);
+  return all;
+}
+
 }  // namespace
 
 Scaling scaling(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
@@ -84,6 +98,7 @@ Scaling scaling(const strategies::Ranks& ranks, Meeting& meeting, const Setting&
   std::vector<Variant> variants{{data, data, true, [&] { step.run(task.compute); }},
                                 {data, data, true, [&] { step.run(task.compute / n); }}};
   Scaling found;
+  found.task = setting.task;
   found.wrong = time_in_turns(ranks, meeting, setting, sums.work.elements, variants);
   for (const double seconds : sums.seconds) found.links += seconds;
   const auto scaled = [&](const Times& times, double images) {
@@ -96,37 +111,20 @@ Scaling scaling(const strategies::Ranks& ranks, Meeting& meeting, const Setting&
 
 std::string scaling_heading(Form form) {
   if (form == Form::kJson) return {};
-  if (form == Form::kCsv)
-    return "ranks,weak_step_ms,weak_images_per_second,weak_percent,strong_step_ms,"
-           "strong_images_per_second,strong_percent,links_ms,wrong";
+  if (form == Form::kCsv) return csv_heading(fields({}, {}));
   return fmt::format("{:>5} {:>12} {:>10} {:>7} {:>14} {:>10} {:>9} {:>9} {:>6}", "ranks",
                      "weak: step ms", "images/s", "%", "strong: step ms", "images/s", "%",
                      "links ms", "wrong");
 }
 
 std::string to_text(const Scaling& s, const Scaling& alone, Form form) {
-  const double weak = 100 * s.weak.efficiency(alone.weak);
-  const double strong = 100 * s.strong.efficiency(alone.strong);
-  if (form == Form::kJson)
-    return nlohmann::json{{"ranks", s.weak.ranks},
-                          {"weak_step_ms", s.weak.step * 1e3},
-                          {"weak_images_per_second", s.weak.images_per_second},
-                          {"weak_percent", weak},
-                          {"strong_step_ms", s.strong.step * 1e3},
-                          {"strong_images_per_second", s.strong.images_per_second},
-                          {"strong_percent", strong},
-                          {"links_ms", s.links * 1e3},
-                          {"wrong", wrong_json(s.wrong)}}
-        .dump();
-  const auto row = [&](auto format) {
-    return fmt::format(format, s.weak.ranks, s.weak.step * 1e3, s.weak.images_per_second, weak,
-                       s.strong.step * 1e3, s.strong.images_per_second, strong, s.links * 1e3,
-                       wrong_cell(s.wrong, form));
-  };
-  if (form == Form::kCsv)
-    return row(FMT_STRING("{},{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{:.4f},{}"));
-  return row(
-      FMT_STRING("{:>5} {:>13.2f} {:>10.1f} {:>7.1f} {:>15.2f} {:>10.1f} {:>9.1f} {:>9.2f} {:>6}"));
+  if (form == Form::kJson) return json_line(fields(s, alone));
+  if (form == Form::kCsv) return csv_line(fields(s, alone));
+  return fmt::format(
+      "{:>5} {:>13.2f} {:>10.1f} {:>7.1f} {:>15.2f} {:>10.1f} {:>9.1f} {:>9.2f} {:>6}",
+      s.weak.ranks, s.weak.step * 1e3, s.weak.images_per_second,
+      100 * s.weak.efficiency(alone.weak), s.strong.step * 1e3, s.strong.images_per_second,
+      100 * s.strong.efficiency(alone.strong), s.links * 1e3, wrong_cell(s.wrong, form));
 }
 
 }  // namespace lockstep::tools::bench

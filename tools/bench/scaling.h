@@ -35,6 +35,7 @@ struct ScalingTask {
 };
 
 struct Scaling {
+  Task task;
   Scaled weak, strong;
   double links = 0;  // seconds of all sums on the faked links, one after the other
   Wrong wrong;

@@ -52,20 +52,20 @@ std::vector<std::string> gathered(collectives::Bootstrap& bootstrap, const std::
 }
 
 // Replaces my times by the slowest rank's, round by round, processor times by all ranks' together,
-// and my wait for a processor by the longest; adds up what was wrong.
-std::size_t slowest(const strategies::Ranks& ranks, Series& series, Series& processors,
-                    collectives::ProcessorWait& wait, std::size_t wrong) {
+// and my wait for a processor by the longest, and what was wrong of each variant by all ranks'.
+void slowest(const strategies::Ranks& ranks, Series& series, Series& processors,
+             collectives::ProcessorWait& wait, std::vector<std::size_t>& wrong) {
   std::string mine;
   const auto append = [&](const auto& value) {
     mine.append(reinterpret_cast<const char*>(&value), sizeof value);
   };
-  append(wrong);
   append(wait);
+  for (const std::size_t one : wrong) append(one);
   for (const Series* all : {&series, &processors})
     for (const auto& us : *all)
       for (const double one : us) append(one);
   for (auto& us : processors) std::fill(us.begin(), us.end(), 0.0);
-  std::size_t sum = 0;
+  std::fill(wrong.begin(), wrong.end(), 0);
   for (const std::string& other : gathered(ranks.bootstrap, mine)) {
     const char* at = other.data();
     const auto take = [&](auto value) {
@@ -73,14 +73,13 @@ std::size_t slowest(const strategies::Ranks& ranks, Series& series, Series& proc
       at += sizeof value;
       return value;
     };
-    sum += take(std::size_t{});
     wait = worse(wait, take(collectives::ProcessorWait{}));
+    for (std::size_t& one : wrong) one += take(std::size_t{});
     for (auto& us : series)
       for (double& one : us) one = std::max(one, take(double{}));
     for (auto& us : processors)
       for (double& one : us) one += take(double{});
   }
-  return sum;
 }
 
 Times times(std::vector<double> us, std::vector<double> processors) {
@@ -123,30 +122,32 @@ Wrong time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Sett
   const Task& task = setting.task;
   const std::size_t width = engine::size_of(task.dtype);
   const int me = ranks.rank();
-  const collectives::Range input = input_range(task, count, me);
   // What is handed out as it is need not be small for sums of many ranks.
   Values values(task.dtype, task.op, task.mean, task.reduces() ? task.ranks() : 1);
   Series series(variants.size()), processors(variants.size());
   const bool looks = count * width >= kProcessorsFrom && meeting.of_processes();
-  std::size_t wrong = 0;
+  std::vector<std::size_t> wrong(variants.size());
   struct Round {
     double us, processors;
     std::size_t wrong;
   };
-  const auto wrong_of = [&](const std::byte* data, int number) {
+  const auto wrong_of = [&](const Variant& variant, int number) {
+    const std::byte* const data = variant.result;
     if (task.reduces()) {
-      const collectives::Range mine = result_range(task, count, me);
-      return values.wrong(data + mine.begin * width, mine.begin, mine.size(), number);
+      const collectives::Range mine = result_range(task, count, me, variant.shares);
+      const std::size_t at = variant.shares == Shares::kEqual ? 0 : mine.begin;
+      return values.wrong(data + at * width, mine.begin, mine.size(), number);
     }
     std::size_t sum = 0;
     for (int from = 0; from < task.ranks(); ++from) {
-      const collectives::Range its = input_range(task, count, from);
+      const collectives::Range its = input_range(task, count, from, variant.shares);
       sum += values.wrong_copies(data + its.begin * width, its.begin, its.size(), from, number);
     }
     return sum;
   };
   // Of this rank.
   const auto once = [&](Variant& variant, int number) {
+    const collectives::Range input = input_range(task, count, me, variant.shares);
     values.write(variant.input + input.begin * width, input.begin, input.size(), me, number);
     meeting.meet();
     meeting.meet();
@@ -156,7 +157,7 @@ Wrong time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Sett
     const std::chrono::duration<double, std::micro> took = Clock::now() - begin;
     const double used = looks ? process_us() - before : 0;
     meeting.meet();
-    return Round{took.count(), used, wrong_of(variant.result, number)};
+    return Round{took.count(), used, wrong_of(variant, number)};
   };
   int number = 0;
   collectives::ProcessorWaitClock clock;
@@ -176,17 +177,20 @@ Wrong time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Sett
         const bool last = round + 1 == all;
         if (variants[v].exact &&
             (setting.check == Check::kAll || (setting.check == Check::kLast && last)))
-          wrong += differ;
+          wrong[v] += differ;
       }
     }
   }
   collectives::ProcessorWait wait = clock.lap();
-  const std::size_t of_all = slowest(ranks, series, processors, wait, wrong);
+  slowest(ranks, series, processors, wait, wrong);
+  Wrong of_all;
   for (std::size_t v = 0; v < variants.size(); ++v) {
     variants[v].times = times(series[v], processors[v]);
     variants[v].times.wait = wait;
+    variants[v].wrong = std::nullopt;
+    if (setting.check != Check::kNone && variants[v].exact) variants[v].wrong = wrong[v];
+    add(of_all, variants[v].wrong);
   }
-  if (setting.check == Check::kNone) return std::nullopt;
   return of_all;
 }
 

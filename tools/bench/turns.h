@@ -49,10 +49,13 @@ struct Variant {
   std::byte* result = nullptr;
   bool exact = true;  // its results are to be right
   std::function<void()> run = {};
-  Times times = {};  // set by time_in_turns
+  Shares shares = Shares::kSlices;
+  // Set by time_in_turns; of what is not exact nothing is compared.
+  Times times = {};
+  Wrong wrong = {};
 };
 
-// `count` elements of each rank.
+// `count` elements of each rank. Returns what was wrong of all variants together.
 Wrong time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
                     std::size_t count, std::vector<Variant>& variants);
 

@@ -101,6 +101,12 @@ Work spaces(const Task& task, const std::string& algorithm, std::size_t count) {
   return w;
 }
 
+collectives::Range share(const Task& task, std::size_t count, int rank, Shares shares) {
+  if (shares == Shares::kSlices) return collectives::slice({0, count}, rank, task.ranks());
+  const std::size_t part = equal_share(task, count), begin = std::size_t(rank) * part;
+  return {std::min(begin, count), std::min(begin + part, count)};
+}
+
 // What the planner says of an algorithm; nothing where it was not asked.
 std::optional<double> predicted_us(const std::optional<collectives::Choices>& planned,
                                    const std::string& algorithm, std::size_t bytes) {
@@ -113,6 +119,22 @@ std::optional<double> predicted_us(const std::optional<collectives::Choices>& pl
   return 1e6 *
          planned->price(std::size_t(size - sizes.begin()), std::size_t(name - algorithms.begin()))
              .seconds;
+}
+
+// The planner's choice, or the one algorithm that there is. Where it cannot serve the task: none,
+// or Error(kInvalid) where it is asked for.
+std::optional<Choice> best_of(const Task& task, std::size_t bytes,
+                              const std::optional<collectives::Choices>& planned, bool asked_for) {
+  if (planned) {
+    const collectives::Choice chosen = planned->choose(bytes);
+    return Choice{chosen.algorithm, chosen.reason};
+  }
+  const std::string why = refusal(task, collectives::find_algorithm("direct"));
+  if (!why.empty() && !asked_for) return std::nullopt;
+  engine::require(why.empty(), "{} is made by direct, which {}", name(task.collective), why);
+  const char* const alone =
+      task.reduces() ? "one rank has nothing to add" : "one rank has nobody to tell";
+  return Choice{"direct", task.ranks() == 1 ? alone : "no other makes it"};
 }
 
 }  // namespace
@@ -183,7 +205,8 @@ std::vector<std::string> asked(const Task& task, const std::string& wanted, std:
   const bool by_size = wanted.find(':') != std::string::npos;
   std::vector<collectives::SizeRule> rules;
   std::istringstream list(wanted);
-  for (std::string name; std::getline(list, name, ',');) {
+  for (std::string entry; std::getline(list, entry, ',');) {
+    const std::string name(collectives::without_blanks(entry));
     engine::require(!by_size || name.find(':') != std::string::npos,
                     "--algorithm {}: algorithms by size and names to compare are two things; write "
                     "{}:FROM..TO as well, or names alone",
@@ -192,7 +215,7 @@ std::vector<std::string> asked(const Task& task, const std::string& wanted, std:
   }
   if (by_size) rules = collectives::parse_size_rules(wanted);
   for (const auto& rule : rules) names.push_back(rule.algorithm);
-  engine::require(!names.empty(), "--algorithm names no algorithm");
+  engine::require(by_size || !names.empty(), "--algorithm names no algorithm");
   for (const std::string& name : names) {
     if (name == "auto" && !by_size) continue;
     const std::string why = refusal(task, collectives::find_algorithm(name));
@@ -208,20 +231,15 @@ std::vector<std::string> asked(const Task& task, const std::string& wanted, std:
 std::vector<Choice> choices(const Task& task, const std::string& wanted, std::size_t count,
                             const std::optional<collectives::Choices>& planned) {
   const std::size_t bytes = count * engine::size_of(task.dtype);
+  std::vector<std::string> names = asked(task, wanted, count);
+  const bool automatic = std::find(names.begin(), names.end(), "auto") != names.end();
+  const std::optional<Choice> best = best_of(task, bytes, planned, automatic);
   std::vector<Choice> found;
-  for (const std::string& name : asked(task, wanted, count)) {
-    Choice choice{name, wanted == "all" ? "all were asked for" : "it was asked for"};
-    if (name == "auto" && planned) {
-      const collectives::Choice chosen = planned->choose(bytes);
-      choice = {chosen.algorithm, chosen.reason};
-    } else if (name == "auto") {
-      const std::string why = refusal(task, collectives::find_algorithm("direct"));
-      engine::require(why.empty(), "{} is made by direct, which {}", bench::name(task.collective),
-                      why);
-      const char* const alone =
-          task.reduces() ? "one rank has nothing to add" : "one rank has nobody to tell";
-      choice = {"direct", task.ranks() == 1 ? alone : "no other makes it"};
-    }
+  for (const std::string& name : names) {
+    Choice choice{name, "it was asked for"};
+    if (name == "auto") choice = *best;
+    choice.chosen = best && best->algorithm == choice.algorithm;
+    if (wanted == "all") choice.reason = choice.chosen ? best->reason : "all were asked for";
     choice.predicted_us = predicted_us(planned, choice.algorithm, bytes);
     const auto same = std::find_if(found.begin(), found.end(), [&](const Choice& other) {
       return other.algorithm == choice.algorithm;
@@ -314,15 +332,20 @@ Work bucket_work(const Task& task, const std::string& algorithm, std::size_t cou
   return w;
 }
 
-collectives::Range input_range(const Task& task, std::size_t count, int rank) {
-  if (task.reduces()) return {0, count};
-  if (task.collective == Collective::kBroadcast) return {0, rank == 0 ? count : 0};
-  return collectives::slice({0, count}, rank, task.ranks());
+std::size_t equal_share(const Task& task, std::size_t count) {
+  const auto ranks = std::size_t(task.ranks());
+  return (count + ranks - 1) / ranks;
 }
 
-collectives::Range result_range(const Task& task, std::size_t count, int rank) {
+collectives::Range input_range(const Task& task, std::size_t count, int rank, Shares shares) {
+  if (task.reduces()) return {0, count};
+  if (task.collective == Collective::kBroadcast) return {0, rank == 0 ? count : 0};
+  return share(task, count, rank, shares);
+}
+
+collectives::Range result_range(const Task& task, std::size_t count, int rank, Shares shares) {
   if (task.collective != Collective::kReduceScatter) return {0, count};
-  return collectives::slice({0, count}, rank, task.ranks());
+  return share(task, count, rank, shares);
 }
 
 }  // namespace lockstep::tools::bench

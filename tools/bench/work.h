@@ -41,6 +41,7 @@ struct Task {
 struct Choice {
   std::string algorithm, reason;
   std::optional<double> predicted_us = {};
+  bool chosen = false;  // the planner would choose it
 };
 
 // The planner's choices for these sizes, in elements; none where there is nothing to plan: one
@@ -55,7 +56,8 @@ std::optional<collectives::Choices> planned(const Task& task, const collectives:
 // why, and for names and sizes in one list.
 std::vector<std::string> asked(const Task& task, const std::string& wanted, std::size_t count);
 
-// The same with the planner's choice made, each algorithm once.
+// The same with the planner's choice made, each algorithm once. Why it is the planner's choice is
+// said of the one that "auto" and "all" find.
 std::vector<Choice> choices(const Task& task, const std::string& wanted, std::size_t count,
                             const std::optional<collectives::Choices>& planned);
 
@@ -93,10 +95,22 @@ Work bucket_work(const Task& task, const std::string& algorithm, std::size_t cou
 // One bucket more behind those that are there, which hold whole blocks.
 void add_bucket(Work& work, const Task& task, const std::string& algorithm, std::size_t count);
 
+// How `count` elements are shared among the ranks.
+enum class Shares {
+  kSlices,  // lockstep's, of whole blocks: each lies where it lies among all
+  kEqual,   // MPI's, of one size, the last ones cut off; the one that a reduce-scatter makes lies
+            // first
+};
+
+// Of a share of kEqual, cut off or not.
+std::size_t equal_share(const Task& task, std::size_t count);
+
 // Of `count` elements those that a rank begins with, which may be none, and those of the result
-// that it ends with: an all-gather makes `count` of a slice of each rank, a broadcast hands out
+// that it ends with: an all-gather makes `count` of a share of each rank, a broadcast hands out
 // those of rank 0.
-collectives::Range input_range(const Task& task, std::size_t count, int rank);
-collectives::Range result_range(const Task& task, std::size_t count, int rank);
+collectives::Range input_range(const Task& task, std::size_t count, int rank,
+                               Shares shares = Shares::kSlices);
+collectives::Range result_range(const Task& task, std::size_t count, int rank,
+                                Shares shares = Shares::kSlices);
 
 }  // namespace lockstep::tools::bench

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// What ranks of two hosts know of each other's waiting, with times of the test's own.
+#include "collectives/presence.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "collectives/memory/memory_fabric.h"
+#include "engine/device/buffer.h"
+
+namespace lockstep::collectives {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr milliseconds kAnswer{1000}, kStep{100};  // a step: what is said is heard
+constexpr std::size_t kPlans = 3;
+
+// Rank 0 on one host, rank 1 on another.
+struct TwoHosts {
+  struct Host {
+    Host(int rank, MemoryFabric& fabric)
+        : control(Team::control_bytes(1, kPlans)),
+          team({rank}, kPlans, control.data()),
+          transport(fabric.connect(rank)),
+          presence(rank, team, transport.get(), kAnswer) {}
+    engine::Buffer control;
+    Team team;
+    std::unique_ptr<Transport> transport;
+    Presence presence;
+  };
+  // Both look, rank 1 at these plans, for longer than an answer takes; rank 0 asks about `plan`.
+  void look(int plan, const std::vector<int>& there) {
+    for (const auto end = now + 3 * kAnswer; now < end; now += kStep) {
+      zero.presence.wait(plan, now);
+      EXPECT_THAT(zero.presence.silent(plan, {1}, now, now), IsEmpty());
+      for (const int other : there) one.presence.wait(other, now);
+    }
+    zero.presence.wait(plan, now);
+  }
+  MemoryFabric fabric{2};
+  Host zero{0, fabric}, one{1, fabric};
+  Presence::Time now{std::chrono::hours(1)};
+};
+
+TEST(Presence, ARankOfAnotherHostSaysInWhichPlanItWaits) {
+  TwoHosts hosts;
+  const Presence& presence = hosts.zero.presence;
+  hosts.look(0, {2});
+  EXPECT_TRUE(presence.waits(1, hosts.now));
+  EXPECT_FALSE(presence.waits_in(0, 1, hosts.now));
+  EXPECT_TRUE(presence.waits_in(2, 1, hosts.now));
+  EXPECT_THAT(presence.waiting(0, hosts.now), ElementsAre(0));
+  // In several, of which it looks last at another one than it is asked about.
+  hosts.look(0, {0, 2});
+  EXPECT_TRUE(presence.waits_in(0, 1, hosts.now));
+  EXPECT_THAT(presence.waiting(0, hosts.now), ElementsAre(0, 1));
+  // What it said grows old.
+  hosts.look(1, {2});
+  EXPECT_TRUE(presence.waits(1, hosts.now));
+  EXPECT_FALSE(presence.waits_in(0, 1, hosts.now));
+}
+
+// What comes over the wire is not believed: a plan that there is not is none that is waited in.
+TEST(Presence, AQuestionAboutNoPlanIsAnsweredWithTheOneThatIsWaitedIn) {
+  TwoHosts hosts;
+  for (const int plan : {-1, int(kPlans), 1 << 30}) {
+    hosts.zero.transport->say(1, Transport::Word::kAsk, plan);
+    hosts.now += kStep;
+    hosts.one.presence.wait(1, hosts.now);
+    hosts.zero.transport->progress();
+    const auto said = hosts.zero.transport->hear();
+    ASSERT_TRUE(said);
+    EXPECT_EQ(said->word, Transport::Word::kHere);
+    EXPECT_EQ(said->plan, 1);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::collectives

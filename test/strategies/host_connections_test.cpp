@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// Connections between hosts that do not come about.
+#include "strategies/host_connections.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "collectives/algorithms.h"
+#include "collectives/outcome.h"
+#include "engine/base/error.h"
+
+namespace lockstep::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A rank that dies between the exchange of addresses and its first connection: who watches over it
+// abandons the bootstrap, and nobody waits for the deadline.
+TEST(HostConnections, ADeathWhileTheyAreMadeEndsThem) {
+  const auto views = collectives::in_memory_bootstrap({0, 1}, 60s);
+  collectives::Request request;
+  request.name = "sum";
+  request.subject = {0, 10};
+  request.host = {0, 1};
+  const collectives::StepPlan step{{ring_all_reduce(request), {}, false}};
+  std::jthread other([&] {
+    const std::string nobody = "127.0.0.1:1\n" + std::string(64, '0');
+    collectives::all_or_none(*views[1], "sum: addresses of the ranks", [&] { return nobody; });
+    std::this_thread::sleep_for(200ms);
+    views[1]->abandon(engine::Code::kPeerLost, "rank 1 (process 4711) died");
+  });
+  const auto begin = engine::Clock::now();
+  try {
+    strategies::connect_hosts(strategies::rank_of_each_process(*views[0]), step, {}, 60s, "sum: ");
+    ADD_FAILURE() << "connected with nobody";
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), engine::Code::kPeerLost);
+    EXPECT_STREQ(error.what(), "rank 1 (process 4711) died");
+  }
+  EXPECT_LT(engine::Clock::now() - begin, 30s);
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+#include "tools/bench/fields.h"
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+
+namespace lockstep::tools::bench {
+namespace {
+
+const char* operation(const Task& task) {
+  if (task.mean) return "mean";
+  switch (task.op) {
+    case engine::ReduceOp::kSum:
+      return "sum";
+    case engine::ReduceOp::kMin:
+      return "min";
+    case engine::ReduceOp::kMax:
+      return "max";
+    case engine::ReduceOp::kProduct:
+      return "product";
+  }
+  engine::broken("an operation without a name");
+}
+
+std::string quoted(const std::string& text) {
+  if (text.find_first_of(" ,;\"\r\n") == std::string::npos) return text;
+  std::string all = "\"";
+  for (const char c : text) all += c == '"' ? "\"\"" : std::string(1, c);
+  return all + "\"";
+}
+
+// What takes part in a line of CSV, with commas between.
+template <class Text>
+std::string joined(const Fields& fields, const Text& text) {
+  std::string line;
+  for (const auto& field : fields) {
+    if (&field != &fields.front()) line += ',';
+    line += text(field);
+  }
+  return line;
+}
+
+}  // namespace
+
+void add_task(Fields& fields, const Task& task) {
+  int hosts = 0;
+  for (const int host : task.host) hosts = std::max(hosts, host + 1);
+  fields.emplace_back("ranks", task.ranks());
+  fields.emplace_back("hosts", hosts);
+  fields.emplace_back("collective", name(task.collective));
+  fields.emplace_back("dtype", engine::name(task.dtype));
+  fields.emplace_back("op", task.reduces() ? nlohmann::json(operation(task)) : nlohmann::json());
+}
+
+std::string json_line(const Fields& fields) {
+  nlohmann::ordered_json object;
+  for (const auto& [name, value] : fields) object[name] = value;
+  return object.dump();
+}
+
+std::string csv_heading(const Fields& fields) {
+  return joined(fields, [](const auto& field) { return quoted(field.first); });
+}
+
+std::string csv_line(const Fields& fields) {
+  return joined(fields, [](const auto& field) {
+    const nlohmann::json& value = field.second;
+    if (value.is_null()) return std::string();
+    return value.is_string() ? quoted(value.template get<std::string>()) : value.dump();
+  });
+}
+
+}  // namespace lockstep::tools::bench
