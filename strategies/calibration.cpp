@@ -34,13 +34,13 @@ using collectives::Topology;
 
 // Costs of an executor that works otherwise are of no use: counted up when it does. What is run,
 // and by which plans, is in the fingerprint by itself.
-constexpr int kFormat = 5;
+constexpr int kFormat = 6;
 
-// Memory that all ranks of a host touch in the largest pass: so much more than the last cache that
-// little of it stays there, and not so much that it takes long.
+// Memory that all ranks of a machine touch in the largest pass: so much more than the last cache
+// that little of it stays there, and not so much that it takes long.
 constexpr std::size_t kCaches = 4;
 constexpr std::size_t kLeastTouched = std::size_t(64) << 20, kMostTouched = std::size_t(256) << 20;
-// Between hosts, where a part of the time is the wire's, so much of that.
+// Between hosts, where a part of the time is the wire's, so much of that, and of the time for it.
 constexpr std::size_t kPartBetweenHosts = 2;
 // Of what a process could take.
 constexpr std::size_t kShareOfMemory = 4;
@@ -57,13 +57,17 @@ struct Passes {
   std::size_t ranks = 0;  // of the host with most
 };
 
+// What the ranks of this host touch of that: hosts that are parts of one machine share its caches,
+// and its time.
+std::size_t touched_by_host(const JobRanks& ranks, int hosts_of_machine, std::size_t most_touched) {
+  if (most_touched > 0) return most_touched;
+  return std::clamp(kCaches * collectives::last_cache(), kLeastTouched, kMostTouched) /
+         std::size_t(hosts_of_machine) / (ranks.one_host() ? 1 : kPartBetweenHosts);
+}
+
 // Of all hosts the least bytes, so that all do the same.
-Passes largest_passes(const JobRanks& ranks, std::size_t most_touched) {
+Passes largest_passes(const JobRanks& ranks, std::size_t touched) {
   const std::size_t local = ranks.local().size(), mine = ranks.mine().size();
-  const std::size_t touched = most_touched > 0 ? most_touched
-                                               : std::clamp(kCaches * collectives::last_cache(),
-                                                            kLeastTouched, kMostTouched) /
-                                                     (ranks.one_host() ? 1 : kPartBetweenHosts);
   const std::size_t room = collectives::available_memory(local / mine) / kShareOfMemory / mine;
   const std::size_t each = std::min(touched / std::max<std::size_t>(local, 2), room);
   const auto all = ranks.bootstrap.all_gather(std::to_string(each), "memory for calibration");
@@ -77,8 +81,8 @@ Passes largest_passes(const JobRanks& ranks, std::size_t most_touched) {
 }
 
 // What is run within hosts.
-std::vector<ProbeGroup> local_probes(const JobRanks& ranks, const CalibrationOptions& options) {
-  const Passes largest_pass = largest_passes(ranks, options.most_touched);
+std::vector<ProbeGroup> local_probes(const JobRanks& ranks, std::size_t touched) {
+  const Passes largest_pass = largest_passes(ranks, touched);
   std::vector<ProbeGroup> local{collectives::signal_probes(ranks.host)};
   local[0].seconds = kSignals;
   const auto sizes = collectives::pass_sizes(largest_pass.bytes, largest_pass.ranks);
@@ -95,6 +99,8 @@ std::vector<ProbeGroup> local_probes(const JobRanks& ranks, const CalibrationOpt
     ProbeGroup& group = local.emplace_back(collectives::store_probe(ranks.host, stores[i]));
     group.seconds = i + 1 == stores.size() ? kLargestStores : kSmallStores;
   }
+  if (!ranks.one_host())
+    for (ProbeGroup& group : local) group.seconds /= kPartBetweenHosts;
   return local;
 }
 
@@ -132,17 +138,25 @@ Topology costs_of_first(collectives::Bootstrap& bootstrap, Topology topology,
   return topology;
 }
 
-// `processors`: of hosts. First what is within them, then the wire; then sums, with the costs that
-// follow from both.
+// What a job is told apart by, and its ranks.
+struct Shape {
+  JobRanks ranks;
+  RankProcessors mine;
+  std::vector<int> processors;  // of hosts
+  std::string fingerprint;
+};
+
+// First what is within hosts, then the wire; then sums, with the costs that follow from both.
 struct Measured {
   Topology topology;
   collectives::ProcessorWait wait;  // of the rank that waited longest
 };
 
-Measured measured(const JobRanks& ranks, const Topology& topology,
-                  const collectives::Binding& binding, const std::vector<int>& processors,
-                  const engine::Ops& ops, const CalibrationOptions& options) {
-  const std::vector<ProbeGroup> local = local_probes(ranks, options);
+Measured measured(const Shape& shape, const Topology& topology, const engine::Ops& ops,
+                  const CalibrationOptions& options) {
+  const JobRanks& ranks = shape.ranks;
+  const std::vector<ProbeGroup> local =
+      local_probes(ranks, touched_by_host(ranks, shape.mine.hosts, options.most_touched));
   std::vector<ProbeGroup> largest = local;
   std::optional<collectives::WireProbes> wire;
   if (!ranks.one_host()) {
@@ -151,15 +165,16 @@ Measured measured(const JobRanks& ranks, const Topology& topology,
   }
   for (ProbeGroup& group : collectives::largest_trials(topology))
     largest.push_back(std::move(group));
-  ProbeRun run(ranks, largest, ops, binding.processors, options.deadline, options.network,
-               options.waited);
+  ProbeRun run(ranks, largest, ops, shape.mine.binding.processors, options.deadline,
+               options.network, options.waited);
   std::vector<Sample> samples = run.measure(local);
   while (wire) {
     const auto group = wire->next(samples);
     if (!group) break;
     collectives::add_samples(samples, run.measure({*group}));
   }
-  Topology found = costs_of_first(ranks.bootstrap, topology, samples, processors, options.trials);
+  Topology found =
+      costs_of_first(ranks.bootstrap, topology, samples, shape.processors, options.trials);
   // First a few times each, which tell how often there is time for it.
   std::vector<Sample> sums;
   for (const bool tried : {false, true}) {
@@ -227,14 +242,6 @@ std::string fingerprint_of(const Topology& topology, const std::vector<int>& pro
                   fmt::join(interfaces, " "), fmt::join(processors, " ")));
 }
 
-// What a job is told apart by, and its ranks.
-struct Shape {
-  JobRanks ranks;
-  RankProcessors mine;
-  std::vector<int> processors;  // of hosts
-  std::string fingerprint;
-};
-
 Shape shape_of(collectives::Bootstrap& bootstrap, const Topology& topology,
                const CalibrationOptions& options) {
   JobRanks ranks = ranks_of(bootstrap, topology);
@@ -295,8 +302,7 @@ Calibration calibrate(collectives::Bootstrap& bootstrap, const Topology& topolog
     const bool first = bootstrap.process() == 0;
     std::optional<Patience> patience;
     if (first && options.tell) patience.emplace(options);
-    auto [found, wait] =
-        measured(shape.ranks, topology, shape.mine.binding, shape.processors, ops, options);
+    auto [found, wait] = measured(shape, topology, ops, options);
     result.topology = std::move(found);
     patience.reset();
     // Ranks that are more than processors wait for each other, every time.

@@ -57,9 +57,10 @@ struct MachineOfJob {
   std::set<int> processors = {};
   std::map<int, std::pair<std::set<int>, int>> hosts = {};  // processors and quota of each
 };
+using MachinesOfJob = std::map<std::string, MachineOfJob>;  // by their kernels
 
-bool enough_everywhere(const JobRanks& ranks, const std::vector<Said>& all) {
-  std::map<std::string, MachineOfJob> machines;
+MachinesOfJob machines_of(const JobRanks& ranks, const std::vector<Said>& all) {
+  MachinesOfJob machines;
   for (std::size_t rank = 0; rank < ranks.process.size(); ++rank) {
     const Said& said = all[std::size_t(ranks.process[rank])];
     MachineOfJob& machine = machines[said.kernel];
@@ -69,6 +70,10 @@ bool enough_everywhere(const JobRanks& ranks, const std::vector<Said>& all) {
     processors.insert(said.processors.begin(), said.processors.end());
     quota = said.quota;
   }
+  return machines;
+}
+
+bool enough_everywhere(const MachinesOfJob& machines) {
   return std::all_of(machines.begin(), machines.end(), [](const auto& named) {
     const MachineOfJob& machine = named.second;
     int of_hosts = 0;
@@ -98,8 +103,10 @@ RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& wha
     here.push_back({all[process].processors, int(replicas)});
     together.insert(here.back().processors.begin(), here.back().processors.end());
   }
+  const MachinesOfJob machines = machines_of(ranks, all);
   return {collectives::plan_binding(here, place, collectives::processor_map(), 1, machine.cores),
-          most_of(together, all[me].quota), enough_everywhere(ranks, all)};
+          most_of(together, all[me].quota), enough_everywhere(machines),
+          int(machines.at(all[me].kernel).hosts.size())};
 }
 
 }  // namespace lockstep::strategies

@@ -15,6 +15,7 @@ struct RankProcessors {
   // On every machine as many processors as ranks, also where several hosts of the job are parts of
   // one machine. The same on all processes.
   bool enough = true;
+  int hosts = 1;  // of the job, that are parts of this machine
 };
 
 // `what` stands in errors of the exchange: "processors of the ranks".

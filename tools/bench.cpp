@@ -24,6 +24,7 @@
 #include "tools/bench/scaling_runs.h"
 #include "tools/bench/verdict.h"
 #include "tools/bench_flags.h"
+#include "tools/chief_files.h"
 #include "tools/command.h"
 #include "tools/exit_codes.h"
 #include "tools/leaving.h"
@@ -318,7 +319,6 @@ int run(const Flags& f, const Program& program) {
     task.host.assign(1, 0);
     bench::asked(task, f.algorithm, 1);
     if (f.scaling) runs.emplace(scaling_runs(f, s));
-    if (!f.plot.empty() && collectives::mpi::launch().rank == 0) require_writable(f.plot);
     if (processes == 1 && f.links.empty()) bench::require_mappings(f.threads(), f.reproducible);
     return s;
   });
@@ -327,6 +327,9 @@ int run(const Flags& f, const Program& program) {
       program.argc, program.argv,
       {.deadline = std::chrono::seconds(f.deadline),
        .network = together([&] { return f.network.network(); }, each_host)});
+  open_chief_files(session, [&] {
+    if (!f.plot.empty() && session.launch().rank == 0) require_writable(f.plot);
+  });
   const std::chrono::seconds deadline(f.deadline);
   if (processes == 1) {
     const int threads = f.threads();

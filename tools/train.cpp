@@ -21,6 +21,7 @@
 #include "strategies/session/parameter_server_job.h"
 #include "strategies/session/server_task.h"
 #include "tools/bounds.h"
+#include "tools/chief_files.h"
 #include "tools/command.h"
 #include "tools/data_choice.h"
 #include "tools/exit_codes.h"
@@ -290,26 +291,6 @@ nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
   return object;
 }
 
-// Only the chief's host knows whether its files can be written: it tells all, so that all leave
-// together. The second exchange is for those who still watch the start: they must not see the
-// chief leave and speak of it.
-void open_records(std::optional<Records>& records, const TrainFlags& f,
-                  const collectives::mpi::Launch& launch, strategies::Session& session,
-                  const Log& log) {
-  const bool several = session.launch().size > 1;
-  std::string wrong;
-  try {
-    records.emplace(f, launch.rank == 0, log);
-  } catch (const engine::Error& error) {
-    wrong = error.what();
-  }
-  if (several) wrong = session.bootstrap().all_gather(wrong, "files of the chief")[0];
-  if (wrong.empty()) return;
-  session.connected();
-  if (several) session.bootstrap().all_gather("", "files of the chief");
-  leave_together(exit_code(engine::Code::kIo), wrong);
-}
-
 // Which task of which cluster this is, where TF_CONFIG says so.
 Cluster cluster_of(const TrainFlags& f) {
   const char* const text = std::getenv("TF_CONFIG");
@@ -382,7 +363,7 @@ int train(const TrainFlags& f, const Program& program) {
                                .launched = !cluster,
                                .log = log});
   std::optional<Records> records;
-  open_records(records, f, launch, session, log);
+  open_chief_files(session, [&] { records.emplace(f, launch.rank == 0, log); });
   const auto strategy = make_strategy(f, session, cluster, options);
   const bool chief = strategy->membership().chief;
   const std::size_t size = std::size_t(strategy->membership().size);

@@ -127,6 +127,18 @@ TEST_F(Calibrations, EightRanksOfOneProcessEnd) {
   EXPECT_GT(ended.calibrations[0].seconds, 0);
 }
 
+// They take its caches from each other, and its time: together they touch what two would.
+TEST_F(Calibrations, HostsOfOneMachineShareWhatIsTouched) {
+  const auto largest = [](const std::vector<int>& host) {
+    const Ended ended = run(host, 1, {.deadline = 60s, .trials = 0});
+    EXPECT_EQ(ended.errors[0], "");
+    return ended.calibrations[0].topology.hosts[0].costs.passes.back().bytes;
+  };
+  const double two = largest({0, 1}), four = largest({0, 1, 2, 3});
+  EXPECT_GT(four, 0);
+  EXPECT_DOUBLE_EQ(four * 2, two);
+}
+
 TEST_F(Calibrations, TheNextJobTakesWhatWasMeasured) {
   const Ended measured = run({0, 0}, 1, options());
   ASSERT_EQ(files().size(), 1u);
