@@ -214,6 +214,11 @@ ProbeGroup group(std::string name, const std::vector<int>& host, const Probe& me
 // collectives between hosts: so who begins next finds some asleep.
 constexpr Probe kWireMeeting{Probe::Kind::kTurn, 1, 1};
 
+// So often that `bytes` each time are not too many in all.
+int repetitions_of(std::size_t bytes, std::size_t most) {
+  return int(std::clamp(kMoved / bytes, kLeast, most));
+}
+
 }  // namespace
 
 Plan probe_plan(const Probe& probe, const std::vector<int>& host) {
@@ -254,14 +259,14 @@ ProbeGroup signal_probes(const std::vector<int>& host) {
   return made;
 }
 
-ProbeGroup pass_probe(const std::vector<int>& host, std::size_t bytes) {
+ProbeGroup pass_probe(const std::vector<int>& host, std::size_t bytes, int hosts_of_machine) {
   std::size_t ranks = 1;
   bool alone = false;
   for (const auto& local : ranks_by_host(host)) {
     ranks = std::max(ranks, local.size());
     alone |= local.size() == 1;
   }
-  const int times = int(std::clamp(kMoved / (bytes * ranks), kLeast, kMost));
+  const int times = repetitions_of(bytes * ranks * std::size_t(hosts_of_machine), kMost);
   ProbeGroup made =
       group(fmt::format("passes over {} bytes", bytes), host, {Probe::Kind::kRounds, 1, 1},
             {{Probe::Kind::kTogether, double(bytes), times},
@@ -272,9 +277,9 @@ ProbeGroup pass_probe(const std::vector<int>& host, std::size_t bytes) {
   return made;
 }
 
-ProbeGroup store_probe(const std::vector<int>& host, std::size_t bytes) {
+ProbeGroup store_probe(const std::vector<int>& host, std::size_t bytes, int hosts_of_machine) {
   const std::size_t ranks = largest_host(host);
-  const int times = int(std::clamp(kMoved / (bytes * ranks), kLeast, kMostStores));
+  const int times = repetitions_of(bytes * ranks * std::size_t(hosts_of_machine), kMostStores);
   ProbeGroup made = group(
       fmt::format("stores of {} bytes", bytes / 2), host, {Probe::Kind::kRounds, 1, 1},
       {{Probe::Kind::kKept, double(bytes), times}, {Probe::Kind::kStreamed, double(bytes), times}});

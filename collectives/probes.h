@@ -66,10 +66,11 @@ bool another_turn(const ProbeGroup& group, int turns, double seconds);
 
 // `host`: of each rank.
 ProbeGroup signal_probes(const std::vector<int>& host);
-// For each size, in bytes of a rank; repetitions fit these.
-ProbeGroup pass_probe(const std::vector<int>& host, std::size_t bytes);
+// For each size, in bytes of a rank; repetitions fit these. `hosts_of_machine`: that are at work on
+// one machine at the same time.
+ProbeGroup pass_probe(const std::vector<int>& host, std::size_t bytes, int hosts_of_machine = 1);
 // Stores of both kinds in turn; `bytes`: of a rank, half numbers and half results.
-ProbeGroup store_probe(const std::vector<int>& host, std::size_t bytes);
+ProbeGroup store_probe(const std::vector<int>& host, std::size_t bytes, int hosts_of_machine = 1);
 // Between hosts: how often what is measured there is for the caller to say (wire_probes.h). `bytes`
 // of kBulk are those of a host.
 ProbeGroup wire_group(std::string name, const std::vector<int>& host, std::vector<Probe> probes);

@@ -37,11 +37,9 @@ using collectives::Topology;
 constexpr int kFormat = 6;
 
 // Memory that all ranks of a machine touch in the largest pass: so much more than the last cache
-// that little of it stays there, and not so much that it takes long.
-constexpr std::size_t kCaches = 4;
-constexpr std::size_t kLeastTouched = std::size_t(64) << 20, kMostTouched = std::size_t(256) << 20;
-// Between hosts, where a part of the time is the wire's, so much of that, and of the time for it.
-constexpr std::size_t kPartBetweenHosts = 2;
+// that little of it stays there, and not so much that it takes long, or long to get.
+constexpr std::size_t kCaches = 2;
+constexpr std::size_t kLeastTouched = std::size_t(64) << 20, kMostTouched = std::size_t(128) << 20;
 // Of what a process could take.
 constexpr std::size_t kShareOfMemory = 4;
 constexpr std::size_t kPage = 4096;
@@ -51,6 +49,8 @@ constexpr std::size_t kPage = 4096;
 constexpr double kSignals = 15e-3, kSmallPasses = 15e-3, kMiddlePasses = 35e-3,
                  kLargestPasses = 75e-3, kSmallStores = 15e-3, kLargestStores = 40e-3,
                  kWire = 120e-3;  // s
+// Of what is within hosts, where there is a wire to measure, too.
+constexpr double kPartBesideWire = 0.5;
 
 struct Passes {
   std::size_t bytes = 0;  // of a rank in the largest pass
@@ -59,10 +59,10 @@ struct Passes {
 
 // What the ranks of this host touch of that: hosts that are parts of one machine share its caches,
 // and its time.
-std::size_t touched_by_host(const JobRanks& ranks, int hosts_of_machine, std::size_t most_touched) {
-  if (most_touched > 0) return most_touched;
+std::size_t touched_by_host(const CalibrationOptions& options, int hosts_of_machine) {
+  if (options.most_touched > 0) return options.most_touched;
   return std::clamp(kCaches * collectives::last_cache(), kLeastTouched, kMostTouched) /
-         std::size_t(hosts_of_machine) / (ranks.one_host() ? 1 : kPartBetweenHosts);
+         std::size_t(hosts_of_machine);
 }
 
 // Of all hosts the least bytes, so that all do the same.
@@ -81,26 +81,28 @@ Passes largest_passes(const JobRanks& ranks, std::size_t touched) {
 }
 
 // What is run within hosts.
-std::vector<ProbeGroup> local_probes(const JobRanks& ranks, std::size_t touched) {
-  const Passes largest_pass = largest_passes(ranks, touched);
+std::vector<ProbeGroup> local_probes(const JobRanks& ranks, const CalibrationOptions& options,
+                                     int hosts_of_machine) {
+  const Passes largest_pass = largest_passes(ranks, touched_by_host(options, hosts_of_machine));
   std::vector<ProbeGroup> local{collectives::signal_probes(ranks.host)};
   local[0].seconds = kSignals;
   const auto sizes = collectives::pass_sizes(largest_pass.bytes, largest_pass.ranks);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    ProbeGroup& group = local.emplace_back(collectives::pass_probe(ranks.host, sizes[i]));
+    ProbeGroup& group =
+        local.emplace_back(collectives::pass_probe(ranks.host, sizes[i], hosts_of_machine));
     const std::size_t larger = sizes.size() - 1 - i;
     group.seconds = larger == 0 ? kLargestPasses : larger == 1 ? kMiddlePasses : kSmallPasses;
   }
-  // The same on all hosts, as the passes are. The largest touches twice the last cache, as the
-  // largest pass does between hosts, and half of what that does on one host.
-  const auto stores = collectives::store_probe_sizes(
-      largest_pass.bytes * largest_pass.ranks / (ranks.one_host() ? 2 : 1), largest_pass.ranks);
+  // The same on all hosts, as the passes are.
+  const auto stores =
+      collectives::store_probe_sizes(largest_pass.bytes * largest_pass.ranks, largest_pass.ranks);
   for (std::size_t i = 0; i < stores.size(); ++i) {
-    ProbeGroup& group = local.emplace_back(collectives::store_probe(ranks.host, stores[i]));
+    ProbeGroup& group =
+        local.emplace_back(collectives::store_probe(ranks.host, stores[i], hosts_of_machine));
     group.seconds = i + 1 == stores.size() ? kLargestStores : kSmallStores;
   }
   if (!ranks.one_host())
-    for (ProbeGroup& group : local) group.seconds /= kPartBetweenHosts;
+    for (ProbeGroup& group : local) group.seconds *= kPartBesideWire;
   return local;
 }
 
@@ -155,8 +157,7 @@ struct Measured {
 Measured measured(const Shape& shape, const Topology& topology, const engine::Ops& ops,
                   const CalibrationOptions& options) {
   const JobRanks& ranks = shape.ranks;
-  const std::vector<ProbeGroup> local =
-      local_probes(ranks, touched_by_host(ranks, shape.mine.hosts, options.most_touched));
+  const std::vector<ProbeGroup> local = local_probes(ranks, options, shape.mine.hosts_of_machine);
   std::vector<ProbeGroup> largest = local;
   std::optional<collectives::WireProbes> wire;
   if (!ranks.one_host()) {

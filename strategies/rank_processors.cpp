@@ -82,6 +82,12 @@ bool enough_everywhere(const MachinesOfJob& machines) {
   });
 }
 
+int most_hosts(const MachinesOfJob& machines) {
+  std::size_t most = 1;
+  for (const auto& [kernel, machine] : machines) most = std::max(most, machine.hosts.size());
+  return int(most);
+}
+
 }  // namespace
 
 RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& what) {
@@ -105,8 +111,7 @@ RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& wha
   }
   const MachinesOfJob machines = machines_of(ranks, all);
   return {collectives::plan_binding(here, place, collectives::processor_map(), 1, machine.cores),
-          most_of(together, all[me].quota), enough_everywhere(machines),
-          int(machines.at(all[me].kernel).hosts.size())};
+          most_of(together, all[me].quota), enough_everywhere(machines), most_hosts(machines)};
 }
 
 }  // namespace lockstep::strategies

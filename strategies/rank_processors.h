@@ -15,7 +15,8 @@ struct RankProcessors {
   // On every machine as many processors as ranks, also where several hosts of the job are parts of
   // one machine. The same on all processes.
   bool enough = true;
-  int hosts = 1;  // of the job, that are parts of this machine
+  // Hosts of the job that are parts of one machine, where they are most. The same on all processes.
+  int hosts_of_machine = 1;
 };
 
 // `what` stands in errors of the exchange: "processors of the ranks".

@@ -245,7 +245,7 @@ TEST_F(Calibrations, ASlowMachineMeasuresLess) {
   count(collectives::signal_probes({0, 0}));
   for (const std::size_t bytes : collectives::pass_sizes(kTouched / 2, 2))
     count(collectives::pass_probe({0, 0}, bytes));
-  for (const std::size_t bytes : collectives::store_probe_sizes(kTouched / 2, 2))
+  for (const std::size_t bytes : collectives::store_probe_sizes(kTouched, 2))
     count(collectives::store_probe({0, 0}, bytes));
   EXPECT_GT(reductions, all / 4);
   EXPECT_LT(reductions, all * 2 / 3);

@@ -43,8 +43,8 @@ TEST(RankProcessors, HostsOfOneMachineShareItsProcessors) {
 }
 
 TEST(RankProcessors, HostsOfOneMachineAreCounted) {
-  for (const auto& one : found({0, 0})) EXPECT_EQ(one.hosts, 1);
-  for (const auto& one : found({0, 1, 2, 1})) EXPECT_EQ(one.hosts, 3);
+  for (const auto& one : found({0, 0})) EXPECT_EQ(one.hosts_of_machine, 1);
+  for (const auto& one : found({0, 1, 2, 1})) EXPECT_EQ(one.hosts_of_machine, 3);
 }
 
 }  // namespace
