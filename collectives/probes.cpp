@@ -311,8 +311,11 @@ ProbeGroup wire_group(std::string name, const std::vector<int>& host, std::vecto
 std::vector<std::size_t> pass_sizes(std::size_t most, std::size_t ranks) {
   const std::size_t least = ranks * kSmallest;
   std::vector<std::size_t> sizes{most};
-  while (sizes.back() / 3 > 2 * least)
-    sizes.push_back(sizes.back() / (sizes.size() == 1 ? 3 : 4) / kSmallest * kSmallest);
+  for (;;) {
+    const std::size_t next = sizes.back() / (sizes.size() == 1 ? 3 : 4) / kSmallest * kSmallest;
+    if (2 * next < 3 * least) break;
+    sizes.push_back(next);
+  }
   if (most > least) sizes.push_back(least);
   std::reverse(sizes.begin(), sizes.end());
   return sizes;

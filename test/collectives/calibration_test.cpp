@@ -274,6 +274,21 @@ TEST_F(Stored, WhatAnotherIsJustWritingIsNotTouched) {
   EXPECT_EQ(text, "another's");
 }
 
+// However much memory there is, in pages: no size twice, and none far from the next.
+TEST(Probes, PassSizesAscendToAllThereIs) {
+  constexpr std::size_t kPage = 4 * kKiB;
+  for (const std::size_t ranks : {1, 2, 3, 8, 64})
+    for (std::size_t most = kPage; most <= 128 * kMiB / ranks; most += 7 * kPage) {
+      const std::vector<std::size_t> sizes = pass_sizes(most, ranks);
+      ASSERT_EQ(sizes.back(), most) << ranks;
+      ASSERT_EQ(sizes.front(), std::min(most, ranks * kPage)) << ranks << " ranks of " << most;
+      for (std::size_t i = 1; i < sizes.size(); ++i) {
+        ASSERT_GT(sizes[i], sizes[i - 1]) << ranks << " ranks of " << most;
+        ASSERT_LE(sizes[i], 8 * sizes[i - 1]) << ranks << " ranks of " << most;
+      }
+    }
+}
+
 TEST(Probes, OtherProbesHaveAnotherHash) {
   const std::vector<int> host{0, 0, 1};
   const std::vector<ProbeGroup> groups{signal_probes(host), pass_probe(host, 4096)};
