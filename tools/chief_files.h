@@ -8,9 +8,9 @@
 
 namespace lockstep::tools {
 
-// Runs `open` in this process, for what all of them do; what it throws in the first process is said
-// once, and the program leaves with the code of a file that cannot be written. Call it in every
-// process of the job, before `session.connected()`.
+// Runs `open`, which opens files in the first process and does not throw in the others. What it
+// throws is said once, and all processes leave with the code of a file that cannot be written.
+// Collective; before `session.connected()`.
 void open_chief_files(strategies::Session& session, const std::function<void()>& open);
 
 }  // namespace lockstep::tools

@@ -2,6 +2,8 @@
 // Laws 1 to 3 of synchronous training, for both strategies: equal work, equal mirrors, equal order.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <functional>
 #include <thread>
 
 #include "engine/cpu/cpu_device.h"
@@ -291,23 +293,32 @@ TEST(Law3, TheWholeStepIsVerifiedWithAllPlansInFlight) {
   }
 }
 
-TEST(Law3, ProcessesThatWereStartedDifferentlyAreToldWhatDiffers) {
+// What each of two processes of one host is told when it does `start`; empty where nothing.
+std::array<std::string, 2> told(
+    const std::function<void(int process, collectives::Bootstrap&)>& start) {
   const auto bootstraps = collectives::in_memory_bootstrap({0, 0}, std::chrono::seconds(20));
-  std::string text[2];
+  std::array<std::string, 2> text;
   std::vector<std::thread> processes;
-  for (int p = 0; p < 2; ++p) {
+  for (std::size_t p = 0; p < text.size(); ++p)
     processes.emplace_back([&, p] {
       try {
-        strategies::CollectiveAllReduce strategy(replicas(1), *bootstraps[std::size_t(p)]);
-        strategy.open(small_graph({}), engine::optim::sgd().rule,
-                      {p == 0 ? std::size_t(11) : std::size_t(12), 1, p == 0 ? 7u : 8u, {}});
+        start(int(p), *bootstraps[p]);
       } catch (const engine::Error& error) {
         text[p] = error.what();
       }
     });
-  }
   for (std::thread& process : processes) process.join();
-  for (const std::string& t : text) {
+  return text;
+}
+
+TEST(Law3, ProcessesThatWereStartedDifferentlyAreToldWhatDiffers) {
+  const auto texts = told([](int process, collectives::Bootstrap& bootstrap) {
+    strategies::CollectiveAllReduce strategy(replicas(1), bootstrap);
+    strategy.open(
+        small_graph({}), engine::optim::sgd().rule,
+        {process == 0 ? std::size_t(11) : std::size_t(12), 1, process == 0 ? 7u : 8u, {}});
+  });
+  for (const std::string& t : texts) {
     EXPECT_NE(t.find("batch: 12"), std::string::npos) << t;
     EXPECT_NE(t.find("batch: 11"), std::string::npos) << t;
     EXPECT_NE(t.find("seed: 8"), std::string::npos) << t;
@@ -315,23 +326,13 @@ TEST(Law3, ProcessesThatWereStartedDifferentlyAreToldWhatDiffers) {
 }
 
 TEST(Law3, ProcessesWithOtherRatesOrOtherDataAreToldSo) {
-  const auto bootstraps = collectives::in_memory_bootstrap({0, 0}, std::chrono::seconds(20));
-  std::string text[2];
-  std::vector<std::thread> processes;
-  for (int p = 0; p < 2; ++p) {
-    processes.emplace_back([&, p] {
-      try {
-        strategies::CollectiveAllReduce strategy(replicas(1), *bootstraps[std::size_t(p)]);
-        Job job;
-        job.optimizer = engine::optim::sgd({.rate = p == 0 ? 0.01 : 0.5});
-        train(strategy, job, nullptr);
-      } catch (const engine::Error& error) {
-        text[p] = error.what();
-      }
-    });
-  }
-  for (std::thread& process : processes) process.join();
-  for (const std::string& t : text) {
+  const auto texts = told([](int process, collectives::Bootstrap& bootstrap) {
+    strategies::CollectiveAllReduce strategy(replicas(1), bootstrap);
+    Job job;
+    job.optimizer = engine::optim::sgd({.rate = process == 0 ? 0.01 : 0.5});
+    train(strategy, job, nullptr);
+  });
+  for (const std::string& t : texts) {
     EXPECT_NE(t.find("0.5"), std::string::npos) << t;
     EXPECT_NE(t.find("0.01"), std::string::npos) << t;
   }
@@ -339,24 +340,14 @@ TEST(Law3, ProcessesWithOtherRatesOrOtherDataAreToldSo) {
 
 // Else examples would be left out, or taken twice.
 TEST(Law3, ProcessesWithOtherSharesOfTheBatchAreToldSo) {
-  const auto bootstraps = collectives::in_memory_bootstrap({0, 0}, std::chrono::seconds(20));
-  std::string text[2];
-  std::vector<std::thread> processes;
-  for (int p = 0; p < 2; ++p) {
-    processes.emplace_back([&, p] {
-      try {
-        auto options = replicas(1);
-        options.shares =
-            p == 0 ? std::vector<std::uint64_t>{1, 2} : std::vector<std::uint64_t>{2, 1};
-        strategies::CollectiveAllReduce strategy(options, *bootstraps[std::size_t(p)]);
-        strategy.open(small_graph({}), engine::optim::sgd().rule, {11, 1, 1, {}});
-      } catch (const engine::Error& error) {
-        text[p] = error.what();
-      }
-    });
-  }
-  for (std::thread& process : processes) process.join();
-  for (const std::string& t : text)
+  const auto texts = told([](int process, collectives::Bootstrap& bootstrap) {
+    auto options = replicas(1);
+    options.shares =
+        process == 0 ? std::vector<std::uint64_t>{1, 2} : std::vector<std::uint64_t>{2, 1};
+    strategies::CollectiveAllReduce strategy(options, bootstrap);
+    strategy.open(small_graph({}), engine::optim::sgd().rule, {11, 1, 1, {}});
+  });
+  for (const std::string& t : texts)
     EXPECT_NE(t.find("'shares: 2 1' and not 'shares: 1 2'"), std::string::npos) << t;
 }
 
