@@ -12,8 +12,8 @@
 #include <limits>
 #include <utility>
 
+#include "collectives/memory_access.h"
 #include "collectives/simulator.h"
-#include "collectives/store_sizes.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -102,6 +102,7 @@ class OneHost {
     signals();
     passes();
     stores();
+    costs().read_ahead = better_read_ahead(samples_, ranks_);
     return costs();
   }
 
@@ -408,6 +409,13 @@ double usual_seconds(const Sample& sample, const std::vector<int>& ranks) {
     least = std::min(least, median({cut(part), cut(part + 1)}));
   }
   return least;
+}
+
+bool better_read_ahead(const std::vector<Sample>& samples, const std::vector<int>& ranks) {
+  const Sample* written = ends(samples, Kind::kWriteAhead).first;
+  const Sample* read = ends(samples, Kind::kReadAhead).first;
+  if (written == nullptr || read == nullptr) return false;
+  return better_read_ahead(usual_seconds(*written, ranks), usual_seconds(*read, ranks));
 }
 
 Topology calibrated(Topology topology, const std::vector<Sample>& samples,

@@ -27,6 +27,10 @@ void add_samples(std::vector<Sample>& samples, std::vector<Sample> more);
 // sums of few bytes (kSum) likewise, which are compared with each other.
 double usual_seconds(const Sample& sample, const std::vector<int>& ranks);
 
+// Whether sums in place of `ranks`, those of a host, are clearly faster where they ask ahead for
+// lines to be read: what is measured after that is measured so.
+bool better_read_ahead(const std::vector<Sample>& samples, const std::vector<int>& ranks);
+
 // `topology` with measured costs: of each host by its own ranks, of the wire by all hosts.
 // `processors`: of each host, that its ranks may use together. Samples may be missing: what they
 // would tell stays as it was. All costs are finite; bandwidths are positive.

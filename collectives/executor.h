@@ -57,6 +57,7 @@ struct ExecutorOptions {
   // So are new weights of other ranks, where all that the host's updates of a step touch is more
   // than so many bytes: the last cache.
   std::size_t cache = std::size_t(32) << 20;
+  bool read_ahead = false;          // of sums in place (engine/ops/reduce.h)
   std::function<void()> hook = {};  // tests: random delays between blocks
 };
 

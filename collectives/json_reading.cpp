@@ -111,6 +111,13 @@ double quantity(const json& object, const char* key, double otherwise, bool posi
   return read;
 }
 
+bool truth(const json& object, const char* key, bool otherwise) {
+  if (!object.contains(key)) return otherwise;
+  engine::require(object[key].is_boolean(), "\"{}\" is true or false, not {}", key,
+                  object[key].dump());
+  return object[key].get<bool>();
+}
+
 void only(const json& object, std::string_view what, std::initializer_list<std::string_view> keys) {
   require(object.is_object(), "{} must be an object, not {}", what, object.dump());
   for (const auto& [key, value] : object.items()) {

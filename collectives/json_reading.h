@@ -30,6 +30,9 @@ nlohmann::json list(const nlohmann::json& object, const char* key, bool needed);
 // `positive`. Other numbers would add up to no time that anybody could wait for.
 double quantity(const nlohmann::json& object, const char* key, double otherwise, bool positive);
 
+// True or false; `otherwise` where the key is not there.
+bool truth(const nlohmann::json& object, const char* key, bool otherwise);
+
 // Refuses keys that nobody reads: a misspelt one would be a default, silently.
 void only(const nlohmann::json& object, std::string_view what,
           std::initializer_list<std::string_view> keys);

@@ -47,10 +47,13 @@ struct HostCosts {
   double call = 0;         // s: of a collective at all: from start to first step, from last to end
   // Ascending by bytes, at least one; see `pass`.
   std::vector<MemoryPass> passes = {{4e6, 40e9, 160e9}, {64e6, 12e9, 48e9}};
-  // From how many bytes on results are better written past the caches (store_sizes.h): where all
+  // From how many bytes on results are better written past the caches (memory_access.h): where all
   // ranks of the host touch so many, and where one step stores so many. 0: not measured. No price
   // depends on them.
   double stream_touched = 0, stream_results = 0;
+  // Whether sums in place are faster where they ask for lines of sources ahead, to be read, than
+  // for lines of targets, to be written. No price depends on it.
+  bool read_ahead = false;
   // Devices: bytes/s that one sends to, and takes from, those without a direct link to it.
   double port = 0;
   std::vector<PeerLink> links = {};

@@ -21,6 +21,7 @@ constexpr std::size_t kSmallest = engine::kBlock * sizeof(float);  // that one r
 constexpr std::size_t kMoved = std::size_t(64) << 20;
 constexpr std::size_t kLeast = 3, kMost = 24;
 constexpr std::size_t kMostStores = 6;
+constexpr double kLineBytes = 128 << 10;      // long beside the meetings, and in all caches
 constexpr std::size_t kUnit = 2 * kSmallest;  // of numbers and results
 
 std::vector<std::vector<int>> ranks_by_host(const std::vector<int>& host) {
@@ -70,6 +71,8 @@ void local_lane(Lane& lane, const Probe& probe, const std::vector<int>& ranks, s
                               {{me, Space::kGradient, 0}}));
       return;
     case Probe::Kind::kTogether:
+    case Probe::Kind::kWriteAhead:
+    case Probe::Kind::kReadAhead:
       rounds(lane, ranks, 1);
       sum(lane, ranks, slice({0, count}, int(place), n), count);
       break;
@@ -274,6 +277,15 @@ ProbeGroup pass_probe(const std::vector<int>& host, std::size_t bytes, int hosts
              {Probe::Kind::kFetched, double(bytes), times}});
   made.writes = true;
   made.elements = (alone ? 2 : 1) * elements_of(made.probes[0]);
+  return made;
+}
+
+ProbeGroup line_probe(const std::vector<int>& host) {
+  ProbeGroup made = group("lines asked for ahead", host, {Probe::Kind::kRounds, 1, 1},
+                          {{Probe::Kind::kWriteAhead, kLineBytes, int(kMost)},
+                           {Probe::Kind::kReadAhead, kLineBytes, int(kMost)}});
+  made.writes = true;
+  made.elements = 2 * elements_of(made.probes[0]);  // a rank alone has two numbers to add
   return made;
 }
 

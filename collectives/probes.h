@@ -30,6 +30,9 @@ struct Probe {
     // bytes of the numbers and the results. Stored plainly, or past the caches.
     kKept,
     kStreamed,
+    // As kTogether: lines of targets asked for ahead, or of sources.
+    kWriteAhead,
+    kReadAhead,
     kTurn,      // a few bytes go once through all hosts, one after the other
     kMessages,  // `size` messages of a few bytes each way, one behind the other
     kAtOnce,    // the same, but all posted before any is waited for
@@ -71,6 +74,8 @@ ProbeGroup signal_probes(const std::vector<int>& host);
 ProbeGroup pass_probe(const std::vector<int>& host, std::size_t bytes, int hosts_of_machine = 1);
 // Stores of both kinds in turn; `bytes`: of a rank, half numbers and half results.
 ProbeGroup store_probe(const std::vector<int>& host, std::size_t bytes, int hosts_of_machine = 1);
+// Sums in place that ask ahead for lines to be written, and to be read, in turn.
+ProbeGroup line_probe(const std::vector<int>& host);
 // Between hosts: how often what is measured there is for the caller to say (wire_probes.h). `bytes`
 // of kBulk are those of a host.
 ProbeGroup wire_group(std::string name, const std::vector<int>& host, std::vector<Probe> probes);

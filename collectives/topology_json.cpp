@@ -21,6 +21,7 @@ using json_reading::number;
 using json_reading::only;
 using json_reading::quantity;
 using json_reading::text;
+using json_reading::truth;
 using nlohmann::json;
 
 constexpr int kMostRanks = 65536, kMostRanksOfAHost = 1024;
@@ -46,6 +47,7 @@ json json_of(const HostCosts& costs) {
           {"passes", passes},
           {"stream_touched_bytes", costs.stream_touched},
           {"stream_result_bytes", costs.stream_results},
+          {"read_ahead", costs.read_ahead},
           {"port_bytes_per_second", costs.port},
           {"links", links}};
 }
@@ -78,7 +80,7 @@ LinkClass link_class(const std::string& word) {
 HostCosts host_costs(const json& from) {
   only(from, "\"costs\" of a host",
        {"link", "cores", "signal_seconds", "step_seconds", "block_seconds", "reduction_seconds",
-        "call_seconds", "passes", "stream_touched_bytes", "stream_result_bytes",
+        "call_seconds", "passes", "stream_touched_bytes", "stream_result_bytes", "read_ahead",
         "port_bytes_per_second", "links"});
   HostCosts costs;
   costs.link = link_class(text(from, "link", std::string(name(costs.link))));
@@ -90,6 +92,7 @@ HostCosts host_costs(const json& from) {
   costs.call = quantity(from, "call_seconds", costs.call, false);
   costs.stream_touched = quantity(from, "stream_touched_bytes", costs.stream_touched, false);
   costs.stream_results = quantity(from, "stream_result_bytes", costs.stream_results, false);
+  costs.read_ahead = truth(from, "read_ahead", costs.read_ahead);
   for (const double bytes : {costs.stream_touched, costs.stream_results})
     require(bytes <= kMostBytes, "results cannot be stored past the caches from {} bytes on",
             bytes);

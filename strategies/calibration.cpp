@@ -34,7 +34,7 @@ using collectives::Topology;
 
 // Costs of an executor that works otherwise are of no use: counted up when it does. What is run,
 // and by which plans, is in the fingerprint by itself.
-constexpr int kFormat = 6;
+constexpr int kFormat = 7;
 
 // Memory that all ranks of a machine touch in the largest pass: so much more than the last cache
 // that little of it stays there, and not so much that it takes long, or long to get.
@@ -46,7 +46,7 @@ constexpr std::size_t kPage = 4096;
 
 // How long things may take. Of passes the larger ones take longer, and are done less often. A host
 // that is slower does less; what is least is done however long it takes.
-constexpr double kSignals = 15e-3, kSmallPasses = 15e-3, kMiddlePasses = 35e-3,
+constexpr double kSignals = 15e-3, kLines = 10e-3, kSmallPasses = 15e-3, kMiddlePasses = 35e-3,
                  kLargestPasses = 75e-3, kSmallStores = 15e-3, kLargestStores = 40e-3,
                  kWire = 120e-3;  // s
 // Of what is within hosts, where there is a wire to measure, too.
@@ -80,12 +80,15 @@ Passes largest_passes(const JobRanks& ranks, std::size_t touched) {
   return largest;
 }
 
-// What is run within hosts.
+// What is run within hosts: first `kFirst` groups, then those whose sums depend on them.
+constexpr std::ptrdiff_t kFirst = 2;
 std::vector<ProbeGroup> local_probes(const JobRanks& ranks, const CalibrationOptions& options,
                                      int hosts_of_machine) {
   const Passes largest_pass = largest_passes(ranks, touched_by_host(options, hosts_of_machine));
   std::vector<ProbeGroup> local{collectives::signal_probes(ranks.host)};
   local[0].seconds = kSignals;
+  local.push_back(collectives::line_probe(ranks.host));
+  local[1].seconds = kLines;
   const auto sizes = collectives::pass_sizes(largest_pass.bytes, largest_pass.ranks);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     ProbeGroup& group =
@@ -168,7 +171,9 @@ Measured measured(const Shape& shape, const Topology& topology, const engine::Op
     largest.push_back(std::move(group));
   ProbeRun run(ranks, largest, ops, shape.mine.binding.processors, options.deadline,
                options.network, options.waited);
-  std::vector<Sample> samples = run.measure(local);
+  std::vector<Sample> samples = run.measure({local.begin(), local.begin() + kFirst});
+  run.read_ahead(collectives::better_read_ahead(samples, ranks.local()));
+  collectives::add_samples(samples, run.measure({local.begin() + kFirst, local.end()}));
   while (wire) {
     const auto group = wire->next(samples);
     if (!group) break;
@@ -222,6 +227,7 @@ std::uint64_t hash_of_probes() {
     const Topology few = collectives::equal_hosts(hosts, 2, {}, {});
     const std::vector<int> host = few.host_of_rank();
     all.push_back(collectives::signal_probes(host));
+    all.push_back(collectives::line_probe(host));
     for (const std::size_t bytes : collectives::pass_sizes(kBytes, 2))
       all.push_back(collectives::pass_probe(host, bytes));
     for (const std::size_t bytes : collectives::store_probe_sizes(kBytes, 2))

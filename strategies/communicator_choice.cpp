@@ -40,8 +40,8 @@ void Communicator::choose(const CommunicatorOptions& options) {
   stored.cache = options.cost_cache;
   const Calibration found = stored_costs(ranks_.bootstrap, topology, stored);
   topology = found.topology;
-  ranks_.stores =
-      collectives::store_sizes(topology.hosts[std::size_t(ranks_.host[std::size_t(rank())])].costs);
+  ranks_.access = collectives::memory_access(
+      topology.hosts[std::size_t(ranks_.host[std::size_t(rank())])].costs);
   costs_are_ = topology.costs_are + (found.note.empty() ? "" : " (" + found.note + ")");
   choices_ = collectives::plan_all_reduce(topology, candidates, {},
                                           {kPriced.begin(), kPriced.end()}, &ranks_.bootstrap);
@@ -58,7 +58,7 @@ std::string Communicator::explain() const {
     before = choice.algorithm;
   }
   return fmt::format("{}\ncosts of ranks and links: {}\nstored past the caches: {}", text,
-                     costs_are_, sentence(ranks_.stores));
+                     costs_are_, sentence(ranks_.access));
 }
 
 const collectives::Algorithm& Communicator::algorithm_for(const Request& request) const {

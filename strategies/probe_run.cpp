@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
-#include <optional>
+#include <deque>
+#include <limits>
 
 #include "collectives/executor.h"
 #include "collectives/outcome.h"
@@ -134,23 +135,26 @@ void ProbeRun::measure(int index, const ProbeGroup& group, std::size_t number, T
   const int rank = mine_[std::size_t(index)];
   Team& team = *teams_[number];
   Executor executor(rank, team, transports_[std::size_t(index)].get(), ops_, {},
-                    {.deadline = deadline_});
+                    {.deadline = deadline_, .read_ahead = read_ahead_});
   executor.open(group.step);
-  // Plans of stores are run by executors of their own, which store alike at every size.
-  std::optional<Executor> keeping, streaming;
-  const auto open = [&](std::optional<Executor>& other, std::size_t stream_from) -> Executor& {
-    if (!other) {
-      other.emplace(
-          rank, team, transports_[std::size_t(index)].get(), ops_, collectives::OwnedState{},
-          collectives::ExecutorOptions{.deadline = deadline_, .stream_from = stream_from});
-      other->open(group.step);
-    }
-    return *other;
+  // Where kinds of access are compared each plan has an executor of its own.
+  std::deque<Executor> others;
+  const auto open = [&](std::size_t stream_from, bool read_ahead) {
+    Executor& other = others.emplace_back(
+        rank, team, transports_[std::size_t(index)].get(), ops_, collectives::OwnedState{},
+        collectives::ExecutorOptions{
+            .deadline = deadline_, .stream_from = stream_from, .read_ahead = read_ahead});
+    other.open(group.step);
+    return &other;
   };
+  constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
   std::vector<Executor*> of_probe(group.probes.size(), &executor);
   for (std::size_t p = 0; p < group.probes.size(); ++p) {
-    if (group.probes[p].kind == Probe::Kind::kKept) of_probe[p] = &open(keeping, std::size_t(-1));
-    if (group.probes[p].kind == Probe::Kind::kStreamed) of_probe[p] = &open(streaming, 0);
+    const Probe::Kind kind = group.probes[p].kind;
+    if (kind == Probe::Kind::kKept) of_probe[p] = open(kNever, read_ahead_);
+    if (kind == Probe::Kind::kStreamed) of_probe[p] = open(0, read_ahead_);
+    if (kind == Probe::Kind::kWriteAhead) of_probe[p] = open(kNever, false);
+    if (kind == Probe::Kind::kReadAhead) of_probe[p] = open(kNever, true);
   }
   auto* const numbers = reinterpret_cast<float*>(memory_->block(rank));
   const auto run = [&](int plan) {

@@ -44,6 +44,8 @@ class ProbeRun {
   // the group says does fewer turns of it. Every wait has the deadline; throws
   // Error(kTimeout) or Error(kPeerLost) naming ranks.
   std::vector<collectives::Sample> measure(const std::vector<collectives::ProbeGroup>& groups);
+  // What my host does from now on (ExecutorOptions), but where a probe says otherwise.
+  void read_ahead(bool better) { read_ahead_ = better; }
   // Of all that was measured: the rank that waited longest for a processor. The same on all
   // processes.
   collectives::ProcessorWait processor_wait() const;
@@ -68,6 +70,7 @@ class ProbeRun {
   std::chrono::milliseconds deadline_;
   std::function<double()> waited_;
   std::vector<int> mine_;
+  bool read_ahead_ = false;
   std::size_t elements_ = 0;  // of a rank's gradient space
   std::unique_ptr<HostMemory> memory_;
   std::vector<std::unique_ptr<collectives::Transport>> transports_;  // of my ranks

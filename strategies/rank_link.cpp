@@ -36,8 +36,9 @@ RankLink::RankLink(const Ranks& ranks, collectives::StepPlan plan, std::size_t b
       std::move(connect_hosts(ranks, plan_, ranks.network, ranks.deadline, what + ": ")[0]);
   collectives::ExecutorOptions options;
   options.deadline = ranks.deadline;
-  options.stream_from = ranks.stores.results;
-  options.cache = ranks.stores.touched;
+  options.stream_from = ranks.access.results;
+  options.cache = ranks.access.touched;
+  options.read_ahead = ranks.access.read_ahead;
   executor_.emplace(ranks.rank(), *team_, transport_.get(), ranks.ops, collectives::OwnedState{},
                     options);
   executor_->open(plan_);

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "collectives/executor.h"
-#include "collectives/store_sizes.h"
+#include "collectives/memory_access.h"
 #include "collectives/team.h"
 #include "collectives/transport.h"
 #include "engine/ops/ops.h"
@@ -27,7 +27,7 @@ struct Ranks : JobRanks {
   const engine::Ops& ops;
   std::chrono::milliseconds deadline;
   Network network = {};
-  collectives::StoreSizes stores = {};  // each host may have its own
+  collectives::MemoryAccess access = {};  // each host may have its own
   int rank() const { return bootstrap.process(); }
 };
 

@@ -391,10 +391,11 @@ void Synchronous::open_executors(const JobRanks& ranks) {
   collectives::ExecutorOptions executor;
   executor.deadline = deadline();
   executor.hook = options_.hook;
-  stores_ = collectives::store_sizes(
+  access_ = collectives::memory_access(
       topology_.hosts[std::size_t(host_[std::size_t(first_rank())])].costs);
-  executor.stream_from = stores_.results;
-  executor.cache = stores_.touched;
+  executor.stream_from = access_.results;
+  executor.cache = access_.touched;
+  executor.read_ahead = access_.read_ahead;
   for (std::size_t i = 0; i < mirrors_.size(); ++i) {
     mirrors_[i]->checks.assign(2 * checked_at(0).size(), 0);
     mirrors_[i]->open(design_, rule_, *team_, std::move(transports[i]), executor);

@@ -24,7 +24,7 @@
 #include "collectives/bootstrap.h"
 #include "collectives/executor.h"
 #include "collectives/memory/peer_watch.h"
-#include "collectives/store_sizes.h"
+#include "collectives/memory_access.h"
 #include "collectives/topology.h"
 #include "engine/base/log.h"
 #include "engine/device/device.h"
@@ -147,7 +147,7 @@ class Synchronous : public engine::Strategy {
   SynchronousOptions options_;
   collectives::Bootstrap& bootstrap_;
   collectives::Topology topology_;
-  collectives::StoreSizes stores_;  // of my host, since `open`
+  collectives::MemoryAccess access_;  // of my host, since `open`
   collectives::Binding binding_;
   std::vector<int> host_;  // of each rank
   std::uint64_t generation_ = 0;

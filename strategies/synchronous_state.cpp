@@ -112,7 +112,7 @@ std::string Synchronous::explain() const {
     text += "\ncosts of ranks and links: ";
     text += costs_are_;
   }
-  text += "\nstored past the caches: " + sentence(stores_);
+  text += "\nstored past the caches: " + sentence(access_);
   if (topology_.hosts.size() > 1) text += "\nbetween hosts: " + sentence(options_.network);
   text +=
       communication_threads_

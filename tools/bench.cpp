@@ -106,7 +106,7 @@ class BenchOfRank {
     bench::require_room(ranks, threads, bytes_taken(), "a benchmark of " + f.most());
     const collectives::Topology topology = costs(f, ranks);
     if (!f.assumed) setting_.wire = topology.wire.bandwidth;
-    ranks_.stores = collectives::store_sizes(
+    ranks_.access = collectives::memory_access(
         topology.hosts[std::size_t(ranks.host[std::size_t(ranks.rank())])].costs);
     const strategies::RankProcessors processors = bind(ranks);
     enough_ = processors.enough;

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "collectives/memory_access.h"
 #include "collectives/ring_order.h"
 #include "collectives/size_rules.h"
-#include "collectives/store_sizes.h"
 
 namespace lockstep::tools {
 namespace {
@@ -61,7 +61,7 @@ std::string host_text(const Topology& topology, int host, int ranks) {
                         rate_text(far.host));
     if (costs.passes.size() > 1) text += fmt::format(", {} a core in cache", rate_text(near.core));
     if (costs.stream_touched > 0 && costs.stream_results > 0)
-      text += "; stored past the caches: " + sentence(collectives::store_sizes(costs));
+      text += "; stored past the caches: " + sentence(collectives::memory_access(costs));
   } else {
     text += fmt::format(" on devices; memory {} each", rate_text(far.core));
     double least = 0, most = 0;

@@ -6,9 +6,10 @@
 //
 // Several targets are memory of several cores. Their lines are asked for some way ahead as lines to
 // be written: else a line that another core has changed moves twice, first to be read and again to
-// be written, and stores wait for their lines one after the other. Targets apart from all sources
-// are a third pass over memory where they are not in a cache; `stream` writes whole lines without
-// fetching them first.
+// be written, and stores wait for their lines one after the other. Some processors do better when
+// targets that are sources are asked for a little ahead as lines to be read: `read_ahead`. Targets
+// apart from all sources are a third pass over memory where they are not in a cache; `stream`
+// writes whole lines without fetching them first.
 #include "engine/cpu/combine.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -139,6 +140,7 @@ class Pass {
     for (std::size_t s = 0; s < kSources; ++s)
       from_[s] = reinterpret_cast<const In*>(c.from[s]) + c.read_at;
     if (c.stream) stream_ = aligned_alike();
+    if (c.read_ahead) read_ahead_ = in_place();
   }
 
   HWY_INLINE void run() const {
@@ -151,10 +153,12 @@ class Pass {
       hwy::FlushStream();
     }
     const std::size_t asked = !stream_ && to_.size() > 1 ? count_ : 0;
-    for (std::size_t at = 0; at < std::min(kAhead, asked); at += kLine / sizeof(T)) ask(at);
+    const std::size_t ahead = (read_ahead_ ? kReadAhead : kWriteAhead) / sizeof(T);
+    if (!read_ahead_)
+      for (std::size_t at = 0; at < std::min(ahead, asked); at += kLine / sizeof(T)) ask(at);
     for (; i + 4 * kWidth <= count_; i += 4 * kWidth) {
-      if (i + 4 * kWidth + kAhead <= asked)
-        for (std::size_t at = 0; at < 4 * kWidth; at += kLine / sizeof(T)) ask(i + kAhead + at);
+      if (i + 4 * kWidth + ahead <= asked)
+        for (std::size_t at = 0; at < 4 * kWidth; at += kLine / sizeof(T)) ask(i + ahead + at);
       four<false>(i);
     }
     for (; i < count_; ++i) element(i);
@@ -165,10 +169,20 @@ class Pass {
   using Number = Computed<In>;
   using Lanes = hn::CappedTag<Number, kLine / sizeof(Number)>;
   static constexpr std::size_t kWidth = hn::MaxLanes(Lanes());
-  static constexpr std::size_t kAhead = 4096 / sizeof(T);  // elements
+  static constexpr std::size_t kWriteAhead = 4096, kReadAhead = 2048;  // bytes
 
   HWY_INLINE void ask(std::size_t i) const {
-    for (std::size_t t = 0; t < to_.size(); ++t) __builtin_prefetch(target(t) + i, 1);
+    if (read_ahead_) {
+      for (std::size_t s = 0; s < kSources; ++s) __builtin_prefetch(from_[s] + i, 0);
+    } else {
+      for (std::size_t t = 0; t < to_.size(); ++t) __builtin_prefetch(target(t) + i, 1);
+    }
+  }
+
+  bool in_place() const {
+    return std::any_of(from_, from_ + kSources, [&](const In* from) {
+      return reinterpret_cast<const std::byte*>(from) == reinterpret_cast<std::byte*>(target(0));
+    });
   }
 
   T* target(std::size_t t) const { return reinterpret_cast<T*>(to_[t]) + at_; }
@@ -208,7 +222,7 @@ class Pass {
   const In* from_[kSources];
   std::span<std::byte* const> to_;
   std::size_t at_, count_;
-  bool stream_ = false;
+  bool stream_ = false, read_ahead_ = false;
 };
 
 // Where the target is the narrower type, the sources are the two blocks of combine_halves.
@@ -320,7 +334,7 @@ void combine_halves(const Combination& whole) {
     part.source = between, part.target = whole.target;
     part.read_at = 0, part.write_at = whole.write_at + at;
     part.from = both, part.to = whole.to;
-    part.scale = whole.scale, part.stream = whole.stream;
+    part.scale = whole.scale, part.stream = whole.stream, part.read_ahead = whole.read_ahead;
     combine(part);
   }
 }

@@ -70,7 +70,8 @@ void reduce_block(const ReduceArguments& a, std::size_t first, std::size_t count
            .to = a.to,
            .write_at = first,
            .count = count,
-           .stream = a.stream});
+           .stream = a.stream,
+           .read_ahead = a.read_ahead});
 }
 
 // Of kSquares there is one block at most.
@@ -95,7 +96,8 @@ void reduce(const ReduceArguments& arguments) {
                     .to = arguments.to,
                     .count = arguments.count,
                     .scale = scaled ? arguments.scale : 1,
-                    .stream = arguments.stream});
+                    .stream = arguments.stream,
+                    .read_ahead = arguments.read_ahead});
   }
   switch (arguments.dtype) {
     case DType::kFloat32:

@@ -48,6 +48,9 @@ struct ReduceArguments {
   // For targets that are not read and will not be soon: may be written past the caches. Of kUpdate
   // all but the one that is `weight`.
   bool stream = false;
+  // Of several targets that are sources: which lines are asked for ahead, those of sources to be
+  // read or those of targets to be written. What is faster depends on the processor.
+  bool read_ahead = false;
   Epilogue epilogue = Epilogue::kNone;
   double scale = 1;                   // kScale: of the result; kUpdate: of the gradients
   double* squares = nullptr;          // kSquares: one number for this block

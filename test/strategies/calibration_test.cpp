@@ -243,6 +243,7 @@ TEST_F(Calibrations, ASlowMachineMeasuresLess) {
         all += step.action == collectives::Action::kReduce ? group.probes[p].repetitions : 0;
   };
   count(collectives::signal_probes({0, 0}));
+  count(collectives::line_probe({0, 0}));
   for (const std::size_t bytes : collectives::pass_sizes(kTouched / 2, 2))
     count(collectives::pass_probe({0, 0}, bytes));
   for (const std::size_t bytes : collectives::store_probe_sizes(kTouched, 2))

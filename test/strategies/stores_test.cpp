@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Results that are written past the caches have the bits of those that are not, also where ranks
-// store differently; and calibration times both kinds of stores.
+// store differently, and so have sums that ask for other lines ahead; and calibration times both
+// kinds of each.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -18,11 +19,12 @@ namespace lockstep::test {
 namespace {
 
 using namespace std::chrono_literals;
-using collectives::StoreSizes;
+using collectives::MemoryAccess;
 
 constexpr std::size_t kCount = std::size_t(1) << 18,
                       kMost = std::numeric_limits<std::size_t>::max();
-constexpr StoreSizes kAlways{0, 0, true}, kNever{kMost, kMost, true};
+constexpr MemoryAccess kAlways{0, 0, true}, kNever{kMost, kMost, true},
+    kReads{kMost, kMost, true, true};
 
 std::unique_ptr<engine::Ops> sums(OnReduce on_reduce) {
   return observed(engine::cpu_device()->ops(engine::DType::kFloat32, {.threads = 1}),
@@ -30,22 +32,24 @@ std::unique_ptr<engine::Ops> sums(OnReduce on_reduce) {
 }
 
 // A sum by every algorithm of one host, and a gather, of random numbers; what rank 1 has at the end
-// of each, and how many reductions were stored past the caches.
+// of each, and how many reductions were done so.
 struct Ended {
   std::vector<std::vector<float>> results;
-  int streamed = 0;
+  int streamed = 0, ahead = 0;  // ahead: asked for lines to be read
 };
 
-Ended run(const StoreSizes& first, const StoreSizes& second) {
+Ended run(const MemoryAccess& first, const MemoryAccess& second) {
   constexpr int kRanks = 2;
   auto views = collectives::in_memory_bootstrap({0, 0}, 60s);
-  std::atomic<int> streamed{0};
+  std::atomic<int> streamed{0}, ahead{0};
   Ended ended;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < kRanks; ++rank)
     threads.emplace_back([&, rank] {
-      const auto ops =
-          sums([&](const engine::ReduceArguments& a) { streamed += a.stream ? 1 : 0; });
+      const auto ops = sums([&](const engine::ReduceArguments& a) {
+        streamed += a.stream ? 1 : 0;
+        ahead += a.read_ahead ? 1 : 0;
+      });
       const strategies::Ranks ranks{strategies::rank_of_each_process(*views[std::size_t(rank)]),
                                     *ops,
                                     60s,
@@ -79,19 +83,21 @@ Ended run(const StoreSizes& first, const StoreSizes& second) {
       }
     });
   for (std::thread& thread : threads) thread.join();
-  ended.streamed = streamed;
+  ended.streamed = streamed, ended.ahead = ahead;
   return ended;
 }
 
 TEST(Stores, BitsDoNotDependOnThem) {
   const Ended kept = run(kNever, kNever), streamed = run(kAlways, kAlways),
-              mixed = run(kAlways, kNever);
+              mixed = run(kAlways, kNever), reads = run(kNever, kReads);
   EXPECT_EQ(kept.streamed, 0);
+  EXPECT_EQ(kept.ahead, 0);
+  EXPECT_GT(reads.ahead, 0);
   EXPECT_GT(mixed.streamed, 0);
   EXPECT_GT(streamed.streamed, mixed.streamed);
   ASSERT_GT(kept.results.size(), 3u);
   for (std::size_t p = 0; p < kept.results.size(); ++p)
-    for (const Ended* other : {&streamed, &mixed})
+    for (const Ended* other : {&streamed, &mixed, &reads})
       EXPECT_EQ(
           std::memcmp(kept.results[p].data(), other->results[p].data(), kCount * sizeof(float)), 0)
           << "plan " << p;
@@ -111,6 +117,30 @@ TEST(Stores, CalibrationTimesBothKinds) {
                         {.deadline = 60s, .most_touched = std::size_t(2) << 20});
   EXPECT_GT(streamed, 0);
   EXPECT_GT(kept, 0);
+}
+
+// A machine that is slower with one kind of lines: the other is chosen, and all sums after those
+// that compare are measured with it.
+void choose(bool read_ahead) {
+  SCOPED_TRACE(read_ahead);
+  const auto views = collectives::in_memory_bootstrap({0}, 60s);
+  std::atomic<int> better{0}, worse{0};
+  const auto ops = sums([&](const engine::ReduceArguments& a) {
+    if (a.to.size() != 2 || a.from[0] != a.to[0]) return;  // in place, by all
+    ++(a.read_ahead == read_ahead ? better : worse);
+    if (a.read_ahead != read_ahead) std::this_thread::sleep_for(200us);
+  });
+  const auto topology = collectives::discover(*views[0], {"cpu:0", "cpu:0"});
+  const auto found = strategies::calibrate(*views[0], topology, *ops,
+                                           {.deadline = 60s, .most_touched = std::size_t(2) << 20});
+  EXPECT_EQ(found.topology.hosts[0].costs.read_ahead, read_ahead);
+  EXPECT_GT(worse, 0) << "both kinds are timed";
+  EXPECT_GT(better, 4 * worse) << "what comes after them is of the chosen kind";
+}
+
+TEST(Stores, CalibrationGoesOnWithTheBetterKindOfLines) {
+  choose(false);
+  choose(true);
 }
 
 }  // namespace

@@ -266,6 +266,8 @@ class Plan(Case):
              ['"latency_seconds" must be at most 1e+06', "1e+300"]),
             (["--topology", file({"hosts": [{"name": "h", "costs": {"signal_seconds": 2e6}}]})], 64,
              ['"signal_seconds" must be at most 1e+06']),
+            (["--topology", file({"hosts": [{"name": "h", "costs": {"read_ahead": 1}}]})], 64,
+             ['"read_ahead" is true or false, not 1']),
             (["--topology", file({"hosts": [{"name": "h"}], "wire": {"processor_seconds_per_byte": 1e7}})], 64,
              ['"processor_seconds_per_byte" must be at most 1e+06']),
             (["--topology", file({"hosts": [{"name": "h", "ranks": 2, "costs": {"link": "nvlink"}}]})], 64,

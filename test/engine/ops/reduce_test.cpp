@@ -97,7 +97,8 @@ class Reduce : public testing::Test {
         }
   }
 
-  // Into two places: memory of its own, and that of one of the sources.
+  // Into two places: memory of its own, and that of one of the sources; in either order, with
+  // either kind of lines asked for ahead.
   template <class T>
   void one(std::span<Machine> machines, ReduceOp op, std::size_t sources, std::size_t count,
            auto number) {
@@ -106,27 +107,31 @@ class Reduce : public testing::Test {
     for (std::size_t i = 0; i < count; ++i)
       answer.push_back(expected(op, before.memory, before.lead + i));
     for (Machine& m : machines) {
-      Sources<T> s = before;
-      s.point();
-      std::vector<T> apart(count + 1, T(55));
-      std::vector<T>& shared = s.memory[sources / 2];
-      std::byte* to[] = {reinterpret_cast<std::byte*>(apart.data()), s.data(shared)};
-      ReduceArguments a;
-      a.dtype = dtype_of<T>();
-      a.op = op;
-      a.from = s.from;
-      a.to = to;
-      a.count = count;
-      m.ops().reduce(a);
-      for (std::size_t i = 0; i < count; ++i) {
-        ASSERT_TRUE(same(apart[i], answer[i]))
-            << m.name() << ", " << name(a.dtype) << ", operation " << int(op) << ", " << sources
-            << " sources, element " << i << " of " << count << ": " << apart[i] << ", not "
-            << answer[i];
-        ASSERT_TRUE(same(shared[s.lead + i], answer[i])) << m.name();
+      for (const bool read_ahead : {false, true}) {
+        Sources<T> s = before;
+        s.point();
+        std::vector<T> apart(count + 1, T(55));
+        std::vector<T>& shared = s.memory[sources / 2];
+        std::byte* to[] = {reinterpret_cast<std::byte*>(apart.data()), s.data(shared)};
+        if (read_ahead) std::swap(to[0], to[1]);
+        ReduceArguments a;
+        a.dtype = dtype_of<T>();
+        a.op = op;
+        a.from = s.from;
+        a.to = to;
+        a.count = count;
+        a.read_ahead = read_ahead;
+        m.ops().reduce(a);
+        for (std::size_t i = 0; i < count; ++i) {
+          ASSERT_TRUE(same(apart[i], answer[i]))
+              << m.name() << ", " << name(a.dtype) << ", operation " << int(op) << ", " << sources
+              << " sources, element " << i << " of " << count << ": " << apart[i] << ", not "
+              << answer[i];
+          ASSERT_TRUE(same(shared[s.lead + i], answer[i])) << m.name();
+        }
+        ASSERT_EQ(apart[count], T(55));
+        ASSERT_EQ(shared[s.lead + count], T(77));
       }
-      ASSERT_EQ(apart[count], T(55));
-      ASSERT_EQ(shared[s.lead + count], T(77));
     }
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/store_sizes.h"
+#include "collectives/memory_access.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ HostCosts decided(const std::vector<StoreTimes>& times) {
   return costs;
 }
 
-TEST(StoreSizes, ALimitLiesBetweenWhatIsSlowerAndWhatIsFaster) {
+TEST(MemoryAccess, ALimitLiesBetweenWhatIsSlowerAndWhatIsFaster) {
   const HostCosts costs = decided({{64 * kMiB, 16 * kMiB, 3.0, 2.0},
                                    {16 * kMiB, 4 * kMiB, 1.0, 1.5},
                                    {4 * kMiB, 1 * kMiB, 0.1, 0.2}});
@@ -34,34 +34,38 @@ TEST(StoreSizes, ALimitLiesBetweenWhatIsSlowerAndWhatIsFaster) {
             costs);
 }
 
-TEST(StoreSizes, PiecesThatTheNextStepReadsStayInTheCaches) {
+TEST(MemoryAccess, PiecesThatTheNextStepReadsStayInTheCaches) {
   const HostCosts costs =
       decided({{8 * kMiB, 0.25 * kMiB, 3.0, 2.0}, {2 * kMiB, 0.06 * kMiB, 3.0, 2.0}});
   EXPECT_EQ(costs.stream_touched, 4 * kMiB);
   EXPECT_EQ(costs.stream_results, 0.5 * kMiB);
 }
 
-TEST(StoreSizes, TimesThatDoNotTellDecideNothing) {
+TEST(MemoryAccess, TimesThatDoNotTellDecideNothing) {
   for (const auto& times : {std::vector<StoreTimes>{},
                             {{64 * kMiB, 16 * kMiB, 2.0, 1.99}, {16 * kMiB, 4 * kMiB, 1.0, 1.01}},
                             {{64 * kMiB, 16 * kMiB, 2.0, 3.0}, {16 * kMiB, 4 * kMiB, 1.0, 0.5}}})
     EXPECT_EQ(decided(times), HostCosts());
 }
 
-TEST(StoreSizes, WhatWasMeasuredIsUsedElseTheLastCache) {
+TEST(MemoryAccess, WhatWasMeasuredIsUsedElseTheLastCache) {
   HostCosts costs;
-  const StoreSizes assumed = store_sizes(costs);
+  const MemoryAccess assumed = memory_access(costs);
   EXPECT_FALSE(assumed.measured);
   EXPECT_EQ(assumed.results, ExecutorOptions().stream_from);
   EXPECT_EQ(assumed.touched, last_cache() > 0 ? last_cache() : ExecutorOptions().cache);
   EXPECT_THAT(sentence(assumed), HasSubstr("2 MiB and more"));
   costs.stream_touched = 24 * kMiB, costs.stream_results = 3 * kMiB;
-  EXPECT_EQ(store_sizes(costs), (StoreSizes{3 << 20, 24 << 20, true}));
-  EXPECT_EQ(sentence(store_sizes(costs)),
-            "results of 3 MiB and more, and updates that touch more than 24 MiB (measured)");
+  EXPECT_EQ(memory_access(costs), (MemoryAccess{3 << 20, 24 << 20, true}));
+  EXPECT_EQ(sentence(memory_access(costs)),
+            "results of 3 MiB and more, and updates that touch more than 24 MiB (measured); "
+            "sums in place ask ahead for lines to be written");
+  costs.read_ahead = true;
+  EXPECT_THAT(sentence(memory_access(costs)), HasSubstr("lines to be read"));
+  EXPECT_TRUE(memory_access({.read_ahead = true}).read_ahead) << "whatever else is not known";
 }
 
-TEST(StoreSizes, CalibrationTakesThemFromItsProbes) {
+TEST(MemoryAccess, CalibrationTakesThemFromItsProbes) {
   Topology topology;
   topology.hosts = {{.name = "h"}};
   topology.processes = {{.replicas = 2}};
@@ -77,6 +81,28 @@ TEST(StoreSizes, CalibrationTakesThemFromItsProbes) {
   EXPECT_NEAR(found.hosts[0].costs.stream_touched, 32 * kMiB, 1) << "of both ranks";
   EXPECT_NEAR(found.hosts[0].costs.stream_results, 4 * kMiB, 1) << "a half of half the bytes";
   EXPECT_EQ(topology_from_json(to_json(found)), found);
+}
+
+// Also from costs that were kept.
+TEST(MemoryAccess, LinesAreAskedForToBeReadWhereThatIsClearlyFaster) {
+  Topology topology;
+  topology.hosts = {{.name = "a"}, {.name = "b"}};
+  topology.processes = {{.replicas = 2}, {.host = 1, .first_rank = 2, .replicas = 2}};
+  topology.ranks = {{}, {}, {.process = 1, .host = 1}, {.process = 1, .host = 1}};
+  const auto sample = [](Probe::Kind kind, double first, double second) {
+    return Sample{{kind, 64 << 10, 1}, {{first, first / 2, second / 2, second}}};
+  };
+  const Topology found = calibrated(topology,
+                                    {sample(Probe::Kind::kWriteAhead, 1.0e-5, 1.0e-5),
+                                     sample(Probe::Kind::kReadAhead, 0.9e-5, 0.99e-5)},
+                                    {2, 2});
+  EXPECT_TRUE(found.hosts[0].costs.read_ahead);
+  EXPECT_FALSE(found.hosts[1].costs.read_ahead) << "by a hundredth";
+  EXPECT_EQ(topology_from_json(to_json(found)), found);
+  EXPECT_FALSE(calibrated(topology, {sample(Probe::Kind::kReadAhead, 1e-6, 1e-6)}, {2, 2})
+                   .hosts[0]
+                   .costs.read_ahead)
+      << "nothing to compare with";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/store_sizes.h"
+#include "collectives/memory_access.h"
 
 #include <fmt/format.h>
 
@@ -21,18 +21,26 @@ constexpr double kLeastTouched = 4 << 20;  // below that everything fits
 
 }  // namespace
 
-StoreSizes store_sizes(const HostCosts& costs) {
-  StoreSizes sizes;
-  if (costs.stream_touched > 0 && costs.stream_results > 0)
-    return {std::size_t(costs.stream_results), std::size_t(costs.stream_touched), true};
-  if (const std::size_t cache = last_cache(); cache > 0) sizes.touched = cache;
-  return sizes;
+MemoryAccess memory_access(const HostCosts& costs) {
+  MemoryAccess access;
+  access.read_ahead = costs.read_ahead;
+  access.measured = costs.stream_touched > 0 && costs.stream_results > 0;
+  if (access.measured) {
+    access.results = std::size_t(costs.stream_results);
+    access.touched = std::size_t(costs.stream_touched);
+  } else if (const std::size_t cache = last_cache(); cache > 0) {
+    access.touched = cache;
+  }
+  return access;
 }
 
-std::string sentence(const StoreSizes& sizes) {
-  return fmt::format("results of {} and more, and updates that touch more than {} ({})",
-                     size_text(sizes.results), size_text(sizes.touched),
-                     sizes.measured ? "measured" : "by the last cache, not measured");
+std::string sentence(const MemoryAccess& access) {
+  return fmt::format(
+      "results of {} and more, and updates that touch more than {} ({}); sums in place ask ahead "
+      "for lines to be {}",
+      size_text(access.results), size_text(access.touched),
+      access.measured ? "measured" : "by the last cache, not measured",
+      access.read_ahead ? "read" : "written");
 }
 
 void decide_stores(HostCosts& costs, std::vector<StoreTimes> times) {
@@ -48,6 +56,10 @@ void decide_stores(HostCosts& costs, std::vector<StoreTimes> times) {
   };
   costs.stream_touched = std::max(kLeastTouched, std::floor(between(&StoreTimes::touched)));
   costs.stream_results = std::max(kLeastResults, std::floor(between(&StoreTimes::results)));
+}
+
+bool better_read_ahead(double written, double read) {
+  return read * kClear < written;
 }
 
 }  // namespace lockstep::collectives
