@@ -40,6 +40,8 @@ constexpr int kFormat = 7;
 // that little of it stays there, and not so much that it takes long, or long to get.
 constexpr std::size_t kCaches = 2;
 constexpr std::size_t kLeastTouched = std::size_t(64) << 20, kMostTouched = std::size_t(128) << 20;
+// Hosts that are parts of one machine share its caches, its memory and its time.
+constexpr std::size_t kTouchedTogether = kLeastTouched;
 // Of what a process could take.
 constexpr std::size_t kShareOfMemory = 4;
 constexpr std::size_t kPage = 4096;
@@ -48,21 +50,20 @@ constexpr std::size_t kPage = 4096;
 // that is slower does less; what is least is done however long it takes.
 constexpr double kSignals = 15e-3, kLines = 10e-3, kSmallPasses = 15e-3, kMiddlePasses = 35e-3,
                  kLargestPasses = 75e-3, kSmallStores = 15e-3, kLargestStores = 40e-3,
-                 kWire = 120e-3;  // s
+                 kWire = 100e-3;  // s
 // Of what is within hosts, where there is a wire to measure, too.
-constexpr double kPartBesideWire = 0.5;
+constexpr double kPartBesideWire = 0.35;
 
 struct Passes {
   std::size_t bytes = 0;  // of a rank in the largest pass
   std::size_t ranks = 0;  // of the host with most
 };
 
-// What the ranks of this host touch of that: hosts that are parts of one machine share its caches,
-// and its time.
+// What the ranks of this host touch of that.
 std::size_t touched_by_host(const CalibrationOptions& options, int hosts_of_machine) {
   if (options.most_touched > 0) return options.most_touched;
-  return std::clamp(kCaches * collectives::last_cache(), kLeastTouched, kMostTouched) /
-         std::size_t(hosts_of_machine);
+  if (hosts_of_machine > 1) return kTouchedTogether / std::size_t(hosts_of_machine);
+  return std::clamp(kCaches * collectives::last_cache(), kLeastTouched, kMostTouched);
 }
 
 // Of all hosts the least bytes, so that all do the same.
