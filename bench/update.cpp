@@ -90,6 +90,7 @@ void reduce_alone(Mirror& m, const strategies::StepDesign& design, const engine:
           a.to = to;
           a.count = step.count;
           a.stream = m.executor().streams(step, sizeof(float));
+          a.read_ahead = m.executor().reads_ahead();
           a.epilogue = step.epilogue;
           if (step.epilogue == engine::Epilogue::kUpdate) {
             a.rule = &rule;

@@ -414,7 +414,7 @@ double usual_seconds(const Sample& sample, const std::vector<int>& ranks) {
 bool better_read_ahead(const std::vector<Sample>& samples, const std::vector<int>& ranks) {
   const Sample* written = ends(samples, Kind::kWriteAhead).first;
   const Sample* read = ends(samples, Kind::kReadAhead).first;
-  if (written == nullptr || read == nullptr) return false;
+  if (written == nullptr || read == nullptr || !asks_ahead(ranks.size())) return false;
   return better_read_ahead(usual_seconds(*written, ranks), usual_seconds(*read, ranks));
 }
 

@@ -272,7 +272,7 @@ bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budge
   arguments.to = {to_.data(), step.to.size()};
   arguments.count = count;
   arguments.stream = streams(step, engine::size_of(dtype));
-  arguments.read_ahead = options_.read_ahead;
+  arguments.read_ahead = reads_ahead();
   arguments.epilogue = step.epilogue;
   arguments.scale = step.scale;
   if (step.epilogue == Epilogue::kSquares) arguments.squares = norms() + at / engine::kBlock;

@@ -97,6 +97,7 @@ class Executor {
   // Whether the results of a reducing step, of elements of `width` bytes, are stored past the
   // caches. Since `open`.
   bool streams(const Step& step, std::size_t width) const;
+  bool reads_ahead() const { return options_.read_ahead; }
   double waited_seconds() const;  // spent in `wait` so far, by the threads that waited
   // In which messages were under way, one or many: posted, and not known to be through.
   double messages_seconds() const;

@@ -113,8 +113,7 @@ double quantity(const json& object, const char* key, double otherwise, bool posi
 
 bool truth(const json& object, const char* key, bool otherwise) {
   if (!object.contains(key)) return otherwise;
-  engine::require(object[key].is_boolean(), "\"{}\" is true or false, not {}", key,
-                  object[key].dump());
+  require(object[key].is_boolean(), "\"{}\" is true or false, not {}", key, object[key].dump());
   return object[key].get<bool>();
 }
 

@@ -52,7 +52,7 @@ struct HostCosts {
   // depends on them.
   double stream_touched = 0, stream_results = 0;
   // Whether sums in place are faster where they ask for lines of sources ahead, to be read, than
-  // for lines of targets, to be written. No price depends on it.
+  // for lines of targets, to be written. Prices were measured with what it says.
   bool read_ahead = false;
   // Devices: bytes/s that one sends to, and takes from, those without a direct link to it.
   double port = 0;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // How reductions go over memory. From which sizes on results are written past the caches, where
-// they would not stay anyway: a plain store fetches each line from memory to write all of it. And
-// which lines sums in place ask for ahead. Decided by what a machine was measured to do
-// (calibration.h), else by the size of its last cache. Bits never depend on it. Any thread.
+// they would not stay anyway: a plain store fetches each line from memory to write all of it.
+// Decided by what a machine was measured to do (calibration.h), else by the size of its last cache.
+// And which lines sums in place ask for ahead: to be written, where nothing else was measured. Bits
+// never depend on it. Any thread.
 #pragma once
 #include <cstddef>
 #include <string>

@@ -21,7 +21,7 @@ constexpr std::size_t kSmallest = engine::kBlock * sizeof(float);  // that one r
 constexpr std::size_t kMoved = std::size_t(64) << 20;
 constexpr std::size_t kLeast = 3, kMost = 24;
 constexpr std::size_t kMostStores = 6;
-constexpr double kLineBytes = 128 << 10;      // long beside the meetings, and in all caches
+constexpr double kLineBytes = 128 << 10;      // long beside the meetings, and in a core's caches
 constexpr std::size_t kUnit = 2 * kSmallest;  // of numbers and results
 
 std::vector<std::vector<int>> ranks_by_host(const std::vector<int>& host) {
@@ -74,6 +74,7 @@ void local_lane(Lane& lane, const Probe& probe, const std::vector<int>& ranks, s
     case Probe::Kind::kWriteAhead:
     case Probe::Kind::kReadAhead:
       rounds(lane, ranks, 1);
+      if (probe.kind != Probe::Kind::kTogether && !asks_ahead(ranks.size())) return;
       sum(lane, ranks, slice({0, count}, int(place), n), count);
       break;
     case Probe::Kind::kAlone:
@@ -224,6 +225,10 @@ int repetitions_of(std::size_t bytes, std::size_t most) {
 
 }  // namespace
 
+bool asks_ahead(std::size_t ranks) {
+  return ranks > 1 && ranks <= engine::kSummedAtOnce;
+}
+
 Plan probe_plan(const Probe& probe, const std::vector<int>& host) {
   Request request;
   request.name = "calibration";
@@ -285,7 +290,7 @@ ProbeGroup line_probe(const std::vector<int>& host) {
                           {{Probe::Kind::kWriteAhead, kLineBytes, int(kMost)},
                            {Probe::Kind::kReadAhead, kLineBytes, int(kMost)}});
   made.writes = true;
-  made.elements = 2 * elements_of(made.probes[0]);  // a rank alone has two numbers to add
+  made.elements = elements_of(made.probes[0]);
   return made;
 }
 

@@ -30,7 +30,8 @@ struct Probe {
     // bytes of the numbers and the results. Stored plainly, or past the caches.
     kKept,
     kStreamed,
-    // As kTogether: lines of targets asked for ahead, or of sources.
+    // As kTogether: lines of targets asked for ahead, or of sources. Of hosts for which that makes
+    // no difference (asks_ahead): a meeting.
     kWriteAhead,
     kReadAhead,
     kTurn,      // a few bytes go once through all hosts, one after the other
@@ -74,6 +75,9 @@ ProbeGroup signal_probes(const std::vector<int>& host);
 ProbeGroup pass_probe(const std::vector<int>& host, std::size_t bytes, int hosts_of_machine = 1);
 // Stores of both kinds in turn; `bytes`: of a rank, half numbers and half results.
 ProbeGroup store_probe(const std::vector<int>& host, std::size_t bytes, int hosts_of_machine = 1);
+// Whether sums in place of so many ranks ask for lines of the kind that they are told
+// (engine/ops/reduce.h).
+bool asks_ahead(std::size_t ranks);
 // Sums in place that ask ahead for lines to be written, and to be read, in turn.
 ProbeGroup line_probe(const std::vector<int>& host);
 // Between hosts: how often what is measured there is for the caller to say (wire_probes.h). `bytes`

@@ -40,17 +40,18 @@ constexpr int kFormat = 7;
 // that little of it stays there, and not so much that it takes long, or long to get.
 constexpr std::size_t kCaches = 2;
 constexpr std::size_t kLeastTouched = std::size_t(64) << 20, kMostTouched = std::size_t(128) << 20;
-// Hosts that are parts of one machine share its caches, its memory and its time.
-constexpr std::size_t kTouchedTogether = kLeastTouched;
+// Of hosts that are parts of one machine, which take turns on its processors: no more than that,
+// though a larger last cache may hold it.
+constexpr std::size_t kTouchedTogether = std::size_t(64) << 20;
 // Of what a process could take.
 constexpr std::size_t kShareOfMemory = 4;
 constexpr std::size_t kPage = 4096;
 
 // How long things may take. Of passes the larger ones take longer, and are done less often. A host
 // that is slower does less; what is least is done however long it takes.
-constexpr double kSignals = 15e-3, kLines = 10e-3, kSmallPasses = 15e-3, kMiddlePasses = 35e-3,
+constexpr double kSignals = 15e-3, kLines = 20e-3, kSmallPasses = 15e-3, kMiddlePasses = 35e-3,
                  kLargestPasses = 75e-3, kSmallStores = 15e-3, kLargestStores = 40e-3,
-                 kWire = 100e-3;  // s
+                 kWire = 120e-3;  // s
 // Of what is within hosts, where there is a wire to measure, too.
 constexpr double kPartBesideWire = 0.35;
 
@@ -81,19 +82,22 @@ Passes largest_passes(const JobRanks& ranks, std::size_t touched) {
   return largest;
 }
 
-// What is run within hosts: first `kFirst` groups, then those whose sums depend on them.
-constexpr std::ptrdiff_t kFirst = 2;
-std::vector<ProbeGroup> local_probes(const JobRanks& ranks, const CalibrationOptions& options,
-                                     int hosts_of_machine) {
+// What is run within hosts: `first` tells how sums are done in `then`.
+struct LocalProbes {
+  std::vector<ProbeGroup> first, then;
+};
+
+LocalProbes local_probes(const JobRanks& ranks, const CalibrationOptions& options,
+                         int hosts_of_machine) {
   const Passes largest_pass = largest_passes(ranks, touched_by_host(options, hosts_of_machine));
-  std::vector<ProbeGroup> local{collectives::signal_probes(ranks.host)};
-  local[0].seconds = kSignals;
-  local.push_back(collectives::line_probe(ranks.host));
-  local[1].seconds = kLines;
+  LocalProbes local{{collectives::signal_probes(ranks.host), collectives::line_probe(ranks.host)},
+                    {}};
+  local.first[0].seconds = kSignals;
+  local.first[1].seconds = kLines;
   const auto sizes = collectives::pass_sizes(largest_pass.bytes, largest_pass.ranks);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     ProbeGroup& group =
-        local.emplace_back(collectives::pass_probe(ranks.host, sizes[i], hosts_of_machine));
+        local.then.emplace_back(collectives::pass_probe(ranks.host, sizes[i], hosts_of_machine));
     const std::size_t larger = sizes.size() - 1 - i;
     group.seconds = larger == 0 ? kLargestPasses : larger == 1 ? kMiddlePasses : kSmallPasses;
   }
@@ -102,11 +106,12 @@ std::vector<ProbeGroup> local_probes(const JobRanks& ranks, const CalibrationOpt
       collectives::store_probe_sizes(largest_pass.bytes * largest_pass.ranks, largest_pass.ranks);
   for (std::size_t i = 0; i < stores.size(); ++i) {
     ProbeGroup& group =
-        local.emplace_back(collectives::store_probe(ranks.host, stores[i], hosts_of_machine));
+        local.then.emplace_back(collectives::store_probe(ranks.host, stores[i], hosts_of_machine));
     group.seconds = i + 1 == stores.size() ? kLargestStores : kSmallStores;
   }
   if (!ranks.one_host())
-    for (ProbeGroup& group : local) group.seconds *= kPartBesideWire;
+    for (auto* groups : {&local.first, &local.then})
+      for (ProbeGroup& group : *groups) group.seconds *= kPartBesideWire;
   return local;
 }
 
@@ -161,8 +166,9 @@ struct Measured {
 Measured measured(const Shape& shape, const Topology& topology, const engine::Ops& ops,
                   const CalibrationOptions& options) {
   const JobRanks& ranks = shape.ranks;
-  const std::vector<ProbeGroup> local = local_probes(ranks, options, shape.mine.hosts_of_machine);
-  std::vector<ProbeGroup> largest = local;
+  const LocalProbes local = local_probes(ranks, options, shape.mine.hosts_of_machine);
+  std::vector<ProbeGroup> largest = local.first;
+  largest.insert(largest.end(), local.then.begin(), local.then.end());
   std::optional<collectives::WireProbes> wire;
   if (!ranks.one_host()) {
     wire.emplace(ranks.host, kWire);
@@ -172,9 +178,9 @@ Measured measured(const Shape& shape, const Topology& topology, const engine::Op
     largest.push_back(std::move(group));
   ProbeRun run(ranks, largest, ops, shape.mine.binding.processors, options.deadline,
                options.network, options.waited);
-  std::vector<Sample> samples = run.measure({local.begin(), local.begin() + kFirst});
+  std::vector<Sample> samples = run.measure(local.first);
   run.read_ahead(collectives::better_read_ahead(samples, ranks.local()));
-  collectives::add_samples(samples, run.measure({local.begin() + kFirst, local.end()}));
+  collectives::add_samples(samples, run.measure(local.then));
   while (wire) {
     const auto group = wire->next(samples);
     if (!group) break;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Runs groups of probes with all ranks of a job and times them: a thread for each rank of this
 // process, memory that the ranks of each host map, connections between hosts, and of each group an
-// executor of its own, since plans that nobody runs cost those that run a look. Collective: all
+// executor of its own (of each plan, where kinds of access are compared), since plans that nobody
+// runs cost those that run a look. Collective: all
 // processes make it and call it alike. What the constructor's arguments refer to outlives it.
 #pragma once
 #include <atomic>

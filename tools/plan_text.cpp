@@ -60,7 +60,7 @@ std::string host_text(const Topology& topology, int host, int ranks) {
                         cores == 1 ? "" : "s", nodes_text(topology, host), rate_text(far.core),
                         rate_text(far.host));
     if (costs.passes.size() > 1) text += fmt::format(", {} a core in cache", rate_text(near.core));
-    if (costs.stream_touched > 0 && costs.stream_results > 0)
+    if ((costs.stream_touched > 0 && costs.stream_results > 0) || costs.read_ahead)
       text += "; stored past the caches: " + sentence(collectives::memory_access(costs));
   } else {
     text += fmt::format(" on devices; memory {} each", rate_text(far.core));

@@ -140,7 +140,7 @@ class Pass {
     for (std::size_t s = 0; s < kSources; ++s)
       from_[s] = reinterpret_cast<const In*>(c.from[s]) + c.read_at;
     if (c.stream) stream_ = aligned_alike();
-    if (c.read_ahead) read_ahead_ = in_place();
+    if (c.read_ahead && to_.size() > 1) read_ahead_ = in_place();
   }
 
   HWY_INLINE void run() const {
@@ -308,7 +308,7 @@ namespace {
 // Sources. Sums are what is asked for, and each number of sources is a kernel for each type and
 // instruction set.
 std::size_t most_in_registers(ReduceOp op) {
-  return op == ReduceOp::kSum ? 4 : 2;
+  return op == ReduceOp::kSum ? kSummedAtOnce : 2;
 }
 
 struct alignas(64) Block {
@@ -334,7 +334,7 @@ void combine_halves(const Combination& whole) {
     part.source = between, part.target = whole.target;
     part.read_at = 0, part.write_at = whole.write_at + at;
     part.from = both, part.to = whole.to;
-    part.scale = whole.scale, part.stream = whole.stream, part.read_ahead = whole.read_ahead;
+    part.scale = whole.scale, part.stream = whole.stream;
     combine(part);
   }
 }

@@ -20,9 +20,11 @@ struct Combination {
   std::span<std::byte* const> to = {};    // each the same memory as a source, or apart from all
   std::size_t read_at = 0, write_at = 0;  // the first element of each source, of each target
   std::size_t count = 0;
-  double scale = 1;         // sums that are no integers are multiplied by it; `scales_in_registers`
-  bool stream = false;      // store past the caches; where all targets are aligned alike
-  bool read_ahead = false;  // of several targets in place: ask for sources, not for targets
+  double scale = 1;     // sums that are no integers are multiplied by it; `scales_in_registers`
+  bool stream = false;  // store past the caches; where all targets are aligned alike
+  // Of several targets in place, where all sources are added in one go: ask ahead for lines of
+  // sources, not of targets.
+  bool read_ahead = false;
 };
 
 void combine(const Combination& combination);

@@ -70,8 +70,7 @@ void reduce_block(const ReduceArguments& a, std::size_t first, std::size_t count
            .to = a.to,
            .write_at = first,
            .count = count,
-           .stream = a.stream,
-           .read_ahead = a.read_ahead});
+           .stream = a.stream});
 }
 
 // Of kSquares there is one block at most.

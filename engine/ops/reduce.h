@@ -28,6 +28,9 @@ enum class Epilogue : std::uint8_t {
 // bits however the arena is sliced. 4 KiB in float32.
 inline constexpr std::size_t kBlock = 1024;
 
+// Sources of a sum that are added in one pass over memory; more are added in parts.
+inline constexpr std::size_t kSummedAtOnce = 4;
+
 // Of kSquares at most one block, else as many elements as one likes. Sources are added
 // as a balanced tree in the order given: of n sources, the first (n + 1) / 2 and the rest, each
 // added by the same rule. A target may be the same memory as a source, else it lies apart from all
@@ -48,8 +51,9 @@ struct ReduceArguments {
   // For targets that are not read and will not be soon: may be written past the caches. Of kUpdate
   // all but the one that is `weight`.
   bool stream = false;
-  // Of several targets that are sources: which lines are asked for ahead, those of sources to be
-  // read or those of targets to be written. What is faster depends on the processor.
+  // Of several targets that are sources, of which there are kSummedAtOnce at most: lines of sources
+  // are asked for ahead to be read, not those of targets to be written. What is faster depends on
+  // the processor.
   bool read_ahead = false;
   Epilogue epilogue = Epilogue::kNone;
   double scale = 1;                   // kScale: of the result; kUpdate: of the gradients

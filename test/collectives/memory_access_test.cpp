@@ -105,5 +105,19 @@ TEST(MemoryAccess, LinesAreAskedForToBeReadWhereThatIsClearlyFaster) {
       << "nothing to compare with";
 }
 
+// What a host of one rank, or of more than are added at once, measures there is noise.
+TEST(MemoryAccess, HostsWhoseSumsAskForNothingDecideNothing) {
+  const std::vector<Sample> samples{
+      {{Probe::Kind::kWriteAhead, 64 << 10, 1}, {{2e-5, 2e-5, 2e-5, 2e-5, 2e-5}}},
+      {{Probe::Kind::kReadAhead, 64 << 10, 1}, {{1e-5, 1e-5, 1e-5, 1e-5, 1e-5}}}};
+  EXPECT_FALSE(better_read_ahead(samples, {0}));
+  EXPECT_TRUE(better_read_ahead(samples, {0, 1}));
+  EXPECT_TRUE(better_read_ahead(samples, {0, 1, 2, 3}));
+  EXPECT_FALSE(better_read_ahead(samples, {0, 1, 2, 3, 4}));
+  for (const std::vector<int>& host : {std::vector<int>{0}, {0, 0, 0, 0, 0}})
+    for (const ProbeGroup group = line_probe(host); const auto& lanes : group.step[1].plan.lanes)
+      for (const Step& step : lanes[0]) EXPECT_NE(step.action, Action::kReduce);
+}
+
 }  // namespace
 }  // namespace lockstep::collectives
