@@ -165,9 +165,11 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "of parameter_server: the first so many steps are made by one worker alone")
       ->check(counts)
       ->capture_default_str();
-  app.add_option("--prefetch", f.prefetch,
-                 "of parameter_server, asynchronous: the next step's weights come with the answers "
-                 "to gradients, during backward, or are asked for when all were answered")
+  app.add_option(
+         "--prefetch", f.prefetch,
+         "of parameter_server, asynchronous: all of the next step's weights come with the "
+         "answers to gradients, also during backward, or those of late layers are asked for "
+         "when all were answered")
       ->check(one_of({"on", "off"}))
       ->capture_default_str();
   app.add_option("--tables", f.tables,

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kSecond = 1000;
 constexpr int kKibi = 1024, kMebi = 1024 * 1024;
+constexpr int kLargestFrame = 16 * kMebi - 1;  // that HTTP/2 allows: each one has its own slices
 
 // Larger ones come from the system and go back there: so the engine's own memory does.
 constexpr int kLargestKept = 8 * kMebi;
@@ -19,6 +20,7 @@ ChannelArguments common() {
   return {{GRPC_ARG_KEEPALIVE_TIME_MS, kSecond},
           {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kSecond},
           {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
+          {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kLargestFrame},
           {GRPC_ARG_TCP_READ_CHUNK_SIZE, kMebi},
           {GRPC_ARG_TCP_MIN_READ_CHUNK_SIZE, 256 * kKibi}};
 }

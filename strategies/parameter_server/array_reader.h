@@ -27,6 +27,8 @@ class ArrayReader {
   ArrayReader(const std::vector<rpc::Slice>& body, bool bfloat16);
   // The next elements, at most kMost; valid until the next call.
   const std::byte* next(std::size_t elements, engine::DType dtype);
+  // The next elements, any number, into this memory.
+  void read(std::byte* to, std::size_t elements, engine::DType dtype);
   // The next elements, any number, for as long as somebody holds them: what the slice's owner
   // holds, or a copy. Throws Error(kIo) where there is no memory.
   std::shared_ptr<const std::byte> keep(std::size_t elements, engine::DType dtype);
@@ -35,7 +37,6 @@ class ArrayReader {
  private:
   const std::byte* in_place(std::size_t bytes, std::size_t alignment);
   void copy(std::byte* to, std::size_t bytes);
-  void read(std::byte* to, std::size_t elements, engine::DType dtype);
   const std::vector<rpc::Slice>& body_;
   bool bfloat16_ = false;
   std::size_t slice_ = 0, at_ = 0;  // the next byte

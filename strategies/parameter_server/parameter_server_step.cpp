@@ -169,7 +169,7 @@ void ParameterServer::staged(engine::Replica& replica) {
   if (w.began != step) {
     end_step(w);
     const Range all{0, w.fixed ? w.graph.trainable() : w.graph.parameters()};
-    if (!w.servers->take_prefetched()) w.servers->pull(all, version);
+    w.servers->pull(all, version);
     --w.ahead;
     w.began = step;
     w.fixed = true;
@@ -185,8 +185,11 @@ void ParameterServer::before_forward(engine::Replica& replica, Range range) {
 void ParameterServer::gradient_ready(engine::Replica& replica, Range range) {
   Worker& w = worker(replica);
   const engine::StepState& state = w.Replica::state;
-  const bool prefetch = options_.updates.prefetch && !options_.updates.synchronous && w.ahead > 0;
-  w.servers->push(range.end, {state.step + segment_.base, state.rate, prefetch});
+  using Next = ServerWorker::Step::Next;
+  const UpdateOptions& updates = options_.updates;
+  Next next = updates.prefetch ? Next::kAll : Next::kLast;
+  if (updates.synchronous || w.ahead == 0) next = Next::kNone;
+  w.servers->push(range.end, {state.step + segment_.base, state.rate, next});
 }
 
 void ParameterServer::finish(engine::Replica& replica) {

@@ -2,7 +2,7 @@
 #include "strategies/parameter_server/server_worker.h"
 
 #include <algorithm>
-#include <cstring>
+#include <set>
 #include <utility>
 
 #include "strategies/parameter_server/array_reader.h"
@@ -128,13 +128,6 @@ void ServerWorker::start(const std::shared_ptr<Pull>& pull, std::string_view met
                });
 }
 
-bool ServerWorker::take_prefetched() {
-  if (prefetched_.empty()) return false;
-  pulls_ = std::exchange(prefetched_, {});
-  std::fill(pulled_.begin(), pulled_.end(), std::nullopt);
-  return true;
-}
-
 // What both kinds of pulls have in common.
 template <class Request>
 void ServerWorker::fill(Request& request, std::int64_t at_least) {
@@ -145,11 +138,14 @@ void ServerWorker::fill(Request& request, std::int64_t at_least) {
 }
 
 void ServerWorker::pull(Range range, std::int64_t at_least) {
-  pulls_.clear();
+  pulls_ = std::exchange(prefetched_, {});
+  std::set<std::pair<std::size_t, std::size_t>> came;  // chunks of the same ranges: all gradients
+  for (const auto& pull : pulls_) came.emplace(pull->server, pull->span.begin);
   std::fill(pulled_.begin(), pulled_.end(), std::nullopt);
   std::vector<std::pair<std::shared_ptr<Pull>, ShardChunk>> chunks;
   for (std::size_t server = 0; server < servers_.size(); ++server) {
     for (ShardChunk& chunk : arena_.shards->chunks(server, range, terms_.chunk_bytes)) {
+      if (came.contains({server, chunk.span.begin})) continue;
       auto pull = pull_of(server, chunk);
       chunks.emplace_back(std::move(pull), std::move(chunk));
     }
@@ -236,13 +232,8 @@ void ServerWorker::take(Pull& pull) {
                  reply.message.body_bytes(), servers_[pull.server]->address(), elements);
   }
   ArrayReader reader(reply.message.body, terms_.bfloat16);
-  for (const Range run : pull.runs) {
-    for (std::size_t at = run.begin; at < run.end;) {
-      const std::size_t count = std::min(run.end - at, ArrayReader::kMost);
-      std::memcpy(arena_.weights + at * width_, reader.next(count, terms_.dtype), count * width_);
-      at += count;
-    }
-  }
+  for (const Range run : pull.runs)
+    reader.read(arena_.weights + run.begin * width_, run.size(), terms_.dtype);
   std::optional<std::int64_t>& version = pulled_[pull.server];
   version = std::min(version.value_or(came), came);
   counts_.traffic.bytes_pulled += bytes;
@@ -263,6 +254,7 @@ void ServerWorker::fill(Request& request, const Chunk& chunk, const Step& step) 
 }
 
 void ServerWorker::push(std::size_t end, const Step& step) {
+  const bool all = end >= arena_.trainable;  // backward has ended
   for (; sent_ < chunks_.size() && chunks_[sent_].end() <= end; ++sent_) {
     const Chunk& chunk = chunks_[sent_];
     std::string bytes;           // of the message's head
@@ -281,7 +273,7 @@ void ServerWorker::push(std::size_t end, const Step& step) {
       PushRequest request;
       fill(request, chunk, step);
       add_parts(*chunk.parts, request);
-      if (step.prefetch) {
+      if (step.next == Step::Next::kAll || (step.next == Step::Next::kLast && all)) {
         next = prefetched_.emplace_back(pull_of(chunk.server, *chunk.parts));
         next->pushed = true;
         request.set_want_weights(true);

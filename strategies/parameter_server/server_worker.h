@@ -4,7 +4,7 @@
 // the next backward may begin when `settle` has returned; weights are copied into the arena by the
 // replica's own thread alone, inside `wait`. Of tables that are compact in the graph the rows that
 // its batch touches travel, and nothing else: their numbers in the heads of messages, their values
-// as all others. With `Step::prefetch` the answers to pushes bring the next step's weights.
+// as all others. Answers to pushes may bring the next step's weights (`Step::Next`).
 //
 // What it throws is what a server answered, with its address; Error(kTimeout) after the deadline.
 // Then the conversation is over: another is made for the next try.
@@ -61,10 +61,8 @@ class ServerWorker {
   // whose pushes are numbered apart from those of others.
   void begin(std::uint64_t generation, std::uint64_t incarnation);
 
-  // A step begins: asks for the weights of a range, of at least that version. Not where
-  // `take_prefetched` says that all but frozen ones came with the answers to the last step's
-  // pushes.
-  bool take_prefetched();
+  // A step begins: asks for the weights of a range, of at least that version, but for those that
+  // come with the answers to the last step's pushes: after such a step, all that are not frozen.
   void pull(engine::Range range, std::int64_t at_least);
   // Asks for the rows that the graph's batch touches, for they are known (Graph::find_touched). Of
   // an evaluation once a batch, of a step once. They stay as they are until the step is settled.
@@ -73,11 +71,13 @@ class ServerWorker {
   void wait(engine::Range range);
   // Gradients up to `end` are final: sends the chunks that end there or before and were not sent in
   // this step. `step`: synchronous, the version that they are for.
-  // `prefetch`: asynchronous, the answers bring the weights after the update, for the next step.
+  // `next`: asynchronous, which answers bring the weights after the update, for the next step: those
+  // to chunks that are sent when all gradients are final, or all of them.
   struct Step {
+    enum class Next : std::uint8_t { kNone, kLast, kAll };
     std::int64_t version = 0;
     double rate = 0;
-    bool prefetch = false;
+    Next next = Next::kNone;
   };
   void push(std::size_t end, const Step& step);
   // Waits until all that was pushed was answered.
