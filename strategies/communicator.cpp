@@ -153,8 +153,11 @@ void Communicator::lost(const std::string& who, int pid) noexcept {
   ranks_.bootstrap.abandon(Code::kPeerLost, *lost_);  // a link may just be made
 }
 
+// Of a death a neighbour may tell before this process's own watch does: nobody can end the job
+// orderly then, whoever it was that said it.
 void Communicator::abort(Code code, const std::string& why) noexcept {
   std::scoped_lock lock(mutex_);
+  if (code == Code::kPeerLost) ranks_.bootstrap.abandon(code, why);
   for (const auto& link : links_) link->stop(code, why);
   for (const auto& link : links_) link->executor().tell_peers();
 }

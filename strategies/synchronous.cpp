@@ -463,8 +463,11 @@ void Synchronous::start_helpers(std::vector<std::jthread>& helpers, const std::a
   }
 }
 
+// Of a death a neighbour may tell before this process's own watch does: nobody can end the job
+// orderly then, whoever it was that said it.
 void Synchronous::abort(const Error& error) noexcept {
   if (team_) team_->stop(error.code(), error.what());
+  if (error.code() == Code::kPeerLost) bootstrap_.abandon(error.code(), error.what());
 }
 
 }  // namespace lockstep::strategies

@@ -71,8 +71,8 @@ class ServerWorker {
   void wait(engine::Range range);
   // Gradients up to `end` are final: sends the chunks that end there or before and were not sent in
   // this step. `step`: synchronous, the version that they are for.
-  // `next`: asynchronous, which answers bring the weights after the update, for the next step: those
-  // to chunks that are sent when all gradients are final, or all of them.
+  // `next`: asynchronous, which answers bring the weights after the update, for the next step:
+  // those to chunks that are sent when all gradients are final, or all of them.
   struct Step {
     enum class Next : std::uint8_t { kNone, kLast, kAll };
     std::int64_t version = 0;

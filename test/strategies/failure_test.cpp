@@ -119,6 +119,22 @@ TEST(Law4, AProcessWhoseReplicaThrowsEndsTheOtherProcesses) {
   }
 }
 
+// A neighbour may say it before this process's own watch does. Then nobody waits for a common end.
+TEST(Law4, ADeathThatOthersToldOfEndsTheJobWithoutWaiting) {
+  const auto bootstraps = collectives::in_memory_bootstrap({0}, std::chrono::seconds(20));
+  strategies::CollectiveAllReduce strategy(replicas(2), *bootstraps[0]);
+  strategy.abort(Error(Code::kInvalid, "ranks ask for different things"));
+  EXPECT_NO_THROW(bootstraps[0]->throw_if_abandoned());
+  strategy.abort(Error(Code::kPeerLost, "rank 1 (process 4711) died"));
+  try {
+    bootstraps[0]->throw_if_abandoned();
+    FAIL() << "the job would end as if all were there";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kPeerLost);
+    EXPECT_THAT(error.what(), testing::HasSubstr("4711"));
+  }
+}
+
 TEST(Law4, SavingOnOneRankOnlyIsAnErrorThatSaysSo) {
   auto options = replicas(4);
   options.deadline =
