@@ -153,8 +153,8 @@ void Communicator::lost(const std::string& who, int pid) noexcept {
   ranks_.bootstrap.abandon(Code::kPeerLost, *lost_);  // a link may just be made
 }
 
-// Of a death a neighbour may tell before this process's own watch does: nobody can end the job
-// orderly then, whoever it was that said it.
+// A neighbour may tell of a death before this process's own watch does (`lost`): the job cannot end
+// orderly then either.
 void Communicator::abort(Code code, const std::string& why) noexcept {
   std::scoped_lock lock(mutex_);
   if (code == Code::kPeerLost) ranks_.bootstrap.abandon(code, why);

@@ -65,10 +65,7 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
     while (calibrating_ && engine::Clock::now() < until)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     std::scoped_lock lock(watch_mutex_);
-    if (team_) {
-      team_->stop(Code::kPeerLost, why);
-      bootstrap_.abandon(Code::kPeerLost, why);  // connections may just be made
-    }
+    if (team_) abort(Error(Code::kPeerLost, why));
     if (!meeting_) return;
     options_.log.error("{} while {}", why,
                        calibrating_ ? "costs were measured" : "the job was starting");
@@ -463,8 +460,8 @@ void Synchronous::start_helpers(std::vector<std::jthread>& helpers, const std::a
   }
 }
 
-// Of a death a neighbour may tell before this process's own watch does: nobody can end the job
-// orderly then, whoever it was that said it.
+// Once a rank is dead nobody can make connections or end the job orderly, whether the watch or a
+// neighbour said it first.
 void Synchronous::abort(const Error& error) noexcept {
   if (team_) team_->stop(error.code(), error.what());
   if (error.code() == Code::kPeerLost) bootstrap_.abandon(error.code(), error.what());

@@ -168,8 +168,8 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option(
          "--prefetch", f.prefetch,
          "of parameter_server, asynchronous: all of the next step's weights come with the "
-         "answers to gradients, also during backward, or those of late layers are asked for "
-         "when all were answered")
+         "answers to gradients, already during backward; off: those of late layers are asked "
+         "for when all gradients were answered")
       ->check(one_of({"on", "off"}))
       ->capture_default_str();
   app.add_option("--tables", f.tables,

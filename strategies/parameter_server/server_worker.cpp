@@ -139,7 +139,8 @@ void ServerWorker::fill(Request& request, std::int64_t at_least) {
 
 void ServerWorker::pull(Range range, std::int64_t at_least) {
   pulls_ = std::exchange(prefetched_, {});
-  std::set<std::pair<std::size_t, std::size_t>> came;  // chunks of the same ranges: all gradients
+  // Where chunks begin that are on their way. They cover the trainable part, which `range` is then.
+  std::set<std::pair<std::size_t, std::size_t>> came;
   for (const auto& pull : pulls_) came.emplace(pull->server, pull->span.begin);
   std::fill(pulled_.begin(), pulled_.end(), std::nullopt);
   std::vector<std::pair<std::shared_ptr<Pull>, ShardChunk>> chunks;
