@@ -16,10 +16,10 @@ namespace lockstep::collectives {
 namespace {
 
 constexpr std::array<std::size_t, 3> kSizes{512, std::size_t(4) << 10, std::size_t(32) << 10};
-constexpr double kMayBeFastest = 4;    // times as long as the fastest
-constexpr double kPart = 0.1;          // of the time of all, that one may take once
+constexpr double kMayBeFastest = 4;     // times as long as the fastest
+constexpr double kPart = 0.1;           // of the time of all, that one may take once
 constexpr int kFirst = 2, kMost = 300;  // repetitions at first, and then
-constexpr double kShortest = 1e-9;     // s: of a clock that is too coarse
+constexpr double kShortest = 1e-9;      // s: of a clock that is too coarse
 
 // That have a plan of their own.
 std::vector<const Algorithm*> candidates(const Topology& topology, std::size_t bytes) {
