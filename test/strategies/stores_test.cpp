@@ -128,7 +128,7 @@ void choose(bool read_ahead) {
   const auto ops = sums([&](const engine::ReduceArguments& a) {
     if (a.to.size() != 2 || a.from[0] != a.to[0]) return;  // in place, by all
     ++(a.read_ahead == read_ahead ? better : worse);
-    if (a.read_ahead != read_ahead) std::this_thread::sleep_for(200us);
+    if (a.read_ahead != read_ahead) std::this_thread::sleep_for(5ms);  // however busy the machine
   });
   const auto topology = collectives::discover(*views[0], {"cpu:0", "cpu:0"});
   const auto found = strategies::calibrate(*views[0], topology, *ops,
