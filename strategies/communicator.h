@@ -132,7 +132,8 @@ class Communicator {
   std::span<float> allocate_float(std::size_t count) { return allocate<float>(count); }
   std::span<double> allocate_double(std::size_t count) { return allocate<double>(count); }
 
-  // This rank gives up: all ranks throw Error(code, why) from their next or present call.
+  // This rank gives up: all ranks throw Error(code, why) from their next or present call. kPeerLost
+  // says that a rank is dead: then no session waits at its end for the others.
   void abort(engine::Code code, const std::string& why) noexcept;
 
  private:
