@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // What it costs to move weights and gradients between a worker and a parameter server: all bytes
 // pushed, and all pulled, in chunks, between two processes over loopback. By remote calls as
-// parameter servers make them, and by one plain TCP socket that does nothing else, in turn in one
-// run; medians. Pulled bytes end in one array with either; pushed ones where the server can add
-// them up: with remote calls in the slices in which they came, with the socket in one buffer.
+// parameter servers make them between hosts, by the same with bodies in memory that both processes
+// map, as they make them on one host, and by one plain TCP socket that does nothing else, in turn
+// in one run; medians. Pulled bytes end in one array with each; pushed ones where the server can
+// add them up: with remote calls in the slices in which they came, with the socket in one buffer.
 // Checked: what is pulled, and the sum of what was pushed.
 //
 //   bench_rpc --chunks 4,8,16 --json
@@ -26,6 +27,8 @@
 #include "bench/tcp_rival.h"
 #include "strategies/grpc/connection.h"
 #include "strategies/grpc/server.h"
+#include "strategies/parameter_server/shared_connection.h"
+#include "strategies/parameter_server/shared_service.h"
 
 namespace lockstep::bench {
 namespace {
@@ -106,7 +109,8 @@ int serve(const Flags& f) {
   const auto bytes =
       std::make_shared<const std::vector<std::byte>>(random_bytes(f.megabytes * kMega, 1));
   Weights service(bytes);
-  const auto server = strategies::grpc::serve(service);
+  strategies::rpc::SharedService shared(service);
+  const auto server = strategies::grpc::serve(shared);
   const TcpRivalServer rival(*bytes);
   fmt::print("{} {}\n", server->port(), rival.port());
   std::fflush(stdout);
@@ -197,7 +201,8 @@ void pull(strategies::rpc::Connection& connection, std::vector<std::byte>& to, s
   Pipeline pipeline(connection, window);
   for (std::size_t at = 0; at < to.size(); at += chunk) {
     Message request;
-    request.head = head_of({at, std::min(chunk, to.size() - at)});
+    request.answer_bytes = std::min(chunk, to.size() - at);
+    request.head = head_of({at, request.answer_bytes});
     pipeline.call("Pull", std::move(request), [out = to.data() + at](const Message& reply) {
       std::byte* next = out;
       for (const auto& slice : reply.body) {
@@ -215,9 +220,12 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+struct Times {
+  std::vector<double> push = {}, pull = {};  // seconds of a turn
+};
 struct Row {
-  std::size_t chunk = 0;                                                   // MB
-  std::vector<double> push = {}, pull = {}, tcp_push = {}, tcp_pull = {};  // seconds of a turn
+  std::size_t chunk = 0;  // MB
+  Times calls = {}, shared = {}, tcp = {};
 };
 
 double rate(const Flags& f, const std::vector<double>& seconds) {
@@ -225,10 +233,10 @@ double rate(const Flags& f, const std::vector<double>& seconds) {
 }
 
 // Of both ways: each turn's time of the socket over that of the calls.
-double ratio(const Row& row) {
+double ratio(const Times& tcp, const Times& calls) {
   std::vector<double> ratios;
-  for (std::size_t i = 0; i < row.push.size(); ++i)
-    ratios.push_back((row.tcp_push[i] + row.tcp_pull[i]) / (row.push[i] + row.pull[i]));
+  for (std::size_t i = 0; i < tcp.push.size(); ++i)
+    ratios.push_back((tcp.push[i] + tcp.pull[i]) / (calls.push[i] + calls.pull[i]));
   return median(ratios);
 }
 
@@ -237,22 +245,26 @@ void print(const Flags& f, const std::vector<Row>& rows) {
     nlohmann::json object{{"mb", f.megabytes}, {"window", f.window}, {"turns", f.turns}};
     for (const Row& row : rows)
       object["chunks"].push_back({{"name", fmt::format("{} MB", row.chunk)},
-                                  {"push_gb_s", rate(f, row.push)},
-                                  {"tcp_push_gb_s", rate(f, row.tcp_push)},
-                                  {"pull_gb_s", rate(f, row.pull)},
-                                  {"tcp_pull_gb_s", rate(f, row.tcp_pull)},
-                                  {"ratio", ratio(row)}});
+                                  {"push_gb_s", rate(f, row.calls.push)},
+                                  {"shared_push_gb_s", rate(f, row.shared.push)},
+                                  {"tcp_push_gb_s", rate(f, row.tcp.push)},
+                                  {"pull_gb_s", rate(f, row.calls.pull)},
+                                  {"shared_pull_gb_s", rate(f, row.shared.pull)},
+                                  {"tcp_pull_gb_s", rate(f, row.tcp.pull)},
+                                  {"ratio", ratio(row.tcp, row.calls)},
+                                  {"shared_ratio", ratio(row.tcp, row.shared)}});
     fmt::print("{}\n", object.dump());
     return;
   }
-  fmt::print("{} MB, {} chunks under way, medians of {} turns, GB/s\n", f.megabytes, f.window,
-             f.turns);
-  fmt::print("{:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "chunk", "push", "tcp", "pull", "tcp",
-             "ratio");
+  fmt::print("{} MB, {} chunks under way, medians of {} turns, GB/s; ratios to tcp\n", f.megabytes,
+             f.window, f.turns);
+  fmt::print("{:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "chunk", "push", "shared",
+             "tcp", "pull", "shared", "tcp", "ratio", "shared");
   for (const Row& row : rows)
-    fmt::print("{:>5} MB {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f}\n", row.chunk,
-               rate(f, row.push), rate(f, row.tcp_push), rate(f, row.pull), rate(f, row.tcp_pull),
-               ratio(row));
+    fmt::print("{:>5} MB {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f}\n",
+               row.chunk, rate(f, row.calls.push), rate(f, row.shared.push), rate(f, row.tcp.push),
+               rate(f, row.calls.pull), rate(f, row.shared.pull), rate(f, row.tcp.pull),
+               ratio(row.tcp, row.calls), ratio(row.tcp, row.shared));
 }
 
 void check(strategies::rpc::Connection& connection, const std::vector<std::byte>& pushed,
@@ -271,7 +283,9 @@ void check(strategies::rpc::Connection& connection, const std::vector<std::byte>
 
 int run(const Flags& f) {
   const ServerProcess process(f);
-  const auto connection = strategies::grpc::connect("127.0.0.1:" + std::to_string(process.port));
+  const std::string address = "127.0.0.1:" + std::to_string(process.port);
+  const auto connection = strategies::grpc::connect(address);
+  strategies::rpc::SharedConnection shared(strategies::grpc::connect(address), engine::Log());
   TcpRivalClient rival(process.rival_port);
   const std::vector<std::byte> theirs = random_bytes(f.megabytes * kMega, 1);
   const std::vector<std::byte> ours = random_bytes(f.megabytes * kMega, 2);
@@ -292,14 +306,20 @@ int run(const Flags& f) {
         engine::require(pulled == theirs, "what was pulled is not what is there");
         std::fill(pulled.begin(), pulled.end(), std::byte(0));
       };
-      took(row.tcp_push, [&] { rival.push(ours, chunk, f.window); });
-      took(row.push, [&] { push(*connection, ours, chunk, f.window); });
-      took(row.tcp_pull, [&] { rival.pull(pulled, chunk, f.window); });
+      took(row.tcp.push, [&] { rival.push(ours, chunk, f.window); });
+      took(row.calls.push, [&] { push(*connection, ours, chunk, f.window); });
+      took(row.shared.push, [&] { push(shared, ours, chunk, f.window); });
+      took(row.tcp.pull, [&] { rival.pull(pulled, chunk, f.window); });
       pulled_well();
-      took(row.pull, [&] { pull(*connection, pulled, chunk, f.window); });
+      took(row.calls.pull, [&] { pull(*connection, pulled, chunk, f.window); });
       pulled_well();
-      if (turn == 0) check(*connection, ours, chunk, f.window);
+      took(row.shared.pull, [&] { pull(shared, pulled, chunk, f.window); });
+      pulled_well();
+      if (turn > 0) continue;
+      check(*connection, ours, chunk, f.window);
+      check(shared, ours, chunk, f.window);
     }
+  engine::require(shared.shared_bytes() > 0, "the other process did not map the memory");
   print(f, rows);
   return 0;
 }

@@ -40,8 +40,8 @@ MAY = {
     **{"collectives/" + part: OPS + ["collectives", "collectives/memory"] for part in PARTS[1:]},
     # MPI is the session's alone: Mirrored never touches it.
     "strategies": ENGINE + ["collectives", "collectives/memory", "collectives/tcp"],
-    # What parameter servers do knows nobody's network; gRPC carries it.
-    "strategies/parameter_server": ENGINE + ["collectives", "strategies"],
+    # What parameter servers do knows nobody's network, but memory that tasks of a host share; gRPC carries the rest.
+    "strategies/parameter_server": ENGINE + ["collectives", "collectives/memory", "strategies"],
     "strategies/grpc": ["engine/base", "strategies/parameter_server"],
     "strategies/pmix": ["engine/base"],
     "strategies/session": ENGINE + DEVICES

@@ -47,7 +47,11 @@ void Progress::step(const engine::StepReport& report) {
     first_step_ = report.step;
     start_ = last_ = engine::Clock::now();
   }
-  rate_ = rate_ == 0 ? report.images_per_second : 0.9 * rate_ + 0.1 * report.images_per_second;
+  // Where workers make steps of their own, those that the others began meanwhile are not reported.
+  const auto steps = last_step_ < 0 ? 1 : std::max<std::int64_t>(1, report.step - last_step_);
+  last_step_ = report.step;
+  const double rate = report.images_per_second * double(steps);
+  rate_ = rate_ == 0 ? rate : 0.9 * rate_ + 0.1 * rate;
   const auto now = engine::Clock::now();
   const double since = std::chrono::duration<double>(now - last_).count();
   if (since < (terminal_ ? kRedrawSeconds : kLineSeconds)) return;

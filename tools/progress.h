@@ -25,8 +25,8 @@ class Progress {
   bool visible_, terminal_;
   std::int64_t examples_per_epoch_;
   engine::Clock::time_point start_ = engine::Clock::now(), last_{};
-  std::int64_t first_step_ = -1;
-  double rate_ = 0;  // images/s, smoothed
+  std::int64_t first_step_ = -1, last_step_ = -1;
+  double rate_ = 0;  // images/s of all workers, smoothed
   bool drawn_ = false;
 };
 

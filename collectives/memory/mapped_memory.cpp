@@ -168,10 +168,18 @@ engine::Buffer map_peer(const MappingAddress& address) {
   const std::string path = fmt::format("/proc/{}/fd/{}", address.pid, address.file);
   // Should the pid be somebody else's, whatever is found there must not block or become our
   // terminal.
+  struct stat kind {};
+  if (stat(path.c_str(), &kind) == 0 && !S_ISREG(kind.st_mode))  // what to open might do something
+    fail(Code::kIo, "{} is not the memory that process {} told of: no file", path, address.pid);
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file < 0)
     fail(Code::kIo, "cannot open the memory of process {}: {}: {}", address.pid, path, reason());
   const engine::Buffer closer = owner(file);
+  // What its owner could cut short would end this process at the next access.
+  const int seals = fcntl(file, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+    fail(Code::kIo, "{} is not the memory that process {} told of: it can be cut short", path,
+         address.pid);
   struct stat status {};
   if (fstat(file, &status) != 0) fail(Code::kIo, "cannot look at {}: {}", path, reason());
   if (address.bytes > kMost || !S_ISREG(status.st_mode) ||

@@ -9,16 +9,6 @@ namespace lockstep::strategies::rpc {
 
 using engine::Code;
 
-namespace {
-
-Slice owned(const Slice& slice) {
-  if (slice.owner || slice.size == 0) return slice;
-  const auto copy = std::make_shared<std::vector<std::byte>>(slice.data, slice.data + slice.size);
-  return {copy->data(), slice.size, copy};
-}
-
-}  // namespace
-
 class InProcess::Call : public Caller {
  public:
   explicit Call(Done whom) : done(std::move(whom)) {}

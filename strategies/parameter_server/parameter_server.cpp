@@ -301,7 +301,19 @@ std::string ParameterServer::explain() const {
                      options_.workers == 1 ? "" : "s", options_.workers == 1 ? "es" : "",
                      options_.servers, options_.servers == 1 ? "" : "s", mebibytes(largest),
                      reason()) +
-         of_tables();
+         of_bodies() + of_tables();
+}
+
+std::string ParameterServer::of_bodies() const {
+  if (options_.near == 0) return "";
+  constexpr std::string_view kThere =
+      "weights and gradients travel through memory that both tasks map";
+  if (options_.near < options_.servers)
+    return fmt::format("\nmessages: to the {} of {} servers on this host {}, else through sockets",
+                       options_.near, options_.servers, kThere);
+  const std::string all =
+      options_.servers == 1 ? "the server is" : fmt::format("all {} servers are", options_.servers);
+  return fmt::format("\nmessages: {} on this host, so {}", all, kThere);
 }
 
 // What is not the same as with whole tables: a rule that has slots moves those of touched rows.

@@ -50,7 +50,8 @@ struct ParameterServerOptions {
   // and the first of this process.
   std::size_t servers = 1;
   std::function<std::unique_ptr<rpc::Connection>(std::size_t server)> connect = {};
-  int workers = 0;  // 0: as many as there are devices here
+  std::size_t near = 0;  // servers whose connections are SharedConnections, for `explain`
+  int workers = 0;       // 0: as many as there are devices here
   int first_worker = 0;
   std::function<std::unique_ptr<rpc::Connection>()> chief = {};  // of those that follow
 
@@ -136,6 +137,7 @@ class ParameterServer : public engine::Strategy {
   WorkSource& source() const;
   int local() const { return int(options_.devices.size()); }
   bool chief() const { return follower_ == nullptr; }
+  std::string of_bodies() const;
   std::string of_tables() const;
   std::string job_text(const engine::GraphSpec& graph, const engine::OpenOptions& options) const;
   std::vector<std::unique_ptr<rpc::Connection>> connections(std::uint64_t seed) const;

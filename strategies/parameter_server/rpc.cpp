@@ -5,6 +5,12 @@
 
 namespace lockstep::strategies::rpc {
 
+Slice owned(const Slice& slice) {
+  if (slice.owner || slice.size == 0) return slice;
+  const auto copy = std::make_shared<std::vector<std::byte>>(slice.data, slice.data + slice.size);
+  return {copy->data(), slice.size, copy};
+}
+
 std::size_t Message::body_bytes() const {
   std::size_t bytes = 0;
   for (const Slice& slice : body) bytes += slice.size;

@@ -25,9 +25,12 @@ struct Slice {
   std::shared_ptr<const void> owner = {};  // null: they outlive the call's end
 };
 
+Slice owned(const Slice& slice);  // of one without owner a copy
+
 struct Message {
   std::string head = {};
   std::vector<Slice> body = {};
+  std::size_t answer_bytes = 0;  // of the answer's body, where a caller knows: place is kept for it
   std::size_t body_bytes() const;
 };
 

@@ -112,10 +112,16 @@ std::shared_ptr<ServerWorker::Pull> ServerWorker::pull_of(std::size_t server,
   return pull;
 }
 
+std::size_t ServerWorker::bytes_of(const Pull& pull) const {
+  std::size_t elements = 0;
+  for (const Range run : pull.runs) elements += run.size();
+  return elements * wire_width(terms_.dtype, terms_.bfloat16);
+}
+
 void ServerWorker::start(const std::shared_ptr<Pull>& pull, std::string_view method,
                          std::string head) {
   rpc::Connection& server = *servers_[pull->server];
-  server.start(method, {std::move(head), {}}, Clock::now() + terms_.deadline,
+  server.start(method, {std::move(head), {}, bytes_of(*pull)}, Clock::now() + terms_.deadline,
                [shared = shared_, pull, address = server.address()](rpc::Reply reply) {
                  {
                    std::scoped_lock lock(shared->mutex);
@@ -225,12 +231,10 @@ void ServerWorker::take(Pull& pull) {
   const rpc::Reply reply = std::move(*pull.reply);  // gives the memory back at the end
   pull.taken = true;
   const std::int64_t came = version_of(pull, reply);
-  std::size_t elements = 0;
-  for (const Range run : pull.runs) elements += run.size();
-  const std::size_t bytes = elements * wire_width(terms_.dtype, terms_.bfloat16);
+  const std::size_t bytes = bytes_of(pull);
   if (reply.message.body_bytes() != bytes) {
-    engine::fail(Code::kCorrupt, "{} bytes came from {}, and {} elements were asked for",
-                 reply.message.body_bytes(), servers_[pull.server]->address(), elements);
+    engine::fail(Code::kCorrupt, "{} bytes came from {}, and {} were asked for",
+                 reply.message.body_bytes(), servers_[pull.server]->address(), bytes);
   }
   ArrayReader reader(reply.message.body, terms_.bfloat16);
   for (const Range run : pull.runs)
@@ -291,8 +295,9 @@ void ServerWorker::push(std::size_t end, const Step& step) {
       ++shared_->pushing;
     }
     rpc::Connection& server = *servers_[chunk.server];
-    server.start(chunk.rows ? "PushRows" : "Push", {std::move(bytes), std::move(body)},
-                 Clock::now() + terms_.deadline,
+    const std::size_t answer_bytes = next ? bytes_of(*next) : 0;
+    server.start(chunk.rows ? "PushRows" : "Push",
+                 {std::move(bytes), std::move(body), answer_bytes}, Clock::now() + terms_.deadline,
                  [shared = shared_, next, address = server.address()](rpc::Reply reply) {
                    PushReply head;
                    {

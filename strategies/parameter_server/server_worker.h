@@ -113,6 +113,7 @@ class ServerWorker {
   };
   struct Shared;  // with the replies' threads
   static std::shared_ptr<Pull> pull_of(std::size_t server, const ShardChunk& chunk);
+  std::size_t bytes_of(const Pull& pull) const;  // on the wire
   void start(const std::shared_ptr<Pull>& pull, std::string_view method, std::string head);
   std::int64_t version_of(const Pull& pull, const rpc::Reply& reply) const;
   void take(Pull& pull);

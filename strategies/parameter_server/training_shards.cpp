@@ -101,13 +101,17 @@ void TrainingShards::check_rows(const ShardRows& rows) const {
   require(rows.shard < shards_.size(), "container {} has {} shards here, not one of number {}",
           in_quotes(container_), shards_.size(), rows.shard);
   const ShardSpec& shard = spec_.shards[rows.shard];
+  // Texts are made where something is wrong alone: for each row they would take most of a push.
   for (std::size_t i = 0; i < rows.rows.size(); ++i) {
     const std::uint64_t row = rows.rows[i];
-    require(row >= shard.first_row && row - shard.first_row < shard.rows,
-            "row {} is none of the {} from row {} on of {}", row, shard.rows, shard.first_row,
-            name_of(rows.shard));
-    require(i == 0 || rows.rows[i - 1] < row, "rows of {} must ascend, and {} stands before {}",
-            name_of(rows.shard), rows.rows[i - (i > 0)], row);
+    if (row < shard.first_row || row - shard.first_row >= shard.rows) {
+      engine::fail(Code::kInvalid, "row {} is none of the {} from row {} on of {}", row, shard.rows,
+                   shard.first_row, name_of(rows.shard));
+    }
+    if (i > 0 && rows.rows[i - 1] >= row) {
+      engine::fail(Code::kInvalid, "rows of {} must ascend, and {} stands before {}",
+                   name_of(rows.shard), rows.rows[i - 1], row);
+    }
   }
 }
 

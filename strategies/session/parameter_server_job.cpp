@@ -9,6 +9,7 @@
 #include "engine/base/error.h"
 #include "strategies/grpc/connection.h"
 #include "strategies/parameter_server/host_port.h"
+#include "strategies/parameter_server/shared_connection.h"
 #include "strategies/session/local_cluster.h"
 
 namespace lockstep::strategies {
@@ -22,12 +23,25 @@ struct Parts {
   std::optional<grpc::ServeOptions> chief = {};
 };
 
-// Workers' processes of the cluster on the same host as this one.
-int neighbours(const ClusterConfig& cluster) {
-  const auto host = [&](const std::string& address) { return parse_host_port(address).host; };
-  const std::string mine = host(address_of(cluster.spec, cluster.task));
+// Whether a task is on the same host as this one, as far as addresses say.
+bool near(const ClusterConfig& cluster, const std::string& address) {
+  return parse_host_port(address).host ==
+         parse_host_port(address_of(cluster.spec, cluster.task)).host;
+}
+
+int neighbours(const ClusterConfig& cluster) {  // workers' processes
   return int(std::count_if(cluster.spec.workers.begin(), cluster.spec.workers.end(),
-                           [&](const std::string& address) { return host(address) == mine; }));
+                           [&](const std::string& address) { return near(cluster, address); }));
+}
+
+// Bodies of messages to a server on this host do not go through sockets.
+std::unique_ptr<rpc::Connection> connect_server(const ClusterConfig& cluster, std::size_t server,
+                                                const grpc::ConnectOptions& options,
+                                                const engine::Log& log) {
+  const std::string& address = cluster.spec.servers[server];
+  auto connection = grpc::connect(address, options);
+  if (!near(cluster, address)) return connection;
+  return std::make_unique<rpc::SharedConnection>(std::move(connection), log);
 }
 
 void join_cluster(const ClusterConfig& cluster, const ServerOptions& servers, int replicas,
@@ -38,8 +52,10 @@ void join_cluster(const ClusterConfig& cluster, const ServerOptions& servers, in
   ParameterServerOptions& options = parts.options;
   const grpc::ConnectOptions connect{.tls = servers.tls};
   options.servers = cluster.spec.servers.size();
-  options.connect = [spec = cluster.spec, connect](std::size_t server) {
-    return grpc::connect(spec.servers[server], connect);
+  options.near = std::size_t(std::ranges::count_if(
+      cluster.spec.servers, [&](const std::string& address) { return near(cluster, address); }));
+  options.connect = [cluster, connect, log = options.log](std::size_t server) {
+    return connect_server(cluster, server, connect, log);
   };
   options.workers = int(cluster.spec.workers.size()) * replicas;
   options.first_worker = int(me.number) * replicas;

@@ -8,6 +8,7 @@
 #include "engine/runtime/devices.h"
 #include "engine/tensor/tensor.h"
 #include "engine/train/storage.h"
+#include "strategies/parameter_server/shared_service.h"
 
 namespace lockstep::strategies {
 namespace {
@@ -38,7 +39,7 @@ class Task : public ServerTask {
       : options_(options),
         store_(*ops_, options.most_bytes),
         service_(store_, *storage_, options.log),
-        server_(grpc::serve(heard_, options.serve)) {}
+        server_(grpc::serve(shared_, options.serve)) {}
 
   std::string address() const override { return server_->address(); }
   ShardStore& store() override { return store_; }
@@ -72,6 +73,7 @@ class Task : public ServerTask {
   ShardStore store_;
   ShardService service_;
   Heard heard_{service_};
+  rpc::SharedService shared_{heard_};
   std::unique_ptr<grpc::Server> server_;  // the last one: nothing calls what it outlived
 };
 

@@ -8,6 +8,7 @@
 #include "strategies/grpc/connection.h"
 #include "strategies/grpc/server.h"
 #include "strategies/parameter_server/parameter_server.h"
+#include "strategies/parameter_server/shared_connection.h"
 #include "strategies/session/server_task.h"
 #include "test/strategies/small_job.h"
 
@@ -17,7 +18,8 @@ namespace {
 using namespace std::chrono_literals;
 using namespace strategies;
 
-class OverGrpc : public testing::Test {
+// Whether bodies of messages go through memory that both sides map.
+class OverGrpc : public testing::TestWithParam<bool> {
  protected:
   OverGrpc() {
     for (int i = 0; i < 2; ++i) tasks_.push_back(server_task());
@@ -31,9 +33,7 @@ class OverGrpc : public testing::Test {
     options.updates.warm_up = 0;
     options.devices.assign(1, &cpu_);
     options.servers = tasks_.size();
-    options.connect = [this](std::size_t server) {
-      return strategies::grpc::connect(tasks_[server]->address());
-    };
+    options.connect = [this](std::size_t server) { return connect(tasks_[server]->address()); };
     options.placement.partitioner = FixedShards{2};
     options.workers = workers;
     options.first_worker = first;
@@ -43,6 +43,13 @@ class OverGrpc : public testing::Test {
     return options;
   }
 
+  std::unique_ptr<rpc::Connection> connect(const std::string& address) {
+    auto connection = strategies::grpc::connect(address);
+    if (!GetParam()) return connection;
+    return std::make_unique<rpc::SharedConnection>(std::move(connection), engine::Log(),
+                                                   rpc::SharedOptions{.least = 1});
+  }
+
   const std::vector<std::unique_ptr<engine::Device>> devices_ = engine::all_devices();
   engine::Device& cpu_ = engine::find(devices_, engine::parse_device_id("cpu"));
   std::vector<std::unique_ptr<ServerTask>> tasks_;
@@ -50,7 +57,7 @@ class OverGrpc : public testing::Test {
   SynchronousOptions one_;
 };
 
-TEST_F(OverGrpc, OneWorkerIsOneReplicaBitForBitAndServersHearOfTheEnd) {
+TEST_P(OverGrpc, OneWorkerIsOneReplicaBitForBitAndServersHearOfTheEnd) {
   std::vector<double> weights;
   {
     ParameterServer strategy(options(0, 1, false));
@@ -65,7 +72,7 @@ TEST_F(OverGrpc, OneWorkerIsOneReplicaBitForBitAndServersHearOfTheEnd) {
   }
 }
 
-TEST_F(OverGrpc, ProcessesThatFollowMakeTheStepsOfReplicas) {
+TEST_P(OverGrpc, ProcessesThatFollowMakeTheStepsOfReplicas) {
   ParameterServer chief(options(0, 3, true));
   auto server = strategies::grpc::serve(chief.coordinator());
   std::vector<std::future<std::int64_t>> followers;
@@ -84,6 +91,10 @@ TEST_F(OverGrpc, ProcessesThatFollowMakeTheStepsOfReplicas) {
   server.reset();
   EXPECT_LT(relative(train_mirrored(job_, one_).weights[0], weights), 1e-4);
 }
+
+INSTANTIATE_TEST_SUITE_P(Bodies, OverGrpc, testing::Bool(), [](const auto& with) {
+  return with.param ? "InSharedMemory" : "BySockets";
+});
 
 }  // namespace
 }  // namespace lockstep::test

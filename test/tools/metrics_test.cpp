@@ -38,6 +38,21 @@ std::string lines(double accuracy) {
   return testing::internal::GetCapturedStderr();
 }
 
+// The chief makes every third step, and says the rate of all.
+TEST(MetricsOfARun, StepsOfOthersCount) {
+  for (const std::int64_t workers : {1, 3}) {
+    tools::Progress progress(true, 10);
+    testing::internal::CaptureStderr();
+    engine::StepReport report;
+    report.images_per_second = 100;
+    for (report.step = 7; report.step < 7 + 100 * workers; report.step += workers)
+      progress.step(report);
+    progress.epoch(1, report);
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                testing::HasSubstr(fmt::format("{} images/s", 100 * workers)));
+  }
+}
+
 TEST(MetricsOfARun, LinesNameAnAccuracyWhereThereIsOne) {
   EXPECT_EQ(lines(0.75),
             "epoch 1: loss 0.5000, accuracy 0.7500 in its last step, 0 images/s\n"

@@ -47,6 +47,7 @@ class Cluster(unittest.TestCase):
         result = json.loads(lines[0])
         self.assertEqual((result["strategy"], result["replicas"]), ("parameter_server", 4))
         self.assertGreater(result["test_accuracy"], 0.9)
+        self.assertIn("all 2 servers are on this host", done.stderr)
         for server in range(2):
             self.assertIn(f"ps {server}: ", done.stderr)
 
