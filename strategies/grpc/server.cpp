@@ -4,9 +4,14 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <limits>
 #include <mutex>
 #include <thread>
@@ -192,6 +197,25 @@ int processors() {
   return int(std::max(2u, std::thread::hardware_concurrency()));
 }
 
+// Why nobody can listen there, which gRPC keeps to itself: what the system says to another try.
+std::string why_not(const HostPort& address) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  const int unknown =
+      getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
+  if (unknown != 0) return gai_strerror(unknown);
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
+  const int handle = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int yes = 1;
+  setsockopt(handle, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  const bool bound =
+      ::bind(handle, found->ai_addr, found->ai_addrlen) == 0 && ::listen(handle, 1) == 0;
+  const std::string why = bound ? "another task had it a moment ago" : std::strerror(errno);
+  ::close(handle);
+  return why;
+}
+
 class GrpcServer : public Server {
  public:
   GrpcServer(rpc::Service& service, const ServeOptions& options)
@@ -200,7 +224,7 @@ class GrpcServer : public Server {
     if (options.tls.none() && !options.insecure && !host_.loopback()) {
       engine::fail(Code::kInvalid,
                    "serving at {} without TLS would let everybody who reaches it read and change "
-                   "the model: give the three TLS files, or say that it is meant (insecure)",
+                   "the model: give the three TLS files, or say that it is meant (--insecure)",
                    options.address);
     }
     engine::require(options.most_message_bytes <= std::size_t(std::numeric_limits<int>::max()),
@@ -216,7 +240,7 @@ class GrpcServer : public Server {
     builder.AddListeningPort(options.address, credentials(options), &port_);
     server_ = builder.BuildAndStart();
     if (!server_ || port_ == 0)
-      engine::fail(Code::kIo, "cannot listen at {}: is the port taken?", options.address);
+      engine::fail(Code::kIo, "cannot listen at {}: {}", options.address, why_not(host_));
   }
 
   ~GrpcServer() override {

@@ -65,6 +65,18 @@ Code code_of(const ::grpc::Status& status) {
   }
 }
 
+// What gRPC says of connections, which names its own parts, in words for people; other texts stay.
+std::string in_words(const std::string& text) {
+  constexpr std::string_view kNobody = "Failed to connect to remote host: ";
+  if (const std::size_t at = text.rfind(kNobody); at != std::string::npos)
+    return "nobody answers there: " + text.substr(at + kNobody.size());
+  const auto has = [&](std::string_view part) { return text.find(part) != std::string::npos; };
+  if (has("Socket closed") || has("Connection reset by peer") || has("Broken pipe"))
+    return "the connection was cut: that task died or was stopped";
+  if (has("keepalive watchdog timeout")) return "that task fell silent";
+  return text;
+}
+
 }  // namespace
 
 ::grpc::Status status_of(const rpc::Reply& reply) {
@@ -75,7 +87,8 @@ rpc::Reply reply_of(const ::grpc::Status& status, std::string_view code_name) {
   Code code = code_of(status);
   for (const Code ours : kCodes)
     if (engine::name(ours) == code_name) code = ours;
-  return rpc::failed(code, status.error_message());
+  return rpc::failed(code,
+                     code_name.empty() ? in_words(status.error_message()) : status.error_message());
 }
 
 }  // namespace lockstep::strategies::grpc

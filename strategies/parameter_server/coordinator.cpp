@@ -48,6 +48,17 @@ rpc::Reply order_reply(OrderReply::What what) {
   return reply(head);
 }
 
+// A job is its settings, an empty line, and where variables lie. Of settings the one that differs
+// says all; of variables both orders are shown.
+std::string job_difference(std::string_view mine, std::string_view who, std::string_view theirs) {
+  constexpr std::string_view kWhat = "the processes' jobs differ";
+  const auto settings = [](std::string_view job) { return job.substr(0, job.find("\n\n")); };
+  const std::string difference =
+      first_difference(kWhat, {"the chief", settings(mine)}, {who, settings(theirs)});
+  return difference.empty() ? text_difference(kWhat, {"the chief", mine}, {who, theirs})
+                            : difference;
+}
+
 }  // namespace
 
 Coordinator::Coordinator(const CoordinatorOptions& options)
@@ -289,8 +300,7 @@ class Coordinator::Calls {
               first + count - 1, other, other + member.count - 1);
     }
     const std::string who = fmt::format("worker {}", first);
-    const std::string difference =
-        text_difference("the processes' jobs differ", {"the chief", c_.job_}, {who, head.job()});
+    const std::string difference = job_difference(c_.job_, who, head.job());
     require(difference.empty(), "{}", difference);
     Member& member = c_.members_[first];
     if (member.there) {

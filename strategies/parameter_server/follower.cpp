@@ -26,6 +26,13 @@ Head parsed(const rpc::Message& message) {
   return head;
 }
 
+// A chief is not started again: who cannot reach it hears that the job is over.
+Error without_chief(Code code, std::string_view why) {
+  if (code != Code::kUnavailable && code != Code::kTimeout && code != Code::kPeerLost)
+    return {code, std::string(why)};
+  return {code, fmt::format("without the chief the job ends: {}", why)};
+}
+
 }  // namespace
 
 Follower::Follower(std::unique_ptr<rpc::Connection> chief, const FollowerOptions& options)
@@ -45,7 +52,11 @@ Follower::~Follower() {
 }
 
 rpc::Message Follower::call(std::string_view method, rpc::Message request) {
-  return rpc::call(*chief_, method, std::move(request), Clock::now() + options_.deadline);
+  try {
+    return rpc::call(*chief_, method, std::move(request), Clock::now() + options_.deadline);
+  } catch (const Error& error) {
+    throw without_chief(error.code(), error.what());
+  }
 }
 
 void Follower::attach(const std::string& job) {
@@ -75,7 +86,7 @@ void Follower::heard(const rpc::Reply& reply) {
   std::optional<Error> why;
   if (!reply.ok()) {
     if (reply.code == Code::kAborted && reply.why == "the connection was closed") return;
-    why.emplace(reply.code, reply.why);
+    why.emplace(without_chief(reply.code, fmt::format("{}: {}", chief_->address(), reply.why)));
   } else {
     BeatReply head;
     if (!head.ParseFromString(reply.message.head)) return;

@@ -23,7 +23,7 @@ std::string_view without_last_newline(std::string_view text) {
 
 }  // namespace
 
-std::string text_difference(std::string_view what, OwnedText one, OwnedText other) {
+std::string first_difference(std::string_view what, OwnedText one, OwnedText other) {
   if (one.text == other.text) return {};
   std::size_t at_one = 0, at_other = 0;
   std::string left = line(one.text, at_one), right = line(other.text, at_other);
@@ -32,9 +32,14 @@ std::string text_difference(std::string_view what, OwnedText one, OwnedText othe
     left = line(one.text, at_one);
     right = line(other.text, at_other);
   }
-  return fmt::format("{}: in line {} {} has {}, {} has {}\n{}:\n{}\n{}:\n{}", what, number,
-                     one.owner, left, other.owner, right, one.owner, without_last_newline(one.text),
-                     other.owner, without_last_newline(other.text));
+  return fmt::format("{}: in line {} {} has {}, {} has {}", what, number, one.owner, left,
+                     other.owner, right);
+}
+
+std::string text_difference(std::string_view what, OwnedText one, OwnedText other) {
+  if (one.text == other.text) return {};
+  return fmt::format("{}\n{}:\n{}\n{}:\n{}", first_difference(what, one, other), one.owner,
+                     without_last_newline(one.text), other.owner, without_last_newline(other.text));
 }
 
 }  // namespace lockstep::strategies

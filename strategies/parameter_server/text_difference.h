@@ -15,5 +15,7 @@ struct OwnedText {
 // Empty where the texts are equal. Else the first line in which they differ, as both have it, and
 // then both texts whole, each under its owner's name. `what`: "variables lie differently".
 std::string text_difference(std::string_view what, OwnedText one, OwnedText other);
+// The same without the texts: for settings, where the line that differs says all.
+std::string first_difference(std::string_view what, OwnedText one, OwnedText other);
 
 }  // namespace lockstep::strategies

@@ -26,9 +26,11 @@ int run_launched_task(char** argv, const LaunchedOptions& options) {
       job->all("addresses", mine, engine::Clock::now() + options.deadline);
   const ClusterSpec cluster = cluster_of_ranks(addresses, options.servers);
   const bool chief = me.role == Role::kChief;
-  return supervisor.run(argv, {.name = to_string(task_name(cluster, me)),
-                               .restarts = chief ? 0 : options.restarts,
-                               .words = {{"TF_CONFIG", tf_config(cluster, me)}}});
+  return supervisor.run(
+      argv, {.name = to_string(task_name(cluster, me)),
+             .restarts = chief ? 0 : options.restarts,
+             .why_never = chief ? "the job ends with its chief" : TaskOptions().why_never,
+             .words = {{"TF_CONFIG", tf_config(cluster, me)}}});
 }
 
 }  // namespace lockstep::strategies

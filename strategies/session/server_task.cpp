@@ -57,8 +57,8 @@ class Task : public ServerTask {
       if (options_.life.count() > 0 && silent > options_.life) {
         server_->healthy(false);
         engine::fail(engine::Code::kTimeout,
-                     "the server at {} heard nothing from anybody for {:.1f} s, longer than it "
-                     "was told to live without a call",
+                     "the server at {} heard nothing from anybody for {:.1f} s: whoever "
+                     "called it, the chief first of all, is gone, and so it ends",
                      address(), std::chrono::duration<double>(silent).count());
       }
     }

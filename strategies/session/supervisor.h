@@ -28,8 +28,9 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 std::optional<int> supervised();
 
 struct TaskOptions {
-  std::string name = "the task";  // for what is said of it: "server 0"
-  int restarts = 3;               // how often it is started again at the most
+  std::string name = "the task";                       // for what is said of it: "server 0"
+  int restarts = 3;                                    // how often it is started again at the most
+  std::string why_never = "no restart was asked for";  // said of its death where that is 0
   Environment words = {};
 };
 

@@ -55,7 +55,9 @@ TEST_F(GrpcFailure, ALostConnectionIsHeardOfAtBothEnds) {
   ASSERT_TRUE(service_.wait_silent(1));
   network_.cut();
   ASSERT_EQ(reply.wait_for(kBefore), std::future_status::ready);
-  EXPECT_EQ(reply.get().code, Code::kUnavailable);
+  const Reply came = reply.get();
+  EXPECT_EQ(came.code, Code::kUnavailable);
+  EXPECT_THAT(came.why, testing::HasSubstr("the connection was cut"));
   EXPECT_TRUE(soon([&] { return service_.silent_callers()[0]->gone(); }));
 }
 
@@ -64,7 +66,9 @@ TEST_F(GrpcFailure, ASilentNetworkIsHeardOfAtBothEndsBeforeTheDeadline) {
   ASSERT_TRUE(service_.wait_silent(1));
   network_.silent(true);
   ASSERT_EQ(reply.wait_for(kBefore), std::future_status::ready);
-  EXPECT_EQ(reply.get().code, Code::kUnavailable);
+  const Reply came = reply.get();
+  EXPECT_EQ(came.code, Code::kUnavailable);
+  EXPECT_THAT(came.why, testing::HasSubstr("fell silent"));
   EXPECT_TRUE(soon([&] { return service_.silent_callers()[0]->gone(); }));
 }
 

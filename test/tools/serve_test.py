@@ -144,8 +144,8 @@ class Serve(program.Case):
         for arguments, code, words in (
                 (["--address", "nowhere"], 64, ["'nowhere' is no address"]),
                 (["--address", "127.0.0.1:99999"], 64, ["127.0.0.1:99999"]),
-                (["--address", "0.0.0.0:0"], 64, ["without TLS", "insecure"]),
-                (["--address", taken.address], 74, [taken.address, "taken"]),
+                (["--address", "0.0.0.0:0"], 64, ["without TLS", "--insecure"]),
+                (["--address", taken.address], 74, [taken.address, "already in use"]),
                 (["--life", "-1"], 64, ["--life"]),
                 (["--restarts", "1"], 64, ["--restarts", "127.0.0.1:0", "--address"]),
                 (["--restarts", "-1"], 64, ["--restarts"]),
