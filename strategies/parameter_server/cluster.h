@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // All tasks of a job: who trains, who keeps variables, and where each listens. It must be the same
-// on every task; tasks compare `hash_of` when they start, and where these differ `to_string` shows
-// why (text_difference.h). Sources: the ranks of a launcher (here) and TF_CONFIG (tf_config.h).
-// Plain values and pure functions; any thread.
+// on every task: workers send `to_string` to the chief when they attach, and where it differs from
+// the chief's both are shown (text_difference.h). Servers are told by the chief what they keep.
+// Sources: the ranks of a launcher (here) and TF_CONFIG (tf_config.h). Plain values and pure
+// functions; any thread.
 #pragma once
 #include <cstdint>
 #include <span>

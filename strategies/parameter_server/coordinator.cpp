@@ -48,15 +48,24 @@ rpc::Reply order_reply(OrderReply::What what) {
   return reply(head);
 }
 
-// A job is its settings, an empty line, and where variables lie. Of settings the one that differs
-// says all; of variables both orders are shown.
+// A job is its settings, its cluster and its variables, an empty line after each of the first two.
+// Of settings the one that differs says all; of the others both are shown whole.
 std::string job_difference(std::string_view mine, std::string_view who, std::string_view theirs) {
-  constexpr std::string_view kWhat = "the processes' jobs differ";
-  const auto settings = [](std::string_view job) { return job.substr(0, job.find("\n\n")); };
-  const std::string difference =
-      first_difference(kWhat, {"the chief", settings(mine)}, {who, settings(theirs)});
-  return difference.empty() ? text_difference(kWhat, {"the chief", mine}, {who, theirs})
-                            : difference;
+  const auto cut = [](std::string_view& job) {
+    const std::size_t end = std::min(job.find("\n\n"), job.size());
+    const std::string_view part = job.substr(0, end);
+    job.remove_prefix(std::min(end + 2, job.size()));
+    return part;
+  };
+  std::string_view left = mine, right = theirs;
+  constexpr std::string_view kChief = "the chief";
+  const std::string settings =
+      first_difference("the processes' jobs differ", {kChief, cut(left)}, {who, cut(right)});
+  if (!settings.empty()) return settings;
+  const std::string clusters =
+      text_difference("the processes' clusters differ", {kChief, cut(left)}, {who, cut(right)});
+  if (!clusters.empty()) return clusters;
+  return text_difference("the processes' jobs differ", {kChief, left}, {who, right});
 }
 
 }  // namespace

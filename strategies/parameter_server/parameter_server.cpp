@@ -131,10 +131,10 @@ std::string ParameterServer::job_text(const engine::GraphSpec& graph,
                                       const engine::OpenOptions& options) const {
   return fmt::format(
       "{}\nbatch: {}\ndtype: {}\nworkers: {}\nsynchronous: {}\naggregate: {}\nbfloat16 on the "
-      "wire: {}\n\n{}\n{}",
+      "wire: {}\n\n{}\n\n{}\n{}",
       options.run, options.batch, engine::name(dtype_), options_.workers,
       options_.updates.synchronous, options_.updates.aggregate, options_.updates.bfloat16,
-      describe(placement_), graph.describe());
+      options_.cluster, describe(placement_), graph.describe());
 }
 
 void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateRule& rule,

@@ -50,8 +50,9 @@ struct ParameterServerOptions {
   // and the first of this process.
   std::size_t servers = 1;
   std::function<std::unique_ptr<rpc::Connection>(std::size_t server)> connect = {};
-  std::size_t near = 0;  // servers whose connections are SharedConnections, for `explain`
-  int workers = 0;       // 0: as many as there are devices here
+  std::size_t near = 0;      // servers whose connections are SharedConnections, for `explain`
+  std::string cluster = {};  // as text, which processes compare; empty: none
+  int workers = 0;           // 0: as many as there are devices here
   int first_worker = 0;
   std::function<std::unique_ptr<rpc::Connection>()> chief = {};  // of those that follow
 

@@ -52,6 +52,7 @@ void join_cluster(const ClusterConfig& cluster, const ServerOptions& servers, in
   ParameterServerOptions& options = parts.options;
   const grpc::ConnectOptions connect{.tls = servers.tls};
   options.servers = cluster.spec.servers.size();
+  options.cluster = to_string(cluster.spec);
   options.near = std::size_t(std::ranges::count_if(
       cluster.spec.servers, [&](const std::string& address) { return near(cluster, address); }));
   options.connect = [cluster, connect, log = options.log](std::size_t server) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 #include <future>
 #include <shared_mutex>
@@ -91,7 +92,8 @@ class FollowersTest : public testing::Test {
     options.devices.assign(1, device_.get());
     options.servers = 2;
     options.connect = [this](std::size_t server) { return servers_.connect(server); };
-    options.placement.partitioner = FixedShards{2};
+    options.placement.partitioner = partitioner_[std::min(first, 1)];
+    options.cluster = cluster_[std::min(first, 1)];
     options.workers = workers_;
     options.first_worker = first;
     if (first > 0)
@@ -155,6 +157,9 @@ class FollowersTest : public testing::Test {
   Door door_;
   std::string folder_;
   int workers_ = 3;
+  // As the chief and as the others have it.
+  std::array<Partitioner, 2> partitioner_ = {FixedShards{2}, FixedShards{2}};
+  std::array<std::string, 2> cluster_ = {};
   bool synchronous_ = false;
   Dies where_ = Dies::kPushing;
   bool slam_ = false;  // the chief says nothing at its end
@@ -276,6 +281,35 @@ TEST_F(FollowersTest, WithAnotherJobAreRefused) {
   EXPECT_EQ(one.error->code(), Code::kInvalid);
   EXPECT_THAT(one.error->what(), HasSubstr("every: 7"));
   EXPECT_THAT(one.error->what(), testing::Not(HasSubstr("\n"))) << "settings are a line";
+  EXPECT_FALSE(chief.get().error);
+}
+
+// Servers in another order would be given others' gradients.
+TEST_F(FollowersTest, WithAnotherClusterAreRefusedAndBothAreShown) {
+  workers_ = 2;
+  cluster_ = {"/job:worker/task:0 a:1\n/job:ps/task:0 s:1\n/job:ps/task:1 s:2\n",
+              "/job:worker/task:0 a:1\n/job:ps/task:0 s:2\n/job:ps/task:1 s:1\n"};
+  auto chief = start(0, slow(job(50)));
+  const End one = process(1, job(50));
+  ASSERT_TRUE(one.error);
+  EXPECT_EQ(one.error->code(), Code::kInvalid);
+  for (const char* said : {"clusters differ", "'/job:ps/task:0 s:1'", "'/job:ps/task:0 s:2'",
+                           "the chief:\n/job:worker", "worker 1:\n/job:worker"})
+    EXPECT_THAT(one.error->what(), HasSubstr(said));
+  EXPECT_FALSE(chief.get().error);
+}
+
+// Variables in another order would lie on other servers: both orders are shown.
+TEST_F(FollowersTest, WithAnotherPlacementAreRefusedAndBothAreShown) {
+  workers_ = 2;
+  partitioner_[1] = FixedShards{1};
+  auto chief = start(0, slow(job(50)));
+  const End one = process(1, job(50));
+  ASSERT_TRUE(one.error);
+  EXPECT_EQ(one.error->code(), Code::kInvalid);
+  EXPECT_THAT(one.error->what(), HasSubstr("the processes' jobs differ: in line "));
+  EXPECT_THAT(one.error->what(), HasSubstr("the chief:\n"));
+  EXPECT_THAT(one.error->what(), HasSubstr("worker 1:\n"));
   EXPECT_FALSE(chief.get().error);
 }
 

@@ -10,9 +10,13 @@
 #include "engine/nn/layers.h"
 #include "engine/optim/optimizer.h"
 #include "engine/reference/reference_device.h"
+#include "engine/runtime/devices.h"
 #include "engine/train/trainer.h"
+#include "strategies/grpc/connection.h"
 #include "strategies/mirrored.h"
 #include "strategies/parameter_server/parameter_server.h"
+#include "strategies/parameter_server/shared_connection.h"
+#include "strategies/session/server_task.h"
 #include "test/strategies/mortal_servers.h"
 #include "test/strategies/small_job.h"
 
@@ -173,6 +177,30 @@ TEST_F(TouchedRows, OneAsynchronousWorkerIsOneReplicaBitForBit) {
       EXPECT_EQ(one.losses, other.losses);
       EXPECT_EQ(one.history.test->loss, other.history.test->loss);
     }
+  }
+}
+
+// By gRPC, with bodies in its messages and in memory that both sides map; in float32.
+TEST_F(TouchedRows, TravelBetweenTasks) {
+  const auto devices = engine::all_devices();
+  engine::Device& cpu = engine::find(devices, engine::parse_device_id("cpu"));
+  std::vector<std::unique_ptr<ServerTask>> tasks;
+  for (int i = 0; i < 2; ++i) tasks.push_back(server_task());
+  const Trained here = mirrored({}, 1);
+  for (const bool shared : {false, true}) {
+    const Trained there = with_servers(2, 1, {}, [&](ParameterServerOptions& options) {
+      options.devices.assign(1, &cpu);
+      options.dtype = engine::DType::kFloat32;
+      options.container = shared ? "shared" : "sent";
+      options.connect = [&](std::size_t server) -> std::unique_ptr<rpc::Connection> {
+        auto connection = strategies::grpc::connect(tasks[server]->address());
+        if (!shared) return connection;
+        return std::make_unique<rpc::SharedConnection>(std::move(connection), engine::Log(),
+                                                       rpc::SharedOptions{.least = 1});
+      };
+    });
+    EXPECT_LT(relative(here.weights, there.weights), 1e-5) << shared;
+    EXPECT_NEAR(here.history.test->loss, there.history.test->loss, 1e-5);
   }
 }
 
