@@ -99,6 +99,7 @@ class FollowersTest : public testing::Test {
     if (first > 0)
       options.chief = [this] { return std::make_unique<rpc::InProcess>(door_, "the chief"); };
     options.updates.synchronous = synchronous_;
+    options.updates.aggregate = aggregate_;
     options.deadline = deadline_;
     options.patience = patience_;
     options.look = 20ms;
@@ -156,7 +157,7 @@ class FollowersTest : public testing::Test {
   MortalServers servers_{2, *device_, engine::DType::kFloat64};
   Door door_;
   std::string folder_;
-  int workers_ = 3;
+  int workers_ = 3, aggregate_ = 0;
   // As the chief and as the others have it.
   std::array<Partitioner, 2> partitioner_ = {FixedShards{2}, FixedShards{2}};
   std::array<std::string, 2> cluster_ = {};
@@ -256,6 +257,21 @@ TEST_F(FollowersTest, WithoutTheChiefAllEndWithinTheDeadline) {
   EXPECT_TRUE(one.get().error);
   EXPECT_TRUE(two.get().error);
   EXPECT_LT(Clock::now() - begin, 10s);
+}
+
+TEST_F(FollowersTest, OneMayDieWhereTheFirstOfTheGradientsMakeAnUpdate) {
+  synchronous_ = true;
+  aggregate_ = 2;
+  patience_ = 300ms;
+  auto one = start(1, job(400)), two = start(2, job(400), 5);
+  const auto begin = Clock::now();
+  const End chief = process(0, slow(job(400)));
+  EXPECT_LT(Clock::now() - begin, deadline_ / 2) << "not by a deadline";
+  EXPECT_FALSE(chief.error) << chief.error->what();
+  EXPECT_EQ(chief.history.steps, 400);
+  EXPECT_EQ(chief.lost, 1);
+  EXPECT_FALSE(one.get().error);
+  EXPECT_TRUE(two.get().error);
 }
 
 TEST_F(FollowersTest, HearWhenTheChiefFails) {

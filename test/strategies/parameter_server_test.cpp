@@ -14,6 +14,7 @@
 #include "engine/reference/reference_device.h"
 #include "engine/runtime/devices.h"
 #include "strategies/parameter_server/in_process.h"
+#include "test/strategies/faulty_connection.h"
 #include "test/strategies/mortal_servers.h"
 #include "test/strategies/small_job.h"
 
@@ -160,13 +161,64 @@ TEST_F(ParameterServerTest, AsynchronousWorkersShareTheStepsAndLearn) {
   EXPECT_LT(outcome.losses.back(), outcome.losses.front());
 }
 
+// The first worker takes a moment for each step, and is not waited for.
 TEST_F(ParameterServerTest, TheFirstOfTheGradientsMakeAnUpdate) {
-  const Outcome outcome = train_with(2, 3, momentum_job(60), [](auto& options) {
+  Job job = momentum_job(60);
+  job.on_step = [](const auto&) { std::this_thread::sleep_for(5ms); };
+  const Outcome outcome = train_with(2, 3, job, [](auto& options) {
     options.updates.synchronous = true;
     options.updates.aggregate = 2;
   });
   EXPECT_EQ(outcome.history.steps, 60);
+  EXPECT_GT(counts_.late, 0u);
   for (const double weight : outcome.weights[0]) ASSERT_TRUE(std::isfinite(weight));
+}
+
+// Steps of the warm-up are one worker's: so as long as it lasts, several are one replica.
+TEST_F(ParameterServerTest, TheFirstStepsAreOneWorkersAlone) {
+  const Job job = momentum_job();
+  const auto weights = [&](std::int64_t warm_up) {
+    return train_with(2, 3, job, [&](auto& o) { o.updates.warm_up = warm_up; }).weights[0];
+  };
+  const std::vector<double> one = train_mirrored(job, replicas(1)).weights[0];
+  EXPECT_EQ(difference(one, weights(job.steps)), 0);
+  EXPECT_GT(difference(one, weights(0)), 0);
+}
+
+// Calls that are lost on their way, or whose replies are, are made again: servers count them, and
+// the weights do not show them.
+TEST_F(ParameterServerTest, LostCallsAndRepliesLeaveNoTrace) {
+  for (const bool synchronous : {false, true}) {
+    const int workers = synchronous ? 3 : 1;
+    MortalServers servers(2, *device_, engine::DType::kFloat64);
+    ParameterServerOptions mine = options(servers, 2, workers);
+    mine.updates.synchronous = synchronous;
+    std::atomic<int> lost = 0;
+    mine.connect = [&](std::size_t server) {
+      return std::make_unique<FaultyConnection>(servers.connect(server), [&](std::size_t call) {
+        const Fault::What what = call % 11 == 5   ? Fault::What::kNotSent
+                                 : call % 17 == 9 ? Fault::What::kReplyLost
+                                                  : Fault::What::kNone;
+        lost += what == Fault::What::kReplyLost;
+        return Fault{what};
+      });
+    };
+    std::uint64_t repeated = 0;
+    Outcome outcome;
+    {
+      ParameterServer strategy(mine);
+      train(strategy, momentum_job(), &outcome);
+      outcome.weights.push_back(strategy.weights());
+      for (std::size_t server = 0; server < 2; ++server)
+        repeated += servers.store(server).job("train")->counts().repeated;
+    }
+    EXPECT_GT(lost, 0);
+    EXPECT_GT(repeated, 0u);
+    const Outcome whole = synchronous ? train_with(2, workers, momentum_job(),
+                                                   [](auto& o) { o.updates.synchronous = true; })
+                                      : train_mirrored(momentum_job(), replicas(1));
+    EXPECT_EQ(difference(whole.weights[0], outcome.weights[0]), 0) << synchronous;
+  }
 }
 
 TEST_F(ParameterServerTest, Bfloat16OnTheWireHalvesTheBytes) {
