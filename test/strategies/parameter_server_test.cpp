@@ -280,6 +280,45 @@ TEST_F(ParameterServerTest, CheckpointsOfTwoServersGoOnInThreeAndInReplicas) {
   }
 }
 
+// One replica, four threads, two hosts of two, two workers with two servers: sixteen pairs.
+TEST_F(ParameterServerTest, AnyStrategyReadsWhatAnyOtherWroteSlotsIncluded) {
+  using Way = std::function<Outcome(const Job&)>;
+  const std::vector<std::pair<std::string, Way>> ways = {
+      {"one", [](const Job& job) { return train_mirrored(job, replicas(1)); }},
+      {"mirrored 4", [](const Job& job) { return train_mirrored(job, replicas(4)); }},
+      {"2 x 2",
+       [](const Job& job) {
+         return train_collective(job, replicas(2), {0, 1});
+       }},
+      {"servers", [this](const Job& job) {
+         return train_with(2, 2, job, [](auto& options) { options.updates.synchronous = true; });
+       }}};
+  Job whole = adam_job();
+  whole.dropout = 0.2;
+  whole.optimizer.schedule = engine::optim::schedule("constant");
+  whole.steps = 12;
+  const Outcome undisturbed = ways[0].second(whole);
+  for (const auto& [writer, write] : ways) {
+    const std::string written = folder_ + "/written";
+    Job first = whole;
+    first.steps = 9;
+    first.checkpoints = written;
+    write(first);
+    for (const auto& [reader, read] : ways) {
+      const std::string copy = folder_ + "/copy";
+      fs::copy(written, copy, fs::copy_options::recursive);
+      Job rest = whole;
+      rest.checkpoints = copy;
+      const Outcome resumed = read(rest);
+      EXPECT_EQ(resumed.history.first_step, 9) << writer << " to " << reader;
+      EXPECT_LT(difference(resumed.weights[0], undisturbed.weights[0]), 1e-10)
+          << writer << " to " << reader;
+      fs::remove_all(copy);
+    }
+    fs::remove_all(written);
+  }
+}
+
 TEST_F(ParameterServerTest, AVoteEndsTheRunAfterWholeSteps) {
   for (const bool synchronous : {false, true}) {
     std::atomic<int> interrupt = 0;
