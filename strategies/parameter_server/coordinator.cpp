@@ -297,11 +297,11 @@ class Coordinator::Calls {
     std::scoped_lock lock(c_.mutex_);
     if (c_.failed_) engine::fail(Code::kAborted, "the chief ended the job: {}", c_.failed_->what());
     if (c_.job_.empty()) engine::fail(Code::kUnavailable, "the chief has not opened its job yet");
-    const int first = int(head.worker()), count = int(head.workers());
-    require(count >= 1 && count <= c_.options_.workers && first >= c_.options_.local &&
-                first <= c_.options_.workers - count,
-            "workers {} to {} are none of the {} of this job that follow the chief", first,
-            first + count - 1, c_.options_.workers - c_.options_.local);
+    const std::int64_t begin = head.worker(), end = begin + head.workers();
+    require(begin >= c_.options_.local && begin < end && end <= c_.options_.workers,
+            "workers {} to {} are none of the {} of this job that follow the chief", begin, end - 1,
+            c_.options_.workers - c_.options_.local);
+    const int first = int(begin), count = int(end - begin);
     for (const auto& [other, member] : c_.members_) {
       require(other == first ? member.count == count
                              : first + count <= other || other + member.count <= first,

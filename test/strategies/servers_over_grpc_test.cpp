@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The same by gRPC: servers and the chief on ports of this host, processes that are threads.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <future>
+#include <optional>
 
 #include "engine/runtime/devices.h"
 #include "strategies/grpc/connection.h"
@@ -10,6 +12,7 @@
 #include "strategies/parameter_server/parameter_server.h"
 #include "strategies/parameter_server/shared_connection.h"
 #include "strategies/session/server_task.h"
+#include "test/strategies/certificates.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -18,11 +21,13 @@ namespace {
 using namespace std::chrono_literals;
 using namespace strategies;
 
-// Whether bodies of messages go through memory that both sides map.
-class OverGrpc : public testing::TestWithParam<bool> {
+// How messages travel: through sockets, with bodies in memory that both sides map, with TLS.
+enum class By : std::uint8_t { kSockets, kMemory, kTls };
+class OverGrpc : public testing::TestWithParam<By> {
  protected:
   OverGrpc() {
-    for (int i = 0; i < 2; ++i) tasks_.push_back(server_task());
+    if (GetParam() == By::kTls) ours_.emplace();
+    for (int i = 0; i < 2; ++i) tasks_.push_back(server_task({.serve = {.tls = tls()}}));
     job_.steps = 30;
     job_.dtype = engine::DType::kFloat32;
     one_ = replicas(1);
@@ -43,15 +48,19 @@ class OverGrpc : public testing::TestWithParam<bool> {
     return options;
   }
 
+  strategies::grpc::TlsFiles tls() const {
+    return ours_ ? ours_->files() : strategies::grpc::TlsFiles();
+  }
   std::unique_ptr<rpc::Connection> connect(const std::string& address) {
-    auto connection = strategies::grpc::connect(address);
-    if (!GetParam()) return connection;
+    auto connection = strategies::grpc::connect(address, {.tls = tls()});
+    if (GetParam() != By::kMemory) return connection;
     return std::make_unique<rpc::SharedConnection>(std::move(connection), engine::Log(),
                                                    rpc::SharedOptions{.least = 1});
   }
 
   const std::vector<std::unique_ptr<engine::Device>> devices_ = engine::all_devices();
   engine::Device& cpu_ = engine::find(devices_, engine::parse_device_id("cpu"));
+  std::optional<Certificates> ours_;
   std::vector<std::unique_ptr<ServerTask>> tasks_;
   Job job_;
   SynchronousOptions one_;
@@ -74,12 +83,27 @@ TEST_P(OverGrpc, OneWorkerIsOneReplicaBitForBitAndServersHearOfTheEnd) {
 
 TEST_P(OverGrpc, ProcessesThatFollowMakeTheStepsOfReplicas) {
   ParameterServer chief(options(0, 3, true));
-  auto server = strategies::grpc::serve(chief.coordinator());
+  auto server = strategies::grpc::serve(chief.coordinator(), {.tls = tls()});
+  if (ours_) {  // somebody whose certificate another authority signed
+    const Certificates others;
+    ParameterServerOptions stranger = options(1, 3, true);
+    stranger.deadline = 1s;
+    stranger.chief = [&] {
+      return strategies::grpc::connect(server->address(), {.tls = others.files()});
+    };
+    ParameterServer strategy(stranger);
+    try {
+      train(strategy, job_, nullptr);
+      ADD_FAILURE() << "a stranger trains";
+    } catch (const engine::Error& error) {  // not that the chief has not begun
+      EXPECT_THAT(error.what(), testing::HasSubstr("handshake"));
+    }
+  }
   std::vector<std::future<std::int64_t>> followers;
   for (const int worker : {1, 2}) {
     followers.push_back(std::async(std::launch::async, [&, worker] {
       ParameterServerOptions mine = options(worker, 3, true);
-      mine.chief = [&] { return strategies::grpc::connect(server->address()); };
+      mine.chief = [&] { return strategies::grpc::connect(server->address(), {.tls = tls()}); };
       ParameterServer strategy(mine);
       return train(strategy, job_, nullptr).steps;
     }));
@@ -92,9 +116,12 @@ TEST_P(OverGrpc, ProcessesThatFollowMakeTheStepsOfReplicas) {
   EXPECT_LT(relative(train_mirrored(job_, one_).weights[0], weights), 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Bodies, OverGrpc, testing::Bool(), [](const auto& with) {
-  return with.param ? "InSharedMemory" : "BySockets";
-});
+INSTANTIATE_TEST_SUITE_P(Messages, OverGrpc, testing::Values(By::kSockets, By::kMemory, By::kTls),
+                         [](const auto& with) {
+                           return with.param == By::kSockets  ? "BySockets"
+                                  : with.param == By::kMemory ? "InMemory"
+                                                              : "WithTls";
+                         });
 
 }  // namespace
 }  // namespace lockstep::test
