@@ -124,6 +124,15 @@ void Coordinator::fail(const engine::Error& why) {
   answer_waiters();
 }
 
+void Coordinator::wait_for_all(Clock::time_point until) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, until, [&] {
+    for (int worker = 0; worker < options_.workers; ++worker)
+      if (is_missing(worker)) return failed_.has_value();
+    return true;
+  });
+}
+
 void Coordinator::wait_for_farewells(Clock::time_point until) {
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, until, [&] {

@@ -49,6 +49,8 @@ class Coordinator : public rpc::Service, public WorkSource {
   void fail_segment(const engine::Error& why);
   // Everybody is told that the job failed. The first error counts.
   void fail(const engine::Error& why);
+  // Waits, not beyond the time, until all workers are there.
+  void wait_for_all(engine::Clock::time_point until);
   // Waits, not beyond the time, until those that are there have heard of the end.
   void wait_for_farewells(engine::Clock::time_point until);
 

@@ -207,6 +207,7 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
                    options_.chunk_bytes);
   servers_->assign(*rows_, options.seed, dtype_, options_.chunk_bytes);
   coordinator_->open(job_text(graph, options), generation_);
+  gathered_ = false;
   keeper_ends_ = false;
   keeper_ = std::thread([this] { look_after_servers(); });
 }

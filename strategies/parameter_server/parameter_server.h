@@ -168,6 +168,7 @@ class ParameterServer : public engine::Strategy {
   engine::WorkSpec work_;
   Segment segment_;
   bool training_ = false;  // the next `run` is a segment's
+  bool gathered_ = true;   // the others had their time to come
   bool led_ = false, released_ = true, broken_ = false, closed_ = false;
   std::int64_t version_ = 0;  // synchronous: of the servers, between segments
 

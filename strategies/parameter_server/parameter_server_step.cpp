@@ -69,6 +69,17 @@ void ParameterServer::lead() {
   led_ = true;
   released_ = false;
   coordinator_->lead();
+  if (std::exchange(gathered_, true)) return;
+  // A short run would be over before those who start a moment later are there, and they would wait
+  // for a chief that has gone.
+  const auto patience = std::min(options_.patience, options_.deadline);
+  coordinator_->wait_for_all(engine::Clock::now() + patience);
+  const std::vector<int> missing = coordinator_->missing();
+  if (missing.empty()) return;
+  options_.log.warning("workers [{}] are not there after {:.1f} s: {}", fmt::join(missing, ", "),
+                       std::chrono::duration<double>(patience).count(),
+                       options_.updates.synchronous ? "steps that need them wait for them"
+                                                    : "training begins without them");
 }
 
 void ParameterServer::released() {

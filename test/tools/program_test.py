@@ -9,6 +9,7 @@ import concurrent.futures
 import csv
 import io
 import json
+import re
 import shutil
 import sys
 import time
@@ -49,6 +50,17 @@ class Servers(Case):
         done = self.good("train", *flags)
         self.assertIn("rows of tables", done.stderr)
         refused(self, ["train", *flags, "--accumulate", "2"], 64, ["wide_ids.weight", "--tables whole"])
+
+    def test_of_ten_million_rows_in_three_parts_the_touched_ones_travel(self):
+        flags = ["--model", "wide_deep_10m", "--steps", "3", "--examples", "200", "--batch", "8", *self.SERVERS, "--servers", "3",
+                 "--partition", "fixed:3", "--replicas", "2"]
+        moved = self.result(*flags)["traffic"]
+        for way in ("pulled", "pushed"):
+            self.assertEqual(moved["bytes_" + way], 4 * (98140 * 3 + (8 + 2) * moved["rows_" + way] // 2))
+            self.assertLessEqual(moved["rows_" + way], 3 * 8 * 26 * 2)  # both tables
+        table = self.good("train", *flags, "--placement").stderr
+        rows = [int(last) - int(first) + 1 for first, last in re.findall(r"^deep_ids\.weight +\S+ +(\d+)-(\d+) ", table, re.MULTILINE)]
+        self.assertEqual((len(rows), sum(rows)), (3, 10_000_016), table)
 
     def test_the_table_says_where_variables_lie(self):
         done = self.good("train", *SMALL, *self.SERVERS, "--servers", "2", "--place", "greedy", "--placement")

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The command of the README: six tasks, each started by TF_CONFIG alone, train a network.
+"""Tasks that are started by TF_CONFIG alone: the command of the README trains a network with six, servers end with the chief, and
+all end without it.
 
 usage: task_cluster_train.py LOCKSTEP TASK_CLUSTER_SH README
 """
 import json
+import os
 import pathlib
 import re
 import shlex
 import socket
 import subprocess
 import sys
+import time
 import unittest
 
 LOCKSTEP, SCRIPT, README = sys.argv.pop(1), sys.argv.pop(1), pathlib.Path(sys.argv.pop(1)).read_text(encoding="utf-8")
@@ -50,6 +53,48 @@ class Cluster(unittest.TestCase):
         self.assertIn("all 2 servers are on this host", done.stderr)
         for server in range(2):
             self.assertIn(f"ps {server}: ", done.stderr)
+
+
+class Ends(unittest.TestCase):
+    def start(self, job, index, *arguments):
+        port = self.port
+        cluster = {"worker": [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"], "ps": [f"127.0.0.1:{port + 2}", f"127.0.0.1:{port + 3}"]}
+        environment = dict(os.environ, TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": job, "index": index}}))
+        task = subprocess.Popen([LOCKSTEP, *map(str, arguments)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True)
+        self.addCleanup(task.communicate)
+        self.addCleanup(task.kill)
+        return task
+
+    def begin(self, life, *arguments):
+        self.port = free_ports(4)
+        train = ["train", "--strategy", "parameter_server", "--model", "mlp", "--examples", "500", "--batch", "50", "--threads", "1",
+                 *arguments]
+        self.servers = [self.start("ps", i, "serve", "--life", life) for i in range(2)]
+        self.chief, self.worker = (self.start("worker", i, *train) for i in range(2))
+
+    def test_servers_end_with_the_chief(self):
+        self.begin(PATIENCE, "--epochs", 2)
+        _, said = self.chief.communicate(timeout=PATIENCE)
+        self.assertEqual(self.chief.returncode, 0, said)
+        ended = time.monotonic()
+        for task in (*self.servers, self.worker):
+            _, said = task.communicate(timeout=PATIENCE)
+            self.assertEqual(task.returncode, 0, said)
+        self.assertLess(time.monotonic() - ended, 5)
+
+    def test_without_the_chief_all_end_and_say_so(self):
+        self.begin(3, "--steps", 1000000, "--eval", 0, "--deadline", 3)
+        for line in self.chief.stderr:
+            if line.startswith("epoch 1"):
+                break
+        self.chief.kill()
+        killed = time.monotonic()
+        for task, words in ((self.worker, "without the chief the job ends"), *((server, "the chief") for server in self.servers)):
+            _, said = task.communicate(timeout=PATIENCE)
+            self.assertEqual(task.returncode, 75, said)
+            self.assertIn(words, said.splitlines()[-1])
+        self.assertLess(time.monotonic() - killed, 3 + 3 + 10)  # the worker's calls keep the servers up
 
 
 if __name__ == "__main__":
