@@ -92,9 +92,9 @@ int Supervisor::run(char** argv, const TaskOptions& task) {
     const std::string death = fmt::format("{} (process {}) was killed by signal {} ({})", task.name,
                                           process, signal, strsignal(signal));
     if (number == task.restarts)
-      engine::fail(Code::kPeerLost, "{}, and is not started again: {}", death,
-                   number == 0 ? task.why_never
-                               : fmt::format("all {} restarts are used up", number));
+      engine::fail(
+          Code::kPeerLost, "{}, and is not started again: {}", death,
+          number == 0 ? task.why_never : fmt::format("all {} restarts are used up", number));
     log_.warning("{}: it is started again, {} of {} times", death, number + 1, task.restarts);
   }
 }
