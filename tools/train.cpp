@@ -291,10 +291,20 @@ nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
   return object;
 }
 
-// Which task of which cluster this is, where TF_CONFIG says so.
-Cluster cluster_of(const TrainFlags& f) {
+// Which task of which cluster this is, where TF_CONFIG says so. Processes of an all-reduce find
+// each other by their launcher: what started several without one would have each train alone.
+Cluster cluster_of(const TrainFlags& f, int processes) {
   const char* const text = std::getenv("TF_CONFIG");
-  if (f.strategy != "parameter_server" || text == nullptr) return std::nullopt;
+  if (text == nullptr || f.strategy == "mirrored") return std::nullopt;
+  if (f.strategy != "parameter_server") {
+    const auto other = strategies::parse_tf_config(text, strategies::ClusterUse::kAllReduce);
+    const std::size_t workers = other.spec.workers.size();
+    engine::require(workers == 1 || processes > 1,
+                    "TF_CONFIG has {} workers, and processes of {} find each other by mpirun: "
+                    "start them with mpirun -n {}, or use --strategy parameter_server",
+                    workers, f.strategy, workers);
+    return std::nullopt;
+  }
   Cluster cluster = strategies::parse_tf_config(text, strategies::ClusterUse::kParameterServer);
   engine::require(cluster->task.role != strategies::Role::kEvaluator,
                   "TF_CONFIG: this task is an evaluator; the chief evaluates, so start none");
@@ -321,7 +331,7 @@ int serve(const TrainFlags& f, const strategies::ClusterConfig& cluster,
 
 int train(const TrainFlags& f, const Program& program) {
   collectives::mpi::Launch launch = collectives::mpi::launch();
-  const Cluster cluster = together([&] { return cluster_of(f); });
+  const Cluster cluster = together([&] { return cluster_of(f, launch.size); });
   const bool supervise = f.strategy == "parameter_server" && !cluster && launch.size > 1;
   if (supervise) {
     together([&] { naming_the_file(program.configured, [&] { check_together(f, launch.size); }); });

@@ -161,6 +161,15 @@ TEST_F(ParameterServerTest, AsynchronousWorkersShareTheStepsAndLearn) {
   EXPECT_LT(outcome.losses.back(), outcome.losses.front());
 }
 
+// One whose steps take many times as long makes few of them, and the others the rest.
+TEST_F(ParameterServerTest, ASlowWorkerHoldsUpNobody) {
+  Job job = momentum_job(300);
+  job.on_step = [](const auto&) { std::this_thread::sleep_for(20ms); };  // of the first one
+  const Outcome outcome = train_with(2, 3, job);
+  EXPECT_EQ(outcome.history.steps, 300);
+  EXPECT_LT(outcome.losses.size(), 75u) << "a third were its share";
+}
+
 // The first worker takes a moment for each step, and is not waited for.
 TEST_F(ParameterServerTest, TheFirstOfTheGradientsMakeAnUpdate) {
   Job job = momentum_job(60);

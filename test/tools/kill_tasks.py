@@ -123,8 +123,11 @@ class Tasks(Case):
         self.begin("--steps", "1000000", "--checkpoints", folder, "--every", "50")
         self.saved(folder, 50)
         self.kill("worker 0" if "worker 0" in tasks(self.job) else "chief 0")
-        out, _ = self.running.communicate(timeout=60)
+        out, err = self.running.communicate(timeout=60)
+        self.assertNotEqual(self.running.returncode, 0)
         self.assertNotIn("{", out, "there is no result")
+        self.assertIn("was killed by signal 9", err)
+        self.assertIn("the job ends with its chief", err)
         end = time.monotonic() + 60
         while tasks(self.job) and time.monotonic() < end:
             time.sleep(0.05)

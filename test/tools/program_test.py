@@ -9,10 +9,12 @@ import concurrent.futures
 import csv
 import io
 import json
+import os
 import re
 import shutil
 import sys
 import time
+from unittest import mock
 
 import program
 from program import COLLECTIVE, Case, ENDLESS, MLP, SMALL, idx_folder, mpirun, refused, run, whole
@@ -65,6 +67,15 @@ class Servers(Case):
     def test_the_table_says_where_variables_lie(self):
         done = self.good("train", *SMALL, *self.SERVERS, "--servers", "2", "--place", "greedy", "--placement")
         self.assertIn("bytes of each server: 0:", done.stderr)
+
+    def test_a_cluster_without_its_strategy_is_refused(self):
+        workers = ["127.0.0.1:1", "127.0.0.1:2"]
+        for cluster, words in (({"worker": workers, "ps": ["127.0.0.1:3"]}, ["TF_CONFIG", "ps", "all-reduce"]),
+                               ({"worker": workers}, ["TF_CONFIG has 2 workers", "mpirun -n 2"])):
+            text = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}})
+            with mock.patch.dict(os.environ, {"TF_CONFIG": text}):
+                refused(self, ["train", *SMALL, *COLLECTIVE], 64, words)
+                self.good("train", *SMALL)  # one process, which looks for nobody
 
     def test_flags_of_another_strategy_are_refused(self):
         for flags in (["--servers", "2"], ["--sync"], ["--partition", "fixed:2"], ["--warm-up", "3"], ["--tables", "whole"]):

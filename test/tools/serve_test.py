@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from unittest import mock
 
 import program
@@ -83,6 +84,37 @@ class Serve(program.Case):
         text = run("serve", "--status", ",".join(addresses))
         self.assertEqual(text.returncode, 75)
         self.assertIn(f"{addresses[0]}: a server with nothing\n{addresses[1]}: does not answer: ", text.stdout)
+
+    def test_of_a_job_that_trains_counters_rise(self):
+        ports = free_ports(3)
+        cluster = {"worker": [f"127.0.0.1:{port}" for port in ports[:2]], "ps": [f"127.0.0.1:{ports[2]}"]}
+
+        def config(job, index):
+            return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})}
+
+        server = Server(self, **config("ps", 0))
+        workers = [subprocess.Popen([program.LOCKSTEP, "train", "--strategy", "parameter_server", *program.LONG], env={**os.environ, **config("worker", i)},
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for i in range(2)]
+        for worker in workers:
+            self.addCleanup(worker.communicate)
+            self.addCleanup(worker.kill)
+        seen = []
+        end = time.monotonic() + PATIENCE
+        while len(seen) < 2 or not all(worker["last"] > 0 for worker in seen[-1]["workers"]):
+            self.assertLess(time.monotonic(), end, seen[-1:])
+            self.assertEqual([worker.poll() for worker in workers], [None, None])
+            containers = self.status(server.address)[0]["status"]["containers"]
+            if containers and containers[0].get("job", {}).get("version", 0) > (seen[-1]["version"] if seen else 0):
+                seen.append(containers[0]["job"])
+        first, last = seen[0], seen[-1]
+        self.assertGreater(last["pushes"]["applied"], first["pushes"]["applied"])
+        self.assertGreater(last["bytes_pushed"], first["bytes_pushed"])
+        self.assertEqual(len(last["workers"]), 2)
+        self.assertGreaterEqual(last["staleness"]["steps"], last["version"])
+        self.assertEqual(sum(last["staleness"]["histogram"]), last["staleness"]["steps"])
+        text = run("serve", "--status", server.address)
+        self.assertEqual(text.returncode, 0, text.stderr)
+        self.assertIn("worker", text.stdout)
 
     def test_garbage_on_the_port_is_refused_and_the_server_lives(self):
         server = Server(self)
