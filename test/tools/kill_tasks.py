@@ -124,8 +124,7 @@ class Tasks(Case):
         self.saved(folder, 50)
         self.kill("worker 0" if "worker 0" in tasks(self.job) else "chief 0")
         out, err = self.running.communicate(timeout=60)
-        self.assertNotEqual(self.running.returncode, 0)
-        self.assertNotIn("{", out, "there is no result")
+        self.assertNotIn("{", out, "there is no result; mpirun's own status is 0 with --enable-recovery, whatever its processes'")
         self.assertIn("was killed by signal 9", err)
         self.assertIn("the job ends with its chief", err)
         end = time.monotonic() + 60

@@ -93,8 +93,8 @@ class Serve(program.Case):
             return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})}
 
         server = Server(self, **config("ps", 0))
-        workers = [subprocess.Popen([program.LOCKSTEP, "train", "--strategy", "parameter_server", *program.LONG], env={**os.environ, **config("worker", i)},
-                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for i in range(2)]
+        workers = [subprocess.Popen([program.LOCKSTEP, "train", "--strategy", "parameter_server", *program.ENDLESS, "--steps", "1000000"],
+                                    env={**os.environ, **config("worker", i)}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for i in range(2)]
         for worker in workers:
             self.addCleanup(worker.communicate)
             self.addCleanup(worker.kill)
