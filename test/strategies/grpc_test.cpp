@@ -149,7 +149,9 @@ TEST_F(Grpc, AReplyOfMoreThanTheLimitIsRefused) {
   EXPECT_TRUE(start("Echo", message_of(kHead, 500)).get().ok());
 }
 
-// Far more than the server may take: it is given up in time, others are served all the while.
+// Far more than the server may take: it is given up in time, others are served all the while. When
+// memory is short gRPC itself ends a call that it picks, seldom one of the others: such a call
+// fails with what makes clients repeat it.
 TEST_F(Grpc, AMessageOfTwoGigabytesIsRefusedWithoutTakingThem) {
   server_ = serve(service_, {.most_memory_bytes = 128 << 20, .arrival = 2s});
   connection_ = connect(server_->address());
@@ -161,13 +163,18 @@ TEST_F(Grpc, AMessageOfTwoGigabytesIsRefusedWithoutTakingThem) {
   other->start("Echo", large, Clock::now() + kLong,
                [&](Reply reply) { refused.set_value(std::move(reply)); });
   auto reply = refused.get_future();
-  std::size_t served = 0;
-  while (reply.wait_for(0s) != std::future_status::ready)
-    served += start("Echo", message_of(kHead, 1 << 20)).get().ok();
+  std::size_t served = 0, given_up_for_it = 0;
+  while (reply.wait_for(0s) != std::future_status::ready) {
+    const Reply small = start("Echo", message_of(kHead, 1 << 20)).get();
+    EXPECT_TRUE(small.ok() || small.code == Code::kUnavailable) << small.why;
+    ++(small.ok() ? served : given_up_for_it);
+  }
   const Reply given_up = reply.get();
   EXPECT_EQ(given_up.code, Code::kUnavailable) << given_up.why;
-  EXPECT_GT(served, 0u);
-  EXPECT_EQ(service_.calls(), served);
+  EXPECT_GT(served, given_up_for_it);
+  EXPECT_GE(service_.calls(), served);
+  EXPECT_LE(service_.calls(), served + given_up_for_it)
+      << "the large one never reached the service";
 }
 
 TEST_F(Grpc, BodiesArriveInThePiecesInWhichTheyCame) {
