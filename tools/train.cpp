@@ -141,6 +141,20 @@ void check_servers(const TrainFlags& f) {
                   "leave it out, or give another --strategy");
 }
 
+// Where one worker makes all steps of a short run, which nobody would see from its result.
+void warn_of_warm_up(const TrainFlags& f, std::uint64_t examples, std::size_t workers,
+                     const engine::Log& log) {
+  if (f.strategy != "parameter_server" || f.updates.synchronous || workers == 1) return;
+  const std::uint64_t an_epoch = (examples + f.batch - 1) / f.batch;
+  const std::int64_t steps =
+      f.steps > 0 ? f.steps : f.epochs.value_or(kEpochs) * std::int64_t(an_epoch);
+  if (steps > f.updates.warm_up) return;
+  log.warning(
+      "all {} steps belong to the warm-up, which one worker makes alone: {} of {} workers have "
+      "nothing to do; --warm-up 0 gives them work",
+      steps, workers - 1, workers);
+}
+
 // What each flag alone may be stands in train_flags.cpp; here is what must fit together.
 void check_together(const TrainFlags& f, int processes) {
   engine::require(f.strategy != "mirrored" || processes == 1,
@@ -383,6 +397,7 @@ int train(const TrainFlags& f, const Program& program) {
         "or fewer replicas",
         f.batch, size - f.batch, size, size);
   }
+  if (chief) warn_of_warm_up(f, sets.train->size(), size, log);
   Progress progress(chief, std::int64_t(sets.train->size()));
   engine::TrainerOptions trainer_options;
   trainer_options.seed = f.seed;

@@ -2,13 +2,18 @@
 """Starts processes, waits for them together, and gives what they printed. What does not end well raises Failed."""
 import json
 import os
+import signal
 import subprocess
+import sys
 
 PATIENCE = 10  # seconds for a process that was asked to end
 
 
 class Failed(Exception):
     pass
+
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended as after an error
 
 
 def launch(command, **environment):

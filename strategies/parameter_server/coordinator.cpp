@@ -393,33 +393,22 @@ class Coordinator::Calls {
 
 void Coordinator::call(std::string_view method, rpc::Message request,
                        std::shared_ptr<const rpc::Caller>, rpc::Done done) {
-  rpc::Reply answer;
-  try {
+  rpc::answering(done, [&] {
     Calls calls(*this, request);
     if (method == "Order") {
       Waiter waiter = calls.order();
-      waiter.done = std::move(done);
+      waiter.done = done;
       {
         std::scoped_lock lock(mutex_);
         waiters_.push_back(std::move(waiter));
       }
       return answer_waiters();
     }
-    if (method == "Attach") {
-      answer = calls.attach();
-    } else if (method == "Next") {
-      answer = calls.next();
-    } else if (method == "Beat") {
-      answer = calls.beat();
-    } else {
-      engine::fail(Code::kInvalid, "a chief has no method {}", method);
-    }
-  } catch (const engine::Error& error) {
-    answer = rpc::failed(error);
-  } catch (const std::exception& error) {
-    answer = rpc::failed(Code::kIo, error.what());
-  }
-  done(std::move(answer));
+    if (method == "Attach") return done(calls.attach());
+    if (method == "Next") return done(calls.next());
+    if (method == "Beat") return done(calls.beat());
+    engine::fail(Code::kInvalid, "a chief has no method {}", method);
+  });
 }
 
 }  // namespace lockstep::strategies

@@ -2,6 +2,7 @@
 #include "strategies/parameter_server/rpc.h"
 
 #include <future>
+#include <new>
 
 namespace lockstep::strategies::rpc {
 
@@ -26,6 +27,20 @@ Reply failed(engine::Code code, std::string why) {
 
 Reply failed(const engine::Error& error) {
   return failed(error.code(), error.what());
+}
+
+void answering(const Done& done, const std::function<void()>& work) {
+  Reply reply;
+  try {
+    return work();
+  } catch (const engine::Error& error) {
+    reply = failed(error);
+  } catch (const std::bad_alloc&) {
+    reply = failed(engine::Code::kIo, "no memory for this call");
+  } catch (const std::exception& error) {
+    reply = failed(engine::Code::kInvalid, error.what());
+  }
+  done(std::move(reply));
 }
 
 Message call(Connection& connection, std::string_view method, Message request,

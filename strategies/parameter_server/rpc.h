@@ -47,6 +47,9 @@ Reply failed(const engine::Error& error);
 
 using Done = std::function<void(Reply)>;
 
+// What `work` throws is the reply; where it throws nothing, it has answered or will.
+void answering(const Done& done, const std::function<void()>& work);
+
 // Who calls, as the service sees it.
 class Caller {
  public:

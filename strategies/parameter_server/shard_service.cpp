@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <new>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -22,23 +21,6 @@ using engine::require;
 namespace {
 
 constexpr std::chrono::milliseconds kSweep{200};
-
-// What `work` throws is the reply; where it throws nothing, it has answered or will.
-template <class Work>
-void answering(const rpc::Done& done, Work work) {
-  rpc::Reply failed;
-  try {
-    work();
-    return;
-  } catch (const engine::Error& error) {
-    failed = rpc::failed(error);
-  } catch (const std::bad_alloc&) {
-    failed = rpc::failed(Code::kIo, "no memory for this call");
-  } catch (const std::exception& error) {
-    failed = rpc::failed(Code::kInvalid, error.what());
-  }
-  done(std::move(failed));
-}
 
 }  // namespace
 
@@ -183,7 +165,7 @@ class ShardService::Calls {
   template <class Work>
   void apart(Work work) {
     service_.work_.add([service = &service_, work = std::move(work), done = done_] {
-      answering(done, [&] { work(*service, done); });
+      rpc::answering(done, [&] { work(*service, done); });
     });
   }
 
@@ -226,7 +208,7 @@ void ShardService::sweep() {
 
 void ShardService::call(std::string_view method, rpc::Message request,
                         std::shared_ptr<const rpc::Caller> caller, rpc::Done done) {
-  answering(done, [&] {
+  rpc::answering(done, [&] {
     const Calls::Method work = Calls::find(method);
     Calls call(*this, std::move(request), std::move(caller), done);
     (call.*work)();

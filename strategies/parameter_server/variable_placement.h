@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Where every variable of a job lies: on which server, in which shards. A pure function of the
 // variables in their order, of the number of servers and of the rules, so that each task computes
-// it for itself and none has to be told; tasks compare `hash_of` when they start, and where these
-// differ `describe` shows why. Costs some microseconds a variable; allocates nothing of their size.
+// it for itself and none has to be told; servers are told `hash_of` when a job opens on them, and
+// workers compare `describe` with their chief's, of which an error shows the first difference.
+// Costs some microseconds a variable; allocates nothing of their size.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -45,12 +45,6 @@ void refuse_several(const Session& session) {
                   session.launch().size);
 }
 
-// The bootstrap's way in, and the end of the start once the strategy watches over its peers.
-struct Connected {
-  Session& session;
-  ~Connected() { session.connected(); }
-};
-
 }  // namespace
 
 Mirrored mirrored(Session& session, const StrategyOptions& options) {

@@ -29,7 +29,9 @@ int run_launched_task(char** argv, const LaunchedOptions& options) {
   return supervisor.run(
       argv, {.name = to_string(task_name(cluster, me)),
              .restarts = chief ? 0 : options.restarts,
-             .why_never = chief ? "the job ends with its chief" : TaskOptions().why_never,
+             .why_never = chief ? "the job ends with its chief, and the same command goes "
+                                  "on from the last checkpoint, if there is one"
+                                : TaskOptions().why_never,
              .words = {{"TF_CONFIG", tf_config(cluster, me)}}});
 }
 

@@ -15,12 +15,6 @@ std::unique_ptr<engine::Ops> sums(const Session& session) {
   return session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
 }
 
-// The end of the start, once the communicator watches over its peers.
-struct Connected {
-  Session& session;
-  ~Connected() { session.connected(); }
-};
-
 }  // namespace
 
 Communicator communicator(Session& session, const CommunicatorOptions& options) {

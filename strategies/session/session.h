@@ -70,4 +70,10 @@ class Session {
   int exceptions_ = 0;  // on their way when the session was made
 };
 
+// Its end says that starting has ended, once a strategy watches over its peers or has failed to.
+struct Connected {
+  Session& session;
+  ~Connected() { session.connected(); }
+};
+
 }  // namespace lockstep::strategies

@@ -215,7 +215,7 @@ TEST(Files, ServersWriteTheirShardsTheChiefTheManifestAndNobodyElseAnything) {
   }
   EXPECT_THAT(of_servers.written(), testing::SizeIs(2));
   EXPECT_THAT(of_servers.written(), testing::Each(testing::StartsWith("shard-")));
-  EXPECT_THAT(of_chief.written(), testing::Contains("manifest.json"));
+  EXPECT_THAT(of_chief.written(), testing::Contains("manifest.json.tmp"));  // then renamed
   EXPECT_THAT(of_chief.written(), testing::Each(testing::Not(testing::StartsWith("shard-"))));
   EXPECT_THAT(of_follower.written(), testing::IsEmpty());
   fs::remove_all(folder);

@@ -111,7 +111,7 @@ engine::History train(engine::Strategy& strategy, const Job& job, Outcome* outco
   const Table data = small_data();
   engine::FitOptions fit;
   fit.steps = job.steps;
-  fit.global_batch = 11;
+  fit.global_batch = job.batch;
   fit.accumulate = job.accumulate;
   fit.checkpoints = job.checkpoints;
   fit.every = job.every;

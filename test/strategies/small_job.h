@@ -48,6 +48,7 @@ struct Job {
   double dropout = 0;
   engine::optim::Optimizer optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9});
   engine::DType dtype = engine::DType::kFloat64;
+  std::size_t batch = 11;
   int accumulate = 1;
   std::string checkpoints;
   std::int64_t every = 0;

@@ -83,8 +83,15 @@ class Tasks(Case):
     def test_all_train(self):
         for flags in ([], ["--sync"], ["--sync", "--aggregate", "2"]):
             self.begin("--epochs", "2", *flags)
-            result, _ = self.result()
+            result, err = self.result()
             self.assertEqual((result["replicas"], result["steps"]), (3, 2 * 32), flags)
+            self.assertEqual("all 64 steps belong to the warm-up" in err, not flags, err)
+
+    def test_tasks_of_one_process_train_to_the_same_bits(self):
+        self.begin("--sync", "--steps", "20", "--checkpoints", self.top / "many")
+        self.result()
+        self.good("train", *JOB, "--replicas", "3", "--sync", "--steps", "20", "--checkpoints", self.top / "one")
+        self.assertEqual(shards.weights(self.top / "many"), shards.weights(self.top / "one"))
 
     def test_all_gradients_make_the_step_of_an_all_reduce(self):
         one_step = ["--model", "mlp", "--threads", "1", "--examples", "500", "--batch", "62", "--steps", "1"]
