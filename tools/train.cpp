@@ -307,9 +307,15 @@ nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
 
 // Which task of which cluster this is, where TF_CONFIG says so. Processes of an all-reduce find
 // each other by their launcher: what started several without one would have each train alone.
-Cluster cluster_of(const TrainFlags& f, int processes) {
+Cluster cluster_of(const TrainFlags& f, int processes, const Log& log) {
   const char* const text = std::getenv("TF_CONFIG");
-  if (text == nullptr || f.strategy == "mirrored") return std::nullopt;
+  if (text == nullptr) return std::nullopt;
+  if (f.strategy == "mirrored") {
+    log.warning(
+        "TF_CONFIG is there, and --strategy mirrored does not read it: it trains in this process "
+        "alone; --strategy parameter_server makes it a task of that cluster");
+    return std::nullopt;
+  }
   if (f.strategy != "parameter_server") {
     const auto other = strategies::parse_tf_config(text, strategies::ClusterUse::kAllReduce);
     const std::size_t workers = other.spec.workers.size();
@@ -320,6 +326,8 @@ Cluster cluster_of(const TrainFlags& f, int processes) {
     return std::nullopt;
   }
   Cluster cluster = strategies::parse_tf_config(text, strategies::ClusterUse::kParameterServer);
+  if (cluster->task.role != strategies::Role::kWorker)  // once, if it is the cluster that is wrong
+    for (const std::string& warning : cluster->warnings) log.warning("{}", warning);
   engine::require(cluster->task.role != strategies::Role::kEvaluator,
                   "TF_CONFIG: this task is an evaluator; the chief evaluates, so start none");
   return cluster;
@@ -335,6 +343,7 @@ int serve(const TrainFlags& f, const strategies::ClusterConfig& cluster,
   options.serve.insecure = f.insecure;
   options.most_bytes = f.memory_limit_bytes();
   options.life = std::chrono::milliseconds(std::int64_t(f.deadline_seconds.value_or(60) * 1000));
+  options.farewell = std::chrono::seconds(20);
   options.log = log;
   const auto task = strategies::server_task(options);
   const auto end = task->join(engine::Clock::time_point::max(), &interrupt);
@@ -345,13 +354,15 @@ int serve(const TrainFlags& f, const strategies::ClusterConfig& cluster,
 
 int train(const TrainFlags& f, const Program& program) {
   collectives::mpi::Launch launch = collectives::mpi::launch();
-  const Cluster cluster = together([&] { return cluster_of(f, launch.size); });
+  const Cluster cluster = together([&] { return cluster_of(f, launch.size, Log()); });
   const bool supervise = f.strategy == "parameter_server" && !cluster && launch.size > 1;
   if (supervise) {
     together([&] { naming_the_file(program.configured, [&] { check_together(f, launch.size); }); });
     strategies::LaunchedOptions tasks;
     tasks.servers = f.servers;
     tasks.restarts = f.restarts;
+    tasks.interface = f.network.interface;
+    if (f.deadline_seconds) tasks.deadline = strategy_options(f).deadline.value();
     tasks.log = Log(fmt::format("process {}", launch.rank));
     return strategies::run_launched_task(program.argv, tasks);
   }

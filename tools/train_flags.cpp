@@ -140,10 +140,10 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "what there is. Of parameter_server: each server's task for its variables")
       ->check(byte_size(0, kMostMemory))
       ->capture_default_str();
-  app.add_option(
-         "--deadline", f.deadline_seconds,
-         "seconds that a replica waits for another (default: 60, or 20 median steps where those "
-         "are longer)")
+  app.add_option("--deadline", f.deadline_seconds,
+                 "seconds that a replica waits for another (default: 60, or, of an all-reduce, 20 "
+                 "median steps where those "
+                 "are longer)")
       ->check(number_above(0, 1e6));
   app.add_option("--servers", f.servers, "of parameter_server: who keep the variables")
       ->check(whole_number(1, kMostReplicas))

@@ -195,10 +195,11 @@ class Strategy {
   // Of a process that follows: waits until the leader has work for it in its present call of `fit`;
   // nothing: that call is over, or was before this process came.
   virtual std::optional<WorkSpec> order() { return std::nullopt; }
-  // Of the leader: a call of `fit` begins, is over. The destructor, for a program that was thrown
-  // out of it, tells the followers that it failed.
+  // Of the leader: a call of `fit` begins, is over, ends with this error. The destructor, for a
+  // program that was thrown out of it, tells the followers that it failed, and why.
   virtual void lead() {}
   virtual void released() {}
+  virtual void gave_up(const Error&) {}
   // After `run`: where the run stands, where others than this process's replicas made steps too;
   // nothing: where these have left it.
   virtual std::optional<Standing> standing() const { return std::nullopt; }

@@ -215,6 +215,7 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
     } catch (const Error& error) {
       const bool again = error.code() == Code::kUnavailable && restores < options.retries;
       const bool lost = error.code() == Code::kPeerLost || error.code() == Code::kTimeout;
+      if (!again) strategy_.gave_up(error);
       if (lost && fit.checkpoints) {
         throw Error(error.code(), error.what() + how_it_goes_on(*fit.checkpoints));
       }

@@ -38,13 +38,7 @@ ChannelArguments arguments_of_server() {
 }
 
 ChannelArguments arguments_of_client() {
-  ChannelArguments arguments = common();
-  arguments.emplace_back(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // as many as needed
-  // Tasks start in any order and come back: the next attempt is never far. gRPC's own back-off, up
-  // to two minutes, let workers miss a chief that came late and had little to do.
-  arguments.emplace_back(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kSecond / 10);
-  arguments.emplace_back(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kSecond);
-  return arguments;
+  return with(common(), GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // as many as needed
 }
 
 void keep_freed_memory() {

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kSweep{50};
 constexpr std::chrono::milliseconds kLongestOrder{500};
+constexpr int kSlowest = 10;  // deadlines that a step may take where all workers are there
 constexpr std::size_t kMostHead = std::size_t(1) << 20;
 
 void put(const engine::DataPosition& from, Position* to) {
@@ -190,8 +191,12 @@ bool Coordinator::wait(std::chrono::milliseconds deadline) {
     std::vector<int> absent;
     for (int worker = 0; worker < options_.workers; ++worker)
       if (is_missing(worker)) absent.push_back(worker);
-    engine::fail(Code::kPeerLost, "workers [{}] are not there, and nothing was done for {} ms",
-                 fmt::join(absent, ", "), deadline.count());
+    if (!absent.empty())
+      engine::fail(Code::kPeerLost, "workers [{}] are not there, and nothing was done for {} ms",
+                   fmt::join(absent, ", "), deadline.count());
+    if (Clock::now() >= progress_ + kSlowest * deadline)
+      engine::fail(Code::kTimeout, "all workers are there, and none has finished a step for {} ms",
+                   (kSlowest * deadline).count());
   }
 }
 
@@ -228,12 +233,13 @@ Coordinator::Member& Coordinator::member(int worker, std::uint64_t incarnation) 
     changed_.notify_all();
     engine::fail(Code::kAborted, "the chief ended the job: {}", failed_->what());
   }
-  if (found == nullptr || worker >= found->first + found->count || !found->there ||
-      found->incarnation != incarnation) {
+  if (found == nullptr || worker >= found->first + found->count ||
+      found->incarnation != incarnation)
+    engine::fail(Code::kAborted, "another process has the place of worker {}", worker);
+  if (!found->there) {
     engine::fail(Code::kPeerLost,
-                 "the chief has taken worker {} for lost: it was silent for {} ms, or another "
-                 "process has its place",
-                 worker, options_.patience.count());
+                 "the chief has taken worker {} for lost, which was silent for {} ms", worker,
+                 options_.patience.count());
   }
   found->heard = Clock::now();
   return *found;

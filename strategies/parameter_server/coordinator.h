@@ -57,7 +57,8 @@ class Coordinator : public rpc::Service, public WorkSource {
   void begin(const Segment& segment);
   // Waits until the segment is finished (true), or there is work for the chief's own replicas
   // (false). Throws Error(kPeerLost), naming them, where workers without which it cannot end are
-  // not there and nothing was done for so long; and what `fail` was given.
+  // not there and nothing was done for so long, Error(kTimeout) where all are there and nothing was
+  // done for ten times as long; and what `fail` was given.
   bool wait(std::chrono::milliseconds deadline);
   engine::Standing standing() const { return dealer_.standing(); }
   std::vector<int> missing() const;  // workers that are not there

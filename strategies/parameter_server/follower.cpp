@@ -28,6 +28,7 @@ Head parsed(const rpc::Message& message) {
 
 // A chief is not started again: who cannot reach it hears that the job is over.
 Error without_chief(Code code, std::string_view why) {
+  if (code == Code::kAborted) return {Code::kPeerLost, std::string(why)};  // that is no defect here
   if (code != Code::kUnavailable && code != Code::kTimeout && code != Code::kPeerLost)
     return {code, std::string(why)};
   return {code, fmt::format("without the chief the job ends: {}", why)};
@@ -55,6 +56,7 @@ rpc::Message Follower::call(std::string_view method, rpc::Message request) {
   try {
     return rpc::call(*chief_, method, std::move(request), Clock::now() + options_.deadline);
   } catch (const Error& error) {
+    if (error.code() == Code::kPeerLost) given_up_ = true;
     throw without_chief(error.code(), error.what());
   }
 }
@@ -66,6 +68,7 @@ void Follower::attach(const std::string& job) {
   request.set_job(job);
   const bool first = incarnation_ == 0;
   incarnation_ = parsed<AttachReply>(call("Attach", message(request))).incarnation();
+  given_up_ = false;
   if (first) beat();
 }
 
@@ -86,6 +89,7 @@ void Follower::heard(const rpc::Reply& reply) {
   std::optional<Error> why;
   if (!reply.ok()) {
     if (reply.code == Code::kAborted && reply.why == "the connection was closed") return;
+    if (reply.code == Code::kPeerLost) given_up_ = true;
     why.emplace(without_chief(reply.code, fmt::format("{}: {}", chief_->address(), reply.why)));
   } else {
     BeatReply head;

@@ -34,13 +34,15 @@ class Follower : public WorkSource {
   ~Follower() override;
 
   // Waits for the chief to open its job, within the deadline. `job`: see Coordinator::open. Again
-  // after `order` threw, or for another job.
+  // where the chief has given this process up, or for another job.
   void attach(const std::string& job);
   std::uint64_t incarnation() const { return incarnation_; }
   // Steps to make; nothing: the call of fit is over. As long as the chief lives it may wait.
   std::optional<Segment> order();
   // The chief has begun anew, in another generation than that of the last order.
   bool superseded() const;
+  // The chief has taken this process for lost, which was silent for too long: it may attach again.
+  bool given_up() const { return given_up_; }
   // Called, on a thread of this object, when that happens, and with what a beat was refused with;
   // null: nobody.
   void when_lost(std::function<void(const engine::Error&)> tell);
@@ -69,7 +71,7 @@ class Follower : public WorkSource {
   Segment segment_;
   std::atomic<std::uint64_t> expected_ = 0;  // generation of the last order; 0: none
   std::atomic<std::uint64_t> open_ = 0;      // generation that the chief spoke of last
-  std::atomic<bool> stopped_ = false;
+  std::atomic<bool> stopped_ = false, given_up_ = false;
   std::vector<Told> told_;  // by worker of this process; each its thread's alone
   std::mutex mutex_;
   std::function<void(const engine::Error&)> tell_;

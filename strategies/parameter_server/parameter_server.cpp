@@ -22,6 +22,7 @@ using engine::require;
 namespace {
 
 constexpr std::size_t kSaved = 3;                       // checkpoints that are remembered
+constexpr std::chrono::milliseconds kNobody{500};       // for servers that no job was opened on
 constexpr std::chrono::milliseconds kFarewell{5000};    // for those that follow, and servers
 constexpr const char* kOwnState = "parameter_server.";  // in checkpoints: versions and pushes
 
@@ -90,13 +91,15 @@ void ParameterServer::close() {
   if (follower_) follower_->when_lost({});
   threads_.reset();
   workers_.clear();
-  if (!chief() || generation_ == 0) return;
-  const bool failed = led_ && !released_;
+  if (!chief()) return;
+  const bool failed = generation_ == 0 || (led_ && !released_);
   try {
-    if (failed) coordinator_->fail(Error(Code::kAborted, "the chief's program ended early"));
-    coordinator_->wait_for_farewells(Clock::now() + std::min(options_.deadline, kFarewell));
-    servers_->done(failed ? "the chief failed" : "the chief is done", failed,
-                   std::min(options_.deadline, kFarewell));
+    if (failed) coordinator_->fail(Error(Code::kAborted, why_failed_));
+    // Who makes a last step that nobody needs any more, with backup workers, is waited for.
+    coordinator_->wait_for_farewells(
+        Clock::now() + (failed ? std::min(options_.deadline, kFarewell) : options_.deadline));
+    servers_->done(failed ? why_failed_ : "the chief is done", failed,
+                   std::min(options_.deadline, generation_ == 0 ? kNobody : kFarewell));
   } catch (const std::exception& error) {
     options_.log.warning("the others could not be told that the job is over: {}", error.what());
   }
@@ -185,8 +188,9 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
   meeting_ = std::make_unique<Meeting>(local());
   broken_ = true;  // nobody converses yet
   threads_ = std::make_unique<ReplicaThreads>(std::vector<std::vector<int>>(std::size_t(local())));
+  job_ = job_text(graph, options);
   if (follower_) {
-    follower_->attach(job_text(graph, options));
+    follower_->attach(job_);
     generation_ = std::max<std::uint64_t>(generation_, 1);
     return;
   }
@@ -206,7 +210,7 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
   servers_->assign(*shards_, {0, first.parameters()}, workers_[0]->weights.data(), dtype_,
                    options_.chunk_bytes);
   servers_->assign(*rows_, options.seed, dtype_, options_.chunk_bytes);
-  coordinator_->open(job_text(graph, options), generation_);
+  coordinator_->open(job_, generation_);
   gathered_ = false;
   keeper_ends_ = false;
   keeper_ = std::thread([this] { look_after_servers(); });

@@ -116,6 +116,7 @@ class ParameterServer : public engine::Strategy {
   bool follows() const override { return follower_ != nullptr; }
   std::optional<engine::WorkSpec> order() override;
   void lead() override;
+  void gave_up(const engine::Error& why) override { why_failed_ = why.what(); }
   void released() override;
   std::optional<engine::Standing> standing() const override;
 
@@ -146,6 +147,8 @@ class ParameterServer : public engine::Strategy {
   void converse();
   void place(const engine::Graph& graph);
   void end_step(Worker& worker);
+  void wait_for_others();
+  void attach_again(const engine::Error& error);
   void run_once(const std::function<void(engine::Replica&)>& body);
   void fail(const engine::Error& why);
   void look_after_servers();
@@ -169,6 +172,8 @@ class ParameterServer : public engine::Strategy {
   Segment segment_;
   bool training_ = false;  // the next `run` is a segment's
   bool gathered_ = true;   // the others had their time to come
+  std::string job_;        // what the chief compares
+  std::string why_failed_ = "its program ended early";
   bool led_ = false, released_ = true, broken_ = false, closed_ = false;
   std::int64_t version_ = 0;  // synchronous: of the servers, between segments
 

@@ -58,20 +58,40 @@ void ParameterServer::deal(const engine::WorkSpec& work) {
 }
 
 std::optional<engine::WorkSpec> ParameterServer::order() {
-  const std::optional<Segment> segment = follower_->order();
+  std::optional<Segment> segment;
+  for (bool told = false; !told;) {
+    try {
+      segment = follower_->order();
+      told = true;
+    } catch (const Error& error) {
+      if (!follower_->given_up()) throw;
+      attach_again(error);
+    }
+  }
   if (!segment) return std::nullopt;
   segment_ = *segment;
   generation_ = segment->generation;
   return segment->work;
 }
 
+// This process was silent for a while, stopped or cut off, and others have its steps now.
+void ParameterServer::attach_again(const Error& error) {
+  options_.log.warning("{}; it is there again", error.what());
+  follower_->attach(job_);
+  std::scoped_lock lock(keeper_mutex_);
+  failed_.reset();
+}
+
 void ParameterServer::lead() {
   led_ = true;
   released_ = false;
   coordinator_->lead();
+}
+
+// A short run would be over before those who start a moment later are there, and they would wait
+// for a chief that has gone.
+void ParameterServer::wait_for_others() {
   if (std::exchange(gathered_, true)) return;
-  // A short run would be over before those who start a moment later are there, and they would wait
-  // for a chief that has gone.
   const auto patience = std::min(options_.patience, options_.deadline);
   coordinator_->wait_for_all(engine::Clock::now() + patience);
   const std::vector<int> missing = coordinator_->missing();
@@ -129,6 +149,7 @@ void ParameterServer::run(const std::function<void(engine::Replica&)>& body) {
     try {
       run_once(body);
     } catch (const Error& error) {
+      if (follower_->given_up()) return attach_again(error);
       if (!follower_->superseded()) throw;
       options_.log.warning("the chief begins anew: {}", error.what());
       std::scoped_lock lock(keeper_mutex_);
@@ -136,6 +157,7 @@ void ParameterServer::run(const std::function<void(engine::Replica&)>& body) {
     }
     return;
   }
+  wait_for_others();
   coordinator_->begin(segment_);
   try {
     do run_once(body);

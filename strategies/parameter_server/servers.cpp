@@ -15,6 +15,8 @@ using engine::Clock;
 
 namespace {
 
+constexpr std::uint64_t kSlowDisk = 10'000;  // bytes a millisecond
+
 template <class Head>
 Head parsed(const rpc::Message& message) {
   Head head;
@@ -56,14 +58,21 @@ Servers::Servers(std::vector<std::unique_ptr<rpc::Connection>> connections, std:
 
 Servers::~Servers() = default;
 
+// The largest server's file, which a slow disk takes its time for.
+std::chrono::milliseconds Servers::deadline_of_files() const {
+  std::uint64_t most = 0;
+  for (const JobSpec& spec : specs_) most = std::max(most, spec.bytes());
+  return deadline_ + std::chrono::milliseconds(most / kSlowDisk);
+}
+
 // One request to each server, at once; the first error of any is thrown when all have answered.
-std::vector<rpc::Message> Servers::all(std::string_view method,
-                                       std::vector<rpc::Message> requests) {
+std::vector<rpc::Message> Servers::all(std::string_view method, std::vector<rpc::Message> requests,
+                                       std::chrono::milliseconds deadline) {
   std::vector<std::future<rpc::Reply>> replies;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const auto promise = std::make_shared<std::promise<rpc::Reply>>();
     replies.push_back(promise->get_future());
-    connections_[i]->start(method, std::move(requests[i]), Clock::now() + deadline_,
+    connections_[i]->start(method, std::move(requests[i]), Clock::now() + deadline,
                            [promise](rpc::Reply reply) { promise->set_value(std::move(reply)); });
   }
   std::vector<rpc::Message> answers;
@@ -120,7 +129,7 @@ void Servers::open(const std::vector<JobSpec>& specs, std::uint64_t generation) 
   generation_ = generation;
   std::vector<rpc::Message> requests;
   for (std::size_t server = 0; server < size(); ++server) requests.push_back(open_request(server));
-  all("Open", std::move(requests));
+  all("Open", std::move(requests), deadline_);
 }
 
 bool Servers::probe(std::size_t server, std::chrono::milliseconds deadline) {
@@ -208,7 +217,7 @@ std::vector<engine::Shard> Servers::save(const std::string& folder, std::int64_t
     requests.push_back(message(request));
   }
   std::vector<engine::Shard> shards;
-  for (const rpc::Message& answer : all("Save", std::move(requests))) {
+  for (const rpc::Message& answer : all("Save", std::move(requests), deadline_of_files())) {
     const auto head = parsed<SaveReply>(answer);
     shards.push_back({head.bytes(), head.crc()});
   }
@@ -235,14 +244,14 @@ void Servers::restore(const std::string& folder, std::int64_t step,
                       const std::vector<std::string>& zero) {
   const rpc::Message request =
       message(restore_request(container_, generation_, folder, step, zero));
-  all("Restore", std::vector<rpc::Message>(size(), request));
+  all("Restore", std::vector<rpc::Message>(size(), request), deadline_of_files());
 }
 
 void Servers::restore(std::size_t server, const std::string& folder, std::int64_t step,
                       const std::vector<std::string>& zero) {
   rpc::call(*connections_[server], "Restore",
             message(restore_request(container_, generation_, folder, step, zero)),
-            Clock::now() + deadline_);
+            Clock::now() + deadline_of_files());
 }
 
 void Servers::done(const std::string& why, bool failed, std::chrono::milliseconds deadline) {

@@ -55,7 +55,9 @@ class Servers {
   bool probe(std::size_t server, std::chrono::milliseconds deadline);
 
  private:
-  std::vector<rpc::Message> all(std::string_view method, std::vector<rpc::Message> requests);
+  std::vector<rpc::Message> all(std::string_view method, std::vector<rpc::Message> requests,
+                                std::chrono::milliseconds deadline);
+  std::chrono::milliseconds deadline_of_files() const;
   rpc::Message open_request(std::size_t server) const;
   // Values of chunks, by server; they are asked for in turn and sent to all servers at once.
   using Values = std::function<std::vector<rpc::Slice>(const ShardChunk& chunk)>;

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/session/launched_task.h"
 
+#include <netdb.h>
+
+#include <memory>
+
 #include "collectives/machine.h"
+#include "collectives/tcp/socket.h"
 #include "engine/base/error.h"
 #include "strategies/parameter_server/host_port.h"
 #include "strategies/parameter_server/tf_config.h"
@@ -11,15 +16,41 @@
 
 namespace lockstep::strategies {
 
+namespace {
+
+// Whether others reach this host by that name, as far as this host's own view of it says.
+bool is_loopback(const std::string& name) {
+  addrinfo hints{}, *list = nullptr;
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  if (getaddrinfo(name.c_str(), nullptr, &hints, &list) != 0) return true;
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
+  for (const addrinfo* at = list; at != nullptr; at = at->ai_next) {
+    char text[NI_MAXHOST];
+    if (getnameinfo(at->ai_addr, at->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST) !=
+        0)
+      continue;
+    if (!HostPort{text, 0}.loopback()) return false;
+  }
+  return true;
+}
+
+std::string own_host(const std::string& interface, bool one_host) {
+  if (!interface.empty()) return collectives::tcp::local_addresses(interface)[0];
+  if (one_host) return "127.0.0.1";
+  const std::string name = collectives::machine().hostname;
+  return is_loopback(name) ? collectives::tcp::local_addresses()[0] : name;
+}
+
+}  // namespace
+
 int run_launched_task(char** argv, const LaunchedOptions& options) {
   // Signals first: PMIx has a thread of its own, which must not take them.
   Supervisor supervisor(options.log);
   const auto job = pmix::join();
   const ClusterTask me = role_of_rank(job->rank(), job->size(), options.servers);
   const bool one_host = job->host_size() == job->size();
-  const std::string host = !options.host.empty() ? options.host
-                           : one_host            ? "127.0.0.1"
-                                                 : collectives::machine().hostname;
+  const std::string host = own_host(options.interface, one_host);
   const HeldPort port(HostPort{host, 0}.loopback());
   const std::string mine = to_string(HostPort{host, port.port()});
   const std::vector<std::string> addresses =

@@ -18,10 +18,12 @@
 namespace lockstep::strategies {
 
 struct LaunchedOptions {
-  int servers = 1;        // the last ranks; rank 0 is the chief
-  int restarts = 3;       // of each task but the chief's
-  std::string host = {};  // of this process's address; empty: 127.0.0.1 where all processes are on
-                          // this host, else its name
+  int servers = 1;   // the last ranks; rank 0 is the chief
+  int restarts = 3;  // of each task but the chief's
+  // Of this process's address: of that network interface, "eth1". Empty: 127.0.0.1 where all
+  // processes are on this host, else its name, or, where it calls itself by that a loopback address
+  // (so installers write /etc/hosts), its first other address.
+  std::string interface = {};
   std::chrono::milliseconds deadline{60000};  // until all processes are there
   engine::Log log = engine::Log();
 };

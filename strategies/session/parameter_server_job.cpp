@@ -2,6 +2,7 @@
 #include "strategies/session/parameter_server_job.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -10,7 +11,9 @@
 #include "strategies/grpc/connection.h"
 #include "strategies/parameter_server/host_port.h"
 #include "strategies/parameter_server/shared_connection.h"
+#include "strategies/session/launched_task.h"
 #include "strategies/session/local_cluster.h"
+#include "strategies/session/server_task.h"
 
 namespace lockstep::strategies {
 namespace {
@@ -72,6 +75,45 @@ void join_cluster(const ClusterConfig& cluster, const ServerOptions& servers, in
   }
 }
 
+constexpr int kFailed = 75;  // sysexits.h: try again
+
+// A server's part of the job, to its end: the exit code.
+int serve(const ClusterConfig& cluster, const ServerOptions& servers,
+          std::chrono::milliseconds life, const engine::Log& log) {
+  ServerTaskOptions options;
+  options.serve.address = address_of(cluster.spec, cluster.task);
+  options.serve.tls = servers.tls;
+  options.serve.insecure = servers.insecure;
+  options.life = life;
+  options.log = log;
+  const auto end = server_task(options)->join();
+  if (end->failed) log.error("the chief ended the job: {}", end->why);
+  return end->failed ? kFailed : 0;
+}
+
+// Who this process is, where that was not said. Does not return in those that train nothing.
+ServerOptions take_part(Session& session, ServerOptions servers,
+                        std::chrono::milliseconds deadline) {
+  if (servers.cluster) return servers;
+  if (const char* text = std::getenv("TF_CONFIG")) {
+    servers.cluster = parse_tf_config(text, ClusterUse::kParameterServer);
+    for (const std::string& warning : servers.cluster->warnings)
+      session.log().warning("{}", warning);
+    if (servers.cluster->task.role == Role::kServer)
+      std::exit(serve(*servers.cluster, servers, deadline, session.log()));
+    return servers;
+  }
+  if (session.launch().size <= 1) return servers;
+  require(session.arguments() != nullptr,
+          "parameter_server has processes of its own, and none on a communicator: make the session "
+          "from argc and argv");
+  session.connected();  // no threads of the session's are left
+  std::exit(run_launched_task(session.arguments(), {.servers = servers.servers,
+                                                    .restarts = servers.restarts,
+                                                    .deadline = deadline,
+                                                    .log = session.log()}));
+}
+
 // Options that only an all-reduce could obey.
 void refuse_sums(const StrategyOptions& options) {
   const StrategyOptions none;
@@ -84,17 +126,21 @@ void refuse_sums(const StrategyOptions& options) {
   look("bucket_bytes", options.bucket_bytes == none.bucket_bytes);
   look("overlap", options.overlap == none.overlap);
   look("shares", options.shares == none.shares);
-  look("memory_limit", options.memory_limit == none.memory_limit);
+  require(options.memory_limit == none.memory_limit,
+          "memory_limit bounds what servers' tasks hold, and here servers are part of the process: "
+          "leave out memory_limit");
   require(given.empty(),
           "parameter_server has no all-reduce, and takes none of its options: leave out {}",
           fmt::join(given, ", "));
 }
 
-Parts parts(Session& session, const ServerOptions& servers, const StrategyOptions& options) {
-  require(servers.servers >= 1, "--servers {}: a parameter server strategy needs at least 1",
-          servers.servers);
+Parts parts(Session& session, const ServerOptions& asked, const StrategyOptions& options) {
+  require(asked.servers >= 1, "--servers {}: a parameter server strategy needs at least 1",
+          asked.servers);
   refuse_sums(options);
   Parts parts;
+  const std::chrono::milliseconds deadline = options.deadline.value_or(parts.options.deadline);
+  const ServerOptions servers = take_part(session, asked, deadline);
   ParameterServerOptions& result = parts.options;
   result.threads = threads_of(options, servers.cluster ? neighbours(*servers.cluster) : 1);
   engine::Device& device = session.device(options.device);
@@ -104,7 +150,9 @@ Parts parts(Session& session, const ServerOptions& servers, const StrategyOption
   result.updates = servers.updates;
   result.placement.placer = parse_placement(servers.place);
   result.placement.partitioner = parse_partition(servers.partition);
-  if (options.deadline) result.deadline = *options.deadline;
+  if (servers.placement) result.placement = *servers.placement;
+  result.container = servers.container;
+  result.deadline = deadline;
   result.log = session.log();
   if (servers.cluster) {
     join_cluster(*servers.cluster, servers, options.replicas, parts);

@@ -7,6 +7,13 @@
 // As a task of a cluster its replicas are some of the workers; the servers are tasks of their own
 // (server_task.h), at the addresses that the cluster says. The chief listens at its address, too.
 //
+// Without `cluster`, TF_CONFIG says whether this process is such a task; and where mpirun started
+// several processes, the last `servers` are servers and the others workers. Then the call returns
+// in workers alone: in a server's task it serves, and in a process that mpirun started it watches
+// over its task, this program started once more (launched_task.h). Both leave the program, by
+// std::exit, when their part is over, with 0, or with 75 where the job failed. So make the strategy
+// before data are read and threads are started.
+//
 // What follows of each option stands in parameter_server.h. Throws Error(kInvalid) in a build
 // without gRPC, whose messages these are.
 #pragma once
@@ -26,8 +33,11 @@ namespace lockstep::strategies {
 struct ServerOptions {
   int servers = 1;
   UpdateOptions updates = {};
-  std::string place = "round_robin";  // or "greedy": by bytes
-  std::string partition = "none";     // "fixed:3", "min:64KiB", "max:4MiB"
+  std::string place = "round_robin";             // or "greedy": by bytes
+  std::string partition = "none";                // "fixed:3", "min:64KiB", "max:4MiB"
+  std::optional<PlacementRules> placement = {};  // instead of both: pins, functions
+  std::string container = "train";               // under which servers keep the variables
+  int restarts = 3;                              // of a task that is killed, under mpirun
   // This process is that task, a worker's or the chief's; all of them have as many replicas.
   std::optional<ClusterConfig> cluster = {};  // instead of `servers`
   grpc::TlsFiles tls = {};

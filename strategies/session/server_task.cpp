@@ -16,6 +16,8 @@ namespace {
 using engine::Clock;
 
 constexpr std::chrono::milliseconds kLook{100};  // how often signals and silence are looked for
+constexpr int kBeginning = 10;                   // lives of a server to which nobody has come yet
+constexpr std::chrono::seconds kLonely{5};       // after a signal: the chief looks every second
 
 // Remembers when somebody last asked for something.
 class Heard : public rpc::Service {
@@ -23,13 +25,18 @@ class Heard : public rpc::Service {
   explicit Heard(rpc::Service& service) : service_(service) {}
   void call(std::string_view method, rpc::Message request,
             std::shared_ptr<const rpc::Caller> caller, rpc::Done done) override {
-    if (method != "Status") last_ = Clock::now();
+    if (method != "Status") {
+      last_ = Clock::now();
+      ever_ = true;
+    }
     service_.call(method, std::move(request), std::move(caller), std::move(done));
   }
   Clock::time_point last() const { return last_; }
+  bool ever() const { return ever_; }
 
  private:
   rpc::Service& service_;
+  std::atomic<bool> ever_ = false;
   std::atomic<Clock::time_point> last_ = Clock::now();
 };
 
@@ -46,15 +53,29 @@ class Task : public ServerTask {
 
   std::optional<ShardService::End> join(Clock::time_point until,
                                         const std::atomic<int>* interrupt) override {
+    std::optional<Clock::time_point> asked;  // to end, by a signal
     for (;;) {
       const auto now = Clock::now();
       if (auto end = service_.join(std::min(until, now + kLook))) {
         server_->healthy(false);
         return end;
       }
-      if (now >= until || (interrupt != nullptr && *interrupt != 0)) return std::nullopt;
       const auto silent = now - heard_.last();
-      if (options_.life.count() > 0 && silent > options_.life) {
+      if (interrupt != nullptr && *interrupt != 0) {
+        // A job that is asked to end saves first, and its chief says when it has.
+        if (!asked) {
+          asked = now;
+          if (heard_.ever() && silent <= kLonely && options_.farewell.count() > 0)
+            options_.log.warning(
+                "asked to end, and does when the job is over, in {} s at the latest",
+                options_.farewell.count() / 1000);
+        }
+        if (!heard_.ever() || silent > kLonely || now > *asked + options_.farewell)
+          return std::nullopt;
+      }
+      if (now >= until) return std::nullopt;
+      const auto life = options_.life * (heard_.ever() ? 1 : kBeginning);
+      if (life.count() > 0 && silent > life) {
         server_->healthy(false);
         engine::fail(engine::Code::kTimeout,
                      "the server at {} heard nothing from anybody for {:.1f} s: whoever "

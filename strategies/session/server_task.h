@@ -20,9 +20,12 @@
 namespace lockstep::strategies {
 
 struct ServerTaskOptions {
-  grpc::ServeOptions serve = {};        // loopback and any free port, unless told otherwise
-  std::uint64_t most_bytes = 0;         // of all arrays; 0: what the system gives
-  std::chrono::milliseconds life = {};  // `join` fails after so long without any call; 0: waits
+  grpc::ServeOptions serve = {};  // loopback and any free port, unless told otherwise
+  std::uint64_t most_bytes = 0;   // of all arrays; 0: what the system gives
+  // `join` fails after so long without any call, ten times as long before the first; 0: waits.
+  std::chrono::milliseconds life = {};
+  // What a server that is asked to end gives those that still call it, to save what it holds.
+  std::chrono::milliseconds farewell = {};
   engine::Log log = engine::Log();
 };
 
@@ -34,7 +37,8 @@ class ServerTask {
 
   // Returns what the chief said when it said that the job is over; health checks then hear that
   // nobody serves. Nothing where `interrupt` became another number than 0 (looked at some times a
-  // second; null: nobody interrupts) or `until` passed. Throws Error(kTimeout) after a silence of
+  // second; null: nobody interrupts) and nobody called for five seconds, or for longer than
+  // `farewell` after it, or `until` passed. Throws Error(kTimeout) after a silence of
   // `life`: clients who ask for the status count as silent.
   virtual std::optional<ShardService::End> join(
       engine::Clock::time_point until = engine::Clock::time_point::max(),

@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/runtime/devices.h"
+#include "strategies/session/supervisor.h"
 
 namespace lockstep::strategies {
 
@@ -14,7 +15,9 @@ Session::Session(int argc, char** argv, SessionOptions options)
     : options_(std::move(options)),
       program_(argc > 0 && argv != nullptr ? std::filesystem::path(argv[0]).filename().string()
                                            : "lockstep"),
-      launch_(options_.launched ? collectives::mpi::launch() : collectives::mpi::Launch()),
+      arguments_(argc > 0 ? argv : nullptr),
+      launch_(options_.launched && !supervised() ? collectives::mpi::launch()
+                                                 : collectives::mpi::Launch()),
       devices_(engine::all_devices()),
       exceptions_(std::uncaught_exceptions()) {
   require_possible(options_.network);
@@ -67,7 +70,7 @@ collectives::Bootstrap& Session::bootstrap() {
 }
 
 void Session::connected() {
-  if (start_watch_) start_watch_->release();
+  start_watch_.reset();
 }
 
 }  // namespace lockstep::strategies

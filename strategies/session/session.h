@@ -25,7 +25,7 @@ struct SessionOptions {
   std::chrono::milliseconds deadline{60000};  // of finding the other processes
   Network network = {};                       // how messages travel between hosts
   // False: whatever launcher started this process, it has nothing to do with others of it, and no
-  // MPI.
+  // MPI. So is a task that a supervisor started (supervisor.h).
   bool launched = true;
   engine::Log log = engine::Log();
 };
@@ -57,11 +57,13 @@ class Session {
   const Network& network() const { return options_.network; }
   const engine::Log& log() const { return options_.log; }
   const std::string& program() const { return program_; }
+  char** arguments() const { return arguments_; }  // null: of a session on a communicator
   void abandon() { abandoned_ = true; }
 
  private:
   SessionOptions options_;
   std::string program_;
+  char** arguments_ = nullptr;
   collectives::mpi::Launch launch_;
   std::vector<std::unique_ptr<engine::Device>> devices_;
   std::unique_ptr<collectives::mpi::StartWatch> start_watch_;

@@ -13,6 +13,7 @@
 #include "engine/reference/reference_device.h"
 #include "strategies/parameter_server/in_process.h"
 #include "strategies/parameter_server/parameter_server.h"
+#include "test/strategies/faulty_connection.h"
 #include "test/strategies/mortal_servers.h"
 #include "test/strategies/small_job.h"
 
@@ -52,21 +53,23 @@ class Door : public rpc::Service {
 enum class Dies : std::uint8_t { kInForward, kPushing };
 class Mortal : public ParameterServer {
  public:
-  Mortal(ParameterServerOptions options, int steps, Dies where)
-      : ParameterServer(std::move(options)), left_(steps), where_(where) {}
+  Mortal(ParameterServerOptions options, int steps, Dies where, std::chrono::seconds pause = {})
+      : ParameterServer(std::move(options)), left_(steps), where_(where), pause_(pause) {}
   void before_forward(engine::Replica& replica, engine::Range range) override {
     ParameterServer::before_forward(replica, range);
     if (where_ == Dies::kInForward && left_ == 0) engine::fail(Code::kAborted, "killed");
   }
   void finish(engine::Replica& replica) override {
     if (where_ == Dies::kPushing && left_ == 0) engine::fail(Code::kAborted, "killed");
-    --left_;
+    if (--left_ == -3)
+      std::this_thread::sleep_for(pause_);  // in the second step of an immortal one
     ParameterServer::finish(replica);
   }
 
  private:
   std::atomic<int> left_;
   const Dies where_;
+  const std::chrono::seconds pause_;
 };
 
 // What became of a process.
@@ -97,7 +100,12 @@ class FollowersTest : public testing::Test {
     options.workers = workers_;
     options.first_worker = first;
     if (first > 0)
-      options.chief = [this] { return std::make_unique<rpc::InProcess>(door_, "the chief"); };
+      options.chief = [this] {
+        return std::make_unique<FaultyConnection>(
+            std::make_unique<rpc::InProcess>(door_, "the chief"), [this](std::size_t) {
+              return Fault{cut_ ? Fault::What::kNotSent : Fault::What::kNone};
+            });
+      };
     options.updates.synchronous = synchronous_;
     options.updates.aggregate = aggregate_;
     options.deadline = deadline_;
@@ -114,7 +122,7 @@ class FollowersTest : public testing::Test {
       end.said += line;
     });
     try {
-      Mortal strategy(mine, dies_after, where_);
+      Mortal strategy(mine, dies_after, where_, first == 2 ? pause_of_two_ : 0s);
       if (first == 0) door_.open(&strategy.coordinator());
       const auto shut = [&] {
         if (first == 0 && slam_) door_.open(nullptr);
@@ -164,6 +172,8 @@ class FollowersTest : public testing::Test {
   bool synchronous_ = false;
   Dies where_ = Dies::kPushing;
   bool slam_ = false;  // the chief says nothing at its end
+  std::chrono::seconds pause_of_two_ = 0s;
+  std::atomic<bool> cut_ = false;  // nobody reaches the chief
   std::chrono::milliseconds deadline_ = 20s, patience_ = 5s;
 };
 
@@ -178,6 +188,70 @@ TEST_F(FollowersTest, MakeTheStepsThatTheyAreGiven) {
     EXPECT_GT(end.history.steps, 0);
   }
   EXPECT_EQ(chief.lost, 0);
+}
+
+// The chief waits for it, also where it could make all steps in the meantime.
+TEST_F(FollowersTest, OneThatComesAMomentLaterHasItsPart) {
+  workers_ = 2;
+  auto chief = start(0, job(20));
+  std::this_thread::sleep_for(500ms);
+  const End one = process(1, job(20));
+  EXPECT_FALSE(one.error) << one.error->what();
+  EXPECT_GT(one.history.steps, 0);
+  const End end = chief.get();
+  EXPECT_EQ(end.history.steps, 20);
+  EXPECT_THAT(end.said, testing::Not(HasSubstr("are not there")));
+}
+
+TEST_F(FollowersTest, WhoNeverComesIsNamed) {
+  patience_ = 100ms;
+  const End chief = process(0, job(20));
+  EXPECT_FALSE(chief.error) << chief.error->what();
+  EXPECT_THAT(chief.said, HasSubstr("workers [1, 2] are not there after 0.1 s"));
+}
+
+// Cut off, or stopped, for longer than the chief has patience; then it is there again.
+TEST_F(FollowersTest, OneThatWasSilentForAWhileGoesOn) {
+  for (const bool synchronous : {false, true}) {
+    cut_ = false;
+    patience_ = 300ms;
+    workers_ = 2;
+    synchronous_ = synchronous;
+    std::promise<void> trains;
+    const std::int64_t steps = synchronous ? 300 : 2000;
+    auto one = start(1, job(steps));
+    Job leads = job(steps);
+    leads.on_step = [&, reports = 0](const auto&) mutable {
+      std::this_thread::sleep_for(2ms);
+      if (++reports == 10) trains.set_value();
+    };
+    auto chief = start(0, leads);
+    trains.get_future().wait();
+    cut_ = true;
+    std::this_thread::sleep_for(900ms);
+    cut_ = false;
+    const End follower = one.get(), end = chief.get();
+    EXPECT_FALSE(follower.error) << follower.error->what();
+    EXPECT_THAT(follower.said, HasSubstr("it is there again"));
+    EXPECT_FALSE(end.error) << end.error->what();
+    EXPECT_EQ(end.history.steps, steps);
+    EXPECT_EQ(end.lost, 1);
+  }
+}
+
+// With backup workers the run may be over while one makes a step that nobody needs.
+TEST_F(FollowersTest, ASlowOneAtTheEndIsNoError) {
+  synchronous_ = true;
+  aggregate_ = 2;
+  auto one = start(1, job(40));
+  pause_of_two_ = 6s;
+  auto two = start(2, job(40));
+  const End chief = process(0, job(40));
+  EXPECT_FALSE(chief.error) << chief.error->what();
+  EXPECT_EQ(chief.history.steps, 40);
+  EXPECT_FALSE(one.get().error);
+  const End last = two.get();
+  EXPECT_FALSE(last.error) << last.error->what();
 }
 
 TEST_F(FollowersTest, TogetherAreReplicasWhereTheyAreSynchronous) {
@@ -282,13 +356,15 @@ TEST_F(FollowersTest, HearWhenTheChiefFails) {
   for (auto* follower : {&one, &two}) {
     const End end = follower->get();
     ASSERT_TRUE(end.error);
-    EXPECT_EQ(end.error->code(), Code::kAborted) << end.error->what();
+    EXPECT_EQ(end.error->code(), Code::kPeerLost) << end.error->what();
+    EXPECT_THAT(end.error->what(), HasSubstr("the chief ended the job: killed"));
   }
   EXPECT_LT(Clock::now() - begin, 10s) << "not by a deadline";
 }
 
 TEST_F(FollowersTest, WithAnotherJobAreRefused) {
   workers_ = 2;
+  patience_ = 300ms;
   auto chief = start(0, slow(job(50)));
   Job other = job(50);
   other.every = 7;
@@ -303,6 +379,7 @@ TEST_F(FollowersTest, WithAnotherJobAreRefused) {
 // Servers in another order would be given others' gradients.
 TEST_F(FollowersTest, WithAnotherClusterAreRefusedAndBothAreShown) {
   workers_ = 2;
+  patience_ = 300ms;
   cluster_ = {"/job:worker/task:0 a:1\n/job:ps/task:0 s:1\n/job:ps/task:1 s:2\n",
               "/job:worker/task:0 a:1\n/job:ps/task:0 s:2\n/job:ps/task:1 s:1\n"};
   auto chief = start(0, slow(job(50)));
@@ -318,6 +395,7 @@ TEST_F(FollowersTest, WithAnotherClusterAreRefusedAndBothAreShown) {
 // Variables in another order would lie on other servers: both orders are shown.
 TEST_F(FollowersTest, WithAnotherPlacementAreRefusedAndBothAreShown) {
   workers_ = 2;
+  patience_ = 300ms;
   partitioner_[1] = FixedShards{1};
   auto chief = start(0, slow(job(50)));
   const End one = process(1, job(50));

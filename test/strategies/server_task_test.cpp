@@ -258,6 +258,9 @@ TEST(ServerTask, JoinEndsAfterASilenceWhereItWasToldTo) {
   ServerTaskOptions options = quiet();
   options.life = 300ms;
   const auto server = server_task(options);
+  // Whoever is to come may take his time.
+  EXPECT_FALSE(server->join(Clock::now() + 4 * options.life).has_value());
+  Client(*server).assign("y", How::kInit, 0);
   // Who asks how it is keeps nobody alive.
   std::atomic<bool> over = false;
   std::thread watcher([&] {
@@ -274,6 +277,43 @@ TEST(ServerTask, JoinEndsAfterASilenceWhereItWasToldTo) {
     client.assign("x", How::kAdd, 1);
     EXPECT_FALSE(server->join(Clock::now() + 10ms).has_value());
   }
+}
+
+// A job that is asked to end saves what its servers hold, and tells them then.
+TEST(ServerTask, ThatIsAskedToEndWaitsForTheJob) {
+  ServerTaskOptions options = quiet();
+  options.farewell = kLong;
+  const auto server = server_task(options);
+  const std::atomic<int> interrupt = SIGTERM;
+  EXPECT_FALSE(server->join(Clock::now() + kLong, &interrupt).has_value()) << "nobody came yet";
+  Client client(*server);
+  client.assign("x", How::kInit, 0);
+  std::thread chief([&] {
+    std::this_thread::sleep_for(300ms);
+    client.assign("x", How::kAdd, 1);
+    client.variables.done("all is saved", false);
+  });
+  const auto end = server->join(Clock::now() + kLong, &interrupt);
+  chief.join();
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->why, "all is saved");
+}
+
+TEST(ServerTask, ThatIsAskedToEndWaitsNoLongerThanItWasGiven) {
+  ServerTaskOptions options = quiet();
+  options.farewell = 300ms;
+  const auto server = server_task(options);
+  const std::atomic<int> interrupt = SIGTERM;
+  Client client(*server);
+  std::atomic<bool> over = false;
+  std::thread training([&] {
+    while (!over) client.assign("x", How::kForce, 1);
+  });
+  const auto begin = Clock::now();
+  EXPECT_FALSE(server->join(Clock::now() + kLong, &interrupt).has_value());
+  EXPECT_LT(Clock::now() - begin, kLong / 2);
+  over = true;
+  training.join();
 }
 
 TEST(ServerTask, AStatusThatNobodyAnswersNamesTheAddress) {

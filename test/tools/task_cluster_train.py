@@ -13,6 +13,7 @@ import shlex
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -82,6 +83,21 @@ class Ends(unittest.TestCase):
             _, said = task.communicate(timeout=PATIENCE)
             self.assertEqual(task.returncode, 0, said)
         self.assertLess(time.monotonic() - ended, 5)
+
+    def test_all_that_are_asked_to_end_save_first(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.begin(PATIENCE, "--steps", 1000000, "--eval", 0, "--checkpoints", folder)
+            for line in self.chief.stderr:
+                if line.startswith("epoch 1"):
+                    break
+            asked = time.time()
+            for task in (*self.servers, self.worker, self.chief):
+                task.terminate()
+            for task, code in ((self.chief, 143), (self.worker, 143), *((server, 0) for server in self.servers)):
+                _, said = task.communicate(timeout=PATIENCE)
+                self.assertEqual(task.returncode, code, said)
+            saved = [manifest.stat().st_mtime for manifest in pathlib.Path(folder).glob("step-*/manifest.json")]
+            self.assertGreaterEqual(max(saved, default=0), asked)
 
     def test_without_the_chief_all_end_and_say_so(self):
         self.begin(3, "--steps", 1000000, "--eval", 0, "--deadline", 3)

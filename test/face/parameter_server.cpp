@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// A whole program: digits, a convolutional network, a strategy. The others differ in one line.
+#include <lockstep/lockstep.h>
+
+int main(int argc, char** argv) try {
+  lockstep::Session session(argc, argv);  // devices, launcher; MPI where it is needed
+  auto strategy = lockstep::parameter_server(session, {.servers = 2});
+  auto digits = argc > 1 ? lockstep::data::idx(argv[1])
+                         : lockstep::data::generated_digits({.train = 1000, .test = 200});
+  lockstep::Trainer trainer(strategy, lockstep::models::mnist_cnn(),
+                            lockstep::optim::sgd({.rate = 0.02, .momentum = 0.9}));
+  trainer.fit(*digits.train, {.epochs = 2, .global_batch = 64});
+  const double accuracy = trainer.evaluate(*digits.test).accuracy;  // the same in all processes
+  if (strategy.membership().chief) {                                // one of them prints
+    fmt::print("accuracy {:.4f}\n{}\n", accuracy, strategy.explain());
+  }
+  return 0;
+} catch (const lockstep::Error& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 1;
+}
