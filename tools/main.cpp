@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/base/version.h"
+#include "strategies/session/supervisor.h"
 #include "tools/command.h"
 #include "tools/config_file.h"
 #include "tools/exit_codes.h"
@@ -117,6 +118,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   namespace tools = lockstep::tools;
   try {
+    lockstep::strategies::name_task();
     return tools::run(argc, argv);
   } catch (const lockstep::engine::Error& error) {
     const tools::ExitCode code = tools::exit_code(error.code());

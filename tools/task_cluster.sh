@@ -12,7 +12,7 @@ usage: tools/task_cluster.sh [options] -- [FLAGS OF lockstep train]
   --servers N     tasks that keep the variables (default 2, at most 64)
   --port PORT     the first task listens on this port of 127.0.0.1, the next on the one after it, ...
                   (default 2221)
-  --program FILE  the program (default build/tools/lockstep)
+  --program FILE  the program (default build/tools/lockstep of this checkout)
   --print         prints the commands instead: for other machines, with their addresses in place of these
 
 Each server runs `lockstep serve --life 60`, each worker `lockstep train --strategy parameter_server FLAGS`. What a task
@@ -25,7 +25,8 @@ TEXT
 
 die() { echo "task_cluster: $2" >&2; exit "$1"; }
 
-workers=4 servers=2 port=2221 program=build/tools/lockstep print=''
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+workers=4 servers=2 port=2221 program=$root/build/tools/lockstep print=''
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) usage; exit 0 ;;
@@ -70,7 +71,10 @@ names=() processes=() codes=()
 # start JOB INDEX COMMAND...: in the background, its standard error with its name before each line.
 start() {
   local name="$1 $2"
-  TF_CONFIG=$(config "$1" "$2") "${@:3}" 2> >(exec sed -u "s/^/$name: /" >&2) &
+  TF_CONFIG=$(config "$1" "$2") "${@:3}" 2> >(
+    trap '' INT TERM   # of a terminal too: what a task says at its end is said
+    exec sed -u "s/^/$name: /" >&2
+  ) &
   names+=("$name") processes+=($!)
 }
 
@@ -96,7 +100,26 @@ chief=${#processes[@]}
 start worker 0 "${train[@]}"
 for ((i = 1; i < workers; ++i)); do start worker $i "${train[@]}" >/dev/null; done
 
-await "$chief"
+# Until the chief has ended: nobody starts the others again, so who fails is named at once, and without a server
+# the job cannot go on.
+lost=''   # a server
+while kill -0 "${processes[chief]}" 2>/dev/null; do
+  for ((i = 0; i < ${#processes[@]}; ++i)); do
+    [ "$i" -eq "$chief" ] || [ -n "${codes[i]:-}" ] && continue
+    kill -0 "${processes[i]}" 2>/dev/null && continue
+    { await "$i"; } 2>/dev/null
+    [ "${codes[i]}" -eq 0 ] || [ $signal -ne 0 ] && continue
+    if [ "$i" -ge "$chief" ]; then
+      echo "task_cluster: ${names[i]} ended with ${codes[i]}: the others go on" >&2
+    elif [ -z "$lost" ]; then
+      lost=${names[i]}
+      echo "task_cluster: $lost ended with ${codes[i]}: without it the job ends" >&2
+      send TERM
+    fi
+  done
+  sleep 0.1
+done
+{ await "$chief"; } 2>/dev/null
 for ((left = 300; left > 0; --left)); do
   running=0
   for process in "${processes[@]}"; do kill -0 "$process" 2>/dev/null && running=$((running + 1)); done
@@ -108,10 +131,11 @@ for ((i = 0; i < ${#processes[@]}; ++i)); do
     echo "task_cluster: ${names[i]} did not end 30 s after the chief, and is ended" >&2
     kill -KILL "${processes[i]}"
   fi
-  [ "$i" -eq "$chief" ] || await "$i"
+  [ -n "${codes[i]:-}" ] || { await "$i"; } 2>/dev/null
 done
 trap - EXIT
 [ $signal -eq 0 ] || exit $signal
+[ -z "$lost" ] || exit 75
 [ "${codes[chief]}" -eq 0 ] || exit "${codes[chief]}"
 for ((i = 0; i < ${#processes[@]}; ++i)); do
   [ "${codes[i]}" -eq 0 ] || die 75 "${names[i]} ended with ${codes[i]}"

@@ -362,6 +362,8 @@ int train(const TrainFlags& f, const Program& program) {
     tasks.servers = f.servers;
     tasks.restarts = f.restarts;
     tasks.interface = f.network.interface;
+    tasks.tls = f.tls;
+    tasks.insecure = f.insecure;
     if (f.deadline_seconds) tasks.deadline = strategy_options(f).deadline.value();
     tasks.log = Log(fmt::format("process {}", launch.rank));
     return strategies::run_launched_task(program.argv, tasks);

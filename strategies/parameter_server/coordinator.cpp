@@ -413,6 +413,7 @@ void Coordinator::call(std::string_view method, rpc::Message request,
     if (method == "Attach") return done(calls.attach());
     if (method == "Next") return done(calls.next());
     if (method == "Beat") return done(calls.beat());
+    require(method != "Status", "this is the chief of a job; its servers say how they are");
     engine::fail(Code::kInvalid, "a chief has no method {}", method);
   });
 }

@@ -21,10 +21,8 @@ std::string_view without_last_newline(std::string_view text) {
   return text.ends_with('\n') ? text.substr(0, text.size() - 1) : text;
 }
 
-}  // namespace
-
-std::string first_difference(std::string_view what, OwnedText one, OwnedText other) {
-  if (one.text == other.text) return {};
+// The first line that differs, with its number where there is more to be seen than it.
+std::string difference(std::string_view what, OwnedText one, OwnedText other, bool numbered) {
   std::size_t at_one = 0, at_other = 0;
   std::string left = line(one.text, at_one), right = line(other.text, at_other);
   int number = 1;
@@ -32,13 +30,20 @@ std::string first_difference(std::string_view what, OwnedText one, OwnedText oth
     left = line(one.text, at_one);
     right = line(other.text, at_other);
   }
-  return fmt::format("{}: in line {} {} has {}, {} has {}", what, number, one.owner, left,
+  return fmt::format("{}: {}{} has {}, {} has {}", what,
+                     numbered ? fmt::format("in line {} ", number) : "", one.owner, left,
                      other.owner, right);
+}
+
+}  // namespace
+
+std::string first_difference(std::string_view what, OwnedText one, OwnedText other) {
+  return one.text == other.text ? std::string() : difference(what, one, other, false);
 }
 
 std::string text_difference(std::string_view what, OwnedText one, OwnedText other) {
   if (one.text == other.text) return {};
-  return fmt::format("{}\n{}:\n{}\n{}:\n{}", first_difference(what, one, other), one.owner,
+  return fmt::format("{}\n{}:\n{}\n{}:\n{}", difference(what, one, other, true), one.owner,
                      without_last_newline(one.text), other.owner, without_last_newline(other.text));
 }
 

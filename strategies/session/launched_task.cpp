@@ -11,12 +11,17 @@
 #include "strategies/parameter_server/host_port.h"
 #include "strategies/parameter_server/tf_config.h"
 #include "strategies/pmix/exchange.h"
+#include "strategies/session/chief_death.h"
 #include "strategies/session/held_port.h"
 #include "strategies/session/supervisor.h"
 
 namespace lockstep::strategies {
 
 namespace {
+
+constexpr char kEndsWithChief[] =
+    "the job ends with its chief, and the same command goes on from the last checkpoint, if there "
+    "is one";
 
 // Whether others reach this host by that name, as far as this host's own view of it says.
 bool is_loopback(const std::string& name) {
@@ -57,13 +62,18 @@ int run_launched_task(char** argv, const LaunchedOptions& options) {
       job->all("addresses", mine, engine::Clock::now() + options.deadline);
   const ClusterSpec cluster = cluster_of_ranks(addresses, options.servers);
   const bool chief = me.role == Role::kChief;
-  return supervisor.run(
-      argv, {.name = to_string(task_name(cluster, me)),
-             .restarts = chief ? 0 : options.restarts,
-             .why_never = chief ? "the job ends with its chief, and the same command goes "
-                                  "on from the last checkpoint, if there is one"
-                                : TaskOptions().why_never,
-             .words = {{"TF_CONFIG", tf_config(cluster, me)}}});
+  try {
+    return supervisor.run(argv, {.name = to_string(task_name(cluster, me)),
+                                 .restarts = chief ? 0 : options.restarts,
+                                 .why_never = chief ? kEndsWithChief : TaskOptions().why_never,
+                                 .words = {{"TF_CONFIG", tf_config(cluster, me)}}});
+  } catch (const engine::Error& error) {
+    if (chief && error.code() == engine::Code::kPeerLost) {
+      tell_of_chiefs_death(cluster, "it was killed",
+                           {.tls = options.tls, .insecure = options.insecure});
+    }
+    throw;
+  }
 }
 
 }  // namespace lockstep::strategies

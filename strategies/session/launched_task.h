@@ -14,6 +14,7 @@
 #include <string>
 
 #include "engine/base/log.h"
+#include "strategies/grpc/tls_files.h"
 
 namespace lockstep::strategies {
 
@@ -25,6 +26,8 @@ struct LaunchedOptions {
   // (so installers write /etc/hosts), its first other address.
   std::string interface = {};
   std::chrono::milliseconds deadline{60000};  // until all processes are there
+  grpc::TlsFiles tls = {};                    // of the tasks: by them the others hear of a
+  bool insecure = false;                      // chief that was killed
   engine::Log log = engine::Log();
 };
 

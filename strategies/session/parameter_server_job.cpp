@@ -111,6 +111,8 @@ ServerOptions take_part(Session& session, ServerOptions servers,
   std::exit(run_launched_task(session.arguments(), {.servers = servers.servers,
                                                     .restarts = servers.restarts,
                                                     .deadline = deadline,
+                                                    .tls = servers.tls,
+                                                    .insecure = servers.insecure,
                                                     .log = session.log()}));
 }
 

@@ -78,9 +78,10 @@ class Task : public ServerTask {
       if (life.count() > 0 && silent > life) {
         server_->healthy(false);
         engine::fail(engine::Code::kTimeout,
-                     "the server at {} heard nothing from anybody for {:.1f} s: whoever "
-                     "called it, the chief first of all, is gone, and so it ends",
-                     address(), std::chrono::duration<double>(silent).count());
+                     "the server at {} heard nothing from anybody for {:.1f} s: {}, and so it ends",
+                     address(), std::chrono::duration<double>(silent).count(),
+                     heard_.ever() ? "whoever called it, the chief first of all, is gone"
+                                   : "no chief ever came");
       }
     }
   }

@@ -20,6 +20,7 @@ Session::Session(int argc, char** argv, SessionOptions options)
                                                  : collectives::mpi::Launch()),
       devices_(engine::all_devices()),
       exceptions_(std::uncaught_exceptions()) {
+  name_task();
   require_possible(options_.network);
   // A sibling that dies before this process has met it would leave it waiting in MPI's own start.
   if (launch_.present && launch_.local_size > 1) {

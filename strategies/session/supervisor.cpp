@@ -58,8 +58,11 @@ std::optional<int> supervised() {
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos || number(text.substr(0, colon)) != int(getppid()))
     return std::nullopt;
-  prctl(PR_SET_NAME, program_invocation_short_name);  // it was "exe", after the link that was run
   return number(text.substr(colon + 1));
+}
+
+void name_task() {
+  if (supervised()) prctl(PR_SET_NAME, program_invocation_short_name);
 }
 
 Supervisor::Supervisor(engine::Log log) : log_(std::move(log)) {

@@ -27,6 +27,10 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 // In a task: which start of it this is, from 0; nothing in a process without a supervisor.
 std::optional<int> supervised();
 
+// In a task: the process is called as its program in lists of processes, not "exe" after the link
+// by which it was started.
+void name_task();
+
 struct TaskOptions {
   std::string name = "the task";                       // for what is said of it: "server 0"
   int restarts = 3;                                    // how often it is started again at the most

@@ -125,15 +125,18 @@ class Tasks(Case):
         self.assertEqual(result["steps"], 1500)
         self.assertIn("was given the checkpoint of step", err)
 
-    def test_without_the_chief_all_end_within_the_deadline(self):
+    def test_without_the_chief_all_end_within_seconds(self):
         folder = self.top / "chief"
-        self.begin("--steps", "1000000", "--checkpoints", folder, "--every", "50")
+        self.begin("--steps", "1000000", "--checkpoints", folder, "--every", "50", "--deadline", "60")
         self.saved(folder, 50)
-        self.kill("worker 0" if "worker 0" in tasks(self.job) else "chief 0")
-        out, err = self.running.communicate(timeout=60)
+        chief = "worker 0" if "worker 0" in tasks(self.job) else "chief 0"
+        self.assertEqual(pathlib.Path(f"/proc/{tasks(self.job)[chief]}/comm").read_text(), "lockstep\n")
+        self.kill(chief)
+        out, err = self.running.communicate(timeout=30)  # not by the deadline: they are told
         self.assertNotIn("{", out, "there is no result; mpirun's own status is 0 with --enable-recovery, whatever its processes'")
         self.assertIn("was killed by signal 9", err)
         self.assertIn("the job ends with its chief", err)
+        self.assertEqual(err.count("the chief ended the job: it was killed"), 4, err)  # 2 workers, 2 servers
         end = time.monotonic() + 60
         while tasks(self.job) and time.monotonic() < end:
             time.sleep(0.05)

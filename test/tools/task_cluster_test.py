@@ -80,9 +80,13 @@ class TaskCluster(unittest.TestCase):
 
     def test_the_chiefs_code_is_the_jobs(self):
         self.assertEqual(self.run_it("--", plan="worker0 sys.exit(74)")[0], 74)
-        code, _, err = self.run_it("--", plan="ps1 sys.exit(3)")
-        self.assertEqual(code, 75)
-        self.assertEqual([line for line in err if line.startswith("task_cluster")], ["task_cluster: ps 1 ended with 3"])
+
+    def test_who_fails_is_named_while_the_job_runs(self):
+        for plan, said in (("worker2 sys.exit(3);worker0 time.sleep(2)", "worker 2 ended with 3: the others go on"),
+                           ("ps1 sys.exit(3);* time.sleep(1000)", "ps 1 ended with 3: without it the job ends")):
+            code, _, err = self.run_it("--", plan=plan)
+            self.assertEqual(code, 75)
+            self.assertEqual([line for line in err if line.startswith("task_cluster")][0], f"task_cluster: {said}")
 
     def test_signals_reach_all_and_nobody_stays(self):
         for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):

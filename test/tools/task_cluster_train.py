@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -54,6 +55,25 @@ class Cluster(unittest.TestCase):
         self.assertIn("all 2 servers are on this host", done.stderr)
         for server in range(2):
             self.assertIn(f"ps {server}: ", done.stderr)
+
+
+    def test_ctrl_c_saves_and_says_so(self):
+        """A terminal sends SIGINT to the script, its tasks and whatever reads their output."""
+        with tempfile.TemporaryDirectory() as folder:
+            running = subprocess.Popen(
+                [SCRIPT, "--program", LOCKSTEP, "--port", str(free_ports(6)), "--", "--model", "mlp", "--threads", "1", "--examples",
+                 "500", "--batch", "50", "--steps", "1000000", "--eval", "0", "--json", "--checkpoints", folder],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+            self.addCleanup(running.kill)
+            for line in running.stderr:
+                if "epoch 1:" in line:
+                    break
+            os.killpg(running.pid, signal.SIGINT)
+            out, said = running.communicate(timeout=PATIENCE)
+            self.assertEqual(running.returncode, 130, said)
+            self.assertRegex(said, "worker 0: .*stopped by a signal; saved step")
+            self.assertEqual(json.loads(out)["interrupted"], signal.SIGINT)
 
 
 class Ends(unittest.TestCase):

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/session/chief_death.h"
+
+#include <thread>
+
+#include "engine/base/error.h"
+#include "strategies/grpc/connection.h"
+#include "strategies/parameter_server/servers.h"
+
+namespace lockstep::strategies {
+namespace {
+
+// Answers whatever it is asked with that the job is over.
+class Refusal : public rpc::Service {
+ public:
+  explicit Refusal(const std::string& why) : why_("the chief ended the job: " + why) {}
+  void call(std::string_view, rpc::Message, std::shared_ptr<const rpc::Caller>,
+            rpc::Done done) override {
+    done(rpc::failed(engine::Code::kAborted, why_));
+  }
+
+ private:
+  const std::string why_;
+};
+
+}  // namespace
+
+void tell_of_chiefs_death(const ClusterSpec& cluster, const std::string& why,
+                          grpc::ServeOptions serve, std::chrono::milliseconds notice) noexcept {
+  try {
+    const auto until = engine::Clock::now() + notice;
+    Refusal refusal(why);
+    serve.address = cluster.workers.at(0);
+    const auto server = grpc::serve(refusal, serve);
+    std::vector<std::unique_ptr<rpc::Connection>> servers;
+    for (const std::string& address : cluster.servers)
+      servers.push_back(grpc::connect(address, {.tls = serve.tls}));
+    Servers(std::move(servers), "", notice).done(why, true, notice);
+    std::this_thread::sleep_until(until);
+  } catch (const std::exception&) {
+    // who is not told ends by a deadline of its own
+  }
+}
+
+}  // namespace lockstep::strategies
