@@ -98,6 +98,7 @@ void ParameterServer::close() {
     // Who makes a last step that nobody needs any more, with backup workers, is waited for.
     coordinator_->wait_for_farewells(
         Clock::now() + (failed ? std::min(options_.deadline, kFarewell) : options_.deadline));
+    if (taken_) return;  // they are another's
     servers_->done(failed ? why_failed_ : "the chief is done", failed,
                    std::min(options_.deadline, generation_ == 0 ? kNobody : kFarewell));
   } catch (const std::exception& error) {
@@ -415,6 +416,14 @@ void ParameterServer::look_after_servers() {
       try {
         if (!servers_->probe(server, options_.look)) recover(server);
       } catch (const Error& error) {
+        if (error.code() == Code::kInvalid) {
+          taken_ = true;
+          const Error why(Code::kPeerLost,
+                          fmt::format("another chief has opened container \"{}\" on server {}: {}",
+                                      options_.container, server, error.what()));
+          fail(why);
+          coordinator_->fail_segment(why);
+        }
         // Who is away may come again; calls that need it have deadlines of their own.
         options_.log.debug("server {}: {}", server, error.what());
       }

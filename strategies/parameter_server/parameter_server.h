@@ -170,9 +170,10 @@ class ParameterServer : public engine::Strategy {
 
   engine::WorkSpec work_;
   Segment segment_;
-  bool training_ = false;  // the next `run` is a segment's
-  bool gathered_ = true;   // the others had their time to come
-  std::string job_;        // what the chief compares
+  bool training_ = false;            // the next `run` is a segment's
+  bool gathered_ = true;             // the others had their time to come
+  std::atomic<bool> taken_ = false;  // another chief has the servers
+  std::string job_;                  // what the chief compares
   std::string why_failed_ = "its program ended early";
   bool led_ = false, released_ = true, broken_ = false, closed_ = false;
   std::int64_t version_ = 0;  // synchronous: of the servers, between segments

@@ -254,6 +254,25 @@ TEST_F(FollowersTest, ASlowOneAtTheEndIsNoError) {
   EXPECT_FALSE(last.error) << last.error->what();
 }
 
+// The servers are another job's from then on, and do not hear that this one failed.
+TEST_F(FollowersTest, AChiefWhoseServersAnotherOpenedEndsAndSaysSo) {
+  workers_ = 1;
+  std::promise<void> trains;
+  Job first = slow(job(100'000));
+  first.on_step = [&, pause = first.on_step](const auto& report) {
+    pause(report);
+    if (report.step == 10) trains.set_value();
+  };
+  auto one = start(0, first);
+  trains.get_future().wait();
+  const End two = process(0, slow(job(200)));
+  EXPECT_FALSE(two.error) << two.error->what();
+  const End end = one.get();
+  ASSERT_TRUE(end.error);
+  EXPECT_EQ(end.error->code(), Code::kPeerLost);
+  EXPECT_THAT(end.error->what(), HasSubstr("another chief has opened container \"train\""));
+}
+
 TEST_F(FollowersTest, TogetherAreReplicasWhereTheyAreSynchronous) {
   synchronous_ = true;
   auto one = start(1, job(30)), two = start(2, job(30));
