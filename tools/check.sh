@@ -107,7 +107,7 @@ if [ "$threads" = yes ]; then
   # gRPC is not built with it either, and hands calls from thread to thread in every line: what stands
   # behind it, servers and workers, is judged over connections within the process. And one test makes a
   # race on purpose, to see that it is noticed.
-  export GTEST_FILTER='-Walk2.BrokenAnAnnouncement*:Grpc.*:GrpcFailure.*:GrpcFuzz.*:Plain.*:Tls.*:OverGrpc.*:ServerTask.*'
+  export GTEST_FILTER='-Walk2.BrokenAnAnnouncement*:Grpc.*:GrpcFailure.*:GrpcFuzz.*:Plain.*:Tls.*:*OverGrpc.*:*Cells.*Processes*:Files.*:TouchedRows.TravelBetweenTasks:ServerTask.*'
   run_sanitized build-tsan thread -Dmpi=disabled
 fi
 finish
