@@ -125,7 +125,6 @@ int serve(const ServeFlags& f, const Log& log) {
   options.serve.insecure = f.insecure;
   options.most_bytes = collectives::parse_size(f.memory_limit);
   options.life = milliseconds(f.life);
-  options.farewell = std::chrono::seconds(20);
   options.log = log;
   const auto task = strategies::server_task(options);
   log.info("serving at {}{}", task->address(), f.tls.none() ? ", without TLS" : ", by mutual TLS");

@@ -343,7 +343,6 @@ int serve(const TrainFlags& f, const strategies::ClusterConfig& cluster,
   options.serve.insecure = f.insecure;
   options.most_bytes = f.memory_limit_bytes();
   options.life = std::chrono::milliseconds(std::int64_t(f.deadline_seconds.value_or(60) * 1000));
-  options.farewell = std::chrono::seconds(20);
   options.log = log;
   const auto task = strategies::server_task(options);
   const auto end = task->join(engine::Clock::time_point::max(), &interrupt);

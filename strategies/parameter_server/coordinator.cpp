@@ -127,11 +127,7 @@ void Coordinator::fail(const engine::Error& why) {
 
 void Coordinator::wait_for_all(Clock::time_point until) {
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, until, [&] {
-    for (int worker = 0; worker < options_.workers; ++worker)
-      if (is_missing(worker)) return failed_.has_value();
-    return true;
-  });
+  changed_.wait_until(lock, until, [&] { return failed_.has_value() || absent().empty(); });
 }
 
 void Coordinator::wait_for_farewells(Clock::time_point until) {
@@ -167,6 +163,11 @@ bool Coordinator::is_missing(int worker) const {
 
 std::vector<int> Coordinator::missing() const {
   std::scoped_lock lock(mutex_);
+  return absent();
+}
+
+// The lock is held.
+std::vector<int> Coordinator::absent() const {
   std::vector<int> workers;
   for (int worker = 0; worker < options_.workers; ++worker)
     if (is_missing(worker)) workers.push_back(worker);
@@ -188,12 +189,9 @@ bool Coordinator::wait(std::chrono::milliseconds deadline) {
       if (dealer_.waiting_for(worker)) return false;
     changed_.wait_for(lock, kSweep);
     if (Clock::now() < progress_ + deadline) continue;
-    std::vector<int> absent;
-    for (int worker = 0; worker < options_.workers; ++worker)
-      if (is_missing(worker)) absent.push_back(worker);
-    if (!absent.empty())
+    if (const std::vector<int> workers = absent(); !workers.empty())
       engine::fail(Code::kPeerLost, "workers [{}] are not there, and nothing was done for {} ms",
-                   fmt::join(absent, ", "), deadline.count());
+                   fmt::join(workers, ", "), deadline.count());
     if (Clock::now() >= progress_ + kSlowest * deadline)
       engine::fail(Code::kTimeout, "all workers are there, and none has finished a step for {} ms",
                    (kSlowest * deadline).count());

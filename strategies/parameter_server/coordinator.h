@@ -99,6 +99,7 @@ class Coordinator : public rpc::Service, public WorkSource {
   void answer_waiters();  // takes the lock
   void sweep();
   bool is_missing(int worker) const;
+  std::vector<int> absent() const;  // `missing`, the lock is held
 
   const CoordinatorOptions options_;
   WorkDealer dealer_;

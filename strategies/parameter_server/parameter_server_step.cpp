@@ -59,10 +59,10 @@ void ParameterServer::deal(const engine::WorkSpec& work) {
 
 std::optional<engine::WorkSpec> ParameterServer::order() {
   std::optional<Segment> segment;
-  for (bool told = false; !told;) {
+  for (;;) {
     try {
       segment = follower_->order();
-      told = true;
+      break;
     } catch (const Error& error) {
       if (!follower_->given_up()) throw;
       attach_again(error);

@@ -25,7 +25,7 @@ struct ServerTaskOptions {
   // `join` fails after so long without any call, ten times as long before the first; 0: waits.
   std::chrono::milliseconds life = {};
   // What a server that is asked to end gives those that still call it, to save what it holds.
-  std::chrono::milliseconds farewell = {};
+  std::chrono::milliseconds farewell{20000};
   engine::Log log = engine::Log();
 };
 
