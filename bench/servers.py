@@ -8,7 +8,7 @@ Each worker and each server is a virtual host of this machine (tools/virtual_clu
 its own; every variable is cut by rows into as many parts as there are servers, two unless --servers says otherwise.
 One server's link carries the bytes of all workers, each of N servers' an Nth of them: nine tenths of N times the steps
 are wanted. A worker pulls, computes and pushes, one after the other, so few workers leave the links of the servers
-idle. Prints one JSON object at the end.
+idle; all begin with a pull, so in a short run they keep step, and each direction of a link waits for the other. Prints one JSON object at the end.
 """
 import argparse
 import json
@@ -39,10 +39,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", required=True)
     parser.add_argument("--servers", type=int, default=2)
-    parser.add_argument("--workers", type=int, default=6)
+    parser.add_argument("--workers", type=int, default=10)
     parser.add_argument("--rate", default="300mbit")
     parser.add_argument("--model", default="mlp_wide")
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=1)
     options = parser.parse_args()
     one, several = [], []
