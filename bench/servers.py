@@ -8,7 +8,8 @@ Each worker and each server is a virtual host of this machine (tools/virtual_clu
 its own; every variable is cut by rows into as many parts as there are servers, two unless --servers says otherwise.
 One server's link carries the bytes of all workers, each of N servers' an Nth of them: nine tenths of N times the steps
 are wanted. A worker pulls, computes and pushes, one after the other, so few workers leave the links of the servers
-idle; all begin with a pull, so in a short run they keep step, and each direction of a link waits for the other. Prints one JSON object at the end.
+idle; and all begin with a pull, so in a short run all push at once, too, while the other direction of the links has
+nothing to do. Five minutes. Prints one JSON object at the end.
 """
 import argparse
 import json
