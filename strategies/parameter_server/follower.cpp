@@ -67,8 +67,12 @@ void Follower::attach(const std::string& job) {
   request.set_workers(std::uint32_t(options_.count));
   request.set_job(job);
   const bool first = incarnation_ == 0;
-  incarnation_ = parsed<AttachReply>(call("Attach", message(request))).incarnation();
-  given_up_ = false;
+  const auto head = parsed<AttachReply>(call("Attach", message(request)));
+  {
+    std::scoped_lock lock(mutex_);  // no beat of before is being heard, or will be
+    incarnation_ = head.incarnation();
+    given_up_ = false;
+  }
   if (first) beat();
 }
 
@@ -79,12 +83,13 @@ void Follower::beat() {
   const std::uint64_t asked = incarnation_;
   chief_->start("Beat", message(request), Clock::now() + options_.deadline,
                 [this, asked](rpc::Reply reply) {
-                  if (asked == incarnation_) heard(reply);
                   std::scoped_lock lock(mutex_);
+                  if (asked == incarnation_) heard(reply);
                   if (!closing_) work_->add(Clock::now() + options_.beat, [this] { beat(); });
                 });
 }
 
+// The lock is held, so that who hears of a loss hears of it before this process is there again.
 void Follower::heard(const rpc::Reply& reply) {
   std::optional<Error> why;
   if (!reply.ok()) {
@@ -98,12 +103,16 @@ void Follower::heard(const rpc::Reply& reply) {
     if (!superseded()) return;
     why.emplace(Code::kUnavailable, "the chief begins anew");
   }
-  std::scoped_lock lock(mutex_);
   if (tell_) tell_(*why);
 }
 
 bool Follower::superseded() const {
   return expected_ != 0 && open_ > expected_;
+}
+
+void Follower::leave() {
+  std::scoped_lock lock(mutex_);
+  expected_ = 0;
 }
 
 void Follower::when_lost(std::function<void(const Error&)> tell) {
@@ -112,7 +121,7 @@ void Follower::when_lost(std::function<void(const Error&)> tell) {
 }
 
 std::optional<Segment> Follower::order() {
-  expected_ = 0;
+  leave();
   for (;;) {
     OrderRequest request;
     request.set_worker(std::uint32_t(options_.first));

@@ -41,6 +41,8 @@ class Follower : public WorkSource {
   std::optional<Segment> order();
   // The chief has begun anew, in another generation than that of the last order.
   bool superseded() const;
+  // The last order is none any more: nobody is told again that it was superseded.
+  void leave();
   // The chief has taken this process for lost, which was silent for too long: it may attach again.
   bool given_up() const { return given_up_; }
   // Called, on a thread of this object, when that happens, and with what a beat was refused with;

@@ -66,7 +66,7 @@ ParameterServer::ParameterServer(ParameterServerOptions options) : options_(std:
     follower.deadline = options_.deadline;
     follower.beat = std::min(options_.patience / 5, std::chrono::milliseconds(1000));
     follower_ = std::make_unique<Follower>(options_.chief(), follower);
-    follower_->when_lost([this](const Error& why) { fail(why); });
+    follower_->when_lost([this](const Error& why) { fail(why, true); });
     return;
   }
   CoordinatorOptions coordinator;
@@ -383,9 +383,12 @@ std::vector<double> ParameterServer::weights() {
 }
 
 // All that this process's replicas wait for ends with this error.
-void ParameterServer::fail(const Error& why) {
+void ParameterServer::fail(const Error& why, bool from_chief) {
   std::scoped_lock lock(keeper_mutex_);
-  if (!failed_) failed_ = why;
+  if (!failed_ || from_chief_) {
+    failed_ = why;
+    from_chief_ = from_chief;
+  }
   for (const auto& worker : workers_)
     if (worker->servers) worker->servers->fail(why);
 }

@@ -145,12 +145,13 @@ class ParameterServer : public engine::Strategy {
   std::vector<std::unique_ptr<rpc::Connection>> connections(std::uint64_t seed) const;
   ServerWorkerTerms worker_terms(int worker) const;
   void converse();
+  void recover();
   void place(const engine::Graph& graph);
   void end_step(Worker& worker);
   void wait_for_others();
   void attach_again(const engine::Error& error);
   void run_once(const std::function<void(engine::Replica&)>& body);
-  void fail(const engine::Error& why);
+  void fail(const engine::Error& why, bool from_chief = false);
   void look_after_servers();
   void recover(std::size_t server);
   void stop_looking();
@@ -186,6 +187,7 @@ class ParameterServer : public engine::Strategy {
   std::condition_variable keeper_changed_;
   bool keeper_ends_ = false;
   std::optional<engine::Error> failed_;
+  bool from_chief_ = false;   // what failed: this process may come back
   std::vector<Saved> saved_;  // the last ones
   std::thread keeper_;
 };

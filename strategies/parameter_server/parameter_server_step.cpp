@@ -69,6 +69,7 @@ std::optional<engine::WorkSpec> ParameterServer::order() {
     }
   }
   if (!segment) return std::nullopt;
+  recover();  // the chief may have begun anew after this process's last step
   segment_ = *segment;
   generation_ = segment->generation;
   return segment->work;
@@ -78,8 +79,16 @@ std::optional<engine::WorkSpec> ParameterServer::order() {
 void ParameterServer::attach_again(const Error& error) {
   options_.log.warning("{}; it is there again", error.what());
   follower_->attach(job_);
+  recover();
+}
+
+// What the chief said of this process before is over. It may have been said while no step was under
+// way, and conversations with servers have ended all the same.
+void ParameterServer::recover() {
   std::scoped_lock lock(keeper_mutex_);
+  if (!std::exchange(from_chief_, false)) return;
   failed_.reset();
+  broken_ = true;
 }
 
 void ParameterServer::lead() {
@@ -152,8 +161,8 @@ void ParameterServer::run(const std::function<void(engine::Replica&)>& body) {
       if (follower_->given_up()) return attach_again(error);
       if (!follower_->superseded()) throw;
       options_.log.warning("the chief begins anew: {}", error.what());
-      std::scoped_lock lock(keeper_mutex_);
-      failed_.reset();
+      follower_->leave();
+      recover();
     }
     return;
   }

@@ -235,7 +235,7 @@ TEST_F(FollowersTest, OneThatWasSilentForAWhileGoesOn) {
     EXPECT_THAT(follower.said, HasSubstr("it is there again"));
     EXPECT_FALSE(end.error) << end.error->what();
     EXPECT_EQ(end.history.steps, steps);
-    EXPECT_EQ(end.lost, 1);
+    EXPECT_GE(end.lost, 1);
   }
 }
 
@@ -356,6 +356,7 @@ TEST_F(FollowersTest, OneMayDieWhereTheFirstOfTheGradientsMakeAnUpdate) {
   synchronous_ = true;
   aggregate_ = 2;
   patience_ = 300ms;
+  deadline_ = 60s;
   auto one = start(1, job(400)), two = start(2, job(400), 5);
   const auto begin = Clock::now();
   const End chief = process(0, slow(job(400)));

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// What a process that follows a chief hears of its own loss, and when.
+#include "strategies/parameter_server/follower.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include "strategies/parameter_server/messages.pb.h"
+
+namespace lockstep::test {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace strategies;
+using engine::Clock;
+using engine::Code;
+
+// A chief that has taken whoever calls for lost, and says so on a thread of its own.
+class TakenForLost : public rpc::Connection {
+ public:
+  ~TakenForLost() override {
+    for (auto& beat : beats_) beat.join();
+  }
+  void start(std::string_view method, rpc::Message, Clock::time_point, rpc::Done done) override {
+    if (method == "Attach") {
+      AttachReply reply;
+      reply.set_incarnation(++incarnation_);
+      return done({.message = {reply.SerializeAsString(), {}}});
+    }
+    beats_.emplace_back([done = std::move(done)] { done(rpc::failed(Code::kPeerLost, "lost")); });
+  }
+  std::string address() const override { return "the chief"; }
+
+ private:
+  std::uint64_t incarnation_ = 0;
+  std::vector<std::thread> beats_;
+};
+
+// Whoever is told of a loss is told before this process is there again: an error of before would
+// end what goes on.
+TEST(FollowerTest, SaysNothingOfALossOnceItIsThereAgain) {
+  Follower follower(std::make_unique<TakenForLost>(), {.beat = 60s});
+  std::promise<void> begun;
+  std::atomic<int> told = 0;
+  follower.when_lost([&](const engine::Error& why) {
+    EXPECT_EQ(why.code(), Code::kPeerLost) << why.what();
+    begun.set_value();
+    std::this_thread::sleep_for(200ms);
+    ++told;
+  });
+  follower.attach("a job");
+  ASSERT_EQ(begun.get_future().wait_for(20s), std::future_status::ready);
+  EXPECT_TRUE(follower.given_up());
+  follower.attach("a job");
+  EXPECT_EQ(told, 1);
+  EXPECT_FALSE(follower.given_up());
+}
+
+}  // namespace
+}  // namespace lockstep::test
