@@ -213,7 +213,6 @@ TEST_F(FollowersTest, WhoNeverComesIsNamed) {
 // Cut off, or stopped, for longer than the chief has patience; then it is there again.
 TEST_F(FollowersTest, OneThatWasSilentForAWhileGoesOn) {
   for (const bool synchronous : {false, true}) {
-    cut_ = false;
     patience_ = 300ms;
     workers_ = 2;
     synchronous_ = synchronous;
