@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Vectors of float32 as the own kernels use them, once for each instruction set (Highway's include
-// idiom): at most 16 lanes, in numbers that divide 16.
+// idiom): at most 16 lanes, in numbers that divide 16. Numbers of bfloat16 are widened as they are
+// loaded, and rounded to the nearest as they are stored.
 #if defined(LOCKSTEP_ENGINE_CPU_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_ENGINE_CPU_VECTORS_INL_H_
 #undef LOCKSTEP_ENGINE_CPU_VECTORS_INL_H_
@@ -11,6 +12,8 @@
 #include <hwy/highway.h>
 
 #include <cstddef>
+
+#include "engine/cpu/narrow-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
@@ -30,6 +33,22 @@ HWY_INLINE Vector load(const float* from) {
 }
 HWY_INLINE void store(Vector value, float* to) {
   hn::StoreU(value, kLanes, to);
+}
+HWY_INLINE Vector load(const BFloat16* from) {
+  if constexpr (kWidth == 1) {
+    return hn::Set(kLanes, float(*from));
+  } else {
+    return load_narrow(kLanes, from);
+  }
+}
+HWY_INLINE void store(Vector value, BFloat16* to) {
+  if constexpr (kWidth == 1) {
+    *to = BFloat16(hn::GetLane(value));
+  } else {
+    const Narrow<Lanes> narrow;
+    hn::StoreU(narrowed(kLanes, BFloat16(), value), narrow,
+               reinterpret_cast<std::int16_t*>(&to->bits));
+  }
 }
 HWY_INLINE Vector all(float value) {
   return hn::Set(kLanes, value);

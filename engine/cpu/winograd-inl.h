@@ -29,7 +29,8 @@ namespace HWY_NAMESPACE {
 constexpr std::size_t kPanel = kManyRegisters ? 4 : 2;  // vectors of columns in a whole panel
 constexpr std::size_t kPlanes = WinogradShape::kPlanes;
 
-HWY_INLINE void load_six(const float* from, std::size_t stride, Vector* to) {
+template <class T>
+HWY_INLINE void load_six(const T* from, std::size_t stride, Vector* to) {
   HWY_UNROLL(6)
   for (std::size_t i = 0; i < 6; ++i) to[i] = load(from + i * stride);
 }
@@ -136,25 +137,27 @@ HWY_INLINE TilePlace tile_place(const WinogradShape& shape, std::size_t number) 
   return {number / shape.tiles(), in_image / shape.tiles_across(), in_image % shape.tiles_across()};
 }
 
-HWY_INLINE float* aligned(float* data) {
+template <class T = float>
+HWY_INLINE T* aligned(float* data) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
-  return reinterpret_cast<float*>((address + 63) / 64 * 64);
+  return reinterpret_cast<T*>((address + 63) / 64 * 64);
 }
 
 // The image whose tiles are read: itself where it is whole tiles, else a copy with zeros around it.
+template <class T>
 class PaddedImage {
  public:
-  PaddedImage(const WinogradShape& shape, const float* x, float* memory)
+  PaddedImage(const WinogradShape& shape, const T* x, T* memory)
       : shape_(shape), x_(x), memory_(memory) {
-    if (!shape.whole()) std::memset(memory, 0, shape.padded_image() * sizeof(float));
+    if (!shape.whole()) std::fill_n(memory, shape.padded_image(), T());
   }
-  const float* at(std::size_t image) {
-    const float* from = x_ + image * shape_.inputs();
+  const T* at(std::size_t image) {
+    const T* from = x_ + image * shape_.inputs();
     if (shape_.whole()) return from;
     if (image != loaded_) {
       const std::size_t row = shape_.width * shape_.channels;
       for (std::size_t y = 0; y < shape_.height; ++y) {
-        std::memcpy(memory_ + corner(y), from + y * row, row * sizeof(float));
+        std::memcpy(memory_ + corner(y), from + y * row, row * sizeof(T));
       }
       loaded_ = image;
     }
@@ -167,19 +170,20 @@ class PaddedImage {
 
  private:
   const WinogradShape& shape_;
-  const float* x_;
-  float* memory_;
+  const T* x_;
+  T* memory_;
   std::size_t loaded_ = ~std::size_t{0};
 };
 
 // V = B' x B of `count` tiles from number `first` on.
-inline HWY_NOINLINE void transform_inputs(const WinogradShape& shape, PaddedImage& image,
-                                          std::size_t first, std::size_t count, float* v) {
+template <class T>
+HWY_NOINLINE void transform_inputs(const WinogradShape& shape, PaddedImage<T>& image,
+                                   std::size_t first, std::size_t count, float* v) {
   const std::size_t stride = shape.input_stride(), channels = shape.channels;
   const std::size_t row = shape.padded_width() * channels;
   for (std::size_t t = 0; t < count; ++t) {
     const TilePlace place = tile_place(shape, first + t);
-    const float* tile = image.at(place.image) + 4 * (place.down * row + place.across * channels);
+    const T* tile = image.at(place.image) + 4 * (place.down * row + place.across * channels);
     for (std::size_t c = 0; c < channels; c += kWidth) {
       Vector half[6][6];
       HWY_UNROLL(1)

@@ -31,13 +31,13 @@ std::size_t winograd_planes(const WinogradShape& shape, int threads);
 // Bytes of the library's scratch that a call takes.
 std::size_t winograd_scratch(const WinogradShape& shape, int threads, bool planes);
 
-void winograd_forward(Library& library, const WinogradShape& shape, std::size_t rows,
-                      const float* x, const float* w, const float* b, float* y,
-                      const WinogradMemory& memory, Slice slice);
+template <class T>  // float or BFloat16
+void winograd_forward(Library& library, const WinogradShape& shape, std::size_t rows, const T* x,
+                      const T* w, const T* b, T* y, const WinogradMemory& memory, Slice slice);
 // dx, dw, db may be null. `y` of forward is read where ReLU was fused and no pool.
-void winograd_backward(Library& library, const WinogradShape& shape, std::size_t rows,
-                       const float* x, const float* y, const float* dy, const float* w, float* dx,
-                       float* dw, float* db, const WinogradMemory& memory, bool accumulate,
-                       Slice slice);
+template <class T>
+void winograd_backward(Library& library, const WinogradShape& shape, std::size_t rows, const T* x,
+                       const T* y, const T* dy, const T* w, T* dx, T* dw, T* db,
+                       const WinogradMemory& memory, bool accumulate, Slice slice);
 
 }  // namespace lockstep::engine::cpu

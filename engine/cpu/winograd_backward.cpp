@@ -6,6 +6,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <type_traits>
+
 #include "engine/cpu/winograd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -14,8 +16,9 @@ namespace HWY_NAMESPACE {
 
 // The gradient of a tile's 4x4 outputs, kWidth filters of it: zero outside the image and where ReLU
 // cut. Adds what there is to `bias`.
-HWY_INLINE void load_tile(const WinogradShape& s, const TilePlace& place, const float* dy,
-                          const float* y, Vector g[4][4], Vector& bias) {
+template <class T>
+HWY_INLINE void load_tile(const WinogradShape& s, const TilePlace& place, const T* dy, const T* y,
+                          Vector g[4][4], Vector& bias) {
   const std::size_t down = 4 * place.down, across = 4 * place.across;
   for (std::size_t i = 0; i < 4; ++i) {
     for (std::size_t j = 0; j < 4; ++j) {
@@ -32,7 +35,8 @@ HWY_INLINE void load_tile(const WinogradShape& s, const TilePlace& place, const 
 }
 
 // The same behind a pool: each gradient goes to the place of its window's largest.
-HWY_INLINE void load_pooled(const WinogradShape& s, const TilePlace& place, const float* dy,
+template <class T>
+HWY_INLINE void load_pooled(const WinogradShape& s, const TilePlace& place, const T* dy,
                             const std::uint8_t* places, Vector g[4][4], Vector& bias) {
   const std::size_t down = 2 * place.down, across = 2 * place.across;
   const std::size_t height = s.output_height() / 2, width = s.output_width() / 2;
@@ -58,8 +62,9 @@ HWY_INLINE void load_pooled(const WinogradShape& s, const TilePlace& place, cons
 }
 
 // dM = A dy A' of `count` tiles from number `first` on.
-inline HWY_NOINLINE void transform_gradients(const WinogradShape& s, const WinogradBackward& call,
-                                             std::size_t first, std::size_t count, float* m) {
+template <class T>
+HWY_NOINLINE void transform_gradients(const WinogradShape& s, const WinogradBackward<T>& call,
+                                      std::size_t first, std::size_t count, float* m) {
   const std::size_t stride = s.output_stride();
   for (std::size_t t = 0; t < count; ++t) {
     const TilePlace place = tile_place(s, first + t);
@@ -145,38 +150,45 @@ inline HWY_NOINLINE void add_plane(const WinogradShape& s, const float* v, const
   }
 }
 
-// The gradients of inputs, added up in a padded image of their own where the tiles are not whole.
+// The gradients of inputs, added up as float32: in dx itself where that is float32 and the tiles
+// are whole, else in a padded image of their own.
+template <class T>
 class InputGradient {
  public:
-  InputGradient(const WinogradShape& shape, const PaddedImage& layout, float* dx, float* memory)
+  InputGradient(const WinogradShape& shape, const PaddedImage<T>& layout, T* dx, float* memory)
       : shape_(shape), layout_(layout), dx_(dx), memory_(memory) {}
   // Tiles come in order: the first of an image clears, the last one stores.
   float* begin(std::size_t image) {
-    if (shape_.whole()) memory_ = dx_ + image * shape_.inputs();
+    if constexpr (kWide) {
+      if (shape_.whole()) memory_ = dx_ + image * shape_.inputs();
+    }
     if (image != open_) std::memset(memory_, 0, shape_.padded_image() * sizeof(float));
     open_ = image;
     return memory_;
   }
   void end(std::size_t image) {
-    if (shape_.whole()) return;
+    if (kWide && shape_.whole()) return;
     const std::size_t row = shape_.width * shape_.channels;
     for (std::size_t y = 0; y < shape_.height; ++y) {
-      std::memcpy(dx_ + image * shape_.inputs() + y * row, memory_ + layout_.corner(y),
-                  row * sizeof(float));
+      T* const to = dx_ + image * shape_.inputs() + y * row;
+      const float* const from = memory_ + layout_.corner(y);
+      for (std::size_t i = 0; i < row; i += kWidth) store(load(from + i), to + i);
     }
   }
 
  private:
+  static constexpr bool kWide = std::is_same_v<T, float>;
   const WinogradShape& shape_;
-  const PaddedImage& layout_;
-  float* dx_;
+  const PaddedImage<T>& layout_;
+  T* dx_;
   float* memory_;
   std::size_t open_ = ~std::size_t{0};
 };
 
 // dx += B dV B' of `count` tiles from number `first` on.
-inline HWY_NOINLINE void transform_back(const WinogradShape& s, std::size_t first,
-                                        std::size_t count, const float* v, InputGradient& image) {
+template <class T>
+HWY_NOINLINE void transform_back(const WinogradShape& s, std::size_t first, std::size_t count,
+                                 const float* v, InputGradient<T>& image) {
   const std::size_t stride = s.input_stride(), row = s.padded_width() * s.channels;
   for (std::size_t t = 0; t < count; ++t) {
     const TilePlace place = tile_place(s, first + t);
@@ -208,12 +220,13 @@ inline HWY_NOINLINE void transform_back(const WinogradShape& s, std::size_t firs
 }
 
 // Blocks of tiles, plane by plane: the gradients of the sums first, then dV in the memory of V.
-void WinogradBackwardTarget(const WinogradShape& s, const WinogradBackward& call) {
+template <class T>
+HWY_INLINE void backward(const WinogradShape& s, const WinogradBackward<T>& call) {
   float* v = aligned(call.scratch);
   float* m = v + kPlanes * s.input_stride();
   float* padded = aligned(m + kPlanes * s.output_stride());
-  PaddedImage image(s, call.x, padded);
-  InputGradient gradient(s, image, call.dx, aligned(padded + s.padded_image()));
+  PaddedImage<T> image(s, call.x, reinterpret_cast<T*>(padded));
+  InputGradient<T> gradient(s, image, call.dx, aligned(padded + s.padded_image()));
   const std::size_t all_tiles = call.images * s.tiles(), plane = s.channels * s.filters;
   for (std::size_t first = 0; first < all_tiles; first += s.block()) {
     const std::size_t count = std::min(s.block(), all_tiles - first);
@@ -231,6 +244,13 @@ void WinogradBackwardTarget(const WinogradShape& s, const WinogradBackward& call
   }
 }
 
+void WinogradBackwardWide(const WinogradShape& s, const WinogradBackward<float>& call) {
+  backward(s, call);
+}
+void WinogradBackwardNarrow(const WinogradShape& s, const WinogradBackward<BFloat16>& call) {
+  backward(s, call);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::engine::cpu
 HWY_AFTER_NAMESPACE();
@@ -238,10 +258,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::engine::cpu {
 
-HWY_EXPORT(WinogradBackwardTarget);
+HWY_EXPORT(WinogradBackwardWide);
+HWY_EXPORT(WinogradBackwardNarrow);
 
-void winograd_backward(const WinogradShape& shape, const WinogradBackward& call) {
-  HWY_DYNAMIC_DISPATCH(WinogradBackwardTarget)(shape, call);
+void winograd_backward(const WinogradShape& shape, const WinogradBackward<float>& call) {
+  HWY_DYNAMIC_DISPATCH(WinogradBackwardWide)(shape, call);
+}
+
+void winograd_backward(const WinogradShape& shape, const WinogradBackward<BFloat16>& call) {
+  HWY_DYNAMIC_DISPATCH(WinogradBackwardNarrow)(shape, call);
 }
 
 }  // namespace lockstep::engine::cpu

@@ -13,7 +13,8 @@ namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
 
 // G g G' of kWidth channels of one filter.
-HWY_INLINE void transform_weight(const WinogradShape& s, const float* w, Vector u[36]) {
+template <class T>
+HWY_INLINE void transform_weight(const WinogradShape& s, const T* w, Vector u[36]) {
   Vector half[6][3];
   for (std::size_t j = 0; j < 3; ++j) {
     Vector column[6];
@@ -27,8 +28,8 @@ HWY_INLINE void transform_weight(const WinogradShape& s, const float* w, Vector 
 }
 
 // Squares of kWidth filters and channels: as they come for backward, turned for forward.
-void WinogradWeightsTarget(const WinogradShape& s, const float* w, float* forward,
-                           float* backward) {
+template <class T>
+HWY_INLINE void weights(const WinogradShape& s, const T* w, float* forward, float* backward) {
   const std::size_t plane = s.channels * s.filters;
   alignas(64) float square[kPlanes][kWidth][kWidth];  // plane, filter, channel
   for (std::size_t f = 0; f < s.filters; f += kWidth) {
@@ -52,7 +53,8 @@ void WinogradWeightsTarget(const WinogradShape& s, const float* w, float* forwar
   }
 }
 
-void WinogradGradientTarget(const WinogradShape& s, const float* sums, float* dw, bool accumulate) {
+template <class T>
+HWY_INLINE void gradient(const WinogradShape& s, const float* sums, T* dw, bool accumulate) {
   const std::size_t plane = s.channels * s.filters;
   alignas(64) float nine[9][kWidth];
   for (std::size_t f = 0; f < s.filters; f += kWidth) {
@@ -72,13 +74,28 @@ void WinogradGradientTarget(const WinogradShape& s, const float* sums, float* dw
         for (std::size_t j = 0; j < 3; ++j) store(row[j], nine[3 * i + j]);
       }
       for (std::size_t i = 0; i < kWidth; ++i) {
-        float* to = dw + (f + i) * 9 * s.channels + c;
+        T* to = dw + (f + i) * 9 * s.channels + c;
         for (std::size_t k = 0; k < 9; ++k) {
-          to[k * s.channels] = accumulate ? to[k * s.channels] + nine[k][i] : nine[k][i];
+          to[k * s.channels] = T(accumulate ? to[k * s.channels] + nine[k][i] : nine[k][i]);
         }
       }
     }
   }
+}
+
+void WinogradWeightsWide(const WinogradShape& s, const float* w, float* forward, float* backward) {
+  weights(s, w, forward, backward);
+}
+void WinogradWeightsNarrow(const WinogradShape& s, const BFloat16* w, float* forward,
+                           float* backward) {
+  weights(s, w, forward, backward);
+}
+void WinogradGradientWide(const WinogradShape& s, const float* sums, float* dw, bool accumulate) {
+  gradient(s, sums, dw, accumulate);
+}
+void WinogradGradientNarrow(const WinogradShape& s, const float* sums, BFloat16* dw,
+                            bool accumulate) {
+  gradient(s, sums, dw, accumulate);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -88,15 +105,31 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::engine::cpu {
 
-HWY_EXPORT(WinogradWeightsTarget);
-HWY_EXPORT(WinogradGradientTarget);
+HWY_EXPORT(WinogradWeightsWide);
+HWY_EXPORT(WinogradWeightsNarrow);
+HWY_EXPORT(WinogradGradientWide);
+HWY_EXPORT(WinogradGradientNarrow);
 
+template <>
 void winograd_weights(const WinogradShape& shape, const float* w, float* forward, float* backward) {
-  HWY_DYNAMIC_DISPATCH(WinogradWeightsTarget)(shape, w, forward, backward);
+  HWY_DYNAMIC_DISPATCH(WinogradWeightsWide)(shape, w, forward, backward);
 }
 
+template <>
+void winograd_weights(const WinogradShape& shape, const BFloat16* w, float* forward,
+                      float* backward) {
+  HWY_DYNAMIC_DISPATCH(WinogradWeightsNarrow)(shape, w, forward, backward);
+}
+
+template <>
 void winograd_gradient(const WinogradShape& shape, const float* sums, float* dw, bool accumulate) {
-  HWY_DYNAMIC_DISPATCH(WinogradGradientTarget)(shape, sums, dw, accumulate);
+  HWY_DYNAMIC_DISPATCH(WinogradGradientWide)(shape, sums, dw, accumulate);
+}
+
+template <>
+void winograd_gradient(const WinogradShape& shape, const float* sums, BFloat16* dw,
+                       bool accumulate) {
+  HWY_DYNAMIC_DISPATCH(WinogradGradientNarrow)(shape, sums, dw, accumulate);
 }
 
 }  // namespace lockstep::engine::cpu
