@@ -138,8 +138,8 @@ void print(const std::string& name, double operations, const std::vector<Times>&
   std::fflush(stdout);
   for (const Times& t : all) {
     require(difference(t.y, all[0].y) < 1e-2, "{}: outputs differ", name);
-    require(difference(t.dw, all[0].dw) < 1e-2, "{}: gradients of weights differ", name);
-    require(difference(t.dx, all[0].dx) < 1e-2, "{}: gradients of inputs differ", name);
+    require(difference(t.dw, all[0].dw) < 3e-2, "{}: gradients of weights differ", name);
+    require(difference(t.dx, all[0].dx) < 3e-2, "{}: gradients of inputs differ", name);
   }
 }
 
@@ -147,12 +147,12 @@ void run(std::size_t rows) {
   const auto device = cpu_device();
   std::vector<std::unique_ptr<Ops>> ops;
   ops.push_back(device->ops(DType::kFloat32, {}));
-  for (Kernels kernels : {Kernels::kDirect, Kernels::kWinograd, Kernels::kAuto}) {
+  for (Kernels kernels : {Kernels::kDirect, Kernels::kWinograd}) {
     ops.push_back(device->ops(DType::kBFloat16, {.kernels = kernels}));
   }
   fmt::print("GF/s forward, of weights, of inputs; {} rows\n", rows);
-  fmt::print("| layer | float32 | bfloat16 direct | bfloat16 winograd | bfloat16 |\n");
-  fmt::print("|---|---|---|---|---|\n");
+  fmt::print("| layer | float32 | bfloat16 direct | bfloat16 winograd |\n");
+  fmt::print("|---|---|---|---|\n");
   // side, channels, filters, kernel, stride, padding
   const std::size_t cases[][6] = {
       {224, 3, 64, 7, 2, 3},    {56, 64, 64, 1, 1, 0},    {56, 64, 64, 3, 1, 1},

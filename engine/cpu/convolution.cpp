@@ -42,6 +42,12 @@ bool Convolutions<T>::winograd(const ConvolutionSpec& s, std::size_t planned) co
 }
 
 template <class T>
+bool Convolutions<T>::winograd_forward_too(const ConvolutionSpec& s, std::size_t planned) const {
+  return winograd(s, planned) && (std::is_same_v<T, float> || kernels_ == Kernels::kWinograd ||
+                                  winograd_pays_forward_in_bfloat16(s, planned));
+}
+
+template <class T>
 bool Convolutions<T>::few_channels(const ConvolutionSpec& s) const {
   return kernels_ != Kernels::kDirect && few_channels_fits(s);
 }
@@ -50,10 +56,12 @@ bool Convolutions<T>::few_channels(const ConvolutionSpec& s) const {
 template <class T>
 KernelMemory Convolutions<T>::memory(const ConvolutionSpec& s, std::size_t planned) const {
   const int threads = library_.threads();
+  KernelMemory memory;
   if (winograd(s, planned)) {
-    return {.scratch = winograd_scratch(winograd_shape(s, false), threads, true)};
+    memory.scratch = winograd_scratch(winograd_shape(s, false), threads, true);
+    if (winograd_forward_too(s, planned)) return memory;
   }
-  KernelMemory memory{.scratch = 4 * s.weights() * sizeof(float)};
+  memory.cover({.scratch = 4 * s.weights() * sizeof(float)});
   if (!std::is_same_v<T, float>) memory.between = (s.weights() + s.filters) * sizeof(float);
   if (few_channels(s)) memory.cover({.scratch = few_channels_scratch<T>(s, threads)});
   return memory;
@@ -63,7 +71,7 @@ template <class T>
 void Convolutions<T>::forward(const ConvolutionSpec& s, Rows of, const T* x, const T* w, const T* b,
                               T* y) {
   const auto [rows, planned] = of;
-  if (winograd(s, planned)) {
+  if (winograd_forward_too(s, planned)) {
     const WinogradShape shape = winograd_shape(s, false);
     return winograd_forward(library_, shape, rows, x, w, b, y, {}, {});
   }

@@ -44,10 +44,12 @@ class Convolutions {
 
   std::size_t held() const { return sums_.bytes(); }
 
-  // Whether a convolution of so many planned rows goes by Winograd's method.
+  // Whether a convolution of so many planned rows goes by Winograd's method; in bfloat16 the
+  // gradients do, and the output only where that pays too.
   bool winograd(const ConvolutionSpec& spec, std::size_t planned) const;
 
  private:
+  bool winograd_forward_too(const ConvolutionSpec& spec, std::size_t planned) const;
   bool few_channels(const ConvolutionSpec& spec) const;
   void library_backward(const ConvolutionSpec& spec, std::size_t rows, const T* x, const T* y,
                         T* dy, const T* w, T* dx, T* dw, T* db, bool accumulate);

@@ -175,11 +175,12 @@ class PaddedImage {
   std::size_t loaded_ = ~std::size_t{0};
 };
 
-// V = B' x B of `count` tiles from number `first` on.
-template <class T>
-HWY_NOINLINE void transform_inputs(const WinogradShape& shape, PaddedImage<T>& image,
-                                   std::size_t first, std::size_t count, float* v) {
-  const std::size_t stride = shape.input_stride(), channels = shape.channels;
+// V = B' x B of `count` tiles from number `first` on. Calls keep(tile, channel, row, values) with
+// six vectors of each row of it.
+template <class T, class Keep>
+HWY_INLINE void transform_inputs(const WinogradShape& shape, PaddedImage<T>& image,
+                                 std::size_t first, std::size_t count, Keep keep) {
+  const std::size_t channels = shape.channels;
   const std::size_t row = shape.padded_width() * channels;
   for (std::size_t t = 0; t < count; ++t) {
     const TilePlace place = tile_place(shape, first + t);
@@ -194,15 +195,33 @@ HWY_NOINLINE void transform_inputs(const WinogradShape& shape, PaddedImage<T>& i
         HWY_UNROLL(6)
         for (std::size_t i = 0; i < 6; ++i) half[i][j] = d[i];
       }
-      float* to = v + t * channels + c;
       HWY_UNROLL(1)
       for (std::size_t i = 0; i < 6; ++i) {
         Vector* d = half[i];
         input_transform(d[0], d[1], d[2], d[3], d[4], d[5]);
-        store_six(d, to + 6 * i * stride, stride);
+        keep(t, c, i, d);
       }
     }
   }
+}
+
+// As planes of float32.
+template <class T>
+HWY_NOINLINE void transform_inputs(const WinogradShape& shape, PaddedImage<T>& image,
+                                   std::size_t first, std::size_t count, float* v) {
+  const std::size_t stride = shape.input_stride();
+  transform_inputs(shape, image, first, count,
+                   [&](std::size_t t, std::size_t c, std::size_t i, const Vector* row) {
+                     store_six(row, v + t * shape.channels + c + 6 * i * stride, stride);
+                   });
+}
+
+// A number of a pair of bfloat16: the first in the lower halves of words, the second in the upper
+// ones. The first of a pair comes first.
+HWY_INLINE void store_half(hn::Vec<Words<Lanes>> rounded, bool second, std::uint32_t* to) {
+  const Words<Lanes> du;
+  const auto upper = hn::And(rounded, hn::Set(du, 0xffff0000u));
+  hn::StoreU(second ? hn::Or(hn::LoadU(du, to), upper) : hn::ShiftRight<16>(rounded), du, to);
 }
 
 // C = A P: A is [rows, depth] with `depth` floats a row, P a panel of `V` vectors, C has `stride`

@@ -2,8 +2,10 @@
 #include "engine/cpu/winograd.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "engine/cpu/loops.h"
+#include "engine/cpu/pair_products.h"
 #include "engine/cpu/share_rows.h"
 
 namespace lockstep::engine::cpu {
@@ -49,6 +51,13 @@ bool winograd_pays(const ConvolutionSpec& s, std::size_t rows) {
          rows * tiles >= std::min<std::size_t>(64, 8 + (s.channels + s.filters) / 16);
 }
 
+bool winograd_pays_forward_in_bfloat16(const ConvolutionSpec& s, std::size_t rows) {
+  constexpr std::size_t kOutputs = WinogradShape::kTile * WinogradShape::kTile;
+  const std::size_t tiles = winograd_shape(s, false).tiles();
+  return 4 * s.output_height() * s.output_width() >= 3 * kOutputs * tiles &&
+         4 * rows * tiles >= s.channels + s.filters;
+}
+
 WinogradShape winograd_shape(const ConvolutionSpec& s, bool pool) {
   return {s.height, s.width, s.channels, s.filters, s.padding, s.activation == Activation::kRelu,
           pool};
@@ -84,9 +93,10 @@ void winograd_forward(Library& library, const WinogradShape& shape, std::size_t 
 }
 
 template <class T>
-void winograd_backward(Library& library, const WinogradShape& shape, std::size_t rows, const T* x,
+void winograd_backward(Library& library, WinogradShape shape, std::size_t rows, const T* x,
                        const T* y, const T* dy, const T* w, T* dx, T* dw, T* db,
                        const WinogradMemory& memory, bool accumulate, Slice slice) {
+  shape.pairs = std::is_same_v<T, BFloat16> && has_pair_products();
   const Scratch scratch(library, shape, memory.planes);
   const Planes planes(shape, scratch.planes);
   const int threads = library.threads();
@@ -126,10 +136,10 @@ template void winograd_forward(Library&, const WinogradShape&, std::size_t, cons
 template void winograd_forward(Library&, const WinogradShape&, std::size_t, const BFloat16*,
                                const BFloat16*, const BFloat16*, BFloat16*, const WinogradMemory&,
                                Slice);
-template void winograd_backward(Library&, const WinogradShape&, std::size_t, const float*,
-                                const float*, const float*, const float*, float*, float*, float*,
+template void winograd_backward(Library&, WinogradShape, std::size_t, const float*, const float*,
+                                const float*, const float*, float*, float*, float*,
                                 const WinogradMemory&, bool, Slice);
-template void winograd_backward(Library&, const WinogradShape&, std::size_t, const BFloat16*,
+template void winograd_backward(Library&, WinogradShape, std::size_t, const BFloat16*,
                                 const BFloat16*, const BFloat16*, const BFloat16*, BFloat16*,
                                 BFloat16*, BFloat16*, const WinogradMemory&, bool, Slice);
 

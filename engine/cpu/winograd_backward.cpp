@@ -8,6 +8,7 @@
 
 #include <type_traits>
 
+#include "engine/cpu/pair_products.h"
 #include "engine/cpu/winograd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -61,11 +62,11 @@ HWY_INLINE void load_pooled(const WinogradShape& s, const TilePlace& place, cons
   }
 }
 
-// dM = A dy A' of `count` tiles from number `first` on.
-template <class T>
-HWY_NOINLINE void transform_gradients(const WinogradShape& s, const WinogradBackward<T>& call,
-                                      std::size_t first, std::size_t count, float* m) {
-  const std::size_t stride = s.output_stride();
+// dM = A dy A' of `count` tiles from number `first` on. Calls keep(tile, filter, row, values) with
+// six vectors of each row of it.
+template <class T, class Keep>
+HWY_INLINE void transform_gradients(const WinogradShape& s, const WinogradBackward<T>& call,
+                                    std::size_t first, std::size_t count, Keep keep) {
   for (std::size_t t = 0; t < count; ++t) {
     const TilePlace place = tile_place(s, first + t);
     for (std::size_t f = 0; f < s.filters; f += kWidth) {
@@ -86,15 +87,25 @@ HWY_NOINLINE void transform_gradients(const WinogradShape& s, const WinogradBack
         HWY_UNROLL(6)
         for (std::size_t i = 0; i < 6; ++i) half[i][j] = column[i];
       }
-      float* to = m + t * s.filters + f;
       HWY_UNROLL(1)
       for (std::size_t i = 0; i < 6; ++i) {
         Vector row[6];
         output_adjoint(half[i][0], half[i][1], half[i][2], half[i][3], row);
-        store_six(row, to + 6 * i * stride, stride);
+        keep(t, f, i, row);
       }
     }
   }
+}
+
+// As planes of float32.
+template <class T>
+HWY_NOINLINE void transform_gradients(const WinogradShape& s, const WinogradBackward<T>& call,
+                                      std::size_t first, std::size_t count, float* m) {
+  const std::size_t stride = s.output_stride();
+  transform_gradients(s, call, first, count,
+                      [&](std::size_t t, std::size_t f, std::size_t i, const Vector* row) {
+                        store_six(row, m + t * s.filters + f + 6 * i * stride, stride);
+                      });
 }
 
 // Rows k .. k + K of a panel of the sums: += V' dM over the tiles, V columns of vectors wide.
@@ -219,6 +230,69 @@ HWY_NOINLINE void transform_back(const WinogradShape& s, std::size_t first, std:
   }
 }
 
+// Planes of bfloat16 for products of pairs: of the inputs pairs of tiles, [tiles / 2, channels]; of
+// the gradients first the tiles, [tiles, filters], then their pairs, [tiles / 2, filters]. Of an
+// odd number of tiles the last one's partner is zero.
+HWY_NOINLINE void pairs_of_inputs(const WinogradShape& s, PaddedImage<BFloat16>& image,
+                                  std::size_t first, std::size_t count, float* v) {
+  transform_inputs(
+      s, image, first, count, [&](std::size_t t, std::size_t c, std::size_t i, const Vector* row) {
+        HWY_UNROLL(6)
+        for (std::size_t j = 0; j < 6; ++j) {
+          auto* const plane = reinterpret_cast<std::uint32_t*>(v + (6 * i + j) * s.input_stride());
+          store_half(rounded_words(kLanes, row[j]), t % 2 == 1, plane + t / 2 * s.channels + c);
+        }
+      });
+}
+
+HWY_INLINE std::uint32_t* pairs_of(const WinogradShape& s, float* m) {
+  return reinterpret_cast<std::uint32_t*>(m + s.block() * s.filters / 2);
+}
+
+HWY_NOINLINE void pairs_of_gradients(const WinogradShape& s, const WinogradBackward<BFloat16>& call,
+                                     std::size_t first, std::size_t count, float* m) {
+  transform_gradients(s, call, first, count,
+                      [&](std::size_t t, std::size_t f, std::size_t i, const Vector* row) {
+                        HWY_UNROLL(6)
+                        for (std::size_t j = 0; j < 6; ++j) {
+                          float* const plane = m + (6 * i + j) * s.output_stride();
+                          const auto words = rounded_words(kLanes, row[j]);
+                          hn::StoreU(upper_halves(kLanes, words), Narrow<Lanes>(),
+                                     reinterpret_cast<std::int16_t*>(plane) + t * s.filters + f);
+                          store_half(words, t % 2 == 1, pairs_of(s, plane) + t / 2 * s.filters + f);
+                        }
+                      });
+}
+
+// As `backward`, the products of a plane by pairs.
+HWY_INLINE void backward_by_pairs(const WinogradShape& s, const WinogradBackward<BFloat16>& call) {
+  float* v = aligned(call.scratch);
+  float* m = v + kPlanes * s.input_stride();
+  float* padded = aligned(m + kPlanes * s.output_stride());
+  PaddedImage<BFloat16> image(s, call.x, reinterpret_cast<BFloat16*>(padded));
+  InputGradient<BFloat16> gradient(s, image, call.dx, aligned(padded + s.padded_image()));
+  const auto* const weights = reinterpret_cast<const std::uint32_t*>(call.weights);
+  const std::size_t all_tiles = call.images * s.tiles(), plane = s.channels * s.filters;
+  for (std::size_t first = 0; first < all_tiles; first += s.block()) {
+    const std::size_t count = std::min(s.block(), all_tiles - first);
+    pairs_of_gradients(s, call, first, count, m);
+    if (call.sums != nullptr) pairs_of_inputs(s, image, first, count, v);
+    for (std::size_t p = 0; p < kPlanes; ++p) {
+      float* inputs = v + p * s.input_stride();
+      float* outputs = m + p * s.output_stride();
+      if (call.sums != nullptr) {
+        add_pairs(reinterpret_cast<const std::uint32_t*>(inputs), pairs_of(s, outputs),
+                  (count + 1) / 2, s.channels, s.filters, call.sums + p * plane);
+      }
+      if (call.dx != nullptr) {
+        multiply_pairs(reinterpret_cast<const std::uint32_t*>(outputs), weights + p * (plane / 2),
+                       count, s.filters / 2, s.channels, inputs);
+      }
+    }
+    if (call.dx != nullptr) transform_back(s, first, count, v, gradient);
+  }
+}
+
 // Blocks of tiles, plane by plane: the gradients of the sums first, then dV in the memory of V.
 template <class T>
 HWY_INLINE void backward(const WinogradShape& s, const WinogradBackward<T>& call) {
@@ -248,6 +322,7 @@ void WinogradBackwardWide(const WinogradShape& s, const WinogradBackward<float>&
   backward(s, call);
 }
 void WinogradBackwardNarrow(const WinogradShape& s, const WinogradBackward<BFloat16>& call) {
+  if (s.pairs) return backward_by_pairs(s, call);
   backward(s, call);
 }
 

@@ -6,9 +6,10 @@
 // Networks (2016).
 //
 // Channels and filters are multiples of 16; images NHWC, of T, float or BFloat16; weights [filters,
-// 3, 3, channels] of T. What is multiplied and summed is float32 with either.
-// The 36 planes of transformed weights lie in panels of a few vectors of columns, as the products
-// read them: `winograd_weights` writes them, nobody else looks inside. Pure functions; any thread.
+// 3, 3, channels] of T. What is multiplied and summed is float32 with either, but for backward with
+// `pairs`. The 36 planes of transformed weights lie in panels of a few vectors of columns, as the
+// products read them: `winograd_weights` writes them, nobody else looks inside. Pure functions; any
+// thread.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -24,6 +25,9 @@ struct WinogradShape {
   std::size_t padding = 0;  // 0, 1 or 2
   bool relu = false;
   bool pool = false;  // a max pool of 2x2 windows, stride 2, follows
+  // Of bfloat16: backward multiplies in bfloat16 (pair_products.h). Forward never does, for its
+  // rounding errors grow too much.
+  bool pairs = false;
 
   static constexpr std::size_t kTile = 4, kPlanes = 36;
 

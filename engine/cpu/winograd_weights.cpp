@@ -28,6 +28,7 @@ HWY_INLINE void transform_weight(const WinogradShape& s, const T* w, Vector u[36
 }
 
 // Squares of kWidth filters and channels: as they come for backward, turned for forward.
+// With `pairs` those for backward are bfloat16, in words of two neighbouring filters.
 template <class T>
 HWY_INLINE void weights(const WinogradShape& s, const T* w, float* forward, float* backward) {
   const std::size_t plane = s.channels * s.filters;
@@ -39,6 +40,14 @@ HWY_INLINE void weights(const WinogradShape& s, const T* w, float* forward, floa
         transform_weight(s, w + (f + i) * 9 * s.channels + c, u);
         for (std::size_t p = 0; p < kPlanes; ++p) store(u[p], square[p][i]);
         if (backward == nullptr) continue;
+        if (s.pairs) {
+          auto* const words = reinterpret_cast<std::uint32_t*>(backward) +
+                              in_panels(s.filters / 2, s.channels, (f + i) / 2, c);
+          for (std::size_t p = 0; p < kPlanes; ++p) {
+            store_half(rounded_words(kLanes, u[p]), i % 2 == 1, words + p * (plane / 2));
+          }
+          continue;
+        }
         float* to = backward + in_panels(s.filters, s.channels, f + i, c);
         for (std::size_t p = 0; p < kPlanes; ++p) store(u[p], to + p * plane);
       }
