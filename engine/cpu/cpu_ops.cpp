@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/base/error.h"
+#include "engine/cpu/batch_norm.h"
 #include "engine/cpu/embedding.h"
 #include "engine/cpu/loops.h"
 #include "engine/cpu/losses.h"
@@ -164,6 +165,36 @@ void CpuOps::pooled_convolution_backward(const StepState* state, const PooledCon
     pooled_.backward(spec, rows_in_use(state, {x, dy, dx}), of(x), of(dy), of(w), of(dx), of(dw),
                      of(db), memory, accumulate);
   });
+}
+
+void CpuOps::batch_norm_sums(const StepState* state, const BatchNormSpec& spec, Tensor x,
+                             double* sums) {
+  check_batch(x, kType, spec.columns(), "batch norm: x");
+  cpu::batch_norm_sums<float>(library_, spec, rows_in_use(state, {x}), of(x), sums);
+}
+
+void CpuOps::batch_norm_forward(const StepState* state, const BatchNormSpec& spec,
+                                const BatchNormForward& call) {
+  check_call(spec, kType, call);
+  cpu::batch_norm_forward<float>(library_, spec, rows_in_use(state, {call.x, call.other, call.y}),
+                                 call);
+}
+
+void CpuOps::batch_norm_gradient_sums(const StepState* state, const BatchNormSpec& spec,
+                                      const BatchNormBackward& call, Tensor dscale, Tensor dshift,
+                                      bool accumulate, double* sums) {
+  check_call(spec, kType, call);
+  check_parameter(dscale, kType, spec.channels, "batch norm: dscale");
+  check_parameter(dshift, kType, spec.channels, "batch norm: dshift");
+  cpu::batch_norm_gradient_sums<float>(library_, spec, rows_in_use(state, {call.x, call.dy}), call,
+                                       dscale, dshift, accumulate, sums);
+}
+
+void CpuOps::batch_norm_backward(const StepState* state, const BatchNormSpec& spec,
+                                 const BatchNormBackward& call) {
+  check_call(spec, kType, call);
+  cpu::batch_norm_backward<float>(
+      library_, spec, rows_in_use(state, {call.x, call.dy, call.dx, call.dother}), call);
 }
 
 void CpuOps::relu(const StepState* state, Tensor x, Tensor y) {
