@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "engine/base/error.h"
+#include "engine/cpu/batch_norm.h"
 #include "engine/cpu/bfloat16_loops.h"
 #include "engine/cpu/embedding.h"
 #include "engine/cpu/loops.h"
@@ -198,6 +199,40 @@ void CpuOps<T>::pooled_convolution_backward(const StepState* state,
     pooled_.backward(spec, rows_in_use(state, {x, dy, dx}), of(x), of(dy), of(w), of(dx), of(dw),
                      of(db), memory, accumulate);
   });
+}
+
+template <class T>
+void CpuOps<T>::batch_norm_sums(const StepState* state, const BatchNormSpec& spec, Tensor x,
+                                double* sums) {
+  check_batch(x, kType, spec.columns(), "batch norm: x");
+  cpu::batch_norm_sums<T>(library_, spec, rows_in_use(state, {x}), of(x), sums);
+}
+
+template <class T>
+void CpuOps<T>::batch_norm_forward(const StepState* state, const BatchNormSpec& spec,
+                                   const BatchNormForward& call) {
+  check_call(spec, kType, call);
+  cpu::batch_norm_forward<T>(library_, spec, rows_in_use(state, {call.x, call.other, call.y}),
+                             call);
+}
+
+template <class T>
+void CpuOps<T>::batch_norm_gradient_sums(const StepState* state, const BatchNormSpec& spec,
+                                         const BatchNormBackward& call, Tensor dscale,
+                                         Tensor dshift, bool accumulate, double* sums) {
+  check_call(spec, kType, call);
+  check_parameter(dscale, kType, spec.channels, "batch norm: dscale");
+  check_parameter(dshift, kType, spec.channels, "batch norm: dshift");
+  cpu::batch_norm_gradient_sums<T>(library_, spec, rows_in_use(state, {call.x, call.dy}), call,
+                                   dscale, dshift, accumulate, sums);
+}
+
+template <class T>
+void CpuOps<T>::batch_norm_backward(const StepState* state, const BatchNormSpec& spec,
+                                    const BatchNormBackward& call) {
+  check_call(spec, kType, call);
+  cpu::batch_norm_backward<T>(library_, spec,
+                              rows_in_use(state, {call.x, call.dy, call.dx, call.dother}), call);
 }
 
 template <class T>

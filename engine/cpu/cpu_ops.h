@@ -73,6 +73,15 @@ class CpuOps final : public CpuKernels {
   void pooled_convolution_backward(const StepState* state, const PooledConvolutionSpec& spec,
                                    Tensor x, Tensor dy, Tensor w, Tensor dx, Tensor dw, Tensor db,
                                    PooledConvolutionMemory memory, bool accumulate) override;
+  void batch_norm_sums(const StepState* state, const BatchNormSpec& spec, Tensor x,
+                       double* sums) override;
+  void batch_norm_forward(const StepState* state, const BatchNormSpec& spec,
+                          const BatchNormForward& call) override;
+  void batch_norm_gradient_sums(const StepState* state, const BatchNormSpec& spec,
+                                const BatchNormBackward& call, Tensor dscale, Tensor dshift,
+                                bool accumulate, double* sums) override;
+  void batch_norm_backward(const StepState* state, const BatchNormSpec& spec,
+                           const BatchNormBackward& call) override;
   void relu(const StepState* state, Tensor x, Tensor y) override;
   void relu_gradient(const StepState* state, Tensor y, Tensor dy, Tensor dx) override;
   void tanh(const StepState* state, Tensor x, Tensor y) override;

@@ -50,6 +50,27 @@ void check_spec(const PoolSpec& spec) {
             "a padding as wide as the window of a pool: some windows would be empty");
 }
 
+void check_call(const BatchNormSpec& spec, DType dtype, const BatchNormForward& call) {
+  invariant(spec.channels > 0 && spec.positions > 0, "a batch norm without channels");
+  for (const Tensor& batch : {call.x, call.other, call.y}) {
+    check_batch(batch, dtype, spec.columns(), "batch norm: x, other or y");
+  }
+  check_parameter(call.scale, dtype, spec.channels, "batch norm: scale");
+  check_parameter(call.shift, dtype, spec.channels, "batch norm: shift");
+  invariant(call.moments != nullptr && (call.mask != nullptr || spec.mask_of_row() == 0),
+            "batch norm: no moments or no mask");
+}
+
+void check_call(const BatchNormSpec& spec, DType dtype, const BatchNormBackward& call) {
+  invariant(spec.channels > 0 && spec.positions > 0, "a batch norm without channels");
+  for (const Tensor& batch : {call.x, call.dy, call.dx, call.dother}) {
+    check_batch(batch, dtype, spec.columns(), "batch norm: x, dy, dx or dother");
+  }
+  check_parameter(call.scale, dtype, spec.channels, "batch norm: scale");
+  invariant(call.moments != nullptr && (call.mask != nullptr || spec.mask_of_row() == 0),
+            "batch norm: no moments or no mask");
+}
+
 std::size_t check_places(const EmbeddingSpec& spec, std::size_t rows, const std::uint32_t* places,
                          const Tensor& w) {
   invariant(spec.fields > 0 && spec.columns > 0, "an embedding without fields or columns");

@@ -30,6 +30,10 @@ void check_spec(const PoolSpec& spec);
 std::size_t check_places(const EmbeddingSpec& spec, std::size_t rows, const std::uint32_t* places,
                          const Tensor& w);
 
+// The operands of a batch norm are of `dtype` and of its sizes; a mask is there where it is needed.
+void check_call(const BatchNormSpec& spec, DType dtype, const BatchNormForward& call);
+void check_call(const BatchNormSpec& spec, DType dtype, const BatchNormBackward& call);
+
 // At least one source, and what the epilogue needs is there, which may be a bound of one block.
 void check_reduce(const ReduceArguments& arguments);
 

@@ -16,13 +16,12 @@
 #include <cstring>
 #include <string_view>
 
+#include "engine/ops/batch_norm.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/step_state.h"
 #include "engine/tensor/tensor.h"
 
 namespace lockstep::engine {
-
-enum class Activation : std::uint8_t { kNone, kRelu };
 
 // y = activation(x w' + b).
 struct DenseSpec {
@@ -191,6 +190,19 @@ class Ops {
                                                  std::size_t rows) const {
     return convolution_memory(spec.convolution, rows);
   }
+
+  // Batch normalisation (engine/ops/batch_norm.h), step by step. The sums of x over the rows in
+  // use; backward's, and the gradients of the parameters, which are written, or added to where
+  // `accumulate` (none: not wanted).
+  virtual void batch_norm_sums(const StepState* state, const BatchNormSpec& spec, Tensor x,
+                               double* sums) = 0;
+  virtual void batch_norm_forward(const StepState* state, const BatchNormSpec& spec,
+                                  const BatchNormForward& call) = 0;
+  virtual void batch_norm_gradient_sums(const StepState* state, const BatchNormSpec& spec,
+                                        const BatchNormBackward& call, Tensor dscale, Tensor dshift,
+                                        bool accumulate, double* sums) = 0;
+  virtual void batch_norm_backward(const StepState* state, const BatchNormSpec& spec,
+                                   const BatchNormBackward& call) = 0;
 
   // Element-wise; outputs may be the inputs' memory.
   virtual void relu(const StepState* state, Tensor x, Tensor y) = 0;

@@ -3,6 +3,7 @@
 
 #include "engine/base/error.h"
 #include "engine/device/host_stream.h"
+#include "engine/reference/batch_norm.h"
 #include "engine/reference/convolution.h"
 #include "engine/reference/dense.h"
 #include "engine/reference/embedding.h"

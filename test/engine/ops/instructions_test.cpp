@@ -63,7 +63,8 @@ TEST_F(Instructions, OfEverySetGiveWhatTheReferenceGives) {
                 },
                 [&](const Machine& m) {
                   return !pooled || chooses_unrounded(m, {s, 2});
-                });
+                },
+                &s);
             if (HasFatalFailure()) return;
           }
         }

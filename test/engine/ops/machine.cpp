@@ -101,21 +101,28 @@ std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& de
 }
 
 // An element's error is measured against the root of the mean square of its result, or 1e-3 where
-// that is smaller; where it is of 8 significant bits, against itself if that is larger.
-void expect_close(const Machine& machine, const Results& results, const Results& oracle) {
+// that is smaller; where it is of 8 significant bits, against itself if that is larger. Winograd's
+// method with factors of 8 significant bits leaves 2.5e-2 of that root in images of many tiles, and
+// up to twice that in those of a few (engine/cpu/README.md); single elements lie further out.
+void expect_close(const Machine& machine, const Results& results, const Results& oracle,
+                  bool by_pairs) {
   ASSERT_EQ(results.size(), oracle.size());
   for (std::size_t k = 0; k < oracle.size(); ++k) {
     ASSERT_EQ(results[k].size(), oracle[k].size()) << "result " << k;
-    double squares = 0;
+    const double tolerance = by_pairs && k > 0 ? 1 : machine.tolerance();
+    double squares = 0, errors = 0;
     for (double value : oracle[k]) squares += value * value;
     const double size = std::max(1e-3, std::sqrt(squares / double(oracle[k].size())));
     for (std::size_t i = 0; i < oracle[k].size(); ++i) {
       const double itself = machine.dtype() == DType::kBFloat16 ? std::abs(oracle[k][i]) : 0;
       const double error = std::abs(results[k][i] - oracle[k][i]) / std::max(size, itself);
-      ASSERT_LE(error, machine.tolerance())
-          << machine.name() << ", result " << k << ", element " << i << ": " << results[k][i]
-          << " for " << oracle[k][i];
+      errors += error * error;
+      ASSERT_LE(error, tolerance) << machine.name() << ", result " << k << ", element " << i << ": "
+                                  << results[k][i] << " for " << oracle[k][i];
     }
+    if (oracle[k].empty()) continue;
+    ASSERT_LE(std::sqrt(errors / double(oracle[k].size())), by_pairs && k > 0 ? 6e-2 : tolerance)
+        << machine.name() << ", result " << k;
   }
 }
 

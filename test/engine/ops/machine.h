@@ -70,6 +70,8 @@ std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& de
 
 // The results of a case, each compared with the oracle's by the tolerance.
 using Results = std::vector<std::vector<double>>;
-void expect_close(const Machine& machine, const Results& results, const Results& oracle);
+// `by_pairs`: all but the first may be as far as products of rounded factors leave them.
+void expect_close(const Machine& machine, const Results& results, const Results& oracle,
+                  bool by_pairs = false);
 
 }  // namespace lockstep::engine

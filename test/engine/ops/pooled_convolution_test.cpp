@@ -98,7 +98,7 @@ TEST_F(PooledConvolution, IsTheConvolutionAndThePoolInSlicesToo) {
                         p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], rows.used, rows.planned,
                         slice, variant, wanted),
             [&](Machine& m) { return pooled_case(m, spec, rows, accumulate, slice, wanted); },
-            [&](const Machine& m) { return chooses_unrounded(m, spec); });
+            [&](const Machine& m) { return chooses_unrounded(m, spec); }, &spec.convolution);
         if (HasFatalFailure()) return;
       }
     }

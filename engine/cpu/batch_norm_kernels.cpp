@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cpu/batch_norm_kernels.h"
+
+#include <algorithm>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/cpu/batch_norm_kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "engine/cpu/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::engine::cpu {
+namespace HWY_NAMESPACE {
+
+using Mask = hn::Mask<Lanes>;
+constexpr std::size_t kGroup = 16;                 // channels whose bits are two whole bytes
+constexpr std::size_t kVectors = kGroup / kWidth;  // of a group
+constexpr std::size_t kTile = 4;                   // vectors of channels that are summed at once
+constexpr std::size_t kMostInFloat = 256;          // positions of a sum in float32
+
+// The bits of elements [at, at + kWidth); `at` is a multiple of kWidth.
+HWY_INLINE Mask bits_at(const std::uint8_t* bits, std::size_t at) {
+  if constexpr (kWidth == 16) return hn::LoadMaskBits(kLanes, bits + at / 8);
+  const std::uint8_t eight[8] = {std::uint8_t(bits[at / 8] >> (at % 8))};
+  return hn::LoadMaskBits(kLanes, eight);
+}
+
+// Two bytes, from the masks of a group.
+HWY_INLINE void store_bits(const Mask* masks, std::uint8_t* to) {
+  if constexpr (kWidth == 16) {
+    hn::StoreMaskBits(kLanes, masks[0], to);
+  } else {
+    unsigned all_bits = 0;
+    for (std::size_t j = 0; j < kVectors; ++j) {
+      std::uint8_t eight[8] = {};
+      hn::StoreMaskBits(kLanes, masks[j], eight);
+      all_bits |= unsigned(eight[0]) << (j * kWidth);
+    }
+    to[0] = std::uint8_t(all_bits);
+    to[1] = std::uint8_t(all_bits >> 8);
+  }
+}
+
+// The gradient that goes into ReLU: dy where it passed.
+template <class T>
+HWY_INLINE Vector passed(const BatchNormPart<T>& a, std::size_t at) {
+  const Vector dy = load(a.dy + at);
+  return a.passed == nullptr ? dy : hn::IfThenElseZero(bits_at(a.passed, at), dy);
+}
+
+// Of V vectors of channels from `c` on, over positions [first, first + count): two sums each, in
+// registers, then added to those in float64. value(at) is the second factor, weight(at) the first:
+// sums of weight, and of weight times value.
+template <std::size_t V, class T, class Pair>
+HWY_INLINE void add_sums(const BatchNormPart<T>& a, std::size_t c, std::size_t first,
+                         std::size_t count, Pair pair) {
+  Vector sum[V], product[V];
+  HWY_UNROLL(4)
+  for (std::size_t j = 0; j < V; ++j) sum[j] = product[j] = zero();
+  for (std::size_t p = first; p < first + count; ++p) {
+    HWY_UNROLL(4)
+    for (std::size_t j = 0; j < V; ++j) {
+      const std::size_t channel = c + j * kWidth;
+      Vector one, other;
+      pair(p * a.channels + channel, channel, one, other);
+      sum[j] = hn::Add(sum[j], one);
+      product[j] = hn::MulAdd(one, other, product[j]);
+    }
+  }
+  for (std::size_t j = 0; j < V; ++j) {
+    alignas(64) float sums[kWidth], products[kWidth];
+    store(sum[j], sums);
+    store(product[j], products);
+    double* const to = a.sums + c + j * kWidth;
+    for (std::size_t i = 0; i < kWidth; ++i) to[i] += double(sums[i]);
+    for (std::size_t i = 0; i < kWidth; ++i) to[a.channels + i] += double(products[i]);
+  }
+}
+
+// Blocks of positions that stay in the cache while all their channels are summed, tile by tile.
+template <class T, class Pair>
+HWY_INLINE void add_all_sums(const BatchNormPart<T>& a, Pair pair) {
+  const std::size_t block = std::clamp<std::size_t>(32768 / a.channels, 16, kMostInFloat);
+  for (std::size_t first = 0; first < a.positions; first += block) {
+    const std::size_t count = std::min(block, a.positions - first);
+    std::size_t c = 0;
+    for (; c + kTile * kWidth <= a.channels; c += kTile * kWidth) {
+      add_sums<kTile>(a, c, first, count, pair);
+    }
+    for (; c < a.channels; c += kWidth) add_sums<1>(a, c, first, count, pair);
+  }
+}
+
+template <class T>
+HWY_INLINE void sums_of(const BatchNormPart<T>& a) {
+  add_all_sums(a, [&](std::size_t at, std::size_t c, Vector& one, Vector& other) {
+    one = other = hn::Sub(load(a.x + at), load(a.about + c));
+  });
+}
+
+template <class T>
+HWY_INLINE void gradient_sums_of(const BatchNormPart<T>& a) {
+  add_all_sums(a, [&](std::size_t at, std::size_t c, Vector& one, Vector& other) {
+    one = passed(a, at);
+    other = hn::Sub(load(a.x + at), load(a.about + c));
+  });
+}
+
+template <class T>
+HWY_INLINE void forward_of(const BatchNormPart<T>& a) {
+  for (std::size_t p = 0; p < a.positions; ++p) {
+    for (std::size_t c = 0; c < a.channels; c += kGroup) {
+      Mask masks[kVectors];
+      HWY_UNROLL(4)
+      for (std::size_t j = 0; j < kVectors; ++j) {
+        const std::size_t channel = c + j * kWidth, at = p * a.channels + channel;
+        const Vector centred = hn::Sub(load(a.x + at), load(a.about + channel));
+        Vector y = hn::MulAdd(centred, load(a.factor + channel), load(a.shift + channel));
+        if (a.other != nullptr) y = hn::Add(y, load(a.other + at));
+        masks[j] = hn::Gt(y, zero());
+        store(a.mask == nullptr ? y : cut(y), a.y + at);
+      }
+      if (a.mask != nullptr) store_bits(masks, a.mask + (p * a.channels + c) / 8);
+    }
+  }
+}
+
+template <class T>
+HWY_INLINE void backward_of(const BatchNormPart<T>& a) {
+  for (std::size_t p = 0; p < a.positions; ++p) {
+    for (std::size_t c = 0; c < a.channels; c += kWidth) {
+      const std::size_t at = p * a.channels + c;
+      const Vector g = passed(a, at);
+      const Vector centred = hn::Sub(load(a.x + at), load(a.about + c));
+      if (a.dx != nullptr) {
+        const Vector rest =
+            hn::NegMulAdd(centred, load(a.slope + c), hn::Sub(g, load(a.level + c)));
+        store(hn::Mul(rest, load(a.factor + c)), a.dx + at);
+      }
+      if (a.dother != nullptr) store(g, a.dother + at);
+    }
+  }
+}
+
+void BatchNormSumsWide(const BatchNormPart<float>& a) {
+  sums_of(a);
+}
+void BatchNormSumsNarrow(const BatchNormPart<BFloat16>& a) {
+  sums_of(a);
+}
+void BatchNormForwardWide(const BatchNormPart<float>& a) {
+  forward_of(a);
+}
+void BatchNormForwardNarrow(const BatchNormPart<BFloat16>& a) {
+  forward_of(a);
+}
+void BatchNormGradientSumsWide(const BatchNormPart<float>& a) {
+  gradient_sums_of(a);
+}
+void BatchNormGradientSumsNarrow(const BatchNormPart<BFloat16>& a) {
+  gradient_sums_of(a);
+}
+void BatchNormBackwardWide(const BatchNormPart<float>& a) {
+  backward_of(a);
+}
+void BatchNormBackwardNarrow(const BatchNormPart<BFloat16>& a) {
+  backward_of(a);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::engine::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::engine::cpu {
+
+HWY_EXPORT(BatchNormSumsWide);
+HWY_EXPORT(BatchNormSumsNarrow);
+HWY_EXPORT(BatchNormForwardWide);
+HWY_EXPORT(BatchNormForwardNarrow);
+HWY_EXPORT(BatchNormGradientSumsWide);
+HWY_EXPORT(BatchNormGradientSumsNarrow);
+HWY_EXPORT(BatchNormBackwardWide);
+HWY_EXPORT(BatchNormBackwardNarrow);
+
+void batch_norm_sums(const BatchNormPart<float>& part) {
+  HWY_DYNAMIC_DISPATCH(BatchNormSumsWide)(part);
+}
+void batch_norm_sums(const BatchNormPart<BFloat16>& part) {
+  HWY_DYNAMIC_DISPATCH(BatchNormSumsNarrow)(part);
+}
+void batch_norm_forward(const BatchNormPart<float>& part) {
+  HWY_DYNAMIC_DISPATCH(BatchNormForwardWide)(part);
+}
+void batch_norm_forward(const BatchNormPart<BFloat16>& part) {
+  HWY_DYNAMIC_DISPATCH(BatchNormForwardNarrow)(part);
+}
+void batch_norm_gradient_sums(const BatchNormPart<float>& part) {
+  HWY_DYNAMIC_DISPATCH(BatchNormGradientSumsWide)(part);
+}
+void batch_norm_gradient_sums(const BatchNormPart<BFloat16>& part) {
+  HWY_DYNAMIC_DISPATCH(BatchNormGradientSumsNarrow)(part);
+}
+void batch_norm_backward(const BatchNormPart<float>& part) {
+  HWY_DYNAMIC_DISPATCH(BatchNormBackwardWide)(part);
+}
+void batch_norm_backward(const BatchNormPart<BFloat16>& part) {
+  HWY_DYNAMIC_DISPATCH(BatchNormBackwardNarrow)(part);
+}
+
+}  // namespace lockstep::engine::cpu
+#endif

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// Batch normalisation: each channel is brought to mean 0 and variance 1 over all rows and positions
+// of a batch, then scaled and shifted by two parameters. Fused with what usually follows: the sum
+// with a second input, and ReLU, of which backward keeps one bit an element instead of the output.
+// Source: Ioffe and Szegedy 2015. Plain values; statistics are float64 and on the host.
+//
+//   mean, variance  of a channel over all rows in use and positions (the biased variance)
+//   deviation       1 / sqrt(variance + epsilon)
+//   y = activation((x - mean) deviation scale + shift + other)
+//   g = dy where the activation let it pass, else 0
+//   dshift = sum of g;  dscale = sum of g (x - mean) deviation;  dother = g
+//   dx = scale deviation (g - (sum of g) / n - (x - mean) deviation (sum of g xhat) / n)
+//
+// where n counts rows times positions. The sums of forward and of dx go over all replicas where
+// statistics are synchronised; those of dscale and dshift are the replica's own.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/ops/step_state.h"
+#include "engine/tensor/tensor.h"
+
+namespace lockstep::engine {
+
+enum class Activation : std::uint8_t { kNone, kRelu };
+
+struct BatchNormSpec {
+  std::size_t positions = 1;  // of a row: height x width
+  std::size_t channels = 1;
+  double epsilon = 1e-5;
+  Activation activation = Activation::kNone;
+
+  std::size_t columns() const { return positions * channels; }
+  // Numbers that carry the sums of forward: of x, of its squares, how many; and of backward.
+  std::size_t sums() const { return 2 * channels + 1; }
+  std::size_t gradient_sums() const { return 2 * channels; }
+  // Numbers of the moments: means, then deviations.
+  std::size_t moments() const { return 2 * channels; }
+  // Bytes of the bits of a row that ReLU let pass: bit i % 8 of byte i / 8 is element i's. None
+  // without ReLU.
+  std::size_t mask_of_row() const {
+    return activation == Activation::kRelu ? (columns() + 7) / 8 : 0;
+  }
+  bool operator==(const BatchNormSpec&) const = default;
+};
+
+struct BatchNormForward {
+  Tensor x, scale, shift;
+  Tensor other = {};  // added before the activation; none: nothing
+  Tensor y = {};      // may be the memory of x or of other
+  const double* moments = nullptr;
+  std::uint8_t* mask = nullptr;  // written where there is an activation
+};
+
+struct BatchNormBackward {
+  Tensor x, dy, scale;
+  Tensor dx = {}, dother = {};  // none: not wanted; either may be the memory of dy
+  const double* moments = nullptr;
+  const std::uint8_t* mask = nullptr;
+  const double* sums = nullptr;  // gradient_sums() numbers; null: the moments are constants
+  double count = 0;              // n of these sums
+};
+
+}  // namespace lockstep::engine
