@@ -5,6 +5,8 @@
 //
 //   bench_step --model mnist_cnn --replicas 2 --batch 128
 //   mpirun -n 2 bench_step --strategy collective_all_reduce --model mlp --batch 256
+#include <sys/resource.h>
+
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -30,9 +32,9 @@ namespace {
 struct Flags {
   std::string model = "mnist_cnn", strategy = "mirrored", algorithm = "auto", update = "auto",
               kernels = "auto";
-  int replicas = 1, threads = 1, steps = 60;
+  int replicas = 1, threads = 1, steps = 60, warm_up = 10;
   std::size_t batch = 128;
-  bool json = false;
+  bool json = false, recompute = false;
 };
 
 double median(std::vector<double> values) {
@@ -44,6 +46,13 @@ double median(std::vector<double> values) {
 
 double seconds_since(engine::Clock::time_point begin) {
   return std::chrono::duration<double>(engine::Clock::now() - begin).count();
+}
+
+// The most memory that this process has held so far.
+std::size_t peak_bytes() {
+  rusage use{};
+  ::getrusage(RUSAGE_SELF, &use);
+  return std::size_t(use.ru_maxrss) * 1024;
 }
 
 // Parts in the order in which they were first seen, a sample a step each.
@@ -161,8 +170,8 @@ std::map<std::string, double> operations(const engine::GraphSpec& graph, double 
 }
 
 int run(const Flags& f, int argc, char** argv) {
-  constexpr int kWarmUp = 10;
-  engine::require(f.steps > kWarmUp, "--steps must be above {}", kWarmUp);
+  engine::require(f.steps > f.warm_up && f.warm_up >= 0, "--steps must be above --warm-up, {}",
+                  f.warm_up);
   strategies::Session session(argc, argv);
   strategies::StrategyOptions options;
   options.replicas = f.replicas;
@@ -170,6 +179,7 @@ int run(const Flags& f, int argc, char** argv) {
   options.algorithm = f.algorithm;
   options.update = f.update;
   options.kernels = engine::kernels_of(f.kernels);
+  options.recompute = f.recompute;
   options.measured = true;
   const auto strategy = strategies::make_strategy(f.strategy, session, options);
   const engine::GraphSpec graph = models::build(f.model);
@@ -204,7 +214,7 @@ int run(const Flags& f, int argc, char** argv) {
     if (mine) r.graph.observe(&parts);
     while (const auto work = strategy->next(r)) {
       exposed = 0;
-      keep = work->step >= kWarmUp;
+      keep = work->step >= f.warm_up;
       if (mine) ready_times.begin_step();
       started = engine::Clock::now();
       pipeline.request(work->epoch, work->mine);
@@ -229,7 +239,7 @@ int run(const Flags& f, int argc, char** argv) {
     }
     r.graph.observe(nullptr);
   });
-  for (auto* times : {&whole, &computing}) times->erase(times->begin(), times->begin() + kWarmUp);
+  for (auto* times : {&whole, &computing}) times->erase(times->begin(), times->begin() + f.warm_up);
   engine::require(losses.back() < losses.front(), "the loss did not fall: {} to {}", losses.front(),
                   losses.back());
   if (!me.chief) return 0;
@@ -243,6 +253,7 @@ int run(const Flags& f, int argc, char** argv) {
   const double core = peak.flops * f.threads;
   const auto counted = operations(graph, double(f.batch) / me.size);
   object["peak_gflops"] = core / 1e9;
+  object["peak_bytes"] = peak_bytes();
   object["copy_gb_s"] = peak.bytes / 1e9;
   if (!f.json) {
     fmt::print("{:40} {:>10} {:>7} {:>8} {:>10}\n", "part (medians of rank 0)", "ms", "%", "GF/s",
@@ -292,6 +303,7 @@ int run(const Flags& f, int argc, char** argv) {
           median(computing) * 1e3, model->communication * 1e3,
           model->hidden_percent(step, median(computing)), model->here * 1e3, model->buckets,
           model->buckets == 1 ? "" : "s", model->best * 1e3, model->best_buckets);
+    fmt::print("the most memory of the process: {:.3f} GB\n", double(peak_bytes()) / 1e9);
     fmt::print("the peak, from registers: {:.0f} GF/s a replica; a copy of memory: {:.0f} GB/s\n",
                core / 1e9, peak.bytes / 1e9);
   }
@@ -312,6 +324,9 @@ int main(int argc, char** argv) {
   app.add_option("--replicas", f.replicas, "of this process")->capture_default_str();
   app.add_option("--threads", f.threads, "of a replica")->capture_default_str();
   app.add_option("--steps", f.steps)->capture_default_str();
+  app.add_option("--warm-up", f.warm_up, "of these steps, the first, which are not counted")
+      ->capture_default_str();
+  app.add_flag("--recompute", f.recompute, "blocks of the model again in backward");
   app.add_option("--batch", f.batch, "over all replicas")->capture_default_str();
   app.add_flag("--json", f.json, "one JSON object instead of a table");
   CLI11_PARSE(app, argc, argv);

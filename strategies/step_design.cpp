@@ -137,7 +137,8 @@ class Designer {
       if (chosen || update_is_open()) buckets.insert(bytes);
     }
     sums.insert(buckets.begin(), buckets.end());
-    for (const Range& point : design_.points) add(bytes_of(point));
+    for (const Range& point : design_.points) add(point.size() * sizeof(double));
+    add(design_.statistics_range.size() * sizeof(double));
     add(design_.metrics_range.size() * sizeof(double));
     add(design_.gather_range.size() * sizeof(double));
     add(bytes_of({0, graph_.parameters()}));
@@ -161,6 +162,8 @@ class Designer {
     design_.metrics = add_exchange("metrics of a step", design_.metrics_range);
     design_.step_stages = design_.plan.size();
     design_.gather = add_exchange("gather", design_.gather_range);
+    if (!design_.statistics_range.empty())
+      design_.statistics = add_exchange("statistics", design_.statistics_range);
     Request weights = request("start values", {0, graph_.parameters()});
     weights.space = Space::kWeight;
     design_.start = add(all_reduce(weights));
@@ -319,20 +322,19 @@ class Designer {
                       : ", which is near: so each weight is updated once for all";
   }
 
-  // Reductions of layers first, in the graph's dtype, each from a block's beginning; then float64.
+  // Reductions of layers first; each range from a block's beginning.
   void lay_out_exchange() {
-    std::size_t at = 0;  // elements of the graph's dtype
-    for (const engine::ReductionSpec& point : graph_.reductions()) {
-      design_.points.push_back({at, at + point.count});
-      at = round_up(at + point.count, kBlock);
-    }
     const std::size_t ranks = input_.host.size();
-    std::size_t numbers = round_up(at * width() / sizeof(double), kBlock);
+    std::size_t numbers = 0;
     auto take = [&](std::size_t count) {
       const Range range{numbers, numbers + count};
       numbers = round_up(range.end, kBlock);
       return range;
     };
+    for (const engine::ReductionSpec& point : graph_.reductions())
+      design_.points.push_back(take(point.count));
+    design_.statistics_range =
+        take(graph_.statistics().empty() ? 0 : graph_.statistics().back().range.end);
     design_.metrics_range = take(input_.totals + ranks * input_.metrics_per_rank);
     design_.gather_range = take(ranks * input_.gather_per_rank);
     design_.exchange_bytes = numbers * sizeof(double);
@@ -373,6 +375,7 @@ class Designer {
   void add_reductions() {
     for (std::size_t i = 0; i < design_.points.size(); ++i) {
       Request sums = request("reduction " + graph_.reductions()[i].name, design_.points[i]);
+      sums.dtype = engine::DType::kFloat64;
       sums.space = Space::kExchange;
       design_.reductions.push_back(add(all_reduce(sums), {}, true));
     }

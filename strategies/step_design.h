@@ -62,13 +62,13 @@ struct StepDesign {
   std::vector<int> updates;              // by bucket: the last of them, after which weights are new
   int metrics = -1;                      // once a step: totals and checksums
   int gather = -1;                       // outside of steps: everybody's numbers
+  int statistics = -1;                   // outside of steps: their sums; -1: there are none
   int start = -1;                        // before the first step: weights of rank 0 to all
   std::size_t step_stages = 0;           // stages before this one can be in flight at once
 
-  // Where things lie in the exchange space. Reductions are in the graph's dtype, the others
-  // float64.
-  std::vector<engine::Range> points;          // elements of the graph's dtype
-  engine::Range metrics_range, gather_range;  // float64 elements
+  // Where things lie in the exchange space: float64 elements.
+  std::vector<engine::Range> points;  // of reductions
+  engine::Range statistics_range, metrics_range, gather_range;
   std::size_t exchange_bytes = 0, scratch_bytes = 0, norms_bytes = 0;
   std::size_t norm_blocks = 0;
 };

@@ -245,8 +245,9 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   const std::size_t rows = largest_share(options.batch, options.accumulate);
   for (std::size_t i = 0; i < options_.devices.size(); ++i) {
     engine::Device& device = *options_.devices[i];
-    mirrors_.push_back(std::make_unique<Mirror>(
-        first_rank() + int(i), graph, ops_of(device, design_.kernels), rows, options.seed));
+    mirrors_.push_back(std::make_unique<Mirror>(first_rank() + int(i), graph,
+                                                ops_of(device, design_.kernels), rows, options.seed,
+                                                graph_options()));
   }
   const JobRanks ranks = ranks_of(bootstrap_, topology_);
   map_memory(ranks);
@@ -359,8 +360,8 @@ void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
   const auto use_of = [&](std::size_t batch) {
     const std::size_t share = largest_share(batch, open_.accumulate);
     const std::size_t loop = share * std::size_t(open_.accumulate) * open_.bytes_of_example;
-    return memory_use(engine::Graph::memory(*graph_, ops, share), replicas, arenas, slots,
-                      (loop + open_.bytes_of_replica) * replicas);
+    return memory_use(engine::Graph::memory(*graph_, ops, share, graph_options()), replicas, arenas,
+                      slots, (loop + open_.bytes_of_replica) * replicas);
   };
   const MemoryRoom room = options_.room ? *options_.room : memory_room(local_processes());
   require_memory(room, options_.memory_limit, open_.batch, use_of);

@@ -59,7 +59,8 @@ int predict(const Flags& f, const Program& program) {
       "the checkpoint names no model, as one that a program of its own has made: only "
       "checkpoints of lockstep train can be used here; in the program, Trainer::restore "
       "and Trainer::predict do it");
-  const engine::GraphSpec graph = models::build(state.model);
+  const bool synchronised = state.graph.find(", synchronised") != std::string::npos;
+  const engine::GraphSpec graph = models::build(state.model, {.synchronised = synchronised});
   const engine::data::Sets sets = choose_data({f.data, f.batch, f.examples, 1}, graph);
   const auto& data = f.split == "test" ? sets.test : sets.train;
   engine::require(data != nullptr, "the data has no test part: use --split train");

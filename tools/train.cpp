@@ -69,6 +69,7 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   if (!f.kernels.empty()) options.kernels = engine::kernels_of(f.kernels);
   options.bucket_bytes = f.bucket_bytes();
   options.memory_limit = f.memory_limit_bytes();
+  options.recompute = f.recompute;
   options.measured = !f.assumed;
   options.cost_cache = collectives::cache_folder();
   if (f.deadline_seconds) {
@@ -136,6 +137,10 @@ void check_servers(const TrainFlags& f) {
       f.algorithm == none.algorithm && f.update == none.update && f.bucket == none.bucket,
       "--algorithm, --update and --bucket are of an all-reduce, which parameter_server "
       "has not: leave them out");
+  engine::require(
+      !f.recompute,
+      "--recompute saves memory of mirrored and collective_all_reduce; parameter_server "
+      "does not plan it: leave it out");
   engine::require(f.clip == 0,
                   "--clip needs the norm of all gradients, and no parameter server sees them all: "
                   "leave it out, or give another --strategy");
@@ -385,7 +390,7 @@ int train(const TrainFlags& f, const Program& program) {
   };
   engine::GraphSpec graph = flags([&] {
     check_together(f, launch.size);
-    return models::build(f.model);
+    return models::build(f.model, {.synchronised = f.batch_norm == "synchronised"});
   });
   const engine::optim::Optimizer rule = flags([&] { return optimizer(f); });
   const strategies::StrategyOptions options = flags([&] { return strategy_options(f); });

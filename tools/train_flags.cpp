@@ -126,6 +126,14 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "convolutions can use it")
       ->check(one_of({"auto", "direct", "winograd"}))
       ->capture_default_str();
+  app.add_option("--batch-norm", f.batch_norm,
+                 "statistics of each replica's own batch, or of all replicas' together: then N "
+                 "replicas make the step of one")
+      ->check(one_of({"local", "synchronised"}))
+      ->capture_default_str();
+  app.add_flag("--recompute", f.recompute,
+               "keep of the model's blocks their outputs alone, and compute the rest again in "
+               "backward: less memory, the same bits, about a third more time");
   app.add_option("--bind", f.bind, "replicas to processors of their own, where that fits")
       ->check(one_of({"auto", "none"}))
       ->capture_default_str();

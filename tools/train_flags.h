@@ -45,6 +45,8 @@ struct TrainFlags {
   strategies::grpc::TlsFiles tls;
   bool insecure = false;
   int restarts = 3;
+  bool recompute = false;
+  std::string batch_norm = "local";
   bool assumed = false, json = false, placement = false;
 
   std::size_t bucket_bytes() const;        // 0: chosen

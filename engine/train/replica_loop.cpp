@@ -253,6 +253,7 @@ EvaluationLoop::EvaluationLoop(Strategy& strategy, const Dataset& data, int accu
 
 void EvaluationLoop::run(Replica& r) {
   r.context->training = false;
+  strategy_.average_statistics(r, "averaging statistics for an evaluation");
   Pipeline pipeline(data_, pipeline_options(0, false, 1));
   WorkQueue queue(strategy_, r, pipeline, accumulate_);
   double sums[3] = {};  // loss, correct, examples

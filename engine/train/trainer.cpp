@@ -414,6 +414,7 @@ void Trainer::save(Fit& fit) {
   const auto write = [&](Replica& replica) {
     if (replica.rank == 0) fit.checkpoints->begin(step);
     strategy_.gather(replica, {}, what);
+    strategy_.average_statistics(replica, what);
     const std::vector<Shard> shards = strategy_.save(replica, *fit.checkpoints, step, what);
     if (replica.rank == 0) fit.checkpoints->commit(state, shards);
     strategy_.gather(replica, {}, what);

@@ -180,6 +180,10 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
       first.reductions().empty(),
       "parameter_server: {} sums over replicas, which do not meet here; choose local statistics",
       first.reductions().empty() ? "" : first.reductions()[0].name);
+  require(first.statistics().empty(),
+          "parameter_server: {} is learnt without gradients, and servers hold none of such: train "
+          "models with batch norm by mirrored or collective_all_reduce",
+          first.statistics().empty() ? "" : first.statistics()[0].name);
   place(first);
   require(rows_->tables().empty() || options.accumulate == 1,
           "parameter_server: the rows of {} that a batch touches travel with it, so gradients of "

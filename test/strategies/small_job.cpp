@@ -17,19 +17,19 @@ namespace {
 
 using engine::Tensor;
 
-template <class T>
+template <class T>  // of the elements; sums over replicas are float64
 void subtract_mean(engine::Context& context, int point, Tensor x, Tensor y) {
   const engine::StepState& state = *context.state;
   const std::size_t columns = x.columns(), rows = std::size_t(state.examples);
-  T* sums = reinterpret_cast<T*>(context.exchange(point));
+  double* sums = reinterpret_cast<double*>(context.exchange(point));
   for (std::size_t c = 0; c < columns; ++c) {
     sums[c] = 0;
-    for (std::size_t r = 0; r < rows; ++r) sums[c] += x.as<T>()[r * columns + c];
+    for (std::size_t r = 0; r < rows; ++r) sums[c] += double(x.as<T>()[r * columns + c]);
   }
   context.reduce(point);
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t c = 0; c < columns; ++c) {
-      y.as<T>()[r * columns + c] = x.as<T>()[r * columns + c] - sums[c] * T(state.inverse_examples);
+      y.as<T>()[r * columns + c] = T(double(x.as<T>()[r * columns + c]) - sums[c] * state.inverse_examples);
     }
   }
 }
