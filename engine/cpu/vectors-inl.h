@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include <cstddef>
+#include <cstdint>
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
@@ -36,6 +37,19 @@ HWY_INLINE Vector all(float value) {
 }
 HWY_INLINE Vector zero() {
   return hn::Zero(kLanes);
+}
+
+HWY_INLINE float* aligned(float* data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  return reinterpret_cast<float*>((address + 63) / 64 * 64);
+}
+
+// The columns of a matrix, a multiple of 16, in panels: the first ones in whole panels of kPanel
+// vectors, the rest in a panel of two vectors and one of one. The vectors of the next panel.
+constexpr std::size_t kPanel = kManyRegisters ? 4 : 2;
+HWY_INLINE std::size_t panel_vectors(std::size_t columns_left) {
+  const std::size_t vectors = columns_left / kWidth;
+  return vectors >= kPanel ? kPanel : vectors >= 2 ? 2 : 1;
 }
 
 // Zero where it is negative; what is not a number stays.
