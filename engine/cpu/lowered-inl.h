@@ -23,7 +23,6 @@ namespace HWY_NAMESPACE {
 constexpr std::size_t kStrip = LoweredShape::kStrip;
 static_assert(LoweredShape::kColumns >= kPanel * kWidth);
 static_assert(LoweredShape::kGroup % kWidth == 0);
-constexpr std::size_t kManyFloats = std::size_t{4} << 20;
 
 // `count` products in equal parts of at most `most`, in multiples of 16.
 HWY_INLINE std::size_t equal_parts(std::size_t count, std::size_t most) {

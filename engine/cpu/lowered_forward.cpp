@@ -6,22 +6,11 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <cstring>
-
 #include "engine/cpu/lowered-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
-
-// Four rows of kWidth floats, `from` apart, to the columns of kWidth rows, `to` apart.
-HWY_INLINE void turn_four(const float* rows, std::size_t from, float* columns, std::size_t to) {
-  alignas(64) float turned[kWidth][4];
-  hn::StoreInterleaved4(load(rows), load(rows + from), load(rows + 2 * from), load(rows + 3 * from),
-                        kLanes, turned[0]);
-  for (std::size_t i = 0; i < kWidth; ++i)
-    std::memcpy(columns + i * to, turned[i], sizeof turned[i]);
-}
 
 // For forward: panel of filters, tap, channel, filter. For backward: tap, panel of channels,
 // filter, channel.

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
@@ -39,6 +40,9 @@ HWY_INLINE Vector zero() {
   return hn::Zero(kLanes);
 }
 
+// What is larger than this is not found in a cache again.
+constexpr std::size_t kManyFloats = std::size_t{4} << 20;
+
 HWY_INLINE float* aligned(float* data) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   return reinterpret_cast<float*>((address + 63) / 64 * 64);
@@ -50,6 +54,15 @@ constexpr std::size_t kPanel = kManyRegisters ? 4 : 2;
 HWY_INLINE std::size_t panel_vectors(std::size_t columns_left) {
   const std::size_t vectors = columns_left / kWidth;
   return vectors >= kPanel ? kPanel : vectors >= 2 ? 2 : 1;
+}
+
+// Four rows of kWidth floats, `from` apart, to the columns of kWidth rows, `to` apart.
+HWY_INLINE void turn_four(const float* rows, std::size_t from, float* columns, std::size_t to) {
+  alignas(64) float turned[kWidth][4];
+  hn::StoreInterleaved4(load(rows), load(rows + from), load(rows + 2 * from), load(rows + 3 * from),
+                        kLanes, turned[0]);
+  for (std::size_t i = 0; i < kWidth; ++i)
+    std::memcpy(columns + i * to, turned[i], sizeof turned[i]);
 }
 
 // Zero where it is negative; what is not a number stays.
