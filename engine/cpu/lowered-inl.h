@@ -80,10 +80,12 @@ HWY_INLINE void end_tile(Vector (&sums)[R][V], float* const* c, std::size_t colu
 }
 
 // R rows of c at `column`, V vectors wide: sums over `depth` products of rows of a, from element k
-// on, and the panel.
+// on, and the panel. Asks for the next kStrip rows of a where `next` says that they are there: the
+// memory works while the core multiplies.
 template <std::size_t R, std::size_t V>
 HWY_NOINLINE void tile(const float* const* a, std::size_t k, const float* panel, std::size_t depth,
-                       float* const* c, std::size_t column, const Ending& ending) {
+                       float* const* c, std::size_t column, const Ending& ending, bool next) {
+  constexpr std::size_t kLine = 16;
   const float* rows[R];
   Vector sums[R][V];
   HWY_UNROLL(6)
@@ -92,10 +94,10 @@ HWY_NOINLINE void tile(const float* const* a, std::size_t k, const float* panel,
     HWY_UNROLL(4)
     for (std::size_t j = 0; j < V; ++j) {
       sums[i][j] = zero();
-      if (ending.add) __builtin_prefetch(c[i] + column + j * kWidth, 1);
+      if (!ending.stream) __builtin_prefetch(c[i] + column + j * kWidth, 1);
     }
   }
-  for (std::size_t p = 0; p < depth; ++p) {
+  const auto multiply = [&](std::size_t p) HWY_ATTR {
     Vector b[V];
     HWY_UNROLL(4)
     for (std::size_t j = 0; j < V; ++j) b[j] = load(panel + (p * V + j) * kWidth);
@@ -105,44 +107,52 @@ HWY_NOINLINE void tile(const float* const* a, std::size_t k, const float* panel,
       HWY_UNROLL(4)
       for (std::size_t j = 0; j < V; ++j) sums[i][j] = hn::MulAdd(factor, b[j], sums[i][j]);
     }
+  };
+  for (std::size_t p = 0; p < depth; p += kLine) {  // depths are multiples of it
+    if (next) {
+      HWY_UNROLL(6)
+      for (std::size_t i = 0; i < kStrip; ++i) __builtin_prefetch(a[kStrip + i] + k + p);
+    }
+    for (std::size_t q = p; q < p + kLine; ++q) multiply(q);
   }
   end_tile<R, V>(sums, c, column, ending);
 }
 
-// All `count` rows, strip by strip.
+// All `count` rows, strip by strip; of a there are `more` rows behind them.
 template <std::size_t V>
-HWY_INLINE void strips(const float* const* a, std::size_t count, std::size_t k, const float* panel,
-                       std::size_t depth, float* const* c, std::size_t column,
+HWY_INLINE void strips(const float* const* a, std::size_t count, std::size_t more, std::size_t k,
+                       const float* panel, std::size_t depth, float* const* c, std::size_t column,
                        const Ending& ending) {
   std::size_t r = 0;
   for (; r + kStrip <= count; r += kStrip) {
-    tile<kStrip, V>(a + r, k, panel, depth, c + r, column, ending);
+    tile<kStrip, V>(a + r, k, panel, depth, c + r, column, ending, r + 2 * kStrip <= count + more);
   }
   switch (count - r) {
     case 1:
-      return tile<1, V>(a + r, k, panel, depth, c + r, column, ending);
+      return tile<1, V>(a + r, k, panel, depth, c + r, column, ending, false);
     case 2:
-      return tile<2, V>(a + r, k, panel, depth, c + r, column, ending);
+      return tile<2, V>(a + r, k, panel, depth, c + r, column, ending, false);
     case 3:
-      return tile<3, V>(a + r, k, panel, depth, c + r, column, ending);
+      return tile<3, V>(a + r, k, panel, depth, c + r, column, ending, false);
     case 4:
-      return tile<4, V>(a + r, k, panel, depth, c + r, column, ending);
+      return tile<4, V>(a + r, k, panel, depth, c + r, column, ending, false);
     case 5:
-      return tile<5, V>(a + r, k, panel, depth, c + r, column, ending);
+      return tile<5, V>(a + r, k, panel, depth, c + r, column, ending, false);
     default:
       return;
   }
 }
 
-inline HWY_NOINLINE void multiply(const float* const* a, std::size_t count, std::size_t k,
-                                  const float* panel, std::size_t depth, std::size_t vectors,
-                                  float* const* c, std::size_t column, const Ending& ending) {
+inline HWY_NOINLINE void multiply(const float* const* a, std::size_t count, std::size_t more,
+                                  std::size_t k, const float* panel, std::size_t depth,
+                                  std::size_t vectors, float* const* c, std::size_t column,
+                                  const Ending& ending) {
   if (vectors == kPanel) {
-    strips<kPanel>(a, count, k, panel, depth, c, column, ending);
+    strips<kPanel>(a, count, more, k, panel, depth, c, column, ending);
   } else if (vectors == 2) {
-    strips<2>(a, count, k, panel, depth, c, column, ending);
+    strips<2>(a, count, more, k, panel, depth, c, column, ending);
   } else {
-    strips<1>(a, count, k, panel, depth, c, column, ending);
+    strips<1>(a, count, more, k, panel, depth, c, column, ending);
   }
 }
 

@@ -13,11 +13,42 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
 
+// Lines that a tile asks for, one with each product.
+struct Ahead {
+  const float* from = nullptr;
+  std::size_t lines = 0;
+};
+constexpr std::size_t kLine = 16;
+
+constexpr std::size_t kFewFloats = std::size_t{192} << 10;  // of two blocks, in the second cache
+
+// What comes after a block, dy and then x, shared among the tiles of the block: the memory works
+// while the core multiplies.
+class NextBlock {
+ public:
+  NextBlock(const float* dy, std::size_t dy_lines, const float* x, std::size_t x_lines,
+            std::size_t tiles)
+      : dy_{dy, dy_lines},
+        x_{x, x_lines},
+        share_((dy_lines + x_lines + tiles - 1) / std::max<std::size_t>(tiles, 1)) {}
+  Ahead share() {
+    Ahead& from = dy_.lines > 0 ? dy_ : x_;
+    const Ahead part{from.from, std::min(share_, from.lines)};
+    from.from += part.lines * kLine;
+    from.lines -= part.lines;
+    return part;
+  }
+
+ private:
+  Ahead dy_, x_;
+  std::size_t share_;
+};
+
 // R rows of dw at `column`, V vectors wide: sums over `depth` pixels of a strip of dy and a panel
 // of x.
 template <std::size_t R, std::size_t V>
 HWY_NOINLINE void weight_tile(const float* strip, const float* panel, std::size_t depth, float* dw,
-                              std::size_t stride, bool add) {
+                              std::size_t stride, bool add, Ahead ahead) {
   Vector sums[R][V];
   float* rows[R];
   HWY_UNROLL(6)
@@ -39,23 +70,26 @@ HWY_NOINLINE void weight_tile(const float* strip, const float* panel, std::size_
       HWY_UNROLL(4)
       for (std::size_t j = 0; j < V; ++j) sums[i][j] = hn::MulAdd(factor, b[j], sums[i][j]);
     }
+    if (p < ahead.lines) __builtin_prefetch(ahead.from + p * kLine, 0, 2);
   }
   end_tile<R, V>(sums, rows, 0, {.add = add});
 }
 
 template <std::size_t V>
 HWY_INLINE void weight_tiles(const float* strips, const float* panel, std::size_t depth,
-                             std::size_t filters, float* dw, std::size_t stride, bool add) {
+                             std::size_t filters, float* dw, std::size_t stride, bool add,
+                             NextBlock& next) {
   std::size_t f = 0;
   for (; f + kStrip <= filters; f += kStrip) {
-    weight_tile<kStrip, V>(strips + f * depth, panel, depth, dw + f * stride, stride, add);
+    weight_tile<kStrip, V>(strips + f * depth, panel, depth, dw + f * stride, stride, add,
+                           next.share());
   }
   const float* const strip = strips + f * depth;
   switch (filters - f) {  // even, as filters are
     case 2:
-      return weight_tile<2, V>(strip, panel, depth, dw + f * stride, stride, add);
+      return weight_tile<2, V>(strip, panel, depth, dw + f * stride, stride, add, next.share());
     case 4:
-      return weight_tile<4, V>(strip, panel, depth, dw + f * stride, stride, add);
+      return weight_tile<4, V>(strip, panel, depth, dw + f * stride, stride, add, next.share());
     default:
       return;
   }
@@ -94,13 +128,21 @@ inline HWY_NOINLINE void pack_gradients(const float* dy, std::size_t count, std:
   }
 }
 
-// Adds to dw, or writes it, what output pixels [first, first + count) give.
+// Adds to dw, or writes it, what output pixels [first, first + count) give. `more` pixels come
+// after them soon.
 inline HWY_NOINLINE void add_weights(const LoweredShape& s, const LoweredBackward& call,
-                                     std::size_t first, std::size_t count, bool add,
-                                     const float* zeros, float* packed, float* panel,
+                                     std::size_t first, std::size_t count, std::size_t more,
+                                     bool add, const float* zeros, float* packed, float* panel,
                                      const float** rows) {
   pack_gradients(call.dy + first * s.filters, count, s.filters, packed);
   const std::size_t stride = s.taps() * s.channels;
+  const std::size_t after = first + count;
+  const std::size_t dy_lines = more * s.filters / kLine;
+  const std::size_t x_lines = s.plain() ? more * s.channels / kLine : 0;
+  const std::size_t tiles = (s.filters + kStrip - 1) / kStrip * s.taps() *
+                            ((s.channels + kPanel * kWidth - 1) / (kPanel * kWidth));
+  NextBlock next(call.dy + after * s.filters, dy_lines, call.x + after * s.channels, x_lines,
+                 tiles);
   for (std::size_t tap = 0; tap < s.taps(); ++tap) {
     tap_rows(s, call.x, zeros, tap, first, count, rows);
     for (std::size_t column = 0; column < s.channels;) {
@@ -112,11 +154,11 @@ inline HWY_NOINLINE void add_weights(const LoweredShape& s, const LoweredBackwar
       }
       float* const dw = call.dw + tap * s.channels + column;
       if (vectors == kPanel) {
-        weight_tiles<kPanel>(packed, panel, count, s.filters, dw, stride, add);
+        weight_tiles<kPanel>(packed, panel, count, s.filters, dw, stride, add, next);
       } else if (vectors == 2) {
-        weight_tiles<2>(packed, panel, count, s.filters, dw, stride, add);
+        weight_tiles<2>(packed, panel, count, s.filters, dw, stride, add, next);
       } else {
-        weight_tiles<1>(packed, panel, count, s.filters, dw, stride, add);
+        weight_tiles<1>(packed, panel, count, s.filters, dw, stride, add, next);
       }
       column += width;
     }
@@ -137,7 +179,7 @@ inline HWY_NOINLINE void add_inputs(const LoweredShape& s, const LoweredBackward
       const float* const panel = call.weights + (tap * s.channels + column) * s.filters;
       for (std::size_t k = 0; k < s.filters; k += part) {
         const Ending ending{.add = s.taps() > 1 || k > 0, .stream = stream};
-        multiply(rows, count, k, panel + k * vectors * kWidth, std::min(part, s.filters - k),
+        multiply(rows, count, 0, k, panel + k * vectors * kWidth, std::min(part, s.filters - k),
                  vectors, results, column, ending);
       }
       column += vectors * kWidth;
@@ -162,6 +204,7 @@ void LoweredBackwardTarget(const LoweredShape& s, const LoweredBackward& call) {
   const bool stream = s.plain() && equal_parts(s.filters, LoweredShape::kDepth) >= s.filters &&
                       all_pixels * s.channels >= kManyFloats &&
                       reinterpret_cast<std::uintptr_t>(call.dx) % 64 == 0;
+  const bool fits = block * (s.filters + (s.plain() ? s.channels : 0)) <= kFewFloats;
   std::size_t cleared = 0;  // images of dx that are zero, where it is added to
   for (std::size_t first = 0; first < all_pixels; first += block) {
     const std::size_t count = std::min(block, all_pixels - first), end = first + count;
@@ -170,7 +213,9 @@ void LoweredBackwardTarget(const LoweredShape& s, const LoweredBackward& call) {
       mask(call.y + first * s.filters, dy, dy, count * s.filters);
     }
     if (call.dw != nullptr) {
-      add_weights(s, call, first, count, call.accumulate || first > 0, zeros, packed, panel, rows);
+      const std::size_t more = fits ? std::min(block, all_pixels - end) : 0;
+      add_weights(s, call, first, count, more, call.accumulate || first > 0, zeros, packed, panel,
+                  rows);
     }
     if (call.dx == nullptr) continue;
     for (; !s.plain() && cleared * s.pixels() < end; ++cleared) {

@@ -48,9 +48,9 @@ void LoweredWeights(const LoweredShape& s, const float* w, std::size_t first, st
 void LoweredForwardTarget(const LoweredShape& s, const LoweredForward& call) {
   float* const zeros = aligned(call.scratch);
   std::fill_n(zeros, s.channels, 0.0f);
-  const std::size_t block = s.forward_block(), taps = s.taps();
+  const std::size_t block = s.forward_block(), stride = block + kStrip, taps = s.taps();
   auto* const rows = reinterpret_cast<const float**>(aligned(zeros + s.channels));
-  auto* const results = const_cast<float**>(rows + taps * block);
+  auto* const results = const_cast<float**>(rows + taps * stride);
   const std::size_t all_pixels = call.images * s.pixels(), depth = taps * s.channels;
   const std::size_t part = equal_parts(s.channels, LoweredShape::kDepth);
   // What is stored once and is too large to be found in a cache again need not go through it.
@@ -58,8 +58,10 @@ void LoweredForwardTarget(const LoweredShape& s, const LoweredForward& call) {
                       reinterpret_cast<std::uintptr_t>(call.y) % 64 == 0;
   for (std::size_t first = 0; first < all_pixels; first += block) {
     const std::size_t count = std::min(block, all_pixels - first);
+    const std::size_t more = std::min(all_pixels - first - count, kStrip);
     for (std::size_t tap = 0; tap < taps; ++tap) {
-      tap_rows(s, call.x, static_cast<const float*>(zeros), tap, first, count, rows + tap * block);
+      tap_rows(s, call.x, static_cast<const float*>(zeros), tap, first, count + more,
+               rows + tap * stride);
     }
     for (std::size_t r = 0; r < count; ++r) results[r] = call.y + (first + r) * s.filters;
     for (std::size_t column = 0; column < s.filters;) {
@@ -70,7 +72,8 @@ void LoweredForwardTarget(const LoweredShape& s, const LoweredForward& call) {
           const bool begin = tap + k == 0, end = tap + 1 == taps && k + part >= s.channels;
           const Ending ending{!begin, stream, s.relu && end,
                               begin && call.bias != nullptr ? call.bias + column : nullptr};
-          multiply(rows + tap * block, count, k, panel + (tap * s.channels + k) * vectors * kWidth,
+          multiply(rows + tap * stride, count, column == 0 ? more : 0, k,
+                   panel + (tap * s.channels + k) * vectors * kWidth,
                    std::min(part, s.channels - k), vectors, results, column, ending);
         }
       }

@@ -25,7 +25,7 @@ struct LoweredShape {
   static constexpr std::size_t kColumns = 64;  // of a whole panel
   static constexpr std::size_t kDepth = 256;   // products at most that are summed in registers
   static constexpr std::size_t kGroup = 16;    // filters: the unit in which weights are laid out
-  static constexpr std::size_t kPixels = 288;  // at most of a block of backward
+  static constexpr std::size_t kPixels = 240;  // at most of a block of backward
 
   std::size_t output_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
   std::size_t output_width() const { return (width + 2 * padding - kernel_width) / stride + 1; }
@@ -48,7 +48,9 @@ struct LoweredShape {
   std::size_t backward_block() const { return block(filters); }
 
   // Floats that a call needs beside its operands, aligned to 64 bytes; a pointer counts as two.
-  std::size_t forward_scratch() const { return channels + 2 * (taps() + 1) * forward_block() + 64; }
+  std::size_t forward_scratch() const {
+    return channels + 2 * (taps() + 1) * (forward_block() + kStrip) + 64;
+  }
   std::size_t backward_scratch() const {
     const std::size_t strips = (filters + kStrip - 1) / kStrip;
     return 2 * channels + kPixels * (strips * kStrip + kColumns) + 4 * kPixels + 64;

@@ -50,7 +50,8 @@ HWY_INLINE float* aligned(float* data) {
 
 // The columns of a matrix, a multiple of 16, in panels: the first ones in whole panels of kPanel
 // vectors, the rest in a panel of two vectors and one of one. The vectors of the next panel.
-constexpr std::size_t kPanel = kManyRegisters ? 4 : 2;
+constexpr std::size_t kPanel = kManyRegisters || kWidth == 1 ? 4 : 2;
+static_assert(kPanel * kWidth % 4 == 0);  // turn_four fills four columns
 HWY_INLINE std::size_t panel_vectors(std::size_t columns_left) {
   const std::size_t vectors = columns_left / kWidth;
   return vectors >= kPanel ? kPanel : vectors >= 2 ? 2 : 1;
