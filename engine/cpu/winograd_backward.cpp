@@ -92,15 +92,18 @@ inline HWY_NOINLINE void transform_gradients(const WinogradShape& s, const Winog
   }
 }
 
-// Rows k .. k + K of a panel of the sums: += V' dM over the tiles, V columns of vectors wide.
+// Rows k .. k + K of a panel of the sums: += V' dM over the tiles, V columns of vectors wide; =
+// where `fresh`.
 template <std::size_t K, std::size_t V>
 HWY_INLINE void add_products(const float* v, std::size_t channels, const float* m,
-                             std::size_t filters, std::size_t tiles, float* sums) {
+                             std::size_t filters, std::size_t tiles, bool fresh, float* sums) {
   Vector all_sums[K][V];
   HWY_UNROLL(8)
   for (std::size_t k = 0; k < K; ++k) {
     HWY_UNROLL(4)
-    for (std::size_t j = 0; j < V; ++j) all_sums[k][j] = load(sums + (k * V + j) * kWidth);
+    for (std::size_t j = 0; j < V; ++j) {
+      all_sums[k][j] = fresh ? zero() : load(sums + (k * V + j) * kWidth);
+    }
   }
   for (std::size_t t = 0; t < tiles; ++t) {
     Vector b[V];
@@ -123,22 +126,24 @@ HWY_INLINE void add_products(const float* v, std::size_t channels, const float* 
 }
 
 inline HWY_NOINLINE void add_plane(const WinogradShape& s, const float* v, const float* m,
-                                   std::size_t tiles, float* sums) {
+                                   std::size_t tiles, bool fresh, float* sums) {
   constexpr std::size_t kFew = 4, kMany = kManyRegisters ? 8 : 4;
   for (std::size_t f = 0; f < s.filters;) {
     const std::size_t vectors = panel_vectors(s.filters - f);
     float* panel = sums + f * s.channels;
     if (vectors == 4) {
       for (std::size_t c = 0; c < s.channels; c += kFew) {
-        add_products<kFew, 4>(v + c, s.channels, m + f, s.filters, tiles, panel + c * 4 * kWidth);
+        add_products<kFew, 4>(v + c, s.channels, m + f, s.filters, tiles, fresh,
+                              panel + c * 4 * kWidth);
       }
     } else if (vectors == 2) {
       for (std::size_t c = 0; c < s.channels; c += kMany) {
-        add_products<kMany, 2>(v + c, s.channels, m + f, s.filters, tiles, panel + c * 2 * kWidth);
+        add_products<kMany, 2>(v + c, s.channels, m + f, s.filters, tiles, fresh,
+                               panel + c * 2 * kWidth);
       }
     } else {
       for (std::size_t c = 0; c < s.channels; c += 8) {
-        add_products<8, 1>(v + c, s.channels, m + f, s.filters, tiles, panel + c * kWidth);
+        add_products<8, 1>(v + c, s.channels, m + f, s.filters, tiles, fresh, panel + c * kWidth);
       }
     }
     f += vectors * kWidth;
@@ -214,7 +219,7 @@ void WinogradBackwardTarget(const WinogradShape& s, const WinogradBackward& call
   float* padded = aligned(m + kPlanes * s.output_stride());
   PaddedImage image(s, call.x, padded);
   InputGradient gradient(s, image, call.dx, aligned(padded + s.padded_image()));
-  const std::size_t all_tiles = call.images * s.tiles(), plane = s.channels * s.filters;
+  const std::size_t all_tiles = call.images * s.tiles(), plane = s.plane();
   for (std::size_t first = 0; first < all_tiles; first += s.block()) {
     const std::size_t count = std::min(s.block(), all_tiles - first);
     transform_gradients(s, call, first, count, m);
@@ -222,7 +227,9 @@ void WinogradBackwardTarget(const WinogradShape& s, const WinogradBackward& call
     for (std::size_t p = 0; p < kPlanes; ++p) {
       float* inputs = v + p * s.input_stride();
       const float* outputs = m + p * s.output_stride();
-      if (call.sums != nullptr) add_plane(s, inputs, outputs, count, call.sums + p * plane);
+      if (call.sums != nullptr) {
+        add_plane(s, inputs, outputs, count, call.fresh && first == 0, call.sums + p * plane);
+      }
       if (call.dx != nullptr) {
         multiply(outputs, call.weights + p * plane, count, s.filters, s.channels, inputs);
       }
