@@ -15,8 +15,9 @@
 
 namespace lockstep::engine {
 
-// Weights and biases: groups exist so that an optimizer may treat them differently.
-enum class Group : std::uint8_t { kWeight, kBias };
+// Groups exist so that an optimizer may treat them differently: kNorm is the scale and the shift of
+// a normalisation.
+enum class Group : std::uint8_t { kWeight, kBias, kNorm };
 
 struct ParameterSpec {
   std::string name;  // within the layer: "weight"
