@@ -110,7 +110,7 @@ void Bench::loss() {
   const Tensor losses{numbers.memory.data(), {kRows}, DType::kFloat64};
   const Tensor correct{numbers.memory.data() + kRows * 8, {kRows}, DType::kFloat64};
   time("softmax cross entropy", 10.0 * kRows, gradient.tensor, [&] {
-    ops_->softmax_cross_entropy(&state_, logits.tensor, target.tensor, gradient.tensor, losses,
+    ops_->softmax_cross_entropy(&state_, 0, logits.tensor, target.tensor, gradient.tensor, losses,
                                 correct);
   });
 }

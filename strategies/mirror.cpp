@@ -58,6 +58,7 @@ void Mirror::open(const StepDesign& design, const engine::UpdateRule& rule, coll
   state.ranges = owned_;
   state.slots = slots_.data();
   state.norm_blocks = design.norm_blocks;
+  state.segments = design.segments;
   executor_.emplace(rank, team, transport_.get(), *own_ops, std::move(state), options);
   executor_->open(design.plan);
 }

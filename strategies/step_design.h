@@ -12,7 +12,8 @@
 // nothing is asked.
 //
 // Update. All buckets have it in the same place. One bucket whose algorithm was asked for and has
-// no place for it has it apart for all, and so has a norm that must be known first between hosts.
+// no place for it has it apart for all, and so have a norm that must be known first between hosts,
+// and norms of layers, which each rank takes for itself of sums that it has whole.
 // Else the planner prices both ways, each with the algorithms that are cheapest for it: what the
 // sums and updates of all buckets take one behind the other. Apart is taken where it takes less by
 // more than a tenth: fused, mirrors are equal by construction and optimizer state exists once.
@@ -71,6 +72,7 @@ struct StepDesign {
   engine::Range statistics_range, metrics_range, gather_range;
   std::size_t exchange_bytes = 0, scratch_bytes = 0, norms_bytes = 0;
   std::size_t norm_blocks = 0;
+  std::vector<engine::UpdateSegment> segments;  // of the arena (update_segments.h)
 };
 
 // `metrics_per_rank`, `gather_per_rank`: float64 numbers that every rank has there to itself;

@@ -221,12 +221,14 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   const std::string shares =
       options_.shares.empty() ? "equal" : fmt::format("{}", fmt::join(options_.shares, " "));
   const std::string flags = fmt::format(
-      "{}optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} clip {}\n"
+      "{}optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} of {} clip {} "
+      "trust {}\n"
       "batch: {}\nshares: {}\naccumulate: {}\nseed: {}\ndtype: {}\nchecksums: {}\noverlap: {}\n"
       "transport: {}\n",
       graph.describe() + "\n", int(rule.kind), rule.momentum, rule.nesterov, rule.beta1, rule.beta2,
-      rule.epsilon, rule.weight_decay, rule.clip_norm, options.batch, shares, options.accumulate,
-      options.seed, engine::name(first.dtype()), options_.checksums, options_.overlap,
+      rule.epsilon, rule.weight_decay, rule.decay_all ? "all parameters" : "weights",
+      rule.clip_norm, rule.trust, options.batch, shares, options.accumulate, options.seed,
+      engine::name(first.dtype()), options_.checksums, options_.overlap,
       transport_of(options_.network));
   // Whether all look for costs, before one of them does.
   if (bootstrap_.processes() > 1)

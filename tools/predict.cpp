@@ -94,8 +94,10 @@ int predict(const Flags& f, const Program& program) {
     engine::fail(engine::Code::kIo, "standard output cannot be written");
   }
   const bool counts = graph.loss().counts_correct();
-  std::fputs(fmt::format("step {}: {} {:.4f} on {}\n", state.step, counts ? "accuracy" : "loss",
-                         counts ? evaluation.accuracy : evaluation.loss, data->describe())
+  const std::string top5 =
+      std::isnan(evaluation.top5) ? "" : fmt::format(" (top-5 {:.4f})", evaluation.top5);
+  std::fputs(fmt::format("step {}: {} {:.4f}{} on {}\n", state.step, counts ? "accuracy" : "loss",
+                         counts ? evaluation.accuracy : evaluation.loss, top5, data->describe())
                  .c_str(),
              stderr);
   return kDone;

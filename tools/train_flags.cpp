@@ -85,14 +85,26 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->check(at_least_one)
       ->capture_default_str();
   app.add_option("--optimizer", f.optimizer, "update rule")
-      ->check(one_of({"sgd", "adam", "adamw"}))
+      ->check(one_of({"sgd", "adam", "adamw", "lars"}))
       ->capture_default_str();
-  app.add_option("--rate", f.rate, "learning rate (default: sgd 0.02, adam and adamw 0.001)")
+  app.add_option("--rate", f.rate,
+                 "learning rate (default: sgd 0.02, adam and adamw 0.001, lars 1)")
       ->check(number_above(0, kMostNumber));
-  app.add_option("--momentum", f.momentum, "of sgd, at least 0 and below 1 (default: 0.9)");
+  app.add_option("--momentum", f.momentum,
+                 "of sgd and lars, at least 0 and below 1 (default: 0.9)");
   app.add_flag("--nesterov", f.nesterov, "Nesterov's momentum for sgd");
-  app.add_option("--weight-decay", f.weight_decay, "weight decay")
+  app.add_option("--trust", f.trust,
+                 "of lars: a weight's rate is this part of its norm over its gradient's (default: "
+                 "0.001)")
+      ->check(number_above(0, kMostNumber));
+  app.add_option("--weight-decay", f.weight_decay,
+                 "weight decay, of weights alone: not of biases and normalisations")
       ->check(number_from(0, kMostNumber))
+      ->capture_default_str();
+  app.add_flag("--decay-all", f.decay_all, "--weight-decay is of all parameters");
+  app.add_option("--label-smoothing", f.label_smoothing,
+                 "in training this part of each label is spread over all classes, at least 0 and "
+                 "below 1, e.g. 0.1; losses of test data are of the labels as they are")
       ->capture_default_str();
   app.add_option("--clip", f.clip, "largest global norm of the gradient; 0: no clipping")
       ->check(number_from(0, kMostNumber))

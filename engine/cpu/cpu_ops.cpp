@@ -255,8 +255,8 @@ void CpuOps::embedding_backward(const StepState* state, const EmbeddingSpec& spe
                           accumulate);
 }
 
-void CpuOps::softmax_cross_entropy(const StepState* state, Tensor logits, Tensor target,
-                                   Tensor dlogits, Tensor losses, Tensor correct) {
+void CpuOps::softmax_cross_entropy(const StepState* state, double smoothing, Tensor logits,
+                                   Tensor target, Tensor dlogits, Tensor losses, Tensor correct) {
   const std::size_t rows = rows_in_use(state, {logits, target, dlogits, losses, correct});
   const std::size_t classes = logits.columns();
   check_batch(logits, kType, classes, "cross entropy: logits");
@@ -264,7 +264,7 @@ void CpuOps::softmax_cross_entropy(const StepState* state, Tensor logits, Tensor
   check_batch(target, DType::kFloat32, 1, "cross entropy: target");
   check_batch(losses, DType::kFloat64, 1, "cross entropy: losses");
   check_batch(correct, DType::kFloat64, 1, "cross entropy: correct");
-  cpu::softmax_cross_entropy(rows, classes, of(logits), of(target),
+  cpu::softmax_cross_entropy(rows, classes, smoothing, of(logits), of(target),
                              state->inverse_examples * state->loss_scale, of(dlogits),
                              losses.as<double>(), correct.as<double>());
 }

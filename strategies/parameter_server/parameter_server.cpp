@@ -11,6 +11,7 @@
 #include "strategies/parameter_server/array_reader.h"
 #include "strategies/parameter_server/retry.h"
 #include "strategies/parameter_server/worker_replica.h"
+#include "strategies/update_segments.h"
 
 namespace lockstep::strategies {
 
@@ -149,6 +150,9 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
   failed_.reset();
   saved_.clear();
   version_ = 0;
+  require(rule.kind != engine::UpdateKind::kLars,
+          "parameter_server: lars needs the norms of whole weights and of their gradients at once, "
+          "and servers see them in parts: train with another optimizer, or with another strategy");
   require(
       rule.needs() == engine::Needs::kNothing,
       "parameter_server: clipping needs the norm of all gradients, and no server sees them all: "
@@ -229,6 +233,7 @@ void ParameterServer::place(const engine::Graph& graph) {
   for (const engine::Parameter& parameter : graph.layout()) {
     variables.push_back({parameter.name, parameter.whole, parameter.whole.elements() * width,
                          !parameter.frozen, parameter.compact});
+    variables.back().decays = rule_.weight_decay == 0 || decays(rule_, parameter);
     if (!parameter.compact) held.push_back(parameter);
   }
   placement_ = place_variables(std::move(variables), options_.servers, options_.placement);

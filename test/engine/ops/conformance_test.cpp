@@ -293,46 +293,54 @@ TEST_F(Conformance, DropoutKeepsTheSameUnits) {
   }
 }
 
+struct Logits {
+  std::size_t columns;
+  double size, smoothing;
+};
+
 TEST_F(Conformance, Losses) {
+  std::vector<Logits> cases;
+  for (std::size_t columns : {1u, 2u, 10u, 129u})
+    for (double size : {1.0, 30.0, 1e4})
+      for (double smoothing : {0.0, 0.3}) cases.push_back({columns, size, smoothing});
   for (Rows rows : {Rows{1, 1}, Rows{6, 4}, Rows{2, 0}}) {
-    for (std::size_t columns : {1u, 2u, 10u, 129u}) {
-      for (double size : {1.0, 30.0, 1e4}) {
-        compare(fmt::format("{} rows of {} columns, numbers up to {}", rows.used, columns, size),
-                [&](Machine& m) {
-                  const StepState state = state_of(rows.used);
-                  std::vector<double> numbers = random_batch(rows.planned, rows.used, columns, 1);
-                  for (double& number : numbers) number = double(float(number * size));
-                  std::vector<double> classes(rows.planned, -7);
-                  for (std::size_t r = 0; r < rows.used; ++r) classes[r] = double(r * 5 % columns);
-                  const Shape shape{rows.planned, columns}, column{rows.planned, 1};
-                  const Operand logits = m.operand(shape, numbers);
-                  const Operand labels = m.operand(column, classes, DType::kFloat32);
-                  const Operand dy = m.empty(shape), probabilities = m.empty(shape);
-                  const Operand losses = m.empty({rows.planned}, DType::kFloat64);
-                  const Operand alone = m.empty({rows.planned}, DType::kFloat64);
-                  const Operand correct = m.empty({rows.planned}, DType::kFloat64);
-                  m.ops().softmax_cross_entropy(&state, logits.tensor, labels.tensor, dy.tensor,
-                                                losses.tensor, correct.tensor);
-                  m.ops().softmax_cross_entropy(&state, logits.tensor, labels.tensor, {},
-                                                alone.tensor, correct.tensor);
-                  m.ops().softmax(&state, logits.tensor, probabilities.tensor);
-                  const Operand target = m.operand(
-                      shape, random_batch(rows.planned, rows.used, columns, 2), DType::kFloat32);
-                  const Operand de = m.empty(shape);
-                  const Operand errors = m.empty({rows.planned}, DType::kFloat64);
-                  m.ops().squared_error(&state, logits.tensor, target.tensor, de.tensor,
-                                        errors.tensor);
-                  return Results{dy.values(rows.used),
-                                 losses.values(rows.used),
-                                 alone.values(rows.used),
-                                 correct.values(rows.used),
-                                 errors.values(rows.used),
-                                 de.values(rows.used),
-                                 probabilities.values(rows.used),
-                                 {m.ops().batch_sum(&state, losses.tensor)}};
-                });
-        if (HasFatalFailure()) return;
-      }
+    for (const auto [columns, size, smoothing] : cases) {
+      compare(fmt::format("{} rows of {} columns, numbers up to {}, smoothing {}", rows.used,
+                          columns, size, smoothing),
+              [&, columns = columns, size = size, smoothing = smoothing](Machine& m) {
+                const StepState state = state_of(rows.used);
+                std::vector<double> numbers = random_batch(rows.planned, rows.used, columns, 1);
+                for (double& number : numbers) number = double(float(number * size));
+                std::vector<double> classes(rows.planned, -7);
+                for (std::size_t r = 0; r < rows.used; ++r) classes[r] = double(r * 5 % columns);
+                const Shape shape{rows.planned, columns}, column{rows.planned, 1};
+                const Operand logits = m.operand(shape, numbers);
+                const Operand labels = m.operand(column, classes, DType::kFloat32);
+                const Operand dy = m.empty(shape), probabilities = m.empty(shape);
+                const Operand losses = m.empty({rows.planned}, DType::kFloat64);
+                const Operand alone = m.empty({rows.planned}, DType::kFloat64);
+                const Operand correct = m.empty({rows.planned}, DType::kFloat64);
+                m.ops().softmax_cross_entropy(&state, smoothing, logits.tensor, labels.tensor,
+                                              dy.tensor, losses.tensor, correct.tensor);
+                m.ops().softmax_cross_entropy(&state, smoothing, logits.tensor, labels.tensor, {},
+                                              alone.tensor, correct.tensor);
+                m.ops().softmax(&state, logits.tensor, probabilities.tensor);
+                const Operand target = m.operand(
+                    shape, random_batch(rows.planned, rows.used, columns, 2), DType::kFloat32);
+                const Operand de = m.empty(shape);
+                const Operand errors = m.empty({rows.planned}, DType::kFloat64);
+                m.ops().squared_error(&state, logits.tensor, target.tensor, de.tensor,
+                                      errors.tensor);
+                return Results{dy.values(rows.used),
+                               losses.values(rows.used),
+                               alone.values(rows.used),
+                               correct.values(rows.used),
+                               errors.values(rows.used),
+                               de.values(rows.used),
+                               probabilities.values(rows.used),
+                               {m.ops().batch_sum(&state, losses.tensor)}};
+              });
+      if (HasFatalFailure()) return;
     }
   }
 }
@@ -345,7 +353,8 @@ TEST_F(Conformance, ALabelThatIsNoClassIsRefused) {
       const Operand target = m.operand({2, 1}, {0, label}, DType::kFloat32);
       const Operand losses = m.empty({2}, DType::kFloat64);
       try {
-        m.ops().softmax_cross_entropy(&state, logits.tensor, target.tensor, {}, losses.tensor, {});
+        m.ops().softmax_cross_entropy(&state, 0, logits.tensor, target.tensor, {}, losses.tensor,
+                                      {});
         ADD_FAILURE() << m.name() << " took class " << label;
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Code::kInvalid);
@@ -371,7 +380,7 @@ TEST_F(Conformance, WhatIsNotANumberStaysVisible) {
     EXPECT_FALSE(std::isnan(y.values()[8]));
     m.ops().tanh(&state, x.tensor, y.tensor);
     EXPECT_TRUE(std::isnan(y.values()[7]));
-    m.ops().softmax_cross_entropy(&state, x.tensor, target.tensor, dy.tensor, losses.tensor,
+    m.ops().softmax_cross_entropy(&state, 0.1, x.tensor, target.tensor, dy.tensor, losses.tensor,
                                   correct.tensor);
     EXPECT_TRUE(std::isnan(losses.values()[0]));
     EXPECT_TRUE(std::isnan(dy.values()[3]));
