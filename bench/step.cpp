@@ -5,12 +5,12 @@
 //
 //   bench_step --model mnist_cnn --replicas 2 --batch 128
 //   mpirun -n 2 bench_step --strategy collective_all_reduce --model mlp --batch 256
-#include <sys/resource.h>
-
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <ctime>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -48,11 +48,18 @@ double seconds_since(engine::Clock::time_point begin) {
   return std::chrono::duration<double>(engine::Clock::now() - begin).count();
 }
 
-// The most memory that this process has held so far.
-std::size_t peak_bytes() {
-  rusage use{};
-  ::getrusage(RUSAGE_SELF, &use);
-  return std::size_t(use.ru_maxrss) * 1024;
+// The most memory that this process had so far, in MiB.
+double peak_mib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return double(usage.ru_maxrss) / 1024;
+}
+
+// What all threads of this process have had of processors, in seconds.
+double processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return double(now.tv_sec) + double(now.tv_nsec) / 1e9;
 }
 
 // Parts in the order in which they were first seen, a sample a step each.
@@ -170,8 +177,8 @@ std::map<std::string, double> operations(const engine::GraphSpec& graph, double 
 }
 
 int run(const Flags& f, int argc, char** argv) {
-  engine::require(f.steps > f.warm_up && f.warm_up >= 0, "--steps must be above --warm-up, {}",
-                  f.warm_up);
+  engine::require(f.warm_up >= 0 && f.steps > f.warm_up, "--steps {} must be above --warm-up {}",
+                  f.steps, f.warm_up);
   strategies::Session session(argc, argv);
   strategies::StrategyOptions options;
   options.replicas = f.replicas;
@@ -192,7 +199,7 @@ int run(const Flags& f, int argc, char** argv) {
   strategy->deal({data->size(), f.batch, 0, f.steps, {}, true});
   Parts parts;
   ReadyTimes ready_times;
-  std::vector<double> whole, computing, losses;
+  std::vector<double> whole, computing, processor, losses;
   strategy->run([&](engine::Replica& r) {
     const bool mine = r.rank == me.rank;
     engine::Pipeline pipeline(*data, {.shuffle = false, .in_place = true});
@@ -217,6 +224,7 @@ int run(const Flags& f, int argc, char** argv) {
       keep = work->step >= f.warm_up;
       if (mine) ready_times.begin_step();
       started = engine::Clock::now();
+      const double processor_begin = processor_seconds();
       pipeline.request(work->epoch, work->mine);
       engine::stage(r, pipeline.take(), work->step, work->whole, rule.rate);
       const double input = seconds_since(started);
@@ -235,25 +243,32 @@ int run(const Flags& f, int argc, char** argv) {
       parts.end_step(keep, seconds);
       computing.push_back(seconds - exposed);
       whole.push_back(seconds);
+      processor.push_back(processor_seconds() - processor_begin);
       losses.push_back(loss / double(std::max<std::int64_t>(1, r.state.examples)));
     }
     r.graph.observe(nullptr);
   });
-  for (auto* times : {&whole, &computing}) times->erase(times->begin(), times->begin() + f.warm_up);
+  for (auto* times : {&whole, &computing, &processor})
+    times->erase(times->begin(), times->begin() + f.warm_up);
   engine::require(losses.back() < losses.front(), "the loss did not fall: {} to {}", losses.front(),
                   losses.back());
   if (!me.chief) return 0;
+  const double peak_memory = peak_mib();
   const double step = median(whole);
   const double rate = double(f.batch) / step;
-  nlohmann::json object{{"model", f.model},           {"batch", f.batch},
-                        {"replicas", me.size},        {"algorithm", strategy->algorithm()},
-                        {"milliseconds", step * 1e3}, {"images_per_second", rate}};
+  nlohmann::json object{{"model", f.model},
+                        {"batch", f.batch},
+                        {"replicas", me.size},
+                        {"algorithm", strategy->algorithm()},
+                        {"milliseconds", step * 1e3},
+                        {"images_per_second", rate},
+                        {"cpu_milliseconds", median(processor) * 1e3},
+                        {"peak_mib", peak_memory}};
   fmt::print(stderr, "{}\n", strategy->explain());
   const engine::cpu::Peak peak = engine::cpu::measure_peak();
   const double core = peak.flops * f.threads;
   const auto counted = operations(graph, double(f.batch) / me.size);
   object["peak_gflops"] = core / 1e9;
-  object["peak_bytes"] = peak_bytes();
   object["copy_gb_s"] = peak.bytes / 1e9;
   if (!f.json) {
     fmt::print("{:40} {:>10} {:>7} {:>8} {:>10}\n", "part (medians of rank 0)", "ms", "%", "GF/s",
@@ -303,7 +318,7 @@ int run(const Flags& f, int argc, char** argv) {
           median(computing) * 1e3, model->communication * 1e3,
           model->hidden_percent(step, median(computing)), model->here * 1e3, model->buckets,
           model->buckets == 1 ? "" : "s", model->best * 1e3, model->best_buckets);
-    fmt::print("the most memory of the process: {:.3f} GB\n", double(peak_bytes()) / 1e9);
+    fmt::print("the most memory that this process had: {:.0f} MiB\n", peak_memory);
     fmt::print("the peak, from registers: {:.0f} GF/s a replica; a copy of memory: {:.0f} GB/s\n",
                core / 1e9, peak.bytes / 1e9);
   }
@@ -324,8 +339,7 @@ int main(int argc, char** argv) {
   app.add_option("--replicas", f.replicas, "of this process")->capture_default_str();
   app.add_option("--threads", f.threads, "of a replica")->capture_default_str();
   app.add_option("--steps", f.steps)->capture_default_str();
-  app.add_option("--warm-up", f.warm_up, "of these steps, the first, which are not counted")
-      ->capture_default_str();
+  app.add_option("--warm-up", f.warm_up, "of the steps, untimed")->capture_default_str();
   app.add_flag("--recompute", f.recompute, "blocks of the model again in backward");
   app.add_option("--batch", f.batch, "over all replicas")->capture_default_str();
   app.add_flag("--json", f.json, "one JSON object instead of a table");
