@@ -3,12 +3,15 @@
 // fastest run, GF/s, and what images a second their sum comes to. Then the reduction of several
 // sources, in GB/s of memory read and written. The clock is that of the thread, which stands still
 // while another program has the core. Results are looked at: a wrong one fails the run.
+// `bench_ops --convolutions resnet50` measures convolutions instead: bench/convolutions.h.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <functional>
 #include <vector>
 
+#include "bench/convolutions.h"
 #include "bench/kernel_bench.h"
 #include "engine/base/error.h"
 #include "engine/cpu/cpu_device.h"
@@ -107,7 +110,7 @@ void Bench::loss() {
   const Tensor losses{numbers.memory.data(), {kRows}, DType::kFloat64};
   const Tensor correct{numbers.memory.data() + kRows * 8, {kRows}, DType::kFloat64};
   time("softmax cross entropy", 10.0 * kRows, gradient.tensor, [&] {
-    ops_->softmax_cross_entropy(&state_, logits.tensor, target.tensor, gradient.tensor, losses,
+    ops_->softmax_cross_entropy(&state_, 0, logits.tensor, target.tensor, gradient.tensor, losses,
                                 correct);
   });
 }
@@ -141,20 +144,46 @@ void Bench::reduce(std::size_t sources) {
 }  // namespace
 }  // namespace lockstep::engine
 
-int main() {
+namespace {
+
+void bench_mnist_cnn() {
   using namespace lockstep::engine;
+  Bench bench;
+  const Activation relu = Activation::kRelu;
+  bench.convolution("conv1", {28, 28, 1, 32, 3, 3, 1, 0, true, relu}, false);
+  bench.convolution("conv2", {26, 26, 32, 64, 3, 3, 1, 0, true, relu}, true);
+  bench.pool({PoolKind::kMax, 24, 24, 64, 2, 2, 2, 0});
+  bench.dense("dense1", {9216, 128, true, relu});
+  bench.dense("dense2", {128, 10});
+  bench.loss();
+  std::printf("mnist_cnn forward and backward %7.3f ms, %.0f images/s\n", bench.step() * 1e3,
+              double(kRows) / bench.step());
+  for (std::size_t sources : {1u, 2u, 4u, 8u}) bench.reduce(sources);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace lockstep::engine;
+  CLI::App app{"Kernels alone on one core.", "bench_ops"};
+  std::vector<std::string> convolutions;
+  std::size_t rows = 16;
+  std::string kernels = "auto";
+  app.add_option("--convolutions", convolutions,
+                 "resnet50, or height,width,channels,filters,kernel,stride,padding,count each");
+  app.add_option("--rows", rows, "of a batch")->check(CLI::Range(1, 4096))->capture_default_str();
+  app.add_option("--kernels", kernels, "auto, direct or winograd")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
   try {
-    Bench bench;
-    const Activation relu = Activation::kRelu;
-    bench.convolution("conv1", {28, 28, 1, 32, 3, 3, 1, 0, true, relu}, false);
-    bench.convolution("conv2", {26, 26, 32, 64, 3, 3, 1, 0, true, relu}, true);
-    bench.pool({PoolKind::kMax, 24, 24, 64, 2, 2, 2, 0});
-    bench.dense("dense1", {9216, 128, true, relu});
-    bench.dense("dense2", {128, 10});
-    bench.loss();
-    std::printf("mnist_cnn forward and backward %7.3f ms, %.0f images/s\n", bench.step() * 1e3,
-                double(kRows) / bench.step());
-    for (std::size_t sources : {1u, 2u, 4u, 8u}) bench.reduce(sources);
+    if (convolutions.empty()) {
+      bench_mnist_cnn();
+      return 0;
+    }
+    std::vector<CountedConvolution> all;
+    for (const std::string& text : convolutions) {
+      for (const CountedConvolution& one : parse_convolutions(text)) all.push_back(one);
+    }
+    bench_convolutions(all, rows, kernels_of(kernels));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "bench_ops: %s\n", error.what());
     return 1;

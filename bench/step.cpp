@@ -6,9 +6,11 @@
 //   bench_step --model mnist_cnn --replicas 2 --batch 128
 //   mpirun -n 2 bench_step --strategy collective_all_reduce --model mlp --batch 256
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <ctime>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -30,9 +32,9 @@ namespace {
 struct Flags {
   std::string model = "mnist_cnn", strategy = "mirrored", algorithm = "auto", update = "auto",
               kernels = "auto", dtype = "float32";
-  int replicas = 1, threads = 1, steps = 60;
+  int replicas = 1, threads = 1, steps = 60, warm_up = 10;
   std::size_t batch = 128;
-  bool json = false;
+  bool json = false, recompute = false;
 };
 
 double median(std::vector<double> values) {
@@ -44,6 +46,20 @@ double median(std::vector<double> values) {
 
 double seconds_since(engine::Clock::time_point begin) {
   return std::chrono::duration<double>(engine::Clock::now() - begin).count();
+}
+
+// The most memory that this process had so far, in MiB.
+double peak_mib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return double(usage.ru_maxrss) / 1024;
+}
+
+// What all threads of this process have had of processors, in seconds.
+double processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return double(now.tv_sec) + double(now.tv_nsec) / 1e9;
 }
 
 // Parts in the order in which they were first seen, a sample a step each.
@@ -161,8 +177,8 @@ std::map<std::string, double> operations(const engine::GraphSpec& graph, double 
 }
 
 int run(const Flags& f, int argc, char** argv) {
-  constexpr int kWarmUp = 10;
-  engine::require(f.steps > kWarmUp, "--steps must be above {}", kWarmUp);
+  engine::require(f.warm_up >= 0 && f.steps > f.warm_up, "--steps {} must be above --warm-up {}",
+                  f.steps, f.warm_up);
   strategies::Session session(argc, argv);
   strategies::StrategyOptions options;
   options.replicas = f.replicas;
@@ -171,6 +187,7 @@ int run(const Flags& f, int argc, char** argv) {
   options.update = f.update;
   options.kernels = engine::kernels_of(f.kernels);
   options.dtype = engine::dtype_of(f.dtype);
+  options.recompute = f.recompute;
   options.measured = true;
   const auto strategy = strategies::make_strategy(f.strategy, session, options);
   const engine::GraphSpec graph = models::build(f.model);
@@ -183,7 +200,7 @@ int run(const Flags& f, int argc, char** argv) {
   strategy->deal({data->size(), f.batch, 0, f.steps, {}, true});
   Parts parts;
   ReadyTimes ready_times;
-  std::vector<double> whole, computing, losses;
+  std::vector<double> whole, computing, processor, losses;
   strategy->run([&](engine::Replica& r) {
     const bool mine = r.rank == me.rank;
     engine::Pipeline pipeline(*data, {.shuffle = false, .in_place = true});
@@ -205,9 +222,10 @@ int run(const Flags& f, int argc, char** argv) {
     if (mine) r.graph.observe(&parts);
     while (const auto work = strategy->next(r)) {
       exposed = 0;
-      keep = work->step >= kWarmUp;
+      keep = work->step >= f.warm_up;
       if (mine) ready_times.begin_step();
       started = engine::Clock::now();
+      const double processor_begin = processor_seconds();
       pipeline.request(work->epoch, work->mine);
       engine::stage(r, pipeline.take(), work->step, work->whole, rule.rate);
       const double input = seconds_since(started);
@@ -226,19 +244,27 @@ int run(const Flags& f, int argc, char** argv) {
       parts.end_step(keep, seconds);
       computing.push_back(seconds - exposed);
       whole.push_back(seconds);
+      processor.push_back(processor_seconds() - processor_begin);
       losses.push_back(loss / double(std::max<std::int64_t>(1, r.state.examples)));
     }
     r.graph.observe(nullptr);
   });
-  for (auto* times : {&whole, &computing}) times->erase(times->begin(), times->begin() + kWarmUp);
+  for (auto* times : {&whole, &computing, &processor})
+    times->erase(times->begin(), times->begin() + f.warm_up);
   engine::require(losses.back() < losses.front(), "the loss did not fall: {} to {}", losses.front(),
                   losses.back());
   if (!me.chief) return 0;
+  const double peak_memory = peak_mib();
   const double step = median(whole);
   const double rate = double(f.batch) / step;
-  nlohmann::json object{{"model", f.model},           {"batch", f.batch},
-                        {"replicas", me.size},        {"algorithm", strategy->algorithm()},
-                        {"milliseconds", step * 1e3}, {"images_per_second", rate}};
+  nlohmann::json object{{"model", f.model},
+                        {"batch", f.batch},
+                        {"replicas", me.size},
+                        {"algorithm", strategy->algorithm()},
+                        {"milliseconds", step * 1e3},
+                        {"images_per_second", rate},
+                        {"cpu_milliseconds", median(processor) * 1e3},
+                        {"peak_mib", peak_memory}};
   fmt::print(stderr, "{}\n", strategy->explain());
   const engine::cpu::Peak peak = engine::cpu::measure_peak();
   const double core = peak.flops * f.threads;
@@ -294,6 +320,7 @@ int run(const Flags& f, int argc, char** argv) {
           median(computing) * 1e3, model->communication * 1e3,
           model->hidden_percent(step, median(computing)), model->here * 1e3, model->buckets,
           model->buckets == 1 ? "" : "s", model->best * 1e3, model->best_buckets);
+    fmt::print("the most memory that this process had: {:.0f} MiB\n", peak_memory);
     fmt::print("the peak, from registers: {:.0f} GF/s a replica; a copy of memory: {:.0f} GB/s\n",
                core / 1e9, peak.bytes / 1e9);
   }
@@ -315,6 +342,8 @@ int main(int argc, char** argv) {
   app.add_option("--replicas", f.replicas, "of this process")->capture_default_str();
   app.add_option("--threads", f.threads, "of a replica")->capture_default_str();
   app.add_option("--steps", f.steps)->capture_default_str();
+  app.add_option("--warm-up", f.warm_up, "of the steps, untimed")->capture_default_str();
+  app.add_flag("--recompute", f.recompute, "blocks of the model again in backward");
   app.add_option("--batch", f.batch, "over all replicas")->capture_default_str();
   app.add_flag("--json", f.json, "one JSON object instead of a table");
   CLI11_PARSE(app, argc, argv);

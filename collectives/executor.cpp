@@ -259,7 +259,9 @@ bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budge
   const std::size_t at = step.from[0].offset + cursor.element;
   const bool single = options_.hook || step.epilogue == Epilogue::kSquares;
   const std::size_t most = (single ? 1 : std::size_t(budget)) * engine::kBlock;
-  const std::size_t count = std::min(step.count - cursor.element, most - at % engine::kBlock);
+  std::size_t count = std::min(step.count - cursor.element, most - at % engine::kBlock);
+  const bool by_segments = this->by_segments(step);
+  if (by_segments) count = std::min(count, owned_.segments[owned_.segment(at)].end - at);
   budget -= int((at % engine::kBlock + count + engine::kBlock - 1) / engine::kBlock);
   for (std::size_t i = 0; i < step.from.size(); ++i)
     from_[i] = address(entry, step.from[i], dtype, cursor.element);
@@ -277,6 +279,7 @@ bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budge
   arguments.scale = step.scale;
   if (step.epilogue == Epilogue::kSquares) arguments.squares = norms() + at / engine::kBlock;
   if (step.epilogue == Epilogue::kUpdate) update_arguments(entry, cursor, step, arguments);
+  if (by_segments) segment_arguments(entry, at, arguments);
   ops_.reduce(arguments);
   cursor.element += count;
   if (cursor.element < step.count) return false;

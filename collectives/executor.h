@@ -31,6 +31,14 @@ struct OwnedState {
   std::vector<Range> ranges = {};  // ascending in the packed order
   std::byte* slots = nullptr;
   std::size_t norm_blocks = 0;  // blocks of the whole arena that a global norm adds
+  // Of the arena, ascending, up to its end; none: all of it is alike, and decays.
+  std::vector<engine::UpdateSegment> segments = {};
+  std::size_t segment(std::size_t offset) const;  // the number of that which holds the element
+  // Numbers in the norms of a rank, whose arena has so many blocks and segments, where the rule
+  // needs norms of layers.
+  static std::size_t layer_norms(std::size_t blocks, std::size_t segments) {
+    return 2 * (blocks + segments);
+  }
   std::size_t elements() const;
   std::size_t local(std::size_t offset) const;  // where arena element `offset` lies, packed
 };
@@ -141,6 +149,12 @@ class Executor {
   std::size_t updated_bytes(const StepPlan& step) const;
   void update_arguments(Entry& entry, Cursor& cursor, const Step& step,
                         engine::ReduceArguments& arguments);
+  bool by_segments(const Step& step) const;
+  void segment_arguments(const Entry& entry, std::size_t at, engine::ReduceArguments& arguments);
+  void take_weight_squares(const Entry& entry, std::size_t at,
+                           const engine::ReduceArguments& of_gradients) const;
+  void find_local_rates();
+  double* layer_squares(std::size_t block, std::size_t segment) const;
   bool all_arrived(const Entry& entry, int plan, const Step& await);
   bool arrived(const Entry& entry, int plan, const Step& await, int rank) const;
   void look(Entry& entry, int plan, int lane);
@@ -173,7 +187,9 @@ class Executor {
   std::size_t owned_elements_;
   bool wakes_;  // the transport, from its sleep
   bool stream_updates_ = false;
-  std::mutex mutex_;  // of the work: cursors, transport, operands
+  std::vector<double> local_rates_;  // of the segments, where the rule needs norms of layers ...
+  std::uint64_t rated_ = 0;          // ... in this execution, from 1
+  std::mutex mutex_;                 // of the work: cursors, transport, operands
   std::mutex purposes_;
   std::vector<Entry> entries_;          // they hold atomics and do not move: made all at once
   std::vector<int> order_;              // first in line first

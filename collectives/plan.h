@@ -5,8 +5,9 @@
 //
 // Each rank runs a few lanes side by side, each an ordered list of steps. Operands name memory as
 // {rank, space, offset}: offsets are elements of the plan's dtype, absolute in the rank's space
-// (norms: float64, one a block of the arena). Memory of ranks of the same host can be read and
-// written directly; other hosts are reached by messages.
+// (norms: float64, one a block of the arena; norms of layers travel in no plan, and lie there as
+// the executor likes). Memory of ranks of the same host can be read and written directly; other
+// hosts are reached by messages.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -61,7 +62,8 @@ inline constexpr int kMaxLanes = 16;  // of a rank in one plan
 
 // The epilogue kUpdate of a reduce reads and writes more than its operands say: the weights of its
 // own rank at the range of from[0], its slots there, and, where the rule needs a norm, all norms of
-// its own rank. kSquares writes one number for each block of from[0]'s range into its own norms.
+// its own rank. kSquares writes one number for each block of from[0]'s range into its own norms,
+// and may read the weights of its own rank at that range: norms of layers are of both.
 struct Plan {
   std::string name;       // for people: "bucket 0 (dense2.bias dense2.weight): sum"
   std::string algorithm;  // "direct", "ring", "local"

@@ -145,7 +145,7 @@ class Run {
       }
     };
     begin(p.space, [&](Cell& cell) { cell.value.contributions[own] = 1, cell.writer = stamp; });
-    if (any_step(p, Epilogue::kUpdate))
+    if (any_step(p, Epilogue::kUpdate) || any_step(p, Epilogue::kSquares))
       begin(Space::kWeight, [&](Cell& cell) { cell.readers = {stamp}; });
   }
 
@@ -226,7 +226,8 @@ class Run {
     const Stretch weight = stretch({r.rank, Space::kWeight, range.begin}, s.count, dtype);
     all = from;
     all.insert(all.end(), to.begin(), to.end());
-    if (s.epilogue == Epilogue::kUpdate) all.push_back(weight), read_norms(r, me);
+    if (s.epilogue == Epilogue::kUpdate) read_norms(r, me);
+    if (s.epilogue == Epilogue::kUpdate || s.epilogue == Epilogue::kSquares) all.push_back(weight);
     for (const auto& piece : memory_.pieces(all)) {
       Value sum;
       sum.contributions.assign(std::size_t(ranks_), 0);
@@ -258,6 +259,7 @@ class Run {
         if (sum.scaled) fail(r, "a sum is scaled twice");
         sum.scale *= s.scale, sum.scaled = true;
       }
+      if (s.epilogue == Epilogue::kSquares) read(r, memory_.cell(weight, piece), me, r.clock);
       if (s.epilogue == Epilogue::kUpdate) {
         const Value& old = read(r, memory_.cell(weight, piece), me, r.clock);
         if (old.updates) fail(r, "a weight is updated twice");

@@ -9,20 +9,25 @@
 #include "models/lenet5.h"
 #include "models/mlp.h"
 #include "models/mnist_cnn.h"
+#include "models/resnet.h"
 #include "models/wide_deep.h"
 
 namespace lockstep::models {
 namespace {
 
+// A model without batch norm has no statistics to synchronise.
 struct Entry {
   std::string_view name;
   engine::GraphSpec (*build)();
+  engine::GraphSpec (*build_with)(ResnetOptions) = nullptr;
 };
-constexpr std::array<Entry, 6> kModels{{
+constexpr std::array<Entry, 8> kModels{{
     {"lenet5", lenet5},
     {"mlp", mlp},
     {"mlp_wide", mlp_wide},
     {"mnist_cnn", mnist_cnn},
+    {"resnet20", [] { return resnet20(); }, resnet20},
+    {"resnet50", [] { return resnet50(); }, resnet50},
     {"wide_deep", wide_deep},
     {"wide_deep_10m", wide_deep_10m},
 }};
@@ -46,9 +51,12 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-engine::GraphSpec build(std::string_view name) {
+engine::GraphSpec build(std::string_view name, BuildOptions options) {
   for (const Entry& entry : kModels) {
-    if (entry.name == name) return entry.build();
+    if (entry.name != name) continue;
+    engine::require(!options.synchronised || entry.build_with != nullptr,
+                    "model {} has no batch norm whose statistics could be synchronised", name);
+    return options.synchronised ? entry.build_with({.synchronised = true}) : entry.build();
   }
   const Entry& nearest =
       *std::min_element(kModels.begin(), kModels.end(), [&](const Entry& a, const Entry& b) {

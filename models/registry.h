@@ -9,8 +9,12 @@
 
 namespace lockstep::models {
 
-// Throws Error(kInvalid) for an unknown name, with the nearest one and all there are.
-engine::GraphSpec build(std::string_view name);
+struct BuildOptions {
+  bool synchronised = false;  // batch norm over all replicas together
+};
+// Throws Error(kInvalid) for an unknown name, with the nearest one and all there are, and for an
+// option that the model has no place for.
+engine::GraphSpec build(std::string_view name, BuildOptions options = {});
 std::vector<std::string> names();
 std::string list();  // "lenet5, mlp, ..."
 

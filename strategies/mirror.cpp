@@ -31,8 +31,8 @@ ArenaLayout arena_layout(const engine::Graph& graph, const StepDesign& design) {
 }
 
 Mirror::Mirror(int r, const engine::GraphSpec& spec, std::unique_ptr<engine::Ops> o,
-               std::size_t rows, std::uint64_t run_seed)
-    : OwnOps{std::move(o)}, Replica(r, spec, *own_ops, rows), Context(*own_ops) {
+               std::size_t rows, std::uint64_t run_seed, engine::GraphOptions options)
+    : OwnOps{std::move(o)}, Replica(r, spec, *own_ops, rows, options), Context(*own_ops) {
   Replica::context = this;
   Context::state = &(Replica::state);
   Context::seed = run_seed;
@@ -58,6 +58,7 @@ void Mirror::open(const StepDesign& design, const engine::UpdateRule& rule, coll
   state.ranges = owned_;
   state.slots = slots_.data();
   state.norm_blocks = design.norm_blocks;
+  state.segments = design.segments;
   executor_.emplace(rank, team, transport_.get(), *own_ops, std::move(state), options);
   executor_->open(design.plan);
 }
@@ -76,7 +77,7 @@ std::byte* Mirror::slot(std::size_t slot, std::size_t packed) const {
 
 std::byte* Mirror::exchange(int point) {
   const engine::Range range = design_->points[std::size_t(point)];
-  return space(Space::kExchange) + range.begin * engine::size_of(graph.dtype());
+  return space(Space::kExchange) + range.begin * sizeof(double);
 }
 
 void Mirror::reduce(int point) {

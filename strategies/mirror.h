@@ -36,7 +36,7 @@ class Mirror : private OwnOps,
                private collectives::ExecutorObserver {
  public:
   Mirror(int rank, const engine::GraphSpec& spec, std::unique_ptr<engine::Ops> ops,
-         std::size_t rows, std::uint64_t seed);
+         std::size_t rows, std::uint64_t seed, engine::GraphOptions options);
 
   // Before the first step. The block at the team's base of this rank, the team, the design and the
   // transport (null on one host) outlive the mirror.

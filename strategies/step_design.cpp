@@ -6,9 +6,11 @@
 #include <set>
 
 #include "collectives/algorithms.h"
+#include "collectives/executor.h"
 #include "collectives/registry.h"
 #include "collectives/size_rules.h"
 #include "engine/base/error.h"
+#include "strategies/update_segments.h"
 
 namespace lockstep::strategies {
 namespace {
@@ -111,6 +113,10 @@ class Designer {
       require(refusal.empty(), "algorithm {} {}; this job has {} hosts: use auto", rule.algorithm,
               refusal, hosts_);
     }
+    require(!needs_layer_norms() || input_.rule.clip_norm == 0,
+            "lars with clip_norm {}: lars makes gradients that are too long short layer by layer; "
+            "leave clip_norm out",
+            input_.rule.clip_norm);
     design_.bucket_bytes = options_.bucket_bytes > 0 ? options_.bucket_bytes : kBucketBytes;
     design_.buckets = options_.bucket_ends.empty()
                           ? cut_buckets(graph_.trainable(), design_.bucket_bytes, width())
@@ -137,7 +143,8 @@ class Designer {
       if (chosen || update_is_open()) buckets.insert(bytes);
     }
     sums.insert(buckets.begin(), buckets.end());
-    for (const Range& point : design_.points) add(bytes_of(point));
+    for (const Range& point : design_.points) add(point.size() * sizeof(double));
+    add(design_.statistics_range.size() * sizeof(double));
     add(design_.metrics_range.size() * sizeof(double));
     add(design_.gather_range.size() * sizeof(double));
     add(bytes_of({0, graph_.parameters()}));
@@ -155,12 +162,19 @@ class Designer {
   StepDesign run() {
     choose();
     design_.norm_blocks = (graph_.trainable() + kBlock - 1) / kBlock;
-    design_.norms_bytes = std::max<std::size_t>(1, design_.norm_blocks) * sizeof(double);
+    design_.segments = update_segments(input_.rule, graph_.layout(), graph_.trainable());
+    const std::size_t norms =
+        needs_layer_norms()
+            ? collectives::OwnedState::layer_norms(design_.norm_blocks, design_.segments.size())
+            : design_.norm_blocks;
+    design_.norms_bytes = std::max<std::size_t>(1, norms) * sizeof(double);
     add_reductions();
     add_updates();
     design_.metrics = add_exchange("metrics of a step", design_.metrics_range);
     design_.step_stages = design_.plan.size();
     design_.gather = add_exchange("gather", design_.gather_range);
+    if (!design_.statistics_range.empty())
+      design_.statistics = add_exchange("statistics", design_.statistics_range);
     Request weights = request("start values", {0, graph_.parameters()});
     weights.space = Space::kWeight;
     design_.start = add(all_reduce(weights));
@@ -185,6 +199,7 @@ class Designer {
   std::size_t width() const { return engine::size_of(graph_.dtype()); }
   std::size_t bytes_of(Range bucket) const { return bucket.size() * width(); }
   bool needs_norm() const { return input_.rule.needs() == engine::Needs::kGlobalNorm; }
+  bool needs_layer_norms() const { return input_.rule.needs() == engine::Needs::kLayerNorms; }
 
   const SizeRule* rule_for(std::size_t bytes) const {
     const auto found = std::find_if(rules_.begin(), rules_.end(), [&](const SizeRule& rule) {
@@ -253,6 +268,9 @@ class Designer {
 
   // Why no update can be inside the sums, as the end of a sentence; empty where it can.
   std::string find_why_apart() const {
+    if (needs_layer_norms())
+      return "lars needs the norms of whole weights and of their gradients first, which are known "
+             "when all are summed";
     for (const Range& bucket : design_.buckets) {
       const SizeRule* const rule = rule_for(bytes_of(bucket));
       if (rule == nullptr) {
@@ -319,20 +337,19 @@ class Designer {
                       : ", which is near: so each weight is updated once for all";
   }
 
-  // Reductions of layers first, in the graph's dtype, each from a block's beginning; then float64.
+  // Reductions of layers first; each range from a block's beginning.
   void lay_out_exchange() {
-    std::size_t at = 0;  // elements of the graph's dtype
-    for (const engine::ReductionSpec& point : graph_.reductions()) {
-      design_.points.push_back({at, at + point.count});
-      at = round_up(at + point.count, kBlock);
-    }
     const std::size_t ranks = input_.host.size();
-    std::size_t numbers = round_up(at * width() / sizeof(double), kBlock);
+    std::size_t numbers = 0;
     auto take = [&](std::size_t count) {
       const Range range{numbers, numbers + count};
       numbers = round_up(range.end, kBlock);
       return range;
     };
+    for (const engine::ReductionSpec& point : graph_.reductions())
+      design_.points.push_back(take(point.count));
+    design_.statistics_range =
+        take(graph_.statistics().empty() ? 0 : graph_.statistics().back().range.end);
     design_.metrics_range = take(input_.totals + ranks * input_.metrics_per_rank);
     design_.gather_range = take(ranks * input_.gather_per_rank);
     design_.exchange_bytes = numbers * sizeof(double);
@@ -373,15 +390,16 @@ class Designer {
   void add_reductions() {
     for (std::size_t i = 0; i < design_.points.size(); ++i) {
       Request sums = request("reduction " + graph_.reductions()[i].name, design_.points[i]);
+      sums.dtype = engine::DType::kFloat64;
       sums.space = Space::kExchange;
       design_.reductions.push_back(add(all_reduce(sums), {}, true));
     }
   }
 
-  // For each bucket its sum and its update. An update that needs the global norm comes after the
-  // squares of all sums; else after its own sum, or together with it in one plan.
+  // For each bucket its sum and its update. An update that needs norms comes after the squares of
+  // all sums; else after its own sum, or together with it in one plan.
   void add_updates() {
-    const bool fused = design_.update == "fused";
+    const bool fused = design_.update == "fused", waits = needs_norm() || needs_layer_norms();
     design_.stages.resize(design_.buckets.size());
     auto bucket_request = [&](std::size_t b, const char* what) {
       Request r = request(bucket_name(b, design_.buckets[b], graph_) + what, design_.buckets[b]);
@@ -392,26 +410,26 @@ class Designer {
       design_.stages[b].push_back(add(std::move(plan), std::move(after)));
     };
     std::vector<int> norms;  // stages that leave squares
-    for (std::size_t b = 0; b < design_.buckets.size() && (needs_norm() || !fused); ++b) {
+    for (std::size_t b = 0; b < design_.buckets.size() && (waits || !fused); ++b) {
       Request sum = bucket_request(b, ": sum");
       sum.squares = fused;
       add_to(b, fused ? collectives::direct_reduce_scatter(sum) : all_reduce(sum), {});
-      if (!fused && needs_norm()) {
+      if (!fused && waits) {
         add_to(b, collectives::local_squares(bucket_request(b, ": squares")), design_.stages[b]);
       }
       norms.push_back(design_.stages[b].back());
     }
     design_.updates.resize(design_.buckets.size());
     for (std::size_t i = 0; i < design_.buckets.size(); ++i) {
-      // What waits for the norm runs when backward has ended, for the next forward pass: the first
+      // What waits for norms runs when backward has ended, for the next forward pass: the first
       // layer, whose bucket is the last, comes first.
-      const std::size_t b = needs_norm() ? design_.buckets.size() - 1 - i : i;
-      Request r = bucket_request(b, needs_norm() || !fused ? ": update" : ": sum and update");
-      r.update = fused && !needs_norm();
+      const std::size_t b = waits ? design_.buckets.size() - 1 - i : i;
+      Request r = bucket_request(b, waits || !fused ? ": update" : ": sum and update");
+      r.update = fused && !waits;
       Plan plan = r.update ? all_reduce(r)
                   : fused  ? collectives::direct_update_and_store(r)
                            : collectives::local_update(r);
-      add_to(b, std::move(plan), needs_norm() ? norms : design_.stages[b]);
+      add_to(b, std::move(plan), waits ? norms : design_.stages[b]);
       design_.updates[b] = design_.stages[b].back();
     }
   }

@@ -12,7 +12,8 @@
 // nothing is asked.
 //
 // Update. All buckets have it in the same place. One bucket whose algorithm was asked for and has
-// no place for it has it apart for all, and so has a norm that must be known first between hosts.
+// no place for it has it apart for all, and so have a norm that must be known first between hosts,
+// and norms of layers, which each rank takes for itself of sums that it has whole.
 // Else the planner prices both ways, each with the algorithms that are cheapest for it: what the
 // sums and updates of all buckets take one behind the other. Apart is taken where it takes less by
 // more than a tenth: fused, mirrors are equal by construction and optimizer state exists once.
@@ -62,15 +63,16 @@ struct StepDesign {
   std::vector<int> updates;              // by bucket: the last of them, after which weights are new
   int metrics = -1;                      // once a step: totals and checksums
   int gather = -1;                       // outside of steps: everybody's numbers
+  int statistics = -1;                   // outside of steps: their sums; -1: there are none
   int start = -1;                        // before the first step: weights of rank 0 to all
   std::size_t step_stages = 0;           // stages before this one can be in flight at once
 
-  // Where things lie in the exchange space. Reductions are in the graph's dtype, the others
-  // float64.
-  std::vector<engine::Range> points;          // elements of the graph's dtype
-  engine::Range metrics_range, gather_range;  // float64 elements
+  // Where things lie in the exchange space: float64 elements.
+  std::vector<engine::Range> points;  // of reductions
+  engine::Range statistics_range, metrics_range, gather_range;
   std::size_t exchange_bytes = 0, scratch_bytes = 0, norms_bytes = 0;
   std::size_t norm_blocks = 0;
+  std::vector<engine::UpdateSegment> segments;  // of the arena (update_segments.h)
 };
 
 // `metrics_per_rank`, `gather_per_rank`: float64 numbers that every rank has there to itself;

@@ -68,6 +68,10 @@ StepPrices price_step(const collectives::Topology& topology, const engine::Updat
   const auto all = collectives::all_reduce_algorithms();
   StepPrices prices{{plan_all_reduce(topology, all, question.rules, question.sums, together)}, {}};
   if (question.buckets.empty()) return prices;
+  if (rule.needs() == engine::Needs::kLayerNorms) {  // of gradients and of weights
+    prices.apart.after = {price(kSquares), price(kSquares), price(kUpdate)};
+    return prices;
+  }
   if (rule.needs() == engine::Needs::kGlobalNorm) {
     prices.apart.after = {price(kSquares), price(kUpdate)};
     prices.fused = {price(kFirstHalf), {price(kSecondHalf)}};

@@ -221,12 +221,14 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   const std::string shares =
       options_.shares.empty() ? "equal" : fmt::format("{}", fmt::join(options_.shares, " "));
   const std::string flags = fmt::format(
-      "{}optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} clip {}\n"
+      "{}optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} of {} clip {} "
+      "trust {}\n"
       "batch: {}\nshares: {}\naccumulate: {}\nseed: {}\ndtype: {}\nchecksums: {}\noverlap: {}\n"
       "transport: {}\n",
       graph.describe() + "\n", int(rule.kind), rule.momentum, rule.nesterov, rule.beta1, rule.beta2,
-      rule.epsilon, rule.weight_decay, rule.clip_norm, options.batch, shares, options.accumulate,
-      options.seed, engine::name(first.dtype()), options_.checksums, options_.overlap,
+      rule.epsilon, rule.weight_decay, rule.decay_all ? "all parameters" : "weights",
+      rule.clip_norm, rule.trust, options.batch, shares, options.accumulate, options.seed,
+      engine::name(first.dtype()), options_.checksums, options_.overlap,
       transport_of(options_.network));
   // Whether all look for costs, before one of them does.
   if (bootstrap_.processes() > 1)
@@ -245,8 +247,9 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   const std::size_t rows = largest_share(options.batch, options.accumulate);
   for (std::size_t i = 0; i < options_.devices.size(); ++i) {
     engine::Device& device = *options_.devices[i];
-    mirrors_.push_back(std::make_unique<Mirror>(
-        first_rank() + int(i), graph, ops_of(device, design_.kernels), rows, options.seed));
+    mirrors_.push_back(std::make_unique<Mirror>(first_rank() + int(i), graph,
+                                                ops_of(device, design_.kernels), rows, options.seed,
+                                                graph_options()));
   }
   const JobRanks ranks = ranks_of(bootstrap_, topology_);
   map_memory(ranks);
@@ -359,8 +362,8 @@ void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
   const auto use_of = [&](std::size_t batch) {
     const std::size_t share = largest_share(batch, open_.accumulate);
     const std::size_t loop = share * std::size_t(open_.accumulate) * open_.bytes_of_example;
-    return memory_use(engine::Graph::memory(*graph_, ops, share), replicas, arenas, slots,
-                      (loop + open_.bytes_of_replica) * replicas);
+    return memory_use(engine::Graph::memory(*graph_, ops, share, graph_options()), replicas, arenas,
+                      slots, (loop + open_.bytes_of_replica) * replicas);
   };
   const MemoryRoom room = options_.room ? *options_.room : memory_room(local_processes());
   require_memory(room, options_.memory_limit, open_.batch, use_of);

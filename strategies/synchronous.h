@@ -62,6 +62,7 @@ struct SynchronousOptions {
   std::size_t most_touched = 0;           // bytes, while they are measured (calibration.h)
   // Of the batch, by rank, the same in all processes; empty: equal.
   std::vector<std::uint64_t> shares = {};
+  bool recompute = false;        // blocks of the model in backward, to save memory (GraphOptions)
   bool checksums = true;         // confirm that mirrors are equal while training
   std::size_t memory_limit = 0;  // bytes of this process in all; 0: what there is
   engine::Log log = engine::Log();
@@ -84,6 +85,7 @@ class Synchronous : public engine::Strategy {
   void finish(engine::Replica& replica) override;
   engine::Totals report(engine::Replica& replica, const engine::Totals& mine) override;
   engine::Totals settle(engine::Replica& replica) override;
+  void average_statistics(engine::Replica& replica, std::string_view what) override;
   std::vector<double> gather(engine::Replica& replica, std::span<const double> mine,
                              std::string_view what) override;
   std::vector<std::string> collect(const std::string& mine, std::string_view what) override;
@@ -121,6 +123,7 @@ class Synchronous : public engine::Strategy {
   static constexpr std::size_t kTimes = 2;   // ... and those of which each rank's are sent
   Mirror& mirror(engine::Replica& replica) const;
   int first_rank() const;
+  engine::GraphOptions graph_options() const { return {.recompute = options_.recompute}; }
   std::size_t largest_share(std::size_t batch, int accumulate) const;
   void design(const engine::Graph& graph);
   void find_costs();

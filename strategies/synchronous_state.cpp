@@ -16,6 +16,19 @@ using engine::Range;
 
 namespace {
 
+// Float64 in every type of graph, and the same on all ranks when they are saved.
+void add_statistics(Mirror& mirror, std::vector<Piece>& pieces) {
+  for (const engine::Statistic& statistic : mirror.graph.statistics()) {
+    const std::size_t count = statistic.range.size();
+    double* const values = mirror.graph.statistic_values().data() + statistic.range.begin;
+    pieces.push_back({statistic.name,
+                      {count},
+                      engine::DType::kFloat64,
+                      {0, count},
+                      reinterpret_cast<std::byte*>(values)});
+  }
+}
+
 // Who saves an array that all ranks have: each to the rank with the fewest bytes so far.
 std::vector<int> deal_arrays(const std::vector<Parameter>& layout, int ranks) {
   std::vector<std::size_t> load(std::size_t(ranks), 0);
@@ -64,7 +77,7 @@ void add_weight(const Mirror& mirror, const Parameter& parameter, std::vector<Pi
 }  // namespace
 
 std::vector<Piece> Synchronous::pieces_to_save(engine::Replica& replica) {
-  const Mirror& m = mirror(replica);
+  Mirror& m = mirror(replica);
   const std::vector<Parameter>& layout = m.graph.layout();
   const std::vector<int> owner = deal_arrays(layout, int(host_.size()));
   std::vector<Piece> pieces, slots;
@@ -81,14 +94,16 @@ std::vector<Piece> Synchronous::pieces_to_save(engine::Replica& replica) {
     });
   }
   pieces.insert(pieces.end(), slots.begin(), slots.end());
+  if (m.rank == 0) add_statistics(m, pieces);
   return pieces;
 }
 
 std::vector<Piece> Synchronous::pieces_to_restore(engine::Replica& replica) {
-  const Mirror& m = mirror(replica);
+  Mirror& m = mirror(replica);
   std::vector<Piece> pieces;
   for (const Parameter& parameter : m.graph.layout()) add_weight(m, parameter, pieces);
   add_slots(m, rule_, pieces);
+  add_statistics(m, pieces);
   return pieces;
 }
 

@@ -210,6 +210,18 @@ Totals Synchronous::settle(engine::Replica& replica) {
   return totals_of(m);
 }
 
+void Synchronous::average_statistics(engine::Replica& replica, std::string_view what) {
+  if (design_.statistics < 0 || host_.size() == 1) return;
+  Mirror& m = mirror(replica);
+  const std::span<double> mine = m.graph.statistic_values();
+  double* const numbers =
+      reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.statistics_range.begin;
+  std::copy(mine.begin(), mine.end(), numbers);
+  m.executor().start(design_.statistics, nullptr);
+  m.executor().wait(design_.statistics, what);
+  for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = numbers[i] / double(host_.size());
+}
+
 std::vector<double> Synchronous::gather(engine::Replica& replica, std::span<const double> mine,
                                         std::string_view what) {
   Mirror& m = mirror(replica);

@@ -59,7 +59,8 @@ int predict(const Flags& f, const Program& program) {
       "the checkpoint names no model, as one that a program of its own has made: only "
       "checkpoints of lockstep train can be used here; in the program, Trainer::restore "
       "and Trainer::predict do it");
-  const engine::GraphSpec graph = models::build(state.model);
+  const bool synchronised = state.graph.find(", synchronised") != std::string::npos;
+  const engine::GraphSpec graph = models::build(state.model, {.synchronised = synchronised});
   const engine::data::Sets sets = choose_data({f.data, f.batch, f.examples, 1}, graph);
   const auto& data = f.split == "test" ? sets.test : sets.train;
   engine::require(data != nullptr, "the data has no test part: use --split train");
@@ -93,8 +94,10 @@ int predict(const Flags& f, const Program& program) {
     engine::fail(engine::Code::kIo, "standard output cannot be written");
   }
   const bool counts = graph.loss().counts_correct();
-  std::fputs(fmt::format("step {}: {} {:.4f} on {}\n", state.step, counts ? "accuracy" : "loss",
-                         counts ? evaluation.accuracy : evaluation.loss, data->describe())
+  const std::string top5 =
+      std::isnan(evaluation.top5) ? "" : fmt::format(" (top-5 {:.4f})", evaluation.top5);
+  std::fputs(fmt::format("step {}: {} {:.4f}{} on {}\n", state.step, counts ? "accuracy" : "loss",
+                         counts ? evaluation.accuracy : evaluation.loss, top5, data->describe())
                  .c_str(),
              stderr);
   return kDone;

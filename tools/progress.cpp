@@ -72,7 +72,8 @@ void Progress::epoch(std::int64_t epoch, const engine::StepReport& last) {
 
 void Progress::evaluation(const engine::Evaluation& test, std::int64_t epochs) {
   say(fmt::format("test after {} epoch{}: {}", epochs, epochs == 1 ? "" : "s",
-                  metrics(test.loss, test.accuracy)));
+                  metrics(test.loss, test.accuracy)) +
+      (std::isnan(test.top5) ? "" : fmt::format(", top-5 {:.4f}", test.top5)));
 }
 
 void Progress::erase() {

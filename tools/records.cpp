@@ -11,11 +11,13 @@ namespace lockstep::tools {
 
 namespace {
 
-// Of an evaluation or a step: a loss that counts none has no accuracy, so no point of a curve (and
-// null in a line). It stands last.
+// Of an evaluation or a step: a loss that counts none has no accuracy, and few classes have no top
+// 5, so no point of a curve (and null in a line). They stand last.
 std::span<const engine::Summary::Scalar> with_accuracy(
     std::span<const engine::Summary::Scalar> scalars) {
-  return std::isnan(scalars.back().value) ? scalars.first(scalars.size() - 1) : scalars;
+  while (scalars.size() > 1 && std::isnan(scalars.back().value))
+    scalars = scalars.first(scalars.size() - 1);
+  return scalars;
 }
 
 constexpr std::int64_t kProfiled = 20;  // steps, where nothing else was asked for
@@ -60,14 +62,16 @@ void Records::step(const engine::StepReport& report) {
 void Records::evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs) {
   const std::int64_t last = std::max<std::int64_t>(0, steps - 1);
   if (events_) {
-    events_->write(
-        "evaluation",
-        {{"step", last}, {"epoch", epochs}, {"loss", test.loss}, {"accuracy", test.accuracy}});
+    events_->write("evaluation", {{"step", last},
+                                  {"epoch", epochs},
+                                  {"loss", test.loss},
+                                  {"accuracy", test.accuracy},
+                                  {"top5", test.top5}});
   }
   if (!summary_) return;
   summary_->begin(steps);
-  const engine::Summary::Scalar scalars[] = {{"test/loss", test.loss},
-                                             {"test/accuracy", test.accuracy}};
+  const engine::Summary::Scalar scalars[] = {
+      {"test/loss", test.loss}, {"test/accuracy", test.accuracy}, {"test/top5", test.top5}};
   summary_->write(last, with_accuracy(scalars));
 }
 

@@ -12,7 +12,6 @@
 #include "collectives/machine.h"
 #include "collectives/registry.h"
 #include "collectives/size_rules.h"
-#include "engine/optim/optimizer.h"
 #include "engine/runtime/devices.h"
 #include "engine/train/trainer.h"
 #include "models/registry.h"
@@ -26,6 +25,7 @@
 #include "tools/data_choice.h"
 #include "tools/exit_codes.h"
 #include "tools/leaving.h"
+#include "tools/optimizer_choice.h"
 #include "tools/progress.h"
 #include "tools/records.h"
 #include "tools/signals.h"
@@ -37,25 +37,6 @@ namespace {
 using engine::Log;
 
 constexpr std::int64_t kEpochs = 6;  // where neither they nor steps were asked for
-
-engine::optim::Optimizer optimizer(const TrainFlags& f) {
-  namespace optim = engine::optim;
-  const optim::Schedule schedule = optim::schedule(f.schedule);
-  if (f.optimizer == "sgd") {
-    return optim::sgd({.rate = f.rate.value_or(0.02),
-                       .momentum = f.momentum.value_or(0.9),
-                       .nesterov = f.nesterov,
-                       .weight_decay = f.weight_decay,
-                       .clip_norm = f.clip,
-                       .schedule = schedule});
-  }
-  optim::AdamOptions options;
-  options.rate = f.rate.value_or(options.rate);
-  options.weight_decay = f.weight_decay;
-  options.clip_norm = f.clip;
-  options.schedule = schedule;
-  return f.optimizer == "adam" ? optim::adam(options) : optim::adamw(options);
-}
 
 strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   strategies::StrategyOptions options;
@@ -69,6 +50,7 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   if (!f.kernels.empty()) options.kernels = engine::kernels_of(f.kernels);
   options.bucket_bytes = f.bucket_bytes();
   options.memory_limit = f.memory_limit_bytes();
+  options.recompute = f.recompute;
   options.measured = !f.assumed;
   options.cost_cache = collectives::cache_folder();
   if (f.deadline_seconds) {
@@ -136,6 +118,10 @@ void check_servers(const TrainFlags& f) {
       f.algorithm == none.algorithm && f.update == none.update && f.bucket == none.bucket,
       "--algorithm, --update and --bucket are of an all-reduce, which parameter_server "
       "has not: leave them out");
+  engine::require(
+      !f.recompute,
+      "--recompute saves memory of mirrored and collective_all_reduce; parameter_server "
+      "does not plan it: leave it out");
   engine::require(f.clip == 0,
                   "--clip needs the norm of all gradients, and no parameter server sees them all: "
                   "leave it out, or give another --strategy");
@@ -174,10 +160,7 @@ void check_together(const TrainFlags& f, int processes) {
                     "first: use apart, or --algorithm direct",
                     f.algorithm);
   }
-  engine::require(f.optimizer == "sgd" || (!f.momentum && !f.nesterov),
-                  "--momentum and --nesterov are of sgd; {} has none: leave them out, or give "
-                  "--optimizer sgd",
-                  f.optimizer);
+  check_optimizer(f);
   engine::require(f.steps == 0 || !f.epochs,
                   "--steps {} and --epochs {}: a run ends after one of them; leave the other out",
                   f.steps, f.epochs.value_or(0));
@@ -296,6 +279,7 @@ nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
   }
   if (history.test) {
     object["test_accuracy"] = history.test->accuracy;  // null where that is NaN
+    object["test_top5"] = history.test->top5;          // likewise
     object["test_loss"] = history.test->loss;
   }
   if (history.traffic) object["traffic"] = to_json(*history.traffic, history.traffic_steps);
@@ -385,9 +369,12 @@ int train(const TrainFlags& f, const Program& program) {
   };
   engine::GraphSpec graph = flags([&] {
     check_together(f, launch.size);
-    return models::build(f.model);
+    engine::GraphSpec model =
+        models::build(f.model, {.synchronised = f.batch_norm == "synchronised"});
+    smooth_labels(model, f.label_smoothing);
+    return model;
   });
-  const engine::optim::Optimizer rule = flags([&] { return optimizer(f); });
+  const engine::optim::Optimizer rule = flags([&] { return choose_optimizer(f); });
   const strategies::StrategyOptions options = flags([&] { return strategy_options(f); });
   const bool each_host = true;
   const strategies::Network between_hosts = flags([&] { return f.network.network(); }, each_host);

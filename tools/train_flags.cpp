@@ -85,14 +85,26 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->check(at_least_one)
       ->capture_default_str();
   app.add_option("--optimizer", f.optimizer, "update rule")
-      ->check(one_of({"sgd", "adam", "adamw"}))
+      ->check(one_of({"sgd", "adam", "adamw", "lars"}))
       ->capture_default_str();
-  app.add_option("--rate", f.rate, "learning rate (default: sgd 0.02, adam and adamw 0.001)")
+  app.add_option("--rate", f.rate,
+                 "learning rate (default: sgd 0.02, adam and adamw 0.001, lars 1)")
       ->check(number_above(0, kMostNumber));
-  app.add_option("--momentum", f.momentum, "of sgd, at least 0 and below 1 (default: 0.9)");
+  app.add_option("--momentum", f.momentum,
+                 "of sgd and lars, at least 0 and below 1 (default: 0.9)");
   app.add_flag("--nesterov", f.nesterov, "Nesterov's momentum for sgd");
-  app.add_option("--weight-decay", f.weight_decay, "weight decay")
+  app.add_option("--trust", f.trust,
+                 "of lars: a weight's rate is this part of its norm over its gradient's (default: "
+                 "0.001)")
+      ->check(number_above(0, kMostNumber));
+  app.add_option("--weight-decay", f.weight_decay,
+                 "weight decay, of weights alone: not of biases and normalisations")
       ->check(number_from(0, kMostNumber))
+      ->capture_default_str();
+  app.add_flag("--decay-all", f.decay_all, "--weight-decay is of all parameters");
+  app.add_option("--label-smoothing", f.label_smoothing,
+                 "in training this part of each label is spread over all classes, at least 0 and "
+                 "below 1, e.g. 0.1; losses of test data are of the labels as they are")
       ->capture_default_str();
   app.add_option("--clip", f.clip, "largest global norm of the gradient; 0: no clipping")
       ->check(number_from(0, kMostNumber))
@@ -126,6 +138,14 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "convolutions can use it")
       ->check(one_of({"auto", "direct", "winograd"}))
       ->capture_default_str();
+  app.add_option("--batch-norm", f.batch_norm,
+                 "statistics of each replica's own batch, or of all replicas' together: then N "
+                 "replicas make the step of one")
+      ->check(one_of({"local", "synchronised"}))
+      ->capture_default_str();
+  app.add_flag("--recompute", f.recompute,
+               "keep of the model's blocks their outputs alone, and compute the rest again in "
+               "backward: less memory, the same bits, about a third more time");
   app.add_option("--bind", f.bind, "replicas to processors of their own, where that fits")
       ->check(one_of({"auto", "none"}))
       ->capture_default_str();

@@ -22,9 +22,10 @@ struct TrainFlags {
   int accumulate = 1;
   std::string optimizer = "sgd", schedule = "cosine";
   std::optional<double> rate;      // else the optimizer's own
-  std::optional<double> momentum;  // of sgd: else 0.9
-  double weight_decay = 0, clip = 0;
-  bool nesterov = false;
+  std::optional<double> momentum;  // of sgd and lars: else 0.9
+  std::optional<double> trust;     // of lars: else its own
+  double weight_decay = 0, clip = 0, label_smoothing = 0;
+  bool nesterov = false, decay_all = false;
   std::uint64_t seed = 1;
   std::optional<std::uint64_t> examples;  // of generated digits: else 8000
   int threads = 0;
@@ -45,6 +46,8 @@ struct TrainFlags {
   strategies::grpc::TlsFiles tls;
   bool insecure = false;
   int restarts = 3;
+  bool recompute = false;
+  std::string batch_norm = "local";
   bool assumed = false, json = false, placement = false;
 
   std::size_t bucket_bytes() const;        // 0: chosen

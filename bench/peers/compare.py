@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: MIT
 """lockstep beside PyTorch and TensorFlow, in turn; see compare.sh, which installs them and calls this.
 
-Each case (a model, on one core or in two processes of one core each) is run in rounds: lockstep, PyTorch,
-TensorFlow, lockstep, ... Before the rounds each peer tries the settings below for a moment, and keeps the
-fastest. Figures are medians over rounds of each run's median step; "from .. to" is the smallest and the
-largest ratio of one round. The loss falls in every run, or the run fails, and with it the comparison.
+Each case (a model and a dtype, on one core or in two processes of one core each) is run in rounds: lockstep,
+PyTorch, TensorFlow, lockstep, ... Before the rounds each peer tries the settings below for a moment, and keeps
+the fastest. Figures are medians over rounds of each run's median step; "from .. to" is the smallest and the
+largest ratio of one round. Memory is the most that the first process of a contestant had, its program and
+libraries with it. The loss falls in every run, or the run fails, and with it the comparison.
 """
 import argparse
 import functools
@@ -20,17 +21,30 @@ import time
 import contest
 import picture
 
-STEPS = {"mnist_cnn": 60, "mlp": 800, "mlp_wide": 40}
-QUICK = {"mnist_cnn": 20, "mlp": 200, "mlp_wide": 15}
-OURS = "lockstep"
-# The public settings that are tried, the scripts' own first. Not tried: torch.compile, slower on all three
-# models and a minute's work each time; --mode compile measures it.
+# model -> steps that are timed, and steps before them
+STEPS = {"mnist_cnn": (60, 10), "mlp": (800, 10), "mlp_wide": (40, 10), "resnet50": (5, 2)}
+QUICK = {"mnist_cnn": (20, 10), "mlp": (200, 10), "mlp_wide": (15, 10), "resnet50": (2, 1)}
+DTYPES = {"float32": list(STEPS), "bfloat16": ["mnist_cnn", "resnet50"]}
+OURS, RECOMPUTE = "lockstep", "lockstep, recompute"
+RECOMPUTED = {"resnet50"}  # whose values would fill memory: measured with less of it beside
+# The public settings that are tried, the scripts' own first. Not tried: torch.compile, slower on all models
+# and a minute's work each time; --mode compile measures it.
 TRIED = {
     "torch_peer.py": {1: [[], ["--update", "foreach"], ["--layout", "contiguous"]],
                       2: [[], ["--buckets", "4"], ["--buckets", "100"]]},
     "tensorflow_peer.py": {1: [[], ["--update", "keras"], ["--mode", "xla"]],
                            2: [[], ["--packs", "4"], ["--packs", "25"]]},
 }
+TRIED_BFLOAT16 = {
+    "torch_peer.py": {1: [[], ["--casts", "whole"], ["--casts", "inside"]],
+                      2: [[], ["--casts", "whole"], ["--buckets", "100"]]},
+    "tensorflow_peer.py": {1: [[], ["--update", "keras"], ["--casts", "inside"]],
+                           2: [[], ["--packs", "4"], ["--packs", "25"]]},
+}
+
+
+def titled(model, dtype):
+    return model if dtype == "float32" else f"{model} {dtype}"
 
 
 def say(text=""):
@@ -68,8 +82,19 @@ def in_turn(contestants, rounds):
 def summary(results):
     rates = {name: [one["images_per_second"] for one in runs] for name, runs in results.items()}
     return {name: {"images_per_second": statistics.median(rates[name]), "rounds": rates[name],
+                   "peak_mib": median_memory(results[name]),
                    "setting": results[name][0].get("setting", ""),
                    "version": results[name][0].get("peer", "")} for name in results}
+
+
+def median_memory(runs):
+    """None where a run did not say."""
+    told = [run["peak_mib"] for run in runs if "peak_mib" in run]
+    return statistics.median(told) if len(told) == len(runs) else None
+
+
+def memory(one):
+    return "" if one["peak_mib"] is None else f"{one['peak_mib']:7,.0f} MiB"
 
 
 def ratio(contestants, over, under):
@@ -88,42 +113,51 @@ class Comparison:
         self.rounds = options.rounds or (2 if options.quick else 5)
         self.cases, self.shares = [], []
 
-    def ours(self, function, model):
-        # bench_step counts its ten steps of warming up.
-        return functools.partial(function, self.options.build, model, self.steps[model] + 10, self.cores)
+    def work(self, model, dtype="float32"):
+        return contest.Work(model, dtype, *self.steps[model])
 
-    def peer(self, script, model, processes):
-        run = functools.partial(contest.peer, self.options.python, script, model)
+    def ours(self, function, work, *flags):
+        return functools.partial(function, self.options.build, work, self.cores, *flags)
+
+    def peer(self, script, work, processes):
+        run = functools.partial(contest.peer, self.options.python, script)
         flags = []
         if not self.options.quick:
-            candidates = [f for f in TRIED[script][processes] if "--layout" not in f or model == "mnist_cnn"]
-            flags = fastest_setting(lambda f: run(QUICK[model], self.cores, processes, f), candidates)
-        return lambda: run(self.steps[model], self.cores, processes, flags)
+            trial = contest.Work(work.model, work.dtype, *QUICK[work.model])
+            tried = TRIED if work.dtype == "float32" else TRIED_BFLOAT16
+            images = len(contest.networks.INPUTS[work.model][0]) == 3
+            candidates = [f for f in tried[script][processes] if images or "--layout" not in f]
+            flags = fastest_setting(lambda f: run(trial, self.cores, processes, f), candidates)
+        return lambda: run(work, self.cores, processes, flags)
 
-    def against_peers(self, model, processes):
+    def against_peers(self, model, dtype, processes):
         own = contest.lockstep_one if processes == 1 else contest.lockstep_processes
-        results = summary(in_turn({
-            OURS: self.ours(own, model),
-            "PyTorch": self.peer("torch_peer.py", model, processes),
-            "TensorFlow": self.peer("tensorflow_peer.py", model, processes)}, self.rounds))
-        title = f"{model}, " + ("one core" if processes == 1 else "two processes of one core each")
+        work = self.work(model, dtype)
+        contestants = {OURS: self.ours(own, work),
+                       "PyTorch": self.peer("torch_peer.py", work, processes),
+                       "TensorFlow": self.peer("tensorflow_peer.py", work, processes)}
+        if processes == 1 and model in RECOMPUTED:
+            contestants[RECOMPUTE] = self.ours(own, work, "--recompute")
+        results = summary(in_turn(contestants, self.rounds))
+        title = titled(model, dtype) + ", " + ("one core" if processes == 1 else "two processes of one core each")
         faster = max(("PyTorch", "TensorFlow"), key=lambda name: results[name]["images_per_second"])
-        case = {"name": title, "model": model, "processes": processes, "contestants": results,
-                "result": ratio(results, OURS, faster)}
+        case = {"name": title, "model": model, "dtype": dtype, "batch": work.rows, "processes": processes,
+                "contestants": results, "result": ratio(results, OURS, faster)}
         self.cases.append(case)
-        say(f"\n{title}")
+        say(f"\n{title}, batch {work.rows} a process")
         for name, one in results.items():
-            say(f"  {name:12} {one['images_per_second']:10,.0f} images/s   "
-                f"{', '.join(filter(None, [one['version'], one['setting']]))}")
+            say(f"  {name:20} {picture.rate(one):>10} images/s {memory(one)}   "
+                f"{', '.join(filter(None, [one['version'], one['setting']]))}".rstrip())
         r = case["result"]
         say(f"  lockstep is {r['ratio']:.2f} times the faster, {faster} (from {r['least']:.2f} to {r['most']:.2f})")
 
     def against_itself(self, model):
+        work = self.work(model)
         results = summary(in_turn({
-            "two processes": self.ours(contest.lockstep_processes, model),
-            "two Mirrored replicas": self.ours(contest.lockstep_mirrored, model),
-            "uncoupled": self.ours(contest.lockstep_apart, model)}, self.rounds))
-        say(f"\n{model}, two cores: coupled against uncoupled, {results['uncoupled']['images_per_second']:,.0f} "
+            "two processes": self.ours(contest.lockstep_processes, work),
+            "two Mirrored replicas": self.ours(contest.lockstep_mirrored, work),
+            "uncoupled": self.ours(contest.lockstep_apart, work)}, self.rounds))
+        say(f"\n{model}, two cores: coupled against uncoupled, {picture.rate(results['uncoupled'])} "
             "images/s of two side by side")
         for coupled in ("two processes", "two Mirrored replicas"):
             r = ratio(results, coupled, "uncoupled")
@@ -131,14 +165,16 @@ class Comparison:
             say(f"  {coupled:22} {r['ratio']:.3f} (from {r['least']:.3f} to {r['most']:.3f})")
 
     def run(self):
-        say(f"{self.rounds} rounds, batch {contest.BATCH} a replica, float32, SGD with momentum, batch in memory")
-        for model in self.options.models if self.options.python else []:
-            self.against_peers(model, 1)
+        say(f"{self.rounds} rounds, SGD with momentum, batch in memory")
+        pairs = [(model, dtype) for dtype in self.options.dtypes for model in DTYPES[dtype]
+                 if model in self.options.models] if self.options.python else []
+        for model, dtype in pairs:
+            self.against_peers(model, dtype, 1)
         if len(self.cores) < 2:
             say("\ntwo processes, and coupled against uncoupled: skipped, this needs two cores and there is one")
             return
-        for model in self.options.models if self.options.python else []:
-            self.against_peers(model, 2)
+        for model, dtype in pairs:
+            self.against_peers(model, dtype, 2)
         for model in self.options.models:
             self.against_itself(model)
 
@@ -162,12 +198,13 @@ def cpu():
     return platform.machine()
 
 
-def models(text):
-    names = text.split(",")
-    for name in names:
-        if name not in STEPS:
-            raise argparse.ArgumentTypeError(f"no model '{name}'; known: {', '.join(STEPS)}")
-    return names
+def names(known, what):
+    def parse(text):
+        for name in text.split(","):
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"no {what} '{name}'; known: {', '.join(known)}")
+        return text.split(",")
+    return parse
 
 
 def main():
@@ -175,7 +212,8 @@ def main():
     parser.add_argument("--python", help="with torch and tensorflow; without it only the shares are measured")
     parser.add_argument("--build", required=True)
     parser.add_argument("--out")
-    parser.add_argument("--models", type=models, default=list(STEPS))
+    parser.add_argument("--models", type=names(STEPS, "model"), default=list(STEPS))
+    parser.add_argument("--dtypes", type=names(DTYPES, "dtype"), default=list(DTYPES))
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--quick", action="store_true")
     comparison = Comparison(parser.parse_args())

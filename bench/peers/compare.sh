@@ -5,19 +5,21 @@ set -eu
 
 usage() {
   cat <<'TEXT'
-usage: bench/peers/compare.sh [--venv DIR] [--quick] [--ours] [--build DIR] [--out DIR] [--models M,M,...] [--rounds N]
+usage: bench/peers/compare.sh [--venv DIR] [--quick] [--ours] [--build DIR] [--out DIR] [--models M,M,...]
+                              [--dtypes D,D] [--rounds N]
 
 Needs a release build of lockstep. Where DIR of --venv has no PyTorch and TensorFlow they are installed there
 from PyPI: some GB, some minutes.
   --venv DIR    folder of a Python environment (build/peers-venv)
   --build DIR   folder of lockstep's build (build)
   --out DIR     where compare.json and compare.svg go (build/peers; with --ours build/shares)
-  --models M    of mnist_cnn, mlp, mlp_wide (all)
+  --models M    of mnist_cnn, mlp, mlp_wide, resnet50 (all)
+  --dtypes D    of float32, bfloat16 (both; bfloat16 only with the models of convolutions)
   --rounds N    lockstep, then each peer, so often in turn (5)
   --ours        no peers: only two coupled processes or replicas against two uncoupled ones
   --quick       two rounds of a second, and the peers' settings as their scripts have them, untried
 
-Some 20 minutes without --quick, and 4 with it. Keep other work off the machine.
+About an hour without --quick, of which resnet50 takes half, and 12 minutes with it. Keep other work off the machine.
 TEXT
 }
 
@@ -29,7 +31,7 @@ while [ $# -gt 0 ]; do
     -h | --help) usage; exit 0 ;;
     --quick) rest+=("$1"); shift ;;
     --ours) peers=no; shift ;;
-    --venv | --build | --out | --models | --rounds)
+    --venv | --build | --out | --models | --dtypes | --rounds)
       [ $# -ge 2 ] || { echo "compare: $1 needs a value" >&2; exit 2; }
       case $1 in
         --venv) venv=$2 ;;

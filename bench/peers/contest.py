@@ -1,21 +1,40 @@
 # SPDX-License-Identifier: MIT
 """Runs one contestant once: lockstep's bench_step, or a peer's script, on given cores.
 
-Each function returns the JSON object of the run, with the images a second of all its processes together.
-A run that fails raises Failed with what it printed.
+Each function returns the JSON object of the run, with the images a second of all its processes together and
+the most memory of its first process. A run that fails raises Failed with what it printed.
 """
+import dataclasses
 import os
 import pathlib
 import socket
 
+import networks
 from processes import Failed, launch, objects, outputs
 
 HERE = pathlib.Path(__file__).resolve().parent
-BATCH = 128  # of a replica
 SECONDS = 300  # the most that one run may take
 
 # Runs the rest of its arguments on the core that the list in $0 has for this process of the host.
 PINNED = 'exec taskset -c "$(echo "$0" | cut -d, -f$((OMPI_COMM_WORLD_LOCAL_RANK + 1)))" "$@"'
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    model: str
+    dtype: str
+    steps: int  # timed ones
+    warm_up: int
+
+    @property
+    def rows(self):
+        """Of a replica's batch."""
+        return networks.INPUTS[self.model][2]
+
+    def flags(self):
+        """Those that bench_step and the peers have in common. bench_step's own dtype is float32."""
+        dtype = [] if self.dtype == "float32" else ["--dtype", self.dtype]
+        return ["--model", self.model, *dtype, "--warm-up", str(self.warm_up)]
 
 
 def finish(started):
@@ -26,34 +45,34 @@ def finish(started):
     return found
 
 
-def step_command(build, model, steps, replicas=1, processes=1):
-    return [f"{build}/bench/bench_step", "--json", "--model", model, "--steps", str(steps), "--replicas",
-            str(replicas), "--batch", str(BATCH * replicas * processes)]
+def step_command(build, work, replicas=1, processes=1):
+    # bench_step counts its steps of warming up.
+    return [f"{build}/bench/bench_step", "--json", *work.flags(), "--steps", str(work.steps + work.warm_up),
+            "--replicas", str(replicas), "--batch", str(work.rows * replicas * processes)]
 
 
-def lockstep_one(build, model, steps, cores):
-    return finish([launch(["taskset", "-c", str(cores[-1]), *step_command(build, model, steps)])])[0]
+def lockstep_one(build, work, cores, *flags):
+    return finish([launch(["taskset", "-c", str(cores[-1]), *step_command(build, work), *flags])])[0]
 
 
-def lockstep_mirrored(build, model, steps, cores):
+def lockstep_mirrored(build, work, cores):
     """Two replicas, threads of one process."""
     pinned = ["taskset", "-c", f"{cores[0]},{cores[1]}"]
-    return finish([launch(pinned + step_command(build, model, steps, replicas=2))])[0]
+    return finish([launch(pinned + step_command(build, work, replicas=2))])[0]
 
 
-def lockstep_processes(build, model, steps, cores):
+def lockstep_processes(build, work, cores):
     mpirun = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2"]
     if os.geteuid() == 0:
         mpirun.append("--allow-run-as-root")
-    command = step_command(build, model, steps, processes=2) + ["--strategy", "collective_all_reduce"]
+    command = step_command(build, work, processes=2) + ["--strategy", "collective_all_reduce"]
     return finish([launch([*mpirun, "sh", "-c", PINNED, f"{cores[0]},{cores[1]}", *command])])[0]
 
 
-def lockstep_apart(build, model, steps, cores):
+def lockstep_apart(build, work, cores):
     """Two that know nothing of each other, side by side: what the machine gives two cores."""
-    both = finish([launch(["taskset", "-c", str(core), *step_command(build, model, steps)])
-                   for core in cores[:2]])
-    return {"images_per_second": sum(one["images_per_second"] for one in both)}
+    both = finish([launch(["taskset", "-c", str(core), *step_command(build, work)]) for core in cores[:2]])
+    return {**both[0], "images_per_second": sum(one["images_per_second"] for one in both)}
 
 
 def free_ports():
@@ -69,8 +88,8 @@ def free_ports():
                 continue
 
 
-def peer(python, script, model, steps, cores, processes, flags):
-    command = [python, str(HERE / script), "--model", model, "--steps", str(steps), *flags]
+def peer(python, script, work, cores, processes, flags):
+    command = [python, str(HERE / script), *work.flags(), "--steps", str(work.steps), *flags]
     if processes == 1:
         return finish([launch(["taskset", "-c", str(cores[-1]), *command])])[0]
     port = str(free_ports())

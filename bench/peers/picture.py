@@ -5,7 +5,7 @@
 usage: picture.py COMPARE_JSON > COMPARE_SVG
 
 The bars of one group are images a second over those of its faster peer, so that models of different
-sizes share one axis. Shares of uncoupled replicas are drawn against 1.
+sizes share one axis; beside them the most memory of one process. Shares of uncoupled replicas are drawn against 1.
 """
 import json
 import sys
@@ -13,7 +13,7 @@ from html import escape
 
 WIDTH, LEFT, RIGHT = 920, 190, 250
 BAR, GAP, GROUP = 18, 4, 18
-COLOURS = {"lockstep": "#1b6ca8", "PyTorch": "#d9822b", "TensorFlow": "#8a8f98"}
+COLOURS = {"lockstep": "#1b6ca8", "lockstep, recompute": "#7db1d6", "PyTorch": "#d9822b", "TensorFlow": "#8a8f98"}
 INK = "#1d2430"
 
 
@@ -51,6 +51,11 @@ class Drawing:
             f'<rect width="{WIDTH}" height="{height}" fill="white"/>', *self.bars, *self.lines, *self.texts, "</svg>", ""])
 
 
+def rate(one):
+    images = one["images_per_second"]
+    return f"{images:,.0f}" if images >= 100 else f"{images:.2f}"
+
+
 def draw_cases(drawing, cases, most):
     unit = (WIDTH - LEFT - RIGHT) / most
     for case in cases:
@@ -58,9 +63,13 @@ def draw_cases(drawing, cases, most):
         contestants = case["contestants"]
         base = contestants[case["result"]["over"]]["images_per_second"]
         drawing.text(16, drawing.y + BAR * 0.72, case["model"], weight="bold")
+        if case["dtype"] != "float32":
+            drawing.text(16, drawing.y + BAR + GAP + BAR * 0.72, case["dtype"], size=11)
         for name, one in contestants.items():
             share = one["images_per_second"] / base
-            words = f"{one['images_per_second']:,.0f} images/s" + (f", {share:.2f}x" if name == "lockstep" else "")
+            words = f"{rate(one)} images/s"
+            words += f", {share:.2f}x" if name == "lockstep" else ""
+            words += f", {one['peak_mib']:,.0f} MiB" if one.get("peak_mib") else ""
             drawing.bar(name, share * unit, COLOURS[name], words)
         drawing.line_at(LEFT + unit, top)
         drawing.y += GROUP - GAP
@@ -88,7 +97,7 @@ def draw(result):
     drawing = Drawing()
     drawing.heading("Training steps: images/s; the dashed line is the faster peer" if result["cases"]
                     else "Training steps of lockstep")
-    drawing.text(16, drawing.y + 6, f"{result['cpu']}, batch 128 a replica, float32, {result['when']}; "
+    drawing.text(16, drawing.y + 6, f"{result['cpu']}, float32 where nothing else is said, {result['when']}; "
                  f"medians of {result['rounds']} rounds in turn", size=11)
     drawing.y += 10
     most = max([1.0] + [c["result"]["ratio"] for c in result["cases"]])

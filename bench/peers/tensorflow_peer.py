@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: MIT
 """TensorFlow's training step on one core, or one worker of MultiWorkerMirroredStrategy.
 
-usage: tensorflow_peer.py [--model MODEL] [--steps N] [--mode ...] [--update ...] [--packs ...]
+usage: tensorflow_peer.py [--model MODEL] [--dtype ...] [--steps N] [--mode ...] [--update ...] [--casts ...] [--packs ...]
 
-The defaults are the fastest public setting that was found; the other values are what was tried.
+The defaults are the fastest public setting that was found; the other values are what was tried. --casts says how
+--dtype bfloat16 is had: by casts of values and weights (with Keras: its policy mixed_bfloat16), or by float32 that
+oneDNN rounds as it reads it.
 """
 import contextlib
 import json
@@ -21,14 +23,21 @@ if peer.processes() > 1:
     os.environ["TF_CONFIG"] = json.dumps({
         "cluster": {"worker": [f"127.0.0.1:{first + i}" for i in range(peer.processes())]},
         "task": {"type": "worker", "index": peer.rank()}})
-import numpy
-import tensorflow as tf
-
 flags = peer.flags({
     "mode": ["traced", "xla"],
     "update": ["momentum", "keras"],
+    "casts": ["explicit", "inside"],
     "packs": ["0", "4", "25"],  # MiB of gradients in one all-reduce; 0: all
 })
+mixed = flags.dtype == "bfloat16" and flags.casts == "explicit"
+if flags.dtype == "bfloat16" and not mixed:
+    os.environ["ONEDNN_DEFAULT_FPMATH_MODE"] = "BF16"  # before oneDNN is loaded
+import numpy
+import tensorflow as tf
+
+import tensorflow_network
+
+loaded = peer.peak_mib()
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)
 tf.random.set_seed(1)
@@ -41,63 +50,25 @@ if peer.processes() > 1:
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     setting.append("MultiWorkerMirroredStrategy, RING, " +
                    (f"packs of {flags.packs} MiB" if int(flags.packs) else "one pack"))
-convolutional = flags.model == "mnist_cnn"
-
-
-def keras_model():
-    layers = tf.keras.layers
-    if convolutional:
-        return tf.keras.Sequential([
-            tf.keras.Input((28, 28, 1)), layers.Conv2D(32, 3, activation="relu"),
-            layers.Conv2D(64, 3, activation="relu"), layers.MaxPooling2D(2), layers.Flatten(),
-            layers.Dense(128, activation="relu"), layers.Dense(10)])
-    width = peer.HIDDEN[flags.model]
-    return tf.keras.Sequential([
-        tf.keras.Input((784,)), layers.Dense(width, activation="relu"),
-        layers.Dense(width, activation="relu"), layers.Dense(10)])
-
-
-class PlainModel:
-    """The same network in tf.nn's functions over tf.Variables, which MomentumOptimizer wants."""
-
-    def __init__(self):
-        width = peer.HIDDEN.get(flags.model)
-        shapes = ([(3, 3, 1, 32), (3, 3, 32, 64), (64 * 12 * 12, 128), (128, 10)] if convolutional
-                  else [(784, width), (width, width), (width, 10)])
-        initial = tf.keras.initializers.GlorotUniform(1)
-        self.weights = [tf.Variable(initial(shape)) for shape in shapes]
-        self.biases = [tf.Variable(tf.zeros(shape[-1:])) for shape in shapes]
-        self.trainable_variables = [v for pair in zip(self.weights, self.biases) for v in pair]
-
-    def __call__(self, x, training):
-        layers = list(zip(self.weights, self.biases))
-        if convolutional:
-            for w, b in layers[:2]:
-                x = tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, w, 1, "VALID"), b))
-            x = tf.nn.max_pool2d(x, 2, 2, "VALID")
-            x = tf.reshape(x, (-1, 64 * 12 * 12))
-            layers = layers[2:]
-        for w, b in layers[:-1]:
-            x = tf.nn.relu(tf.nn.bias_add(tf.matmul(x, w), b))
-        w, b = layers[-1]
-        return tf.nn.bias_add(tf.matmul(x, w), b)
-
-
 def build():
     if flags.update == "keras":
-        return keras_model(), tf.keras.optimizers.SGD(peer.RATE, momentum=peer.MOMENTUM)
+        tf.keras.mixed_precision.set_global_policy("mixed_bfloat16" if mixed else "float32")
+        return (tensorflow_network.keras_network(flags.model),
+                tf.keras.optimizers.SGD(peer.RATE, momentum=peer.MOMENTUM))
     # Its update is one kernel a variable.
-    return PlainModel(), tf.compat.v1.train.MomentumOptimizer(peer.RATE, peer.MOMENTUM)
+    return (tensorflow_network.PlainNetwork(flags.model, tf.bfloat16 if mixed else tf.float32),
+            tf.compat.v1.train.MomentumOptimizer(peer.RATE, peer.MOMENTUM))
 
 
 with strategy.scope() if strategy else contextlib.nullcontext():
     model, optimizer = build()
 setting += ["Keras layers and SGD" if flags.update == "keras"
             else "tf.nn functions and MomentumOptimizer",
-            "NHWC, float32, intra- and inter-op threads 1"]
-images, labels = peer.batch(numpy, (28, 28, 1) if convolutional else (784,))
+            "NHWC, " + (f"bfloat16, {flags.casts} casts" if flags.dtype == "bfloat16" else "float32"),
+            "intra- and inter-op threads 1"]
+images, labels = peer.batch(numpy, flags.model)
 images, labels = tf.constant(images), tf.constant(labels)
-share = 1.0 / (peer.BATCH * peer.processes())
+share = 1.0 / (len(labels) * peer.processes())
 
 
 def replica_step(x, y):
@@ -114,5 +85,5 @@ def step():
     return strategy.run(replica_step, args=(images, labels)) if strategy else replica_step(images, labels)
 
 
-result = peer.measure(step, float)(flags.steps)
-peer.report(f"TensorFlow {tf.__version__}", ", ".join(setting), flags.model, result)
+result = peer.measure(step, float)(flags.steps, flags.warm_up)
+peer.report(f"TensorFlow {tf.__version__}", ", ".join(setting), flags, result, loaded)

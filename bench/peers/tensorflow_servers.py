@@ -62,6 +62,9 @@ if "TF_CONFIG" not in os.environ:
 import numpy
 import tensorflow as tf
 
+import networks
+import tensorflow_network
+
 if flags.threads != "auto":
     tf.config.threading.set_intra_op_parallelism_threads(int(flags.threads))
 tf.random.set_seed(1)
@@ -77,42 +80,21 @@ if resolver.task_type != "chief":
                                   protocol="grpc", config=options, start=True)
     server.join()
 
-convolutional = flags.model == "mnist_cnn"
 strategy = tf.distribute.ParameterServerStrategy(resolver)
 coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 
 
-def weights():
-    width = peer.HIDDEN.get(flags.model)
-    shapes = ([(3, 3, 1, 32), (3, 3, 32, 64), (64 * 12 * 12, 128), (128, 10)] if convolutional
-              else [(784, width), (width, width), (width, 10)])
-    initial = tf.keras.initializers.GlorotUniform(1)
-    return [(tf.Variable(initial(shape)), tf.Variable(tf.zeros(shape[-1:]))) for shape in shapes]
-
-
-def forward(layers, x):
-    if convolutional:
-        for w, b in layers[:2]:
-            x = tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, w, 1, "VALID"), b))
-        x = tf.reshape(tf.nn.max_pool2d(x, 2, 2, "VALID"), (-1, 64 * 12 * 12))
-        layers = layers[2:]
-    for w, b in layers[:-1]:
-        x = tf.nn.relu(tf.nn.bias_add(tf.matmul(x, w), b))
-    w, b = layers[-1]
-    return tf.nn.bias_add(tf.matmul(x, w), b)
-
-
 with strategy.scope():
-    layers = weights()
+    model = tensorflow_network.PlainNetwork(flags.model)
     optimizer = (tf.keras.optimizers.SGD(RATE, momentum=peer.MOMENTUM) if flags.update == "keras"
                  else tf.compat.v1.train.MomentumOptimizer(RATE, peer.MOMENTUM))
-    variables = [v for pair in layers for v in pair]
+    variables = model.trainable_variables
     if flags.update == "keras":
         optimizer.build(variables)
 
 
 def examples():
-    images, labels = peer.batch(numpy, (28, 28, 1) if convolutional else (784,))
+    images, labels = peer.batch(numpy, flags.model)
     return tf.data.Dataset.from_tensors((images, labels)).cache().repeat()
 
 
@@ -121,7 +103,7 @@ per_worker = iter(coordinator.create_per_worker_dataset(examples))
 
 def replica_step(x, y):
     with tf.GradientTape() as tape:
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y, forward(layers, x))
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y, model(x))
         loss = tf.reduce_mean(losses)
     optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
     return loss
@@ -144,7 +126,7 @@ def run(count):
     return float(last.fetch())
 
 
-first = run(max(2 * int(flags.call), peer.WARM_UP))
+first = run(max(2 * int(flags.call), flags.warm_up))
 seconds = []
 for _ in range(ROUNDS):
     before = time.perf_counter()
@@ -157,7 +139,7 @@ if not last < first:
 rate = flags.steps / statistics.median(seconds)
 print(json.dumps({
     "peer": f"TensorFlow {tf.__version__}", "model": flags.model, "workers": int(flags.workers),
-    "servers": int(flags.servers), "batch": peer.BATCH, "steps_per_second": rate,
+    "servers": int(flags.servers), "batch": networks.INPUTS[flags.model][2], "steps_per_second": rate,
     "setting": f"ParameterServerStrategy, {flags.update}, {flags.call} steps a call, intra-op threads {flags.threads}",
     "losses": [first, last]}), flush=True)
 os._exit(0)  # its threads would wait for tasks that are gone

@@ -9,6 +9,7 @@
 #include "engine/cpu/convolution_plan.h"
 #include "engine/cpu/few_channels.h"
 #include "engine/cpu/loops.h"
+#include "engine/cpu/lowered.h"
 
 namespace lockstep::engine::cpu {
 
@@ -52,6 +53,12 @@ bool Convolutions<T>::few_channels(const ConvolutionSpec& s) const {
   return kernels_ != Kernels::kDirect && few_channels_fits(s);
 }
 
+template <class T>
+bool Convolutions<T>::lowered(const ConvolutionSpec& s, std::size_t planned) const {
+  return std::is_same_v<T, float> && kernels_ != Kernels::kDirect && lowered_fits(s) &&
+         lowered_pays(s, planned);
+}
+
 // Of the library's kernels: the weights turned and in its layout, their gradient and its sum.
 template <class T>
 KernelMemory Convolutions<T>::memory(const ConvolutionSpec& s, std::size_t planned) const {
@@ -61,6 +68,7 @@ KernelMemory Convolutions<T>::memory(const ConvolutionSpec& s, std::size_t plann
     memory.scratch = winograd_scratch(winograd_shape(s, false), threads, true);
     if (winograd_forward_too(s, planned)) return memory;
   }
+  if (lowered(s, planned)) return {.scratch = lowered_scratch(s, threads)};
   memory.cover({.scratch = 4 * s.weights() * sizeof(float)});
   if (!std::is_same_v<T, float>) memory.between = (s.weights() + s.filters) * sizeof(float);
   if (few_channels(s)) memory.cover({.scratch = few_channels_scratch<T>(s, threads)});
@@ -76,6 +84,9 @@ void Convolutions<T>::forward(const ConvolutionSpec& s, Rows of, const T* x, con
     return winograd_forward(library_, shape, rows, x, w, b, y, {}, {});
   }
   if (few_channels(s)) return few_channels_forward(library_, s, rows, x, w, b, y);
+  if constexpr (std::is_same_v<T, float>) {
+    if (lowered(s, planned)) return lowered_forward(library_, s, rows, x, w, b, y);
+  }
   const std::size_t inputs = s.inputs(), outputs = s.outputs();
   const std::size_t most = rows_of_piece(s, library_.threads());
   // Pieces of `piece` rows, then one of what is left.
@@ -104,6 +115,11 @@ void Convolutions<T>::backward(const ConvolutionSpec& s, Rows of, const T* x, co
     if (dx == nullptr) return;
     dw = nullptr;
     db = nullptr;
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    if (lowered(s, planned)) {
+      return lowered_backward(library_, s, rows, x, y, dy, w, dx, dw, db, accumulate);
+    }
   }
   library_backward(s, rows, x, y, dy, w, dx, dw, db, accumulate);
 }

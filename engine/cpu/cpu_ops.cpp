@@ -320,8 +320,9 @@ void CpuOps<T>::embedding_backward(const StepState* state, const EmbeddingSpec& 
 }
 
 template <class T>
-void CpuOps<T>::softmax_cross_entropy(const StepState* state, Tensor logits, Tensor target,
-                                      Tensor dlogits, Tensor losses, Tensor correct) {
+void CpuOps<T>::softmax_cross_entropy(const StepState* state, double smoothing, Tensor logits,
+                                      Tensor target, Tensor dlogits, Tensor losses,
+                                      Tensor correct) {
   const std::size_t rows = rows_in_use(state, {logits, target, dlogits, losses, correct});
   const std::size_t classes = logits.columns();
   check_batch(logits, kType, classes, "cross entropy: logits");
@@ -331,9 +332,9 @@ void CpuOps<T>::softmax_cross_entropy(const StepState* state, Tensor logits, Ten
   check_batch(correct, DType::kFloat64, 1, "cross entropy: correct");
   float* const memory = wide(2 * rows * classes);
   const Widened numbers(of(logits), memory, 0), gradients(of(dlogits), memory, rows * classes);
-  cpu::softmax_cross_entropy(rows, classes, numbers.load(rows * classes), target.as<float>(),
-                             state->inverse_examples * state->loss_scale, gradients.data(),
-                             losses.as<double>(), correct.as<double>());
+  cpu::softmax_cross_entropy(rows, classes, smoothing, numbers.load(rows * classes),
+                             target.as<float>(), state->inverse_examples * state->loss_scale,
+                             gradients.data(), losses.as<double>(), correct.as<double>());
   gradients.store(rows * classes);
 }
 

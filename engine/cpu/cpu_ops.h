@@ -95,8 +95,8 @@ class CpuOps final : public CpuKernels {
   void embedding_backward(const StepState* state, const EmbeddingSpec& spec,
                           const std::uint32_t* places, Tensor dy, Tensor dw,
                           bool accumulate) override;
-  void softmax_cross_entropy(const StepState* state, Tensor logits, Tensor target, Tensor dlogits,
-                             Tensor losses, Tensor correct) override;
+  void softmax_cross_entropy(const StepState* state, double smoothing, Tensor logits, Tensor target,
+                             Tensor dlogits, Tensor losses, Tensor correct) override;
   void squared_error(const StepState* state, Tensor y, Tensor target, Tensor dy,
                      Tensor losses) override;
   void softmax(const StepState* state, Tensor logits, Tensor probabilities) override;

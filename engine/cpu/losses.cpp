@@ -41,6 +41,12 @@ double sum_of_exponentials(const float* logits, std::size_t count, float largest
   return sum;
 }
 
+double sum_below(const float* logits, std::size_t count, float largest) {
+  double sum = 0;
+  for (std::size_t i = 0; i < count; ++i) sum += double(logits[i]) - double(largest);
+  return sum;
+}
+
 }  // namespace
 
 void softmax(std::size_t rows, std::size_t classes, const float* logits, float* probabilities) {
@@ -52,15 +58,17 @@ void softmax(std::size_t rows, std::size_t classes, const float* logits, float* 
   }
 }
 
-void softmax_cross_entropy(std::size_t rows, std::size_t classes, const float* logits,
-                           const float* target, double weight, float* dlogits, double* losses,
-                           double* correct) {
+void softmax_cross_entropy(std::size_t rows, std::size_t classes, double smoothing,
+                           const float* logits, const float* target, double weight, float* dlogits,
+                           double* losses, double* correct) {
+  const double spread = smoothing / double(classes);  // each class's part of what is smoothed
   for (std::size_t r = 0; r < rows; ++r) {
     const float* from = logits + r * classes;
     const std::size_t wanted = class_of(target[r], classes, r);
     const std::size_t found = first_largest(from, classes);
     const float largest = from[found];
-    const double below = double(from[wanted]) - double(largest);
+    double below = double(from[wanted]) - double(largest);
+    if (smoothing > 0) below = (1 - smoothing) * below + spread * sum_below(from, classes, largest);
     double sum = 0;
     if (dlogits == nullptr) {
       sum = sum_of_exponentials(from, classes, largest);
@@ -69,7 +77,8 @@ void softmax_cross_entropy(std::size_t rows, std::size_t classes, const float* l
       sum = exponentials(from, classes, largest, to);
       const double at_wanted = double(to[wanted]);
       Row(to, Eigen::Index(classes)) *= float(weight / sum);
-      to[wanted] = float((at_wanted / sum - 1) * weight);
+      if (smoothing > 0) Row(to, Eigen::Index(classes)) -= float(spread * weight);
+      to[wanted] = float((at_wanted / sum - (1 - smoothing) - spread) * weight);
     }
     const double loss = std::log(sum) - below;
     if (losses != nullptr) losses[r] = loss;

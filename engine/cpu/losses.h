@@ -9,9 +9,9 @@ void softmax(std::size_t rows, std::size_t classes, const float* logits, float* 
 
 // `weight` multiplies the gradient; dlogits, losses and correct may be null. Throws Error(kInvalid)
 // where a target is no class.
-void softmax_cross_entropy(std::size_t rows, std::size_t classes, const float* logits,
-                           const float* target, double weight, float* dlogits, double* losses,
-                           double* correct);
+void softmax_cross_entropy(std::size_t rows, std::size_t classes, double smoothing,
+                           const float* logits, const float* target, double weight, float* dlogits,
+                           double* losses, double* correct);
 
 void squared_error(std::size_t rows, std::size_t columns, const float* y, const float* target,
                    double weight, float* dy, double* losses);

@@ -58,12 +58,14 @@ template <std::size_t R, std::size_t V>
 template <std::size_t K, std::size_t V>
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512bf16")]] void add_rows(
     const std::uint32_t* a, std::size_t rows, const std::uint32_t* b, std::size_t columns,
-    std::size_t pairs, float* sums) {
+    std::size_t pairs, bool fresh, float* sums) {
   __m512 total[K][V];
 #pragma GCC unroll 8
   for (std::size_t i = 0; i < K; ++i) {
 #pragma GCC unroll 4
-    for (std::size_t j = 0; j < V; ++j) total[i][j] = _mm512_loadu_ps(sums + (i * V + j) * kLanes);
+    for (std::size_t j = 0; j < V; ++j) {
+      total[i][j] = fresh ? _mm512_setzero_ps() : _mm512_loadu_ps(sums + (i * V + j) * kLanes);
+    }
   }
   for (std::size_t k = 0; k < pairs; ++k) {
     __m512bh right[V];
@@ -89,9 +91,9 @@ template <std::size_t K, std::size_t V>
 
 template <std::size_t K, std::size_t V>
 void add_panel(const std::uint32_t* a, std::size_t rows, const std::uint32_t* b,
-               std::size_t columns, std::size_t pairs, float* sums) {
+               std::size_t columns, std::size_t pairs, bool fresh, float* sums) {
   for (std::size_t r = 0; r < rows; r += K) {
-    add_rows<K, V>(a + r, rows, b, columns, pairs, sums + r * V * kLanes);
+    add_rows<K, V>(a + r, rows, b, columns, pairs, fresh, sums + r * V * kLanes);
   }
 }
 
@@ -121,16 +123,16 @@ void multiply_pairs(const std::uint32_t* a, const std::uint32_t* b, std::size_t 
 }
 
 void add_pairs(const std::uint32_t* a, const std::uint32_t* b, std::size_t pairs, std::size_t rows,
-               std::size_t columns, float* sums) {
+               std::size_t columns, bool fresh, float* sums) {
   for (std::size_t column = 0; column < columns;) {
     const std::size_t vectors = panel_vectors(columns - column);
     float* panel = sums + column * rows;
     if (vectors == 4) {
-      add_panel<4, 4>(a, rows, b + column, columns, pairs, panel);
+      add_panel<4, 4>(a, rows, b + column, columns, pairs, fresh, panel);
     } else if (vectors == 2) {
-      add_panel<8, 2>(a, rows, b + column, columns, pairs, panel);
+      add_panel<8, 2>(a, rows, b + column, columns, pairs, fresh, panel);
     } else {
-      add_panel<8, 1>(a, rows, b + column, columns, pairs, panel);
+      add_panel<8, 1>(a, rows, b + column, columns, pairs, fresh, panel);
     }
     column += vectors * kLanes;
   }

@@ -19,9 +19,9 @@ bool has_pair_products();
 void multiply_pairs(const std::uint32_t* a, const std::uint32_t* b, std::size_t rows,
                     std::size_t pairs, std::size_t columns, float* c);
 
-// sums += a' b: a is [pairs, rows] words, b [pairs, columns], the sums [rows, columns] in panels.
-// Rows and columns are multiples of 16.
+// sums += a' b, or = where `fresh`: a is [pairs, rows] words, b [pairs, columns], the sums [rows,
+// columns] in panels. Rows and columns are multiples of 16.
 void add_pairs(const std::uint32_t* a, const std::uint32_t* b, std::size_t pairs, std::size_t rows,
-               std::size_t columns, float* sums);
+               std::size_t columns, bool fresh, float* sums);
 
 }  // namespace lockstep::engine::cpu

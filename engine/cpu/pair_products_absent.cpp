@@ -15,7 +15,7 @@ void multiply_pairs(const std::uint32_t*, const std::uint32_t*, std::size_t, std
 }
 
 void add_pairs(const std::uint32_t*, const std::uint32_t*, std::size_t, std::size_t, std::size_t,
-               float*) {
+               bool, float*) {
   broken("products of pairs that this processor does not have");
 }
 

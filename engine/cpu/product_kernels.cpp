@@ -28,7 +28,6 @@ constexpr std::size_t kColumns = kVectors * kWidth;       // of a panel
 static_assert(Product::kGroup % kColumns == 0);
 constexpr std::size_t kLine = 16;                               // floats that memory gives at once
 constexpr std::size_t kLines = (kColumns + kLine - 1) / kLine;  // of a row of a panel
-constexpr std::size_t kManyFloats = std::size_t{4} << 20;
 
 enum class Store { kPlain, kAdd, kStream };  // stream: past the caches
 

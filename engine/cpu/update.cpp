@@ -30,6 +30,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 using Slots = std::array<T*, UpdateRule::kMaxSlots>;
 
+inline double decay_of(const ReduceArguments& a) {
+  return a.decays ? a.rule->weight_decay : 0.0;
+}
+
 // Each rule makes a new weight of a sum of gradients and an old weight, and moves its slots. What
 // does not depend on the element is computed first, in double precision.
 template <class T>
@@ -37,7 +41,7 @@ struct Plain {
   static constexpr std::size_t kSlots = 0;
   T scale, rate, decay;
   explicit Plain(const ReduceArguments& a)
-      : scale(T(a.scale)), rate(T(a.state->rate)), decay(T(a.rule->weight_decay)) {}
+      : scale(T(a.scale)), rate(T(a.state->rate)), decay(T(decay_of(a))) {}
   template <class D, class V>
   HWY_INLINE V next(D d, V sum, V w, const Slots<T>&, std::size_t) const {
     const V g = hn::Add(hn::Mul(hn::Set(d, scale), sum), hn::Mul(hn::Set(d, decay), w));
@@ -52,7 +56,7 @@ struct Momentum {
   explicit Momentum(const ReduceArguments& a)
       : scale(T(a.scale)),
         rate(T(a.state->rate)),
-        decay(T(a.rule->weight_decay)),
+        decay(T(decay_of(a))),
         momentum(T(a.rule->momentum)),
         of_gradient(a.rule->nesterov ? T(1) : T(0)),
         of_velocity(a.rule->nesterov ? momentum : T(1)) {}
@@ -78,8 +82,8 @@ struct Adam {
     scale = T(a.scale), epsilon = T(rule.epsilon);
     beta1 = T(rule.beta1), beta2 = T(rule.beta2);
     rest1 = T(1 - rule.beta1), rest2 = T(1 - rule.beta2);
-    decay = apart ? T(0) : T(rule.weight_decay);
-    shrink = apart ? T(a.state->rate * rule.weight_decay) : T(0);
+    decay = apart ? T(0) : T(decay_of(a));
+    shrink = apart ? T(a.state->rate * decay_of(a)) : T(0);
     rate = T(a.state->rate / (1 - std::pow(rule.beta1, t)));
     correct2 = T(1 / (1 - std::pow(rule.beta2, t)));
   }
@@ -95,6 +99,25 @@ struct Adam {
     const V root = hn::Add(hn::Sqrt(hn::Mul(v, hn::Set(d, correct2))), hn::Set(d, epsilon));
     const V kept = hn::Sub(w, hn::Mul(hn::Set(d, shrink), w));
     return hn::Sub(kept, hn::Div(hn::Mul(hn::Set(d, rate), m), root));
+  }
+};
+
+template <class T>
+struct Lars {
+  static constexpr std::size_t kSlots = 1;
+  T scale, rate, decay, momentum;
+  explicit Lars(const ReduceArguments& a)
+      : scale(T(a.scale)),
+        rate(T(a.state->rate * a.local_rate)),
+        decay(T(decay_of(a))),
+        momentum(T(a.rule->momentum)) {}
+  template <class D, class V>
+  HWY_INLINE V next(D d, V sum, V w, const Slots<T>& slots, std::size_t i) const {
+    const V g = hn::Add(hn::Mul(hn::Set(d, scale), sum), hn::Mul(hn::Set(d, decay), w));
+    const V v = hn::Add(hn::Mul(hn::Set(d, momentum), hn::LoadU(d, slots[0] + i)),
+                        hn::Mul(hn::Set(d, rate), g));
+    hn::StoreU(v, d, slots[0] + i);
+    return hn::Sub(w, v);
   }
 };
 
@@ -237,6 +260,7 @@ void with_rule(const ReduceArguments& a, const UpdatePiece& piece) {
 
 template <class T>
 void with_type(const ReduceArguments& a, const UpdatePiece& piece) {
+  if (a.rule->kind == UpdateKind::kLars) return with_rule<T, Lars<T>>(a, piece);
   if (a.rule->kind != UpdateKind::kSgd) return with_rule<T, Adam<T>>(a, piece);
   a.rule->momentum != 0 ? with_rule<T, Momentum<T>>(a, piece) : with_rule<T, Plain<T>>(a, piece);
 }

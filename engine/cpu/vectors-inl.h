@@ -12,6 +12,8 @@
 #include <hwy/highway.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 #include "engine/cpu/narrow-inl.h"
 
@@ -55,6 +57,34 @@ HWY_INLINE Vector all(float value) {
 }
 HWY_INLINE Vector zero() {
   return hn::Zero(kLanes);
+}
+
+// What is larger than this is not found in a cache again.
+constexpr std::size_t kManyFloats = std::size_t{4} << 20;
+
+HWY_INLINE float* aligned(float* data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  return reinterpret_cast<float*>((address + 63) / 64 * 64);
+}
+
+// The columns of a matrix, a multiple of 16, in panels: the first ones in whole panels of kPanel
+// vectors, the rest in a panel of two vectors and one of one. The vectors of the next panel.
+constexpr std::size_t kPanel = kManyRegisters || kWidth == 1 ? 4 : 2;
+static_assert(kPanel * kWidth % 4 == 0);  // turn_four fills four columns
+HWY_INLINE std::size_t panel_vectors(std::size_t columns_left) {
+  const std::size_t vectors = columns_left / kWidth;
+  return vectors >= kPanel ? kPanel : vectors >= 2 ? 2 : 1;
+}
+
+// Four rows of kWidth numbers, `from` apart, to the columns of kWidth rows
+// of float32, `to` apart.
+template <class T>
+HWY_INLINE void turn_four(const T* rows, std::size_t from, float* columns, std::size_t to) {
+  alignas(64) float turned[kWidth][4];
+  hn::StoreInterleaved4(load(rows), load(rows + from), load(rows + 2 * from), load(rows + 3 * from),
+                        kLanes, turned[0]);
+  for (std::size_t i = 0; i < kWidth; ++i)
+    std::memcpy(columns + i * to, turned[i], sizeof turned[i]);
 }
 
 // Zero where it is negative; what is not a number stays.

@@ -26,7 +26,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
-constexpr std::size_t kPanel = kManyRegisters ? 4 : 2;  // vectors of columns in a whole panel
 constexpr std::size_t kPlanes = WinogradShape::kPlanes;
 
 template <class T>
@@ -111,13 +110,8 @@ HWY_INLINE void weight_adjoint(Vector a, Vector b, Vector c, Vector d, Vector e,
   g[2] = hn::MulAdd(all(1.0f / 6), hn::Sub(far, near), f);
 }
 
-// A matrix of `rows` x `columns` in panels: the first columns in whole panels of kPanel vectors,
-// the rest in a panel of two vectors and one of one. Panels lie behind each other, row by row.
-HWY_INLINE std::size_t panel_vectors(std::size_t columns_left) {
-  const std::size_t vectors = columns_left / kWidth;
-  return vectors >= kPanel ? kPanel : vectors >= 2 ? 2 : 1;
-}
-// Where element (row, column) lies.
+// Where element (row, column) of a matrix of `rows` x `columns` in panels lies: panels lie behind
+// each other, row by row.
 HWY_INLINE std::size_t in_panels(std::size_t rows, std::size_t columns, std::size_t row,
                                  std::size_t column) {
   std::size_t begin = 0;
@@ -135,12 +129,6 @@ struct TilePlace {
 HWY_INLINE TilePlace tile_place(const WinogradShape& shape, std::size_t number) {
   const std::size_t in_image = number % shape.tiles();
   return {number / shape.tiles(), in_image / shape.tiles_across(), in_image % shape.tiles_across()};
-}
-
-template <class T = float>
-HWY_INLINE T* aligned(float* data) {
-  const auto address = reinterpret_cast<std::uintptr_t>(data);
-  return reinterpret_cast<T*>((address + 63) / 64 * 64);
 }
 
 // The image whose tiles are read: itself where it is whole tiles, else a copy with zeros around it.

@@ -102,10 +102,13 @@ void winograd_backward(Library& library, WinogradShape shape, std::size_t rows, 
   const int threads = library.threads();
   if (slice.first) {
     winograd_weights(shape, w, nullptr, dx == nullptr ? nullptr : planes.backward);
-    std::fill_n(planes.sums, std::size_t(threads) * planes.of_thread, 0.0f);
   }
   share_rows(threads, rows, [&](int thread, std::size_t first, std::size_t count) {
     float* const sums = planes.sums + std::size_t(thread) * planes.of_thread;
+    float* const bias = sums + shape.plane_weights();
+    if (slice.first)
+      std::fill(count > 0 && dw != nullptr ? bias : sums, sums + planes.of_thread, 0.0f);
+    if (count == 0) return;
     winograd_backward(shape,
                       WinogradBackward<T>{
                           .images = count,
@@ -116,7 +119,8 @@ void winograd_backward(Library& library, WinogradShape shape, std::size_t rows, 
                           .weights = planes.backward,
                           .dx = dx == nullptr ? nullptr : dx + first * shape.inputs(),
                           .sums = dw == nullptr ? nullptr : sums,
-                          .bias = db == nullptr ? nullptr : sums + shape.plane_weights(),
+                          .fresh = slice.first,
+                          .bias = db == nullptr ? nullptr : bias,
                           .scratch = scratch.part(thread)});
   });
   if (!slice.last) return;

@@ -108,15 +108,18 @@ HWY_NOINLINE void transform_gradients(const WinogradShape& s, const WinogradBack
                       });
 }
 
-// Rows k .. k + K of a panel of the sums: += V' dM over the tiles, V columns of vectors wide.
+// Rows k .. k + K of a panel of the sums: += V' dM over the tiles, V columns of vectors wide; =
+// where `fresh`.
 template <std::size_t K, std::size_t V>
 HWY_INLINE void add_products(const float* v, std::size_t channels, const float* m,
-                             std::size_t filters, std::size_t tiles, float* sums) {
+                             std::size_t filters, std::size_t tiles, bool fresh, float* sums) {
   Vector all_sums[K][V];
   HWY_UNROLL(8)
   for (std::size_t k = 0; k < K; ++k) {
     HWY_UNROLL(4)
-    for (std::size_t j = 0; j < V; ++j) all_sums[k][j] = load(sums + (k * V + j) * kWidth);
+    for (std::size_t j = 0; j < V; ++j) {
+      all_sums[k][j] = fresh ? zero() : load(sums + (k * V + j) * kWidth);
+    }
   }
   for (std::size_t t = 0; t < tiles; ++t) {
     Vector b[V];
@@ -139,22 +142,24 @@ HWY_INLINE void add_products(const float* v, std::size_t channels, const float* 
 }
 
 inline HWY_NOINLINE void add_plane(const WinogradShape& s, const float* v, const float* m,
-                                   std::size_t tiles, float* sums) {
+                                   std::size_t tiles, bool fresh, float* sums) {
   constexpr std::size_t kFew = 4, kMany = kManyRegisters ? 8 : 4;
   for (std::size_t f = 0; f < s.filters;) {
     const std::size_t vectors = panel_vectors(s.filters - f);
     float* panel = sums + f * s.channels;
     if (vectors == 4) {
       for (std::size_t c = 0; c < s.channels; c += kFew) {
-        add_products<kFew, 4>(v + c, s.channels, m + f, s.filters, tiles, panel + c * 4 * kWidth);
+        add_products<kFew, 4>(v + c, s.channels, m + f, s.filters, tiles, fresh,
+                              panel + c * 4 * kWidth);
       }
     } else if (vectors == 2) {
       for (std::size_t c = 0; c < s.channels; c += kMany) {
-        add_products<kMany, 2>(v + c, s.channels, m + f, s.filters, tiles, panel + c * 2 * kWidth);
+        add_products<kMany, 2>(v + c, s.channels, m + f, s.filters, tiles, fresh,
+                               panel + c * 2 * kWidth);
       }
     } else {
       for (std::size_t c = 0; c < s.channels; c += 8) {
-        add_products<8, 1>(v + c, s.channels, m + f, s.filters, tiles, panel + c * kWidth);
+        add_products<8, 1>(v + c, s.channels, m + f, s.filters, tiles, fresh, panel + c * kWidth);
       }
     }
     f += vectors * kWidth;
@@ -272,7 +277,7 @@ HWY_INLINE void backward_by_pairs(const WinogradShape& s, const WinogradBackward
   PaddedImage<BFloat16> image(s, call.x, reinterpret_cast<BFloat16*>(padded));
   InputGradient<BFloat16> gradient(s, image, call.dx, aligned(padded + s.padded_image()));
   const auto* const weights = reinterpret_cast<const std::uint32_t*>(call.weights);
-  const std::size_t all_tiles = call.images * s.tiles(), plane = s.channels * s.filters;
+  const std::size_t all_tiles = call.images * s.tiles(), plane = s.plane();
   for (std::size_t first = 0; first < all_tiles; first += s.block()) {
     const std::size_t count = std::min(s.block(), all_tiles - first);
     pairs_of_gradients(s, call, first, count, m);
@@ -282,7 +287,8 @@ HWY_INLINE void backward_by_pairs(const WinogradShape& s, const WinogradBackward
       float* outputs = m + p * s.output_stride();
       if (call.sums != nullptr) {
         add_pairs(reinterpret_cast<const std::uint32_t*>(inputs), pairs_of(s, outputs),
-                  (count + 1) / 2, s.channels, s.filters, call.sums + p * plane);
+                  (count + 1) / 2, s.channels, s.filters, call.fresh && first == 0,
+                  call.sums + p * plane);
       }
       if (call.dx != nullptr) {
         multiply_pairs(reinterpret_cast<const std::uint32_t*>(outputs), weights + p * (plane / 2),
@@ -301,7 +307,7 @@ HWY_INLINE void backward(const WinogradShape& s, const WinogradBackward<T>& call
   float* padded = aligned(m + kPlanes * s.output_stride());
   PaddedImage<T> image(s, call.x, reinterpret_cast<T*>(padded));
   InputGradient<T> gradient(s, image, call.dx, aligned(padded + s.padded_image()));
-  const std::size_t all_tiles = call.images * s.tiles(), plane = s.channels * s.filters;
+  const std::size_t all_tiles = call.images * s.tiles(), plane = s.plane();
   for (std::size_t first = 0; first < all_tiles; first += s.block()) {
     const std::size_t count = std::min(s.block(), all_tiles - first);
     transform_gradients(s, call, first, count, m);
@@ -309,7 +315,9 @@ HWY_INLINE void backward(const WinogradShape& s, const WinogradBackward<T>& call
     for (std::size_t p = 0; p < kPlanes; ++p) {
       float* inputs = v + p * s.input_stride();
       const float* outputs = m + p * s.output_stride();
-      if (call.sums != nullptr) add_plane(s, inputs, outputs, count, call.sums + p * plane);
+      if (call.sums != nullptr) {
+        add_plane(s, inputs, outputs, count, call.fresh && first == 0, call.sums + p * plane);
+      }
       if (call.dx != nullptr) {
         multiply(outputs, call.weights + p * plane, count, s.filters, s.channels, inputs);
       }

@@ -117,14 +117,14 @@ template <class T>
 HWY_INLINE void forward(const WinogradShape& s, const WinogradForward<T>& call) {
   float* v = aligned(call.scratch);
   float* m = v + kPlanes * s.input_stride();
-  PaddedImage<T> image(s, call.x, aligned<T>(m + kPlanes * s.output_stride()));
+  PaddedImage<T> image(s, call.x, reinterpret_cast<T*>(aligned(m + kPlanes * s.output_stride())));
   const std::size_t all_tiles = call.images * s.tiles();
-  for (std::size_t first = 0; first < all_tiles; first += s.block()) {
-    const std::size_t count = std::min(s.block(), all_tiles - first);
+  for (std::size_t first = 0; first < all_tiles; first += s.forward_block()) {
+    const std::size_t count = std::min(s.forward_block(), all_tiles - first);
     transform_inputs(s, image, first, count, v);
     for (std::size_t p = 0; p < kPlanes; ++p) {
-      multiply(v + p * s.input_stride(), call.weights + p * s.channels * s.filters, count,
-               s.channels, s.filters, m + p * s.output_stride());
+      multiply(v + p * s.input_stride(), call.weights + p * s.plane(), count, s.channels, s.filters,
+               m + p * s.output_stride());
     }
     transform_outputs(s, call, first, count, m);
   }

@@ -45,13 +45,21 @@ struct WinogradShape {
     return pool ? (output_height() / 2) * (output_width() / 2) * filters
                 : output_height() * output_width() * filters;
   }
-  std::size_t plane_weights() const { return kPlanes * channels * filters; }
+  // From plane to plane of weights; two lines more than they are, for planes that lie a power of
+  // two apart would fall on the same places of the caches.
+  std::size_t plane() const { return channels * filters + 32; }
+  std::size_t plane_weights() const { return kPlanes * plane(); }
 
   // Tiles go through in blocks: as many as keep the transformed values of a block in the second
-  // cache, but enough that the weights are read rarely. A multiple of 12, as the products want.
-  std::size_t block() const {
+  // cache, but enough that the weights are read rarely where they are many, and in backward their
+  // sums too. A multiple of 12, as the products want.
+  std::size_t forward_block() const {
+    if (plane_weights() > std::size_t{4} << 20) return 96;
     const std::size_t fit = (std::size_t{512} << 10) / (kPlanes * (channels + filters) * 4);
     return std::clamp<std::size_t>((fit + 6) / 12, 2, 16) * 12;
+  }
+  std::size_t block() const {
+    return plane_weights() > std::size_t{1} << 20 ? 96 : forward_block();
   }
   // From plane to plane, in floats; the odd lines keep the planes apart in the caches.
   std::size_t input_stride() const { return block() * channels + 32; }
@@ -83,7 +91,8 @@ struct WinogradForward {
 void winograd_forward(const WinogradShape& shape, const WinogradForward<float>& call);
 void winograd_forward(const WinogradShape& shape, const WinogradForward<BFloat16>& call);
 
-// Adds to `sums` (plane_weights() floats) and `bias` (filters), writes dx. Each may be null.
+// Adds to `sums` (plane_weights() floats) and `bias` (filters), writes dx. Each may be null. At
+// least one image.
 template <class T>
 struct WinogradBackward {
   std::size_t images = 0;
@@ -94,6 +103,7 @@ struct WinogradBackward {
   const float* weights = nullptr;  // planes of backward
   T* dx = nullptr;
   float* sums = nullptr;
+  bool fresh = false;  // writes `sums`
   float* bias = nullptr;
   float* scratch = nullptr;
 };

@@ -3,6 +3,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/cpu/winograd_weights.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -12,83 +13,156 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
 
-// G g G' of kWidth channels of one filter.
-template <class T>
-HWY_INLINE void transform_weight(const WinogradShape& s, const T* w, Vector u[36]) {
+constexpr std::size_t kSquare = 16;  // filters or channels: both are multiples of it
+
+// G g G' of kWidth kernels, whose nine weights lie `stride` apart, to all planes; past the caches
+// where kStream.
+template <bool kStream, class T>
+HWY_INLINE void transform_weight(const T* w, std::size_t stride, float* planes, std::size_t plane) {
   Vector half[6][3];
+  HWY_UNROLL(1)
   for (std::size_t j = 0; j < 3; ++j) {
     Vector column[6];
-    weight_transform(load(w + j * s.channels), load(w + (3 + j) * s.channels),
-                     load(w + (6 + j) * s.channels), column);
+    weight_transform(load(w + j * stride), load(w + (3 + j) * stride), load(w + (6 + j) * stride),
+                     column);
+    HWY_UNROLL(6)
     for (std::size_t i = 0; i < 6; ++i) half[i][j] = column[i];
   }
+  HWY_UNROLL(1)
   for (std::size_t i = 0; i < 6; ++i) {
-    weight_transform(half[i][0], half[i][1], half[i][2], u + 6 * i);
+    Vector row[6];
+    weight_transform(half[i][0], half[i][1], half[i][2], row);
+    HWY_UNROLL(6)
+    for (std::size_t j = 0; j < 6; ++j) {
+      float* const to = planes + (6 * i + j) * plane;
+      if (kStream) {
+        hn::Stream(row[j], kLanes, to);
+      } else {
+        store(row[j], to);
+      }
+    }
   }
 }
 
-// Squares of kWidth filters and channels: as they come for backward, turned for forward.
-// With `pairs` those for backward are bfloat16, in words of two neighbouring filters.
+// For backward by products of pairs: words of two neighbouring filters.
+HWY_INLINE void transform_pairs(const WinogradShape& s, const BFloat16* w, float* backward) {
+  alignas(64) float planes[kPlanes][kWidth];
+  for (std::size_t f = 0; f < s.filters; ++f) {
+    for (std::size_t c = 0; c < s.channels; c += kWidth) {
+      transform_weight<false>(w + f * 9 * s.channels + c, s.channels, planes[0], kWidth);
+      auto* const to = reinterpret_cast<std::uint32_t*>(backward) +
+                       in_panels(s.filters / 2, s.channels, f / 2, c);
+      for (std::size_t p = 0; p < kPlanes; ++p) {
+        store_half(rounded_words(kLanes, load(planes[p])), f % 2 == 1, to + p * (s.plane() / 2));
+      }
+    }
+  }
+}
+
+// Lanes are channels for backward, as w has them, and filters for forward: w is turned first.
+template <bool kStream, class T>
+HWY_INLINE void transform_weights(const WinogradShape& s, const T* w, float* forward,
+                                  float* backward) {
+  const std::size_t filter = 9 * s.channels;
+  for (std::size_t f = 0; backward != nullptr && f < s.filters; ++f) {
+    for (std::size_t c = 0; c < s.channels; c += kWidth) {
+      transform_weight<kStream>(w + f * filter + c, s.channels,
+                                backward + in_panels(s.filters, s.channels, f, c), s.plane());
+    }
+  }
+  alignas(64) float turned[9][kWidth][kSquare];  // channel, filter
+  for (std::size_t c = 0; forward != nullptr && c < s.channels; c += kWidth) {
+    for (std::size_t f = 0; f < s.filters; f += kSquare) {
+      for (std::size_t i = 0; i < kSquare; i += 4) {
+        for (std::size_t k = 0; k < 9; ++k) {
+          turn_four(w + (f + i) * filter + k * s.channels + c, filter, &turned[k][0][i], kSquare);
+        }
+      }
+      for (std::size_t i = 0; i < kWidth; ++i) {
+        for (std::size_t j = 0; j < kSquare; j += kWidth) {
+          transform_weight<kStream>(&turned[0][i][j], kWidth * kSquare,
+                                    forward + in_panels(s.channels, s.filters, c + i, f + j),
+                                    s.plane());
+        }
+      }
+    }
+  }
+}
+
+// Planes that no cache holds go past the caches, where a vector is a whole line of them.
 template <class T>
 HWY_INLINE void weights(const WinogradShape& s, const T* w, float* forward, float* backward) {
-  const std::size_t plane = s.channels * s.filters;
-  alignas(64) float square[kPlanes][kWidth][kWidth];  // plane, filter, channel
-  for (std::size_t f = 0; f < s.filters; f += kWidth) {
-    for (std::size_t c = 0; c < s.channels; c += kWidth) {
-      for (std::size_t i = 0; i < kWidth; ++i) {
-        Vector u[kPlanes];
-        transform_weight(s, w + (f + i) * 9 * s.channels + c, u);
-        for (std::size_t p = 0; p < kPlanes; ++p) store(u[p], square[p][i]);
-        if (backward == nullptr) continue;
-        if (s.pairs) {
-          auto* const words = reinterpret_cast<std::uint32_t*>(backward) +
-                              in_panels(s.filters / 2, s.channels, (f + i) / 2, c);
-          for (std::size_t p = 0; p < kPlanes; ++p) {
-            store_half(rounded_words(kLanes, u[p]), i % 2 == 1, words + p * (plane / 2));
-          }
-          continue;
-        }
-        float* to = backward + in_panels(s.filters, s.channels, f + i, c);
-        for (std::size_t p = 0; p < kPlanes; ++p) store(u[p], to + p * plane);
-      }
-      if (forward == nullptr) continue;
-      for (std::size_t k = 0; k < kWidth; ++k) {
-        float* to = forward + in_panels(s.channels, s.filters, c + k, f);
-        for (std::size_t p = 0; p < kPlanes; ++p) {
-          for (std::size_t i = 0; i < kWidth; ++i) to[p * plane + i] = square[p][i][k];
-        }
-      }
-    }
+  constexpr std::size_t kLine = 16;
+  const auto on_line = [](const float* data) {
+    return reinterpret_cast<std::uintptr_t>(data) % 64 == 0;
+  };
+  if (kWidth == kLine && s.plane_weights() >= kManyFloats && on_line(forward) &&
+      on_line(backward)) {
+    transform_weights<true>(s, w, forward, backward);
+    hwy::FlushStream();
+  } else {
+    transform_weights<false>(s, w, forward, backward);
   }
 }
 
+// G' u G of kWidth filters of one channel. Asks for what lies `ahead` floats behind.
+HWY_INLINE void transform_sums(const float* u, std::size_t plane, std::size_t ahead, float* nine,
+                               std::size_t stride) {
+  Vector half[3][6];
+  HWY_UNROLL(1)
+  for (std::size_t j = 0; j < 6; ++j) {
+    Vector d[6], column[3];
+    load_six(u + j * plane, 6 * plane, d);
+    HWY_UNROLL(6)
+    for (std::size_t i = 0; i < 6; ++i) {
+      __builtin_prefetch(u + (6 * i + j) * plane + ahead, 0, 2);
+    }
+    weight_adjoint(d[0], d[1], d[2], d[3], d[4], d[5], column);
+    HWY_UNROLL(3)
+    for (std::size_t i = 0; i < 3; ++i) half[i][j] = column[i];
+  }
+  HWY_UNROLL(1)
+  for (std::size_t i = 0; i < 3; ++i) {
+    Vector row[3];
+    weight_adjoint(half[i][0], half[i][1], half[i][2], half[i][3], half[i][4], half[i][5], row);
+    HWY_UNROLL(3)
+    for (std::size_t j = 0; j < 3; ++j) store(row[j], nine + (3 * i + j) * stride);
+  }
+}
+
+// Squares of filters and channels, so that dw is written in lines, in the order in which the planes
+// lie in memory.
 template <class T>
 HWY_INLINE void gradient(const WinogradShape& s, const float* sums, T* dw, bool accumulate) {
-  const std::size_t plane = s.channels * s.filters;
-  alignas(64) float nine[9][kWidth];
-  for (std::size_t f = 0; f < s.filters; f += kWidth) {
-    for (std::size_t c = 0; c < s.channels; ++c) {
-      const float* u = sums + in_panels(s.channels, s.filters, c, f);
-      Vector half[3][6];
-      for (std::size_t j = 0; j < 6; ++j) {
-        Vector column[3];
-        weight_adjoint(load(u + j * plane), load(u + (6 + j) * plane), load(u + (12 + j) * plane),
-                       load(u + (18 + j) * plane), load(u + (24 + j) * plane),
-                       load(u + (30 + j) * plane), column);
-        for (std::size_t i = 0; i < 3; ++i) half[i][j] = column[i];
+  alignas(64) float nine[9][kSquare][kWidth];    // channel, filter
+  alignas(64) float turned[kWidth][9][kSquare];  // filter, place, channel
+  const auto square = [&](std::size_t c, std::size_t f, const float* u, std::size_t width) {
+    for (std::size_t i = 0; i < kSquare; ++i) {
+      transform_sums(u + i * width, s.plane(), kSquare * width, nine[0][i], kSquare * kWidth);
+    }
+    for (std::size_t k = 0; k < 9; ++k) {
+      for (std::size_t i = 0; i < kSquare; i += 4) {
+        turn_four(nine[k][i], kWidth, &turned[0][k][i], 9 * kSquare);
       }
-      for (std::size_t i = 0; i < 3; ++i) {
-        Vector row[3];
-        weight_adjoint(half[i][0], half[i][1], half[i][2], half[i][3], half[i][4], half[i][5], row);
-        for (std::size_t j = 0; j < 3; ++j) store(row[j], nine[3 * i + j]);
-      }
-      for (std::size_t i = 0; i < kWidth; ++i) {
-        T* to = dw + (f + i) * 9 * s.channels + c;
-        for (std::size_t k = 0; k < 9; ++k) {
-          to[k * s.channels] = T(accumulate ? to[k * s.channels] + nine[k][i] : nine[k][i]);
+    }
+    for (std::size_t i = 0; i < kWidth; ++i) {
+      for (std::size_t k = 0; k < 9; ++k) {
+        T* const to = dw + ((f + i) * 9 + k) * s.channels + c;
+        for (std::size_t j = 0; j < kSquare; j += kWidth) {
+          const Vector value = load(&turned[i][k][j]);
+          store(accumulate ? hn::Add(load(to + j), value) : value, to + j);
         }
       }
     }
+  };
+  for (std::size_t column = 0; column < s.filters;) {
+    const std::size_t width = panel_vectors(s.filters - column) * kWidth;
+    for (std::size_t c = 0; c < s.channels; c += kSquare) {
+      for (std::size_t f = 0; f < width; f += kWidth) {
+        square(c, column + f, sums + column * s.channels + c * width + f, width);
+      }
+    }
+    column += width;
   }
 }
 
@@ -97,6 +171,10 @@ void WinogradWeightsWide(const WinogradShape& s, const float* w, float* forward,
 }
 void WinogradWeightsNarrow(const WinogradShape& s, const BFloat16* w, float* forward,
                            float* backward) {
+  if (s.pairs && backward != nullptr) {
+    transform_pairs(s, w, backward);
+    backward = nullptr;
+  }
   weights(s, w, forward, backward);
 }
 void WinogradGradientWide(const WinogradShape& s, const float* sums, float* dw, bool accumulate) {

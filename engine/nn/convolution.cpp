@@ -62,6 +62,9 @@ class Convolution final : public Layer {
     return window_ == 0 ? ops.convolution_memory(sizes.convolution, rows)
                         : ops.pooled_convolution_memory(sizes, rows);
   }
+  bool backward_reads_output() const override {
+    return window_ == 0 && activation_ == Activation::kRelu;
+  }
   bool takes_slices() const override { return true; }
   bool ends_chain() const override { return window_ > 0; }
   double work(std::span<const Shape> inputs) const override {

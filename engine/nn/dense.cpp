@@ -39,6 +39,7 @@ class Dense final : public Layer {
   double work(std::span<const Shape> inputs) const override {
     return double(inputs[0].elements() * outputs_);
   }
+  bool backward_reads_output() const override { return activation_ == Activation::kRelu; }
   void forward(Context& context, const ForwardArguments& a) const override {
     const Tensor x = flat(a.x[0]);
     context.ops->dense_forward(context.state, spec(x), x, a.w[0], options_.bias ? a.w[1] : Tensor{},

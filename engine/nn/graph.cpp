@@ -24,6 +24,15 @@ void Graph::Plan::forward_node(Context& context, std::size_t i) {
            [&] { graph.nodes[i].layer->forward(context, steps[i].forward); });
 }
 
+// What lies in a block and backward needs, once more.
+void Graph::Plan::run_again(Context& context, std::size_t block) {
+  for (std::size_t i = graph.blocks[block].first; i < graph.blocks[block].last; ++i) {
+    if (!again[i]) continue;
+    observed(i, Observer::Pass::kBackward, steps[i].again.y,
+             [&] { graph.nodes[i].layer->forward(context, steps[i].again); });
+  }
+}
+
 void Graph::Plan::backward_node(Context& context, std::size_t i, bool accumulate) {
   Step& step = steps[i];
   step.backward.accumulate = accumulate;
@@ -121,6 +130,12 @@ const std::vector<Parameter>& Graph::layout() const {
 }
 const std::vector<ReductionSpec>& Graph::reductions() const {
   return plan_->graph.reductions;
+}
+const std::vector<Statistic>& Graph::statistics() const {
+  return plan_->graph.statistics;
+}
+std::span<double> Graph::statistic_values() {
+  return plan_->statistics;
 }
 std::size_t Graph::activation_bytes() const {
   return plan_->memory.bytes;
@@ -234,7 +249,8 @@ void Graph::evaluate_loss(Context& context, bool gradient) {
                               plan_->correct);
 }
 
-// Of a chain, what lies between its layers is computed again, slice by slice.
+// Of a chain, what lies between its layers is computed again, slice by slice; of a block, where
+// that was asked for, what lies in it.
 void Graph::backward(Context& context, bool accumulate, const Hook& ready) {
   Plan& plan = *plan_;
   require(
@@ -245,6 +261,8 @@ void Graph::backward(Context& context, bool accumulate, const Hook& ready) {
   for (std::size_t i = plan.steps.size(); i-- > 0;) {
     if (!plan.graph.nodes[i].backward) continue;
     const std::size_t first_node = plan.first_of(i);
+    const std::size_t block = plan.block_that_ends(i);
+    if (block != Plan::kNone) plan.run_again(context, block);
     if (first_node == i) {
       plan.backward_node(context, i, accumulate);
     } else {

@@ -36,7 +36,18 @@ struct Parameter {
   std::size_t source = 0;  // where compact: which list of touched rows is its (Graph::touched)
 };
 
+// Numbers that a layer learns without gradients (StatisticSpec).
+struct Statistic {
+  std::string name;  // "bn1.mean"
+  Range range;       // of Graph::statistic_values
+  double initial = 0;
+};
+
 struct GraphOptions {
+  // Forward keeps of each block of the model (GraphSpec::begin_block) nothing but its output, and
+  // backward computes the block again before it needs what lies in it: less memory for about a
+  // third more time, and the same bits. Error(kInvalid) for a model without blocks.
+  bool recompute = false;
   // Of a sparse parameter the arenas hold, instead of the table, as many rows as a batch can touch.
   // Before forward somebody puts the values of the rows that this batch touches there:
   //
@@ -90,7 +101,10 @@ class Graph {
   std::size_t trainable() const;                 // of these, the first so many have gradients
   const std::vector<Parameter>& layout() const;  // in arena order
   const std::vector<ReductionSpec>& reductions() const;  // named "<layer>.<name>"
-  std::size_t activation_bytes() const;                  // activations, their gradients, workspace
+  const std::vector<Statistic>& statistics() const;
+  // All of them, float64, host memory of the graph's own; at their initial values to begin with.
+  std::span<double> statistic_values();
+  std::size_t activation_bytes() const;     // activations, their gradients, workspace
   std::vector<std::string> layers() const;  // names of those that run, in the order of forward
   std::size_t slices() const;               // the most in which a layer takes a batch; 1: whole
   std::size_t rows() const;

@@ -14,7 +14,9 @@ Graph::Plan::Plan(const GraphSpec& s, Ops& o, std::size_t r, GraphOptions option
       graph(plan_graph(s, options.compact_rows ? r : 0)),
       slice_rows(o.slice_rows()) {
   require(rows > 0, "model {}: a replica must hold at least one example", spec.name());
+  plan_again(options.recompute);
   plan_slices();
+  plan_moments();
   plan_values();
   plan_gradients();
   plan_touched();
@@ -31,31 +33,97 @@ void Graph::Plan::plan_slices() {
   chain_of.assign(graph.nodes.size(), kNone);
   if (slice_rows == 0 || slice_rows >= rows) return;
   for (std::size_t k = 0; k < graph.chains.size(); ++k) {
-    for (std::size_t i = graph.chains[k].first; i <= graph.chains[k].last; ++i) chain_of[i] = k;
+    const auto [first, last] = graph.chains[k];
+    const auto runs_again = [&](std::size_t i) { return recomputes && graph.nodes[i].block != 0; };
+    if (runs_again(first) || runs_again(last)) continue;  // blocks go through whole
+    for (std::size_t i = first; i <= last; ++i) chain_of[i] = k;
+  }
+}
+
+// A value is inner where it is made in a block, not by its last layer, and read there alone. Which
+// of them backward needs is found from the block's end: what a backward reads, and what a layer
+// reads that runs again for it.
+void Graph::Plan::plan_again(bool recompute) {
+  recomputes = recompute;
+  again.assign(graph.nodes.size(), false);
+  inner.assign(graph.storage.size(), false);
+  if (!recompute) return;
+  require(!graph.blocks.empty(),
+          "model {} has no blocks that could be computed again: leave recompute out, or mark some "
+          "(GraphSpec::begin_block)",
+          spec.name());
+  for (const Block& block : graph.blocks) {
+    for (std::size_t i = block.last; i-- > block.first;) {
+      const std::size_t value = graph.nodes[i].output;
+      inner[value] = value != graph.storage.back();
+      bool needed = graph.nodes[i].backward && graph.nodes[i].layer->backward_reads_output();
+      for (std::size_t j = 0; j < graph.nodes.size(); ++j) {
+        const PlannedNode& reader = graph.nodes[j];
+        for (std::size_t k = 0; k < reader.inputs.size(); ++k) {
+          if (graph.storage[reader.inputs[k]] != value) continue;
+          if (j > block.last) inner[value] = false;
+          needed |= again[j] || (reader.backward && reader.layer->backward_reads_input(k));
+        }
+      }
+      again[i] = needed && inner[value];
+    }
+  }
+}
+
+std::size_t Graph::Plan::block_that_ends(std::size_t i) const {
+  if (!recomputes) return kNone;
+  const auto found = std::ranges::find(graph.blocks, i, &Block::last);
+  return found == graph.blocks.end() ? kNone : std::size_t(found - graph.blocks.begin());
+}
+
+void Graph::Plan::plan_moments() {
+  again_moment.assign(graph.nodes.size(), kNone);
+  backward_moment.assign(graph.nodes.size(), kNone);
+  std::size_t moment = loss_moment() + 1;
+  for (std::size_t i = graph.nodes.size(); i-- > 0;) {
+    const std::size_t block = block_that_ends(i);
+    if (block != kNone) {
+      for (std::size_t k = graph.blocks[block].first; k < i; ++k) {
+        if (again[k]) again_moment[k] = moment++;
+      }
+    }
+    backward_moment[i] = moment++;
   }
 }
 
 // What is written by the loop or read by it lives all the time. The output of a layer lives from
-// the layer's forward until its last reader: backward of the layer itself, which is last of all,
-// where that runs; else backward of a reader that runs, or forward of one.
+// the layer's forward until its last reader: a forward, or a backward that runs and looks at it. An
+// inner value of a block that runs again lives twice: until its last reader in forward, and again.
 void Graph::Plan::plan_values() {
   const std::size_t count = graph.storage.size();
   const DType dtype = ops->dtype();
   values.assign(count, kNone);
   values[0] = book(bytes(spec.input_shape(), dtype), 0, last_moment());
+  values_late.assign(count, kNone);
+  values_late[0] = values[0];
+  const auto extend = [&](std::size_t block, std::size_t moment) {
+    blocks[block].last = std::max(blocks[block].last, moment);
+  };
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const PlannedNode& node = graph.nodes[i];
     // Of a chain, backward computes all layers but the last again, the frozen ones too.
-    const bool again = graph.nodes[last_of(i)].backward;
-    const std::size_t last = again ? backward_end(i) : forward_end(i);
-    values[node.output] =
-        book(bytes(shape(node.output), dtype, between(i)), forward_begin(i), last);
-    for (std::size_t from : node.inputs) {
-      Lifetime& life = blocks[values[graph.storage[from]]];
-      life.last = std::max(life.last, last);
+    const bool chained = chain_of[i] != kNone;
+    const bool late = chained ? graph.nodes[last_of(i)].backward : node.backward;
+    const std::size_t size = bytes(shape(node.output), dtype, between(i));
+    values[node.output] = book(size, forward_begin(i), forward_end(i));
+    values_late[node.output] =
+        again[i] ? book(size, again_moment[i], again_moment[i]) : values[node.output];
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      const std::size_t from = graph.storage[node.inputs[k]];
+      extend(values[from], forward_end(i));
+      if (again[i]) extend(values_late[from], again_moment[i]);
+      if (late && (chained || node.layer->backward_reads_input(k)))
+        extend(values_late[from], backward_end(i));
     }
-    workspaces.push_back(
-        book(node.layer->workspace(*ops, node.input_shapes, rows), forward_begin(i), last));
+    if (late && (chained || node.layer->backward_reads_output()))
+      extend(values_late[node.output], backward_end(i));
+    workspaces.push_back(book(node.layer->workspace(*ops, node.input_shapes, rows),
+                              forward_begin(i), late ? backward_end(i) : forward_end(i)));
   }
   blocks[values[graph.storage[count - 1]]].last = last_moment();
   target_block = book(bytes({spec.target_columns()}, DType::kFloat32), 0, last_moment());
@@ -108,7 +176,8 @@ void Graph::Plan::place() {
 // What a block holds, in words for people.
 std::string Graph::Plan::name_of(std::size_t block) const {
   for (std::size_t v = 0; v < graph.storage.size(); ++v) {
-    const bool is_value = values[v] == block, is_gradient = gradients[v] == block;
+    const bool is_value = values[v] == block || values_late[v] == block,
+               is_gradient = gradients[v] == block;
     if (!is_value && !is_gradient) continue;
     std::string text = is_value ? "" : "the gradient of ";
     text += v == 0 ? "the input" : "the output of " + spec.nodes()[v - 1].name;
@@ -136,12 +205,18 @@ void Graph::Plan::connect() {
   const auto value = [&](std::size_t v) {
     return tensor(values[graph.storage[v]], shape(v), dtype);
   };
+  const auto late = [&](std::size_t v) {
+    return tensor(values_late[graph.storage[v]], shape(v), dtype);
+  };
   const auto gradient = [&](std::size_t v) {
     return tensor(gradients[graph.storage[v]], shape(v), dtype);
   };
   for (std::size_t i = 0; i < graph.sources.size(); ++i) {
     touched.emplace_back(graph.sources[i].rows, rows,
                          buffer.data() + memory.offsets[touched_blocks[i]]);
+  }
+  for (const Statistic& statistic : graph.statistics) {
+    statistics.resize(statistic.range.end, statistic.initial);
   }
   steps.resize(graph.nodes.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -150,6 +225,7 @@ void Graph::Plan::connect() {
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       const std::size_t from = node.inputs[k];
       step.x.push_back(value(from));
+      step.x_late.push_back(late(from));
       if (aside[i][k] != kNone) {
         step.dx.push_back(tensor(aside[i][k], shape(from), dtype));
         step.additions.push_back({step.dx.back(), gradient(from)});
@@ -172,9 +248,14 @@ void Graph::Plan::connect() {
                     .rows = rows,
                     .point = node.point,
                     .name = &node.name,
-                    .places = places};
-    step.backward = {.x = step.x,
-                     .y = value(node.output),
+                    .places = places,
+                    .statistics = statistics.data() + node.statistics};
+    step.again = step.forward;
+    step.again.x = step.x_late;
+    step.again.y = late(node.output);
+    step.again.again = true;
+    step.backward = {.x = step.x_late,
+                     .y = late(node.output),
                      .dy = gradient(node.output),
                      .dx = step.dx,
                      .w = step.w,

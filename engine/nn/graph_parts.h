@@ -25,16 +25,19 @@ struct Graph::Plan {
   // into the vectors beside them.
   struct Step {
     std::vector<Tensor> x, w, dx, dw;
+    std::vector<Tensor> x_late;  // where backward reads them
     ForwardArguments forward;
+    ForwardArguments again;  // of a block that is computed once more
     BackwardArguments backward;
     std::vector<Addition> additions;
   };
 
   Plan(const GraphSpec& spec, Ops& ops, std::size_t rows, GraphOptions options);
 
-  // A step has 2n + 1 moments for n layers: forward of layer i is moment i, the loss is moment n,
-  // backward of layer i is moment 2n - i. The layers of a chain take turns, so each of them begins
-  // with the first and ends with the last.
+  // The moments of a step with n layers: forward of layer i is moment i, the loss is moment n, then
+  // comes backward of layers n - 1 to 0, and before that of a block the layers that run again, each
+  // a moment. The layers of a chain take turns, so each of them begins with the first and ends with
+  // the last.
   std::size_t first_of(std::size_t i) const {
     return chain_of[i] == kNone ? i : graph.chains[chain_of[i]].first;
   }
@@ -44,9 +47,11 @@ struct Graph::Plan {
   std::size_t forward_begin(std::size_t i) const { return first_of(i); }
   std::size_t forward_end(std::size_t i) const { return last_of(i); }
   std::size_t loss_moment() const { return graph.nodes.size(); }
-  std::size_t backward_begin(std::size_t i) const { return 2 * graph.nodes.size() - last_of(i); }
-  std::size_t backward_end(std::size_t i) const { return 2 * graph.nodes.size() - first_of(i); }
-  std::size_t last_moment() const { return 2 * graph.nodes.size(); }
+  std::size_t backward_begin(std::size_t i) const { return backward_moment[last_of(i)]; }
+  std::size_t backward_end(std::size_t i) const { return backward_moment[first_of(i)]; }
+  std::size_t last_moment() const { return backward_moment[0]; }
+  // The block whose last layer is i, where blocks run again; else kNone.
+  std::size_t block_that_ends(std::size_t i) const;
   // Whether the output of node i lies between two layers of a chain.
   bool between(std::size_t i) const { return chain_of[i] != kNone && i != last_of(i); }
   // Of a slice's rows those that count.
@@ -58,6 +63,8 @@ struct Graph::Plan {
   Shape shape(std::size_t value) const { return spec.shape({value}); }
   std::size_t book(std::size_t size, std::size_t first, std::size_t last);
   void plan_slices();
+  void plan_again(bool recompute);
+  void plan_moments();
   void plan_values();
   void plan_gradients();
   void plan_touched();
@@ -66,6 +73,7 @@ struct Graph::Plan {
   void connect();
   Tensor tensor(std::size_t block, const Shape& shape, DType dtype) const;
   void forward_node(Context& context, std::size_t i);
+  void run_again(Context& context, std::size_t block);
   void backward_node(Context& context, std::size_t i, bool accumulate);
   template <class Body>
   void each_slice(Context& context, Body body);
@@ -82,6 +90,10 @@ struct Graph::Plan {
   const GraphPlan graph;
   const std::size_t slice_rows;
   std::vector<std::size_t> chain_of;  // of each node, or kNone
+  bool recomputes = false;
+  std::vector<bool> again;  // of each node: backward of its block runs it once more
+  std::vector<bool> inner;  // of each value: forward alone keeps it, within its block
+  std::vector<std::size_t> again_moment, backward_moment;  // of each node
   StepState slice_state;
   Observer* observer = nullptr;
 
@@ -89,6 +101,7 @@ struct Graph::Plan {
   static constexpr std::size_t kNone = std::size_t(-1);
   std::vector<Lifetime> blocks;
   std::vector<std::size_t> values, gradients, workspaces;
+  std::vector<std::size_t> values_late;  // where backward reads a value; inner ones elsewhere
   std::vector<std::vector<std::size_t>> aside;  // per node and input: a block of its own, or kNone
   std::vector<std::size_t> touched_blocks;      // of each of graph.sources
   std::size_t target_block = 0, ids_block = 0, losses_block = 0, correct_block = 0;
@@ -99,6 +112,7 @@ struct Graph::Plan {
   std::size_t touched_examples = kNone;  // of the batch that they were found for
   Tensor input, target, output, output_gradient, losses, correct;
   std::int64_t* ids = nullptr;
+  std::vector<double> statistics;
   std::byte* weights = nullptr;  // the strategy's arena, once bound
 };
 

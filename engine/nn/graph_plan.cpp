@@ -21,9 +21,38 @@ std::vector<std::size_t> count_readers(const GraphSpec& spec) {
   return readers;
 }
 
+// A sum of two values goes into the maker of one of them where nobody else reads that one and the
+// maker can do it. It then runs where the sum stood, when both are there, so it moves behind what
+// was added since. False: the sum runs by itself. `maker` is that of plan_nodes.
+bool fuse_add(const GraphSpec& spec, std::size_t i, const std::vector<std::size_t>& readers,
+              std::vector<std::size_t>& maker, GraphPlan& plan) {
+  const std::size_t none = spec.nodes().size();
+  const GraphSpec::Node& sum = spec.nodes()[i];
+  for (std::size_t k = 0; k < 2; ++k) {
+    const std::size_t mine = sum.inputs[k].index, other = sum.inputs[1 - k].index;
+    const std::size_t at = maker[mine];
+    if (readers[mine] != 1 || at == none) continue;
+    std::shared_ptr<const Layer> fused = plan.nodes[at].layer->with_add();
+    if (!fused) continue;
+    PlannedNode node = std::move(plan.nodes[at]);
+    plan.nodes.erase(plan.nodes.begin() + std::ptrdiff_t(at));
+    for (std::size_t& other_maker : maker) other_maker -= other_maker != none && other_maker > at;
+    node.layer = std::move(fused);
+    node.inputs.push_back(other);
+    node.input_shapes.push_back(spec.shape({other}));
+    plan.storage[mine] = plan.storage[node.output] = plan.storage[i + 1] = i + 1;
+    node.output = i + 1;
+    maker[mine] = none;
+    maker[i + 1] = plan.nodes.size();
+    plan.nodes.push_back(std::move(node));
+    return true;
+  }
+  return false;
+}
+
 // Decides which nodes run. `maker[v]` is the running node that makes value v, where there is one. A
 // ReLU goes into the maker of its input where nobody else reads that input and the maker can do it;
-// so does a max pool, and then the values between are nowhere.
+// so does a max pool, and then the values between are nowhere; so does a sum of two values.
 void plan_nodes(const GraphSpec& spec, GraphPlan& plan) {
   const std::size_t none = spec.nodes().size();
   const std::vector<std::size_t> readers = count_readers(spec);
@@ -50,6 +79,7 @@ void plan_nodes(const GraphSpec& spec, GraphPlan& plan) {
         continue;
       }
     }
+    if (node.layer->is_add() && fuse_add(spec, i, readers, maker, plan)) continue;
     const std::size_t window = node.layer->max_pool_window();
     if (window > 0 && readers[before] == 1 && maker[before] != none) {
       PlannedNode& producer = plan.nodes[maker[before]];
@@ -64,6 +94,7 @@ void plan_nodes(const GraphSpec& spec, GraphPlan& plan) {
     PlannedNode planned;
     planned.name = node.name;
     planned.layer = node.layer;
+    planned.block = node.block;
     for (GraphSpec::Value value : node.inputs) {
       planned.inputs.push_back(value.index);
       planned.input_shapes.push_back(spec.shape(value));
@@ -155,6 +186,27 @@ void plan_reductions(GraphPlan& plan) {
   }
 }
 
+void plan_statistics(GraphPlan& plan) {
+  std::size_t end = 0;
+  for (PlannedNode& node : plan.nodes) {
+    node.statistics = end;
+    for (const StatisticSpec& statistic : node.layer->statistics(node.input_shapes)) {
+      plan.statistics.push_back(
+          {node.name + "." + statistic.name, {end, end + statistic.count}, statistic.initial});
+      end += statistic.count;
+    }
+  }
+}
+
+void plan_blocks(GraphPlan& plan) {
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+    if (plan.nodes[i].block == 0) continue;
+    const bool goes_on = i > 0 && plan.nodes[i - 1].block == plan.nodes[i].block;
+    if (!goes_on) plan.blocks.push_back({i, i});
+    plan.blocks.back().last = i;
+  }
+}
+
 // A chain ends at a node; cheap ones are taken in from there upwards, while all of them together
 // cost at most an eighth of the last.
 void plan_chains(const GraphSpec& spec, GraphPlan& plan) {
@@ -196,6 +248,8 @@ GraphPlan plan_graph(const GraphSpec& spec, std::size_t compact_rows) {
   plan_parameters(spec, compact_rows, plan);
   plan_gradients(plan);
   plan_reductions(plan);
+  plan_statistics(plan);
+  plan_blocks(plan);
   plan_chains(spec, plan);
   return plan;
 }

@@ -23,7 +23,15 @@ struct PlannedNode {
   Range range;                           // its trainable parameters, with the gap behind them
   int point = 0;                         // its first reduction
   bool backward = false;                 // something trainable lies here or below
+  std::size_t block = 0;                 // as GraphSpec::Node::block
+  std::size_t statistics = 0;            // where its statistics begin
   std::size_t source = std::size_t(-1);  // of GraphPlan::sources, where parameters are compact
+};
+
+// Nodes [first, last] of one block of the spec, in the order of forward. Where blocks are computed
+// again, forward keeps of what lies between them nothing.
+struct Block {
+  std::size_t first = 0, last = 0;
 };
 
 // Nodes [first, last], each the only reader of the one before, that may go through in slices of
@@ -40,7 +48,9 @@ struct GraphPlan {
   std::vector<Parameter> layout;     // in arena order
   std::size_t trainable = 0, parameters = 0;  // elements, with gaps
   std::vector<ReductionSpec> reductions;
+  std::vector<Statistic> statistics;
   std::vector<Chain> chains;  // in order, none overlaps another
+  std::vector<Block> blocks;  // likewise
 
   // What picks rows of compact parameters, each kind once: layers that read the same ids share it.
   struct Source {

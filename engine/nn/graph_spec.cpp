@@ -53,7 +53,7 @@ GraphSpec::Value GraphSpec::add(std::string name, std::shared_ptr<const Layer> l
   require(output.rank() < Shape::kMaxRank && output.elements() > 0,
           "{}: makes {}; an output has one to three extents, none of them zero",
           title(*layer, name), to_string(output));
-  nodes_.push_back({std::move(name), std::move(layer), std::move(inputs)});
+  nodes_.push_back({std::move(name), std::move(layer), std::move(inputs), block_});
   shapes_.push_back(output);
   return {nodes_.size()};
 }

@@ -23,6 +23,7 @@ class GraphSpec {
     std::string name;                    // unique; parameters are "<name>.weight"
     std::shared_ptr<const Layer> layer;  // shared by the graphs of all replicas; holds no state
     std::vector<Value> inputs;
+    std::size_t block = 0;  // which one it belongs to, counted from 1; 0: none
   };
 
   GraphSpec(std::string name, Shape input) : name_(std::move(name)), input_(input) {}
@@ -32,6 +33,10 @@ class GraphSpec {
   Value add(std::string name, std::shared_ptr<const Layer> layer, Value input);
   // Appends to the last value that was added (or the input): for plain chains.
   Value then(std::string name, std::shared_ptr<const Layer> layer);
+  // Layers that are added from here on, up to the next begin_block or end_block, are a block: what
+  // GraphOptions::recompute computes again at once. Blocks of a residual network are its own.
+  void begin_block() { block_ = ++blocks_; }
+  void end_block() { block_ = 0; }
   void set_loss(std::shared_ptr<const Loss> loss);  // of the last value
   // Parameters whose full name begins with `prefix` keep their values. Throws where none does.
   void freeze(const std::string& prefix);
@@ -41,6 +46,7 @@ class GraphSpec {
   const Shape& output_shape() const;
   Shape shape(Value value) const;  // without rows
   const std::vector<Node>& nodes() const { return nodes_; }
+  std::size_t blocks() const { return blocks_; }
   const Loss& loss() const;  // Error(kInvalid) where none was set
   bool frozen(const std::string& parameter) const;
   std::size_t target_columns() const;  // of the loss, for this output
@@ -51,6 +57,7 @@ class GraphSpec {
   std::string name_;
   Shape input_;
   std::vector<Node> nodes_;
+  std::size_t block_ = 0, blocks_ = 0;  // that goes on; so far
   std::vector<Shape> shapes_;
   std::shared_ptr<const Loss> loss_;
   std::vector<std::string> frozen_;

@@ -31,7 +31,16 @@ struct ParameterSpec {
 // A sum over all replicas inside forward or backward: named, of fixed size, known before step 1.
 struct ReductionSpec {
   std::string name;
-  std::size_t count = 0;  // elements of the graph's dtype
+  std::size_t count = 0;  // float64 numbers
+};
+
+// What a layer learns beside its parameters, without gradients: moving averages. float64, in every
+// type of graph; each replica follows its own, and whoever reads them (an evaluation, a checkpoint)
+// makes all of them the mean over the replicas first. Checkpoints hold them.
+struct StatisticSpec {
+  std::string name;  // within the layer: "mean"
+  std::size_t count = 0;
+  double initial = 0;
 };
 
 // What a layer may use while it runs. The strategy implements the two virtual functions.
@@ -41,7 +50,7 @@ class Context {
   virtual ~Context() = default;
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
-  // Write this replica's partial sums for reduction `point` here, ...
+  // Write this replica's partial sums for reduction `point` here, as float64, ...
   virtual std::byte* exchange(int point) = 0;
   // ... and after this they are the sums over all replicas. Waits, with the strategy's deadline;
   // throws what stopped the team.
@@ -67,6 +76,10 @@ struct ForwardArguments {
   // Where sparse parameters are compact (GraphOptions): the row of w that each id picks, [rows,
   // fields], instead of what the ids in x would say; else null.
   const std::uint32_t* places = nullptr;
+  double* statistics = nullptr;  // of the layer, in their order
+  // Computed once more in this step, for backward, from the same input: what the workspace keeps of
+  // the first time still holds, and statistics have been followed.
+  bool again = false;
 };
 struct BackwardArguments {
   std::span<const Tensor> x;
@@ -93,6 +106,7 @@ class Layer {
   // Of its only input: the ids that say which rows of its sparse parameters are read.
   virtual RowSource row_source(std::span<const Shape>) const { return {}; }
   virtual std::vector<ReductionSpec> reductions(std::span<const Shape>) const { return {}; }
+  virtual std::vector<StatisticSpec> statistics(std::span<const Shape>) const { return {}; }
   virtual std::size_t workspace(Ops&, std::span<const Shape>, std::size_t /*rows*/) const {
     return 0;  // bytes
   }
@@ -103,6 +117,9 @@ class Layer {
   }
   // The same layer with ReLU at its end, where it can do that in one pass; else null.
   virtual std::shared_ptr<const Layer> with_relu() const { return nullptr; }
+  // The same layer with a second input of the shape of its output, which is added before any
+  // activation, where it can do that in one pass; else null.
+  virtual std::shared_ptr<const Layer> with_add() const { return nullptr; }
   // The same layer with a max pool behind it, of windows of `window` x `window` side by side, where
   // it can do that in one pass; else null.
   virtual std::shared_ptr<const Layer> with_max_pool(std::size_t /*window*/) const {
@@ -120,6 +137,10 @@ class Layer {
   // True: y is x under another shape, forward and backward do nothing (flatten).
   virtual bool is_view() const { return false; }
   virtual bool is_relu() const { return false; }
+  virtual bool is_add() const { return false; }  // of two inputs
+  // What backward reads of forward's operands: the others need not be kept until then.
+  virtual bool backward_reads_output() const { return true; }
+  virtual bool backward_reads_input(std::size_t) const { return true; }
   virtual void forward(Context&, const ForwardArguments&) const = 0;
   // Reads `w` only before it returns: after that an update may overwrite it.
   virtual void backward(Context&, const BackwardArguments&) const = 0;

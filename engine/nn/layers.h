@@ -33,6 +33,18 @@ LayerPtr max_pool(std::size_t kernel, PoolOptions options = {});
 LayerPtr average_pool(std::size_t kernel, PoolOptions options = {});  // leaves padding out
 LayerPtr global_average_pool();                                       // [h, w, c] to [c]
 
+struct BatchNormOptions {
+  double momentum = 0.9;      // of the moving averages: the part that is kept in a step
+  double epsilon = 1e-5;      // added to variances
+  bool synchronised = false;  // statistics of the batches of all replicas together, not of its own
+};
+// Any shape, its last extent the channels. Scale [channels], one; shift [channels], zero. In
+// training mean and variance of a channel are those of the micro-batch; in evaluation moving
+// averages, which are statistics (layer.h): "mean" and "variance", the unbiased one. A sum with a
+// second input and ReLU behind it run in the same pass. Synchronised, two sums over the replicas
+// meet in each step, and N replicas make the step of one. Ioffe and Szegedy 2015.
+LayerPtr batch_norm(BatchNormOptions options = {});
+
 LayerPtr relu();
 LayerPtr tanh();
 LayerPtr add();                 // two inputs of one shape: a residual connection

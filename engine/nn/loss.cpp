@@ -8,7 +8,11 @@ namespace {
 
 class SoftmaxCrossEntropy final : public Loss {
  public:
-  std::string describe() const override { return "softmax_cross_entropy"; }
+  explicit SoftmaxCrossEntropy(double smoothing) : smoothing_(smoothing) {}
+  std::string describe() const override {
+    return smoothing_ == 0 ? "softmax_cross_entropy"
+                           : fmt::format("softmax_cross_entropy smoothing {}", smoothing_);
+  }
   std::size_t target_columns(const Shape& output) const override {
     require(output.rank() == 1 && output[0] >= 2,
             "loss softmax_cross_entropy: takes one logit for each of at least two classes, not {}; "
@@ -19,8 +23,12 @@ class SoftmaxCrossEntropy final : public Loss {
   bool counts_correct() const override { return true; }
   void evaluate(Context& context, Tensor y, Tensor target, Tensor dy, Tensor losses,
                 Tensor correct) const override {
-    context.ops->softmax_cross_entropy(context.state, y, target, dy, losses, correct);
+    context.ops->softmax_cross_entropy(context.state, context.training ? smoothing_ : 0, y, target,
+                                       dy, losses, correct);
   }
+
+ private:
+  double smoothing_;
 };
 
 // Columns in any shape; nothing is counted as correct, so `correct` stays as it is: zero.
@@ -41,8 +49,11 @@ class MeanSquaredError final : public Loss {
 
 }  // namespace
 
-std::shared_ptr<const Loss> softmax_cross_entropy() {
-  return std::make_shared<SoftmaxCrossEntropy>();
+std::shared_ptr<const Loss> softmax_cross_entropy(CrossEntropyOptions options) {
+  require(options.smoothing >= 0 && options.smoothing < 1,
+          "loss softmax_cross_entropy: smoothing is {}; it must be at least 0 and below 1",
+          options.smoothing);
+  return std::make_shared<SoftmaxCrossEntropy>(options.smoothing);
 }
 
 std::shared_ptr<const Loss> mean_squared_error() {

@@ -24,7 +24,14 @@ class Loss {
                         Tensor correct) const = 0;
 };
 
-std::shared_ptr<const Loss> softmax_cross_entropy();  // output [classes], target the class
-std::shared_ptr<const Loss> mean_squared_error();     // target as the output
+struct CrossEntropyOptions {
+  // The part of each label that is spread evenly over all classes, so that the model need not be
+  // surer than the labels are: 0 <= smoothing < 1. In training; evaluation gives the loss of the
+  // labels as they are. Szegedy et al. 2016.
+  double smoothing = 0;
+};
+// Output [classes], target the class. Throws Error(kInvalid) for a smoothing that makes no sense.
+std::shared_ptr<const Loss> softmax_cross_entropy(CrossEntropyOptions options = {});
+std::shared_ptr<const Loss> mean_squared_error();  // target as the output
 
 }  // namespace lockstep::engine

@@ -15,6 +15,7 @@ class Relu final : public Layer {
   std::string describe() const override { return "relu"; }
   Shape output_shape(std::span<const Shape> inputs) const override { return same_as_input(inputs); }
   bool is_relu() const override { return true; }
+  bool backward_reads_input(std::size_t) const override { return false; }
   void forward(Context& context, const ForwardArguments& a) const override {
     context.ops->relu(context.state, a.x[0], a.y);
   }
@@ -26,6 +27,7 @@ class Relu final : public Layer {
 class Tanh final : public Layer {
  public:
   std::string describe() const override { return "tanh"; }
+  bool backward_reads_input(std::size_t) const override { return false; }
   Shape output_shape(std::span<const Shape> inputs) const override { return same_as_input(inputs); }
   void forward(Context& context, const ForwardArguments& a) const override {
     context.ops->tanh(context.state, a.x[0], a.y);
@@ -39,6 +41,9 @@ class Tanh final : public Layer {
 class Add final : public Layer {
  public:
   std::string describe() const override { return "add"; }
+  bool is_add() const override { return true; }
+  bool backward_reads_output() const override { return false; }
+  bool backward_reads_input(std::size_t) const override { return false; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     require(inputs.size() == 2, "takes two inputs, not {}", inputs.size());
     require(inputs[0] == inputs[1], "takes two inputs of one shape, not {} and {}",

@@ -35,6 +35,8 @@ class Pool final : public Layer {
   std::size_t workspace(Ops& ops, std::span<const Shape> inputs, std::size_t rows) const override {
     return ops.pool_workspace(spec(inputs[0][0], inputs[0][1], inputs[0][2]), rows);
   }
+  bool backward_reads_output() const override { return false; }
+  bool backward_reads_input(std::size_t) const override { return false; }
   void forward(Context& context, const ForwardArguments& a) const override {
     const Shape& x = a.x[0].shape;
     context.ops->pool_forward(context.state, spec(x[1], x[2], x[3]), a.x[0], a.y, a.workspace);
@@ -73,6 +75,8 @@ class GlobalAveragePool final : public Layer {
   std::size_t workspace(Ops& ops, std::span<const Shape> inputs, std::size_t rows) const override {
     return ops.pool_workspace(spec(inputs[0][0], inputs[0][1], inputs[0][2]), rows);
   }
+  bool backward_reads_output() const override { return false; }
+  bool backward_reads_input(std::size_t) const override { return false; }
   void forward(Context& context, const ForwardArguments& a) const override {
     const Shape& x = a.x[0].shape;
     context.ops->pool_forward(context.state, spec(x[1], x[2], x[3]), a.x[0], image(a.y),

@@ -240,9 +240,11 @@ class Ops {
   // Losses. `target` is float32: [rows, 1] the class, or [rows, columns]. `losses` and `correct`
   // are float64 [rows]: each example's loss, and 1 where its class has the largest logit (the first
   // of equals). dy, where wanted, is the gradient of the mean loss over the whole batch: times
-  // inverse_examples and loss_scale.
-  virtual void softmax_cross_entropy(const StepState* state, Tensor logits, Tensor target,
-                                     Tensor dlogits, Tensor losses, Tensor correct) = 0;
+  // inverse_examples and loss_scale. Of each label the part `smoothing` is spread evenly over all
+  // classes: loss -sum q log softmax(logits), q = (1 - smoothing) [class] + smoothing / classes.
+  virtual void softmax_cross_entropy(const StepState* state, double smoothing, Tensor logits,
+                                     Tensor target, Tensor dlogits, Tensor losses,
+                                     Tensor correct) = 0;
   // Loss of an example: the mean over its columns of (y - target)^2.
   virtual void squared_error(const StepState* state, Tensor y, Tensor target, Tensor dy,
                              Tensor losses) = 0;

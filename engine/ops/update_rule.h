@@ -4,18 +4,24 @@
 //   sgd     g += weight_decay w;  v = momentum v + g;  w -= rate (nesterov ? g + momentum v : v)
 //   adam    g += weight_decay w;  m, v = moments;  w -= rate mhat / (sqrt(vhat) + epsilon)
 //   adamw   as adam, but w -= rate weight_decay w instead of the first term
-// with mhat = m / (1 - beta1^(t+1)), vhat = v / (1 - beta2^(t+1)). Sources: Sutskever et al. 2013;
-// Kingma and Ba 2015; Loshchilov and Hutter 2019.
+//   lars    v = momentum v + rate local (g + weight_decay w);  w -= v
+// with mhat = m / (1 - beta1^(t+1)), vhat = v / (1 - beta2^(t+1)). Weights alone decay, or all
+// parameters (decay_all). Of lars, |.| being the norm of a whole parameter, a weight has
+//   local = trust |w| / (|g| + weight_decay |w| + epsilon), and 1 where |w| or |g| is 0;
+// of other parameters local is 1. Sources: Sutskever et al. 2013; Kingma and Ba 2015; Loshchilov
+// and Hutter 2019; You, Gitman and Ginsburg 2017, as MLPerf's reference has it.
 #pragma once
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace lockstep::engine {
 
-enum class UpdateKind : std::uint8_t { kSgd, kAdam, kAdamW };
+enum class UpdateKind : std::uint8_t { kSgd, kAdam, kAdamW, kLars };
 
 // What must be known of all gradients before the first weight may change.
-enum class Needs : std::uint8_t { kNothing, kGlobalNorm };
+enum class Needs : std::uint8_t { kNothing, kGlobalNorm, kLayerNorms };
 
 struct UpdateRule {
   UpdateKind kind = UpdateKind::kSgd;
@@ -23,20 +29,41 @@ struct UpdateRule {
   double momentum = 0;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double weight_decay = 0;
-  double clip_norm = 0;  // 0: no clipping; else the largest global norm of the mean gradient
+  bool decay_all = false;  // of biases and normalisations too, not of weights alone
+  double clip_norm = 0;    // 0: no clipping; else the largest global norm of the mean gradient
+  double trust = 0.001;    // lars
 
   static constexpr std::size_t kMaxSlots = 2;
-  // Values kept per weight: sgd with momentum 1, without 0; adam and adamw 2.
+  // Values kept per weight: sgd with momentum 1, without 0; adam and adamw 2; lars 1.
   std::size_t slots() const {
     if (kind == UpdateKind::kSgd) return momentum != 0 ? 1 : 0;
-    return 2;
+    return kind == UpdateKind::kLars ? 1 : 2;
   }
   const char* slot_name(std::size_t slot) const {
     if (kind == UpdateKind::kSgd) return "momentum";
+    if (kind == UpdateKind::kLars) return "velocity";  // the rates are in it
     return slot == 0 ? "first_moment" : "second_moment";
   }
-  Needs needs() const { return clip_norm > 0 ? Needs::kGlobalNorm : Needs::kNothing; }
+  Needs needs() const {
+    if (kind == UpdateKind::kLars) return Needs::kLayerNorms;
+    return clip_norm > 0 ? Needs::kGlobalNorm : Needs::kNothing;
+  }
+  // Of lars, of a weight with these sums of squares.
+  double local_rate(double gradient_squares, double weight_squares) const {
+    if (gradient_squares == 0 || weight_squares == 0) return 1;
+    const double norm = std::sqrt(weight_squares);
+    return trust * norm / (std::sqrt(gradient_squares) + weight_decay * norm + epsilon);
+  }
   bool operator==(const UpdateRule&) const = default;
+};
+
+// Elements of an arena that the rule treats alike: those from the end of the segment before on, the
+// first from 0.
+struct UpdateSegment {
+  std::size_t end = std::numeric_limits<std::size_t>::max();
+  bool decays = true;
+  bool adapts = false;  // lars: they are one weight, with a local rate of its own
+  bool operator==(const UpdateSegment&) const = default;
 };
 
 }  // namespace lockstep::engine

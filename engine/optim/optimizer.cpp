@@ -41,6 +41,7 @@ Optimizer adaptive(UpdateKind kind, const AdamOptions& options) {
   rule.beta2 = options.beta2;
   rule.epsilon = options.epsilon;
   rule.weight_decay = options.weight_decay;
+  rule.decay_all = options.decay_all;
   rule.clip_norm = options.clip_norm;
   return {options.rate, options.schedule, rule};
 }
@@ -60,6 +61,7 @@ Optimizer sgd(SgdOptions options) {
   rule.momentum = options.momentum;
   rule.nesterov = options.nesterov;
   rule.weight_decay = options.weight_decay;
+  rule.decay_all = options.decay_all;
   rule.clip_norm = options.clip_norm;
   return {options.rate, options.schedule, rule};
 }
@@ -72,18 +74,40 @@ Optimizer adamw(AdamOptions options) {
   return adaptive(UpdateKind::kAdamW, options);
 }
 
+Optimizer lars(LarsOptions options) {
+  require_at_least_zero("lars", "rate", options.rate);
+  require_part("lars", "momentum", options.momentum);
+  require_at_least_zero("lars", "weight_decay", options.weight_decay);
+  require(std::isfinite(options.trust) && options.trust > 0,
+          "lars: trust is {}; it must be above 0", options.trust);
+  require_at_least_zero("lars", "epsilon", options.epsilon);
+  check_schedule("lars", options.schedule);
+  UpdateRule rule;
+  rule.kind = UpdateKind::kLars;
+  rule.momentum = options.momentum;
+  rule.weight_decay = options.weight_decay;
+  rule.trust = options.trust;
+  rule.epsilon = options.epsilon;
+  return {options.rate, options.schedule, rule};
+}
+
 std::string Optimizer::describe() const {
   std::string text;
   if (rule.kind == UpdateKind::kSgd) {
     text = fmt::format("sgd rate {}", rate);
     if (rule.momentum > 0) text += fmt::format(" momentum {}", rule.momentum);
     if (rule.nesterov) text += " nesterov";
+  } else if (rule.kind == UpdateKind::kLars) {
+    text = fmt::format("lars rate {} momentum {} trust {} epsilon {}", rate, rule.momentum,
+                       rule.trust, rule.epsilon);
   } else {
     text = fmt::format("{} rate {} beta1 {} beta2 {} epsilon {}",
                        rule.kind == UpdateKind::kAdam ? "adam" : "adamw", rate, rule.beta1,
                        rule.beta2, rule.epsilon);
   }
-  if (rule.weight_decay > 0) text += fmt::format(" weight_decay {}", rule.weight_decay);
+  if (rule.weight_decay > 0)
+    text += fmt::format(" weight_decay {} of {}", rule.weight_decay,
+                        rule.decay_all ? "all parameters" : "weights");
   if (rule.clip_norm > 0) text += fmt::format(" clip_norm {}", rule.clip_norm);
   return text + ", " + schedule.describe();
 }

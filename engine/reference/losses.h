@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Reference: losses. Of softmax the largest logit is taken off first, so that nothing overflows;
-// the loss of a row is log(sum of exp(logit)) - logit of its class.
+// the loss of a row is log(sum of exp(logit)) - logit of its class. Smoothed, the mean of all
+// logits takes its part in the place of that logit.
 #pragma once
 #include <cmath>
 
@@ -43,8 +44,9 @@ void ReferenceOps<T>::softmax(const StepState* state, Tensor logits, Tensor prob
 }
 
 template <class T>
-void ReferenceOps<T>::softmax_cross_entropy(const StepState* state, Tensor logits, Tensor target,
-                                            Tensor dlogits, Tensor losses, Tensor correct) {
+void ReferenceOps<T>::softmax_cross_entropy(const StepState* state, double smoothing, Tensor logits,
+                                            Tensor target, Tensor dlogits, Tensor losses,
+                                            Tensor correct) {
   const std::size_t rows = rows_in_use(state, {logits, target, dlogits, losses, correct});
   const std::size_t classes = logits.columns();
   check_batch(logits, kType, classes, "cross entropy: logits");
@@ -59,12 +61,19 @@ void ReferenceOps<T>::softmax_cross_entropy(const StepState* state, Tensor logit
     const std::size_t found = first_largest(from, classes);
     const double largest = double(from[found]);
     const double sum = sum_of_powers(from, classes, largest);
-    const double loss = std::log(sum) - (double(from[wanted]) - largest);
+    double below = double(from[wanted]) - largest;  // of the wanted distribution, the mean
+    if (smoothing > 0) {
+      double all = 0;
+      for (std::size_t c = 0; c < classes; ++c) all += double(from[c]) - largest;
+      below = (1 - smoothing) * below + smoothing / double(classes) * all;
+    }
+    const double loss = std::log(sum) - below;
     if (losses) losses.as<double>()[r] = loss;
     if (correct) correct.as<double>()[r] = found == wanted && !std::isnan(loss) ? 1.0 : 0.0;
     for (std::size_t c = 0; dlogits && c < classes; ++c) {
       const double probability = std::exp(double(from[c]) - largest) / sum;
-      dlogits.as<T>()[r * classes + c] = T((probability - (c == wanted ? 1.0 : 0.0)) * weight);
+      const double q = (c == wanted ? 1 - smoothing : 0.0) + smoothing / double(classes);
+      dlogits.as<T>()[r * classes + c] = T((probability - q) * weight);
     }
   }
 }

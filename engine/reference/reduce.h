@@ -66,12 +66,18 @@ double updated(const ReduceArguments& a, std::size_t i, double gradient) {
   const auto slot = [&](std::size_t s) -> T& { return reinterpret_cast<T*>(a.slots[s])[i]; };
   const double rate = a.state->rate;
   double g = gradient * a.scale;
-  if (rule.kind != UpdateKind::kAdamW) g += rule.weight_decay * weight;
+  const double weight_decay = a.decays ? rule.weight_decay : 0.0;
+  if (rule.kind != UpdateKind::kAdamW) g += weight_decay * weight;
   if (rule.kind == UpdateKind::kSgd) {
     if (rule.momentum == 0) return weight - rate * g;
     const double v = rule.momentum * double(slot(0)) + g;
     slot(0) = T(v);
     return weight - rate * (rule.nesterov ? g + rule.momentum * v : v);
+  }
+  if (rule.kind == UpdateKind::kLars) {
+    const double v = rule.momentum * double(slot(0)) + rate * a.local_rate * g;
+    slot(0) = T(v);
+    return weight - v;
   }
   const double m = rule.beta1 * double(slot(0)) + (1 - rule.beta1) * g;
   const double v = rule.beta2 * double(slot(1)) + (1 - rule.beta2) * g * g;
@@ -80,7 +86,7 @@ double updated(const ReduceArguments& a, std::size_t i, double gradient) {
   const double t = double(a.state->step) + 1;
   const double mhat = m / (1 - std::pow(rule.beta1, t));
   const double vhat = v / (1 - std::pow(rule.beta2, t));
-  const double decay = rule.kind == UpdateKind::kAdamW ? rate * rule.weight_decay * weight : 0.0;
+  const double decay = rule.kind == UpdateKind::kAdamW ? rate * weight_decay * weight : 0.0;
   return weight - decay - rate * mhat / (std::sqrt(vhat) + rule.epsilon);
 }
 

@@ -7,11 +7,14 @@
 #include <limits>
 
 #include "engine/train/staging.h"
+#include "engine/train/top_classes.h"
 
 namespace lockstep::engine {
 namespace {
 
 using Part = Recording::Part;
+
+constexpr std::size_t kTop = 5;  // of the largest outputs of an evaluation
 
 constexpr std::size_t kAhead = 2;  // steps whose examples are asked for before they are needed
 
@@ -57,6 +60,11 @@ PipelineOptions pipeline_options(std::uint64_t seed, bool shuffle, int threads) 
 double count_correct(Replica& r) {
   const Tensor correct = r.graph.correct();
   return correct ? r.context->ops->batch_sum(&r.state, correct) : 0;
+}
+
+// Whether it tells more than the accuracy, and less than that there are classes.
+bool has_top(const Replica& r, std::size_t best) {
+  return r.graph.correct() && r.graph.target().columns() == 1 && r.graph.output().columns() > best;
 }
 
 double accuracy(const Replica& r, double correct, double examples) {
@@ -253,9 +261,10 @@ EvaluationLoop::EvaluationLoop(Strategy& strategy, const Dataset& data, int accu
 
 void EvaluationLoop::run(Replica& r) {
   r.context->training = false;
+  strategy_.average_statistics(r, "averaging statistics for an evaluation");
   Pipeline pipeline(data_, pipeline_options(0, false, 1));
   WorkQueue queue(strategy_, r, pipeline, accumulate_);
-  double sums[3] = {};  // loss, correct, examples
+  double sums[4] = {};  // loss, correct, examples, among the first five
   while (const std::optional<Work> work = queue.next()) {
     for (int part = 0; part < accumulate_; ++part) {
       stage(r, pipeline.take(), work->step, work->whole, 0);
@@ -265,16 +274,20 @@ void EvaluationLoop::run(Replica& r) {
       sums[0] += r.context->ops->batch_sum(&r.state, r.graph.losses());
       sums[1] += count_correct(r);
       sums[2] += double(r.state.examples);
+      if (has_top(r, kTop))
+        sums[3] += double(
+            count_in_top(r.graph.output(), r.graph.target(), std::size_t(r.state.examples), kTop));
       if (outputs_ != nullptr) pass_on(r);
     }
   }
   const std::vector<double> all = strategy_.gather(r, sums, "evaluation");
-  double loss = 0, correct = 0, examples = 0;
-  for (std::size_t i = 0; i < all.size(); i += 3) {
-    loss += all[i], correct += all[i + 1], examples += all[i + 2];
+  double loss = 0, correct = 0, examples = 0, top = 0;
+  for (std::size_t i = 0; i < all.size(); i += 4) {
+    loss += all[i], correct += all[i + 1], examples += all[i + 2], top += all[i + 3];
   }
   std::scoped_lock lock(mutex_);
   result_ = {loss / examples, accuracy(r, correct, examples), std::uint64_t(examples)};
+  if (has_top(r, kTop)) result_.top5 = accuracy(r, top, examples);
 }
 
 void EvaluationLoop::pass_on(Replica& r) {

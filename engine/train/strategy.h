@@ -148,6 +148,10 @@ class Strategy {
   // Waits for all updates and reports: before evaluation, a checkpoint, the end. The last report's
   // sums.
   virtual Totals settle(Replica& replica) = 0;
+  // Makes the statistics of all replicas (Graph::statistic_values) the mean over them. Waits;
+  // nothing where the model has none. Before they are read: an evaluation, a checkpoint. `what`
+  // stands in errors.
+  virtual void average_statistics(Replica&, std::string_view /*what*/) {}
   // Everybody's numbers, by rank, `mine.size()` each (at most kGather, the same everywhere). Waits;
   // `what` stands in the error when somebody does not come. Also a barrier.
   static constexpr std::size_t kGather = 16;

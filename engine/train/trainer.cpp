@@ -31,6 +31,11 @@ std::string first_difference(const std::string& theirs, const std::string& ours)
   }
 }
 
+// A model's description without the line of its loss, which is the last.
+std::string layers_of(const std::string& description) {
+  return description.substr(0, description.rfind("\nloss: "));
+}
+
 // Steps of the whole run: those that were done, and what the epochs have left from where the data
 // stand, in batches of this run; the steps before may have had others. Where more epochs were done
 // than are asked for, fewer than were done.
@@ -110,15 +115,18 @@ void Trainer::check(const Dataset& data) const {
 }
 
 // The newest whole checkpoint's state, where there is one, and it belongs to this model and data.
-// Every process reads for itself.
+// Every process reads for itself. Without data only weights are wanted, which are of the layers.
 std::optional<RunState> Trainer::find(Checkpoints& checkpoints, const Dataset* data) {
   const std::optional<std::int64_t> step = checkpoints.newest();
   if (!step) return std::nullopt;
   RunState state = checkpoints.read_state(*step);
-  require(state.graph == graph_.describe(),
+  const bool weights_alone = data == nullptr;
+  const std::string theirs = weights_alone ? layers_of(state.graph) : state.graph;
+  const std::string ours = weights_alone ? layers_of(graph_.describe()) : graph_.describe();
+  require(theirs == ours,
           "the checkpoint of step {} holds another model: {}: give another folder for "
           "checkpoints, or the model {}",
-          *step, first_difference(state.graph, graph_.describe()),
+          *step, first_difference(theirs, ours),
           state.model.empty() ? "that wrote it" : state.model);
   require(data == nullptr || state.dataset_fingerprint == data->fingerprint(),
           "the checkpoint of step {} was trained on {}, and this is {}: give another folder for "
@@ -414,6 +422,7 @@ void Trainer::save(Fit& fit) {
   const auto write = [&](Replica& replica) {
     if (replica.rank == 0) fit.checkpoints->begin(step);
     strategy_.gather(replica, {}, what);
+    strategy_.average_statistics(replica, what);
     const std::vector<Shard> shards = strategy_.save(replica, *fit.checkpoints, step, what);
     if (replica.rank == 0) fit.checkpoints->commit(state, shards);
     strategy_.gather(replica, {}, what);

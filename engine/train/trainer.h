@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -54,6 +55,9 @@ struct Evaluation {
   double loss = 0;      // mean over all examples, exact over replicas
   double accuracy = 0;  // part of them; NaN where the loss counts none
   std::uint64_t examples = 0;
+  // The part whose class is among the five largest outputs, the first of equals before the others;
+  // NaN where the loss counts none, or where there are no more classes than five.
+  double top5 = std::numeric_limits<double>::quiet_NaN();
 };
 
 struct FitOptions {
@@ -126,7 +130,8 @@ class Trainer {
   // the graph's output as float64.
   using Outputs = std::function<void(std::int64_t example, std::span<const double> output)>;
   Evaluation predict(const Dataset& data, std::size_t global_batch, const Outputs& outputs);
-  // Weights of the newest whole checkpoint of a folder. Error(kInvalid) where there is none.
+  // Weights of the newest whole checkpoint of a folder, whatever loss they were trained with.
+  // Error(kInvalid) where there is none.
   RunState restore(const std::string& checkpoints);
   const GraphSpec& graph() const { return graph_; }
 

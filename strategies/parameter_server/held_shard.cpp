@@ -56,6 +56,7 @@ void HeldShard::update(Range range, const Gradients& gradients, const UpdateTerm
   arguments.epilogue = engine::Epilogue::kUpdate;
   arguments.scale = terms.scale;
   arguments.rule = terms.rule;
+  arguments.decays = spec.decays;
   arguments.state = &state;
   for (const RangeValues::Run& run : steps(range)) {
     state.step = run.value;

@@ -22,6 +22,9 @@ bool within(double value, double low, double high) {  // low <= value < high, an
 }
 
 void check_rule(const engine::UpdateRule& rule) {
+  require(rule.kind != engine::UpdateKind::kLars,
+          "the optimizer is lars, which needs the norms of whole weights and of their gradients at "
+          "once; parameter servers see them in parts: train with another optimizer or strategy");
   require(rule.needs() == engine::Needs::kNothing,
           "the optimizer clips the global norm, which needs all gradients at once; no parameter "
           "server sees them all: train without clip_norm, or with another strategy");
@@ -105,9 +108,9 @@ void check(const JobSpec& spec) {
   for (std::size_t i = 1; i < sorted.size(); ++i) {
     const ShardSpec &a = *sorted[i - 1], &b = *sorted[i];
     if (a.name != b.name) continue;
-    require(
-        a.shape == b.shape && a.dtype == b.dtype && a.frozen == b.frozen && a.sparse == b.sparse,
-        "two shards of {} differ in shape, type or use", in_quotes(a.name));
+    require(a.shape == b.shape && a.dtype == b.dtype && a.frozen == b.frozen &&
+                a.sparse == b.sparse && a.decays == b.decays,
+            "two shards of {} differ in shape, type or use", in_quotes(a.name));
     require(a.first_row + a.rows <= b.first_row, "two shards of {} share row {}", in_quotes(a.name),
             b.first_row);
   }

@@ -23,6 +23,7 @@ struct ShardSpec {
   engine::DType dtype = engine::DType::kFloat32;  // float32 or float64
   bool frozen = false;                            // read only: no slots, no pushes
   bool sparse = false;                            // pushed by rows, pulled by rows or by ranges
+  bool decays = true;                             // by the rule's weight decay
 
   std::size_t row_elements() const;
   std::size_t elements() const { return rows * row_elements(); }
@@ -63,7 +64,7 @@ engine::Shape shape_of(std::span<const std::uint64_t> extents, const std::string
 
 // Throws Error(kInvalid) naming the shard and what is wrong: rows beyond the variable, two shards
 // that share elements, a type that no rule can update, numbers that make no sense. Clipping by the
-// global norm is refused: no server sees all gradients.
+// global norm is refused, and so is lars: no server sees all gradients.
 void check(const JobSpec& spec);
 
 }  // namespace lockstep::strategies

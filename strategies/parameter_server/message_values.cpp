@@ -83,6 +83,7 @@ JobSpec spec_of(const OpenRequest& head) {
     here.dtype = engine::dtype_of(shard.dtype());
     here.frozen = shard.frozen();
     here.sparse = shard.sparse();
+    here.decays = !shard.undecayed();
   }
   const Policy& policy = head.policy();
   spec.policy.synchronous = policy.synchronous();

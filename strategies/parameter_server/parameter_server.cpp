@@ -11,6 +11,7 @@
 #include "strategies/parameter_server/array_reader.h"
 #include "strategies/parameter_server/retry.h"
 #include "strategies/parameter_server/worker_replica.h"
+#include "strategies/update_segments.h"
 
 namespace lockstep::strategies {
 
@@ -149,6 +150,9 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
   failed_.reset();
   saved_.clear();
   version_ = 0;
+  require(rule.kind != engine::UpdateKind::kLars,
+          "parameter_server: lars needs the norms of whole weights and of their gradients at once, "
+          "and servers see them in parts: train with another optimizer, or with another strategy");
   require(
       rule.needs() == engine::Needs::kNothing,
       "parameter_server: clipping needs the norm of all gradients, and no server sees them all: "
@@ -180,6 +184,10 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
       first.reductions().empty(),
       "parameter_server: {} sums over replicas, which do not meet here; choose local statistics",
       first.reductions().empty() ? "" : first.reductions()[0].name);
+  require(first.statistics().empty(),
+          "parameter_server: {} is learnt without gradients, and servers hold none of such: train "
+          "models with batch norm by mirrored or collective_all_reduce",
+          first.statistics().empty() ? "" : first.statistics()[0].name);
   place(first);
   require(rows_->tables().empty() || options.accumulate == 1,
           "parameter_server: the rows of {} that a batch touches travel with it, so gradients of "
@@ -225,6 +233,7 @@ void ParameterServer::place(const engine::Graph& graph) {
   for (const engine::Parameter& parameter : graph.layout()) {
     variables.push_back({parameter.name, parameter.whole, parameter.whole.elements() * width,
                          !parameter.frozen, parameter.compact});
+    variables.back().decays = rule_.weight_decay == 0 || decays(rule_, parameter);
     if (!parameter.compact) held.push_back(parameter);
   }
   placement_ = place_variables(std::move(variables), options_.servers, options_.placement);

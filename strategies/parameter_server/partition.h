@@ -20,6 +20,7 @@ struct VarInfo {
   bool trainable = true;
   bool sparse = false;                // pulled and pushed by rows
   std::size_t shard = 0, shards = 1;  // which of how many; a variable is cut only once
+  bool decays = true;                 // by the optimizer's weight decay
 };
 
 // Rows of axis 0; a scalar has one.

@@ -32,6 +32,7 @@ rpc::Message message(const Head& head) {
 
 std::string kind_of(const engine::UpdateRule& rule) {
   if (rule.kind == engine::UpdateKind::kSgd) return "sgd";
+  if (rule.kind == engine::UpdateKind::kLars) return "lars";  // servers refuse it
   return rule.kind == engine::UpdateKind::kAdam ? "adam" : "adamw";
 }
 
@@ -47,7 +48,7 @@ JobSpec job_spec(const VariablePlacement& placement, std::size_t server, engine:
     if (placed.server != server) continue;
     const VarInfo& variable = placement.variables[placed.variable];
     spec.shards.push_back({variable.name, variable.shape, placed.rows.begin, placed.rows.size(),
-                           dtype, !variable.trainable, variable.sparse});
+                           dtype, !variable.trainable, variable.sparse, variable.decays});
   }
   return spec;
 }
@@ -106,6 +107,7 @@ rpc::Message Servers::open_request(std::size_t server) const {
     added->set_dtype(std::string(engine::name(shard.dtype)));
     added->set_frozen(shard.frozen);
     added->set_sparse(shard.sparse);
+    added->set_undecayed(!shard.decays);
   }
   Rule& rule = *request.mutable_rule();
   rule.set_kind(kind_of(spec.rule));

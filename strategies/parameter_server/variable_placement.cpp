@@ -161,10 +161,11 @@ std::string describe(const VariablePlacement& placement) {
                                  placement.server_bytes.size());
   for (const PlacedShard& shard : placement.shards) {
     const VarInfo& variable = placement.variables[shard.variable];
-    text += fmt::format("{} {} {}, {} bytes{}{}: rows {}-{} on server {}\n", shard.variable,
+    text += fmt::format("{} {} {}, {} bytes{}{}{}: rows {}-{} on server {}\n", shard.variable,
                         variable.name, to_string(variable.shape), variable.bytes,
                         variable.trainable ? "" : ", frozen", variable.sparse ? ", sparse" : "",
-                        shard.rows.begin, shard.rows.end - 1, shard.server);
+                        variable.decays ? "" : ", no decay", shard.rows.begin, shard.rows.end - 1,
+                        shard.server);
   }
   return text;
 }

@@ -29,6 +29,7 @@ SynchronousOptions synchronous(const Session& session, const StrategyOptions& op
   result.overlap = options.overlap;
   result.bind = options.bind;
   result.deadline = options.deadline;
+  result.recompute = options.recompute;
   result.shares = options.shares;
   result.measured = options.measured;
   result.cost_cache = options.cost_cache;

@@ -30,6 +30,7 @@ struct StrategyOptions {
   bool overlap = true;
   bool bind = true;  // replicas to processors of their own, where that fits
   std::optional<std::chrono::milliseconds> deadline = {};  // else 60 s or 20 median steps
+  bool recompute = false;  // blocks of the model in backward, to save memory: the same bits
   // Of the batch, by rank, the same in all processes; empty: equal.
   std::vector<std::uint64_t> shares = {};
   // For what is not asked for: choose by what the ranks are measured to cost each other, once a

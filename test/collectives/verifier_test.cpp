@@ -338,6 +338,17 @@ const std::vector<Broken> kBroken{
        const Plan squares = local_squares(request(3, kSubject));
        return StepPlan{{direct(), {}, false}, {squares, {0}, false}, {squares, {1}, false}};
      }},
+    {"WritesWeightsWhoseSquaresAreTaken", "race", Goal::kNothing,
+     [] {
+       const Request r = request(2, {0, kBlock});
+       Plan write = collectives::empty_plan(r, "write", 1);
+       write.lanes[0][0] = {collectives::arrive()};
+       write.lanes[1][0] = {
+           collectives::await({0}, 1),
+           collectives::reduce(kBlock, {{1, Space::kGradient, 0}}, {{0, Space::kWeight, 0}})};
+       return StepPlan{
+           {direct_all_reduce(r), {}, false}, {local_squares(r), {0}, false}, {write, {0}, false}};
+     }},
     {"ScalesBeforeTheSumIsWhole", "scale of an incomplete", Goal::kSumEverywhere,
      [] {
        return changed(ring(),

@@ -33,8 +33,10 @@ std::size_t count_parameters(const engine::GraphSpec& spec) {
 
 TEST(Models, HaveAsManyParametersAsTheirArchitectureSays) {
   const std::map<std::string, std::size_t> expected{
-      {"lenet5", 61706},      {"mlp", 669706},         {"mlp_wide", 20037642},
-      {"mnist_cnn", 1199882}, {"wide_deep", 10098260}, {"wide_deep_10m", 100098300}};
+      {"lenet5", 61706},       {"mlp", 669706},
+      {"mlp_wide", 20037642},  {"mnist_cnn", 1199882},
+      {"resnet20", 272474},    {"resnet50", 25557032},
+      {"wide_deep", 10098260}, {"wide_deep_10m", 100098300}};
   ASSERT_EQ(names().size(), expected.size());
   for (const std::string& name : names()) {
     EXPECT_EQ(count_parameters(build(name)), expected.at(name)) << name;
@@ -43,7 +45,9 @@ TEST(Models, HaveAsManyParametersAsTheirArchitectureSays) {
 
 std::vector<std::string> names_of_image_models() {
   std::vector<std::string> all = names();
-  std::erase_if(all, [](const std::string& name) { return name.starts_with("wide_deep"); });
+  std::erase_if(all, [](const std::string& name) {
+    return name.starts_with("wide_deep") || name.starts_with("resnet");
+  });
   return all;
 }
 
@@ -204,12 +208,12 @@ std::string error_of(std::string_view name) {
 TEST(Models, AnUnknownNameIsAnsweredWithTheNearestAndAll) {
   EXPECT_EQ(error_of("mnist_cn"),
             "unknown model 'mnist_cn'; did you mean mnist_cnn?; known: lenet5, mlp, mlp_wide, "
-            "mnist_cnn, wide_deep, wide_deep_10m");
+            "mnist_cnn, resnet20, resnet50, wide_deep, wide_deep_10m");
   EXPECT_THAT(error_of("lenet"), HasSubstr("did you mean lenet5?"));
   EXPECT_THAT(error_of("mlp-wide"), HasSubstr("did you mean mlp_wide?"));
   EXPECT_EQ(error_of("transformer"), "unknown model 'transformer'; known: " + list());
   EXPECT_EQ(error_of(""), "unknown model ''; known: " + list());
-  EXPECT_EQ(list(), "lenet5, mlp, mlp_wide, mnist_cnn, wide_deep, wide_deep_10m");
+  EXPECT_EQ(list(), "lenet5, mlp, mlp_wide, mnist_cnn, resnet20, resnet50, wide_deep, wide_deep_10m");
 }
 
 }  // namespace

@@ -101,10 +101,11 @@ class RecordingOps : public engine::Ops {
                           Tensor dy, Tensor dw, bool accumulate) override {
     notebook_.note([=, this] { ops_.embedding_backward(s, spec, places, dy, dw, accumulate); });
   }
-  void softmax_cross_entropy(State s, Tensor logits, Tensor target, Tensor dlogits, Tensor losses,
-                             Tensor correct) override {
-    notebook_.note(
-        [=, this] { ops_.softmax_cross_entropy(s, logits, target, dlogits, losses, correct); });
+  void softmax_cross_entropy(State s, double smoothing, Tensor logits, Tensor target,
+                             Tensor dlogits, Tensor losses, Tensor correct) override {
+    notebook_.note([=, this] {
+      ops_.softmax_cross_entropy(s, smoothing, logits, target, dlogits, losses, correct);
+    });
   }
   void squared_error(State s, Tensor y, Tensor target, Tensor dy, Tensor losses) override {
     notebook_.note([=, this] { ops_.squared_error(s, y, target, dy, losses); });

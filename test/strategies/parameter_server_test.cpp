@@ -67,6 +67,13 @@ class ParameterServerTest : public testing::Test {
     job.steps = steps;
     return job;
   }
+  // Weights decay, and the other parameters do not.
+  static Job decay_job() {
+    Job job;
+    job.norm = true;
+    job.optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9, .weight_decay = 0.1});
+    return job;
+  }
   Job adam_job() {
     Job job;
     job.optimizer = engine::optim::adam({.rate = 0.01});
@@ -79,7 +86,7 @@ class ParameterServerTest : public testing::Test {
 };
 
 TEST_F(ParameterServerTest, OneAsynchronousWorkerIsOneReplicaBitForBit) {
-  for (const Job& job : {momentum_job(), adam_job()}) {
+  for (const Job& job : {momentum_job(), adam_job(), decay_job()}) {
     const Outcome one = train_mirrored(job, replicas(1));
     for (const int servers : {1, 2, 3}) {
       const Outcome other = train_with(servers, 1, job);
@@ -382,6 +389,14 @@ TEST_F(ParameterServerTest, WhatCannotBeIsRefused) {
   Job clipped = momentum_job();
   clipped.optimizer = engine::optim::sgd({.rate = 0.1, .clip_norm = 1});
   EXPECT_THROW(train_with(1, 1, clipped), Error);
+  Job layers = momentum_job();
+  layers.optimizer = engine::optim::lars();
+  try {
+    train_with(1, 1, layers);
+    ADD_FAILURE() << "servers took lars";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("parameter_server: lars needs the norms"));
+  }
   Job centred = momentum_job();
   centred.centre = true;
   try {

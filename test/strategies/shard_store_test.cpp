@@ -125,6 +125,8 @@ TEST_F(Store, OpenSaysWhatCannotBe) {
     return refused([&] { store.open("job", 2, spec); }, Code::kInvalid);
   };
   EXPECT_THAT(why([](JobSpec& s) { s.rule.clip_norm = 1; }), HasSubstr("clips the global norm"));
+  EXPECT_THAT(why([](JobSpec& s) { s.rule.kind = engine::UpdateKind::kLars; }),
+              HasSubstr("the optimizer is lars"));
   EXPECT_THAT(why([](JobSpec& s) { s.shards[0].rows = 5; }), HasSubstr("'w'"));
   EXPECT_THAT(why([](JobSpec& s) { s.shards[0].first_row = ~std::size_t(0); }),
               HasSubstr("not within"));

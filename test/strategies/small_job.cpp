@@ -17,19 +17,19 @@ namespace {
 
 using engine::Tensor;
 
-template <class T>
+template <class T>  // of the elements; sums over replicas are float64
 void subtract_mean(engine::Context& context, int point, Tensor x, Tensor y) {
   const engine::StepState& state = *context.state;
   const std::size_t columns = x.columns(), rows = std::size_t(state.examples);
-  T* sums = reinterpret_cast<T*>(context.exchange(point));
+  double* sums = reinterpret_cast<double*>(context.exchange(point));
   for (std::size_t c = 0; c < columns; ++c) {
     sums[c] = 0;
-    for (std::size_t r = 0; r < rows; ++r) sums[c] += x.as<T>()[r * columns + c];
+    for (std::size_t r = 0; r < rows; ++r) sums[c] += double(x.as<T>()[r * columns + c]);
   }
   context.reduce(point);
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t c = 0; c < columns; ++c) {
-      y.as<T>()[r * columns + c] = x.as<T>()[r * columns + c] - sums[c] * T(state.inverse_examples);
+      y.as<T>()[r * columns + c] = T(double(x.as<T>()[r * columns + c]) - sums[c] * state.inverse_examples);
     }
   }
 }
@@ -63,6 +63,58 @@ class Centre : public engine::Layer {
   }
 };
 
+class ScaleAndShift : public engine::Layer {
+ public:
+  std::string describe() const override { return "scale_and_shift"; }
+  engine::Shape output_shape(std::span<const engine::Shape> inputs) const override {
+    return inputs[0];
+  }
+  std::vector<engine::ParameterSpec> parameters(
+      std::span<const engine::Shape> inputs) const override {
+    return {{"scale", inputs[0], engine::constant(1), engine::Group::kNorm},
+            {"shift", inputs[0], engine::constant(0), engine::Group::kNorm}};
+  }
+  void forward(engine::Context& context, const engine::ForwardArguments& a) const override {
+    perform(context, [&context, a] {
+      typed(a.y, [&](auto zero) { all<decltype(zero)>(*context.state, a); });
+    });
+  }
+  void backward(engine::Context& context, const engine::BackwardArguments& a) const override {
+    perform(context, [&context, a] {
+      typed(a.dy, [&](auto zero) { all<decltype(zero)>(*context.state, a); });
+    });
+  }
+
+ private:
+  template <class Body>
+  static void typed(const Tensor& tensor, Body body) {
+    tensor.dtype == engine::DType::kFloat64 ? body(double()) : body(float());
+  }
+  template <class T>
+  static void all(const engine::StepState& state, const engine::ForwardArguments& a) {
+    const std::size_t columns = a.y.columns();
+    for (std::size_t i = 0; i < std::size_t(state.examples) * columns; ++i)
+      a.y.as<T>()[i] =
+          a.w[0].as<T>()[i % columns] * a.x[0].as<T>()[i] + a.w[1].as<T>()[i % columns];
+  }
+  template <class T>
+  static void all(const engine::StepState& state, const engine::BackwardArguments& a) {
+    const std::size_t columns = a.dy.columns(), rows = std::size_t(state.examples);
+    for (std::size_t c = 0; c < columns; ++c) {
+      T scale = 0, shift = 0;
+      for (std::size_t i = c; i < rows * columns; i += columns) {
+        scale += a.dy.as<T>()[i] * a.x[0].as<T>()[i];
+        shift += a.dy.as<T>()[i];
+      }
+      T* const dw[] = {a.dw[0].as<T>() + c, a.dw[1].as<T>() + c};
+      *dw[0] = scale + (a.accumulate ? *dw[0] : 0);
+      *dw[1] = shift + (a.accumulate ? *dw[1] : 0);
+    }
+    for (std::size_t i = 0; a.dx[0] && i < rows * columns; ++i)
+      a.dx[0].as<T>()[i] = a.dy.as<T>()[i] * a.w[0].as<T>()[i % columns];
+  }
+};
+
 }  // namespace
 
 void Table::read(std::uint64_t index, std::span<float> input, std::span<float> target) const {
@@ -78,10 +130,15 @@ engine::LayerPtr centre() {
   return std::make_shared<Centre>();
 }
 
+engine::LayerPtr scale_and_shift() {
+  return std::make_shared<ScaleAndShift>();
+}
+
 engine::GraphSpec small_graph(const Job& job) {
   engine::GraphSpec graph("small", {20});
   graph.then("dense1", engine::dense(64));
   if (job.centre) graph.then("centre", centre());
+  if (job.norm) graph.then("norm", scale_and_shift());
   graph.then("relu", engine::relu());
   if (job.dropout > 0) graph.then("dropout", engine::dropout(job.dropout));
   graph.then("dense2", engine::dense(32));

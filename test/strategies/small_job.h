@@ -42,9 +42,13 @@ class Table : public engine::Dataset {
 // replicas, in both directions.
 engine::LayerPtr centre();
 
+// y = scale x + shift, element by element, as behind a normalisation.
+engine::LayerPtr scale_and_shift();
+
 struct Job {
   std::int64_t steps = 20;
   bool centre = false;
+  bool norm = false;  // scale_and_shift behind the first layer
   double dropout = 0;
   engine::optim::Optimizer optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9});
   engine::DType dtype = engine::DType::kFloat64;

@@ -362,6 +362,7 @@ TEST(VariablePlacement, EveryDifferenceChangesTheText) {
   differs(2, {}, [](VarInfo& v) { v.bytes *= 2; });
   differs(2, {}, [](VarInfo& v) { v.trainable = false; });
   differs(2, {}, [](VarInfo& v) { v.sparse = true; });
+  differs(2, {}, [](VarInfo& v) { v.decays = false; });
 }
 
 TEST(TextDifference, EqualTextsHaveNoneAndAMissingLineIsSaid) {

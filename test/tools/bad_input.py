@@ -141,8 +141,14 @@ class Flags(Case):
         self.refused("a network beside --topology", 64, ["--topology", "--ports has nothing to do"],
                      "plan", "--topology", "1x4", "--ports", "40000")
         for flags in (["--momentum", "0.5"], ["--nesterov"]):
-            self.refused(f"adam with {flags[0]}", 64, ["adam", "--momentum", "--optimizer sgd"],
+            self.refused(f"adam with {flags[0]}", 64, ["adam", flags[0], "--optimizer sgd"],
                          "train", *SMALL, "--optimizer", "adam", *flags)
+        for flags in (["--nesterov"], ["--clip", "1"], ["--update", "fused"], ["--decay-all", "--weight-decay", "0.1"],
+                      ["--strategy", "parameter_server"]):
+            self.refused(f"lars with {' '.join(flags)}", 64, ["lars", flags[0]],
+                         "train", *SMALL, "--optimizer", "lars", *flags)
+        self.refused("trust of sgd", 64, ["--trust", "--optimizer lars"], "train", *SMALL, "--trust", "0.01")
+        self.refused("decay of all without decay", 64, ["--decay-all", "--weight-decay"], "train", *SMALL, "--decay-all")
         file = self.top / "flags.json"
         file.write_text('{"interface": "eth77"}')
         self.refused("a file of flags with an unknown interface", 64, ["eth77", "flags.json gives interface"],

@@ -87,7 +87,7 @@ class Servers(Case):
 
 class Output(Case):
     FIELDS = {"model": str, "strategy": str, "replicas": int, "batch": int, "steps": int, "seconds": float,
-              "images_per_second": float, "loss": float, "test_accuracy": float, "algorithm": str,
+              "images_per_second": float, "loss": float, "test_accuracy": float, "test_top5": float, "algorithm": str,
               "reason": str}
 
     def check(self, done, replicas):
@@ -257,11 +257,16 @@ class BadInput(Case):
             (["--epochs"], 64, ["--epochs: needs a value, a whole number from 0; "]),
             (["--rate"], 64, ["--rate: needs a value, a number above 0; "]),
             (["--replicas"], 64, ["--replicas: needs a value, a whole number from 1 to 256; "]),
-            (["--optimizer"], 64, ["--optimizer: needs a value: sgd, adam or adamw; "]),
+            (["--optimizer"], 64, ["--optimizer: needs a value: sgd, adam, adamw or lars; "]),
             (["--data"], 64, ["--data: needs a value: folder of IDX files"]),
             (["--model", "mnist_cn"], 64, ["mnist_cn", "did you mean mnist_cnn?", "lenet5"]),
             (["--strategy", "x"], 64, ["x", "mirrored, collective_all_reduce or parameter_server"]),
-            (["--optimizer", "x"], 64, ["x", "sgd, adam or adamw"]),
+            (["--optimizer", "x"], 64, ["x", "sgd, adam, adamw or lars"]),
+            (["--label-smoothing", "1"], 64, ["--label-smoothing 1", "below 1"]),
+            (["--label-smoothing", "-0.1"], 64, ["--label-smoothing -0.1", "at least 0"]),
+            (["--label-smoothing", "nan"], 64, ["--label-smoothing nan", "below 1"]),
+            (["--label-smoothing", "x"], 64, ["--label-smoothing", "x"]),
+            (["--trust", "0"], 64, ["--trust", "'0'", "above 0"]),
             (["--schedule", "x"], 64, ["x", "constant, cosine"]),
             (["--schedule", "cosine:warmup=x"], 64, ["warmup", "number"]),
             (["--device", "x"], 64, ["x", "cpu:0, reference:0"]),
@@ -449,6 +454,12 @@ class Predict(Case):
     def test_probabilities_logits_and_accuracy(self):
         trained = self.result(*SMALL, "--checkpoints", self.top / "c")
         self.assertAlmostEqual(self.check(self.top / "c"), trained["test_accuracy"], delta=1e-3)
+
+    def test_of_weights_that_smoothed_labels_and_lars_have_made(self):
+        lars = ["--optimizer", "lars", "--weight-decay", "0.001", "--label-smoothing", "0.1"]
+        trained = self.result(*SMALL, *lars, "--checkpoints", self.top / "c")
+        self.assertAlmostEqual(self.check(self.top / "c"), trained["test_accuracy"], delta=1e-3)
+        refused(self, ["train", *SMALL, "--checkpoints", self.top / "c"], 64, ["smoothing 0.1", "another model"])
 
     def test_of_a_checkpoint_of_two_processes(self):
         trained = self.result(*SMALL, *COLLECTIVE, "--checkpoints", self.top / "c", prefix=mpirun())

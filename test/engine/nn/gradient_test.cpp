@@ -88,7 +88,8 @@ TEST(Gradient, WithAllRowsOneRowAndNoRow) {
 
 TEST(Gradient, OfLosses) {
   const auto ops = reference_ops(DType::kFloat64);
-  for (const auto& loss : {softmax_cross_entropy(), mean_squared_error()}) {
+  for (const auto& loss : {softmax_cross_entropy(), softmax_cross_entropy({.smoothing = 0.1}),
+                           softmax_cross_entropy({.smoothing = 0.9}), mean_squared_error()}) {
     for (const Shape& output : {Shape{2}, Shape{10}}) {
       for (std::size_t examples : {std::size_t(0), std::size_t(1), std::size_t(5)}) {
         const GradientCheck check =
@@ -98,6 +99,10 @@ TEST(Gradient, OfLosses) {
       }
     }
   }
+  // Without training labels are what they are: the loss and its gradient.
+  const GradientCheck plain =
+      check_gradient(*ops, softmax_cross_entropy({.smoothing = 0.5}), {10}, {.training = false});
+  EXPECT_LT(plain.worst, kTolerance) << plain.place;
   const GradientCheck image = check_gradient(*ops, mean_squared_error(), {2, 3, 2});
   EXPECT_LT(image.worst, kTolerance) << image.place;
 }

@@ -112,6 +112,11 @@ TEST(GraphSpec, TheLossMustBeThereAndFitTheOutput) {
             }),
             "loss softmax_cross_entropy: takes one logit for each of at least two classes, not "
             "2x2x3; end with dense(classes)");
+  for (const double smoothing : {-0.1, 1.0, std::nan("")})
+    EXPECT_EQ(error_of([&] { softmax_cross_entropy({.smoothing = smoothing}); }),
+              fmt::format("loss softmax_cross_entropy: smoothing is {}; it must be at least 0 and "
+                          "below 1",
+                          smoothing));
   EXPECT_THAT(error_of([] { GraphSpec("m", {1}).set_loss(softmax_cross_entropy()); }),
               HasSubstr("at least two classes"));
   GraphSpec spec("m", {2, 2, 3});
@@ -217,6 +222,9 @@ TEST(GraphSpec, ADescriptionHasOneLineForEachLayer) {
             "relu: relu; first 5 -> 5\n"
             "second: dense 2; relu 5 -> 2; weight 2x5 (glorot 5+2)\n"
             "loss: softmax_cross_entropy\n");
+  // Processes and checkpoints compare it.
+  spec.set_loss(softmax_cross_entropy({.smoothing = 0.1}));
+  EXPECT_TRUE(spec.describe().ends_with("\nloss: softmax_cross_entropy smoothing 0.1\n"));
 }
 
 }  // namespace

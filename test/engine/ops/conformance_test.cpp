@@ -118,6 +118,18 @@ constexpr std::size_t kConvolutions[][8] = {
     {8, 7, 3, 48, 3, 3, 2, 1},
     {10, 11, 2, 16, 5, 5, 1, 2},
     {5, 5, 4, 16, 4, 3, 1, 0},
+    {11, 12, 3, 48, 7, 7, 2, 3},
+    // as products of matrices: one place and many, strides, paddings, panels of all widths, depths
+    // of several parts
+    {5, 4, 16, 16, 1, 1, 1, 0},
+    {6, 7, 32, 48, 1, 1, 2, 0},
+    {4, 4, 16, 80, 1, 1, 1, 1},
+    {9, 8, 16, 96, 3, 3, 2, 1},
+    {9, 9, 48, 32, 5, 5, 2, 2},
+    {7, 6, 80, 16, 3, 2, 3, 1},
+    {3, 3, 272, 16, 1, 1, 1, 0},
+    {3, 3, 16, 272, 1, 1, 1, 0},
+    {3, 4, 272, 32, 3, 3, 2, 1},
 };
 
 TEST_F(Conformance, Convolutions) {
@@ -285,46 +297,54 @@ TEST_F(Conformance, DropoutKeepsTheSameUnits) {
   }
 }
 
+struct Logits {
+  std::size_t columns;
+  double size, smoothing;
+};
+
 TEST_F(Conformance, Losses) {
+  std::vector<Logits> cases;
+  for (std::size_t columns : {1u, 2u, 10u, 129u})
+    for (double size : {1.0, 30.0, 1e4})
+      for (double smoothing : {0.0, 0.3}) cases.push_back({columns, size, smoothing});
   for (Rows rows : {Rows{1, 1}, Rows{6, 4}, Rows{2, 0}}) {
-    for (std::size_t columns : {1u, 2u, 10u, 129u}) {
-      for (double size : {1.0, 30.0, 1e4}) {
-        compare(fmt::format("{} rows of {} columns, numbers up to {}", rows.used, columns, size),
-                [&](Machine& m) {
-                  const StepState state = state_of(rows.used);
-                  std::vector<double> numbers = random_batch(rows.planned, rows.used, columns, 1);
-                  for (double& number : numbers) number = double(float(number * size));
-                  std::vector<double> classes(rows.planned, -7);
-                  for (std::size_t r = 0; r < rows.used; ++r) classes[r] = double(r * 5 % columns);
-                  const Shape shape{rows.planned, columns}, column{rows.planned, 1};
-                  const Operand logits = m.operand(shape, numbers);
-                  const Operand labels = m.operand(column, classes, DType::kFloat32);
-                  const Operand dy = m.empty(shape), probabilities = m.empty(shape);
-                  const Operand losses = m.empty({rows.planned}, DType::kFloat64);
-                  const Operand alone = m.empty({rows.planned}, DType::kFloat64);
-                  const Operand correct = m.empty({rows.planned}, DType::kFloat64);
-                  m.ops().softmax_cross_entropy(&state, logits.tensor, labels.tensor, dy.tensor,
-                                                losses.tensor, correct.tensor);
-                  m.ops().softmax_cross_entropy(&state, logits.tensor, labels.tensor, {},
-                                                alone.tensor, correct.tensor);
-                  m.ops().softmax(&state, logits.tensor, probabilities.tensor);
-                  const Operand target = m.operand(
-                      shape, random_batch(rows.planned, rows.used, columns, 2), DType::kFloat32);
-                  const Operand de = m.empty(shape);
-                  const Operand errors = m.empty({rows.planned}, DType::kFloat64);
-                  m.ops().squared_error(&state, logits.tensor, target.tensor, de.tensor,
-                                        errors.tensor);
-                  return Results{dy.values(rows.used),
-                                 losses.values(rows.used),
-                                 alone.values(rows.used),
-                                 correct.values(rows.used),
-                                 errors.values(rows.used),
-                                 de.values(rows.used),
-                                 probabilities.values(rows.used),
-                                 {m.ops().batch_sum(&state, losses.tensor)}};
-                });
-        if (HasFatalFailure()) return;
-      }
+    for (const auto [columns, size, smoothing] : cases) {
+      compare(fmt::format("{} rows of {} columns, numbers up to {}, smoothing {}", rows.used,
+                          columns, size, smoothing),
+              [&, columns = columns, size = size, smoothing = smoothing](Machine& m) {
+                const StepState state = state_of(rows.used);
+                std::vector<double> numbers = random_batch(rows.planned, rows.used, columns, 1);
+                for (double& number : numbers) number = double(float(number * size));
+                std::vector<double> classes(rows.planned, -7);
+                for (std::size_t r = 0; r < rows.used; ++r) classes[r] = double(r * 5 % columns);
+                const Shape shape{rows.planned, columns}, column{rows.planned, 1};
+                const Operand logits = m.operand(shape, numbers);
+                const Operand labels = m.operand(column, classes, DType::kFloat32);
+                const Operand dy = m.empty(shape), probabilities = m.empty(shape);
+                const Operand losses = m.empty({rows.planned}, DType::kFloat64);
+                const Operand alone = m.empty({rows.planned}, DType::kFloat64);
+                const Operand correct = m.empty({rows.planned}, DType::kFloat64);
+                m.ops().softmax_cross_entropy(&state, smoothing, logits.tensor, labels.tensor,
+                                              dy.tensor, losses.tensor, correct.tensor);
+                m.ops().softmax_cross_entropy(&state, smoothing, logits.tensor, labels.tensor, {},
+                                              alone.tensor, correct.tensor);
+                m.ops().softmax(&state, logits.tensor, probabilities.tensor);
+                const Operand target = m.operand(
+                    shape, random_batch(rows.planned, rows.used, columns, 2), DType::kFloat32);
+                const Operand de = m.empty(shape);
+                const Operand errors = m.empty({rows.planned}, DType::kFloat64);
+                m.ops().squared_error(&state, logits.tensor, target.tensor, de.tensor,
+                                      errors.tensor);
+                return Results{dy.values(rows.used),
+                               losses.values(rows.used),
+                               alone.values(rows.used),
+                               correct.values(rows.used),
+                               errors.values(rows.used),
+                               de.values(rows.used),
+                               probabilities.values(rows.used),
+                               {m.ops().batch_sum(&state, losses.tensor)}};
+              });
+      if (HasFatalFailure()) return;
     }
   }
 }
@@ -337,7 +357,8 @@ TEST_F(Conformance, ALabelThatIsNoClassIsRefused) {
       const Operand target = m.operand({2, 1}, {0, label}, DType::kFloat32);
       const Operand losses = m.empty({2}, DType::kFloat64);
       try {
-        m.ops().softmax_cross_entropy(&state, logits.tensor, target.tensor, {}, losses.tensor, {});
+        m.ops().softmax_cross_entropy(&state, 0, logits.tensor, target.tensor, {}, losses.tensor,
+                                      {});
         ADD_FAILURE() << m.name() << " took class " << label;
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Code::kInvalid);
@@ -363,7 +384,7 @@ TEST_F(Conformance, WhatIsNotANumberStaysVisible) {
     EXPECT_FALSE(std::isnan(y.values()[8]));
     m.ops().tanh(&state, x.tensor, y.tensor);
     EXPECT_TRUE(std::isnan(y.values()[7]));
-    m.ops().softmax_cross_entropy(&state, x.tensor, target.tensor, dy.tensor, losses.tensor,
+    m.ops().softmax_cross_entropy(&state, 0.1, x.tensor, target.tensor, dy.tensor, losses.tensor,
                                   correct.tensor);
     EXPECT_TRUE(std::isnan(losses.values()[0]));
     EXPECT_TRUE(std::isnan(dy.values()[3]));

@@ -115,7 +115,7 @@ TEST_F(KnownAnswers, SoftmaxCrossEntropy) {
     const Operand target = m.operand({3, 1}, {0, 0, 1}, DType::kFloat32);
     const Operand dlogits = m.empty({3, 2}), probabilities = m.empty({3, 2});
     const Operand losses = m.empty({3}, DType::kFloat64), correct = m.empty({3}, DType::kFloat64);
-    m.ops().softmax_cross_entropy(&state, logits.tensor, target.tensor, dlogits.tensor,
+    m.ops().softmax_cross_entropy(&state, 0, logits.tensor, target.tensor, dlogits.tensor,
                                   losses.tensor, correct.tensor);
     EXPECT_NEAR(losses.values()[0], std::log(4.0), 1e-6);
     EXPECT_NEAR(losses.values()[1], std::log(2.0), 1e-6);
@@ -127,6 +127,29 @@ TEST_F(KnownAnswers, SoftmaxCrossEntropy) {
     const std::vector<double> p = probabilities.values(), of = {0.25, 0.75, 0.5, 0.5, 1, 0};
     for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(p[i], of[i], 1e-6);
     EXPECT_NEAR(m.ops().batch_sum(&state, losses.tensor), std::log(8.0) + 2e4, 1e-6);
+  }
+}
+
+TEST_F(KnownAnswers, SmoothedSoftmaxCrossEntropy) {
+  StepState state = one_row();
+  state.examples = 2;
+  state.inverse_examples = 0.25;
+  state.loss_scale = 8;
+  for (Machine& m : machines_) {
+    if (m.dtype() == DType::kBFloat16) continue;  // has no log 3
+    // p = 1/4, 3/4, and with a part of 0.2 of two labels q = 0.9, 0.1; then q = 0.1, 0.9.
+    const double three = double(float(std::log(3.0)));
+    const Operand logits = m.operand({2, 2}, {0, three, 0, three});
+    const Operand target = m.operand({2, 1}, {0, 1}, DType::kFloat32);
+    const Operand dlogits = m.empty({2, 2});
+    const Operand losses = m.empty({2}, DType::kFloat64), correct = m.empty({2}, DType::kFloat64);
+    m.ops().softmax_cross_entropy(&state, 0.2, logits.tensor, target.tensor, dlogits.tensor,
+                                  losses.tensor, correct.tensor);
+    EXPECT_NEAR(losses.values()[0], 0.9 * std::log(4.0) + 0.1 * std::log(4.0 / 3), 1e-6);
+    EXPECT_NEAR(losses.values()[1], 0.1 * std::log(4.0) + 0.9 * std::log(4.0 / 3), 1e-6);
+    EXPECT_EQ(correct.values(), (std::vector<double>{0, 1}));
+    const std::vector<double> gradients = dlogits.values(), answer = {-1.3, 1.3, 0.3, -0.3};
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(gradients[i], answer[i], 1e-6);
   }
 }
 

@@ -81,12 +81,13 @@ TEST(PairProducts, AreAddedToTheSums) {
           b_words[k * columns + j] = pair(b[2 * k * columns + j], b[(2 * k + 1) * columns + j]);
         }
       }
-      std::vector<float> sums(rows * columns, 3);
-      cpu::add_pairs(a_words.data(), b_words.data(), pairs, rows, columns, sums.data());
+      std::vector<float> sums(rows * columns, 100);  // what they hold does not matter
+      cpu::add_pairs(a_words.data(), b_words.data(), pairs, rows, columns, true, sums.data());
+      cpu::add_pairs(a_words.data(), b_words.data(), pairs, rows, columns, false, sums.data());
       for (std::size_t i = 0; i < rows; ++i) {
         for (std::size_t j = 0; j < columns; ++j) {
-          double sum = 3;
-          for (std::size_t k = 0; k < depth; ++k) sum += a[k * rows + i] * b[k * columns + j];
+          double sum = 0;
+          for (std::size_t k = 0; k < depth; ++k) sum += 2 * a[k * rows + i] * b[k * columns + j];
           ASSERT_EQ(double(sums[in_panels(rows, columns, i, j)]), sum) << rows << "x" << columns;
         }
       }

@@ -434,6 +434,7 @@ Results five_updates(Machine& m, const UpdateRule& rule, std::size_t count) {
     a.scale = 0.75;
     a.rule = &rule;
     a.state = &state;
+    a.local_rate = 0.5;
     a.weight = w.tensor.data;
     a.slots = {slots[0].tensor.data, slots[1].tensor.data};
     state.step = step;
@@ -447,7 +448,8 @@ Results five_updates(Machine& m, const UpdateRule& rule, std::size_t count) {
 TEST_F(Reduce, UpdatesAreThoseOfTheOracle) {
   const auto oracle_device = reference_device();
   Machine oracle(*oracle_device, DType::kFloat64);
-  for (UpdateKind kind : {UpdateKind::kSgd, UpdateKind::kAdam, UpdateKind::kAdamW}) {
+  for (UpdateKind kind :
+       {UpdateKind::kSgd, UpdateKind::kAdam, UpdateKind::kAdamW, UpdateKind::kLars}) {
     for (int variant = 0; variant < 8; ++variant) {
       UpdateRule rule;
       rule.kind = kind;

@@ -35,10 +35,23 @@ T sum(const std::vector<std::vector<T>>& gradients, std::size_t i, std::size_t f
   return sum(gradients, i, first, half) + sum(gradients, i, first + half, count - half);
 }
 
+// What is the same for all weights of a call.
+struct Terms {
+  double scale = 0.7, local_rate = 0.3;
+  bool decays = true;
+};
+
 template <class T>
-void step(const UpdateRule& rule, const StepState& state, double scaled_by, T gradient,
+void step(const UpdateRule& rule, const StepState& state, const Terms& terms, T gradient,
           Weight<T>& w) {
-  const T scale = T(scaled_by), rate = T(state.rate), decay = T(rule.weight_decay);
+  const double weight_decay = terms.decays ? rule.weight_decay : 0;
+  const T scale = T(terms.scale), rate = T(state.rate), decay = T(weight_decay);
+  if (rule.kind == UpdateKind::kLars) {
+    const T g = scale * gradient + decay * w.weight;
+    w.slots[0] = T(rule.momentum) * w.slots[0] + T(state.rate * terms.local_rate) * g;
+    w.weight = w.weight - w.slots[0];
+    return;
+  }
   if (rule.kind == UpdateKind::kSgd) {
     const T g = scale * gradient + decay * w.weight;
     if (rule.momentum == 0) {
@@ -56,7 +69,7 @@ void step(const UpdateRule& rule, const StepState& state, double scaled_by, T gr
   const T g = apart ? scale * gradient : scale * gradient + decay * w.weight;
   w.slots[0] = T(rule.beta1) * w.slots[0] + T(1 - rule.beta1) * g;
   w.slots[1] = T(rule.beta2) * w.slots[1] + T(1 - rule.beta2) * g * g;
-  const T kept = apart ? w.weight - T(state.rate * rule.weight_decay) * w.weight : w.weight;
+  const T kept = apart ? w.weight - T(state.rate * weight_decay) * w.weight : w.weight;
   const T root = std::sqrt(w.slots[1] * T(1 / (1 - std::pow(rule.beta2, t))));
   w.weight =
       kept - T(state.rate / (1 - std::pow(rule.beta1, t))) * w.slots[0] / (root + T(rule.epsilon));
@@ -68,8 +81,13 @@ template <class T>
 class Steps {
  public:
   Steps(const UpdateRule& rule, std::size_t sources, std::size_t count, std::size_t lead,
-        std::size_t others, bool stream)
-      : rule_(rule), count_(count), lead_(lead), others_(others), stream_(stream) {
+        std::size_t others, bool stream, bool decays)
+      : rule_(rule),
+        count_(count),
+        lead_(lead),
+        others_(others),
+        stream_(stream),
+        terms_{.decays = decays} {
     for (std::size_t s = 0; s < sources; ++s) gradients_.emplace_back();
     for (std::vector<T>& place : places_) place.assign(count + 40, T(55));
     const std::vector<T> start = numbers<T>(count, 7);
@@ -96,14 +114,16 @@ class Steps {
       a.count = count_;
       a.stream = stream_;
       a.epilogue = Epilogue::kUpdate;
-      a.scale = 0.7;
+      a.scale = terms_.scale;
+      a.decays = terms_.decays;
+      a.local_rate = terms_.local_rate;
       a.rule = &rule_;
       a.state = &state;
       a.weight = at(0, lead_);
       for (std::size_t s = 0; s < rule_.slots(); ++s) a.slots[s] = bytes(slots_[s].data());
       ops.reduce(a);
       for (std::size_t i = 0; i < count_; ++i)
-        step<T>(rule_, state, a.scale, sum(gradients_, i, 0, gradients_.size()), expected_[i]);
+        step<T>(rule_, state, terms_, sum(gradients_, i, 0, gradients_.size()), expected_[i]);
     }
   }
 
@@ -131,17 +151,18 @@ class Steps {
   UpdateRule rule_;
   std::size_t count_, lead_, others_;  // before the own weights, before those of others
   bool stream_;
+  Terms terms_;
   std::vector<std::vector<T>> gradients_;
   std::vector<T> places_[3], slots_[2];
   std::vector<Weight<T>> expected_;
 };
 
 std::vector<UpdateRule> rules() {
-  UpdateRule sgd, momentum, nesterov, adam, adamw;
-  momentum.momentum = nesterov.momentum = 0.9;
+  UpdateRule sgd, momentum, nesterov, adam, adamw, lars;
+  momentum.momentum = nesterov.momentum = lars.momentum = 0.9;
   nesterov.nesterov = true;
-  adam.kind = UpdateKind::kAdam, adamw.kind = UpdateKind::kAdamW;
-  std::vector<UpdateRule> all{sgd, momentum, nesterov, adam, adamw};
+  adam.kind = UpdateKind::kAdam, adamw.kind = UpdateKind::kAdamW, lars.kind = UpdateKind::kLars;
+  std::vector<UpdateRule> all{sgd, momentum, nesterov, adam, adamw, lars};
   for (UpdateRule& rule : all) rule.weight_decay = 0.05, rule.epsilon = 1e-3;
   return all;
 }
@@ -154,11 +175,11 @@ void all_ways(Ops& ops) {
       for (const std::size_t count : {0u, 1u, 15u, 63u, 64u, 65u, 1024u, 2500u})
         for (const bool stream : {false, true}) {
           const std::size_t lead = 1 + ++turn % 17, others = turn % 3 == 0 ? lead + 5 : lead;
-          SCOPED_TRACE(
-              fmt::format("rule {} with momentum {}, {} sources, {} weights, leads {} {}, "
-                          "stream {}",
-                          int(rule.kind), rule.momentum, sources, count, lead, others, stream));
-          Steps<T> steps(rule, sources, count, lead, others, stream);
+          const bool decays = turn % 5 < 3;
+          SCOPED_TRACE(fmt::format(
+              "rule {} with momentum {}, {} sources, {} weights, leads {} {}, stream {}, decays {}",
+              int(rule.kind), rule.momentum, sources, count, lead, others, stream, decays));
+          Steps<T> steps(rule, sources, count, lead, others, stream, decays);
           steps.take(ops);
           ASSERT_NO_FATAL_FAILURE(steps.check());
         }

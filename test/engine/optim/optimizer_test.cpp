@@ -22,6 +22,7 @@ using testing::HasSubstr;
 struct Weight {
   double value = 1;
   std::array<double, 2> slots{};
+  bool decays = true;
 
   // One update by gradient g (already the mean) at `step`.
   void update(const Optimizer& optimizer, std::int64_t step, double g) {
@@ -38,6 +39,10 @@ struct Weight {
     arguments.count = 1;
     arguments.epilogue = Epilogue::kUpdate;
     arguments.rule = &optimizer.rule;
+    arguments.decays = decays;
+    // Of lars, of a weight that is one number.
+    if (optimizer.rule.needs() == Needs::kLayerNorms)
+      arguments.local_rate = optimizer.rule.local_rate(g * g, value * value);
     arguments.state = &state;
     arguments.weight = bytes(value);
     for (std::size_t s = 0; s < optimizer.rule.slots(); ++s) {
@@ -126,10 +131,45 @@ TEST(Optimizer, WeightDecayOfAdamIsPartOfTheGradient) {
   expect_path(adam(options), {first, second, second - 0.1 * m2 / (std::sqrt(v2) + 0.01)});
 }
 
+TEST(Optimizer, WhatDoesNotDecayMovesAsWithoutDecay) {
+  for (const auto& [decayed, plain] :
+       {std::pair(sgd({.weight_decay = 0.5}), sgd()),
+        std::pair(sgd({.momentum = 0.9, .weight_decay = 0.5}), sgd({.momentum = 0.9})),
+        std::pair(adam({.weight_decay = 0.5}), adam()),
+        std::pair(adamw({.weight_decay = 0.5}), adamw())}) {
+    Weight weight, other;
+    weight.decays = false;
+    for (std::int64_t step = 0; step < 3; ++step) {
+      weight.update(decayed, step, kGradients[std::size_t(step)]);
+      other.update(plain, step, kGradients[std::size_t(step)]);
+    }
+    EXPECT_EQ(weight.value, other.value) << decayed.describe();
+  }
+}
+
+TEST(Optimizer, LarsMovesAWeightInProportionToItsNorm) {
+  const Optimizer optimizer =
+      lars({.rate = 2, .momentum = 0.5, .weight_decay = 0.25, .trust = 0.1, .epsilon = 0.05});
+  double w = 1, v = 0;
+  std::array<double, 3> expected{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const double g = kGradients[i];
+    const double local = 0.1 * std::abs(w) / (std::abs(g) + 0.25 * std::abs(w) + 0.05);
+    v = 0.5 * v + 2 * local * (g + 0.25 * w);
+    w -= v;
+    expected[i] = w;
+  }
+  expect_path(optimizer, expected);
+  EXPECT_EQ(optimizer.rule.local_rate(0, 4), 1);
+  EXPECT_EQ(optimizer.rule.local_rate(4, 0), 1);
+  EXPECT_EQ(lars({.trust = 0.1}).rule.local_rate(4, 9), 0.1 * 3 / 2);
+}
+
 TEST(Optimizer, AWeightOfZeroWithoutGradientStaysZero) {
   // Gaps between parameters depend on it.
-  for (const Optimizer& optimizer : {sgd({.momentum = 0.9, .nesterov = true, .weight_decay = 0.1}),
-                                     adam({.weight_decay = 0.1}), adamw({.weight_decay = 0.1})}) {
+  for (const Optimizer& optimizer :
+       {sgd({.momentum = 0.9, .nesterov = true, .weight_decay = 0.1}), adam({.weight_decay = 0.1}),
+        adamw({.weight_decay = 0.1}), lars({.weight_decay = 0.1})}) {
     Weight weight;
     weight.value = 0;
     for (std::int64_t step = 0; step < 3; ++step) weight.update(optimizer, step, 0);
@@ -142,6 +182,7 @@ TEST(Optimizer, TheRuleHasWhatTheOptionsSay) {
                            .momentum = 0.8,
                            .nesterov = true,
                            .weight_decay = 0.01,
+                           .decay_all = true,
                            .clip_norm = 5,
                            .schedule = schedule("constant")});
   EXPECT_EQ(s.rate, 0.2);
@@ -149,6 +190,7 @@ TEST(Optimizer, TheRuleHasWhatTheOptionsSay) {
                                 .nesterov = true,
                                 .momentum = 0.8,
                                 .weight_decay = 0.01,
+                                .decay_all = true,
                                 .clip_norm = 5}));
   EXPECT_EQ(s.rule.needs(), Needs::kGlobalNorm);
   EXPECT_EQ(s.schedule.kind, Schedule::Kind::kConstant);
@@ -162,6 +204,19 @@ TEST(Optimizer, TheRuleHasWhatTheOptionsSay) {
                         .beta2 = 0.9,
                         .epsilon = 1e-6,
                         .weight_decay = 0.1}));
+  EXPECT_TRUE(adam({.decay_all = true}).rule.decay_all);
+  const Optimizer l =
+      lars({.rate = 3, .momentum = 0.8, .weight_decay = 0.1, .trust = 0.02, .epsilon = 1e-6});
+  EXPECT_EQ(l.rate, 3);
+  EXPECT_EQ(l.rule, (UpdateRule{.kind = UpdateKind::kLars,
+                                .momentum = 0.8,
+                                .epsilon = 1e-6,
+                                .weight_decay = 0.1,
+                                .trust = 0.02}));
+  EXPECT_EQ(l.rule.needs(), Needs::kLayerNorms);
+  EXPECT_EQ(l.rule.slots(), 1u);
+  // A momentum of sgd, in which no rate is, must not be taken for it.
+  EXPECT_STRNE(l.rule.slot_name(0), s.rule.slot_name(0));
 }
 
 TEST(Optimizer, DescribesAllThatChangesItsResult) {
@@ -174,10 +229,14 @@ TEST(Optimizer, DescribesAllThatChangesItsResult) {
                  .clip_norm = 1,
                  .schedule = schedule("constant:warmup=5")})
                 .describe(),
-            "sgd rate 0.05 momentum 0.9 nesterov weight_decay 0.0001 clip_norm 1, constant, 5 "
-            "steps of warm-up");
-  EXPECT_EQ(adamw({.weight_decay = 0.1}).describe(),
-            "adamw rate 0.001 beta1 0.9 beta2 0.999 epsilon 1e-08 weight_decay 0.1, cosine to 0");
+            "sgd rate 0.05 momentum 0.9 nesterov weight_decay 0.0001 of weights clip_norm 1, "
+            "constant, 5 steps of warm-up");
+  EXPECT_EQ(adamw({.weight_decay = 0.1, .decay_all = true}).describe(),
+            "adamw rate 0.001 beta1 0.9 beta2 0.999 epsilon 1e-08 weight_decay 0.1 of all "
+            "parameters, cosine to 0");
+  EXPECT_EQ(lars({.weight_decay = 0.1}).describe(),
+            "lars rate 1 momentum 0.9 trust 0.001 epsilon 0 weight_decay 0.1 of weights, cosine "
+            "to 0");
 }
 
 template <class Make>
@@ -206,6 +265,9 @@ TEST(Optimizer, OptionsThatMakeNoSenseAreNamed) {
   EXPECT_THAT(error_of([] { adam({.beta1 = 1}); }), HasSubstr("adam: beta1 is 1"));
   EXPECT_THAT(error_of([] { adamw({.beta2 = -0.1}); }), HasSubstr("adamw: beta2 is -0.1"));
   EXPECT_THAT(error_of([] { adam({.epsilon = 0}); }), HasSubstr("epsilon is 0"));
+  EXPECT_THAT(error_of([] { lars({.trust = 0}); }), HasSubstr("lars: trust is 0"));
+  EXPECT_THAT(error_of([] { lars({.momentum = 1}); }), HasSubstr("lars: momentum is 1"));
+  EXPECT_THAT(error_of([] { lars({.epsilon = -1}); }), HasSubstr("lars: epsilon is -1"));
 }
 
 }  // namespace

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+// Updates of arenas whose segments are not alike: a call of a kernel is about one segment.
+//
+// Norms of layers. A part is what a segment has in one block, and of each part the norms hold two
+// numbers: the squares of its gradients, and of its weights. From part to part, in the arena's
+// order, the block's number or the segment's grows and neither falls, so their sum is another for
+// each part: its place. All parts of a segment are added in this order, so a norm has the same bits
+// on all ranks and for all buckets. The squares of all buckets are taken before the first update:
+// the weights are those that the gradients were made with.
+#include <algorithm>
+
+#include "collectives/executor.h"
+
+namespace lockstep::collectives {
+
+std::size_t OwnedState::segment(std::size_t offset) const {
+  const auto found = std::ranges::upper_bound(segments, offset, {}, &engine::UpdateSegment::end);
+  engine::invariant(found != segments.end(), "an element behind the last segment");
+  return std::size_t(found - segments.begin());
+}
+
+bool Executor::by_segments(const Step& step) const {
+  if (owned_.segments.empty()) return false;
+  if (step.epilogue == Epilogue::kUpdate) return true;
+  return step.epilogue == Epilogue::kSquares && owned_.rule->needs() == engine::Needs::kLayerNorms;
+}
+
+// For elements from `at` on, all of one segment.
+void Executor::segment_arguments(const Entry& entry, std::size_t at,
+                                 engine::ReduceArguments& arguments) {
+  const std::size_t segment = owned_.segment(at);
+  if (arguments.epilogue == Epilogue::kSquares) {
+    arguments.squares = layer_squares(at / engine::kBlock, segment);
+    return take_weight_squares(entry, at, arguments);
+  }
+  arguments.decays = owned_.segments[segment].decays;
+  if (owned_.rule->needs() != engine::Needs::kLayerNorms) return;
+  const std::uint64_t execution = entry.completed.load(std::memory_order_relaxed) + 1;
+  if (rated_ != execution) find_local_rates();
+  rated_ = execution;
+  arguments.local_rate = local_rates_[segment];
+}
+
+void Executor::take_weight_squares(const Entry& entry, std::size_t at,
+                                   const engine::ReduceArguments& of_gradients) const {
+  const std::byte* const weights[] = {
+      address(entry, {rank_, Space::kWeight, at}, of_gradients.dtype, 0)};
+  engine::ReduceArguments arguments;
+  arguments.dtype = of_gradients.dtype;
+  arguments.from = weights;
+  arguments.count = of_gradients.count;
+  arguments.epilogue = Epilogue::kSquares;
+  arguments.squares = of_gradients.squares + 1;
+  ops_.reduce(arguments);
+}
+
+// Of the gradients; behind them of the weights.
+double* Executor::layer_squares(std::size_t block, std::size_t segment) const {
+  return norms() + 2 * (block + segment);
+}
+
+void Executor::find_local_rates() {
+  local_rates_.assign(owned_.segments.size(), 1.0);
+  std::size_t begin = 0;
+  for (std::size_t s = 0; s < owned_.segments.size(); ++s) {
+    const engine::UpdateSegment& segment = owned_.segments[s];
+    double gradient = 0, weight = 0;
+    for (std::size_t b = begin / engine::kBlock; b * engine::kBlock < segment.end; ++b) {
+      gradient += layer_squares(b, s)[0];
+      weight += layer_squares(b, s)[1];
+    }
+    if (segment.adapts) local_rates_[s] = owned_.rule->local_rate(gradient, weight);
+    begin = segment.end;
+  }
+}
+
+}  // namespace lockstep::collectives

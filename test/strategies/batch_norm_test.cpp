@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+// Batch norm over replicas: synchronised, N replicas make the steps of one; local, each follows
+// averages of its own, which are their mean when somebody reads them.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+#include <cmath>
+#include <filesystem>
+
+#include "engine/base/error.h"
+#include "engine/data/sets.h"
+#include "engine/nn/layers.h"
+#include "engine/reference/reference_device.h"
+#include "engine/train/trainer.h"
+#include "models/resnet.h"
+#include "test/strategies/small_job.h"
+
+namespace lockstep::test {
+namespace {
+
+engine::GraphSpec small(bool synchronised) {
+  engine::GraphSpec graph("small", {4, 5, 1});
+  const engine::BatchNormOptions norm{.momentum = 0.8, .synchronised = synchronised};
+  const auto from = graph.then("conv1", engine::convolution(4, 3, {.padding = 1}));
+  auto main = graph.add("conv2", engine::convolution(4, 3, {.padding = 1, .bias = false}), from);
+  main = graph.add("bn", engine::batch_norm(norm), main);
+  main = graph.add("add", engine::add(), {main, from});
+  graph.add("relu", engine::relu(), main);
+  graph.then("dense", engine::dense(5));
+  graph.then("bn_end", engine::batch_norm(norm));
+  graph.set_loss(engine::mean_squared_error());
+  return graph;
+}
+
+struct Result {
+  std::vector<std::vector<double>> weights, statistics;  // by replica
+  double evaluated = 0;                                  // the loss
+};
+
+struct Options {
+  int replicas = 1, accumulate = 1;
+  std::int64_t steps = 10;
+  std::string checkpoints = {};
+};
+
+Result train(const engine::GraphSpec& graph, const Options& options) {
+  strategies::Mirrored strategy(replicas(options.replicas));
+  engine::TrainerOptions trainer_options;
+  trainer_options.log = engine::Log("", engine::Log::Level::kError);
+  engine::Trainer trainer(strategy, graph, engine::optim::sgd({.rate = 0.05, .momentum = 0.9}),
+                          trainer_options);
+  const Table data = small_data();
+  engine::FitOptions fit;
+  fit.steps = options.steps;
+  fit.global_batch = 11;
+  fit.accumulate = options.accumulate;
+  fit.prefetch_threads = 0;
+  fit.checkpoints = options.checkpoints;
+  trainer.fit(data, fit);
+  Result result;
+  result.evaluated = trainer.evaluate(data, 11).loss;
+  result.weights.resize(std::size_t(options.replicas));
+  result.statistics.resize(std::size_t(options.replicas));
+  strategy.run([&](engine::Replica& r) {
+    const std::span<double> all = r.graph.statistic_values();
+    result.statistics[std::size_t(r.rank)].assign(all.begin(), all.end());
+  });
+  for (int i = 0; i < options.replicas; ++i) result.weights[std::size_t(i)] = strategy.weights(i);
+  return result;
+}
+
+TEST(BatchNormOfReplicas, SynchronisedTheyMakeTheStepsOfOne) {
+  const Result one = train(small(true), {});
+  for (int replicas : {2, 3, 5}) {
+    const Result many = train(small(true), {.replicas = replicas});
+    for (int r = 0; r < replicas; ++r) {
+      EXPECT_LT(difference(many.weights[std::size_t(r)], one.weights[0]), 1e-10) << replicas;
+      EXPECT_LT(difference(many.statistics[std::size_t(r)], one.statistics[0]), 1e-10);
+    }
+    EXPECT_NEAR(many.evaluated, one.evaluated, 1e-10);
+  }
+}
+
+TEST(BatchNormOfReplicas, LocalTheyDiffer) {
+  const Result one = train(small(false), {});
+  EXPECT_GT(difference(train(small(false), {.replicas = 2}).weights[0], one.weights[0]), 1e-6);
+}
+
+TEST(BatchNormOfReplicas, SynchronisedInMicroBatchesTheyMeetInEach) {
+  const Result two = train(small(true), {.replicas = 2, .accumulate = 3});
+  const Result mirror = train(small(true), {.replicas = 2, .accumulate = 3});
+  EXPECT_EQ(two.weights, mirror.weights);
+  EXPECT_EQ(two.weights[0], two.weights[1]);
+  EXPECT_TRUE(std::isfinite(two.evaluated));
+}
+
+// After an evaluation all have the mean of what each had followed alone.
+TEST(BatchNormOfReplicas, LocalAveragesAreTheirMeanWhenTheyAreRead) {
+  constexpr int kReplicas = 3;
+  strategies::Mirrored strategy(replicas(kReplicas));
+  engine::TrainerOptions trainer_options;
+  trainer_options.log = engine::Log("", engine::Log::Level::kError);
+  engine::Trainer trainer(strategy, small(false), engine::optim::sgd({.rate = 0.05}),
+                          trainer_options);
+  const Table data = small_data();
+  engine::FitOptions fit;
+  fit.steps = 4;
+  fit.global_batch = 11;
+  fit.prefetch_threads = 0;
+  trainer.fit(data, fit);
+  const auto read = [&] {
+    std::vector<std::vector<double>> all(kReplicas);
+    strategy.run([&](engine::Replica& r) {
+      const std::span<double> mine = r.graph.statistic_values();
+      all[std::size_t(r.rank)].assign(mine.begin(), mine.end());
+    });
+    return all;
+  };
+  const auto before = read();
+  EXPECT_NE(before[0], before[1]);
+  trainer.evaluate(data, 11);
+  const auto after = read();
+  EXPECT_EQ(after[0], after[1]);
+  EXPECT_EQ(after[0], after[2]);
+  for (std::size_t i = 0; i < after[0].size(); ++i) {
+    EXPECT_NEAR(after[0][i], (before[0][i] + before[1][i] + before[2][i]) / 3, 1e-14);
+  }
+}
+
+TEST(BatchNormOfReplicas, CheckpointsHoldTheAverages) {
+  const std::string folder = std::filesystem::temp_directory_path() /
+                             ("lockstep_batch_norm_" + std::to_string(::getpid()));
+  for (int replicas : {1, 2}) {
+    for (bool synchronised : {false, true}) {
+      std::filesystem::remove_all(folder);
+      const Result whole =
+          train(small(synchronised), {.replicas = replicas, .checkpoints = folder});
+      // Nothing is left to train: what is evaluated is what was read.
+      const Result restored =
+          train(small(synchronised), {.replicas = replicas, .checkpoints = folder});
+      EXPECT_EQ(restored.weights, whole.weights);
+      EXPECT_EQ(restored.statistics, whole.statistics);
+      EXPECT_EQ(restored.evaluated, whole.evaluated);
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+#include "tools/optimizer_choice.h"
+
+#include "engine/base/error.h"
+
+namespace lockstep::tools {
+
+namespace optim = engine::optim;
+using engine::require;
+
+void check_optimizer(const TrainFlags& f) {
+  const bool sgd = f.optimizer == "sgd", lars = f.optimizer == "lars";
+  require(sgd || lars || !f.momentum,
+          "--momentum is of sgd and lars; {} has none: leave it out, or give --optimizer sgd",
+          f.optimizer);
+  require(sgd || !f.nesterov,
+          "--nesterov is of sgd; {} has none: leave it out, or give --optimizer sgd", f.optimizer);
+  require(lars || !f.trust,
+          "--trust is of lars; this is {}: leave it out, or give --optimizer lars", f.optimizer);
+  require(!lars || f.clip == 0,
+          "--clip with --optimizer lars: lars makes gradients that are too long short layer by "
+          "layer; leave it out");
+  require(!lars || f.update != "fused",
+          "--update fused with --optimizer lars: it needs the norms of whole weights and of their "
+          "gradients first, which are known when all are summed: use apart");
+  require(!lars || f.strategy != "parameter_server",
+          "--optimizer lars needs the norms of whole weights and of their gradients at once, and "
+          "parameter servers see them in parts: give another --optimizer or --strategy");
+  require(!lars || !f.decay_all,
+          "--decay-all with --optimizer lars: its biases and normalisations never decay; leave it "
+          "out");
+  require(!f.decay_all || f.weight_decay > 0,
+          "--decay-all without --weight-decay changes nothing: say how much");
+}
+
+optim::Optimizer choose_optimizer(const TrainFlags& f) {
+  const optim::Schedule schedule = optim::schedule(f.schedule);
+  if (f.optimizer == "sgd") {
+    return optim::sgd({.rate = f.rate.value_or(0.02),
+                       .momentum = f.momentum.value_or(0.9),
+                       .nesterov = f.nesterov,
+                       .weight_decay = f.weight_decay,
+                       .decay_all = f.decay_all,
+                       .clip_norm = f.clip,
+                       .schedule = schedule});
+  }
+  if (f.optimizer == "lars") {
+    optim::LarsOptions options;
+    options.rate = f.rate.value_or(options.rate);
+    options.momentum = f.momentum.value_or(options.momentum);
+    options.weight_decay = f.weight_decay;
+    options.trust = f.trust.value_or(options.trust);
+    options.schedule = schedule;
+    return optim::lars(options);
+  }
+  optim::AdamOptions options;
+  options.rate = f.rate.value_or(options.rate);
+  options.weight_decay = f.weight_decay;
+  options.decay_all = f.decay_all;
+  options.clip_norm = f.clip;
+  options.schedule = schedule;
+  return f.optimizer == "adam" ? optim::adam(options) : optim::adamw(options);
+}
+
+void smooth_labels(engine::GraphSpec& graph, double smoothing) {
+  require(smoothing >= 0 && smoothing < 1,
+          "--label-smoothing {}: it is a part of each label, at least 0 and below 1, e.g. 0.1",
+          smoothing);
+  if (smoothing == 0) return;
+  const std::string loss = graph.loss().describe();
+  require(loss == engine::softmax_cross_entropy()->describe(),
+          "--label-smoothing {}: it is of softmax_cross_entropy, and the loss of {} is {}",
+          smoothing, graph.name(), loss);
+  graph.set_loss(engine::softmax_cross_entropy({.smoothing = smoothing}));
+}
+
+}  // namespace lockstep::tools
