@@ -36,9 +36,9 @@ TRIED = {
                            2: [[], ["--packs", "4"], ["--packs", "25"]]},
 }
 TRIED_BFLOAT16 = {
-    "torch_peer.py": {1: [[], ["--casts", "whole"], ["--casts", "inside"]],
+    "torch_peer.py": {1: [[], ["--casts", "whole"]],
                       2: [[], ["--casts", "whole"], ["--buckets", "100"]]},
-    "tensorflow_peer.py": {1: [[], ["--update", "keras"], ["--casts", "inside"]],
+    "tensorflow_peer.py": {1: [[], ["--update", "keras"]],
                            2: [[], ["--packs", "4"], ["--packs", "25"]]},
 }
 

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: MIT
 """TensorFlow's training step on one core, or one worker of MultiWorkerMirroredStrategy.
 
-usage: tensorflow_peer.py [--model MODEL] [--dtype ...] [--steps N] [--mode ...] [--update ...] [--casts ...] [--packs ...]
+usage: tensorflow_peer.py [--model MODEL] [--dtype ...] [--steps N] [--mode ...] [--update ...] [--packs ...]
 
-The defaults are the fastest public setting that was found; the other values are what was tried. --casts says how
---dtype bfloat16 is had: by casts of values and weights (with Keras: its policy mixed_bfloat16), or by float32 that
-oneDNN rounds as it reads it.
+The defaults are the fastest public setting that was found; the other values are what was tried. With --dtype bfloat16
+weights are float32 and are cast in the step; with Keras this is its policy mixed_bfloat16.
 """
 import contextlib
 import json
@@ -23,20 +22,17 @@ if peer.processes() > 1:
     os.environ["TF_CONFIG"] = json.dumps({
         "cluster": {"worker": [f"127.0.0.1:{first + i}" for i in range(peer.processes())]},
         "task": {"type": "worker", "index": peer.rank()}})
-flags = peer.flags({
-    "mode": ["traced", "xla"],
-    "update": ["momentum", "keras"],
-    "casts": ["explicit", "inside"],
-    "packs": ["0", "4", "25"],  # MiB of gradients in one all-reduce; 0: all
-})
-mixed = flags.dtype == "bfloat16" and flags.casts == "explicit"
-if flags.dtype == "bfloat16" and not mixed:
-    os.environ["ONEDNN_DEFAULT_FPMATH_MODE"] = "BF16"  # before oneDNN is loaded
 import numpy
 import tensorflow as tf
 
 import tensorflow_network
 
+flags = peer.flags({
+    "mode": ["traced", "xla"],
+    "update": ["momentum", "keras"],
+    "packs": ["0", "4", "25"],  # MiB of gradients in one all-reduce; 0: all
+})
+mixed = flags.dtype == "bfloat16"
 loaded = peer.peak_mib()
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -50,6 +46,8 @@ if peer.processes() > 1:
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     setting.append("MultiWorkerMirroredStrategy, RING, " +
                    (f"packs of {flags.packs} MiB" if int(flags.packs) else "one pack"))
+
+
 def build():
     if flags.update == "keras":
         tf.keras.mixed_precision.set_global_policy("mixed_bfloat16" if mixed else "float32")
@@ -64,7 +62,7 @@ with strategy.scope() if strategy else contextlib.nullcontext():
     model, optimizer = build()
 setting += ["Keras layers and SGD" if flags.update == "keras"
             else "tf.nn functions and MomentumOptimizer",
-            "NHWC, " + (f"bfloat16, {flags.casts} casts" if flags.dtype == "bfloat16" else "float32"),
+            f"NHWC, {flags.dtype}",
             "intra- and inter-op threads 1"]
 images, labels = peer.batch(numpy, flags.model)
 images, labels = tf.constant(images), tf.constant(labels)

@@ -8,13 +8,16 @@ CHECKPOINT is a folder step-NNNNNNNNNN, or a folder of such; IMAGES are IDX file
 or with .gz. Prints CSV as `lockstep predict --logits` does: index,label,l0,...,l9. Needs torch, numpy and
 safetensors; parity.sh installs them."""
 import gzip
+import pathlib
 import sys
 
 import numpy
 import torch
-import torch.nn.functional as F
 
 import checkpoint
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/peers"))
+import torch_network
 
 
 def read_images(path):
@@ -28,35 +31,16 @@ def read_images(path):
     return torch.from_numpy((pixels.astype("f4") / 255 - 0.5) * 2)
 
 
-def convolution(arrays, name):
-    # [filters, height, width, channels] to PyTorch's [filters, channels, height, width]
-    weight = torch.from_numpy(arrays[name + ".weight"]).permute(0, 3, 1, 2).contiguous()
-    return weight, torch.from_numpy(arrays[name + ".bias"])
-
-
-def dense(arrays, name):
-    return torch.from_numpy(arrays[name + ".weight"]), torch.from_numpy(arrays[name + ".bias"])
-
-
-def mnist_cnn(arrays, images):
-    x = F.relu(F.conv2d(images, *convolution(arrays, "conv1")))
-    x = F.relu(F.conv2d(x, *convolution(arrays, "conv2")))
-    x = F.max_pool2d(x, 2)
-    x = x.permute(0, 2, 3, 1).flatten(1)  # dense layers see height, width, channels
-    x = F.relu(F.linear(x, *dense(arrays, "dense1")))
-    return F.linear(x, *dense(arrays, "dense2"))
-
-
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     arrays = checkpoint.read_arrays(checkpoint.newest(sys.argv[1]))
-    arrays = {name: values.astype("f8") for name, values in arrays.items()}
+    mnist_cnn = torch_network.Network("mnist_cnn", lambda name, shape: torch.from_numpy(arrays[name].astype("f8"))).eval()
     images = torch.cat([read_images(path) for path in sys.argv[2:]]).double()
     print("index,label," + ",".join(f"l{i}" for i in range(10)))
     with torch.no_grad():
         for begin in range(0, len(images), 100):
-            for row, logits in enumerate(mnist_cnn(arrays, images[begin:begin + 100])):
+            for row, logits in enumerate(mnist_cnn(images[begin:begin + 100])):
                 values = ",".join(f"{value:.9g}" for value in logits.tolist())
                 print(f"{begin + row},{int(logits.argmax())},{values}")
 
