@@ -147,11 +147,11 @@ void run(std::size_t rows) {
   const auto device = cpu_device();
   std::vector<std::unique_ptr<Ops>> ops;
   ops.push_back(device->ops(DType::kFloat32, {}));
-  for (Kernels kernels : {Kernels::kDirect, Kernels::kWinograd}) {
+  for (Kernels kernels : {Kernels::kDirect, Kernels::kAuto}) {
     ops.push_back(device->ops(DType::kBFloat16, {.kernels = kernels}));
   }
   fmt::print("GF/s forward, of weights, of inputs; {} rows\n", rows);
-  fmt::print("| layer | float32 | bfloat16 direct | bfloat16 winograd |\n");
+  fmt::print("| layer | float32 | bfloat16 direct | bfloat16 |\n");
   fmt::print("|---|---|---|---|\n");
   // side, channels, filters, kernel, stride, padding
   const std::size_t cases[][6] = {

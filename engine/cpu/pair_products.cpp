@@ -4,7 +4,6 @@
 // summed.
 #include "engine/cpu/pair_products.h"
 
-#include <hwy/targets.h>
 #include <immintrin.h>
 
 namespace lockstep::engine::cpu {
@@ -102,7 +101,31 @@ void add_panel(const std::uint32_t* a, std::size_t rows, const std::uint32_t* b,
 bool has_pair_products() {
   static const bool here =
       __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw");
-  return here && hwy::SupportedAndGeneratedTargets().front() == HWY_AVX3;
+  return here;
+}
+
+[[gnu::target("avx512f,avx512bw,avx512vl,avx512bf16")]] void pack_pairs(const float* second,
+                                                                        std::uint32_t* words,
+                                                                        std::size_t stride,
+                                                                        std::uint32_t* rows,
+                                                                        std::size_t row) {
+  // Of 16 numbers and 16 others behind them to pairs.
+  alignas(64) static constexpr std::uint16_t kPairs[32] = {
+      0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  const __m512i order = _mm512_load_si512(kPairs);
+#pragma GCC unroll 6
+  for (std::size_t j = 0; j < 6; ++j) {
+    std::uint32_t* const to = words + j * stride;
+    const __m512 a = _mm512_loadu_ps(to), b = _mm512_loadu_ps(second + j * kLanes);
+    const __m512i both = __m512i(_mm512_cvtne2ps_pbh(b, a));
+    _mm512_storeu_si512(to, _mm512_maskz_permutexvar_epi16(~0u, order, both));
+    if (rows == nullptr) continue;
+    auto* const of_a = reinterpret_cast<__m256i*>(rows + j * stride);
+    auto* const of_b = reinterpret_cast<__m256i*>(rows + j * stride + row);
+    _mm256_storeu_si256(of_a, __m256i(_mm512_cvtneps_pbh(a)));
+    _mm256_storeu_si256(of_b, __m256i(_mm512_cvtneps_pbh(b)));
+  }
 }
 
 void multiply_pairs(const std::uint32_t* a, const std::uint32_t* b, std::size_t rows,

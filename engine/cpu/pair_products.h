@@ -11,7 +11,13 @@
 
 namespace lockstep::engine::cpu {
 
-// Whether this processor has it, and the own kernels run in AVX-512. Constant but for tests.
+// Six vectors of 16 words: `words + j * stride` holds the float32 of the first of each pair, and
+// gets both, the second from `second + 16 * j`, rounded to the nearest. Where `rows` is not null,
+// the 16 first ones also go to `rows + j * stride`, and the second ones `row` words behind them.
+void pack_pairs(const float* second, std::uint32_t* words, std::size_t stride, std::uint32_t* rows,
+                std::size_t row);
+
+// Whether this processor has it.
 bool has_pair_products();
 
 // c = a b: a is [rows, pairs] words, b [pairs, columns] in panels, c [rows, columns]. `rows` is

@@ -9,6 +9,10 @@ bool has_pair_products() {
   return false;
 }
 
+void pack_pairs(const float*, std::uint32_t*, std::size_t, std::uint32_t*, std::size_t) {
+  broken("products of pairs that this processor does not have");
+}
+
 void multiply_pairs(const std::uint32_t*, const std::uint32_t*, std::size_t, std::size_t,
                     std::size_t, float*) {
   broken("products of pairs that this processor does not have");

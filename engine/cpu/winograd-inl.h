@@ -204,14 +204,6 @@ HWY_NOINLINE void transform_inputs(const WinogradShape& shape, PaddedImage<T>& i
                    });
 }
 
-// A number of a pair of bfloat16: the first in the lower halves of words, the second in the upper
-// ones. The first of a pair comes first.
-HWY_INLINE void store_half(hn::Vec<Words<Lanes>> rounded, bool second, std::uint32_t* to) {
-  const Words<Lanes> du;
-  const auto upper = hn::And(rounded, hn::Set(du, 0xffff0000u));
-  hn::StoreU(second ? hn::Or(hn::LoadU(du, to), upper) : hn::ShiftRight<16>(rounded), du, to);
-}
-
 // C = A P: A is [rows, depth] with `depth` floats a row, P a panel of `V` vectors, C has `stride`
 // floats a row. Rows are a multiple of R; R x V sums stay in registers.
 template <std::size_t R, std::size_t V>

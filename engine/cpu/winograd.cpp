@@ -5,7 +5,6 @@
 #include <type_traits>
 
 #include "engine/cpu/loops.h"
-#include "engine/cpu/pair_products.h"
 #include "engine/cpu/share_rows.h"
 
 namespace lockstep::engine::cpu {
@@ -96,7 +95,7 @@ template <class T>
 void winograd_backward(Library& library, WinogradShape shape, std::size_t rows, const T* x,
                        const T* y, const T* dy, const T* w, T* dx, T* dw, T* db,
                        const WinogradMemory& memory, bool accumulate, Slice slice) {
-  shape.pairs = std::is_same_v<T, BFloat16> && has_pair_products();
+  shape.pairs = std::is_same_v<T, BFloat16> && winograd_has_pairs();
   const Scratch scratch(library, shape, memory.planes);
   const Planes planes(shape, scratch.planes);
   const int threads = library.threads();

@@ -236,37 +236,60 @@ HWY_NOINLINE void transform_back(const WinogradShape& s, std::size_t first, std:
 }
 
 // Planes of bfloat16 for products of pairs: of the inputs pairs of tiles, [tiles / 2, channels]; of
-// the gradients first the tiles, [tiles, filters], then their pairs, [tiles / 2, filters]. Of an
-// odd number of tiles the last one's partner is zero.
-HWY_NOINLINE void pairs_of_inputs(const WinogradShape& s, PaddedImage<BFloat16>& image,
-                                  std::size_t first, std::size_t count, float* v) {
-  transform_inputs(
-      s, image, first, count, [&](std::size_t t, std::size_t c, std::size_t i, const Vector* row) {
-        HWY_UNROLL(6)
-        for (std::size_t j = 0; j < 6; ++j) {
-          auto* const plane = reinterpret_cast<std::uint32_t*>(v + (6 * i + j) * s.input_stride());
-          store_half(rounded_words(kLanes, row[j]), t % 2 == 1, plane + t / 2 * s.channels + c);
-        }
-      });
-}
-
+// the gradients first the tiles, [tiles, filters], then their pairs, [tiles / 2, filters]. The
+// first tile of a pair waits there as float32. Of an odd number of tiles the last one's partner is
+// zero.
 HWY_INLINE std::uint32_t* pairs_of(const WinogradShape& s, float* m) {
   return reinterpret_cast<std::uint32_t*>(m + s.block() * s.filters / 2);
 }
 
+HWY_NOINLINE void pairs_of_inputs(const WinogradShape& s, PaddedImage<BFloat16>& image,
+                                  std::size_t first, std::size_t count, float* v) {
+  const std::size_t stride = s.input_stride();
+  alignas(64) float second[6 * kWidth] = {};
+  const auto place = [&](std::size_t t, std::size_t c, std::size_t i) {
+    return v + 6 * i * stride + t / 2 * s.channels + c;
+  };
+  const auto pack = [&](float* to) {
+    pack_pairs(second, reinterpret_cast<std::uint32_t*>(to), stride, nullptr, 0);
+  };
+  transform_inputs(s, image, first, count,
+                   [&](std::size_t t, std::size_t c, std::size_t i, const Vector* row) {
+                     if (t % 2 == 0) return store_six(row, place(t, c, i), stride);
+                     store_six(row, second, kWidth);
+                     pack(place(t, c, i));
+                   });
+  if (count % 2 == 0) return;
+  std::fill_n(second, 6 * kWidth, 0.0f);
+  for (std::size_t c = 0; c < s.channels; c += kWidth) {
+    for (std::size_t i = 0; i < 6; ++i) pack(place(count - 1, c, i));
+  }
+}
+
 HWY_NOINLINE void pairs_of_gradients(const WinogradShape& s, const WinogradBackward<BFloat16>& call,
                                      std::size_t first, std::size_t count, float* m) {
+  const std::size_t stride = s.output_stride(), row_words = s.filters / 2;
+  alignas(64) float second[6 * kWidth] = {};
+  const auto place = [&](std::size_t t, std::size_t f, std::size_t i) {
+    return pairs_of(s, m + 6 * i * stride) + t / 2 * s.filters + f;
+  };
+  const auto pack = [&](std::size_t t, std::size_t f, std::size_t i) {
+    auto* const tiles = reinterpret_cast<std::uint32_t*>(m + 6 * i * stride);
+    pack_pairs(second, place(t, f, i), stride, tiles + t / 2 * 2 * row_words + f / 2, row_words);
+  };
   transform_gradients(s, call, first, count,
                       [&](std::size_t t, std::size_t f, std::size_t i, const Vector* row) {
-                        HWY_UNROLL(6)
-                        for (std::size_t j = 0; j < 6; ++j) {
-                          float* const plane = m + (6 * i + j) * s.output_stride();
-                          const auto words = rounded_words(kLanes, row[j]);
-                          hn::StoreU(upper_halves(kLanes, words), Narrow<Lanes>(),
-                                     reinterpret_cast<std::int16_t*>(plane) + t * s.filters + f);
-                          store_half(words, t % 2 == 1, pairs_of(s, plane) + t / 2 * s.filters + f);
+                        if (t % 2 == 0) {
+                          return store_six(row, reinterpret_cast<float*>(place(t, f, i)), stride);
                         }
+                        store_six(row, second, kWidth);
+                        pack(t, f, i);
                       });
+  if (count % 2 == 0) return;
+  std::fill_n(second, 6 * kWidth, 0.0f);
+  for (std::size_t f = 0; f < s.filters; f += kWidth) {
+    for (std::size_t i = 0; i < 6; ++i) pack(count - 1, f, i);
+  }
 }
 
 // As `backward`, the products of a plane by pairs.
@@ -326,6 +349,9 @@ HWY_INLINE void backward(const WinogradShape& s, const WinogradBackward<T>& call
   }
 }
 
+bool WinogradHasPairs() {
+  return HWY_TARGET == HWY_AVX3;
+}
 void WinogradBackwardWide(const WinogradShape& s, const WinogradBackward<float>& call) {
   backward(s, call);
 }
@@ -341,8 +367,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::engine::cpu {
 
+HWY_EXPORT(WinogradHasPairs);
 HWY_EXPORT(WinogradBackwardWide);
 HWY_EXPORT(WinogradBackwardNarrow);
+
+bool winograd_has_pairs() {
+  return has_pair_products() && HWY_DYNAMIC_DISPATCH(WinogradHasPairs)();
+}
 
 void winograd_backward(const WinogradShape& shape, const WinogradBackward<float>& call) {
   HWY_DYNAMIC_DISPATCH(WinogradBackwardWide)(shape, call);

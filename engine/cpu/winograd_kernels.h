@@ -107,6 +107,8 @@ struct WinogradBackward {
   float* bias = nullptr;
   float* scratch = nullptr;
 };
+// Whether backward may multiply by pairs: in AVX-512, on processors that have products of them.
+bool winograd_has_pairs();
 void winograd_backward(const WinogradShape& shape, const WinogradBackward<float>& call);
 void winograd_backward(const WinogradShape& shape, const WinogradBackward<BFloat16>& call);
 

@@ -7,6 +7,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "engine/cpu/pair_products.h"
 #include "engine/cpu/winograd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -46,14 +47,16 @@ HWY_INLINE void transform_weight(const T* w, std::size_t stride, float* planes, 
 
 // For backward by products of pairs: words of two neighbouring filters.
 HWY_INLINE void transform_pairs(const WinogradShape& s, const BFloat16* w, float* backward) {
-  alignas(64) float planes[kPlanes][kWidth];
-  for (std::size_t f = 0; f < s.filters; ++f) {
+  const std::size_t filter = 9 * s.channels, plane = s.plane() / 2;
+  alignas(64) float second[kPlanes * kWidth];
+  for (std::size_t f = 0; f < s.filters; f += 2) {
     for (std::size_t c = 0; c < s.channels; c += kWidth) {
-      transform_weight<false>(w + f * 9 * s.channels + c, s.channels, planes[0], kWidth);
-      auto* const to = reinterpret_cast<std::uint32_t*>(backward) +
-                       in_panels(s.filters / 2, s.channels, f / 2, c);
-      for (std::size_t p = 0; p < kPlanes; ++p) {
-        store_half(rounded_words(kLanes, load(planes[p])), f % 2 == 1, to + p * (s.plane() / 2));
+      float* const to = backward + in_panels(s.filters / 2, s.channels, f / 2, c);
+      transform_weight<false>(w + f * filter + c, s.channels, to, plane);
+      transform_weight<false>(w + (f + 1) * filter + c, s.channels, second, kWidth);
+      for (std::size_t p = 0; p < kPlanes; p += 6) {
+        pack_pairs(second + p * kWidth, reinterpret_cast<std::uint32_t*>(to + p * plane), plane,
+                   nullptr, 0);
       }
     }
   }
