@@ -40,8 +40,8 @@ bool Convolutions::few_channels(const ConvolutionSpec& s) const {
   return kernels_ != Kernels::kDirect && few_channels_fits(s);
 }
 
-bool Convolutions::lowered(const ConvolutionSpec& s, std::size_t planned) const {
-  return kernels_ != Kernels::kDirect && lowered_fits(s) && lowered_pays(s, planned);
+bool Convolutions::lowered(const ConvolutionSpec& s) const {
+  return kernels_ != Kernels::kDirect && lowered_fits(s) && lowered_pays(s);
 }
 
 // Of the library's kernels: the weights turned and in its layout, their gradient and its sum.
@@ -50,7 +50,7 @@ KernelMemory Convolutions::memory(const ConvolutionSpec& s, std::size_t planned)
   if (winograd(s, planned)) {
     return {.scratch = winograd_scratch(winograd_shape(s, false), threads, true)};
   }
-  if (lowered(s, planned)) return {.scratch = lowered_scratch(s, threads)};
+  if (lowered(s)) return {.scratch = lowered_scratch(s, threads)};
   KernelMemory memory{.scratch = 4 * s.weights() * sizeof(float)};
   if (few_channels(s)) memory.cover({.scratch = few_channels_scratch(s, threads)});
   return memory;
@@ -64,7 +64,7 @@ void Convolutions::forward(const ConvolutionSpec& s, Rows of, const float* x, co
     return winograd_forward(library_, shape, rows, x, w, b, y, {}, {});
   }
   if (few_channels(s)) return few_channels_forward(library_, s, rows, x, w, b, y);
-  if (lowered(s, planned)) return lowered_forward(library_, s, rows, x, w, b, y);
+  if (lowered(s)) return lowered_forward(library_, s, rows, x, w, b, y);
   const std::size_t inputs = s.inputs(), outputs = s.outputs();
   const std::size_t most = rows_of_piece(s, library_.threads());
   // Pieces of `piece` rows, then one of what is left.
@@ -94,7 +94,7 @@ void Convolutions::backward(const ConvolutionSpec& s, Rows of, const float* x, c
     dw = nullptr;
     db = nullptr;
   }
-  if (lowered(s, planned)) {
+  if (lowered(s)) {
     return lowered_backward(library_, s, rows, x, y, dy, w, dx, dw, db, accumulate);
   }
   library_backward(s, rows, x, y, dy, w, dx, dw, db, accumulate);

@@ -43,7 +43,7 @@ class Convolutions {
 
  private:
   bool few_channels(const ConvolutionSpec& spec) const;
-  bool lowered(const ConvolutionSpec& spec, std::size_t planned) const;
+  bool lowered(const ConvolutionSpec& spec) const;
   void library_backward(const ConvolutionSpec& spec, std::size_t rows, const float* x,
                         const float* y, float* dy, const float* w, float* dx, float* dw, float* db,
                         bool accumulate);
