@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/cpu/batch_norm_kernels.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -20,6 +22,20 @@ constexpr std::size_t kGroup = 16;                 // channels whose bits are tw
 constexpr std::size_t kVectors = kGroup / kWidth;  // of a group
 constexpr std::size_t kTile = 4;                   // vectors of channels that are summed at once
 constexpr std::size_t kMostInFloat = 256;          // positions of a sum in float32
+
+// Past the caches where kStream, which only float32 has.
+template <bool kStream>
+HWY_INLINE void put(Vector value, float* to) {
+  if constexpr (kStream) {
+    hn::Stream(value, kLanes, to);
+  } else {
+    store(value, to);
+  }
+}
+template <bool kStream>
+HWY_INLINE void put(Vector value, BFloat16* to) {
+  store(value, to);
+}
 
 // The bits of elements [at, at + kWidth); `at` is a multiple of kWidth.
 HWY_INLINE Mask bits_at(const std::uint8_t* bits, std::size_t at) {
@@ -81,11 +97,14 @@ HWY_INLINE void add_sums(const BatchNormPart<T>& a, std::size_t c, std::size_t f
 }
 
 // Blocks of positions that stay in the cache while all their channels are summed, tile by tile.
+// From the last to the first: what was written just before this call lies in the cache from its end
+// on, and what is read last here is what the next pass, from the beginning, reads first.
 template <class T, class Pair>
 HWY_INLINE void add_all_sums(const BatchNormPart<T>& a, Pair pair) {
   const std::size_t block = std::clamp<std::size_t>(32768 / a.channels, 16, kMostInFloat);
-  for (std::size_t first = 0; first < a.positions; first += block) {
-    const std::size_t count = std::min(block, a.positions - first);
+  for (std::size_t end = a.positions; end > 0;) {
+    const std::size_t count = (end - 1) % block + 1, first = end - count;
+    end = first;
     std::size_t c = 0;
     for (; c + kTile * kWidth <= a.channels; c += kTile * kWidth) {
       add_sums<kTile>(a, c, first, count, pair);
@@ -109,7 +128,19 @@ HWY_INLINE void gradient_sums_of(const BatchNormPart<T>& a) {
   });
 }
 
+// Results that no cache holds until they are read go past the caches: then their lines are not read
+// first. Their vectors are whole lines.
 template <class T>
+bool streams(const BatchNormPart<T>& a) {
+  constexpr std::size_t kHeld = std::size_t(8) << 20;  // bytes of a result
+  const auto on_line = [](const T* data) {
+    return reinterpret_cast<std::uintptr_t>(data) % 64 == 0;
+  };
+  return std::is_same_v<T, float> && kWidth == 16 && a.positions * a.channels * sizeof(T) > kHeld &&
+         on_line(a.y) && on_line(a.dx) && on_line(a.dother);
+}
+
+template <bool kStream, class T>
 HWY_INLINE void forward_of(const BatchNormPart<T>& a) {
   for (std::size_t p = 0; p < a.positions; ++p) {
     for (std::size_t c = 0; c < a.channels; c += kGroup) {
@@ -121,14 +152,14 @@ HWY_INLINE void forward_of(const BatchNormPart<T>& a) {
         Vector y = hn::MulAdd(centred, load(a.factor + channel), load(a.shift + channel));
         if (a.other != nullptr) y = hn::Add(y, load(a.other + at));
         masks[j] = hn::Gt(y, zero());
-        store(a.mask == nullptr ? y : cut(y), a.y + at);
+        put<kStream>(a.mask == nullptr ? y : cut(y), a.y + at);
       }
       if (a.mask != nullptr) store_bits(masks, a.mask + (p * a.channels + c) / 8);
     }
   }
 }
 
-template <class T>
+template <bool kStream, class T>
 HWY_INLINE void backward_of(const BatchNormPart<T>& a) {
   for (std::size_t p = 0; p < a.positions; ++p) {
     for (std::size_t c = 0; c < a.channels; c += kWidth) {
@@ -138,11 +169,25 @@ HWY_INLINE void backward_of(const BatchNormPart<T>& a) {
       if (a.dx != nullptr) {
         const Vector rest =
             hn::NegMulAdd(centred, load(a.slope + c), hn::Sub(g, load(a.level + c)));
-        store(hn::Mul(rest, load(a.factor + c)), a.dx + at);
+        put<kStream>(hn::Mul(rest, load(a.factor + c)), a.dx + at);
       }
-      if (a.dother != nullptr) store(g, a.dother + at);
+      if (a.dother != nullptr) put<kStream>(g, a.dother + at);
     }
   }
+}
+
+// The kernel, past the caches or not.
+template <class T>
+HWY_INLINE void forward_any(const BatchNormPart<T>& a) {
+  if (!streams(a)) return forward_of<false>(a);
+  forward_of<true>(a);
+  hwy::FlushStream();
+}
+template <class T>
+HWY_INLINE void backward_any(const BatchNormPart<T>& a) {
+  if (!streams(a)) return backward_of<false>(a);
+  backward_of<true>(a);
+  hwy::FlushStream();
 }
 
 void BatchNormSumsWide(const BatchNormPart<float>& a) {
@@ -152,10 +197,10 @@ void BatchNormSumsNarrow(const BatchNormPart<BFloat16>& a) {
   sums_of(a);
 }
 void BatchNormForwardWide(const BatchNormPart<float>& a) {
-  forward_of(a);
+  forward_any(a);
 }
 void BatchNormForwardNarrow(const BatchNormPart<BFloat16>& a) {
-  forward_of(a);
+  forward_any(a);
 }
 void BatchNormGradientSumsWide(const BatchNormPart<float>& a) {
   gradient_sums_of(a);
@@ -164,10 +209,10 @@ void BatchNormGradientSumsNarrow(const BatchNormPart<BFloat16>& a) {
   gradient_sums_of(a);
 }
 void BatchNormBackwardWide(const BatchNormPart<float>& a) {
-  backward_of(a);
+  backward_any(a);
 }
 void BatchNormBackwardNarrow(const BatchNormPart<BFloat16>& a) {
-  backward_of(a);
+  backward_any(a);
 }
 
 }  // namespace HWY_NAMESPACE

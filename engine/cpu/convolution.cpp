@@ -54,9 +54,9 @@ bool Convolutions<T>::few_channels(const ConvolutionSpec& s) const {
 }
 
 template <class T>
-bool Convolutions<T>::lowered(const ConvolutionSpec& s, std::size_t planned) const {
+bool Convolutions<T>::lowered(const ConvolutionSpec& s) const {
   return std::is_same_v<T, float> && kernels_ != Kernels::kDirect && lowered_fits(s) &&
-         lowered_pays(s, planned);
+         lowered_pays(s);
 }
 
 // Of the library's kernels: the weights turned and in its layout, their gradient and its sum.
@@ -68,7 +68,7 @@ KernelMemory Convolutions<T>::memory(const ConvolutionSpec& s, std::size_t plann
     memory.scratch = winograd_scratch(winograd_shape(s, false), threads, true);
     if (winograd_forward_too(s, planned)) return memory;
   }
-  if (lowered(s, planned)) return {.scratch = lowered_scratch(s, threads)};
+  if (lowered(s)) return {.scratch = lowered_scratch(s, threads)};
   memory.cover({.scratch = 4 * s.weights() * sizeof(float)});
   if (!std::is_same_v<T, float>) memory.between = (s.weights() + s.filters) * sizeof(float);
   if (few_channels(s)) memory.cover({.scratch = few_channels_scratch<T>(s, threads)});
@@ -85,7 +85,7 @@ void Convolutions<T>::forward(const ConvolutionSpec& s, Rows of, const T* x, con
   }
   if (few_channels(s)) return few_channels_forward(library_, s, rows, x, w, b, y);
   if constexpr (std::is_same_v<T, float>) {
-    if (lowered(s, planned)) return lowered_forward(library_, s, rows, x, w, b, y);
+    if (lowered(s)) return lowered_forward(library_, s, rows, x, w, b, y);
   }
   const std::size_t inputs = s.inputs(), outputs = s.outputs();
   const std::size_t most = rows_of_piece(s, library_.threads());
@@ -117,7 +117,7 @@ void Convolutions<T>::backward(const ConvolutionSpec& s, Rows of, const T* x, co
     db = nullptr;
   }
   if constexpr (std::is_same_v<T, float>) {
-    if (lowered(s, planned)) {
+    if (lowered(s)) {
       return lowered_backward(library_, s, rows, x, y, dy, w, dx, dw, db, accumulate);
     }
   }

@@ -51,7 +51,7 @@ class Convolutions {
  private:
   bool winograd_forward_too(const ConvolutionSpec& spec, std::size_t planned) const;
   bool few_channels(const ConvolutionSpec& spec) const;
-  bool lowered(const ConvolutionSpec& spec, std::size_t planned) const;
+  bool lowered(const ConvolutionSpec& spec) const;
   void library_backward(const ConvolutionSpec& spec, std::size_t rows, const T* x, const T* y,
                         T* dy, const T* w, T* dx, T* dw, T* db, bool accumulate);
   void sum_gradients(const ConvolutionSpec& spec, std::size_t rows, const T* x, const T* y, T* dy,

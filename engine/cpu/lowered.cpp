@@ -39,8 +39,12 @@ bool lowered_fits(const ConvolutionSpec& s) {
   return s.channels % 16 == 0 && s.filters % 16 == 0;
 }
 
-bool lowered_pays(const ConvolutionSpec&, std::size_t) {
-  return true;
+// The library's kernels leave out the products with padding, and keep their sums in registers for
+// all taps: they win where few channels share the cost of a row. With stride 1 they win at all
+// windows but that of one pixel; with more, only where there are few channels or filters.
+bool lowered_pays(const ConvolutionSpec& s) {
+  if (s.kernel_height * s.kernel_width == 1) return s.channels + s.filters >= 64;
+  return s.stride > 1 && std::min(s.channels, s.filters) >= 128;
 }
 
 std::size_t lowered_scratch(const ConvolutionSpec& s, int threads) {

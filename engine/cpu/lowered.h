@@ -13,9 +13,9 @@ namespace lockstep::engine::cpu {
 
 // Whether these kernels can compute it: channels and filters in multiples of 16.
 bool lowered_fits(const ConvolutionSpec& spec);
-// Whether they then compute so many rows faster than the library does, by a rule that was measured:
+// Whether they then compute it faster than the library does, by a rule that was measured:
 // README.md.
-bool lowered_pays(const ConvolutionSpec& spec, std::size_t rows);
+bool lowered_pays(const ConvolutionSpec& spec);
 // Bytes of the library's scratch that forward and backward take, whichever takes more.
 std::size_t lowered_scratch(const ConvolutionSpec& spec, int threads);
 

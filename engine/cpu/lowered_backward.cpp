@@ -44,11 +44,17 @@ class NextBlock {
   std::size_t share_;
 };
 
-// R rows of dw at `column`, V vectors wide: sums over `depth` pixels of a strip of dy and a panel
-// of x.
+// The filters of dy of a block: pixel after pixel, `pixel` floats apart, and strip after strip.
+struct Gradients {
+  const float* first = nullptr;
+  std::size_t pixel = 0, strip = 0;
+};
+
+// R rows of dw, V vectors wide: sums over `depth` pixels of a strip of dy and a panel of x.
 template <std::size_t R, std::size_t V>
-HWY_NOINLINE void weight_tile(const float* strip, const float* panel, std::size_t depth, float* dw,
-                              std::size_t stride, bool add, Ahead ahead) {
+HWY_NOINLINE void weight_tile(const float* strip, std::size_t pixel, const float* panel,
+                              std::size_t depth, float* dw, std::size_t stride, bool add,
+                              Ahead ahead) {
   Vector sums[R][V];
   float* rows[R];
   HWY_UNROLL(6)
@@ -60,13 +66,13 @@ HWY_NOINLINE void weight_tile(const float* strip, const float* panel, std::size_
       __builtin_prefetch(rows[i] + j * kWidth, 1);
     }
   }
-  for (std::size_t p = 0; p < depth; ++p) {
+  for (std::size_t p = 0; p < depth; ++p, strip += pixel) {
     Vector b[V];
     HWY_UNROLL(4)
     for (std::size_t j = 0; j < V; ++j) b[j] = load(panel + (p * V + j) * kWidth);
     HWY_UNROLL(6)
     for (std::size_t i = 0; i < R; ++i) {
-      const Vector factor = all(strip[p * kStrip + i]);
+      const Vector factor = all(strip[i]);
       HWY_UNROLL(4)
       for (std::size_t j = 0; j < V; ++j) sums[i][j] = hn::MulAdd(factor, b[j], sums[i][j]);
     }
@@ -75,23 +81,21 @@ HWY_NOINLINE void weight_tile(const float* strip, const float* panel, std::size_
   end_tile<R, V>(sums, rows, 0, {.add = add});
 }
 
+// All filters, strip by strip.
 template <std::size_t V>
-HWY_INLINE void weight_tiles(const float* strips, const float* panel, std::size_t depth,
+HWY_INLINE void weight_tiles(const Gradients& dy, const float* panel, std::size_t depth,
                              std::size_t filters, float* dw, std::size_t stride, bool add,
                              NextBlock& next) {
-  std::size_t f = 0;
-  for (; f + kStrip <= filters; f += kStrip) {
-    weight_tile<kStrip, V>(strips + f * depth, panel, depth, dw + f * stride, stride, add,
-                           next.share());
-  }
-  const float* const strip = strips + f * depth;
-  switch (filters - f) {  // even, as filters are
-    case 2:
-      return weight_tile<2, V>(strip, panel, depth, dw + f * stride, stride, add, next.share());
-    case 4:
-      return weight_tile<4, V>(strip, panel, depth, dw + f * stride, stride, add, next.share());
-    default:
-      return;
+  const float* strip = dy.first;
+  for (std::size_t f = 0; f < filters; f += kStrip, strip += dy.strip, dw += kStrip * stride) {
+    const Ahead ahead = next.share();
+    if (filters - f >= kStrip) {
+      weight_tile<kStrip, V>(strip, dy.pixel, panel, depth, dw, stride, add, ahead);
+    } else if (filters - f == 4) {  // or 2: filters are even
+      weight_tile<4, V>(strip, dy.pixel, panel, depth, dw, stride, add, ahead);
+    } else {
+      weight_tile<2, V>(strip, dy.pixel, panel, depth, dw, stride, add, ahead);
+    }
   }
 }
 
@@ -134,7 +138,12 @@ inline HWY_NOINLINE void add_weights(const LoweredShape& s, const LoweredBackwar
                                      std::size_t first, std::size_t count, std::size_t more,
                                      bool add, const float* zeros, float* packed, float* panel,
                                      const float** rows) {
-  pack_gradients(call.dy + first * s.filters, count, s.filters, packed);
+  // Read where it lies while it stays in the second cache, from a copy in strips where it does not.
+  Gradients dy{call.dy + first * s.filters, s.filters, kStrip};
+  if (LoweredShape::kPixels * s.filters > kFewFloats) {
+    pack_gradients(dy.first, count, s.filters, packed);
+    dy = {packed, kStrip, kStrip * count};
+  }
   const std::size_t stride = s.taps() * s.channels;
   const std::size_t after = first + count;
   const std::size_t dy_lines = more * s.filters / kLine;
@@ -154,11 +163,11 @@ inline HWY_NOINLINE void add_weights(const LoweredShape& s, const LoweredBackwar
       }
       float* const dw = call.dw + tap * s.channels + column;
       if (vectors == kPanel) {
-        weight_tiles<kPanel>(packed, panel, count, s.filters, dw, stride, add, next);
+        weight_tiles<kPanel>(dy, panel, count, s.filters, dw, stride, add, next);
       } else if (vectors == 2) {
-        weight_tiles<2>(packed, panel, count, s.filters, dw, stride, add, next);
+        weight_tiles<2>(dy, panel, count, s.filters, dw, stride, add, next);
       } else {
-        weight_tiles<1>(packed, panel, count, s.filters, dw, stride, add, next);
+        weight_tiles<1>(dy, panel, count, s.filters, dw, stride, add, next);
       }
       column += width;
     }

@@ -119,17 +119,10 @@ constexpr std::size_t kConvolutions[][8] = {
     {10, 11, 2, 16, 5, 5, 1, 2},
     {5, 5, 4, 16, 4, 3, 1, 0},
     {11, 12, 3, 48, 7, 7, 2, 3},
-    // as products of matrices: one place and many, strides, paddings, panels of all widths, depths
-    // of several parts
-    {5, 4, 16, 16, 1, 1, 1, 0},
-    {6, 7, 32, 48, 1, 1, 2, 0},
-    {4, 4, 16, 80, 1, 1, 1, 1},
-    {9, 8, 16, 96, 3, 3, 2, 1},
-    {9, 9, 48, 32, 5, 5, 2, 2},
-    {7, 6, 80, 16, 3, 2, 3, 1},
-    {3, 3, 272, 16, 1, 1, 1, 0},
-    {3, 3, 16, 272, 1, 1, 1, 0},
-    {3, 4, 272, 32, 3, 3, 2, 1},
+    // as products of matrices
+    {5, 4, 32, 48, 1, 1, 1, 0},
+    {6, 7, 48, 32, 1, 1, 2, 0},
+    {4, 5, 128, 144, 3, 3, 2, 1},
 };
 
 TEST_F(Conformance, Convolutions) {
