@@ -38,19 +38,23 @@ void run_convolution(Machine& m, const ConvolutionSpec& spec, std::size_t rows) 
 // a rest of 4. A fallback is hundreds of times slower, and nothing else would tell.
 TEST(Cpu, NoConvolutionOfTheModelsFallsBackToTheSlowKernels) {
   const auto device = cpu_device();
-  Machine m(*device, DType::kFloat32, {.kernels = Kernels::kDirect});
-  for (Activation activation : {Activation::kNone, Activation::kRelu}) {
-    for (ConvolutionSpec spec :
-         {ConvolutionSpec{28, 28, 1, 32, 3, 3, 1, 0}, ConvolutionSpec{26, 26, 32, 64, 3, 3, 1, 0},
-          ConvolutionSpec{28, 28, 1, 6, 5, 5, 1, 2}, ConvolutionSpec{14, 14, 6, 16, 5, 5, 1, 0},
-          ConvolutionSpec{28, 28, 1, 6, 5, 5, 1, 0}, ConvolutionSpec{5, 5, 16, 120, 5, 5, 1, 0}}) {
-      spec.activation = activation;
-      run_convolution(m, spec, 20);
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    Machine m(*device, dtype, {.kernels = Kernels::kDirect});
+    for (Activation activation : {Activation::kNone, Activation::kRelu}) {
+      for (ConvolutionSpec spec :
+           {ConvolutionSpec{28, 28, 1, 32, 3, 3, 1, 0}, ConvolutionSpec{26, 26, 32, 64, 3, 3, 1, 0},
+            ConvolutionSpec{28, 28, 1, 6, 5, 5, 1, 2}, ConvolutionSpec{14, 14, 6, 16, 5, 5, 1, 0},
+            ConvolutionSpec{28, 28, 1, 6, 5, 5, 1, 0}, ConvolutionSpec{5, 5, 16, 120, 5, 5, 1, 0},
+            ConvolutionSpec{32, 32, 3, 64, 7, 7, 2, 3},
+            ConvolutionSpec{8, 8, 64, 32, 1, 1, 2, 0}}) {
+        spec.activation = activation;
+        run_convolution(m, spec, 20);
+      }
     }
+    const std::vector<std::string> names = implementations(m.ops());
+    EXPECT_EQ(names.size(), 24u);  // of each: forward and two gradients
+    for (const std::string& name : names) EXPECT_THAT(name, Not(HasSubstr("ref")));
   }
-  const std::vector<std::string> names = implementations(m.ops());
-  EXPECT_EQ(names.size(), 18u);  // of each: forward and two gradients
-  for (const std::string& name : names) EXPECT_THAT(name, Not(HasSubstr("ref")));
 }
 
 // Nothing is made to tell it, so of the library's kernels it is an estimate: never far too little,
