@@ -59,9 +59,9 @@ void declare(CLI::App& app, TrainFlags& f) {
   const CLI::Validator counts = whole_number(0, kMost), at_least_one = whole_number(1, kMost);
   app.add_option("--model", f.model, "one of: " + models::list())->capture_default_str();
   app.add_option("--data", f.data,
-                 "folder of IDX files (MNIST and its family); for wide_deep, a file in Criteo's "
-                 "text format; or 'random' for one batch of random examples; without it, digits or "
-                 "clicks that the program draws")
+                 "folder of IDX files (MNIST and its family) or of CIFAR-10's .bin files; for "
+                 "wide_deep, a file in Criteo's text format; or 'random' for one batch of random "
+                 "examples; without it, digits, colour images or clicks that the program draws")
       ->check(file_name("a file or folder, or random"));
   app.add_option("--strategy", f.strategy,
                  "replicas of this process, or of all that mpirun started; or replicas that share "
@@ -115,9 +115,14 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str();
   app.add_option("--examples", f.examples,
-                 "generated digits or clicks to train on, without --data (default: 8000 digits, "
+                 "generated digits, images or clicks to train on, without --data (default: 8000, "
                  "100000 clicks)")
       ->check(whole_number(1, kMostExamples));
+  app.add_option("--augment", f.augment,
+                 "training images with 4 pixels of zeros around and cropped, flipped left to "
+                 "right, anew in each epoch by --seed")
+      ->check(one_of({"none", "crop", "flip", "crop,flip"}))
+      ->capture_default_str();
   app.add_option("--threads", f.threads, "library threads of a replica; 0: cores shared equally")
       ->check(whole_number(0, 4096))
       ->capture_default_str();

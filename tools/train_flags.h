@@ -47,7 +47,7 @@ struct TrainFlags {
   bool insecure = false;
   int restarts = 3;
   bool recompute = false;
-  std::string batch_norm = "local";
+  std::string batch_norm = "local", augment = "none";
   bool assumed = false, json = false, placement = false;
 
   std::size_t bucket_bytes() const;        // 0: chosen

@@ -262,7 +262,9 @@ EvaluationLoop::EvaluationLoop(Strategy& strategy, const Dataset& data, int accu
 void EvaluationLoop::run(Replica& r) {
   r.context->training = false;
   strategy_.average_statistics(r, "averaging statistics for an evaluation");
-  Pipeline pipeline(data_, pipeline_options(0, false, 1));
+  PipelineOptions options = pipeline_options(0, false, 1);
+  options.plain = true;
+  Pipeline pipeline(data_, options);
   WorkQueue queue(strategy_, r, pipeline, accumulate_);
   double sums[4] = {};  // loss, correct, examples, among the first five
   while (const std::optional<Work> work = queue.next()) {
