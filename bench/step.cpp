@@ -31,7 +31,7 @@ namespace {
 
 struct Flags {
   std::string model = "mnist_cnn", strategy = "mirrored", algorithm = "auto", update = "auto",
-              kernels = "auto";
+              kernels = "auto", dtype = "float32";
   int replicas = 1, threads = 1, steps = 60, warm_up = 10;
   std::size_t batch = 128;
   bool json = false, recompute = false;
@@ -186,6 +186,7 @@ int run(const Flags& f, int argc, char** argv) {
   options.algorithm = f.algorithm;
   options.update = f.update;
   options.kernels = engine::kernels_of(f.kernels);
+  options.dtype = engine::dtype_of(f.dtype);
   options.recompute = f.recompute;
   options.measured = true;
   const auto strategy = strategies::make_strategy(f.strategy, session, options);
@@ -277,7 +278,8 @@ int run(const Flags& f, int argc, char** argv) {
   std::optional<Modelled> model;
   const auto* synchronous = dynamic_cast<const strategies::Synchronous*>(strategy.get());
   if (synchronous != nullptr && synchronous->topology().hosts.size() > 1) {
-    model = modelled(*synchronous, f.algorithm, ready_times, median(computing), sizeof(float));
+    model = modelled(*synchronous, f.algorithm, ready_times, median(computing),
+                     engine::size_of(*options.dtype));
     object["communication"] = {{"computing_ms", median(computing) * 1e3},
                                {"alone_ms", model->communication * 1e3},
                                {"hidden_percent", model->hidden_percent(step, median(computing))},
@@ -336,6 +338,7 @@ int main(int argc, char** argv) {
   app.add_option("--algorithm", f.algorithm)->capture_default_str();
   app.add_option("--update", f.update)->capture_default_str();
   app.add_option("--kernels", f.kernels)->capture_default_str();
+  app.add_option("--dtype", f.dtype, "of storage: float32 or bfloat16")->capture_default_str();
   app.add_option("--replicas", f.replicas, "of this process")->capture_default_str();
   app.add_option("--threads", f.threads, "of a replica")->capture_default_str();
   app.add_option("--steps", f.steps)->capture_default_str();

@@ -11,7 +11,6 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "engine/cpu/narrow-inl.h"
 #include "engine/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,22 +23,14 @@ constexpr std::size_t kVectors = kGroup / kWidth;  // of a group
 constexpr std::size_t kTile = 4;                   // vectors of channels that are summed at once
 constexpr std::size_t kMostInFloat = 256;          // positions of a sum in float32
 
-HWY_INLINE Vector load(const BFloat16* from) {
-  return load_narrow(kLanes, from);
-}
 // Past the caches where kStream, which only float32 has.
-template <bool kStream>
-HWY_INLINE void put(Vector value, float* to) {
-  if constexpr (kStream) {
+template <bool kStream, class T>
+HWY_INLINE void put(Vector value, T* to) {
+  if constexpr (kStream && std::is_same_v<T, float>) {
     hn::Stream(value, kLanes, to);
   } else {
     store(value, to);
   }
-}
-template <bool kStream>
-HWY_INLINE void put(Vector value, BFloat16* to) {
-  hn::StoreU(narrowed(kLanes, BFloat16(), value), Narrow<Lanes>(),
-             reinterpret_cast<std::int16_t*>(to));
 }
 
 // The bits of elements [at, at + kWidth); `at` is a multiple of kWidth.

@@ -26,17 +26,20 @@ bool pays_to_turn(const ConvolutionSpec& s) {
 
 }  // namespace
 
-ConvolutionBackward::ConvolutionBackward(Library&, const ConvolutionSpec& spec, std::size_t rows)
+template <class T>
+ConvolutionBackward<T>::ConvolutionBackward(Library&, const ConvolutionSpec& spec, std::size_t rows)
     : spec_(spec), rows_(rows) {}
 
-void ConvolutionBackward::plan_inputs(Library& library) {
+template <class T>
+void ConvolutionBackward<T>::plan_inputs(Library& library) {
   planned_inputs_ = true;
   if (pays_to_turn(spec_)) {
-    turned_.emplace(library, input_gradient_plan(spec_, rows_), layout_);
-    turned_at_ = layout_.place(input_gradient_plan(spec_, rows_).w_plain.get_size());
+    turned_.emplace(library, input_gradient_plan(spec_, rows_, data_type<T>()), layout_);
+    turned_at_ =
+        layout_.place(input_gradient_plan(spec_, rows_, data_type<T>()).w_plain.get_size());
     return;
   }
-  const ConvolutionPlan plan = convolution_plan(spec_, rows_);
+  const ConvolutionPlan plan = convolution_plan(spec_, rows_, data_type<T>());
   const dnnl::convolution_backward_data::desc what(dnnl::algorithm::convolution_direct, plan.x,
                                                    plan.w_any, plan.y, plan.strides, plan.padding,
                                                    plan.padding);
@@ -54,11 +57,12 @@ void ConvolutionBackward::plan_inputs(Library& library) {
   inputs_pad_at_ = layout_.place(pad.get_size());
 }
 
-void ConvolutionBackward::plan_weights(Library& library) {
+template <class T>
+void ConvolutionBackward<T>::plan_weights(Library& library) {
   planned_weights_ = true;
-  const ConvolutionPlan plan = convolution_plan(spec_, rows_);
+  const ConvolutionPlan plan = convolution_plan(spec_, rows_, data_type<T>());
   const dnnl::convolution_backward_weights::desc what(dnnl::algorithm::convolution_direct, plan.x,
-                                                      plan.w_any, plan.b, plan.y, plan.strides,
+                                                      plan.dw_any, plan.db, plan.y, plan.strides,
                                                       plan.padding, plan.padding);
   const dnnl::convolution_backward_weights::primitive_desc primitive(
       what, user_scratchpad(), library.engine(), forward_primitive(library, plan));
@@ -67,19 +71,20 @@ void ConvolutionBackward::plan_weights(Library& library) {
   weights_ = Call(library, dnnl::convolution_backward_weights(primitive),
                   {{DNNL_ARG_SRC, plan.x},
                    {DNNL_ARG_DIFF_WEIGHTS, weights},
-                   {DNNL_ARG_DIFF_BIAS, plan.b},
+                   {DNNL_ARG_DIFF_BIAS, plan.db},
                    {DNNL_ARG_DIFF_DST, plan.y},
                    {DNNL_ARG_SCRATCHPAD, pad}});
-  from_weights_ = Reorder(library, weights, plan.w_plain);
+  from_weights_ = Reorder(library, weights, plan.dw_plain);
   weights_size_ = weights.get_size() / sizeof(float);
   pad_at_ = layout_.place(pad.get_size());
-  dw_at_ = layout_.place(std::max(weights.get_size(), plan.w_plain.get_size()));
+  dw_at_ = layout_.place(std::max(weights.get_size(), plan.dw_plain.get_size()));
   dw_sum_at_ = layout_.place(weights.get_size());
   db_at_ = layout_.place(spec_.filters * sizeof(float));
   db_sum_at_ = layout_.place(spec_.filters * sizeof(float));
 }
 
-void ConvolutionBackward::begin(Library& library, const float* w, bool of_inputs, bool of_weights) {
+template <class T>
+void ConvolutionBackward<T>::begin(Library& library, const T* w, bool of_inputs, bool of_weights) {
   if (of_inputs && !planned_inputs_) plan_inputs(library);
   if (of_weights && !planned_weights_) plan_weights(library);
   scratch_ = library.scratch(layout_.bytes());
@@ -88,8 +93,9 @@ void ConvolutionBackward::begin(Library& library, const float* w, bool of_inputs
   if (of_weights) weights_.set(DNNL_ARG_SCRATCHPAD, scratch_ + pad_at_);
   if (!of_inputs) return;
   if (turned_) {
-    turn_weights(spec_, w, at(turned_at_));
-    turned_->set_weights(library, at(turned_at_), nullptr, scratch_);
+    T* const turned = reinterpret_cast<T*>(scratch_ + turned_at_);
+    turn_weights(spec_, w, turned);
+    turned_->set_weights(library, turned, nullptr, scratch_);
   } else {
     to_inputs_.run(library, w, scratch_ + inputs_weights_at_);
     inputs_.set(DNNL_ARG_WEIGHTS, scratch_ + inputs_weights_at_);
@@ -97,7 +103,8 @@ void ConvolutionBackward::begin(Library& library, const float* w, bool of_inputs
   }
 }
 
-void ConvolutionBackward::run(Library& library, const float* x, const float* dy, float* dx) {
+template <class T>
+void ConvolutionBackward<T>::run(Library& library, const T* x, const T* dy, T* dx) {
   if (want_weights_) {
     const bool first = pieces_ == 0;
     weights_.set(DNNL_ARG_SRC, x);
@@ -121,7 +128,8 @@ void ConvolutionBackward::run(Library& library, const float* x, const float* dy,
   inputs_.run(library);
 }
 
-void ConvolutionBackward::end(Library& library, float* dw, float* db, bool accumulate) {
+template <class T>
+void ConvolutionBackward<T>::end(Library& library, float* dw, float* db, bool accumulate) {
   const std::size_t weights = spec_.weights();
   if (dw != nullptr) {
     from_weights_.run(library, at(dw_sum_at_), accumulate ? at(dw_at_) : dw);
@@ -130,5 +138,8 @@ void ConvolutionBackward::end(Library& library, float* dw, float* db, bool accum
   if (db != nullptr && accumulate) add(db, at(db_sum_at_), db, spec_.filters);
   if (db != nullptr && !accumulate) std::copy_n(at(db_sum_at_), spec_.filters, db);
 }
+
+template struct ConvolutionBackward<float>;
+template struct ConvolutionBackward<BFloat16>;
 
 }  // namespace lockstep::engine::cpu

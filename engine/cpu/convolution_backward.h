@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The gradients of one convolution for pieces of a fixed number of rows. Between `begin` and `end`
+// The gradients of one convolution of T (float or BFloat16) for pieces of a fixed number of rows.
+// Those of weights and bias are float32. Between `begin` and `end`
 // the gradients of weights are summed in the library's layout, in scratch memory. The replica's
 // computing thread only.
 #pragma once
@@ -10,12 +11,13 @@
 
 namespace lockstep::engine::cpu {
 
+template <class T>
 struct ConvolutionBackward {
  public:
   ConvolutionBackward(Library& library, const ConvolutionSpec& spec, std::size_t rows);
-  void begin(Library& library, const float* w, bool of_inputs, bool of_weights);
+  void begin(Library& library, const T* w, bool of_inputs, bool of_weights);
   // dx null: not wanted.
-  void run(Library& library, const float* x, const float* dy, float* dx);
+  void run(Library& library, const T* x, const T* dy, T* dx);
   // Writes the sums, or adds them where `accumulate`; null: not wanted.
   void end(Library& library, float* dw, float* db, bool accumulate);
 

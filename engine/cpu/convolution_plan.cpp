@@ -8,22 +8,24 @@ using dnnl::memory;
 using Dim = memory::dim;
 using Tag = memory::format_tag;
 
-memory::desc values(const memory::dims& extents, Tag tag) {
-  return {extents, memory::data_type::f32, tag};
-}
+constexpr memory::data_type kSums = memory::data_type::f32;
 
 }  // namespace
 
-ConvolutionPlan convolution_plan(const ConvolutionSpec& s, std::size_t rows) {
+ConvolutionPlan convolution_plan(const ConvolutionSpec& s, std::size_t rows,
+                                 memory::data_type type) {
   ConvolutionPlan plan;
   const memory::dims weights = {Dim(s.filters), Dim(s.channels), Dim(s.kernel_height),
                                 Dim(s.kernel_width)};
-  plan.x = values({Dim(rows), Dim(s.channels), Dim(s.height), Dim(s.width)}, Tag::nhwc);
-  plan.y =
-      values({Dim(rows), Dim(s.filters), Dim(s.output_height()), Dim(s.output_width())}, Tag::nhwc);
-  plan.w_plain = values(weights, Tag::ohwi);
-  plan.w_any = values(weights, Tag::any);
-  if (s.bias) plan.b = values({Dim(s.filters)}, Tag::a);
+  plan.x = {{Dim(rows), Dim(s.channels), Dim(s.height), Dim(s.width)}, type, Tag::nhwc};
+  plan.y = {
+      {Dim(rows), Dim(s.filters), Dim(s.output_height()), Dim(s.output_width())}, type, Tag::nhwc};
+  plan.w_plain = {weights, type, Tag::ohwi};
+  plan.w_any = {weights, type, Tag::any};
+  plan.dw_plain = {weights, kSums, Tag::ohwi};
+  plan.dw_any = {weights, kSums, Tag::any};
+  if (s.bias) plan.b = {{Dim(s.filters)}, type, Tag::a};
+  if (s.bias) plan.db = {{Dim(s.filters)}, kSums, Tag::a};
   plan.strides = {Dim(s.stride), Dim(s.stride)};
   plan.padding = {Dim(s.padding), Dim(s.padding)};
   plan.activation = s.activation;
@@ -33,15 +35,16 @@ ConvolutionPlan convolution_plan(const ConvolutionSpec& s, std::size_t rows) {
   return plan;
 }
 
-ConvolutionPlan input_gradient_plan(const ConvolutionSpec& s, std::size_t rows) {
-  ConvolutionPlan plan = convolution_plan(s, rows);
+ConvolutionPlan input_gradient_plan(const ConvolutionSpec& s, std::size_t rows,
+                                    memory::data_type type) {
+  ConvolutionPlan plan = convolution_plan(s, rows, type);
   const memory::desc dx = plan.x;
   const memory::dims weights = {Dim(s.channels), Dim(s.filters), Dim(s.kernel_height),
                                 Dim(s.kernel_width)};
   plan.x = plan.y;
   plan.y = dx;
-  plan.w_plain = values(weights, Tag::ohwi);
-  plan.w_any = values(weights, Tag::any);
+  plan.w_plain = {weights, type, Tag::ohwi};
+  plan.w_any = {weights, type, Tag::any};
   plan.b = {};
   plan.padding = {Dim(s.kernel_height - 1 - s.padding), Dim(s.kernel_width - 1 - s.padding)};
   plan.activation = Activation::kNone;
@@ -49,16 +52,20 @@ ConvolutionPlan input_gradient_plan(const ConvolutionSpec& s, std::size_t rows) 
   return plan;
 }
 
-void turn_weights(const ConvolutionSpec& s, const float* w, float* turned) {
+template <class T>
+void turn_weights(const ConvolutionSpec& s, const T* w, T* turned) {
   const std::size_t places = s.kernel_height * s.kernel_width;
   for (std::size_t c = 0; c < s.channels; ++c) {
     for (std::size_t place = 0; place < places; ++place) {
-      float* to = turned + (c * places + (places - 1 - place)) * s.filters;
-      const float* from = w + place * s.channels + c;
+      T* to = turned + (c * places + (places - 1 - place)) * s.filters;
+      const T* from = w + place * s.channels + c;
       for (std::size_t f = 0; f < s.filters; ++f) to[f] = from[f * places * s.channels];
     }
   }
 }
+
+template void turn_weights(const ConvolutionSpec&, const float*, float*);
+template void turn_weights(const ConvolutionSpec&, const BFloat16*, BFloat16*);
 
 dnnl::convolution_forward::primitive_desc forward_primitive(const Library& library,
                                                             const ConvolutionPlan& plan) {
@@ -90,15 +97,14 @@ ForwardCall::ForwardCall(Library& library, const ConvolutionPlan& plan, ScratchL
   pad_at_ = layout.place(pad.get_size());
 }
 
-void ForwardCall::set_weights(Library& library, const float* w, const float* b,
-                              std::byte* scratch) {
+void ForwardCall::set_weights(Library& library, const void* w, const void* b, std::byte* scratch) {
   reorder_.run(library, w, scratch + weights_at_);
   call_.set(DNNL_ARG_WEIGHTS, scratch + weights_at_);
   call_.set(DNNL_ARG_BIAS, b);
   call_.set(DNNL_ARG_SCRATCHPAD, scratch + pad_at_);
 }
 
-void ForwardCall::run(Library& library, const float* x, float* y) {
+void ForwardCall::run(Library& library, const void* x, void* y) {
   call_.set(DNNL_ARG_SRC, x);
   call_.set(DNNL_ARG_DST, y);
   call_.run(library);

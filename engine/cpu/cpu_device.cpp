@@ -66,12 +66,18 @@ class CpuDevice final : public Device {
                        kOwnKernels);
   }
   DType default_dtype() const override { return DType::kFloat32; }
-  bool supports(DType dtype) const override { return dtype == DType::kFloat32; }
+  bool supports(DType dtype) const override {
+    return dtype == DType::kFloat32 || dtype == DType::kBFloat16;
+  }
   Buffer allocate(std::size_t bytes) override { return Buffer(bytes); }
   std::unique_ptr<Stream> stream() override { return std::make_unique<HostStream>(); }
   std::unique_ptr<Ops> ops(DType dtype, OpsOptions options) override {
-    require(supports(dtype), "cpu:0 has no kernels for {}; it has them for float32", name(dtype));
-    return cpu::guarded("start", [&] { return std::make_unique<cpu::CpuOps>(options); });
+    require(supports(dtype), "cpu:0 has no kernels for {}; it has them for float32 and bfloat16",
+            name(dtype));
+    return cpu::guarded("start", [&]() -> std::unique_ptr<Ops> {
+      if (dtype == DType::kFloat32) return std::make_unique<cpu::CpuOps<float>>(options);
+      return std::make_unique<cpu::CpuOps<BFloat16>>(options);
+    });
   }
 };
 
@@ -82,13 +88,13 @@ std::unique_ptr<Device> cpu_device() {
 }
 
 std::vector<std::string> implementations(const Ops& ops) {
-  const auto* own = dynamic_cast<const cpu::CpuOps*>(&ops);
+  const auto* own = dynamic_cast<const cpu::CpuKernels*>(&ops);
   if (own == nullptr) return {};
   return {own->implementations().begin(), own->implementations().end()};
 }
 
 std::size_t held_by(const Ops& ops) {
-  const auto* own = dynamic_cast<const cpu::CpuOps*>(&ops);
+  const auto* own = dynamic_cast<const cpu::CpuKernels*>(&ops);
   return own == nullptr ? 0 : own->held();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The device "cpu:0": all cores of this host, float32. Which kernel computes what, own ones or
-// oneDNN's: README.md. Any thread.
+// The device "cpu:0": all cores of this host, float32 and bfloat16. Which kernel computes what, own
+// ones or oneDNN's: README.md. Any thread.
 #pragma once
 #include <memory>
 #include <string>

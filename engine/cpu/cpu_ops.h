@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The kernels of cpu:0 for one replica, float32: looks at the operands and hands them to the files
-// beside this one. The replica's computing thread, but for `reduce`.
+// The kernels of cpu:0 for one replica, float32 or bfloat16: looks at the operands and hands them
+// to the files beside this one. With bfloat16 all tensors of layers are of it (activations,
+// weights, and the gradients of both); sums and statistics are float32 or wider and are rounded
+// once, to the nearest, as they are stored. Where a gradient is added to what is there, the sum of
+// both is rounded. The replica's computing thread, but for `reduce`.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
 
 #include "engine/cpu/convolution.h"
 #include "engine/cpu/dense.h"
@@ -16,16 +21,24 @@
 
 namespace lockstep::engine::cpu {
 
-class CpuOps final : public Ops {
+// What the kernels of both element types can tell of themselves.
+class CpuKernels : public Ops {
+ public:
+  virtual std::span<const std::string> implementations() const = 0;
+  virtual std::size_t held() const = 0;  // bytes by now
+};
+
+template <class T>
+class CpuOps final : public CpuKernels {
  public:
   explicit CpuOps(const OpsOptions& options)
       : library_(options.threads),
         dense_(library_, options.kernels),
         convolutions_(library_, options.kernels),
         pooled_(library_, convolutions_) {}
-  std::span<const std::string> implementations() const { return library_.names(); }
+  std::span<const std::string> implementations() const override { return library_.names(); }
 
-  DType dtype() const override { return DType::kFloat32; }
+  DType dtype() const override { return kType; }
   std::size_t slice_rows() const override { return 8 * std::size_t(library_.threads()); }
   void dense_forward(const StepState* state, const DenseSpec& spec, Tensor x, Tensor w, Tensor b,
                      Tensor y) override;
@@ -44,8 +57,9 @@ class CpuOps final : public Ops {
   }
   KernelMemory pooled_convolution_memory(const PooledConvolutionSpec& spec,
                                          std::size_t rows) const override;
-  // What the kernels hold by now.
-  std::size_t held() const { return library_.held() + pooled_.held(); }
+  std::size_t held() const override {
+    return library_.held() + convolutions_.held() + pooled_.held();
+  }
   std::size_t pool_workspace(const PoolSpec& spec, std::size_t rows) override;
   void pool_forward(const StepState* state, const PoolSpec& spec, Tensor x, Tensor y,
                     std::byte* workspace) override;
@@ -74,6 +88,8 @@ class CpuOps final : public Ops {
   void tanh_gradient(const StepState* state, Tensor y, Tensor dy, Tensor dx) override;
   void add(const StepState* state, Tensor a, Tensor b, Tensor y) override;
   void dropout(const StepState* state, const DropoutSpec& spec, Tensor x, Tensor y) override;
+  void embedding_rows(const StepState* state, const RowSource& source, Tensor x,
+                      std::string_view layer, std::uint32_t* places) override;
   void embedding_forward(const StepState* state, const EmbeddingSpec& spec,
                          const std::uint32_t* places, Tensor w, Tensor y) override;
   void embedding_backward(const StepState* state, const EmbeddingSpec& spec,
@@ -91,10 +107,18 @@ class CpuOps final : public Ops {
   void reduce(const ReduceArguments& arguments) const override;
 
  private:
+  static constexpr DType kType = dtype_of<T>();
+  static T* of(const Tensor& tensor) { return tensor.as<T>(); }
+  // Scratch for so many numbers as float32; none where T is that.
+  float* wide(std::size_t count) {
+    if (std::is_same_v<T, float>) return nullptr;
+    return reinterpret_cast<float*>(library_.scratch(count * sizeof(float)));
+  }
+
   Library library_;
-  DenseLayers dense_;
-  Convolutions convolutions_;
-  PooledConvolutions pooled_;
+  DenseLayers<T> dense_;
+  Convolutions<T> convolutions_;
+  PooledConvolutions<T> pooled_;
 };
 
 }  // namespace lockstep::engine::cpu

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <type_traits>
 
+#include "engine/cpu/bfloat16_loops.h"
 #include "engine/cpu/loops.h"
 #include "engine/cpu/share_rows.h"
 
@@ -17,9 +19,10 @@ constexpr std::size_t kFewRows = 24;
 constexpr std::size_t kWideWeights = std::size_t{4} << 20;
 
 // A row-major matrix, or the transpose of one.
-memory::desc matrix(std::size_t rows, std::size_t columns, bool turned = false) {
+memory::desc matrix(memory::data_type type, std::size_t rows, std::size_t columns,
+                    bool turned = false) {
   const memory::dims strides = turned ? memory::dims{1, Dim(rows)} : memory::dims{Dim(columns), 1};
-  return {{Dim(rows), Dim(columns)}, memory::data_type::f32, strides};
+  return {{Dim(rows), Dim(columns)}, type, strides};
 }
 
 // What comes after the products are summed.
@@ -34,7 +37,7 @@ class LibraryProduct {
                  const memory::desc& c, Ending ending)
       : name_(std::move(name)), a_(a), b_(b), c_(c), ending_(ending) {}
 
-  void run(Library& library, const float* a, const float* b, const float* bias, float* c) {
+  void run(Library& library, const void* a, const void* b, const void* bias, void* c) {
     if (!call_) make(library);
     call_.set(DNNL_ARG_SRC, a);
     call_.set(DNNL_ARG_WEIGHTS, b);
@@ -51,7 +54,8 @@ class LibraryProduct {
     dnnl::post_ops after;
     if (ending_.add) after.append_sum(1);
     attributes.set_post_ops(after);
-    const memory::desc bias = ending_.bias ? matrix(1, std::size_t(c_.dims()[1])) : memory::desc();
+    const memory::desc bias =
+        ending_.bias ? matrix(c_.data_type(), 1, std::size_t(c_.dims()[1])) : memory::desc();
     const dnnl::matmul::primitive_desc plan(
         ending_.bias ? dnnl::matmul::desc(a_, b_, bias, c_) : dnnl::matmul::desc(a_, b_, c_),
         attributes, library.engine());
@@ -82,36 +86,42 @@ std::size_t product_floats(const Product& product, int threads) {
 // y = x w', dx = dy w, dw = dy' x.
 struct DenseCalls {
   LibraryProduct forward, of_inputs, of_weights, more_of_weights;
-  DenseCalls(const DenseSpec& s, std::size_t rows, const std::string& name)
-      : forward(name + " forward", matrix(rows, s.inputs), matrix(s.inputs, s.outputs, true),
-                matrix(rows, s.outputs), {.bias = s.bias}),
-        of_inputs("gradient of the input of " + name, matrix(rows, s.outputs),
-                  matrix(s.outputs, s.inputs), matrix(rows, s.inputs), {}),
-        of_weights("gradient of the weights of " + name, matrix(s.outputs, rows, true),
-                   matrix(rows, s.inputs), matrix(s.outputs, s.inputs), {}),
-        more_of_weights("gradient of the weights, added, of " + name, matrix(s.outputs, rows, true),
-                        matrix(rows, s.inputs), matrix(s.outputs, s.inputs), {.add = true}) {}
+  DenseCalls(const DenseSpec& s, std::size_t rows, memory::data_type t, const std::string& name)
+      : forward(name + " forward", matrix(t, rows, s.inputs), matrix(t, s.inputs, s.outputs, true),
+                matrix(t, rows, s.outputs), {.bias = s.bias}),
+        of_inputs("gradient of the input of " + name, matrix(t, rows, s.outputs),
+                  matrix(t, s.outputs, s.inputs), matrix(t, rows, s.inputs), {}),
+        of_weights("gradient of the weights of " + name, matrix(t, s.outputs, rows, true),
+                   matrix(t, rows, s.inputs), matrix(t, s.outputs, s.inputs), {}),
+        more_of_weights("gradient of the weights, added, of " + name,
+                        matrix(t, s.outputs, rows, true), matrix(t, rows, s.inputs),
+                        matrix(t, s.outputs, s.inputs), {.add = true}) {}
 };
 
-DenseLayers::DenseLayers(Library& library, Kernels kernels)
+template <class T>
+DenseLayers<T>::DenseLayers(Library& library, Kernels kernels)
     : library_(library), kernels_(kernels) {}
-DenseLayers::~DenseLayers() = default;
+template <class T>
+DenseLayers<T>::~DenseLayers() = default;
 
-DenseCalls& DenseLayers::calls(const DenseSpec& s, std::size_t rows) {
+template <class T>
+DenseCalls& DenseLayers<T>::calls(const DenseSpec& s, std::size_t rows) {
   return calls_.find(s, rows, [&] {
-    return std::make_unique<DenseCalls>(s, rows,
+    return std::make_unique<DenseCalls>(s, rows, data_type<T>(),
                                         fmt::format("dense {} to {}", s.inputs, s.outputs));
   });
 }
 
 // The own kernel packs dy, and reads x or w once: that pays where a batch has rows enough to share
 // the cost, and where what it reads or writes once does not stay in the caches.
-bool DenseLayers::own(const DenseSpec& s, std::size_t planned) const {
-  return kernels_ != Kernels::kDirect && planned >= kFewRows &&
+template <class T>
+bool DenseLayers<T>::own(const DenseSpec& s, std::size_t planned) const {
+  return std::is_same_v<T, float> && kernels_ != Kernels::kDirect && planned >= kFewRows &&
          s.inputs * s.outputs >= kWideWeights;
 }
 
-KernelMemory DenseLayers::memory(const DenseSpec& s, std::size_t planned) const {
+template <class T>
+KernelMemory DenseLayers<T>::memory(const DenseSpec& s, std::size_t planned) const {
   if (!own(s, planned)) return {};
   const Product of_inputs{.rows = planned, .depth = s.outputs}, of_weights{s.outputs, planned};
   const std::size_t floats = std::max(product_floats(of_inputs, library_.threads()),
@@ -120,7 +130,8 @@ KernelMemory DenseLayers::memory(const DenseSpec& s, std::size_t planned) const 
 }
 
 // By the own kernel: a is packed by all threads, then each has columns of its own.
-void DenseLayers::multiply(const Product& product) {
+template <class T>
+void DenseLayers<T>::multiply(const Product& product) {
   const int threads = library_.threads();
   const std::size_t floats = product_floats(product, threads);
   auto* const packed = reinterpret_cast<float*>(library_.scratch(floats * sizeof(float)));
@@ -133,28 +144,31 @@ void DenseLayers::multiply(const Product& product) {
   });
 }
 
-void DenseLayers::forward(const DenseSpec& s, std::size_t rows, const float* x, const float* w,
-                          const float* b, float* y) {
+template <class T>
+void DenseLayers<T>::forward(const DenseSpec& s, std::size_t rows, const T* x, const T* w,
+                             const T* b, T* y) {
   if (rows == 0) return;
   calls(s, rows).forward.run(library_, x, w, b, y);
   if (s.activation == Activation::kRelu) relu(y, y, rows * s.outputs);
 }
 
-void DenseLayers::backward(const DenseSpec& s, Rows batch, const float* x, const float* y,
-                           float* dy, const float* w, float* dx, float* dw, float* db,
-                           bool accumulate) {
+template <class T>
+void DenseLayers<T>::backward(const DenseSpec& s, Rows batch, const T* x, const T* y, T* dy,
+                              const T* w, T* dx, T* dw, T* db, bool accumulate) {
   const std::size_t rows = batch.used;
   if (rows == 0) {
-    if (dw != nullptr && !accumulate) std::fill_n(dw, s.outputs * s.inputs, 0.0f);
-    if (db != nullptr && !accumulate) std::fill_n(db, s.outputs, 0.0f);
+    if (dw != nullptr && !accumulate) std::fill_n(dw, s.outputs * s.inputs, T());
+    if (db != nullptr && !accumulate) std::fill_n(db, s.outputs, T());
     return;
   }
   if (s.activation == Activation::kRelu) mask(y, dy, dy, rows * s.outputs);
   if (s.bias && db != nullptr) column_sums(dy, rows, s.outputs, db, accumulate);
-  if (own(s, batch.planned)) {
-    if (dw != nullptr) multiply({s.outputs, rows, s.inputs, dy, true, x, dw, accumulate});
-    if (dx != nullptr) multiply({rows, s.outputs, s.inputs, dy, false, w, dx, false});
-    return;
+  if constexpr (std::is_same_v<T, float>) {
+    if (own(s, batch.planned)) {
+      if (dw != nullptr) multiply({s.outputs, rows, s.inputs, dy, true, x, dw, accumulate});
+      if (dx != nullptr) multiply({rows, s.outputs, s.inputs, dy, false, w, dx, false});
+      return;
+    }
   }
   DenseCalls& products = calls(s, rows);
   if (dw != nullptr) {
@@ -163,5 +177,8 @@ void DenseLayers::backward(const DenseSpec& s, Rows batch, const float* x, const
   }
   if (dx != nullptr) products.of_inputs.run(library_, dy, w, nullptr, dx);
 }
+
+template class DenseLayers<float>;
+template class DenseLayers<BFloat16>;
 
 }  // namespace lockstep::engine::cpu

@@ -2,6 +2,7 @@
 #include "engine/cpu/few_channels.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "engine/cpu/few_channels_kernels.h"
 #include "engine/cpu/loops.h"
@@ -10,10 +11,18 @@
 namespace lockstep::engine::cpu {
 namespace {
 
+template <class T>
 FewChannelsShape shape_of(const ConvolutionSpec& s) {
-  return {s.height,  s.width,         s.channels,
-          s.filters, s.kernel_height, s.kernel_width,
-          s.stride,  s.padding,       s.activation == Activation::kRelu};
+  return {s.height,
+          s.width,
+          s.channels,
+          s.filters,
+          s.kernel_height,
+          s.kernel_width,
+          s.stride,
+          s.padding,
+          s.activation == Activation::kRelu,
+          !std::is_same_v<T, float>};
 }
 
 std::size_t rounded(std::size_t floats) {
@@ -28,8 +37,9 @@ std::size_t sums_of_thread(const FewChannelsShape& shape) {
   return rounded(sums(shape) + shape.filters);
 }
 
+template <class T>
 float* floats(Library& library, const ConvolutionSpec& s) {
-  return reinterpret_cast<float*>(library.scratch(few_channels_scratch(s, library.threads())));
+  return reinterpret_cast<float*>(library.scratch(few_channels_scratch<T>(s, library.threads())));
 }
 
 }  // namespace
@@ -39,20 +49,22 @@ bool few_channels_fits(const ConvolutionSpec& s) {
          s.filters % 16 == 0;
 }
 
+template <class T>
 std::size_t few_channels_scratch(const ConvolutionSpec& s, int threads) {
-  const FewChannelsShape shape = shape_of(s);
+  const FewChannelsShape shape = shape_of<T>(s);
   const std::size_t weights = rounded(shape.depth() * s.filters);
   return (std::max(weights, std::size_t(threads) * sums_of_thread(shape)) +
           std::size_t(threads) * rounded(shape.scratch())) *
          sizeof(float);
 }
 
-void few_channels_forward(Library& library, const ConvolutionSpec& s, std::size_t rows,
-                          const float* x, const float* w, const float* b, float* y) {
-  const FewChannelsShape shape = shape_of(s);
+template <class T>
+void few_channels_forward(Library& library, const ConvolutionSpec& s, std::size_t rows, const T* x,
+                          const T* w, const T* b, T* y) {
+  const FewChannelsShape shape = shape_of<T>(s);
   const std::size_t depth = shape.depth(), weights = rounded(depth * s.filters);
   const std::size_t scratch = rounded(shape.scratch());
-  float* const turned = floats(library, s);
+  float* const turned = floats<T>(library, s);
   for (std::size_t f = 0; f < s.filters; ++f) {
     for (std::size_t k = 0; k < depth; ++k) turned[k * s.filters + f] = w[f * depth + k];
   }
@@ -63,14 +75,14 @@ void few_channels_forward(Library& library, const ConvolutionSpec& s, std::size_
   });
 }
 
-void few_channels_gradient(Library& library, const ConvolutionSpec& s, std::size_t rows,
-                           const float* x, const float* y, const float* dy, float* dw, float* db,
-                           bool accumulate) {
-  const FewChannelsShape shape = shape_of(s);
+template <class T>
+void few_channels_gradient(Library& library, const ConvolutionSpec& s, std::size_t rows, const T* x,
+                           const T* y, const T* dy, T* dw, T* db, bool accumulate) {
+  const FewChannelsShape shape = shape_of<T>(s);
   const std::size_t threads = std::size_t(library.threads()), depth = shape.depth();
   const std::size_t products = sums(shape);
   const std::size_t scratch = rounded(shape.scratch()), stride = sums_of_thread(shape);
-  float* const all = floats(library, s);
+  float* const all = floats<T>(library, s);
   std::fill_n(all, threads * stride, 0.0f);
   share_rows(library.threads(), rows, [&](int thread, std::size_t first, std::size_t count) {
     float* const mine = all + std::size_t(thread) * stride;
@@ -84,16 +96,25 @@ void few_channels_gradient(Library& library, const ConvolutionSpec& s, std::size
   }
   for (std::size_t f = 0; dw != nullptr && f < s.filters; ++f) {
     for (std::size_t k = 0; k < depth; ++k) {
-      float& to = dw[f * depth + k];
-      to = accumulate ? to + all[k * s.filters + f] : all[k * s.filters + f];
+      T& to = dw[f * depth + k];
+      to = T(accumulate ? to + all[k * s.filters + f] : all[k * s.filters + f]);
     }
   }
-  if (db == nullptr) return;
-  if (accumulate) {
-    add(db, all + products, db, s.filters);
-  } else {
-    std::copy_n(all + products, s.filters, db);
+  const float* const bias = all + products;
+  for (std::size_t f = 0; db != nullptr && f < s.filters; ++f) {
+    db[f] = T(accumulate ? db[f] + bias[f] : bias[f]);
   }
 }
+
+template std::size_t few_channels_scratch<float>(const ConvolutionSpec&, int);
+template std::size_t few_channels_scratch<BFloat16>(const ConvolutionSpec&, int);
+template void few_channels_forward(Library&, const ConvolutionSpec&, std::size_t, const float*,
+                                   const float*, const float*, float*);
+template void few_channels_forward(Library&, const ConvolutionSpec&, std::size_t, const BFloat16*,
+                                   const BFloat16*, const BFloat16*, BFloat16*);
+template void few_channels_gradient(Library&, const ConvolutionSpec&, std::size_t, const float*,
+                                    const float*, const float*, float*, float*, bool);
+template void few_channels_gradient(Library&, const ConvolutionSpec&, std::size_t, const BFloat16*,
+                                    const BFloat16*, const BFloat16*, BFloat16*, BFloat16*, bool);
 
 }  // namespace lockstep::engine::cpu

@@ -31,10 +31,23 @@ inline HWY_NOINLINE const float* padded(const FewChannelsShape& s, const float* 
   return memory;
 }
 
+inline HWY_NOINLINE const float* padded(const FewChannelsShape& s, const BFloat16* image,
+                                        float* memory) {
+  const std::size_t row = s.width * s.channels;
+  for (std::size_t y = 0; y < s.height; ++y) {
+    float* const to = memory + ((y + s.padding) * s.padded_width() + s.padding) * s.channels;
+    const BFloat16* const from = image + y * row;
+    std::size_t i = 0;
+    for (; i + kWidth <= row; i += kWidth) store(load(from + i), to + i);
+    for (; i < row; ++i) to[i] = from[i];
+  }
+  return memory;
+}
+
 // P neighbouring outputs of V vectors of filters.
-template <std::size_t P, std::size_t V>
-HWY_INLINE void outputs(const FewChannelsShape& s, const float* x, const float* w,
-                        const float* bias, float* y) {
+template <std::size_t P, std::size_t V, class T>
+HWY_INLINE void outputs(const FewChannelsShape& s, const float* x, const float* w, const T* bias,
+                        T* y) {
   Vector sums[P][V];
   HWY_UNROLL(2)
   for (std::size_t j = 0; j < V; ++j) {
@@ -67,9 +80,9 @@ HWY_INLINE void outputs(const FewChannelsShape& s, const float* x, const float* 
 }
 
 // V vectors of filters of one row of outputs; the last group of pixels may meet the one before it.
-template <std::size_t V>
-HWY_INLINE void output_row(const FewChannelsShape& s, const float* x, const float* w,
-                           const float* bias, float* y) {
+template <std::size_t V, class T>
+HWY_INLINE void output_row(const FewChannelsShape& s, const float* x, const float* w, const T* bias,
+                           T* y) {
   const std::size_t width = s.output_width(), step = s.stride * s.channels;
   if (width < kPixels) {
     for (std::size_t p = 0; p < width; ++p) {
@@ -83,14 +96,15 @@ HWY_INLINE void output_row(const FewChannelsShape& s, const float* x, const floa
   }
 }
 
-void FewChannelsForward(const FewChannelsShape& s, std::size_t images, const float* x,
-                        const float* w, const float* bias, float* y, float* scratch) {
+template <class T>
+HWY_INLINE void forward(const FewChannelsShape& s, std::size_t images, const T* x, const float* w,
+                        const T* bias, T* y, float* scratch) {
   std::memset(scratch, 0, s.scratch() * sizeof(float));
   for (std::size_t image = 0; image < images; ++image) {
     const float* from = padded(s, x + image * s.inputs(), scratch);
     for (std::size_t down = 0; down < s.output_height(); ++down) {
       const float* window = from + down * s.stride * s.padded_width() * s.channels;
-      float* row = y + image * s.outputs() + down * s.output_width() * s.filters;
+      T* row = y + image * s.outputs() + down * s.output_width() * s.filters;
       std::size_t f = 0;
       for (; f + kVectors * kWidth <= s.filters; f += kVectors * kWidth) {
         output_row<kVectors>(s, window, w + f, bias == nullptr ? nullptr : bias + f, row + f);
@@ -103,9 +117,9 @@ void FewChannelsForward(const FewChannelsShape& s, std::size_t images, const flo
 }
 
 // One group of products of V vectors of filters, over an image. With `bias`, its sums too.
-template <std::size_t V>
+template <std::size_t V, class T>
 HWY_INLINE void group_sums(const FewChannelsShape& s, const float* x, const std::size_t* offsets,
-                           const float* y, const float* dy, float* sums, float* bias) {
+                           const T* y, const T* dy, float* sums, float* bias) {
   Vector total[kGroup][V], of_bias[V];
   HWY_UNROLL(2)
   for (std::size_t j = 0; j < V; ++j) {
@@ -143,9 +157,9 @@ HWY_INLINE void group_sums(const FewChannelsShape& s, const float* x, const std:
   }
 }
 
-void FewChannelsGradient(const FewChannelsShape& s, std::size_t images, const float* x,
-                         const float* y, const float* dy, float* sums, float* bias,
-                         float* scratch) {
+template <class T>
+HWY_INLINE void gradient(const FewChannelsShape& s, std::size_t images, const T* x, const T* y,
+                         const T* dy, float* sums, float* bias, float* scratch) {
   std::memset(scratch, 0, s.scratch() * sizeof(float));
   for (std::size_t image = 0; image < images; ++image) {
     const float* from = padded(s, x + image * s.inputs(), scratch);
@@ -158,7 +172,7 @@ void FewChannelsGradient(const FewChannelsShape& s, std::size_t images, const fl
       float* to = sums + group * kGroup * s.filters;
       float* const of_bias = group == 0 ? bias : nullptr;
       std::size_t f = 0;
-      const float* const values = y == nullptr ? nullptr : y + begin;
+      const T* const values = y == nullptr ? nullptr : y + begin;
       for (; f + kVectors * kWidth <= s.filters; f += kVectors * kWidth) {
         group_sums<kVectors>(s, from, offsets, values == nullptr ? nullptr : values + f,
                              dy + begin + f, to + f, of_bias == nullptr ? nullptr : of_bias + f);
@@ -171,6 +185,25 @@ void FewChannelsGradient(const FewChannelsShape& s, std::size_t images, const fl
   }
 }
 
+void FewChannelsForward(const FewChannelsShape& s, std::size_t images, const float* x,
+                        const float* w, const float* bias, float* y, float* scratch) {
+  forward(s, images, x, w, bias, y, scratch);
+}
+void FewChannelsForwardNarrow(const FewChannelsShape& s, std::size_t images, const BFloat16* x,
+                              const float* w, const BFloat16* bias, BFloat16* y, float* scratch) {
+  forward(s, images, x, w, bias, y, scratch);
+}
+void FewChannelsGradient(const FewChannelsShape& s, std::size_t images, const float* x,
+                         const float* y, const float* dy, float* sums, float* bias,
+                         float* scratch) {
+  gradient(s, images, x, y, dy, sums, bias, scratch);
+}
+void FewChannelsGradientNarrow(const FewChannelsShape& s, std::size_t images, const BFloat16* x,
+                               const BFloat16* y, const BFloat16* dy, float* sums, float* bias,
+                               float* scratch) {
+  gradient(s, images, x, y, dy, sums, bias, scratch);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::engine::cpu
 HWY_AFTER_NAMESPACE();
@@ -179,17 +212,34 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::engine::cpu {
 
 HWY_EXPORT(FewChannelsForward);
+HWY_EXPORT(FewChannelsForwardNarrow);
 HWY_EXPORT(FewChannelsGradient);
+HWY_EXPORT(FewChannelsGradientNarrow);
 
+template <>
 void few_channels_forward(const FewChannelsShape& shape, std::size_t images, const float* x,
                           const float* w, const float* bias, float* y, float* scratch) {
   HWY_DYNAMIC_DISPATCH(FewChannelsForward)(shape, images, x, w, bias, y, scratch);
 }
 
+template <>
+void few_channels_forward(const FewChannelsShape& shape, std::size_t images, const BFloat16* x,
+                          const float* w, const BFloat16* bias, BFloat16* y, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(FewChannelsForwardNarrow)(shape, images, x, w, bias, y, scratch);
+}
+
+template <>
 void few_channels_gradient(const FewChannelsShape& shape, std::size_t images, const float* x,
                            const float* y, const float* dy, float* sums, float* bias,
                            float* scratch) {
   HWY_DYNAMIC_DISPATCH(FewChannelsGradient)(shape, images, x, y, dy, sums, bias, scratch);
+}
+
+template <>
+void few_channels_gradient(const FewChannelsShape& shape, std::size_t images, const BFloat16* x,
+                           const BFloat16* y, const BFloat16* dy, float* sums, float* bias,
+                           float* scratch) {
+  HWY_DYNAMIC_DISPATCH(FewChannelsGradientNarrow)(shape, images, x, y, dy, sums, bias, scratch);
 }
 
 }  // namespace lockstep::engine::cpu

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Own kernels for convolutions of few input channels, as the first layer of a network has them: the
 // direct method with the filters in the lanes of vectors. Any kernel, stride and padding; filters
-// are multiples of 16. Images NHWC float32. Compiled for each instruction set and chosen as the
-// program runs. Pure functions; any thread.
+// are multiples of 16. Images NHWC, of float or BFloat16; weights and sums float32. Compiled for
+// each instruction set and chosen as the program runs. Pure functions; any thread.
 #pragma once
 #include <cstddef>
+
+#include "engine/base/bfloat16.h"
 
 namespace lockstep::engine::cpu {
 
@@ -13,6 +15,7 @@ struct FewChannelsShape {
   std::size_t filters = 0;
   std::size_t kernel_height = 1, kernel_width = 1, stride = 1, padding = 0;
   bool relu = false;
+  bool narrow = false;  // images of bfloat16: the input is widened first
 
   static constexpr std::size_t kGroup = 9;  // products of a pixel that are summed side by side
 
@@ -29,17 +32,20 @@ struct FewChannelsShape {
     const std::size_t row = kernel_width * channels;
     return k / row * padded_width() * channels + k % row;
   }
-  std::size_t scratch() const { return padding == 0 ? 0 : padded_image(); }  // floats
+  std::size_t scratch() const {  // floats
+    return padding == 0 && !narrow ? 0 : padded_image();
+  }
 };
 
 // y = relu(x * w + bias); w as [depth, filters], `bias` may be null.
-void few_channels_forward(const FewChannelsShape& shape, std::size_t images, const float* x,
-                          const float* w, const float* bias, float* y, float* scratch);
+template <class T>
+void few_channels_forward(const FewChannelsShape& shape, std::size_t images, const T* x,
+                          const float* w, const T* bias, T* y, float* scratch);
 
 // Adds to `sums`, [groups * kGroup, filters], and to `bias` where it is not null; what the rows of
 // the sums beyond `depth` hold does not matter. `y` of forward is read where `relu`.
-void few_channels_gradient(const FewChannelsShape& shape, std::size_t images, const float* x,
-                           const float* y, const float* dy, float* sums, float* bias,
-                           float* scratch);
+template <class T>
+void few_channels_gradient(const FewChannelsShape& shape, std::size_t images, const T* x,
+                           const T* y, const T* dy, float* sums, float* bias, float* scratch);
 
 }  // namespace lockstep::engine::cpu

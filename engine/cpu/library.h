@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -42,6 +43,12 @@ class Library {
   Buffer scratch_;
   std::vector<std::string> names_;
 };
+
+// The library's name for an element type.
+template <class T>
+constexpr dnnl::memory::data_type data_type() {
+  return std::is_same_v<T, float> ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
+}
 
 // Calls `body`; an error of oneDNN becomes Error(kDevice).
 template <class Body>

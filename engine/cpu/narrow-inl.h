@@ -73,15 +73,27 @@ HWY_INLINE hn::Vec<D> load_narrow(D d, const Half* from) {
   }
 }
 
-// To the nearest, of two as near the even one: the bits of BFloat16(value), of Half(value).
+// Words whose upper halves are BFloat16(value): the nearest, of two as near the even one.
+template <class D>
+HWY_INLINE hn::Vec<Words<D>> rounded_words(D, hn::Vec<D> value) {
+  const Words<D> du;
+  const auto word = hn::BitCast(du, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(du, 1));
+  const auto nearest = hn::Add(hn::Add(word, hn::Set(du, 0x7fff)), odd);
+  const auto none = hn::RebindMask(du, hn::IsNaN(value));
+  return hn::IfThenElse(none, hn::Or(word, hn::Set(du, 0x400000)), nearest);
+}
+
+// The upper halves.
+template <class D>
+HWY_INLINE hn::Vec<Narrow<D>> upper_halves(D, hn::Vec<Words<D>> words) {
+  return hn::DemoteTo(Narrow<D>(), hn::ShiftRight<16>(hn::BitCast(SignedWords<D>(), words)));
+}
+
+// The bits of BFloat16(value), of Half(value).
 template <class D>
 HWY_INLINE hn::Vec<Narrow<D>> narrowed(D d, BFloat16, hn::Vec<D> value) {
-  const Words<D> du;
-  const auto word = hn::BitCast(du, value), upper = hn::ShiftRight<16>(word);
-  const auto odd = hn::And(upper, hn::Set(du, 1));
-  const auto nearest = hn::ShiftRight<16>(hn::Add(hn::Add(word, hn::Set(du, 0x7fff)), odd));
-  const auto none = hn::RebindMask(du, hn::IsNaN(value));
-  return lower_halves(d, hn::IfThenElse(none, hn::Or(upper, hn::Set(du, 0x40)), nearest));
+  return upper_halves(d, rounded_words(d, value));
 }
 
 template <class D>

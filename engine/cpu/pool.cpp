@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
+#include "engine/cpu/bfloat16_loops.h"
 #include "engine/cpu/loops.h"
 
 namespace lockstep::engine::cpu {
@@ -49,6 +51,23 @@ void each_place(const PoolSpec& s, std::size_t corner, Span vertical, Span horiz
   }
 }
 
+using Strip = std::array<float, kStrip>;
+
+// `count` numbers as float32: where they lie, or widened into `strip`.
+const float* values(const float* from, std::size_t, Strip&) {
+  return from;
+}
+const float* values(const BFloat16* from, std::size_t count, Strip& strip) {
+  widen(from, strip.data(), count);
+  return strip.data();
+}
+void store(const float* from, std::size_t count, float* to) {
+  std::copy_n(from, count, to);
+}
+void store(const float* from, std::size_t count, BFloat16* to) {
+  narrow(from, to, count);
+}
+
 // A larger number wins, the first of equals; one that is none (NaN) wins over all numbers.
 void take_larger(const float* x, std::size_t count, std::int32_t place, float* best,
                  std::int32_t* places) {
@@ -59,16 +78,16 @@ void take_larger(const float* x, std::size_t count, std::int32_t place, float* b
   }
 }
 
-template <class Place>
-void max_forward(const PoolSpec& s, const float* x, float* y, Place* workspace) {
-  std::array<float, kStrip> best;
+template <class T, class Place>
+void max_forward(const PoolSpec& s, const T* x, T* y, Place* workspace) {
+  Strip best, widened;
   std::array<std::int32_t, kStrip> places;
   each_window(s, [&](std::size_t output, std::size_t corner, Span vertical, Span horizontal) {
     for (std::size_t strip = 0; strip < s.channels; strip += kStrip) {
       const std::size_t count = std::min(kStrip, s.channels - strip);
       bool first = true;
       each_place(s, corner, vertical, horizontal, [&](std::size_t place, std::size_t input) {
-        const float* from = x + input + strip;
+        const float* from = values(x + input + strip, count, widened);
         if (first) {
           std::copy_n(from, count, best.data());
           std::fill_n(places.data(), count, std::int32_t(place));
@@ -77,21 +96,21 @@ void max_forward(const PoolSpec& s, const float* x, float* y, Place* workspace) 
         }
         first = false;
       });
-      std::copy_n(best.data(), count, y + output + strip);
+      store(best.data(), count, y + output + strip);
       Place* to = workspace + output + strip;
       for (std::size_t c = 0; c < count; ++c) to[c] = Place(places[c]);
     }
   });
 }
 
-template <class Place>
-void max_backward(const PoolSpec& s, const float* dy, float* dx, const Place* workspace) {
-  std::array<float, kStrip> gradients;
+template <class T, class Place>
+void max_backward(const PoolSpec& s, const T* dy, float* dx, const Place* workspace) {
+  Strip widened;
   std::array<std::int32_t, kStrip> places;
   each_window(s, [&](std::size_t output, std::size_t corner, Span vertical, Span horizontal) {
     for (std::size_t strip = 0; strip < s.channels; strip += kStrip) {
       const std::size_t count = std::min(kStrip, s.channels - strip);
-      std::copy_n(dy + output + strip, count, gradients.data());
+      const float* gradients = values(dy + output + strip, count, widened);
       const Place* winners = workspace + output + strip;
       for (std::size_t c = 0; c < count; ++c) places[c] = std::int32_t(winners[c]);
       each_place(s, corner, vertical, horizontal, [&](std::size_t place, std::size_t input) {
@@ -105,27 +124,40 @@ void max_backward(const PoolSpec& s, const float* dy, float* dx, const Place* wo
   });
 }
 
-void average_forward(const PoolSpec& s, const float* x, float* y) {
+template <class T>
+void average_forward(const PoolSpec& s, const T* x, T* y) {
+  Strip sums, widened;
   each_window(s, [&](std::size_t output, std::size_t corner, Span vertical, Span horizontal) {
-    float* to = y + output;
-    std::fill_n(to, s.channels, 0.0f);
-    each_place(s, corner, vertical, horizontal, [&](std::size_t, std::size_t input) {
-      for (std::size_t c = 0; c < s.channels; ++c) to[c] += x[input + c];
-    });
     const std::size_t places =
         (vertical.end - vertical.begin) * (horizontal.end - horizontal.begin);
-    for (std::size_t c = 0; c < s.channels; ++c) to[c] /= float(places);
+    for (std::size_t strip = 0; strip < s.channels; strip += kStrip) {
+      const std::size_t count = std::min(kStrip, s.channels - strip);
+      sums.fill(0);
+      each_place(s, corner, vertical, horizontal, [&](std::size_t, std::size_t input) {
+        const float* from = values(x + input + strip, count, widened);
+        for (std::size_t c = 0; c < count; ++c) sums[c] += from[c];
+      });
+      for (float& sum : sums) sum /= float(places);
+      store(sums.data(), count, y + output + strip);
+    }
   });
 }
 
-void average_backward(const PoolSpec& s, const float* dy, float* dx) {
+template <class T>
+void average_backward(const PoolSpec& s, const T* dy, float* dx) {
+  Strip widened;
   each_window(s, [&](std::size_t output, std::size_t corner, Span vertical, Span horizontal) {
     const std::size_t places =
         (vertical.end - vertical.begin) * (horizontal.end - horizontal.begin);
     const float share = 1.0f / float(places);
-    each_place(s, corner, vertical, horizontal, [&](std::size_t, std::size_t input) {
-      for (std::size_t c = 0; c < s.channels; ++c) dx[input + c] += dy[output + c] * share;
-    });
+    for (std::size_t strip = 0; strip < s.channels; strip += kStrip) {
+      const std::size_t count = std::min(kStrip, s.channels - strip);
+      const float* gradients = values(dy + output + strip, count, widened);
+      each_place(s, corner, vertical, horizontal, [&](std::size_t, std::size_t input) {
+        float* to = dx + input + strip;
+        for (std::size_t c = 0; c < count; ++c) to[c] += gradients[c] * share;
+      });
+    }
   });
 }
 
@@ -140,12 +172,12 @@ std::size_t pool_workspace(const PoolSpec& s, std::size_t rows) {
   return rows * s.outputs() * (small_windows(s) ? sizeof(std::uint8_t) : sizeof(std::uint32_t));
 }
 
-void pool_forward(const PoolSpec& s, std::size_t rows, const float* x, float* y,
-                  std::byte* workspace) {
+template <class T>
+void pool_forward(const PoolSpec& s, std::size_t rows, const T* x, T* y, std::byte* workspace) {
   const std::size_t inputs = s.inputs(), outputs = s.outputs();
   for (std::size_t r = 0; r < rows; ++r) {
-    const float* image = x + r * inputs;
-    float* result = y + r * outputs;
+    const T* image = x + r * inputs;
+    T* result = y + r * outputs;
     if (s.kind == PoolKind::kAverage) {
       average_forward(s, image, result);
     } else if (small_windows(s)) {
@@ -156,12 +188,17 @@ void pool_forward(const PoolSpec& s, std::size_t rows, const float* x, float* y,
   }
 }
 
-void pool_backward(const PoolSpec& s, std::size_t rows, const float* dy, float* dx,
+template <class T>
+void pool_backward(Library& library, const PoolSpec& s, std::size_t rows, const T* dy, T* dx,
                    const std::byte* workspace) {
+  constexpr bool kWide = std::is_same_v<T, float>;
   const std::size_t inputs = s.inputs(), outputs = s.outputs();
+  float* const image =
+      kWide ? nullptr : reinterpret_cast<float*>(library.scratch(inputs * sizeof(float)));
   for (std::size_t r = 0; r < rows; ++r) {
-    const float* from = dy + r * outputs;
-    float* to = dx + r * inputs;
+    const T* from = dy + r * outputs;
+    float* to = image;
+    if constexpr (kWide) to = dx + r * inputs;
     std::fill_n(to, inputs, 0.0f);
     if (s.kind == PoolKind::kAverage) {
       average_backward(s, from, to);
@@ -170,7 +207,15 @@ void pool_backward(const PoolSpec& s, std::size_t rows, const float* dy, float* 
     } else {
       max_backward(s, from, to, reinterpret_cast<const std::uint32_t*>(workspace) + r * outputs);
     }
+    if constexpr (!kWide) narrow(image, dx + r * inputs, inputs);
   }
 }
+
+template void pool_forward(const PoolSpec&, std::size_t, const float*, float*, std::byte*);
+template void pool_forward(const PoolSpec&, std::size_t, const BFloat16*, BFloat16*, std::byte*);
+template void pool_backward(Library&, const PoolSpec&, std::size_t, const float*, float*,
+                            const std::byte*);
+template void pool_backward(Library&, const PoolSpec&, std::size_t, const BFloat16*, BFloat16*,
+                            const std::byte*);
 
 }  // namespace lockstep::engine::cpu

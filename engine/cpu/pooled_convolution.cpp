@@ -17,53 +17,63 @@ bool pooled_convolution_fits(const PooledConvolutionSpec& spec) {
   return spec.window * spec.window < kCut;
 }
 
-bool PooledConvolutions::winograd(const PooledConvolutionSpec& spec, std::size_t planned) const {
+template <class T>
+bool PooledConvolutions<T>::winograd(const PooledConvolutionSpec& spec, std::size_t planned) const {
   return spec.window == 2 && convolutions_.winograd(spec.convolution, planned);
 }
 
 // The planes of derived weights, where there are any, then the places.
-std::size_t PooledConvolutions::planes(const PooledConvolutionSpec& spec,
-                                       std::size_t planned) const {
+template <class T>
+std::size_t PooledConvolutions<T>::planes(const PooledConvolutionSpec& spec,
+                                          std::size_t planned) const {
   if (!winograd(spec, planned)) return 0;
   return winograd_planes(winograd_shape(spec.convolution, true), library_.threads()) *
          sizeof(float);
 }
 
-std::size_t PooledConvolutions::workspace(const PooledConvolutionSpec& spec,
-                                          std::size_t rows) const {
+template <class T>
+std::size_t PooledConvolutions<T>::workspace(const PooledConvolutionSpec& spec,
+                                             std::size_t rows) const {
   return planes(spec, rows) + rows * spec.pool().outputs();
 }
 
-WinogradMemory PooledConvolutions::parts(const PooledConvolutionSpec& spec,
-                                         const PooledConvolutionMemory& memory) const {
+template <class T>
+WinogradMemory PooledConvolutions<T>::parts(const PooledConvolutionSpec& spec,
+                                            const PooledConvolutionMemory& memory) const {
   return {reinterpret_cast<float*>(memory.workspace),
           reinterpret_cast<std::uint8_t*>(memory.workspace) + planes(spec, memory.rows) +
               memory.first * spec.pool().outputs()};
 }
 
 // Rows that go through at once, where the own kernel does not fit.
-std::size_t PooledConvolutions::piece(const PooledConvolutionSpec& spec, std::size_t rows) const {
+template <class T>
+std::size_t PooledConvolutions<T>::piece(const PooledConvolutionSpec& spec,
+                                         std::size_t rows) const {
   return std::min(rows, rows_of_piece(spec.convolution, library_.threads()));
 }
 
-KernelMemory PooledConvolutions::memory(const PooledConvolutionSpec& spec, std::size_t rows) const {
+template <class T>
+KernelMemory PooledConvolutions<T>::memory(const PooledConvolutionSpec& spec,
+                                           std::size_t rows) const {
   const ConvolutionSpec& s = spec.convolution;
   if (winograd(spec, rows)) {
     return {.scratch = winograd_scratch(winograd_shape(s, true), library_.threads(), false)};
   }
   KernelMemory memory = convolutions_.memory(s, piece(spec, rows));
-  memory.between = piece(spec, rows) * s.outputs() * sizeof(float);
+  memory.between += piece(spec, rows) * s.outputs() * sizeof(T);
   return memory;
 }
 
-float* PooledConvolutions::between(std::size_t floats) {
-  if (floats * sizeof(float) > between_.bytes()) between_ = Buffer(floats * sizeof(float));
-  return reinterpret_cast<float*>(between_.data());
+template <class T>
+T* PooledConvolutions<T>::between(std::size_t count) {
+  if (count * sizeof(T) > between_.bytes()) between_ = Buffer(count * sizeof(T));
+  return reinterpret_cast<T*>(between_.data());
 }
 
-void PooledConvolutions::forward(const PooledConvolutionSpec& spec, std::size_t rows,
-                                 const float* x, const float* w, const float* b, float* y,
-                                 const PooledConvolutionMemory& memory) {
+template <class T>
+void PooledConvolutions<T>::forward(const PooledConvolutionSpec& spec, std::size_t rows, const T* x,
+                                    const T* w, const T* b, T* y,
+                                    const PooledConvolutionMemory& memory) {
   const WinogradMemory mine = parts(spec, memory);
   const ConvolutionSpec& s = spec.convolution;
   if (winograd(spec, memory.rows)) {
@@ -72,10 +82,10 @@ void PooledConvolutions::forward(const PooledConvolutionSpec& spec, std::size_t 
   }
   const std::size_t pooled = spec.pool().outputs();
   const std::size_t planned = piece(spec, memory.rows), most = std::min(rows, planned);
-  float* const values = between(most * s.outputs());
+  T* const values = between(most * s.outputs());
   for (std::size_t row = 0; row < rows; row += most) {
     const std::size_t count = std::min(most, rows - row);
-    float* const to = y + row * pooled;
+    T* const to = y + row * pooled;
     std::uint8_t* const places = mine.places + row * pooled;
     convolutions_.forward(s, {count, planned}, x + row * s.inputs(), w, b, values);
     pool_forward(spec.pool(), count, values, to, reinterpret_cast<std::byte*>(places));
@@ -85,15 +95,15 @@ void PooledConvolutions::forward(const PooledConvolutionSpec& spec, std::size_t 
 }
 
 // The places know what ReLU cut, so the convolution need not ask.
-void PooledConvolutions::backward(const PooledConvolutionSpec& spec, std::size_t rows,
-                                  const float* x, const float* dy, const float* w, float* dx,
-                                  float* dw, float* db, const PooledConvolutionMemory& memory,
-                                  bool accumulate) {
+template <class T>
+void PooledConvolutions<T>::backward(const PooledConvolutionSpec& spec, std::size_t rows,
+                                     const T* x, const T* dy, const T* w, T* dx, T* dw, T* db,
+                                     const PooledConvolutionMemory& memory, bool accumulate) {
   const WinogradMemory mine = parts(spec, memory);
   ConvolutionSpec s = spec.convolution;
   if (winograd(spec, memory.rows)) {
-    return winograd_backward(library_, winograd_shape(s, true), rows, x, nullptr, dy, w, dx, dw,
-                             s.bias ? db : nullptr, mine, accumulate, memory.slice);
+    return winograd_backward<T>(library_, winograd_shape(s, true), rows, x, nullptr, dy, w, dx, dw,
+                                s.bias ? db : nullptr, mine, accumulate, memory.slice);
   }
   s.activation = Activation::kNone;
   const std::size_t pooled = spec.pool().outputs();
@@ -101,15 +111,18 @@ void PooledConvolutions::backward(const PooledConvolutionSpec& spec, std::size_t
   bool more = accumulate || !memory.slice.first;
   if (rows == 0)
     return convolutions_.backward(s, {0, planned}, x, nullptr, nullptr, w, dx, dw, db, more);
-  float* const gradients = between(most * s.outputs());
+  T* const gradients = between(most * s.outputs());
   for (std::size_t row = 0; row < rows; row += most) {
     const std::size_t count = std::min(most, rows - row);
-    pool_backward(spec.pool(), count, dy + row * pooled, gradients,
+    pool_backward(library_, spec.pool(), count, dy + row * pooled, gradients,
                   reinterpret_cast<const std::byte*>(mine.places + row * pooled));
     convolutions_.backward(s, {count, planned}, x + row * s.inputs(), nullptr, gradients, w,
                            dx == nullptr ? nullptr : dx + row * s.inputs(), dw, db, more);
     more = true;
   }
 }
+
+template class PooledConvolutions<float>;
+template class PooledConvolutions<BFloat16>;
 
 }  // namespace lockstep::engine::cpu

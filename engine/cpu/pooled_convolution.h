@@ -16,19 +16,20 @@ namespace lockstep::engine::cpu {
 // Whether the numbers of a window's places fit into a byte, and one more.
 bool pooled_convolution_fits(const PooledConvolutionSpec& spec);
 
+template <class T>  // float or BFloat16
 class PooledConvolutions {
  public:
-  PooledConvolutions(Library& library, Convolutions& convolutions)
+  PooledConvolutions(Library& library, Convolutions<T>& convolutions)
       : library_(library), convolutions_(convolutions) {}
   std::size_t workspace(const PooledConvolutionSpec& spec, std::size_t rows) const;
   KernelMemory memory(const PooledConvolutionSpec& spec, std::size_t rows) const;
   std::size_t held() const { return between_.bytes(); }
-  void forward(const PooledConvolutionSpec& spec, std::size_t rows, const float* x, const float* w,
-               const float* b, float* y, const PooledConvolutionMemory& memory);
+  void forward(const PooledConvolutionSpec& spec, std::size_t rows, const T* x, const T* w,
+               const T* b, T* y, const PooledConvolutionMemory& memory);
   // dx, dw, db may be null.
-  void backward(const PooledConvolutionSpec& spec, std::size_t rows, const float* x,
-                const float* dy, const float* w, float* dx, float* dw, float* db,
-                const PooledConvolutionMemory& memory, bool accumulate);
+  void backward(const PooledConvolutionSpec& spec, std::size_t rows, const T* x, const T* dy,
+                const T* w, T* dx, T* dw, T* db, const PooledConvolutionMemory& memory,
+                bool accumulate);
 
  private:
   bool winograd(const PooledConvolutionSpec& spec, std::size_t planned) const;
@@ -36,9 +37,9 @@ class PooledConvolutions {
   WinogradMemory parts(const PooledConvolutionSpec& spec,
                        const PooledConvolutionMemory& memory) const;
   std::size_t piece(const PooledConvolutionSpec& spec, std::size_t rows) const;
-  float* between(std::size_t floats);
+  T* between(std::size_t count);
   Library& library_;
-  Convolutions& convolutions_;
+  Convolutions<T>& convolutions_;
   Buffer between_;  // of one piece: the convolution's output, or its gradient
 };
 

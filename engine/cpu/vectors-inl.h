@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Vectors of float32 as the own kernels use them, once for each instruction set (Highway's include
-// idiom): at most 16 lanes, in numbers that divide 16.
+// idiom): at most 16 lanes, in numbers that divide 16. Numbers of bfloat16 are widened as they are
+// loaded, and rounded to the nearest as they are stored.
 #if defined(LOCKSTEP_ENGINE_CPU_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_ENGINE_CPU_VECTORS_INL_H_
 #undef LOCKSTEP_ENGINE_CPU_VECTORS_INL_H_
@@ -13,6 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#include "engine/cpu/narrow-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
@@ -32,6 +35,22 @@ HWY_INLINE Vector load(const float* from) {
 }
 HWY_INLINE void store(Vector value, float* to) {
   hn::StoreU(value, kLanes, to);
+}
+HWY_INLINE Vector load(const BFloat16* from) {
+  if constexpr (kWidth == 1) {
+    return hn::Set(kLanes, float(*from));
+  } else {
+    return load_narrow(kLanes, from);
+  }
+}
+HWY_INLINE void store(Vector value, BFloat16* to) {
+  if constexpr (kWidth == 1) {
+    *to = BFloat16(hn::GetLane(value));
+  } else {
+    const Narrow<Lanes> narrow;
+    hn::StoreU(narrowed(kLanes, BFloat16(), value), narrow,
+               reinterpret_cast<std::int16_t*>(&to->bits));
+  }
 }
 HWY_INLINE Vector all(float value) {
   return hn::Set(kLanes, value);
@@ -57,8 +76,10 @@ HWY_INLINE std::size_t panel_vectors(std::size_t columns_left) {
   return vectors >= kPanel ? kPanel : vectors >= 2 ? 2 : 1;
 }
 
-// Four rows of kWidth floats, `from` apart, to the columns of kWidth rows, `to` apart.
-HWY_INLINE void turn_four(const float* rows, std::size_t from, float* columns, std::size_t to) {
+// Four rows of kWidth numbers, `from` apart, to the columns of kWidth rows
+// of float32, `to` apart.
+template <class T>
+HWY_INLINE void turn_four(const T* rows, std::size_t from, float* columns, std::size_t to) {
   alignas(64) float turned[kWidth][4];
   hn::StoreInterleaved4(load(rows), load(rows + from), load(rows + 2 * from), load(rows + 3 * from),
                         kLanes, turned[0]);

@@ -28,7 +28,8 @@ namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
 constexpr std::size_t kPlanes = WinogradShape::kPlanes;
 
-HWY_INLINE void load_six(const float* from, std::size_t stride, Vector* to) {
+template <class T>
+HWY_INLINE void load_six(const T* from, std::size_t stride, Vector* to) {
   HWY_UNROLL(6)
   for (std::size_t i = 0; i < 6; ++i) to[i] = load(from + i * stride);
 }
@@ -131,19 +132,20 @@ HWY_INLINE TilePlace tile_place(const WinogradShape& shape, std::size_t number) 
 }
 
 // The image whose tiles are read: itself where it is whole tiles, else a copy with zeros around it.
+template <class T>
 class PaddedImage {
  public:
-  PaddedImage(const WinogradShape& shape, const float* x, float* memory)
+  PaddedImage(const WinogradShape& shape, const T* x, T* memory)
       : shape_(shape), x_(x), memory_(memory) {
-    if (!shape.whole()) std::memset(memory, 0, shape.padded_image() * sizeof(float));
+    if (!shape.whole()) std::fill_n(memory, shape.padded_image(), T());
   }
-  const float* at(std::size_t image) {
-    const float* from = x_ + image * shape_.inputs();
+  const T* at(std::size_t image) {
+    const T* from = x_ + image * shape_.inputs();
     if (shape_.whole()) return from;
     if (image != loaded_) {
       const std::size_t row = shape_.width * shape_.channels;
       for (std::size_t y = 0; y < shape_.height; ++y) {
-        std::memcpy(memory_ + corner(y), from + y * row, row * sizeof(float));
+        std::memcpy(memory_ + corner(y), from + y * row, row * sizeof(T));
       }
       loaded_ = image;
     }
@@ -156,19 +158,21 @@ class PaddedImage {
 
  private:
   const WinogradShape& shape_;
-  const float* x_;
-  float* memory_;
+  const T* x_;
+  T* memory_;
   std::size_t loaded_ = ~std::size_t{0};
 };
 
-// V = B' x B of `count` tiles from number `first` on.
-inline HWY_NOINLINE void transform_inputs(const WinogradShape& shape, PaddedImage& image,
-                                          std::size_t first, std::size_t count, float* v) {
-  const std::size_t stride = shape.input_stride(), channels = shape.channels;
+// V = B' x B of `count` tiles from number `first` on. Calls keep(tile, channel, row, values) with
+// six vectors of each row of it.
+template <class T, class Keep>
+HWY_INLINE void transform_inputs(const WinogradShape& shape, PaddedImage<T>& image,
+                                 std::size_t first, std::size_t count, Keep keep) {
+  const std::size_t channels = shape.channels;
   const std::size_t row = shape.padded_width() * channels;
   for (std::size_t t = 0; t < count; ++t) {
     const TilePlace place = tile_place(shape, first + t);
-    const float* tile = image.at(place.image) + 4 * (place.down * row + place.across * channels);
+    const T* tile = image.at(place.image) + 4 * (place.down * row + place.across * channels);
     for (std::size_t c = 0; c < channels; c += kWidth) {
       Vector half[6][6];
       HWY_UNROLL(1)
@@ -179,15 +183,25 @@ inline HWY_NOINLINE void transform_inputs(const WinogradShape& shape, PaddedImag
         HWY_UNROLL(6)
         for (std::size_t i = 0; i < 6; ++i) half[i][j] = d[i];
       }
-      float* to = v + t * channels + c;
       HWY_UNROLL(1)
       for (std::size_t i = 0; i < 6; ++i) {
         Vector* d = half[i];
         input_transform(d[0], d[1], d[2], d[3], d[4], d[5]);
-        store_six(d, to + 6 * i * stride, stride);
+        keep(t, c, i, d);
       }
     }
   }
+}
+
+// As planes of float32.
+template <class T>
+HWY_NOINLINE void transform_inputs(const WinogradShape& shape, PaddedImage<T>& image,
+                                   std::size_t first, std::size_t count, float* v) {
+  const std::size_t stride = shape.input_stride();
+  transform_inputs(shape, image, first, count,
+                   [&](std::size_t t, std::size_t c, std::size_t i, const Vector* row) {
+                     store_six(row, v + t * shape.channels + c + 6 * i * stride, stride);
+                   });
 }
 
 // C = A P: A is [rows, depth] with `depth` floats a row, P a panel of `V` vectors, C has `stride`

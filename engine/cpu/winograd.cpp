@@ -2,6 +2,7 @@
 #include "engine/cpu/winograd.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "engine/cpu/loops.h"
 #include "engine/cpu/share_rows.h"
@@ -48,6 +49,13 @@ bool winograd_pays(const ConvolutionSpec& s, std::size_t rows) {
   return 2 * s.output_height() * s.output_width() >= kOutputs * tiles && rows * tiles >= kFewTiles;
 }
 
+bool winograd_pays_forward_in_bfloat16(const ConvolutionSpec& s, std::size_t rows) {
+  constexpr std::size_t kOutputs = WinogradShape::kTile * WinogradShape::kTile;
+  const std::size_t tiles = winograd_shape(s, false).tiles();
+  return 4 * s.output_height() * s.output_width() >= 3 * kOutputs * tiles &&
+         4 * rows * tiles >= s.channels + s.filters;
+}
+
 WinogradShape winograd_shape(const ConvolutionSpec& s, bool pool) {
   return {s.height, s.width, s.channels, s.filters, s.padding, s.activation == Activation::kRelu,
           pool};
@@ -63,28 +71,30 @@ std::size_t winograd_scratch(const WinogradShape& shape, int threads, bool plane
          sizeof(float);
 }
 
-void winograd_forward(Library& library, const WinogradShape& shape, std::size_t rows,
-                      const float* x, const float* w, const float* b, float* y,
-                      const WinogradMemory& memory, Slice slice) {
+template <class T>
+void winograd_forward(Library& library, const WinogradShape& shape, std::size_t rows, const T* x,
+                      const T* w, const T* b, T* y, const WinogradMemory& memory, Slice slice) {
   const Scratch scratch(library, shape, memory.planes);
   const Planes planes(shape, scratch.planes);
   if (slice.first) winograd_weights(shape, w, planes.forward, nullptr);
   share_rows(library.threads(), rows, [&](int thread, std::size_t first, std::size_t count) {
-    winograd_forward(shape,
-                     {.images = count,
-                      .x = x + first * shape.inputs(),
-                      .weights = planes.forward,
-                      .bias = b,
-                      .y = y + first * shape.outputs(),
-                      .places = shape.pool ? memory.places + first * shape.outputs() : nullptr,
-                      .scratch = scratch.part(thread)});
+    winograd_forward(
+        shape,
+        WinogradForward<T>{.images = count,
+                           .x = x + first * shape.inputs(),
+                           .weights = planes.forward,
+                           .bias = b,
+                           .y = y + first * shape.outputs(),
+                           .places = shape.pool ? memory.places + first * shape.outputs() : nullptr,
+                           .scratch = scratch.part(thread)});
   });
 }
 
-void winograd_backward(Library& library, const WinogradShape& shape, std::size_t rows,
-                       const float* x, const float* y, const float* dy, const float* w, float* dx,
-                       float* dw, float* db, const WinogradMemory& memory, bool accumulate,
-                       Slice slice) {
+template <class T>
+void winograd_backward(Library& library, WinogradShape shape, std::size_t rows, const T* x,
+                       const T* y, const T* dy, const T* w, T* dx, T* dw, T* db,
+                       const WinogradMemory& memory, bool accumulate, Slice slice) {
+  shape.pairs = std::is_same_v<T, BFloat16> && winograd_has_pairs();
   const Scratch scratch(library, shape, memory.planes);
   const Planes planes(shape, scratch.planes);
   const int threads = library.threads();
@@ -98,17 +108,18 @@ void winograd_backward(Library& library, const WinogradShape& shape, std::size_t
       std::fill(count > 0 && dw != nullptr ? bias : sums, sums + planes.of_thread, 0.0f);
     if (count == 0) return;
     winograd_backward(shape,
-                      {.images = count,
-                       .x = x + first * shape.inputs(),
-                       .y = y == nullptr ? nullptr : y + first * shape.outputs(),
-                       .places = shape.pool ? memory.places + first * shape.outputs() : nullptr,
-                       .dy = dy + first * shape.outputs(),
-                       .weights = planes.backward,
-                       .dx = dx == nullptr ? nullptr : dx + first * shape.inputs(),
-                       .sums = dw == nullptr ? nullptr : sums,
-                       .fresh = slice.first,
-                       .bias = db == nullptr ? nullptr : bias,
-                       .scratch = scratch.part(thread)});
+                      WinogradBackward<T>{
+                          .images = count,
+                          .x = x + first * shape.inputs(),
+                          .y = y == nullptr ? nullptr : y + first * shape.outputs(),
+                          .places = shape.pool ? memory.places + first * shape.outputs() : nullptr,
+                          .dy = dy + first * shape.outputs(),
+                          .weights = planes.backward,
+                          .dx = dx == nullptr ? nullptr : dx + first * shape.inputs(),
+                          .sums = dw == nullptr ? nullptr : sums,
+                          .fresh = slice.first,
+                          .bias = db == nullptr ? nullptr : bias,
+                          .scratch = scratch.part(thread)});
   });
   if (!slice.last) return;
   for (int thread = 1; thread < threads; ++thread) {
@@ -117,8 +128,21 @@ void winograd_backward(Library& library, const WinogradShape& shape, std::size_t
   }
   if (dw != nullptr) winograd_gradient(shape, planes.sums, dw, accumulate);
   const float* const bias = planes.sums + shape.plane_weights();
-  if (db != nullptr && accumulate) add(db, bias, db, shape.filters);
-  if (db != nullptr && !accumulate) std::copy_n(bias, shape.filters, db);
+  for (std::size_t f = 0; db != nullptr && f < shape.filters; ++f) {
+    db[f] = T(accumulate ? db[f] + bias[f] : bias[f]);
+  }
 }
+
+template void winograd_forward(Library&, const WinogradShape&, std::size_t, const float*,
+                               const float*, const float*, float*, const WinogradMemory&, Slice);
+template void winograd_forward(Library&, const WinogradShape&, std::size_t, const BFloat16*,
+                               const BFloat16*, const BFloat16*, BFloat16*, const WinogradMemory&,
+                               Slice);
+template void winograd_backward(Library&, WinogradShape, std::size_t, const float*, const float*,
+                                const float*, const float*, float*, float*, float*,
+                                const WinogradMemory&, bool, Slice);
+template void winograd_backward(Library&, WinogradShape, std::size_t, const BFloat16*,
+                                const BFloat16*, const BFloat16*, const BFloat16*, BFloat16*,
+                                BFloat16*, BFloat16*, const WinogradMemory&, bool, Slice);
 
 }  // namespace lockstep::engine::cpu

@@ -19,6 +19,9 @@ bool winograd_fits(const ConvolutionSpec& spec);
 // Whether they then compute so many rows faster than the library does, by a rule that was measured:
 // README.md.
 bool winograd_pays(const ConvolutionSpec& spec, std::size_t rows);
+// The same of the output alone in bfloat16, which the library computes twice as fast as float32 and
+// these kernels do not: there must be more to save.
+bool winograd_pays_forward_in_bfloat16(const ConvolutionSpec& spec, std::size_t rows);
 // Of a convolution that fits.
 WinogradShape winograd_shape(const ConvolutionSpec& spec, bool pool);
 
@@ -31,13 +34,13 @@ std::size_t winograd_planes(const WinogradShape& shape, int threads);
 // Bytes of the library's scratch that a call takes.
 std::size_t winograd_scratch(const WinogradShape& shape, int threads, bool planes);
 
-void winograd_forward(Library& library, const WinogradShape& shape, std::size_t rows,
-                      const float* x, const float* w, const float* b, float* y,
-                      const WinogradMemory& memory, Slice slice);
+template <class T>  // float or BFloat16
+void winograd_forward(Library& library, const WinogradShape& shape, std::size_t rows, const T* x,
+                      const T* w, const T* b, T* y, const WinogradMemory& memory, Slice slice);
 // dx, dw, db may be null. `y` of forward is read where ReLU was fused and no pool.
-void winograd_backward(Library& library, const WinogradShape& shape, std::size_t rows,
-                       const float* x, const float* y, const float* dy, const float* w, float* dx,
-                       float* dw, float* db, const WinogradMemory& memory, bool accumulate,
-                       Slice slice);
+template <class T>
+void winograd_backward(Library& library, WinogradShape shape, std::size_t rows, const T* x,
+                       const T* y, const T* dy, const T* w, T* dx, T* dw, T* db,
+                       const WinogradMemory& memory, bool accumulate, Slice slice);
 
 }  // namespace lockstep::engine::cpu

@@ -6,6 +6,9 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <type_traits>
+
+#include "engine/cpu/pair_products.h"
 #include "engine/cpu/winograd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -14,8 +17,9 @@ namespace HWY_NAMESPACE {
 
 // The gradient of a tile's 4x4 outputs, kWidth filters of it: zero outside the image and where ReLU
 // cut. Adds what there is to `bias`.
-HWY_INLINE void load_tile(const WinogradShape& s, const TilePlace& place, const float* dy,
-                          const float* y, Vector g[4][4], Vector& bias) {
+template <class T>
+HWY_INLINE void load_tile(const WinogradShape& s, const TilePlace& place, const T* dy, const T* y,
+                          Vector g[4][4], Vector& bias) {
   const std::size_t down = 4 * place.down, across = 4 * place.across;
   for (std::size_t i = 0; i < 4; ++i) {
     for (std::size_t j = 0; j < 4; ++j) {
@@ -32,7 +36,8 @@ HWY_INLINE void load_tile(const WinogradShape& s, const TilePlace& place, const 
 }
 
 // The same behind a pool: each gradient goes to the place of its window's largest.
-HWY_INLINE void load_pooled(const WinogradShape& s, const TilePlace& place, const float* dy,
+template <class T>
+HWY_INLINE void load_pooled(const WinogradShape& s, const TilePlace& place, const T* dy,
                             const std::uint8_t* places, Vector g[4][4], Vector& bias) {
   const std::size_t down = 2 * place.down, across = 2 * place.across;
   const std::size_t height = s.output_height() / 2, width = s.output_width() / 2;
@@ -57,10 +62,11 @@ HWY_INLINE void load_pooled(const WinogradShape& s, const TilePlace& place, cons
   }
 }
 
-// dM = A dy A' of `count` tiles from number `first` on.
-inline HWY_NOINLINE void transform_gradients(const WinogradShape& s, const WinogradBackward& call,
-                                             std::size_t first, std::size_t count, float* m) {
-  const std::size_t stride = s.output_stride();
+// dM = A dy A' of `count` tiles from number `first` on. Calls keep(tile, filter, row, values) with
+// six vectors of each row of it.
+template <class T, class Keep>
+HWY_INLINE void transform_gradients(const WinogradShape& s, const WinogradBackward<T>& call,
+                                    std::size_t first, std::size_t count, Keep keep) {
   for (std::size_t t = 0; t < count; ++t) {
     const TilePlace place = tile_place(s, first + t);
     for (std::size_t f = 0; f < s.filters; f += kWidth) {
@@ -81,15 +87,25 @@ inline HWY_NOINLINE void transform_gradients(const WinogradShape& s, const Winog
         HWY_UNROLL(6)
         for (std::size_t i = 0; i < 6; ++i) half[i][j] = column[i];
       }
-      float* to = m + t * s.filters + f;
       HWY_UNROLL(1)
       for (std::size_t i = 0; i < 6; ++i) {
         Vector row[6];
         output_adjoint(half[i][0], half[i][1], half[i][2], half[i][3], row);
-        store_six(row, to + 6 * i * stride, stride);
+        keep(t, f, i, row);
       }
     }
   }
+}
+
+// As planes of float32.
+template <class T>
+HWY_NOINLINE void transform_gradients(const WinogradShape& s, const WinogradBackward<T>& call,
+                                      std::size_t first, std::size_t count, float* m) {
+  const std::size_t stride = s.output_stride();
+  transform_gradients(s, call, first, count,
+                      [&](std::size_t t, std::size_t f, std::size_t i, const Vector* row) {
+                        store_six(row, m + t * s.filters + f + 6 * i * stride, stride);
+                      });
 }
 
 // Rows k .. k + K of a panel of the sums: += V' dM over the tiles, V columns of vectors wide; =
@@ -150,38 +166,45 @@ inline HWY_NOINLINE void add_plane(const WinogradShape& s, const float* v, const
   }
 }
 
-// The gradients of inputs, added up in a padded image of their own where the tiles are not whole.
+// The gradients of inputs, added up as float32: in dx itself where that is float32 and the tiles
+// are whole, else in a padded image of their own.
+template <class T>
 class InputGradient {
  public:
-  InputGradient(const WinogradShape& shape, const PaddedImage& layout, float* dx, float* memory)
+  InputGradient(const WinogradShape& shape, const PaddedImage<T>& layout, T* dx, float* memory)
       : shape_(shape), layout_(layout), dx_(dx), memory_(memory) {}
   // Tiles come in order: the first of an image clears, the last one stores.
   float* begin(std::size_t image) {
-    if (shape_.whole()) memory_ = dx_ + image * shape_.inputs();
+    if constexpr (kWide) {
+      if (shape_.whole()) memory_ = dx_ + image * shape_.inputs();
+    }
     if (image != open_) std::memset(memory_, 0, shape_.padded_image() * sizeof(float));
     open_ = image;
     return memory_;
   }
   void end(std::size_t image) {
-    if (shape_.whole()) return;
+    if (kWide && shape_.whole()) return;
     const std::size_t row = shape_.width * shape_.channels;
     for (std::size_t y = 0; y < shape_.height; ++y) {
-      std::memcpy(dx_ + image * shape_.inputs() + y * row, memory_ + layout_.corner(y),
-                  row * sizeof(float));
+      T* const to = dx_ + image * shape_.inputs() + y * row;
+      const float* const from = memory_ + layout_.corner(y);
+      for (std::size_t i = 0; i < row; i += kWidth) store(load(from + i), to + i);
     }
   }
 
  private:
+  static constexpr bool kWide = std::is_same_v<T, float>;
   const WinogradShape& shape_;
-  const PaddedImage& layout_;
-  float* dx_;
+  const PaddedImage<T>& layout_;
+  T* dx_;
   float* memory_;
   std::size_t open_ = ~std::size_t{0};
 };
 
 // dx += B dV B' of `count` tiles from number `first` on.
-inline HWY_NOINLINE void transform_back(const WinogradShape& s, std::size_t first,
-                                        std::size_t count, const float* v, InputGradient& image) {
+template <class T>
+HWY_NOINLINE void transform_back(const WinogradShape& s, std::size_t first, std::size_t count,
+                                 const float* v, InputGradient<T>& image) {
   const std::size_t stride = s.input_stride(), row = s.padded_width() * s.channels;
   for (std::size_t t = 0; t < count; ++t) {
     const TilePlace place = tile_place(s, first + t);
@@ -212,13 +235,101 @@ inline HWY_NOINLINE void transform_back(const WinogradShape& s, std::size_t firs
   }
 }
 
-// Blocks of tiles, plane by plane: the gradients of the sums first, then dV in the memory of V.
-void WinogradBackwardTarget(const WinogradShape& s, const WinogradBackward& call) {
+// Planes of bfloat16 for products of pairs: of the inputs pairs of tiles, [tiles / 2, channels]; of
+// the gradients first the tiles, [tiles, filters], then their pairs, [tiles / 2, filters]. The
+// first tile of a pair waits there as float32. Of an odd number of tiles the last one's partner is
+// zero.
+HWY_INLINE std::uint32_t* pairs_of(const WinogradShape& s, float* m) {
+  return reinterpret_cast<std::uint32_t*>(m + s.block() * s.filters / 2);
+}
+
+HWY_NOINLINE void pairs_of_inputs(const WinogradShape& s, PaddedImage<BFloat16>& image,
+                                  std::size_t first, std::size_t count, float* v) {
+  const std::size_t stride = s.input_stride();
+  alignas(64) float second[6 * kWidth] = {};
+  const auto place = [&](std::size_t t, std::size_t c, std::size_t i) {
+    return v + 6 * i * stride + t / 2 * s.channels + c;
+  };
+  const auto pack = [&](float* to) {
+    pack_pairs(second, reinterpret_cast<std::uint32_t*>(to), stride, nullptr, 0);
+  };
+  transform_inputs(s, image, first, count,
+                   [&](std::size_t t, std::size_t c, std::size_t i, const Vector* row) {
+                     if (t % 2 == 0) return store_six(row, place(t, c, i), stride);
+                     store_six(row, second, kWidth);
+                     pack(place(t, c, i));
+                   });
+  if (count % 2 == 0) return;
+  std::fill_n(second, 6 * kWidth, 0.0f);
+  for (std::size_t c = 0; c < s.channels; c += kWidth) {
+    for (std::size_t i = 0; i < 6; ++i) pack(place(count - 1, c, i));
+  }
+}
+
+HWY_NOINLINE void pairs_of_gradients(const WinogradShape& s, const WinogradBackward<BFloat16>& call,
+                                     std::size_t first, std::size_t count, float* m) {
+  const std::size_t stride = s.output_stride(), row_words = s.filters / 2;
+  alignas(64) float second[6 * kWidth] = {};
+  const auto place = [&](std::size_t t, std::size_t f, std::size_t i) {
+    return pairs_of(s, m + 6 * i * stride) + t / 2 * s.filters + f;
+  };
+  const auto pack = [&](std::size_t t, std::size_t f, std::size_t i) {
+    auto* const tiles = reinterpret_cast<std::uint32_t*>(m + 6 * i * stride);
+    pack_pairs(second, place(t, f, i), stride, tiles + t / 2 * 2 * row_words + f / 2, row_words);
+  };
+  transform_gradients(s, call, first, count,
+                      [&](std::size_t t, std::size_t f, std::size_t i, const Vector* row) {
+                        if (t % 2 == 0) {
+                          return store_six(row, reinterpret_cast<float*>(place(t, f, i)), stride);
+                        }
+                        store_six(row, second, kWidth);
+                        pack(t, f, i);
+                      });
+  if (count % 2 == 0) return;
+  std::fill_n(second, 6 * kWidth, 0.0f);
+  for (std::size_t f = 0; f < s.filters; f += kWidth) {
+    for (std::size_t i = 0; i < 6; ++i) pack(count - 1, f, i);
+  }
+}
+
+// As `backward`, the products of a plane by pairs.
+HWY_INLINE void backward_by_pairs(const WinogradShape& s, const WinogradBackward<BFloat16>& call) {
   float* v = aligned(call.scratch);
   float* m = v + kPlanes * s.input_stride();
   float* padded = aligned(m + kPlanes * s.output_stride());
-  PaddedImage image(s, call.x, padded);
-  InputGradient gradient(s, image, call.dx, aligned(padded + s.padded_image()));
+  PaddedImage<BFloat16> image(s, call.x, reinterpret_cast<BFloat16*>(padded));
+  InputGradient<BFloat16> gradient(s, image, call.dx, aligned(padded + s.padded_image()));
+  const auto* const weights = reinterpret_cast<const std::uint32_t*>(call.weights);
+  const std::size_t all_tiles = call.images * s.tiles(), plane = s.plane();
+  for (std::size_t first = 0; first < all_tiles; first += s.block()) {
+    const std::size_t count = std::min(s.block(), all_tiles - first);
+    pairs_of_gradients(s, call, first, count, m);
+    if (call.sums != nullptr) pairs_of_inputs(s, image, first, count, v);
+    for (std::size_t p = 0; p < kPlanes; ++p) {
+      float* inputs = v + p * s.input_stride();
+      float* outputs = m + p * s.output_stride();
+      if (call.sums != nullptr) {
+        add_pairs(reinterpret_cast<const std::uint32_t*>(inputs), pairs_of(s, outputs),
+                  (count + 1) / 2, s.channels, s.filters, call.fresh && first == 0,
+                  call.sums + p * plane);
+      }
+      if (call.dx != nullptr) {
+        multiply_pairs(reinterpret_cast<const std::uint32_t*>(outputs), weights + p * (plane / 2),
+                       count, s.filters / 2, s.channels, inputs);
+      }
+    }
+    if (call.dx != nullptr) transform_back(s, first, count, v, gradient);
+  }
+}
+
+// Blocks of tiles, plane by plane: the gradients of the sums first, then dV in the memory of V.
+template <class T>
+HWY_INLINE void backward(const WinogradShape& s, const WinogradBackward<T>& call) {
+  float* v = aligned(call.scratch);
+  float* m = v + kPlanes * s.input_stride();
+  float* padded = aligned(m + kPlanes * s.output_stride());
+  PaddedImage<T> image(s, call.x, reinterpret_cast<T*>(padded));
+  InputGradient<T> gradient(s, image, call.dx, aligned(padded + s.padded_image()));
   const std::size_t all_tiles = call.images * s.tiles(), plane = s.plane();
   for (std::size_t first = 0; first < all_tiles; first += s.block()) {
     const std::size_t count = std::min(s.block(), all_tiles - first);
@@ -238,6 +349,17 @@ void WinogradBackwardTarget(const WinogradShape& s, const WinogradBackward& call
   }
 }
 
+bool WinogradHasPairs() {
+  return HWY_TARGET == HWY_AVX3;
+}
+void WinogradBackwardWide(const WinogradShape& s, const WinogradBackward<float>& call) {
+  backward(s, call);
+}
+void WinogradBackwardNarrow(const WinogradShape& s, const WinogradBackward<BFloat16>& call) {
+  if (s.pairs) return backward_by_pairs(s, call);
+  backward(s, call);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::engine::cpu
 HWY_AFTER_NAMESPACE();
@@ -245,10 +367,20 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::engine::cpu {
 
-HWY_EXPORT(WinogradBackwardTarget);
+HWY_EXPORT(WinogradHasPairs);
+HWY_EXPORT(WinogradBackwardWide);
+HWY_EXPORT(WinogradBackwardNarrow);
 
-void winograd_backward(const WinogradShape& shape, const WinogradBackward& call) {
-  HWY_DYNAMIC_DISPATCH(WinogradBackwardTarget)(shape, call);
+bool winograd_has_pairs() {
+  return has_pair_products() && HWY_DYNAMIC_DISPATCH(WinogradHasPairs)();
+}
+
+void winograd_backward(const WinogradShape& shape, const WinogradBackward<float>& call) {
+  HWY_DYNAMIC_DISPATCH(WinogradBackwardWide)(shape, call);
+}
+
+void winograd_backward(const WinogradShape& shape, const WinogradBackward<BFloat16>& call) {
+  HWY_DYNAMIC_DISPATCH(WinogradBackwardNarrow)(shape, call);
 }
 
 }  // namespace lockstep::engine::cpu

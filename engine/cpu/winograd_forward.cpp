@@ -13,12 +13,13 @@ namespace lockstep::engine::cpu {
 namespace HWY_NAMESPACE {
 
 // The 4x4 outputs of a tile that lie on the image, kWidth filters of them.
+template <class T>
 HWY_INLINE void store_tile(const WinogradShape& s, const TilePlace& place, const Vector y[4][4],
-                           float* image) {
+                           T* image) {
   const std::size_t down = 4 * place.down, across = 4 * place.across;
   const std::size_t rows = std::min<std::size_t>(4, s.output_height() - down);
   const std::size_t columns = std::min<std::size_t>(4, s.output_width() - across);
-  float* to = image + (down * s.output_width() + across) * s.filters;
+  T* to = image + (down * s.output_width() + across) * s.filters;
   if (rows == 4 && columns == 4) {
     HWY_UNROLL(4)
     for (std::size_t i = 0; i < 4; ++i) {
@@ -44,8 +45,9 @@ HWY_INLINE void larger(Vector value, float number, Vector& best, Vector& at) {
 }
 
 // The largest of each window of 2x2 and its number.
+template <class T>
 HWY_INLINE void store_pooled(const WinogradShape& s, const TilePlace& place, const Vector y[4][4],
-                             float* image, std::uint8_t* places) {
+                             T* image, std::uint8_t* places) {
   const std::size_t down = 2 * place.down, across = 2 * place.across;
   const std::size_t height = s.output_height() / 2, width = s.output_width() / 2;
   HWY_UNROLL(2)
@@ -71,8 +73,9 @@ HWY_INLINE void store_pooled(const WinogradShape& s, const TilePlace& place, con
 }
 
 // y = A' M A of `count` tiles from number `first` on, with what comes after.
-inline HWY_NOINLINE void transform_outputs(const WinogradShape& s, const WinogradForward& call,
-                                           std::size_t first, std::size_t count, const float* m) {
+template <class T>
+HWY_NOINLINE void transform_outputs(const WinogradShape& s, const WinogradForward<T>& call,
+                                    std::size_t first, std::size_t count, const float* m) {
   const std::size_t stride = s.output_stride();
   for (std::size_t t = 0; t < count; ++t) {
     const TilePlace place = tile_place(s, first + t);
@@ -110,10 +113,11 @@ inline HWY_NOINLINE void transform_outputs(const WinogradShape& s, const Winogra
 }
 
 // Blocks of tiles: inputs transformed, multiplied plane by plane, transformed back.
-void WinogradForwardTarget(const WinogradShape& s, const WinogradForward& call) {
+template <class T>
+HWY_INLINE void forward(const WinogradShape& s, const WinogradForward<T>& call) {
   float* v = aligned(call.scratch);
   float* m = v + kPlanes * s.input_stride();
-  PaddedImage image(s, call.x, aligned(m + kPlanes * s.output_stride()));
+  PaddedImage<T> image(s, call.x, reinterpret_cast<T*>(aligned(m + kPlanes * s.output_stride())));
   const std::size_t all_tiles = call.images * s.tiles();
   for (std::size_t first = 0; first < all_tiles; first += s.forward_block()) {
     const std::size_t count = std::min(s.forward_block(), all_tiles - first);
@@ -126,6 +130,13 @@ void WinogradForwardTarget(const WinogradShape& s, const WinogradForward& call) 
   }
 }
 
+void WinogradForwardWide(const WinogradShape& s, const WinogradForward<float>& call) {
+  forward(s, call);
+}
+void WinogradForwardNarrow(const WinogradShape& s, const WinogradForward<BFloat16>& call) {
+  forward(s, call);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::engine::cpu
 HWY_AFTER_NAMESPACE();
@@ -133,10 +144,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::engine::cpu {
 
-HWY_EXPORT(WinogradForwardTarget);
+HWY_EXPORT(WinogradForwardWide);
+HWY_EXPORT(WinogradForwardNarrow);
 
-void winograd_forward(const WinogradShape& shape, const WinogradForward& call) {
-  HWY_DYNAMIC_DISPATCH(WinogradForwardTarget)(shape, call);
+void winograd_forward(const WinogradShape& shape, const WinogradForward<float>& call) {
+  HWY_DYNAMIC_DISPATCH(WinogradForwardWide)(shape, call);
+}
+
+void winograd_forward(const WinogradShape& shape, const WinogradForward<BFloat16>& call) {
+  HWY_DYNAMIC_DISPATCH(WinogradForwardNarrow)(shape, call);
 }
 
 }  // namespace lockstep::engine::cpu

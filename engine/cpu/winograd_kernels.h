@@ -5,13 +5,17 @@
 // chosen as the program runs. Source: Lavin and Gray, Fast Algorithms for Convolutional Neural
 // Networks (2016).
 //
-// Channels and filters are multiples of 16; images NHWC float32; weights [filters, 3, 3, channels].
-// The 36 planes of transformed weights lie in panels of a few vectors of columns, as the products
-// read them: `winograd_weights` writes them, nobody else looks inside. Pure functions; any thread.
+// Channels and filters are multiples of 16; images NHWC, of T, float or BFloat16; weights [filters,
+// 3, 3, channels] of T. What is multiplied and summed is float32 with either, but for backward with
+// `pairs`. The 36 planes of transformed weights lie in panels of a few vectors of columns, as the
+// products read them: `winograd_weights` writes them, nobody else looks inside. Pure functions; any
+// thread.
 #pragma once
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+
+#include "engine/base/bfloat16.h"
 
 namespace lockstep::engine::cpu {
 
@@ -21,6 +25,9 @@ struct WinogradShape {
   std::size_t padding = 0;  // 0, 1 or 2
   bool relu = false;
   bool pool = false;  // a max pool of 2x2 windows, stride 2, follows
+  // Of bfloat16: backward multiplies in bfloat16 (pair_products.h). Forward never does, for its
+  // rounding errors grow too much.
+  bool pairs = false;
 
   static constexpr std::size_t kTile = 4, kPlanes = 36;
 
@@ -66,40 +73,48 @@ struct WinogradShape {
 
 // w to the planes that forward (`forward`) and the gradient of the input (`backward`) read,
 // plane_weights() floats each; either may be null.
-void winograd_weights(const WinogradShape& shape, const float* w, float* forward, float* backward);
+template <class T>
+void winograd_weights(const WinogradShape& shape, const T* w, float* forward, float* backward);
 
 // y = relu(x * w + bias), then pooled where `pool`: `places` gets one byte for each output, the
 // number of the first largest in its window, or 4 where ReLU cut it. `bias` may be null.
+template <class T>
 struct WinogradForward {
   std::size_t images = 0;
-  const float* x = nullptr;
+  const T* x = nullptr;
   const float* weights = nullptr;  // planes
-  const float* bias = nullptr;
-  float* y = nullptr;
+  const T* bias = nullptr;
+  T* y = nullptr;
   std::uint8_t* places = nullptr;
   float* scratch = nullptr;
 };
-void winograd_forward(const WinogradShape& shape, const WinogradForward& call);
+void winograd_forward(const WinogradShape& shape, const WinogradForward<float>& call);
+void winograd_forward(const WinogradShape& shape, const WinogradForward<BFloat16>& call);
 
 // Adds to `sums` (plane_weights() floats) and `bias` (filters), writes dx. Each may be null. At
 // least one image.
+template <class T>
 struct WinogradBackward {
   std::size_t images = 0;
-  const float* x = nullptr;
-  const float* y = nullptr;              // of forward, where `relu` and not `pool`
+  const T* x = nullptr;
+  const T* y = nullptr;                  // of forward, where `relu` and not `pool`
   const std::uint8_t* places = nullptr;  // where `pool`
-  const float* dy = nullptr;
+  const T* dy = nullptr;
   const float* weights = nullptr;  // planes of backward
-  float* dx = nullptr;
+  T* dx = nullptr;
   float* sums = nullptr;
   bool fresh = false;  // writes `sums`
   float* bias = nullptr;
   float* scratch = nullptr;
 };
-void winograd_backward(const WinogradShape& shape, const WinogradBackward& call);
+// Whether backward may multiply by pairs: in AVX-512, on processors that have products of them.
+bool winograd_has_pairs();
+void winograd_backward(const WinogradShape& shape, const WinogradBackward<float>& call);
+void winograd_backward(const WinogradShape& shape, const WinogradBackward<BFloat16>& call);
 
 // dw, [filters, 3, 3, channels], from the sums of backward; added to what is there where
-// `accumulate`.
-void winograd_gradient(const WinogradShape& shape, const float* sums, float* dw, bool accumulate);
+// `accumulate`, and rounded then.
+template <class T>
+void winograd_gradient(const WinogradShape& shape, const float* sums, T* dw, bool accumulate);
 
 }  // namespace lockstep::engine::cpu

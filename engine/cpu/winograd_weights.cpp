@@ -7,6 +7,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "engine/cpu/pair_products.h"
 #include "engine/cpu/winograd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -17,9 +18,8 @@ constexpr std::size_t kSquare = 16;  // filters or channels: both are multiples 
 
 // G g G' of kWidth kernels, whose nine weights lie `stride` apart, to all planes; past the caches
 // where kStream.
-template <bool kStream>
-HWY_INLINE void transform_weight(const float* w, std::size_t stride, float* planes,
-                                 std::size_t plane) {
+template <bool kStream, class T>
+HWY_INLINE void transform_weight(const T* w, std::size_t stride, float* planes, std::size_t plane) {
   Vector half[6][3];
   HWY_UNROLL(1)
   for (std::size_t j = 0; j < 3; ++j) {
@@ -45,9 +45,26 @@ HWY_INLINE void transform_weight(const float* w, std::size_t stride, float* plan
   }
 }
 
+// For backward by products of pairs: words of two neighbouring filters.
+HWY_INLINE void transform_pairs(const WinogradShape& s, const BFloat16* w, float* backward) {
+  const std::size_t filter = 9 * s.channels, plane = s.plane() / 2;
+  alignas(64) float second[kPlanes * kWidth];
+  for (std::size_t f = 0; f < s.filters; f += 2) {
+    for (std::size_t c = 0; c < s.channels; c += kWidth) {
+      float* const to = backward + in_panels(s.filters / 2, s.channels, f / 2, c);
+      transform_weight<false>(w + f * filter + c, s.channels, to, plane);
+      transform_weight<false>(w + (f + 1) * filter + c, s.channels, second, kWidth);
+      for (std::size_t p = 0; p < kPlanes; p += 6) {
+        pack_pairs(second + p * kWidth, reinterpret_cast<std::uint32_t*>(to + p * plane), plane,
+                   nullptr, 0);
+      }
+    }
+  }
+}
+
 // Lanes are channels for backward, as w has them, and filters for forward: w is turned first.
-template <bool kStream>
-HWY_INLINE void transform_weights(const WinogradShape& s, const float* w, float* forward,
+template <bool kStream, class T>
+HWY_INLINE void transform_weights(const WinogradShape& s, const T* w, float* forward,
                                   float* backward) {
   const std::size_t filter = 9 * s.channels;
   for (std::size_t f = 0; backward != nullptr && f < s.filters; ++f) {
@@ -76,8 +93,8 @@ HWY_INLINE void transform_weights(const WinogradShape& s, const float* w, float*
 }
 
 // Planes that no cache holds go past the caches, where a vector is a whole line of them.
-void WinogradWeightsTarget(const WinogradShape& s, const float* w, float* forward,
-                           float* backward) {
+template <class T>
+HWY_INLINE void weights(const WinogradShape& s, const T* w, float* forward, float* backward) {
   constexpr std::size_t kLine = 16;
   const auto on_line = [](const float* data) {
     return reinterpret_cast<std::uintptr_t>(data) % 64 == 0;
@@ -118,7 +135,8 @@ HWY_INLINE void transform_sums(const float* u, std::size_t plane, std::size_t ah
 
 // Squares of filters and channels, so that dw is written in lines, in the order in which the planes
 // lie in memory.
-void WinogradGradientTarget(const WinogradShape& s, const float* sums, float* dw, bool accumulate) {
+template <class T>
+HWY_INLINE void gradient(const WinogradShape& s, const float* sums, T* dw, bool accumulate) {
   alignas(64) float nine[9][kSquare][kWidth];    // channel, filter
   alignas(64) float turned[kWidth][9][kSquare];  // filter, place, channel
   const auto square = [&](std::size_t c, std::size_t f, const float* u, std::size_t width) {
@@ -132,7 +150,7 @@ void WinogradGradientTarget(const WinogradShape& s, const float* sums, float* dw
     }
     for (std::size_t i = 0; i < kWidth; ++i) {
       for (std::size_t k = 0; k < 9; ++k) {
-        float* const to = dw + ((f + i) * 9 + k) * s.channels + c;
+        T* const to = dw + ((f + i) * 9 + k) * s.channels + c;
         for (std::size_t j = 0; j < kSquare; j += kWidth) {
           const Vector value = load(&turned[i][k][j]);
           store(accumulate ? hn::Add(load(to + j), value) : value, to + j);
@@ -151,6 +169,25 @@ void WinogradGradientTarget(const WinogradShape& s, const float* sums, float* dw
   }
 }
 
+void WinogradWeightsWide(const WinogradShape& s, const float* w, float* forward, float* backward) {
+  weights(s, w, forward, backward);
+}
+void WinogradWeightsNarrow(const WinogradShape& s, const BFloat16* w, float* forward,
+                           float* backward) {
+  if (s.pairs && backward != nullptr) {
+    transform_pairs(s, w, backward);
+    backward = nullptr;
+  }
+  weights(s, w, forward, backward);
+}
+void WinogradGradientWide(const WinogradShape& s, const float* sums, float* dw, bool accumulate) {
+  gradient(s, sums, dw, accumulate);
+}
+void WinogradGradientNarrow(const WinogradShape& s, const float* sums, BFloat16* dw,
+                            bool accumulate) {
+  gradient(s, sums, dw, accumulate);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::engine::cpu
 HWY_AFTER_NAMESPACE();
@@ -158,15 +195,31 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::engine::cpu {
 
-HWY_EXPORT(WinogradWeightsTarget);
-HWY_EXPORT(WinogradGradientTarget);
+HWY_EXPORT(WinogradWeightsWide);
+HWY_EXPORT(WinogradWeightsNarrow);
+HWY_EXPORT(WinogradGradientWide);
+HWY_EXPORT(WinogradGradientNarrow);
 
+template <>
 void winograd_weights(const WinogradShape& shape, const float* w, float* forward, float* backward) {
-  HWY_DYNAMIC_DISPATCH(WinogradWeightsTarget)(shape, w, forward, backward);
+  HWY_DYNAMIC_DISPATCH(WinogradWeightsWide)(shape, w, forward, backward);
 }
 
+template <>
+void winograd_weights(const WinogradShape& shape, const BFloat16* w, float* forward,
+                      float* backward) {
+  HWY_DYNAMIC_DISPATCH(WinogradWeightsNarrow)(shape, w, forward, backward);
+}
+
+template <>
 void winograd_gradient(const WinogradShape& shape, const float* sums, float* dw, bool accumulate) {
-  HWY_DYNAMIC_DISPATCH(WinogradGradientTarget)(shape, sums, dw, accumulate);
+  HWY_DYNAMIC_DISPATCH(WinogradGradientWide)(shape, sums, dw, accumulate);
+}
+
+template <>
+void winograd_gradient(const WinogradShape& shape, const float* sums, BFloat16* dw,
+                       bool accumulate) {
+  HWY_DYNAMIC_DISPATCH(WinogradGradientNarrow)(shape, sums, dw, accumulate);
 }
 
 }  // namespace lockstep::engine::cpu

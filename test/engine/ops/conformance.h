@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/cpu/pair_products.h"
+#include "engine/cpu/winograd.h"
 #include "engine/reference/reference_device.h"
 #include "engine/runtime/devices.h"
 #include "test/engine/ops/machine.h"
@@ -30,20 +32,48 @@ inline StepState state_of(std::size_t used) {
 
 class Conformance : public testing::Test {
  protected:
-  // Runs `body` on the oracle and on every machine, and compares what it gives.
-  void compare(const std::string& what, const std::function<Results(Machine&)>& body) {
+  // Runs `body` on the oracle and on every machine, and compares what it gives. Those of bfloat16
+  // are compared with what the oracle gives for the same rounded operands.
+  // `takes`: which machines, where not all. `of`: the convolution whose output and gradients these
+  // are.
+  void compare(
+      const std::string& what, const std::function<Results(Machine&)>& body,
+      const std::function<bool(const Machine&)>& takes = [](const Machine&) { return true; },
+      const ConvolutionSpec* of = nullptr) {
     SCOPED_TRACE(what);
-    const Results expected = body(oracle_);
+    const Results expected = body(oracle_), rounded = body(rounded_oracle_);
     for (Machine& machine : machines_) {
-      expect_close(machine, body(machine), expected);
+      if (!takes(machine)) continue;
+      const bool narrow = machine.dtype() == DType::kBFloat16;
+      expect_close(machine, body(machine), narrow ? rounded : expected,
+                   of != nullptr && narrow && gradients_by_pairs(machine, *of));
       if (HasFatalFailure()) return;
     }
+  }
+
+  // Whether its gradients may be sums of products of rounded factors (pair_products.h).
+  static bool gradients_by_pairs(const Machine& m, const ConvolutionSpec& s) {
+    return m.dtype() == DType::kBFloat16 && m.kernels() != Kernels::kDirect &&
+           cpu::winograd_fits(s) && cpu::has_pair_products();
+  }
+  // Whether a convolution and a pool in one choose the place of a maximum before anything is
+  // rounded, as the oracle does. Where the convolution's output is bfloat16, several places of a
+  // window are often equal, and the first of them wins.
+  static bool chooses_unrounded(const Machine& m, const PooledConvolutionSpec& p) {
+    return m.dtype() != DType::kBFloat16 || (m.kernels() == Kernels::kWinograd && p.window == 2 &&
+                                             cpu::winograd_fits(p.convolution));
   }
 
   std::vector<std::unique_ptr<Device>> devices_ = all_devices();
   std::vector<Machine> machines_ = all_machines(devices_);
   std::unique_ptr<Device> oracle_device_ = reference_device();
   Machine oracle_{*oracle_device_, DType::kFloat64};
+  // With operands as kernels of bfloat16 have them.
+  Machine rounded_oracle_ = [this] {
+    Machine made(*oracle_device_, DType::kFloat64);
+    made.round_to_bfloat16();
+    return made;
+  }();
 };
 
 }  // namespace lockstep::engine

@@ -135,11 +135,13 @@ TEST_F(Conformance, Convolutions) {
         spec.bias = variant % 2 == 0;
         spec.activation = variant / 2 % 2 == 0 ? Activation::kNone : Activation::kRelu;
         const bool accumulate = variant / 4 == 1;
-        compare(fmt::format("convolution {}x{}x{} to {} by {}x{}, stride {}, padding {}, {} of {} "
-                            "rows, variant {}",
-                            c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], rows.used, rows.planned,
-                            variant),
-                [&](Machine& m) { return convolution_case(m, spec, rows, accumulate); });
+        compare(
+            fmt::format("convolution {}x{}x{} to {} by {}x{}, stride {}, padding {}, {} of {} "
+                        "rows, variant {}",
+                        c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], rows.used, rows.planned,
+                        variant),
+            [&](Machine& m) { return convolution_case(m, spec, rows, accumulate); },
+            [](const Machine&) { return true; }, &spec);
         if (HasFatalFailure()) return;
       }
     }
@@ -155,21 +157,23 @@ TEST_F(Conformance, FrozenParametersHaveNoGradients) {
        {ConvolutionSpec{5, 5, 3, 4, 3, 3, 1, 1}, ConvolutionSpec{6, 6, 16, 32, 3, 3, 1, 1},
         ConvolutionSpec{5, 6, 3, 16, 3, 3, 1, 1}}) {
     for (int wanted = 0; wanted < 8; ++wanted) {
-      compare(fmt::format("{} to {} channels, wanted gradients {}", s.channels, s.filters, wanted),
-              [&](Machine& m) {
-                const StepState state = state_of(2);
-                const Shape in{2, s.height, s.width, s.channels};
-                const Shape out{2, s.output_height(), s.output_width(), s.filters};
-                const Shape kernel{s.filters, s.kernel_height, s.kernel_width, s.channels};
-                const Operand x = m.operand(in, random_numbers(in.elements(), 1));
-                const Operand w = m.operand(kernel, random_numbers(kernel.elements(), 2));
-                const Operand dy = m.operand(out, random_numbers(out.elements(), 3));
-                const Operand dx = m.empty(in), dw = m.empty(kernel), db = m.empty({s.filters});
-                m.ops().convolution_backward(&state, s, x.tensor, dy.tensor, dy.tensor, w.tensor,
-                                             pick(wanted, 1, dx), pick(wanted, 2, dw),
-                                             pick(wanted, 4, db), false);
-                return Results{dx.values(), dw.values(), db.values()};
-              });
+      compare(
+          fmt::format("{} to {} channels, wanted gradients {}", s.channels, s.filters, wanted),
+          [&](Machine& m) {
+            const StepState state = state_of(2);
+            const Shape in{2, s.height, s.width, s.channels};
+            const Shape out{2, s.output_height(), s.output_width(), s.filters};
+            const Shape kernel{s.filters, s.kernel_height, s.kernel_width, s.channels};
+            const Operand x = m.operand(in, random_numbers(in.elements(), 1));
+            const Operand w = m.operand(kernel, random_numbers(kernel.elements(), 2));
+            const Operand dy = m.operand(out, random_numbers(out.elements(), 3));
+            const Operand dx = m.empty(in), dw = m.empty(kernel), db = m.empty({s.filters});
+            m.ops().convolution_backward(&state, s, x.tensor, dy.tensor, dy.tensor, w.tensor,
+                                         pick(wanted, 1, dx), pick(wanted, 2, dw),
+                                         pick(wanted, 4, db), false);
+            return Results{{}, dx.values(), dw.values(), db.values()};
+          },
+          [](const Machine&) { return true; }, &s);
     }
   }
   const DenseSpec dense{6, 5};

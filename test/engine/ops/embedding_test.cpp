@@ -111,7 +111,8 @@ TEST_F(Conformance, WhatIsNoIdIsRefusedByLayerExampleAndNumber) {
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Code::kInvalid);
         EXPECT_THAT(error.what(), HasSubstr("layer words: example 401: field 1 (column 2 of "));
-        EXPECT_THAT(error.what(), HasSubstr(fmt::format("is {}, which is no id", float(wrong))));
+        EXPECT_THAT(error.what(),
+                    HasSubstr(fmt::format("is {}, which is no id", float(m.held(wrong)))));
         EXPECT_THAT(error.what(), HasSubstr("whole numbers from 0 to 2"));
       }
     }

@@ -109,6 +109,7 @@ TEST_F(KnownAnswers, SoftmaxCrossEntropy) {
   state.inverse_examples = 0.25;
   state.loss_scale = 8;
   for (Machine& m : machines_) {
+    if (m.dtype() == DType::kBFloat16) continue;  // has neither log 3 nor 1e4
     const double three = double(float(std::log(3.0)));
     const Operand logits = m.operand({3, 2}, {0, three, 1, 1, 1e4, -1e4});
     const Operand target = m.operand({3, 1}, {0, 0, 1}, DType::kFloat32);
@@ -135,6 +136,7 @@ TEST_F(KnownAnswers, SmoothedSoftmaxCrossEntropy) {
   state.inverse_examples = 0.25;
   state.loss_scale = 8;
   for (Machine& m : machines_) {
+    if (m.dtype() == DType::kBFloat16) continue;  // has no log 3
     // p = 1/4, 3/4, and with a part of 0.2 of two labels q = 0.9, 0.1; then q = 0.1, 0.9.
     const double three = double(float(std::log(3.0)));
     const Operand logits = m.operand({2, 2}, {0, three, 0, three});
@@ -243,6 +245,7 @@ double updated(Machine& m, const UpdateRule& rule, double weight, std::vector<do
 
 TEST_F(KnownAnswers, SgdTakesTheStepsOfItsFormula) {
   for (Machine& m : machines_) {
+    if (m.dtype() == DType::kBFloat16) continue;  // such weights have masters
     SCOPED_TRACE(m.name());
     UpdateRule rule;
     EXPECT_NEAR(updated(m, rule, 1, {0.5, -0.25}), 1 - 0.2 * 0.5 + 0.2 * 0.25, 1e-6);
@@ -262,6 +265,7 @@ TEST_F(KnownAnswers, SgdTakesTheStepsOfItsFormula) {
 // is rate g / (|g| + epsilon), however large g is.
 TEST_F(KnownAnswers, AdamTakesEvenStepsForAConstantGradient) {
   for (Machine& m : machines_) {
+    if (m.dtype() == DType::kBFloat16) continue;  // such weights have masters
     SCOPED_TRACE(m.name());
     UpdateRule rule;
     rule.kind = UpdateKind::kAdam;

@@ -14,8 +14,9 @@ namespace lockstep::engine {
 std::vector<double> Operand::values() const {
   std::vector<double> numbers(tensor.elements());
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] =
-        tensor.dtype == DType::kFloat32 ? double(tensor.as<float>()[i]) : tensor.as<double>()[i];
+    numbers[i] = tensor.dtype == DType::kFloat32    ? double(tensor.as<float>()[i])
+                 : tensor.dtype == DType::kBFloat16 ? double(tensor.as<BFloat16>()[i])
+                                                    : tensor.as<double>()[i];
   }
   return numbers;
 }
@@ -43,11 +44,17 @@ Operand Machine::operand(const Shape& shape, const std::vector<double>& values, 
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (dtype == DType::kFloat32) {
       made.tensor.as<float>()[i] = float(values[i]);
+    } else if (dtype == DType::kBFloat16) {
+      made.tensor.as<BFloat16>()[i] = BFloat16(float(values[i]));
     } else {
-      made.tensor.as<double>()[i] = values[i];
+      made.tensor.as<double>()[i] = dtype == dtype_ ? held(values[i]) : values[i];
     }
   }
   return made;
+}
+
+double Machine::held(double value) const {
+  return rounds_ ? double(BFloat16(float(value))) : value;
 }
 
 Operand Machine::empty(const Shape& shape) {
@@ -77,7 +84,7 @@ std::vector<double> random_batch(std::size_t rows, std::size_t used, std::size_t
 std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& devices) {
   std::vector<Machine> machines;
   for (const std::unique_ptr<Device>& device : devices) {
-    for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
       if (device->supports(dtype)) machines.emplace_back(*device, dtype);
     }
     if (device->id().kind != "cpu") continue;
@@ -85,25 +92,37 @@ std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& de
     machines.emplace_back(*device, DType::kFloat32, OpsOptions{.threads = 3});
     machines.emplace_back(*device, DType::kFloat32,
                           OpsOptions{.threads = 2, .kernels = Kernels::kWinograd});
+    machines.emplace_back(*device, DType::kBFloat16,
+                          OpsOptions{.threads = 2, .kernels = Kernels::kDirect});
+    machines.emplace_back(*device, DType::kBFloat16,
+                          OpsOptions{.threads = 3, .kernels = Kernels::kWinograd});
   }
   return machines;
 }
 
 // An element's error is measured against the root of the mean square of its result, or 1e-3 where
-// that is smaller.
-void expect_close(const Machine& machine, const Results& results, const Results& oracle) {
+// that is smaller; where it is of 8 significant bits, against itself if that is larger. Winograd's
+// method with factors of 8 significant bits leaves 2.5e-2 of that root in images of many tiles, and
+// up to twice that in those of a few (engine/cpu/README.md); single elements lie further out.
+void expect_close(const Machine& machine, const Results& results, const Results& oracle,
+                  bool by_pairs) {
   ASSERT_EQ(results.size(), oracle.size());
   for (std::size_t k = 0; k < oracle.size(); ++k) {
     ASSERT_EQ(results[k].size(), oracle[k].size()) << "result " << k;
-    double squares = 0;
+    const double tolerance = by_pairs && k > 0 ? 1 : machine.tolerance();
+    double squares = 0, errors = 0;
     for (double value : oracle[k]) squares += value * value;
     const double size = std::max(1e-3, std::sqrt(squares / double(oracle[k].size())));
     for (std::size_t i = 0; i < oracle[k].size(); ++i) {
-      const double error = std::abs(results[k][i] - oracle[k][i]) / size;
-      ASSERT_LE(error, machine.tolerance())
-          << machine.name() << ", result " << k << ", element " << i << ": " << results[k][i]
-          << " for " << oracle[k][i];
+      const double itself = machine.dtype() == DType::kBFloat16 ? std::abs(oracle[k][i]) : 0;
+      const double error = std::abs(results[k][i] - oracle[k][i]) / std::max(size, itself);
+      errors += error * error;
+      ASSERT_LE(error, tolerance) << machine.name() << ", result " << k << ", element " << i << ": "
+                                  << results[k][i] << " for " << oracle[k][i];
     }
+    if (oracle[k].empty()) continue;
+    ASSERT_LE(std::sqrt(errors / double(oracle[k].size())), by_pairs && k > 0 ? 6e-2 : tolerance)
+        << machine.name() << ", result " << k;
   }
 }
 

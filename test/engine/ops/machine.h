@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A device's kernels under test, and operands for them: the same numbers on every device, all of
-// them representable in float32, so that results may differ by rounding alone.
+// them representable in float32, so that results may differ by rounding alone. For kernels of
+// bfloat16 they are rounded to that, and for an oracle to compare them with too.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -28,12 +29,20 @@ class Machine {
   Ops& ops() { return *ops_; }
   Device& device() { return *device_; }
   DType dtype() const { return dtype_; }
+  Kernels kernels() const { return options_.kernels; }
   std::string name() const;
-  // How far a result may be from the oracle's, relative to the size of such results.
+  // How far a result may be from the oracle's, relative to the size of such results. For bfloat16
+  // two roundings of 2^-9 at most: that of the result, and what is allowed for sums of float32.
   double tolerance() const {
     if (dtype_ == DType::kFloat64) return 1e-12;
+    if (dtype_ == DType::kBFloat16) return 4e-3;
     return options_.kernels == Kernels::kDirect ? 2e-5 : 1e-4;
   }
+
+  // From now on operands hold numbers that bfloat16 has.
+  void round_to_bfloat16() { rounds_ = true; }
+  // What an operand holds where it is given `value`.
+  double held(double value) const;
 
   Operand operand(const Shape& shape, const std::vector<double>& values);
   Operand operand(const Shape& shape, const std::vector<double>& values, DType dtype);
@@ -46,6 +55,7 @@ class Machine {
   DType dtype_;
   OpsOptions options_;
   std::unique_ptr<Ops> ops_;
+  bool rounds_ = dtype_ == DType::kBFloat16;
 };
 
 // Numbers in (-1, 1), a function of the seed. From row `used` on, of `rows`, they are NaN: nobody
@@ -55,11 +65,13 @@ std::vector<double> random_batch(std::size_t rows, std::size_t used, std::size_t
                                  std::uint64_t seed);
 
 // Every device with every element type that it supports; the processor also with direct kernels
-// alone, and with Winograd's wherever they can be used, and with several threads.
+// alone, and with Winograd's wherever they can be used, and with several threads, of both types.
 std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& devices);
 
 // The results of a case, each compared with the oracle's by the tolerance.
 using Results = std::vector<std::vector<double>>;
-void expect_close(const Machine& machine, const Results& results, const Results& oracle);
+// `by_pairs`: all but the first may be as far as products of rounded factors leave them.
+void expect_close(const Machine& machine, const Results& results, const Results& oracle,
+                  bool by_pairs = false);
 
 }  // namespace lockstep::engine

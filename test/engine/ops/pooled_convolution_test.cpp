@@ -10,9 +10,9 @@ namespace {
 
 // The batch in slices of so many rows. No two values of a window are nearer than rounding, or
 // devices could choose differently: the numbers are continuous and the seeds fixed.
-// `wanted`: bits of dx, dw, db.
+// `wanted`: bits of dx, dw, db. `apart`: by the two kernels one after the other.
 Results pooled_case(Machine& m, const PooledConvolutionSpec& spec, Rows rows, bool accumulate,
-                    std::size_t slice, int wanted) {
+                    std::size_t slice, int wanted, bool apart = false) {
   const ConvolutionSpec& c = spec.convolution;
   const PoolSpec pool = spec.pool();
   StepState state = state_of(rows.used);
@@ -28,8 +28,10 @@ Results pooled_case(Machine& m, const PooledConvolutionSpec& spec, Rows rows, bo
   const Operand dy = m.operand(out, random_batch(rows.planned, rows.used, outputs, 4));
   const Operand dw = m.operand(kernel, random_numbers(kernel.elements(), 5));
   const Operand db = m.operand({c.filters}, random_numbers(c.filters, 6));
+  Ops& ops = m.ops();
   const Buffer workspace =
-      m.device().allocate(m.ops().pooled_convolution_workspace(spec, rows.planned));
+      m.device().allocate(apart ? ops.Ops::pooled_convolution_workspace(spec, rows.planned)
+                                : ops.pooled_convolution_workspace(spec, rows.planned));
   const auto part = [&](const Operand& o, std::size_t first, std::size_t count) {
     Tensor t = o.tensor;
     t.data += first * t.columns() * size_of(t.dtype);
@@ -46,29 +48,42 @@ Results pooled_case(Machine& m, const PooledConvolutionSpec& spec, Rows rows, bo
     }
   };
   each_slice([&](std::size_t first, std::size_t count, const PooledConvolutionMemory& memory) {
-    m.ops().pooled_convolution_forward(&state, spec, part(x, first, count), w.tensor,
-                                       c.bias ? b.tensor : Tensor{}, part(y, first, count), memory);
+    const Tensor from = part(x, first, count), to = part(y, first, count);
+    const Tensor bias = c.bias ? b.tensor : Tensor{};
+    if (apart) {
+      ops.Ops::pooled_convolution_forward(&state, spec, from, w.tensor, bias, to, memory);
+    } else {
+      ops.pooled_convolution_forward(&state, spec, from, w.tensor, bias, to, memory);
+    }
   });
   each_slice([&](std::size_t first, std::size_t count, const PooledConvolutionMemory& memory) {
-    m.ops().pooled_convolution_backward(
-        &state, spec, part(x, first, count), part(dy, first, count), w.tensor,
-        wanted & 1 ? part(dx, first, count) : Tensor{}, wanted & 2 ? dw.tensor : Tensor{},
-        c.bias && wanted & 4 ? db.tensor : Tensor{}, memory, accumulate);
+    const Tensor from = part(x, first, count), gradient = part(dy, first, count);
+    const Tensor to = wanted & 1 ? part(dx, first, count) : Tensor{};
+    const Tensor of_weights = wanted & 2 ? dw.tensor : Tensor{};
+    const Tensor of_bias = c.bias && wanted & 4 ? db.tensor : Tensor{};
+    if (apart) {
+      ops.Ops::pooled_convolution_backward(&state, spec, from, gradient, w.tensor, to, of_weights,
+                                           of_bias, memory, accumulate);
+    } else {
+      ops.pooled_convolution_backward(&state, spec, from, gradient, w.tensor, to, of_weights,
+                                      of_bias, memory, accumulate);
+    }
   });
   return {y.values(rows.used), dx.values(rows.used), dw.values(), db.values()};
 }
 
 using PooledConvolution = Conformance;
 
+// height, width, channels, filters, kernel, stride, padding, window
+constexpr std::size_t kCases[][8] = {
+    {10, 10, 16, 32, 3, 1, 0, 2}, {9, 8, 16, 16, 3, 1, 1, 2},   {7, 11, 32, 48, 3, 1, 2, 2},
+    {12, 12, 1, 16, 3, 1, 0, 2},  {12, 12, 16, 16, 3, 1, 1, 3}, {11, 9, 5, 6, 5, 1, 2, 2},
+    {9, 9, 4, 7, 3, 2, 1, 2},     {20, 20, 2, 4, 3, 1, 1, 17},
+};
+
 TEST_F(PooledConvolution, IsTheConvolutionAndThePoolInSlicesToo) {
-  // height, width, channels, filters, kernel, stride, padding, window
-  const std::size_t cases[][8] = {
-      {10, 10, 16, 32, 3, 1, 0, 2}, {9, 8, 16, 16, 3, 1, 1, 2},   {7, 11, 32, 48, 3, 1, 2, 2},
-      {12, 12, 1, 16, 3, 1, 0, 2},  {12, 12, 16, 16, 3, 1, 1, 3}, {11, 9, 5, 6, 5, 1, 2, 2},
-      {9, 9, 4, 7, 3, 2, 1, 2},     {20, 20, 2, 4, 3, 1, 1, 17},
-  };
   int counter = 0;
-  for (const auto& p : cases) {
+  for (const auto& p : kCases) {
     for (Rows rows : {Rows{1, 1}, Rows{4, 0}, Rows{9, 7}}) {
       for (std::size_t slice : {rows.planned, std::size_t{3}}) {
         const int variant = counter++;
@@ -82,7 +97,29 @@ TEST_F(PooledConvolution, IsTheConvolutionAndThePoolInSlicesToo) {
                         "{} rows, slices of {}, variant {}, wanted {}",
                         p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], rows.used, rows.planned,
                         slice, variant, wanted),
-            [&](Machine& m) { return pooled_case(m, spec, rows, accumulate, slice, wanted); });
+            [&](Machine& m) { return pooled_case(m, spec, rows, accumulate, slice, wanted); },
+            [&](const Machine& m) { return chooses_unrounded(m, spec); }, &spec.convolution);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Where the convolution's output is rounded before the pool sees it, nobody else can know which of
+// equal values wins.
+TEST_F(PooledConvolution, OfBfloat16IsItsOwnConvolutionAndPool) {
+  int counter = 0;
+  for (const auto& p : kCases) {
+    for (Rows rows : {Rows{1, 1}, Rows{4, 0}, Rows{9, 7}}) {
+      const int variant = counter++;
+      PooledConvolutionSpec spec{{p[0], p[1], p[2], p[3], p[4], p[4], p[5], p[6]}, p[7]};
+      spec.convolution.activation = variant % 3 == 0 ? Activation::kNone : Activation::kRelu;
+      for (Machine& m : machines_) {
+        if (m.dtype() != DType::kBFloat16 || m.kernels() != Kernels::kDirect) continue;
+        SCOPED_TRACE(fmt::format("{}, case {}", m.name(), variant));
+        const bool accumulate = variant % 2 == 1;
+        expect_close(m, pooled_case(m, spec, rows, accumulate, rows.planned, 7),
+                     pooled_case(m, spec, rows, accumulate, rows.planned, 7, true));
         if (HasFatalFailure()) return;
       }
     }
