@@ -296,8 +296,9 @@ std::size_t Executor::updated_bytes(const StepPlan& step) const {
       for (const Lane& lane : stage.plan.lanes[std::size_t(rank)])
         for (const Step& s : lane)
           if (s.epilogue == Epilogue::kUpdate)
-            bytes += s.count * engine::size_of(stage.plan.dtype) *
-                     (s.from.size() + s.to.size() + owned_.rule->slots());
+            bytes += s.count * (engine::size_of(stage.plan.dtype) * (s.from.size() + s.to.size()) +
+                                engine::size_of(engine::computed_in(stage.plan.dtype)) *
+                                    engine::values_kept(*owned_.rule, stage.plan.dtype));
   return bytes;
 }
 
@@ -312,15 +313,19 @@ bool Executor::streams(const Step& step, std::size_t width) const {
 void Executor::update_arguments(Entry& entry, Cursor& cursor, const Step& step,
                                 engine::ReduceArguments& arguments) {
   engine::invariant(owned_.rule, "a plan updates, and its executor has no rule");
-  const std::size_t width = engine::size_of(entry.stage->plan.dtype);
+  const DType dtype = entry.stage->plan.dtype;
+  const std::size_t width = engine::size_of(engine::computed_in(dtype));
+  const auto kept = [&](std::size_t k) {
+    return owned_.slots + (k * owned_elements_ + cursor.owned + cursor.element) * width;
+  };
   if (cursor.element == 0) cursor.owned = owned_.local(step.from[0].offset);
   arguments.rule = owned_.rule;
   arguments.state = entry.state.load(std::memory_order_relaxed);
-  arguments.weight = address(entry, {rank_, Space::kWeight, step.from[0].offset},
-                             entry.stage->plan.dtype, cursor.element);
+  arguments.weight =
+      address(entry, {rank_, Space::kWeight, step.from[0].offset}, dtype, cursor.element);
   for (std::size_t slot = 0; slot < owned_.rule->slots(); ++slot)
-    arguments.slots[slot] =
-        owned_.slots + (slot * owned_elements_ + cursor.owned + cursor.element) * width;
+    arguments.slots[slot] = kept(slot);
+  if (engine::has_master(dtype)) arguments.master = kept(owned_.rule->slots());
   arguments.scale = 1;
   if (owned_.rule->needs() != engine::Needs::kGlobalNorm) return;
   const std::uint64_t execution = entry.completed.load(std::memory_order_relaxed) + 1;

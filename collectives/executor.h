@@ -24,8 +24,9 @@
 
 namespace lockstep::collectives {
 
-// The optimizer's state of one rank: its owned ranges, packed one behind the other. Slot k of owned
-// element i lies at slots + (k * elements + i) * size of the dtype.
+// The optimizer's state of one rank: its owned ranges, packed one behind the other. Of the values
+// kept (engine/ops/reduce.h) number k of owned element i lies at slots + (k * elements + i) * the
+// size of the dtype that is computed in: slots, then the masters of weights of 16 bits.
 struct OwnedState {
   const engine::UpdateRule* rule = nullptr;
   std::vector<Range> ranges = {};  // ascending in the packed order

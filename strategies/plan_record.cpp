@@ -82,6 +82,7 @@ std::string plan_record(const StepDesign& design, const std::vector<int>& host,
               {"asked", design.asked},
               {"update", design.update},
               {"kernels", design.kernels},
+              {"dtype", engine::name(design.dtype)},
               {"reason", design.reason},
               {"update_reason", design.update_reason},
               {"bucket_bytes", design.bucket_bytes},
@@ -96,6 +97,14 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
                  const engine::Log& log) {
   if (record.empty()) return false;
   return read(record, [&](const json& plan) {
+    const std::string stored = plan.value("dtype", "");  // since there is more than one
+    if (options.dtype && !stored.empty() && stored != engine::name(*options.dtype)) {
+      log.info(
+          "the checkpoint was written by a run in {}, this one is in {}: it goes on from the same "
+          "numbers, planned afresh",
+          stored, engine::name(*options.dtype));
+      return false;
+    }
     if (const std::vector<int> before = host_of_rank(plan); before != host) {
       const bool same_counts =
           before.size() == host.size() && count_hosts(before) == count_hosts(host);
@@ -171,6 +180,16 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
     }
     return obeyed;
   });
+}
+
+std::optional<engine::DType> recorded_dtype(const std::string& record) {
+  const json plan = json::parse(record, nullptr, false);
+  const auto found = plan.is_object() ? plan.find("dtype") : plan.end();
+  if (found == plan.end() || !found->is_string()) return std::nullopt;
+  const std::string text = found->get<std::string>();
+  for (const engine::DType dtype : engine::kDTypes)
+    if (engine::name(dtype) == text) return dtype;
+  return std::nullopt;
 }
 
 bool other_arithmetic(const std::string& record, const std::vector<int>& host,

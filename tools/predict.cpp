@@ -10,6 +10,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/train/trainer.h"
 #include "models/registry.h"
+#include "strategies/plan_record.h"
 #include "strategies/session/factories.h"
 #include "tools/bounds.h"
 #include "tools/command.h"
@@ -68,6 +69,8 @@ int predict(const Flags& f, const Program& program) {
   strategies::Session session(program.argc, program.argv, {.log = log});
   strategies::StrategyOptions options;
   options.threads = f.threads;
+  if (strategies::recorded_dtype(state.plan) == engine::DType::kBFloat16)
+    options.dtype = engine::DType::kBFloat16;  // as it was trained
   strategies::Mirrored strategy = strategies::mirrored(session, options);
   engine::TrainerOptions trainer_options;
   trainer_options.log = log;

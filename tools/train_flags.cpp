@@ -128,8 +128,11 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->capture_default_str();
   app.add_option("--device", f.device, "cpu, or reference: plain loops, slow")
       ->capture_default_str();
-  app.add_option("--dtype", f.dtype, "element type (default: what the device prefers)")
-      ->check(one_of({"float32", "float64"}));
+  app.add_option(
+         "--dtype", f.dtype,
+         "of weights, gradients and what layers compute (default: what the device prefers); "
+         "bfloat16 keeps float32 masters of the weights")
+      ->check(one_of({"float32", "float64", "bfloat16"}));
   app.add_option("--algorithm", f.algorithm,
                  "of the all-reduce, or algorithms by the bytes of a bucket")
       ->check(algorithms())

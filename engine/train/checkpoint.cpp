@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
@@ -187,7 +188,8 @@ class Restorer {
       return;
     }
     const Manifest::Array& array = *found->second;
-    require(array.shape == piece.shape && array.dtype == piece.dtype,
+    const bool rounds = piece.dtype != array.dtype && computed_in(piece.dtype) == array.dtype;
+    require(array.shape == piece.shape && (array.dtype == piece.dtype || rounds),
             "{} holds {} as {} {}, but {} {} is wanted", folder_, in_quotes(piece.name),
             name(array.dtype), to_string(array.shape), name(piece.dtype), to_string(piece.shape));
     // Parts ascend: begin with the first that reaches into the piece.
@@ -198,13 +200,36 @@ class Restorer {
       const Range both{std::max(part->range.begin, piece.range.begin),
                        std::min(part->range.end, piece.range.end)};
       if (both.empty()) continue;
-      const std::uint64_t at = data_begin(array, *part) + (both.begin - part->range.begin) * width;
-      storage_.read(shard_path(folder_, part->shard, manifest_), at,
-                    {piece.data + (both.begin - piece.range.begin) * width, both.size() * width});
+      const std::uint64_t at =
+          data_begin(array, *part) + (both.begin - part->range.begin) * size_of(array.dtype);
+      const std::string path = shard_path(folder_, part->shard, manifest_);
+      std::byte* const to = piece.data + (both.begin - piece.range.begin) * width;
+      if (rounds) {
+        read_rounded(path, at, piece.dtype, both.size(), to);
+      } else {
+        storage_.read(path, at, {to, both.size() * width});
+      }
     }
   }
 
  private:
+  // float32 from the file to numbers of 16 bits, block by block.
+  void read_rounded(const std::string& path, std::uint64_t at, DType dtype, std::size_t count,
+                    std::byte* to) {
+    std::array<float, 4096> block;
+    for (std::size_t done = 0; done < count; done += block.size()) {
+      const auto part = std::span(block).first(std::min(block.size(), count - done));
+      storage_.read(path, at + done * sizeof(float), std::as_writable_bytes(part));
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        if (dtype == DType::kBFloat16) {
+          reinterpret_cast<BFloat16*>(to)[done + i] = BFloat16(part[i]);
+        } else {
+          reinterpret_cast<Half*>(to)[done + i] = Half(part[i]);
+        }
+      }
+    }
+  }
+
   // Where the part's bytes begin in its file; checks that the file agrees with the manifest.
   std::uint64_t data_begin(const Manifest::Array& array, const Manifest::Part& part) {
     const std::string path = shard_path(folder_, part.shard, manifest_);

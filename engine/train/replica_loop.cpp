@@ -299,10 +299,7 @@ void EvaluationLoop::pass_on(Replica& r) {
   std::scoped_lock lock(mutex_);
   for (std::int64_t i = 0; i < r.state.examples; ++i) {
     const std::size_t at = std::size_t(i) * columns;
-    for (std::size_t c = 0; c < columns; ++c) {
-      row[c] = output.dtype == DType::kFloat64 ? output.as<double>()[at + c]
-                                               : double(output.as<float>()[at + c]);
-    }
+    for (std::size_t c = 0; c < columns; ++c) row[c] = number_at(output.data, output.dtype, at + c);
     (*outputs_)(r.graph.ids()[i], row);
   }
 }
