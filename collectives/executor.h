@@ -20,6 +20,7 @@
 #include "collectives/presence.h"
 #include "collectives/team.h"
 #include "collectives/transport.h"
+#include "collectives/wire_staging.h"
 #include "engine/ops/ops.h"
 
 namespace lockstep::collectives {
@@ -146,6 +147,8 @@ class Executor {
   bool advance(Entry& entry, int plan, int lane, int& budget);
   void posted();
   void through();
+  void convert(const std::byte* from, DType type, std::byte* to, DType target, std::size_t count,
+               int& budget) const;
   bool reduce(Entry& entry, Cursor& cursor, const Step& step, int& budget);
   std::size_t updated_bytes(const StepPlan& step) const;
   void update_arguments(Entry& entry, Cursor& cursor, const Step& step,
@@ -192,8 +195,9 @@ class Executor {
   std::uint64_t rated_ = 0;          // ... in this execution, from 1
   std::mutex mutex_;                 // of the work: cursors, transport, operands
   std::mutex purposes_;
-  std::vector<Entry> entries_;          // they hold atomics and do not move: made all at once
-  std::vector<int> order_;              // first in line first
+  std::vector<Entry> entries_;  // they hold atomics and do not move: made all at once
+  std::vector<int> order_;      // first in line first
+  WireStaging staging_;
   std::vector<const std::byte*> from_;  // the operands of the blocks at work
   std::vector<std::byte*> to_;
   const Entry* at_ = nullptr;            // the plan at work

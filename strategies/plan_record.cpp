@@ -83,6 +83,7 @@ std::string plan_record(const StepDesign& design, const std::vector<int>& host,
               {"update", design.update},
               {"kernels", design.kernels},
               {"dtype", engine::name(design.dtype)},
+              {"wire", design.wire},
               {"reason", design.reason},
               {"update_reason", design.update_reason},
               {"bucket_bytes", design.bucket_bytes},
@@ -158,6 +159,14 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
     } else if (options.kernels != kernels) {
       log.warning("kernels {} were asked for, the checkpoint was written with {}: bits may differ",
                   options.kernels, kernels);
+      obeyed = false;
+    }
+    const std::string wire = plan.value("wire", "");  // empty: as they are
+    if (options.wire.empty()) {
+      options.wire = wire;
+    } else if ((options.wire == "bfloat16") != (wire == "bfloat16")) {
+      log.warning("wire {} was asked for, the checkpoint was written with {}: bits may differ",
+                  options.wire, wire.empty() ? "float32" : wire);
       obeyed = false;
     }
     const auto bucket_bytes = plan.at("bucket_bytes").get<std::size_t>();

@@ -46,6 +46,7 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   if (!f.dtype.empty()) options.dtype = engine::dtype_of(f.dtype);
   options.algorithm = f.algorithm;
   options.update = f.update;
+  if (f.strategy != "parameter_server") options.wire = f.wire;
   options.bind = f.bind == "auto";
   if (!f.kernels.empty()) options.kernels = engine::kernels_of(f.kernels);
   options.bucket_bytes = f.bucket_bytes();
@@ -95,11 +96,10 @@ void check_servers(const TrainFlags& f) {
   const TrainFlags none;
   if (f.strategy != "parameter_server") {
     engine::require(
-        f.servers == none.servers && f.updates == none.updates && f.wire == none.wire &&
-            f.tables == none.tables && f.prefetch == none.prefetch && f.place == none.place &&
-            f.partition == none.partition,
+        f.servers == none.servers && f.updates == none.updates && f.tables == none.tables &&
+            f.prefetch == none.prefetch && f.place == none.place && f.partition == none.partition,
         "--servers, --sync, --aggregate, --full-rate, --most-staleness, --warm-up, "
-        "--wire, --tables, --prefetch, --place and --partition are of --strategy parameter_server; "
+        "--tables, --prefetch, --place and --partition are of --strategy parameter_server; "
         "this is {}",
         f.strategy);
     return;

@@ -206,9 +206,10 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->check(one_of({"rows", "whole"}))
       ->capture_default_str();
   app.add_option("--wire", f.wire,
-                 "of parameter_server: weights and gradients travel as they are, or in 16 bits")
-      ->check(one_of({"full", "bfloat16"}))
-      ->capture_default_str();
+                 "gradients of float32 travel between hosts as they are, or in 16 bits; of "
+                 "parameter_server between tasks, and weights too (default: as they are, or as the "
+                 "checkpoint has it)")
+      ->check(one_of({"float32", "bfloat16"}));
   app.add_option("--place", f.place,
                  "of parameter_server: variables to servers in turn, or by bytes")
       ->check(one_of({"round_robin", "greedy"}))

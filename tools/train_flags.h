@@ -41,8 +41,7 @@ struct TrainFlags {
   int servers = 1;  // of parameter_server, and what follows
   strategies::UpdateOptions
       updates;  // but for `bfloat16`: `wire`; `touched_rows`: `tables`; `prefetch`
-  std::string place = "round_robin", partition = "none", wire = "full", tables = "rows",
-              prefetch = "off";
+  std::string place = "round_robin", partition = "none", wire, tables = "rows", prefetch = "off";
   strategies::grpc::TlsFiles tls;
   bool insecure = false;
   int restarts = 3;

@@ -4,7 +4,6 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
@@ -13,6 +12,7 @@
 
 #include "engine/base/error.h"
 #include "engine/train/manifest.h"
+#include "engine/train/rounded_read.h"
 #include "engine/train/safetensors.h"
 
 namespace lockstep::engine {
@@ -205,7 +205,7 @@ class Restorer {
       const std::string path = shard_path(folder_, part->shard, manifest_);
       std::byte* const to = piece.data + (both.begin - piece.range.begin) * width;
       if (rounds) {
-        read_rounded(path, at, piece.dtype, both.size(), to);
+        read_rounded(storage_, path, at, piece.dtype, both.size(), to);
       } else {
         storage_.read(path, at, {to, both.size() * width});
       }
@@ -213,23 +213,6 @@ class Restorer {
   }
 
  private:
-  // float32 from the file to numbers of 16 bits, block by block.
-  void read_rounded(const std::string& path, std::uint64_t at, DType dtype, std::size_t count,
-                    std::byte* to) {
-    std::array<float, 4096> block;
-    for (std::size_t done = 0; done < count; done += block.size()) {
-      const auto part = std::span(block).first(std::min(block.size(), count - done));
-      storage_.read(path, at + done * sizeof(float), std::as_writable_bytes(part));
-      for (std::size_t i = 0; i < part.size(); ++i) {
-        if (dtype == DType::kBFloat16) {
-          reinterpret_cast<BFloat16*>(to)[done + i] = BFloat16(part[i]);
-        } else {
-          reinterpret_cast<Half*>(to)[done + i] = Half(part[i]);
-        }
-      }
-    }
-  }
-
   // Where the part's bytes begin in its file; checks that the file agrees with the manifest.
   std::uint64_t data_begin(const Manifest::Array& array, const Manifest::Part& part) {
     const std::string path = shard_path(folder_, part.shard, manifest_);
