@@ -65,9 +65,8 @@ engine::data::Sets choose_plain(const DataChoice& choice, const engine::GraphSpe
     return choose_clicks(choice, buckets);
   }
   const engine::Shape shape = graph.input_shape();
-  if (choice.data.empty() && shape.rank() == 3 && shape[2] == 3) {
-    return choose_images(choice, graph);
-  }
+  const bool colours = shape.rank() == 3 && shape[2] == 3;
+  if (choice.data.empty() && colours) return choose_images(choice, graph);
   if (choice.data.empty()) {
     engine::data::DigitsOptions options;
     options.train = choice.examples.value_or(kExamples);
@@ -77,7 +76,8 @@ engine::data::Sets choose_plain(const DataChoice& choice, const engine::GraphSpe
     return engine::data::random_images(graph.input_shape(), graph.output_shape().elements(),
                                        choice.batch, choice.seed);
   }
-  if (!engine::data::find_cifar10(choice.data).empty()) return engine::data::cifar10(choice.data);
+  if (colours || !engine::data::find_cifar10(choice.data).empty())
+    return engine::data::cifar10(choice.data);
   return engine::data::idx(choice.data, graph.output_shape().elements());
 }
 
