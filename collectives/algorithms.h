@@ -6,6 +6,7 @@
 // whose plan for a request is, step by step, that of X; empty: X's is its own. (It knows of no two
 // that are the same for some Request::turn alone.)
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,10 @@ struct Request {
   // The sums are gradients: each number is updated once, where its whole sum is first known, and
   // instead of sums the new weights (Space::kWeight) end everywhere. Plain sums only.
   bool update = false;
+  // bfloat16: between hosts sums of float32, whole ones and parts, travel rounded; whole sums end
+  // rounded everywhere, the same in all. Weights of an update travel as they are. On one host it
+  // changes nothing. Plain sums only.
+  std::optional<DType> wire = {};
   int turn = 0;             // who has the first slice: buckets take turns
   int root = 0;             // of a broadcast: whose numbers
   std::size_t scratch = 0;  // where this plan's scratch begins, in elements

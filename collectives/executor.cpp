@@ -83,6 +83,7 @@ void Executor::open(const StepPlan& step) {
     }
   }
   from_.resize(from), to_.resize(to);
+  staging_ = WireStaging(step, rank_);
   stream_updates_ = updated_bytes(step) > options_.cache;
   for (const bool first : {true, false})
     for (std::size_t i = 0; i < step.size(); ++i)
@@ -173,7 +174,8 @@ bool Executor::move(int plan, int& budget, bool& ended) {
 }
 
 // One step of a lane, or some blocks of a reduction. True when it moved. A lane moves one step
-// after the other; reductions cost budget, all else is short.
+// after the other; reductions, and messages that travel in another type, cost budget, all else is
+// short.
 bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
   Cursor& cursor = entry.cursors[std::size_t(lane)];
   const Plan& p = entry.stage->plan;
@@ -181,20 +183,31 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
   if (cursor.step == steps.size()) return false;
   const Step& step = steps[cursor.step];
   const int tag = plan * kMaxLanes + lane;
-  const std::size_t bytes = step.count * engine::size_of(p.dtype);
+  // Of a message: what travels, and as what.
+  const Step& message = step.action == Action::kWait ? steps[std::size_t(step.post)] : step;
+  if (message.wire && budget <= 0) return false;
+  const DType wire = message.wire.value_or(p.dtype);
+  const std::size_t bytes = step.count * engine::size_of(wire);
+  const auto staged = [&](std::size_t post) { return staging_.at(plan, lane, post); };
   switch (step.action) {
     case Action::kReduce:
       if (budget <= 0) return false;
       if (!reduce(entry, cursor, step, budget)) return true;
       break;
-    case Action::kPostSend:
-      cursor.posts[cursor.step] =
-          transport_->post_send(step.peer, tag, address(entry, step.from[0], p.dtype, 0), bytes);
+    case Action::kPostSend: {
+      std::byte* from = address(entry, step.from[0], p.dtype, 0);
+      if (step.wire) {
+        convert(from, p.dtype, staged(cursor.step), wire, step.count, budget);
+        from = staged(cursor.step);
+      }
+      cursor.posts[cursor.step] = transport_->post_send(step.peer, tag, from, bytes);
       posted();
       break;
+    }
     case Action::kPostReceive:
-      cursor.posts[cursor.step] =
-          transport_->post_receive(step.peer, tag, address(entry, step.to[0], p.dtype, 0), bytes);
+      cursor.posts[cursor.step] = transport_->post_receive(
+          step.peer, tag, step.wire ? staged(cursor.step) : address(entry, step.to[0], p.dtype, 0),
+          bytes);
       posted();
       break;
     case Action::kWait:
@@ -202,6 +215,9 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
         look(entry, plan, lane);
         return false;
       }
+      if (message.wire && message.action == Action::kPostReceive)
+        convert(staged(std::size_t(step.post)), wire, address(entry, message.to[0], p.dtype, 0),
+                p.dtype, message.count, budget);
       through();
       break;
     case Action::kArrive:
@@ -221,6 +237,19 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
   cursor.looked = {};
   cursor.late = {};
   return true;
+}
+
+// What travels is not what is computed with.
+void Executor::convert(const std::byte* from, DType type, std::byte* to, DType target,
+                       std::size_t count, int& budget) const {
+  engine::ReduceArguments arguments;
+  arguments.dtype = type;
+  arguments.target = target;
+  arguments.from = {&from, 1};
+  arguments.to = {&to, 1};
+  arguments.count = count;
+  ops_.reduce(arguments);
+  budget -= int((count + engine::kBlock - 1) / engine::kBlock);
 }
 
 // Both under the lock.
@@ -296,8 +325,9 @@ std::size_t Executor::updated_bytes(const StepPlan& step) const {
       for (const Lane& lane : stage.plan.lanes[std::size_t(rank)])
         for (const Step& s : lane)
           if (s.epilogue == Epilogue::kUpdate)
-            bytes += s.count * engine::size_of(stage.plan.dtype) *
-                     (s.from.size() + s.to.size() + owned_.rule->slots());
+            bytes += s.count * (engine::size_of(stage.plan.dtype) * (s.from.size() + s.to.size()) +
+                                engine::size_of(engine::computed_in(stage.plan.dtype)) *
+                                    engine::values_kept(*owned_.rule, stage.plan.dtype));
   return bytes;
 }
 
@@ -312,15 +342,19 @@ bool Executor::streams(const Step& step, std::size_t width) const {
 void Executor::update_arguments(Entry& entry, Cursor& cursor, const Step& step,
                                 engine::ReduceArguments& arguments) {
   engine::invariant(owned_.rule, "a plan updates, and its executor has no rule");
-  const std::size_t width = engine::size_of(entry.stage->plan.dtype);
+  const DType dtype = entry.stage->plan.dtype;
+  const std::size_t width = engine::size_of(engine::computed_in(dtype));
+  const auto kept = [&](std::size_t k) {
+    return owned_.slots + (k * owned_elements_ + cursor.owned + cursor.element) * width;
+  };
   if (cursor.element == 0) cursor.owned = owned_.local(step.from[0].offset);
   arguments.rule = owned_.rule;
   arguments.state = entry.state.load(std::memory_order_relaxed);
-  arguments.weight = address(entry, {rank_, Space::kWeight, step.from[0].offset},
-                             entry.stage->plan.dtype, cursor.element);
+  arguments.weight =
+      address(entry, {rank_, Space::kWeight, step.from[0].offset}, dtype, cursor.element);
   for (std::size_t slot = 0; slot < owned_.rule->slots(); ++slot)
-    arguments.slots[slot] =
-        owned_.slots + (slot * owned_elements_ + cursor.owned + cursor.element) * width;
+    arguments.slots[slot] = kept(slot);
+  if (engine::has_master(dtype)) arguments.master = kept(owned_.rule->slots());
   arguments.scale = 1;
   if (owned_.rule->needs() != engine::Needs::kGlobalNorm) return;
   const std::uint64_t execution = entry.completed.load(std::memory_order_relaxed) + 1;

@@ -20,12 +20,14 @@
 #include "collectives/presence.h"
 #include "collectives/team.h"
 #include "collectives/transport.h"
+#include "collectives/wire_staging.h"
 #include "engine/ops/ops.h"
 
 namespace lockstep::collectives {
 
-// The optimizer's state of one rank: its owned ranges, packed one behind the other. Slot k of owned
-// element i lies at slots + (k * elements + i) * size of the dtype.
+// The optimizer's state of one rank: its owned ranges, packed one behind the other. Of the values
+// kept (engine/ops/reduce.h) number k of owned element i lies at slots + (k * elements + i) * the
+// size of the dtype that is computed in: slots, then the masters of weights of 16 bits.
 struct OwnedState {
   const engine::UpdateRule* rule = nullptr;
   std::vector<Range> ranges = {};  // ascending in the packed order
@@ -145,6 +147,8 @@ class Executor {
   bool advance(Entry& entry, int plan, int lane, int& budget);
   void posted();
   void through();
+  void convert(const std::byte* from, DType type, std::byte* to, DType target, std::size_t count,
+               int& budget) const;
   bool reduce(Entry& entry, Cursor& cursor, const Step& step, int& budget);
   std::size_t updated_bytes(const StepPlan& step) const;
   void update_arguments(Entry& entry, Cursor& cursor, const Step& step,
@@ -191,8 +195,9 @@ class Executor {
   std::uint64_t rated_ = 0;          // ... in this execution, from 1
   std::mutex mutex_;                 // of the work: cursors, transport, operands
   std::mutex purposes_;
-  std::vector<Entry> entries_;          // they hold atomics and do not move: made all at once
-  std::vector<int> order_;              // first in line first
+  std::vector<Entry> entries_;  // they hold atomics and do not move: made all at once
+  std::vector<int> order_;      // first in line first
+  WireStaging staging_;
   std::vector<const std::byte*> from_;  // the operands of the blocks at work
   std::vector<std::byte*> to_;
   const Entry* at_ = nullptr;            // the plan at work

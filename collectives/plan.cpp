@@ -18,7 +18,8 @@ std::string_view operation(const Plan& plan) {
 }
 
 std::string_view name(Epilogue epilogue) {
-  static constexpr std::array<std::string_view, 4> kNames{"", " scale", " squares", " update"};
+  static constexpr std::array<std::string_view, 5> kNames{"", " scale", " squares", " update",
+                                                          " round"};
   return kNames[std::size_t(epilogue)];
 }
 
@@ -42,6 +43,7 @@ void print(Out out, const Step& step) {
   print(out, step.from);
   if (!step.to.empty()) fmt::format_to(out, " ->");
   print(out, step.to);
+  if (step.wire) fmt::format_to(out, " as {}", engine::name(*step.wire));
   if (step.action == Action::kPostSend) fmt::format_to(out, " to r{}", step.peer);
   if (step.action == Action::kPostReceive) fmt::format_to(out, " from r{}", step.peer);
   if (step.action == Action::kWait) fmt::format_to(out, " for step {}", step.post);

@@ -10,6 +10,7 @@
 // hosts are reached by messages.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,6 +51,9 @@ struct Step {
   std::size_t count = 0;  // elements: reduce, send, receive
   Epilogue epilogue = Epilogue::kNone;
   double scale = 1;  // epilogue kScale
+  // Send, receive: the type in which the message travels, where not the plan's: bfloat16 of a
+  // float32 plan. The sender rounds, and keeps what it had.
+  std::optional<DType> wire = {};
   std::vector<Operand> from = {}, to = {};
   int peer = -1;
   int post = -1;
@@ -64,6 +68,9 @@ inline constexpr int kMaxLanes = 16;  // of a rank in one plan
 // own rank at the range of from[0], its slots there, and, where the rule needs a norm, all norms of
 // its own rank. kSquares writes one number for each block of from[0]'s range into its own norms,
 // and may read the weights of its own rank at that range: norms of layers are of both.
+//
+// Mirrors are equal where numbers travel in another type, too, since a plan rounds (kRound) what
+// its rank keeps of a number that others have from a message.
 struct Plan {
   std::string name;       // for people: "bucket 0 (dense2.bias dense2.weight): sum"
   std::string algorithm;  // "direct", "ring", "local"

@@ -18,6 +18,7 @@ constexpr std::size_t kUsualBytes = std::size_t(64) << 10;
 Request request(const Topology& topology, std::size_t bytes, const PriceOptions& options) {
   Request request = priced_request(topology, bytes);
   request.update = options.update;
+  request.wire = options.wire;
   return request;
 }
 

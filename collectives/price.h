@@ -3,6 +3,7 @@
 // optimizer's update inside. Pure; any thread.
 #pragma once
 #include <cstddef>
+#include <optional>
 
 #include "collectives/registry.h"
 #include "collectives/simulator.h"
@@ -38,6 +39,7 @@ struct PriceOptions {
   // With the update inside (Request::update), of an algorithm that has a place for it.
   bool update = false;
   std::size_t slots = 1;  // of an update, inside or alone: what it keeps beside each weight
+  std::optional<DType> wire = {};  // Request::wire
   double exact_steps = kExactSteps;
 };
 

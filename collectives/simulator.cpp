@@ -55,6 +55,7 @@ struct Mark {
 struct Message {
   int from = -1, to = -1;  // ranks
   double bytes = 0;
+  double converted = 0;  // read and written where they travel in another type, at each end
   bool begun = false, left = false;         // the first byte is on its way; so is the last
   bool wanted = false, taken = false;       // a receive is posted; its rank has done its work
   double first = 0, last = 0, arrived = 0;  // first byte there; last byte sent, there
@@ -96,6 +97,7 @@ struct HostState {
   // When the wire has taken all messages that wait: idle at first, and for long.
   double out_free = -kNever, in_free = -kNever;
   double sent = 0;  // bytes
+  double core = 0;  // bytes/s that one rank reads and writes
 };
 
 class Run {
@@ -141,6 +143,8 @@ class Run {
     for (std::size_t host = 0; host < topology.hosts.size(); ++host)
       hosts_.push_back({HostLoad(topology.hosts[host].costs, ranks[host],
                                  topology.cores_of_host(int(host)), bytes * ranks[host])});
+    for (std::size_t host = 0; host < topology.hosts.size(); ++host)
+      hosts_[host].core = topology.hosts[host].costs.pass(bytes * ranks[host]).core;
     for (const auto& host : topology.hosts) costs_.push_back(&host.costs);
   }
 
@@ -274,18 +278,23 @@ class Run {
       return;
     }
     m.from = lane.rank, m.to = step.peer, m.lane = lane.lane;
-    m.bytes = double(step.count) * width_;
+    const double wire = step.wire ? double(size_of(*step.wire)) : width_;
+    m.bytes = double(step.count) * wire;
+    if (step.wire) m.converted = double(step.count) * (width_ + wire);
     m.rounds = lane.rounds.and_one(wire_.latency + 2 * wire_.message);
     m.send_step = int(lane.step);
     work_on(lane.rank, index, true);
   }
 
   double ahead() const { return wire_.burst / wire_.bandwidth; }  // s, of an idle way
-  double processing(const Message& m) const { return wire_.message + m.bytes * wire_.processor; }
+  double processing(const Message& m, int rank) {
+    const HostState& host = host_of(rank);
+    return wire_.message + m.bytes * wire_.processor + m.converted / host.core;
+  }
 
   // A message wants its rank's thread, where it costs any.
   void work_on(int rank, int message, bool sends) {
-    if (processing(messages_[std::size_t(message)]) > 0) {
+    if (processing(messages_[std::size_t(message)], rank) > 0) {
       rank_state(rank).messages.push_back({message, sends});
       return work(rank);
     }
@@ -302,7 +311,8 @@ class Run {
       std::tie(r.message, r.sends) = r.messages.front();
       r.messages.pop_front();
       if (r.sends) begin_send(r.message);
-      host.load.start_processing(now_, r.place, processing(messages_[std::size_t(r.message)]));
+      host.load.start_processing(now_, r.place,
+                                 processing(messages_[std::size_t(r.message)], rank));
     } else if (r.ready != 0) {
       r.lane = std::countr_zero(r.ready);
       r.ready &= r.ready - 1;

@@ -2,8 +2,41 @@
 #include "collectives/symbolic_memory.h"
 
 #include <algorithm>
+#include <span>
 
 namespace lockstep::collectives {
+namespace {
+
+std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t x = a * 0x9e3779b97f4a7c15u ^ (b + 0x632be59bd9b4e019u);
+  x ^= x >> 30, x *= 0xbf58476d1ce4e5b9u;
+  x ^= x >> 27, x *= 0x94d049bb133111ebu;
+  return x ^ x >> 31;
+}
+
+std::uint64_t tree(std::span<const std::uint64_t> sources) {
+  if (sources.size() == 1) return sources[0];
+  const std::size_t half = (sources.size() + 1) / 2;
+  const std::uint64_t a = tree(sources.first(half)), b = tree(sources.subspan(half));
+  return mixed(std::min(a, b), std::max(a, b));
+}
+
+}  // namespace
+
+void Value::join(std::vector<std::uint64_t> sources) {
+  narrow = narrow && sources.size() == 1;
+  bits = tree(sources);
+}
+
+void Value::change(std::uint64_t what) {
+  bits = mixed(bits, what);
+  narrow = false;
+}
+
+void Value::round() {
+  if (!narrow) change(0);
+  narrow = true;
+}
 
 bool Value::whole() const {
   return std::all_of(contributions.begin(), contributions.end(), [](int n) { return n == 1; });

@@ -4,6 +4,7 @@
 // the number of accesses and never on their lengths. One thread.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -26,6 +27,13 @@ struct Value {
   // Where the number was when the step began, in bytes behind where it is now: it may travel, but
   // is added to numbers of the same place, and ends in its own.
   std::ptrdiff_t moved = 0;
+  // A name of the number's bits: equal names, equal bits, if each rank's own number is the same in
+  // both. Copies keep it; a + b has that of b + a.
+  std::uint64_t bits = 0;
+  bool narrow = false;                            // bfloat16 has the number
+  void join(std::vector<std::uint64_t> sources);  // the bits of their sum, as a balanced tree
+  void change(std::uint64_t what);                // the bits of something made of this number alone
+  void round();                                   // to bfloat16
   bool operator==(const Value&) const = default;
   bool whole() const;  // each rank's number, once
 };

@@ -24,6 +24,7 @@ namespace {
 
 struct Message {
   std::size_t count = 0;
+  std::optional<DType> wire = {};
   std::vector<std::pair<std::pair<std::size_t, std::size_t>, Value>> pieces;
   VectorClock clock;  // what its sender knew, and its own reading
 };
@@ -144,7 +145,10 @@ class Run {
         change(cell);
       }
     };
-    begin(p.space, [&](Cell& cell) { cell.value.contributions[own] = 1, cell.writer = stamp; });
+    begin(p.space, [&](Cell& cell) {
+      cell.value.contributions[own] = 1, cell.value.bits = std::uint64_t(own) + 1;
+      cell.writer = stamp;
+    });
     if (any_step(p, Epilogue::kUpdate) || any_step(p, Epilogue::kSquares))
       begin(Space::kWeight, [&](Cell& cell) { cell.readers = {stamp}; });
   }
@@ -231,8 +235,10 @@ class Run {
     for (const auto& piece : memory_.pieces(all)) {
       Value sum;
       sum.contributions.assign(std::size_t(ranks_), 0);
+      std::vector<std::uint64_t> bits;
       for (std::size_t i = 0; i < from.size(); ++i) {
         const Value& value = read(r, memory_.cell(from[i], piece), me, r.clock);
+        bits.push_back(value.bits), sum.narrow = value.narrow;
         const std::ptrdiff_t home = value.moved + std::ptrdiff_t(from[i].begin);
         if (i > 0 && home != sum.moved) fail(r, "sum of numbers of different places");
         sum.moved = home;
@@ -247,7 +253,9 @@ class Run {
         for (std::size_t c = 0; c < value.contributions.size(); ++c)
           sum.contributions[c] += value.contributions[c];
       }
-      if (s.epilogue != Epilogue::kNone && !sum.whole())
+      sum.join(std::move(bits));
+      if (s.epilogue == Epilogue::kRound) sum.round();
+      if (s.epilogue != Epilogue::kNone && s.epilogue != Epilogue::kRound && !sum.whole())
         fail(r, fmt::format("{} an incomplete or doubled sum",
                             s.epilogue == Epilogue::kUpdate    ? "update from"
                             : s.epilogue == Epilogue::kSquares ? "squares of"
@@ -258,6 +266,7 @@ class Run {
       if (s.epilogue == Epilogue::kScale) {
         if (sum.scaled) fail(r, "a sum is scaled twice");
         sum.scale *= s.scale, sum.scaled = true;
+        sum.change(1);
       }
       if (s.epilogue == Epilogue::kSquares) read(r, memory_.cell(weight, piece), me, r.clock);
       if (s.epilogue == Epilogue::kUpdate) {
@@ -266,6 +275,7 @@ class Run {
         if (old.moved + std::ptrdiff_t(weight.begin) != sum.moved)
           fail(r, "update of another place's weight");
         sum.updates = 1;
+        sum.change(2);
       }
       for (const Stretch& target : to) {
         Value here = sum;
@@ -301,6 +311,7 @@ class Run {
     post.thread = message_thread(r);
     post.message = &message;
     message.count = s.count;
+    message.wire = s.wire;
     message.clock = r.clock;
     const Stamp reading = message.clock.tick(post.thread);
     const Stretch source = stretch(s.from[0], s.count, plan(r.stage).dtype);
@@ -308,6 +319,7 @@ class Run {
       auto& sent = message.pieces.emplace_back(
           piece, read(r, memory_.cell(source, piece), reading, r.clock));
       sent.second.moved += std::ptrdiff_t(source.begin);
+      if (s.wire) sent.second.round();
     }
     auto& sent = wire_[{r.stage, r.rank, s.peer, r.lane}].sent;
     post.number = sent.size();
@@ -327,6 +339,7 @@ class Run {
       if (sent.size() <= post.number) return false;
       const Message& message = *sent[post.number];
       if (message.count != posted.count) fail(r, "a message of another length");
+      if (message.wire != posted.wire) fail(r, "a message of another type");
       VectorClock now = post.clock;
       now.join(message.clock);
       const Stamp writing = now.tick(post.thread);
@@ -414,7 +427,8 @@ class Run {
       return cell.defined && ones == 1 && value == first && value.updates == 0 &&
              std::count(value.contributions.begin(), value.contributions.end(), 0) == ranks_ - 1;
     return cell.defined && value.whole() &&
-           value.updates == (goal == Goal::kUpdateEverywhere ? 1 : 0) && value.scale == scale;
+           value.updates == (goal == Goal::kUpdateEverywhere ? 1 : 0) && value.scale == scale &&
+           (goal == Goal::kSumOfMySlice || value.bits == first.bits);
   }
 
   void check_piece(Goal goal, const Plan& p, const std::vector<Stretch>& all,
@@ -432,11 +446,13 @@ class Run {
         const bool factor =
             goal != Goal::kOneEverywhere && cell.value.whole() && cell.value.scale != scale;
         error_ = fmt::format(
-            "{}{}: plan {}, rank {}, element {}",
+            "{}{}{}: plan {}, rank {}, element {}",
             goal == Goal::kSumEverywhere   ? "the sum is wrong"
             : goal == Goal::kOneEverywhere ? "not one rank's number in all"
                                            : "the weight is not updated",
             factor ? fmt::format(", scaled by {} and not by {}", cell.value.scale, scale) : "",
+            cell.value.whole() && cell.value.bits != first.bits ? ", its bits are not rank 0's"
+                                                                : "",
             p.name, one.rank, element);
       }
     }
@@ -477,18 +493,6 @@ std::string verify(const StepPlan& step, Goal goal, Space result) {
 
 std::string verify(const Plan& plan, Goal goal, Space result) {
   return verify(StepPlan{{plan, {}, false}}, goal, result);
-}
-
-std::vector<Traffic> traffic(const Plan& plan) {
-  std::vector<Traffic> list;
-  for (const auto& lanes : plan.lanes) {
-    Traffic& mine = list.emplace_back();
-    for (const Lane& lane : lanes)
-      for (const Step& step : lane)
-        if (step.action == Action::kPostSend && step.count > 0)
-          ++mine.messages, mine.elements += step.count;
-  }
-  return list;
 }
 
 }  // namespace lockstep::collectives

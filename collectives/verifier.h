@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Runs plans symbolically, before anything is executed: each contribution is added (multiplied,
 // compared) exactly once and by the plan's operation alone, a mean is scaled exactly once, no read
-// before write, no race (vector clocks), sends match receives, no deadlock, no memory of another
-// host; what a plan leaves to be read when it has ended is not written too soon when it is
+// before write, no race (vector clocks), sends match receives in length and type, no deadlock, no
+// memory of another host; all ranks end with the same bits (roundings and the order of additions
+// are followed); what a plan leaves to be read when it has ended is not written too soon when it is
 // executed again. Works on the elementary intervals between all offsets that occur, so cost depends
 // on steps and ranks, not on counts. Pure; any thread.
 #pragma once
 #include <string>
 
 #include "collectives/plan.h"
+#include "collectives/traffic.h"
 
 namespace lockstep::collectives {
 
@@ -24,12 +26,5 @@ enum class Goal : std::uint8_t {
 // once: each begins on a rank when those in `after` have ended there.
 std::string verify(const StepPlan& step, Goal goal, Space result = Space::kGradient);
 std::string verify(const Plan& plan, Goal goal, Space result = Space::kGradient);
-
-// Over the wire between hosts, by rank: what the plan says. For tests against the closed formulas.
-struct Traffic {
-  std::size_t messages = 0;  // not empty ones
-  std::size_t elements = 0;  // sent
-};
-std::vector<Traffic> traffic(const Plan& plan);
 
 }  // namespace lockstep::collectives

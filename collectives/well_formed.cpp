@@ -73,6 +73,9 @@ class Form {
     if (norms != 0 && std::size_t(norms) != step.from.size() + step.to.size())
       return "norms and other numbers in one reduction";
     if (norms != 0 && step.epilogue != Epilogue::kNone) return "an epilogue over norms";
+    if (step.epilogue == Epilogue::kRound && plan_.dtype != DType::kFloat32)
+      return "numbers rounded that are not float32";
+    if (step.wire) return "a reduction in the type of a message";
     if (overlap_in_part(step)) return "operands that overlap in part";
     return {};
   }
@@ -84,6 +87,8 @@ class Form {
     if (operands[0].rank != rank_) return "a message from or into the memory of another rank";
     if (!exists(step.peer)) return "a message with a rank that is not there";
     if (host(step.peer) == host(rank_)) return "a message within a host";
+    if (step.wire && (plan_.dtype != DType::kFloat32 || *step.wire != DType::kBFloat16))
+      return "a message of another type that is not float32 as bfloat16";
     open_.resize(lane_.size());
     open_[index] = true;
     return {};

@@ -30,6 +30,16 @@ ArenaLayout arena_layout(const engine::Graph& graph, const StepDesign& design) {
   return layout;
 }
 
+std::size_t kept_bytes(const engine::UpdateRule& rule, engine::DType dtype, std::size_t owned) {
+  return engine::values_kept(rule, dtype) * owned * engine::size_of(engine::computed_in(dtype));
+}
+
+std::size_t widened_bytes(const engine::Graph& graph) {
+  if (!engine::has_master(graph.dtype())) return 0;
+  return (graph.parameters() - graph.trainable()) *
+         engine::size_of(engine::computed_in(graph.dtype()));
+}
+
 Mirror::Mirror(int r, const engine::GraphSpec& spec, std::unique_ptr<engine::Ops> o,
                std::size_t rows, std::uint64_t run_seed, engine::GraphOptions options)
     : OwnOps{std::move(o)}, Replica(r, spec, *own_ops, rows, options), Context(*own_ops) {
@@ -52,7 +62,9 @@ void Mirror::open(const StepDesign& design, const engine::UpdateRule& rule, coll
       owned_elements_ += range.size();
     }
   }
-  slots_ = engine::Buffer(rule.slots() * owned_elements_ * engine::size_of(graph.dtype()));
+  masters_at_ = rule.slots();
+  slots_ = engine::Buffer(kept_bytes(rule, graph.dtype(), owned_elements_));
+  widened_ = engine::Buffer(widened_bytes(graph));
   collectives::OwnedState state;
   state.rule = &rule;
   state.ranges = owned_;
@@ -71,8 +83,40 @@ std::byte* Mirror::space(Space which, int of) const {
   return team_->base(of, which);
 }
 
-std::byte* Mirror::slot(std::size_t slot, std::size_t packed) const {
-  return slots_.data() + (slot * owned_elements_ + packed) * engine::size_of(graph.dtype());
+std::byte* Mirror::slot(std::size_t kept, std::size_t packed) const {
+  return slots_.data() + (kept * owned_elements_ + packed) * engine::size_of(slot_dtype());
+}
+
+void Mirror::each_owned(
+    const std::function<void(const engine::Parameter&, engine::Range, std::size_t)>& visit) const {
+  std::size_t packed = 0;
+  for (const engine::Range owned : owned_) {
+    for (const engine::Parameter& parameter : graph.layout()) {
+      const engine::Range part{std::max(owned.begin, parameter.range.begin),
+                               std::min(owned.end, parameter.range.end)};
+      if (part.begin < part.end && !parameter.frozen)
+        visit(parameter, part, packed + part.begin - owned.begin);
+    }
+    packed += owned.size();
+  }
+}
+
+void Mirror::set_masters(std::uint64_t run_seed) {
+  if (!engine::has_master(graph.dtype())) return;
+  each_owned([&](const engine::Parameter& parameter, engine::Range part, std::size_t packed) {
+    engine::initialise(parameter.initial, run_seed, parameter.name,
+                       {slot(masters_at_, packed), {part.size()}, slot_dtype()},
+                       part.begin - parameter.range.begin);
+  });
+}
+
+std::byte* Mirror::widened(const engine::Parameter& frozen) const {
+  auto* const to =
+      reinterpret_cast<float*>(widened_.data()) + frozen.range.begin - graph.trainable();
+  const std::byte* const from = space(Space::kWeight);
+  for (std::size_t i = 0; i < frozen.range.size(); ++i)
+    to[i] = float(engine::number_at(from, graph.dtype(), frozen.range.begin + i));
+  return reinterpret_cast<std::byte*>(to);
 }
 
 std::byte* Mirror::exchange(int point) {

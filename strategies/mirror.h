@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // One replica of a synchronous strategy: its graph, its memory, its executor. The memory that other
 // ranks of the host read and write (gradients, weights, exchange, scratch, norms) is one block, so
-// that processes map it at once; optimizer slots are the rank's own. Owned by the strategy; the
-// replica's thread uses it, a communication thread beside it only the executor.
+// that processes map it at once; optimizer slots, and the float32 masters of weights of 16 bits,
+// are the rank's own. Owned by the strategy; the replica's thread uses it, a communication thread
+// beside it only the executor.
 #pragma once
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -22,6 +24,10 @@ struct ArenaLayout {
   std::size_t bytes = 0;
 };
 ArenaLayout arena_layout(const engine::Graph& graph, const StepDesign& design);
+// What a rank keeps beside that block: of so many owned elements what updates keep, and room for
+// frozen parameters of 16 bits in float32, as checkpoints hold them.
+std::size_t kept_bytes(const engine::UpdateRule& rule, engine::DType dtype, std::size_t owned);
+std::size_t widened_bytes(const engine::Graph& graph);
 
 inline constexpr std::size_t kTimedSteps = 9;  // from which a median step is taken
 
@@ -52,7 +58,19 @@ class Mirror : private OwnOps,
   std::byte* space(collectives::Space space) const;
   std::byte* space(collectives::Space space, int rank) const;  // of another rank of this host
   const std::vector<engine::Range>& owned() const { return owned_; }
-  std::byte* slot(std::size_t slot, std::size_t packed) const;  // of a packed owned element
+  // Value `kept` (engine/ops/reduce.h: slots, then the master) of a packed owned element.
+  std::byte* slot(std::size_t kept, std::size_t packed) const;
+  engine::DType slot_dtype() const { return engine::computed_in(graph.dtype()); }
+  // Calls visit(parameter, its part that this rank owns, as elements of the arena, and the packed
+  // number of the first of these) for all parts: every owned range, cut where parameters end.
+  void each_owned(
+      const std::function<void(const engine::Parameter&, engine::Range, std::size_t)>& visit) const;
+  // Where there are masters: those that this rank owns, as they start. They are drawn as float32,
+  // which weights, drawn in 16 bits, are rounded from.
+  void set_masters(std::uint64_t seed);
+  // Where there are masters: a frozen parameter's weights of now in float32. The memory is the
+  // mirror's; the next call for this parameter writes it again.
+  std::byte* widened(const engine::Parameter& frozen) const;
   std::size_t owned_elements() const { return owned_elements_; }
 
   std::int64_t dealt = 0;         // steps that `next` has given out of the current work
@@ -77,7 +95,8 @@ class Mirror : private OwnOps,
   std::unique_ptr<collectives::Transport> transport_;
   std::vector<engine::Range> owned_;
   std::size_t owned_elements_ = 0;
-  engine::Buffer slots_;
+  std::size_t masters_at_ = 0;  // among the values kept
+  engine::Buffer slots_, widened_;
   std::optional<collectives::Executor> executor_;
   engine::Timeline* timeline_ = nullptr;      // the last one
   std::vector<int> plan_kinds_, wait_kinds_;  // of the timeline, by plan

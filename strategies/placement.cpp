@@ -64,9 +64,12 @@ std::string placement_table(const engine::Graph& graph, const StepDesign& design
     }
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
-  return text + (design.update == "fused"
-                     ? "optimizer state: each replica keeps that of the slices that it updates"
-                     : "optimizer state: each replica keeps all of it");
+  const bool fused = design.update == "fused";
+  return text +
+         (engine::has_master(graph.dtype()) ? "float32 masters and optimizer state"
+                                            : "optimizer state") +
+         (fused ? ": each replica keeps that of the slices that it updates"
+                : ": each replica keeps all of it");
 }
 
 }  // namespace lockstep::strategies

@@ -82,6 +82,8 @@ std::string plan_record(const StepDesign& design, const std::vector<int>& host,
               {"asked", design.asked},
               {"update", design.update},
               {"kernels", design.kernels},
+              {"dtype", engine::name(design.dtype)},
+              {"wire", design.wire},
               {"reason", design.reason},
               {"update_reason", design.update_reason},
               {"bucket_bytes", design.bucket_bytes},
@@ -96,6 +98,14 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
                  const engine::Log& log) {
   if (record.empty()) return false;
   return read(record, [&](const json& plan) {
+    const std::string stored = plan.value("dtype", "");  // since there is more than one
+    if (options.dtype && !stored.empty() && stored != engine::name(*options.dtype)) {
+      log.info(
+          "the checkpoint was written by a run in {}, this one is in {}: it goes on from the same "
+          "numbers, planned afresh",
+          stored, engine::name(*options.dtype));
+      return false;
+    }
     if (const std::vector<int> before = host_of_rank(plan); before != host) {
       const bool same_counts =
           before.size() == host.size() && count_hosts(before) == count_hosts(host);
@@ -151,6 +161,14 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
                   options.kernels, kernels);
       obeyed = false;
     }
+    const std::string wire = plan.value("wire", "");  // empty: as they are
+    if (options.wire.empty()) {
+      options.wire = wire;
+    } else if ((options.wire == "bfloat16") != (wire == "bfloat16")) {
+      log.warning("wire {} was asked for, the checkpoint was written with {}: bits may differ",
+                  options.wire, wire.empty() ? "float32" : wire);
+      obeyed = false;
+    }
     const auto bucket_bytes = plan.at("bucket_bytes").get<std::size_t>();
     if (options.bucket_bytes != 0 && options.bucket_bytes != bucket_bytes) {
       log.warning(
@@ -171,6 +189,16 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
     }
     return obeyed;
   });
+}
+
+std::optional<engine::DType> recorded_dtype(const std::string& record) {
+  const json plan = json::parse(record, nullptr, false);
+  const auto found = plan.is_object() ? plan.find("dtype") : plan.end();
+  if (found == plan.end() || !found->is_string()) return std::nullopt;
+  const std::string text = found->get<std::string>();
+  for (const engine::DType dtype : engine::kDTypes)
+    if (engine::name(dtype) == text) return dtype;
+  return std::nullopt;
 }
 
 bool other_arithmetic(const std::string& record, const std::vector<int>& host,

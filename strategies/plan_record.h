@@ -4,6 +4,7 @@
 // summation and with it the bits; any other membership plans afresh. What the bits depend on and no
 // run can choose freely, the arithmetic, is recorded too and only compared.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,14 @@ std::string plan_record(const StepDesign& design, const std::vector<int>& host,
 
 // Changes `options` to the record's where the membership is the same and nothing else was asked for
 // (options that were given win, with a warning that bits may differ). True when it was obeyed.
+// Not obeyed either where it is of weights of another type; one line says so.
 // Throws Error(kCorrupt) for text that is no record.
 bool obey_record(const std::string& record, const std::vector<int>& host, DesignOptions& options,
                  const engine::Log& log);
+
+// The type of the weights of the run that wrote the record; none where that does not stand in it,
+// or it is no record of this kind.
+std::optional<engine::DType> recorded_dtype(const std::string& record);
 
 // True where the same replicas on the same hosts wrote the record with another arithmetic: then one
 // warning says what differs. Records of before the arithmetic stood in them differ in nothing.

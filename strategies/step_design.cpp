@@ -117,6 +117,9 @@ class Designer {
             "lars with clip_norm {}: lars makes gradients that are too long short layer by layer; "
             "leave clip_norm out",
             input_.rule.clip_norm);
+    design_.dtype = graph_.dtype();
+    check_wire();
+    if (options_.wire == "bfloat16") design_.wire = options_.wire;
     design_.bucket_bytes = options_.bucket_bytes > 0 ? options_.bucket_bytes : kBucketBytes;
     design_.buckets = options_.bucket_ends.empty()
                           ? cut_buckets(graph_.trainable(), design_.bucket_bytes, width())
@@ -151,6 +154,8 @@ class Designer {
     question.sums.assign(sums.begin(), sums.end());
     question.buckets.assign(buckets.begin(), buckets.end());
     question.rules = rules_;
+    question.dtype = graph_.dtype();
+    question.wire = wire();
     return question;
   }
 
@@ -291,6 +296,21 @@ class Designer {
     return {};
   }
 
+  void check_wire() const {
+    const std::string& wire = options_.wire;
+    require(wire.empty() || wire == "float32" || wire == "bfloat16",
+            "unknown wire '{}'; known: float32, bfloat16", wire);
+    require(wire.empty() || graph_.dtype() == engine::DType::kFloat32,
+            "wire {} is for gradients of float32, and those of this run are {}, as which they "
+            "travel: leave it out, or train in float32",
+            wire, engine::name(graph_.dtype()));
+  }
+  // Of buckets' sums.
+  std::optional<engine::DType> wire() const {
+    if (design_.wire.empty() || hosts_ == 1) return std::nullopt;
+    return engine::DType::kBFloat16;
+  }
+
   bool update_is_open() const { return options_.update == "auto" && why_apart_.empty(); }
 
   void check_update() const {
@@ -404,6 +424,7 @@ class Designer {
     auto bucket_request = [&](std::size_t b, const char* what) {
       Request r = request(bucket_name(b, design_.buckets[b], graph_) + what, design_.buckets[b]);
       r.turn = int(b % input_.host.size());
+      r.wire = wire();
       return r;
     };
     auto add_to = [&](std::size_t b, Plan plan, std::vector<int> after) {

@@ -20,6 +20,7 @@
 // Where processors are unlike only that keeps mirrors equal, so there nothing is weighed.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,21 +38,26 @@ struct DesignOptions {
   std::string algorithm = "auto";  // or as collectives/size_rules.h reads it: a name, or by sizes
   std::string update = "auto";     // auto, fused, apart
   std::string kernels = {};        // auto, direct, winograd; empty: auto, or a checkpoint's
+  std::string wire = {};           // float32, bfloat16; empty: a checkpoint's, or the graph's type
   std::size_t bucket_bytes = 0;    // 0: kBucketBytes
   std::vector<std::size_t> bucket_ends = {};  // of a checkpoint: these borders
-  std::string reason = {};                    // of a checkpoint: why it was chosen then ...
-  std::string asked = {};                     // ... and what was asked for then
-  std::string update_reason = {};             // likewise, of the update
+  // Of the run's weights: where a checkpoint's plan was made for others, it is made afresh.
+  std::optional<engine::DType> dtype = {};
+  std::string reason = {};         // of a checkpoint: why it was chosen then ...
+  std::string asked = {};          // ... and what was asked for then
+  std::string update_reason = {};  // likewise, of the update
 };
 
 struct StepDesign {
   std::string algorithm;  // of all buckets; where they differ, rules of size_rules.h that say so
   std::string update;     // fused, apart
   std::string kernels;    // auto, direct, winograd
+  std::string wire;       // of gradients between hosts: bfloat16; empty: as they are
   std::string reason;     // why this algorithm, as the end of a sentence
-  std::string update_reason;  // why the update is where it is, likewise
-  std::string rules;          // of all sums of the step: asked for, they give this step again
-  std::string asked;          // what was asked for: auto, or rules
+  std::string update_reason;                      // why the update is where it is, likewise
+  engine::DType dtype = engine::DType::kFloat32;  // of weights and gradients
+  std::string rules;  // of all sums of the step: asked for, they give this step again
+  std::string asked;  // what was asked for: auto, or rules
   std::size_t bucket_bytes = 0;
   std::vector<engine::Range> buckets;
   std::vector<std::string> algorithms;        // by bucket: names of collectives/registry.h

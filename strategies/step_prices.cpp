@@ -60,13 +60,19 @@ double UpdateWay::seconds(std::size_t bytes) const {
 
 StepPrices price_step(const collectives::Topology& topology, const engine::UpdateRule& rule,
                       const StepQuestion& question, collectives::Bootstrap* together) {
+  // In numbers of the weights' type.
+  const std::size_t kept = engine::values_kept(rule, question.dtype) *
+                           engine::size_of(engine::computed_in(question.dtype)) /
+                           engine::size_of(question.dtype);
   const auto price = [&](std::span<const Algorithm> algorithms, const Rules& rules = {},
                          bool inside = false) {
     return plan_all_reduce(topology, algorithms, rules, question.buckets, together,
-                           {.update = inside, .slots = rule.slots()});
+                           {.update = inside, .slots = kept, .wire = question.wire});
   };
   const auto all = collectives::all_reduce_algorithms();
-  StepPrices prices{{plan_all_reduce(topology, all, question.rules, question.sums, together)}, {}};
+  StepPrices prices{{plan_all_reduce(topology, all, question.rules, question.sums, together,
+                                     {.wire = question.wire})},
+                    {}};
   if (question.buckets.empty()) return prices;
   if (rule.needs() == engine::Needs::kLayerNorms) {  // of gradients and of weights
     prices.apart.after = {price(kSquares), price(kSquares), price(kUpdate)};

@@ -16,7 +16,7 @@
 
 #include "collectives/planner.h"
 #include "collectives/topology.h"
-#include "engine/ops/update_rule.h"
+#include "engine/ops/reduce.h"
 
 namespace lockstep::strategies {
 
@@ -39,6 +39,10 @@ struct StepQuestion {
   std::vector<std::size_t> sums;     // whose algorithm is to be chosen, and those of `buckets`
   std::vector<std::size_t> buckets;  // whose update is to be priced, too, in both ways
   std::vector<collectives::SizeRule> rules = {};  // of sums whose algorithm is asked for
+  engine::DType dtype = engine::DType::kFloat32;  // of weights and gradients
+  // In which gradients travel between hosts, where not in theirs. Sums that are not of buckets are
+  // priced as if they did so, too.
+  std::optional<engine::DType> wire = {};
 };
 
 // `together`: null, or that of a job whose processes all ask this alike, and divide the prices

@@ -224,12 +224,12 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
       "{}optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} of {} clip {} "
       "trust {}\n"
       "batch: {}\nshares: {}\naccumulate: {}\nseed: {}\ndtype: {}\nchecksums: {}\noverlap: {}\n"
-      "transport: {}\n",
+      "transport: {}\nwire: {}\n",
       graph.describe() + "\n", int(rule.kind), rule.momentum, rule.nesterov, rule.beta1, rule.beta2,
       rule.epsilon, rule.weight_decay, rule.decay_all ? "all parameters" : "weights",
       rule.clip_norm, rule.trust, options.batch, shares, options.accumulate, options.seed,
       engine::name(first.dtype()), options_.checksums, options_.overlap,
-      transport_of(options_.network));
+      transport_of(options_.network), options_.wire);
   // Whether all look for costs, before one of them does.
   if (bootstrap_.processes() > 1)
     compare(fmt::format("{}algorithm: {}\nupdate: {}\nbuckets: {} bytes\ncosts: {}\n"
@@ -263,7 +263,9 @@ void Synchronous::design(const engine::Graph& graph) {
   design_options.algorithm = options_.algorithm;
   design_options.update = options_.update;
   if (options_.kernels) design_options.kernels = engine::name(*options_.kernels);
+  design_options.wire = options_.wire;
   design_options.bucket_bytes = options_.bucket_bytes;
+  design_options.dtype = graph.dtype();
   planned_before_ = obey_record(open_.plan, host_, design_options, options_.log);
   other_arithmetic_ =
       membership().chief && other_arithmetic(open_.plan, host_, arithmetic(), options_.log);
@@ -348,7 +350,9 @@ std::size_t Synchronous::local_processes() const {
 // What this process will take, refused where it is more than there is.
 void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
   const std::size_t replicas = options_.devices.size();
-  const std::size_t arenas = align(arena_layout(graph, design_).bytes, kArenaUnit) * replicas;
+  std::size_t arenas = align(arena_layout(graph, design_).bytes, kArenaUnit) * replicas;
+  for (std::size_t i = 0; i < replicas; ++i)
+    arenas += collectives::WireStaging::bytes(design_.plan, first_rank() + int(i));
   std::size_t owned = 0;
   for (int stage : design_.updates) {
     for (std::size_t i = 0; i < replicas; ++i) {
@@ -358,7 +362,8 @@ void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
       }
     }
   }
-  const std::size_t slots = rule_.slots() * owned * engine::size_of(graph.dtype());
+  const std::size_t slots =
+      kept_bytes(rule_, graph.dtype(), owned) + replicas * widened_bytes(graph);
   const auto use_of = [&](std::size_t batch) {
     const std::size_t share = largest_share(batch, open_.accumulate);
     const std::size_t loop = share * std::size_t(open_.accumulate) * open_.bytes_of_example;
@@ -406,11 +411,12 @@ void Synchronous::open_executors(const JobRanks& ranks) {
   communication_threads_ = options_.communication_thread.value_or(cores >= busy + here);
 }
 
-// Rank 0's values reach all others as a sum with zeros.
+// Rank 0's values reach all others as a sum with zeros. Masters are drawn where they are owned.
 void Synchronous::set_start_values() {
   run([&](engine::Replica& replica) {
     Mirror& m = mirror(replica);
     if (m.rank == 0) m.graph.initialise(open_.seed, m.space(Space::kWeight));
+    m.set_masters(open_.seed);
     m.executor().start(design_.start, nullptr);
     m.executor().wait(design_.start, "start values of the weights");
   });

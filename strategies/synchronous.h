@@ -47,6 +47,9 @@ struct SynchronousOptions {
   std::string algorithm = "auto";               // or as collectives/size_rules.h reads it
   std::string update = "auto";                  // auto, fused, apart
   std::size_t bucket_bytes = 0;                 // 0: chosen
+  // Of gradients between hosts: float32 or bfloat16 (of float32 graphs alone); empty: a
+  // checkpoint's, or as they are.
+  std::string wire = {};
   bool bind = true;     // replicas to processors of their own, where that fits
   bool overlap = true;  // communicate while backward runs; same bits without
   std::optional<bool> communication_thread = {};  // else where cores are idle

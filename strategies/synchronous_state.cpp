@@ -41,68 +41,65 @@ std::vector<int> deal_arrays(const std::vector<Parameter>& layout, int ranks) {
   return owner;
 }
 
-Range overlap(Range a, Range b) {
-  return {std::max(a.begin, b.begin), std::max(std::max(a.begin, b.begin), std::min(a.end, b.end))};
-}
-
-// The slots of a mirror: every owned range cut at the borders of parameters.
-void add_slots(const Mirror& mirror, const engine::UpdateRule& rule, std::vector<Piece>& pieces) {
-  const engine::DType dtype = mirror.graph.dtype();
-  for (std::size_t slot = 0; slot < rule.slots(); ++slot) {
-    std::size_t packed = 0;
-    for (Range owned : mirror.owned()) {
-      for (const Parameter& parameter : mirror.graph.layout()) {
-        const Range part = overlap(owned, parameter.range);
-        if (part.empty() || parameter.frozen) continue;
-        pieces.push_back({fmt::format("{}/{}", rule.slot_name(slot), parameter.name),
-                          parameter.shape,
-                          dtype,
-                          {part.begin - parameter.range.begin, part.end - parameter.range.begin},
-                          mirror.slot(slot, packed + part.begin - owned.begin)});
-      }
-      packed += owned.size();
-    }
+// What updates keep, of a mirror's owned ranges: slots under their name and the parameter's, and
+// masters, which are the parameter itself.
+void add_kept(const Mirror& mirror, const engine::UpdateRule& rule, std::vector<Piece>& pieces) {
+  for (std::size_t k = 0; k < engine::values_kept(rule, mirror.graph.dtype()); ++k) {
+    mirror.each_owned([&](const Parameter& parameter, Range part, std::size_t packed) {
+      pieces.push_back({k < rule.slots() ? fmt::format("{}/{}", rule.slot_name(k), parameter.name)
+                                         : parameter.name,
+                        parameter.shape,
+                        mirror.slot_dtype(),
+                        {part.begin - parameter.range.begin, part.end - parameter.range.begin},
+                        mirror.slot(k, packed)});
+    });
   }
 }
 
-void add_weight(const Mirror& mirror, const Parameter& parameter, std::vector<Piece>& pieces) {
+Piece weight(const Mirror& mirror, const Parameter& parameter) {
   const engine::DType dtype = mirror.graph.dtype();
-  pieces.push_back({parameter.name,
-                    parameter.shape,
-                    dtype,
-                    {0, parameter.range.size()},
-                    mirror.space(Space::kWeight) + parameter.range.begin * engine::size_of(dtype)});
+  return {parameter.name,
+          parameter.shape,
+          dtype,
+          {0, parameter.range.size()},
+          mirror.space(Space::kWeight) + parameter.range.begin * engine::size_of(dtype)};
 }
 
 }  // namespace
 
+// Weights of 16 bits are saved as their masters, and where they have none, widened.
 std::vector<Piece> Synchronous::pieces_to_save(engine::Replica& replica) {
   Mirror& m = mirror(replica);
   const std::vector<Parameter>& layout = m.graph.layout();
   const std::vector<int> owner = deal_arrays(layout, int(host_.size()));
-  std::vector<Piece> pieces, slots;
+  const bool masters = engine::has_master(m.graph.dtype());
+  std::vector<Piece> pieces, kept;
   for (std::size_t i = 0; i < layout.size(); ++i) {
-    if (owner[i] == m.rank) add_weight(m, layout[i], pieces);
+    if (owner[i] != m.rank || (masters && !layout[i].frozen)) continue;
+    pieces.push_back(weight(m, layout[i]));
+    if (masters) pieces.back().dtype = m.slot_dtype(), pieces.back().data = m.widened(layout[i]);
   }
-  add_slots(m, rule_, slots);
-  if (design_.update == "apart") {  // everybody has all slots: each is saved by its weight's owner
-    std::erase_if(slots, [&](const Piece& piece) {
+  add_kept(m, rule_, kept);
+  if (design_.update == "apart") {  // everybody has all of it: each is saved by its weight's owner
+    std::erase_if(kept, [&](const Piece& piece) {
       for (std::size_t i = 0; i < layout.size(); ++i) {
-        if (piece.name.ends_with("/" + layout[i].name)) return owner[i] != m.rank;
+        const std::string& name = layout[i].name;
+        if (piece.name == name || piece.name.ends_with("/" + name)) return owner[i] != m.rank;
       }
       return true;
     });
   }
-  pieces.insert(pieces.end(), slots.begin(), slots.end());
+  pieces.insert(pieces.end(), kept.begin(), kept.end());
   if (m.rank == 0) add_statistics(m, pieces);
   return pieces;
 }
 
+// Weights of 16 bits from the same arrays as their masters: `Checkpoints::restore` rounds.
 std::vector<Piece> Synchronous::pieces_to_restore(engine::Replica& replica) {
   Mirror& m = mirror(replica);
   std::vector<Piece> pieces;
-  for (const Parameter& parameter : m.graph.layout()) add_weight(m, parameter, pieces);
-  add_slots(m, rule_, pieces);
+  for (const Parameter& parameter : m.graph.layout()) pieces.push_back(weight(m, parameter));
+  add_kept(m, rule_, pieces);
   add_statistics(m, pieces);
   return pieces;
 }
@@ -127,6 +124,17 @@ std::string Synchronous::explain() const {
     text += "\ncosts of ranks and links: ";
     text += costs_are_;
   }
+  if (engine::has_master(design_.dtype))
+    text += fmt::format(
+        "\nnumbers: weights and gradients are {}, what updates keep is float32, a master of each "
+        "weight included",
+        engine::name(design_.dtype));
+  if (!design_.wire.empty())
+    text += topology_.hosts.size() > 1
+                ? "\nwire: gradients travel between hosts as bfloat16, in half the bytes, since it "
+                  "was asked for; new weights travel as they are"
+                : "\nwire: bfloat16 was asked for, and changes nothing, since all replicas are on "
+                  "one host";
   text += "\nstored past the caches: " + sentence(access_);
   if (topology_.hosts.size() > 1) text += "\nbetween hosts: " + sentence(options_.network);
   text +=
@@ -189,9 +197,7 @@ std::vector<double> Synchronous::weights(int local) const {
   std::vector<double> values(m.graph.parameters());
   const std::byte* from = m.space(Space::kWeight);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = m.graph.dtype() == engine::DType::kFloat64
-                    ? reinterpret_cast<const double*>(from)[i]
-                    : double(reinterpret_cast<const float*>(from)[i]);
+    values[i] = engine::number_at(from, m.graph.dtype(), i);
   }
   return values;
 }

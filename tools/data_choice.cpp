@@ -5,12 +5,15 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/data/augmented.h"
+#include "engine/data/cifar_file.h"
 #include "engine/data/clicks.h"
 
 namespace lockstep::tools {
 namespace {
 
 constexpr std::uint64_t kExamples = 8000;
+constexpr std::size_t kPadding = 4;  // of crops, in pixels
 
 // How many ids of each field the model's embeddings have rows for; 0: it embeds none.
 std::size_t buckets_of(const engine::GraphSpec& graph) {
@@ -44,9 +47,16 @@ engine::data::Sets choose_clicks(const DataChoice& choice, std::size_t buckets) 
   return engine::data::generated_clicks(options);
 }
 
-}  // namespace
+// Drawn for a model whose images have three channels.
+engine::data::Sets choose_images(const DataChoice& choice, const engine::GraphSpec& graph) {
+  const engine::Shape shape = graph.input_shape();
+  engine::data::ImagesOptions options{
+      .height = shape[0], .width = shape[1], .classes = graph.output_shape().elements()};
+  options.train = choice.examples.value_or(kExamples);
+  return engine::data::generated_images(options);
+}
 
-engine::data::Sets choose_data(const DataChoice& choice, const engine::GraphSpec& graph) {
+engine::data::Sets choose_plain(const DataChoice& choice, const engine::GraphSpec& graph) {
   engine::require(!choice.examples || choice.data.empty(),
                   "--examples {} is of the examples that the program draws, and --data {} gives "
                   "others: leave one of them out",
@@ -54,6 +64,9 @@ engine::data::Sets choose_data(const DataChoice& choice, const engine::GraphSpec
   if (const std::size_t buckets = buckets_of(graph); buckets > 0) {
     return choose_clicks(choice, buckets);
   }
+  const engine::Shape shape = graph.input_shape();
+  const bool colours = shape.rank() == 3 && shape[2] == 3;
+  if (choice.data.empty() && colours) return choose_images(choice, graph);
   if (choice.data.empty()) {
     engine::data::DigitsOptions options;
     options.train = choice.examples.value_or(kExamples);
@@ -63,7 +76,19 @@ engine::data::Sets choose_data(const DataChoice& choice, const engine::GraphSpec
     return engine::data::random_images(graph.input_shape(), graph.output_shape().elements(),
                                        choice.batch, choice.seed);
   }
+  if (colours || !engine::data::find_cifar10(choice.data).empty())
+    return engine::data::cifar10(choice.data);
   return engine::data::idx(choice.data, graph.output_shape().elements());
+}
+
+}  // namespace
+
+engine::data::Sets choose_data(const DataChoice& choice, const engine::GraphSpec& graph) {
+  engine::data::Sets sets = choose_plain(choice, graph);
+  const bool crop = choice.augment.starts_with("crop"), flip = choice.augment.ends_with("flip");
+  sets.train = engine::data::augmented(
+      sets.train, {.pad = crop ? kPadding : 0, .flip = flip, .seed = choice.seed});
+  return sets;
 }
 
 }  // namespace lockstep::tools

@@ -10,6 +10,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/train/trainer.h"
 #include "models/registry.h"
+#include "strategies/plan_record.h"
 #include "strategies/session/factories.h"
 #include "tools/bounds.h"
 #include "tools/command.h"
@@ -61,13 +62,15 @@ int predict(const Flags& f, const Program& program) {
       "and Trainer::predict do it");
   const bool synchronised = state.graph.find(", synchronised") != std::string::npos;
   const engine::GraphSpec graph = models::build(state.model, {.synchronised = synchronised});
-  const engine::data::Sets sets = choose_data({f.data, f.batch, f.examples, 1}, graph);
+  const engine::data::Sets sets = choose_data({f.data, f.batch, f.examples}, graph);
   const auto& data = f.split == "test" ? sets.test : sets.train;
   engine::require(data != nullptr, "the data has no test part: use --split train");
 
   strategies::Session session(program.argc, program.argv, {.log = log});
   strategies::StrategyOptions options;
   options.threads = f.threads;
+  if (strategies::recorded_dtype(state.plan) == engine::DType::kBFloat16)
+    options.dtype = engine::DType::kBFloat16;  // as it was trained
   strategies::Mirrored strategy = strategies::mirrored(session, options);
   engine::TrainerOptions trainer_options;
   trainer_options.log = log;
@@ -110,10 +113,10 @@ Command add_predict(CLI::App& app) {
   app.add_option("--checkpoints", f->checkpoints, "folder of checkpoints")
       ->check(file_name("a folder"))
       ->required();
-  app.add_option(
-         "--data", f->data,
-         "folder of IDX files, or for wide_deep a file in Criteo's text format; without it, "
-         "digits or clicks that the program draws")
+  app.add_option("--data", f->data,
+                 "folder of IDX files or of CIFAR-10's .bin files, or for wide_deep a file in "
+                 "Criteo's text "
+                 "format; without it, digits, colour images or clicks that the program draws")
       ->check(file_name("a file or folder, or random"));
   app.add_option("--split", f->split, "part of the data")
       ->check(one_of({"test", "train"}))
@@ -121,9 +124,10 @@ Command add_predict(CLI::App& app) {
   app.add_option("--batch", f->batch, "examples at once")
       ->check(whole_number(1, 100'000))
       ->capture_default_str();
-  app.add_option("--examples", f->examples,
-                 "generated digits or clicks of the training part, without --data (default: 8000 "
-                 "digits, 100000 clicks)")
+  app.add_option(
+         "--examples", f->examples,
+         "generated digits, images or clicks of the training part, without --data (default: "
+         "8000, 100000 clicks)")
       ->check(whole_number(1, 1'000'000));
   app.add_option("--threads", f->threads, "library threads; 0: all cores")
       ->check(whole_number(0, 4096))

@@ -46,6 +46,7 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   if (!f.dtype.empty()) options.dtype = engine::dtype_of(f.dtype);
   options.algorithm = f.algorithm;
   options.update = f.update;
+  if (f.strategy != "parameter_server") options.wire = f.wire;
   options.bind = f.bind == "auto";
   if (!f.kernels.empty()) options.kernels = engine::kernels_of(f.kernels);
   options.bucket_bytes = f.bucket_bytes();
@@ -95,11 +96,10 @@ void check_servers(const TrainFlags& f) {
   const TrainFlags none;
   if (f.strategy != "parameter_server") {
     engine::require(
-        f.servers == none.servers && f.updates == none.updates && f.wire == none.wire &&
-            f.tables == none.tables && f.prefetch == none.prefetch && f.place == none.place &&
-            f.partition == none.partition,
+        f.servers == none.servers && f.updates == none.updates && f.tables == none.tables &&
+            f.prefetch == none.prefetch && f.place == none.place && f.partition == none.partition,
         "--servers, --sync, --aggregate, --full-rate, --most-staleness, --warm-up, "
-        "--wire, --tables, --prefetch, --place and --partition are of --strategy parameter_server; "
+        "--tables, --prefetch, --place and --partition are of --strategy parameter_server; "
         "this is {}",
         f.strategy);
     return;
@@ -193,7 +193,7 @@ engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph, int
   engine::require(needed <= there,
                   "--batch {} needs {:.1f} GiB for its inputs alone, and {:.1f} GiB are free",
                   f.batch, needed / 0x1p30, there / 0x1p30);
-  DataChoice choice{f.data, f.batch, f.examples, f.seed};
+  DataChoice choice{f.data, f.batch, f.examples, f.seed, f.augment};
   engine::data::Sets sets = choose_data(choice, graph);
   const std::size_t replicas = std::size_t(f.replicas) * std::size_t(std::max(processes, 1));
   engine::require(replicas <= sets.train->size(),
@@ -421,7 +421,7 @@ int train(const TrainFlags& f, const Program& program) {
     if (!sets.test && f.data != "random") {
       progress.say(fmt::format(
           "there will be no test accuracy, because {} has no test data: t10k-images-idx3-ubyte and "
-          "t10k-labels-idx1-ubyte",
+          "t10k-labels-idx1-ubyte, or CIFAR-10's test_batch.bin",
           f.data));
     }
     progress.say(strategy->explain());

@@ -59,9 +59,9 @@ void declare(CLI::App& app, TrainFlags& f) {
   const CLI::Validator counts = whole_number(0, kMost), at_least_one = whole_number(1, kMost);
   app.add_option("--model", f.model, "one of: " + models::list())->capture_default_str();
   app.add_option("--data", f.data,
-                 "folder of IDX files (MNIST and its family); for wide_deep, a file in Criteo's "
-                 "text format; or 'random' for one batch of random examples; without it, digits or "
-                 "clicks that the program draws")
+                 "folder of IDX files (MNIST and its family) or of CIFAR-10's .bin files; for "
+                 "wide_deep, a file in Criteo's text format; or 'random' for one batch of random "
+                 "examples; without it, digits, colour images or clicks that the program draws")
       ->check(file_name("a file or folder, or random"));
   app.add_option("--strategy", f.strategy,
                  "replicas of this process, or of all that mpirun started; or replicas that share "
@@ -115,16 +115,24 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str();
   app.add_option("--examples", f.examples,
-                 "generated digits or clicks to train on, without --data (default: 8000 digits, "
+                 "generated digits, images or clicks to train on, without --data (default: 8000, "
                  "100000 clicks)")
       ->check(whole_number(1, kMostExamples));
+  app.add_option("--augment", f.augment,
+                 "training images with 4 pixels of zeros around and cropped, flipped left to "
+                 "right, anew in each epoch by --seed")
+      ->check(one_of({"none", "crop", "flip", "crop,flip"}))
+      ->capture_default_str();
   app.add_option("--threads", f.threads, "library threads of a replica; 0: cores shared equally")
       ->check(whole_number(0, 4096))
       ->capture_default_str();
   app.add_option("--device", f.device, "cpu, or reference: plain loops, slow")
       ->capture_default_str();
-  app.add_option("--dtype", f.dtype, "element type (default: what the device prefers)")
-      ->check(one_of({"float32", "float64"}));
+  app.add_option(
+         "--dtype", f.dtype,
+         "of weights, gradients and what layers compute (default: what the device prefers); "
+         "bfloat16 keeps float32 masters of the weights")
+      ->check(one_of({"float32", "float64", "bfloat16"}));
   app.add_option("--algorithm", f.algorithm,
                  "of the all-reduce, or algorithms by the bytes of a bucket")
       ->check(algorithms())
@@ -198,9 +206,10 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->check(one_of({"rows", "whole"}))
       ->capture_default_str();
   app.add_option("--wire", f.wire,
-                 "of parameter_server: weights and gradients travel as they are, or in 16 bits")
-      ->check(one_of({"full", "bfloat16"}))
-      ->capture_default_str();
+                 "gradients of float32 travel between hosts as they are, or in 16 bits; of "
+                 "parameter_server between tasks, and weights too (default: as they are, or as the "
+                 "checkpoint has it)")
+      ->check(one_of({"float32", "bfloat16"}));
   app.add_option("--place", f.place,
                  "of parameter_server: variables to servers in turn, or by bytes")
       ->check(one_of({"round_robin", "greedy"}))

@@ -41,13 +41,12 @@ struct TrainFlags {
   int servers = 1;  // of parameter_server, and what follows
   strategies::UpdateOptions
       updates;  // but for `bfloat16`: `wire`; `touched_rows`: `tables`; `prefetch`
-  std::string place = "round_robin", partition = "none", wire = "full", tables = "rows",
-              prefetch = "off";
+  std::string place = "round_robin", partition = "none", wire, tables = "rows", prefetch = "off";
   strategies::grpc::TlsFiles tls;
   bool insecure = false;
   int restarts = 3;
   bool recompute = false;
-  std::string batch_norm = "local";
+  std::string batch_norm = "local", augment = "none";
   bool assumed = false, json = false, placement = false;
 
   std::size_t bucket_bytes() const;        // 0: chosen

@@ -25,6 +25,10 @@
 // read before the chunk is overwritten, since what overwrites it is the whole sum, which contains
 // what was read; but a party ends only when its successor has taken its last chunk.
 //
+// Where sums travel rounded (Request::wire), so does each part of a sum, and who takes it adds it
+// to its own in full. The whole sum is rounded where it is first known, before anybody has it: so
+// it travels on without loss. An update takes it unrounded, and new weights travel as they are.
+//
 // Empty chunks are left out by both sides. Of each party, with n | S: 2 (n - 1) / n S elements are
 // passed and as many taken, in 2 (n - 1) rounds.
 #include "collectives/algorithms/circle.h"
@@ -149,13 +153,13 @@ class Circle::Walk {
     const Range in = taken(round);
     const Operand to = round < n_ - 1 ? scratch(round) : Operand{me_, result_, in.begin};
     post(round).receive = int(lane_.size());
-    lane_.push_back(post_receive(in.size(), to, before_));
+    lane_.push_back(post_receive(in.size(), to, before_, wire(round)));
   }
   void send(int round) {
     if (is_read_ || round >= rounds() || passed(round).empty()) return;
     const Range out = passed(round);
     post(round).send = int(lane_.size());
-    lane_.push_back(post_send(out.size(), {me_, space(round), out.begin}, next_));
+    lane_.push_back(post_send(out.size(), {me_, space(round), out.begin}, next_, wire(round)));
   }
   void wait_for(int& post) {
     if (post >= 0) lane_.push_back(wait(post));
@@ -163,6 +167,10 @@ class Circle::Walk {
   }
   // Where what is passed in this round lies: parts of sums, later results.
   Space space(int round) const { return round < n_ - 1 ? request_.space : result_; }
+  // New weights travel as they are.
+  std::optional<DType> wire(int round) const {
+    return round < n_ - 1 || !request_.update ? wire_of_sums(request_) : std::nullopt;
+  }
   Operand scratch(int round) const {
     return {me_, Space::kScratch, scratch_[std::size_t(round % 2)]};
   }
@@ -192,10 +200,7 @@ class Circle::Walk {
                                     : everywhere({me_}, request_.space, range.begin);
     Step step = reduce(range.size(), std::move(from), std::move(to),
                        update ? Epilogue::kUpdate : Epilogue::kNone);
-    if (whole && request_.mean) {
-      step.epilogue = Epilogue::kScale;
-      step.scale = 1.0 / double(request_.host.size());
-    }
+    if (whole && !update) finish_sum(step, request_);
     lane_.push_back(std::move(step));
   }
   void copy(Range range, int from, const std::vector<int>& to) {

@@ -18,6 +18,10 @@
 // Recursive doubling: in round j the partners give each other everything, and both add. Both get
 // the same bits, since a + b = b + a. On one host the lower one adds and stores into both.
 //
+// Where sums travel rounded (Request::wire) whole sums end rounded everywhere: the last round's
+// addition does it. In halving who takes a part adds it to its own in full. In recursive doubling
+// both add, so each rounds what it has before it gives it, and keeps that.
+//
 // Between hosts give and take are messages; the receive of the next round is posted before this
 // round waits. On one host taking is reading the partner's memory, when it has arrived: a core
 // arrives when its own numbers are there and after each round, and passengers once. Nobody
@@ -170,11 +174,11 @@ class Doubling::Walk {
     lane_.push_back(await({r.rank}, place_.walks * all_.arrivals() + 1 + gone, place_.lane));
   }
   int send(Range range, int to) {
-    lane_.push_back(post_send(range.size(), at(core_.rank, range), to));
+    lane_.push_back(post_send(range.size(), at(core_.rank, range), to, wire_of_sums(request_)));
     return int(lane_.size()) - 1;
   }
   int receive(Range range, Operand to, int from) {
-    lane_.push_back(post_receive(range.size(), to, from));
+    lane_.push_back(post_receive(range.size(), to, from, wire_of_sums(request_)));
     return int(lane_.size()) - 1;
   }
   void wait_for(int& post) {
@@ -192,10 +196,7 @@ class Doubling::Walk {
     if (sources.size() == 1) return;
     Step step =
         reduce(range.size(), std::move(sources), everywhere(to, request_.space, range.begin));
-    if (last && request_.mean) {
-      step.epilogue = Epilogue::kScale;
-      step.scale = 1.0 / double(request_.host.size());
-    }
+    if (last) finish_sum(step, request_);
     lane_.push_back(std::move(step));
   }
 
@@ -286,6 +287,9 @@ class Doubling::Walk {
       std::vector<int> to = last ? core_.group : std::vector<int>{core_.rank};
       take(level + 1);
       if (!r.near) {
+        if (wire_of_sums(request_))
+          lane_.push_back(reduce(range_.size(), {at(core_.rank, range_)}, {at(core_.rank, range_)},
+                                 Epilogue::kRound));
         give(level);
         wait_for(r.receive);
         wait_for(r.send);  // before it is overwritten
@@ -327,9 +331,10 @@ void Doubling::walk(Lane& lane, int party, Range range, const Place& place) cons
   const Operand mine{me.rank, space, range.begin};
   if (me.group.size() > 1)
     lane.push_back(reduce(range.size(), everywhere(me.group, space, range.begin), {mine}));
-  lane.push_back(post_send(range.size(), mine, core.rank));
+  const std::optional<DType> wire = wire_of_sums(request_);
+  lane.push_back(post_send(range.size(), mine, core.rank, wire));
   lane.push_back(wait(int(lane.size()) - 1));
-  lane.push_back(post_receive(range.size(), mine, core.rank));
+  lane.push_back(post_receive(range.size(), mine, core.rank, wire));
   lane.push_back(wait(int(lane.size()) - 1));
   std::vector<int> others = me.group;
   std::erase(others, me.rank);

@@ -18,15 +18,17 @@ Step reduce(std::size_t count, std::vector<Operand> from, std::vector<Operand> t
   return step;
 }
 
-Step post_send(std::size_t count, Operand from, int peer) {
+Step post_send(std::size_t count, Operand from, int peer, std::optional<DType> wire) {
   Step step{.action = Action::kPostSend, .count = count};
+  step.wire = wire;
   step.from = {from};
   step.peer = peer;
   return step;
 }
 
-Step post_receive(std::size_t count, Operand to, int peer) {
+Step post_receive(std::size_t count, Operand to, int peer, std::optional<DType> wire) {
   Step step{.action = Action::kPostReceive, .count = count};
+  step.wire = wire;
   step.to = {to};
   step.peer = peer;
   return step;
@@ -83,6 +85,21 @@ Range slice(Range subject, int part, int parts) {
   return {cut(part), cut(part + 1)};
 }
 
+std::optional<DType> wire_of_sums(const Request& request) {
+  const bool travels =
+      std::ranges::any_of(request.host, [&](int host) { return host != request.host.front(); });
+  return travels ? request.wire : std::nullopt;
+}
+
+void finish_sum(Step& step, const Request& request) {
+  if (request.mean) {
+    step.epilogue = Epilogue::kScale;
+    step.scale = 1.0 / double(request.host.size());
+  } else if (wire_of_sums(request)) {
+    step.epilogue = Epilogue::kRound;
+  }
+}
+
 void require_possible(const Request& request) {
   engine::require(!request.host.empty(), "{}: a plan needs at least one rank", request.name);
   engine::require(request.subject.begin <= request.subject.end, "{}: the range [{}, {}) is none",
@@ -95,6 +112,12 @@ void require_possible(const Request& request) {
                   request.name);
   engine::require(!request.mean || !request.squares,
                   "{}: squares are taken of sums; ask for the mean without them", request.name);
+  engine::require(
+      !request.wire || (request.dtype == DType::kFloat32 && *request.wire == DType::kBFloat16 &&
+                        !request.mean && request.op == ReduceOp::kSum),
+      "{}: plain sums of float32 can travel as bfloat16, and nothing else as another "
+      "type",
+      request.name);
   engine::require(!request.update || (request.op == ReduceOp::kSum && !request.mean &&
                                       !request.squares && request.space == Space::kGradient),
                   "{}: an update takes the plain sum of gradients", request.name);

@@ -2,6 +2,7 @@
 // The words in which algorithms are written: one function for each kind of step, and the questions
 // that several of them ask of a request. Pure.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,8 +12,8 @@ namespace lockstep::collectives {
 
 Step reduce(std::size_t count, std::vector<Operand> from, std::vector<Operand> to,
             Epilogue epilogue = Epilogue::kNone);
-Step post_send(std::size_t count, Operand from, int peer);
-Step post_receive(std::size_t count, Operand to, int peer);
+Step post_send(std::size_t count, Operand from, int peer, std::optional<DType> wire = {});
+Step post_receive(std::size_t count, Operand to, int peer, std::optional<DType> wire = {});
 Step wait(int post);
 Step arrive();
 Step await(std::vector<int> ranks, int phase, int lane = 0);
@@ -25,6 +26,12 @@ struct RanksOfHosts {
   int least = 0, most = 0;
 };
 RanksOfHosts ranks_of_hosts(const Request& request);
+
+// In which sums travel, where not in the request's type; nothing travels on one host.
+std::optional<DType> wire_of_sums(const Request& request);
+// What the last addition of a sum does besides: a mean is scaled, and what others will have from a
+// message that rounds is rounded.
+void finish_sum(Step& step, const Request& request);
 
 // Throws Error(kInvalid) where the request contradicts itself: no ranks, the mean of integers, the
 // mean of minima or products, squares of a mean.

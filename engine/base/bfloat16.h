@@ -5,6 +5,7 @@
 #pragma once
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 namespace lockstep::engine {
 
@@ -19,6 +20,10 @@ struct BFloat16 {
     const bool none = (word & 0x7fffffff) > 0x7f800000;
     bits = std::uint16_t(none ? word >> 16 | 0x40 : (word + 0x7fff + (word >> 16 & 1)) >> 16);
   }
+  // Of any other number what a float32 of it is: rounded twice where that does not hold it.
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  explicit constexpr BFloat16(Number value) : BFloat16(float(value)) {}
   constexpr operator float() const { return std::bit_cast<float>(std::uint32_t(bits) << 16); }
 };
 

@@ -24,17 +24,13 @@ constexpr std::size_t kTile = 4;                   // vectors of channels that a
 constexpr std::size_t kMostInFloat = 256;          // positions of a sum in float32
 
 // Past the caches where kStream, which only float32 has.
-template <bool kStream>
-HWY_INLINE void put(Vector value, float* to) {
-  if constexpr (kStream) {
+template <bool kStream, class T>
+HWY_INLINE void put(Vector value, T* to) {
+  if constexpr (kStream && std::is_same_v<T, float>) {
     hn::Stream(value, kLanes, to);
   } else {
     store(value, to);
   }
-}
-template <bool kStream>
-HWY_INLINE void put(Vector value, BFloat16* to) {
-  store(value, to);
 }
 
 // The bits of elements [at, at + kWidth); `at` is a multiple of kWidth.

@@ -70,58 +70,6 @@ struct Extreme : Unchanged {
   }
 };
 
-// What T is in registers.
-template <class T>
-constexpr bool kNarrow = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
-template <class T>
-using Computed = std::conditional_t<kNarrow<T>, float, T>;
-
-template <class D, class T>
-HWY_INLINE hn::Vec<D> load(D d, const T* from) {
-  if constexpr (!kNarrow<T>) {
-    return hn::LoadU(d, from);
-  } else if constexpr (hn::MaxLanes(D()) == 1) {
-    return hn::Set(d, float(*from));
-  } else {
-    return load_narrow(d, from);
-  }
-}
-
-template <class D, class T>
-HWY_INLINE void store_one(D d, hn::Vec<D> value, T* to) {
-  if constexpr (kNarrow<T>) {
-    *to = T(hn::GetLane(value));
-  } else {
-    hn::StoreU(value, d, to);
-  }
-}
-
-template <bool kStream, class D>
-HWY_INLINE void store(D d, hn::Vec<D> value, hn::TFromD<D>* to) {
-  if constexpr (kStream) {
-    hn::Stream(value, d, to);
-  } else {
-    hn::StoreU(value, d, to);
-  }
-}
-
-// Two vectors, one behind the other; narrow ones fill one, since less than one cannot go past the
-// caches. (`Combine` is found by its arguments: without vectors there is none.)
-template <bool kStream, class D, class T>
-HWY_INLINE void store_two(D d, hn::Vec<D> a, hn::Vec<D> b, T* to) {
-  if constexpr (!kNarrow<T>) {
-    store<kStream>(d, a, to);
-    store<kStream>(d, b, to + hn::MaxLanes(d));
-  } else if constexpr (hn::MaxLanes(D()) == 1) {
-    store_one(d, a, to);
-    store_one(d, b, to + 1);
-  } else {
-    const hn::Repartition<std::int16_t, D> whole;
-    const auto both = Combine(whole, narrowed(d, T(), b), narrowed(d, T(), a));
-    store<kStream>(whole, both, reinterpret_cast<std::int16_t*>(to));
-  }
-}
-
 // The balanced tree over elements i, i + 1, ... of `from`.
 template <std::size_t kSources, class D, class T, class Op>
 HWY_INLINE hn::Vec<D> tree(D d, const Op& op, const T* const* from, std::size_t i) {
@@ -229,6 +177,7 @@ class Pass {
 template <class In, class Out, class Op>
 void up_to_four(const Combination& c, const Op& op) {
   if constexpr (sizeof(In) > sizeof(Out)) {
+    if (c.from.size() == 1) return Pass<1, In, Out, Op>(c, op).run();
     Pass<2, In, Out, Op>(c, op).run();
   } else {
     switch (c.from.size()) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Numbers of 16 bits to float32 in registers and back, once for each instruction set (Highway's
-// include idiom). The bits are those of engine::Half and engine::BFloat16, whose files explain
-// them. A vector of T holds as many lanes as one of float32, in half the room.
+// include idiom), and loads and stores of any type of memory. The bits are those of engine::Half
+// and engine::BFloat16, whose files explain them. A vector of T holds as many lanes as one of
+// float32, in half the room.
 #if defined(LOCKSTEP_ENGINE_CPU_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_ENGINE_CPU_NARROW_INL_H_
 #undef LOCKSTEP_ENGINE_CPU_NARROW_INL_H_
@@ -12,6 +13,7 @@
 #include <hwy/highway.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "engine/base/bfloat16.h"
 #include "engine/base/half.h"
@@ -121,6 +123,58 @@ HWY_INLINE hn::Vec<Narrow<D>> narrowed(D d, Half, hn::Vec<D> value) {
     bits = hn::IfThenElse(above(0x477fffff), hn::Set(du, 0x7c00), bits);
     bits = hn::IfThenElse(above(0x7f800000), none, bits);
     return lower_halves(d, hn::Or(bits, hn::ShiftRight<16>(hn::Xor(word, size))));
+  }
+}
+
+// What T is in registers.
+template <class T>
+constexpr bool kNarrow = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+template <class T>
+using Computed = std::conditional_t<kNarrow<T>, float, T>;
+
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load(D d, const T* from) {
+  if constexpr (!kNarrow<T>) {
+    return hn::LoadU(d, from);
+  } else if constexpr (hn::MaxLanes(D()) == 1) {
+    return hn::Set(d, float(*from));
+  } else {
+    return load_narrow(d, from);
+  }
+}
+
+template <class D, class T>
+HWY_INLINE void store_one(D d, hn::Vec<D> value, T* to) {
+  if constexpr (kNarrow<T>) {
+    *to = T(hn::GetLane(value));
+  } else {
+    hn::StoreU(value, d, to);
+  }
+}
+
+template <bool kStream, class D>
+HWY_INLINE void store(D d, hn::Vec<D> value, hn::TFromD<D>* to) {
+  if constexpr (kStream) {
+    hn::Stream(value, d, to);
+  } else {
+    hn::StoreU(value, d, to);
+  }
+}
+
+// Two vectors, one behind the other; narrow ones fill one, since less than one cannot go past the
+// caches. (`Combine` is found by its arguments: without vectors there is none.)
+template <bool kStream, class D, class T>
+HWY_INLINE void store_two(D d, hn::Vec<D> a, hn::Vec<D> b, T* to) {
+  if constexpr (!kNarrow<T>) {
+    store<kStream>(d, a, to);
+    store<kStream>(d, b, to + hn::MaxLanes(d));
+  } else if constexpr (hn::MaxLanes(D()) == 1) {
+    store_one(d, a, to);
+    store_one(d, b, to + 1);
+  } else {
+    const hn::Repartition<std::int16_t, D> whole;
+    const auto both = Combine(whole, narrowed(d, T(), b), narrowed(d, T(), a));
+    store<kStream>(whole, both, reinterpret_cast<std::int16_t*>(to));
   }
 }
 

@@ -61,6 +61,10 @@ void reduce_block(const ReduceArguments& a, std::size_t first, std::size_t count
     case Epilogue::kSquares:
       *a.squares = sum_of_squares(values, count);
       break;
+    case Epilogue::kRound:
+      if constexpr (std::is_same_v<T, float>)
+        for (std::size_t i = 0; i < count; ++i) values[i] = float(BFloat16(values[i]));
+      break;
     case Epilogue::kUpdate:
       broken("an update that is not in registers");
   }
@@ -89,7 +93,7 @@ void reduce(const ReduceArguments& arguments) {
   if (arguments.epilogue == Epilogue::kNone ||
       (scaled && scales_in_registers(arguments.dtype, arguments.scale))) {
     return combine({.source = arguments.dtype,
-                    .target = arguments.dtype,
+                    .target = arguments.target.value_or(arguments.dtype),
                     .op = arguments.op,
                     .from = arguments.from,
                     .to = arguments.to,

@@ -6,6 +6,9 @@
 // A call asks for lines some way ahead: gradients to be read, slots and weights to be written, so
 // that no line moves twice. Other ranks' weights are not read. Where they do not stay in a cache
 // anyway, a plain store would fetch each line from memory to write all of it: `stream` saves that.
+//
+// Weights of bfloat16 have masters in float32: all arithmetic is on these, and what is stored into
+// the targets is the new master, rounded.
 #include "engine/cpu/update.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -19,7 +22,9 @@
 #include <cmath>
 #include <cstdint>
 
+#include "engine/base/error.h"
 #include "engine/cpu/combine.h"
+#include "engine/cpu/narrow-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
@@ -122,26 +127,29 @@ struct Lars {
 };
 
 // The balanced tree over elements i, i + 1, ... of `from`.
-template <std::size_t kSources, class D, class T>
-HWY_INLINE hn::Vec<D> sum_of(D d, const T* const* from, std::size_t i) {
+template <std::size_t kSources, class D, class In>
+HWY_INLINE hn::Vec<D> sum_of(D d, const In* const* from, std::size_t i) {
   if constexpr (kSources == 1) {
-    return hn::LoadU(d, from[0] + i);
+    return load(d, from[0] + i);
   } else {
     constexpr std::size_t kHalf = (kSources + 1) / 2;
     return hn::Add(sum_of<kHalf>(d, from, i), sum_of<kSources - kHalf>(d, from + kHalf, i));
   }
 }
 
-template <std::size_t kSources, class T, class Rule>
+// In: of the gradients; Out: of the weights.
+template <std::size_t kSources, class In, class Out, class Rule>
 class Pass {
  public:
   Pass(const ReduceArguments& a, const UpdatePiece& piece)
       : rule_(a),
-        weight_(reinterpret_cast<const T*>(a.weight) + piece.at),
+        weight_(reinterpret_cast<const Out*>(a.weight) + piece.at),
         to_(a.to),
         at_(piece.at),
         count_(piece.count) {
-    for (std::size_t s = 0; s < kSources; ++s) from_[s] = reinterpret_cast<const T*>(piece.from[s]);
+    if constexpr (kMaster) master_ = reinterpret_cast<T*>(a.master) + at_;
+    for (std::size_t s = 0; s < kSources; ++s)
+      from_[s] = reinterpret_cast<const In*>(piece.from[s]);
     for (std::size_t s = 0; s < Rule::kSlots; ++s)
       slots_[s] = reinterpret_cast<T*>(a.slots[s]) + at_;
     if (a.stream) find_lead();
@@ -172,18 +180,21 @@ class Pass {
   }
 
  private:
+  using T = Computed<Out>;
+  static constexpr bool kMaster = kNarrow<Out>;
   static constexpr std::size_t kLine = 64;
   using Lanes = hn::CappedTag<T, kLine / sizeof(T)>;
   static constexpr std::size_t kWidth = hn::MaxLanes(Lanes());
   static constexpr std::size_t kAhead = 4096 / sizeof(T);  // elements
 
-  T* target(std::size_t t) const { return reinterpret_cast<T*>(to_[t]) + at_; }
+  Out* target(std::size_t t) const { return reinterpret_cast<Out*>(to_[t]) + at_; }
   bool is_own(std::size_t t) const { return target(t) == weight_; }
 
   HWY_INLINE void ask(std::size_t i, bool targets) const {
     for (std::size_t s = 0; s < kSources; ++s) __builtin_prefetch(from_[s] + i, 0);
     for (std::size_t s = 0; s < Rule::kSlots; ++s) __builtin_prefetch(slots_[s] + i, 1);
     __builtin_prefetch(weight_ + i, 1);
+    if constexpr (kMaster) __builtin_prefetch(master_ + i, 1);
     for (std::size_t t = 0; targets && t < to_.size(); ++t)
       if (!is_own(t)) __builtin_prefetch(target(t) + i, 1);
   }
@@ -195,15 +206,23 @@ class Pass {
     for (std::size_t t = 0; t < to_.size(); ++t) {
       if (is_own(t)) continue;
       const std::size_t mine = reinterpret_cast<std::uintptr_t>(target(t)) % kLine;
-      if (mine % sizeof(T) != 0 || (place != kLine && mine != place)) return;
+      if (mine % sizeof(Out) != 0 || (place != kLine && mine != place)) return;
       place = mine;
     }
-    if (place != kLine) lead_ = (kLine - place) % kLine / sizeof(T);
+    if (place != kLine) lead_ = (kLine - place) % kLine / sizeof(Out);
   }
 
   template <class D>
   HWY_INLINE hn::Vec<D> next(D d, std::size_t i) const {
-    return rule_.next(d, sum_of<kSources>(d, from_, i), hn::LoadU(d, weight_ + i), slots_, i);
+    hn::Vec<D> old;
+    if constexpr (kMaster) {
+      old = hn::LoadU(d, master_ + i);
+    } else {
+      old = hn::LoadU(d, weight_ + i);
+    }
+    const auto value = rule_.next(d, sum_of<kSources>(d, from_, i), old, slots_, i);
+    if constexpr (kMaster) hn::StoreU(value, d, master_ + i);
+    return value;
   }
 
   template <bool kStream>
@@ -214,17 +233,13 @@ class Pass {
     const auto c = next(d, i + 2 * kWidth);
     const auto e = next(d, i + 3 * kWidth);
     for (std::size_t t = 0; t < to_.size(); ++t) {
-      T* const to = target(t) + i;
+      Out* const to = target(t) + i;
       if (kStream && !is_own(t)) {
-        hn::Stream(a, d, to);
-        hn::Stream(b, d, to + kWidth);
-        hn::Stream(c, d, to + 2 * kWidth);
-        hn::Stream(e, d, to + 3 * kWidth);
+        store_two<true>(d, a, b, to);
+        store_two<true>(d, c, e, to + 2 * kWidth);
       } else {
-        hn::StoreU(a, d, to);
-        hn::StoreU(b, d, to + kWidth);
-        hn::StoreU(c, d, to + 2 * kWidth);
-        hn::StoreU(e, d, to + 3 * kWidth);
+        store_two<false>(d, a, b, to);
+        store_two<false>(d, c, e, to + 2 * kWidth);
       }
     }
   }
@@ -232,41 +247,55 @@ class Pass {
   HWY_INLINE void element(std::size_t i) const {
     const hn::CappedTag<T, 1> d;
     const auto value = next(d, i);
-    for (std::size_t t = 0; t < to_.size(); ++t) hn::StoreU(value, d, target(t) + i);
+    for (std::size_t t = 0; t < to_.size(); ++t) store_one(d, value, target(t) + i);
   }
 
   Rule rule_;
-  const T* from_[kSources];
-  const T* weight_;
+  const In* from_[kSources];
+  const Out* weight_;
+  T* master_ = nullptr;
   Slots<T> slots_{};
   std::span<std::byte* const> to_;
   std::size_t at_, count_;
   std::size_t lead_ = kLine;  // kLine: nothing is streamed
 };
 
-template <class T, class Rule>
+template <class Out, class Rule>
 void with_rule(const ReduceArguments& a, const UpdatePiece& piece) {
+  if constexpr (kNarrow<Out>)
+    if (piece.added) return Pass<1, float, Out, Rule>(a, piece).run();
   switch (piece.from.size()) {
     case 1:
-      return Pass<1, T, Rule>(a, piece).run();
+      return Pass<1, Out, Out, Rule>(a, piece).run();
     case 2:
-      return Pass<2, T, Rule>(a, piece).run();
+      return Pass<2, Out, Out, Rule>(a, piece).run();
     case 3:
-      return Pass<3, T, Rule>(a, piece).run();
+      return Pass<3, Out, Out, Rule>(a, piece).run();
     default:
-      return Pass<4, T, Rule>(a, piece).run();
+      return Pass<4, Out, Out, Rule>(a, piece).run();
   }
 }
 
-template <class T>
+template <class Out>
 void with_type(const ReduceArguments& a, const UpdatePiece& piece) {
-  if (a.rule->kind == UpdateKind::kLars) return with_rule<T, Lars<T>>(a, piece);
-  if (a.rule->kind != UpdateKind::kSgd) return with_rule<T, Adam<T>>(a, piece);
-  a.rule->momentum != 0 ? with_rule<T, Momentum<T>>(a, piece) : with_rule<T, Plain<T>>(a, piece);
+  using T = Computed<Out>;
+  if (a.rule->kind == UpdateKind::kLars) return with_rule<Out, Lars<T>>(a, piece);
+  if (a.rule->kind != UpdateKind::kSgd) return with_rule<Out, Adam<T>>(a, piece);
+  a.rule->momentum != 0 ? with_rule<Out, Momentum<T>>(a, piece)
+                        : with_rule<Out, Plain<T>>(a, piece);
 }
 
 void UpdateInRegisters(const ReduceArguments& a, const UpdatePiece& piece) {
-  a.dtype == DType::kFloat64 ? with_type<double>(a, piece) : with_type<float>(a, piece);
+  switch (a.dtype) {
+    case DType::kFloat32:
+      return with_type<float>(a, piece);
+    case DType::kFloat64:
+      return with_type<double>(a, piece);
+    case DType::kBFloat16:
+      return with_type<BFloat16>(a, piece);
+    default:
+      broken("an update of integers or of float16");
+  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -294,12 +323,13 @@ void update_blocks(const ReduceArguments& whole) {
   for (std::size_t at = 0; at < whole.count; at += kBlock) {
     const std::size_t count = std::min(kBlock, whole.count - at);
     combine({.source = whole.dtype,
-             .target = whole.dtype,
+             .target = computed_in(whole.dtype),
              .from = whole.from,
              .to = to,
              .read_at = at,
              .count = count});
-    HWY_DYNAMIC_DISPATCH(UpdateInRegisters)(whole, {.from = from, .at = at, .count = count});
+    HWY_DYNAMIC_DISPATCH(UpdateInRegisters)
+    (whole, {.from = from, .added = true, .at = at, .count = count});
   }
 }
 

@@ -44,10 +44,9 @@ bool winograd_fits(const ConvolutionSpec& s) {
 // At least half of the tiles' outputs must be there; and so many tiles that transforming the
 // weights, which costs as much as some tiles do, does not outweigh what they save.
 bool winograd_pays(const ConvolutionSpec& s, std::size_t rows) {
-  constexpr std::size_t kOutputs = WinogradShape::kTile * WinogradShape::kTile;
+  constexpr std::size_t kOutputs = WinogradShape::kTile * WinogradShape::kTile, kFewTiles = 8;
   const std::size_t tiles = winograd_shape(s, false).tiles();
-  return 2 * s.output_height() * s.output_width() >= kOutputs * tiles &&
-         rows * tiles >= std::min<std::size_t>(64, 8 + (s.channels + s.filters) / 16);
+  return 2 * s.output_height() * s.output_width() >= kOutputs * tiles && rows * tiles >= kFewTiles;
 }
 
 bool winograd_pays_forward_in_bfloat16(const ConvolutionSpec& s, std::size_t rows) {

@@ -20,6 +20,13 @@ class Dataset {
   virtual std::size_t classes() const { return 0; }  // 0: not a classification
   // Writes one example: input_shape().elements() and target_columns() numbers.
   virtual void read(std::uint64_t index, std::span<float> input, std::span<float> target) const = 0;
+  // The same for training in an epoch, from 0 on: data that differ from epoch to epoch, as
+  // augmented ones do, override it, and are pure in (epoch, index). Evaluations call `read`.
+  virtual void read_in(std::int64_t epoch, std::uint64_t index, std::span<float> input,
+                       std::span<float> target) const {
+    static_cast<void>(epoch);
+    read(index, input, target);
+  }
   virtual std::string describe() const = 0;  // "idx digits/train: 8000 of 28x28x1, 10 classes"
   // Equal for equal data; kept in checkpoints. May be cheap: sizes and a few examples.
   virtual std::uint64_t fingerprint() const = 0;

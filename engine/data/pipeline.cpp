@@ -65,6 +65,7 @@ namespace {
 // One request: its batch, how far its rows are given out to readers, and how many are done.
 struct Slot {
   Batch batch;
+  std::int64_t epoch = 0;
   std::size_t given = 0;              // rows that a reader has taken on
   std::size_t done = 0;               // rows that are read, or given up after an error
   int readers = 0;                    // threads that are inside now
@@ -123,9 +124,14 @@ struct Pipeline::State {
     for (std::size_t row = rows.begin; row < rows.end; ++row) {
       if (slot.dropped || stop.stop_requested()) return;
       const std::span<float> inputs(slot.batch.inputs), targets(slot.batch.targets);
-      dataset.read(std::uint64_t(slot.batch.ids[row]),
-                   inputs.subspan(row * input_elements, input_elements),
-                   targets.subspan(row * target_columns, target_columns));
+      const std::uint64_t example = std::uint64_t(slot.batch.ids[row]);
+      const auto input = inputs.subspan(row * input_elements, input_elements);
+      const auto target = targets.subspan(row * target_columns, target_columns);
+      if (options.plain) {
+        dataset.read(example, input, target);
+      } else {
+        dataset.read_in(slot.epoch, example, input, target);
+      }
     }
   }
 
@@ -199,6 +205,7 @@ struct Pipeline::State {
     } else {
       std::iota(batch.ids.begin(), batch.ids.end(), std::int64_t(positions.begin));
     }
+    slot.epoch = epoch;
     slot.given = slot.done = 0;
     slot.error = nullptr;
     {

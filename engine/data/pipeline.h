@@ -38,6 +38,7 @@ struct Batch {
 struct PipelineOptions {
   std::uint64_t seed = 0;
   bool shuffle = true;
+  bool plain = false;  // examples as `Dataset::read` gives them, whatever the epoch
   int threads = 1;
   bool in_place = false;  // read in `take`, no threads: for measurements and tests
   // `take` waits so long, then throws Error(kTimeout).

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -13,8 +12,15 @@ namespace lockstep::engine::data {
 PixelImages::PixelImages(Content content) : content_(std::move(content)) {
   invariant(content_.pixels.size() == content_.labels.size() * content_.shape.elements(),
             "images and labels of different counts");
-  for (std::size_t v = 0; v < value_of_.size(); ++v) {
-    value_of_[v] = float((double(v) / 255 - 0.5) * 2);
+  const std::size_t channels = content_.means.size();
+  invariant(channels == content_.deviations.size() && channels > 0 &&
+                (channels == 1 || channels == content_.shape[content_.shape.rank() - 1]),
+            "means and deviations for other channels than images have");
+  values_.resize(channels);
+  for (std::size_t c = 0; c < channels; ++c) {
+    for (std::size_t v = 0; v < values_[c].size(); ++v) {
+      values_[c][v] = float((double(v) / 255 - content_.means[c]) / content_.deviations[c]);
+    }
   }
 }
 
@@ -22,9 +28,12 @@ void PixelImages::read(std::uint64_t index, std::span<float> input, std::span<fl
   const std::size_t elements = content_.shape.elements();
   invariant(index < size() && input.size() == elements && target.size() == 1,
             "an image read that does not exist, or into a wrong place");
-  const std::span<const std::uint8_t> pixels(content_.pixels);
-  std::ranges::transform(pixels.subspan(index * elements, elements), input.begin(),
-                         [&](std::uint8_t v) { return value_of_[v]; });
+  const auto image = std::span(content_.pixels).subspan(index * elements, elements);
+  const std::size_t channels = values_.size();
+  for (std::size_t c = 0; c < channels; ++c) {
+    const std::array<float, 256>& value_of = values_[c];
+    for (std::size_t i = c; i < elements; i += channels) input[i] = value_of[image[i]];
+  }
   target[0] = float(content_.labels[index]);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A data set of images and classes in memory: a byte for each number of an image, which `read`
-// turns into (v / 255 - 0.5) * 2. A read costs about a nanosecond per number.
+// turns into (v / 255 - mean) / deviation, of the number's channel. A read costs about a nanosecond
+// per number.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -21,6 +22,8 @@ class PixelImages : public Dataset {
     std::vector<std::uint8_t> pixels;   // image behind image
     std::vector<std::uint32_t> labels;  // one an image, below `classes`
     std::uint64_t fingerprint = 0;
+    // One for all channels, or one each: the last extent's. As they stand: -1 to 1.
+    std::vector<double> means = {0.5}, deviations = {0.5};
   };
   explicit PixelImages(Content content);
   std::uint64_t size() const override { return content_.labels.size(); }
@@ -33,7 +36,7 @@ class PixelImages : public Dataset {
 
  private:
   Content content_;
-  std::array<float, 256> value_of_;  // of a pixel's byte
+  std::vector<std::array<float, 256>> values_;  // of a byte, for each channel or for all
 };
 
 }  // namespace lockstep::engine::data

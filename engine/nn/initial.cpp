@@ -73,8 +73,10 @@ void initialise(const Initial& initial, std::uint64_t seed, std::string_view nam
   const std::uint64_t key = stream_key(seed, name);
   if (tensor.dtype == DType::kFloat32) {
     fill(initial, key, tensor.as<float>(), first, tensor.elements());
+  } else if (tensor.dtype == DType::kBFloat16) {
+    fill(initial, key, tensor.as<BFloat16>(), first, tensor.elements());
   } else {
-    invariant(tensor.dtype == DType::kFloat64, "start values are float32 or float64");
+    invariant(tensor.dtype == DType::kFloat64, "start values are float32, float64 or bfloat16");
     fill(initial, key, tensor.as<double>(), first, tensor.elements());
   }
 }

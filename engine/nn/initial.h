@@ -23,9 +23,9 @@ Initial glorot_uniform(std::size_t fan_in, std::size_t fan_out);
 // Normal with variance 2 / fan_in; He et al. 2015.
 Initial he_normal(std::size_t fan_in);
 
-// Writes tensor (float32 or float64, on the host) element by element: elements first, first + 1,
-// ... of the parameter, so that a part of one, such as some rows of a table, costs what that part
-// costs. About 10 ns an element.
+// Writes tensor (float32, float64 or bfloat16, on the host) element by element: elements first,
+// first + 1, ... of the parameter, so that a part of one, such as some rows of a table, costs what
+// that part costs. In bfloat16 they are those of float32, rounded. About 10 ns an element.
 void initialise(const Initial& initial, std::uint64_t seed, std::string_view name, Tensor tensor,
                 std::size_t first = 0);
 

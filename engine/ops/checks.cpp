@@ -87,10 +87,20 @@ void check_reduce(const ReduceArguments& a) {
   invariant(a.count <= kBlock || a.epilogue != Epilogue::kSquares, "squares of more than a block");
   invariant(a.epilogue != Epilogue::kScale || (a.op == ReduceOp::kSum && !is_integer(a.dtype)),
             "a scale of integers, or of something else than a sum");
+  invariant(a.epilogue != Epilogue::kRound || a.dtype == DType::kFloat32,
+            "numbers other than float32 rounded to bfloat16");
+  if (a.target) {
+    invariant(a.from.size() == 1 && a.epilogue == Epilogue::kNone,
+              "a sum, or an epilogue, on the way to another type");
+    const bool narrows = a.dtype == DType::kFloat32 && *a.target == DType::kBFloat16;
+    const bool widens = a.dtype == DType::kBFloat16 && *a.target == DType::kFloat32;
+    invariant(narrows || widens, "numbers other than float32 and bfloat16 to another type");
+  }
   if (a.epilogue == Epilogue::kSquares) invariant(a.squares != nullptr, "no place for squares");
   if (a.epilogue != Epilogue::kUpdate) return;
-  invariant(a.dtype == DType::kFloat32 || a.dtype == DType::kFloat64,
-            "an update of integers or of numbers of 16 bits");
+  invariant(!is_integer(a.dtype) && a.dtype != DType::kFloat16,
+            "an update of integers or of float16");
+  invariant(!has_master(a.dtype) || a.master != nullptr, "an update without its masters");
   invariant(a.op == ReduceOp::kSum, "an update from something else than a sum");
   invariant(a.rule != nullptr && a.state != nullptr && a.weight != nullptr,
             "an update without rule, state or weights");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Kernels that move whole columns and read ids, for devices whose memory is the host's.
 #include <cstring>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/ops/checks.h"
@@ -58,8 +59,17 @@ void Ops::embedding_rows(const StepState* state, const RowSource& source, Tensor
   invariant(source.fields <= 0xffffffff / source.rows, "a table of more rows than 32 bits count");
   invariant(source.first + source.fields <= x.columns(), "ids in columns that are not there");
   if (x.dtype == DType::kFloat32) return find_rows<float>(*state, source, x, layer, places);
-  invariant(x.dtype == DType::kFloat64, "ids that are not float32 or float64");
-  find_rows<double>(*state, source, x, layer, places);
+  if (x.dtype == DType::kFloat64) return find_rows<double>(*state, source, x, layer, places);
+  invariant(size_of(x.dtype) == 2, "ids that are integers");
+  constexpr std::size_t kMostIds = 256;  // whole numbers so far are there in both types of 16 bits
+  require(source.rows <= kMostIds,
+          "layer {}: ids of {} rows cannot be told apart in {}, which counts to {}; train this "
+          "model in float32",
+          layer, source.rows, name(x.dtype), kMostIds);
+  std::vector<float> ids(std::size_t(state->examples) * x.columns());
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = float(number_at(x.data, x.dtype, i));
+  const Tensor wide{reinterpret_cast<std::byte*>(ids.data()), x.shape, DType::kFloat32};
+  find_rows<float>(*state, source, wide, layer, places);
 }
 
 }  // namespace lockstep::engine

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "engine/ops/step_state.h"
@@ -21,6 +22,7 @@ enum class Epilogue : std::uint8_t {
   kScale,    // multiply by `scale` (a mean: 1 / ranks)
   kSquares,  // also write the sum of the squares to *squares
   kUpdate,   // the sums are gradients: update slots, and store new weights instead of sums
+  kRound,    // float32: round to the nearest number that bfloat16 has, and store that as float32
 };
 
 // Elements. Arenas are cut into blocks of this size, counted from the arena's beginning: buckets
@@ -30,6 +32,16 @@ inline constexpr std::size_t kBlock = 1024;
 
 // Sources of a sum that are added in one pass over memory; more are added in parts.
 inline constexpr std::size_t kSummedAtOnce = 4;
+
+// What an update keeps of each weight, in computed_in(dtype): the rule's slots, and behind them of
+// weights of 16 bits the master: the weight itself in float32, without which a step smaller than
+// half the distance between two such numbers would be lost.
+inline bool has_master(DType weights) {
+  return size_of(weights) == 2;
+}
+inline std::size_t values_kept(const UpdateRule& rule, DType weights) {
+  return rule.slots() + (has_master(weights) ? 1 : 0);
+}
 
 // Of kSquares at most one block, else as many elements as one likes. Sources are added
 // as a balanced tree in the order given: of n sources, the first (n + 1) / 2 and the rest, each
@@ -55,6 +67,9 @@ struct ReduceArguments {
   // are asked for ahead to be read, not those of targets to be written. What is faster depends on
   // the processor.
   bool read_ahead = false;
+  // Of the targets, where not `dtype`: bfloat16, rounded from one source of float32, or float32
+  // from one of bfloat16. Without an epilogue.
+  std::optional<DType> target = {};
   Epilogue epilogue = Epilogue::kNone;
   double scale = 1;                   // kScale: of the result; kUpdate: of the gradients
   double* squares = nullptr;          // kSquares: one number for this block
@@ -64,6 +79,10 @@ struct ReduceArguments {
   bool decays = true;                 // ... whether they decay ...
   double local_rate = 1;              // ... lars: times the rate ...
   std::array<std::byte*, UpdateRule::kMaxSlots> slots{};  // ... and what the optimizer keeps
+  // kUpdate of bfloat16: the old weights in float32, which become the new ones; those at `weight`
+  // are not read. Gradients are added, the rule applied and slots kept in float32, and nothing is
+  // rounded in between; targets get the master rounded to the nearest, of two as near the even one.
+  std::byte* master = nullptr;
 };
 
 }  // namespace lockstep::engine

@@ -2,7 +2,7 @@
 // Reference: rows of a table. With r an example, f a field, c a column, p = places[r][f]:
 //   y[r][f][c] = w[p][c], or y[r][c] = sum_f w[p][c]
 #pragma once
-#include <algorithm>
+#include <vector>
 
 #include "engine/ops/checks.h"
 #include "engine/reference/dense.h"
@@ -41,16 +41,16 @@ void ReferenceOps<T>::embedding_backward(const StepState* state, const Embedding
   check_batch(dy, kType, spec.outputs(), "embedding: dy");
   check_parameter(dw, kType, dw.elements(), "embedding: dw");
   check_places(spec, rows, places, dw);
-  if (!accumulate) std::fill_n(dw.as<T>(), dw.elements(), T(0));
+  std::vector<double> sums(dw.elements());
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t f = 0; f < spec.fields; ++f) {
       for (std::size_t c = 0; c < columns; ++c) {
         const std::size_t from = spec.sum ? r * columns + c : (r * spec.fields + f) * columns + c;
-        deposit(dw.as<T>() + places[r * spec.fields + f] * columns + c, double(dy.as<T>()[from]),
-                true);
+        sums[places[r * spec.fields + f] * columns + c] += double(dy.as<T>()[from]);
       }
     }
   }
+  for (std::size_t i = 0; i < sums.size(); ++i) deposit(dw.as<T>() + i, sums[i], accumulate);
 }
 
 }  // namespace lockstep::engine

@@ -51,7 +51,7 @@ void ReferenceOps<T>::tanh_gradient(const StepState* state, Tensor y, Tensor dy,
 template <class T>
 void ReferenceOps<T>::add(const StepState* state, Tensor a, Tensor b, Tensor y) {
   const std::size_t count = elements_in_use(state, kType, {a, b, y});
-  for (std::size_t i = 0; i < count; ++i) y.as<T>()[i] = a.as<T>()[i] + b.as<T>()[i];
+  for (std::size_t i = 0; i < count; ++i) y.as<T>()[i] = T(a.as<T>()[i] + b.as<T>()[i]);
 }
 
 template <class T>

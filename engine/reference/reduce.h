@@ -58,11 +58,12 @@ Computed<T> tree(ReduceOp op, std::span<const std::byte* const> from, std::size_
                                tree<T>(op, from.subspan(half), i));
 }
 
-// The new weight of element i from its gradient, by the formulas of update_rule.h.
+// The new weight of element i from its gradient, by the formulas of update_rule.h. T: of the slots
+// and of the old weights.
 template <class T>
-double updated(const ReduceArguments& a, std::size_t i, double gradient) {
+double updated(const ReduceArguments& a, const std::byte* weights, std::size_t i, double gradient) {
   const UpdateRule& rule = *a.rule;
-  const double weight = double(reinterpret_cast<const T*>(a.weight)[i]);
+  const double weight = double(reinterpret_cast<const T*>(weights)[i]);
   const auto slot = [&](std::size_t s) -> T& { return reinterpret_cast<T*>(a.slots[s])[i]; };
   const double rate = a.state->rate;
   double g = gradient * a.scale;
@@ -101,13 +102,21 @@ void reduce_block(const ReduceArguments& a, std::size_t first, std::size_t count
     squares += double(results[i]) * double(results[i]);
     if constexpr (sizeof(T) == 2) {
       if (a.epilogue == Epilogue::kScale) results[i] = T(sum * float(a.scale));
+      if (a.epilogue == Epilogue::kUpdate) {
+        float& master = reinterpret_cast<float*>(a.master)[first + i];
+        master = float(updated<float>(a, a.master, first + i, double(sum)));
+        results[i] = T(master);
+      }
     } else {
       if (a.epilogue == Epilogue::kScale) results[i] = T(double(sum) * a.scale);
-      if (a.epilogue == Epilogue::kUpdate) results[i] = T(updated<T>(a, first + i, double(sum)));
+      if (a.epilogue == Epilogue::kRound) results[i] = T(float(BFloat16(sum)));
+      if (a.epilogue == Epilogue::kUpdate)
+        results[i] = T(updated<T>(a, a.weight, first + i, double(sum)));
     }
   }
   if (a.epilogue == Epilogue::kSquares) *a.squares = squares;
-  if (sizeof(T) == 2 && a.from.size() == 1 && a.epilogue != Epilogue::kScale) {
+  const bool as_is = a.epilogue == Epilogue::kNone || a.epilogue == Epilogue::kSquares;
+  if (sizeof(T) == 2 && a.from.size() == 1 && as_is) {
     std::copy_n(reinterpret_cast<const T*>(a.from[0]) + first, count, results.data());
   }
   for (std::byte* to : a.to) std::copy_n(results.data(), count, reinterpret_cast<T*>(to) + first);
@@ -119,9 +128,20 @@ void reduce_blocks(const ReduceArguments& a) {
     reduce_block<T>(a, first, std::min(kBlock, a.count - first));
 }
 
+// Numbers of one type to the other.
+template <class From, class To>
+void convert(const ReduceArguments& a) {
+  for (std::byte* to : a.to)
+    for (std::size_t i = 0; i < a.count; ++i)
+      reinterpret_cast<To*>(to)[i] = To(float(reinterpret_cast<const From*>(a.from[0])[i]));
+}
+
 template <class T>
 void ReferenceOps<T>::reduce(const ReduceArguments& arguments) const {
   check_reduce(arguments);
+  if (arguments.target && *arguments.target == DType::kBFloat16)
+    return convert<float, BFloat16>(arguments);
+  if (arguments.target) return convert<BFloat16, float>(arguments);
   switch (arguments.dtype) {
     case DType::kFloat32:
       return reduce_blocks<float>(arguments);

@@ -17,6 +17,7 @@ namespace lockstep::engine {
 
 template class ReferenceOps<float>;
 template class ReferenceOps<double>;
+template class ReferenceOps<BFloat16>;
 
 namespace {
 
@@ -27,7 +28,7 @@ class ReferenceDevice final : public Device {
   std::string instructions() const override { return "as compiled"; }
   DType default_dtype() const override { return DType::kFloat64; }
   bool supports(DType dtype) const override {
-    return dtype == DType::kFloat64 || dtype == DType::kFloat32;
+    return dtype == DType::kFloat64 || dtype == DType::kFloat32 || dtype == DType::kBFloat16;
   }
   Buffer allocate(std::size_t bytes) override { return Buffer(bytes); }
   std::unique_ptr<Stream> stream() override { return std::make_unique<HostStream>(); }
@@ -43,7 +44,9 @@ std::unique_ptr<Device> reference_device() {
 std::unique_ptr<Ops> reference_ops(DType dtype) {
   if (dtype == DType::kFloat32) return std::make_unique<ReferenceOps<float>>();
   if (dtype == DType::kFloat64) return std::make_unique<ReferenceOps<double>>();
-  fail(Code::kInvalid, "reference:0 has no kernels for {}; it has them for float64 and float32",
+  if (dtype == DType::kBFloat16) return std::make_unique<ReferenceOps<BFloat16>>();
+  fail(Code::kInvalid,
+       "reference:0 has no kernels for {}; it has them for float64, float32 and bfloat16",
        name(dtype));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The device "reference:0": plain loops, sums in double precision, for float64 and float32. It is
-// the oracle of the tests and far too slow for anything else. No state; any thread.
+// The device "reference:0": plain loops, sums in double precision, for float64, float32 and
+// bfloat16. It is the oracle of the tests and far too slow for anything else. No state; any thread.
 #pragma once
 #include <memory>
 
@@ -12,7 +12,7 @@ namespace lockstep::engine {
 
 std::unique_ptr<Device> reference_device();
 
-// Kernels without a device; throws Error(kInvalid) for types other than float32 and float64.
+// Kernels without a device; throws Error(kInvalid) for other types.
 std::unique_ptr<Ops> reference_ops(DType dtype);
 
 }  // namespace lockstep::engine

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The reference kernels, one loop for each formula: T is the type of storage, all arithmetic but
-// that of `reduce` is double. Members are defined by subject in the headers beside this one, and
-// instantiated in reference_device.cpp. No state; any thread.
+// The reference kernels, one loop for each formula: T is the type of storage (float, double,
+// BFloat16), all arithmetic but that of `reduce` is double. What is stored as bfloat16 is rounded
+// to float32 first. Members are defined by subject in the headers beside this one, and instantiated
+// in reference_device.cpp. No state; any thread.
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "engine/ops/ops.h"
 
@@ -68,7 +68,7 @@ class ReferenceOps final : public Ops {
   void reduce(const ReduceArguments& arguments) const override;
 
  private:
-  static constexpr DType kType = std::is_same_v<T, float> ? DType::kFloat32 : DType::kFloat64;
+  static constexpr DType kType = dtype_of<T>();
 };
 
 }  // namespace lockstep::engine

@@ -53,6 +53,28 @@ bool is_integer(DType type) {
   return type == DType::kInt32 || type == DType::kInt64;
 }
 
+DType computed_in(DType type) {
+  return size_of(type) == 2 ? DType::kFloat32 : type;
+}
+
+double number_at(const std::byte* data, DType type, std::size_t i) {
+  switch (type) {
+    case DType::kFloat32:
+      return double(reinterpret_cast<const float*>(data)[i]);
+    case DType::kFloat64:
+      return reinterpret_cast<const double*>(data)[i];
+    case DType::kInt32:
+      return double(reinterpret_cast<const std::int32_t*>(data)[i]);
+    case DType::kInt64:
+      return double(reinterpret_cast<const std::int64_t*>(data)[i]);
+    case DType::kFloat16:
+      return double(reinterpret_cast<const Half*>(data)[i]);
+    case DType::kBFloat16:
+      return double(reinterpret_cast<const BFloat16*>(data)[i]);
+  }
+  broken("an element of a type that does not exist");
+}
+
 Shape::Shape(std::initializer_list<std::size_t> extents) {
   for (std::size_t extent : extents) append(extent);
 }

@@ -14,8 +14,7 @@
 
 namespace lockstep::engine {
 
-// The two of 16 bits are stored, added by collectives and kept in files; no device computes layers
-// in them yet.
+// The two of 16 bits are stored, and added by collectives; arithmetic is done in float32.
 enum class DType : std::uint8_t { kFloat32, kFloat64, kInt32, kInt64, kFloat16, kBFloat16 };
 inline constexpr std::array kDTypes{DType::kFloat32, DType::kFloat64, DType::kInt32,
                                     DType::kInt64,   DType::kFloat16, DType::kBFloat16};
@@ -23,6 +22,10 @@ std::size_t size_of(DType type);        // bytes of one element
 std::string_view name(DType type);      // "float32"
 DType dtype_of(std::string_view name);  // throws Error(kInvalid) for an unknown name
 bool is_integer(DType type);
+// In which numbers of a type are added and updated: float32 for those of 16 bits, else the same.
+DType computed_in(DType type);
+// Element i of an array of `type`, any of them; of 64-bit integers the nearest double.
+double number_at(const std::byte* data, DType type, std::size_t i);
 
 // Of a C++ type: dtype_of<float>() is kFloat32.
 template <class T>

@@ -12,6 +12,7 @@
 
 #include "engine/base/error.h"
 #include "engine/train/manifest.h"
+#include "engine/train/rounded_read.h"
 #include "engine/train/safetensors.h"
 
 namespace lockstep::engine {
@@ -187,7 +188,8 @@ class Restorer {
       return;
     }
     const Manifest::Array& array = *found->second;
-    require(array.shape == piece.shape && array.dtype == piece.dtype,
+    const bool rounds = piece.dtype != array.dtype && computed_in(piece.dtype) == array.dtype;
+    require(array.shape == piece.shape && (array.dtype == piece.dtype || rounds),
             "{} holds {} as {} {}, but {} {} is wanted", folder_, in_quotes(piece.name),
             name(array.dtype), to_string(array.shape), name(piece.dtype), to_string(piece.shape));
     // Parts ascend: begin with the first that reaches into the piece.
@@ -198,9 +200,15 @@ class Restorer {
       const Range both{std::max(part->range.begin, piece.range.begin),
                        std::min(part->range.end, piece.range.end)};
       if (both.empty()) continue;
-      const std::uint64_t at = data_begin(array, *part) + (both.begin - part->range.begin) * width;
-      storage_.read(shard_path(folder_, part->shard, manifest_), at,
-                    {piece.data + (both.begin - piece.range.begin) * width, both.size() * width});
+      const std::uint64_t at =
+          data_begin(array, *part) + (both.begin - part->range.begin) * size_of(array.dtype);
+      const std::string path = shard_path(folder_, part->shard, manifest_);
+      std::byte* const to = piece.data + (both.begin - piece.range.begin) * width;
+      if (rounds) {
+        read_rounded(storage_, path, at, piece.dtype, both.size(), to);
+      } else {
+        storage_.read(path, at, {to, both.size() * width});
+      }
     }
   }
 

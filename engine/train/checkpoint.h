@@ -85,9 +85,10 @@ class Checkpoints {
   };
   std::vector<ArrayInfo> arrays(std::int64_t step);
   const std::string& folder() const { return folder_; }
-  // Fills every piece. Throws Error(kInvalid) naming an array that is missing or has another shape
-  // or dtype; `missing_is_zero` lets arrays whose name begins with one of these prefixes start at
-  // zero (another optimizer's slots).
+  // Fills every piece; those of 16 bits from arrays of float32 too, rounded to the nearest. Throws
+  // Error(kInvalid) naming an array that is missing or has another shape or another dtype;
+  // `missing_is_zero` lets arrays whose name begins with one of these prefixes start at zero
+  // (another optimizer's slots).
   void restore(std::int64_t step, std::span<const Piece> pieces,
                std::span<const std::string> missing_is_zero = {});
 

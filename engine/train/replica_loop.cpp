@@ -262,7 +262,9 @@ EvaluationLoop::EvaluationLoop(Strategy& strategy, const Dataset& data, int accu
 void EvaluationLoop::run(Replica& r) {
   r.context->training = false;
   strategy_.average_statistics(r, "averaging statistics for an evaluation");
-  Pipeline pipeline(data_, pipeline_options(0, false, 1));
+  PipelineOptions options = pipeline_options(0, false, 1);
+  options.plain = true;
+  Pipeline pipeline(data_, options);
   WorkQueue queue(strategy_, r, pipeline, accumulate_);
   double sums[4] = {};  // loss, correct, examples, among the first five
   while (const std::optional<Work> work = queue.next()) {
@@ -297,10 +299,7 @@ void EvaluationLoop::pass_on(Replica& r) {
   std::scoped_lock lock(mutex_);
   for (std::int64_t i = 0; i < r.state.examples; ++i) {
     const std::size_t at = std::size_t(i) * columns;
-    for (std::size_t c = 0; c < columns; ++c) {
-      row[c] = output.dtype == DType::kFloat64 ? output.as<double>()[at + c]
-                                               : double(output.as<float>()[at + c]);
-    }
+    for (std::size_t c = 0; c < columns; ++c) row[c] = number_at(output.data, output.dtype, at + c);
     (*outputs_)(r.graph.ids()[i], row);
   }
 }

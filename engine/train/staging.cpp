@@ -11,9 +11,7 @@ const std::string kAdvice = "; try a smaller rate or clipping";
 
 bool finite(const Tensor& tensor, std::size_t elements) {
   for (std::size_t i = 0; i < elements; ++i) {
-    const double value =
-        tensor.dtype == DType::kFloat64 ? tensor.as<double>()[i] : double(tensor.as<float>()[i]);
-    if (!std::isfinite(value)) return false;
+    if (!std::isfinite(number_at(tensor.data, tensor.dtype, i))) return false;
   }
   return true;
 }

@@ -60,6 +60,10 @@ ParameterServer::ParameterServer(ParameterServerOptions options) : options_(std:
           "gradients are never stale in synchronous training: most_staleness is for asynchronous "
           "training");
   dtype_ = options_.dtype.value_or(options_.devices[0]->default_dtype());
+  require(engine::size_of(dtype_) > 2,
+          "servers keep variables in float32 or float64, not in {}: train in one of these, or with "
+          "another strategy",
+          engine::name(dtype_));
   if (options_.first_worker > 0) {
     FollowerOptions follower;
     follower.first = options_.first_worker;

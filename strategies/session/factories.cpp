@@ -26,6 +26,7 @@ SynchronousOptions synchronous(const Session& session, const StrategyOptions& op
   result.algorithm = options.algorithm;
   result.update = options.update;
   result.bucket_bytes = options.bucket_bytes;
+  result.wire = options.wire;
   result.overlap = options.overlap;
   result.bind = options.bind;
   result.deadline = options.deadline;

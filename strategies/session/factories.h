@@ -27,6 +27,7 @@ struct StrategyOptions {
   std::string algorithm = "auto";
   std::string update = "auto";   // auto, fused, apart
   std::size_t bucket_bytes = 0;  // 0: chosen
+  std::string wire = {};         // of gradients between hosts: float32, bfloat16 (synchronous.h)
   bool overlap = true;
   bool bind = true;  // replicas to processors of their own, where that fits
   std::optional<std::chrono::milliseconds> deadline = {};  // else 60 s or 20 median steps

@@ -346,6 +346,39 @@ class BadInput(Case):
         ])
         self.assertEqual((self.top / "file").read_text(), "text")
 
+    def test_colour_images(self):
+        flags = ["--model", "resnet20", "--batch", "4", "--threads", "1", "--steps", "2"]
+        for name in ("cifar", "short", "label"):
+            folder = self.top / name / "cifar-10-batches-bin"
+            folder.mkdir(parents=True)
+            for number in range(1, 6):
+                (folder / f"data_batch_{number}.bin").write_bytes(bytes([number]) + bytes(i % 251 for i in range(3072)))
+            (folder / "test_batch.bin").write_bytes(bytes(3073))
+        (self.top / "short/cifar-10-batches-bin/data_batch_5.bin").write_bytes(bytes(3072))
+        (self.top / "label/cifar-10-batches-bin/test_batch.bin").write_bytes(bytes([10]) + bytes(3072))
+        (self.top / "empty").mkdir()
+        self.assertIn("cifar10 cifar/train: 5 of 32x32x3", self.good("train", *flags, "--data", self.top / "cifar").stderr)
+        self.table([
+            (["--data", self.top / "empty"], 74, ["data_batch_1.bin is missing"]),
+            (["--data", self.top / "short"], 65, ["data_batch_5.bin", "3072 bytes", "3073"]),
+            (["--data", self.top / "label"], 65, ["test_batch.bin", "label 10"]),
+            (["--augment", "rotate"], 64, ["--augment", "crop,flip"]),
+            (["--model", "mlp", "--data", self.top / "cifar"], 64, ["28x28x1", "32x32x3"]),
+            (["--model", "wide_deep", "--augment", "flip"], 64, ["only images"]),
+        ], command=("train", *flags))
+
+    def test_augmented_training_depends_on_no_number_of_replicas_and_goes_on_with_the_same_setting(self):
+        flags = [*SMALL, "--augment", "crop,flip", "--eval", "0"]
+        one, two = self.result(*flags), self.result(*flags, "--replicas", "2")
+        self.assertAlmostEqual(one["loss"], two["loss"], places=4)
+        self.assertNotAlmostEqual(one["loss"], self.result(*SMALL)["loss"], places=4)
+        served = self.result(*flags, "--strategy", "parameter_server")
+        self.assertEqual(served["loss"], one["loss"])
+        runs = ["--checkpoints", self.top / "runs"]
+        self.good("train", *flags, *runs)
+        refused(self, ["train", *SMALL, *runs, "--augment", "flip"], 64, ["cropped with 4 pixels around, flipped by seed 1", "the same data"])
+        self.good("train", *flags, *runs, "--epochs", "2")
+
     def test_predict(self):
         (self.top / "empty").mkdir()
         idx_folder(self.top / "small", 8)

@@ -20,6 +20,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/random.h"
+#include "engine/data/augmented.h"
 #include "engine/data/dataset.h"
 #include "engine/data/sets.h"
 #include "engine/nn/gradient_check.h"

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/random.h"
+#include "engine/data/cifar_file.h"
+#include "engine/data/pixel_images.h"
+#include "engine/data/sets.h"
+
+namespace lockstep::engine::data {
+namespace {
+
+std::uint64_t checksum(const std::vector<std::uint8_t>& bytes) {
+  return crc32_z(crc32_z(0, nullptr, 0), bytes.data(), bytes.size());
+}
+
+std::shared_ptr<const PixelImages> images(CifarFile file, const std::string& name) {
+  PixelImages::Content content;
+  content.name = "cifar10 " + name;
+  content.shape = {kCifarSide, kCifarSide, kCifarChannels};
+  content.classes = kCifarClasses;
+  content.fingerprint = stream_key(checksum(file.pixels) << 32 | checksum(file.labels),
+                                   fmt::format("cifar10 {}", file.labels.size()));
+  content.pixels = std::move(file.pixels);
+  content.labels.assign(file.labels.begin(), file.labels.end());
+  // Of the 50,000 training images: of all pixels of a channel, v / 255.
+  content.means = {0.4914, 0.4822, 0.4465};
+  content.deviations = {0.2470, 0.2435, 0.2616};
+  return std::make_shared<PixelImages>(std::move(content));
+}
+
+}  // namespace
+
+Sets cifar10(const std::string& folder) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) {
+    fail(Code::kIo, "data: {} is not a folder", folder);
+  }
+  const auto path = std::filesystem::absolute(folder).lexically_normal();
+  const auto place = find_cifar10(path);
+  if (place.empty()) {
+    fail(Code::kIo, "data: {} is missing, and so is cifar-10-batches-bin beside it",
+         (path / "data_batch_1.bin").string());
+  }
+  const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  CifarFile train;
+  for (int number = 1; number <= 5; ++number) {
+    read_cifar_file(place / fmt::format("data_batch_{}.bin", number), train);
+  }
+  Sets sets;
+  sets.train = images(std::move(train), name + "/train");
+  if (std::filesystem::exists(place / "test_batch.bin", error)) {
+    CifarFile test;
+    read_cifar_file(place / "test_batch.bin", test);
+    sets.test = images(std::move(test), name + "/test");
+  }
+  return sets;
+}
+
+}  // namespace lockstep::engine::data

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+// Sums of float32 that travel between hosts as bfloat16: half the bytes, errors of so many
+// roundings as there are hops and one, and all the same equal bits on all ranks. Inside a host
+// nothing is rounded.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <set>
+
+#include "collectives/registry.h"
+#include "collectives/verifier.h"
+#include "engine/base/random.h"
+#include "test/collectives/job.h"
+
+namespace lockstep::test {
+namespace {
+
+using collectives::Action;
+using collectives::Algorithm;
+using collectives::all_reduce_algorithms;
+using collectives::Goal;
+using collectives::Lane;
+using collectives::Step;
+using collectives::Traffic;
+using engine::Epilogue;
+using engine::kBlock;
+using testing::HasSubstr;
+
+Request rounded(const std::vector<int>& host, Range subject) {
+  Request request;
+  request.name = "sums";
+  request.subject = subject;
+  request.host = host;
+  request.wire = DType::kBFloat16;
+  request.chunk_bytes = 8192;
+  return request;
+}
+
+std::size_t hosts_of(const std::vector<int>& host) {
+  return std::set<int>(host.begin(), host.end()).size();
+}
+
+// Calls body(algorithm, request) for each that can be, several sizes and layouts.
+template <class Body>
+void each(Body body) {
+  for (const Algorithm& algorithm : all_reduce_algorithms())
+    for (const std::string& layout : kLayouts)
+      for (const int ranks : {1, 2, 3, 4, 5, 7, 8})
+        for (const std::size_t length : {std::size_t(3), 2 * kBlock + 5, 31 * kBlock + 7}) {
+          const std::vector<int> host = hosts(layout, ranks);
+          if (!algorithm.refusal(host).empty()) continue;
+          SCOPED_TRACE(fmt::format("{} of {} ranks, {}, {} elements", algorithm.name, ranks, layout,
+                                   length));
+          body(algorithm, rounded(host, {kBlock, kBlock + length}));
+          if (testing::Test::HasFatalFailure()) return;
+        }
+}
+
+TEST(WireTypes, LeaveTheSameBitsEverywhereAsTheVerifierSees) {
+  each([](const Algorithm& algorithm, Request request) {
+    ASSERT_EQ(verify(algorithm.make(request), Goal::kSumEverywhere), "");
+    request.update = algorithm.updates;
+    if (request.update) ASSERT_EQ(verify(algorithm.make(request), Goal::kUpdateEverywhere), "");
+  });
+}
+
+TEST(WireTypes, ChangeNothingOnOneHost) {
+  for (const Algorithm& algorithm : all_reduce_algorithms()) {
+    Request request = rounded({0, 0, 0, 0}, {0, 9 * kBlock});
+    const std::string with = print(algorithm.make(request));
+    request.wire.reset();
+    EXPECT_EQ(with, print(algorithm.make(request))) << algorithm.name;
+  }
+}
+
+Traffic total(const Plan& plan) {
+  Traffic sum;
+  for (const Traffic& rank : collectives::traffic(plan))
+    sum.messages += rank.messages, sum.elements += rank.elements, sum.bytes += rank.bytes;
+  return sum;
+}
+
+// Sums both ways; with an update inside sums one way, and weights as they are the other.
+TEST(WireTypes, HalveTheBytesOfSumsAndLeaveThoseOfWeights) {
+  each([](const Algorithm& algorithm, Request request) {
+    for (const bool update : {false, true}) {
+      if (update && !algorithm.updates) continue;
+      request.update = update;
+      request.wire = DType::kBFloat16;
+      const Traffic with = total(algorithm.make(request));
+      request.wire.reset();
+      const Traffic without = total(algorithm.make(request));
+      ASSERT_EQ(with.elements, without.elements);
+      ASSERT_EQ(with.messages, without.messages);
+      ASSERT_EQ(without.bytes, without.elements * sizeof(float));
+      ASSERT_EQ(with.bytes * 4, without.bytes * (update ? 3 : 2));
+    }
+  });
+}
+
+// Of both signs, sizes from 2^-8 to 2^6.
+float input(int rank, std::size_t i) {
+  const auto bits = engine::random_bits(5, std::uint64_t(rank), i);
+  return std::ldexp(float(engine::uniform(bits[0]) - 0.5), int(bits[1] % 14) - 7);
+}
+
+// Counts what is handed to the transport.
+class Counting : public collectives::Transport {
+ public:
+  Counting(std::unique_ptr<collectives::Transport> inner, std::atomic<std::size_t>& bytes)
+      : inner_(std::move(inner)), bytes_(bytes) {}
+  int post_send(int peer, int tag, const std::byte* data, std::size_t bytes) override {
+    bytes_ += bytes;
+    return inner_->post_send(peer, tag, data, bytes);
+  }
+  int post_receive(int peer, int tag, std::byte* data, std::size_t bytes) override {
+    return inner_->post_receive(peer, tag, data, bytes);
+  }
+  bool test(int request) override { return inner_->test(request); }
+  bool progress() override { return inner_->progress(); }
+  void sleep(int microseconds) override { inner_->sleep(microseconds); }
+
+ private:
+  std::unique_ptr<collectives::Transport> inner_;
+  std::atomic<std::size_t>& bytes_;
+};
+
+struct Ran {
+  std::unique_ptr<Job> job;
+  std::size_t bytes = 0;  // sent
+};
+
+template <class Input>
+Ran run(const Algorithm& algorithm, const Request& request, Input numbers, int times = 1) {
+  std::atomic<std::size_t> bytes{0};
+  JobOptions options;
+  options.wrap = [&](int, std::unique_ptr<collectives::Transport> inner) {
+    return std::make_unique<Counting>(std::move(inner), bytes);
+  };
+  options.faults.seed = 3;
+  Ran ran{std::make_unique<Job>(StepPlan{{algorithm.make(request), {}, false}},
+                                request.subject.end + algorithm.scratch(request), options)};
+  for (int time = 0; time < times; ++time) {
+    for (int rank = 0; rank < ran.job->ranks(); ++rank)
+      for (std::size_t i = request.subject.begin; i < request.subject.end; ++i)
+        ran.job->values<float>(rank)[i] = numbers(rank, i);
+    ran.job->execute({0});
+  }
+  ran.bytes = bytes;
+  return ran;
+}
+
+// A part of a sum is rounded at each hop, the whole sum once: of a ring of H hosts H times, which
+// for two of them is 2 x 2^-8 of the sizes. Where ranks of a host are no neighbours it is more.
+TEST(WireTypes, MakeErrorsOfSoManyRoundingsAndEqualBits) {
+  each([](const Algorithm& algorithm, const Request& request) {
+    const int n = int(request.host.size());
+    const Ran ran = run(algorithm, request, input, 2);
+    ASSERT_EQ(ran.bytes, 2 * total(algorithm.make(request)).bytes);
+    const std::size_t count = hosts_of(request.host);
+    const bool tree = algorithm.name == "halving_doubling";
+    const double roundings = count == 1 ? 0 : tree ? std::ceil(std::log2(n)) + 2 : double(count);
+    for (std::size_t i = request.subject.begin; i < request.subject.end; ++i) {
+      double sum = 0, sizes = 0;
+      for (int rank = 0; rank < n; ++rank)
+        sum += double(input(rank, i)), sizes += std::abs(double(input(rank, i)));
+      const float first = ran.job->values<float>(0)[i];
+      ASSERT_LE(std::abs(double(first) - sum),
+                sizes * (std::pow(1 + 0x1p-8, roundings) - 1 + n * 0x1p-24))
+          << "element " << i;
+      for (int rank = 1; rank < n; ++rank)
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(ran.job->values<float>(rank)[i]),
+                  std::bit_cast<std::uint32_t>(first))
+            << "rank " << rank << ", element " << i;
+    }
+  });
+}
+
+TEST(WireTypes, LetNaNAndInfinityThrough) {
+  each([](const Algorithm& algorithm, const Request& request) {
+    const int last = int(request.host.size()) - 1;
+    const Ran ran = run(algorithm, request, [&](int rank, std::size_t i) {
+      if (rank == last && i % 3 == 0) return std::numeric_limits<float>::quiet_NaN();
+      if (rank == last && i % 3 == 1) return -std::numeric_limits<float>::infinity();
+      return float(rank);
+    });
+    for (int rank = 0; rank <= last; ++rank)
+      for (std::size_t i = request.subject.begin; i < request.subject.end; ++i) {
+        const float sum = ran.job->values<float>(rank)[i];
+        if (i % 3 == 0) ASSERT_TRUE(std::isnan(sum)) << "rank " << rank << ", element " << i;
+        if (i % 3 == 1) ASSERT_EQ(sum, -std::numeric_limits<float>::infinity());
+      }
+  });
+}
+
+// 256.5 - 256 is 0.5, and 0 where 256.5 is rounded before.
+TEST(WireTypes, DoNotRoundWhatIsAddedInsideAHost) {
+  for (const std::string_view name :
+       {"hierarchical", "hierarchical_halving", "leader_hierarchical"}) {
+    const Algorithm& algorithm = collectives::find_algorithm(name);
+    const Request request = rounded({0, 0, 1, 1}, {0, 9 * kBlock});
+    const Ran ran = run(algorithm, request, [](int rank, std::size_t) {
+      constexpr float kNumbers[] = {256.5f, -256, 0.125f, 0.125f};
+      return kNumbers[rank];
+    });
+    for (const std::size_t i : {std::size_t(0), 5 * kBlock})
+      EXPECT_EQ(ran.job->values<float>(3)[i], 0.75f) << name;
+  }
+}
+
+// Each broken plan, and what the verifier says of it.
+struct Broken {
+  std::string says;
+  std::function<Plan()> plan;
+};
+
+template <class Change>
+Plan changed(std::string_view algorithm, std::size_t length, Change change) {
+  Plan plan =
+      collectives::find_algorithm(algorithm).make(rounded({0, 1, 2, 3}, {0, length * kBlock}));
+  for (auto& lanes : plan.lanes)
+    for (Lane& lane : lanes)
+      for (Step& step : lane) change(step);
+  return plan;
+}
+
+TEST(WireTypes, ThatLeaveMirrorsUnequalOrDoNotFitAreFound) {
+  const auto forget = [](Step& step) {
+    if (step.epilogue == Epilogue::kRound) step.epilogue = Epilogue::kNone;
+  };
+  int seen = 0;
+  const std::vector<Broken> all{
+      {"its bits are not rank 0's", [&] { return changed("ring", 8, forget); }},
+      {"its bits are not rank 0's", [&] { return changed("halving_doubling", 40, forget); }},
+      // Two partners each add what they keep to what the other has rounded.
+      {"its bits are not rank 0's",
+       [&] {
+         return changed("halving_doubling", 1, [&](Step& step) {
+           if (step.from.size() == 1) forget(step);
+         });
+       }},
+      {"a message of another type",
+       [&] {
+         return changed("ring", 8, [&](Step& step) {
+           if (step.action == Action::kPostReceive && seen++ == 0) step.wire.reset();
+         });
+       }},
+      {"a message of another type that is not float32 as bfloat16",
+       [&] {
+         return changed("ring", 8, [](Step& step) {
+           if (step.wire) step.wire = DType::kFloat16;
+         });
+       }},
+      {"numbers rounded that are not float32",
+       [&] {
+         Plan plan = changed("ring", 8, [](Step& step) { step.wire.reset(); });
+         plan.dtype = DType::kFloat64;
+         return plan;
+       }},
+      {"a reduction in the type of a message", [&] {
+         return changed("ring", 8, [](Step& step) {
+           if (step.action == Action::kReduce) step.wire = DType::kBFloat16;
+         });
+       }}};
+  for (const Broken& broken : all)
+    EXPECT_THAT(verify(broken.plan(), Goal::kSumEverywhere), HasSubstr(broken.says));
+}
+
+TEST(WireTypes, AreOfPlainSumsOfFloat32Alone) {
+  const std::vector<std::function<void(Request&)>> wrong{
+      [](Request& r) { r.dtype = DType::kFloat64; }, [](Request& r) { r.mean = true; },
+      [](Request& r) { r.wire = DType::kFloat16; }, [](Request& r) { r.op = ReduceOp::kMax; }};
+  for (const auto& change : wrong) {
+    Request request = rounded({0, 1}, {0, kBlock});
+    change(request);
+    try {
+      ring_all_reduce(request);
+      ADD_FAILURE() << "was taken";
+    } catch (const engine::Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("plain sums of float32 can travel as bfloat16"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test

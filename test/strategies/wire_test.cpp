@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+// Training with gradients that travel between hosts as bfloat16: equal mirrors, nearly the same
+// losses, a choice that is recorded and obeyed, and no memory taken in a step.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "engine/train/checkpoint.h"
+#include "test/strategies/counted_allocations.h"
+#include "test/strategies/small_job.h"
+
+namespace lockstep::test {
+namespace {
+
+using engine::DType;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace fs = std::filesystem;
+namespace optim = engine::optim;
+
+strategies::SynchronousOptions options(const std::string& wire, const std::string& update = "auto",
+                                       const std::string& algorithm = "auto", int count = 1) {
+  auto options = replicas(count);
+  options.wire = wire;
+  options.update = update;
+  options.algorithm = algorithm;
+  return options;
+}
+
+Job float32(std::int64_t steps = 20) {
+  Job job;
+  job.dtype = DType::kFloat32;
+  job.steps = steps;
+  return job;
+}
+
+struct Way {
+  std::vector<int> host;
+  int count;
+  std::string algorithm, update;
+};
+
+// The band: 1 % of each step's loss, over 20 steps that take it to a third.
+TEST(Wire, KeepsMirrorsEqualAndLossesNear) {
+  for (const Way& way : std::vector<Way>{{{0, 1}, 1, "ring", "fused"},
+                                         {{0, 1}, 1, "ring", "apart"},
+                                         {{0, 1, 2}, 1, "ring", "fused"},
+                                         {{0, 1, 2}, 1, "halving_doubling", "apart"},
+                                         {{0, 1}, 2, "hierarchical", "fused"},
+                                         {{0, 1}, 2, "hierarchical", "apart"},
+                                         {{0, 0, 1}, 1, "leader_hierarchical", "fused"},
+                                         {{0, 1}, 2, "hierarchical_halving", "apart"},
+                                         {{0, 1}, 2, "auto", "auto"}})
+    for (const bool clips : {false, true}) {
+      if (clips && way.update == "fused") continue;  // between hosts there is no such step
+      SCOPED_TRACE(fmt::format("{} {} {}", way.algorithm, way.update, clips));
+      Job job = float32();
+      job.optimizer = optim::sgd({.rate = 0.02, .momentum = 0.9, .clip_norm = clips ? 0.2 : 0.0});
+      const auto run = [&](const std::string& wire) {
+        return train_collective(job, options(wire, way.update, way.algorithm, way.count), way.host);
+      };
+      const Outcome exact = run(""), rounded = run("bfloat16");
+      for (const auto& weights : rounded.weights) EXPECT_EQ(weights, rounded.weights[0]);
+      EXPECT_NE(rounded.weights[0], exact.weights[0]);
+      ASSERT_EQ(rounded.losses.size(), exact.losses.size());
+      for (std::size_t i = 0; i < exact.losses.size(); ++i)
+        EXPECT_NEAR(rounded.losses[i], exact.losses[i], 0.01 * exact.losses[i]) << "step " << i;
+    }
+}
+
+TEST(Wire, ChangesNothingOnOneHostAndSaysSo) {
+  const Job job = float32(5);
+  EXPECT_EQ(train_mirrored(job, options("bfloat16", "auto", "auto", 3)).weights,
+            train_mirrored(job, options("", "auto", "auto", 3)).weights);
+  auto asked = options("bfloat16", "auto", "auto", 2);
+  asked.dtype = DType::kFloat32;
+  strategies::Mirrored strategy(asked);
+  strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
+  EXPECT_THAT(strategy.explain(), HasSubstr("wire: bfloat16 was asked for, and changes nothing"));
+}
+
+TEST(Wire, OfOtherGradientsThanFloat32IsRefusedInOneLine) {
+  for (const DType dtype : {DType::kFloat64, DType::kBFloat16}) {
+    Job job;
+    job.dtype = dtype;
+    try {
+      train_mirrored(job, options("bfloat16"));
+      ADD_FAILURE() << "was taken";
+    } catch (const engine::Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("wire bfloat16 is for gradients of float32"));
+      EXPECT_THAT(error.what(), HasSubstr(std::string(engine::name(dtype))));
+    }
+  }
+  EXPECT_THROW(train_mirrored(float32(), options("int8")), engine::Error);
+}
+
+class RecordedWire : public testing::Test {
+ protected:
+  RecordedWire() {
+    std::string name = (fs::temp_directory_path() / "lockstep-wire-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+  }
+  ~RecordedWire() override { fs::remove_all(folder_); }
+
+  Outcome train(std::int64_t steps, const std::string& wire, const std::string& into) {
+    Job job = float32(steps);
+    job.checkpoints = folder_ + "/" + into;
+    auto these = options(wire);
+    said_.clear();
+    these.log = engine::Log("", engine::Log::Level::kWarning, [this](auto, std::string_view line) {
+      std::scoped_lock lock(mutex_);
+      said_ += line;
+    });
+    return train_collective(job, these, {0, 1});
+  }
+  std::string folder_, said_;
+  std::mutex mutex_;
+};
+
+TEST_F(RecordedWire, IsObeyedByARunThatGoesOn) {
+  const Outcome whole = train(14, "bfloat16", "whole");
+  train(5, "bfloat16", "parts");
+  const auto storage = engine::posix_storage();
+  engine::Checkpoints checkpoints(*storage, folder_ + "/parts", 1, engine::Log());
+  EXPECT_THAT(checkpoints.read_state(5).plan, HasSubstr("\"wire\":\"bfloat16\""));
+  EXPECT_EQ(train(14, "", "parts").weights, whole.weights);
+  EXPECT_THAT(said_, Not(HasSubstr("bits may differ")));
+  train(5, "bfloat16", "other");
+  EXPECT_NE(train(14, "float32", "other").weights, whole.weights);
+  EXPECT_THAT(said_, HasSubstr("wire float32 was asked for, the checkpoint was written with "
+                               "bfloat16: bits may differ"));
+}
+
+TEST(Wire, TakesNoMemoryInASteadyStep) {
+  for (const std::string update : {"fused", "apart"}) {
+    Job job = float32(60);
+    std::int64_t counted = -1, since = -1;
+    job.on_step = [&](const engine::StepReport& report) {
+      if (report.step % 4 == 0 && report.step >= 40 && since < 0) {
+        count_allocations();
+        since = report.step;
+      }
+      if (since >= 0 && report.step == since + 2) counted = counted_allocations();
+    };
+    train_collective(job, options("bfloat16", update, "ring"), {0, 1});
+    EXPECT_EQ(counted, 0) << update;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
