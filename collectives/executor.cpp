@@ -281,36 +281,41 @@ bool Executor::arrived(const Entry& entry, int plan, const Step& await, int rank
 }
 
 // As many blocks as there is budget, so that `progress` comes back soon; blocks are counted from
-// the arena's beginning. Squares go block by block. True when the step is done.
+// the arena's beginning. Squares go block by block; where segments of the arena are not alike, a
+// call of a kernel is about one. True when the step is done.
 bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budget) {
   if (options_.hook) options_.hook();
   const DType dtype = type_of(step, entry.stage->plan.dtype);
   const std::size_t at = step.from[0].offset + cursor.element;
   const bool single = options_.hook || step.epilogue == Epilogue::kSquares;
   const std::size_t most = (single ? 1 : std::size_t(budget)) * engine::kBlock;
-  std::size_t count = std::min(step.count - cursor.element, most - at % engine::kBlock);
-  const bool by_segments = this->by_segments(step);
-  if (by_segments) count = std::min(count, owned_.segments[owned_.segment(at)].end - at);
+  const std::size_t count = std::min(step.count - cursor.element, most - at % engine::kBlock);
   budget -= int((at % engine::kBlock + count + engine::kBlock - 1) / engine::kBlock);
-  for (std::size_t i = 0; i < step.from.size(); ++i)
-    from_[i] = address(entry, step.from[i], dtype, cursor.element);
-  for (std::size_t i = 0; i < step.to.size(); ++i)
-    to_[i] = address(entry, step.to[i], dtype, cursor.element);
   engine::ReduceArguments arguments;
   arguments.dtype = dtype;
   arguments.op = entry.stage->plan.op;
   arguments.from = {from_.data(), step.from.size()};
   arguments.to = {to_.data(), step.to.size()};
-  arguments.count = count;
   arguments.stream = streams(step, engine::size_of(dtype));
   arguments.read_ahead = reads_ahead();
   arguments.epilogue = step.epilogue;
   arguments.scale = step.scale;
-  if (step.epilogue == Epilogue::kSquares) arguments.squares = norms() + at / engine::kBlock;
-  if (step.epilogue == Epilogue::kUpdate) update_arguments(entry, cursor, step, arguments);
-  if (by_segments) segment_arguments(entry, at, arguments);
-  ops_.reduce(arguments);
-  cursor.element += count;
+  const std::size_t end = cursor.element + count;
+  const bool segments = by_segments(step);
+  for (std::size_t s = segments ? owned_.segment(at) : 0; cursor.element < end; ++s) {
+    const std::size_t here = step.from[0].offset + cursor.element;
+    arguments.count = end - cursor.element;
+    if (segments) arguments.count = std::min(arguments.count, owned_.segments[s].end - here);
+    for (std::size_t i = 0; i < step.from.size(); ++i)
+      from_[i] = address(entry, step.from[i], dtype, cursor.element);
+    for (std::size_t i = 0; i < step.to.size(); ++i)
+      to_[i] = address(entry, step.to[i], dtype, cursor.element);
+    if (step.epilogue == Epilogue::kSquares) arguments.squares = norms() + here / engine::kBlock;
+    if (step.epilogue == Epilogue::kUpdate) update_arguments(entry, cursor, step, arguments);
+    if (segments) segment_arguments(entry, s, here, arguments);
+    ops_.reduce(arguments);
+    cursor.element += arguments.count;
+  }
   if (cursor.element < step.count) return false;
   cursor.element = 0;
   return true;

@@ -154,7 +154,8 @@ class Executor {
   void update_arguments(Entry& entry, Cursor& cursor, const Step& step,
                         engine::ReduceArguments& arguments);
   bool by_segments(const Step& step) const;
-  void segment_arguments(const Entry& entry, std::size_t at, engine::ReduceArguments& arguments);
+  void segment_arguments(const Entry& entry, std::size_t segment, std::size_t at,
+                         engine::ReduceArguments& arguments);
   void take_weight_squares(const Entry& entry, std::size_t at,
                            const engine::ReduceArguments& of_gradients) const;
   void find_local_rates();

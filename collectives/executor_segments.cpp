@@ -25,10 +25,9 @@ bool Executor::by_segments(const Step& step) const {
   return step.epilogue == Epilogue::kSquares && owned_.rule->needs() == engine::Needs::kLayerNorms;
 }
 
-// For elements from `at` on, all of one segment.
-void Executor::segment_arguments(const Entry& entry, std::size_t at,
+// For elements from `at` on, all of that segment.
+void Executor::segment_arguments(const Entry& entry, std::size_t segment, std::size_t at,
                                  engine::ReduceArguments& arguments) {
-  const std::size_t segment = owned_.segment(at);
   if (arguments.epilogue == Epilogue::kSquares) {
     arguments.squares = layer_squares(at / engine::kBlock, segment);
     return take_weight_squares(entry, at, arguments);

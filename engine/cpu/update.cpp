@@ -159,7 +159,7 @@ class Pass {
     const bool stream = lead_ < kLine;
     std::size_t i = 0;
     if (stream)
-      for (; i < std::min(lead_, count_); ++i) element(i);
+      for (; i < std::min(lead_, count_); ++i) one<hn::CappedTag<T, 1>>(i);
     for (std::size_t at = i; at < std::min(i + kAhead, count_); at += kLine / sizeof(T))
       ask(at, !stream);
     const auto all = [&](auto kind) {
@@ -176,7 +176,8 @@ class Pass {
     } else {
       all(std::false_type());
     }
-    for (; i < count_; ++i) element(i);
+    for (; i + kWidth <= count_; i += kWidth) one<Lanes>(i);
+    for (; i < count_; ++i) one<hn::CappedTag<T, 1>>(i);
   }
 
  private:
@@ -244,8 +245,9 @@ class Pass {
     }
   }
 
-  HWY_INLINE void element(std::size_t i) const {
-    const hn::CappedTag<T, 1> d;
+  template <class D>
+  HWY_INLINE void one(std::size_t i) const {
+    const D d;
     const auto value = next(d, i);
     for (std::size_t t = 0; t < to_.size(); ++t) store_one(d, value, target(t) + i);
   }
