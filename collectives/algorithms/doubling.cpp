@@ -20,7 +20,8 @@
 //
 // Where sums travel rounded (Request::wire) whole sums end rounded everywhere: the last round's
 // addition does it. In halving who takes a part adds it to its own in full. In recursive doubling
-// both add, so each rounds what it has before it gives it, and keeps that.
+// both add, so before a round in which some give over the wire all round what they have, and keep
+// that: those on one host too, whose sum must have the same bits.
 //
 // Between hosts give and take are messages; the receive of the next round is posted before this
 // round waits. On one host taking is reading the partner's memory, when it has arrived: a core
@@ -81,6 +82,13 @@ bool Doubling::arrives(int core) const {
   if (cores_[std::size_t(core)].passenger >= 0) return true;
   for (int level = 0; level < levels_; ++level)
     if (together(core, core ^ (1 << level))) return true;
+  return false;
+}
+
+bool Doubling::gives_rounded(int level) const {
+  if (!whole_ || level >= levels_ || !wire_of_sums(request_)) return false;
+  for (int core = 0; core < int(cores_.size()); ++core)
+    if (!together(core, core ^ (1 << level))) return true;
   return false;
 }
 
@@ -222,6 +230,9 @@ class Doubling::Walk {
     } else {
       add(all_.whole_ ? range_ : round(0).give, core_.group, {}, {core_.rank}, false);
     }
+    if (all_.gives_rounded(0))
+      lane_.push_back(reduce(range_.size(), {at(core_.rank, range_)}, {at(core_.rank, range_)},
+                             Epilogue::kRound));
     arrived();
     return core_.extra >= 0 || core_.group.size() == 1;
   }
@@ -280,6 +291,10 @@ class Doubling::Walk {
         reduce(range.size(), {at(from, range)}, everywhere(to, request_.space, range.begin)));
   }
 
+  // What was added last is given away in this round, if it is one.
+  void round_for(int level) {
+    if (all_.gives_rounded(level)) lane_.back().epilogue = Epilogue::kRound;
+  }
   void exchange() {
     for (int level = 0; level < rounds(); ++level) {
       Round& r = round(level);
@@ -287,19 +302,18 @@ class Doubling::Walk {
       std::vector<int> to = last ? core_.group : std::vector<int>{core_.rank};
       take(level + 1);
       if (!r.near) {
-        if (wire_of_sums(request_))
-          lane_.push_back(reduce(range_.size(), {at(core_.rank, range_)}, {at(core_.rank, range_)},
-                                 Epilogue::kRound));
         give(level);
         wait_for(r.receive);
         wait_for(r.send);  // before it is overwritten
         add(range_, {core_.rank}, {scratch(r)}, to, last);
+        round_for(level + 1);
       } else if (index_ < r.partner) {
         await_partner(r, level);
         const auto& group = all_.cores_[std::size_t(r.partner)].group;
         if (last) to.insert(to.end(), group.begin(), group.end());
         if (!last) to.push_back(r.rank);
         add(range_, {core_.rank, r.rank}, {}, to, last);
+        round_for(level + 1);
       } else {
         await_partner(r, level + 1);
       }

@@ -33,6 +33,8 @@ class Doubling final : public Exchange {
   void add_cores(int first, int count, int levels);
   int host(int core) const;
   bool together(int core, int other) const { return host(core) == host(other); }
+  // Recursive doubling: in this round all give what they have rounded.
+  bool gives_rounded(int level) const;
   bool arrives(int core) const;                                    // somebody awaits it
   int arrivals() const { return 1 + levels_ * (whole_ ? 1 : 2); }  // of a walk
 
