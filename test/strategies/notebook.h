@@ -64,6 +64,25 @@ class RecordingOps : public engine::Ops {
                      const std::byte* workspace) override {
     notebook_.note([=, this] { ops_.pool_backward(s, spec, dy, dx, workspace); });
   }
+  void batch_norm_sums(State s, const engine::BatchNormSpec& spec, Tensor x,
+                       double* sums) override {
+    notebook_.note([=, this] { ops_.batch_norm_sums(s, spec, x, sums); });
+  }
+  void batch_norm_forward(State s, const engine::BatchNormSpec& spec,
+                          const engine::BatchNormForward& call) override {
+    notebook_.note([=, this] { ops_.batch_norm_forward(s, spec, call); });
+  }
+  void batch_norm_gradient_sums(State s, const engine::BatchNormSpec& spec,
+                                const engine::BatchNormBackward& call, Tensor dscale, Tensor dshift,
+                                bool accumulate, double* sums) override {
+    notebook_.note([=, this] {
+      ops_.batch_norm_gradient_sums(s, spec, call, dscale, dshift, accumulate, sums);
+    });
+  }
+  void batch_norm_backward(State s, const engine::BatchNormSpec& spec,
+                           const engine::BatchNormBackward& call) override {
+    notebook_.note([=, this] { ops_.batch_norm_backward(s, spec, call); });
+  }
   void relu(State s, Tensor x, Tensor y) override {
     notebook_.note([=, this] { ops_.relu(s, x, y); });
   }

@@ -64,6 +64,23 @@ class ObservedOps : public engine::Ops {
                                    bool accumulate) override {
     ops_->pooled_convolution_backward(s, spec, x, dy, w, dx, dw, db, memory, accumulate);
   }
+  void batch_norm_sums(State s, const engine::BatchNormSpec& spec, Tensor x,
+                       double* sums) override {
+    ops_->batch_norm_sums(s, spec, x, sums);
+  }
+  void batch_norm_forward(State s, const engine::BatchNormSpec& spec,
+                          const engine::BatchNormForward& call) override {
+    ops_->batch_norm_forward(s, spec, call);
+  }
+  void batch_norm_gradient_sums(State s, const engine::BatchNormSpec& spec,
+                                const engine::BatchNormBackward& call, Tensor dscale, Tensor dshift,
+                                bool accumulate, double* sums) override {
+    ops_->batch_norm_gradient_sums(s, spec, call, dscale, dshift, accumulate, sums);
+  }
+  void batch_norm_backward(State s, const engine::BatchNormSpec& spec,
+                           const engine::BatchNormBackward& call) override {
+    ops_->batch_norm_backward(s, spec, call);
+  }
   void relu(State s, Tensor x, Tensor y) override { ops_->relu(s, x, y); }
   void relu_gradient(State s, Tensor y, Tensor dy, Tensor dx) override {
     ops_->relu_gradient(s, y, dy, dx);
