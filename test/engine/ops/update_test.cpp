@@ -142,7 +142,9 @@ class Steps {
   void check() const {
     for (std::size_t i = 0; i < count_; ++i) {
       const Weight<T>& answer = expected_[i];
-      if (kMaster) ASSERT_EQ(master_[i], answer.weight) << "the master of weight " << i;
+      if (kMaster) {
+        ASSERT_EQ(master_[i], answer.weight) << "the master of weight " << i;
+      }
       const T stored = T(S(answer.weight));
       ASSERT_EQ(T(places_[0][lead_ + i]), stored) << "its own weight " << i;
       ASSERT_EQ(T(places_[1][others_ + i]), stored) << "another's weight " << i;
