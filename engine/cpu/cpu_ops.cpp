@@ -19,8 +19,6 @@
 namespace lockstep::engine::cpu {
 namespace {
 
-constexpr std::size_t kMostIds = 257;  // 0 to 256: whole numbers that bfloat16 has all
-
 // Numbers as float32, for kernels that have no other: those of float32 where they are, others in
 // memory of their own, from which they are stored again.
 class Widened {
@@ -275,25 +273,6 @@ void CpuOps<T>::dropout(const StepState* state, const DropoutSpec& spec, Tensor 
         to[i] = dropout_keeps(bits[i - j], spec.rate) ? T(from[i] * kept) : T(0.0f);
       }
     }
-  }
-}
-
-// Ids come as numbers of this type.
-template <class T>
-void CpuOps<T>::embedding_rows(const StepState* state, const RowSource& source, Tensor x,
-                               std::string_view layer, std::uint32_t* places) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    const std::size_t rows = rows_in_use(state, {x}), count = rows * x.columns();
-    check_batch(x, kType, x.columns(), "embedding: ids");
-    require(source.rows <= kMostIds,
-            "layer {}: ids of {} rows cannot be told apart in bfloat16, which counts to {}; train "
-            "this model in float32",
-            layer, source.rows, kMostIds);
-    Tensor ids{reinterpret_cast<std::byte*>(wide(count)), x.shape, DType::kFloat32};
-    widen(of(x), ids.as<float>(), count);
-    Ops::embedding_rows(state, source, ids, layer, places);
-  } else {
-    Ops::embedding_rows(state, source, x, layer, places);
   }
 }
 

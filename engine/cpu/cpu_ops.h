@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <type_traits>
 
 #include "engine/cpu/convolution.h"
@@ -88,8 +87,6 @@ class CpuOps final : public CpuKernels {
   void tanh_gradient(const StepState* state, Tensor y, Tensor dy, Tensor dx) override;
   void add(const StepState* state, Tensor a, Tensor b, Tensor y) override;
   void dropout(const StepState* state, const DropoutSpec& spec, Tensor x, Tensor y) override;
-  void embedding_rows(const StepState* state, const RowSource& source, Tensor x,
-                      std::string_view layer, std::uint32_t* places) override;
   void embedding_forward(const StepState* state, const EmbeddingSpec& spec,
                          const std::uint32_t* places, Tensor w, Tensor y) override;
   void embedding_backward(const StepState* state, const EmbeddingSpec& spec,
