@@ -145,8 +145,10 @@ HWY_INLINE hn::Vec<D> load(D d, const T* from) {
 
 template <class D, class T>
 HWY_INLINE void store_one(D d, hn::Vec<D> value, T* to) {
-  if constexpr (kNarrow<T>) {
+  if constexpr (kNarrow<T> && hn::MaxLanes(D()) == 1) {
     *to = T(hn::GetLane(value));
+  } else if constexpr (kNarrow<T>) {
+    hn::StoreU(narrowed(d, T(), value), Narrow<D>(), reinterpret_cast<std::int16_t*>(to));
   } else {
     hn::StoreU(value, d, to);
   }

@@ -243,8 +243,9 @@ class Bench(program.Case):
             self.assertEqual(row["wrong"], "0")
             # With all digits.
             self.assertAlmostEqual(float(row["algbw_gb_s"]) * float(row["in_place_us"]) * 1e3 / int(row["bytes"]), 1, places=12)
-            share = float(row["roofline_percent"])
-            self.assertNotEqual(share, float(f"{share:.5g}"))
+        # One of them may be a short number by chance, as times are whole nanoseconds.
+        shares = [float(row["roofline_percent"]) for row in found]
+        self.assertTrue(any(share != float(f"{share:.5g}") for share in shares), shares)
         layouts = [([], ()), (["--overlap"], ()), (["--reproducible"], ()), (["--regret"], ()),
                    (["--collective", "broadcast"], ())]
         if program.HAVE_MPI:
