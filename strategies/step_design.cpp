@@ -10,6 +10,7 @@
 #include "collectives/registry.h"
 #include "collectives/size_rules.h"
 #include "engine/base/error.h"
+#include "strategies/algorithm_words.h"
 #include "strategies/update_segments.h"
 
 namespace lockstep::strategies {
@@ -71,33 +72,6 @@ std::string bucket_name(std::size_t index, Range bucket, const engine::Graph& gr
   }
   if (more > 0) names += fmt::format("{}... and {} more", names.empty() ? "" : " ", more);
   return fmt::format("bucket {} ({})", index, names);
-}
-
-// The fewest rules that give each of these sizes its algorithm; one name alone is itself. A size
-// between two that are not alike goes with the smaller.
-std::string rules_text(const std::map<std::size_t, std::string>& chosen) {
-  std::string text, before;
-  for (const auto& [bytes, name] : chosen) {
-    if (name == before) continue;
-    text += before.empty() ? name + ":.." : fmt::format("{},{}:{}..", bytes, name, bytes);
-    before = name;
-  }
-  return text.ends_with(":..") ? before : text;
-}
-
-// "ring for 2 buckets and direct for 1", in the order in which buckets come; one name alone is
-// itself.
-std::string counted(const std::vector<std::string>& algorithms) {
-  std::string text;
-  std::set<std::string> seen;
-  for (const std::string& name : algorithms) {
-    if (!seen.insert(name).second) continue;
-    const auto count = std::size_t(std::count(algorithms.begin(), algorithms.end(), name));
-    if (count == algorithms.size()) return name;
-    text += text.empty() ? fmt::format("{} for {} bucket{}", name, count, count == 1 ? "" : "s")
-                         : fmt::format(" and {} for {}", name, count);
-  }
-  return text;
 }
 
 class Designer {

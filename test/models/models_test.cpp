@@ -213,7 +213,8 @@ TEST(Models, AnUnknownNameIsAnsweredWithTheNearestAndAll) {
   EXPECT_THAT(error_of("mlp-wide"), HasSubstr("did you mean mlp_wide?"));
   EXPECT_EQ(error_of("transformer"), "unknown model 'transformer'; known: " + list());
   EXPECT_EQ(error_of(""), "unknown model ''; known: " + list());
-  EXPECT_EQ(list(), "lenet5, mlp, mlp_wide, mnist_cnn, resnet20, resnet50, wide_deep, wide_deep_10m");
+  EXPECT_EQ(list(),
+            "lenet5, mlp, mlp_wide, mnist_cnn, resnet20, resnet50, wide_deep, wide_deep_10m");
 }
 
 }  // namespace

@@ -29,7 +29,8 @@ void subtract_mean(engine::Context& context, int point, Tensor x, Tensor y) {
   context.reduce(point);
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t c = 0; c < columns; ++c) {
-      y.as<T>()[r * columns + c] = T(double(x.as<T>()[r * columns + c]) - sums[c] * state.inverse_examples);
+      y.as<T>()[r * columns + c] =
+          T(double(x.as<T>()[r * columns + c]) - sums[c] * state.inverse_examples);
     }
   }
 }
