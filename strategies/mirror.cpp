@@ -47,6 +47,7 @@ Mirror::Mirror(int r, const engine::GraphSpec& spec, std::unique_ptr<engine::Ops
   Context::state = &(Replica::state);
   Context::seed = run_seed;
   Replica::state.ids = graph.ids();
+  averaged.assign(graph.statistic_values().begin(), graph.statistic_values().end());
 }
 
 void Mirror::open(const StepDesign& design, const engine::UpdateRule& rule, collectives::Team& team,

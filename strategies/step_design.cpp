@@ -343,7 +343,7 @@ class Designer {
     for (const engine::ReductionSpec& point : graph_.reductions())
       design_.points.push_back(take(point.count));
     design_.statistics_range =
-        take(graph_.statistics().empty() ? 0 : graph_.statistics().back().range.end);
+        take(graph_.statistics().empty() ? 0 : graph_.statistics().back().range.end + 1);
     design_.metrics_range = take(input_.totals + ranks * input_.metrics_per_rank);
     design_.gather_range = take(ranks * input_.gather_per_rank);
     design_.exchange_bytes = numbers * sizeof(double);

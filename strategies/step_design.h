@@ -74,8 +74,8 @@ struct StepDesign {
   std::size_t step_stages = 0;           // stages before this one can be in flight at once
 
   // Where things lie in the exchange space: float64 elements.
-  std::vector<engine::Range> points;  // of reductions
-  engine::Range statistics_range, metrics_range, gather_range;
+  std::vector<engine::Range> points;                            // of reductions
+  engine::Range statistics_range, metrics_range, gather_range;  // the first: and how many count
   std::size_t exchange_bytes = 0, scratch_bytes = 0, norms_bytes = 0;
   std::size_t norm_blocks = 0;
   std::vector<engine::UpdateSegment> segments;  // of the arena (update_segments.h)

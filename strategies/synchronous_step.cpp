@@ -216,10 +216,15 @@ void Synchronous::average_statistics(engine::Replica& replica, std::string_view 
   const std::span<double> mine = m.graph.statistic_values();
   double* const numbers =
       reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.statistics_range.begin;
-  std::copy(mine.begin(), mine.end(), numbers);
+  // Who had no examples since the last time has followed nothing, and does not count.
+  const bool followed = !std::equal(mine.begin(), mine.end(), m.averaged.begin(), m.averaged.end());
+  std::fill_n(numbers, mine.size(), 0.0);
+  if (followed) std::copy(mine.begin(), mine.end(), numbers);
+  double& counted = numbers[mine.size()] = followed ? 1 : 0;
   m.executor().start(design_.statistics, nullptr);
   m.executor().wait(design_.statistics, what);
-  for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = numbers[i] / double(host_.size());
+  for (std::size_t i = 0; counted > 0 && i < mine.size(); ++i) mine[i] = numbers[i] / counted;
+  m.averaged.assign(mine.begin(), mine.end());
 }
 
 std::vector<double> Synchronous::gather(engine::Replica& replica, std::span<const double> mine,

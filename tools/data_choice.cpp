@@ -76,6 +76,10 @@ engine::data::Sets choose_plain(const DataChoice& choice, const engine::GraphSpe
     return engine::data::random_images(graph.input_shape(), graph.output_shape().elements(),
                                        choice.batch, choice.seed);
   }
+  engine::require(!colours || (graph.input_shape()[0] == 32 && graph.input_shape()[1] == 32),
+                  "model {} takes images of {}, and files of images are read in 28x28x1 and in "
+                  "CIFAR-10's 32x32x3: leave --data out, or use --data random",
+                  graph.name(), to_string(graph.input_shape()));
   if (colours || !engine::data::find_cifar10(choice.data).empty())
     return engine::data::cifar10(choice.data);
   return engine::data::idx(choice.data, graph.output_shape().elements());

@@ -34,8 +34,11 @@ void Graph::Plan::plan_slices() {
   if (slice_rows == 0 || slice_rows >= rows) return;
   for (std::size_t k = 0; k < graph.chains.size(); ++k) {
     const auto [first, last] = graph.chains[k];
-    const auto runs_again = [&](std::size_t i) { return recomputes && graph.nodes[i].block != 0; };
-    if (runs_again(first) || runs_again(last)) continue;  // blocks go through whole
+    const auto in_block = [](const PlannedNode& node) { return node.block != 0; };
+    if (recomputes && std::any_of(graph.nodes.begin() + std::ptrdiff_t(first),
+                                  graph.nodes.begin() + std::ptrdiff_t(last) + 1, in_block)) {
+      continue;  // blocks go through whole
+    }
     for (std::size_t i = first; i <= last; ++i) chain_of[i] = k;
   }
 }
@@ -122,8 +125,10 @@ void Graph::Plan::plan_values() {
     }
     if (late && (chained || node.layer->backward_reads_output()))
       extend(values_late[node.output], backward_end(i));
+    // A frozen layer has no backward, and may run again for a reader that has.
+    const std::size_t kept = late ? backward_end(i) : forward_end(i);
     workspaces.push_back(book(node.layer->workspace(*ops, node.input_shapes, rows),
-                              forward_begin(i), late ? backward_end(i) : forward_end(i)));
+                              forward_begin(i), again[i] ? std::max(kept, again_moment[i]) : kept));
   }
   blocks[values[graph.storage[count - 1]]].last = last_moment();
   target_block = book(bytes({spec.target_columns()}, DType::kFloat32), 0, last_moment());

@@ -127,6 +127,37 @@ TEST(BatchNormOfReplicas, LocalAveragesAreTheirMeanWhenTheyAreRead) {
   }
 }
 
+// A replica whose share of the batch is empty follows nothing, and does not pull the mean to where
+// averages begin.
+TEST(BatchNormOfReplicas, WhoHasNoExamplesDoesNotCount) {
+  const auto averages = [](std::vector<std::uint64_t> shares) {
+    strategies::SynchronousOptions options = replicas(int(shares.size()));
+    options.shares = std::move(shares);
+    strategies::Mirrored strategy(options);
+    engine::TrainerOptions trainer_options;
+    trainer_options.log = engine::Log("", engine::Log::Level::kError);
+    engine::Trainer trainer(strategy, small(false), engine::optim::sgd({.rate = 0.05}),
+                            trainer_options);
+    const Table data = small_data();
+    engine::FitOptions fit;
+    fit.steps = 4;
+    fit.global_batch = 11;
+    fit.prefetch_threads = 0;
+    trainer.fit(data, fit);
+    trainer.evaluate(data, 11);
+    trainer.evaluate(data, 11);  // nothing was followed since
+    std::vector<std::vector<double>> all(options.devices.size());
+    strategy.run([&](engine::Replica& r) {
+      const std::span<double> mine = r.graph.statistic_values();
+      all[std::size_t(r.rank)].assign(mine.begin(), mine.end());
+    });
+    return all;
+  };
+  const auto alone = averages({1}), beside = averages({1, 0});
+  EXPECT_LT(difference(beside[0], alone[0]), 1e-12);
+  EXPECT_EQ(beside[1], beside[0]);
+}
+
 TEST(BatchNormOfReplicas, CheckpointsHoldTheAverages) {
   const std::string folder = std::filesystem::temp_directory_path() /
                              ("lockstep_batch_norm_" + std::to_string(::getpid()));

@@ -221,6 +221,21 @@ TEST(Recompute, OfFrozenLayersRunsNothingAgain) {
   for (const std::string& name : watcher.backward) EXPECT_FALSE(name.starts_with("a.")) << name;
 }
 
+// A frozen layer has no backward, but runs again where a trained one behind it reads its output.
+TEST(Recompute, OfABlockThatIsFrozenInPartGivesTheSameBits) {
+  for (const std::vector<const char*>& frozen :
+       {std::vector<const char*>{"stem", "a.conv1", "a.bn1"}, {"stem", "a.", "b.conv1", "b.bn1"}}) {
+    GraphSpec spec = blocks(true);
+    for (const char* name : frozen) spec.freeze(name);
+    Solo kept(spec, *kOps, 4), again(spec, *kOps, 4, 1, {.recompute = true});
+    for (int step = 0; step < 2; ++step) {
+      kept.step();
+      again.step();
+      EXPECT_EQ(again.gradient(), kept.gradient());
+    }
+  }
+}
+
 TEST(Recompute, OfAModelWithoutBlocksIsRefused) {
   try {
     Solo solo(blocks(false), *kOps, 2, 1, {.recompute = true});
