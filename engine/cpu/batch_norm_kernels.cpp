@@ -64,8 +64,8 @@ HWY_INLINE Vector passed(const BatchNormPart<T>& a, std::size_t at) {
 }
 
 // Of V vectors of channels from `c` on, over positions [first, first + count): two sums each, in
-// registers, then added to those in float64. value(at) is the second factor, weight(at) the first:
-// sums of weight, and of weight times value.
+// registers, then added to those in float64. pair(at, channel, one, other) gives two numbers of the
+// element at `at`: summed are `one`, and `one` times `other`.
 template <std::size_t V, class T, class Pair>
 HWY_INLINE void add_sums(const BatchNormPart<T>& a, std::size_t c, std::size_t first,
                          std::size_t count, Pair pair) {

@@ -94,32 +94,44 @@ TEST(BatchNormOfReplicas, SynchronisedInMicroBatchesTheyMeetInEach) {
   EXPECT_TRUE(std::isfinite(two.evaluated));
 }
 
-// After an evaluation all have the mean of what each had followed alone.
-TEST(BatchNormOfReplicas, LocalAveragesAreTheirMeanWhenTheyAreRead) {
-  constexpr int kReplicas = 3;
-  strategies::Mirrored strategy(replicas(kReplicas));
-  engine::TrainerOptions trainer_options;
-  trainer_options.log = engine::Log("", engine::Log::Level::kError);
-  engine::Trainer trainer(strategy, small(false), engine::optim::sgd({.rate = 0.05}),
-                          trainer_options);
-  const Table data = small_data();
-  engine::FitOptions fit;
-  fit.steps = 4;
-  fit.global_batch = 11;
-  fit.prefetch_threads = 0;
-  trainer.fit(data, fit);
-  const auto read = [&] {
-    std::vector<std::vector<double>> all(kReplicas);
-    strategy.run([&](engine::Replica& r) {
+// Replicas with local statistics after some steps.
+class LocalReplicas {
+ public:
+  explicit LocalReplicas(strategies::SynchronousOptions options)
+      : count_(options.devices.size()),
+        strategy_(std::move(options)),
+        trainer_(strategy_, small(false), engine::optim::sgd({.rate = 0.05}),
+                 {.log = engine::Log("", engine::Log::Level::kError)}) {
+    engine::FitOptions fit;
+    fit.steps = 4;
+    fit.global_batch = 11;
+    fit.prefetch_threads = 0;
+    trainer_.fit(data_, fit);
+  }
+  void evaluate() { trainer_.evaluate(data_, 11); }
+  std::vector<std::vector<double>> statistics() {
+    std::vector<std::vector<double>> all(count_);
+    strategy_.run([&](engine::Replica& r) {
       const std::span<double> mine = r.graph.statistic_values();
       all[std::size_t(r.rank)].assign(mine.begin(), mine.end());
     });
     return all;
-  };
-  const auto before = read();
+  }
+
+ private:
+  const Table data_ = small_data();
+  std::size_t count_;
+  strategies::Mirrored strategy_;
+  engine::Trainer trainer_;
+};
+
+// After an evaluation all have the mean of what each had followed alone.
+TEST(BatchNormOfReplicas, LocalAveragesAreTheirMeanWhenTheyAreRead) {
+  LocalReplicas three(replicas(3));
+  const auto before = three.statistics();
   EXPECT_NE(before[0], before[1]);
-  trainer.evaluate(data, 11);
-  const auto after = read();
+  three.evaluate();
+  const auto after = three.statistics();
   EXPECT_EQ(after[0], after[1]);
   EXPECT_EQ(after[0], after[2]);
   for (std::size_t i = 0; i < after[0].size(); ++i) {
@@ -130,32 +142,14 @@ TEST(BatchNormOfReplicas, LocalAveragesAreTheirMeanWhenTheyAreRead) {
 // A replica whose share of the batch is empty follows nothing, and does not pull the mean to where
 // averages begin.
 TEST(BatchNormOfReplicas, WhoHasNoExamplesDoesNotCount) {
-  const auto averages = [](std::vector<std::uint64_t> shares) {
-    strategies::SynchronousOptions options = replicas(int(shares.size()));
-    options.shares = std::move(shares);
-    strategies::Mirrored strategy(options);
-    engine::TrainerOptions trainer_options;
-    trainer_options.log = engine::Log("", engine::Log::Level::kError);
-    engine::Trainer trainer(strategy, small(false), engine::optim::sgd({.rate = 0.05}),
-                            trainer_options);
-    const Table data = small_data();
-    engine::FitOptions fit;
-    fit.steps = 4;
-    fit.global_batch = 11;
-    fit.prefetch_threads = 0;
-    trainer.fit(data, fit);
-    trainer.evaluate(data, 11);
-    trainer.evaluate(data, 11);  // nothing was followed since
-    std::vector<std::vector<double>> all(options.devices.size());
-    strategy.run([&](engine::Replica& r) {
-      const std::span<double> mine = r.graph.statistic_values();
-      all[std::size_t(r.rank)].assign(mine.begin(), mine.end());
-    });
-    return all;
-  };
-  const auto alone = averages({1}), beside = averages({1, 0});
-  EXPECT_LT(difference(beside[0], alone[0]), 1e-12);
-  EXPECT_EQ(beside[1], beside[0]);
+  strategies::SynchronousOptions options = replicas(2);
+  options.shares = {1, 0};
+  LocalReplicas alone(replicas(1)), beside(std::move(options));
+  beside.evaluate();
+  beside.evaluate();  // nothing was followed since
+  const auto both = beside.statistics();
+  EXPECT_LT(difference(both[0], alone.statistics()[0]), 1e-12);
+  EXPECT_EQ(both[1], both[0]);
 }
 
 TEST(BatchNormOfReplicas, CheckpointsHoldTheAverages) {
