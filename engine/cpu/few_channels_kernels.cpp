@@ -17,6 +17,7 @@ namespace HWY_NAMESPACE {
 
 constexpr std::size_t kGroup = FewChannelsShape::kGroup;
 constexpr std::size_t kPixels = 6;                        // outputs side by side
+constexpr std::size_t kManyPixels = 13;                   // where there are registers for them
 constexpr std::size_t kVectors = kManyRegisters ? 2 : 1;  // of filters at once
 
 // The image with zeros around it: itself, or a copy whose frame is zero already.
@@ -52,7 +53,7 @@ HWY_INLINE void outputs(const FewChannelsShape& s, const float* x, const float* 
   HWY_UNROLL(2)
   for (std::size_t j = 0; j < V; ++j) {
     const Vector start = bias == nullptr ? zero() : load(bias + j * kWidth);
-    HWY_UNROLL(6)
+    HWY_UNROLL(13)
     for (std::size_t p = 0; p < P; ++p) sums[p][j] = start;
   }
   const std::size_t step = s.stride * s.channels, row = s.kernel_width * s.channels;
@@ -62,7 +63,7 @@ HWY_INLINE void outputs(const FewChannelsShape& s, const float* x, const float* 
       Vector b[V];
       HWY_UNROLL(2)
       for (std::size_t j = 0; j < V; ++j) b[j] = load(w + j * kWidth);
-      HWY_UNROLL(6)
+      HWY_UNROLL(13)
       for (std::size_t p = 0; p < P; ++p) {
         const Vector factor = all(from[p * step + k]);
         HWY_UNROLL(2)
@@ -70,11 +71,15 @@ HWY_INLINE void outputs(const FewChannelsShape& s, const float* x, const float* 
       }
     }
   }
-  HWY_UNROLL(6)
+  HWY_UNROLL(13)
   for (std::size_t p = 0; p < P; ++p) {
+    T* const to = y + p * s.filters;
     HWY_UNROLL(2)
-    for (std::size_t j = 0; j < V; ++j) {
-      store(s.relu ? cut(sums[p][j]) : sums[p][j], y + p * s.filters + j * kWidth);
+    for (std::size_t j = 0; j < V; ++j) sums[p][j] = s.relu ? cut(sums[p][j]) : sums[p][j];
+    if constexpr (V == 2) {
+      store_two<false>(kLanes, sums[p][0], sums[p][1], to);
+    } else {
+      store(sums[p][0], to);
     }
   }
 }
@@ -90,9 +95,16 @@ HWY_INLINE void output_row(const FewChannelsShape& s, const float* x, const floa
     }
     return;
   }
-  for (std::size_t p = 0; p < width; p += kPixels) {
-    const std::size_t at = std::min(p, width - kPixels);
-    outputs<kPixels, V>(s, x + at * step, w, bias, y + at * s.filters);
+  const auto groups = [&]<std::size_t P>(std::integral_constant<std::size_t, P>) {
+    for (std::size_t p = 0; p < width; p += P) {
+      const std::size_t at = std::min(p, width - P);
+      outputs<P, V>(s, x + at * step, w, bias, y + at * s.filters);
+    }
+  };
+  if (kManyRegisters && width % kManyPixels == 0) {
+    groups(std::integral_constant<std::size_t, kManyPixels>());
+  } else {
+    groups(std::integral_constant<std::size_t, kPixels>());
   }
 }
 

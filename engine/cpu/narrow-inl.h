@@ -164,7 +164,7 @@ HWY_INLINE void store(D d, hn::Vec<D> value, hn::TFromD<D>* to) {
 }
 
 // Two vectors, one behind the other; narrow ones fill one, since less than one cannot go past the
-// caches. (`Combine` is found by its arguments: without vectors there is none.)
+// caches. (`Combine` and `ConcatOdd` are found by their arguments: without vectors there are none.)
 template <bool kStream, class D, class T>
 HWY_INLINE void store_two(D d, hn::Vec<D> a, hn::Vec<D> b, T* to) {
   if constexpr (!kNarrow<T>) {
@@ -173,6 +173,11 @@ HWY_INLINE void store_two(D d, hn::Vec<D> a, hn::Vec<D> b, T* to) {
   } else if constexpr (hn::MaxLanes(D()) == 1) {
     store_one(d, a, to);
     store_one(d, b, to + 1);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    const hn::Repartition<std::uint16_t, D> whole;
+    const auto upper = ConcatOdd(whole, hn::BitCast(whole, rounded_words(d, b)),
+                                 hn::BitCast(whole, rounded_words(d, a)));
+    store<kStream>(whole, upper, reinterpret_cast<std::uint16_t*>(to));
   } else {
     const hn::Repartition<std::int16_t, D> whole;
     const auto both = Combine(whole, narrowed(d, T(), b), narrowed(d, T(), a));

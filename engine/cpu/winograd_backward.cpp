@@ -4,6 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/cpu/winograd_backward.cpp"
 #include <hwy/foreach_target.h>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <type_traits>
@@ -62,15 +63,35 @@ HWY_INLINE void load_pooled(const WinogradShape& s, const TilePlace& place, cons
   }
 }
 
+// What load_pooled will read of `tile`, filters f and up: rows of windows are too short for the
+// processor to see where they lead.
+template <class T>
+HWY_INLINE void fetch_pooled(const WinogradShape& s, const WinogradBackward<T>& call,
+                             std::size_t tile, std::size_t f) {
+  const TilePlace place = tile_place(s, tile);
+  const std::size_t height = s.output_height() / 2, width = s.output_width() / 2;
+  const std::size_t down = std::min(2 * place.down, height - 1);
+  const std::size_t across = std::min(2 * place.across, width - 1);
+  const std::size_t below = down + 1 < height ? width * s.filters : 0;
+  const std::size_t beside = across + 1 < width ? s.filters : 0;
+  const std::size_t at = place.image * s.outputs() + (down * width + across) * s.filters + f;
+  for (const std::size_t window : {at, at + beside, at + below, at + below + beside}) {
+    hwy::Prefetch(call.dy + window);
+    hwy::Prefetch(call.places + window);
+  }
+}
+
 // dM = A dy A' of `count` tiles from number `first` on. Calls keep(tile, filter, row, values) with
 // six vectors of each row of it.
 template <class T, class Keep>
 HWY_INLINE void transform_gradients(const WinogradShape& s, const WinogradBackward<T>& call,
                                     std::size_t first, std::size_t count, Keep keep) {
+  const std::size_t all_tiles = call.images * s.tiles();
   for (std::size_t t = 0; t < count; ++t) {
     const TilePlace place = tile_place(s, first + t);
     for (std::size_t f = 0; f < s.filters; f += kWidth) {
       const std::size_t image = place.image * s.outputs() + f;
+      if (s.pool && first + t + 1 < all_tiles) fetch_pooled(s, call, first + t + 1, f);
       Vector g[4][4];
       Vector bias = call.bias == nullptr ? zero() : load(call.bias + f);
       if (s.pool) {
@@ -188,7 +209,11 @@ class InputGradient {
     for (std::size_t y = 0; y < shape_.height; ++y) {
       T* const to = dx_ + image * shape_.inputs() + y * row;
       const float* const from = memory_ + layout_.corner(y);
-      for (std::size_t i = 0; i < row; i += kWidth) store(load(from + i), to + i);
+      std::size_t i = 0;
+      for (; i + 2 * kWidth <= row; i += 2 * kWidth) {
+        store_two<false>(kLanes, load(from + i), load(from + i + kWidth), to + i);
+      }
+      if (i < row) store(load(from + i), to + i);
     }
   }
 
@@ -350,7 +375,7 @@ HWY_INLINE void backward(const WinogradShape& s, const WinogradBackward<T>& call
 }
 
 bool WinogradHasPairs() {
-  return HWY_TARGET == HWY_AVX3;
+  return HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86;
 }
 void WinogradBackwardWide(const WinogradShape& s, const WinogradBackward<float>& call) {
   backward(s, call);
