@@ -184,14 +184,15 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
                                                 rows, in_graph, options.seed));
   }
   const engine::Graph& first = workers_[0]->graph;
-  require(
-      first.reductions().empty(),
-      "parameter_server: {} sums over replicas, which do not meet here; choose local statistics",
-      first.reductions().empty() ? "" : first.reductions()[0].name);
+  // Statistics first: whoever chose local ones for the sake of the sums would be refused again.
   require(first.statistics().empty(),
           "parameter_server: {} is learnt without gradients, and servers hold none of such: train "
           "models with batch norm by mirrored or collective_all_reduce",
           first.statistics().empty() ? "" : first.statistics()[0].name);
+  require(first.reductions().empty(),
+          "parameter_server: {} sums over replicas, which do not meet here: train models with such "
+          "by mirrored or collective_all_reduce",
+          first.reductions().empty() ? "" : first.reductions()[0].name);
   place(first);
   require(rows_->tables().empty() || options.accumulate == 1,
           "parameter_server: the rows of {} that a batch touches travel with it, so gradients of "
