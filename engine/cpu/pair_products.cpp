@@ -99,8 +99,8 @@ void add_panel(const std::uint32_t* a, std::size_t rows, const std::uint32_t* b,
 }  // namespace
 
 bool has_pair_products() {
-  static const bool here =
-      __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw");
+  static const bool here = __builtin_cpu_supports("avx512bf16") &&
+                           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
   return here;
 }
 
