@@ -15,6 +15,7 @@
 #include "collectives/planner.h"
 #include "collectives/processor_map.h"
 #include "collectives/registry.h"
+#include "collectives/traffic.h"
 #include "engine/base/hash.h"
 #include "strategies/host_connections.h"
 
@@ -30,6 +31,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kDeadline{60000};  // and at least 20 median steps
 constexpr std::size_t kArenaUnit = std::size_t(2) << 20;
+// At most, of a communication thread: each look costs the core that it may share some microseconds.
+constexpr std::chrono::milliseconds kHelperSleep{20};
 constexpr int kLostWhileOpening = 75;  // EX_TEMPFAIL: start again
 // For a calibration to end by itself once somebody died: it knows more to say.
 constexpr std::chrono::seconds kTurn{2};
@@ -405,10 +408,25 @@ void Synchronous::open_executors(const JobRanks& ranks) {
     mirrors_[i]->checks.assign(2 * checked_at(0).size(), 0);
     mirrors_[i]->open(design_, rule_, *team_, std::move(transports[i]), executor);
   }
-  const std::size_t here = team_->local().size();
-  const std::size_t busy = here * std::size_t(options_.threads);
-  const std::size_t cores = std::size_t(collectives::machine().cores);
-  communication_threads_ = options_.communication_thread.value_or(cores >= busy + here);
+  communication_threads_ =
+      communication_threads({.cores = std::size_t(collectives::machine().cores),
+                             .replicas = team_->local().size(),
+                             .threads = std::size_t(options_.threads),
+                             .sent = sent_in_step(),
+                             .wakes = transport_of(options_.network) == "tcp"});
+  if (options_.communication_thread) communication_threads_.own = *options_.communication_thread;
+}
+
+// Bytes to other hosts, by the rank here that sends most.
+std::size_t Synchronous::sent_in_step() const {
+  std::vector<std::size_t> sent(topology_.ranks.size(), 0);
+  for (std::size_t i = 0; i < design_.plan.size(); ++i) {
+    if (int(i) == design_.start) continue;  // once, before the first step
+    const auto traffic = collectives::traffic(design_.plan[i].plan);
+    for (const int rank : team_->local())
+      sent[std::size_t(rank)] += traffic[std::size_t(rank)].bytes;
+  }
+  return *std::max_element(sent.begin(), sent.end());
 }
 
 // Rank 0's values reach all others as a sum with zeros. Masters are drawn where they are owned.
@@ -436,7 +454,7 @@ void Synchronous::run(const std::function<void(engine::Replica&)>& body) {
     abort(Error(error != nullptr ? error->code() : Code::kAborted, e.what()));
   };
   try {
-    if (communication_threads_) start_helpers(helpers, over);
+    if (communication_threads_.own) start_helpers(helpers, over);
     threads_->run(
         [&](int index) {
           Mirror& mirror = *mirrors_[std::size_t(index)];
@@ -453,7 +471,7 @@ void Synchronous::run(const std::function<void(engine::Replica&)>& body) {
   end_helpers();
 }
 
-// A communication thread beside each replica, until `over`.
+// A communication thread beside each replica, until `over`. What it waits for ends its sleep.
 void Synchronous::start_helpers(std::vector<std::jthread>& helpers, const std::atomic<bool>& over) {
   for (const auto& mirror : mirrors_) {
     helpers.emplace_back([this, &over, m = mirror.get()] {
@@ -462,7 +480,7 @@ void Synchronous::start_helpers(std::vector<std::jthread>& helpers, const std::a
         if (team_->stopped()) {
           std::this_thread::sleep_for(std::chrono::milliseconds(1));
         } else {
-          m->executor().sleep(std::chrono::microseconds(500));
+          m->executor().sleep(kHelperSleep);
         }
       }
     });

@@ -30,6 +30,7 @@
 #include "engine/device/device.h"
 #include "engine/train/strategy.h"
 #include "strategies/calibration.h"
+#include "strategies/communication_threads.h"
 #include "strategies/host_memory.h"
 #include "strategies/memory_use.h"
 #include "strategies/mirror.h"
@@ -52,7 +53,7 @@ struct SynchronousOptions {
   std::string wire = {};
   bool bind = true;     // replicas to processors of their own, where that fits
   bool overlap = true;  // communicate while backward runs; same bits without
-  std::optional<bool> communication_thread = {};  // else where cores are idle
+  std::optional<bool> communication_thread = {};  // else communication_threads.h decides
   // Of every wait for another replica; without it 60 s or 20 median steps, whichever is longer.
   std::optional<std::chrono::milliseconds> deadline = {};
   Network network = {};  // between hosts
@@ -138,6 +139,7 @@ class Synchronous : public engine::Strategy {
   void leave_together(const std::string& what);
   void map_memory(const JobRanks& ranks);
   void open_executors(const JobRanks& ranks);
+  std::size_t sent_in_step() const;
   void find_processors();
   std::chrono::milliseconds deadline() const;
   void set_start_values();
@@ -169,7 +171,7 @@ class Synchronous : public engine::Strategy {
   std::vector<std::vector<std::size_t>> checked_;  // entries of the layout, by turn of the check
   bool planned_before_ = false;                    // the plan is a checkpoint's ...
   bool other_arithmetic_ = false;                  // ... but the bits are not; the chief knows
-  bool communication_threads_ = false;
+  CommunicationThreads communication_threads_;
 
   // The order of these is the order of ending, last first: mirrors use the team, the team the
   // memory.

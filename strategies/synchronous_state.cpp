@@ -137,10 +137,7 @@ std::string Synchronous::explain() const {
                   "one host";
   text += "\nstored past the caches: " + sentence(access_);
   if (topology_.hosts.size() > 1) text += "\nbetween hosts: " + sentence(options_.network);
-  text +=
-      communication_threads_
-          ? "\ncommunication has threads of its own, since there are idle cores"
-          : "\nthe computing threads communicate between layers, since the replicas use all cores";
+  text += "\n" + communication_threads_.why;
   const engine::Kernels kernels = engine::kernels_of(design_.kernels);
   text += kernels == engine::Kernels::kDirect ? "\nkernels: direct, each sum product by product"
           : kernels == engine::Kernels::kWinograd

@@ -17,6 +17,8 @@ usage: tools/virtual_cluster.sh [options] -- PROGRAM [ARGUMENTS]
   --latency TIME      added to each message, one way: 500us, 5ms ... (default: none)
   --mpirun "ARGS"     more arguments of mpirun, e.g. --mpirun "--enable-recovery -x NAME"
 
+Where there are as many cores as hosts, each host has its equal share of them for itself, as hosts have.
+
 exit code: mpirun's; 2 a bad option; 77 no root, or no network namespaces here
 TEXT
 }
@@ -52,7 +54,7 @@ bytes_a_second=$((BASH_REMATCH[1] * unit / 8))
 [[ -z $latency || $latency =~ ^[0-9]+(us|ms)$ ]] || die 2 "--latency is a number with us or ms, not '$latency'"
 
 [ "$(id -u)" -eq 0 ] || die 77 "needs root, to make network namespaces"
-for program in ip tc nsenter unshare setpriv flock mpirun; do
+for program in ip tc nsenter unshare setpriv flock taskset mpirun; do
   command -v "$program" >/dev/null || die 77 "needs $program (packages iproute2, util-linux, openmpi-bin)"
 done
 
@@ -137,6 +139,20 @@ shape() { # NAMESPACE DEVICE [DELAY]
   try tc -n "$1" qdisc add dev "$2" "${parent[@]}" tbf rate "$rate" burst "$burst" latency 20ms
 }
 
+all_cores=() # that this process may use: of "0-3,8" each
+IFS=, read -r -a ranges <<<"$(taskset -cp $$ | sed 's/.*: //')"
+for range in "${ranges[@]}"; do
+  mapfile -t -O ${#all_cores[@]} all_cores < <(seq "${range%-*}" "${range#*-}")
+done
+# Those of host $1: its share, or all where there are too few.
+cores_of() {
+  local share=$((${#all_cores[@]} / hosts))
+  local mine=("${all_cores[@]}")
+  [ "$share" -eq 0 ] || mine=("${all_cores[@]:$(($1 * share)):$share}")
+  local IFS=,
+  echo "${mine[*]}"
+}
+
 switch=lockstep-$number-switch
 try ip netns add "$switch"
 try ip -n "$switch" link add br0 type bridge stp_state 0 forward_delay 0
@@ -156,6 +172,7 @@ for ((i = 0; i < hosts; i++)); do
   shape "$name" eth0
   shape "$switch" "v$i" "$latency"
   echo "10.77.$number.$((i + 1)) h$i" >>"$folder/hosts"
+  cores_of "$i" >"$folder/cores-h$i"
   here=${ranks_of[i]:-$ranks}
   list+=${list:+,}h$i:$here
   processes=$((processes + here))
@@ -166,7 +183,7 @@ done
 cat >"$folder/host.sh" <<TEXT
 host=\$1
 shift
-exec nsenter --net=/run/netns/lockstep-$number-\$host unshare --mount --uts bash -c '
+exec taskset -c "\$(cat "$folder/cores-\$host")" nsenter --net=/run/netns/lockstep-$number-\$host unshare --mount --uts bash -c '
   hostname "\$0" && mount --bind "$folder/hosts" /etc/hosts && mount -t tmpfs -o size=50% tmpfs /dev/shm &&
   exec "\$@"' "\$host" "\$@"
 TEXT

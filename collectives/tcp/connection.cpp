@@ -28,6 +28,9 @@ constexpr std::size_t kMostReason = 1024;
 constexpr std::size_t kMostRead = std::size_t(4)
                                   << 20;  // in one call, so that others have their turn
 constexpr std::chrono::milliseconds kSilence{5000};
+// Of a long message a sleeper is woken once for so many bytes: each time costs the core that it
+// shares a switch, and what the second cache held.
+constexpr std::size_t kWorthWaking = std::size_t(2) << 20;
 
 }  // namespace
 
@@ -202,6 +205,7 @@ void Connection::post_receive(int request, int tag, std::byte* data, std::size_t
   if (stalled_ && first && int(header_.tag) == tag) {
     stalled_ = false;
     begin(through);
+    ask_for_wake();
   }
 }
 
@@ -265,8 +269,25 @@ bool Connection::write(std::vector<int>& through) {
   return moved;
 }
 
-// The rest of the message and the header behind it in one call, until the socket is empty.
 bool Connection::read(std::vector<int>& through) {
+  const bool moved = read_all(through);
+  ask_for_wake();
+  return moved;
+}
+
+// For poll the socket is readable when the rest of the message that is being read is there, or much
+// of it, or nothing more comes, or its buffer is full: with less there is nothing to be done.
+void Connection::ask_for_wake() {
+  const std::size_t left = incoming_ ? incoming_->bytes - incoming_->got : 1;
+  const int bytes = int(std::clamp<std::size_t>(left, 1, kWorthWaking));
+  if (bytes == wakes_at_) return;
+  if (setsockopt(socket_.file(), SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes) == 0) {
+    wakes_at_ = bytes;
+  }
+}
+
+// The rest of the message and the header behind it in one call, until the socket is empty.
+bool Connection::read_all(std::vector<int>& through) {
   bool moved = false;
   for (std::size_t total = 0; total < kMostRead && !closed_;) {
     if (stalled_) {  // nothing may be taken out; but a reset is seen

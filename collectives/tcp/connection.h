@@ -96,6 +96,8 @@ class Connection {
 
   bool write(std::vector<int>& through);
   bool read(std::vector<int>& through);
+  bool read_all(std::vector<int>& through);
+  void ask_for_wake();
   void take(std::size_t bytes, std::vector<int>& through);
   void begin(std::vector<int>& through);
   void end(std::vector<int>& through);
@@ -118,6 +120,7 @@ class Connection {
   std::size_t header_got_ = 0;
   std::optional<Incoming> incoming_;
   bool stalled_ = false;  // header_ is whole and waits for its post
+  int wakes_at_ = 1;      // bytes that make the socket readable
   std::vector<std::pair<Transport::Word, int>> words_;
   bool farewell_ = false, closed_ = false;
   std::optional<engine::Error> failure_;

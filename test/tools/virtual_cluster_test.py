@@ -6,6 +6,7 @@ usage: virtual_cluster_test.py VIRTUAL_CLUSTER_SH
 
 Needs root and network namespaces; elsewhere it is skipped: exit code 77, the last line says why.
 """
+import json
 import os
 import pathlib
 import re
@@ -94,6 +95,20 @@ class VirtualCluster(unittest.TestCase):
 
     def test_the_exit_code_is_the_programs(self):
         self.assertEqual(cluster("--", "bash", "-c", "exit 3").returncode, 3)
+
+    def test_hosts_share_the_cores_where_there_are_enough(self):
+        mine = os.sched_getaffinity(0)
+        show = "import os; print(sorted(os.sched_getaffinity(0)))"
+        for hosts in (1, 2, len(mine) + 1):
+            with self.subTest(hosts=hosts):
+                result = cluster("--hosts", str(hosts), "--", sys.executable, "-c", show)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                cores = [json.loads(line) for line in result.stdout.splitlines()]
+                share = len(mine) // hosts
+                self.assertEqual([len(each) for each in cores], [share or len(mine)] * hosts)
+                if share:
+                    held = [core for each in cores for core in each]
+                    self.assertEqual(len(set(held)), len(held), "no core is two hosts'")
 
     def test_more_arguments_reach_mpirun(self):
         result = cluster("--hosts", "1", "--mpirun", "-x LOCKSTEP_WORD=yes --mca btl tcp,self", "--",

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -72,6 +73,74 @@ TEST(TcpConnection, KeepsNoMoreThanItsLimitOfWhatNobodyWaitsFor) {
   pair.right->post_receive(1, 1, got_one.data(), got_one.size(), pair.got);
   EXPECT_THAT(pair.got, ElementsAre(2, 3, 1));
   EXPECT_TRUE(got_one == one && got_two == two && got_three == three);
+}
+
+// A connection of the loopback: what a local stream does not know about, wakes by amount.
+struct Stream {
+  Stream() {
+    const Socket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* const to = reinterpret_cast<sockaddr*>(&address);
+    socklen_t length = sizeof address;
+    EXPECT_EQ(bind(listener.file(), to, length), 0);
+    EXPECT_EQ(listen(listener.file(), 1), 0);
+    EXPECT_EQ(getsockname(listener.file(), to, &length), 0);
+    far = Socket(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(far.file(), to, length), 0);
+    const int file = accept4(listener.file(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    near = std::make_unique<Connection>(Socket(file), "rank 1 on host h1");
+  }
+  void send(const void* data, std::size_t bytes) const {
+    EXPECT_EQ(::send(far.file(), data, bytes, MSG_NOSIGNAL), ssize_t(bytes));
+  }
+  // Whether a sleeper would be woken in so many milliseconds.
+  bool wakes(int milliseconds) const {
+    pollfd polled{.fd = near->file(), .events = near->events(), .revents = 0};
+    return poll(&polled, 1, milliseconds) == 1;
+  }
+  Socket far{-1};
+  std::unique_ptr<Connection> near;
+};
+
+constexpr int kSoon = 10'000, kNever = 100;
+
+// Not for each packet of a long message, but for its rest, for much of it, and for its end.
+TEST(TcpConnection, PartsOfAMessageWakeNobodyUntilTheyAreWorthIt) {
+  for (const bool ends : {false, true}) {
+    SCOPED_TRACE(ends ? "the peer ends" : "the rest comes");
+    const Stream stream;
+    const Bytes data = filled(9'000'000, 7);
+    Bytes got(data.size());
+    std::vector<int> through;
+    stream.near->post_receive(1, 1, got.data(), got.size(), through);
+    const FrameHeader header{.magic = 0x4d4b534c, .tag = 1, .bytes = data.size()};
+    stream.send(&header, sizeof header);
+    EXPECT_TRUE(stream.wakes(kSoon));
+    while (stream.near->progress(true, true, through)) continue;
+    stream.send(data.data(), 300'000);
+    EXPECT_FALSE(stream.wakes(kNever));
+    if (ends) {
+      shutdown(stream.far.file(), SHUT_WR);
+      EXPECT_TRUE(stream.wakes(kSoon));
+      continue;
+    }
+    std::thread sender([&] { stream.send(data.data() + 300'000, data.size() - 300'001); });
+    for (int times = 0; times < 20 && stream.wakes(kNever); ++times) {
+      while (stream.near->progress(true, true, through)) continue;
+    }
+    sender.join();
+    while (stream.near->progress(true, true, through)) continue;
+    EXPECT_THAT(through, IsEmpty());
+    stream.send(&data.back(), 1);
+    EXPECT_TRUE(stream.wakes(kSoon));
+    while (stream.near->progress(true, true, through)) continue;
+    EXPECT_THAT(through, ElementsAre(1));
+    EXPECT_TRUE(got == data);
+    stream.send(&header, sizeof header);  // and what comes behind is heard at once
+    EXPECT_TRUE(stream.wakes(kSoon));
+  }
 }
 
 // The second message does not fit beside the first; when that is taken it is kept, and the third,

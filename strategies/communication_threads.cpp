@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/communication_threads.h"
+
+#include <fmt/format.h>
+
+namespace lockstep::strategies {
+
+CommunicationThreads communication_threads(const CommunicationLoad& load) {
+  if (load.cores >= load.replicas * (load.threads + 1)) {
+    return {true, "communication has threads of its own, since there are idle cores"};
+  }
+  if (load.wakes && load.sent > CommunicationThreads::kHeld) {
+    return {true, fmt::format("communication has threads of its own, since {:.1f} MB a step go to "
+                              "other hosts, more than the wire's buffers hold between layers",
+                              double(load.sent) / 1e6)};
+  }
+  return {false,
+          "the computing threads communicate between layers, since the replicas use all cores"};
+}
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/communication_threads.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::strategies {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::size_t kMuch = std::size_t(100) << 20;
+
+TEST(CommunicationThreads, TakeIdleCoresOneAReplica) {
+  EXPECT_TRUE(communication_threads({.cores = 2}).own);
+  EXPECT_FALSE(communication_threads({.cores = 1}).own);
+  EXPECT_FALSE(communication_threads({.cores = 3, .replicas = 2}).own);
+  EXPECT_TRUE(communication_threads({.cores = 4, .replicas = 2}).own);
+  EXPECT_FALSE(communication_threads({.cores = 4, .replicas = 2, .threads = 2}).own);
+  EXPECT_THAT(communication_threads({.cores = 2}).why, HasSubstr("idle cores"));
+  EXPECT_THAT(communication_threads({.cores = 1}).why, HasSubstr("between layers"));
+}
+
+TEST(CommunicationThreads, ShareACoreForLongMessagesThatWakeThem) {
+  const auto long_messages = communication_threads({.cores = 1, .sent = kMuch});
+  EXPECT_TRUE(long_messages.own);
+  EXPECT_THAT(long_messages.why, HasSubstr("104.9 MB a step"));
+  EXPECT_FALSE(communication_threads({.cores = 1, .sent = kMuch, .wakes = false}).own);
+  EXPECT_FALSE(communication_threads({.cores = 1, .sent = CommunicationThreads::kHeld}).own);
+}
+
+}  // namespace
+}  // namespace lockstep::strategies
