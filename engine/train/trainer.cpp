@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <sstream>
 
 #include "engine/train/replica_loop.h"
@@ -324,19 +325,11 @@ History Trainer::run(Fit& fit) {
     }
     if (options.test != nullptr && epoch_done && !all_done && !fit.progress.stopped &&
         options.evaluate_every > 0 && fit.progress.position.epoch % options.evaluate_every == 0) {
-      fit.history.test = evaluate(*options.test);
       evaluated = fit.progress.step;
-      if (chief && options.on_evaluation) {
-        options.on_evaluation(*fit.history.test, evaluated, fit.progress.position.epoch);
-      }
+      test(fit);
     }
   }
-  if (options.test != nullptr && !fit.progress.stopped && evaluated != fit.progress.step) {
-    fit.history.test = evaluate(*options.test);
-    if (chief && options.on_evaluation) {
-      options.on_evaluation(*fit.history.test, fit.progress.step, fit.progress.position.epoch);
-    }
-  }
+  if (options.test != nullptr && !fit.progress.stopped && evaluated != fit.progress.step) test(fit);
   if (fit.progress.step > fit.history.first_step) measure(fit);
   fit.history.steps = fit.progress.step;
   fit.history.seconds = fit.progress.seconds;
@@ -355,6 +348,20 @@ History Trainer::run(Fit& fit) {
     fit.history.interrupted = mine != 0 ? mine : fit.progress.stopped;
   }
   return fit.history;
+}
+
+// Evaluates, and saves the step where that is interrupted: it may be between checkpoints.
+void Trainer::test(Fit& fit) {
+  const FitOptions& options = fit.options;
+  const std::optional<Evaluation> found = forward_all(*options.test, 0, nullptr, &options);
+  if (!found) {
+    fit.progress.stopped = SIGTERM;
+    if (fit.checkpoints) save(fit);
+    return;
+  }
+  fit.history.test = found;
+  if (strategy_.membership().chief && options.on_evaluation)
+    options.on_evaluation(*found, fit.progress.step, fit.progress.position.epoch);
 }
 
 void Trainer::train(Fit& fit, std::int64_t until) {
@@ -440,16 +447,18 @@ void Trainer::save(Fit& fit) {
 }
 
 Evaluation Trainer::evaluate(const Dataset& data, std::size_t global_batch) {
-  return forward_all(data, global_batch, nullptr);
+  return *forward_all(data, global_batch, nullptr, nullptr);
 }
 
 Evaluation Trainer::predict(const Dataset& data, std::size_t global_batch, const Outputs& outputs) {
-  return forward_all(data, global_batch, &outputs);
+  return *forward_all(data, global_batch, &outputs, nullptr);
 }
 
-Evaluation Trainer::forward_all(const Dataset& data, std::size_t batch, const Outputs* outputs) {
+// Nothing: the fit of which it is was interrupted.
+std::optional<Evaluation> Trainer::forward_all(const Dataset& data, std::size_t batch,
+                                               const Outputs* outputs, const FitOptions* fit) {
   check(data);
-  if (strategy_.follows()) return {};
+  if (strategy_.follows()) return Evaluation();
   if (batch_ == 0) open(batch == 0 ? kEvaluationBatch : batch, 1, "");
   WorkSpec work;
   work.examples = data.size();
@@ -457,7 +466,7 @@ Evaluation Trainer::forward_all(const Dataset& data, std::size_t batch, const Ou
   work.steps = batches_of_epoch(data.size(), work.batch);
   work.training = false;
   strategy_.deal(work);
-  EvaluationLoop loop(strategy_, data, accumulate_, outputs);
+  EvaluationLoop loop(strategy_, data, accumulate_, outputs, fit);
   strategy_.run([&](Replica& replica) { loop.run(replica); });
   return loop.result();
 }

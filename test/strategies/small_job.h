@@ -58,8 +58,10 @@ struct Job {
   std::int64_t every = 0;
   engine::Storage* storage = nullptr;
   int retries = 0;
-  std::int64_t profile_steps = 0;  // where above 0: so many are recorded
-  const std::atomic<int>* interrupt = nullptr;
+  std::int64_t profile_steps = 0;               // where above 0: so many are recorded
+  const std::atomic<int>* interrupt = nullptr;  // of all processes ...
+  bool last_hears_alone = false;                // ... or of the last
+  const engine::Dataset* test = nullptr;        // evaluated after each epoch
   std::function<void(const engine::StepReport&)> on_step;
 };
 engine::GraphSpec small_graph(const Job& job);
