@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <sstream>
 
+#include "engine/train/model_difference.h"
 #include "engine/train/replica_loop.h"
 
 namespace lockstep::engine {
@@ -18,18 +18,6 @@ constexpr std::int64_t kEarlySteps = 20;  // before it is told where their time 
 
 std::int64_t batches_of_epoch(std::uint64_t examples, std::size_t batch) {
   return std::int64_t((examples + batch - 1) / batch);
-}
-
-// The first line in which two descriptions differ, for a message.
-std::string first_difference(const std::string& theirs, const std::string& ours) {
-  std::istringstream a(theirs), b(ours);
-  for (std::string x, y;;) {
-    const bool more_a = bool(std::getline(a, x)), more_b = bool(std::getline(b, y));
-    if (!more_a && !more_b) return "nothing";
-    if (!more_a) x = "(nothing)";
-    if (!more_b) y = "(nothing)";
-    if (x != y) return fmt::format("'{}' there, '{}' here", x, y);
-  }
 }
 
 // A model's description without the line of its loss, which is the last.
@@ -124,11 +112,15 @@ std::optional<RunState> Trainer::find(Checkpoints& checkpoints, const Dataset* d
   const bool weights_alone = data == nullptr;
   const std::string theirs = weights_alone ? layers_of(state.graph) : state.graph;
   const std::string ours = weights_alone ? layers_of(graph_.describe()) : graph_.describe();
-  require(theirs == ours,
-          "the checkpoint of step {} holds another model: {}: give another folder for "
-          "checkpoints, or the model {}",
-          *step, first_difference(theirs, ours),
-          state.model.empty() ? "that wrote it" : state.model);
+  if (theirs != ours) {
+    ModelDifference difference = model_difference(theirs, ours);
+    if (difference.remedy.empty())
+      difference.remedy = "the model " + (state.model.empty() ? "that wrote it" : state.model);
+    fail(Code::kInvalid,
+         "the checkpoint of step {} holds another model: {}: give another folder for checkpoints, "
+         "or {}",
+         *step, difference.text, difference.remedy);
+  }
   require(data == nullptr || state.dataset_fingerprint == data->fingerprint(),
           "the checkpoint of step {} was trained on {}, and this is {}: give another folder for "
           "checkpoints, or the same data",
