@@ -130,8 +130,9 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->capture_default_str();
   app.add_option(
          "--dtype", f.dtype,
-         "of weights, gradients and what layers compute (default: what the device prefers); "
-         "bfloat16 keeps float32 masters of the weights")
+         "of weights, gradients and what layers compute (default: what the device prefers; a run "
+         "that goes on need not have its checkpoint's); bfloat16 keeps float32 masters of the "
+         "weights; float64 is of --device reference alone")
       ->check(one_of({"float32", "float64", "bfloat16"}));
   app.add_option("--algorithm", f.algorithm,
                  "of the all-reduce, or algorithms by the bytes of a bucket")
