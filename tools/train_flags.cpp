@@ -119,8 +119,8 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "100000 clicks)")
       ->check(whole_number(1, kMostExamples));
   app.add_option("--augment", f.augment,
-                 "training images with 4 pixels of zeros around and cropped, flipped left to "
-                 "right, anew in each epoch by --seed")
+                 "training images with 4 pixels around, black for digits and the mean for colours, "
+                 "and cropped, flipped left to right, anew in each epoch by --seed")
       ->check(one_of({"none", "crop", "flip", "crop,flip"}))
       ->capture_default_str();
   app.add_option("--threads", f.threads, "library threads of a replica; 0: cores shared equally")
