@@ -45,6 +45,16 @@ CLI::Validator algorithms() {
   return {check, names + "; by size: direct:..64k,ring:64k.."};
 }
 
+// The models that can be computed again block by block.
+std::string models_with_blocks() {
+  std::vector<std::string> names = models::names();
+  std::erase_if(names, [](const std::string& name) {
+    return std::ranges::none_of(models::build(name).nodes(),
+                                [](const auto& node) { return node.block > 0; });
+  });
+  return fmt::format("{}", fmt::join(names, " and "));
+}
+
 }  // namespace
 
 std::size_t TrainFlags::bucket_bytes() const {
@@ -154,7 +164,8 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->capture_default_str();
   app.add_flag("--recompute", f.recompute,
                "keep of the model's blocks their outputs alone, and compute the rest again in "
-               "backward: less memory, the same bits, about a third more time");
+               "backward: less memory, the same bits, about a third more time (" +
+                   models_with_blocks() + " have blocks)");
   app.add_option("--bind", f.bind, "replicas to processors of their own, where that fits")
       ->check(one_of({"auto", "none"}))
       ->capture_default_str();

@@ -127,6 +127,13 @@ class Output(Case):
         self.assertEqual(len(lines), 1, done.stderr)
         self.assertIn(f"because {folder} has no test data", lines[0])
 
+    def test_help_says_which_models_can_be_computed_again(self):
+        said = " ".join(self.good("train", "--help").stdout.split())
+        named = re.search(r"more time \((.*?) have blocks\)", said)[1].split(" and ")
+        for model in re.search(r"one of: ([a-z0-9_, ]+) ", said)[1].split(", "):
+            done = run("train", "--model", model, "--data", "random", "--batch", "2", "--steps", "0", "--epochs", "0", "--threads", "1", "--recompute")
+            self.assertEqual(done.returncode == 0, model in named, f"{model}: {done.stderr}")
+
     def test_random_data_have_no_accuracy(self):
         result = self.result(*MLP, "--data", "random", "--steps", "5")
         self.assertIsNone(result["test_accuracy"])
