@@ -386,6 +386,9 @@ TEST_F(ParameterServerTest, WhatCannotBeIsRefused) {
               HasSubstr("never stale"));
   EXPECT_THAT(refused([](auto& o) { o.first_worker = 1; }), HasSubstr("are none of 1"));
   EXPECT_THAT(refused([](auto& o) { o.servers = 0; }), HasSubstr("at least one server"));
+  for (const engine::DType dtype : {engine::DType::kBFloat16, engine::DType::kFloat16})
+    EXPECT_THAT(refused([&](auto& o) { o.dtype = dtype; }),
+                HasSubstr(fmt::format("float32 or float64, not in {}", engine::name(dtype))));
   Job clipped = momentum_job();
   clipped.optimizer = engine::optim::sgd({.rate = 0.1, .clip_norm = 1});
   EXPECT_THROW(train_with(1, 1, clipped), Error);
