@@ -386,22 +386,6 @@ TEST(Stop, AVoteEndsAllReplicasAfterTheSameStepAndSaves) {
   }
 }
 
-// A thousand examples, whose reading is a signal.
-class Interrupting : public Table {
- public:
-  explicit Interrupting(std::atomic<int>& interrupt) : Table(1000, 20, 5), interrupt_(interrupt) {}
-  void read(std::uint64_t index, std::span<float> input, std::span<float> target) const override {
-    interrupt_ = 15;
-    ++read_;
-    Table::read(index, input, target);
-  }
-  int read() const { return read_; }
-
- private:
-  std::atomic<int>& interrupt_;
-  mutable std::atomic<int> read_ = 0;
-};
-
 TEST(Stop, AnEvaluationEndsInItsMidstOnAllReplicasAndItsStepIsSaved) {
   for (const Way& way : ways()) {
     const Folder folder;
