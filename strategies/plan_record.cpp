@@ -43,6 +43,16 @@ std::string threads_of(int threads) {
   return fmt::format("{} thread{} a replica", threads, threads == 1 ? "" : "s");
 }
 
+// All that bits depend on.
+std::string rule_text(const engine::UpdateRule& rule) {
+  constexpr const char* kNames[] = {"sgd", "adam", "adamw", "lars"};
+  return fmt::format("{} momentum {}{} betas {} {} epsilon {} decay {} of {} clip {} trust {}",
+                     kNames[std::size_t(rule.kind)], rule.momentum,
+                     rule.nesterov ? " nesterov" : "", rule.beta1, rule.beta2, rule.epsilon,
+                     rule.weight_decay, rule.decay_all ? "all parameters" : "weights",
+                     rule.clip_norm, rule.trust);
+}
+
 // Why something was chosen, where more is not known.
 constexpr const char* kWritten = "the checkpoint was written so";
 
@@ -84,6 +94,7 @@ std::string plan_record(const StepDesign& design, const std::vector<int>& host,
               {"kernels", design.kernels},
               {"dtype", engine::name(design.dtype)},
               {"wire", design.wire},
+              {"rule", rule_text(design.rule)},
               {"reason", design.reason},
               {"update_reason", design.update_reason},
               {"bucket_bytes", design.bucket_bytes},
@@ -164,9 +175,14 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
     const std::string wire = plan.value("wire", "");  // empty: as they are
     if (options.wire.empty()) {
       options.wire = wire;
-    } else if ((options.wire == "bfloat16") != (wire == "bfloat16")) {
+    } else if (count_hosts(host) > 1 && (options.wire == "bfloat16") != (wire == "bfloat16")) {
       log.warning("wire {} was asked for, the checkpoint was written with {}: bits may differ",
                   options.wire, wire.empty() ? "float32" : wire);
+      obeyed = false;
+    }
+    const std::string rule = plan.value("rule", "");  // since it stands in records
+    if (options.rule && !rule.empty() && rule != rule_text(*options.rule)) {
+      choose_update();
       obeyed = false;
     }
     const auto bucket_bytes = plan.at("bucket_bytes").get<std::size_t>();
@@ -183,9 +199,11 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
     options.bucket_ends = plan.at("bucket_ends").get<std::vector<std::size_t>>();
     if (obeyed) {
       options.reason = plan.at("reason");
-      options.update_reason = plan.value("update_reason", options.update_reason);
       if (now.empty()) asked_then(options.reason);
-      if (wanted.update == "auto") asked_then(options.update_reason);
+      if (wanted.update == "auto") {
+        options.update_reason = plan.value("update_reason", options.update_reason);
+        asked_then(options.update_reason);
+      }
     }
     return obeyed;
   });

@@ -92,6 +92,7 @@ class Designer {
             "leave clip_norm out",
             input_.rule.clip_norm);
     design_.dtype = graph_.dtype();
+    design_.rule = input_.rule;
     check_wire();
     if (options_.wire == "bfloat16") design_.wire = options_.wire;
     design_.bucket_bytes = options_.bucket_bytes > 0 ? options_.bucket_bytes : kBucketBytes;

@@ -43,6 +43,8 @@ struct DesignOptions {
   std::vector<std::size_t> bucket_ends = {};  // of a checkpoint: these borders
   // Of the run's weights: where a checkpoint's plan was made for others, it is made afresh.
   std::optional<engine::DType> dtype = {};
+  // Of the run: where a checkpoint's plan was made for another, the update's place is chosen anew.
+  std::optional<engine::UpdateRule> rule = {};
   std::string reason = {};         // of a checkpoint: why it was chosen then ...
   std::string asked = {};          // ... and what was asked for then
   std::string update_reason = {};  // likewise, of the update
@@ -54,7 +56,8 @@ struct StepDesign {
   std::string kernels;    // auto, direct, winograd
   std::string wire;       // of gradients between hosts: bfloat16; empty: as they are
   std::string reason;     // why this algorithm, as the end of a sentence
-  std::string update_reason;                      // why the update is where it is, likewise
+  std::string update_reason;  // why the update is where it is, likewise
+  engine::UpdateRule rule;
   engine::DType dtype = engine::DType::kFloat32;  // of weights and gradients
   std::string rules;  // of all sums of the step: asked for, they give this step again
   std::string asked;  // what was asked for: auto, or rules

@@ -269,6 +269,7 @@ void Synchronous::design(const engine::Graph& graph) {
   design_options.wire = options_.wire;
   design_options.bucket_bytes = options_.bucket_bytes;
   design_options.dtype = graph.dtype();
+  design_options.rule = rule_;
   planned_before_ = obey_record(open_.plan, host_, design_options, options_.log);
   other_arithmetic_ =
       membership().chief && other_arithmetic(open_.plan, host_, arithmetic(), options_.log);

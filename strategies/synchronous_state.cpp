@@ -129,12 +129,16 @@ std::string Synchronous::explain() const {
         "\nnumbers: weights and gradients are {}, what updates keep is float32, a master of each "
         "weight included",
         engine::name(design_.dtype));
-  if (!design_.wire.empty())
+  if (!design_.wire.empty()) {
+    const std::string asked =
+        options_.wire.empty() ? "asked for when the checkpoint was written" : "asked for";
     text += topology_.hosts.size() > 1
                 ? "\nwire: gradients travel between hosts as bfloat16, in half the bytes, since it "
-                  "was asked for; new weights travel as they are"
-                : "\nwire: bfloat16 was asked for, and changes nothing, since all replicas are on "
-                  "one host";
+                  "was " +
+                      asked + "; new weights travel as they are"
+                : "\nwire: bfloat16 was " + asked +
+                      ", and changes nothing, since all replicas are on one host";
+  }
   text += "\nstored past the caches: " + sentence(access_);
   if (topology_.hosts.size() > 1) text += "\nbetween hosts: " + sentence(options_.network);
   text += "\n" + communication_threads_.why;

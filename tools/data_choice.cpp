@@ -91,7 +91,8 @@ engine::data::Sets choose_data(const DataChoice& choice, const engine::GraphSpec
   engine::data::Sets sets = choose_plain(choice, graph);
   const bool crop = choice.augment.starts_with("crop"), flip = choice.augment.ends_with("flip");
   sets.train = engine::data::augmented(
-      sets.train, {.pad = crop ? kPadding : 0, .flip = flip, .seed = choice.seed});
+      sets.train,
+      {.pad = crop ? kPadding : 0, .flip = flip, .seed = choice.seed, .around = sets.around});
   return sets;
 }
 

@@ -63,6 +63,7 @@ int predict(const Flags& f, const Program& program) {
   const bool synchronised = state.graph.find(", synchronised") != std::string::npos;
   const engine::GraphSpec graph = models::build(state.model, {.synchronised = synchronised});
   const engine::data::Sets sets = choose_data({f.data, f.batch, f.examples}, graph);
+  for (const std::string& warning : sets.warnings) log.warning("{}", warning);
   const auto& data = f.split == "test" ? sets.test : sets.train;
   engine::require(data != nullptr, "the data has no test part: use --split train");
 

@@ -141,6 +141,19 @@ void warn_of_warm_up(const TrainFlags& f, std::uint64_t examples, std::size_t wo
       steps, workers - 1, workers);
 }
 
+void check_device(const TrainFlags& f) {
+  const auto devices = engine::all_devices();
+  const engine::Device& device = engine::find(devices, engine::parse_device_id(f.device));
+  if (f.dtype.empty() || device.supports(engine::dtype_of(f.dtype))) return;
+  std::string others;
+  for (const auto& other : devices)
+    if (other->supports(engine::dtype_of(f.dtype)))
+      others += ", or give --device " + other->id().kind;
+  engine::fail(engine::Code::kInvalid,
+               "--dtype {}: {} has no kernels for it: give another --dtype{}", f.dtype,
+               to_string(device.id()), others);
+}
+
 // What each flag alone may be stands in train_flags.cpp; here is what must fit together.
 void check_together(const TrainFlags& f, int processes) {
   engine::require(f.strategy != "mirrored" || processes == 1,
@@ -170,7 +183,7 @@ void check_together(const TrainFlags& f, int processes) {
   engine::require(f.every == 0 || !f.checkpoints.empty(),
                   "--every {} without --checkpoints saves nothing: name a folder for them",
                   f.every);
-  engine::find(engine::all_devices(), engine::parse_device_id(f.device));
+  check_device(f);
 }
 
 // The data sets, and whether checkpoints can be kept: what depends on the files of this host.
@@ -417,6 +430,7 @@ int train(const TrainFlags& f, const Program& program) {
   fit.interrupt = &interrupt;
   fit.profile = records->profile();
   fit.on_open = [&] {
+    for (const std::string& warning : sets.warnings) log.warning("{}", warning);
     progress.say(fmt::format("{} on {}", f.model, sets.train->describe()));
     if (!sets.test && f.data != "random") {
       progress.say(fmt::format(

@@ -45,6 +45,16 @@ CLI::Validator algorithms() {
   return {check, names + "; by size: direct:..64k,ring:64k.."};
 }
 
+// The models that can be computed again block by block.
+std::string models_with_blocks() {
+  std::vector<std::string> names = models::names();
+  std::erase_if(names, [](const std::string& name) {
+    return std::ranges::none_of(models::build(name).nodes(),
+                                [](const auto& node) { return node.block > 0; });
+  });
+  return fmt::format("{}", fmt::join(names, " and "));
+}
+
 }  // namespace
 
 std::size_t TrainFlags::bucket_bytes() const {
@@ -119,8 +129,8 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "100000 clicks)")
       ->check(whole_number(1, kMostExamples));
   app.add_option("--augment", f.augment,
-                 "training images with 4 pixels of zeros around and cropped, flipped left to "
-                 "right, anew in each epoch by --seed")
+                 "training images with 4 pixels around, black for digits and the mean for colours, "
+                 "and cropped, flipped left to right, anew in each epoch by --seed")
       ->check(one_of({"none", "crop", "flip", "crop,flip"}))
       ->capture_default_str();
   app.add_option("--threads", f.threads, "library threads of a replica; 0: cores shared equally")
@@ -130,8 +140,9 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->capture_default_str();
   app.add_option(
          "--dtype", f.dtype,
-         "of weights, gradients and what layers compute (default: what the device prefers); "
-         "bfloat16 keeps float32 masters of the weights")
+         "of weights, gradients and what layers compute (default: what the device prefers; a run "
+         "that goes on need not have its checkpoint's); bfloat16 keeps float32 masters of the "
+         "weights; float64 is of --device reference alone")
       ->check(one_of({"float32", "float64", "bfloat16"}));
   app.add_option("--algorithm", f.algorithm,
                  "of the all-reduce, or algorithms by the bytes of a bucket")
@@ -153,7 +164,8 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->capture_default_str();
   app.add_flag("--recompute", f.recompute,
                "keep of the model's blocks their outputs alone, and compute the rest again in "
-               "backward: less memory, the same bits, about a third more time");
+               "backward: less memory, the same bits, about a third more time (" +
+                   models_with_blocks() + " have blocks)");
   app.add_option("--bind", f.bind, "replicas to processors of their own, where that fits")
       ->check(one_of({"auto", "none"}))
       ->capture_default_str();

@@ -28,7 +28,7 @@ class Augmented final : public Dataset {
   void read_in(std::int64_t epoch, std::uint64_t index, std::span<float> input,
                std::span<float> target) const override {
     dataset_->read_in(epoch, index, input, target);
-    apply(draw_augmentation(options_, index, epoch), options_.pad, shape_, input);
+    apply(draw_augmentation(options_, index, epoch), options_.pad, shape_, input, options_.around);
   }
   std::string describe() const override { return dataset_->describe() + what(); }
   std::uint64_t fingerprint() const override { return stream_key(dataset_->fingerprint(), what()); }
@@ -36,7 +36,9 @@ class Augmented final : public Dataset {
  private:
   std::string what() const {
     std::string text;
-    if (options_.pad > 0) text += fmt::format(", cropped with {} pixels around", options_.pad);
+    const std::string of = options_.around == 0 ? "" : fmt::format(" of {}", options_.around);
+    if (options_.pad > 0)
+      text += fmt::format(", cropped with {} pixels{} around", options_.pad, of);
     if (options_.flip) text += ", flipped";
     return text + fmt::format(" by seed {}", options_.seed);
   }
@@ -62,9 +64,9 @@ Augmentation draw_augmentation(const AugmentOptions& options, std::uint64_t exam
 
 // Row y of the window is row y + down - pad of the image, and so with columns. Rows are moved from
 // the top where they come from below, from the bottom where they come from above: so none is
-// written before it is read. What comes from outside the image is zero.
+// written before it is read. What comes from outside the image is `around`.
 void apply(const Augmentation& augmentation, std::size_t pad, const Shape& shape,
-           std::span<float> image) {
+           std::span<float> image, float around) {
   const std::ptrdiff_t height = std::ptrdiff_t(shape[0]), width = std::ptrdiff_t(shape[1]);
   const std::ptrdiff_t channels = std::ptrdiff_t(shape[2]), line = width * channels;
   const std::ptrdiff_t down = std::ptrdiff_t(augmentation.down) - std::ptrdiff_t(pad);
@@ -75,11 +77,11 @@ void apply(const Augmentation& augmentation, std::size_t pad, const Shape& shape
     const auto to = image.begin() + y * line;
     const auto from = [&] { return to + down * line; };
     if (y + down < 0 || y + down >= height) {
-      std::fill_n(to, line, 0.0f);
+      std::fill_n(to, line, around);
     } else if (right > 0 || (right == 0 && down != 0)) {
-      std::fill(std::copy(from() + right, from() + line, to), to + line, 0.0f);
+      std::fill(std::copy(from() + right, from() + line, to), to + line, around);
     } else if (right < 0) {
-      std::fill(to, std::copy_backward(from(), from() + line + right, to + line), 0.0f);
+      std::fill(to, std::copy_backward(from(), from() + line + right, to + line), around);
     }
     if (!augmentation.flip) continue;
     for (std::ptrdiff_t a = 0, b = width - 1; a < b; ++a, --b) {

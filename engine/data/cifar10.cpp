@@ -48,17 +48,25 @@ Sets cifar10(const std::string& folder) {
          (path / "data_batch_1.bin").string());
   }
   const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  std::string fewer;  // files of them, and how many
+  const auto read = [&](const std::string& file, CifarFile& content) {
+    const std::uint64_t records = read_cifar_file(place / file, content);
+    if (records < kCifarRecords)
+      fewer += fmt::format("{}{} {}", fewer.empty() ? "" : ", ", file, records);
+  };
   CifarFile train;
-  for (int number = 1; number <= 5; ++number) {
-    read_cifar_file(place / fmt::format("data_batch_{}.bin", number), train);
-  }
+  for (int number = 1; number <= 5; ++number) read(fmt::format("data_batch_{}.bin", number), train);
   Sets sets;
   sets.train = images(std::move(train), name + "/train");
   if (std::filesystem::exists(place / "test_batch.bin", error)) {
     CifarFile test;
-    read_cifar_file(place / "test_batch.bin", test);
+    read("test_batch.bin", test);
     sets.test = images(std::move(test), name + "/test");
   }
+  if (!fewer.empty())
+    sets.warnings.push_back(
+        fmt::format("data: {} holds less than CIFAR-10, of which each file has {} records: {}",
+                    place.string(), kCifarRecords, fewer));
   return sets;
 }
 

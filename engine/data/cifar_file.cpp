@@ -12,7 +12,7 @@
 
 namespace lockstep::engine::data {
 
-void read_cifar_file(const std::filesystem::path& path, CifarFile& content) {
+std::uint64_t read_cifar_file(const std::filesystem::path& path, CifarFile& content) {
   const std::string name = path.string();
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
@@ -59,6 +59,7 @@ void read_cifar_file(const std::filesystem::path& path, CifarFile& content) {
       }
     }
   }
+  return count;
 }
 
 std::filesystem::path find_cifar10(const std::filesystem::path& folder) {

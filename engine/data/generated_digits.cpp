@@ -16,8 +16,8 @@ namespace lockstep::engine::data {
 namespace {
 
 // Train and test draw from streams of different names.
-std::shared_ptr<const Dataset> painted(std::uint64_t count, std::uint64_t seed,
-                                       const std::string& part) {
+std::shared_ptr<const PixelImages> painted(std::uint64_t count, std::uint64_t seed,
+                                           const std::string& part) {
   require(count <= std::numeric_limits<std::int64_t>::max() / DigitPainter::kPixels,
           "data: {} generated digits: too many", count);
   PixelImages::Content content;
@@ -46,7 +46,9 @@ std::shared_ptr<const Dataset> painted(std::uint64_t count, std::uint64_t seed,
 Sets generated_digits(DigitsOptions options) {
   require(options.train > 0, "data: 0 generated digits to train with; at least 1 is needed");
   Sets sets;
-  sets.train = painted(options.train, options.seed, "train");
+  const auto train = painted(options.train, options.seed, "train");
+  sets.train = train;
+  sets.around = train->black();
   if (options.test > 0) sets.test = painted(options.test, options.seed, "test");
   return sets;
 }

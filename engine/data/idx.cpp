@@ -86,6 +86,7 @@ Sets idx(const std::string& folder, std::size_t classes) {
   const auto train = read_set(path, "train", name + "/train", classes);
   Sets sets;
   sets.train = train;
+  sets.around = train->black();
   if (find(path / "t10k-images-idx3-ubyte").empty() &&
       find(path / "t10k-labels-idx1-ubyte").empty()) {
     return sets;

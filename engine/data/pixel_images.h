@@ -33,6 +33,7 @@ class PixelImages : public Dataset {
   void read(std::uint64_t index, std::span<float> input, std::span<float> target) const override;
   std::string describe() const override;
   std::uint64_t fingerprint() const override { return content_.fingerprint; }
+  float black() const { return values_[0][0]; }  // byte 0 of the first channel, or of all
 
  private:
   Content content_;

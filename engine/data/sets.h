@@ -4,6 +4,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/data/dataset.h"
 
@@ -12,6 +13,8 @@ namespace lockstep::engine::data {
 // Train and test belong together; `test` may be null.
 struct Sets {
   std::shared_ptr<const Dataset> train, test;  // shared: a trainer may outlive its maker's scope
+  float around = 0;                            // what lies around an image: black, or the mean
+  std::vector<std::string> warnings = {};      // of what can be read and may not be meant
 };
 
 // The MNIST family: a folder with train-images-idx3-ubyte, train-labels-idx1-ubyte and, if present,
@@ -32,7 +35,8 @@ Sets generated_digits(DigitsOptions options = {});
 // data_batch_5.bin and, if present, test_batch.bin, or with a folder cifar-10-batches-bin of them.
 // 32x32x3, 10 classes. Pixels become (v / 255 - mean) / deviation of their channel over the
 // training images: 0.4914, 0.4822, 0.4465 and 0.2470, 0.2435, 0.2616. Throws Error(kIo) naming the
-// file that is missing, Error(kCorrupt) naming file and field.
+// file that is missing, Error(kCorrupt) naming file and field; warns of files of fewer than 10,000
+// records.
 Sets cifar10(const std::string& folder);
 
 struct ImagesOptions {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/train/replica_loop.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <csignal>
@@ -15,6 +16,8 @@ namespace {
 using Part = Recording::Part;
 
 constexpr std::size_t kTop = 5;  // of the largest outputs of an evaluation
+
+constexpr double kBetweenVotes = 0.1;  // seconds of an evaluation, on the slowest replica
 
 constexpr std::size_t kAhead = 2;  // steps whose examples are asked for before they are needed
 
@@ -256,8 +259,36 @@ void TrainingLoop::announce(Replica& r, const Pending& pending, const Totals& to
 }
 
 EvaluationLoop::EvaluationLoop(Strategy& strategy, const Dataset& data, int accumulate,
-                               const Trainer::Outputs* outputs)
-    : strategy_(strategy), data_(data), accumulate_(accumulate), outputs_(outputs) {}
+                               const Trainer::Outputs* outputs, const FitOptions* fit)
+    : strategy_(strategy), data_(data), accumulate_(accumulate), outputs_(outputs), fit_(fit) {}
+
+// When the replicas ask each other next, which waits for all: in so many batches, and how long the
+// last ones took.
+struct EvaluationLoop::Vote {
+  std::int64_t batches = 1, left = 0;
+  Clock::time_point since = Clock::now();
+};
+
+// All see the same numbers, so all stop before the same batch, and vote again before the same one.
+bool EvaluationLoop::interrupted(Replica& r, Vote& vote) const {
+  if (fit_ == nullptr || vote.left-- > 0) return false;
+  const bool heard = fit_->interrupt != nullptr && fit_->interrupt->load() != 0;
+  const double seconds = std::chrono::duration<double>(Clock::now() - vote.since).count();
+  const double mine[] = {heard ? 1.0 : 0.0, seconds};
+  const std::vector<double> all = strategy_.gather(r, mine, "evaluation");
+  double votes = 0, slowest = 0;
+  for (std::size_t i = 0; i < all.size(); i += 2)
+    votes += all[i], slowest = std::max(slowest, all[i + 1]);
+  if (slowest < kBetweenVotes / 2) {
+    vote.batches *= 2;
+  } else if (slowest > kBetweenVotes) {
+    vote.batches =
+        std::max<std::int64_t>(1, std::int64_t(double(vote.batches) * kBetweenVotes / slowest));
+  }
+  vote.left = vote.batches - 1;
+  vote.since = Clock::now();
+  return votes > 0;
+}
 
 void EvaluationLoop::run(Replica& r) {
   r.context->training = false;
@@ -267,7 +298,9 @@ void EvaluationLoop::run(Replica& r) {
   Pipeline pipeline(data_, options);
   WorkQueue queue(strategy_, r, pipeline, accumulate_);
   double sums[4] = {};  // loss, correct, examples, among the first five
+  Vote vote;
   while (const std::optional<Work> work = queue.next()) {
+    if (interrupted(r, vote)) return;
     for (int part = 0; part < accumulate_; ++part) {
       stage(r, pipeline.take(), work->step, work->whole, 0);
       strategy_.staged(r);
@@ -289,7 +322,7 @@ void EvaluationLoop::run(Replica& r) {
   }
   std::scoped_lock lock(mutex_);
   result_ = {loss / examples, accuracy(r, correct, examples), std::uint64_t(examples)};
-  if (has_top(r, kTop)) result_.top5 = accuracy(r, top, examples);
+  if (has_top(r, kTop)) result_->top5 = accuracy(r, top, examples);
 }
 
 void EvaluationLoop::pass_on(Replica& r) {

@@ -5,6 +5,7 @@
 #pragma once
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -60,19 +61,24 @@ class TrainingLoop {
 
 class EvaluationLoop {
  public:
+  // Of a fit its interrupt is asked for between batches, by all replicas together.
   EvaluationLoop(Strategy& strategy, const Dataset& data, int accumulate,
-                 const Trainer::Outputs* outputs);
+                 const Trainer::Outputs* outputs, const FitOptions* fit);
   void run(Replica& replica);
-  Evaluation result() const { return result_; }  // after run
+  // After run. Nothing: it was interrupted, on all replicas before the same batch.
+  const std::optional<Evaluation>& result() const { return result_; }
 
  private:
+  struct Vote;
+  bool interrupted(Replica& replica, Vote& vote) const;
   void pass_on(Replica& replica);
   Strategy& strategy_;
   const Dataset& data_;
   int accumulate_;
   const Trainer::Outputs* outputs_;
+  const FitOptions* fit_;
   std::mutex mutex_;
-  Evaluation result_;
+  std::optional<Evaluation> result_;
 };
 
 }  // namespace lockstep::engine

@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
+#include <csignal>
 
+#include "engine/train/model_difference.h"
 #include "engine/train/replica_loop.h"
 
 namespace lockstep::engine {
@@ -17,18 +18,6 @@ constexpr std::int64_t kEarlySteps = 20;  // before it is told where their time 
 
 std::int64_t batches_of_epoch(std::uint64_t examples, std::size_t batch) {
   return std::int64_t((examples + batch - 1) / batch);
-}
-
-// The first line in which two descriptions differ, for a message.
-std::string first_difference(const std::string& theirs, const std::string& ours) {
-  std::istringstream a(theirs), b(ours);
-  for (std::string x, y;;) {
-    const bool more_a = bool(std::getline(a, x)), more_b = bool(std::getline(b, y));
-    if (!more_a && !more_b) return "nothing";
-    if (!more_a) x = "(nothing)";
-    if (!more_b) y = "(nothing)";
-    if (x != y) return fmt::format("'{}' there, '{}' here", x, y);
-  }
 }
 
 // A model's description without the line of its loss, which is the last.
@@ -123,11 +112,15 @@ std::optional<RunState> Trainer::find(Checkpoints& checkpoints, const Dataset* d
   const bool weights_alone = data == nullptr;
   const std::string theirs = weights_alone ? layers_of(state.graph) : state.graph;
   const std::string ours = weights_alone ? layers_of(graph_.describe()) : graph_.describe();
-  require(theirs == ours,
-          "the checkpoint of step {} holds another model: {}: give another folder for "
-          "checkpoints, or the model {}",
-          *step, first_difference(theirs, ours),
-          state.model.empty() ? "that wrote it" : state.model);
+  if (theirs != ours) {
+    ModelDifference difference = model_difference(theirs, ours);
+    if (difference.remedy.empty())
+      difference.remedy = "the model " + (state.model.empty() ? "that wrote it" : state.model);
+    fail(Code::kInvalid,
+         "the checkpoint of step {} holds another model: {}: give another folder for checkpoints, "
+         "or {}",
+         *step, difference.text, difference.remedy);
+  }
   require(data == nullptr || state.dataset_fingerprint == data->fingerprint(),
           "the checkpoint of step {} was trained on {}, and this is {}: give another folder for "
           "checkpoints, or the same data",
@@ -324,19 +317,11 @@ History Trainer::run(Fit& fit) {
     }
     if (options.test != nullptr && epoch_done && !all_done && !fit.progress.stopped &&
         options.evaluate_every > 0 && fit.progress.position.epoch % options.evaluate_every == 0) {
-      fit.history.test = evaluate(*options.test);
       evaluated = fit.progress.step;
-      if (chief && options.on_evaluation) {
-        options.on_evaluation(*fit.history.test, evaluated, fit.progress.position.epoch);
-      }
+      test(fit);
     }
   }
-  if (options.test != nullptr && !fit.progress.stopped && evaluated != fit.progress.step) {
-    fit.history.test = evaluate(*options.test);
-    if (chief && options.on_evaluation) {
-      options.on_evaluation(*fit.history.test, fit.progress.step, fit.progress.position.epoch);
-    }
-  }
+  if (options.test != nullptr && !fit.progress.stopped && evaluated != fit.progress.step) test(fit);
   if (fit.progress.step > fit.history.first_step) measure(fit);
   fit.history.steps = fit.progress.step;
   fit.history.seconds = fit.progress.seconds;
@@ -355,6 +340,20 @@ History Trainer::run(Fit& fit) {
     fit.history.interrupted = mine != 0 ? mine : fit.progress.stopped;
   }
   return fit.history;
+}
+
+// Evaluates, and saves the step where that is interrupted: it may be between checkpoints.
+void Trainer::test(Fit& fit) {
+  const FitOptions& options = fit.options;
+  const std::optional<Evaluation> found = forward_all(*options.test, 0, nullptr, &options);
+  if (!found) {
+    fit.progress.stopped = SIGTERM;
+    if (fit.checkpoints) save(fit);
+    return;
+  }
+  fit.history.test = found;
+  if (strategy_.membership().chief && options.on_evaluation)
+    options.on_evaluation(*found, fit.progress.step, fit.progress.position.epoch);
 }
 
 void Trainer::train(Fit& fit, std::int64_t until) {
@@ -440,16 +439,18 @@ void Trainer::save(Fit& fit) {
 }
 
 Evaluation Trainer::evaluate(const Dataset& data, std::size_t global_batch) {
-  return forward_all(data, global_batch, nullptr);
+  return *forward_all(data, global_batch, nullptr, nullptr);
 }
 
 Evaluation Trainer::predict(const Dataset& data, std::size_t global_batch, const Outputs& outputs) {
-  return forward_all(data, global_batch, &outputs);
+  return *forward_all(data, global_batch, &outputs, nullptr);
 }
 
-Evaluation Trainer::forward_all(const Dataset& data, std::size_t batch, const Outputs* outputs) {
+// Nothing: the fit of which it is was interrupted.
+std::optional<Evaluation> Trainer::forward_all(const Dataset& data, std::size_t batch,
+                                               const Outputs* outputs, const FitOptions* fit) {
   check(data);
-  if (strategy_.follows()) return {};
+  if (strategy_.follows()) return Evaluation();
   if (batch_ == 0) open(batch == 0 ? kEvaluationBatch : batch, 1, "");
   WorkSpec work;
   work.examples = data.size();
@@ -457,7 +458,7 @@ Evaluation Trainer::forward_all(const Dataset& data, std::size_t batch, const Ou
   work.steps = batches_of_epoch(data.size(), work.batch);
   work.training = false;
   strategy_.deal(work);
-  EvaluationLoop loop(strategy_, data, accumulate_, outputs);
+  EvaluationLoop loop(strategy_, data, accumulate_, outputs, fit);
   strategy_.run([&](Replica& replica) { loop.run(replica); });
   return loop.result();
 }

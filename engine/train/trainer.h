@@ -81,7 +81,8 @@ struct FitOptions {
 
   // On the chief, when all memory is taken, before the first step.
   std::function<void()> on_open = {};
-  const std::atomic<int>* interrupt = nullptr;  // not 0: finish the step, save, return
+  // Not 0: finish the step, or leave the evaluation between two batches; save, return.
+  const std::atomic<int>* interrupt = nullptr;
   // On the chief, in order; on_step from the thread of rank 0. What they throw ends the training.
   std::function<void(const StepReport&)> on_step = {};
   std::function<void(std::int64_t epoch, const StepReport& last)> on_epoch = {};
@@ -151,7 +152,9 @@ class Trainer {
   void train(Fit& fit, std::int64_t until);
   void measure(Fit& fit);
   void save(Fit& fit);
-  Evaluation forward_all(const Dataset& data, std::size_t batch, const Outputs* outputs);
+  void test(Fit& fit);
+  std::optional<Evaluation> forward_all(const Dataset& data, std::size_t batch,
+                                        const Outputs* outputs, const FitOptions* fit);
 
   Strategy& strategy_;
   GraphSpec graph_;

@@ -365,6 +365,25 @@ TEST_F(ParameterServerTest, AVoteEndsTheRunAfterWholeSteps) {
   }
 }
 
+// By the chief's workers, who meet in it; the servers' variables are saved.
+TEST_F(ParameterServerTest, AnEvaluationEndsInItsMidstAndItsStepIsSaved) {
+  std::atomic<int> interrupt = 0;
+  const Interrupting test(interrupt);
+  Job job = momentum_job(20);
+  job.interrupt = &interrupt;
+  job.checkpoints = folder_;
+  job.every = 1000;
+  job.test = &test;
+  const Outcome outcome = train_with(2, 3, job);
+  EXPECT_EQ(outcome.history.interrupted, 15);
+  EXPECT_EQ(outcome.history.steps, 4) << "an epoch";
+  EXPECT_FALSE(outcome.history.test.has_value());
+  EXPECT_LT(test.read(), 500);
+  job.test = nullptr;
+  interrupt = 0;
+  EXPECT_EQ(train_with(2, 3, job).history.first_step, 4);
+}
+
 TEST_F(ParameterServerTest, WhatCannotBeIsRefused) {
   MortalServers servers(1, *device_, engine::DType::kFloat64);
   const auto refused = [&](auto change) -> std::string {
@@ -386,6 +405,9 @@ TEST_F(ParameterServerTest, WhatCannotBeIsRefused) {
               HasSubstr("never stale"));
   EXPECT_THAT(refused([](auto& o) { o.first_worker = 1; }), HasSubstr("are none of 1"));
   EXPECT_THAT(refused([](auto& o) { o.servers = 0; }), HasSubstr("at least one server"));
+  for (const engine::DType dtype : {engine::DType::kBFloat16, engine::DType::kFloat16})
+    EXPECT_THAT(refused([&](auto& o) { o.dtype = dtype; }),
+                HasSubstr(fmt::format("float32 or float64, not in {}", engine::name(dtype))));
   Job clipped = momentum_job();
   clipped.optimizer = engine::optim::sgd({.rate = 0.1, .clip_norm = 1});
   EXPECT_THROW(train_with(1, 1, clipped), Error);

@@ -18,15 +18,19 @@ using strategies::DesignOptions;
 using strategies::StepDesign;
 using testing::Each;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr std::size_t kLarge = engine::kBlock * sizeof(double) * 2;  // of buckets, direct's here
 
 class PlanRecord : public testing::Test {
  protected:
   StepDesign design(const DesignOptions& options, double clip = 0) {
+    return design(options, engine::optim::sgd({.momentum = 0.9, .clip_norm = clip}).rule);
+  }
+  StepDesign design(const DesignOptions& options, const engine::UpdateRule& rule) {
     strategies::DesignInput input;
     input.graph = &graph_;
-    input.rule = engine::optim::sgd({.momentum = 0.9, .clip_norm = clip}).rule;
+    input.rule = rule;
     input.host = host_;
     input.totals = 4, input.metrics_per_rank = 2, input.gather_per_rank = 1;
     return strategies::design_step(input, options);
@@ -110,6 +114,24 @@ TEST_F(PlanRecord, AnUpdateThatCannotBeInsideAnyMoreIsApart) {
   const StepDesign clipped = design(options, 1);
   EXPECT_EQ(clipped.update, "apart");
   EXPECT_THAT(clipped.update_reason, HasSubstr("clipped"));
+}
+
+// A reason of another optimizer's is none of this one's.
+TEST_F(PlanRecord, OfAnotherOptimizerChoosesTheUpdateAnew) {
+  const engine::UpdateRule lars = engine::optim::lars().rule, sgd = engine::optim::sgd({}).rule;
+  const engine::Log log("", engine::Log::Level::kError);
+  const StepDesign before = design({}, lars);
+  EXPECT_EQ(before.update, "apart");
+  const std::string record = strategies::plan_record(before, host_, {});
+  DesignOptions same{.rule = lars}, other{.rule = sgd}, asked{.update = "apart", .rule = sgd};
+  EXPECT_TRUE(strategies::obey_record(record, host_, same, log));
+  EXPECT_THAT(design(same, lars).update_reason, HasSubstr("lars needs"));
+  EXPECT_FALSE(strategies::obey_record(record, host_, other, log));
+  EXPECT_EQ(design(other, sgd).update, "fused");
+  EXPECT_THAT(design(other, sgd).update_reason, Not(HasSubstr("lars")));
+  EXPECT_THAT(design(other, sgd).algorithms, Each("direct")) << "that stays";
+  EXPECT_FALSE(strategies::obey_record(record, host_, asked, log));
+  EXPECT_EQ(design(asked, sgd).update_reason, "it was asked for");
 }
 
 // Nobody asked for what the planner chose then.

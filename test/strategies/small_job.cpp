@@ -174,7 +174,9 @@ engine::History train(engine::Strategy& strategy, const Job& job, Outcome* outco
   fit.checkpoints = job.checkpoints;
   fit.every = job.every;
   fit.retries = job.retries;
-  fit.interrupt = job.interrupt;
+  const engine::Membership me = strategy.membership();
+  if (!job.last_hears_alone || me.rank + me.local == me.size) fit.interrupt = job.interrupt;
+  fit.test = job.test;
   fit.prefetch_threads = 0;
   fit.on_step = [&](const engine::StepReport& report) {
     if (outcome != nullptr) outcome->losses.push_back(report.loss);

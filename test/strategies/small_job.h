@@ -38,6 +38,22 @@ class Table : public engine::Dataset {
   std::size_t inputs_, targets_;
 };
 
+// A thousand examples, whose reading is a signal.
+class Interrupting : public Table {
+ public:
+  explicit Interrupting(std::atomic<int>& interrupt) : Table(1000, 20, 5), interrupt_(interrupt) {}
+  void read(std::uint64_t index, std::span<float> input, std::span<float> target) const override {
+    interrupt_ = 15;
+    ++read_;
+    Table::read(index, input, target);
+  }
+  int read() const { return read_; }
+
+ private:
+  std::atomic<int>& interrupt_;
+  mutable std::atomic<int> read_ = 0;
+};
+
 // y = x - mean of x over the batch of all replicas: the smallest layer that must talk to other
 // replicas, in both directions.
 engine::LayerPtr centre();
@@ -58,8 +74,10 @@ struct Job {
   std::int64_t every = 0;
   engine::Storage* storage = nullptr;
   int retries = 0;
-  std::int64_t profile_steps = 0;  // where above 0: so many are recorded
-  const std::atomic<int>* interrupt = nullptr;
+  std::int64_t profile_steps = 0;               // where above 0: so many are recorded
+  const std::atomic<int>* interrupt = nullptr;  // of all processes ...
+  bool last_hears_alone = false;                // ... or of the last
+  const engine::Dataset* test = nullptr;        // evaluated after each epoch
   std::function<void(const engine::StepReport&)> on_step;
 };
 engine::GraphSpec small_graph(const Job& job);

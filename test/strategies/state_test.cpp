@@ -386,6 +386,30 @@ TEST(Stop, AVoteEndsAllReplicasAfterTheSameStepAndSaves) {
   }
 }
 
+TEST(Stop, AnEvaluationEndsInItsMidstOnAllReplicasAndItsStepIsSaved) {
+  for (const Way& way : ways()) {
+    const Folder folder;
+    std::atomic<int> interrupt{0};
+    const Interrupting test(interrupt);
+    Job job = job_with();
+    job.checkpoints = folder.path();
+    job.every = 1000;  // the evaluation's step is none of these
+    job.interrupt = &interrupt;
+    job.last_hears_alone = true;
+    job.test = &test;
+    const Outcome stopped = run(job, way);
+    EXPECT_NE(stopped.history.interrupted, 0) << way.name;
+    EXPECT_EQ(stopped.history.steps, 4) << way.name << ": an epoch";
+    EXPECT_FALSE(stopped.history.test.has_value()) << way.name;
+    EXPECT_LT(test.read(), 500) << way.name;
+    Job again = job_with();
+    again.checkpoints = folder.path();
+    const Outcome resumed = run(again, way);
+    EXPECT_EQ(resumed.history.first_step, 4) << way.name;
+    EXPECT_EQ(resumed.weights, run(job_with(), way).weights) << way.name;
+  }
+}
+
 TEST(Law5, TheSteadyStepAllocatesNothingRecordedOrNot) {
   for (const Way& way : {ways()[0], ways()[1], ways()[2], ways()[3]})
     for (const bool recorded : {false, true}) {

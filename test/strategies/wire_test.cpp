@@ -13,6 +13,7 @@ namespace lockstep::test {
 namespace {
 
 using engine::DType;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -82,6 +83,34 @@ TEST(Wire, ChangesNothingOnOneHostAndSaysSo) {
   strategies::Mirrored strategy(asked);
   strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
   EXPECT_THAT(strategy.explain(), HasSubstr("wire: bfloat16 was asked for, and changes nothing"));
+}
+
+// What is asked for on one host changes no bits then either, and only who asks has asked.
+TEST(Wire, OnOneHostIsNoOtherPlanThanTheCheckpoints) {
+  const Job job = float32(5);
+  std::string record, said;
+  const auto explained = [&](const std::string& wire) {
+    auto these = options(wire, "auto", "auto", 2);
+    these.dtype = DType::kFloat32;
+    these.log = engine::Log("", engine::Log::Level::kWarning,
+                            [&](auto, std::string_view line) { said += line; });
+    strategies::Mirrored strategy(these);
+    engine::OpenOptions opening;
+    opening.plan = record;
+    strategy.open(small_graph(job), job.optimizer.rule, opening);
+    record = strategy.plan();
+    return strategy.explain();
+  };
+  explained("");
+  said.clear();
+  const std::string same = "so that the bits are the same";
+  EXPECT_THAT(explained("bfloat16"),
+              AllOf(HasSubstr("bfloat16 was asked for, and changes nothing"), HasSubstr(same)));
+  EXPECT_THAT(explained(""),
+              AllOf(HasSubstr("bfloat16 was asked for when the checkpoint was written, and changes "
+                              "nothing"),
+                    HasSubstr(same)));
+  EXPECT_THAT(said, Not(HasSubstr("bits may differ")));
 }
 
 TEST(Wire, OfOtherGradientsThanFloat32IsRefusedInOneLine) {

@@ -127,6 +127,13 @@ class Output(Case):
         self.assertEqual(len(lines), 1, done.stderr)
         self.assertIn(f"because {folder} has no test data", lines[0])
 
+    def test_help_says_which_models_can_be_computed_again(self):
+        said = " ".join(self.good("train", "--help").stdout.split())
+        named = re.search(r"more time \((.*?) have blocks\)", said)[1].split(" and ")
+        for model in re.search(r"one of: ([a-z0-9_, ]+) ", said)[1].split(", "):
+            done = run("train", "--model", model, "--data", "random", "--batch", "2", "--steps", "0", "--epochs", "0", "--threads", "1", "--recompute")
+            self.assertEqual(done.returncode == 0, model in named, f"{model}: {done.stderr}")
+
     def test_random_data_have_no_accuracy(self):
         result = self.result(*MLP, "--data", "random", "--steps", "5")
         self.assertIsNone(result["test_accuracy"])
@@ -312,6 +319,7 @@ class BadInput(Case):
             (["--keep", "0"], 64, ["--keep", "from 1"]),
             (["--eval", "-1"], 64, ["--eval", "from 0"]),
             (["--profile-steps", "0"], 64, ["--profile-steps", "from 1 to"]),
+            (["--dtype", "float64"], 64, ["--dtype float64", "cpu:0 has no kernels", "--device reference"]),
         ])
 
     def test_commands(self):
@@ -357,7 +365,12 @@ class BadInput(Case):
         (self.top / "short/cifar-10-batches-bin/data_batch_5.bin").write_bytes(bytes(3072))
         (self.top / "label/cifar-10-batches-bin/test_batch.bin").write_bytes(bytes([10]) + bytes(3072))
         (self.top / "empty").mkdir()
-        self.assertIn("cifar10 cifar/train: 5 of 32x32x3", self.good("train", *flags, "--data", self.top / "cifar").stderr)
+        some = ["--data", self.top / "cifar", "--checkpoints", self.top / "c"]
+        said = self.good("train", *flags, *some).stderr
+        self.assertIn("cifar10 cifar/train: 5 of 32x32x3", said)
+        for said in (said, self.good("predict", *some).stderr):
+            lines = [line for line in said.splitlines() if "warning" in line and "holds less than CIFAR-10" in line]
+            self.assertEqual(len(lines), 1, said)
         self.table([
             (["--data", self.top / "empty"], 74, ["data_batch_1.bin is missing"]),
             (["--data", self.top / "short"], 65, ["data_batch_5.bin", "3072 bytes", "3073"]),
@@ -376,7 +389,7 @@ class BadInput(Case):
         self.assertEqual(served["loss"], one["loss"])
         runs = ["--checkpoints", self.top / "runs"]
         self.good("train", *flags, *runs)
-        refused(self, ["train", *SMALL, *runs, "--augment", "flip"], 64, ["cropped with 4 pixels around, flipped by seed 1", "the same data"])
+        refused(self, ["train", *SMALL, *runs, "--augment", "flip"], 64, ["cropped with 4 pixels of -1 around, flipped by seed 1", "the same data"])
         self.good("train", *flags, *runs, "--epochs", "2")
 
     def test_predict(self):

@@ -194,6 +194,25 @@ class Checkpoints(Case):
             self.assertIn(words, "".join(lines))
             self.assertEqual("so that the bits are the same" in said, not words, said)
 
+    def test_another_label_smoothing_or_batch_norm_is_refused_by_its_name(self):
+        folder = self.top / "c"
+        self.good("train", *SMALL, "--checkpoints", folder)
+        refused(self, ["train", *SMALL, "--epochs", "2", "--label-smoothing", "0.1", "--checkpoints", folder], 64,
+                ["label smoothing 0 there, 0.1 here", "or --label-smoothing 0"])
+        flags = ["train", "--model", "resnet20", "--batch", "4", "--data", "random", "--threads", "1",
+                 "--checkpoints", self.top / "norm"]
+        self.good(*flags, "--steps", "1")
+        refused(self, [*flags, "--steps", "2", "--batch-norm", "synchronised"], 64,
+                ["batch norm local there, synchronised here", "or --batch-norm local"])
+
+    def test_of_another_optimizer_no_reason_of_the_last_ones_is_told(self):
+        flags = ["train", *ENDLESS, "--replicas", "2", "--eval", "0", "--checkpoints", self.top / "c"]
+        self.assertIn("because lars needs", self.good(*flags, "--steps", "1", "--optimizer", "lars").stderr)
+        for steps, same in ((2, False), (3, True)):
+            said = self.good(*flags, "--steps", steps, "--optimizer", "sgd").stderr
+            self.assertNotIn("lars needs", said)
+            self.assertEqual("so that the bits are the same" in said, same, said)
+
 
 if __name__ == "__main__":
     sys.exit(not program.main(__doc__))

@@ -81,16 +81,38 @@ TEST(Augmented, EveryCropAndFlipIsTheWindowOfThePaddedImage) {
   }
 }
 
-TEST(Augmented, PixelsOfThePaddingAreZero) {
-  Image ones(kShape.elements(), 1.0f);
-  apply({.down = 0, .right = 8, .flip = false}, 4, kShape, ones);
-  for (std::size_t y = 0; y < 5; ++y) {
-    for (std::size_t x = 0; x < 7; ++x) {
-      for (std::size_t c = 0; c < 3; ++c) {
-        EXPECT_EQ(ones[(y * 7 + x) * 3 + c], y >= 4 && x < 3 ? 1.0f : 0.0f) << y << ' ' << x;
+TEST(Augmented, PixelsOfThePaddingAreZeroOrWhatIsSaid) {
+  for (const float around : {0.0f, -1.0f})
+    for (const std::size_t right : {0, 4, 8}) {
+      Image ones(kShape.elements(), 1.0f);
+      apply({.down = 0, .right = right, .flip = false}, 4, kShape, ones, around);
+      for (std::size_t y = 0; y < 5; ++y) {
+        for (std::size_t x = 0; x < 7; ++x) {
+          const bool inside = y >= 4 && x + right >= 4 && x + right < 11;
+          for (std::size_t c = 0; c < 3; ++c)
+            EXPECT_EQ(ones[(y * 7 + x) * 3 + c], inside ? 1.0f : around) << y << ' ' << x;
+        }
       }
     }
+}
+
+// Grey around digits would be no digit. Of colours it is the mean, as He et al. have it.
+TEST(Augmented, AroundDigitsItIsAsBlackAsTheirGround) {
+  const Sets digits = generated_digits({.train = 4, .test = 0});
+  const auto framed = augmented(digits.train, {.flip = false, .around = digits.around});
+  EXPECT_EQ(digits.around, -1);
+  bool moved = false;
+  for (std::int64_t epoch = 0; epoch < 20; ++epoch) {
+    const Augmentation a = draw_augmentation({.flip = false}, 0, epoch);
+    if (a.down > 0) continue;  // four new rows are above
+    moved = true;
+    const Image above = image_in(*framed, epoch, 0);
+    EXPECT_THAT(Image(above.begin(), above.begin() + 4 * 28), Each(digits.around));
   }
+  EXPECT_TRUE(moved);
+  EXPECT_THAT(framed->describe(), HasSubstr("cropped with 4 pixels of -1 around"));
+  EXPECT_NE(framed->fingerprint(), augmented(digits.train, {.flip = false})->fingerprint());
+  EXPECT_EQ(generated_images({.train = 1, .test = 0}).around, 0);
 }
 
 TEST(Augmented, FlippedTwiceIsTheImageAndFlippedOnceIsNot) {

@@ -19,6 +19,7 @@ namespace lockstep::engine::data {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -128,6 +129,17 @@ TEST_F(Cifar10, ASizeThatIsNotOfWholeRecordsIsNamed) {
   EXPECT_THAT(error(), AllOf(StartsWith("corrupt: "), HasSubstr("data_batch_2.bin: size: 3074")));
   write(folder_ / "data_batch_2.bin", "");
   EXPECT_THAT(error(), AllOf(StartsWith("corrupt: "), HasSubstr("data_batch_2.bin: size: 0")));
+}
+
+// Such as those of a copy that ended early, between two records.
+TEST_F(Cifar10, FilesOfFewerRecordsAreToldInOneWarning) {
+  std::filesystem::resize_file(folder_ / "data_batch_2.bin", 10'000 * kCifarRecord);
+  std::filesystem::resize_file(folder_ / "data_batch_4.bin", 9'999 * kCifarRecord);
+  EXPECT_THAT(cifar10(folder_.string()).warnings,
+              ElementsAre("data: " + folder_.string() +
+                          " holds less than CIFAR-10, of which each file has 10000 records: "
+                          "data_batch_1.bin 2, data_batch_3.bin 2, data_batch_4.bin 9999, "
+                          "data_batch_5.bin 2, test_batch.bin 1"));
 }
 
 TEST_F(Cifar10, ALabelAboveNineIsNamed) {

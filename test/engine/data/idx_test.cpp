@@ -114,6 +114,7 @@ void expect_three_images(const Dataset& set) {
 
 TEST_F(Idx, PlainFilesAreRead) {
   const Sets sets = idx(folder_.string());
+  EXPECT_EQ(sets.around, -1) << "what a byte of 0 becomes";
   expect_three_images(*sets.train);
   ASSERT_NE(sets.test, nullptr);
   EXPECT_EQ(sets.test->size(), 2u);
