@@ -197,7 +197,8 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
     case Action::kPostSend: {
       std::byte* from = address(entry, step.from[0], p.dtype, 0);
       if (step.wire) {
-        convert(from, p.dtype, staged(cursor.step), wire, step.count, budget);
+        if (!convert(cursor, from, p.dtype, staged(cursor.step), wire, step.count, budget))
+          return true;
         from = staged(cursor.step);
       }
       cursor.posts[cursor.step] = transport_->post_send(step.peer, tag, from, bytes);
@@ -211,13 +212,15 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
       posted();
       break;
     case Action::kWait:
-      if (!transport_->test(cursor.posts[std::size_t(step.post)])) {
+      // Once it is through, and some of it may be converted already, it is not asked for again.
+      if (cursor.element == 0 && !transport_->test(cursor.posts[std::size_t(step.post)])) {
         look(entry, plan, lane);
         return false;
       }
-      if (message.wire && message.action == Action::kPostReceive)
-        convert(staged(std::size_t(step.post)), wire, address(entry, message.to[0], p.dtype, 0),
-                p.dtype, message.count, budget);
+      if (message.wire && message.action == Action::kPostReceive &&
+          !convert(cursor, staged(std::size_t(step.post)), wire,
+                   address(entry, message.to[0], p.dtype, 0), p.dtype, message.count, budget))
+        return true;
       through();
       break;
     case Action::kArrive:
@@ -239,17 +242,26 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
   return true;
 }
 
-// What travels is not what is computed with.
-void Executor::convert(const std::byte* from, DType type, std::byte* to, DType target,
-                       std::size_t count, int& budget) const {
+// What travels is not what is computed with. As many blocks as there is budget, as of a reduction;
+// true when all `count` elements are converted.
+bool Executor::convert(Cursor& cursor, const std::byte* from, DType type, std::byte* to,
+                       DType target, std::size_t count, int& budget) const {
+  const std::size_t most = (options_.hook ? 1 : std::size_t(budget)) * engine::kBlock;
+  const std::size_t part = std::min(count - cursor.element, most);
+  from += cursor.element * engine::size_of(type);
+  to += cursor.element * engine::size_of(target);
   engine::ReduceArguments arguments;
   arguments.dtype = type;
   arguments.target = target;
   arguments.from = {&from, 1};
   arguments.to = {&to, 1};
-  arguments.count = count;
+  arguments.count = part;
   ops_.reduce(arguments);
-  budget -= int((count + engine::kBlock - 1) / engine::kBlock);
+  budget -= int((part + engine::kBlock - 1) / engine::kBlock);
+  cursor.element += part;
+  if (cursor.element < count) return false;
+  cursor.element = 0;
+  return true;
 }
 
 // Both under the lock.

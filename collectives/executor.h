@@ -115,7 +115,7 @@ class Executor {
  private:
   class Waiter;
   struct Cursor {                        // of one lane
-    std::size_t step = 0, element = 0;   // of the step: so many elements are reduced
+    std::size_t step = 0, element = 0;   // of the step: so many elements are reduced or converted
     std::size_t owned = 0;               // update steps: where the step's range lies, packed
     std::vector<int> posts = {};         // the transport's request of each posting step
     int looks = 0;                       // at this step, while it was stuck
@@ -147,8 +147,8 @@ class Executor {
   bool advance(Entry& entry, int plan, int lane, int& budget);
   void posted();
   void through();
-  void convert(const std::byte* from, DType type, std::byte* to, DType target, std::size_t count,
-               int& budget) const;
+  bool convert(Cursor& cursor, const std::byte* from, DType type, std::byte* to, DType target,
+               std::size_t count, int& budget) const;
   bool reduce(Entry& entry, Cursor& cursor, const Step& step, int& budget);
   std::size_t updated_bytes(const StepPlan& step) const;
   void update_arguments(Entry& entry, Cursor& cursor, const Step& step,

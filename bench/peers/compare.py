@@ -27,6 +27,7 @@ QUICK = {"mnist_cnn": (20, 10), "mlp": (200, 10), "mlp_wide": (15, 10), "resnet5
 DTYPES = {"float32": list(STEPS), "bfloat16": ["mnist_cnn", "resnet50"]}
 OURS, RECOMPUTE = "lockstep", "lockstep, recompute"
 RECOMPUTED = {"resnet50"}  # whose values would fill memory: measured with less of it beside
+HOSTS = {"resnet50"}  # that computes long enough to hide an all-reduce over a slow wire
 # The public settings that are tried, the scripts' own first. Not tried: torch.compile, slower on all models
 # and a minute's work each time; --mode compile measures it.
 TRIED = {
@@ -97,6 +98,11 @@ def memory(one):
     return "" if one["peak_mib"] is None else f"{one['peak_mib']:7,.0f} MiB"
 
 
+def memory_ratio(contestants, over, under):
+    a, b = contestants[over]["peak_mib"], contestants[under]["peak_mib"]
+    return a / b if a and b else None
+
+
 def ratio(contestants, over, under):
     """Of medians, and the smallest and largest of one round."""
     a, b = contestants[over], contestants[under]
@@ -142,12 +148,20 @@ class Comparison:
         title = titled(model, dtype) + ", " + ("one core" if processes == 1 else "two processes of one core each")
         faster = max(("PyTorch", "TensorFlow"), key=lambda name: results[name]["images_per_second"])
         case = {"name": title, "model": model, "dtype": dtype, "batch": work.rows, "processes": processes,
-                "contestants": results, "result": ratio(results, OURS, faster)}
+                "contestants": results, "result": ratio(results, OURS, faster),
+                "memory": memory_ratio(results, OURS, "PyTorch")}
+        if RECOMPUTE in results:
+            case["recompute"] = {**ratio(results, RECOMPUTE, OURS), "memory": memory_ratio(results, RECOMPUTE, OURS)}
         self.cases.append(case)
         say(f"\n{title}, batch {work.rows} a process")
         for name, one in results.items():
             say(f"  {name:20} {picture.rate(one):>10} images/s {memory(one)}   "
                 f"{', '.join(filter(None, [one['version'], one['setting']]))}".rstrip())
+        if case["memory"]:
+            say(f"  lockstep's memory is {case['memory']:.2f} times PyTorch's")
+        if RECOMPUTE in results:
+            say(f"  with --recompute it takes {case['recompute']['memory']:.2f} of its memory, at "
+                f"{case['recompute']['ratio']:.2f} of its speed")
         r = case["result"]
         say(f"  lockstep is {r['ratio']:.2f} times the faster, {faster} (from {r['least']:.2f} to {r['most']:.2f})")
 
@@ -164,6 +178,21 @@ class Comparison:
             self.shares.append({"name": f"{model}, {coupled}", "model": model, "contestants": results, "result": r})
             say(f"  {coupled:22} {r['ratio']:.3f} (from {r['least']:.3f} to {r['most']:.3f})")
 
+    def over_hosts(self, model):
+        work = self.work(model)
+        try:
+            results = summary(in_turn({"two hosts": self.ours(contest.lockstep_hosts, work),
+                                       "uncoupled": self.ours(contest.lockstep_apart, work)}, self.rounds))
+        except contest.Failed as failed:
+            if "exit code 77" not in str(failed):
+                raise
+            say(f"\n{model}, two virtual hosts: skipped, {failed}")
+            return
+        r = ratio(results, "two hosts", "uncoupled")
+        self.shares.append({"name": f"{model}, two hosts", "model": model, "contestants": results, "result": r})
+        say(f"\n{model}, two virtual hosts of a core each, links of 1 Gbit/s: {r['ratio']:.3f} of uncoupled "
+            f"(from {r['least']:.3f} to {r['most']:.3f})")
+
     def run(self):
         say(f"{self.rounds} rounds, SGD with momentum, batch in memory")
         pairs = [(model, dtype) for dtype in self.options.dtypes for model in DTYPES[dtype]
@@ -177,6 +206,8 @@ class Comparison:
             self.against_peers(model, dtype, 2)
         for model in self.options.models:
             self.against_itself(model)
+            if model in HOSTS:
+                self.over_hosts(model)
 
     def store(self):
         folder = pathlib.Path(self.options.out or f"{self.options.build}/{'peers' if self.options.python else 'shares'}")

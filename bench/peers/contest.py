@@ -69,6 +69,12 @@ def lockstep_processes(build, work, cores):
     return finish([launch([*mpirun, "sh", "-c", PINNED, f"{cores[0]},{cores[1]}", *command])])[0]
 
 
+def lockstep_hosts(build, work, _cores):
+    """Two processes on virtual hosts of this machine, a core each, with links of 1 Gbit/s."""
+    cluster = [str(HERE.parents[1] / "tools/virtual_cluster.sh"), "--hosts", "2", "--rate", "1gbit", "--"]
+    return finish([launch(cluster + step_command(build, work, processes=2) + ["--strategy", "collective_all_reduce"])])[0]
+
+
 def lockstep_apart(build, work, cores):
     """Two that know nothing of each other, side by side: what the machine gives two cores."""
     both = finish([launch(["taskset", "-c", str(core), *step_command(build, work)]) for core in cores[:2]])

@@ -271,6 +271,32 @@ Plan changed(std::string_view algorithm, std::size_t length, Change change) {
   return plan;
 }
 
+// A message is converted in parts, too: small sums do not wait behind a large one.
+TEST(WireTypes, NoCallChangesMoreBlocksThanItsBudget) {
+  constexpr std::size_t kElements = 64 * kBlock;
+  Request request = rounded({0, 1}, {0, kElements});
+  request.chunk_bytes = kElements * sizeof(float);
+  const Algorithm& ring = collectives::find_algorithm("ring");
+  Job job({{.plan = ring.make(request), .after = {}}}, kElements);
+  for (int rank = 0; rank < 2; ++rank)
+    std::fill_n(job.values<float>(rank), kElements, float(rank + 1));
+  for (int rank = 0; rank < 2; ++rank) job.executor(rank).start(0, nullptr);
+  std::vector<float> before(kElements);
+  int calls = 0;
+  for (; !(job.executor(0).done(0) && job.executor(1).done(0)); ++calls) {
+    ASSERT_LT(calls, 100'000);
+    const int rank = calls % 2;
+    const float* const values = job.values<float>(rank);
+    std::copy_n(values, kElements, before.begin());
+    job.executor(rank).progress(1);
+    std::size_t changed = 0;
+    for (std::size_t i = 0; i < kElements; ++i) changed += values[i] != before[i];
+    ASSERT_LE(changed, kBlock) << "call " << calls;
+  }
+  for (int rank = 0; rank < 2; ++rank)
+    for (std::size_t i = 0; i < kElements; ++i) ASSERT_EQ(job.values<float>(rank)[i], 3);
+}
+
 TEST(WireTypes, ThatLeaveMirrorsUnequalOrDoNotFitAreFound) {
   const auto forget = [](Step& step) {
     if (step.epilogue == Epilogue::kRound) step.epilogue = Epilogue::kNone;
