@@ -96,8 +96,7 @@ void Executor::start(int plan, const engine::StepState* state) {
   entry.state.store(state, std::memory_order_relaxed);
   if (observer_.load(std::memory_order_relaxed) != nullptr) entry.began = engine::Clock::now();
   entry.requested.fetch_add(1);
-  team_.wake();  // a communication thread that sleeps has something to do
-  if (asleep_.load()) transport_->wake();
+  wake();  // a communication thread that sleeps has something to do
 }
 
 bool Executor::done(int plan) const {

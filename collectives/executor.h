@@ -101,6 +101,8 @@ class Executor {
   void observe(ExecutorObserver* observer) { observer_.store(observer); }
   // For a communication thread: moves what can move, else sleeps until there may be something.
   void sleep(std::chrono::microseconds most);
+  // Ends a sleep that is under way. Any thread.
+  void wake() noexcept;
   // Where the team has stopped: tells the ranks of other hosts why. When nothing else will be
   // called.
   void tell_peers() noexcept;

@@ -286,6 +286,7 @@ void Executor::idle(microseconds most, std::optional<int> plan) {
     const Team::Sleeper sleeper(team_);
     const Looked looked = look_round(kBudget);
     if (looked == Looked::kMoved || (plan && done(*plan))) return;
+    if (messages_.load() > 0) return;  // posted meanwhile: the next sleep is the transport's
     return sleeper.sleep(looked == Looked::kElsewhere ? std::min(most, kBusySleep) : most);
   }
   std::unique_lock lock(mutex_, std::try_to_lock);
@@ -305,6 +306,11 @@ void Executor::idle(microseconds most, std::optional<int> plan) {
   asleep_.store(false);
   lock.unlock();
   if (ended && waiters_.load() > 0) team_.wake();
+}
+
+void Executor::wake() noexcept {
+  team_.wake();
+  if (asleep_.load()) transport_->wake();
 }
 
 void Executor::tell_peers() noexcept {

@@ -4,9 +4,11 @@
 //
 // Threads of their own cost nothing where cores are idle. Where none is, they still pay with long
 // messages to other hosts: between two visits of a computing thread the wire moves no more than the
-// system's buffers hold, and then stands still, though it would take the core next to nothing.
+// system's buffers hold, and then stands still, though it would take the core next to nothing. (Not
+// of several replicas: a thread that waits for others of its host, too, looks too often.)
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <string>
 
 namespace lockstep::strategies {
@@ -17,6 +19,7 @@ struct CommunicationLoad {
   std::size_t threads = 1;  // of a replica's library
   std::size_t sent = 0;     // bytes to other hosts, by the rank here that sends most
   bool wakes = true;        // the transport ends a sleep when a message comes
+  std::optional<bool> asked = {};
 };
 
 struct CommunicationThreads {

@@ -31,8 +31,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kDeadline{60000};  // and at least 20 median steps
 constexpr std::size_t kArenaUnit = std::size_t(2) << 20;
-// At most, of a communication thread: each look costs the core that it may share some microseconds.
-constexpr std::chrono::milliseconds kHelperSleep{20};
+// At most, of a communication thread: what it waits for wakes it, but may come just before it
+// sleeps; and each look costs the core that it may share some microseconds.
+constexpr std::chrono::milliseconds kHelperSleep{5};
 constexpr int kLostWhileOpening = 75;  // EX_TEMPFAIL: start again
 // For a calibration to end by itself once somebody died: it knows more to say.
 constexpr std::chrono::seconds kTurn{2};
@@ -414,8 +415,8 @@ void Synchronous::open_executors(const JobRanks& ranks) {
                              .replicas = team_->local().size(),
                              .threads = std::size_t(options_.threads),
                              .sent = sent_in_step(),
-                             .wakes = transport_of(options_.network) == "tcp"});
-  if (options_.communication_thread) communication_threads_.own = *options_.communication_thread;
+                             .wakes = transport_of(options_.network) == "tcp",
+                             .asked = options_.communication_thread});
 }
 
 // Bytes to other hosts, by the rank here that sends most.
@@ -447,7 +448,7 @@ void Synchronous::run(const std::function<void(engine::Replica&)>& body) {
   std::vector<std::jthread> helpers;
   auto end_helpers = [&] {
     over = true;
-    team_->wake();
+    for (const auto& mirror : mirrors_) mirror->executor().wake();
     helpers.clear();  // joins
   };
   auto failed = [this](const std::exception& e) {
@@ -472,7 +473,7 @@ void Synchronous::run(const std::function<void(engine::Replica&)>& body) {
   end_helpers();
 }
 
-// A communication thread beside each replica, until `over`. What it waits for ends its sleep.
+// A communication thread beside each replica, until `over`.
 void Synchronous::start_helpers(std::vector<std::jthread>& helpers, const std::atomic<bool>& over) {
   for (const auto& mirror : mirrors_) {
     helpers.emplace_back([this, &over, m = mirror.get()] {

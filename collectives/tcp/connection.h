@@ -63,6 +63,7 @@ class Connection {
 
   int file() const { return failure_ || closed_ ? -1 : socket_.file(); }
   short events() const;  // what to poll for
+  bool reading() const { return !failure_ && !closed_ && incoming_.has_value(); }
   bool pending() const {
     return !sends_.empty() || !posts_.empty() || (incoming_ && incoming_->request >= 0);
   }

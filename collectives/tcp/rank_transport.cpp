@@ -103,13 +103,17 @@ int RankTransport::poll_all(int microseconds) {
   return ppoll(polled_.data(), polled_.size(), &time, nullptr);
 }
 
-// What the sleep before it saw need not be asked for again.
+// What the sleep before it saw need not be asked for again. Without a sleep what is there of a half
+// read message is taken, too, though it would wake nobody yet: who comes by only now and then
+// leaves no full buffer behind.
 bool RankTransport::progress() {
-  if (!std::exchange(fresh_, false) && poll_all(0) < 0) return false;
+  const bool slept = std::exchange(fresh_, false);
+  if (!slept && poll_all(0) < 0) return false;
   bool moved = false;
   for (std::size_t i = 0; i < order_.size(); ++i) {
     const short events = polled_[i].revents;
-    moved |= order_[i]->progress((events & (POLLIN | POLLERR | POLLHUP)) != 0,
+    const bool more = !slept && order_[i]->reading();
+    moved |= order_[i]->progress(more || (events & (POLLIN | POLLERR | POLLHUP)) != 0,
                                  (events & POLLOUT) != 0, through_);
     mark();
   }

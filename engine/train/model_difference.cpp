@@ -16,7 +16,8 @@ std::string smoothing_of(const std::string& line) {
   constexpr std::string_view kLoss = "loss: softmax_cross_entropy", kSmoothing = " smoothing ";
   if (!line.starts_with(kLoss)) return "";
   const std::string rest = line.substr(kLoss.size());
-  return rest.starts_with(kSmoothing) ? rest.substr(kSmoothing.size()) : "0";
+  if (rest.empty()) return "0";
+  return rest.starts_with(kSmoothing) ? rest.substr(kSmoothing.size()) : "";
 }
 
 // A batch norm's line as it is where statistics are of each replica.
@@ -37,8 +38,9 @@ ModelDifference of_lines(const std::string& there, const std::string& here) {
   const std::string smoothed = smoothing_of(there), now = smoothing_of(here);
   if (!smoothed.empty() && !now.empty())
     return of_option("label smoothing", "--label-smoothing", smoothed, now);
-  if (local(there) == local(here)) {
-    const bool synchronised = there.find(kSynchronised) != std::string::npos;
+  const bool synchronised = there.find(kSynchronised) != std::string::npos;
+  const bool is_here = here.find(kSynchronised) != std::string::npos;
+  if (synchronised != is_here && local(there) == local(here)) {
     return of_option("batch norm", "--batch-norm", synchronised ? "synchronised" : "local",
                      synchronised ? "local" : "synchronised");
   }

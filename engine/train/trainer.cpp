@@ -348,6 +348,7 @@ void Trainer::test(Fit& fit) {
   const std::optional<Evaluation> found = forward_all(*options.test, 0, nullptr, &options);
   if (!found) {
     fit.progress.stopped = SIGTERM;
+    fit.history.test.reset();  // of an epoch before, if any
     if (fit.checkpoints) save(fit);
     return;
   }

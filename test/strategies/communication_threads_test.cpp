@@ -27,6 +27,16 @@ TEST(CommunicationThreads, ShareACoreForLongMessagesThatWakeThem) {
   EXPECT_THAT(long_messages.why, HasSubstr("104.9 MB a step"));
   EXPECT_FALSE(communication_threads({.cores = 1, .sent = kMuch, .wakes = false}).own);
   EXPECT_FALSE(communication_threads({.cores = 1, .sent = CommunicationThreads::kHeld}).own);
+  EXPECT_FALSE(communication_threads({.cores = 2, .replicas = 2, .sent = kMuch}).own);
+}
+
+TEST(CommunicationThreads, AreHadOrNotAsAskedFor) {
+  const auto none = communication_threads({.cores = 8, .sent = kMuch, .asked = false});
+  const auto some = communication_threads({.cores = 1, .asked = true});
+  EXPECT_FALSE(none.own);
+  EXPECT_TRUE(some.own);
+  EXPECT_THAT(none.why, HasSubstr("asked for"));
+  EXPECT_THAT(some.why, HasSubstr("asked for"));
 }
 
 }  // namespace

@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -102,52 +100,6 @@ TEST(Evaluation, OfAFitIsThatOfTheDataAsTheyAreForAnyNumberOfReplicas) {
   }
   EXPECT_NEAR(losses[1], losses[0], 1e-9);
   EXPECT_NEAR(losses[2], losses[0], 1e-9);
-}
-
-// Of so many classes, in turn.
-class Classes : public Table {
- public:
-  explicit Classes(std::size_t classes) : Table(39, 20, 1), classes_(classes) {}
-  std::size_t classes() const override { return classes_; }
-  void read(std::uint64_t index, std::span<float> input, std::span<float> target) const override {
-    Table::read(index, input, target);
-    target[0] = float(index % classes_);
-  }
-
- private:
-  std::size_t classes_;
-};
-
-// Larger than the class's own: of it 0 make the answer right, and up to 4 have it among five.
-TEST(Evaluation, CountsTheFirstAndTheFirstFiveOfTheOutputsOfAllReplicas) {
-  for (const std::size_t classes : {std::size_t(5), std::size_t(8)})
-    for (const int count : {1, 2, 3}) {
-      SCOPED_TRACE(fmt::format("{} classes, {} replicas", classes, count));
-      const Classes data(classes);
-      engine::GraphSpec graph("classes", {20});
-      graph.then("dense", engine::dense(classes));
-      graph.set_loss(engine::softmax_cross_entropy());
-      strategies::Mirrored strategy(in_float64(count));
-      engine::TrainerOptions options;
-      options.log = engine::Log("", engine::Log::Level::kError);
-      engine::Trainer trainer(strategy, graph, engine::optim::sgd({}), options);
-      int first = 0, among_five = 0, sixth = 0;
-      const engine::Evaluation found =
-          trainer.predict(data, 11, [&](std::int64_t example, std::span<const double> output) {
-            const double own = output[std::size_t(example) % classes];
-            const auto larger =
-                std::ranges::count_if(output, [&](double other) { return other > own; });
-            first += larger == 0, among_five += larger < 5, sixth += larger == 5;
-          });
-      EXPECT_EQ(found.examples, 39u);
-      EXPECT_DOUBLE_EQ(found.accuracy, first / 39.0);
-      if (classes <= 5) {
-        EXPECT_TRUE(std::isnan(found.top5)) << "all are";
-        continue;
-      }
-      EXPECT_GT(sixth, 0) << "else five and six are alike";
-      EXPECT_DOUBLE_EQ(found.top5, among_five / 39.0);
-    }
 }
 
 }  // namespace

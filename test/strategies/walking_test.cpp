@@ -267,5 +267,18 @@ TEST(Walk4, BrokenAReplayWithoutItsStepStateIsNoticed) {
   EXPECT_NE(replayed({}, false), train_mirrored({}, replicas(2)).weights);
 }
 
+// Between hosts, where they sleep on sockets.
+TEST(Walk2, CommunicationThreadsBesideConnectionsChangeNoBit) {
+  for (const std::vector<int>& host : {std::vector<int>{0, 1}, {0, 0, 1}, {0, 1, 2}}) {
+    const Outcome alone = train_collective({}, replicas(1), host);
+    for (int seed = 0; seed < kSeeds / 4; ++seed) {
+      auto helped = replicas(1);
+      helped.communication_thread = true;
+      helped.hook = delays(seed);
+      ASSERT_EQ(train_collective({}, helped, host).weights, alone.weights) << "seed " << seed;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::test

@@ -61,6 +61,10 @@ TEST(ModelDifference, OfAnythingElseIsTheFirstLine) {
   const auto found = model_difference(described({}), described({.synchronised = true, .width = 5}));
   EXPECT_THAT(found.text, HasSubstr("'dense1: dense"));
   EXPECT_EQ(found.remedy, "");
+  const std::string focal = "loss: softmax_cross_entropy_focal 2\n";
+  EXPECT_EQ(model_difference("loss: softmax_cross_entropy\n", focal).remedy, "");
+  const std::string norm = "norm: batch_norm, synchronised; sums a\n";
+  EXPECT_EQ(model_difference(norm, "norm: batch_norm, synchronised; sums b\n").remedy, "");
   const std::string text = described({});
   EXPECT_EQ(model_difference(text, text + "more\n").text, "'(nothing)' there, 'more' here");
   EXPECT_EQ(model_difference(text, text).text, "nothing");
