@@ -88,7 +88,7 @@ def draw_shares(drawing, shares):
             drawing.text(16, drawing.y + BAR * 0.72, share["model"], weight="bold")
         last = share["model"]
         coupled = share["result"]["of"]
-        drawing.bar({"two processes": "processes", "two Mirrored replicas": "Mirrored"}[coupled],
+        drawing.bar({"two processes": "processes", "two Mirrored replicas": "Mirrored", "two hosts": "hosts"}[coupled],
                     share["result"]["ratio"] * unit, COLOURS["lockstep"], f"{share['result']['ratio']:.3f}")
     drawing.line_at(LEFT + unit, top)
 

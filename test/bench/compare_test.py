@@ -31,7 +31,7 @@ echo "$*" >>"$(dirname "$0")/asked"
 echo "{\\"images_per_second\\": $r, \\"peak_mib\\": $m, \\"peer\\": \\"a peer\\", \\"setting\\": \\"<a & setting>\\"}"
 """
 MPIRUN = """#!/bin/sh
-while [ "$1" != sh ]; do shift; done
+while :; do case "$1" in sh | */bench_step) break ;; *) shift ;; esac; done
 OMPI_COMM_WORLD_LOCAL_RANK=0 exec "$@"
 """
 
@@ -90,10 +90,23 @@ class Compare(unittest.TestCase):
         memory = {name: one["peak_mib"] for name, one in case["contestants"].items()}
         self.assertEqual(memory, {"lockstep": 10, "lockstep, recompute": 4, "PyTorch": 20, "TensorFlow": 30})
         self.assertEqual(case["batch"], 16)
+        self.assertEqual((case["memory"], case["recompute"]["memory"], case["recompute"]["ratio"]), (0.5, 0.4, 1.0))
         self.assertRegex(done.stdout, r"PyTorch .* 20 MiB")
         for line in self.asked("build/bench/asked"):
             replicas = 2 if "--replicas 2" in line or "collective" in line else 1
             self.assertIn(f"--batch {16 * replicas}", line)
+
+    def test_two_hosts_are_compared_or_it_is_said_why_not(self):
+        done = self.compare("--quick", "--ours", "--models", "resnet50")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shares = {share["name"]: share["result"]["ratio"] for share in self.result()["shares"]}
+        if len(os.sched_getaffinity(0)) < 2:
+            self.assertEqual(shares, {})
+        elif "resnet50, two hosts" in shares:
+            self.assertEqual(shares["resnet50, two hosts"], 0.95)
+            self.assertIn("links of 1 Gbit/s: 0.950 of uncoupled", done.stdout)
+        else:
+            self.assertRegex(done.stdout, "two virtual hosts: skipped, .*virtual_cluster: ")
 
     def test_the_picture_is_svg_with_a_bar_for_each_contestant(self):
         self.assertEqual(self.compare("--quick", "--models", "mlp,mnist_cnn,resnet50").returncode, 0)
