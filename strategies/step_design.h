@@ -56,8 +56,8 @@ struct StepDesign {
   std::string kernels;    // auto, direct, winograd
   std::string wire;       // of gradients between hosts: bfloat16; empty: as they are
   std::string reason;     // why this algorithm, as the end of a sentence
-  std::string update_reason;  // why the update is where it is, likewise
-  engine::UpdateRule rule;
+  std::string update_reason;                      // why the update is where it is, likewise
+  engine::UpdateRule rule;                        // that it was designed for
   engine::DType dtype = engine::DType::kFloat32;  // of weights and gradients
   std::string rules;  // of all sums of the step: asked for, they give this step again
   std::string asked;  // what was asked for: auto, or rules

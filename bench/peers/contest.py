@@ -69,10 +69,12 @@ def lockstep_processes(build, work, cores):
     return finish([launch([*mpirun, "sh", "-c", PINNED, f"{cores[0]},{cores[1]}", *command])])[0]
 
 
-def lockstep_hosts(build, work, _cores):
-    """Two processes on virtual hosts of this machine, a core each, with links of 1 Gbit/s."""
-    cluster = [str(HERE.parents[1] / "tools/virtual_cluster.sh"), "--hosts", "2", "--rate", "1gbit", "--"]
-    return finish([launch(cluster + step_command(build, work, processes=2) + ["--strategy", "collective_all_reduce"])])[0]
+def lockstep_hosts(build, work, cores):
+    """Two processes on virtual hosts of this machine, which share two cores, with links of 1 Gbit/s."""
+    cluster = ["taskset", "-c", f"{cores[0]},{cores[1]}", str(HERE.parents[1] / "tools/virtual_cluster.sh"), "--hosts", "2",
+               "--rate", "1gbit", "--"]
+    command = step_command(build, work, processes=2) + ["--strategy", "collective_all_reduce"]
+    return finish([launch(cluster + command)])[0]
 
 
 def lockstep_apart(build, work, cores):

@@ -10,7 +10,9 @@ PATIENCE = 10  # seconds for a process that was asked to end
 
 
 class Failed(Exception):
-    pass
+    def __init__(self, text, code=None):
+        super().__init__(text)
+        self.code = code  # that the process ended with, where that was it
 
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended as after an error
@@ -33,7 +35,8 @@ def outputs(processes, seconds):
         end(processes)
     for process, (_, error) in zip(processes, printed):
         if process.returncode != 0:
-            raise Failed(f"exit code {process.returncode}: " + " / ".join(error.strip().splitlines()[-3:]))
+            raise Failed(f"exit code {process.returncode}: " + " / ".join(error.strip().splitlines()[-3:]),
+                         process.returncode)
     return [out for out, _ in printed]
 
 

@@ -108,6 +108,17 @@ class Compare(unittest.TestCase):
         else:
             self.assertRegex(done.stdout, "two virtual hosts: skipped, .*virtual_cluster: ")
 
+    def test_without_root_two_hosts_are_skipped_and_the_rest_is_measured(self):
+        program = self.folder / "bin/id"
+        program.write_text("#!/bin/sh\necho 1000\n")
+        program.chmod(0o755)
+        done = self.compare("--quick", "--ours", "--models", "resnet50")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shares = [share["name"] for share in self.result()["shares"]]
+        if len(os.sched_getaffinity(0)) >= 2:
+            self.assertEqual(shares, ["resnet50, two processes", "resnet50, two Mirrored replicas"])
+            self.assertRegex(done.stdout, "two virtual hosts: skipped, .*needs root")
+
     def test_the_picture_is_svg_with_a_bar_for_each_contestant(self):
         self.assertEqual(self.compare("--quick", "--models", "mlp,mnist_cnn,resnet50").returncode, 0)
         root = xml.etree.ElementTree.parse(self.folder / "out/compare.svg").getroot()
