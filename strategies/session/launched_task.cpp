@@ -23,6 +23,9 @@ constexpr char kEndsWithChief[] =
     "the job ends with its chief, and the same command goes on from the last checkpoint, if there "
     "is one";
 
+constexpr int kTryAgain = 75;  // sysexits.h
+constexpr std::chrono::seconds kForTheChief{10};
+
 // Whether others reach this host by that name, as far as this host's own view of it says.
 bool is_loopback(const std::string& name) {
   addrinfo hints{}, *list = nullptr;
@@ -63,10 +66,13 @@ int run_launched_task(char** argv, const LaunchedOptions& options) {
   const ClusterSpec cluster = cluster_of_ranks(addresses, options.servers);
   const bool chief = me.role == Role::kChief;
   try {
-    return supervisor.run(argv, {.name = to_string(task_name(cluster, me)),
-                                 .restarts = chief ? 0 : options.restarts,
-                                 .why_never = chief ? kEndsWithChief : TaskOptions().why_never,
-                                 .words = {{"TF_CONFIG", tf_config(cluster, me)}}});
+    const int code =
+        supervisor.run(argv, {.name = to_string(task_name(cluster, me)),
+                              .restarts = chief ? 0 : options.restarts,
+                              .why_never = chief ? kEndsWithChief : TaskOptions().why_never,
+                              .words = {{"TF_CONFIG", tf_config(cluster, me)}}});
+    if (!chief && code == kTryAgain) supervisor.linger(kForTheChief);
+    return code;
   } catch (const engine::Error& error) {
     if (chief && error.code() == engine::Code::kPeerLost) {
       tell_of_chiefs_death(cluster, "it was killed",

@@ -7,8 +7,10 @@
 //   if (!supervised() && session_was_launched) return run_launched_task(argv, {.servers = 2});
 //   const ClusterConfig cluster = parse_tf_config(getenv("TF_CONFIG"), ...);
 //
-// MPI is not touched. mpirun ends the whole job when a supervisor ends with another code than 0;
-// with --enable-recovery it does not.
+// MPI is not touched. mpirun ends the whole job when a supervisor ends with another code than 0,
+// and that becomes its own code; with --enable-recovery it does not. So that it is the chief's
+// where that is what failed, a supervisor whose task ended with 75 (another process failed) gives
+// the chief's 10 seconds to end first.
 #pragma once
 #include <chrono>
 #include <string>

@@ -49,6 +49,10 @@ std::vector<std::string> environment_of(const Environment& words) {
   return result;
 }
 
+bool ends(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
 }  // namespace
 
 std::optional<int> supervised() {
@@ -141,6 +145,16 @@ int Supervisor::wait() {
   }
 }
 
+void Supervisor::linger(std::chrono::milliseconds duration) {
+  const auto until = engine::Clock::now() + duration;
+  for (;;) {
+    const auto left = std::chrono::nanoseconds(until - engine::Clock::now()).count();
+    if (left <= 0) return;
+    const timespec most{left / 1'000'000'000, left % 1'000'000'000};
+    if (ends(sigtimedwait(&taken_, nullptr, &most))) return;
+  }
+}
+
 void Supervisor::pass_on(int signal) {
   if (signal == SIGTSTP) {  // the task is no job of the terminal: it is stopped, and goes on, by us
     kill(task_, SIGSTOP);
@@ -148,8 +162,7 @@ void Supervisor::pass_on(int signal) {
     kill(task_, SIGCONT);
     return;
   }
-  if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT)
-    asked_to_end_ = signal;
+  if (ends(signal)) asked_to_end_ = signal;
   kill(task_, signal);
 }
 

@@ -11,6 +11,7 @@
 // would not like again. Linux alone. One thread, the one that made it, which must not end before
 // `run` returns; there are no other threads yet that would take signals.
 #pragma once
+#include <chrono>
 #include <csignal>
 #include <optional>
 #include <string>
@@ -50,6 +51,8 @@ class Supervisor {
   // and all restarts are used up, Error(kInvalid) for restarts below 0, Error(kIo) where no process
   // can be had.
   int run(char** argv, const TaskOptions& task = {});
+  // Once `run` has returned: waits so long, or until a signal comes that would end a task.
+  void linger(std::chrono::milliseconds duration);
 
  private:
   void start(char** argv, const TaskOptions& task, int number);

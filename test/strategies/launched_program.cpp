@@ -5,6 +5,7 @@
 // usage: launched_program PART
 //   job       the chief sees each server die, and its successor at the same address
 //   chief     the chief dies
+//   cause     the chief tells the others that it failed, and needs some time to end with code 5
 //   servers   there are too many servers
 #include <fmt/format.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "engine/base/error.h"
 #include "strategies/grpc/connection.h"
@@ -56,7 +58,8 @@ int serve(const std::string& address, int start) {
   const auto task = server_task(options);
   const auto until = Clock::now() + kLong;
   while (Clock::now() < until) {
-    if (task->join(Clock::now() + std::chrono::milliseconds(10))) return 0;
+    const auto end = task->join(Clock::now() + std::chrono::milliseconds(10));
+    if (end) return end->failed ? 75 : 0;
     if (start == 0 && holds_end(task->store())) raise(SIGKILL);
   }
   return 4;
@@ -90,6 +93,15 @@ void lead(const ClusterSpec& cluster) {
   }
 }
 
+int fail(const ClusterSpec& cluster) {
+  for (const std::string& address : cluster.servers) {
+    rpc::Retry server(lockstep::strategies::grpc::connect(address));
+    VariableClient(server, "", kLong).done("no data", true);
+  }
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  return 5;
+}
+
 int task(int start, const std::string& part) {
   const ClusterConfig config =
       parse_tf_config(std::getenv("TF_CONFIG"), ClusterUse::kParameterServer);
@@ -99,6 +111,7 @@ int task(int start, const std::string& part) {
   if (config.task.role == Role::kServer) return serve(address, start);
   if (config.task.role == Role::kChief) {
     if (part == "chief") raise(SIGKILL);
+    if (part == "cause") return fail(config.spec);
     lead(config.spec);
   }
   return 0;

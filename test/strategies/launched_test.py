@@ -61,6 +61,10 @@ class Launched(unittest.TestCase):
         self.assertRegex(done.stdout, r"failed: /job:worker/task:0 \(process \d+\) was killed by signal 9 \(Killed\), and is not "
                          "started again")
 
+    def test_the_code_of_a_job_is_that_of_the_chief_who_failed(self):
+        done = self.job("cause")
+        self.assertEqual(done.returncode, 5, done.stdout + done.stderr)
+
     def test_servers_that_leave_nobody_to_train_are_refused(self):
         done = self.job("servers")
         self.assertNotEqual(done.returncode, 0)
