@@ -23,7 +23,6 @@ constexpr char kEndsWithChief[] =
     "the job ends with its chief, and the same command goes on from the last checkpoint, if there "
     "is one";
 
-constexpr int kTryAgain = 75;  // sysexits.h
 constexpr std::chrono::seconds kForTheChief{10};
 
 // Whether others reach this host by that name, as far as this host's own view of it says.

@@ -9,8 +9,8 @@
 //
 // MPI is not touched. mpirun ends the whole job when a supervisor ends with another code than 0,
 // and that becomes its own code; with --enable-recovery it does not. So that it is the chief's
-// where that is what failed, a supervisor whose task ended with 75 (another process failed) gives
-// the chief's 10 seconds to end first.
+// where that is what failed, a supervisor whose task ended with kTryAgain gives the chief's 10
+// seconds to end first.
 #pragma once
 #include <chrono>
 #include <string>
@@ -19,6 +19,9 @@
 #include "strategies/grpc/tls_files.h"
 
 namespace lockstep::strategies {
+
+// The exit code of a task that ends because another process failed; sysexits.h: try again.
+inline constexpr int kTryAgain = 75;
 
 struct LaunchedOptions {
   int servers = 1;   // the last ranks; rank 0 is the chief

@@ -75,8 +75,6 @@ void join_cluster(const ClusterConfig& cluster, const ServerOptions& servers, in
   }
 }
 
-constexpr int kFailed = 75;  // sysexits.h: try again
-
 // A server's part of the job, to its end: the exit code.
 int serve(const ClusterConfig& cluster, const ServerOptions& servers,
           std::chrono::milliseconds life, const engine::Log& log) {
@@ -88,7 +86,7 @@ int serve(const ClusterConfig& cluster, const ServerOptions& servers,
   options.log = log;
   const auto end = server_task(options)->join();
   if (end->failed) log.error("the chief ended the job: {}", end->why);
-  return end->failed ? kFailed : 0;
+  return end->failed ? kTryAgain : 0;
 }
 
 // Who this process is, where that was not said. Does not return in those that train nothing.

@@ -59,7 +59,7 @@ int serve(const std::string& address, int start) {
   const auto until = Clock::now() + kLong;
   while (Clock::now() < until) {
     const auto end = task->join(Clock::now() + std::chrono::milliseconds(10));
-    if (end) return end->failed ? 75 : 0;
+    if (end) return end->failed ? kTryAgain : 0;
     if (start == 0 && holds_end(task->store())) raise(SIGKILL);
   }
   return 4;
