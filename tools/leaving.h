@@ -21,8 +21,8 @@ void complain(const std::string& text);
 [[noreturn]] void leave_together(int code, const std::string& text, bool each_host = false);
 
 // Where an error is one of all processes of a job, as most are once it has begun (who fails tells
-// the others), the first process says it. Another waits a moment for the launcher to end it, and
-// speaks when it does not: then nobody has.
+// the others), the first process says it. Another waits a moment for the launcher to end it (not at
+// all where it did so already), and speaks when it does not: then nobody has.
 [[noreturn]] void leave_in_turn(int code, const std::string& text);
 
 // Runs `body`, which does the same in every process of the job; for what it throws see above.
