@@ -72,7 +72,7 @@ class Repeated : public engine::Dataset {
 
 // Steps a second of so many workers, the last of whom is `times` slower.
 double rate(const Flags& f, int workers, double times) {
-  const auto devices = engine::all_devices();
+  const auto devices = engine::host_devices();
   engine::Device& device = engine::find(devices, engine::parse_device_id("cpu"));
   const strategies::LocalCluster cluster(std::size_t(f.servers), device, engine::DType::kFloat32);
   strategies::ParameterServerOptions options;

@@ -232,7 +232,7 @@ int run(const Flags& f, int argc, char** argv) {
       r.graph.forward(*r.context, before);
       const auto loss_begin = engine::Clock::now();
       r.graph.evaluate_loss(*r.context, true);
-      const double loss = r.context->ops->batch_sum(&r.state, r.graph.losses());
+      const double loss = r.context->ops->batch_sum(r.context->state, r.graph.losses());
       const double loss_seconds = seconds_since(loss_begin);
       r.graph.backward(*r.context, false, ready);
       timed([&] { strategy->finish(r); });

@@ -292,13 +292,15 @@ bool Executor::arrived(const Entry& entry, int plan, const Step& await, int rank
 }
 
 // As many blocks as there is budget, so that `progress` comes back soon; blocks are counted from
-// the arena's beginning. Squares go block by block; where segments of the arena are not alike, a
-// call of a kernel is about one. True when the step is done.
+// the arena's beginning. Squares go block by block in memory of the host; where segments of the
+// arena are not alike, a call of a kernel is about one. True when the step is done.
 bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budget) {
   if (options_.hook) options_.hook();
   const DType dtype = type_of(step, entry.stage->plan.dtype);
   const std::size_t at = step.from[0].offset + cursor.element;
-  const bool single = options_.hook || step.epilogue == Epilogue::kSquares;
+  const bool segments = by_segments(step);
+  const bool single =
+      options_.hook || (step.epilogue == Epilogue::kSquares && (segments || ops_.in_host_memory()));
   const std::size_t most = (single ? 1 : std::size_t(budget)) * engine::kBlock;
   const std::size_t count = std::min(step.count - cursor.element, most - at % engine::kBlock);
   budget -= int((at % engine::kBlock + count + engine::kBlock - 1) / engine::kBlock);
@@ -312,7 +314,6 @@ bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budge
   arguments.epilogue = step.epilogue;
   arguments.scale = step.scale;
   const std::size_t end = cursor.element + count;
-  const bool segments = by_segments(step);
   for (std::size_t s = segments ? owned_.segment(at) : 0; cursor.element < end; ++s) {
     const std::size_t here = step.from[0].offset + cursor.element;
     arguments.count = end - cursor.element;

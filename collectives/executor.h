@@ -68,6 +68,7 @@ struct ExecutorOptions {
   // than so many bytes: the last cache.
   std::size_t cache = std::size_t(32) << 20;
   bool read_ahead = false;          // of sums in place (engine/ops/reduce.h)
+  int blocks_at_once = 64;          // that `progress` reduces before it looks at what else there is
   std::function<void()> hook = {};  // tests: random delays between blocks
 };
 
@@ -84,7 +85,8 @@ class Executor {
   void start(int plan, const engine::StepState* state);
   bool done(int plan) const;
   // True when anything moved. At most `budget` blocks are reduced.
-  bool progress(int budget = 64);
+  bool progress(int budget);
+  bool progress() { return progress(options_.blocks_at_once); }
   // Moves all plans until this one is done; spins briefly, then sleeps. A plan that is through at
   // the first few looks, as small ones of ranks that come together are, costs no look at the clock,
   // and counts as no waiting. Throws what stopped the

@@ -44,7 +44,7 @@ Mirror::Mirror(int r, const engine::GraphSpec& spec, std::unique_ptr<engine::Ops
                std::size_t rows, std::uint64_t run_seed, engine::GraphOptions options)
     : OwnOps{std::move(o)}, Replica(r, spec, *own_ops, rows, options), Context(*own_ops) {
   Replica::context = this;
-  Context::state = &(Replica::state);
+  Context::state = own_ops->publish(Replica::state);
   Context::seed = run_seed;
   Replica::state.ids = graph.ids();
   averaged.assign(graph.statistic_values().begin(), graph.statistic_values().end());
@@ -64,7 +64,8 @@ void Mirror::open(const StepDesign& design, const engine::UpdateRule& rule, coll
     }
   }
   masters_at_ = rule.slots();
-  slots_ = engine::Buffer(kept_bytes(rule, graph.dtype(), owned_elements_));
+  slots_ = own_ops->allocate(kept_bytes(rule, graph.dtype(), owned_elements_),
+                             "what the optimizer keeps of each weight");
   widened_ = engine::Buffer(widened_bytes(graph));
   collectives::OwnedState state;
   state.rule = &rule;
@@ -84,8 +85,44 @@ std::byte* Mirror::space(Space which, int of) const {
   return team_->base(of, which);
 }
 
+std::array<std::byte*, collectives::kSpaces> Mirror::take_spaces(const ArenaLayout& layout) {
+  constexpr const char* kNames[] = {"the gradients", "the weights", "", "scratch of the all-reduce",
+                                    ""};
+  std::array<std::byte*, collectives::kSpaces> bases{};
+  for (int i = 0; i < collectives::kSpaces; ++i) {
+    const bool last = i + 1 == collectives::kSpaces;
+    const std::size_t bytes = (last ? layout.bytes : layout.offset[i + 1]) - layout.offset[i];
+    const bool shared = Space(i) == Space::kExchange || Space(i) == Space::kNorms;
+    spaces_.push_back(shared ? own_ops->allocate_shared(bytes)
+                             : own_ops->allocate(bytes, kNames[i]));
+    bases[std::size_t(i)] = spaces_.back().data();
+  }
+  return bases;
+}
+
+std::byte* Mirror::host_weights() const {
+  return own_ops->in_host_memory() ? space(Space::kWeight) : weights_copy_.data();
+}
+
+void Mirror::download() {
+  if (own_ops->in_host_memory()) return;
+  const std::size_t bytes = graph.parameters() * engine::size_of(graph.dtype());
+  if (weights_copy_.bytes() != bytes) weights_copy_ = engine::Buffer(bytes);
+  if (slots_copy_.bytes() != slots_.bytes()) slots_copy_ = engine::Buffer(slots_.bytes());
+  own_ops->read(space(Space::kWeight), weights_copy_.data(), bytes);
+  own_ops->read(slots_.data(), slots_copy_.data(), slots_.bytes());
+}
+
+void Mirror::upload() {
+  if (own_ops->in_host_memory()) return;
+  own_ops->write(weights_copy_.data(), space(Space::kWeight), weights_copy_.bytes());
+  own_ops->write(slots_copy_.data(), slots_.data(), slots_.bytes());
+  own_ops->synchronize();
+}
+
 std::byte* Mirror::slot(std::size_t kept, std::size_t packed) const {
-  return slots_.data() + (kept * owned_elements_ + packed) * engine::size_of(slot_dtype());
+  return (own_ops->in_host_memory() ? slots_ : slots_copy_).data() +
+         (kept * owned_elements_ + packed) * engine::size_of(slot_dtype());
 }
 
 void Mirror::each_owned(
@@ -114,7 +151,7 @@ void Mirror::set_masters(std::uint64_t run_seed) {
 std::byte* Mirror::widened(const engine::Parameter& frozen) const {
   auto* const to =
       reinterpret_cast<float*>(widened_.data()) + frozen.range.begin - graph.trainable();
-  const std::byte* const from = space(Space::kWeight);
+  const std::byte* const from = host_weights();
   for (std::size_t i = 0; i < frozen.range.size(); ++i)
     to[i] = float(engine::number_at(from, graph.dtype(), frozen.range.begin + i));
   return reinterpret_cast<std::byte*>(to);

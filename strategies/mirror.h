@@ -2,8 +2,9 @@
 // One replica of a synchronous strategy: its graph, its memory, its executor. The memory that other
 // ranks of the host read and write (gradients, weights, exchange, scratch, norms) is one block, so
 // that processes map it at once; optimizer slots, and the float32 masters of weights of 16 bits,
-// are the rank's own. Owned by the strategy; the replica's thread uses it, a communication thread
-// beside it only the executor.
+// are the rank's own. On a device with memory of its own the first four lie there (exchange and
+// norms where the host can reach them), and checkpoints go through copies. Owned by the strategy;
+// the replica's thread uses it, a communication thread beside it only the executor.
 #pragma once
 #include <array>
 #include <functional>
@@ -50,6 +51,10 @@ class Mirror : private OwnOps,
             std::unique_ptr<collectives::Transport> transport,
             const collectives::ExecutorOptions& options);
 
+  // Of a device whose memory is not the host's: this rank's spaces, as in `layout`, taken from the
+  // device; where each lies. Throws Error(kMemory). Before `open`.
+  std::array<std::byte*, collectives::kSpaces> take_spaces(const ArenaLayout& layout);
+
   // Plans as spans of communication, from start to end; what the computing thread waited for.
   void record(engine::Timeline* timeline) override;
 
@@ -58,15 +63,20 @@ class Mirror : private OwnOps,
   std::byte* space(collectives::Space space) const;
   std::byte* space(collectives::Space space, int rank) const;  // of another rank of this host
   const std::vector<engine::Range>& owned() const { return owned_; }
-  // Value `kept` (engine/ops/reduce.h: slots, then the master) of a packed owned element.
+  // What the host reads and writes of them: the weights, and value `kept` (engine/ops/reduce.h:
+  // slots, then the master) of a packed owned element. Where the device has memory of its own, in
+  // copies, which `download` makes, and `upload` puts back. Between steps.
+  std::byte* host_weights() const;
   std::byte* slot(std::size_t kept, std::size_t packed) const;
+  void download();
+  void upload();
   engine::DType slot_dtype() const { return engine::computed_in(graph.dtype()); }
   // Calls visit(parameter, its part that this rank owns, as elements of the arena, and the packed
   // number of the first of these) for all parts: every owned range, cut where parameters end.
   void each_owned(
       const std::function<void(const engine::Parameter&, engine::Range, std::size_t)>& visit) const;
   // Where there are masters: those that this rank owns, as they start. They are drawn as float32,
-  // which weights, drawn in 16 bits, are rounded from.
+  // which weights, drawn in 16 bits, are rounded from. In the copies, as all start values.
   void set_masters(std::uint64_t seed);
   // Where there are masters: a frozen parameter's weights of now in float32. The memory is the
   // mirror's; the next call for this parameter writes it again.
@@ -98,6 +108,8 @@ class Mirror : private OwnOps,
   std::size_t owned_elements_ = 0;
   std::size_t masters_at_ = 0;  // among the values kept
   engine::Buffer slots_, widened_;
+  std::vector<engine::Buffer> spaces_;        // of a device with memory of its own
+  engine::Buffer weights_copy_, slots_copy_;  // of these, for the host
   std::optional<collectives::Executor> executor_;
   engine::Timeline* timeline_ = nullptr;      // the last one
   std::vector<int> plan_kinds_, wait_kinds_;  // of the timeline, by plan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Opening and running. The calls of a step stand in synchronous_step.cpp, checkpoints' pieces and
-// words for people in synchronous_state.cpp.
+// Opening and running. Memory is planned and taken in synchronous_memory.cpp; the calls of a step
+// stand in synchronous_step.cpp, checkpoints' pieces and words for people in synchronous_state.cpp.
 #include "strategies/synchronous.h"
 
 #include <algorithm>
@@ -30,17 +30,12 @@ using engine::require;
 namespace {
 
 constexpr std::chrono::milliseconds kDeadline{60000};  // and at least 20 median steps
-constexpr std::size_t kArenaUnit = std::size_t(2) << 20;
 // At most, of a communication thread: what it waits for wakes it, but may come just before it
 // sleeps; and each look costs the core that it may share some microseconds.
 constexpr std::chrono::milliseconds kHelperSleep{5};
 constexpr int kLostWhileOpening = 75;  // EX_TEMPFAIL: start again
 // For a calibration to end by itself once somebody died: it knows more to say.
 constexpr std::chrono::seconds kTurn{2};
-
-std::size_t align(std::size_t bytes, std::size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -220,6 +215,10 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   engine::Device& first_device = *options_.devices[0];
   const auto ops =
       ops_of(first_device, engine::name(options_.kernels.value_or(engine::Kernels::kAuto)));
+  require(ops->in_host_memory() || bootstrap_.processes() == 1,
+          "{} has memory of its own, which processes do not share yet: start one process with all "
+          "its devices, as in --devices {},...",
+          to_string(first_device.id()), to_string(first_device.id()));
   const engine::Graph first(graph, *ops, 1);
   plan_checks(first);
   const std::string shares =
@@ -255,6 +254,11 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
                                                 ops_of(device, design_.kernels), rows, options.seed,
                                                 graph_options()));
   }
+  for (const auto& mirror : mirrors_)
+    require(
+        mirror->kernels().in_host_memory() == mirrors_[0]->kernels().in_host_memory(),
+        "replicas on devices with and without memory of their own cannot read each other's: give "
+        "devices of one kind");
   const JobRanks ranks = ranks_of(bootstrap_, topology_);
   map_memory(ranks);
   open_executors(ranks);
@@ -346,55 +350,6 @@ Arithmetic Synchronous::arithmetic() const {
   return {options_.threads, options_.devices[0]->instructions()};
 }
 
-std::size_t Synchronous::local_processes() const {
-  const int here = host_[std::size_t(first_rank())];
-  return std::size_t(
-      std::ranges::count(topology_.processes, here, &collectives::Topology::Process::host));
-}
-
-// What this process will take, refused where it is more than there is.
-void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
-  const std::size_t replicas = options_.devices.size();
-  std::size_t arenas = align(arena_layout(graph, design_).bytes, kArenaUnit) * replicas;
-  for (std::size_t i = 0; i < replicas; ++i)
-    arenas += collectives::WireStaging::bytes(design_.plan, first_rank() + int(i));
-  std::size_t owned = 0;
-  for (int stage : design_.updates) {
-    for (std::size_t i = 0; i < replicas; ++i) {
-      for (engine::Range range :
-           collectives::owned(design_.plan[std::size_t(stage)].plan, first_rank() + int(i))) {
-        owned += range.size();
-      }
-    }
-  }
-  const std::size_t slots =
-      kept_bytes(rule_, graph.dtype(), owned) + replicas * widened_bytes(graph);
-  const auto use_of = [&](std::size_t batch) {
-    const std::size_t share = largest_share(batch, open_.accumulate);
-    const std::size_t loop = share * std::size_t(open_.accumulate) * open_.bytes_of_example;
-    return memory_use(engine::Graph::memory(*graph_, ops, share, graph_options()), replicas, arenas,
-                      slots, (loop + open_.bytes_of_replica) * replicas);
-  };
-  const MemoryRoom room = options_.room ? *options_.room : memory_room(local_processes());
-  require_memory(room, options_.memory_limit, open_.batch, use_of);
-  memory_sentence_ = sentence(use_of(open_.batch), room);
-}
-
-void Synchronous::map_memory(const JobRanks& ranks) {
-  const ArenaLayout layout = arena_layout(mirrors_[0]->graph, design_);
-  const std::size_t plans = design_.plan.size();
-  memory_.emplace(ranks, align(layout.bytes, kArenaUnit),
-                  Team::control_bytes(ranks.local().size(), plans), "");
-  std::scoped_lock lock(watch_mutex_);
-  meeting_ = false;
-  team_.emplace(memory_->local(), plans, memory_->control());
-  for (int rank : memory_->local()) {
-    for (int space = 0; space < collectives::kSpaces; ++space) {
-      team_->set_base(rank, Space(space), memory_->block(rank) + layout.offset[space]);
-    }
-  }
-}
-
 // What moves the plans: connections between hosts, an executor of each replica, the threads.
 void Synchronous::open_executors(const JobRanks& ranks) {
   auto transports = connect_hosts(ranks, design_.plan, options_.network, deadline(), "");
@@ -406,6 +361,8 @@ void Synchronous::open_executors(const JobRanks& ranks) {
   executor.stream_from = access_.results;
   executor.cache = access_.touched;
   executor.read_ahead = access_.read_ahead;
+  // Of a device with a queue, whose kernels are as quick to end for much as for little.
+  if (!mirrors_[0]->kernels().in_host_memory()) executor.blocks_at_once = 1 << 20;
   for (std::size_t i = 0; i < mirrors_.size(); ++i) {
     mirrors_[i]->checks.assign(2 * checked_at(0).size(), 0);
     mirrors_[i]->open(design_, rule_, *team_, std::move(transports[i]), executor);
@@ -435,8 +392,10 @@ std::size_t Synchronous::sent_in_step() const {
 void Synchronous::set_start_values() {
   run([&](engine::Replica& replica) {
     Mirror& m = mirror(replica);
-    if (m.rank == 0) m.graph.initialise(open_.seed, m.space(Space::kWeight));
+    m.download();
+    if (m.rank == 0) m.graph.initialise(open_.seed, m.host_weights());
     m.set_masters(open_.seed);
+    m.upload();
     m.executor().start(design_.start, nullptr);
     m.executor().wait(design_.start, "start values of the weights");
   });

@@ -95,6 +95,8 @@ class Synchronous : public engine::Strategy {
   std::vector<std::string> collect(const std::string& mine, std::string_view what) override;
   std::vector<engine::Piece> pieces_to_save(engine::Replica& replica) override;
   std::vector<engine::Piece> pieces_to_restore(engine::Replica& replica) override;
+  void restore(engine::Replica& replica, engine::Checkpoints& checkpoints, std::int64_t step,
+               const std::vector<std::string>& fresh) override;
   std::string plan() const override;
   std::string explain() const override;
   std::string placement() const override;

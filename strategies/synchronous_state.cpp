@@ -62,7 +62,7 @@ Piece weight(const Mirror& mirror, const Parameter& parameter) {
           parameter.shape,
           dtype,
           {0, parameter.range.size()},
-          mirror.space(Space::kWeight) + parameter.range.begin * engine::size_of(dtype)};
+          mirror.host_weights() + parameter.range.begin * engine::size_of(dtype)};
 }
 
 }  // namespace
@@ -70,6 +70,7 @@ Piece weight(const Mirror& mirror, const Parameter& parameter) {
 // Weights of 16 bits are saved as their masters, and where they have none, widened.
 std::vector<Piece> Synchronous::pieces_to_save(engine::Replica& replica) {
   Mirror& m = mirror(replica);
+  m.download();
   const std::vector<Parameter>& layout = m.graph.layout();
   const std::vector<int> owner = deal_arrays(layout, int(host_.size()));
   const bool masters = engine::has_master(m.graph.dtype());
@@ -97,11 +98,18 @@ std::vector<Piece> Synchronous::pieces_to_save(engine::Replica& replica) {
 // Weights of 16 bits from the same arrays as their masters: `Checkpoints::restore` rounds.
 std::vector<Piece> Synchronous::pieces_to_restore(engine::Replica& replica) {
   Mirror& m = mirror(replica);
+  m.download();
   std::vector<Piece> pieces;
   for (const Parameter& parameter : m.graph.layout()) pieces.push_back(weight(m, parameter));
   add_kept(m, rule_, pieces);
   add_statistics(m, pieces);
   return pieces;
+}
+
+void Synchronous::restore(engine::Replica& replica, engine::Checkpoints& checkpoints,
+                          std::int64_t step, const std::vector<std::string>& fresh) {
+  Strategy::restore(replica, checkpoints, step, fresh);
+  mirror(replica).upload();
 }
 
 std::string Synchronous::plan() const {
@@ -194,9 +202,10 @@ std::string Synchronous::print_plan() const {
 }
 
 std::vector<double> Synchronous::weights(int local) const {
-  const Mirror& m = *mirrors_[std::size_t(local)];
+  Mirror& m = *mirrors_[std::size_t(local)];
+  m.download();
   std::vector<double> values(m.graph.parameters());
-  const std::byte* from = m.space(Space::kWeight);
+  const std::byte* from = m.host_weights();
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = engine::number_at(from, m.graph.dtype(), i);
   }
@@ -214,9 +223,11 @@ std::int64_t Synchronous::reductions_beside() const {
 }
 
 void Synchronous::corrupt(int local, std::size_t element) {
-  const Mirror& m = *mirrors_[std::size_t(local)];
+  Mirror& m = *mirrors_[std::size_t(local)];
   const std::size_t width = engine::size_of(m.graph.dtype());
-  m.space(Space::kWeight)[element * width] ^= std::byte{1};
+  m.download();
+  m.host_weights()[element * width] ^= std::byte{1};
+  m.upload();
 }
 
 }  // namespace lockstep::strategies

@@ -88,6 +88,8 @@ void Synchronous::before_forward(engine::Replica& replica, Range range) {
 // Starts the collectives of every bucket that ends before `end`.
 void Synchronous::start_buckets(Mirror& m, std::size_t end) {
   if (m.started == 0) m.update_state = m.Replica::state;  // every update of the last step is done
+  if (m.started < design_.buckets.size() && design_.buckets[m.started].end <= end)
+    m.kernels().synchronize();  // the gradients are there, not only on their way
   for (; m.started < design_.buckets.size() && design_.buckets[m.started].end <= end; ++m.started) {
     for (int stage : design_.stages[m.started]) m.executor().start(stage, &m.update_state);
   }

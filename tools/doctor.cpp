@@ -3,6 +3,7 @@
 // Ends with 0 whatever it finds: a missing part is a fact, not a failure.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -43,16 +44,6 @@ std::string find_program(const std::string& name) {
   return {};
 }
 
-std::size_t count_entries(const fs::path& folder) {
-  std::error_code none;
-  std::size_t count = 0;
-  for (auto it = fs::directory_iterator(folder, none); !none && it != fs::directory_iterator();
-       it.increment(none)) {
-    ++count;
-  }
-  return count;
-}
-
 // Tries a thing that the kernel may refuse, e.g. inside a container.
 Finding attempt(std::string part, const std::string& works, const std::string& gives,
                 const std::function<void()>& body) {
@@ -90,16 +81,15 @@ std::vector<Finding> examine() {
             "build again)");
   }
   found("memory", fmt::format("{:.1f} GiB may be used", double(machine.memory) / 0x1p30));
-  for (const auto& device : engine::all_devices()) {
+  const auto devices = engine::all_devices();
+  for (const auto& device : devices) {
     found("device " + to_string(device->id()), device->description());
   }
-  const std::size_t gpus = count_entries("/proc/driver/nvidia/gpus");
-  if (gpus > 0) {
-    missing("GPU", fmt::format("{} NVIDIA GPU{} seen; this build trains on CPUs only", gpus,
-                               gpus == 1 ? "" : "s"));
-  } else {
-    missing("GPU", "none seen by the NVIDIA driver; training runs on the CPU");
-  }
+  const bool gpus =
+      std::ranges::any_of(devices, [](const auto& device) { return device->id().kind == "cuda"; });
+  const std::vector<std::string> told = engine::describe_gpus();
+  for (std::size_t i = 0; i < told.size(); ++i)
+    findings.push_back({i == 0 ? "CUDA" : fmt::format("CUDA, {}", i + 1), gpus, told[i]});
   if (collectives::mpi::available()) {
     found("MPI", collectives::mpi::version());
   } else {

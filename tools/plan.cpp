@@ -46,7 +46,7 @@ struct Flags {
 PlannedModel planned(const Flags& f, const Topology& topology,
                      const collectives::Choices& choices) {
   const engine::GraphSpec spec = models::build(f.model);
-  const auto devices = engine::all_devices();
+  const auto devices = engine::host_devices();
   engine::Device& device = *devices.front();
   const auto ops = device.ops(device.default_dtype(), {});
   const engine::Graph graph(spec, *ops, 1);

@@ -42,6 +42,7 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   strategies::StrategyOptions options;
   options.replicas = f.replicas;
   options.device = f.device;
+  options.devices = f.devices;
   options.threads = f.threads;
   if (!f.dtype.empty()) options.dtype = engine::dtype_of(f.dtype);
   options.algorithm = f.algorithm;
@@ -142,16 +143,21 @@ void warn_of_warm_up(const TrainFlags& f, std::uint64_t examples, std::size_t wo
 }
 
 void check_device(const TrainFlags& f) {
-  const auto devices = engine::all_devices();
-  const engine::Device& device = engine::find(devices, engine::parse_device_id(f.device));
-  if (f.dtype.empty() || device.supports(engine::dtype_of(f.dtype))) return;
-  std::string others;
-  for (const auto& other : devices)
-    if (other->supports(engine::dtype_of(f.dtype)))
-      others += ", or give --device " + other->id().kind;
-  engine::fail(engine::Code::kInvalid,
-               "--dtype {}: {} has no kernels for it: give another --dtype{}", f.dtype,
-               to_string(device.id()), others);
+  const std::vector<std::string> asked = f.devices.empty() ? std::vector{f.device} : f.devices;
+  const bool gpus = std::ranges::any_of(
+      asked, [](const std::string& name) { return engine::parse_device_id(name).kind == "cuda"; });
+  const auto devices = gpus ? engine::all_devices() : engine::host_devices();
+  for (const std::string& name : asked) {
+    const engine::Device& device = engine::find(devices, engine::parse_device_id(name));
+    if (f.dtype.empty() || device.supports(engine::dtype_of(f.dtype))) continue;
+    std::string others;
+    for (const auto& other : devices)
+      if (other->supports(engine::dtype_of(f.dtype)))
+        others += ", or give --device " + other->id().kind;
+    engine::fail(engine::Code::kInvalid,
+                 "--dtype {}: {} has no kernels for it: give another --dtype{}", f.dtype,
+                 to_string(device.id()), others);
+  }
 }
 
 // What each flag alone may be stands in train_flags.cpp; here is what must fit together.
@@ -208,7 +214,8 @@ engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph, int
                   f.batch, needed / 0x1p30, there / 0x1p30);
   DataChoice choice{f.data, f.batch, f.examples, f.seed, f.augment};
   engine::data::Sets sets = choose_data(choice, graph);
-  const std::size_t replicas = std::size_t(f.replicas) * std::size_t(std::max(processes, 1));
+  const std::size_t here = f.devices.empty() ? std::size_t(f.replicas) : f.devices.size();
+  const std::size_t replicas = here * std::size_t(std::max(processes, 1));
   engine::require(replicas <= sets.train->size(),
                   "{} replicas are more than all {} examples of the training data: use at most {}",
                   replicas, sets.train->size(), sets.train->size());
@@ -397,6 +404,7 @@ int train(const TrainFlags& f, const Program& program) {
                               {.deadline = options.deadline.value_or(std::chrono::seconds(60)),
                                .network = between_hosts,
                                .launched = !cluster,
+                               .gpus = {f.memory_fraction, f.tf32 == "on"},
                                .log = log});
   std::optional<Records> records;
   open_chief_files(session, [&] { records.emplace(f, launch.rank == 0, log); });

@@ -136,7 +136,23 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--threads", f.threads, "library threads of a replica; 0: cores shared equally")
       ->check(whole_number(0, 4096))
       ->capture_default_str();
-  app.add_option("--device", f.device, "cpu, or reference: plain loops, slow")
+  auto* const device =
+      app.add_option("--device", f.device,
+                     "of all replicas: cpu, or cuda:0 and so on, or reference: plain loops, slow")
+          ->capture_default_str();
+  app.add_option("--devices", f.devices,
+                 "a device for each replica of this process, as in cuda:0,cuda:1; one may stand "
+                 "there more than once")
+      ->delimiter(',')
+      ->excludes(device)
+      ->excludes("--replicas");
+  app.add_option("--memory-fraction", f.memory_fraction,
+                 "of each GPU's free memory that this process may take")
+      ->check(number_above(0, 1))
+      ->capture_default_str();
+  app.add_option("--tf32", f.tf32,
+                 "on GPUs: products of float32 with 10 bits of mantissa, several times as fast")
+      ->check(one_of({"on", "off"}))
       ->capture_default_str();
   app.add_option(
          "--dtype", f.dtype,

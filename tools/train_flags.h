@@ -29,6 +29,9 @@ struct TrainFlags {
   std::uint64_t seed = 1;
   std::optional<std::uint64_t> examples;  // of generated digits: else 8000
   int threads = 0;
+  std::vector<std::string> devices;  // one for each replica, instead of `device` and `replicas`
+  double memory_fraction = 0.95;     // of GPUs
+  std::string tf32 = "on";
   std::string device = "cpu", dtype, algorithm = "auto", update = "auto", kernels = "auto",
               bind = "auto";
   NetworkFlags network;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "engine/base/random.h"
 
-#include <Random123/philox.h>
-
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -10,6 +8,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/hash.h"
+#include "engine/base/philox.h"
 
 namespace lockstep::engine {
 namespace {
@@ -33,12 +32,7 @@ std::uint64_t stream_key(std::uint64_t seed, std::string_view name) {
 
 std::array<std::uint32_t, 4> random_bits(std::uint64_t key, std::uint64_t index,
                                          std::uint64_t position) {
-  const r123::Philox4x32::ctr_type counter = {{std::uint32_t(index), std::uint32_t(index >> 32),
-                                               std::uint32_t(position),
-                                               std::uint32_t(position >> 32)}};
-  const r123::Philox4x32::key_type words = {{std::uint32_t(key), std::uint32_t(key >> 32)}};
-  const r123::Philox4x32::ctr_type bits = r123::Philox4x32()(counter, words);
-  return {bits[0], bits[1], bits[2], bits[3]};
+  return philox(key, index, position);
 }
 
 std::uint32_t Random::bits() {

@@ -18,7 +18,7 @@ std::uint64_t stream_key(std::uint64_t seed, std::string_view name);
 std::array<std::uint32_t, 4> random_bits(std::uint64_t key, std::uint64_t index,
                                          std::uint64_t position);
 
-inline double uniform(std::uint32_t bits) {
+constexpr double uniform(std::uint32_t bits) {
   return (double(bits) + 0.5) * 0x1p-32;
 }  // (0, 1)
 

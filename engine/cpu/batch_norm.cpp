@@ -224,9 +224,9 @@ void batch_norm_backward(Library& library, const BatchNormSpec& s, std::size_t r
   for (std::size_t c = 0; c < s.channels; ++c) {
     const bool constant = a.sums == nullptr;
     const double deviation = a.moments[s.channels + c];
-    numbers[2 * s.channels + c] = constant ? 0.0f : float(a.sums[c] / a.count);
+    numbers[2 * s.channels + c] = constant ? 0.0f : float(a.sums[c] / *a.count);
     numbers[3 * s.channels + c] =
-        constant ? 0.0f : float(a.sums[s.channels + c] / a.count * deviation);
+        constant ? 0.0f : float(a.sums[s.channels + c] / *a.count * deviation);
   }
   whole.dx = a.dx.as<T>();
   whole.dother = a.dother.as<T>();

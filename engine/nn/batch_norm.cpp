@@ -62,12 +62,11 @@ class BatchNorm final : public Layer {
     const BatchNormSpec s = spec(a.x[0].shape, 1);
     const Workspace kept(s, a.workspace);
     if (!context.training) {
-      fixed_moments(s, a.statistics, kept.moments);
+      context.ops->batch_norm_fixed_moments(s, a.statistics, kept.moments);
     } else if (!a.again) {
-      const double* const sums = forward_sums(context, s, a, kept);
-      moments(s, sums, kept.moments);
-      *kept.count = sums[2 * s.channels];
-      follow(s, sums, a.statistics);
+      forward_sums(context, s, a, kept);
+      context.ops->batch_norm_moments(
+          s, {kept.sums, kept.moments, kept.count, a.statistics, options_.momentum});
     }
     BatchNormForward call{a.x[0], a.w[0], a.w[1]};
     if (adds_) call.other = a.x[1];
@@ -84,15 +83,13 @@ class BatchNorm final : public Layer {
     call.moments = kept.moments;
     call.mask = kept.mask;
     const bool synchronised = options_.synchronised && context.training;
-    double* const sums = synchronised ? exchange(context, a.point + kGradientSums) : kept.sums;
     context.ops->batch_norm_gradient_sums(context.state, s, call, a.dw[0], a.dw[1], a.accumulate,
-                                          sums);
-    if (synchronised) context.reduce(a.point + kGradientSums);
+                                          kept.sums);
+    if (synchronised) add_up(context, a.point + kGradientSums, kept.sums, s.gradient_sums());
     call.dx = a.dx[0];
     if (adds_) call.dother = a.dx[1];
     if (!call.dx && !call.dother) return;
-    call.sums = context.training ? sums : nullptr;
-    call.count = std::max(1.0, *kept.count);
+    if (context.training) call.sums = kept.sums, call.count = kept.count;
     context.ops->batch_norm_backward(context.state, s, call);
   }
 
@@ -120,52 +117,18 @@ class BatchNorm final : public Layer {
     return {positions, channels, options_.epsilon, activation_};
   }
 
-  static double* exchange(Context& context, int point) {
-    return reinterpret_cast<double*>(context.exchange(point));
+  // Over all replicas: the sums there become theirs.
+  static void add_up(Context& context, int point, double* sums, std::size_t count) {
+    std::byte* const exchange = context.exchange(point);
+    context.ops->read(reinterpret_cast<std::byte*>(sums), exchange, count * sizeof(double));
+    context.reduce(point);
+    context.ops->write(exchange, reinterpret_cast<std::byte*>(sums), count * sizeof(double));
   }
 
-  const double* forward_sums(Context& context, const BatchNormSpec& s, const ForwardArguments& a,
-                             const Workspace& kept) const {
-    const int point = a.point + kForwardSums;
-    double* const sums = options_.synchronised ? exchange(context, point) : kept.sums;
-    context.ops->batch_norm_sums(context.state, s, a.x[0], sums);
-    if (options_.synchronised) context.reduce(point);
-    return sums;
-  }
-
-  static double mean_of(const BatchNormSpec& s, const double* sums, std::size_t c) {
-    return sums[c] / std::max(1.0, sums[2 * s.channels]);
-  }
-  static double variance_of(const BatchNormSpec& s, const double* sums, std::size_t c) {
-    const double mean = mean_of(s, sums, c);
-    return std::max(0.0, sums[s.channels + c] / std::max(1.0, sums[2 * s.channels]) - mean * mean);
-  }
-
-  // Where a value is no number the mean is none, and with it every output, whatever the variance.
-  static void moments(const BatchNormSpec& s, const double* sums, double* to) {
-    for (std::size_t c = 0; c < s.channels; ++c) {
-      to[c] = mean_of(s, sums, c);
-      to[s.channels + c] = 1 / std::sqrt(variance_of(s, sums, c) + s.epsilon);
-    }
-  }
-
-  static void fixed_moments(const BatchNormSpec& s, const double* averages, double* to) {
-    for (std::size_t c = 0; c < s.channels; ++c) {
-      to[c] = averages[c];
-      to[s.channels + c] = 1 / std::sqrt(averages[s.channels + c] + s.epsilon);
-    }
-  }
-
-  // The moving averages, of the mean and of the unbiased variance. Of no values nothing is learnt.
-  void follow(const BatchNormSpec& s, const double* sums, double* averages) const {
-    const double n = sums[2 * s.channels], keep = options_.momentum;
-    if (n == 0) return;
-    const double unbiased = n > 1 ? n / (n - 1) : 1;
-    for (std::size_t c = 0; c < s.channels; ++c) {
-      double &mean = averages[c], &variance = averages[s.channels + c];
-      mean = keep * mean + (1 - keep) * mean_of(s, sums, c);
-      variance = keep * variance + (1 - keep) * unbiased * variance_of(s, sums, c);
-    }
+  void forward_sums(Context& context, const BatchNormSpec& s, const ForwardArguments& a,
+                    const Workspace& kept) const {
+    context.ops->batch_norm_sums(context.state, s, a.x[0], kept.sums);
+    if (options_.synchronised) add_up(context, a.point + kForwardSums, kept.sums, s.sums());
   }
 
   BatchNormOptions options_;

@@ -14,8 +14,10 @@ namespace lockstep::engine {
 template <class Body>
 void Graph::Plan::observed(std::size_t i, Observer::Pass pass, const Tensor& y, Body body) {
   if (observer == nullptr) return body();
+  ops->synchronize();
   const Clock::time_point begin = Clock::now();
   body();
+  ops->synchronize();
   observer->layer(graph.nodes[i].name, pass, begin, Clock::now(), y);
 }
 
@@ -96,18 +98,25 @@ void Graph::Plan::backward_slice(Context& context, std::size_t i, std::size_t fi
 
 Graph::Graph(const GraphSpec& spec, Ops& ops, std::size_t rows, GraphOptions options) {
   plan_ = std::make_unique<Plan>(spec, ops, rows, options);
-  plan_->buffer = Buffer(plan_->memory.bytes);
+  require(
+      plan_->graph.sources.empty() || ops.in_host_memory(),
+      "model {}: rows of tables that a batch touches are found by the host, so compact rows need "
+      "a device whose memory is the host's",
+      spec.name());
+  const GraphMemory needed = plan_->needed();
+  plan_->buffer =
+      ops.allocate(needed.bytes, fmt::format("the graph of {}, of which {} takes {} bytes",
+                                             spec.name(), needed.largest, needed.largest_bytes));
   plan_->connect();
 }
 
 GraphMemory Graph::memory(const GraphSpec& spec, Ops& ops, std::size_t rows, GraphOptions options) {
   const Plan plan(spec, ops, rows, options);
-  const auto largest = std::ranges::max_element(plan.blocks, {}, &Lifetime::bytes);
+  GraphMemory result = plan.needed();
   KernelMemory kernels;
   for (const PlannedNode& node : plan.graph.nodes)
     kernels.cover(node.layer->kernel_memory(ops, node.input_shapes, rows));
-  GraphMemory result{plan.memory.bytes, kernels.bytes(),
-                     plan.name_of(std::size_t(largest - plan.blocks.begin())), largest->bytes};
+  result.kernels = kernels.bytes();
   for (const Parameter& parameter : plan.graph.layout) {
     const std::size_t bytes = parameter.shape.elements() * size_of(ops.dtype());
     if (bytes <= result.largest_bytes) continue;
@@ -135,7 +144,9 @@ const std::vector<Statistic>& Graph::statistics() const {
   return plan_->graph.statistics;
 }
 std::span<double> Graph::statistic_values() {
-  return plan_->statistics;
+  plan_->ops->synchronize();
+  const std::vector<Statistic>& all = plan_->graph.statistics;
+  return {plan_->statistics(), all.empty() ? 0 : all.back().range.end};
 }
 std::size_t Graph::activation_bytes() const {
   return plan_->memory.bytes;

@@ -89,7 +89,8 @@ class Graph {
   using Hook = std::function<void(Range)>;
 
   // `rows`: the most examples a replica may hold at once. `ops`: of the replica; must outlive this.
-  // Throws Error(kIo) where the system has no memory: `memory` tells before what will be needed.
+  // Throws Error(kIo) or Error(kMemory) where there is no memory: `memory` tells before what will
+  // be needed.
   Graph(const GraphSpec& spec, Ops& ops, std::size_t rows, GraphOptions options = {});
   // What the constructor would take: plans, and takes nothing.
   static GraphMemory memory(const GraphSpec& spec, Ops& ops, std::size_t rows,
@@ -102,7 +103,8 @@ class Graph {
   const std::vector<Parameter>& layout() const;  // in arena order
   const std::vector<ReductionSpec>& reductions() const;  // named "<layer>.<name>"
   const std::vector<Statistic>& statistics() const;
-  // All of them, float64, host memory of the graph's own; at their initial values to begin with.
+  // All of them, float64, memory of the graph's own that the host may write too; at their initial
+  // values to begin with. Waits for the kernels so far.
   std::span<double> statistic_values();
   std::size_t activation_bytes() const;     // activations, their gradients, workspace
   std::vector<std::string> layers() const;  // names of those that run, in the order of forward
@@ -113,9 +115,10 @@ class Graph {
   // Both arenas outlive the graph; gradients holds trainable() elements, and may be null where
   // backward is never called.
   void bind(std::byte* weights, std::byte* gradients);
-  // Start values of all parameters, by (seed, name); zeros in the gaps. Host memory.
+  // Start values of all parameters, by (seed, name); zeros in the gaps. Into memory of the host.
   void initialise(std::uint64_t seed, std::byte* weights) const;
 
+  // In memory that the ops allocated.
   Tensor input() const;       // [rows, ...input]; written by the loop
   Tensor target() const;      // float32 [rows, target columns]; written by the loop
   std::int64_t* ids() const;  // [rows]; written by the loop; StepState::ids

@@ -200,6 +200,11 @@ std::string Graph::Plan::name_of(std::size_t block) const {
   return "targets and losses";
 }
 
+GraphMemory Graph::Plan::needed() const {
+  const auto largest = std::ranges::max_element(blocks, {}, &Lifetime::bytes);
+  return {memory.bytes, 0, name_of(std::size_t(largest - blocks.begin())), largest->bytes};
+}
+
 Tensor Graph::Plan::tensor(std::size_t block, const Shape& extents, DType dtype) const {
   std::byte* data = block == kNone ? nullptr : buffer.data() + memory.offsets[block];
   return {data, extents.with_rows(rows), dtype};
@@ -220,8 +225,10 @@ void Graph::Plan::connect() {
     touched.emplace_back(graph.sources[i].rows, rows,
                          buffer.data() + memory.offsets[touched_blocks[i]]);
   }
+  if (!graph.statistics.empty())
+    learnt = ops->allocate_shared(graph.statistics.back().range.end * sizeof(double));
   for (const Statistic& statistic : graph.statistics) {
-    statistics.resize(statistic.range.end, statistic.initial);
+    std::fill_n(statistics() + statistic.range.begin, statistic.range.size(), statistic.initial);
   }
   steps.resize(graph.nodes.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -254,7 +261,7 @@ void Graph::Plan::connect() {
                     .point = node.point,
                     .name = &node.name,
                     .places = places,
-                    .statistics = statistics.data() + node.statistics};
+                    .statistics = statistics() + node.statistics};
     step.again = step.forward;
     step.again.x = step.x_late;
     step.again.y = late(node.output);

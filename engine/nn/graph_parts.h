@@ -70,6 +70,7 @@ struct Graph::Plan {
   void plan_touched();
   void place();
   std::string name_of(std::size_t block) const;
+  GraphMemory needed() const;  // without kernels and weights
   void connect();
   Tensor tensor(std::size_t block, const Shape& shape, DType dtype) const;
   void forward_node(Context& context, std::size_t i);
@@ -112,7 +113,8 @@ struct Graph::Plan {
   std::size_t touched_examples = kNone;  // of the batch that they were found for
   Tensor input, target, output, output_gradient, losses, correct;
   std::int64_t* ids = nullptr;
-  std::vector<double> statistics;
+  Buffer learnt;  // statistics, which the host and kernels write
+  double* statistics() const { return reinterpret_cast<double*>(learnt.data()); }
   std::byte* weights = nullptr;  // the strategy's arena, once bound
 };
 

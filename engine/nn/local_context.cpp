@@ -5,7 +5,7 @@ namespace lockstep::engine {
 
 LocalContext::LocalContext(Ops& o, const Graph& graph) : Context(o) {
   for (const ReductionSpec& reduction : graph.reductions()) {
-    space_.emplace_back(reduction.count * sizeof(double));
+    space_.push_back(ops->allocate_shared(reduction.count * sizeof(double)));
   }
 }
 

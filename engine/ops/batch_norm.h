@@ -2,7 +2,7 @@
 // Batch normalisation: each channel is brought to mean 0 and variance 1 over all rows and positions
 // of a batch, then scaled and shifted by two parameters. Fused with what usually follows: the sum
 // with a second input, and ReLU, of which backward keeps one bit an element instead of the output.
-// Source: Ioffe and Szegedy 2015. Plain values; statistics are float64 and on the host.
+// Source: Ioffe and Szegedy 2015. Plain values; statistics are float64, in the memory of operands.
 //
 //   mean, variance  of a channel over all rows in use and positions (the biased variance)
 //   deviation       1 / sqrt(variance + epsilon)
@@ -57,8 +57,20 @@ struct BatchNormBackward {
   Tensor dx = {}, dother = {};  // none: not wanted; either may be the memory of dy
   const double* moments = nullptr;
   const std::uint8_t* mask = nullptr;
-  const double* sums = nullptr;  // gradient_sums() numbers; null: the moments are constants
-  double count = 0;              // n of these sums
+  const double* sums = nullptr;   // gradient_sums() numbers; null: the moments are constants
+  const double* count = nullptr;  // n of these sums, at least 1; of no sums null
+};
+
+// From the sums of forward: the moments, and n; and the moving averages follow, where there are
+// any: average = keep average + (1 - keep) value, of the mean and of the unbiased variance. Of no
+// values (n is 0) nothing is learnt. Where a value is no number the mean is none, and with it every
+// output, whatever the variance.
+struct BatchNormMoments {
+  const double* sums = nullptr;
+  double* moments = nullptr;
+  double* count = nullptr;     // at least 1
+  double* averages = nullptr;  // means, then variances; null: none
+  double keep = 0;
 };
 
 }  // namespace lockstep::engine

@@ -82,9 +82,9 @@ std::size_t check_places(const EmbeddingSpec& spec, std::size_t rows, const std:
   return table;
 }
 
-void check_reduce(const ReduceArguments& a) {
+void check_reduce(const ReduceArguments& a, std::size_t most) {
   invariant(!a.from.empty(), "a reduction without sources");
-  invariant(a.count <= kBlock || a.epilogue != Epilogue::kSquares, "squares of more than a block");
+  invariant(a.count <= most || a.epilogue != Epilogue::kSquares, "squares of more than a block");
   invariant(a.epilogue != Epilogue::kScale || (a.op == ReduceOp::kSum && !is_integer(a.dtype)),
             "a scale of integers, or of something else than a sum");
   invariant(a.epilogue != Epilogue::kRound || a.dtype == DType::kFloat32,

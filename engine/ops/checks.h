@@ -34,8 +34,8 @@ std::size_t check_places(const EmbeddingSpec& spec, std::size_t rows, const std:
 void check_call(const BatchNormSpec& spec, DType dtype, const BatchNormForward& call);
 void check_call(const BatchNormSpec& spec, DType dtype, const BatchNormBackward& call);
 
-// At least one source, and what the epilogue needs is there, which may be a bound of one block.
-void check_reduce(const ReduceArguments& arguments);
+// At least one source, and what the epilogue needs is there. Squares are of `most` elements.
+void check_reduce(const ReduceArguments& arguments, std::size_t most = kBlock);
 
 // The class that a row's target names. Throws Error(kInvalid) where the number is not one of
 // 0 .. classes - 1: labels come from files.

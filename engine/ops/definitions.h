@@ -10,13 +10,24 @@
 
 namespace lockstep::engine {
 
+// Where in the stream of an example the random numbers of its units 4 * quad .. 4 * quad + 3 stand.
+constexpr std::uint64_t dropout_position(std::int64_t step, std::size_t quad) {
+  return (std::uint64_t(step) << 32) | std::uint64_t(quad);
+}
 // The four random numbers of units 4 * quad .. 4 * quad + 3 of example `id` at `step`.
 inline std::array<std::uint32_t, 4> dropout_bits(std::uint64_t key, std::int64_t id,
                                                  std::int64_t step, std::size_t quad) {
-  return random_bits(key, std::uint64_t(id), (std::uint64_t(step) << 32) | std::uint64_t(quad));
+  return random_bits(key, std::uint64_t(id), dropout_position(step, quad));
 }
-inline bool dropout_keeps(std::uint32_t bits, double rate) {
+constexpr bool dropout_keeps(std::uint32_t bits, double rate) {
   return uniform(bits) >= rate;
+}
+
+// Whether `number`, which came from a file, is a whole number of 0 .. count - 1. Compared as
+// floating point first: NaN or a huge number must not be converted.
+template <class T>
+constexpr bool is_index(T number, std::size_t count) {
+  return number >= 0 && double(number) < double(count) && T(std::size_t(number)) == number;
 }
 
 // What word `index` of an arena adds to the checksum: the finaliser of splitmix64 (Steele, Lea and

@@ -6,16 +6,21 @@
 // are [outputs, inputs]. All extents of one call were known when the graph was planned; what a
 // kernel needs besides (scratch, library objects) it makes at the first call of a shape and keeps.
 //
-// Threads: the replica's computing thread only, except `reduce`, which any thread may call at any
-// time. Cost: one pass over the operands unless said. Errors: Error(kDevice) from a library; wrong
-// shapes are broken invariants.
+// A device may queue kernels and run them later, in the order of the calls. Then its memory is not
+// the host's: what `allocate` gave is read and written by `read` and `write` alone, and the words
+// of a step are those that `publish` gave. What a kernel finds wrong in ids and labels is thrown by
+// it, or by the next call that waits for it: `read`, `synchronize`, `batch_sum`.
+//
+// Threads: the replica's computing thread only, except `reduce` and `checksum`, which any thread
+// may call at any time. Cost: one pass over the operands unless said. Errors: Error(kDevice) from a
+// library; wrong shapes are broken invariants.
 #pragma once
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 
+#include "engine/device/buffer.h"
 #include "engine/ops/batch_norm.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/step_state.h"
@@ -145,6 +150,22 @@ class Ops {
   // through whole, as they must where steps are recorded and replayed.
   virtual std::size_t slice_rows() const { return 0; }
 
+  // Whether what `allocate` gives is memory of the host, and kernels are done when a call returns.
+  virtual bool in_host_memory() const { return true; }
+  // Zeroed memory for operands. Throws Error(kMemory), which names `what`, or Error(kIo).
+  virtual Buffer allocate(std::size_t bytes, std::string_view what);
+  // Zeroed memory that both the host and kernels read and write, for numbers that they exchange.
+  virtual Buffer allocate_shared(std::size_t bytes);
+  // Between the host's memory and this device's, behind all kernels so far. A write may end later,
+  // but has read all of `from`; a read waits.
+  virtual void write(const void* from, std::byte* to, std::size_t bytes);
+  virtual void read(const std::byte* from, void* to, std::size_t bytes);
+  // The words of the next kernels' step. What it returns is given to them; its words are the host's
+  // to read only where memory is. Of no more than a few steps it may be used at once.
+  virtual const StepState* publish(const StepState& state) { return &state; }
+  // Waits for all kernels so far.
+  virtual void synchronize() {}
+
   // Backward calls get y, so that a fused activation can mask dy; they may overwrite dy. dx.data is
   // null where nobody wants it; so is dw or db of a frozen parameter. The others are written, or
   // added to where `accumulate`. Weights are read only before the call returns.
@@ -203,6 +224,10 @@ class Ops {
                                         bool accumulate, double* sums) = 0;
   virtual void batch_norm_backward(const StepState* state, const BatchNormSpec& spec,
                                    const BatchNormBackward& call) = 0;
+  // What forward needs, from the sums, or from moving averages. Cost: a few channels.
+  virtual void batch_norm_moments(const BatchNormSpec& spec, const BatchNormMoments& call);
+  virtual void batch_norm_fixed_moments(const BatchNormSpec& spec, const double* averages,
+                                        double* moments);
 
   // Element-wise; outputs may be the inputs' memory.
   virtual void relu(const StepState* state, Tensor x, Tensor y) = 0;
@@ -210,15 +235,12 @@ class Ops {
   virtual void tanh(const StepState* state, Tensor x, Tensor y) = 0;
   virtual void tanh_gradient(const StepState* state, Tensor y, Tensor dy, Tensor dx) = 0;
   virtual void add(const StepState* state, Tensor a, Tensor b, Tensor y) = 0;  // y = a + b
-  // y = x in the rows in use. This one serves devices whose memory the host can write.
-  virtual void copy(const StepState* state, Tensor x, Tensor y) {
-    const std::size_t bytes = std::size_t(state->examples) * x.columns() * size_of(x.dtype);
-    if (bytes > 0) std::memmove(y.data, x.data, bytes);
-  }
+  // y = x in the rows in use.
+  virtual void copy(const StepState* state, Tensor x, Tensor y);
   virtual void dropout(const StepState* state, const DropoutSpec& spec, Tensor x, Tensor y) = 0;
   // Columns [from, from + count) of x become columns [to, to + count) of y; and zeros in all of y.
-  // Only in the rows in use. These two, and embedding_rows, serve devices whose memory is the
-  // host's.
+  // Only in the rows in use. What stands here, and not at a device, serves those whose memory is
+  // the host's.
   virtual void copy_columns(const StepState* state, Tensor x, std::size_t from, Tensor y,
                             std::size_t to, std::size_t count);
   virtual void clear(const StepState* state, Tensor y);
@@ -257,6 +279,7 @@ class Ops {
   // Host float32 to this device's element type: x.elements() of them.
   virtual void load(const float* from, Tensor x) = 0;
 
+  // Of memory that is written: these two do not wait for kernels that are queued (synchronize).
   // A 64-bit sum of mixed words; equal bits give equal sums, whatever the order of adding:
   // sum over i of mix(word_i + (offset + i) * odd), modulo 2^64, over 4-byte words
   // (a last short one is filled with zeros); `offset` counts words. See engine/ops/definitions.h.

@@ -20,7 +20,7 @@ enum class ReduceOp : std::uint8_t { kSum, kMin, kMax, kProduct };
 enum class Epilogue : std::uint8_t {
   kNone,
   kScale,    // multiply by `scale` (a mean: 1 / ranks)
-  kSquares,  // also write the sum of the squares to *squares
+  kSquares,  // also write the sum of the squares of each block to `squares`
   kUpdate,   // the sums are gradients: update slots, and store new weights instead of sums
   kRound,    // float32: round to the nearest number that bfloat16 has, and store that as float32
 };
@@ -43,10 +43,10 @@ inline std::size_t values_kept(const UpdateRule& rule, DType weights) {
   return rule.slots() + (has_master(weights) ? 1 : 0);
 }
 
-// Of kSquares at most one block, else as many elements as one likes. Sources are added
-// as a balanced tree in the order given: of n sources, the first (n + 1) / 2 and the rest, each
-// added by the same rule. A target may be the same memory as a source, else it lies apart from all
-// of them. Pointers are aligned to the element.
+// Of kSquares at most one block where memory is the host's, else as many elements as one likes.
+// Sources are added as a balanced tree in the order given: of n sources, the first (n + 1) / 2 and
+// the rest, each added by the same rule. A target may be the same memory as a source, else it lies
+// apart from all of them. Pointers are aligned to the element.
 //
 // float16 and bfloat16 are computed as float32: the whole tree, then the product with `scale`,
 // which is taken as a float32 too. Then they are rounded once, to the nearest, of two as near the
@@ -72,7 +72,7 @@ struct ReduceArguments {
   std::optional<DType> target = {};
   Epilogue epilogue = Epilogue::kNone;
   double scale = 1;                   // kScale: of the result; kUpdate: of the gradients
-  double* squares = nullptr;          // kSquares: one number for this block
+  double* squares = nullptr;          // kSquares: one number for each block that begins
   const UpdateRule* rule = nullptr;   // kUpdate: ...
   const StepState* state = nullptr;   // ... rate and step ...
   const std::byte* weight = nullptr;  // ... the old weights ...

@@ -88,7 +88,7 @@ void ReferenceOps<T>::batch_norm_backward(const StepState* state, const BatchNor
       const double g = passed<T>(s, a, row, i), deviation = a.moments[s.channels + c];
       const double normal = (double(a.x.as<T>()[at]) - a.moments[c]) * deviation;
       double dx = g;
-      if (a.sums != nullptr) dx -= (a.sums[c] + normal * a.sums[s.channels + c]) / a.count;
+      if (a.sums != nullptr) dx -= (a.sums[c] + normal * a.sums[s.channels + c]) / *a.count;
       if (a.dx) a.dx.as<T>()[at] = T(dx * double(a.scale.as<T>()[c]) * deviation);
       if (a.dother) a.dother.as<T>()[at] = T(g);
     }

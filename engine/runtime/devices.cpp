@@ -2,27 +2,47 @@
 #include "engine/runtime/devices.h"
 
 #include <string>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/cpu/cpu_device.h"
+#include "engine/cuda/cuda_device.h"
 #include "engine/reference/reference_device.h"
 
 namespace lockstep::engine {
 
-std::vector<std::unique_ptr<Device>> all_devices() {
+std::vector<std::unique_ptr<Device>> host_devices() {
   std::vector<std::unique_ptr<Device>> devices;
   devices.push_back(cpu_device());
   devices.push_back(reference_device());
   return devices;
 }
 
+std::vector<std::unique_ptr<Device>> all_devices(const DeviceOptions& options) {
+  std::vector<std::unique_ptr<Device>> devices = host_devices();
+  for (auto& gpu :
+       cuda_devices({.memory_fraction = options.memory_fraction, .tf32 = options.tf32})) {
+    devices.push_back(std::move(gpu));
+  }
+  return devices;
+}
+
 Device& find(std::span<const std::unique_ptr<Device>> devices, const DeviceId& id) {
   std::string known;
+  bool same_kind = false;
   for (const std::unique_ptr<Device>& device : devices) {
     if (device->id() == id) return *device;
+    same_kind |= device->id().kind == id.kind;
     known += (known.empty() ? "" : ", ") + to_string(device->id());
   }
+  if (id.kind == "cuda" && !same_kind)
+    fail(Code::kInvalid, "there is no device {}; this machine has {}; {}", to_string(id), known,
+         fmt::join(cuda_findings(), "; "));
   fail(Code::kInvalid, "there is no device {}; this machine has {}", to_string(id), known);
+}
+
+std::vector<std::string> describe_gpus() {
+  return cuda_findings();
 }
 
 }  // namespace lockstep::engine

@@ -3,16 +3,30 @@
 #pragma once
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/device/device.h"
 
 namespace lockstep::engine {
 
-// The best first: cpu:0, then reference:0. Owned by the caller; outlives everything made by them.
-std::vector<std::unique_ptr<Device>> all_devices();
+struct DeviceOptions {
+  double memory_fraction = 0.95;  // of a GPU's memory that is free when it is first used
+  bool tf32 = true;               // of a GPU: products of float32 with 10 bits of mantissa
+};
 
-// Throws Error(kInvalid) with a list of what there is.
+// The best for everybody first: cpu:0, then reference:0. Owned by the caller; outlives everything
+// made by them. Costs nothing.
+std::vector<std::unique_ptr<Device>> host_devices();
+
+// These, and behind them the GPUs that can be used: cuda:0, cuda:1, ... in the driver's order,
+// which CUDA_VISIBLE_DEVICES says. Opening the driver costs a tenth of a second or more.
+std::vector<std::unique_ptr<Device>> all_devices(const DeviceOptions& options = {});
+
+// Throws Error(kInvalid) with a list of what there is, and of GPUs with the reason why not.
 Device& find(std::span<const std::unique_ptr<Device>> devices, const DeviceId& id);
+
+// For people: the driver and each GPU, or why there is none, a line each.
+std::vector<std::string> describe_gpus();
 
 }  // namespace lockstep::engine

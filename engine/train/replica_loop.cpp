@@ -7,6 +7,7 @@
 #include <csignal>
 #include <limits>
 
+#include "engine/ops/host_view.h"
 #include "engine/train/staging.h"
 #include "engine/train/top_classes.h"
 
@@ -62,7 +63,15 @@ PipelineOptions pipeline_options(std::uint64_t seed, bool shuffle, int threads) 
 // Right answers among the rows in use; 0 where the loss counts none.
 double count_correct(Replica& r) {
   const Tensor correct = r.graph.correct();
-  return correct ? r.context->ops->batch_sum(&r.state, correct) : 0;
+  return correct ? r.context->ops->batch_sum(r.context->state, correct) : 0;
+}
+
+// How many of the rows in use have their class among the kTop largest outputs.
+std::size_t count_top(Replica& r) {
+  const std::size_t rows = std::size_t(r.state.examples);
+  const HostView output(*r.context->ops, r.graph.output(), rows);
+  const HostView target(*r.context->ops, r.graph.target(), rows);
+  return count_in_top(output.tensor(), target.tensor(), rows, kTop);
 }
 
 // Whether it tells more than the accuracy, and less than that there are classes.
@@ -131,7 +140,7 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, cons
     {
       const auto span = recording.span(Part::kLoss);
       r.graph.evaluate_loss(*r.context, true);
-      loss = r.context->ops->batch_sum(&r.state, r.graph.losses());
+      loss = r.context->ops->batch_sum(r.context->state, r.graph.losses());
       mine.correct += count_correct(r);
     }
     if (!std::isfinite(loss)) {
@@ -306,12 +315,10 @@ void EvaluationLoop::run(Replica& r) {
       strategy_.staged(r);
       r.graph.forward(*r.context, [&](Range range) { strategy_.before_forward(r, range); });
       r.graph.evaluate_loss(*r.context, false);
-      sums[0] += r.context->ops->batch_sum(&r.state, r.graph.losses());
+      sums[0] += r.context->ops->batch_sum(r.context->state, r.graph.losses());
       sums[1] += count_correct(r);
       sums[2] += double(r.state.examples);
-      if (has_top(r, kTop))
-        sums[3] += double(
-            count_in_top(r.graph.output(), r.graph.target(), std::size_t(r.state.examples), kTop));
+      if (has_top(r, kTop)) sums[3] += double(count_top(r));
       if (outputs_ != nullptr) pass_on(r);
     }
   }
@@ -326,14 +333,19 @@ void EvaluationLoop::run(Replica& r) {
 }
 
 void EvaluationLoop::pass_on(Replica& r) {
-  const Tensor output = r.graph.output();
-  const std::size_t columns = output.columns();
+  const std::size_t rows = std::size_t(r.state.examples);
+  const HostView view(*r.context->ops, r.graph.output(), rows);
+  const Tensor& output = view.tensor();
+  const std::size_t columns = r.graph.output().columns();
   std::vector<double> row(columns);
+  std::vector<std::int64_t> ids(rows);
+  r.context->ops->read(reinterpret_cast<const std::byte*>(r.graph.ids()), ids.data(),
+                       rows * sizeof(std::int64_t));
   std::scoped_lock lock(mutex_);
-  for (std::int64_t i = 0; i < r.state.examples; ++i) {
-    const std::size_t at = std::size_t(i) * columns;
+  for (std::size_t i = 0; i < rows; ++i) {
+    const std::size_t at = i * columns;
     for (std::size_t c = 0; c < columns; ++c) row[c] = number_at(output.data, output.dtype, at + c);
-    (*outputs_)(r.graph.ids()[i], row);
+    (*outputs_)(ids[i], row);
   }
 }
 

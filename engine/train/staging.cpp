@@ -4,30 +4,38 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/ops/host_view.h"
+
 namespace lockstep::engine {
 namespace {
 
 const std::string kAdvice = "; try a smaller rate or clipping";
 
-bool finite(const Tensor& tensor, std::size_t elements) {
-  for (std::size_t i = 0; i < elements; ++i) {
-    if (!std::isfinite(number_at(tensor.data, tensor.dtype, i))) return false;
+// In the first rows of a batch; of a parameter in all of it.
+bool finite(Ops& ops, const Tensor& tensor, std::size_t rows) {
+  const HostView view(ops, tensor, rows);
+  for (std::size_t i = 0; i < rows * tensor.columns(); ++i) {
+    if (!std::isfinite(number_at(view.tensor().data, tensor.dtype, i))) return false;
   }
   return true;
+}
+bool finite(Ops& ops, const Tensor& parameter) {
+  return finite(ops, parameter, parameter.rows());
 }
 
 // Keeps the name of the first layer whose output is not finite.
 class FirstNotFinite : public Observer {
  public:
-  explicit FirstNotFinite(const StepState& state) : state_(state) {}
+  FirstNotFinite(Ops& ops, const StepState& state) : ops_(ops), state_(state) {}
   void layer(const std::string& name, Pass, Clock::time_point, Clock::time_point,
              Tensor y) override {
     const std::size_t rows = std::min(y.rows(), std::size_t(state_.examples));
-    if (found.empty() && !finite(y, rows * y.columns())) found = name;
+    if (found.empty() && !finite(ops_, y, rows)) found = name;
   }
   std::string found;
 
  private:
+  Ops& ops_;
   const StepState& state_;
 };
 
@@ -43,29 +51,33 @@ void stage(Replica& replica, const Batch& batch, std::int64_t step, std::size_t 
   state.inverse_examples = 1.0 / double(whole);
   state.rate = rate;
   state.ids = graph.ids();
+  Ops& ops = *replica.context->ops;
+  replica.context->state = ops.publish(state);
   if (batch.rows() == 0) return;
   Tensor input = graph.input();
   const std::size_t columns = input.columns();
   input.shape = Shape{batch.rows(), columns};
-  replica.context->ops->load(batch.inputs.data(), input);
-  std::copy(batch.targets.begin(), batch.targets.end(), graph.target().as<float>());
-  std::copy(batch.ids.begin(), batch.ids.end(), graph.ids());
+  ops.load(batch.inputs.data(), input);
+  ops.write(batch.targets.data(), graph.target().data, batch.targets.size() * sizeof(float));
+  ops.write(batch.ids.data(), reinterpret_cast<std::byte*>(graph.ids()),
+            batch.ids.size() * sizeof(std::int64_t));
 }
 
 std::string find_not_finite(Replica& replica) {
   Graph& graph = replica.graph;
-  if (!finite(graph.input(), std::size_t(replica.state.examples) * graph.input().columns())) {
+  Ops& ops = *replica.context->ops;
+  if (!finite(ops, graph.input(), std::size_t(replica.state.examples))) {
     return "the input is not finite";
   }
   for (const Parameter& parameter : graph.layout()) {
-    if (!finite(graph.weight(parameter), parameter.range.size())) {
+    if (!finite(ops, graph.weight(parameter))) {
       return "the weights " + parameter.name +
              " are not finite, so the update before was too large or its gradient not finite" +
              kAdvice;
     }
   }
   if (!graph.reductions().empty()) return "inputs and weights are finite";  // others do not follow
-  FirstNotFinite first(replica.state);
+  FirstNotFinite first(ops, replica.state);
   graph.observe(&first);
   graph.forward(*replica.context, [](Range) {});
   graph.observe(nullptr);

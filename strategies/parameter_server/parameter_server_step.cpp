@@ -17,6 +17,9 @@ ParameterServer::Worker::Worker(int worker, const engine::GraphSpec& spec,
                                 std::unique_ptr<engine::Ops> o, std::size_t rows,
                                 engine::GraphOptions options, std::uint64_t run_seed)
     : WorkerOps{std::move(o)}, Replica(worker, spec, *own_ops, rows, options), Context(*own_ops) {
+  engine::require(
+      own_ops->in_host_memory(),
+      "workers of parameter servers need a device whose memory is the host's, as cpu is");
   Replica::context = this;
   Context::state = &(Replica::state);
   Context::seed = run_seed;

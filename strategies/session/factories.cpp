@@ -11,16 +11,25 @@ int threads_of(const StrategyOptions& options, int processes) {
   engine::require(options.replicas >= 1, "a process needs at least one replica, not {}",
                   options.replicas);
   engine::require(options.threads >= 0, "threads cannot be negative; 0 shares the cores equally");
-  const int here = options.replicas * std::max(1, processes);
+  const int replicas = options.devices.empty() ? options.replicas : int(options.devices.size());
+  const int here = replicas * std::max(1, processes);
   return options.threads > 0 ? options.threads : std::max(1, collectives::machine().cores / here);
+}
+
+std::vector<engine::Device*> devices_of(Session& session, const StrategyOptions& options) {
+  if (options.devices.empty())
+    return std::vector(std::size_t(options.replicas), &session.device(options.device));
+  std::vector<engine::Device*> devices;
+  for (const std::string& name : options.devices) devices.push_back(&session.device(name));
+  return devices;
 }
 
 namespace {
 
-SynchronousOptions synchronous(const Session& session, const StrategyOptions& options) {
+SynchronousOptions synchronous(Session& session, const StrategyOptions& options) {
   SynchronousOptions result;
   result.threads = threads_of(options, session.launch().local_size);
-  result.devices.assign(std::size_t(options.replicas), &session.device(options.device));
+  result.devices = devices_of(session, options);
   result.dtype = options.dtype;
   result.kernels = options.kernels;
   result.algorithm = options.algorithm;

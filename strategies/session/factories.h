@@ -19,7 +19,10 @@ namespace lockstep::strategies {
 struct StrategyOptions {
   int replicas = 1;            // of this process
   std::string device = "cpu";  // of all of them
-  int threads = 0;             // library threads of a replica; 0: this host's cores shared equally
+  // A device for each replica instead of these two: {"cuda:0", "cuda:1"}. One may stand there more
+  // than once.
+  std::vector<std::string> devices = {};
+  int threads = 0;  // library threads of a replica; 0: this host's cores shared equally
   std::optional<engine::Kernels> kernels = {};  // else the fastest, or a checkpoint's
   std::optional<engine::DType> dtype = {};
   // Or a name of collectives/registry.h, or such names by the bytes of a bucket:
@@ -47,6 +50,10 @@ struct StrategyOptions {
 // Library threads of a replica, where so many such processes share this host. Refuses replicas and
 // threads that cannot be.
 int threads_of(const StrategyOptions& options, int processes);
+
+// A device for each replica of this process, as the options name them. Error(kInvalid) lists what
+// there is.
+std::vector<engine::Device*> devices_of(Session& session, const StrategyOptions& options);
 // The replicas of this one process. Refuses a job of several processes, which would train apart.
 Mirrored mirrored(Session& session, const StrategyOptions& options = {});
 // The replicas of all processes of the job. Collective.

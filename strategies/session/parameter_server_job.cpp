@@ -144,8 +144,8 @@ Parts parts(Session& session, const ServerOptions& asked, const StrategyOptions&
   const ServerOptions servers = take_part(session, asked, deadline);
   ParameterServerOptions& result = parts.options;
   result.threads = threads_of(options, servers.cluster ? neighbours(*servers.cluster) : 1);
-  engine::Device& device = session.device(options.device);
-  result.devices.assign(std::size_t(options.replicas), &device);
+  result.devices = devices_of(session, options);
+  engine::Device& device = *result.devices.front();
   result.dtype = options.dtype.value_or(device.default_dtype());
   result.kernels = options.kernels;
   result.updates = servers.updates;
@@ -156,7 +156,7 @@ Parts parts(Session& session, const ServerOptions& asked, const StrategyOptions&
   result.deadline = deadline;
   result.log = session.log();
   if (servers.cluster) {
-    join_cluster(*servers.cluster, servers, options.replicas, parts);
+    join_cluster(*servers.cluster, servers, int(result.devices.size()), parts);
     return parts;
   }
   result.servers = std::size_t(servers.servers);

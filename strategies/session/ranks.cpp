@@ -12,7 +12,7 @@ namespace lockstep::strategies {
 namespace {
 
 std::unique_ptr<engine::Ops> sums(const Session& session) {
-  return session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
+  return engine::find(session.devices(), {"cpu", 0}).ops(engine::DType::kFloat32, {.threads = 1});
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ class Task : public ServerTask {
 
  private:
   const ServerTaskOptions options_;
-  const std::vector<std::unique_ptr<engine::Device>> devices_ = engine::all_devices();
+  const std::vector<std::unique_ptr<engine::Device>> devices_ = engine::host_devices();
   const std::unique_ptr<engine::Ops> ops_ = engine::find(devices_, engine::parse_device_id("cpu"))
                                                 .ops(engine::DType::kFloat32, {.threads = 1});
   const std::unique_ptr<engine::Storage> storage_ = engine::posix_storage();

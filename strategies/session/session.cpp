@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "engine/base/error.h"
-#include "engine/runtime/devices.h"
 #include "strategies/session/supervisor.h"
 
 namespace lockstep::strategies {
@@ -18,7 +17,7 @@ Session::Session(int argc, char** argv, SessionOptions options)
       arguments_(argc > 0 ? argv : nullptr),
       launch_(options_.launched && !supervised() ? collectives::mpi::launch()
                                                  : collectives::mpi::Launch()),
-      devices_(engine::all_devices()),
+      devices_(engine::host_devices()),
       exceptions_(std::uncaught_exceptions()) {
   name_task();
   require_possible(options_.network);
@@ -31,7 +30,7 @@ Session::Session(int argc, char** argv, SessionOptions options)
 Session::Session(MpiCommunicator communicator, SessionOptions options)
     : options_(std::move(options)),
       program_("lockstep"),
-      devices_(engine::all_devices()),
+      devices_(engine::host_devices()),
       bootstrap_(collectives::mpi::open(communicator, {options_.deadline})),
       exceptions_(std::uncaught_exceptions()) {
   require_possible(options_.network);
@@ -54,8 +53,11 @@ Session::~Session() {
   }
 }
 
-engine::Device& Session::device(const std::string& name) const {
-  return engine::find(devices_, engine::parse_device_id(name));
+engine::Device& Session::device(const std::string& name) {
+  const engine::DeviceId id = engine::parse_device_id(name);
+  if (id.kind != "cuda") return engine::find(devices_, id);
+  if (all_devices_.empty()) all_devices_ = engine::all_devices(options_.gpus);
+  return engine::find(all_devices_, id);
 }
 
 collectives::Bootstrap& Session::bootstrap() {

@@ -17,6 +17,7 @@
 #include "collectives/mpi/start_watch.h"
 #include "engine/base/log.h"
 #include "engine/device/device.h"
+#include "engine/runtime/devices.h"
 #include "strategies/network.h"
 
 namespace lockstep::strategies {
@@ -27,6 +28,7 @@ struct SessionOptions {
   // False: whatever launcher started this process, it has nothing to do with others of it, and no
   // MPI. So is a task that a supervisor started (supervisor.h).
   bool launched = true;
+  engine::DeviceOptions gpus = {};
   engine::Log log = engine::Log();
 };
 
@@ -46,9 +48,11 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  // Those whose memory is the host's.
   const std::vector<std::unique_ptr<engine::Device>>& devices() const { return devices_; }
-  engine::Device& device(
-      const std::string& name) const;  // "cpu"; Error(kInvalid) lists what there is
+  // "cpu", "cuda:0"; Error(kInvalid) lists what there is. The first time that one is asked for,
+  // GPUs are looked for: a tenth of a second or more.
+  engine::Device& device(const std::string& name);
   const collectives::mpi::Launch& launch() const { return launch_; }
   // The processes of this job: MPI's where a launcher started several, else this one. Starts MPI.
   collectives::Bootstrap& bootstrap();
@@ -66,6 +70,7 @@ class Session {
   char** arguments_ = nullptr;
   collectives::mpi::Launch launch_;
   std::vector<std::unique_ptr<engine::Device>> devices_;
+  std::vector<std::unique_ptr<engine::Device>> all_devices_;  // with GPUs, once one was asked for
   std::unique_ptr<collectives::mpi::StartWatch> start_watch_;
   std::unique_ptr<collectives::Bootstrap> bootstrap_;
   bool abandoned_ = false;

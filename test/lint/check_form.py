@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Holds the form of the C++ files: licence line, length, #pragma once, nothing left to do, listed headers.
 
-usage: check_form.py ROOT --headers HEADER...
+usage: check_form.py ROOT [--absent HEADER...] --headers HEADER...
 
-HEADER are the headers that the build compiles alone; each header of the libraries must be among them.
+HEADER are the headers that the build compiles alone; each header of the libraries must be among them, or
+among those of optional parts that are absent from this build.
 Prints one line for each offence; returns 1 when there is one.
 """
 import argparse
@@ -26,7 +27,7 @@ def check_text(path, text):
     if len(lines) > MOST_LINES:
         yield f"{path}:{MOST_LINES}: {len(lines)} lines, {MOST_LINES} are the most: split it by subject"
     again = path.endswith("-inl.h")   # included once for each instruction set
-    if path.endswith(".h") and not again and "#pragma once" not in lines:
+    if path.endswith((".h", ".cuh")) and not again and "#pragma once" not in lines:
         yield f"{path}:1: a header without #pragma once"
     for number, line in enumerate(lines, 1):
         left = LEFT_TO_DO.search(line)
@@ -34,20 +35,20 @@ def check_text(path, text):
             yield f"{path}:{number}: {left.group()} is left in the file"
 
 
-def check(root, headers):
+def check(root, headers, absent=()):
     root = pathlib.Path(root)
     found = set()
     for top in FOLDERS:
         for path in sorted((root / top).rglob("*")):
-            if path.suffix not in (".h", ".cpp"):
+            if path.suffix not in (".h", ".cpp", ".cu", ".cuh"):
                 continue
             name = path.relative_to(root).as_posix()
             yield from check_text(name, path.read_text(encoding="utf-8"))
             if path.suffix == ".h" and top in LIBRARIES and not name.endswith("-inl.h"):
                 found.add(name)
-    for name in sorted(found - set(headers)):
+    for name in sorted(found - set(headers) - set(absent)):
         yield f"{name}: is not in `headers` of its meson.build, so nobody compiles it alone"
-    for name in sorted(set(headers) - found):
+    for name in sorted((set(headers) | set(absent)) - found):
         yield f"{name}: stands in `headers` of a meson.build and is not there"
 
 
@@ -55,8 +56,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("root")
     parser.add_argument("--headers", nargs="*", default=[])
+    parser.add_argument("--absent", nargs="*", default=[])
     options = parser.parse_args()
-    offences = list(check(options.root, options.headers))
+    offences = list(check(options.root, options.headers, options.absent))
     print("\n".join(offences) if offences else "every file has the form")
     return 1 if offences else 0
 

@@ -172,6 +172,11 @@ class Form(InTree):
         self.write("engine/base/a.cpp", self.LICENCE, *["int x;"] * 499)
         self.assertEqual(self.offences(["engine/base/a.h"]), [])
 
+    def test_headers_of_absent_parts_need_not_be_compiled_but_must_be_there(self):
+        self.write("engine/cuda/a.h", self.LICENCE, "#pragma once")
+        self.assertEqual(list(check_form.check(self.root, [], ["engine/cuda/a.h"])), [])
+        self.assertEqual(len(list(check_form.check(self.root, [], ["engine/cuda/a.h", "engine/cuda/b.h"]))), 1)
+
     def test_broken_files_are_noticed(self):
         for path, lines in [("engine/a.cpp", ["int x;"]), ("engine/a.cpp", []),
                             ("test/a.cpp", ["", self.LICENCE]),

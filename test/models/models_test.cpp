@@ -123,7 +123,7 @@ double distance(const std::vector<double>& found, const std::vector<double>& exp
 }
 
 TEST(Models, MakeTheStepOfTheReferenceOnTheProcessorInFloat32) {
-  const auto devices = engine::all_devices();
+  const auto devices = engine::host_devices();
   const auto fast = engine::find(devices, {"cpu", 0}).ops(DType::kFloat32, {});
   const auto exact = engine::reference_ops(DType::kFloat64);
   for (const std::string& name : names_of_image_models()) {
@@ -169,7 +169,7 @@ TEST(WideDeep, GradientsAgreeWithDifferences) {
 }
 
 TEST(WideDeep, MakesTheStepOfTheReferenceOnTheProcessorInFloat32) {
-  const auto devices = engine::all_devices();
+  const auto devices = engine::host_devices();
   const auto fast = engine::find(devices, {"cpu", 0}).ops(DType::kFloat32, {});
   const auto exact = engine::reference_ops(DType::kFloat64);
   engine::Solo expected(small_wide_deep(), *exact, 6), found(small_wide_deep(), *fast, 6);

@@ -99,7 +99,7 @@ void run(const Flags& f) {
   const std::size_t steps = images[0], rows = images[1];
   engine::require(labels == Shape{steps, rows}, "{}: labels are {}; wanted are {}", f.batches,
                   to_string(labels), to_string(Shape{steps, rows}));
-  const auto devices = engine::all_devices();
+  const auto devices = engine::host_devices();
   const auto ops = engine::find(devices, {"cpu", 0})
                        .ops(DType::kFloat32, {.kernels = engine::kernels_of(f.kernels)});
   engine::Graph graph(spec, *ops, rows);

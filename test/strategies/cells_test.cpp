@@ -127,7 +127,7 @@ class Cells : public testing::TestWithParam<std::tuple<bool, bool>> {
     return ended;
   }
 
-  const std::vector<std::unique_ptr<engine::Device>> devices_ = engine::all_devices();
+  const std::vector<std::unique_ptr<engine::Device>> devices_ = engine::host_devices();
   engine::Device& cpu_ = engine::find(devices_, engine::parse_device_id("cpu"));
 };
 
@@ -185,7 +185,7 @@ class Spy : public engine::Storage {
 TEST(Files, ServersWriteTheirShardsTheChiefTheManifestAndNobodyElseAnything) {
   std::string folder = (fs::temp_directory_path() / "lockstep-files-XXXXXX").string();
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const auto devices = engine::all_devices();
+  const auto devices = engine::host_devices();
   engine::Device& cpu = engine::find(devices, engine::parse_device_id("cpu"));
   Spy of_servers, of_chief, of_follower;
   const LocalCluster cluster(2, cpu, engine::DType::kFloat32, engine::Log(), &of_servers);

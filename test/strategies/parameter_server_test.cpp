@@ -431,7 +431,7 @@ TEST_F(ParameterServerTest, WhatCannotBeIsRefused) {
 
 // float32 and the kernels that people use; shards of more than one chunk.
 TEST_F(ParameterServerTest, OnTheProcessorTooAndManyWorkersAtOnce) {
-  const auto devices = engine::all_devices();
+  const auto devices = engine::host_devices();
   engine::Device& cpu = engine::find(devices, engine::parse_device_id("cpu"));
   engine::GraphSpec graph("large", {20});
   graph.then("dense1", engine::dense(3000));

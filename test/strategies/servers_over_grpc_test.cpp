@@ -58,7 +58,7 @@ class OverGrpc : public testing::TestWithParam<By> {
                                                    rpc::SharedOptions{.least = 1});
   }
 
-  const std::vector<std::unique_ptr<engine::Device>> devices_ = engine::all_devices();
+  const std::vector<std::unique_ptr<engine::Device>> devices_ = engine::host_devices();
   engine::Device& cpu_ = engine::find(devices_, engine::parse_device_id("cpu"));
   std::optional<Certificates> ours_;
   std::vector<std::unique_ptr<ServerTask>> tasks_;

@@ -146,7 +146,7 @@ struct Cluster {
   }
   static engine::Log quiet() { return engine::Log("", engine::Log::Level::kError); }
 
-  std::unique_ptr<engine::Ops> ops = engine::all_devices()[0]->ops(DType::kFloat32, {});
+  std::unique_ptr<engine::Ops> ops = engine::host_devices()[0]->ops(DType::kFloat32, {});
   std::vector<std::unique_ptr<ShardStore>> stores;
   std::vector<std::uint64_t> sequences;  // of worker 0, by server
 };

@@ -63,7 +63,7 @@ struct Plain {
       a.slots[s] = reinterpret_cast<std::byte*>(slots[s].data());
     ops->reduce(a);
   }
-  std::unique_ptr<engine::Ops> ops = engine::all_devices()[0]->ops(engine::DType::kFloat32, {});
+  std::unique_ptr<engine::Ops> ops = engine::host_devices()[0]->ops(engine::DType::kFloat32, {});
   engine::UpdateRule rule;
   std::int64_t step = 0;
   std::vector<float> weights;

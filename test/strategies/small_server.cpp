@@ -58,7 +58,7 @@ engine::UpdateRule adam_rule() {
 
 SmallServer::SmallServer(const JobSpec& s,
                          const std::function<float(std::size_t, std::size_t)>& start)
-    : ops(engine::all_devices()[0]->ops(engine::DType::kFloat32, {})),
+    : ops(engine::host_devices()[0]->ops(engine::DType::kFloat32, {})),
       spec(s),
       store(*ops),
       sequence(s.policy.workers, 0),

@@ -182,7 +182,7 @@ TEST_F(TouchedRows, OneAsynchronousWorkerIsOneReplicaBitForBit) {
 
 // By gRPC, with bodies in its messages and in memory that both sides map; in float32.
 TEST_F(TouchedRows, TravelBetweenTasks) {
-  const auto devices = engine::all_devices();
+  const auto devices = engine::host_devices();
   engine::Device& cpu = engine::find(devices, engine::parse_device_id("cpu"));
   std::vector<std::unique_ptr<ServerTask>> tasks;
   for (int i = 0; i < 2; ++i) tasks.push_back(server_task());

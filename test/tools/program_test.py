@@ -176,7 +176,7 @@ class Output(Case):
                 self.assertIn(word, text, command)
             for line in text.splitlines():   # a name, then whether it takes a number or a text; the rest is prose
                 if line.startswith("  --"):
-                    self.assertRegex(line, r"^  --[a-z-]+( (NUMBER|TEXT)( REQUIRED)?)?( |$)")
+                    self.assertRegex(line, r"^  --[a-z0-9-]+( (NUMBER|TEXT)( REQUIRED)?)?( |$)")
 
 
 class Config(Case):
@@ -277,6 +277,10 @@ class BadInput(Case):
             (["--schedule", "x"], 64, ["x", "constant, cosine"]),
             (["--schedule", "cosine:warmup=x"], 64, ["warmup", "number"]),
             (["--device", "x"], 64, ["x", "cpu:0, reference:0"]),
+            (["--device", "cuda:99"], 64, ["there is no device cuda:99", "cpu:0, reference:0"]),
+            (["--devices", "cpu,x"], 64, ["x", "cpu:0, reference:0"]),
+            (["--devices", "cpu,cpu", "--replicas", "2"], 64, ["--devices", "--replicas"]),
+            (["--memory-fraction", "1.5"], 64, ["--memory-fraction", "above 0, at most 1"]),
             (["--dtype", "int32"], 64, ["int32", "float32, float64 or bfloat16"]),
             (["--dtype", "float16"], 64, ["float16", "float32, float64 or bfloat16"]),
             (["--algorithm", "x"], 64, ["x", "auto, direct, one_shot, ring", "leader_hierarchical"]),
@@ -516,7 +520,7 @@ class Doctor(Case):
     def test_says_what_there_is(self):
         found = json.loads(self.good("doctor", "--json").stdout)
         text = self.good("doctor").stdout
-        for part in ("lockstep", "host", "processor", "memory", "NUMA nodes", "hwloc", "device cpu:0", "GPU", "MPI", "mpirun",
+        for part in ("lockstep", "host", "processor", "memory", "NUMA nodes", "hwloc", "device cpu:0", "CUDA", "MPI", "mpirun",
                      "job", "shared memory", "process watch"):
             self.assertIn(part, text)
             self.assertIsInstance(found[part]["found"], bool, part)

@@ -52,7 +52,7 @@ void expect_two_steps_of_the_reference(const GraphSpec& spec, Ops& ops, std::siz
 
 TEST(Devices, GiveTheOutputsLossesAndGradientsOfTheReference) {
   std::vector<std::string> compared;
-  for (const auto& device : all_devices()) {
+  for (const auto& device : host_devices()) {
     for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
       if (!device->supports(dtype)) continue;
       const auto ops = device->ops(dtype, {});
@@ -85,7 +85,7 @@ TEST(Devices, AChainThatGoesThroughInSlicesGivesWhatTheReferenceGives) {
   spec.set_loss(softmax_cross_entropy());
   ASSERT_EQ(plan_graph(spec).chains.size(), 1u);
   EXPECT_EQ(plan_graph(spec).nodes.size(), 3u);  // two convolutions, dense
-  const auto devices = all_devices();
+  const auto devices = host_devices();
   for (const OpsOptions& options :
        {OpsOptions{}, OpsOptions{.kernels = Kernels::kDirect}, OpsOptions{.threads = 3}}) {
     const auto ops = find(devices, {"cpu", 0}).ops(DType::kFloat32, options);
@@ -101,7 +101,7 @@ TEST(Devices, AChainThatGoesThroughInSlicesGivesWhatTheReferenceGives) {
 // What stands in front of the chain of three is read by somebody else, too; and parts of it are
 // frozen.
 TEST(Devices, AChainAmongOtherLayersGivesWhatTheReferenceGives) {
-  const auto devices = all_devices();
+  const auto devices = host_devices();
   int variant = 0;
   for (const char* frozen : {"", "cheap", "cheap1", "cheap2", "before", "dear", "dear.weight"}) {
     const auto ops =
@@ -130,7 +130,7 @@ TEST(Devices, AChainAmongOtherLayersGivesWhatTheReferenceGives) {
 
 // Backward computes frozen layers of a chain again: what they read and write must still be theirs.
 TEST(Devices, AChainWhoseFrontIsFrozenGivesWhatTheReferenceGives) {
-  const auto devices = all_devices();
+  const auto devices = host_devices();
   const auto ops = find(devices, {"cpu", 0}).ops(DType::kFloat32, {});
   for (bool below : {false, true}) {
     GraphSpec spec("transfer", {24, 24, 1});
@@ -181,7 +181,7 @@ struct RowCounter final : Observer {
 
 // Others hold what nobody wrote, and at the end of a batch belong to somebody else.
 TEST(Devices, OfSlicesAnObserverIsShownTheRowsInUse) {
-  const auto devices = all_devices();
+  const auto devices = host_devices();
   const GraphSpec spec = odd_chain();
   const auto ops = find(devices, {"cpu", 0}).ops(DType::kFloat32, {});
   const std::size_t rows = 2 * ops->slice_rows() + 1;
@@ -199,7 +199,7 @@ TEST(Devices, OfSlicesAnObserverIsShownTheRowsInUse) {
 
 // One row is left for the last slice: it goes by the kernel of the others, or ranks would differ.
 TEST(Devices, AShortSliceGoesByTheKernelsOfWholeOnes) {
-  const auto devices = all_devices();
+  const auto devices = host_devices();
   const GraphSpec spec = odd_chain();
   ASSERT_EQ(plan_graph(spec).chains.size(), 1u);
   const auto ops = find(devices, {"cpu", 0}).ops(DType::kFloat32, {});

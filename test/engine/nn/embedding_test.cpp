@@ -34,7 +34,7 @@ TEST(Embedding, BackwardAgreesWithDifferences) {
 
 TEST(Embedding, EveryDeviceTrainsAsTheReference) {
   const auto exact = reference_ops(DType::kFloat64);
-  for (const auto& device : all_devices()) {
+  for (const auto& device : host_devices()) {
     for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
       if (!device->supports(dtype)) continue;
       const auto ops = device->ops(dtype, {.threads = 3});
@@ -57,7 +57,7 @@ TEST(Embedding, EveryDeviceTrainsAsTheReference) {
 
 // A row's gradient is added in the order of the examples, whoever fills the table with zeros.
 TEST(Embedding, GradientsHaveTheSameBitsForEveryNumberOfThreads) {
-  const auto devices = all_devices();
+  const auto devices = host_devices();
   std::vector<std::byte> first;
   for (int threads : {1, 2, 3}) {
     const auto ops = find(devices, {"cpu", 0}).ops(DType::kFloat32, {.threads = threads});
@@ -77,7 +77,7 @@ TEST(Embedding, GradientsHaveTheSameBitsForEveryNumberOfThreads) {
 }
 
 TEST(Embedding, WhatIsNoIdStopsForwardWithTheNameOfTheLayer) {
-  for (const auto& device : all_devices()) {
+  for (const auto& device : host_devices()) {
     const auto ops = device->ops(DType::kFloat32, {});
     IdSolo solo(id_graph(false), *ops, 4);
     solo.fill_ids(0, 4);

@@ -2,7 +2,7 @@
 // A graph alone on a device's kernels, with arenas of its own and a batch drawn from (seed,
 // example).
 #pragma once
-#include <cstring>
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,10 +20,12 @@ struct Solo {
        GraphOptions options = {})
       : graph(spec, ops, rows, options),
         context(ops, graph),
-        weights(graph.parameters() * size_of(ops.dtype())),
-        gradients(graph.trainable() * size_of(ops.dtype())) {
+        weights(ops.allocate(graph.parameters() * size_of(ops.dtype()), "weights")),
+        gradients(ops.allocate(graph.trainable() * size_of(ops.dtype()), "gradients")) {
     graph.bind(weights.data(), gradients.data());
-    graph.initialise(seed, weights.data());
+    const Buffer start(weights.bytes());
+    graph.initialise(seed, start.data());
+    ops.write(start.data(), weights.data(), weights.bytes());
     context.state = &state;
     context.seed = seed;
     fill(0, rows, rows, spec.loss().counts_correct() ? spec.output_shape().elements() : 0);
@@ -34,40 +36,44 @@ struct Solo {
     state.inverse_examples = 1 / double(whole);
     state.ids = graph.ids();
     const Tensor input = graph.input(), target = graph.target();
-    std::vector<float> numbers(input.elements());
+    std::vector<float> numbers(input.elements()), targets(target.elements());
+    std::vector<std::int64_t> ids(graph.rows());
     for (std::size_t row = 0; row < count; ++row) {
       Random random(77, first + row);
-      graph.ids()[row] = std::int64_t(1000 + first + row);
+      ids[row] = std::int64_t(1000 + first + row);
       for (std::size_t i = 0; i < input.columns(); ++i) {
         numbers[row * input.columns() + i] = float(random.uniform(-1, 1));
       }
       for (std::size_t i = 0; i < target.columns(); ++i) {
-        target.as<float>()[row * target.columns() + i] =
+        targets[row * target.columns() + i] =
             classes ? float(random.below(classes)) : float(random.uniform(-1, 1));
       }
     }
     context.ops->load(numbers.data(), input);
+    context.ops->write(targets.data(), target.data, target.bytes());
+    context.ops->write(ids.data(), reinterpret_cast<std::byte*>(graph.ids()),
+                       ids.size() * sizeof(std::int64_t));
   }
   void step(bool accumulate = false, const Graph::Hook& before = {},
             const Graph::Hook& ready = {}) {
+    context.state = context.ops->publish(state);
     graph.forward(context, before);
     graph.evaluate_loss(context, true);
     graph.backward(context, accumulate, ready);
   }
   double loss() {
+    std::vector<double> losses(std::size_t(state.examples));
+    context.ops->read(graph.losses().data, losses.data(), losses.size() * sizeof(double));
     double sum = 0;
-    for (std::int64_t row = 0; row < state.examples; ++row) {
-      sum += graph.losses().as<double>()[row];
-    }
+    for (const double loss : losses) sum += loss;
     return sum * state.inverse_examples;
   }
   // Elements of the arenas or of a tensor as numbers.
   std::vector<double> numbers(const std::byte* data, std::size_t count) const {
+    std::vector<std::byte> bytes(count * size_of(graph.dtype()));
+    context.ops->read(data, bytes.data(), bytes.size());
     std::vector<double> all(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      all[i] = graph.dtype() == DType::kFloat64 ? reinterpret_cast<const double*>(data)[i]
-                                                : double(reinterpret_cast<const float*>(data)[i]);
-    }
+    for (std::size_t i = 0; i < count; ++i) all[i] = number_at(bytes.data(), graph.dtype(), i);
     return all;
   }
   std::vector<double> gradient() const { return numbers(gradients.data(), graph.trainable()); }

@@ -2,7 +2,6 @@
 // Batch normalisation: every device computes what the float64 reference computes.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -19,21 +18,9 @@ struct Case {
   double offset;  // of all values, which variances must not feel
 };
 
-// Moments of the batch, as a layer makes them from the sums.
-std::vector<double> moments_of(const BatchNormSpec& s, const std::vector<double>& sums) {
-  std::vector<double> moments(s.moments());
-  for (std::size_t c = 0; c < s.channels; ++c) {
-    const double n = std::max(1.0, sums[2 * s.channels]), mean = sums[c] / n;
-    moments[c] = mean;
-    moments[s.channels + c] =
-        1 / std::sqrt(std::max(0.0, sums[s.channels + c] / n - mean * mean) + s.epsilon);
-  }
-  return moments;
-}
-
 Results run(Machine& m, const Case& c) {
   const BatchNormSpec& s = c.spec;
-  const StepState state = state_of(c.rows.used);
+  const StepState* const state = m.publish(state_of(c.rows.used));
   const Shape shape{c.rows.planned, s.positions, s.channels};
   const auto batch = [&](std::uint64_t seed, double offset) {
     std::vector<double> numbers = random_batch(c.rows.planned, c.rows.used, s.columns(), seed);
@@ -43,35 +30,41 @@ Results run(Machine& m, const Case& c) {
   const Operand x = batch(1, c.offset), other = batch(2, 0), dy = batch(3, 0);
   const Operand scale = m.operand({s.channels}, random_numbers(s.channels, 4));
   const Operand shift = m.operand({s.channels}, random_numbers(s.channels, 5));
-  std::vector<double> sums(s.sums(), 7), gradient_sums(s.gradient_sums(), 7);
+  const auto sums = m.numbers(std::vector<double>(s.sums(), 7));
+  const auto gradient_sums = m.numbers(std::vector<double>(s.gradient_sums(), 7));
+  const auto moments = m.numbers(std::vector<double>(s.moments(), 7));
+  const auto count = m.numbers(std::vector<double>(1, 7));
+  const auto averages = m.numbers(random_numbers(s.moments(), 8));
   Ops& ops = m.ops();
-  ops.batch_norm_sums(&state, s, x.tensor, sums.data());
-  const std::vector<double> moments = moments_of(s, sums);
+  ops.batch_norm_sums(state, s, x.tensor, sums.data());
+  ops.batch_norm_moments(s, {sums.data(), moments.data(), count.data(), averages.data(), 0.75});
 
   const Operand y = m.empty(shape), dx = m.empty(shape), dother = m.empty(shape);
-  std::vector<std::uint8_t> mask(c.rows.planned * s.mask_of_row() + 1, 0xa5);
+  const auto mask =
+      m.numbers(std::vector<std::uint8_t>(c.rows.planned * s.mask_of_row() + 1, 0xa5));
   BatchNormForward forward{x.tensor, scale.tensor, shift.tensor};
   if (c.other) forward.other = other.tensor;
   forward.y = y.tensor;
   forward.moments = moments.data();
   forward.mask = mask.data();
-  ops.batch_norm_forward(&state, s, forward);
-  EXPECT_EQ(mask.back(), 0xa5) << "bits beyond the mask were written";
+  ops.batch_norm_forward(state, s, forward);
+  EXPECT_EQ(mask.values().back(), 0xa5) << "bits beyond the mask were written";
 
   const Operand dscale = m.operand({s.channels}, random_numbers(s.channels, 6));
   const Operand dshift = m.operand({s.channels}, random_numbers(s.channels, 7));
   BatchNormBackward backward{x.tensor, dy.tensor, scale.tensor};
   backward.moments = moments.data();
   backward.mask = mask.data();
-  ops.batch_norm_gradient_sums(&state, s, backward, dscale.tensor, dshift.tensor, c.accumulate,
+  ops.batch_norm_gradient_sums(state, s, backward, dscale.tensor, dshift.tensor, c.accumulate,
                                gradient_sums.data());
   backward.dx = dx.tensor;
   if (c.other) backward.dother = dother.tensor;
   backward.sums = c.constant ? nullptr : gradient_sums.data();
-  backward.count = std::max(1.0, sums[2 * s.channels]);
-  ops.batch_norm_backward(&state, s, backward);
-  Results results = {sums,          moments,         y.values(c.rows.used), dscale.values(),
-                     gradient_sums, dshift.values(), dx.values(c.rows.used)};
+  backward.count = count.data();
+  ops.batch_norm_backward(state, s, backward);
+  Results results = {sums.values(),          moments.values(),       y.values(c.rows.used),
+                     dscale.values(),        gradient_sums.values(), dshift.values(),
+                     dx.values(c.rows.used), count.values(),         averages.values()};
   if (c.other) results.push_back(dother.values(c.rows.used));
   return results;
 }
@@ -100,10 +93,13 @@ TEST_F(Conformance, BatchNorm) {
 TEST_F(Conformance, ABatchNormOfValuesFarFromZeroLosesNothing) {
   const BatchNormSpec spec{64, 16};
   const Case c{spec, {8, 8}, false, false, false, 1000.0};
-  const std::vector<double> exact = run(oracle_, c)[1], rounded = run(rounded_oracle_, c)[1];
+  const std::vector<double> exact = run(oracle_, c)[1], rounded = run(rounded_oracle_, c)[1],
+                            halves = run(halves_oracle_, c)[1];
   for (Machine& m : machines_) {
     SCOPED_TRACE(m.name());
-    const std::vector<double>& expected = m.dtype() == DType::kBFloat16 ? rounded : exact;
+    const std::vector<double>& expected = m.dtype() == DType::kBFloat16  ? rounded
+                                          : m.dtype() == DType::kFloat16 ? halves
+                                                                         : exact;
     const std::vector<double> moments = run(m, c)[1];
     for (std::size_t i = 0; i < moments.size(); ++i) {
       EXPECT_NEAR(moments[i] / expected[i], 1, 1e-5);
@@ -116,22 +112,55 @@ TEST_F(Conformance, ABatchNormKeepsWhatIsNotANumber) {
     for (Machine& m : machines_) {
       SCOPED_TRACE(m.name());
       const BatchNormSpec spec{2, channels, 1e-5, Activation::kRelu};
-      const StepState state = state_of(1);
+      const StepState* const state = m.publish(state_of(1));
       std::vector<double> numbers = random_numbers(spec.columns(), 1);
       numbers[1] = std::numeric_limits<double>::quiet_NaN();
       const Operand x = m.operand({1, 2, channels}, numbers), y = m.empty({1, 2, channels});
       const Operand one = m.operand({channels}, std::vector<double>(channels, 1));
       const Operand none = m.operand({channels}, std::vector<double>(channels, 0));
-      std::vector<double> moments(spec.moments(), 0.5);
-      std::vector<std::uint8_t> mask(spec.mask_of_row());
+      const auto moments = m.numbers(std::vector<double>(spec.moments(), 0.5));
+      const auto mask = m.numbers(std::vector<std::uint8_t>(spec.mask_of_row()));
       BatchNormForward call{x.tensor, one.tensor, none.tensor};
       call.y = y.tensor;
       call.moments = moments.data();
       call.mask = mask.data();
-      m.ops().batch_norm_forward(&state, spec, call);
+      m.ops().batch_norm_forward(state, spec, call);
       EXPECT_TRUE(std::isnan(y.values()[1]));
       EXPECT_FALSE(std::isnan(y.values()[0]));
     }
+  }
+}
+
+TEST_F(Conformance, FixedMomentsOfABatchNormAreItsAverages) {
+  const BatchNormSpec spec{3, 5, 1e-5};
+  for (Machine& m : machines_) {
+    SCOPED_TRACE(m.name());
+    std::vector<double> averages{1, 2, 3, 4, 5, 0, 1, 0.25, 4, 100};
+    const auto there = m.numbers(averages);
+    const auto moments = m.numbers(std::vector<double>(spec.moments(), 7));
+    m.ops().batch_norm_fixed_moments(spec, there.data(), moments.data());
+    for (std::size_t c = 0; c < spec.channels; ++c) {
+      EXPECT_EQ(moments.values()[c], averages[c]);
+      EXPECT_NEAR(moments.values()[spec.channels + c],
+                  1 / std::sqrt(averages[spec.channels + c] + 1e-5), 1e-9);
+    }
+  }
+}
+
+// Of no examples nothing is learnt, and the moments are numbers.
+TEST_F(Conformance, ABatchNormOfNothingKeepsItsAverages) {
+  const BatchNormSpec spec{3, 2, 1e-5};
+  for (Machine& m : machines_) {
+    SCOPED_TRACE(m.name());
+    const auto sums = m.numbers(std::vector<double>(spec.sums(), 0));
+    const auto moments = m.numbers(std::vector<double>(spec.moments(), 7));
+    const auto count = m.numbers(std::vector<double>(1, 7));
+    const auto averages = m.numbers(std::vector<double>{1, 2, 3, 4});
+    m.ops().batch_norm_moments(spec,
+                               {sums.data(), moments.data(), count.data(), averages.data(), 0.5});
+    EXPECT_EQ(averages.values(), (std::vector<double>{1, 2, 3, 4}));
+    EXPECT_EQ(count.values(), std::vector<double>{1});
+    EXPECT_EQ(moments.values()[0], 0);
   }
 }
 

@@ -11,7 +11,7 @@
 #include "engine/cpu/pair_products.h"
 #include "engine/cpu/winograd.h"
 #include "engine/reference/reference_device.h"
-#include "engine/runtime/devices.h"
+#include "test/engine/ops/devices.h"
 #include "test/engine/ops/machine.h"
 
 namespace lockstep::engine {
@@ -32,7 +32,7 @@ inline StepState state_of(std::size_t used) {
 
 class Conformance : public testing::Test {
  protected:
-  // Runs `body` on the oracle and on every machine, and compares what it gives. Those of bfloat16
+  // Runs `body` on the oracle and on every machine, and compares what it gives. Those of 16 bits
   // are compared with what the oracle gives for the same rounded operands.
   // `takes`: which machines, where not all. `of`: the convolution whose output and gradients these
   // are.
@@ -42,10 +42,14 @@ class Conformance : public testing::Test {
       const ConvolutionSpec* of = nullptr) {
     SCOPED_TRACE(what);
     const Results expected = body(oracle_), rounded = body(rounded_oracle_);
+    const Results halves = body(halves_oracle_);
     for (Machine& machine : machines_) {
       if (!takes(machine)) continue;
       const bool narrow = machine.dtype() == DType::kBFloat16;
-      expect_close(machine, body(machine), narrow ? rounded : expected,
+      const Results& oracle = narrow                               ? rounded
+                              : machine.dtype() == DType::kFloat16 ? halves
+                                                                   : expected;
+      expect_close(machine, body(machine), oracle,
                    of != nullptr && narrow && gradients_by_pairs(machine, *of));
       if (HasFatalFailure()) return;
     }
@@ -57,23 +61,27 @@ class Conformance : public testing::Test {
            cpu::winograd_fits(s) && cpu::has_pair_products();
   }
   // Whether a convolution and a pool in one choose the place of a maximum before anything is
-  // rounded, as the oracle does. Where the convolution's output is bfloat16, several places of a
+  // rounded, as the oracle does. Where the convolution's output is of 16 bits, several places of a
   // window are often equal, and the first of them wins.
   static bool chooses_unrounded(const Machine& m, const PooledConvolutionSpec& p) {
-    return m.dtype() != DType::kBFloat16 || (m.kernels() == Kernels::kWinograd && p.window == 2 &&
-                                             cpu::winograd_fits(p.convolution));
+    return size_of(m.dtype()) != 2 || (m.kernels() == Kernels::kWinograd && p.window == 2 &&
+                                       cpu::winograd_fits(p.convolution));
   }
 
-  std::vector<std::unique_ptr<Device>> devices_ = all_devices();
+  std::vector<std::unique_ptr<Device>> devices_ = devices_under_test();
   std::vector<Machine> machines_ = all_machines(devices_);
   std::unique_ptr<Device> oracle_device_ = reference_device();
   Machine oracle_{*oracle_device_, DType::kFloat64};
-  // With operands as kernels of bfloat16 have them.
-  Machine rounded_oracle_ = [this] {
+  // With operands as kernels of 16 bits have them.
+  Machine rounded_oracle_ = oracle_of(DType::kBFloat16),
+          halves_oracle_ = oracle_of(DType::kFloat16);
+
+ private:
+  Machine oracle_of(DType narrow) {
     Machine made(*oracle_device_, DType::kFloat64);
-    made.round_to_bfloat16();
+    made.round_to(narrow);
     return made;
-  }();
+  }
 };
 
 }  // namespace lockstep::engine

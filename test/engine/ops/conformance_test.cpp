@@ -11,7 +11,7 @@ namespace lockstep::engine {
 namespace {
 
 Results dense_case(Machine& m, const DenseSpec& spec, Rows rows, bool accumulate) {
-  const StepState state = state_of(rows.used);
+  const StepState* const state = m.publish(state_of(rows.used));
   const Operand x =
       m.operand({rows.planned, spec.inputs}, random_batch(rows.planned, rows.used, spec.inputs, 1));
   const Operand w =
@@ -19,7 +19,7 @@ Results dense_case(Machine& m, const DenseSpec& spec, Rows rows, bool accumulate
   const Operand b = m.operand({spec.outputs}, random_numbers(spec.outputs, 3));
   const Tensor bias = spec.bias ? b.tensor : Tensor{};
   const Operand y = m.empty({rows.planned, spec.outputs});
-  m.ops().dense_forward(&state, spec, x.tensor, w.tensor, bias, y.tensor);
+  m.ops().dense_forward(state, spec, x.tensor, w.tensor, bias, y.tensor);
   Results results = {y.values(rows.used)};
 
   const Operand past = m.operand({rows.planned, spec.outputs},
@@ -30,7 +30,7 @@ Results dense_case(Machine& m, const DenseSpec& spec, Rows rows, bool accumulate
     const Operand dx = m.empty({rows.planned, spec.inputs});
     const Operand dw = m.operand(w.tensor.shape, random_numbers(w.tensor.elements(), 6));
     const Operand db = m.operand(b.tensor.shape, random_numbers(spec.outputs, 7));
-    m.ops().dense_backward(&state, spec, x.tensor, past.tensor, dy.tensor, w.tensor,
+    m.ops().dense_backward(state, spec, x.tensor, past.tensor, dy.tensor, w.tensor,
                            want_inputs ? dx.tensor : Tensor{}, dw.tensor,
                            spec.bias ? db.tensor : Tensor{}, accumulate);
     if (want_inputs) results.push_back(dx.values(rows.used));
@@ -59,7 +59,7 @@ TEST_F(Conformance, DenseLayers) {
 }
 
 Results convolution_case(Machine& m, const ConvolutionSpec& spec, Rows rows, bool accumulate) {
-  const StepState state = state_of(rows.used);
+  const StepState* const state = m.publish(state_of(rows.used));
   const Shape in{rows.planned, spec.height, spec.width, spec.channels};
   const Shape out{rows.planned, spec.output_height(), spec.output_width(), spec.filters};
   const Shape kernel{spec.filters, spec.kernel_height, spec.kernel_width, spec.channels};
@@ -68,7 +68,7 @@ Results convolution_case(Machine& m, const ConvolutionSpec& spec, Rows rows, boo
   const Operand w = m.operand(kernel, random_numbers(kernel.elements(), 2));
   const Operand b = m.operand({spec.filters}, random_numbers(spec.filters, 3));
   const Operand y = m.empty(out);
-  m.ops().convolution_forward(&state, spec, x.tensor, w.tensor, spec.bias ? b.tensor : Tensor{},
+  m.ops().convolution_forward(state, spec, x.tensor, w.tensor, spec.bias ? b.tensor : Tensor{},
                               y.tensor);
   Results results = {y.values(rows.used)};
 
@@ -78,7 +78,7 @@ Results convolution_case(Machine& m, const ConvolutionSpec& spec, Rows rows, boo
     const Operand dx = m.empty(in);
     const Operand dw = m.operand(kernel, random_numbers(kernel.elements(), 6));
     const Operand db = m.operand({spec.filters}, random_numbers(spec.filters, 7));
-    m.ops().convolution_backward(&state, spec, x.tensor, past.tensor, dy.tensor, w.tensor,
+    m.ops().convolution_backward(state, spec, x.tensor, past.tensor, dy.tensor, w.tensor,
                                  want_inputs ? dx.tensor : Tensor{}, dw.tensor,
                                  spec.bias ? db.tensor : Tensor{}, accumulate);
     if (want_inputs) results.push_back(dx.values(rows.used));
@@ -162,7 +162,7 @@ TEST_F(Conformance, FrozenParametersHaveNoGradients) {
       compare(
           fmt::format("{} to {} channels, wanted gradients {}", s.channels, s.filters, wanted),
           [&](Machine& m) {
-            const StepState state = state_of(2);
+            const StepState* const state = m.publish(state_of(2));
             const Shape in{2, s.height, s.width, s.channels};
             const Shape out{2, s.output_height(), s.output_width(), s.filters};
             const Shape kernel{s.filters, s.kernel_height, s.kernel_width, s.channels};
@@ -170,7 +170,7 @@ TEST_F(Conformance, FrozenParametersHaveNoGradients) {
             const Operand w = m.operand(kernel, random_numbers(kernel.elements(), 2));
             const Operand dy = m.operand(out, random_numbers(out.elements(), 3));
             const Operand dx = m.empty(in), dw = m.empty(kernel), db = m.empty({s.filters});
-            m.ops().convolution_backward(&state, s, x.tensor, dy.tensor, dy.tensor, w.tensor,
+            m.ops().convolution_backward(state, s, x.tensor, dy.tensor, dy.tensor, w.tensor,
                                          pick(wanted, 1, dx), pick(wanted, 2, dw),
                                          pick(wanted, 4, db), false);
             return Results{{}, dx.values(), dw.values(), db.values()};
@@ -181,12 +181,12 @@ TEST_F(Conformance, FrozenParametersHaveNoGradients) {
   const DenseSpec dense{6, 5};
   for (int wanted = 0; wanted < 8; ++wanted) {
     compare(fmt::format("dense, wanted gradients {}", wanted), [&](Machine& m) {
-      const StepState state = state_of(2);
+      const StepState* const state = m.publish(state_of(2));
       const Operand x = m.operand({2, 6}, random_numbers(12, 4));
       const Operand w = m.operand({5, 6}, random_numbers(30, 5));
       const Operand dy = m.operand({2, 5}, random_numbers(10, 6));
       const Operand dx = m.empty({2, 6}), dw = m.empty({5, 6}), db = m.empty({5});
-      m.ops().dense_backward(&state, dense, x.tensor, dy.tensor, dy.tensor, w.tensor,
+      m.ops().dense_backward(state, dense, x.tensor, dy.tensor, dy.tensor, w.tensor,
                              pick(wanted, 1, dx), pick(wanted, 2, dw), pick(wanted, 4, db), false);
       return Results{dx.values(), dw.values(), db.values()};
     });
@@ -194,7 +194,7 @@ TEST_F(Conformance, FrozenParametersHaveNoGradients) {
 }
 
 Results pool_case(Machine& m, const PoolSpec& spec, Rows rows, bool ties) {
-  const StepState state = state_of(rows.used);
+  const StepState* const state = m.publish(state_of(rows.used));
   const Shape in{rows.planned, spec.height, spec.width, spec.channels};
   const Shape out{rows.planned, spec.output_height(), spec.output_width(), spec.channels};
   std::vector<double> numbers =
@@ -203,12 +203,12 @@ Results pool_case(Machine& m, const PoolSpec& spec, Rows rows, bool ties) {
   for (double& number : numbers) number = ties ? std::floor(number * 2) : number;
   const Operand x = m.operand(in, numbers);
   const Operand y = m.empty(out);
-  const Buffer workspace = m.device().allocate(m.ops().pool_workspace(spec, rows.planned));
-  m.ops().pool_forward(&state, spec, x.tensor, y.tensor, workspace.data());
+  const Buffer workspace = m.ops().allocate(m.ops().pool_workspace(spec, rows.planned), "places");
+  m.ops().pool_forward(state, spec, x.tensor, y.tensor, workspace.data());
   const Operand dy =
       m.operand(out, random_batch(rows.planned, rows.used, out.elements() / rows.planned, 2));
   const Operand dx = m.empty(in);
-  m.ops().pool_backward(&state, spec, dy.tensor, dx.tensor, workspace.data());
+  m.ops().pool_backward(state, spec, dy.tensor, dx.tensor, workspace.data());
   return {y.values(rows.used), dx.values(rows.used)};
 }
 
@@ -242,7 +242,7 @@ TEST_F(Conformance, ElementWiseKernels) {
       for (bool in_place : {false, true}) {
         compare(fmt::format("{} of {} rows, {} columns", rows.used, rows.planned, columns),
                 [&](Machine& m) {
-                  const StepState state = state_of(rows.used);
+                  const StepState* const state = m.publish(state_of(rows.used));
                   const Shape shape{rows.planned, columns};
                   const auto numbers = [&](std::uint64_t seed) {
                     std::vector<double> all = random_batch(rows.planned, rows.used, columns, seed);
@@ -260,13 +260,13 @@ TEST_F(Conformance, ElementWiseKernels) {
                     results.push_back(to.values(rows.used));
                   };
                   Ops& ops = m.ops();
-                  call([&](Tensor, Tensor b, Tensor to) { ops.relu(&state, b, to); });
-                  call([&](Tensor, Tensor b, Tensor to) { ops.tanh(&state, b, to); });
-                  call([&](Tensor a, Tensor b, Tensor to) { ops.add(&state, a, b, to); });
-                  call([&](Tensor a, Tensor b, Tensor to) { ops.relu_gradient(&state, a, b, to); });
-                  call([&](Tensor a, Tensor b, Tensor to) { ops.tanh_gradient(&state, a, b, to); });
-                  call([&](Tensor, Tensor b, Tensor to) { ops.softmax(&state, b, to); });
-                  call([&](Tensor, Tensor b, Tensor to) { ops.copy(&state, b, to); });
+                  call([&](Tensor, Tensor b, Tensor to) { ops.relu(state, b, to); });
+                  call([&](Tensor, Tensor b, Tensor to) { ops.tanh(state, b, to); });
+                  call([&](Tensor a, Tensor b, Tensor to) { ops.add(state, a, b, to); });
+                  call([&](Tensor a, Tensor b, Tensor to) { ops.relu_gradient(state, a, b, to); });
+                  call([&](Tensor a, Tensor b, Tensor to) { ops.tanh_gradient(state, a, b, to); });
+                  call([&](Tensor, Tensor b, Tensor to) { ops.softmax(state, b, to); });
+                  call([&](Tensor, Tensor b, Tensor to) { ops.copy(state, b, to); });
                   return results;
                 });
         if (HasFatalFailure()) return;
@@ -280,12 +280,13 @@ TEST_F(Conformance, DropoutKeepsTheSameUnits) {
   for (double rate : {0.0, 0.3, 0.9}) {
     for (std::size_t columns : {1u, 4u, 9u, 130u}) {
       compare(fmt::format("dropout {} of {} units", rate, columns), [&](Machine& m) {
-        StepState state = state_of(4);
-        state.ids = ids.data();
+        StepState words = state_of(4);
+        words.ids = ids.data();
+        const StepState* const state = m.publish(words);
         const Operand x = m.operand({5, columns}, random_batch(5, 4, columns, 1));
         const Operand y = m.empty({5, columns});
-        m.ops().dropout(&state, {rate, 99}, x.tensor, y.tensor);
-        m.ops().dropout(&state, {rate, 99}, x.tensor, x.tensor);
+        m.ops().dropout(state, {rate, 99}, x.tensor, y.tensor);
+        m.ops().dropout(state, {rate, 99}, x.tensor, x.tensor);
         return Results{y.values(4), x.values(4)};
       });
     }
@@ -307,7 +308,7 @@ TEST_F(Conformance, Losses) {
       compare(fmt::format("{} rows of {} columns, numbers up to {}, smoothing {}", rows.used,
                           columns, size, smoothing),
               [&, columns = columns, size = size, smoothing = smoothing](Machine& m) {
-                const StepState state = state_of(rows.used);
+                const StepState* const state = m.publish(state_of(rows.used));
                 std::vector<double> numbers = random_batch(rows.planned, rows.used, columns, 1);
                 for (double& number : numbers) number = double(float(number * size));
                 std::vector<double> classes(rows.planned, -7);
@@ -319,16 +320,16 @@ TEST_F(Conformance, Losses) {
                 const Operand losses = m.empty({rows.planned}, DType::kFloat64);
                 const Operand alone = m.empty({rows.planned}, DType::kFloat64);
                 const Operand correct = m.empty({rows.planned}, DType::kFloat64);
-                m.ops().softmax_cross_entropy(&state, smoothing, logits.tensor, labels.tensor,
+                m.ops().softmax_cross_entropy(state, smoothing, logits.tensor, labels.tensor,
                                               dy.tensor, losses.tensor, correct.tensor);
-                m.ops().softmax_cross_entropy(&state, smoothing, logits.tensor, labels.tensor, {},
+                m.ops().softmax_cross_entropy(state, smoothing, logits.tensor, labels.tensor, {},
                                               alone.tensor, correct.tensor);
-                m.ops().softmax(&state, logits.tensor, probabilities.tensor);
+                m.ops().softmax(state, logits.tensor, probabilities.tensor);
                 const Operand target = m.operand(
                     shape, random_batch(rows.planned, rows.used, columns, 2), DType::kFloat32);
                 const Operand de = m.empty(shape);
                 const Operand errors = m.empty({rows.planned}, DType::kFloat64);
-                m.ops().squared_error(&state, logits.tensor, target.tensor, de.tensor,
+                m.ops().squared_error(state, logits.tensor, target.tensor, de.tensor,
                                       errors.tensor);
                 return Results{dy.values(rows.used),
                                losses.values(rows.used),
@@ -337,7 +338,7 @@ TEST_F(Conformance, Losses) {
                                errors.values(rows.used),
                                de.values(rows.used),
                                probabilities.values(rows.used),
-                               {m.ops().batch_sum(&state, losses.tensor)}};
+                               {m.ops().batch_sum(state, losses.tensor)}};
               });
       if (HasFatalFailure()) return;
     }
@@ -347,13 +348,14 @@ TEST_F(Conformance, Losses) {
 TEST_F(Conformance, ALabelThatIsNoClassIsRefused) {
   for (Machine& m : machines_) {
     for (double label : {-1.0, 3.0, 1.5, 1e30, std::numeric_limits<double>::quiet_NaN()}) {
-      const StepState state = state_of(2);
+      const StepState* const state = m.publish(state_of(2));
       const Operand logits = m.operand({2, 3}, random_numbers(6, 1));
       const Operand target = m.operand({2, 1}, {0, label}, DType::kFloat32);
       const Operand losses = m.empty({2}, DType::kFloat64);
       try {
-        m.ops().softmax_cross_entropy(&state, 0, logits.tensor, target.tensor, {}, losses.tensor,
+        m.ops().softmax_cross_entropy(state, 0, logits.tensor, target.tensor, {}, losses.tensor,
                                       {});
+        m.ops().synchronize();
         ADD_FAILURE() << m.name() << " took class " << label;
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Code::kInvalid);
@@ -368,36 +370,36 @@ TEST_F(Conformance, WhatIsNotANumberStaysVisible) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (Machine& m : machines_) {
     SCOPED_TRACE(m.name());
-    const StepState state = state_of(1);
+    const StepState* const state = m.publish(state_of(1));
     std::vector<double> numbers = random_numbers(36, 1);
     numbers[7] = nan;
     const Operand x = m.operand({1, 36}, numbers), y = m.empty({1, 36}), dy = m.empty({1, 36});
     const Operand target = m.operand({1, 1}, {2}, DType::kFloat32);
     const Operand losses = m.empty({1}, DType::kFloat64), correct = m.empty({1}, DType::kFloat64);
-    m.ops().relu(&state, x.tensor, y.tensor);
+    m.ops().relu(state, x.tensor, y.tensor);
     EXPECT_TRUE(std::isnan(y.values()[7]));
     EXPECT_FALSE(std::isnan(y.values()[8]));
-    m.ops().tanh(&state, x.tensor, y.tensor);
+    m.ops().tanh(state, x.tensor, y.tensor);
     EXPECT_TRUE(std::isnan(y.values()[7]));
-    m.ops().softmax_cross_entropy(&state, 0.1, x.tensor, target.tensor, dy.tensor, losses.tensor,
+    m.ops().softmax_cross_entropy(state, 0.1, x.tensor, target.tensor, dy.tensor, losses.tensor,
                                   correct.tensor);
     EXPECT_TRUE(std::isnan(losses.values()[0]));
     EXPECT_TRUE(std::isnan(dy.values()[3]));
     EXPECT_EQ(correct.values()[0], 0.0);
     const PoolSpec pool{PoolKind::kMax, 6, 6, 1, 3, 3, 3, 0};
-    const Buffer workspace = m.device().allocate(m.ops().pool_workspace(pool, 1));
+    const Buffer workspace = m.ops().allocate(m.ops().pool_workspace(pool, 1), "places");
     const Operand image = m.operand({1, 6, 6, 1}, numbers), pooled = m.empty({1, 2, 2, 1});
-    m.ops().pool_forward(&state, pool, image.tensor, pooled.tensor, workspace.data());
+    m.ops().pool_forward(state, pool, image.tensor, pooled.tensor, workspace.data());
     EXPECT_TRUE(std::isnan(pooled.values()[0]));
     EXPECT_FALSE(std::isnan(pooled.values()[1]));
     const Operand w = m.operand({2, 36}, random_numbers(72, 2)), out = m.empty({1, 2});
-    m.ops().dense_forward(&state, {36, 2, false}, x.tensor, w.tensor, {}, out.tensor);
+    m.ops().dense_forward(state, {36, 2, false}, x.tensor, w.tensor, {}, out.tensor);
     EXPECT_TRUE(std::isnan(out.values()[0]));
-    m.ops().dense_forward(&state, {36, 2, false, Activation::kRelu}, x.tensor, w.tensor, {},
+    m.ops().dense_forward(state, {36, 2, false, Activation::kRelu}, x.tensor, w.tensor, {},
                           out.tensor);
     EXPECT_TRUE(std::isnan(out.values()[1]));
     const Operand k = m.operand({2, 3, 3, 1}, random_numbers(18, 3)), map = m.empty({1, 4, 4, 2});
-    m.ops().convolution_forward(&state, {6, 6, 1, 2, 3, 3, 1, 0, false}, image.tensor, k.tensor, {},
+    m.ops().convolution_forward(state, {6, 6, 1, 2, 3, 3, 1, 0, false}, image.tensor, k.tensor, {},
                                 map.tensor);
     EXPECT_TRUE(std::isnan(map.values()[0]));
   }
@@ -414,15 +416,20 @@ TEST_F(Conformance, LoadAndChecksumAgreeOnAllDevices) {
     for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(x.values()[i], double(numbers[i]));
 
     const Ops& ops = m.ops();
-    const std::uint64_t whole = ops.checksum(bytes, 37 * 4, 5);
+    const auto held = m.numbers(numbers);
+    const auto* there = reinterpret_cast<const std::byte*>(held.data());
+    m.ops().synchronize();  // checksums do not wait for what is queued
+    const std::uint64_t whole = ops.checksum(there, 37 * 4, 5);
     EXPECT_EQ(whole, oracle_.ops().checksum(bytes, 37 * 4, 5));
-    EXPECT_EQ(whole, ops.checksum(bytes, 40, 5) + ops.checksum(bytes + 40, 27 * 4, 15));
-    EXPECT_EQ(ops.checksum(bytes, 0, 5), 0u);
-    EXPECT_NE(whole, ops.checksum(bytes, 37 * 4, 6));
-    EXPECT_EQ(ops.checksum(bytes, 11, 0), oracle_.ops().checksum(bytes, 11, 0));
+    EXPECT_EQ(whole, ops.checksum(there, 40, 5) + ops.checksum(there + 40, 27 * 4, 15));
+    EXPECT_EQ(ops.checksum(there, 0, 5), 0u);
+    EXPECT_NE(whole, ops.checksum(there, 37 * 4, 6));
+    EXPECT_EQ(ops.checksum(there, 11, 0), oracle_.ops().checksum(bytes, 11, 0));
     std::vector<float> changed = numbers;
     std::swap(changed[3], changed[4]);
-    EXPECT_NE(whole, ops.checksum(reinterpret_cast<const std::byte*>(changed.data()), 37 * 4, 5));
+    const auto other = m.numbers(changed);
+    m.ops().synchronize();
+    EXPECT_NE(whole, ops.checksum(reinterpret_cast<const std::byte*>(other.data()), 37 * 4, 5));
   }
 }
 

@@ -27,16 +27,16 @@ std::vector<std::uint32_t> some_places(Rows rows, std::size_t fields, std::size_
 
 Results embedding_case(Machine& m, const EmbeddingSpec& spec, Rows rows, std::size_t table,
                        bool accumulate) {
-  const StepState state = state_of(rows.used);
-  const std::vector<std::uint32_t> places = some_places(rows, spec.fields, table);
+  const StepState* const state = m.publish(state_of(rows.used));
+  const auto places = m.numbers(some_places(rows, spec.fields, table));
   const Operand w = m.operand({table, spec.columns}, random_numbers(table * spec.columns, 1));
   const Operand y = m.empty({rows.planned, spec.outputs()});
-  m.ops().embedding_forward(&state, spec, places.data(), w.tensor, y.tensor);
+  m.ops().embedding_forward(state, spec, places.data(), w.tensor, y.tensor);
   const Operand dy = m.operand({rows.planned, spec.outputs()},
                                random_batch(rows.planned, rows.used, spec.outputs(), 2));
   const Operand dw = m.operand({table, spec.columns}, random_numbers(table * spec.columns, 3));
-  m.ops().embedding_backward(&state, spec, places.data(), dy.tensor, {}, accumulate);  // frozen
-  m.ops().embedding_backward(&state, spec, places.data(), dy.tensor, dw.tensor, accumulate);
+  m.ops().embedding_backward(state, spec, places.data(), dy.tensor, {}, accumulate);  // frozen
+  m.ops().embedding_backward(state, spec, places.data(), dy.tensor, dw.tensor, accumulate);
   return {y.values(rows.used), dw.values()};
 }
 
@@ -61,37 +61,37 @@ TEST_F(Conformance, Embeddings) {
 TEST_F(Conformance, ColumnsGoWhereTheyAreSent) {
   for (Rows rows : {Rows{1, 1}, Rows{4, 3}, Rows{3, 0}}) {
     compare(fmt::format("{} of {} rows", rows.used, rows.planned), [&](Machine& m) {
-      const StepState state = state_of(rows.used);
+      const StepState* const state = m.publish(state_of(rows.used));
       const Operand x = m.operand({rows.planned, 5}, random_batch(rows.planned, rows.used, 5, 1));
       const Operand y = m.operand({rows.planned, 4}, random_batch(rows.planned, rows.used, 4, 2));
-      m.ops().copy_columns(&state, x.tensor, 2, y.tensor, 1, 3);
+      m.ops().copy_columns(state, x.tensor, 2, y.tensor, 1, 3);
       Results results{y.values(rows.used)};
-      m.ops().clear(&state, x.tensor);
+      m.ops().clear(state, x.tensor);
       results.push_back(x.values(rows.used));
       return results;
     });
   }
-  const StepState state = state_of(2);
+  const StepState* const state = oracle_.publish(state_of(2));
   const Operand x = oracle_.operand({2, 3}, {1, 2, 3, 4, 5, 6});
   const Operand y = oracle_.operand({2, 4}, {0, 0, 0, 0, 0, 0, 0, 0});
-  oracle_.ops().copy_columns(&state, x.tensor, 1, y.tensor, 2, 2);
+  oracle_.ops().copy_columns(state, x.tensor, 1, y.tensor, 2, 2);
   EXPECT_THAT(y.values(), ElementsAre(0, 0, 2, 3, 0, 0, 5, 6));
 }
 
 TEST_F(Conformance, IdsPickRowsOfTheirField) {
   for (Machine& m : machines_) {
     SCOPED_TRACE(m.name());
-    const StepState state = state_of(2);
+    const StepState* const state = m.publish(state_of(2));
     const Operand x = m.operand({3, 4}, {0.5, 0, 9, -1, 0.5, 7, 4, -1, 99, 99, 99, 99});
-    std::vector<std::uint32_t> places(6, 77);
-    m.ops().embedding_rows(&state, {1, 2, 10}, x.tensor, "words", places.data());
-    EXPECT_THAT(places, ElementsAre(0, 19, 7, 14, 77, 77));
+    const auto places = m.numbers(std::vector<std::uint32_t>(6, 77));
+    m.ops().embedding_rows(state, {1, 2, 10}, x.tensor, "words", places.data());
+    EXPECT_THAT(places.values(), ElementsAre(0, 19, 7, 14, 77, 77));
   }
   // The largest id that float32 counts to.
   std::uint32_t place = 0;
-  const StepState state = state_of(1);
+  const StepState* const state = oracle_.publish(state_of(1));
   const Operand x = oracle_.operand({1, 1}, {16777215});
-  oracle_.ops().embedding_rows(&state, {0, 1, RowSource::kMostRows}, x.tensor, "words", &place);
+  oracle_.ops().embedding_rows(state, {0, 1, RowSource::kMostRows}, x.tensor, "words", &place);
   EXPECT_EQ(place, 16777215u);
 }
 
@@ -101,12 +101,14 @@ TEST_F(Conformance, WhatIsNoIdIsRefusedByLayerExampleAndNumber) {
     for (double wrong : {-1.0, 3.0, 1.5, 1e30, std::numeric_limits<double>::quiet_NaN(),
                          std::numeric_limits<double>::infinity()}) {
       SCOPED_TRACE(fmt::format("{}: {}", m.name(), wrong));
-      StepState state = state_of(2);
-      state.ids = ids.data();
+      StepState words = state_of(2);
+      words.ids = ids.data();
+      const StepState* const state = m.publish(words);
       const Operand x = m.operand({2, 3}, {0, 1, 2, 0, 1, wrong});
-      std::vector<std::uint32_t> places(4);
+      const auto places = m.numbers(std::vector<std::uint32_t>(4));
       try {
-        m.ops().embedding_rows(&state, {1, 2, 3}, x.tensor, "words", places.data());
+        m.ops().embedding_rows(state, {1, 2, 3}, x.tensor, "words", places.data());
+        m.ops().synchronize();
         ADD_FAILURE() << "it was taken";
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Code::kInvalid);
@@ -123,13 +125,13 @@ TEST_F(Conformance, IdsThatTheInputCannotTellApartAreRefused) {
   for (Machine& m : machines_) {
     if (m.dtype() != DType::kBFloat16) continue;
     SCOPED_TRACE(m.name());
-    const StepState state = state_of(1);
+    const StepState* const state = m.publish(state_of(1));
     const Operand x = m.operand({1, 1}, {255});
-    std::uint32_t place = 0;
-    m.ops().embedding_rows(&state, {0, 1, 256}, x.tensor, "words", &place);
-    EXPECT_EQ(place, 255u);
+    const auto place = m.numbers(std::vector<std::uint32_t>{0});
+    m.ops().embedding_rows(state, {0, 1, 256}, x.tensor, "words", place.data());
+    EXPECT_THAT(place.values(), ElementsAre(255u));
     try {
-      m.ops().embedding_rows(&state, {0, 1, 257}, x.tensor, "words", &place);
+      m.ops().embedding_rows(state, {0, 1, 257}, x.tensor, "words", place.data());
       ADD_FAILURE() << "it was taken";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::kInvalid);

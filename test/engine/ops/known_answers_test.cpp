@@ -24,7 +24,7 @@ class KnownAnswers : public testing::Test {
     return state;
   }
 
-  std::vector<std::unique_ptr<Device>> devices_ = all_devices();
+  std::vector<std::unique_ptr<Device>> devices_ = host_devices();
   std::vector<Machine> machines_ = all_machines(devices_);
 };
 

@@ -8,16 +8,15 @@
 
 #include "engine/base/error.h"
 #include "engine/base/random.h"
+#include "engine/ops/host_view.h"
 
 namespace lockstep::engine {
 
 std::vector<double> Operand::values() const {
+  const HostView view(*ops, tensor);
   std::vector<double> numbers(tensor.elements());
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] = tensor.dtype == DType::kFloat32    ? double(tensor.as<float>()[i])
-                 : tensor.dtype == DType::kBFloat16 ? double(tensor.as<BFloat16>()[i])
-                                                    : tensor.as<double>()[i];
-  }
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = number_at(view.tensor().data, tensor.dtype, i);
   return numbers;
 }
 
@@ -37,24 +36,43 @@ Operand Machine::operand(const Shape& shape, const std::vector<double>& values) 
 }
 
 Operand Machine::operand(const Shape& shape, const std::vector<double>& values, DType dtype) {
-  Operand made;
-  made.memory = device_->allocate(shape.elements() * size_of(dtype));
-  made.tensor = {made.memory.data(), shape, dtype};
   invariant(values.size() == shape.elements(), "an operand of another size than its values");
+  std::vector<std::byte> numbers(values.size() * size_of(dtype));
+  const Tensor host{numbers.data(), shape, dtype};
   for (std::size_t i = 0; i < values.size(); ++i) {
+    const double value = dtype == dtype_ ? held(values[i]) : values[i];
     if (dtype == DType::kFloat32) {
-      made.tensor.as<float>()[i] = float(values[i]);
+      host.as<float>()[i] = float(value);
     } else if (dtype == DType::kBFloat16) {
-      made.tensor.as<BFloat16>()[i] = BFloat16(float(values[i]));
+      host.as<BFloat16>()[i] = BFloat16(float(value));
+    } else if (dtype == DType::kFloat16) {
+      host.as<Half>()[i] = Half(float(value));
     } else {
-      made.tensor.as<double>()[i] = dtype == dtype_ ? held(values[i]) : values[i];
+      host.as<double>()[i] = value;
     }
   }
+  Operand made;
+  made.ops = ops_.get();
+  made.memory = ops_->allocate(numbers.size(), "an operand");
+  made.tensor = {made.memory.data(), shape, dtype};
+  ops_->write(numbers.data(), made.memory.data(), numbers.size());
   return made;
 }
 
 double Machine::held(double value) const {
-  return rounds_ ? double(BFloat16(float(value))) : value;
+  if (held_in_ == DType::kBFloat16) return double(BFloat16(float(value)));
+  return held_in_ == DType::kFloat16 ? double(float(Half(float(value)))) : value;
+}
+
+const StepState* Machine::publish(const StepState& state) {
+  state_ = state;
+  if (state.ids != nullptr && !ops_->in_host_memory()) {
+    const std::size_t bytes = std::size_t(state.examples) * sizeof(std::int64_t);
+    ids_ = ops_->allocate(bytes, "ids");
+    ops_->write(state.ids, ids_.data(), bytes);
+    state_.ids = reinterpret_cast<const std::int64_t*>(ids_.data());
+  }
+  return ops_->publish(state_);
 }
 
 Operand Machine::empty(const Shape& shape) {
@@ -84,7 +102,7 @@ std::vector<double> random_batch(std::size_t rows, std::size_t used, std::size_t
 std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& devices) {
   std::vector<Machine> machines;
   for (const std::unique_ptr<Device>& device : devices) {
-    for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+    for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
       if (device->supports(dtype)) machines.emplace_back(*device, dtype);
     }
     if (device->id().kind != "cpu") continue;
@@ -101,7 +119,7 @@ std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& de
 }
 
 // An element's error is measured against the root of the mean square of its result, or 1e-3 where
-// that is smaller; where it is of 8 significant bits, against itself if that is larger. Winograd's
+// that is smaller; where it is of 16 bits, against itself if that is larger. Winograd's
 // method with factors of 8 significant bits leaves 2.5e-2 of that root in images of many tiles, and
 // up to twice that in those of a few (engine/cpu/README.md); single elements lie further out.
 void expect_close(const Machine& machine, const Results& results, const Results& oracle,
@@ -114,7 +132,7 @@ void expect_close(const Machine& machine, const Results& results, const Results&
     for (double value : oracle[k]) squares += value * value;
     const double size = std::max(1e-3, std::sqrt(squares / double(oracle[k].size())));
     for (std::size_t i = 0; i < oracle[k].size(); ++i) {
-      const double itself = machine.dtype() == DType::kBFloat16 ? std::abs(oracle[k][i]) : 0;
+      const double itself = size_of(machine.dtype()) == 2 ? std::abs(oracle[k][i]) : 0;
       const double error = std::abs(results[k][i] - oracle[k][i]) / std::max(size, itself);
       errors += error * error;
       ASSERT_LE(error, tolerance) << machine.name() << ", result " << k << ", element " << i << ": "

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A device's kernels under test, and operands for them: the same numbers on every device, all of
 // them representable in float32, so that results may differ by rounding alone. For kernels of
-// bfloat16 they are rounded to that, and for an oracle to compare them with too.
+// 16 bits they are rounded to that, and for an oracle to compare them with too.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -17,9 +17,23 @@ namespace lockstep::engine {
 struct Operand {
   Buffer memory;
   Tensor tensor;
+  Ops* ops = nullptr;
   // The first `rows` rows, or all elements, as double.
   std::vector<double> values() const;
   std::vector<double> values(std::size_t rows) const;
+};
+
+// Numbers that kernels read or write and that are no tensor: sums, moments, places, a workspace.
+template <class T>
+struct Numbers {
+  Buffer memory;
+  Ops* ops = nullptr;
+  T* data() const { return reinterpret_cast<T*>(memory.data()); }
+  std::vector<T> values() const {
+    std::vector<T> read(memory.bytes() / sizeof(T));
+    ops->read(memory.data(), read.data(), read.size() * sizeof(T));
+    return read;
+  }
 };
 
 class Machine {
@@ -32,15 +46,17 @@ class Machine {
   Kernels kernels() const { return options_.kernels; }
   std::string name() const;
   // How far a result may be from the oracle's, relative to the size of such results. For bfloat16
-  // two roundings of 2^-9 at most: that of the result, and what is allowed for sums of float32.
+  // two roundings of 2^-9 at most: that of the result, and what is allowed for sums of float32; for
+  // float16 of 2^-11.
   double tolerance() const {
     if (dtype_ == DType::kFloat64) return 1e-12;
     if (dtype_ == DType::kBFloat16) return 4e-3;
+    if (dtype_ == DType::kFloat16) return 1e-3;
     return options_.kernels == Kernels::kDirect ? 2e-5 : 1e-4;
   }
 
-  // From now on operands hold numbers that bfloat16 has.
-  void round_to_bfloat16() { rounds_ = true; }
+  // From now on operands hold numbers that this type of 16 bits has.
+  void round_to(DType narrow) { held_in_ = narrow; }
   // What an operand holds where it is given `value`.
   double held(double value) const;
 
@@ -50,12 +66,23 @@ class Machine {
   Operand empty(const Shape& shape);
   Operand empty(const Shape& shape, DType dtype);
 
+  template <class T>
+  Numbers<T> numbers(const std::vector<T>& values) {
+    Numbers<T> made{ops_->allocate(values.size() * sizeof(T), "numbers"), ops_.get()};
+    ops_->write(values.data(), made.memory.data(), values.size() * sizeof(T));
+    return made;
+  }
+  // What kernels are given of this step, ids too. Until the next call.
+  const StepState* publish(const StepState& state);
+
  private:
   Device* device_;
   DType dtype_;
   OpsOptions options_;
   std::unique_ptr<Ops> ops_;
-  bool rounds_ = dtype_ == DType::kBFloat16;
+  DType held_in_ = dtype_;
+  StepState state_;
+  Buffer ids_;
 };
 
 // Numbers in (-1, 1), a function of the seed. From row `used` on, of `rows`, they are NaN: nobody

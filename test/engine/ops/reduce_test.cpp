@@ -138,7 +138,7 @@ class Reduce : public testing::Test {
   // The processor by its best kernels.
   std::span<Machine> processor() { return std::span(machines_).first(1); }
 
-  std::vector<std::unique_ptr<Device>> devices_ = all_devices();
+  std::vector<std::unique_ptr<Device>> devices_ = host_devices();
   std::vector<Machine> machines_ = all_machines(devices_);
 };
 

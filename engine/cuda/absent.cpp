@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+// For builds without the CUDA toolkit.
+#include "engine/cuda/cuda_device.h"
+
+namespace lockstep::engine {
+
+std::vector<std::unique_ptr<Device>> cuda_devices(const CudaOptions&) {
+  return {};
+}
+
+std::vector<std::string> cuda_findings() {
+  return {"built without CUDA: install the CUDA toolkit and configure again with -Dcuda=enabled"};
+}
+
+}  // namespace lockstep::engine

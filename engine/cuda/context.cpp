@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cuda/context.h"
+
+#include <array>
+
+#include "engine/base/error.h"
+
+namespace lockstep::engine::cuda {
+namespace {
+
+std::string id_of(int index) {
+  return fmt::format("cuda:{}", index);
+}
+
+}  // namespace
+
+GpuFacts facts_of(const Driver& driver, int index) {
+  const std::string id = id_of(index);
+  CUdevice device = 0;
+  check(driver, driver.device_get(&device, index), id, "cuDeviceGet");
+  const auto attribute = [&](CUdevice_attribute which) {
+    int value = 0;
+    check(driver, driver.device_get_attribute(&value, which, device), id, "cuDeviceGetAttribute");
+    return value;
+  };
+
+  GpuFacts facts;
+  std::array<char, 256> text{};
+  check(driver, driver.device_get_name(text.data(), int(text.size()) - 1, device), id,
+        "cuDeviceGetName");
+  facts.name = text.data();
+  text.fill(0);
+  check(driver, driver.device_get_pci_bus_id(text.data(), int(text.size()) - 1, device), id,
+        "cuDeviceGetPCIBusId");
+  facts.bus_id = text.data();
+  facts.capability = 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                     attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  check(driver, driver.device_total_mem(&facts.memory, device), id, "cuDeviceTotalMem");
+  facts.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  facts.cache = std::size_t(attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
+
+  constexpr int kLeast = Context::kLeastCapability;
+  if (facts.capability < kLeast) {
+    fail(Code::kDevice, "{} ({}) has compute capability {}.{}; lockstep needs {}.{} or newer", id,
+         facts.name, facts.capability / 10, facts.capability % 10, kLeast / 10, kLeast % 10);
+  }
+  return facts;
+}
+
+Context::Context(const Driver& driver, int index)
+    : driver_(&driver), index_(index), facts_(facts_of(driver, index)) {
+  check(driver.device_get(&device_, index), "cuDeviceGet");
+  check(driver.device_primary_ctx_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
+}
+
+Context::~Context() {
+  driver_->device_primary_ctx_release(device_);
+}
+
+void Context::use() const {
+  CUcontext current = nullptr;
+  check(driver_->ctx_get_current(&current), "cuCtxGetCurrent");
+  if (current != context_) check(driver_->ctx_set_current(context_), "cuCtxSetCurrent");
+}
+
+std::size_t Context::free_memory() const {
+  use();
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(driver_->mem_get_info(&free, &total), "cuMemGetInfo");
+  return free;
+}
+
+void Context::check(CUresult result, const char* call) const {
+  if (result != CUDA_SUCCESS) cuda::check(*driver_, result, id_of(index_), call);
+}
+
+}  // namespace lockstep::engine::cuda

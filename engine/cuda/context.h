@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// One GPU as the driver shows it: its primary context, which all libraries share, and what it can
+// do. Lives as long as everything made with it. Any thread; each call that works on the GPU makes
+// the context current on its thread first, which is cheap where it is already. Errors:
+// Error(kDevice) with the driver's call and its words; of a GPU too old for our kernels, with what
+// is needed.
+#pragma once
+#include <cstddef>
+#include <string>
+
+#include "engine/cuda/driver.h"
+
+namespace lockstep::engine::cuda {
+
+struct GpuFacts {
+  std::string name;        // "NVIDIA H200"
+  std::string bus_id;      // "0000:3b:00.0"
+  int capability = 0;      // 90 for compute capability 9.0
+  std::size_t memory = 0;  // bytes
+  int multiprocessors = 0;
+  std::size_t cache = 0;  // bytes of level 2
+};
+
+// Of the GPU `index`, without making a context: a few milliseconds, and none of its memory. Throws
+// Error(kDevice) of a GPU that is too old.
+GpuFacts facts_of(const Driver& driver, int index);
+
+class Context {
+ public:
+  static constexpr int kLeastCapability = 80;
+
+  // The GPU `index` of those that the driver shows (it heeds CUDA_VISIBLE_DEVICES, and its order).
+  Context(const Driver& driver, int index);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  void use() const;  // current on the calling thread from now on
+  const Driver& driver() const { return *driver_; }
+  int index() const { return index_; }
+  const GpuFacts& facts() const { return facts_; }
+  std::size_t free_memory() const;  // bytes, of all processes
+
+  // Throws Error(kDevice) where `result` is not success: "cuda:0: cuMemAlloc failed: out of memory
+  // (CUDA_ERROR_OUT_OF_MEMORY)".
+  void check(CUresult result, const char* call) const;
+
+ private:
+  const Driver* driver_;
+  int index_;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  GpuFacts facts_;
+};
+
+}  // namespace lockstep::engine::cuda

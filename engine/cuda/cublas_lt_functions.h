@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// The functions of cuBLASLt that lockstep calls, found at run time. Tests fill the table with their
+// own. It must outlive what was made with it. Any thread.
+#pragma once
+#include <cublasLt.h>
+
+namespace lockstep::engine::cuda {
+
+struct CublasLtFunctions {
+  decltype(&cublasLtGetStatusName) get_status_name = nullptr;
+  decltype(&cublasLtGetStatusString) get_status_string = nullptr;
+  decltype(&cublasLtCreate) create = nullptr;
+  decltype(&cublasLtDestroy) destroy = nullptr;
+  decltype(&cublasLtMatrixLayoutCreate) layout_create = nullptr;
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy = nullptr;
+  decltype(&cublasLtMatmulDescCreate) desc_create = nullptr;
+  decltype(&cublasLtMatmulDescDestroy) desc_destroy = nullptr;
+  decltype(&cublasLtMatmulDescSetAttribute) desc_set_attribute = nullptr;
+  decltype(&cublasLtMatmulPreferenceCreate) preference_create = nullptr;
+  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set_attribute = nullptr;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) get_heuristic = nullptr;
+  decltype(&cublasLtMatmul) matmul = nullptr;
+};
+
+// The library of the major version that lockstep was built with; it stays open to the end of the
+// program. Throws Error(kUnavailable) where there is none.
+CublasLtFunctions load_cublas_lt();
+
+}  // namespace lockstep::engine::cuda

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cuda/cuda_device.h"
+
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/cuda/cublas_lt.h"
+#include "engine/cuda/cublas_lt_functions.h"
+#include "engine/cuda/cuda_ops.h"
+#include "engine/cuda/cudnn.h"
+#include "engine/cuda/cudnn_convolutions.h"
+#include "engine/cuda/gpu_list.h"
+#include "engine/cuda/images.h"
+
+namespace lockstep::engine {
+namespace cuda {
+namespace {
+
+struct Libraries {
+  CublasLtFunctions products = load_cublas_lt();
+  Cudnn convolutions = load_cudnn();
+};
+
+// Opened when they are first needed, once for all GPUs. Any thread.
+class LateLibraries {
+ public:
+  const Libraries& opened() {
+    const std::lock_guard lock(mutex_);
+    if (!libraries_) libraries_.emplace();
+    return *libraries_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<Libraries> libraries_;
+};
+
+std::string text_of(const Cudnn& library) {
+  const std::size_t version = library.version();
+  return fmt::format("cuDNN {}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
+}
+
+// What `load` finds fault with, as a line; empty where it opens the library.
+template <class Load>
+std::string fault(Load load) {
+  try {
+    load();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// The kernels of the GPUs: own ones, and the libraries'.
+GpuKernels kernels_with(const CudaOptions& options) {
+  const auto libraries = std::make_shared<LateLibraries>();
+  const bool tf32 = options.tf32;
+  return {
+      .image = kernel_image,
+      .ops = [libraries, tf32](const GpuParts& gpu, DType dtype,
+                               OpsOptions) -> std::unique_ptr<Ops> {
+        const Libraries& opened = libraries->opened();
+        auto products = std::make_unique<CublasLt>(opened.products, gpu.context, gpu.memory, tf32);
+        auto convolutions =
+            std::make_unique<CudnnConvolutions>(opened.convolutions, gpu.context, gpu.memory, tf32);
+        return std::make_unique<CudaOps>(gpu, dtype, std::move(products), std::move(convolutions));
+      },
+      .libraries =
+          [libraries, tf32] {
+            return text_of(libraries->opened().convolutions) + (tf32 ? ", TF32" : "");
+          }};
+}
+
+}  // namespace
+}  // namespace cuda
+
+std::vector<std::unique_ptr<Device>> cuda_devices(const CudaOptions& options) {
+  try {
+    return cuda::gpu_list(cuda::load_driver(), cuda::kernels_with(options),
+                          options.memory_fraction);
+  } catch (const Error& error) {
+    // An ordinary machine without GPUs; the findings have the reason.
+    if (error.code() != Code::kUnavailable) throw;
+    return {};
+  }
+}
+
+std::vector<std::string> cuda_findings() {
+  std::vector<std::string> lines;
+  const std::string driver = cuda::fault([&] { lines = cuda::gpu_findings(cuda::load_driver()); });
+  if (!driver.empty()) return {driver};
+  const std::string products = cuda::fault([] { cuda::load_cublas_lt(); });
+  if (!products.empty()) lines.push_back(products);
+  const std::string convolutions =
+      cuda::fault([&] { lines.push_back(cuda::text_of(cuda::load_cudnn())); });
+  if (!convolutions.empty()) lines.push_back(convolutions);
+  return lines;
+}
+
+}  // namespace lockstep::engine

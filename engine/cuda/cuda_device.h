@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// The GPUs "cuda:0", "cuda:1", ... of this machine, of NVIDIA. All that the rest of lockstep sees
+// of CUDA; there in every build, also where lockstep was built without the toolkit. Any thread. The
+// first call opens the driver: a tenth of a second, or more where no other process uses a GPU.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/device/device.h"
+
+namespace lockstep::engine {
+
+struct CudaOptions {
+  double memory_fraction = 0.95;  // of each GPU's memory that is free when it is first used
+  bool tf32 = true;  // products of float32 by tensor cores, with 10 bits of mantissa: much faster
+};
+
+// Empty where there is no driver, no GPU that can be used, or no toolkit when this was built. Owned
+// by the caller; outlive everything made by them.
+std::vector<std::unique_ptr<Device>> cuda_devices(const CudaOptions& options);
+
+// For `lockstep doctor`, each one line: the driver and each GPU, or why it cannot be used.
+std::vector<std::string> cuda_findings();
+
+}  // namespace lockstep::engine

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+// Batch normalisation and pools.
+#include "engine/base/error.h"
+#include "engine/cuda/cuda_ops.h"
+#include "engine/cuda/kernels/batch_norm.h"
+#include "engine/cuda/kernels/pool.h"
+#include "engine/ops/checks.h"
+
+namespace lockstep::engine::cuda {
+namespace {
+
+Grid finish_grid(std::size_t sums) {
+  return {.blocks = finish_blocks(sums), .threads = kLineThreads};
+}
+
+Grid channels_grid(std::size_t channels) {
+  return {.blocks = unsigned((channels + kLineThreads - 1) / kLineThreads),
+          .threads = kLineThreads};
+}
+
+// Of kernels that write each line.
+Grid lines_grid(const BatchNormSpec& spec, std::size_t rows) {
+  return {.blocks = line_tiles(spec.channels),
+          .rows = line_blocks(rows * spec.positions, spec.channels),
+          .threads = kLineThreads};
+}
+
+PoolSizes sizes_of(const PoolSpec& spec) {
+  return {.largest = spec.kind == PoolKind::kMax,
+          .height = unsigned(spec.height),
+          .width = unsigned(spec.width),
+          .channels = unsigned(spec.channels),
+          .output_height = unsigned(spec.output_height()),
+          .output_width = unsigned(spec.output_width()),
+          .kernel_height = unsigned(spec.kernel_height),
+          .kernel_width = unsigned(spec.kernel_width),
+          .stride = unsigned(spec.stride),
+          .padding = unsigned(spec.padding)};
+}
+
+// The second extent of a grid is 65535 at most.
+Grid images_grid(std::size_t elements, std::size_t channels, std::size_t rows) {
+  constexpr std::size_t kMost = 65535;
+  return {.blocks = pool_blocks(elements, channels),
+          .rows = unsigned(least(rows, kMost)),
+          .threads = 256};
+}
+
+}  // namespace
+
+void CudaOps::batch_norm_sums(const StepState* state, const BatchNormSpec& s, Tensor x,
+                              double* sums) {
+  check_batch(x, dtype_, s.columns(), "x of a batch norm");
+  const unsigned chunks = line_chunks(x.rows() * s.positions, s.channels);
+  auto* const partial =
+      reinterpret_cast<double*>(scratch(std::size_t(chunks) * 2 * s.channels * sizeof(double)));
+  launch({.blocks = line_tiles(s.channels), .rows = chunks, .threads = kLineThreads},
+         BatchNormSums{state, s.positions, s.channels, x.data, chunks, partial});
+  launch(finish_grid(2 * s.channels),
+         BatchNormSumsFinish{state, s.positions, s.channels, chunks, partial, sums});
+}
+
+void CudaOps::batch_norm_moments(const BatchNormSpec& s, const engine::BatchNormMoments& call) {
+  launch(channels_grid(s.channels),
+         BatchNormFindMoments{s.channels, s.epsilon, call.sums, call.moments, call.count,
+                              call.averages, call.keep});
+}
+
+void CudaOps::batch_norm_fixed_moments(const BatchNormSpec& s, const double* averages,
+                                       double* moments) {
+  launch(channels_grid(s.channels),
+         BatchNormFixedMoments{s.channels, s.epsilon, averages, moments});
+}
+
+void CudaOps::batch_norm_forward(const StepState* state, const BatchNormSpec& s,
+                                 const BatchNormForward& call) {
+  check_call(s, dtype_, call);
+  launch(lines_grid(s, call.x.rows()),
+         BatchNormApply{state, s.positions, s.channels, call.x.data, call.other.data,
+                        call.scale.data, call.shift.data, call.moments, call.y.data,
+                        s.activation == Activation::kRelu ? call.mask : nullptr});
+}
+
+void CudaOps::batch_norm_gradient_sums(const StepState* state, const BatchNormSpec& s,
+                                       const BatchNormBackward& call, Tensor dscale, Tensor dshift,
+                                       bool accumulate, double* sums) {
+  check_call(s, dtype_, call);
+  check_parameter(dscale, dtype_, s.channels, "batch norm: dscale");
+  check_parameter(dshift, dtype_, s.channels, "batch norm: dshift");
+  const unsigned chunks = line_chunks(call.x.rows() * s.positions, s.channels);
+  auto* const partial =
+      reinterpret_cast<double*>(scratch(std::size_t(chunks) * 2 * s.channels * sizeof(double)));
+  launch({.blocks = line_tiles(s.channels), .rows = chunks, .threads = kLineThreads},
+         BatchNormGradientSums{
+             state, s.positions, s.channels, call.x.data, call.dy.data, call.moments,
+             s.activation == Activation::kRelu ? call.mask : nullptr, chunks, partial});
+  launch(finish_grid(2 * s.channels),
+         BatchNormGradientFinish{s.channels, chunks, partial, call.moments, sums, dscale.data,
+                                 dshift.data, accumulate});
+}
+
+void CudaOps::batch_norm_backward(const StepState* state, const BatchNormSpec& s,
+                                  const BatchNormBackward& call) {
+  check_call(s, dtype_, call);
+  launch(lines_grid(s, call.x.rows()),
+         BatchNormBackpropagate{state, s.positions, s.channels, call.x.data, call.dy.data,
+                                call.scale.data, call.moments,
+                                s.activation == Activation::kRelu ? call.mask : nullptr, call.sums,
+                                call.count, call.dx.data, call.dother.data});
+}
+
+std::size_t CudaOps::pool_workspace(const PoolSpec& spec, std::size_t rows) {
+  check_spec(spec);
+  return spec.kind == PoolKind::kMax ? rows * spec.outputs() * sizeof(std::uint32_t) : 0;
+}
+
+void CudaOps::pool_forward(const StepState* state, const PoolSpec& spec, Tensor x, Tensor y,
+                           std::byte* workspace) {
+  check_spec(spec);
+  check_batch(x, dtype_, spec.inputs(), "x of a pool");
+  check_batch(y, dtype_, spec.outputs(), "y of a pool");
+  launch(images_grid(spec.outputs(), spec.channels, y.rows()),
+         PoolForward{state, sizes_of(spec), x.data, y.data,
+                     reinterpret_cast<std::uint32_t*>(workspace)});
+}
+
+void CudaOps::pool_backward(const StepState* state, const PoolSpec& spec, Tensor dy, Tensor dx,
+                            const std::byte* workspace) {
+  check_spec(spec);
+  check_batch(dy, dtype_, spec.outputs(), "dy of a pool");
+  check_batch(dx, dtype_, spec.inputs(), "dx of a pool");
+  launch(images_grid(spec.inputs(), spec.channels, dx.rows()),
+         PoolBackward{state, sizes_of(spec), dy.data, dx.data,
+                      reinterpret_cast<const std::uint32_t*>(workspace)});
+}
+
+}  // namespace lockstep::engine::cuda

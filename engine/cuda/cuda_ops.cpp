@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cuda/cuda_ops.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/base/error.h"
+#include "engine/cuda/kernels/pointwise.h"
+#include "engine/cuda/kernels/rows.h"
+#include "engine/ops/checks.h"
+#include "engine/ops/host_view.h"
+
+namespace lockstep::engine::cuda {
+
+CudaOps::CudaOps(const GpuParts& gpu, DType dtype, std::unique_ptr<Products> products,
+                 std::unique_ptr<Convolutions> convolutions)
+    : dtype_(dtype),
+      context_(&gpu.context),
+      memory_(&gpu.memory),
+      kernels_(&gpu.kernels),
+      stream_(gpu.context),
+      staging_(gpu.context, gpu.memory),
+      products_(std::move(products)),
+      convolutions_(std::move(convolutions)),
+      state_(gpu.memory.allocate(sizeof(StepState), "the words of a step")),
+      problem_(gpu.memory.allocate(sizeof(Problem), "the words of a step")),
+      sum_(gpu.memory.allocate(sizeof(double), "the words of a step")),
+      answers_(gpu.memory.pinned(sizeof(Problem) + sizeof(double))),
+      beside_(gpu.context),
+      word_(gpu.memory.allocate(sizeof(std::uint64_t), "the words of a step")),
+      pinned_word_(gpu.memory.pinned(sizeof(std::uint64_t))),
+      step_words_(gpu.memory.pinned(sizeof(StepState))) {
+  const Problem none;
+  write(&none, problem_.data(), sizeof none);
+}
+
+// Buffers may go only when nothing queued uses them.
+CudaOps::~CudaOps() {
+  try {
+    stream_.synchronize();
+    beside_.synchronize();
+  } catch (const std::exception&) {
+    // Of work that failed nothing uses them any more.
+  }
+}
+
+Buffer CudaOps::allocate(std::size_t bytes, std::string_view what) {
+  return memory_->allocate(bytes, what);
+}
+
+Buffer CudaOps::allocate_shared(std::size_t bytes) {
+  return memory_->pinned(bytes);
+}
+
+void CudaOps::write(const void* from, std::byte* to, std::size_t bytes) {
+  staging_.write(stream_, from, to, bytes);
+}
+
+void CudaOps::read(const std::byte* from, void* to, std::size_t bytes) {
+  stream_.copy(to, from, bytes);
+  synchronize();
+}
+
+const StepState* CudaOps::publish(const StepState& state) {
+  published_ = state;
+  write(&state, state_.data(), sizeof state);
+  return reinterpret_cast<const StepState*>(state_.data());
+}
+
+void CudaOps::synchronize() {
+  const bool asked = !questions_.empty();
+  if (asked) stream_.copy(answers_.data(), problem_.data(), sizeof(Problem));
+  stream_.synchronize();
+  outgrown_.clear();
+  if (asked) answer();
+}
+
+void CudaOps::ask(Question question) {
+  questions_.push_back(std::move(question));
+}
+
+// Where a number was wrong, the host looks at all that were asked about, and throws as it does for
+// its own kernels. They lie where they were, since inputs and targets stay until the next step.
+void CudaOps::answer() {
+  const std::vector<Question> asked = std::move(questions_);
+  questions_.clear();
+  if (reinterpret_cast<const Problem*>(answers_.data())->first == Problem::kNone) return;
+  const Problem none;
+  write(&none, problem_.data(), sizeof none);
+  const std::size_t rows = std::size_t(published_.examples);
+  StepState state = published_;
+  std::vector<std::int64_t> ids(state.ids == nullptr ? 0 : rows);
+  if (state.ids != nullptr) {
+    read(reinterpret_cast<const std::byte*>(state.ids), ids.data(), rows * sizeof(std::int64_t));
+    state.ids = ids.data();
+  }
+  for (const Question& question : asked) {
+    const HostView numbers(*this, question.numbers, rows);
+    if (question.layer.empty()) {
+      for (std::size_t row = 0; row < rows; ++row)
+        class_of(numbers.tensor().as<float>()[row], question.classes, row);
+    } else {
+      std::vector<std::uint32_t> places(rows * question.source.fields);
+      Ops::embedding_rows(&state, question.source, numbers.tensor(), question.layer, places.data());
+    }
+  }
+  broken("a kernel found a number wrong that the host does not");
+}
+
+// In float32 first, where that is not the element type: kernels convert.
+void CudaOps::load(const float* from, Tensor x) {
+  invariant(x.dtype == dtype_, "load into another element type");
+  const std::size_t count = x.elements();
+  if (dtype_ == DType::kFloat32) return write(from, x.data, count * sizeof(float));
+  std::byte* const wide = scratch(count * sizeof(float));
+  write(from, wide, count * sizeof(float));
+  launch(grid_for(count), Convert{reinterpret_cast<const float*>(wide), x.data, count});
+}
+
+std::byte* CudaOps::scratch(std::size_t bytes) {
+  if (scratch_.bytes() < bytes) {
+    outgrown_.push_back(std::move(scratch_));
+    scratch_ = memory_->allocate(bytes, "numbers between two kernels");
+  }
+  return scratch_.data();
+}
+
+Grid CudaOps::grid_for(std::size_t elements) const {
+  constexpr std::size_t kThreads = 256, kOfThread = 8, kBlocksOfProcessor = 8;
+  const std::size_t wanted = (elements + kThreads * kOfThread - 1) / (kThreads * kOfThread);
+  const std::size_t most = std::size_t(context_->facts().multiprocessors) * kBlocksOfProcessor;
+  return {.blocks = unsigned(std::clamp<std::size_t>(wanted, 1, most)), .threads = kThreads};
+}
+
+void CudaOps::clear_rest(const StepState* state, Tensor batch) {
+  launch(grid_for(batch.elements() / 8 + 1),
+         ClearRest{state, batch.data, batch.columns() * size_of(batch.dtype), batch.rows()});
+}
+
+}  // namespace lockstep::engine::cuda

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+// The kernels of one replica on a GPU, for one element type. Everything is queued on the replica's
+// stream; `read`, `synchronize` and `batch_sum` wait for it. `reduce` and `checksum` have a stream
+// of their own and wait for their own work alone, so whoever calls them has seen to it that their
+// operands are there. Members are defined by subject: cuda_ops.cpp (memory), cuda_products.cpp
+// (dense layers, convolutions), cuda_pointwise.cpp, cuda_layers.cpp (batch norm, pools),
+// cuda_reduce.cpp. Threads, costs and errors: engine/ops/ops.h.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/cuda/convolutions.h"
+#include "engine/cuda/gpu.h"
+#include "engine/cuda/host_staging.h"
+#include "engine/cuda/kernels/problem.h"
+#include "engine/cuda/products.h"
+#include "engine/ops/ops.h"
+
+namespace lockstep::engine::cuda {
+
+class CudaOps final : public Ops {
+ public:
+  CudaOps(const GpuParts& gpu, DType dtype, std::unique_ptr<Products> products,
+          std::unique_ptr<Convolutions> convolutions);
+  ~CudaOps() override;
+
+  DType dtype() const override { return dtype_; }
+  bool in_host_memory() const override { return false; }
+  Buffer allocate(std::size_t bytes, std::string_view what) override;
+  Buffer allocate_shared(std::size_t bytes) override;
+  void write(const void* from, std::byte* to, std::size_t bytes) override;
+  void read(const std::byte* from, void* to, std::size_t bytes) override;
+  const StepState* publish(const StepState& state) override;
+  void synchronize() override;
+  void load(const float* from, Tensor x) override;
+
+  void dense_forward(const StepState* state, const DenseSpec& spec, Tensor x, Tensor w, Tensor b,
+                     Tensor y) override;
+  void dense_backward(const StepState* state, const DenseSpec& spec, Tensor x, Tensor y, Tensor dy,
+                      Tensor w, Tensor dx, Tensor dw, Tensor db, bool accumulate) override;
+  void convolution_forward(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor w,
+                           Tensor b, Tensor y) override;
+  void convolution_backward(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor y,
+                            Tensor dy, Tensor w, Tensor dx, Tensor dw, Tensor db,
+                            bool accumulate) override;
+
+  std::size_t pool_workspace(const PoolSpec& spec, std::size_t rows) override;
+  void pool_forward(const StepState* state, const PoolSpec& spec, Tensor x, Tensor y,
+                    std::byte* workspace) override;
+  void pool_backward(const StepState* state, const PoolSpec& spec, Tensor dy, Tensor dx,
+                     const std::byte* workspace) override;
+
+  void batch_norm_sums(const StepState* state, const BatchNormSpec& spec, Tensor x,
+                       double* sums) override;
+  void batch_norm_forward(const StepState* state, const BatchNormSpec& spec,
+                          const BatchNormForward& call) override;
+  void batch_norm_gradient_sums(const StepState* state, const BatchNormSpec& spec,
+                                const BatchNormBackward& call, Tensor dscale, Tensor dshift,
+                                bool accumulate, double* sums) override;
+  void batch_norm_backward(const StepState* state, const BatchNormSpec& spec,
+                           const BatchNormBackward& call) override;
+  void batch_norm_moments(const BatchNormSpec& spec, const engine::BatchNormMoments& call) override;
+  void batch_norm_fixed_moments(const BatchNormSpec& spec, const double* averages,
+                                double* moments) override;
+
+  void relu(const StepState* state, Tensor x, Tensor y) override;
+  void relu_gradient(const StepState* state, Tensor y, Tensor dy, Tensor dx) override;
+  void tanh(const StepState* state, Tensor x, Tensor y) override;
+  void tanh_gradient(const StepState* state, Tensor y, Tensor dy, Tensor dx) override;
+  void add(const StepState* state, Tensor a, Tensor b, Tensor y) override;
+  void copy(const StepState* state, Tensor x, Tensor y) override;
+  void dropout(const StepState* state, const DropoutSpec& spec, Tensor x, Tensor y) override;
+  void copy_columns(const StepState* state, Tensor x, std::size_t from, Tensor y, std::size_t to,
+                    std::size_t count) override;
+  void clear(const StepState* state, Tensor y) override;
+
+  void embedding_rows(const StepState* state, const RowSource& source, Tensor x,
+                      std::string_view layer, std::uint32_t* places) override;
+  void embedding_forward(const StepState* state, const EmbeddingSpec& spec,
+                         const std::uint32_t* places, Tensor w, Tensor y) override;
+  void embedding_backward(const StepState* state, const EmbeddingSpec& spec,
+                          const std::uint32_t* places, Tensor dy, Tensor dw,
+                          bool accumulate) override;
+
+  void softmax_cross_entropy(const StepState* state, double smoothing, Tensor logits, Tensor target,
+                             Tensor dlogits, Tensor losses, Tensor correct) override;
+  void squared_error(const StepState* state, Tensor y, Tensor target, Tensor dy,
+                     Tensor losses) override;
+  void softmax(const StepState* state, Tensor logits, Tensor probabilities) override;
+  double batch_sum(const StepState* state, Tensor rows) override;
+
+  std::uint64_t checksum(const std::byte* data, std::size_t bytes,
+                         std::size_t offset) const override;
+  void reduce(const ReduceArguments& arguments) const override;
+
+ private:
+  // What was asked of numbers from files since the last wait: ids of a layer, or classes.
+  struct Question {
+    Tensor numbers;
+    RowSource source = {};    // of ids
+    std::string layer = {};   // of ids; empty: they are classes ...
+    std::size_t classes = 0;  // ... of so many
+  };
+
+  // Device memory for the numbers between two kernels of one call; the next call may use it.
+  std::byte* scratch(std::size_t bytes);
+  // Blocks of 256 threads for so many elements: enough to fill the GPU, each thread some elements.
+  Grid grid_for(std::size_t elements) const;
+  // Rows that were planned for but are not in use become zeros: products go over all rows.
+  void clear_rest(const StepState* state, Tensor batch);
+  void bias_gradient(const StepState* state, std::size_t positions, std::size_t channels,
+                     Activation activation, Tensor y, Tensor dy, Tensor db, bool accumulate);
+  void ask(Question question);
+  void answer();  // after a wait; throws what was wrong
+
+  template <class Arguments>
+  void launch(Grid grid, const Arguments& arguments) {
+    kernels_->launch(stream_, grid, arguments);
+  }
+
+  DType dtype_;
+  const Context* context_;
+  Memory* memory_;
+  const KernelModule* kernels_;
+  CudaStream stream_;
+  HostStaging staging_;
+  std::unique_ptr<Products> products_;
+  std::unique_ptr<Convolutions> convolutions_;
+  StepState published_;           // as the host last gave it
+  Buffer state_, problem_, sum_;  // a StepState, a Problem, a double on the GPU
+  Buffer answers_;                // pinned: a Problem, a double
+  std::vector<Question> questions_;
+  Buffer scratch_;
+  std::vector<Buffer> outgrown_;  // scratch that queued kernels may still use
+
+  // Of reduce and checksum, which any thread calls.
+  mutable std::mutex mutex_;
+  mutable CudaStream beside_;
+  mutable Buffer word_, pinned_word_;  // 8 bytes
+  Buffer step_words_;                  // pinned: a StepState
+};
+
+}  // namespace lockstep::engine::cuda

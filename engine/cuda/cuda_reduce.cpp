@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// What any thread may call, at any time: on a stream of its own, one call after the other, each
+// until its work is done.
+#include <algorithm>
+#include <cstring>
+
+#include "engine/base/error.h"
+#include "engine/cuda/cuda_ops.h"
+#include "engine/cuda/kernels/reduce.h"
+#include "engine/cuda/kernels/sums.h"
+#include "engine/ops/checks.h"
+
+namespace lockstep::engine::cuda {
+namespace {
+
+Sources sources_of(const ReduceArguments& a) {
+  invariant(a.from.size() <= kMostPlaces, "a reduction of more sources than a kernel takes");
+  Sources sources{.count = unsigned(a.from.size())};
+  std::copy(a.from.begin(), a.from.end(), sources.at.begin());
+  return sources;
+}
+
+Targets targets_of(const ReduceArguments& a) {
+  invariant(a.to.size() <= kMostPlaces, "a reduction into more targets than a kernel takes");
+  Targets targets{.count = unsigned(a.to.size())};
+  std::copy(a.to.begin(), a.to.end(), targets.at.begin());
+  return targets;
+}
+
+UpdateTerms terms_of(const ReduceArguments& a, const StepState* state) {
+  UpdateTerms terms;
+  if (a.epilogue != Epilogue::kUpdate) return terms;
+  terms.rule = *a.rule;
+  terms.state = state;
+  terms.scale = a.scale;
+  terms.local_rate = a.local_rate;
+  terms.decays = a.decays;
+  terms.weight = a.weight;
+  std::copy(a.slots.begin(), a.slots.end(), terms.slots.begin());
+  terms.master = reinterpret_cast<float*>(a.master);
+  return terms;
+}
+
+}  // namespace
+
+// Of sums in the element type the kernels are fast, of all else there is one that can do it.
+void CudaOps::reduce(const ReduceArguments& a) const {
+  check_reduce(a, a.count);
+  if (a.count == 0 && a.epilogue != Epilogue::kSquares) return;
+  const std::scoped_lock lock(mutex_);
+  const Sources from = sources_of(a);
+  const Targets to = targets_of(a);
+  auto* const words = reinterpret_cast<StepState*>(step_words_.data());
+  if (a.epilogue == Epilogue::kUpdate) *words = *a.state;
+  const unsigned blocks = reduce_blocks(a.count, context_->facts().multiprocessors);
+  const Grid grid{.blocks = std::max(1u, blocks), .threads = kReduceThreads};
+  const bool own = a.dtype == dtype_ && a.op == ReduceOp::kSum && !a.target;
+  const double scale = a.epilogue == Epilogue::kScale ? a.scale : 1;
+  if (own && a.epilogue == Epilogue::kUpdate) {
+    kernels_->launch(beside_, grid, ReduceUpdate{from, to, a.count, terms_of(a, words)});
+  } else if (own && a.epilogue == Epilogue::kSquares) {
+    kernels_->launch(beside_, grid, ReduceSquares{from, to, a.count, a.squares});
+  } else if (own) {
+    kernels_->launch(beside_, grid,
+                     ReduceSum{from, to, a.count, scale, a.epilogue == Epilogue::kRound});
+  } else {
+    kernels_->launch(beside_, grid,
+                     ReduceAny{a.dtype, a.target.value_or(a.dtype), a.op, a.epilogue, from, to,
+                               a.count, scale, a.squares, terms_of(a, words)});
+  }
+  beside_.synchronize();
+}
+
+std::uint64_t CudaOps::checksum(const std::byte* data, std::size_t bytes,
+                                std::size_t offset) const {
+  if (bytes == 0) return 0;
+  const std::scoped_lock lock(mutex_);
+  beside_.fill(word_.data(), 0, sizeof(std::uint64_t));
+  kernels_->launch(beside_, grid_for(bytes / 4),
+                   Checksum{data, bytes, offset, reinterpret_cast<std::uint64_t*>(word_.data())});
+  beside_.copy(pinned_word_.data(), word_.data(), sizeof(std::uint64_t));
+  beside_.synchronize();
+  std::uint64_t sum = 0;
+  std::memcpy(&sum, pinned_word_.data(), sizeof sum);
+  return sum;
+}
+
+}  // namespace lockstep::engine::cuda

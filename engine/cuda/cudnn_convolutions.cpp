@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cuda/cudnn_convolutions.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "engine/base/error.h"
+
+namespace lockstep::engine::cuda {
+namespace {
+
+constexpr int kTimedRuns = 3;
+
+std::size_t target_bytes(const Convolution& call) {
+  const ConvolutionSpec& spec = call.spec;
+  const bool weights = call.pass == Convolution::Pass::kGradientOfWeights;
+  return (weights ? spec.weights() : call.rows * spec.inputs()) * size_of(call.dtype);
+}
+
+}  // namespace
+
+CudnnConvolutions::CudnnConvolutions(const Cudnn& library, const Context& context, Memory& memory,
+                                     bool tf32)
+    : library_(&library), context_(&context), memory_(&memory), tf32_(tf32) {
+  context.use();
+  library.check(library.create(&handle_), "cudnnCreate");
+}
+
+CudnnConvolutions::~CudnnConvolutions() {
+  plans_.clear();
+  library_->destroy(handle_);
+}
+
+void CudnnConvolutions::run(CudaStream& stream, const Convolution& call, const void* first,
+                            const void* second, const void* bias, void* target) {
+  context_->use();
+  library_->check(library_->set_stream(handle_, stream.handle()), "cudnnSetStream");
+  const bool biased = call.pass == Convolution::Pass::kForward && call.spec.bias;
+  const Operands operands{first, second, biased ? bias : nullptr, target};
+  auto found = plans_.find(call);
+  if (found == plans_.end()) {
+    found = plans_.emplace(call, choose(stream, call, operands)).first;
+  }
+  const ConvolutionPlan& plan = found->second;
+  library_->check(queue(plan, operands, workspace(plan.workspace)), "cudnnBackendExecute");
+}
+
+// Sources are only read, so the caller's serve; a target that is added to must not be written more
+// than once, so its place is taken by another.
+ConvolutionPlan CudnnConvolutions::choose(CudaStream& stream, const Convolution& call,
+                                          Operands operands) {
+  const ConvolutionGraph graph(*library_, call, {.handle = handle_}, tf32_);
+  std::vector<ConvolutionPlan> plans = graph.plans(kCandidates);
+  if (plans.size() == 1) return std::move(plans.front());
+  std::size_t most = 0;
+  for (const ConvolutionPlan& plan : plans) most = std::max(most, plan.workspace);
+  const Buffer scratch = memory_->allocate(most, "workspace of convolutions while they are timed");
+  Buffer instead;
+  if (call.accumulate) {
+    instead = memory_->allocate(target_bytes(call), "target of convolutions while they are timed");
+    operands.target = instead.data();
+  }
+  const Event begin(*context_, true), end(*context_, true);
+  std::size_t fastest = plans.size();
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    // The first run loads the kernel. A plan that cannot run is passed over.
+    if (queue(plans[i], operands, scratch.data()) != CUDNN_STATUS_SUCCESS) continue;
+    stream.record(begin);
+    for (int run = 0; run < kTimedRuns; ++run) {
+      library_->check(queue(plans[i], operands, scratch.data()), "cudnnBackendExecute");
+    }
+    stream.record(end);
+    stream.synchronize();
+    const double time = milliseconds_between(*context_, begin, end);
+    if (time < least) {
+      least = time;
+      fastest = i;
+    }
+  }
+  // Where none ran, the call itself says why.
+  return std::move(plans[fastest < plans.size() ? fastest : 0]);
+}
+
+cudnnStatus_t CudnnConvolutions::queue(const ConvolutionPlan& plan, const Operands& operands,
+                                       void* workspace) const {
+  using Graph = ConvolutionGraph;
+  const auto address = [](const void* data) {
+    invariant(reinterpret_cast<std::uintptr_t>(data) % Graph::kAlignment == 0,
+              "operands of a convolution are aligned to 16 bytes");
+    return const_cast<void*>(data);
+  };
+  std::array<std::int64_t, 4> numbers{Graph::kFirst, Graph::kSecond, Graph::kTarget, Graph::kBias};
+  std::array<void*, 4> addresses{address(operands.first), address(operands.second),
+                                 address(operands.target), address(operands.bias)};
+  const std::size_t count = operands.bias == nullptr ? 3 : 4;
+  CudnnDescriptor pack(*library_, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const std::int64_t>(numbers).first(count))
+      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span<void* const>(addresses).first(count))
+      .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace)
+      .finalize();
+  return library_->execute(handle_, plan.plan.handle(), pack.handle());
+}
+
+void* CudnnConvolutions::workspace(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (workspaces_.empty() || workspaces_.back().bytes() < bytes) {
+    workspaces_.push_back(memory_->allocate(bytes, "workspace of convolutions"));
+  }
+  return workspaces_.back().data();
+}
+
+std::size_t CudnnConvolutions::Hash::operator()(const Convolution& call) const {
+  const ConvolutionSpec& s = call.spec;
+  std::size_t sum = 0;
+  for (const std::size_t part :
+       {std::size_t(call.pass), std::size_t(call.dtype), std::size_t(call.accumulate), call.rows,
+        s.height, s.width, s.channels, s.filters, s.kernel_height, s.stride, s.padding}) {
+    sum = sum * 1000003 + part;
+  }
+  return sum;
+}
+
+}  // namespace lockstep::engine::cuda

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// Convolutions by cuDNN. The first call of a shape asks for plans, runs each of the best a few
+// times on the caller's stream, waits for them and keeps the fastest: milliseconds, up to seconds
+// where the library compiles a plan. So it must not be recorded into a CUDA graph; later calls may
+// be. These make one small object and queue the plan: some microseconds. Which plan wins is
+// measured, so the last bits of results may differ between two objects of this class, never between
+// two calls of one. Operands are aligned to ConvolutionGraph::kAlignment. The replica's computing
+// thread. Errors: Error(kDevice) with the library's call and words; Error(kMemory).
+#pragma once
+#include <cstddef>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/cuda/convolution_graph.h"
+#include "engine/cuda/memory.h"
+
+namespace lockstep::engine::cuda {
+
+class CudnnConvolutions final : public Convolutions {
+ public:
+  static constexpr std::size_t kCandidates = 8;  // plans that are timed
+
+  // `tf32`: float32 products may be rounded to TF32. All of them must outlive this.
+  CudnnConvolutions(const Cudnn& library, const Context& context, Memory& memory, bool tf32);
+  // All work queued by this must be done.
+  ~CudnnConvolutions() override;
+  CudnnConvolutions(const CudnnConvolutions&) = delete;
+  CudnnConvolutions& operator=(const CudnnConvolutions&) = delete;
+
+  void run(CudaStream& stream, const Convolution& call, const void* first, const void* second,
+           const void* bias, void* target) override;
+
+ private:
+  struct Operands {
+    const void* first;
+    const void* second;
+    const void* bias;  // null: there is none
+    void* target;
+  };
+  struct Hash {
+    std::size_t operator()(const Convolution& call) const;
+  };
+  ConvolutionPlan choose(CudaStream& stream, const Convolution& call, Operands operands);
+  cudnnStatus_t queue(const ConvolutionPlan& plan, const Operands& operands, void* workspace) const;
+  void* workspace(std::size_t bytes);
+
+  const Cudnn* library_;
+  const Context* context_;
+  Memory* memory_;
+  bool tf32_;
+  cudnnHandle_t handle_ = nullptr;
+  std::unordered_map<Convolution, ConvolutionPlan, Hash> plans_;
+  // Each larger than the one before; the last is in use. Graphs that were recorded with the others
+  // still write to them.
+  std::vector<Buffer> workspaces_;
+};
+
+}  // namespace lockstep::engine::cuda

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cuda/gpu.h"
+
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/ops/ops.h"
+
+namespace lockstep::engine::cuda {
+namespace {
+
+// Raised by every change of an own kernel, or of what is computed by which kernel, that changes
+// bits: checkpoints hold it.
+constexpr int kOwnKernels = 1;
+
+}  // namespace
+
+Gpu::Opened::Opened(const Driver& driver, int index, double memory_fraction)
+    : context(driver, index), memory(context, memory_fraction) {}
+
+Gpu::Gpu(const Driver& driver, int index, GpuKernels kernels, double memory_fraction)
+    : driver_(driver),
+      index_(index),
+      kernels_(std::move(kernels)),
+      memory_fraction_(memory_fraction),
+      facts_(facts_of(driver_, index)) {}
+
+DeviceId Gpu::id() const {
+  return {"cuda", index_};
+}
+
+std::string Gpu::description() const {
+  return fmt::format("{}, compute capability {}.{}, {} GiB, driver CUDA {}", facts_.name,
+                     facts_.capability / 10, facts_.capability % 10, facts_.memory >> 30,
+                     version_text(version_of(driver_)));
+}
+
+std::string Gpu::instructions() const {
+  return fmt::format("compute capability {}.{}, {} (own kernels {})", facts_.capability / 10,
+                     facts_.capability % 10, kernels_.libraries(), kOwnKernels);
+}
+
+DType Gpu::default_dtype() const {
+  return DType::kBFloat16;
+}
+
+bool Gpu::supports(DType dtype) const {
+  return dtype == DType::kFloat32 || dtype == DType::kBFloat16 || dtype == DType::kFloat16;
+}
+
+Buffer Gpu::allocate(std::size_t bytes) {
+  return memory().allocate(bytes);
+}
+
+std::unique_ptr<Stream> Gpu::stream() {
+  return std::make_unique<CudaStream>(context());
+}
+
+std::unique_ptr<Ops> Gpu::ops(DType dtype, OpsOptions options) {
+  require(supports(dtype),
+          "cuda:{} has no kernels for {}; it has them for float32, bfloat16 and float16", index_,
+          name(dtype));
+  std::unique_lock lock(mutex_);
+  Opened& parts = opened();
+  const KernelModule& module =
+      parts.modules.try_emplace(dtype, parts.context, kernels_.image(dtype)).first->second;
+  lock.unlock();  // modules stay where they are
+  return kernels_.ops({parts.context, parts.memory, module}, dtype, options);
+}
+
+const Context& Gpu::context() {
+  const std::lock_guard lock(mutex_);
+  return opened().context;
+}
+
+Memory& Gpu::memory() {
+  const std::lock_guard lock(mutex_);
+  return opened().memory;
+}
+
+Gpu::Opened& Gpu::opened() {
+  if (!opened_) opened_.emplace(driver_, index_, memory_fraction_);
+  return *opened_;
+}
+
+}  // namespace lockstep::engine::cuda

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// The device "cuda:0": one GPU. Making it costs milliseconds and none of the GPU's memory: context,
+// memory and kernels are made at their first use, so a GPU that nobody works on is left alone. Any
+// thread. Everything made with it must be gone before it is. Errors: Error(kDevice).
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "engine/cuda/context.h"
+#include "engine/cuda/driver.h"
+#include "engine/cuda/kernel_module.h"
+#include "engine/cuda/memory.h"
+#include "engine/device/device.h"
+
+namespace lockstep::engine::cuda {
+
+// What a replica's kernels work with: of the GPU, so they live longer than these.
+struct GpuParts {
+  const Context& context;
+  Memory& memory;
+  const KernelModule& kernels;
+};
+
+// What is computed on a GPU, and by what. Tests put in parts of their own.
+struct GpuKernels {
+  std::function<std::span<const std::byte>(DType)> image;  // compiled kernels; lives for ever
+  std::function<std::unique_ptr<Ops>(const GpuParts&, DType, OpsOptions)> ops;
+  std::function<std::string()> libraries;  // and versions: "cuDNN 9.19.0, TF32"
+};
+
+class Gpu final : public Device {
+ public:
+  // `memory_fraction`: see Memory. Throws Error(kDevice) of a GPU that is too old.
+  Gpu(const Driver& driver, int index, GpuKernels kernels,
+      double memory_fraction = Memory::kFraction);
+
+  DeviceId id() const override;
+  std::string description() const override;
+  std::string instructions() const override;
+  DType default_dtype() const override;
+  bool supports(DType dtype) const override;
+  Buffer allocate(std::size_t bytes) override;  // throws Error(kMemory)
+  std::unique_ptr<Stream> stream() override;
+  std::unique_ptr<Ops> ops(DType dtype, OpsOptions options) override;
+
+  const GpuFacts& facts() const { return facts_; }
+  const Context& context();
+  Memory& memory();
+
+ private:
+  struct Opened {
+    Opened(const Driver& driver, int index, double memory_fraction);
+    Context context;
+    Memory memory;
+    std::map<DType, KernelModule> modules;
+  };
+  Opened& opened();  // with the mutex held
+
+  Driver driver_;
+  int index_;
+  GpuKernels kernels_;
+  double memory_fraction_;
+  GpuFacts facts_;
+  std::mutex mutex_;
+  std::optional<Opened> opened_;
+};
+
+}  // namespace lockstep::engine::cuda

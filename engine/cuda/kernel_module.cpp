@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cuda/kernel_module.h"
+
+#include <vector>
+
+#include "engine/base/error.h"
+
+namespace lockstep::engine::cuda {
+
+// Drivers load a kernel when it is first launched, which may wait for all work on the GPU and does
+// not do while a stream is recorded. So all are loaded here.
+KernelModule::KernelModule(const Context& context, std::span<const std::byte> image)
+    : context_(&context) {
+  invariant(!image.empty(), "a module without an image");
+  context.use();
+  const Driver& driver = context.driver();
+  context.check(driver.module_load_data(&module_, image.data()), "cuModuleLoadData");
+  try {
+    unsigned count = 0;
+    context.check(driver.module_get_function_count(&count, module_), "cuModuleGetFunctionCount");
+    std::vector<CUfunction> all(count);
+    context.check(driver.module_enumerate_functions(all.data(), count, module_),
+                  "cuModuleEnumerateFunctions");
+    for (const CUfunction function : all) {
+      const char* name = nullptr;
+      context.check(driver.func_get_name(&name, function), "cuFuncGetName");
+      context.check(driver.func_load(function), "cuFuncLoad");
+      functions_.emplace(name, function);
+    }
+  } catch (...) {
+    driver.module_unload(module_);
+    throw;
+  }
+}
+
+KernelModule::~KernelModule() {
+  const Driver& driver = context_->driver();
+  // Unloading is for the current context.
+  try {
+    context_->use();
+    driver.module_unload(module_);
+  } catch (const Error&) {
+    // Then the context is gone, and the module with it.
+  }
+}
+
+void KernelModule::start(CudaStream& stream, Grid grid, const char* name,
+                         const void* arguments) const {
+  if (grid.blocks == 0 || grid.rows == 0) return;
+  invariant(grid.threads % 32 == 0 && grid.threads >= 32 && grid.threads <= 1024,
+            "a block has whole warps of 32 threads, and at most 1024");
+  invariant(grid.rows <= 65535, "a grid has at most 65535 rows of blocks");
+  const auto found = functions_.find(name);
+  if (found == functions_.end()) broken(fmt::format("there is no kernel {} in the module", name));
+  context_->use();
+  // The driver copies what the address leads to before it returns, and writes nothing there.
+  void* parameters[] = {const_cast<void*>(arguments)};
+  const CUresult result =
+      context_->driver().launch_kernel(found->second, grid.blocks, grid.rows, 1, grid.threads, 1, 1,
+                                       0, stream.handle(), parameters, nullptr);
+  if (result != CUDA_SUCCESS) {
+    context_->check(result, fmt::format("cuLaunchKernel of {}", name).c_str());
+  }
+}
+
+}  // namespace lockstep::engine::cuda

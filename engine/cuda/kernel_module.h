@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// The compiled kernels of one element type, loaded into one GPU. A kernel takes one struct
+// (engine/cuda/kernels) by value, which names it. Any thread may launch; launching costs a few
+// microseconds and waits for nothing.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "engine/cuda/context.h"
+#include "engine/cuda/stream.h"
+
+namespace lockstep::engine::cuda {
+
+// How many blocks, of how many threads, work on a call.
+struct Grid {
+  unsigned blocks = 1;
+  unsigned rows = 1;  // the second extent of the blocks
+  unsigned threads = 256;
+};
+
+class KernelModule {
+ public:
+  // `image`: a fatbin. Throws Error(kDevice) where the GPU cannot run it.
+  KernelModule(const Context& context, std::span<const std::byte> image);
+  ~KernelModule();
+  KernelModule(const KernelModule&) = delete;
+  KernelModule& operator=(const KernelModule&) = delete;
+
+  // Queues the kernel that `arguments` belong to: Arguments::kName is its name. No blocks: nothing.
+  template <class Arguments>
+  void launch(CudaStream& stream, Grid grid, const Arguments& arguments) const {
+    start(stream, grid, Arguments::kName, &arguments);
+  }
+
+ private:
+  void start(CudaStream& stream, Grid grid, const char* name, const void* arguments) const;
+
+  const Context* context_;
+  CUmodule module_ = nullptr;
+  std::unordered_map<std::string, CUfunction> functions_;  // all of them, found when this is made
+};
+
+}  // namespace lockstep::engine::cuda

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// The arguments of all kernels that a module has.
+#pragma once
+#include <tuple>
+
+#include "engine/cuda/kernels/batch_norm.h"
+#include "engine/cuda/kernels/column_sums.h"
+#include "engine/cuda/kernels/embedding.h"
+#include "engine/cuda/kernels/losses.h"
+#include "engine/cuda/kernels/pointwise.h"
+#include "engine/cuda/kernels/pool.h"
+#include "engine/cuda/kernels/reduce.h"
+#include "engine/cuda/kernels/rows.h"
+#include "engine/cuda/kernels/sums.h"
+
+namespace lockstep::engine::cuda {
+
+using Kernels = decltype(std::tuple_cat(PointwiseKernels(), RowsKernels(), LossesKernels(),
+                                        SumsKernels(), EmbeddingKernels(), BatchNormKernels(),
+                                        ColumnSumsKernels(), PoolKernels(), ReduceKernels()));
+
+}  // namespace lockstep::engine::cuda

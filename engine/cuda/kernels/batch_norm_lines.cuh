@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+// The element-wise half of batch normalisation. Statistics are turned into three or four float32
+// numbers of each channel, which a thread keeps for all its lines.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <grid.cuh>
+
+#include "engine/cuda/kernels/batch_norm.h"
+#include "engine/cuda/kernels/lines.cuh"
+#include "engine/cuda/kernels/pack.cuh"
+
+namespace lockstep::engine::cuda {
+
+// Of the gradient of what goes into the activation, the group of one line, and its x.
+template <class T, unsigned kWidth>
+struct GradientLine {
+  Pack<T, kWidth> x, dy;
+  unsigned passes = 0;  // a bit for each of the group's channels
+  __device__ float passed(unsigned w) const {
+    return (passes >> w & 1) != 0 ? wide(dy.values[w]) : 0.0f;
+  }
+};
+
+// Where gradients come from; the mask is null where all of them pass.
+template <class T>
+struct Gradients {
+  const T *x, *dy;
+  const std::uint8_t* mask;
+  std::size_t positions, channels;
+  bool aligned;
+
+  // A whole group lies in one byte of the mask, and rows have no bits to spare.
+  template <unsigned kWidth>
+  __device__ GradientLine<T, kWidth> read(std::size_t line, std::size_t channel) const {
+    const std::size_t at = line * channels + channel;
+    GradientLine<T, kWidth> result{load<kWidth>(x + at, aligned), load<kWidth>(dy + at, aligned),
+                                   0xff};
+    if (mask == nullptr) return result;
+    if constexpr (kWidth == kPack) {
+      result.passes = mask[at / kPack];
+    } else {
+      const std::size_t row = line / positions, bytes = (positions * channels + 7) / 8;
+      const std::size_t i = at - row * positions * channels;
+      result.passes = unsigned(mask[row * bytes + i / 8]) >> (i % 8);
+    }
+    return result;
+  }
+};
+
+// y = activation((x - mean) factor + shift + other) of one channel.
+struct Normalisation {
+  float mean, factor, shift;
+  template <class T>
+  __device__ static Normalisation of(const BatchNormApply& a, std::size_t c) {
+    const T* const scale = static_cast<const T*>(a.scale);
+    const T* const shift = static_cast<const T*>(a.shift);
+    return {float(a.moments[c]), float(double(wide(scale[c])) * a.moments[a.channels + c]),
+            wide(shift[c])};
+  }
+  __device__ float operator()(float x, float other) const {
+    return (x - mean) * factor + shift + other;
+  }
+};
+
+template <class T, unsigned kWidth>
+struct ForwardLine {
+  Pack<T, kWidth> x, other;
+};
+
+// Whole groups of channels: each is one byte of the mask.
+template <class T>
+__device__ void normalise_groups(const BatchNormApply& a) {
+  const Threads<kPack> mine(a.channels);
+  const T* const x = static_cast<const T*>(a.x);
+  const T* const other = static_cast<const T*>(a.other);
+  T* const y = static_cast<T*>(a.y);
+  const bool aligned = packs_at(x, other, y);
+  const std::size_t lines = std::size_t(a.state->examples) * a.positions;
+  for (std::size_t tile = block(); tile < mine.tiles(); tile += blocks()) {
+    if (!mine.works(tile)) continue;
+    const std::size_t channel = mine.channel(tile);
+    Normalisation normal[kPack];
+    for (unsigned w = 0; w < kPack; ++w) normal[w] = Normalisation::of<T>(a, channel + w);
+    each_line(
+        std::size_t(block_row()) * mine.slots + mine.slot, std::size_t(block_rows()) * mine.slots,
+        lines,
+        [&](std::size_t line) {
+          const std::size_t at = line * a.channels + channel;
+          ForwardLine<T, kPack> values{};
+          values.x = load<kPack>(x + at, aligned);
+          if (other != nullptr) values.other = load<kPack>(other + at, aligned);
+          return values;
+        },
+        [&](std::size_t line, const ForwardLine<T, kPack>& values) {
+          const std::size_t at = line * a.channels + channel;
+          Pack<float, kPack> results;
+          unsigned passes = 0;
+          for (unsigned w = 0; w < kPack; ++w) {
+            const float result = normal[w](wide(values.x.values[w]), wide(values.other.values[w]));
+            passes |= result > 0 ? 1u << w : 0u;
+            results.values[w] = a.mask != nullptr && result < 0 ? 0.0f : result;
+          }
+          store(narrowed<T>(results), y + at, aligned);
+          if (a.mask != nullptr) a.mask[at / kPack] = std::uint8_t(passes);
+        });
+  }
+}
+
+// Any number of channels: a thread has the elements of one byte of the mask at a time.
+template <class T>
+__device__ void normalise_bytes(const BatchNormApply& a) {
+  const T* const x = static_cast<const T*>(a.x);
+  const T* const other = static_cast<const T*>(a.other);
+  T* const y = static_cast<T*>(a.y);
+  const std::size_t columns = a.positions * a.channels, bytes = (columns + 7) / 8;
+  const std::size_t threads_of_all = std::size_t(blocks()) * block_rows() * threads();
+  const std::size_t first = (std::size_t(block_row()) * blocks() + block()) * threads() + thread();
+  const std::size_t end = std::size_t(a.state->examples) * bytes;
+  for (std::size_t byte = first; byte < end; byte += threads_of_all) {
+    const std::size_t row = byte / bytes, begin = (byte - row * bytes) * 8;
+    const std::size_t count = least(8, columns - begin);
+    unsigned passes = 0;
+    for (unsigned k = 0; k < count; ++k) {
+      const std::size_t i = begin + k, at = row * columns + i;
+      const float added = other == nullptr ? 0.0f : wide(other[at]);
+      const float result = Normalisation::of<T>(a, i % a.channels)(wide(x[at]), added);
+      passes |= result > 0 ? 1u << k : 0u;
+      y[at] = narrow<T>(a.mask != nullptr && result < 0 ? 0.0f : result);
+    }
+    if (a.mask != nullptr) a.mask[byte] = std::uint8_t(passes);
+  }
+}
+
+template <class T>
+__device__ void run(const BatchNormApply& a) {
+  a.channels % kPack == 0 ? normalise_groups<T>(a) : normalise_bytes<T>(a);
+}
+
+// dx = (g - level - (x - mean) slope) factor of one channel.
+struct Backpropagation {
+  float mean, factor, level, slope;
+  template <class T>
+  __device__ static Backpropagation of(const BatchNormBackpropagate& a, std::size_t c) {
+    const double deviation = a.moments[a.channels + c];
+    Backpropagation result{float(a.moments[c]),
+                           float(double(wide(static_cast<const T*>(a.scale)[c])) * deviation), 0,
+                           0};
+    if (a.sums == nullptr) return result;
+    result.level = float(a.sums[c] / *a.count);
+    result.slope = float(a.sums[a.channels + c] / *a.count * deviation);
+    return result;
+  }
+  __device__ float operator()(float g, float x) const {
+    return (g - level - (x - mean) * slope) * factor;
+  }
+};
+
+template <class T, unsigned kWidth>
+__device__ void backpropagate(const BatchNormBackpropagate& a) {
+  const Threads<kWidth> mine(a.channels);
+  T* const dx = static_cast<T*>(a.dx);
+  T* const dother = static_cast<T*>(a.dother);
+  const Gradients<T> from{static_cast<const T*>(a.x),
+                          static_cast<const T*>(a.dy),
+                          a.mask,
+                          a.positions,
+                          a.channels,
+                          packs_at(a.x, a.dy, a.dx, a.dother)};
+  const std::size_t lines = std::size_t(a.state->examples) * a.positions;
+  for (std::size_t tile = block(); tile < mine.tiles(); tile += blocks()) {
+    if (!mine.works(tile)) continue;
+    const std::size_t channel = mine.channel(tile);
+    Backpropagation back[kWidth];
+    for (unsigned w = 0; w < kWidth; ++w) back[w] = Backpropagation::of<T>(a, channel + w);
+    each_line(
+        std::size_t(block_row()) * mine.slots + mine.slot, std::size_t(block_rows()) * mine.slots,
+        lines, [&](std::size_t line) { return from.template read<kWidth>(line, channel); },
+        [&](std::size_t line, const GradientLine<T, kWidth>& values) {
+          const std::size_t at = line * a.channels + channel;
+          Pack<float, kWidth> of_x, of_other;
+          for (unsigned w = 0; w < kWidth; ++w) {
+            of_other.values[w] = values.passed(w);
+            of_x.values[w] = back[w](of_other.values[w], wide(values.x.values[w]));
+          }
+          if (dx != nullptr) store(narrowed<T>(of_x), dx + at, from.aligned);
+          if (dother != nullptr) store(narrowed<T>(of_other), dother + at, from.aligned);
+        });
+  }
+}
+
+template <class T>
+__device__ void run(const BatchNormBackpropagate& a) {
+  a.channels % kPack == 0 ? backpropagate<T, kPack>(a) : backpropagate<T, 1>(a);
+}
+
+}  // namespace lockstep::engine::cuda

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// What a kernel asks its machine: where it runs, and how threads of a block and of a warp talk.
+// This is the GPU; the tests have a file of the same name that emulates one. Blocks and threads
+// count in one dimension, blocks in rows besides; a block has whole warps of 32 threads.
+#pragma once
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::engine::cuda {
+
+__device__ inline unsigned block() {
+  return blockIdx.x;
+}
+__device__ inline unsigned blocks() {
+  return gridDim.x;
+}
+__device__ inline unsigned block_row() {
+  return blockIdx.y;
+}
+__device__ inline unsigned block_rows() {
+  return gridDim.y;
+}
+__device__ inline unsigned thread() {
+  return threadIdx.x;
+}
+__device__ inline unsigned threads() {
+  return blockDim.x;
+}
+
+// All threads of the block come here before one goes on.
+__device__ inline void barrier() {
+  __syncthreads();
+}
+
+// The value of the lane `distance` further, beyond the last one's own. All lanes of a warp call it.
+template <class V>
+__device__ inline V shuffle_down(V value, unsigned distance) {
+  static_assert(sizeof(V) == 4 || sizeof(V) == 8);
+  return __shfl_down_sync(0xffffffff, value, distance);
+}
+
+// The value of the lane whose number differs in the bits of `mask`. All lanes of a warp call it.
+template <class V>
+__device__ inline V shuffle_xor(V value, unsigned mask) {
+  static_assert(sizeof(V) == 4 || sizeof(V) == 8);
+  return __shfl_xor_sync(0xffffffff, value, int(mask));
+}
+
+// A value of 16 bytes, aligned to that, in one access: of arrays of narrow values a compiler makes
+// several.
+template <class V>
+__device__ inline V read_wide(const V* from) {
+  static_assert(sizeof(V) == sizeof(uint4));
+  return std::bit_cast<V>(__ldcg(reinterpret_cast<const uint4*>(from)));
+}
+
+// `kCount` values that the threads of a block share, uninitialised: one array for each V, kCount
+// and kWhich. A kernel has 48 KiB.
+template <class V, std::size_t kCount, int kWhich = 0>
+__device__ inline V* shared() {
+  __shared__ V values[kCount];
+  return values;
+}
+
+__device__ inline void atomic_add(std::uint64_t* to, std::uint64_t value) {
+  static_assert(sizeof(std::uint64_t) == sizeof(unsigned long long));
+  atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
+}
+__device__ inline void atomic_min(std::uint64_t* to, std::uint64_t value) {
+  atomicMin(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
+}
+
+}  // namespace lockstep::engine::cuda

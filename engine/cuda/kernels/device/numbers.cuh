@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// Numbers of the element types, widened to float32 and rounded from it, by the GPU's own
+// instructions; the tests have a file of the same name. Widening is exact. Rounding goes to the
+// nearest, of two as near the even one; beyond the largest to infinity. NaN stays NaN, with other
+// bits.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "engine/base/bfloat16.h"
+#include "engine/base/half.h"
+
+namespace lockstep::engine::cuda {
+
+__device__ inline float wide(float value) {
+  return value;
+}
+__device__ inline float wide(BFloat16 value) {
+  return __uint_as_float(unsigned(value.bits) << 16);
+}
+__device__ inline float wide(Half value) {
+  return __half2float(__ushort_as_half(value.bits));
+}
+
+template <class T>
+__device__ T narrow(float value) = delete;
+template <>
+__device__ inline float narrow<float>(float value) {
+  return value;
+}
+template <>
+__device__ inline BFloat16 narrow<BFloat16>(float value) {
+  BFloat16 result;
+  result.bits = __bfloat16_as_ushort(__float2bfloat16_rn(value));
+  return result;
+}
+template <>
+__device__ inline Half narrow<Half>(float value) {
+  Half result;
+  result.bits = __half_as_ushort(__float2half_rn(value));
+  return result;
+}
+
+}  // namespace lockstep::engine::cuda

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+// Forward a thread goes through the window of an output, row by row. Backward it goes through the
+// windows that cover an input, row by row, and adds what they have for it: each sum is one
+// thread's, in a fixed order.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <grid.cuh>
+
+#include "engine/cuda/kernels/pack.cuh"
+#include "engine/cuda/kernels/pool.h"
+
+namespace lockstep::engine::cuda {
+
+// Numbers [begin, end) of an axis.
+struct Stretch {
+  unsigned begin, end;
+  __device__ unsigned size() const { return end - begin; }
+};
+
+// The pixels of a window that lie on the image.
+__device__ inline Stretch pixels_of(unsigned window, unsigned extent, unsigned kernel,
+                                    const PoolSizes& s) {
+  const unsigned begin = window * s.stride, end = begin + kernel;  // in the padded image
+  return {begin > s.padding ? begin - s.padding : 0,
+          end - s.padding < extent ? end - s.padding : extent};
+}
+
+// The windows that cover a pixel.
+__device__ inline Stretch windows_of(unsigned pixel, unsigned windows, unsigned kernel,
+                                     const PoolSizes& s) {
+  const unsigned at = pixel + s.padding, last = at / s.stride + 1;
+  return {at < kernel ? 0 : (at - kernel) / s.stride + 1, last < windows ? last : windows};
+}
+
+// The number of a pixel in its window.
+__device__ inline std::uint32_t place_in(unsigned oy, unsigned ox, unsigned iy, unsigned ix,
+                                         const PoolSizes& s) {
+  return (iy + s.padding - oy * s.stride) * s.kernel_width + ix + s.padding - ox * s.stride;
+}
+
+// A thread's pixel and first channel, of an image of `width` pixels a row.
+struct Site {
+  unsigned y, x, channel;
+};
+
+// Calls visit(row, site) for each group of kWidth channels of each image in use that is the
+// thread's.
+template <unsigned kWidth, class Visit>
+__device__ void each_site(const StepState* state, const PoolSizes& s, unsigned height,
+                          unsigned width, Visit visit) {
+  const unsigned groups = s.channels / kWidth, sites = height * width * groups;
+  for (std::size_t row = block_row(); row < std::size_t(state->examples); row += block_rows()) {
+    for (unsigned i = block() * threads() + thread(); i < sites; i += blocks() * threads()) {
+      const unsigned pixel = i / groups, y = pixel / width;
+      visit(row, Site{y, pixel - y * width, (i - pixel * groups) * kWidth});
+    }
+  }
+}
+
+template <class T, unsigned kWidth>
+__device__ void pool_window(const PoolForward& a, const T* image, Site site, T* y,
+                            std::uint32_t* places, bool aligned) {
+  const PoolSizes& s = a.sizes;
+  const Stretch rows = pixels_of(site.y, s.height, s.kernel_height, s);
+  const Stretch columns = pixels_of(site.x, s.width, s.kernel_width, s);
+  Pack<float, kWidth> result{};  // the largest so far, or the sum
+  Pack<std::uint32_t, kWidth> winners{};
+  bool first = true;
+  for (unsigned iy = rows.begin; iy < rows.end; ++iy) {
+    for (unsigned ix = columns.begin; ix < columns.end; ++ix) {
+      const std::size_t at = (std::size_t(iy) * s.width + ix) * s.channels + site.channel;
+      const Pack<float, kWidth> values = widened(load<kWidth>(image + at, aligned));
+      const std::uint32_t place = place_in(site.y, site.x, iy, ix, s);
+      for (unsigned w = 0; w < kWidth; ++w) {
+        const float value = values.values[w];
+        float& so_far = result.values[w];
+        // A number that is none (NaN) wins over all numbers, so that it is seen further on.
+        const bool wins = first || value > so_far || (value != value && so_far == so_far);
+        if (!s.largest) {
+          so_far += value;
+        } else if (wins) {
+          so_far = value;
+          winners.values[w] = place;
+        }
+      }
+      first = false;
+    }
+  }
+  const float pixels = float(rows.size() * columns.size());
+  for (unsigned w = 0; w < kWidth && !s.largest; ++w) result.values[w] /= pixels;
+  store(narrowed<T>(result), y, aligned);
+  if (s.largest) store(winners, places, aligned);
+}
+
+template <class T, unsigned kWidth>
+__device__ void pool_windows(const PoolForward& a) {
+  const PoolSizes& s = a.sizes;
+  const T* const x = static_cast<const T*>(a.x);
+  T* const y = static_cast<T*>(a.y);
+  const bool aligned = packs_at(x, y, a.places);
+  const std::size_t inputs = std::size_t(s.height) * s.width * s.channels;
+  const std::size_t outputs = std::size_t(s.output_height) * s.output_width * s.channels;
+  each_site<kWidth>(a.state, s, s.output_height, s.output_width, [&](std::size_t row, Site site) {
+    const std::size_t at =
+        row * outputs + (std::size_t(site.y) * s.output_width + site.x) * s.channels + site.channel;
+    pool_window<T, kWidth>(a, x + row * inputs, site, y + at, s.largest ? a.places + at : nullptr,
+                           aligned);
+  });
+}
+
+template <class T>
+__device__ void run(const PoolForward& a) {
+  a.sizes.channels % kPack == 0 ? pool_windows<T, kPack>(a) : pool_windows<T, 1>(a);
+}
+
+// What the windows of an image have for one input.
+template <class T, unsigned kWidth>
+__device__ Pack<float, kWidth> gather(const PoolBackward& a, const T* dy,
+                                      const std::uint32_t* places, Site site, bool aligned) {
+  const PoolSizes& s = a.sizes;
+  const Stretch rows = windows_of(site.y, s.output_height, s.kernel_height, s);
+  const Stretch columns = windows_of(site.x, s.output_width, s.kernel_width, s);
+  Pack<float, kWidth> sums{};
+  for (unsigned oy = rows.begin; oy < rows.end; ++oy) {
+    for (unsigned ox = columns.begin; ox < columns.end; ++ox) {
+      const std::size_t at = (std::size_t(oy) * s.output_width + ox) * s.channels + site.channel;
+      const Pack<float, kWidth> g = widened(load<kWidth>(dy + at, aligned));
+      if (s.largest) {
+        const auto winners = load<kWidth>(places + at, aligned);
+        const std::uint32_t place = place_in(oy, ox, site.y, site.x, s);
+        for (unsigned w = 0; w < kWidth; ++w)
+          sums.values[w] += winners.values[w] == place ? g.values[w] : 0.0f;
+      } else {
+        const float share = 1.0f / float(pixels_of(oy, s.height, s.kernel_height, s).size() *
+                                         pixels_of(ox, s.width, s.kernel_width, s).size());
+        for (unsigned w = 0; w < kWidth; ++w) sums.values[w] += g.values[w] * share;
+      }
+    }
+  }
+  return sums;
+}
+
+template <class T, unsigned kWidth>
+__device__ void gather_all(const PoolBackward& a) {
+  const PoolSizes& s = a.sizes;
+  const T* const dy = static_cast<const T*>(a.dy);
+  T* const dx = static_cast<T*>(a.dx);
+  const bool aligned = packs_at(dy, dx, a.places);
+  const std::size_t inputs = std::size_t(s.height) * s.width * s.channels;
+  const std::size_t outputs = std::size_t(s.output_height) * s.output_width * s.channels;
+  each_site<kWidth>(a.state, s, s.height, s.width, [&](std::size_t row, Site site) {
+    const std::size_t at =
+        row * inputs + (std::size_t(site.y) * s.width + site.x) * s.channels + site.channel;
+    const std::uint32_t* const places = s.largest ? a.places + row * outputs : nullptr;
+    store(narrowed<T>(gather<T, kWidth>(a, dy + row * outputs, places, site, aligned)), dx + at,
+          aligned);
+  });
+}
+
+template <class T>
+__device__ void run(const PoolBackward& a) {
+  a.sizes.channels % kPack == 0 ? gather_all<T, kPack>(a) : gather_all<T, 1>(a);
+}
+
+}  // namespace lockstep::engine::cuda

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// Pools of NHWC images: arguments of their kernels. Pointers are addresses of the GPU, to arrays of
+// the module's type. Any grid; a block works on the images of its row, block_row(), block_row() +
+// block_rows(), ..., a thread on kPack neighbouring channels or on one. What covers an image with
+// one element a thread and 256 threads a block is pool_blocks.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+
+#include "engine/ops/step_state.h"
+
+namespace lockstep::engine::cuda {
+
+// engine::PoolSpec, with what follows from it, in numbers that are fast to divide.
+struct PoolSizes {
+  bool largest = true;  // else the average, which leaves padding out
+  unsigned height = 0, width = 0, channels = 0;
+  unsigned output_height = 0, output_width = 0;
+  unsigned kernel_height = 2, kernel_width = 2;
+  unsigned stride = 2, padding = 0;
+};
+
+// `places`, of a largest pool: for each output the number of its winner in its window, row by row.
+struct PoolForward {
+  static constexpr const char* kName = "pool_forward";
+  const StepState* state = nullptr;
+  PoolSizes sizes;
+  const void* x = nullptr;
+  void* y = nullptr;
+  std::uint32_t* places = nullptr;
+};
+
+// All of dx in the rows in use is written.
+struct PoolBackward {
+  static constexpr const char* kName = "pool_backward";
+  const StepState* state = nullptr;
+  PoolSizes sizes;
+  const void* dy = nullptr;
+  void* dx = nullptr;
+  const std::uint32_t* places = nullptr;
+};
+
+// For `elements` of an image, of so many channels.
+constexpr unsigned pool_blocks(std::size_t elements, std::size_t channels) {
+  const std::size_t items = channels % 8 == 0 ? elements / 8 : elements;
+  return unsigned((items + 255) / 256);
+}
+
+using PoolKernels = std::tuple<PoolForward, PoolBackward>;
+
+}  // namespace lockstep::engine::cuda

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// Bodies of the two sums of sums.h.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/cuda/kernels/elements.cuh"
+#include "engine/cuda/kernels/sums.h"
+#include "engine/ops/definitions.h"
+
+namespace lockstep::engine::cuda {
+
+// The numbers below a node of the tree of balanced_sum: those of the root in two halves, depth by
+// depth, as the bits of `node` say, the highest first.
+struct TreeRange {
+  std::size_t first, count;
+};
+__device__ inline TreeRange tree_range(std::size_t count, std::size_t node, unsigned depth) {
+  TreeRange range{0, count};
+  while (depth-- > 0) {
+    const std::size_t half = (range.count + 1) / 2;
+    range = (node >> depth & 1) == 0 ? TreeRange{range.first, half}
+                                     : TreeRange{range.first + half, range.count - half};
+  }
+  return range;
+}
+
+// A part of the sum; nothing is added for a part without numbers, so that -0 stays what it is.
+struct PartOfSum {
+  double sum;
+  bool empty;
+};
+__device__ inline PartOfSum sum_of_parts(PartOfSum first, PartOfSum second) {
+  return second.empty ? first : PartOfSum{first.sum + second.sum, false};
+}
+
+// Each thread adds the subtree of one of the kThreads nodes at its depth: it meets the leaves in
+// order, and keeps one finished part a level, as a binary counter keeps digits. Then threads add
+// what two subtrees came to, level by level.
+template <class T>
+__device__ void run(const BatchSum& a) {
+  constexpr unsigned kMostDepth = 40;
+  const std::size_t count = std::size_t(a.state->examples);
+  unsigned levels = 0;  // of the nodes
+  while (BatchSum::kThreads >> levels > 1) ++levels;
+  unsigned below = 0;  // levels of a subtree, whose leaves hold one number or none
+  while ((std::size_t(BatchSum::kThreads) << below) < count) ++below;
+
+  PartOfSum finished[kMostDepth];
+  for (std::size_t leaf = 0; leaf < std::size_t(1) << below; ++leaf) {
+    const std::size_t node = (std::size_t(thread()) << below) + leaf;
+    const TreeRange range = tree_range(count, node, levels + below);
+    PartOfSum part{range.count > 0 ? a.rows[range.first] : 0, range.count == 0};
+    unsigned level = 0;
+    for (; (leaf >> level & 1) != 0; ++level) part = sum_of_parts(finished[level], part);
+    finished[level] = part;
+  }
+  PartOfSum* const parts = shared<PartOfSum, BatchSum::kThreads>();
+  parts[thread()] = finished[below];
+  for (unsigned nodes = BatchSum::kThreads / 2; nodes > 0; nodes /= 2) {
+    barrier();
+    const PartOfSum part =
+        sum_of_parts(parts[2 * (thread() % nodes)], parts[2 * (thread() % nodes) + 1]);
+    barrier();
+    if (thread() < nodes) parts[thread()] = part;
+  }
+  if (thread() == 0) *a.sum = parts[0].sum;
+}
+
+// Word `index` of the data; what a short last one lacks is zero.
+__device__ inline std::uint32_t word_at(const Checksum& a, std::size_t index) {
+  const std::size_t at = index * 4;
+  const auto* const bytes = static_cast<const std::uint8_t*>(a.data) + at;
+  if (reinterpret_cast<std::uintptr_t>(a.data) % 4 == 0 && a.bytes - at >= 4) {
+    return *reinterpret_cast<const std::uint32_t*>(bytes);
+  }
+  std::uint32_t word = 0;
+  for (std::size_t k = 0; k < 4 && at + k < a.bytes; ++k) word |= std::uint32_t(bytes[k]) << 8 * k;
+  return word;
+}
+
+template <class T>
+__device__ void run(const Checksum& a) {
+  using Words = WideAccess<std::uint32_t>;
+  std::uint64_t sum = 0;
+  const std::size_t whole = wide_accesses(a.data) ? a.bytes / sizeof(Words) : 0;
+  for (std::size_t i = first_index(); i < whole; i += index_stride()) {
+    const Words words = static_cast<const Words*>(a.data)[i];
+    for (std::size_t k = 0; k < Words::kCount; ++k) {
+      sum += checksum_word(words.values[k], a.offset + i * Words::kCount + k);
+    }
+  }
+  for (std::size_t i = whole * Words::kCount + first_index(); i * 4 < a.bytes;
+       i += index_stride()) {
+    sum += checksum_word(word_at(a, i), a.offset + i);
+  }
+  sum = sum_of_warp(sum);
+  if (lane() == 0) atomic_add(a.sum, sum);
+}
+
+}  // namespace lockstep::engine::cuda

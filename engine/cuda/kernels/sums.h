@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// Arguments of the two sums whose bits engine/ops/definitions.h fixes for all devices. Addresses
+// are the GPU's.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+
+#include "engine/ops/step_state.h"
+
+namespace lockstep::engine::cuda {
+
+// The sum of the rows in use, as balanced_sum has it. One block, of kThreads.
+struct BatchSum {
+  static constexpr const char* kName = "batch_sum";
+  static constexpr unsigned kThreads = 256;  // a power of two
+  const StepState* state;
+  const double* rows;
+  double* sum;
+};
+
+// Adds to *sum, which must have been set, the checksum of some bytes. Any grid.
+struct Checksum {
+  static constexpr const char* kName = "checksum";
+  const void* data;
+  std::size_t bytes;
+  std::size_t offset;  // words of 4 bytes before `data`
+  std::uint64_t* sum;
+};
+
+using SumsKernels = std::tuple<BatchSum, Checksum>;
+
+}  // namespace lockstep::engine::cuda

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// The optimizer's rules (engine/ops/update_rule.h), element by element in Number, with the bits of
+// the processor's: each operation is rounded, and what is the same for all elements is computed
+// first, in float64.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <exact.cuh>
+#include <grid.cuh>
+
+#include "engine/cuda/kernels/reduce.h"
+
+namespace lockstep::engine::cuda {
+
+// A number of twice the precision, high + low.
+struct Twofold {
+  double high, low;
+};
+
+__device__ inline Twofold product(Twofold a, Twofold b) {
+  const double high = times(a.high, b.high), below = fused(a.high, b.high, -high);
+  const double low = plus(below, plus(times(a.high, b.low), times(a.low, b.high)));
+  const double sum = plus(high, low);
+  return {sum, minus(low, minus(sum, high))};
+}
+
+// base^exponent by squaring, of a base from 0 to 1, to the last bit but for one in 2^40: what a
+// library's function gives that is right, and not what one gives that is fast.
+__device__ inline double power(double base, std::uint64_t exponent) {
+  Twofold result{1, 0}, square{base, 0};
+  for (; exponent > 0; exponent /= 2) {
+    if (exponent % 2 == 1) result = product(result, square);
+    square = product(square, square);
+  }
+  return result.high;
+}
+
+// What an element keeps.
+template <class Number>
+struct Slots {
+  Number values[UpdateRule::kMaxSlots];
+};
+
+// Made by all threads of a block together.
+template <class Number>
+class Rule {
+ public:
+  __device__ explicit Rule(const UpdateTerms& terms) {
+    const UpdateRule& rule = terms.rule;
+    const double weight_decay = terms.decays ? rule.weight_decay : 0.0;
+    const double step_rate = terms.state->rate;
+    kind_ = rule.kind;
+    nesterov_ = rule.nesterov;
+    scale_ = Number(terms.scale);
+    decay_ = Number(weight_decay);
+    rate_ = Number(step_rate);
+    momentum_ = Number(rule.momentum);
+    slots_ = rule.momentum != 0 ? 1 : 0;
+    if (kind_ == UpdateKind::kSgd) return;
+    slots_ = 1;
+    if (kind_ == UpdateKind::kLars) {
+      rate_ = Number(times(step_rate, terms.local_rate));
+      return;
+    }
+    slots_ = 2;
+    epsilon_ = Number(rule.epsilon);
+    beta1_ = Number(rule.beta1), beta2_ = Number(rule.beta2);
+    rest1_ = Number(1 - rule.beta1), rest2_ = Number(1 - rule.beta2);
+    if (kind_ == UpdateKind::kAdamW) {
+      shrink_ = Number(times(step_rate, weight_decay));
+      decay_ = 0;
+    }
+    double* const corrections = shared<double, 2>();
+    if (thread() == 0) {
+      const std::uint64_t t = std::uint64_t(terms.state->step) + 1;
+      corrections[0] = 1 - power(rule.beta1, t);
+      corrections[1] = 1 - power(rule.beta2, t);
+    }
+    barrier();
+    rate_ = Number(divided(step_rate, corrections[0]));
+    correct2_ = Number(divided(1.0, corrections[1]));
+  }
+
+  __device__ unsigned slots() const { return slots_; }
+
+  // The new weight of a sum of gradients and the old weight; moves the slots.
+  __device__ Number next(Number sum, Number weight, Slots<Number>& slots) const {
+    const Number g = plus(times(scale_, sum), times(decay_, weight));
+    Number &first = slots.values[0], &second = slots.values[1];
+    if (kind_ == UpdateKind::kSgd) {
+      if (slots_ == 0) return minus(weight, times(rate_, g));
+      first = plus(times(momentum_, first), g);
+      const Number of_gradient = nesterov_ ? Number(1) : Number(0);
+      const Number of_velocity = nesterov_ ? momentum_ : Number(1);
+      const Number move = plus(times(of_gradient, g), times(of_velocity, first));
+      return minus(weight, times(rate_, move));
+    }
+    if (kind_ == UpdateKind::kLars) {
+      first = plus(times(momentum_, first), times(rate_, g));
+      return minus(weight, first);
+    }
+    first = plus(times(beta1_, first), times(rest1_, g));
+    second = plus(times(beta2_, second), times(times(rest2_, g), g));
+    const Number size = plus(root(times(second, correct2_)), epsilon_);
+    const Number kept = minus(weight, times(shrink_, weight));
+    return minus(kept, divided(times(rate_, first), size));
+  }
+
+ private:
+  UpdateKind kind_ = UpdateKind::kSgd;
+  bool nesterov_ = false;
+  unsigned slots_ = 0;
+  Number scale_ = 1, rate_ = 0, decay_ = 0, momentum_ = 0;
+  Number epsilon_ = 0, beta1_ = 0, beta2_ = 0, rest1_ = 0, rest2_ = 0, shrink_ = 0, correct2_ = 0;
+};
+
+}  // namespace lockstep::engine::cuda

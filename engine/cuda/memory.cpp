@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cuda/memory.h"
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "engine/base/error.h"
+
+namespace lockstep::engine::cuda {
+namespace {
+
+constexpr std::size_t kMebibyte = std::size_t(1) << 20;
+constexpr std::size_t kAlignment = 512;
+
+// The driver gives out pages of 2 MiB; small blocks share one, large ones waste none.
+std::size_t rounded(std::size_t bytes) {
+  const std::size_t unit = bytes >= kMebibyte ? 2 * kMebibyte : kAlignment;
+  return (bytes + unit - 1) / unit * unit;
+}
+
+std::string text_of(std::size_t bytes) {
+  if (bytes < kMebibyte) return fmt::format("{} bytes", bytes);
+  return fmt::format("{:.1f} MiB", double(bytes) / double(kMebibyte));
+}
+
+CUdeviceptr address_of(const std::byte* data) {
+  return CUdeviceptr(reinterpret_cast<std::uintptr_t>(data));
+}
+
+}  // namespace
+
+Memory::Memory(const Context& context, double fraction)
+    : context_(&context),
+      stream_(context),
+      gpu_{.host = false, .limit = std::size_t(double(context.free_memory()) * fraction)},
+      host_{.host = true, .limit = std::numeric_limits<std::size_t>::max()} {}
+
+Memory::~Memory() {
+  const std::lock_guard lock(mutex_);
+  invariant(gpu_.taken == 0 && host_.taken == 0, "memory of a GPU is gone before its buffers");
+  try {
+    wait_for_gpu();
+  } catch (const Error&) {
+    // Of work that failed nothing uses the memory any more.
+  }
+  release_kept(gpu_);
+  release_kept(host_);
+}
+
+Buffer Memory::allocate(std::size_t bytes, std::string_view what) {
+  const std::lock_guard lock(mutex_);
+  return take(gpu_, bytes, what);
+}
+
+Buffer Memory::pinned(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  return take(host_, bytes, "");
+}
+
+std::size_t Memory::taken() const {
+  const std::lock_guard lock(mutex_);
+  return gpu_.taken;
+}
+
+std::size_t Memory::held() const {
+  const std::lock_guard lock(mutex_);
+  return gpu_.held;
+}
+
+Buffer Memory::take(Pool& pool, std::size_t bytes, std::string_view what) {
+  if (bytes == 0) return {};
+  Block block = kept_block(pool, rounded(bytes));
+  if (block.data == nullptr) block = new_block(pool, rounded(bytes), what);
+  pool.taken += block.bytes;
+  // The buffer is made last: where it goes, the mutex must be free.
+  try {
+    clear(pool, block.data, bytes);
+  } catch (...) {
+    pool.taken -= block.bytes;
+    pool.kept.emplace(block.bytes, block.data);
+    pool.held += block.bytes;
+    throw;
+  }
+  return Buffer(block.data, bytes, [this, &pool, block] { give_back(pool, block); });
+}
+
+// The smallest that is large enough, but none of which more than a fifth would lie idle.
+Memory::Block Memory::kept_block(Pool& pool, std::size_t bytes) {
+  const auto found = pool.kept.lower_bound(bytes);
+  if (found == pool.kept.end() || found->first > bytes + bytes / 4) return {};
+  wait_for_gpu();
+  const Block block{found->second, found->first};
+  pool.kept.erase(found);
+  pool.held -= block.bytes;
+  return block;
+}
+
+Memory::Block Memory::new_block(Pool& pool, std::size_t bytes, std::string_view what) {
+  context_->use();
+  const Driver& driver = context_->driver();
+  const auto ask = [&](std::byte*& data) {
+    if (pool.host) {
+      void* address = nullptr;
+      const CUresult result = driver.mem_host_alloc(&address, bytes, CU_MEMHOSTALLOC_PORTABLE);
+      data = static_cast<std::byte*>(address);
+      return result;
+    }
+    CUdeviceptr address = 0;
+    const CUresult result = driver.mem_alloc(&address, bytes);
+    data = reinterpret_cast<std::byte*>(std::uintptr_t(address));
+    return result;
+  };
+
+  Block block{nullptr, bytes};
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes <= pool.limit - pool.taken) {
+    if (bytes > pool.limit - pool.taken - pool.held) {
+      wait_for_gpu();
+      release_kept(pool);
+    }
+    result = ask(block.data);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && pool.held > 0) {
+      wait_for_gpu();
+      release_kept(pool);
+      result = ask(block.data);
+    }
+  }
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    const std::string purpose = what.empty() ? std::string() : fmt::format(" for {}", what);
+    if (pool.host) {
+      fail(Code::kMemory, "cuda:{}: the host cannot pin {}; {} are pinned", context_->index(),
+           text_of(bytes), text_of(pool.taken));
+    }
+    fail(Code::kMemory,
+         "cuda:{}: no memory{}: {} asked for, {} taken, at most {} to be taken, {} free",
+         context_->index(), purpose, text_of(bytes), text_of(pool.taken), text_of(pool.limit),
+         text_of(context_->free_memory()));
+  }
+  context_->check(result, pool.host ? "cuMemHostAlloc" : "cuMemAlloc");
+  invariant(address_of(block.data) % kAlignment == 0,
+            "the driver's memory is aligned to 512 bytes");
+  return block;
+}
+
+// The stream is this object's own: the driver's simple call would also wait for streams of others,
+// and would not be seen by ours.
+void Memory::clear(const Pool& pool, std::byte* data, std::size_t bytes) {
+  if (pool.host) {
+    std::memset(data, 0, bytes);
+    return;
+  }
+  stream_.fill(data, 0, bytes);
+  stream_.synchronize();
+}
+
+void Memory::wait_for_gpu() const {
+  context_->use();
+  context_->check(context_->driver().ctx_synchronize(), "cuCtxSynchronize");
+}
+
+void Memory::release_kept(Pool& pool) noexcept {
+  for (const auto& [bytes, data] : pool.kept) {
+    if (pool.host) {
+      context_->driver().mem_free_host(data);
+    } else {
+      context_->driver().mem_free(address_of(data));
+    }
+  }
+  pool.kept.clear();
+  pool.held = 0;
+}
+
+void Memory::give_back(Pool& pool, Block block) noexcept {
+  const std::lock_guard lock(mutex_);
+  pool.kept.emplace(block.bytes, block.data);
+  pool.taken -= block.bytes;
+  pool.held += block.bytes;
+}
+
+}  // namespace lockstep::engine::cuda

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cuda/stream.h"
+
+#include <cstdint>
+#include <thread>
+
+#include "engine/base/error.h"
+
+namespace lockstep::engine::cuda {
+namespace {
+
+CUdeviceptr address_of(const void* pointer) {
+  return CUdeviceptr(reinterpret_cast<std::uintptr_t>(pointer));
+}
+
+// Asks `done` until it says so. Most waits are short, so the first is without sleep: asking costs
+// about a microsecond. Sleeping then leaves the core to the threads that feed the GPU, and adds as
+// little to a long wait.
+template <class Done>
+void poll(const Context& context, std::chrono::milliseconds deadline, const char* what, Done done) {
+  constexpr std::chrono::microseconds kSpin{50};
+  constexpr std::chrono::microseconds kSleep{20};
+  const Clock::time_point start = Clock::now();
+  while (!done()) {
+    const Clock::duration waited = Clock::now() - start;
+    if (waited >= deadline) {
+      fail(Code::kTimeout, "cuda:{}: {} did not come to an end within {} ms", context.index(), what,
+           deadline.count());
+    }
+    if (waited >= kSpin) std::this_thread::sleep_for(kSleep);
+  }
+}
+
+// What a question about queued work was answered with. An error then is of the work, which may have
+// been queued by any call before.
+bool is_done(const Context& context, CUresult answer, const char* call) {
+  if (answer == CUDA_ERROR_NOT_READY) return false;
+  context.check(answer, call);
+  return true;
+}
+
+}  // namespace
+
+Event::Event(const Context& context, bool timed) : context_(&context) {
+  context.use();
+  const unsigned flags = timed ? unsigned(CU_EVENT_DEFAULT) : unsigned(CU_EVENT_DISABLE_TIMING);
+  context.check(context.driver().event_create(&event_, flags), "cuEventCreate");
+}
+
+Event::~Event() {
+  context_->driver().event_destroy(event_);
+}
+
+bool Event::done() const {
+  context_->use();
+  return is_done(*context_, context_->driver().event_query(event_),
+                 "cuEventQuery, or work queued before,");
+}
+
+void Event::synchronize(std::chrono::milliseconds deadline) const {
+  poll(*context_, deadline, "the work before an event", [&] { return done(); });
+}
+
+double milliseconds_between(const Context& context, const Event& from, const Event& to) {
+  context.use();
+  float milliseconds = 0;
+  context.check(context.driver().event_elapsed_time(&milliseconds, from.handle(), to.handle()),
+                "cuEventElapsedTime");
+  return double(milliseconds);
+}
+
+// Such a stream does not wait for the one that libraries use by default, nor that for it.
+CudaStream::CudaStream(const Context& context) : context_(&context) {
+  context.use();
+  context.check(context.driver().stream_create(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+}
+
+CudaStream::~CudaStream() {
+  context_->driver().stream_destroy(stream_);
+}
+
+void CudaStream::synchronize() {
+  synchronize(kDeadline);
+}
+
+void CudaStream::synchronize(std::chrono::milliseconds deadline) {
+  context_->use();
+  poll(*context_, deadline, "the work of a stream", [&] {
+    return is_done(*context_, context_->driver().stream_query(stream_),
+                   "cuStreamQuery, or work queued before,");
+  });
+}
+
+void CudaStream::record(const Event& event) {
+  context_->use();
+  context_->check(context_->driver().event_record(event.handle(), stream_), "cuEventRecord");
+}
+
+void CudaStream::wait(const Event& event) {
+  context_->use();
+  context_->check(
+      context_->driver().stream_wait_event(stream_, event.handle(), CU_EVENT_WAIT_DEFAULT),
+      "cuStreamWaitEvent");
+}
+
+void CudaStream::copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  context_->use();
+  context_->check(context_->driver().memcpy_async(address_of(to), address_of(from), bytes, stream_),
+                  "cuMemcpyAsync");
+}
+
+void CudaStream::fill(void* to, unsigned char value, std::size_t bytes) {
+  if (bytes == 0) return;
+  context_->use();
+  context_->check(context_->driver().memset_d8_async(address_of(to), value, bytes, stream_),
+                  "cuMemsetD8Async");
+}
+
+}  // namespace lockstep::engine::cuda

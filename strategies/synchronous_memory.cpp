@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// The memory of this process's replicas, planned and taken: see synchronous.h.
+#include <algorithm>
+
+#include "strategies/synchronous.h"
+
+namespace lockstep::strategies {
+
+using collectives::Space;
+using collectives::Team;
+
+namespace {
+
+constexpr std::size_t kArenaUnit = std::size_t(2) << 20;
+
+std::size_t align(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+std::size_t Synchronous::local_processes() const {
+  const int here = host_[std::size_t(first_rank())];
+  return std::size_t(
+      std::ranges::count(topology_.processes, here, &collectives::Topology::Process::host));
+}
+
+// What this process will take, refused where it is more than there is.
+void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
+  const std::size_t replicas = options_.devices.size();
+  std::size_t arenas = align(arena_layout(graph, design_).bytes, kArenaUnit) * replicas;
+  for (std::size_t i = 0; i < replicas; ++i)
+    arenas += collectives::WireStaging::bytes(design_.plan, first_rank() + int(i));
+  std::size_t owned = 0;
+  for (int stage : design_.updates) {
+    for (std::size_t i = 0; i < replicas; ++i) {
+      for (engine::Range range :
+           collectives::owned(design_.plan[std::size_t(stage)].plan, first_rank() + int(i))) {
+        owned += range.size();
+      }
+    }
+  }
+  const std::size_t slots =
+      kept_bytes(rule_, graph.dtype(), owned) + replicas * widened_bytes(graph);
+  const auto graph_bytes = [&](std::size_t batch) {
+    return engine::Graph::memory(*graph_, ops, largest_share(batch, open_.accumulate),
+                                 graph_options())
+        .bytes;
+  };
+  const auto use_of = [&](std::size_t batch) {
+    const std::size_t share = largest_share(batch, open_.accumulate);
+    const std::size_t loop = share * std::size_t(open_.accumulate) * open_.bytes_of_example;
+    return memory_use(engine::Graph::memory(*graph_, ops, share, graph_options()), replicas, arenas,
+                      slots, (loop + open_.bytes_of_replica) * replicas);
+  };
+  if (!ops.in_host_memory()) {  // where it has too little, that which takes it says so
+    constexpr double kMiB = 1 << 20;
+    memory_sentence_ = fmt::format(
+        "memory of the devices: {:.1f} MiB: {:.1f} weights and gradients, {:.1f} the optimizer's "
+        "state, {:.1f} activations",
+        double(arenas + slots + replicas * graph_bytes(open_.batch)) / kMiB, double(arenas) / kMiB,
+        double(slots) / kMiB, double(replicas * graph_bytes(open_.batch)) / kMiB);
+    return;
+  }
+  const MemoryRoom room = options_.room ? *options_.room : memory_room(local_processes());
+  require_memory(room, options_.memory_limit, open_.batch, use_of);
+  memory_sentence_ = sentence(use_of(open_.batch), room);
+}
+
+void Synchronous::map_memory(const JobRanks& ranks) {
+  const ArenaLayout layout = arena_layout(mirrors_[0]->graph, design_);
+  const std::size_t plans = design_.plan.size();
+  const bool in_host_memory = mirrors_[0]->kernels().in_host_memory();
+  memory_.emplace(ranks, in_host_memory ? align(layout.bytes, kArenaUnit) : 0,
+                  Team::control_bytes(ranks.local().size(), plans), "");
+  std::scoped_lock lock(watch_mutex_);
+  meeting_ = false;
+  team_.emplace(memory_->local(), plans, memory_->control());
+  for (std::size_t i = 0; !in_host_memory && i < mirrors_.size(); ++i) {
+    const auto bases = mirrors_[i]->take_spaces(layout);
+    for (int space = 0; space < collectives::kSpaces; ++space)
+      team_->set_base(mirrors_[i]->rank, Space(space), bases[std::size_t(space)]);
+  }
+  for (int rank : memory_->local()) {
+    if (!in_host_memory) break;
+    for (int space = 0; space < collectives::kSpaces; ++space) {
+      team_->set_base(rank, Space(space), memory_->block(rank) + layout.offset[space]);
+    }
+  }
+}
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+// Gradients of biases are the sums of dy over rows in use and positions, where ReLU let it pass,
+// the same on every grid; rows not in use are neither read nor written.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/cuda/kernels/column_sums.cuh"
+#include "test/engine/cuda/emulator.h"
+#include "test/engine/cuda/kernel_numbers.h"
+#include "test/engine/ops/machine.h"
+
+namespace lockstep::engine::cuda {
+namespace {
+
+constexpr std::size_t kPlanned = 4, kUsed = 3;
+
+template <class T>
+class ColumnSumsKernels : public testing::Test {};
+using Types = testing::Types<float, BFloat16, Half>;
+TYPED_TEST_SUITE(ColumnSumsKernels, Types);
+
+TYPED_TEST(ColumnSumsKernels, AddWhatPassesOnEveryGrid) {
+  using T = TypeParam;
+  StepState state;
+  state.examples = kUsed;
+  for (const std::size_t channels : {1u, 7u, 8u, 40u, 264u}) {
+    for (const std::size_t positions : {1u, 40u}) {
+      const std::size_t columns = positions * channels, used = kUsed * columns;
+      const std::vector<T> y = narrowed_to<T>(random_batch(kPlanned, kUsed, columns, 1));
+      const std::vector<double> dy = held_by<T>(random_batch(kPlanned, kUsed, columns, 2));
+      const std::vector<double> before = held_by<T>(random_numbers(channels, 3));
+      for (const bool relu : {false, true}) {
+        std::vector<double> expected(channels), passed(dy);
+        for (std::size_t i = 0; i < used; ++i) {
+          if (relu && float(y[i]) <= 0) passed[i] = 0;
+          expected[i % channels] += passed[i];
+        }
+        std::vector<double> first;
+        for (const LaunchShape& shape : {LaunchShape{1, 1}, LaunchShape{3, 2}, LaunchShape{1, 9}}) {
+          SCOPED_TRACE(testing::Message()
+                       << channels << " channels, " << positions << " positions, relu " << relu);
+          const bool accumulate = shape.blocks == 3;
+          std::vector<T> gradient = narrowed_to<T>(dy), db = narrowed_to<T>(before);
+          ColumnSums a{&state, positions, channels, relu ? y.data() : nullptr, gradient.data()};
+          a.masks = relu && shape.block_rows == 2;
+          a.chunks = line_chunks(kPlanned * positions, channels);
+          std::vector<double> partial(a.chunks * channels, std::nan(""));
+          a.partial = partial.data();
+          emulate(shape, [&] { run<T>(a); });
+          if (first.empty()) first = partial;
+          ASSERT_EQ(partial, first);
+          const ColumnSumsFinish b{channels, a.chunks, partial.data(), db.data(), accumulate};
+          emulate({shape.blocks, 1, kLineThreads}, [&] { run<T>(b); });
+          std::vector<double> sums = expected;
+          for (std::size_t c = 0; c < channels && accumulate; ++c) sums[c] += before[c];
+          ASSERT_NO_FATAL_FAILURE(expect_near(db, sums, channels, "db"));
+          const std::vector<double> left = as_doubles(gradient);
+          for (std::size_t i = 0; i < used; ++i) ASSERT_EQ(left[i], a.masks ? passed[i] : dy[i]);
+          for (std::size_t i = used; i < left.size(); ++i) ASSERT_TRUE(std::isnan(left[i]));
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(ColumnSumsKernels, AllChunksAreAdded) {
+  using T = TypeParam;
+  for (const unsigned chunks : {1u, 8u, 37u, kMostChunks}) {
+    constexpr std::size_t kChannels = 45;
+    const std::vector<double> partial = random_numbers(chunks * kChannels, 1);
+    std::vector<double> expected(kChannels);
+    for (std::size_t i = 0; i < partial.size(); ++i) expected[i % kChannels] += partial[i];
+    std::vector<T> db(kChannels, T(5.0f));
+    const ColumnSumsFinish a{kChannels, chunks, partial.data(), db.data(), false};
+    emulate({finish_blocks(kChannels), 1, kLineThreads}, [&] { run<T>(a); });
+    expect_near(db, expected, kChannels, "db");
+  }
+}
+
+TYPED_TEST(ColumnSumsKernels, NoRowsGiveZeros) {
+  using T = TypeParam;
+  StepState state;
+  std::vector<T> dy = narrowed_to<T>(random_batch(2, 0, 8, 1)), db(8, T(5.0f));
+  std::vector<double> partial(8, 5);
+  const ColumnSums a{&state, 1, 8, nullptr, dy.data(), false, 1, partial.data()};
+  emulate({1, 1, kLineThreads}, [&] { run<T>(a); });
+  const ColumnSumsFinish b{8, 1, partial.data(), db.data(), false};
+  emulate({1, 1, kLineThreads}, [&] { run<T>(b); });
+  for (const T sum : db) EXPECT_EQ(float(sum), 0);
+}
+
+TYPED_TEST(ColumnSumsKernels, AMaskedGradientIsZeroWhereTheOutputIs) {
+  using T = TypeParam;
+  StepState state;
+  state.examples = kUsed;
+  for (const std::size_t columns : {1u, 5u, 8u, 100u}) {
+    for (const std::size_t lead : {0u, 1u}) {  // elements before, so that nothing is aligned
+      std::vector<T> y(lead, T(1.0f)), dy(lead, T(1.0f));
+      for (const double number : random_batch(kPlanned, kUsed, columns, 1))
+        y.push_back(T(float(number)));
+      y[lead] = T(0.0f);
+      const std::vector<double> before = held_by<T>(random_batch(kPlanned, kUsed, columns, 2));
+      for (const double number : before) dy.push_back(T(float(number)));
+      const MaskGradient a{&state, columns, y.data() + lead, dy.data() + lead};
+      emulate({2, 1, 32}, [&] { run<T>(a); });
+      for (std::size_t i = 0; i < kUsed * columns; ++i)
+        ASSERT_EQ(float(dy[lead + i]), float(y[lead + i]) > 0 ? float(before[i]) : 0.0f) << i;
+      for (std::size_t i = kUsed * columns; i < before.size(); ++i)
+        ASSERT_TRUE(std::isnan(float(dy[lead + i])));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::engine::cuda

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+// What CudnnConvolutions makes of cuDNN's engines, shown by a cuDNN whose engines a test chooses.
+#include "engine/cuda/cudnn_convolutions.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/reference/reference_device.h"
+#include "test/engine/cuda/fake_cudnn.h"
+#include "test/engine/cuda/fake_gpu.h"
+
+namespace lockstep::engine::cuda {
+namespace {
+
+using Pass = Convolution::Pass;
+using Engine = FakeCudnn::Engine;
+
+constexpr std::size_t kRows = 3;
+constexpr StepState kState{.examples = kRows};
+constexpr ConvolutionSpec kBare{.height = 6,
+                                .width = 5,
+                                .channels = 3,
+                                .filters = 4,
+                                .kernel_height = 3,
+                                .kernel_width = 2,
+                                .stride = 2,
+                                .padding = 1,
+                                .bias = false};
+
+class CudnnConvolutionsTest : public testing::Test {
+ protected:
+  CudnnConvolutionsTest()
+      : driver_(gpu_.driver()),
+        context_(driver_, 0),
+        memory_(context_),
+        stream_(context_),
+        library_(driver_),
+        functions_(library_.functions()) {
+    library_.engines = {{.time = 3}, {.time = 1}, {.time = 2}};
+  }
+
+  void make(bool tf32 = true) {
+    convolutions_.reset();
+    convolutions_.emplace(functions_, context_, memory_, tf32);
+  }
+  Tensor random(std::size_t rows, std::size_t columns) {
+    buffers_.push_back(memory_.allocate(rows * columns * sizeof(float)));
+    const Tensor tensor{buffers_.back().data(), {rows, columns}, DType::kFloat32};
+    for (std::size_t i = 0; i < tensor.elements(); ++i) tensor.as<float>()[i] = uniform_(random_);
+    return tensor;
+  }
+  Tensor copy(Tensor from) {
+    const Tensor to = random(from.rows(), from.columns());
+    std::copy_n(from.as<float>(), from.elements(), to.as<float>());
+    return to;
+  }
+  void expect_same(Tensor a, Tensor b) {
+    stream_.synchronize();
+    for (std::size_t i = 0; i < a.elements(); ++i) {
+      ASSERT_NEAR(a.as<float>()[i], b.as<float>()[i], 1e-5) << "element " << i;
+    }
+  }
+  // Queues one call of the shape.
+  void run(const Convolution& call) {
+    const std::size_t most = kRows * std::max(kBare.inputs(), kBare.outputs());
+    const Tensor a = random(1, most), b = random(1, most), c = random(1, most);
+    convolutions_->run(stream_, call, a.data, b.data, b.data, c.data);
+    stream_.synchronize();
+  }
+
+  FakeGpu gpu_;
+  Driver driver_;
+  Context context_;
+  Memory memory_;
+  CudaStream stream_;
+  FakeCudnn library_;
+  Cudnn functions_;
+  std::vector<Buffer> buffers_;
+  std::unique_ptr<Ops> reference_ = reference_ops(DType::kFloat32);
+  std::optional<CudnnConvolutions> convolutions_;
+  std::mt19937 random_{5};
+  std::uniform_real_distribution<float> uniform_{-1, 1};
+};
+
+constexpr Convolution kForward{Pass::kForward, kBare, kRows, DType::kFloat32, false};
+
+TEST_F(CudnnConvolutionsTest, ForwardIsThatOfTheReference) {
+  make();
+  for (int flags = 0; flags < 4; ++flags) {
+    ConvolutionSpec spec = kBare;
+    spec.bias = (flags & 1) != 0;
+    spec.activation = (flags & 2) != 0 ? Activation::kRelu : Activation::kNone;
+    const Tensor x = random(kRows, spec.inputs()), w = random(1, spec.weights()), b = random(1, 4);
+    const Tensor y = random(kRows, spec.outputs()), expected = copy(y);
+    Tensor bias = b;
+    bias.shape = {4};
+    reference_->convolution_forward(&kState, spec, x, w, spec.bias ? bias : Tensor{}, expected);
+    convolutions_->run(stream_, {Pass::kForward, spec, kRows, DType::kFloat32, false}, x.data,
+                       w.data, b.data, y.data);
+    expect_same(y, expected);
+  }
+}
+
+// Also at the first call, when several engines are tried.
+TEST_F(CudnnConvolutionsTest, GradientsAreThoseOfTheReference) {
+  for (const bool accumulate : {false, true}) {
+    make();
+    const Tensor x = random(kRows, kBare.inputs()), w = random(1, kBare.weights());
+    const Tensor y = random(kRows, kBare.outputs()), dy = random(kRows, kBare.outputs());
+    const Tensor dx = random(kRows, kBare.inputs()), dw = random(1, kBare.weights());
+    const Tensor expected_dx = copy(dx), expected_dw = copy(dw), before = copy(dx);
+    reference_->convolution_backward(&kState, kBare, x, y, dy, w, expected_dx, expected_dw, {},
+                                     accumulate);
+    for (std::size_t i = 0; accumulate && i < dx.elements(); ++i) {
+      expected_dx.as<float>()[i] += before.as<float>()[i];
+    }
+    convolutions_->run(stream_, {Pass::kGradientOfData, kBare, kRows, DType::kFloat32, accumulate},
+                       dy.data, w.data, nullptr, dx.data);
+    convolutions_->run(stream_,
+                       {Pass::kGradientOfWeights, kBare, kRows, DType::kFloat32, accumulate},
+                       x.data, dy.data, nullptr, dw.data);
+    expect_same(dx, expected_dx);
+    expect_same(dw, expected_dw);
+  }
+}
+
+TEST_F(CudnnConvolutionsTest, NanGoesThroughRelu) {
+  make();
+  const ConvolutionSpec spec{.height = 1,
+                             .width = 1,
+                             .channels = 1,
+                             .filters = 1,
+                             .bias = false,
+                             .activation = Activation::kRelu};
+  const Tensor x = random(1, 1), w = random(1, 1), y = random(1, 1);
+  x.as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  convolutions_->run(stream_, {Pass::kForward, spec, 1, DType::kFloat32, false}, x.data, w.data,
+                     nullptr, y.data);
+  stream_.synchronize();
+  EXPECT_TRUE(std::isnan(y.as<float>()[0]));
+}
+
+TEST_F(CudnnConvolutionsTest, TheFastestEngineIsKept) {
+  make();
+  run(kForward);
+  EXPECT_EQ(library_.ran.back(), &library_.engines[1]);
+  const std::size_t tried = library_.ran.size(), asked = library_.questions;
+  EXPECT_GT(tried, library_.engines.size());
+  run(kForward);
+  EXPECT_EQ(library_.ran.size(), tried + 1);
+  EXPECT_EQ(library_.ran.back(), &library_.engines[1]);
+  EXPECT_EQ(library_.questions, asked);
+}
+
+TEST_F(CudnnConvolutionsTest, EachShapeIsTimedForItself) {
+  make();
+  run(kForward);
+  const std::size_t asked = library_.questions;
+  Convolution other = kForward;
+  other.rows = kRows - 1;
+  run(other);
+  EXPECT_EQ(library_.questions, asked + 1);
+  other.pass = Pass::kGradientOfWeights;
+  run(other);
+  EXPECT_EQ(library_.questions, asked + 2);
+  other.accumulate = true;
+  run(other);
+  EXPECT_EQ(library_.questions, asked + 3);
+}
+
+TEST_F(CudnnConvolutionsTest, AtMostSoManyEnginesAreTried) {
+  library_.engines.assign(20, {});
+  library_.engines.back().time = 0;
+  make();
+  run(kForward);
+  const auto last = std::max_element(library_.ran.begin(), library_.ran.end());
+  EXPECT_EQ(*last, &library_.engines[CudnnConvolutions::kCandidates - 1]);
+}
+
+TEST_F(CudnnConvolutionsTest, EnginesThatMayNotOrCannotRunAreLeftOut) {
+  library_.engines = {
+      {.notes = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}},
+      {.notes = {CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}},
+      {.notes = {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}},
+      {.notes = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}},
+      {.workspace = ConvolutionGraph::kMostWorkspace + 1},
+      {.builds = false},
+      {.runs = false},
+      {.time = 50}};
+  make(false);
+  run(kForward);
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(std::count(library_.ran.begin(), library_.ran.end(), &library_.engines[i]), 0) << i;
+  }
+  EXPECT_EQ(library_.ran.back(), &library_.engines[7]);
+}
+
+TEST_F(CudnnConvolutionsTest, TensorCoresServeFloat32WhereTf32IsAllowed) {
+  library_.engines = {{.notes = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}}};
+  make(true);
+  run(kForward);
+  EXPECT_EQ(library_.ran.back(), &library_.engines[0]);
+}
+
+TEST_F(CudnnConvolutionsTest, TheLastResortServesWhereNothingElseDoes) {
+  library_.engines = {};
+  library_.last_resort = {{}};
+  make();
+  run(kForward);
+  EXPECT_EQ(library_.ran.back(), &library_.last_resort[0]);
+}
+
+// A recorded graph may still write to the first workspace.
+TEST_F(CudnnConvolutionsTest, AWorkspaceStaysWhenALargerOneIsNeeded) {
+  constexpr std::size_t kMiB = std::size_t(1) << 20;
+  make();
+  const std::size_t before = memory_.taken();
+  library_.engines = {{.workspace = 2 * kMiB}};
+  run(kForward);
+  Convolution other = kForward;
+  other.rows = kRows - 1;
+  library_.engines = {{.workspace = 4 * kMiB}};
+  run(other);
+  buffers_.clear();
+  EXPECT_GE(memory_.taken(), before + 6 * kMiB);
+}
+
+TEST_F(CudnnConvolutionsTest, GivesBackAllThatItMade) {
+  make();
+  run(kForward);
+  EXPECT_GT(library_.objects(), 0u);
+  convolutions_.reset();
+  buffers_.clear();
+  EXPECT_EQ(library_.objects(), 0u);
+  EXPECT_EQ(memory_.taken(), 0u);
+}
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kDevice);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_F(CudnnConvolutionsTest, ErrorsSayWhatWasAskedFor) {
+  make();
+  library_.engines = {{.runs = false}};
+  EXPECT_EQ(message_of([&] { run(kForward); }),
+            "cuDNN: cudnnBackendExecute failed: CUDNN_STATUS_OF_A_FAKE (the fake says no)");
+  make();
+  library_.engines = {};
+  EXPECT_EQ(message_of([&] { run(kForward); }),
+            "cuDNN 90000 has no kernel that gives the same bits every time within 256 MiB of "
+            "workspace for the convolution, forward, of 3 images 6x5x3 of float32, 4 filters 3x2, "
+            "stride 2, padding 1 (the fake says no)");
+}
+
+}  // namespace
+}  // namespace lockstep::engine::cuda

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// The operations of engine/cuda/kernels/device/exact.cuh, for kernels that run in the emulator.
+// They are not inlined, so that nothing is fused with what comes before or after.
+#pragma once
+#include <cmath>
+
+namespace lockstep::engine::cuda {
+
+template <class Number>
+[[gnu::noinline]] Number plus(Number a, Number b) {
+  return a + b;
+}
+template <class Number>
+[[gnu::noinline]] Number minus(Number a, Number b) {
+  return a - b;
+}
+template <class Number>
+[[gnu::noinline]] Number times(Number a, Number b) {
+  return a * b;
+}
+template <class Number>
+Number divided(Number a, Number b) {
+  return a / b;
+}
+template <class Number>
+Number root(Number a) {
+  return std::sqrt(a);
+}
+
+// a b + c, rounded once.
+inline double fused(double a, double b, double c) {
+  return std::fma(a, b, c);
+}
+
+}  // namespace lockstep::engine::cuda

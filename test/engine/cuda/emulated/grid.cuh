@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// The machine of engine/cuda/kernels/device/grid.cuh, for kernels that run in the emulator.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "engine/base/error.h"
+#include "test/engine/cuda/emulator.h"
+
+namespace lockstep::engine::cuda {
+
+inline unsigned block() {
+  return emulated_place().block;
+}
+inline unsigned blocks() {
+  return emulated_place().blocks;
+}
+inline unsigned block_row() {
+  return emulated_place().block_row;
+}
+inline unsigned block_rows() {
+  return emulated_place().block_rows;
+}
+inline unsigned thread() {
+  return emulated_place().thread;
+}
+inline unsigned threads() {
+  return emulated_place().threads;
+}
+
+inline void barrier() {
+  emulated_barrier();
+}
+
+template <class V>
+V emulated_shuffle(V value, Shuffle shuffle) {
+  static_assert(sizeof(V) == 4 || sizeof(V) == 8);
+  static_assert(std::is_trivially_copyable_v<V>);
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  bits = emulated_exchange(bits, shuffle);
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+template <class V>
+V shuffle_down(V value, unsigned distance) {
+  return emulated_shuffle(value, {Shuffle::Kind::kDown, distance, sizeof(V)});
+}
+template <class V>
+V shuffle_xor(V value, unsigned mask) {
+  return emulated_shuffle(value, {Shuffle::Kind::kXor, mask, sizeof(V)});
+}
+
+template <class V>
+V read_wide(const V* from) {
+  static_assert(sizeof(V) == 16);
+  invariant(reinterpret_cast<std::uintptr_t>(from) % 16 == 0, "an access that is not aligned");
+  return *from;
+}
+
+// The address of `key` tells the arrays apart.
+template <class V, std::size_t kCount, int kWhich = 0>
+V* shared() {
+  static_assert(std::is_trivially_copyable_v<V>);
+  static constexpr char key = 0;
+  return static_cast<V*>(emulated_shared(&key, kCount * sizeof(V)));
+}
+
+inline void atomic_add(std::uint64_t* to, std::uint64_t value) {
+  std::atomic_ref(*to).fetch_add(value, std::memory_order_relaxed);
+}
+inline void atomic_min(std::uint64_t* to, std::uint64_t value) {
+  std::atomic_ref least(*to);
+  std::uint64_t found = least.load(std::memory_order_relaxed);
+  while (value < found && !least.compare_exchange_weak(found, value, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace lockstep::engine::cuda

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+// The store of engine/cuda/kernels/device/store.cuh, for kernels that run in the emulator, which
+// stops the program where a GPU would: at an address that is not aligned.
+#pragma once
+#include <cstdint>
+
+#include "engine/base/error.h"
+
+namespace lockstep::engine::cuda {
+
+template <class V>
+void write_wide(V* to, const V& value) {
+  static_assert(sizeof(V) == 16);
+  invariant(reinterpret_cast<std::uintptr_t>(to) % 16 == 0, "a store of 16 bytes between two");
+  *to = value;
+}
+
+}  // namespace lockstep::engine::cuda

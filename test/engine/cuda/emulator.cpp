@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT
+// Fibers take the threads of a block one after the other. One that must wait goes back to the
+// scheduler, which goes on with a fiber that may, or lets another fiber take further threads: so a
+// kernel that never waits needs one fiber, and one with barriers as many as a block has threads.
+// Fibers are kept for later blocks and calls.
+#include "test/engine/cuda/emulator.h"
+
+#include <fmt/format.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "engine/base/error.h"
+
+// Of the sanitizers; null where the program is built without.
+extern "C" {
+[[gnu::weak]] void __sanitizer_start_switch_fiber(void** fake_stack, const void* stack,
+                                                  std::size_t bytes);
+[[gnu::weak]] void __sanitizer_finish_switch_fiber(void* fake_stack, const void** old_stack,
+                                                   std::size_t* old_bytes);
+[[gnu::weak]] void* __tsan_get_current_fiber();
+[[gnu::weak]] void* __tsan_create_fiber(unsigned flags);
+[[gnu::weak]] void __tsan_destroy_fiber(void* fiber);
+[[gnu::weak]] void __tsan_switch_to_fiber(void* fiber, unsigned flags);
+}
+
+namespace lockstep::engine::cuda {
+namespace {
+
+constexpr unsigned kWarp = 32, kMostThreads = 1024;
+constexpr std::size_t kStackBytes = std::size_t(256) << 10, kMostShared = std::size_t(48) << 10;
+
+struct Fiber {
+  Fiber() : stack(new std::byte[kStackBytes]) {
+    if (__tsan_create_fiber != nullptr) sanitizer = __tsan_create_fiber(0);
+  }
+  ~Fiber() {
+    if (__tsan_destroy_fiber != nullptr) __tsan_destroy_fiber(sanitizer);
+  }
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  std::unique_ptr<std::byte[]> stack;
+  ucontext_t context{};
+  void* sanitizer = nullptr;
+  unsigned thread = 0;         // that it runs
+  std::uint64_t received = 0;  // by a shuffle
+};
+
+// A shuffle that lanes have come to.
+struct Warp {
+  std::array<Fiber*, kWarp> lanes{};  // null: not there yet
+  std::array<std::uint64_t, kWarp> given{};
+  unsigned arrived = 0;
+  Shuffle shuffle;
+};
+
+class Emulator {
+ public:
+  void run(LaunchShape shape, const std::function<void()>& body);
+  const EmulatedPlace& place() const {
+    invariant(body_ != nullptr, "emulator: a kernel's question from outside of a kernel");
+    return place_;
+  }
+  void barrier();
+  std::uint64_t exchange(std::uint64_t value, Shuffle shuffle);
+  void* shared(const void* key, std::size_t bytes);
+
+ private:
+  static void work(unsigned high, unsigned low);
+  void take_threads(Fiber& self);
+  void run_block();
+  void draw_order();
+  unsigned rank(unsigned thread) const { return ranks_[thread / kWarp]; }
+  Fiber* choose();
+  Fiber* idle_fiber();
+  void add_fiber();
+  void resume(Fiber& fiber);
+  void suspend(Fiber& self);
+  [[noreturn]] void stop_stuck() const;
+
+  const std::function<void()>* body_ = nullptr;
+  EmulatedPlace place_;
+  std::minstd_rand random_{1};
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> idle_;
+  std::map<const void*, std::vector<std::byte>> shared_;
+  std::size_t shared_bytes_ = 0;
+
+  // Of the block.
+  std::vector<unsigned> order_;  // in which threads are started
+  std::vector<unsigned> ranks_;  // of warps: the least goes first, equal ones in any order
+  std::size_t started_ = 0, finished_ = 0;
+  std::vector<Fiber*> ready_, at_barrier_;
+  std::vector<Warp> warps_;
+
+  // Of the scheduler, and which fiber runs.
+  ucontext_t context_{};
+  Fiber* running_ = nullptr;
+  void* sanitizer_ = nullptr;
+  const void* stack_ = nullptr;
+  std::size_t stack_bytes_ = 0;
+};
+
+void Emulator::run(LaunchShape shape, const std::function<void()>& body) {
+  invariant(body_ == nullptr, "emulator: a kernel within a kernel");
+  invariant(shape.threads > 0 && shape.threads % kWarp == 0 && shape.threads <= kMostThreads,
+            "emulator: blocks are whole warps of 32 threads, at most 1024");
+  body_ = &body;
+  place_ = {0, shape.blocks, 0, shape.block_rows, 0, shape.threads};
+  if (__tsan_get_current_fiber != nullptr) sanitizer_ = __tsan_get_current_fiber();
+  std::vector<std::uint64_t> blocks(std::size_t(shape.blocks) * shape.block_rows);
+  std::iota(blocks.begin(), blocks.end(), std::uint64_t(0));
+  std::shuffle(blocks.begin(), blocks.end(), random_);
+  for (const std::uint64_t block : blocks) {
+    place_.block = unsigned(block % shape.blocks);
+    place_.block_row = unsigned(block / shape.blocks);
+    run_block();
+  }
+  shared_.clear();
+  shared_bytes_ = 0;
+  body_ = nullptr;
+}
+
+void Emulator::run_block() {
+  for (auto& [key, bytes] : shared_) std::fill(bytes.begin(), bytes.end(), std::byte(0xff));
+  draw_order();
+  warps_.assign(place_.threads / kWarp, Warp{});
+  started_ = finished_ = 0;
+  while (finished_ < order_.size()) {
+    Fiber* const next = choose();
+    if (next == nullptr) stop_stuck();
+    resume(*next);
+  }
+}
+
+// Of half of the blocks all threads come in any order; of the others one warp goes as far as it
+// gets before the next one does, so that both small and large distances between threads occur.
+void Emulator::draw_order() {
+  order_.resize(place_.threads);
+  std::iota(order_.begin(), order_.end(), 0u);
+  std::shuffle(order_.begin(), order_.end(), random_);
+  ranks_.assign(place_.threads / kWarp, 0);
+  if (random_() % 2 == 0) return;
+  std::iota(ranks_.begin(), ranks_.end(), 1u);
+  std::shuffle(ranks_.begin(), ranks_.end(), random_);
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](unsigned a, unsigned b) { return rank(a) < rank(b); });
+}
+
+// One that may go on, or one for threads that were not started yet; null where there is none.
+Fiber* Emulator::choose() {
+  const bool fresh = started_ < order_.size();
+  if (ready_.empty()) return fresh ? idle_fiber() : nullptr;
+  std::swap(ready_[random_() % ready_.size()], ready_.back());
+  const auto before = [&](Fiber* a, Fiber* b) { return rank(a->thread) < rank(b->thread); };
+  const auto best = std::min_element(ready_.rbegin(), ready_.rend(), before);
+  if (fresh) {
+    const unsigned first = rank(order_[started_]), other = rank((*best)->thread);
+    if (first < other || (first == other && random_() % 2 == 0)) return idle_fiber();
+  }
+  Fiber* const next = *best;
+  std::swap(*best, ready_.back());
+  ready_.pop_back();
+  return next;
+}
+
+Fiber* Emulator::idle_fiber() {
+  if (idle_.empty()) add_fiber();
+  Fiber* const fiber = idle_.back();
+  idle_.pop_back();
+  return fiber;
+}
+
+void Emulator::add_fiber() {
+  Fiber& fiber = *fibers_.emplace_back(std::make_unique<Fiber>());
+  invariant(getcontext(&fiber.context) == 0, "emulator: getcontext failed");
+  fiber.context.uc_stack.ss_sp = fiber.stack.get();
+  fiber.context.uc_stack.ss_size = kStackBytes;
+  fiber.context.uc_link = nullptr;
+  const auto self = reinterpret_cast<std::uintptr_t>(this);  // in two halves: makecontext's way
+  makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Emulator::work), 2,
+              unsigned(self >> 32), unsigned(self));
+  idle_.push_back(&fiber);
+}
+
+void Emulator::work(unsigned high, unsigned low) {
+  auto& self = *reinterpret_cast<Emulator*>(std::uintptr_t(high) << 32 | low);
+  if (__sanitizer_finish_switch_fiber != nullptr) {
+    __sanitizer_finish_switch_fiber(nullptr, &self.stack_, &self.stack_bytes_);
+  }
+  self.take_threads(*self.running_);
+}
+
+void Emulator::take_threads(Fiber& self) {
+  for (;;) {
+    while (started_ < order_.size()) {
+      self.thread = order_[started_++];
+      place_.thread = self.thread;
+      (*body_)();
+      ++finished_;
+    }
+    idle_.push_back(&self);
+    suspend(self);
+  }
+}
+
+void Emulator::resume(Fiber& fiber) {
+  running_ = &fiber;
+  place_.thread = fiber.thread;
+  void* fake_stack = nullptr;
+  if (__sanitizer_start_switch_fiber != nullptr) {
+    __sanitizer_start_switch_fiber(&fake_stack, fiber.stack.get(), kStackBytes);
+  }
+  if (__tsan_switch_to_fiber != nullptr) __tsan_switch_to_fiber(fiber.sanitizer, 0);
+  invariant(swapcontext(&context_, &fiber.context) == 0, "emulator: swapcontext failed");
+  if (__sanitizer_finish_switch_fiber != nullptr) {
+    __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
+  }
+}
+
+// Back to the scheduler, until it resumes this fiber.
+void Emulator::suspend(Fiber& self) {
+  void* fake_stack = nullptr;
+  if (__sanitizer_start_switch_fiber != nullptr) {
+    __sanitizer_start_switch_fiber(&fake_stack, stack_, stack_bytes_);
+  }
+  if (__tsan_switch_to_fiber != nullptr) __tsan_switch_to_fiber(sanitizer_, 0);
+  invariant(swapcontext(&self.context, &context_) == 0, "emulator: swapcontext failed");
+  if (__sanitizer_finish_switch_fiber != nullptr) {
+    __sanitizer_finish_switch_fiber(fake_stack, &stack_, &stack_bytes_);
+  }
+}
+
+void Emulator::barrier() {
+  Fiber& self = *running_;
+  at_barrier_.push_back(&self);
+  if (at_barrier_.size() == order_.size()) std::swap(ready_, at_barrier_);  // the others all wait
+  suspend(self);
+}
+
+std::uint64_t Emulator::exchange(std::uint64_t value, Shuffle shuffle) {
+  Fiber& self = *running_;
+  const unsigned lane = self.thread % kWarp;
+  Warp& warp = warps_[self.thread / kWarp];
+  invariant(shuffle.kind == Shuffle::Kind::kDown || shuffle.amount < kWarp,
+            "emulator: a shuffle with a lane that no warp has");
+  if (warp.arrived == 0) warp.shuffle = shuffle;
+  invariant(warp.shuffle == shuffle, "emulator: lanes of a warp that shuffle in different ways");
+  warp.lanes[lane] = &self;
+  warp.given[lane] = value;
+  if (++warp.arrived == kWarp) {
+    for (unsigned to = 0; to < kWarp; ++to) {
+      const bool down = shuffle.kind == Shuffle::Kind::kDown;
+      const unsigned from = down ? to + shuffle.amount : to ^ shuffle.amount;
+      warp.lanes[to]->received = warp.given[from < kWarp ? from : to];
+      ready_.push_back(warp.lanes[to]);
+    }
+    warp = Warp{};
+  }
+  suspend(self);
+  return self.received;
+}
+
+void* Emulator::shared(const void* key, std::size_t bytes) {
+  auto& array = shared_[key];
+  if (array.empty()) {
+    shared_bytes_ += bytes;
+    if (shared_bytes_ > kMostShared) {
+      broken(fmt::format("emulator: a block shares {} bytes; a GPU has {}", shared_bytes_,
+                         kMostShared));
+    }
+    array.assign(bytes, std::byte(0xff));
+  }
+  return array.data();
+}
+
+void Emulator::stop_stuck() const {
+  for (std::size_t i = 0; i < warps_.size(); ++i) {
+    const Warp& warp = warps_[i];
+    if (warp.arrived == 0) continue;
+    const auto missing = std::find(warp.lanes.begin(), warp.lanes.end(), nullptr);
+    broken(
+        fmt::format("emulator: block {} of row {}: {} lanes of warp {} wait at a shuffle that "
+                    "the others miss, such as lane {}",
+                    place_.block, place_.block_row, warp.arrived, i, missing - warp.lanes.begin()));
+  }
+  broken(fmt::format("emulator: block {} of row {}: {} threads wait at a barrier, {} have left",
+                     place_.block, place_.block_row, at_barrier_.size(), finished_));
+}
+
+Emulator& emulator() {
+  thread_local Emulator emulator;
+  return emulator;
+}
+
+}  // namespace
+
+void emulate(LaunchShape shape, const std::function<void()>& body) {
+  emulator().run(shape, body);
+}
+
+const EmulatedPlace& emulated_place() {
+  return emulator().place();
+}
+
+void emulated_barrier() {
+  emulator().barrier();
+}
+
+std::uint64_t emulated_exchange(std::uint64_t value, Shuffle shuffle) {
+  return emulator().exchange(value, shuffle);
+}
+
+void* emulated_shared(const void* key, std::size_t bytes) {
+  return emulator().shared(key, bytes);
+}
+
+}  // namespace lockstep::engine::cuda

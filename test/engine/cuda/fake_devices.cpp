@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#include "test/engine/cuda/fake_devices.h"
+
+#include <string>
+#include <utility>
+
+#include "engine/cuda/cuda_ops.h"
+#include "engine/cuda/gpu.h"
+#include "test/engine/cuda/fake_gpu.h"
+#include "test/engine/cuda/fake_libraries.h"
+#include "test/engine/ops/devices.h"
+
+namespace lockstep::engine {
+namespace cuda {
+namespace {
+
+GpuKernels fake_kernels() {
+  return {.image = FakeGpu::image,
+          .ops = [](const GpuParts& gpu, DType dtype, OpsOptions) -> std::unique_ptr<Ops> {
+            return std::make_unique<CudaOps>(gpu, dtype,
+                                             std::make_unique<FakeProducts>(gpu.kernels),
+                                             std::make_unique<FakeConvolutions>(gpu.kernels));
+          },
+          .libraries = [] { return std::string("loops"); }};
+}
+
+FakeGpuOptions with_libraries(FakeGpuOptions options) {
+  options.kernels = kernels_with_libraries;
+  return options;
+}
+
+// A GPU and the driver that shows it.
+class FakeDevice final : public Device {
+ public:
+  explicit FakeDevice(FakeGpuOptions options)
+      : fake_(with_libraries(std::move(options))), gpu_(fake_.driver(), 0, fake_kernels()) {}
+  DeviceId id() const override { return gpu_.id(); }
+  std::string description() const override { return gpu_.description(); }
+  std::string instructions() const override { return gpu_.instructions(); }
+  DType default_dtype() const override { return gpu_.default_dtype(); }
+  bool supports(DType dtype) const override { return gpu_.supports(dtype); }
+  Buffer allocate(std::size_t bytes) override { return gpu_.allocate(bytes); }
+  std::unique_ptr<Stream> stream() override { return gpu_.stream(); }
+  std::unique_ptr<Ops> ops(DType dtype, OpsOptions options) override {
+    return gpu_.ops(dtype, options);
+  }
+
+ private:
+  FakeGpu fake_;
+  Gpu gpu_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> fake_device(FakeGpuOptions options) {
+  return std::make_unique<FakeDevice>(std::move(options));
+}
+
+}  // namespace cuda
+
+std::vector<std::unique_ptr<Device>> devices_under_test() {
+  std::vector<std::unique_ptr<Device>> devices;
+  devices.push_back(cuda::fake_device());
+  return devices;
+}
+
+}  // namespace lockstep::engine

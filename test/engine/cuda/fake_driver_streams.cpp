@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+// Streams, events and kernels of a fake GPU.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "test/engine/cuda/emulator.h"
+#include "test/engine/cuda/fake_driver.h"
+
+namespace lockstep::engine::cuda {
+namespace {
+
+std::shared_ptr<FakeEvent> event_of(const FakeState& state, CUevent handle) {
+  const auto found = std::find_if(state.events.begin(), state.events.end(), [&](const auto& e) {
+    return e.get() == reinterpret_cast<FakeEvent*>(handle);
+  });
+  return found == state.events.end() ? nullptr : *found;
+}
+
+using EventCall = std::function<CUresult(FakeState&, const std::shared_ptr<FakeEvent>&)>;
+CUresult with_event(CUevent handle, const EventCall& call) {
+  return guarded([&](FakeState& state) {
+    const std::shared_ptr<FakeEvent> event = event_of(state, handle);
+    return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : call(state, event);
+  });
+}
+
+CUresult answer_about(FakeState& state, const FakeEvent& event, bool wait) {
+  if (state.queue.break_captures(false)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  const FakeAnswer answer = wait ? state.queue.finish(event) : state.queue.query(event);
+  return answer == FakeAnswer::kCaptured ? CUDA_ERROR_CAPTURED_EVENT : result_of(answer);
+}
+
+void fill_events(Driver& driver) {
+  driver.event_create = [](CUevent* handle, unsigned flags) {
+    return in_context([&](FakeState& state, FakeContext&) {
+      state.events.push_back(std::make_shared<FakeEvent>());
+      state.events.back()->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+      *handle = reinterpret_cast<CUevent>(state.events.back().get());
+      return CUDA_SUCCESS;
+    });
+  };
+  driver.event_destroy = [](CUevent handle) {
+    return with_event(handle, [](FakeState& state, const std::shared_ptr<FakeEvent>& event) {
+      std::erase(state.events, event);
+      return CUDA_SUCCESS;
+    });
+  };
+  driver.event_record = [](CUevent handle, CUstream stream_handle) {
+    return with_event(handle, [&](FakeState& state, const std::shared_ptr<FakeEvent>& event) {
+      auto* const stream = reinterpret_cast<FakeStream*>(stream_handle);
+      if (!state.queue.knows(stream)) return CUDA_ERROR_INVALID_HANDLE;
+      state.queue.record(event, stream);
+      return CUDA_SUCCESS;
+    });
+  };
+  driver.event_query = [](CUevent handle) {
+    return with_event(handle, [](FakeState& state, const std::shared_ptr<FakeEvent>& event) {
+      return answer_about(state, *event, false);
+    });
+  };
+  driver.event_synchronize = [](CUevent handle) {
+    return with_event(handle, [](FakeState& state, const std::shared_ptr<FakeEvent>& event) {
+      return answer_about(state, *event, true);
+    });
+  };
+  // A piece of work takes a microsecond.
+  driver.event_elapsed_time = [](float* milliseconds, CUevent from, CUevent to) {
+    return guarded([&](FakeState& state) {
+      const std::shared_ptr<FakeEvent> begin = event_of(state, from);
+      const std::shared_ptr<FakeEvent> end = event_of(state, to);
+      if (!begin || !end || !begin->timed || !end->timed) return CUDA_ERROR_INVALID_HANDLE;
+      if (begin->recorded == 0 || end->recorded == 0) return CUDA_ERROR_INVALID_HANDLE;
+      if (begin->done < begin->recorded || end->done < end->recorded) return CUDA_ERROR_NOT_READY;
+      *milliseconds = (float(end->time) - float(begin->time)) * 1e-3f;
+      return CUDA_SUCCESS;
+    });
+  };
+}
+
+CUresult launch(FakeState& state, FakeStream* stream, const EmulatedKernel& kernel,
+                LaunchShape shape, const void* arguments) {
+  const std::size_t number = state.launches++;
+  if (number == state.options.refused_launch) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  const bool fails = number == state.options.failed_launch;
+  const auto* const begin = static_cast<const std::byte*>(arguments);
+  state.queue.push(stream, kernel.name,
+                   [&state, &kernel, shape, fails,
+                    copied = std::vector<std::byte>(begin, begin + kernel.bytes)] {
+                     if (fails) state.error = CUDA_ERROR_ILLEGAL_ADDRESS;
+                     if (state.error != CUDA_SUCCESS) return;
+                     emulate(shape, [&] { kernel.run(copied.data()); });
+                     state.kernels_run.push_back(kernel.name);
+                   });
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+void fill_streams(Driver& driver) {
+  fill_events(driver);
+  driver.stream_create = [](CUstream* handle, unsigned flags) {
+    return in_context([&](FakeState& state, const FakeContext& context) {
+      if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_NOT_SUPPORTED;
+      *handle = reinterpret_cast<CUstream>(state.queue.make_stream(context.gpu));
+      return CUDA_SUCCESS;
+    });
+  };
+  driver.stream_destroy = [](CUstream handle) {
+    return with_stream(handle, [](FakeState& state, FakeStream* stream) {
+      state.queue.drop(stream);
+      return CUDA_SUCCESS;
+    });
+  };
+  driver.stream_query = [](CUstream handle) {
+    return with_stream(handle, [](FakeState& state, FakeStream* stream) {
+      return result_of(state.queue.query(stream));
+    });
+  };
+  driver.stream_synchronize = [](CUstream handle) {
+    return with_stream(handle, [](FakeState& state, FakeStream* stream) {
+      return result_of(state.queue.finish(stream));
+    });
+  };
+  driver.stream_wait_event = [](CUstream handle, CUevent event_handle, unsigned) {
+    return with_stream(handle, [&](FakeState& state, FakeStream* stream) {
+      const std::shared_ptr<FakeEvent> event = event_of(state, event_handle);
+      if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+      return result_of(state.queue.wait(stream, event));
+    });
+  };
+  driver.launch_kernel = [](CUfunction function, unsigned x, unsigned y, unsigned z,
+                            unsigned threads, unsigned threads_y, unsigned threads_z, unsigned,
+                            CUstream handle, void** parameters, void**) {
+    return with_stream(handle, [&](FakeState& state, FakeStream* stream) {
+      if (x == 0 || y == 0 || z != 1 || threads == 0 || threads_y != 1 || threads_z != 1) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      const auto* const found = reinterpret_cast<const FakeModule::Function*>(function);
+      return launch(state, stream, *found->kernel, {x, y, threads}, parameters[0]);
+    });
+  };
+}
+
+}  // namespace lockstep::engine::cuda

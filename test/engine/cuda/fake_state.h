@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// What a fake GPU's driver knows: for the functions of fake_driver alone, which lock the mutex.
+#pragma once
+#include <cuda.h>
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "test/engine/cuda/fake_memory.h"
+#include "test/engine/cuda/fake_options.h"
+#include "test/engine/cuda/fake_queue.h"
+
+namespace lockstep::engine::cuda {
+
+struct FakeContext {
+  int gpu = 0;
+  int holders = 0;
+  std::set<int> peers;  // whose memory it may use
+};
+
+struct FakeModule {
+  struct Function {
+    const EmulatedKernel* kernel = nullptr;
+  };
+  std::vector<Function> functions;
+};
+
+struct FakeState {
+  explicit FakeState(const FakeGpuOptions& with)
+      : options(with), memory(with.gpus, with.memory), queue(with.seed) {
+    for (int gpu = 0; gpu < with.gpus; ++gpu) {
+      contexts.push_back(std::make_unique<FakeContext>());
+      contexts.back()->gpu = gpu;
+      defaults.push_back(queue.make_default_stream(gpu));
+    }
+  }
+
+  std::mutex mutex;
+  FakeGpuOptions options;
+  bool started = false;
+  CUresult error = CUDA_SUCCESS;  // of work that failed: every later call has it
+  FakeMemory memory;
+  FakeQueue queue;
+  std::vector<std::unique_ptr<FakeContext>> contexts;  // for each GPU
+  std::vector<FakeStream*> defaults;
+  std::map<std::thread::id, FakeContext*> current;
+  std::vector<std::shared_ptr<FakeEvent>> events;
+  std::vector<std::unique_ptr<FakeModule>> modules;
+  std::vector<std::unique_ptr<FakeGraph>> graphs;
+  std::vector<std::unique_ptr<std::shared_ptr<const FakeGraph>>> executables;
+  std::vector<std::string> kernels_run;
+  std::size_t launches = 0;
+};
+
+}  // namespace lockstep::engine::cuda

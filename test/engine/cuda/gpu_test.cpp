@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cuda/gpu.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/cuda/gpu_list.h"
+#include "engine/ops/ops.h"
+#include "test/engine/cuda/fake_gpu.h"
+
+namespace lockstep::engine::cuda {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A GPU whose kernels are nothing; it notes what they would have been made with.
+class GpuTest : public ::testing::Test {
+ protected:
+  GpuKernels kernels() {
+    return {.image =
+                [this](DType dtype) {
+                  images_.emplace_back(name(dtype));
+                  return FakeGpu::image(dtype);
+                },
+            .ops = [this](const GpuParts& parts, DType dtype,
+                          OpsOptions options) -> std::unique_ptr<Ops> {
+              modules_.push_back(&parts.kernels);
+              memories_.push_back(&parts.memory);
+              asked_.push_back(fmt::format("cuda:{} {} {}", parts.context.index(), name(dtype),
+                                           options.threads));
+              return nullptr;
+            },
+            .libraries = [] { return std::string("cuDNN 9.19.0, TF32"); }};
+  }
+
+  FakeGpu fake_{{.gpus = 2, .memory = std::size_t(3) << 30, .capability = 90}};
+  Driver driver_ = fake_.driver();
+  std::vector<const KernelModule*> modules_;
+  std::vector<const Memory*> memories_;
+  std::vector<std::string> asked_, images_;
+};
+
+TEST_F(GpuTest, SaysWhatItIs) {
+  const Gpu gpu(driver_, 1, kernels());
+  EXPECT_EQ(to_string(gpu.id()), "cuda:1");
+  EXPECT_EQ(gpu.description(),
+            "Fake GPU, compute capability 9.0, 3 GiB, driver CUDA " + version_text(CUDA_VERSION));
+  EXPECT_THAT(gpu.instructions(),
+              HasSubstr("compute capability 9.0, cuDNN 9.19.0, TF32 (own kernels "));
+}
+
+TEST_F(GpuTest, HasThreeElementTypes) {
+  const Gpu gpu(driver_, 0, kernels());
+  for (const DType dtype : kDTypes) {
+    EXPECT_EQ(gpu.supports(dtype),
+              dtype == DType::kFloat32 || dtype == DType::kBFloat16 || dtype == DType::kFloat16)
+        << name(dtype);
+  }
+  EXPECT_TRUE(gpu.supports(gpu.default_dtype()));
+}
+
+TEST_F(GpuTest, IsLeftAloneUntilItIsUsed) {
+  Gpu gpu(driver_, 0, kernels());
+  gpu.description();
+  gpu.instructions();
+  EXPECT_EQ(fake_.left(), "");
+  gpu.allocate(100);
+  EXPECT_THAT(fake_.left(), HasSubstr("1 held context"));
+}
+
+TEST_F(GpuTest, ItsEndGivesAllBack) {
+  {
+    Gpu gpu(driver_, 0, kernels());
+    gpu.allocate(100);
+    gpu.ops(DType::kFloat32, {});
+    gpu.stream()->synchronize();
+    EXPECT_NE(fake_.left(), "");
+  }
+  EXPECT_EQ(fake_.left(), "");
+}
+
+TEST_F(GpuTest, ItsMemoryIsZeroedAndTheGpusOwn) {
+  Gpu gpu(driver_, 1, kernels());
+  const std::size_t free = fake_.free_memory(1);
+  const Buffer buffer = gpu.allocate(1000);
+  EXPECT_LT(fake_.free_memory(1), free);
+  EXPECT_EQ(fake_.free_memory(0), free);
+  EXPECT_TRUE(std::all_of(buffer.data(), buffer.data() + 1000,
+                          [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TEST_F(GpuTest, NoMoreThanItsFractionIsTaken) {
+  Gpu gpu(driver_, 0, kernels(), 0.5);
+  EXPECT_EQ(gpu.memory().limit(), std::size_t(3) << 29);
+  EXPECT_THROW(gpu.allocate(std::size_t(2) << 30), Error);
+}
+
+TEST_F(GpuTest, AllReplicasShareMemoryAndTheKernelsOfTheirType) {
+  Gpu gpu(driver_, 0, kernels());
+  gpu.ops(DType::kFloat32, {.threads = 3});
+  gpu.ops(DType::kBFloat16, {});
+  EXPECT_THAT(images_, ElementsAre("float32", "bfloat16"));
+  gpu.ops(DType::kFloat32, {});
+  EXPECT_THAT(asked_, ElementsAre("cuda:0 float32 3", "cuda:0 bfloat16 1", "cuda:0 float32 1"));
+  EXPECT_EQ(modules_[0], modules_[2]);
+  EXPECT_NE(modules_[0], modules_[1]);
+  EXPECT_THAT(memories_, ElementsAre(&gpu.memory(), &gpu.memory(), &gpu.memory()));
+}
+
+TEST_F(GpuTest, AnElementTypeWithoutKernelsIsNamed) {
+  Gpu gpu(driver_, 0, kernels());
+  try {
+    gpu.ops(DType::kFloat64, {});
+    FAIL() << "made";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kInvalid);
+    EXPECT_STREQ(error.what(),
+                 "cuda:0 has no kernels for float64; it has them for float32, bfloat16 and "
+                 "float16");
+  }
+}
+
+TEST_F(GpuTest, TheListHasAllGpus) {
+  const auto list = gpu_list(driver_, kernels(), 0.5);
+  ASSERT_EQ(list.size(), 2U);
+  EXPECT_EQ(to_string(list[0]->id()), "cuda:0");
+  EXPECT_EQ(to_string(list[1]->id()), "cuda:1");
+  EXPECT_EQ(fake_.left(), "");
+}
+
+TEST_F(GpuTest, FindingsNameTheDriverAndEachGpu) {
+  const std::string version = version_text(CUDA_VERSION);
+  EXPECT_THAT(gpu_findings(driver_),
+              ElementsAre("driver for CUDA " + version + "; lockstep was built with " + version,
+                          "cuda:0: Fake GPU, compute capability 9.0, 3 GiB, 4 multiprocessors, at "
+                          "0000:00:00.0",
+                          "cuda:1: Fake GPU, compute capability 9.0, 3 GiB, 4 multiprocessors, at "
+                          "0000:01:00.0"));
+}
+
+TEST(GpuTooOld, IsLeftOutOfTheListAndNamedInTheFindings) {
+  const FakeGpu fake({.capability = 75});
+  const Driver driver = fake.driver();
+  EXPECT_TRUE(gpu_list(driver, {}, 0.5).empty());
+  const std::vector<std::string> findings = gpu_findings(driver);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_EQ(findings[1],
+            "cuda:0 (Fake GPU) has compute capability 7.5; lockstep needs 8.0 or newer");
+}
+
+}  // namespace
+}  // namespace lockstep::engine::cuda

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+// cuDNN is asked, without a GPU, whether it has kernels for each convolution of the models on the
+// GPU that h200.json describes. It checks that there are kernels, not what they compute, nor how
+// fast. The stub of the driver (stub/make_stub.py) must be at the path in LOCKSTEP_DRIVER_STUB, the
+// description at that in LOCKSTEP_GPU_DESCRIPTION. Skipped where there is no cuDNN.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/cuda/convolution_graph.h"
+#include "engine/nn/graph_plan.h"
+#include "models/registry.h"
+
+namespace lockstep::engine::cuda {
+namespace {
+
+using Pass = Convolution::Pass;
+constexpr std::size_t kRows = 256;
+
+// A layer says all of its sizes in its description.
+std::optional<ConvolutionSpec> convolution_of(const PlannedNode& node) {
+  const std::string text = node.layer->describe();
+  ConvolutionSpec spec;
+  std::size_t kernel = 0;
+  if (std::sscanf(text.c_str(), "convolution %zu, kernel %zu, stride %zu, padding %zu",
+                  &spec.filters, &kernel, &spec.stride, &spec.padding) != 4) {
+    return std::nullopt;
+  }
+  spec.height = node.input_shapes[0][0];
+  spec.width = node.input_shapes[0][1];
+  spec.channels = node.input_shapes[0][2];
+  spec.kernel_height = spec.kernel_width = kernel;
+  spec.bias = text.find(", bias") != std::string::npos;
+  const bool relu = text.find(", relu") != std::string::npos;
+  spec.activation = relu ? Activation::kRelu : Activation::kNone;
+  return spec;
+}
+
+// Each once.
+std::vector<ConvolutionSpec> convolutions_of(const std::string& model) {
+  std::vector<ConvolutionSpec> all;
+  for (const PlannedNode& node : plan_graph(models::build(model)).nodes) {
+    const std::optional<ConvolutionSpec> spec = convolution_of(node);
+    if (spec && std::find(all.begin(), all.end(), *spec) == all.end()) all.push_back(*spec);
+  }
+  return all;
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+class Graphs : public testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      cudnn_ = load_cudnn();
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+    // cuDNN opens libcuda.so.1 by that name, and then gets the one that is open.
+    const std::string stub = environment("LOCKSTEP_DRIVER_STUB");
+    ASSERT_NE(dlopen(stub.c_str(), RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
+    std::ifstream file(environment("LOCKSTEP_GPU_DESCRIPTION"));
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    ASSERT_FALSE(text.empty());
+    gpu_.emplace(cudnn_, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    gpu_->set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, std::span<const char>(text)).finalize();
+  }
+
+  std::vector<ConvolutionPlan> plans(const Convolution& call, std::size_t most, bool tf32 = true) {
+    return ConvolutionGraph(cudnn_, call, {.device = &*gpu_}, tf32).plans(most);
+  }
+
+  // Each sum of each convolution has a kernel, or Error(kDevice) comes out that names it.
+  void expect_kernels(const std::string& model, DType dtype, bool tf32) {
+    for (const ConvolutionSpec& spec : convolutions_of(model)) {
+      for (const Pass pass : {Pass::kForward, Pass::kGradientOfData, Pass::kGradientOfWeights}) {
+        for (const bool accumulate : {false, true}) {
+          if (accumulate && pass == Pass::kForward) continue;
+          EXPECT_NO_THROW(plans({pass, spec, kRows, dtype, accumulate}, 1, tf32));
+        }
+      }
+    }
+  }
+
+  std::vector<cudnnBackendNumericalNote_t> notes_of(const ConvolutionPlan& plan) {
+    CudnnDescriptor configuration(cudnn_, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    CudnnDescriptor engine(cudnn_, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    cudnnBackendDescriptor_t handles[] = {configuration.handle(), engine.handle()};
+    plan.plan.get_descriptors(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, std::span(handles, 1));
+    configuration.get_descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, std::span(handles + 1, 1));
+    return engine.get_all<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE);
+  }
+  bool has(const ConvolutionPlan& plan, cudnnBackendNumericalNote_t note) {
+    const auto notes = notes_of(plan);
+    return std::find(notes.begin(), notes.end(), note) != notes.end();
+  }
+
+  Cudnn cudnn_;
+  std::optional<CudnnDescriptor> gpu_;
+};
+
+TEST_F(Graphs, TheModelsHaveTheConvolutionsThatAreAskedFor) {
+  EXPECT_EQ(convolutions_of("mnist_cnn").size(), 2u);
+  EXPECT_EQ(convolutions_of("resnet50").size(), 23u);
+}
+
+TEST_F(Graphs, EachConvolutionHasAKernelInFloat32) {
+  for (const bool tf32 : {true, false}) {
+    expect_kernels("mnist_cnn", DType::kFloat32, tf32);
+    expect_kernels("resnet50", DType::kFloat32, tf32);
+  }
+}
+
+TEST_F(Graphs, EachConvolutionHasAKernelInBFloat16) {
+  expect_kernels("mnist_cnn", DType::kBFloat16, true);
+  expect_kernels("resnet50", DType::kBFloat16, true);
+}
+
+TEST_F(Graphs, EachConvolutionHasAKernelInFloat16) {
+  expect_kernels("mnist_cnn", DType::kFloat16, true);
+  expect_kernels("resnet50", DType::kFloat16, true);
+}
+
+TEST_F(Graphs, NoKernelGivesOtherBitsTheNextTime) {
+  constexpr std::size_t kAll = 1000;
+  for (const ConvolutionSpec& spec : convolutions_of("mnist_cnn")) {
+    for (const Pass pass : {Pass::kGradientOfData, Pass::kGradientOfWeights}) {
+      const auto all = plans({pass, spec, kRows, DType::kFloat32, false}, kAll);
+      EXPECT_GT(all.size(), 3u);
+      for (const ConvolutionPlan& plan : all) {
+        EXPECT_FALSE(has(plan, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
+        EXPECT_LE(plan.workspace, ConvolutionGraph::kMostWorkspace);
+      }
+    }
+  }
+}
+
+TEST_F(Graphs, Float32IsRoundedToTf32OnlyWhereThatIsAllowed) {
+  const ConvolutionSpec spec = convolutions_of("resnet50").back();
+  const Convolution call{Pass::kForward, spec, kRows, DType::kFloat32, false};
+  EXPECT_TRUE(has(plans(call, 1).front(), CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+  for (const ConvolutionPlan& plan : plans(call, 1000, false)) {
+    EXPECT_FALSE(has(plan, CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+  }
+}
+
+TEST_F(Graphs, ABatchOfNoImagesIsRefusedWithTheNameOfTheCall) {
+  ConvolutionSpec spec{.height = 8, .width = 8, .channels = 1, .filters = 1};
+  spec.bias = false;
+  const Convolution call{Pass::kForward, spec, 0, DType::kFloat32, false};
+  try {
+    plans(call, 1);
+    FAIL() << "a batch of no images has a plan";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kDevice);
+    EXPECT_NE(std::string(error.what()).find("cudnnBackendFinalize"), std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::engine::cuda

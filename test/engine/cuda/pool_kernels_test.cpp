@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// Pools give what the float64 reference gives, forward and backward, on every grid; rows not in use
+// are neither read nor written.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "engine/cuda/kernels/pool.cuh"
+#include "engine/reference/reference_device.h"
+#include "test/engine/cuda/emulator.h"
+#include "test/engine/cuda/kernel_numbers.h"
+#include "test/engine/ops/machine.h"
+
+namespace lockstep::engine::cuda {
+namespace {
+
+constexpr std::size_t kPlanned = 4;
+
+PoolSizes sizes_of(const PoolSpec& s) {
+  return {s.kind == PoolKind::kMax,  unsigned(s.height),          unsigned(s.width),
+          unsigned(s.channels),      unsigned(s.output_height()), unsigned(s.output_width()),
+          unsigned(s.kernel_height), unsigned(s.kernel_width),    unsigned(s.stride),
+          unsigned(s.padding)};
+}
+
+std::vector<PoolSpec> specs() {
+  std::vector<PoolSpec> all;
+  for (const PoolKind kind : {PoolKind::kMax, PoolKind::kAverage})
+    for (const std::size_t channels : {1u, 3u, 8u, 24u}) {
+      all.push_back({kind, 6, 8, channels, 2, 2, 2, 0});
+      all.push_back({kind, 7, 5, channels, 3, 3, 2, 1});
+      all.push_back({kind, 5, 7, channels, 3, 2, 1, 1});  // windows overlap
+      all.push_back({kind, 7, 8, channels, 2, 3, 4, 0});  // some inputs are in no window
+      all.push_back({kind, 4, 3, channels, 4, 3, 1, 0});  // one window
+    }
+  return all;
+}
+
+template <class T>
+class PoolKernels : public testing::Test {
+ protected:
+  std::unique_ptr<Device> device_ = reference_device();
+  Machine oracle_{*device_, DType::kFloat64};
+};
+using Types = testing::Types<float, BFloat16, Half>;
+TYPED_TEST_SUITE(PoolKernels, Types);
+
+// Of few values, so that many are equal: the first wins.
+std::vector<double> images(std::size_t used, const PoolSpec& s) {
+  std::vector<double> numbers = random_batch(kPlanned, used, s.inputs(), 1);
+  for (double& number : numbers) number = std::round(number * 4) / 4;
+  return numbers;
+}
+
+TYPED_TEST(PoolKernels, AreThoseOfTheReference) {
+  using T = TypeParam;
+  for (const PoolSpec& s : specs()) {
+    for (const std::size_t used : {0u, 3u}) {
+      SCOPED_TRACE(testing::Message()
+                   << "kind " << int(s.kind) << ", " << s.height << "x" << s.width << "x"
+                   << s.channels << ", kernel " << s.kernel_height << ", " << used << " rows");
+      StepState state;
+      state.examples = std::int64_t(used);
+      Machine& m = this->oracle_;
+      const std::vector<double> x = images(used, s);
+      const std::vector<double> dy = held_by<T>(random_batch(kPlanned, used, s.outputs(), 2));
+      const Operand x0 = m.operand({kPlanned, s.inputs()}, x),
+                    y0 = m.empty({kPlanned, s.outputs()}),
+                    dy0 = m.operand({kPlanned, s.outputs()}, dy),
+                    dx0 = m.empty({kPlanned, s.inputs()});
+      std::vector<std::byte> workspace(m.ops().pool_workspace(s, kPlanned));
+      m.ops().pool_forward(&state, s, x0.tensor, y0.tensor, workspace.data());
+      m.ops().pool_backward(&state, s, dy0.tensor, dx0.tensor, workspace.data());
+
+      const std::vector<T> images = narrowed_to<T>(x), gradients = narrowed_to<T>(dy);
+      std::vector<double> first;
+      for (const LaunchShape& shape : {LaunchShape{1, 1, 32}, LaunchShape{3, 2, 64}}) {
+        std::vector<T> y(kPlanned * s.outputs(), T(7.0f)), dx(kPlanned * s.inputs(), T(7.0f));
+        std::vector<std::uint32_t> places(s.kind == PoolKind::kMax ? y.size() : 0, 99);
+        const PoolForward a{&state, sizes_of(s), images.data(), y.data(), places.data()};
+        emulate(shape, [&] { run<T>(a); });
+        ASSERT_NO_FATAL_FAILURE(expect_near(y, y0.values(), used * s.outputs(), "y"));
+        const PoolBackward b{&state, sizes_of(s), gradients.data(), dx.data(), places.data()};
+        emulate(shape, [&] { run<T>(b); });
+        ASSERT_NO_FATAL_FAILURE(expect_near(dx, dx0.values(), used * s.inputs(), "dx"));
+        for (std::size_t i = used * s.outputs(); i < y.size(); ++i) ASSERT_EQ(float(y[i]), 7.0f);
+        for (std::size_t i = used * s.inputs(); i < dx.size(); ++i) ASSERT_EQ(float(dx[i]), 7.0f);
+        for (std::size_t i = used * s.outputs(); i < places.size(); ++i) ASSERT_EQ(places[i], 99u);
+        if (first.empty()) first = as_doubles(dx);
+        ASSERT_EQ(as_doubles(dx), first);
+      }
+    }
+  }
+}
+
+// The first that is none is the winner, wherever it lies in the window.
+TYPED_TEST(PoolKernels, WhatIsNotANumberWins) {
+  using T = TypeParam;
+  for (const std::size_t channels : {1u, 8u}) {
+    for (std::uint32_t at = 0; at < 4; ++at) {
+      StepState state;
+      state.examples = 1;
+      std::vector<T> x = narrowed_to<T>(random_numbers(4 * channels, 1)), y(channels);
+      x[at * channels] = T(std::numeric_limits<float>::quiet_NaN());
+      x[3 * channels] = x[at * channels];
+      std::vector<std::uint32_t> places(channels, 9);
+      const PoolSpec s{PoolKind::kMax, 2, 2, channels};
+      const PoolForward a{&state, sizes_of(s), x.data(), y.data(), places.data()};
+      emulate({1, 1, 32}, [&] { run<T>(a); });
+      EXPECT_TRUE(std::isnan(float(y[0])));
+      EXPECT_EQ(places[0], at);
+      for (std::size_t c = 1; c < channels; ++c) EXPECT_FALSE(std::isnan(float(y[c])));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::engine::cuda

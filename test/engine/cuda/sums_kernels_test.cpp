@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cuda/kernels/sums.cuh"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "test/engine/cuda/kernel_batch.h"
+
+namespace lockstep::engine::cuda {
+namespace {
+
+double sum_of(const std::vector<double>& rows, std::size_t examples) {
+  const StepState state = state_of({examples, rows.size(), 1});
+  double sum = NAN;
+  emulate({1, 1, BatchSum::kThreads}, [&] { run<float>(BatchSum{&state, rows.data(), &sum}); });
+  return sum;
+}
+
+TEST(SumsKernels, SumOfABatchHasTheBitsOfTheBalancedTree) {
+  for (const std::size_t count : {0, 1, 2, 3, 5, 100, 255, 256, 257, 511, 513, 1000, 4999}) {
+    std::vector<double> rows(count + 3, NAN);
+    for (std::size_t i = 0; i < count; ++i) rows[i] = numbers(7)(i) * std::pow(10, i % 9);
+    const double wanted = balanced_sum(rows.data(), count);
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(sum_of(rows, count)),
+              std::bit_cast<std::uint64_t>(wanted))
+        << count;
+  }
+}
+
+TEST(SumsKernels, SumOfMinusZeroIsMinusZero) {
+  EXPECT_TRUE(std::signbit(sum_of({-0.0}, 1)));
+  EXPECT_TRUE(std::signbit(sum_of({-0.0, -0.0, -0.0}, 3)));
+}
+
+TEST(SumsKernels, ChecksumIsThatOfTheDefinition) {
+  constexpr std::size_t kOffset = 1'000'000'007;
+  alignas(16) unsigned char memory[1100];
+  for (std::size_t i = 0; i < sizeof memory; ++i) memory[i] = (unsigned char)(i * 37 % 251 + 1);
+  for (const std::size_t shift : {0, 2, 4}) {
+    const unsigned char* const data = memory + shift;
+    for (const std::size_t bytes : {0, 1, 3, 4, 6, 15, 16, 31, 1000, 1027}) {
+      std::uint64_t wanted = 5;
+      for (std::size_t at = 0; at < bytes; at += 4) {
+        std::uint32_t word = 0;
+        std::memcpy(&word, data + at, std::min<std::size_t>(4, bytes - at));
+        wanted += checksum_word(word, kOffset + at / 4);
+      }
+      for (const LaunchShape& grid : kGrids) {
+        std::uint64_t sum = 5;
+        emulate(grid, [&] { run<float>(Checksum{data, bytes, kOffset, &sum}); });
+        EXPECT_EQ(sum, wanted) << bytes << " bytes from " << shift;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::engine::cuda

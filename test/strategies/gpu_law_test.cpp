@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// Replicas on a GPU train as those on the processor do. The GPU is a fake one that runs its streams
+// as late as it may and in an odd order, so whoever reads before waiting reads old numbers.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "engine/cpu/cpu_device.h"
+#include "engine/train/storage.h"
+#include "models/registry.h"
+#include "test/engine/cuda/fake_devices.h"
+#include "test/strategies/small_job.h"
+
+namespace lockstep::test {
+namespace {
+
+using engine::DType;
+
+strategies::SynchronousOptions on(engine::Device& device, int count) {
+  strategies::SynchronousOptions options = replicas(count);
+  options.devices.assign(std::size_t(count), &device);
+  options.bucket_bytes = engine::kBlock * sizeof(float);
+  return options;
+}
+
+Job small(DType dtype) {
+  Job job;
+  job.dtype = dtype;
+  job.steps = 8;
+  return job;
+}
+
+struct Case {
+  const char* name;
+  engine::optim::Optimizer optimizer;
+  int accumulate = 1;
+  double dropout = 0;
+};
+
+TEST(GpuLaw, ReplicasOnAGpuTakeTheStepsOfThoseOnTheProcessor) {
+  const Case cases[] = {
+      {"sgd", engine::optim::sgd({.rate = 0.02, .momentum = 0.9})},
+      {"adam in micro-batches", engine::optim::adam({.rate = 0.002}), 2},
+      {"lars", engine::optim::lars({.rate = 0.02})},
+      {"dropout", engine::optim::sgd({.rate = 0.02}), 1, 0.3},
+  };
+  const auto gpu = engine::cuda::fake_device(), processor = engine::cpu_device();
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    Job job = small(DType::kFloat32);
+    job.optimizer = c.optimizer;
+    job.accumulate = c.accumulate;
+    job.dropout = c.dropout;
+    const Outcome there = train_mirrored(job, on(*processor, 2));
+    const Outcome here = train_mirrored(job, on(*gpu, 2));
+    EXPECT_LT(relative(here.weights[0], there.weights[0]), 1e-5);
+    EXPECT_EQ(here.weights[0], here.weights[1]) << "mirrors differ";
+    ASSERT_EQ(here.losses.size(), there.losses.size());
+    for (std::size_t i = 0; i < here.losses.size(); ++i)
+      EXPECT_NEAR(here.losses[i], there.losses[i], 1e-5 * std::abs(there.losses[i]));
+  }
+}
+
+TEST(GpuLaw, TwoRunsGiveTheSameBitsInEveryOrderOfStreams) {
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    std::vector<std::vector<double>> weights;
+    for (std::uint64_t seed : {1, 2}) {
+      const auto gpu = engine::cuda::fake_device({.seed = seed});
+      weights.push_back(train_mirrored(small(dtype), on(*gpu, 3)).weights[0]);
+    }
+    EXPECT_EQ(weights[0], weights[1]);
+  }
+}
+
+TEST(GpuLaw, ARunThatGoesOnFromACheckpointEndsWithTheSameBits) {
+  const auto gpu = engine::cuda::fake_device();
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    Job part = small(dtype);
+    part.optimizer.schedule.kind = engine::optim::Schedule::Kind::kConstant;
+    const Outcome whole = train_mirrored(part, on(*gpu, 2));
+    const std::filesystem::path folder =
+        std::filesystem::path(testing::TempDir()) / fmt::format("gpu_law_{}", engine::name(dtype));
+    std::filesystem::remove_all(folder);
+    part.checkpoints = folder.string();
+    part.every = 4;
+    part.steps = 4;
+    train_mirrored(part, on(*gpu, 2));
+    part.steps = 8;
+    const Outcome rest = train_mirrored(part, on(*gpu, 2));
+    EXPECT_EQ(rest.losses.size(), 4u) << "it did not go on";
+    EXPECT_EQ(rest.weights, whole.weights);
+    std::filesystem::remove_all(folder);
+  }
+}
+
+TEST(GpuLaw, TooLittleMemoryIsAnErrorThatNamesWhatWasToLieThere) {
+  const auto gpu = engine::cuda::fake_device({.memory = 64 << 10});
+  try {
+    train_mirrored(small(DType::kFloat32), on(*gpu, 2));
+    ADD_FAILURE() << "it trained";
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), engine::Code::kMemory);
+    const std::string text = error.what();
+    EXPECT_NE(text.find("cuda:0: no memory for "), std::string::npos) << text;
+  }
+}
+
+TEST(GpuLaw, ReplicasOnDevicesOfTwoKindsAreRefused) {
+  const auto gpu = engine::cuda::fake_device(), processor = engine::cpu_device();
+  strategies::SynchronousOptions options = on(*gpu, 2);
+  options.devices[1] = processor.get();
+  try {
+    train_mirrored(small(DType::kFloat32), options);
+    ADD_FAILURE() << "it trained";
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), engine::Code::kInvalid);
+    EXPECT_NE(std::string(error.what()).find("devices of one kind"), std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test
