@@ -94,15 +94,7 @@ void CudaOps::embedding_rows(const StepState* state, const RowSource& source, Te
                              std::string_view layer, std::uint32_t* places) {
   if (rows_in_use(&published_, {x}) == 0) return;
   invariant(x.dtype == dtype_, "ids of another element type");
-  invariant(source.rows > 0 && source.rows <= RowSource::kMostRows,
-            "ids that cannot be told apart");
-  invariant(source.fields <= 0xffffffff / source.rows, "a table of more rows than 32 bits count");
-  invariant(source.first + source.fields <= x.columns(), "ids in columns that are not there");
-  constexpr std::size_t kMostIds = 256;  // whole numbers so far are there in both types of 16 bits
-  require(dtype_ == DType::kFloat32 || source.rows <= kMostIds,
-          "layer {}: ids of {} rows cannot be told apart in {}, which counts to {}; train this "
-          "model in float32",
-          layer, source.rows, name(dtype_), kMostIds);
+  check_ids(source, x, layer);
   launch(grid_for(x.rows() * source.fields),
          EmbeddingRows{state, x.data, x.columns(), source.first, source.fields, source.rows, places,
                        reinterpret_cast<Problem*>(problem_.data())});

@@ -2,6 +2,7 @@
 #include "engine/ops/checks.h"
 
 #include "engine/base/error.h"
+#include "engine/ops/definitions.h"
 
 namespace lockstep::engine {
 namespace {
@@ -71,6 +72,19 @@ void check_call(const BatchNormSpec& spec, DType dtype, const BatchNormBackward&
             "batch norm: no moments or no mask");
 }
 
+void check_ids(const RowSource& source, const Tensor& x, std::string_view layer) {
+  invariant(source.rows > 0 && source.rows <= RowSource::kMostRows,
+            "ids that cannot be told apart");
+  invariant(source.fields <= 0xffffffff / source.rows, "a table of more rows than 32 bits count");
+  invariant(source.first + source.fields <= x.columns(), "ids in columns that are not there");
+  invariant(!is_integer(x.dtype), "ids that are integers");
+  constexpr std::size_t kMostIds = 256;  // whole numbers so far are there in both types of 16 bits
+  require(size_of(x.dtype) != 2 || source.rows <= kMostIds,
+          "layer {}: ids of {} rows cannot be told apart in {}, which counts to {}; train this "
+          "model in float32",
+          layer, source.rows, name(x.dtype), kMostIds);
+}
+
 std::size_t check_places(const EmbeddingSpec& spec, std::size_t rows, const std::uint32_t* places,
                          const Tensor& w) {
   invariant(spec.fields > 0 && spec.columns > 0, "an embedding without fields or columns");
@@ -110,12 +124,9 @@ void check_reduce(const ReduceArguments& a, std::size_t most) {
 }
 
 std::size_t class_of(float target, std::size_t classes, std::size_t row) {
-  // Compared as floating point first: a NaN or a huge number must not be converted.
-  const bool inside = target >= 0 && double(target) < double(classes);
-  const std::size_t index = inside ? std::size_t(target) : 0;
-  require(inside && float(index) == target, "row {} names class {}; classes are 0 to {}", row,
-          target, classes - 1);
-  return index;
+  require(is_index(target, classes), "row {} names class {}; classes are 0 to {}", row, target,
+          classes - 1);
+  return std::size_t(target);
 }
 
 }  // namespace lockstep::engine

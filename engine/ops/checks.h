@@ -25,6 +25,10 @@ void check_parameter(const Tensor& tensor, DType dtype, std::size_t elements,
 void check_spec(const ConvolutionSpec& spec);
 void check_spec(const PoolSpec& spec);
 
+// Ids that `source` picks lie in x, of the element type that x has. Throws Error(kInvalid), which
+// names the layer, where that does not tell all of them apart.
+void check_ids(const RowSource& source, const Tensor& x, std::string_view layer);
+
 // Places of rows that a table has, for the rows in use; w is whole rows of spec.columns. Returns
 // how many rows.
 std::size_t check_places(const EmbeddingSpec& spec, std::size_t rows, const std::uint32_t* places,

@@ -5,10 +5,12 @@
 
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "engine/cpu/cpu_device.h"
-#include "engine/train/storage.h"
-#include "models/registry.h"
+#include "engine/data/sets.h"
+#include "engine/nn/layers.h"
+#include "engine/nn/loss.h"
 #include "test/engine/cuda/fake_devices.h"
 #include "test/strategies/small_job.h"
 
@@ -92,6 +94,47 @@ TEST(GpuLaw, ARunThatGoesOnFromACheckpointEndsWithTheSameBits) {
     EXPECT_EQ(rest.weights, whole.weights);
     std::filesystem::remove_all(folder);
   }
+}
+
+// Training, evaluations with the best five classes, and what each example came out as.
+TEST(GpuLaw, DigitsAreLearntAndToldApartAsOnTheProcessor) {
+  const engine::data::Sets digits = engine::data::generated_digits({.train = 120, .test = 90});
+  engine::GraphSpec graph("small", {28, 28, 1});
+  graph.then("hidden", engine::dense(24));
+  graph.then("relu", engine::relu());
+  graph.then("logits", engine::dense(10));
+  graph.set_loss(engine::softmax_cross_entropy());
+  struct Found {
+    engine::Evaluation test;
+    std::map<std::int64_t, std::vector<double>> outputs;
+  };
+  const auto learn = [&](engine::Device& device) {
+    strategies::SynchronousOptions options = on(device, 2);
+    options.dtype = DType::kFloat32;
+    strategies::Mirrored strategy(options);
+    engine::Trainer trainer(strategy, graph, engine::optim::sgd({.rate = 0.05, .momentum = 0.9}),
+                            {.log = engine::Log("", engine::Log::Level::kError)});
+    Found found;
+    found.test = trainer
+                     .fit(*digits.train, {.epochs = 40,
+                                          .global_batch = 24,
+                                          .test = digits.train.get(),
+                                          .evaluate_every = 10})
+                     .test.value();
+    trainer.predict(*digits.test, 36, [&](std::int64_t example, std::span<const double> output) {
+      found.outputs[example].assign(output.begin(), output.end());
+    });
+    return found;
+  };
+  const auto gpu = engine::cuda::fake_device(), processor = engine::cpu_device();
+  const Found here = learn(*gpu), there = learn(*processor);
+  EXPECT_GT(there.test.accuracy, 0.5) << "nothing was learnt";
+  EXPECT_NEAR(here.test.loss, there.test.loss, 1e-4);
+  EXPECT_NEAR(here.test.accuracy, there.test.accuracy, 1.5 / 120);
+  EXPECT_NEAR(here.test.top5, there.test.top5, 1.5 / 120);
+  ASSERT_EQ(here.outputs.size(), 90u);
+  for (const auto& [example, output] : here.outputs)
+    EXPECT_LT(difference(output, there.outputs.at(example)), 1e-3) << example;
 }
 
 TEST(GpuLaw, TooLittleMemoryIsAnErrorThatNamesWhatWasToLieThere) {
