@@ -215,10 +215,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   engine::Device& first_device = *options_.devices[0];
   const auto ops =
       ops_of(first_device, engine::name(options_.kernels.value_or(engine::Kernels::kAuto)));
-  require(ops->in_host_memory() || bootstrap_.processes() == 1,
-          "{} has memory of its own, which processes do not share yet: start one process with all "
-          "its devices, as in --devices {},...",
-          to_string(first_device.id()), to_string(first_device.id()));
+  check_devices(*ops);
   const engine::Graph first(graph, *ops, 1);
   plan_checks(first);
   const std::string shares =
@@ -256,7 +253,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   }
   for (const auto& mirror : mirrors_)
     require(
-        mirror->kernels().in_host_memory() == mirrors_[0]->kernels().in_host_memory(),
+        mirror->kernels().in_host_memory() == ops->in_host_memory(),
         "replicas on devices with and without memory of their own cannot read each other's: give "
         "devices of one kind");
   const JobRanks ranks = ranks_of(bootstrap_, topology_);

@@ -130,6 +130,7 @@ class Synchronous : public engine::Strategy {
   Mirror& mirror(engine::Replica& replica) const;
   int first_rank() const;
   engine::GraphOptions graph_options() const { return {.recompute = options_.recompute}; }
+  void check_devices(const engine::Ops& ops) const;  // of the first replica
   std::size_t largest_share(std::size_t batch, int accumulate) const;
   void design(const engine::Graph& graph);
   void find_costs();

@@ -19,6 +19,30 @@ std::size_t align(std::size_t bytes, std::size_t unit) {
 
 }  // namespace
 
+// What replicas on a device with memory of its own cannot do, or not yet.
+void Synchronous::check_devices(const engine::Ops& ops) const {
+  if (ops.in_host_memory()) return;
+  constexpr std::size_t kMostReplicas = 64;  // that one kernel adds
+  const std::string first = to_string(options_.devices[0]->id());
+  engine::require(bootstrap_.processes() == 1,
+                  "{} has memory of its own, which processes do not share yet: start one process "
+                  "with all replicas, as in --devices {},{}",
+                  first, first, first);
+  engine::require(options_.devices.size() <= kMostReplicas,
+                  "{} replicas on {}: at most {} have their gradients added there",
+                  options_.devices.size(), first, kMostReplicas);
+  for (const engine::Device* device : options_.devices)
+    engine::require(device == options_.devices[0],
+                    "replicas on {} and {} do not reach each other's memory yet: give one device "
+                    "for all of them, as in --devices {},{}",
+                    first, to_string(device->id()), first, first);
+  engine::require(options_.memory_limit == 0,
+                  "a memory limit is of the host's memory, and replicas are on {}: give a fraction "
+                  "of its memory instead (--memory-fraction)",
+                  first);
+  engine::require(!options_.kernels, "{} has no choice of kernels: leave --kernels out", first);
+}
+
 std::size_t Synchronous::local_processes() const {
   const int here = host_[std::size_t(first_rank())];
   return std::size_t(

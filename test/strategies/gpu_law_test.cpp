@@ -149,18 +149,31 @@ TEST(GpuLaw, TooLittleMemoryIsAnErrorThatNamesWhatWasToLieThere) {
   }
 }
 
-TEST(GpuLaw, ReplicasOnDevicesOfTwoKindsAreRefused) {
-  const auto gpu = engine::cuda::fake_device(), processor = engine::cpu_device();
-  strategies::SynchronousOptions options = on(*gpu, 2);
-  options.devices[1] = processor.get();
+// The words of the error that a job ends with before its first step.
+std::string refusal(const strategies::SynchronousOptions& options) {
   try {
     train_mirrored(small(DType::kFloat32), options);
-    ADD_FAILURE() << "it trained";
   } catch (const engine::Error& error) {
     EXPECT_EQ(error.code(), engine::Code::kInvalid);
-    EXPECT_NE(std::string(error.what()).find("devices of one kind"), std::string::npos)
-        << error.what();
+    return error.what();
   }
+  return "none";
+}
+
+TEST(GpuLaw, WhatReplicasOnAGpuCannotDoIsRefused) {
+  const auto gpu = engine::cuda::fake_device(), processor = engine::cpu_device();
+  strategies::SynchronousOptions kinds = on(*gpu, 2);
+  kinds.devices[1] = processor.get();
+  EXPECT_NE(refusal(kinds).find("cuda:0 and cpu:0 do not reach"), std::string::npos);
+  std::swap(kinds.devices[0], kinds.devices[1]);
+  EXPECT_NE(refusal(kinds).find("devices of one kind"), std::string::npos);
+  EXPECT_NE(refusal(on(*gpu, 65)).find("at most 64"), std::string::npos);
+  strategies::SynchronousOptions limited = on(*gpu, 2);
+  limited.memory_limit = std::size_t(1) << 30;
+  EXPECT_NE(refusal(limited).find("--memory-fraction"), std::string::npos);
+  strategies::SynchronousOptions direct = on(*gpu, 2);
+  direct.kernels = engine::Kernels::kDirect;
+  EXPECT_NE(refusal(direct).find("--kernels"), std::string::npos);
 }
 
 }  // namespace
