@@ -124,9 +124,11 @@ std::string Synchronous::reason() const {
 
 std::string Synchronous::explain() const {
   std::string text = fmt::format("{}: {}\n{}", name(), topology_.describe(), sentence(design_));
+  const bool on_host = mirrors_.empty() || mirrors_[0]->kernels().in_host_memory();
   if (planned_before_) {
-    text += other_arithmetic_ ? "\nthe plan is the checkpoint's"
-                              : "\nthe plan is the checkpoint's, so that the bits are the same";
+    const bool same_bits = !other_arithmetic_ && on_host;
+    text += !same_bits ? "\nthe plan is the checkpoint's"
+                       : "\nthe plan is the checkpoint's, so that the bits are the same";
   }
   if (planner_chose_) {
     text += "\ncosts of ranks and links: ";
@@ -147,9 +149,15 @@ std::string Synchronous::explain() const {
                 : "\nwire: bfloat16 was " + asked +
                       ", and changes nothing, since all replicas are on one host";
   }
-  text += "\nstored past the caches: " + sentence(access_);
+  if (on_host) text += "\nstored past the caches: " + sentence(access_);
   if (topology_.hosts.size() > 1) text += "\nbetween hosts: " + sentence(options_.network);
   text += "\n" + communication_threads_.why;
+  if (!on_host)
+    return text +
+           "\nkernels: the device's, of which each replica takes the fastest that it measures; "
+           "another "
+           "run may take others, and end with other last bits\n" +
+           memory_sentence_;
   const engine::Kernels kernels = engine::kernels_of(design_.kernels);
   text += kernels == engine::Kernels::kDirect ? "\nkernels: direct, each sum product by product"
           : kernels == engine::Kernels::kWinograd

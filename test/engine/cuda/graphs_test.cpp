@@ -77,7 +77,10 @@ class Graphs : public testing::Test {
     }
     // cuDNN opens libcuda.so.1 by that name, and then gets the one that is open.
     const std::string stub = environment("LOCKSTEP_DRIVER_STUB");
-    ASSERT_NE(dlopen(stub.c_str(), RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
+    void* const driver = dlopen(stub.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    ASSERT_NE(driver, nullptr) << dlerror();
+    for (const char* name : {"cuInit", "cuDeviceGet"})
+      ASSERT_NE(dlsym(driver, name), nullptr) << "the stub has no function of this name";
     std::ifstream file(environment("LOCKSTEP_GPU_DESCRIPTION"));
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     ASSERT_FALSE(text.empty());

@@ -6,7 +6,7 @@ usage: make_stub.py OUTPUT FOLDER COMPILER...
 
 FOLDER holds cuDNN, or nothing of it: then it needs no functions. Which functions of the driver its libraries look up
 is known from their names, which stand in the libraries as text. Each of them answers that there is no device, but for
-the few that must answer before anybody asks for one. COMPILER is the command that compiles C.
+the few that must answer before anybody asks for one. COMPILER is the command of a compiler that takes C, as g++ does.
 """
 import pathlib
 import re
@@ -43,7 +43,7 @@ def main():
         text = pathlib.Path(build) / "stub.c"
         text.write_text(source(names_in(pathlib.Path(folder))))
         # -w: the compiler has functions of its own of some of the names.
-        command = [*compiler, "-shared", "-fPIC", "-w", "-Wl,-soname,libcuda.so.1", text, "-o", output]
+        command = [*compiler, "-shared", "-fPIC", "-w", "-Wl,-soname,libcuda.so.1", "-x", "c", text, "-o", output]
         subprocess.run(command, check=True)
 
 
