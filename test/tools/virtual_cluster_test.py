@@ -19,8 +19,8 @@ import unittest
 SCRIPT = str(pathlib.Path(sys.argv[1]).resolve())
 DEADLINE = 60
 
-# Each rank says its host, its rank and the cluster's number, which is in its address.
-WHO = ["bash", "-c", 'echo "$(hostname) $OMPI_COMM_WORLD_RANK $(sed -n "s/^10.77.\\([0-9]*\\).* h0$/\\1/p" /etc/hosts)"']
+# A rank says its host, its rank and the cluster's number, which is in its address.
+WHO = 'echo "$(hostname) $OMPI_COMM_WORLD_RANK $(sed -n "s/^10.77.\\([0-9]*\\).* h0$/\\1/p" /etc/hosts)"'
 # Rank 0 on h0 sends BYTES to rank 1 on h1, which answers with one byte; rank 0 says how long it took.
 SEND = """
 import os, socket, sys, time
@@ -50,6 +50,17 @@ def cluster(*arguments, **options):
                           timeout=DEADLINE, stdin=subprocess.DEVNULL, **options)
 
 
+def said(*options, command):
+    """What each rank of a cluster said, in the order of the ranks, and the run.
+
+    A rank speaks into a file of its own: through mpirun the lines of several ranks may run into each other.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        result = cluster(*options, "--", "bash", "-c", f"( {command} ) > {folder}/$OMPI_COMM_WORLD_RANK")
+        files = sorted(pathlib.Path(folder).iterdir(), key=lambda file: int(file.name))
+        return [file.read_text() for file in files], result
+
+
 def names(number):
     """The namespaces of a cluster."""
     listed = subprocess.run(["ip", "netns", "list"], text=True, capture_output=True, check=True).stdout
@@ -64,27 +75,26 @@ def left_of(number):
 class VirtualCluster(unittest.TestCase):
     def start(self):
         """A cluster that runs until it is killed; the process, and the cluster's number."""
-        process = subprocess.Popen([SCRIPT, "--", "bash", "-c", WHO[2] + "; sleep 1000"], text=True,
+        who = f"[ $OMPI_COMM_WORLD_RANK != 0 ] || {WHO}; sleep 1000"
+        process = subprocess.Popen([SCRIPT, "--", "bash", "-c", who], text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait, DEADLINE)
         self.addCleanup(process.terminate)
-        lines = [process.stdout.readline().split() for _ in range(2)]
-        return process, int(lines[0][2])
+        return process, int(process.stdout.readline().split()[2])
 
     def test_each_host_has_its_name_its_ranks_and_leaves_nothing(self):
-        result = cluster("--hosts", "3", "--ranks-per-host", "2", "--", *WHO)
+        each, result = said("--hosts", "3", "--ranks-per-host", "2", command=WHO)
         self.assertEqual(result.returncode, 0, result.stderr)
-        lines = sorted(line.split() for line in result.stdout.splitlines())
+        lines = [line.split() for line in each]
         self.assertEqual([line[:2] for line in lines],
                          [["h0", "0"], ["h0", "1"], ["h1", "2"], ["h1", "3"], ["h2", "4"], ["h2", "5"]])
         self.assertEqual(left_of(lines[0][2]), [])
 
     def test_hosts_may_have_different_numbers_of_ranks(self):
-        result = cluster("--hosts", "3", "--ranks-per-host", "2,1,1", "--", *WHO)
+        each, result = said("--hosts", "3", "--ranks-per-host", "2,1,1", command=WHO)
         self.assertEqual(result.returncode, 0, result.stderr)
-        lines = sorted(line.split() for line in result.stdout.splitlines())
-        self.assertEqual([line[:2] for line in lines], [["h0", "0"], ["h0", "1"], ["h1", "2"], ["h2", "3"]])
+        self.assertEqual([line.split()[:2] for line in each], [["h0", "0"], ["h0", "1"], ["h1", "2"], ["h2", "3"]])
 
     def test_a_link_is_as_slow_as_asked(self):
         count = 3_000_000
@@ -98,12 +108,12 @@ class VirtualCluster(unittest.TestCase):
 
     def test_hosts_share_the_cores_where_there_are_enough(self):
         mine = os.sched_getaffinity(0)
-        show = "import os; print(sorted(os.sched_getaffinity(0)))"
+        show = f"{sys.executable} -c 'import os; print(sorted(os.sched_getaffinity(0)))'"
         for hosts in (1, 2, len(mine) + 1):
             with self.subTest(hosts=hosts):
-                result = cluster("--hosts", str(hosts), "--", sys.executable, "-c", show)
+                each, result = said("--hosts", str(hosts), command=show)
                 self.assertEqual(result.returncode, 0, result.stderr)
-                cores = [json.loads(line) for line in result.stdout.splitlines()]
+                cores = [json.loads(line) for line in each]
                 share = len(mine) // hosts
                 self.assertEqual([len(each) for each in cores], [share or len(mine)] * hosts)
                 if share:
