@@ -154,9 +154,9 @@ std::string Synchronous::explain() const {
   text += "\n" + communication_threads_.why;
   if (!on_host)
     return text +
-           "\nkernels: the device's, of which each replica takes the fastest that it measures; "
-           "another "
-           "run may take others, and end with other last bits\n" +
+           "\nkernels: the device's; where it has several for a shape, the one that was the "
+           "fastest "
+           "when it was first measured, the same in all runs on this kind of device\n" +
            memory_sentence_;
   const engine::Kernels kernels = engine::kernels_of(design_.kernels);
   text += kernels == engine::Kernels::kDirect ? "\nkernels: direct, each sum product by product"

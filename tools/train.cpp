@@ -404,7 +404,10 @@ int train(const TrainFlags& f, const Program& program) {
                               {.deadline = options.deadline.value_or(std::chrono::seconds(60)),
                                .network = between_hosts,
                                .launched = !cluster,
-                               .gpus = {f.memory_fraction, f.tf32 == "on"},
+                               .gpus = {.memory_fraction = f.memory_fraction,
+                                        .tf32 = f.tf32 == "on",
+                                        .plan_cache = collectives::cache_folder(),
+                                        .log = log},
                                .log = log});
   std::optional<Records> records;
   open_chief_files(session, [&] { records.emplace(f, launch.rank == 0, log); });

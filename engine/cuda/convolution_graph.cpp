@@ -22,14 +22,18 @@ const char* name(Convolution::Pass pass) {
   return pass == Convolution::Pass::kGradientOfData ? "gradient of data" : "gradient of weights";
 }
 
-// For messages.
+// All that its graph says.
 std::string describe(const Convolution& call) {
   const ConvolutionSpec& s = call.spec;
+  const bool forward = call.pass == Convolution::Pass::kForward;
   return fmt::format(
       "convolution, {}, of {} images {}x{}x{} of {}, {} filters {}x{}, stride {}, "
-      "padding {}",
+      "padding {}{}{}{}",
       name(call.pass), call.rows, s.height, s.width, s.channels, engine::name(call.dtype),
-      s.filters, s.kernel_height, s.kernel_width, s.stride, s.padding);
+      s.filters, s.kernel_height, s.kernel_width, s.stride, s.padding,
+      forward && s.bias ? ", bias" : "",
+      forward && s.activation == Activation::kRelu ? ", relu" : "",
+      !forward && call.accumulate ? ", added" : "");
 }
 
 }  // namespace
@@ -170,10 +174,7 @@ void ConvolutionGraph::add_pointwise(cudnnPointwiseMode_t mode, const CudnnDescr
 }
 
 // An engine's notes say in what it is not exact.
-bool ConvolutionGraph::allowed(const CudnnDescriptor& configuration) const {
-  CudnnDescriptor engine(*library_, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  cudnnBackendDescriptor_t handle = engine.handle();
-  configuration.get_descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, std::span(&handle, 1));
+bool ConvolutionGraph::allowed(const CudnnDescriptor& engine) const {
   const auto notes = engine.get_all<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE);
   const auto has = [&](cudnnBackendNumericalNote_t note) {
     return std::find(notes.begin(), notes.end(), note) != notes.end();
@@ -184,6 +185,83 @@ bool ConvolutionGraph::allowed(const CudnnDescriptor& configuration) const {
   // Tensor cores take float32 as TF32.
   return !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) &&
          (tf32_ || !has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+}
+
+// The library does not say how many knobs were chosen before it is given descriptors for them.
+EngineChoice ConvolutionGraph::choice_of(const CudnnDescriptor& engine,
+                                         const CudnnDescriptor& configuration) const {
+  std::vector<CudnnDescriptor> knobs;
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (int i = 0; i < EngineChoice::kKnobs; ++i) {
+    knobs.emplace_back(*library_, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    handles.push_back(knobs.back().handle());
+  }
+  const std::size_t count =
+      configuration.get_descriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, handles);
+  EngineChoice choice{.engine = engine.get<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX)};
+  for (std::size_t i = 0; i < std::min(count, knobs.size()); ++i) {
+    const auto type = knobs[i].get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE);
+    choice.knobs[type] = knobs[i].get<std::int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE);
+  }
+  return choice;
+}
+
+std::optional<ConvolutionPlan> ConvolutionGraph::plan_of(CudnnDescriptor configuration) const {
+  CudnnDescriptor engine(*library_, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t handle = engine.handle();
+  configuration.get_descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, std::span(&handle, 1));
+  if (!allowed(engine)) return std::nullopt;
+  CudnnDescriptor plan(*library_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  if (target_.handle != nullptr) plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, target_.handle);
+  if (target_.device != nullptr) plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target_.device);
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+  if (!plan.try_finalize()) return std::nullopt;
+  const auto workspace =
+      std::size_t(plan.get<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
+  if (workspace > kMostWorkspace) return std::nullopt;
+  EngineChoice choice = choice_of(engine, configuration);
+  return ConvolutionPlan{.choice = std::move(choice),
+                         .parts = {},
+                         .configuration = std::move(configuration),
+                         .plan = std::move(plan),
+                         .workspace = workspace};
+}
+
+// Any step may be the one at which the library refuses an engine or a knob that it does not have.
+std::optional<ConvolutionPlan> ConvolutionGraph::plan(const EngineChoice& choice) const {
+  std::vector<CudnnDescriptor> parts;
+  std::vector<cudnnBackendDescriptor_t> knobs;
+  try {
+    CudnnDescriptor engine(*library_, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    engine.set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph_)
+        .set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, choice.engine);
+    if (target_.device != nullptr) engine.set(CUDNN_ATTR_ENGINE_DEVICEPROP, *target_.device);
+    engine.finalize();
+    for (const auto& [type, value] : choice.knobs) {
+      CudnnDescriptor knob(*library_, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+      knob.set(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, cudnnBackendKnobType_t(type))
+          .set(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, value)
+          .finalize();
+      knobs.push_back(knob.handle());
+      parts.push_back(std::move(knob));
+    }
+    CudnnDescriptor configuration(*library_, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    configuration.set(CUDNN_ATTR_ENGINECFG_ENGINE, engine)
+        .set_descriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, knobs)
+        .finalize();
+    parts.push_back(std::move(engine));
+    std::optional<ConvolutionPlan> plan = plan_of(std::move(configuration));
+    if (plan) plan->parts = std::move(parts);
+    return plan;
+  } catch (const Error& error) {
+    if (error.code() != Code::kDevice) throw;
+    return std::nullopt;
+  }
+}
+
+std::string ConvolutionGraph::problem() const {
+  const bool rounded = tf32_ && call_.dtype == DType::kFloat32;
+  return describe(call_) + (rounded ? ", TF32" : "");
 }
 
 void ConvolutionGraph::add_plans(cudnnBackendHeurMode_t mode, std::size_t most,
@@ -204,18 +282,8 @@ void ConvolutionGraph::add_plans(cudnnBackendHeurMode_t mode, std::size_t most,
   }
   const std::size_t filled = heuristics.get_descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, handles);
   for (std::size_t i = 0; i < std::min(filled, offered) && plans.size() < most; ++i) {
-    if (!allowed(configurations[i])) continue;
-    CudnnDescriptor plan(*library_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    if (target_.handle != nullptr) plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, target_.handle);
-    if (target_.device != nullptr) {
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target_.device);
-    }
-    plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configurations[i]);
-    if (!plan.try_finalize()) continue;
-    const auto workspace =
-        std::size_t(plan.get<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
-    if (workspace > kMostWorkspace) continue;
-    plans.push_back({std::move(configurations[i]), std::move(plan), workspace});
+    std::optional<ConvolutionPlan> plan = plan_of(std::move(configurations[i]));
+    if (plan) plans.push_back(std::move(*plan));
   }
 }
 

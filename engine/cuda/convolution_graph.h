@@ -2,22 +2,28 @@
 // One convolution as cuDNN's operation graph, and the plans that the library has for it. Forward is
 // one graph with bias and ReLU, which the library is told to let NaN through. Tensors are NHWC and
 // aligned to kAlignment bytes; sums, and what lies between the operations, are float32. Making a
-// graph costs microseconds, a plan up to seconds where the library compiles it. One thread. Errors:
-// Error(kDevice) with the library's words.
+// graph costs microseconds, a plan up to seconds where the library compiles it. A plan can be built
+// again from its engine and knobs, for the same graph. One thread. Errors: Error(kDevice) with the
+// library's words.
 #pragma once
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/cuda/convolutions.h"
 #include "engine/cuda/cudnn_descriptor.h"
+#include "engine/cuda/engine_choice.h"
 
 namespace lockstep::engine::cuda {
 
 // Something that cuDNN can run, what it was made from, and the bytes of workspace that it needs.
 struct ConvolutionPlan {
+  EngineChoice choice;
+  std::vector<CudnnDescriptor> parts;  // of the configuration
   CudnnDescriptor configuration;
   CudnnDescriptor plan;
   std::size_t workspace = 0;
@@ -44,6 +50,12 @@ class ConvolutionGraph {
   // keep to the precision, and need at most kMostWorkspace. At least one, or Error(kDevice).
   std::vector<ConvolutionPlan> plans(std::size_t most) const;
 
+  // The one of a choice; none where the library cannot build it, or it is not one of those above.
+  std::optional<ConvolutionPlan> plan(const EngineChoice& choice) const;
+
+  // A line of all that plans depend on, but the library and the GPU.
+  std::string problem() const;
+
  private:
   using Extents = std::array<std::int64_t, 4>;  // as cuDNN counts them: N, C, H, W
   // Parts of the graph: a tensor that lies in memory, one between two operations, and the steps of
@@ -60,7 +72,10 @@ class ConvolutionGraph {
   void add_gradient_of_weights(const Extents& x, const Extents& w, const Extents& y);
   void add_pointwise(cudnnPointwiseMode_t mode, const CudnnDescriptor& x,
                      const CudnnDescriptor* second, const CudnnDescriptor& y);
-  bool allowed(const CudnnDescriptor& configuration) const;
+  bool allowed(const CudnnDescriptor& engine) const;
+  EngineChoice choice_of(const CudnnDescriptor& engine, const CudnnDescriptor& configuration) const;
+  // None where it is not allowed, or the library cannot do it.
+  std::optional<ConvolutionPlan> plan_of(CudnnDescriptor configuration) const;
   void add_plans(cudnnBackendHeurMode_t mode, std::size_t most,
                  std::vector<ConvolutionPlan>& plans) const;
 

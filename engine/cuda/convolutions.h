@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Convolutions on a GPU and their gradients. The port that cuDNN fills, and tests without a GPU
-// fill by loops. One per replica, its computing thread. The first call of a shape times what the
-// library offers, of kernels that give the same bits every time alone, and keeps the fastest; later
-// ones queue it.
+// fill by loops. One per replica, its computing thread. The first call of a shape takes the kernel
+// that was kept for it, or times what the library offers, of kernels that give the same bits every
+// time alone, and keeps the fastest; later ones queue it.
 #pragma once
 #include <cstddef>
 

@@ -13,6 +13,7 @@
 #include "engine/cuda/cudnn_convolutions.h"
 #include "engine/cuda/gpu_list.h"
 #include "engine/cuda/images.h"
+#include "engine/cuda/plan_caches.h"
 
 namespace lockstep::engine {
 namespace cuda {
@@ -42,6 +43,13 @@ std::string text_of(const Cudnn& library) {
   return fmt::format("cuDNN {}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
 }
 
+// All that the choice of a kernel depends on besides what it computes.
+std::string machine_of(const GpuFacts& gpu, const Cudnn& library) {
+  return fmt::format("{}, compute capability {}.{}, {} multiprocessors, {}, own kernels {}",
+                     gpu.name, gpu.capability / 10, gpu.capability % 10, gpu.multiprocessors,
+                     text_of(library), kOwnKernels);
+}
+
 // What `load` finds fault with, as a line; empty where it opens the library.
 template <class Load>
 std::string fault(Load load) {
@@ -56,20 +64,26 @@ std::string fault(Load load) {
 // The kernels of the GPUs: own ones, and the libraries'.
 GpuKernels kernels_with(const CudaOptions& options) {
   const auto libraries = std::make_shared<LateLibraries>();
+  const auto caches = std::make_shared<PlanCaches>(options.plan_cache, options.log);
   const bool tf32 = options.tf32;
   return {
       .image = kernel_image,
-      .ops = [libraries, tf32](const GpuParts& gpu, DType dtype,
-                               OpsOptions) -> std::unique_ptr<Ops> {
+      .ops = [libraries, caches, tf32](const GpuParts& gpu, DType dtype,
+                                       OpsOptions) -> std::unique_ptr<Ops> {
         const Libraries& opened = libraries->opened();
         auto products = std::make_unique<CublasLt>(opened.products, gpu.context, gpu.memory, tf32);
-        auto convolutions =
-            std::make_unique<CudnnConvolutions>(opened.convolutions, gpu.context, gpu.memory, tf32);
+        PlanCache& cache = caches->of(machine_of(gpu.context.facts(), opened.convolutions));
+        auto convolutions = std::make_unique<CudnnConvolutions>(opened.convolutions, gpu.context,
+                                                                gpu.memory, cache, tf32);
         return std::make_unique<CudaOps>(gpu, dtype, std::move(products), std::move(convolutions));
       },
       .libraries =
           [libraries, tf32] {
             return text_of(libraries->opened().convolutions) + (tf32 ? ", TF32" : "");
+          },
+      .choices =
+          [libraries, caches](const GpuFacts& gpu) {
+            return caches->of(machine_of(gpu, libraries->opened().convolutions)).text();
           }};
 }
 

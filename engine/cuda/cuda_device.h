@@ -3,10 +3,12 @@
 // of CUDA; there in every build, also where lockstep was built without the toolkit. Any thread. The
 // first call opens the driver: a tenth of a second, or more where no other process uses a GPU.
 #pragma once
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/base/log.h"
 #include "engine/device/device.h"
 
 namespace lockstep::engine {
@@ -14,6 +16,10 @@ namespace lockstep::engine {
 struct CudaOptions {
   double memory_fraction = 0.95;  // of each GPU's memory that is free when it is first used
   bool tf32 = true;  // products of float32 by tensor cores, with 10 bits of mantissa: much faster
+  // The folder in which is kept what was found the fastest kernel; empty: nothing is kept, and each
+  // run finds its own, with other last bits.
+  std::filesystem::path plan_cache = {};
+  Log log = Log();  // warnings about what is kept there
 };
 
 // Empty where there is no driver, no GPU that can be used, or no toolkit when this was built. Owned

@@ -5,7 +5,9 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -24,8 +26,8 @@ std::size_t target_bytes(const Convolution& call) {
 }  // namespace
 
 CudnnConvolutions::CudnnConvolutions(const Cudnn& library, const Context& context, Memory& memory,
-                                     bool tf32)
-    : library_(&library), context_(&context), memory_(&memory), tf32_(tf32) {
+                                     PlanCache& cache, bool tf32)
+    : library_(&library), context_(&context), memory_(&memory), cache_(&cache), tf32_(tf32) {
   context.use();
   library.check(library.create(&handle_), "cudnnCreate");
 }
@@ -49,13 +51,29 @@ void CudnnConvolutions::run(CudaStream& stream, const Convolution& call, const v
   library_->check(queue(plan, operands, workspace(plan.workspace)), "cudnnBackendExecute");
 }
 
+ConvolutionPlan CudnnConvolutions::choose(CudaStream& stream, const Convolution& call,
+                                          const Operands& operands) {
+  const ConvolutionGraph graph(*library_, call, {.handle = handle_}, tf32_);
+  std::optional<ConvolutionPlan> plan;
+  const auto build = [&](const std::string& text) {
+    const std::optional<EngineChoice> choice = engine_choice_of(text);
+    std::optional<ConvolutionPlan> built = choice ? graph.plan(*choice) : std::nullopt;
+    if (!built) return false;
+    plan = std::move(built);
+    return true;
+  };
+  const auto find = [&] {
+    plan = fastest(stream, call, graph.plans(kCandidates), operands);
+    return to_text(plan->choice);
+  };
+  cache_->choose(graph.problem(), build, find);
+  return std::move(*plan);
+}
+
 // Sources are only read, so the caller's serve; a target that is added to must not be written more
 // than once, so its place is taken by another.
-ConvolutionPlan CudnnConvolutions::choose(CudaStream& stream, const Convolution& call,
-                                          Operands operands) {
-  const ConvolutionGraph graph(*library_, call, {.handle = handle_}, tf32_);
-  std::vector<ConvolutionPlan> plans = graph.plans(kCandidates);
-  if (plans.size() == 1) return std::move(plans.front());
+ConvolutionPlan CudnnConvolutions::fastest(CudaStream& stream, const Convolution& call,
+                                           std::vector<ConvolutionPlan> plans, Operands operands) {
   std::size_t most = 0;
   for (const ConvolutionPlan& plan : plans) most = std::max(most, plan.workspace);
   const Buffer scratch = memory_->allocate(most, "workspace of convolutions while they are timed");
@@ -65,25 +83,31 @@ ConvolutionPlan CudnnConvolutions::choose(CudaStream& stream, const Convolution&
     operands.target = instead.data();
   }
   const Event begin(*context_, true), end(*context_, true);
-  std::size_t fastest = plans.size();
+  ConvolutionPlan* best = nullptr;
+  cudnnStatus_t refusal = CUDNN_STATUS_SUCCESS;
   double least = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < plans.size(); ++i) {
+  for (ConvolutionPlan& plan : plans) {
     // The first run loads the kernel. A plan that cannot run is passed over.
-    if (queue(plans[i], operands, scratch.data()) != CUDNN_STATUS_SUCCESS) continue;
+    const cudnnStatus_t status = queue(plan, operands, scratch.data());
+    if (status != CUDNN_STATUS_SUCCESS) {
+      refusal = status;
+      continue;
+    }
     stream.record(begin);
     for (int run = 0; run < kTimedRuns; ++run) {
-      library_->check(queue(plans[i], operands, scratch.data()), "cudnnBackendExecute");
+      library_->check(queue(plan, operands, scratch.data()), "cudnnBackendExecute");
     }
     stream.record(end);
     stream.synchronize();
     const double time = milliseconds_between(*context_, begin, end);
     if (time < least) {
       least = time;
-      fastest = i;
+      best = &plan;
     }
   }
-  // Where none ran, the call itself says why.
-  return std::move(plans[fastest < plans.size() ? fastest : 0]);
+  if (best == nullptr) library_->check(refusal, "cudnnBackendExecute");
+  invariant(best != nullptr, "a plan that ran has a time");
+  return std::move(*best);
 }
 
 cudnnStatus_t CudnnConvolutions::queue(const ConvolutionPlan& plan, const Operands& operands,

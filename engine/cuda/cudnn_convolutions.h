@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Convolutions by cuDNN. The first call of a shape asks for plans, runs each of the best a few
-// times on the caller's stream, waits for them and keeps the fastest: milliseconds, up to seconds
-// where the library compiles a plan. So it must not be recorded into a CUDA graph; later calls may
-// be. These make one small object and queue the plan: some microseconds. Which plan wins is
-// measured, so the last bits of results may differ between two objects of this class, never between
-// two calls of one. Operands are aligned to ConvolutionGraph::kAlignment. The replica's computing
-// thread. Errors: Error(kDevice) with the library's call and words; Error(kMemory).
+// Convolutions by cuDNN. The first call of a shape takes the plan that the cache has. Where it has
+// none, it asks for plans, runs each of the best a few times on the caller's stream, waits for them
+// and keeps the fastest: milliseconds, up to seconds where the library compiles a plan. So it must
+// not be recorded into a CUDA graph; later calls may be. These make one small object and queue the
+// plan: some microseconds. Which plan wins is measured, and the last bits of results depend on it:
+// they are the same for all who share a cache. Operands are aligned to
+// ConvolutionGraph::kAlignment. The replica's computing thread. Errors: Error(kDevice) with the
+// library's call and words; Error(kMemory).
 #pragma once
 #include <cstddef>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 
 #include "engine/cuda/convolution_graph.h"
 #include "engine/cuda/memory.h"
+#include "engine/cuda/plan_cache.h"
 
 namespace lockstep::engine::cuda {
 
@@ -20,8 +22,10 @@ class CudnnConvolutions final : public Convolutions {
  public:
   static constexpr std::size_t kCandidates = 8;  // plans that are timed
 
-  // `tf32`: float32 products may be rounded to TF32. All of them must outlive this.
-  CudnnConvolutions(const Cudnn& library, const Context& context, Memory& memory, bool tf32);
+  // `cache`: of this version of the library and this kind of GPU. `tf32`: float32 products may be
+  // rounded to TF32. All of them must outlive this.
+  CudnnConvolutions(const Cudnn& library, const Context& context, Memory& memory, PlanCache& cache,
+                    bool tf32);
   // All work queued by this must be done.
   ~CudnnConvolutions() override;
   CudnnConvolutions(const CudnnConvolutions&) = delete;
@@ -40,13 +44,16 @@ class CudnnConvolutions final : public Convolutions {
   struct Hash {
     std::size_t operator()(const Convolution& call) const;
   };
-  ConvolutionPlan choose(CudaStream& stream, const Convolution& call, Operands operands);
+  ConvolutionPlan choose(CudaStream& stream, const Convolution& call, const Operands& operands);
+  ConvolutionPlan fastest(CudaStream& stream, const Convolution& call,
+                          std::vector<ConvolutionPlan> plans, Operands operands);
   cudnnStatus_t queue(const ConvolutionPlan& plan, const Operands& operands, void* workspace) const;
   void* workspace(std::size_t bytes);
 
   const Cudnn* library_;
   const Context* context_;
   Memory* memory_;
+  PlanCache* cache_;
   bool tf32_;
   cudnnHandle_t handle_ = nullptr;
   std::unordered_map<Convolution, ConvolutionPlan, Hash> plans_;

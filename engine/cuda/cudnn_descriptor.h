@@ -91,6 +91,7 @@ constexpr cudnnBackendAttributeType_t CudnnDescriptor::type_of() {
   if constexpr (std::is_same_v<Value, cudnnPointwiseMode_t>) return CUDNN_TYPE_POINTWISE_MODE;
   if constexpr (std::is_same_v<Value, cudnnNanPropagation_t>) return CUDNN_TYPE_NAN_PROPOGATION;
   if constexpr (std::is_same_v<Value, cudnnBackendHeurMode_t>) return CUDNN_TYPE_HEUR_MODE;
+  if constexpr (std::is_same_v<Value, cudnnBackendKnobType_t>) return CUDNN_TYPE_KNOB_TYPE;
   if constexpr (std::is_same_v<Value, cudnnBackendNumericalNote_t>) {
     return CUDNN_TYPE_NUMERICAL_NOTE;
   }

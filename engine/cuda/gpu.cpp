@@ -7,13 +7,6 @@
 #include "engine/ops/ops.h"
 
 namespace lockstep::engine::cuda {
-namespace {
-
-// Raised by every change of an own kernel, or of what is computed by which kernel, that changes
-// bits: checkpoints hold it.
-constexpr int kOwnKernels = 1;
-
-}  // namespace
 
 Gpu::Opened::Opened(const Driver& driver, int index, double memory_fraction)
     : context(driver, index), memory(context, memory_fraction) {}
@@ -38,6 +31,10 @@ std::string Gpu::description() const {
 std::string Gpu::instructions() const {
   return fmt::format("compute capability {}.{}, {} (own kernels {})", facts_.capability / 10,
                      facts_.capability % 10, kernels_.libraries(), kOwnKernels);
+}
+
+std::string Gpu::choices() const {
+  return kernels_.choices ? kernels_.choices(facts_) : "";
 }
 
 DType Gpu::default_dtype() const {

@@ -26,11 +26,17 @@ struct GpuParts {
   const KernelModule& kernels;
 };
 
+// Raised by every change of an own kernel, or of what is computed by which kernel, that changes
+// bits: checkpoints hold it.
+inline constexpr int kOwnKernels = 1;
+
 // What is computed on a GPU, and by what. Tests put in parts of their own.
 struct GpuKernels {
   std::function<std::span<const std::byte>(DType)> image;  // compiled kernels; lives for ever
   std::function<std::unique_ptr<Ops>(const GpuParts&, DType, OpsOptions)> ops;
   std::function<std::string()> libraries;  // and versions: "cuDNN 9.19.0, TF32"
+  std::function<std::string(const GpuFacts&)> choices =
+      {};  // see Gpu::choices; none: there are none
 };
 
 class Gpu final : public Device {
@@ -42,6 +48,10 @@ class Gpu final : public Device {
   DeviceId id() const override;
   std::string description() const override;
   std::string instructions() const override;
+  // The kernels that were chosen by measuring, for all replicas on this GPU and those of its kind:
+  // a line each, sorted; they grow as shapes are first computed. Where the text is the same, the
+  // last bits are.
+  std::string choices() const override;
   DType default_dtype() const override;
   bool supports(DType dtype) const override;
   Buffer allocate(std::size_t bytes) override;  // throws Error(kMemory)

@@ -51,6 +51,9 @@ class Device {
   // Which instruction sets its kernels use on this machine, and their versions, for comparison: on
   // these depend the last bits of what they compute, as on OpsOptions.
   virtual std::string instructions() const = 0;
+  // Which kernels were chosen by measuring so far, a line each; empty where nothing is measured.
+  // The last bits depend on these too, and they are complete after a step of each kind.
+  virtual std::string choices() const { return {}; }
   virtual DType default_dtype() const = 0;
   virtual bool supports(DType dtype) const = 0;
   virtual Buffer allocate(std::size_t bytes) = 0;  // zeroed; throws Error(kIo)

@@ -20,8 +20,10 @@ std::vector<std::unique_ptr<Device>> host_devices() {
 
 std::vector<std::unique_ptr<Device>> all_devices(const DeviceOptions& options) {
   std::vector<std::unique_ptr<Device>> devices = host_devices();
-  for (auto& gpu :
-       cuda_devices({.memory_fraction = options.memory_fraction, .tf32 = options.tf32})) {
+  for (auto& gpu : cuda_devices({.memory_fraction = options.memory_fraction,
+                   .tf32 = options.tf32,
+                   .plan_cache = options.plan_cache,
+                   .log = options.log})) {
     devices.push_back(std::move(gpu));
   }
   return devices;

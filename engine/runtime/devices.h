@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // All devices of this machine; this file's source is the only place that knows every kind.
 #pragma once
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "engine/base/log.h"
 #include "engine/device/device.h"
 
 namespace lockstep::engine {
@@ -13,6 +15,10 @@ namespace lockstep::engine {
 struct DeviceOptions {
   double memory_fraction = 0.95;  // of a GPU's memory that is free when it is first used
   bool tf32 = true;               // of a GPU: products of float32 with 10 bits of mantissa
+  // Of a GPU: the folder in which is kept what was found the fastest kernel; empty: nothing is
+  // kept.
+  std::filesystem::path plan_cache = {};
+  Log log = Log();  // warnings about what is kept there
 };
 
 // The best for everybody first: cpu:0, then reference:0. Owned by the caller; outlives everything

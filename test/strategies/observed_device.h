@@ -22,6 +22,7 @@ class ObservedDevice : public engine::Device {
   engine::DeviceId id() const override { return device_->id(); }
   std::string description() const override { return device_->description(); }
   std::string instructions() const override { return device_->instructions(); }
+  std::string choices() const override { return device_->choices(); }
   engine::DType default_dtype() const override { return device_->default_dtype(); }
   bool supports(engine::DType dtype) const override { return device_->supports(dtype); }
   engine::Buffer allocate(std::size_t bytes) override { return device_->allocate(bytes); }

@@ -2,14 +2,18 @@
 // What CudnnConvolutions makes of cuDNN's engines, shown by a cuDNN whose engines a test chooses.
 #include "engine/cuda/cudnn_convolutions.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -20,6 +24,10 @@
 namespace lockstep::engine::cuda {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Pass = Convolution::Pass;
 using Engine = FakeCudnn::Engine;
 
@@ -47,9 +55,23 @@ class CudnnConvolutionsTest : public testing::Test {
     library_.engines = {{.time = 3}, {.time = 1}, {.time = 2}};
   }
 
+  // As in a new process.
   void make(bool tf32 = true) {
     convolutions_.reset();
-    convolutions_.emplace(functions_, context_, memory_, tf32);
+    cache_.emplace(folder_, "a GPU", log_);
+    make_beside(tf32);
+  }
+  // As for one more replica of the process.
+  void make_beside(bool tf32 = true) {
+    convolutions_.emplace(functions_, context_, memory_, *cache_, tf32);
+  }
+  // As a process that times anew would choose: the engine becomes the slowest.
+  void slow_down(Engine& engine) { engine.time = 50; }
+  // The engines that ran during one call of the shape.
+  std::vector<const Engine*> run_alone(const Convolution& call) {
+    library_.ran.clear();
+    run(call);
+    return library_.ran;
   }
   Tensor random(std::size_t rows, std::size_t columns) {
     buffers_.push_back(memory_.allocate(rows * columns * sizeof(float)));
@@ -85,6 +107,11 @@ class CudnnConvolutionsTest : public testing::Test {
   Cudnn functions_;
   std::vector<Buffer> buffers_;
   std::unique_ptr<Ops> reference_ = reference_ops(DType::kFloat32);
+  std::filesystem::path folder_;  // empty: nothing is kept
+  std::vector<std::string> warnings_;
+  Log log_{"", Log::Level::kInfo,
+           [this](Log::Level, std::string_view line) { warnings_.emplace_back(line); }};
+  std::optional<PlanCache> cache_;
   std::optional<CudnnConvolutions> convolutions_;
   std::mt19937 random_{5};
   std::uniform_real_distribution<float> uniform_{-1, 1};
@@ -216,6 +243,139 @@ TEST_F(CudnnConvolutionsTest, TheLastResortServesWhereNothingElseDoes) {
   make();
   run(kForward);
   EXPECT_EQ(library_.ran.back(), &library_.last_resort[0]);
+}
+
+TEST_F(CudnnConvolutionsTest, AnotherReplicaTakesTheChoiceOfTheFirst) {
+  make();
+  run(kForward);
+  slow_down(library_.engines[1]);
+  const std::size_t asked = library_.questions;
+  make_beside();
+  EXPECT_THAT(run_alone(kForward), ElementsAre(&library_.engines[1]));
+  EXPECT_EQ(library_.questions, asked);
+}
+
+// The engine, and its knobs: the two fastest differ in them alone.
+class KeptChoices : public CudnnConvolutionsTest {
+ protected:
+  KeptChoices() {
+    folder_ = std::filesystem::path(testing::TempDir()) / "kept_choices";
+    std::filesystem::remove_all(folder_);
+    library_.engines[1].knobs = {{2, 5}, {13, -1}};
+    library_.engines[2].knobs = {{2, 6}};
+  }
+};
+
+TEST_F(KeptChoices, ServeTheNextProcess) {
+  make();
+  run(kForward);
+  const std::string text = cache_->text();
+  EXPECT_THAT(text, EndsWith(" = 1 2=5 13=-1\n"));
+  slow_down(library_.engines[1]);
+  make();
+  EXPECT_THAT(run_alone(kForward), ElementsAre(&library_.engines[1]));
+  EXPECT_EQ(cache_->text(), text);
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(KeptChoices, ComputeWhatTheReferenceDoes) {
+  for (int process = 0; process < 2; ++process) {
+    make();
+    const Tensor x = random(kRows, kBare.inputs()), w = random(1, kBare.weights());
+    const Tensor y = random(kRows, kBare.outputs()), expected = copy(y);
+    reference_->convolution_forward(&kState, kBare, x, w, {}, expected);
+    convolutions_->run(stream_, kForward, x.data, w.data, nullptr, y.data);
+    expect_same(y, expected);
+  }
+}
+
+TEST_F(KeptChoices, AreOfAFallbackToo) {
+  library_.last_resort = {{.time = 2}, {.time = 1}};
+  const std::vector<Engine> engines = std::exchange(library_.engines, {});
+  make();
+  run(kForward);
+  library_.engines = engines;
+  make();
+  EXPECT_THAT(run_alone(kForward), ElementsAre(&library_.last_resort[1]));
+}
+
+// Once, since the new choice takes the place of the old one.
+TEST_F(KeptChoices, AreTimedAnewWithAWarningWhereTheyCannotBeBuilt) {
+  const std::vector<std::function<void(Engine&)>> changes{
+      [](Engine& engine) { engine.builds = false; }, [](Engine& engine) { engine.knobs[2] = 7; },
+      [](Engine& engine) { engine.notes = {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}; },
+      [](Engine& engine) { engine.workspace = ConvolutionGraph::kMostWorkspace + 1; }};
+  const std::vector<Engine> engines = library_.engines;
+  for (const auto& change : changes) {
+    std::filesystem::remove_all(folder_);
+    library_.engines = engines;
+    make();
+    run(kForward);
+    change(library_.engines[1]);
+    slow_down(library_.engines[1]);
+    make();
+    run(kForward);
+    EXPECT_EQ(library_.ran.back(), &library_.engines[2]);
+    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("(1 2=5 13=-1) cannot be built any more")));
+    make();
+    EXPECT_THAT(run_alone(kForward), ElementsAre(&library_.engines[2]));
+    EXPECT_EQ(warnings_.size(), 1u);
+    warnings_.clear();
+  }
+}
+
+TEST_F(KeptChoices, ThatAreNoneAreTimedAnew) {
+  make();
+  run(kForward);
+  const std::string line = cache_->text();
+  const std::string problem = line.substr(0, line.find(" = "));
+  for (const std::string text :
+       {"", "1 ", "1 2", "1 2=", "1 2=5 13=-1 ", "1 2=5 2=5", "1 64=0", "1 -1=0", "1,2=5", "x",
+        "99999999999999999999", "1 2=99999999999999999999"}) {
+    EXPECT_FALSE(engine_choice_of(text)) << text;
+    if (text.empty()) continue;
+    std::filesystem::remove_all(folder_);
+    PlanCache(folder_, "a GPU", log_).choose(problem, {}, [&] { return text; });
+    warnings_.clear();
+    make();
+    run(kForward);
+    EXPECT_EQ(cache_->text(), line);
+    EXPECT_EQ(warnings_.size(), 1u);
+  }
+}
+
+// All that a graph says, and the precision where it counts.
+TEST_F(KeptChoices, AreThoseOfTheSameProblemAlone) {
+  std::vector<Convolution> calls(11, kForward);
+  calls[1].pass = calls[2].pass = calls[3].pass = Pass::kGradientOfWeights;
+  calls[2].accumulate = true;
+  calls[3].dtype = DType::kBFloat16;
+  calls[4].spec.bias = true;
+  calls[5].spec.activation = Activation::kRelu;
+  calls[6].rows = 2;
+  calls[7].spec.stride = 3;
+  calls[8].spec.padding = 0;
+  calls[9].spec.kernel_width = 1;
+  calls[10].spec.filters = 2;
+  make();
+  for (const Convolution& call : calls) run(call);
+  EXPECT_EQ(library_.questions, calls.size());
+  make(false);
+  run(calls[0]);
+  EXPECT_EQ(library_.questions, calls.size() + 1);
+  run(calls[3]);
+  EXPECT_EQ(library_.questions, calls.size() + 1);
+}
+
+TEST_F(KeptChoices, AreNoneOfAnEngineThatDoesNotRun) {
+  library_.engines = {{.runs = false}};
+  make();
+  EXPECT_THROW(run(kForward), Error);
+  EXPECT_EQ(cache_->text(), "");
+  library_.engines = {{.runs = false}, {}};
+  make();
+  run(kForward);
+  EXPECT_THAT(warnings_, IsEmpty());
 }
 
 // A recorded graph may still write to the first workspace.

@@ -46,6 +46,12 @@ cudnnStatus_t set(cudnnBackendDescriptor_t handle, cudnnBackendAttributeName_t n
   return CUDNN_STATUS_SUCCESS;
 }
 
+template <class Value>
+std::vector<std::byte> bytes_of(const Value& value) {
+  const auto* const from = reinterpret_cast<const std::byte*>(&value);
+  return {from, from + sizeof value};
+}
+
 const std::vector<FakeCudnn::Engine>& engines_for(const Object& heuristics) {
   FakeCudnn& fake = FakeCudnn::current();
   const bool first =
@@ -57,8 +63,31 @@ const Object& object_at(const Object& object, cudnnBackendAttributeName_t name) 
   return *attribute<const Object*>(object.attributes, name);
 }
 
+std::map<int, std::int64_t> knobs_of(const Object& configuration) {
+  std::map<int, std::int64_t> knobs;
+  for (const Object* knob :
+       attributes<const Object*>(configuration.attributes, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES)) {
+    knobs[attribute<int>(knob->attributes, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE)] =
+        attribute<std::int64_t>(knob->attributes, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE);
+  }
+  return knobs;
+}
+
 cudnnStatus_t finalize(cudnnBackendDescriptor_t handle) {
-  const Object& object = *static_cast<Object*>(handle);
+  Object& object = *static_cast<Object*>(handle);
+  if (object.type == CUDNN_BACKEND_ENGINE_DESCRIPTOR) {
+    object.engine = FakeCudnn::current().engine(
+        attribute<std::int64_t>(object.attributes, CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+    return object.engine == nullptr ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
+  }
+  if (object.type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) {
+    const Object& engine = object_at(object, CUDNN_ATTR_ENGINECFG_ENGINE);
+    object.engine = engine.engine;
+    object.attributes[CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH] =
+        engine.attributes.at(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
+    return knobs_of(object) == object.engine->knobs ? CUDNN_STATUS_SUCCESS
+                                                    : CUDNN_STATUS_NOT_SUPPORTED;
+  }
   if (object.type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {
     ++FakeCudnn::current().questions;
     return engines_for(object).empty() ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
@@ -87,6 +116,24 @@ cudnnStatus_t get(cudnnBackendDescriptor_t handle, cudnnBackendAttributeName_t n
   } else if (name == CUDNN_ATTR_ENGINECFG_ENGINE) {
     *count = 1;
     (*static_cast<Object**>(values))->engine = object.engine;
+  } else if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX) {
+    *count = 1;
+    *static_cast<std::int64_t*>(values) = FakeCudnn::current().number(*object.engine);
+  } else if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES) {
+    // As the real one does, it says how many there are by how many it fills.
+    *count = 0;
+    for (const auto& [type, value] : object.engine->knobs) {
+      if (*count == most) break;
+      auto& knob = static_cast<Object**>(values)[(*count)++]->attributes;
+      knob[CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE] = bytes_of(type);
+      knob[CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE] = bytes_of(value);
+    }
+  } else if (name == CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE) {
+    *count = 1;
+    *static_cast<int*>(values) = attribute<int>(object.attributes, name);
+  } else if (name == CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE) {
+    *count = 1;
+    *static_cast<std::int64_t*>(values) = attribute<std::int64_t>(object.attributes, name);
   } else if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) {
     const auto& notes = object.engine->notes;
     *count = std::int64_t(notes.size());
@@ -151,6 +198,21 @@ Object* FakeCudnn::make(int type) {
 
 void FakeCudnn::drop(const void* object) {
   invariant(objects_.erase(object) == 1, "what is destroyed was made, and is destroyed once");
+}
+
+const FakeCudnn::Engine* FakeCudnn::engine(std::int64_t number) const {
+  const auto& list = number < kLastResort ? engines : last_resort;
+  const std::int64_t place = number < kLastResort ? number : number - kLastResort;
+  return place < 0 || place >= std::int64_t(list.size()) ? nullptr : &list[std::size_t(place)];
+}
+
+std::int64_t FakeCudnn::number(const Engine& engine) const {
+  std::int64_t number = 0;
+  while (this->engine(number) != &engine) {
+    ++number;
+    invariant(number < 2 * kLastResort, "an engine is one of the fake's");
+  }
+  return number;
 }
 
 std::shared_ptr<const Object> FakeCudnn::find(const void* object) const {

@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // A GPU whose kernels are nothing; it notes what they would have been made with.
 class GpuTest : public ::testing::Test {
@@ -53,6 +54,16 @@ TEST_F(GpuTest, SaysWhatItIs) {
             "Fake GPU, compute capability 9.0, 3 GiB, driver CUDA " + version_text(CUDA_VERSION));
   EXPECT_THAT(gpu.instructions(),
               HasSubstr("compute capability 9.0, cuDNN 9.19.0, TF32 (own kernels "));
+}
+
+TEST_F(GpuTest, HasTheChoicesOfItsKernels) {
+  GpuKernels with = kernels();
+  EXPECT_EQ(Gpu(driver_, 0, with).choices(), "");
+  with.choices = [](const GpuFacts& gpu) { return "of a " + gpu.name; };
+  const Gpu gpu(driver_, 0, with);
+  const Device& device = gpu;
+  EXPECT_EQ(device.choices(), "of a Fake GPU");
+  EXPECT_THAT(gpu.instructions(), Not(HasSubstr("of a")));
 }
 
 TEST_F(GpuTest, HasThreeElementTypes) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -18,6 +19,7 @@
 
 #include "engine/base/error.h"
 #include "engine/cuda/convolution_graph.h"
+#include "engine/cuda/plan_cache.h"
 #include "engine/nn/graph_plan.h"
 #include "models/registry.h"
 
@@ -117,6 +119,12 @@ class Graphs : public testing::Test {
     return std::find(notes.begin(), notes.end(), note) != notes.end();
   }
 
+  // All that the library would need to make the plan in another process.
+  static std::string text_of(const ConvolutionPlan& plan) {
+    const auto text = plan.plan.get_all<char>(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
+    return {text.begin(), text.end()};
+  }
+
   Cudnn cudnn_;
   std::optional<CudnnDescriptor> gpu_;
 };
@@ -164,6 +172,74 @@ TEST_F(Graphs, Float32IsRoundedToTf32OnlyWhereThatIsAllowed) {
   for (const ConvolutionPlan& plan : plans(call, 1000, false)) {
     EXPECT_FALSE(has(plan, CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
   }
+}
+
+// By what stands in a file, and with a graph of its own: the same engine, the same knobs.
+TEST_F(Graphs, AKeptChoiceBuildsTheSamePlan) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "kept_plans";
+  std::filesystem::remove_all(folder);
+  std::size_t compared = 0;
+  for (const ConvolutionSpec& spec : convolutions_of("resnet50")) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      for (const Pass pass : {Pass::kForward, Pass::kGradientOfData, Pass::kGradientOfWeights}) {
+        const Convolution call{pass, spec, kRows, dtype, pass == Pass::kGradientOfWeights};
+        const ConvolutionGraph graph(cudnn_, call, {.device = &*gpu_}, true);
+        const std::vector<ConvolutionPlan> found = graph.plans(4);
+        const ConvolutionPlan& last = found.back();
+        PlanCache(folder, "H200", Log())
+            .choose(
+                graph.problem(), [](const auto&) { return false; },
+                [&] { return to_text(last.choice); });
+        const ConvolutionGraph other(cudnn_, call, {.device = &*gpu_}, true);
+        std::optional<ConvolutionPlan> built;
+        PlanCache(folder, "H200", Log())
+            .choose(
+                other.problem(),
+                [&](const std::string& text) {
+                  built = other.plan(engine_choice_of(text).value());
+                  return built.has_value();
+                },
+                [] {
+                  ADD_FAILURE() << "nothing was kept";
+                  return "none";
+                });
+        ASSERT_TRUE(built.has_value()) << graph.problem();
+        EXPECT_EQ(text_of(*built), text_of(last));
+        EXPECT_EQ(built->workspace, last.workspace);
+        compared += text_of(last) != text_of(found.front());
+      }
+    }
+  }
+  EXPECT_GT(compared, 100u);  // plans that are not what the library would take first
+}
+
+TEST_F(Graphs, AChoiceThatTheLibraryDoesNotHaveIsNone) {
+  const ConvolutionSpec spec = convolutions_of("resnet50").back();
+  const Convolution call{Pass::kForward, spec, kRows, DType::kFloat32, false};
+  const ConvolutionGraph graph(cudnn_, call, {.device = &*gpu_}, true);
+  const EngineChoice choice = graph.plans(1).front().choice;
+  ASSERT_FALSE(choice.knobs.empty());
+  EXPECT_TRUE(graph.plan(choice).has_value());
+  for (const std::int64_t engine : {-1, 100000}) {
+    EngineChoice other = choice;
+    other.engine = engine;
+    EXPECT_FALSE(graph.plan(other).has_value()) << engine;
+  }
+  EngineChoice other = choice;
+  other.knobs.begin()->second = 100000;
+  EXPECT_FALSE(graph.plan(other).has_value());
+  other = choice;
+  other.knobs.emplace(EngineChoice::kKnobs - 1, 0);
+  EXPECT_FALSE(graph.plan(other).has_value());
+}
+
+TEST_F(Graphs, AChoiceThatRoundsToTf32IsNoneWhereThatIsNotAllowed) {
+  const ConvolutionSpec spec = convolutions_of("resnet50").back();
+  const Convolution call{Pass::kForward, spec, kRows, DType::kFloat32, false};
+  const ConvolutionGraph rounded(cudnn_, call, {.device = &*gpu_}, true);
+  const ConvolutionGraph exact(cudnn_, call, {.device = &*gpu_}, false);
+  EXPECT_FALSE(exact.plan(rounded.plans(1).front().choice).has_value());
+  EXPECT_NE(exact.problem(), rounded.problem());
 }
 
 TEST_F(Graphs, ABatchOfNoImagesIsRefusedWithTheNameOfTheCall) {
