@@ -88,7 +88,7 @@ std::string plan_record(const StepDesign& design, const std::vector<int>& host,
                         const Arithmetic& chief) {
   json ends = json::array();
   for (engine::Range bucket : design.buckets) ends.push_back(bucket.end);
-  return json{{"algorithm", design.rules},
+  json record{{"algorithm", design.rules},
               {"asked", design.asked},
               {"update", design.update},
               {"kernels", design.kernels},
@@ -101,8 +101,9 @@ std::string plan_record(const StepDesign& design, const std::vector<int>& host,
               {"bucket_ends", ends},
               {"host_of_rank", host},
               {"threads", chief.threads},
-              {"instructions", chief.instructions}}
-      .dump();
+              {"instructions", chief.instructions}};
+  if (!chief.choices.empty()) record["choices"] = chief.choices;
+  return record.dump();
 }
 
 bool obey_record(const std::string& record, const std::vector<int>& host, DesignOptions& options,
@@ -217,6 +218,16 @@ std::optional<engine::DType> recorded_dtype(const std::string& record) {
   for (const engine::DType dtype : engine::kDTypes)
     if (engine::name(dtype) == text) return dtype;
   return std::nullopt;
+}
+
+std::string recorded_choices(const std::string& record, const std::string& instructions) {
+  std::string choices;
+  if (record.empty()) return choices;
+  read(record, [&](const json& plan) {
+    if (plan.value("instructions", "") == instructions) choices = plan.value("choices", "");
+    return true;
+  });
+  return choices;
 }
 
 bool other_arithmetic(const std::string& record, const std::vector<int>& host,

@@ -17,6 +17,7 @@ namespace lockstep::strategies {
 struct Arithmetic {
   int threads = 1;                // library threads of a replica
   std::string instructions = {};  // engine::Device::instructions
+  std::string choices = {};       // engine::Device::choices
 };
 
 // JSON. `chief`: of the process of rank 0. Others may compute their gradients differently: mirrors
@@ -35,9 +36,14 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
 // or it is no record of this kind.
 std::optional<engine::DType> recorded_dtype(const std::string& record);
 
-// True where the same replicas on the same hosts wrote the record with another arithmetic: then one
-// warning says what differs. Records of before the arithmetic stood in them differ in nothing.
-// Throws Error(kCorrupt) for text that is no record.
+// The choices of kernels of the run that wrote the record; empty where it made none, or its
+// instructions were others, for which they say nothing. Throws Error(kCorrupt) for text that is no
+// record.
+std::string recorded_choices(const std::string& record, const std::string& instructions);
+
+// True where the same replicas on the same hosts wrote the record with other threads or other
+// instructions: then one warning says what differs. Records of before the arithmetic stood in them
+// differ in nothing. Throws Error(kCorrupt) for text that is no record.
 bool other_arithmetic(const std::string& record, const std::vector<int>& host,
                       const Arithmetic& chief, const engine::Log& log);
 

@@ -275,6 +275,10 @@ void Synchronous::design(const engine::Graph& graph) {
   planned_before_ = obey_record(open_.plan, host_, design_options, options_.log);
   other_arithmetic_ =
       membership().chief && other_arithmetic(open_.plan, host_, arithmetic(), options_.log);
+  for (engine::Device* device : options_.devices) {
+    const std::string choices = recorded_choices(open_.plan, device->instructions());
+    if (!choices.empty()) device->adopt_choices(choices);
+  }
   DesignInput input;
   input.graph = &graph;
   input.rule = rule_;
@@ -344,7 +348,8 @@ Calibration Synchronous::measured_costs(const CalibrationOptions& calibration) {
 }
 
 Arithmetic Synchronous::arithmetic() const {
-  return {options_.threads, options_.devices[0]->instructions()};
+  const engine::Device& device = *options_.devices[0];
+  return {options_.threads, device.instructions(), device.choices()};
 }
 
 // What moves the plans: connections between hosts, an executor of each replica, the threads.

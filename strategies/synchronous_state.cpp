@@ -126,9 +126,8 @@ std::string Synchronous::explain() const {
   std::string text = fmt::format("{}: {}\n{}", name(), topology_.describe(), sentence(design_));
   const bool on_host = mirrors_.empty() || mirrors_[0]->kernels().in_host_memory();
   if (planned_before_) {
-    const bool same_bits = !other_arithmetic_ && on_host;
-    text += !same_bits ? "\nthe plan is the checkpoint's"
-                       : "\nthe plan is the checkpoint's, so that the bits are the same";
+    text += other_arithmetic_ ? "\nthe plan is the checkpoint's"
+                              : "\nthe plan is the checkpoint's, so that the bits are the same";
   }
   if (planner_chose_) {
     text += "\ncosts of ranks and links: ";

@@ -81,10 +81,9 @@ GpuKernels kernels_with(const CudaOptions& options) {
           [libraries, tf32] {
             return text_of(libraries->opened().convolutions) + (tf32 ? ", TF32" : "");
           },
-      .choices =
-          [libraries, caches](const GpuFacts& gpu) {
-            return caches->of(machine_of(gpu, libraries->opened().convolutions)).text();
-          }};
+      .plans = [libraries, caches](const GpuFacts& gpu) -> PlanCache& {
+        return caches->of(machine_of(gpu, libraries->opened().convolutions));
+      }};
 }
 
 }  // namespace

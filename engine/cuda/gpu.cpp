@@ -34,7 +34,11 @@ std::string Gpu::instructions() const {
 }
 
 std::string Gpu::choices() const {
-  return kernels_.choices ? kernels_.choices(facts_) : "";
+  return kernels_.plans ? kernels_.plans(facts_).text() : "";
+}
+
+void Gpu::adopt_choices(const std::string& choices) {
+  if (kernels_.plans) kernels_.plans(facts_).adopt(choices);
 }
 
 DType Gpu::default_dtype() const {

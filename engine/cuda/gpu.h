@@ -15,6 +15,7 @@
 #include "engine/cuda/driver.h"
 #include "engine/cuda/kernel_module.h"
 #include "engine/cuda/memory.h"
+#include "engine/cuda/plan_cache.h"
 #include "engine/device/device.h"
 
 namespace lockstep::engine::cuda {
@@ -35,8 +36,8 @@ struct GpuKernels {
   std::function<std::span<const std::byte>(DType)> image;  // compiled kernels; lives for ever
   std::function<std::unique_ptr<Ops>(const GpuParts&, DType, OpsOptions)> ops;
   std::function<std::string()> libraries;  // and versions: "cuDNN 9.19.0, TF32"
-  std::function<std::string(const GpuFacts&)> choices =
-      {};  // see Gpu::choices; none: there are none
+  // Of a kind of GPU; none: nothing is chosen by measuring.
+  std::function<PlanCache&(const GpuFacts&)> plans = {};
 };
 
 class Gpu final : public Device {
@@ -52,6 +53,7 @@ class Gpu final : public Device {
   // a line each, sorted; they grow as shapes are first computed. Where the text is the same, the
   // last bits are.
   std::string choices() const override;
+  void adopt_choices(const std::string& choices) override;
   DType default_dtype() const override;
   bool supports(DType dtype) const override;
   Buffer allocate(std::size_t bytes) override;  // throws Error(kMemory)

@@ -69,15 +69,8 @@ std::string seal_of(std::string_view body) {
   return fmt::format("checksum {:016x}\n", hash(body));
 }
 
-// Throws Error(kCorrupt).
-std::map<std::string, std::string> parse(std::string_view text, const std::string& machine) {
-  const std::size_t seal = seal_of("").size();
-  if (text.size() < seal) fail(Code::kCorrupt, "it has no checksum");
-  std::string_view body = text.substr(0, text.size() - seal);
-  if (seal_of(body) != text.substr(body.size())) fail(Code::kCorrupt, "its checksum is another");
-  const std::string head = head_of(machine);
-  if (!body.starts_with(head)) fail(Code::kCorrupt, "it was written for another machine");
-  body.remove_prefix(head.size());
+// Of lines as lines_of makes them. Throws Error(kCorrupt).
+std::map<std::string, std::string> parse_lines(std::string_view body) {
   std::map<std::string, std::string> choices;
   while (!body.empty()) {
     const std::string_view line = body.substr(0, body.find('\n'));
@@ -89,6 +82,17 @@ std::map<std::string, std::string> parse(std::string_view text, const std::strin
     choices.emplace(line.substr(0, between), choice);
   }
   return choices;
+}
+
+// Of a file. Throws Error(kCorrupt).
+std::map<std::string, std::string> parse(std::string_view text, const std::string& machine) {
+  const std::size_t seal = seal_of("").size();
+  if (text.size() < seal) fail(Code::kCorrupt, "it has no checksum");
+  std::string_view body = text.substr(0, text.size() - seal);
+  if (seal_of(body) != text.substr(body.size())) fail(Code::kCorrupt, "its checksum is another");
+  const std::string head = head_of(machine);
+  if (!body.starts_with(head)) fail(Code::kCorrupt, "it was written for another machine");
+  return parse_lines(body.substr(head.size()));
 }
 
 // None where there is no file. Throws Error(kCorrupt), Error(kIo).
@@ -123,6 +127,12 @@ fs::path PlanCache::file() const {
 std::string PlanCache::text() const {
   const std::lock_guard lock(mutex_);
   return lines_of(in_use_);
+}
+
+void PlanCache::adopt(const std::string& text) {
+  const Choices choices = parse_lines(text);
+  const std::lock_guard lock(mutex_);
+  in_use_.insert(choices.begin(), choices.end());
 }
 
 // Finding takes long, so others may have been first meanwhile: what is kept is looked at again.

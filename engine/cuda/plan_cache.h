@@ -36,13 +36,17 @@ class PlanCache {
   // `machine`: a line of all that a choice depends on besides the problem. `folder` may be empty.
   PlanCache(std::filesystem::path folder, std::string machine, Log log);
 
-  // The choice for `problem`: the one in use, else the one in the file, else what `find` returns.
-  // A kept one that `build` refuses is replaced, with a warning. The choice that is returned is the
-  // last one that `build` accepted or `find` returned. These two may not call this object.
+  // The choice for `problem`: the one in use or adopted, else the one in the file, else what `find`
+  // returns. A kept one that `build` refuses is replaced, with a warning. The choice that is
+  // returned is the last one that `build` accepted or `find` returned. These two may not call this
+  // object.
   std::string choose(const std::string& problem, const Build& build, const Find& find);
 
   // All choices of this object so far, a line "problem = choice" each, sorted by problem.
   std::string text() const;
+  // Such a text of another object: its choices hold here, before those of the file, for problems
+  // that were not chosen for yet. Throws Error(kCorrupt), and adopts nothing, of another text.
+  void adopt(const std::string& text);
   std::filesystem::path file() const;
 
  private:

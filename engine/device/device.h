@@ -54,6 +54,9 @@ class Device {
   // Which kernels were chosen by measuring so far, a line each; empty where nothing is measured.
   // The last bits depend on these too, and they are complete after a step of each kind.
   virtual std::string choices() const { return {}; }
+  // What was chosen is chosen again where nothing was yet: `choices` are a device's like this one,
+  // with the same instructions(). Before the first step. Throws Error(kCorrupt) of another text.
+  virtual void adopt_choices(const std::string& choices) { (void)choices; }
   virtual DType default_dtype() const = 0;
   virtual bool supports(DType dtype) const = 0;
   virtual Buffer allocate(std::size_t bytes) = 0;  // zeroed; throws Error(kIo)

@@ -23,6 +23,7 @@ class ObservedDevice : public engine::Device {
   std::string description() const override { return device_->description(); }
   std::string instructions() const override { return device_->instructions(); }
   std::string choices() const override { return device_->choices(); }
+  void adopt_choices(const std::string& choices) override { device_->adopt_choices(choices); }
   engine::DType default_dtype() const override { return device_->default_dtype(); }
   bool supports(engine::DType dtype) const override { return device_->supports(dtype); }
   engine::Buffer allocate(std::size_t bytes) override { return device_->allocate(bytes); }

@@ -219,6 +219,8 @@ class OtherProcessor : public engine::Device {
   engine::DeviceId id() const override { return device_->id(); }
   std::string description() const override { return device_->description(); }
   std::string instructions() const override { return instructions_; }
+  std::string choices() const override { return chosen; }
+  void adopt_choices(const std::string& choices) override { chosen = choices; }
   engine::DType default_dtype() const override { return device_->default_dtype(); }
   bool supports(engine::DType dtype) const override { return device_->supports(dtype); }
   engine::Buffer allocate(std::size_t bytes) override { return device_->allocate(bytes); }
@@ -228,6 +230,7 @@ class OtherProcessor : public engine::Device {
     return device_->ops(dtype, options);
   }
   engine::OpsOptions last;
+  std::string chosen;
 
  private:
   std::unique_ptr<engine::Device> device_ = engine::reference_device();
@@ -240,12 +243,14 @@ struct Planned {
   std::string instructions = "AVX2";
   std::optional<engine::Kernels> kernels = {};
   int replicas = 2;
+  std::string chosen = {};  // of the device's kernels
   // What came of it; `said` of the checkpoint.
   std::string record = {}, explain = {}, said = {};
   engine::Kernels used = {};
 
   Planned& open(const std::string& checkpoint) {
     OtherProcessor device(instructions);
+    device.chosen = chosen;
     strategies::SynchronousOptions options;
     options.devices.assign(std::size_t(replicas), &device);
     options.threads = threads;
@@ -262,6 +267,7 @@ struct Planned {
     record = strategy.plan();
     explain = strategy.explain();
     used = device.last.kernels;
+    chosen = device.chosen;
     return *this;
   }
 };
@@ -303,6 +309,14 @@ TEST(Record, AnotherArithmeticIsSaidInOneLineAndThePlanIsUsedAllTheSame) {
     // What it saves says how it computes itself.
     EXPECT_EQ(Planned(c.run).open(c.run.record).said, c.run.said);
   }
+}
+
+TEST(Record, ChoicesOfKernelsAreMadeAgainByARunOnTheSameKindOfDeviceAlone) {
+  const std::string record = Planned{.chosen = "a = 1\n"}.open("").record;
+  EXPECT_EQ(Planned{}.open(record).chosen, "a = 1\n");
+  EXPECT_EQ(Planned{.replicas = 1}.open(record).chosen, "a = 1\n");
+  EXPECT_EQ(Planned{.instructions = "SSE4"}.open(record).chosen, "");
+  EXPECT_EQ(Planned{.chosen = "a = 2\n"}.open(Planned{}.open("").record).chosen, "a = 2\n");
 }
 
 TEST(Record, TheSameArithmeticAndOneThatIsNotKnownAreNoNews) {

@@ -59,11 +59,17 @@ TEST_F(GpuTest, SaysWhatItIs) {
 TEST_F(GpuTest, HasTheChoicesOfItsKernels) {
   GpuKernels with = kernels();
   EXPECT_EQ(Gpu(driver_, 0, with).choices(), "");
-  with.choices = [](const GpuFacts& gpu) { return "of a " + gpu.name; };
-  const Gpu gpu(driver_, 0, with);
-  const Device& device = gpu;
-  EXPECT_EQ(device.choices(), "of a Fake GPU");
-  EXPECT_THAT(gpu.instructions(), Not(HasSubstr("of a")));
+  PlanCache cache("", "Fake GPU", Log());
+  with.plans = [&](const GpuFacts& gpu) -> PlanCache& {
+    EXPECT_EQ(gpu.name, "Fake GPU");
+    return cache;
+  };
+  Gpu gpu(driver_, 0, with);
+  Device& device = gpu;
+  device.adopt_choices("problem = choice\n");
+  EXPECT_EQ(device.choices(), "problem = choice\n");
+  EXPECT_EQ(cache.text(), "problem = choice\n");
+  EXPECT_THAT(gpu.instructions(), Not(HasSubstr("choice")));
 }
 
 TEST_F(GpuTest, HasThreeElementTypes) {

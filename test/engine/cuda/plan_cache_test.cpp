@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/base/error.h"
 #include "engine/cuda/plan_caches.h"
 
 namespace lockstep::engine::cuda {
@@ -98,6 +99,42 @@ TEST_F(PlanCacheTest, TheTextHasTheChoicesInUseSorted) {
   mine.choose("b", builds, [] { return "2"; });
   mine.choose("a", builds, [] { return "1"; });
   EXPECT_EQ(mine.text(), "a = 1\nb = 2\n");
+}
+
+TEST_F(PlanCacheTest, WhatIsAdoptedHoldsBeforeTheFileAndAfterWhatIsInUse) {
+  choice("a", "1");
+  choice("b", "1");
+  PlanCache mine = cache();
+  mine.choose("a", builds, [] { return "9"; });
+  mine.adopt("a = 2\nb = 2\nc = 2\n");
+  const auto find = [] { return "3"; };
+  EXPECT_EQ(mine.choose("a", builds, find), "1");
+  EXPECT_EQ(mine.choose("b", builds, find), "2");
+  EXPECT_EQ(mine.choose("c", builds, find), "2");
+  EXPECT_EQ(mine.text(), "a = 1\nb = 2\nc = 2\n");
+  EXPECT_EQ(choice("b", "3"), "1") << "the file keeps its own";
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(PlanCacheTest, WhatWasAdoptedAndCannotBeBuiltIsReplaced) {
+  PlanCache mine = cache();
+  mine.adopt("a = 1\n");
+  EXPECT_EQ(mine.choose("a", never_builds, [] { return "2"; }), "2");
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("kept for the a (1) cannot be built any more")));
+  EXPECT_EQ(mine.text(), "a = 2\n");
+}
+
+TEST_F(PlanCacheTest, NothingOfAnotherTextIsAdopted) {
+  PlanCache mine = cache();
+  for (const char* text : {"a = 1\nb", "a = 1\nb = ", "a = 1\n\n"}) {
+    try {
+      mine.adopt(text);
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kCorrupt);
+    }
+  }
+  EXPECT_EQ(mine.text(), "");
 }
 
 // Other GPUs, other versions: the name of the file depends on all of it.
