@@ -15,6 +15,7 @@
 #include "collectives/memory/mapped_memory.h"
 #include "collectives/memory/peer_watch.h"
 #include "collectives/mpi/mpi_bootstrap.h"
+#include "collectives/nccl/nccl.h"
 #include "collectives/processor_map.h"
 #include "engine/base/version.h"
 #include "engine/runtime/devices.h"
@@ -90,6 +91,7 @@ std::vector<Finding> examine() {
   const std::vector<std::string> told = engine::describe_gpus();
   for (std::size_t i = 0; i < told.size(); ++i)
     findings.push_back({i == 0 ? "CUDA" : fmt::format("CUDA, {}", i + 1), gpus, told[i]});
+  findings.push_back({"NCCL", collectives::nccl::available(), collectives::nccl::finding()});
   if (collectives::mpi::available()) {
     found("MPI", collectives::mpi::version());
   } else {

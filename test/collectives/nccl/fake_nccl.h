@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// An NCCL for tests: ranks are threads of one process, memory is the host's, a stream is any
+// address. What is queued runs when it is first in the streams of all its ranks. As NCCL's, its
+// communicators never block: they are in progress until all ranks have come, and after each call
+// for as long as `lag` says; what is called meanwhile is a misuse. Its functions find the fake by a
+// global variable: one at a time. Any thread; fields are set before ranks run.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/nccl/nccl_functions.h"
+#include "test/collectives/nccl/host_collectives.h"
+
+namespace lockstep::collectives::nccl {
+
+class FakeNccl {
+ public:
+  struct Comm;
+  // The ranks of a communicator, null while one has not come, and when it is gone.
+  struct Clique {
+    std::vector<Comm*> members;
+    int came = 0;
+    bool broken = false;  // one is gone: nothing runs any more
+  };
+  struct Split {
+    int colour, key;
+    ncclComm_t* place;
+    Comm* part = nullptr;
+    bool resolved = false;
+  };
+  struct Comm {
+    Clique* clique;
+    int rank;
+    int whole;  // its rank in the first communicator
+    ncclResult_t error = ncclSuccess;
+    std::string words{};
+    int lag = 0;
+    std::optional<Split> split{};
+    bool finalized = false;
+    int registrations = 0;
+    std::size_t queued = 0;
+  };
+  struct Work {
+    Comm* comm;
+    void* stream;
+    std::size_t number;  // of those of its communicator
+    Kind kind;
+    Operand operand;
+    std::size_t count;
+    ncclDataType_t type;
+    int root;
+  };
+
+  FakeNccl();
+  ~FakeNccl();
+  FakeNccl(const FakeNccl&) = delete;
+  FakeNccl& operator=(const FakeNccl&) = delete;
+  NcclFunctions functions() const;
+
+  std::atomic<int> version = NCCL_VERSION_CODE;
+  int lag = 0;  // questions after each call
+  bool never_starts = false, never_finalizes = false;
+  ncclResult_t answer = ncclSuccess;  // of collectives
+
+  bool idle(void* stream);
+  // Every communicator of this rank of the whole fails so; the others hear nothing.
+  void fail(int rank, ncclResult_t error, const std::string& words);
+  // This rank is gone: the others of its communicators get ncclRemoteError.
+  void lose(int rank, const std::string& words);
+
+  int communicators();  // that are there
+  int made();           // that ever were, one for each rank of each
+  int aborted();        // of these
+  int queued();         // collectives that all ranks together have asked for
+  int registrations();
+  int allocations();
+  std::vector<std::string> misuses();
+
+  // For its functions: `call` with the mutex held.
+  static ncclResult_t locked(const std::function<ncclResult_t(FakeNccl&)>& call);
+  Comm* use(ncclComm_t handle, const char* call, bool needs_ready);
+  ncclResult_t join(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank);
+  ncclResult_t state(Comm& comm);
+  ncclResult_t begin_split(Comm& comm, const Split& split);
+  ncclResult_t queue(Work work);
+  ncclResult_t leave(Comm& comm, bool abort);
+  ncclResult_t allocate(void** data, std::size_t bytes);
+  ncclResult_t release(void* data);
+  ncclUniqueId next_id();
+  void misuse(const std::string& what) { misuses_.push_back(what); }
+  ncclResult_t busy(Comm& comm);
+
+ private:
+  void resolve_split(Clique& clique);
+  Comm* add(Clique& clique, int rank, int whole);
+  void run_what_can();
+  bool runs(const Work& work);
+
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<Clique>> by_id_;
+  std::vector<std::unique_ptr<Clique>> parts_;
+  std::map<const void*, std::unique_ptr<Comm>> comms_;
+  std::map<void*, std::deque<Work>> streams_;
+  std::map<void*, std::unique_ptr<std::byte[]>> memory_;
+  std::vector<std::string> misuses_;
+  int ids_ = 0, made_ = 0, aborted_ = 0, queued_ = 0;
+};
+
+}  // namespace lockstep::collectives::nccl
