@@ -55,6 +55,9 @@ Executor::Executor(int rank, Team& team, Transport* transport, const engine::Ops
       owned_elements_(owned_.elements()),
       wakes_(transport != nullptr && transport->wake()) {
   engine::invariant(team.is_local(rank), "an executor's rank is not of its team");
+  engine::invariant(transport == nullptr || ops.in_host_memory(),
+                    "messages are of memory of the host");
+  team.set_ops(rank, &ops);
 }
 
 void Executor::open(const StepPlan& step) {
@@ -164,6 +167,7 @@ bool Executor::move(int plan, int& budget, bool& ended) {
     all &= entry.cursors[lane].step == (*entry.mine)[lane].size();
   }
   if (!all) return moved;
+  ops_.mark(mark_of(plan));
   for (Cursor& cursor : entry.cursors) cursor.step = 0;
   if (ExecutorObserver* observer = observer_) {
     observer->completed(plan, entry.began, engine::Clock::now());
@@ -223,6 +227,7 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
       through();
       break;
     case Action::kArrive:
+      ops_.mark(kArrivals);
       team_.arrive(plan, rank_, lane);
       break;
     case Action::kAwait:
@@ -231,6 +236,7 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
         look(entry, plan, lane);
         return false;
       }
+      follow(step.ranks);
       break;
   }
   ++cursor.step;
@@ -283,6 +289,13 @@ bool Executor::all_arrived(const Entry& entry, int plan, const Step& await) {
     if (crowded_) break;
   }
   return all;
+}
+
+// What these ranks have queued before they arrived comes before what this one queues now.
+void Executor::follow(const std::vector<int>& ranks) const {
+  if (ops_.in_host_memory()) return;
+  for (const int rank : ranks)
+    if (rank != rank_) ops_.reduce_behind(*team_.ops(rank), kArrivals);
 }
 
 bool Executor::arrived(const Entry& entry, int plan, const Step& await, int rank) const {
@@ -377,6 +390,7 @@ void Executor::update_arguments(Entry& entry, Cursor& cursor, const Step& step,
   const std::uint64_t execution = entry.completed.load(std::memory_order_relaxed) + 1;
   if (entry.scaled != execution) {
     entry.scaled = execution;
+    find_norms();
     entry.scale = clipping_scale();
   }
   arguments.scale = entry.scale;
@@ -388,6 +402,12 @@ double Executor::clipping_scale() const {
   double squares = 0;
   for (std::size_t block = 0; block < owned_.norm_blocks; ++block) squares += norms()[block];
   return std::min(1.0, owned_.rule->clip_norm / (std::sqrt(squares) + 1e-12));
+}
+
+// The host reads them.
+void Executor::find_norms() const {
+  ops_.mark(kNorms);
+  ops_.wait(kNorms);
 }
 
 double* Executor::norms() const {

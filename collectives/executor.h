@@ -4,6 +4,9 @@
 // that waits moves *all* plans, since two ranks that wait for different plans would otherwise
 // deadlock.
 //
+// On a device whose kernels are queued a plan moves as they are queued: `done` and `wait` tell that
+// all is queued, marks order it among ranks, and `finish` waits for the device.
+//
 // Threads: `start`, `done` and `progress` from any thread; of several threads in `progress` one
 // works, the others return at once. Cost of an idle `progress`: a few loads a plan in flight.
 // The team, the transport and the ops outlive the executor.
@@ -97,6 +100,8 @@ class Executor {
   // of a step.
   void wait(int plan, std::string_view purpose = {},
             std::optional<std::chrono::milliseconds> deadline = {});
+  // As `wait`, and until the device is through: what the plan gave is the host's to read.
+  void finish(int plan, std::string_view purpose = {});
   // Of every wait from now on; any thread.
   void set_deadline(std::chrono::milliseconds deadline) { deadline_ = deadline; }
   // Null: nobody. Between executions of plans; plans that are started later are told.
@@ -143,6 +148,12 @@ class Executor {
   // seen on this processor, so it can only come when this thread leaves it.
   enum class Looked { kMoved, kStill, kElsewhere, kCrowded };
   static constexpr int kAll = -1;
+  // Marks of the rank's reductions (engine/ops/ops.h): at its last arrival, at norms that it read,
+  // at the end of each plan.
+  static constexpr int kArrivals = 0, kNorms = 1;
+  static int mark_of(int plan) { return 2 + plan; }
+  void follow(const std::vector<int>& ranks) const;
+  void find_norms() const;
   Looked look_round(int budget);
   bool at_once(int plan);
   // Of all plans, or of one, under the lock.

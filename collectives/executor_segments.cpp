@@ -59,6 +59,7 @@ double* Executor::layer_squares(std::size_t block, std::size_t segment) const {
 }
 
 void Executor::find_local_rates() {
+  find_norms();
   local_rates_.assign(owned_.segments.size(), 1.0);
   std::size_t begin = 0;
   for (std::size_t s = 0; s < owned_.segments.size(); ++s) {

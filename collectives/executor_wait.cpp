@@ -323,6 +323,11 @@ void Executor::tell_peers() noexcept {
   }
 }
 
+void Executor::finish(int plan, std::string_view purpose) {
+  wait(plan, purpose);
+  ops_.wait(mark_of(plan));
+}
+
 double Executor::waited_seconds() const {
   return waited_.load();
 }

@@ -17,6 +17,7 @@
 
 #include "collectives/plan.h"
 #include "engine/base/error.h"
+#include "engine/ops/ops.h"
 
 namespace lockstep::collectives {
 
@@ -33,6 +34,10 @@ class Team {
   std::size_t plans() const { return plans_; }
   void set_base(int rank, Space space, std::byte* base);
   std::byte* base(int rank, Space space) const;
+  // The kernels of a rank of this process, which sets them before it first arrives; null of others.
+  // They outlive what asks.
+  void set_ops(int rank, const engine::Ops* ops) { ops_[place(rank)] = ops; }
+  const engine::Ops* ops(int rank) const { return ops_[place(rank)]; }
 
   // How often a rank arrived in a lane of a plan, since the beginning: it only grows, so execution
   // e of a plan with a arrivals per execution waits for e * a + phase.
@@ -88,6 +93,7 @@ class Team {
   std::vector<int> places_;  // by rank: where in local_; -1: of another host
   std::size_t plans_;
   std::vector<std::array<std::byte*, kSpaces>> bases_;
+  std::vector<const engine::Ops*> ops_;
   Control* control_;
 };
 

@@ -86,6 +86,7 @@ class Mirror : private OwnOps,
   std::int64_t dealt = 0;         // steps that `next` has given out of the current work
   engine::DataPosition position;  // where the data stands after them
   std::size_t started = 0;        // buckets of this step whose collectives have been started
+  bool behind_updates = false;    // kernels come behind all updates of the last step
   engine::Clock::time_point reported_at{};
   std::array<double, kTimedSteps> step_seconds{};
   std::size_t timed_steps = 0;

@@ -399,7 +399,7 @@ void Synchronous::set_start_values() {
     m.set_masters(open_.seed);
     m.upload();
     m.executor().start(design_.start, nullptr);
-    m.executor().wait(design_.start, "start values of the weights");
+    m.executor().finish(design_.start, "start values of the weights");
   });
 }
 

@@ -69,6 +69,12 @@ void Synchronous::before_forward(engine::Replica& replica, Range range) {
   for (std::size_t b = 0; b < design_.buckets.size(); ++b) {
     if (design_.buckets[b].meets(range)) m.executor().wait(design_.updates[b], "before forward");
   }
+  if (!m.behind_updates) {  // this layer comes behind those that are queued
+    const bool all =
+        std::ranges::all_of(design_.updates, [&](int update) { return m.executor().done(update); });
+    m.kernels().go_behind_reductions();
+    m.behind_updates = all;
+  }
   m.executor().progress();
   if (!options_.checksums || !work_.training || host_.size() == 1) return;
   // These weights are the last step's everywhere, and nobody writes them before this rank's
@@ -89,7 +95,7 @@ void Synchronous::before_forward(engine::Replica& replica, Range range) {
 void Synchronous::start_buckets(Mirror& m, std::size_t end) {
   if (m.started == 0) m.update_state = m.Replica::state;  // every update of the last step is done
   if (m.started < design_.buckets.size() && design_.buckets[m.started].end <= end)
-    m.kernels().synchronize();  // the gradients are there, not only on their way
+    m.kernels().reduce_behind_kernels();
   for (; m.started < design_.buckets.size() && design_.buckets[m.started].end <= end; ++m.started) {
     for (int stage : design_.stages[m.started]) m.executor().start(stage, &m.update_state);
   }
@@ -114,12 +120,13 @@ void Synchronous::finish(engine::Replica& replica) {
   engine::invariant(m.started == design_.buckets.size(),
                     "backward has not announced every gradient");
   m.started = 0;
+  m.behind_updates = false;
   m.executor().progress();
 }
 
 Totals Synchronous::totals_of(Mirror& m) {
   if (m.reported < 0) return {};
-  m.executor().wait(design_.metrics, "metrics");
+  m.executor().finish(design_.metrics, "metrics");
   const double* numbers =
       reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.metrics_range.begin;
   check_mirrors(numbers + kTotals + kTimes, m.reported);
@@ -207,7 +214,7 @@ void Synchronous::check_mirrors(const double* numbers, std::int64_t step) const 
 Totals Synchronous::settle(engine::Replica& replica) {
   Mirror& m = mirror(replica);
   for (std::size_t stage = 0; stage < design_.step_stages; ++stage) {
-    m.executor().wait(int(stage), "end of the step");
+    m.executor().finish(int(stage), "end of the step");
   }
   return totals_of(m);
 }
@@ -224,7 +231,7 @@ void Synchronous::average_statistics(engine::Replica& replica, std::string_view 
   if (followed) std::copy(mine.begin(), mine.end(), numbers);
   double& counted = numbers[mine.size()] = followed ? 1 : 0;
   m.executor().start(design_.statistics, nullptr);
-  m.executor().wait(design_.statistics, what);
+  m.executor().finish(design_.statistics, what);
   for (std::size_t i = 0; counted > 0 && i < mine.size(); ++i) mine[i] = numbers[i] / counted;
   m.averaged.assign(mine.begin(), mine.end());
 }
@@ -240,7 +247,7 @@ std::vector<double> Synchronous::gather(engine::Replica& replica, std::span<cons
   // Files are written and read between two meetings, which takes longer than a step.
   if (!options_.deadline) m.executor().set_deadline(kMeetings * std::max(deadline(), m.deadline));
   m.executor().start(design_.gather, nullptr);
-  m.executor().wait(design_.gather, what);
+  m.executor().finish(design_.gather, what);
   if (!options_.deadline) m.executor().set_deadline(std::max(deadline(), m.deadline));
   std::vector<double> all;
   for (std::size_t rank = 0; rank < host_.size(); ++rank) {

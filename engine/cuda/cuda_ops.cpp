@@ -27,9 +27,12 @@ CudaOps::CudaOps(const GpuParts& gpu, DType dtype, std::unique_ptr<Products> pro
       sum_(gpu.memory.allocate(sizeof(double), "the words of a step")),
       answers_(gpu.memory.pinned(sizeof(Problem) + sizeof(double))),
       beside_(gpu.context),
+      kernels_done_(gpu.context),
+      reductions_done_(gpu.context),
+      beside_staging_(gpu.context, gpu.memory),
       word_(gpu.memory.allocate(sizeof(std::uint64_t), "the words of a step")),
       pinned_word_(gpu.memory.pinned(sizeof(std::uint64_t))),
-      step_words_(gpu.memory.pinned(sizeof(StepState))) {
+      update_state_(gpu.memory.allocate(sizeof(StepState), "the words of a step")) {
   const Problem none;
   write(&none, problem_.data(), sizeof none);
 }

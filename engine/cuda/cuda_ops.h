@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 // The kernels of one replica on a GPU, for one element type. Everything is queued on the replica's
 // stream; `read`, `synchronize` and `batch_sum` wait for it. `reduce` and `checksum` have a stream
-// of their own and wait for their own work alone, so whoever calls them has seen to it that their
-// operands are there. Members are defined by subject: cuda_ops.cpp (memory), cuda_products.cpp
-// (dense layers, convolutions), cuda_pointwise.cpp, cuda_layers.cpp (batch norm, pools),
-// cuda_reduce.cpp. Threads, costs and errors: engine/ops/ops.h.
+// of their own, beside it, and events in both of them order the two. Members are defined by
+// subject: cuda_ops.cpp (memory), cuda_products.cpp (dense layers, convolutions),
+// cuda_pointwise.cpp, cuda_layers.cpp (batch norm, pools), cuda_reduce.cpp. Threads, costs and
+// errors: engine/ops/ops.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,11 @@ class CudaOps final : public Ops {
   void read(const std::byte* from, void* to, std::size_t bytes) override;
   const StepState* publish(const StepState& state) override;
   void synchronize() override;
+  void reduce_behind_kernels() override;
+  void go_behind_reductions() override;
+  void mark(int number) const override;
+  void reduce_behind(const Ops& other, int number) const override;
+  void wait(int number) const override;
   void load(const float* from, Tensor x) override;
 
   void dense_forward(const StepState* state, const DenseSpec& spec, Tensor x, Tensor w, Tensor b,
@@ -137,11 +144,17 @@ class CudaOps final : public Ops {
   Buffer scratch_;
   std::vector<Buffer> outgrown_;  // scratch that queued kernels may still use
 
-  // Of reduce and checksum, which any thread calls.
+  const Event& event(int number) const;  // of a mark
+
+  // Of reduce, checksum and marks, which any thread calls.
   mutable std::mutex mutex_;
   mutable CudaStream beside_;
-  mutable Buffer word_, pinned_word_;  // 8 bytes
-  Buffer step_words_;                  // pinned: a StepState
+  Event kernels_done_, reductions_done_;  // when those so far are done
+  mutable std::deque<Event> marks_;       // by number
+  mutable HostStaging beside_staging_;
+  mutable Buffer word_, pinned_word_;       // 8 bytes
+  Buffer update_state_;                     // on the GPU: a StepState ...
+  mutable std::optional<StepState> given_;  // ... as it was last queued
 };
 
 }  // namespace lockstep::engine::cuda

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What any thread may call, at any time: on a stream of its own, one call after the other, each
-// until its work is done.
+// What any thread may call, at any time: on a stream of its own, one call after the other.
 #include <algorithm>
 #include <cstring>
 
@@ -43,6 +42,53 @@ UpdateTerms terms_of(const ReduceArguments& a, const StepState* state) {
 
 }  // namespace
 
+void CudaOps::reduce_behind_kernels() {
+  stream_.record(kernels_done_);
+  const std::scoped_lock lock(mutex_);
+  beside_.wait(kernels_done_);
+}
+
+void CudaOps::go_behind_reductions() {
+  {
+    const std::scoped_lock lock(mutex_);
+    beside_.record(reductions_done_);
+  }
+  stream_.wait(reductions_done_);
+}
+
+// They do not move, so that they may be used while others are made.
+const Event& CudaOps::event(int number) const {
+  while (marks_.size() <= std::size_t(number)) marks_.emplace_back(*context_);
+  return marks_[std::size_t(number)];
+}
+
+void CudaOps::mark(int number) const {
+  const std::scoped_lock lock(mutex_);
+  beside_.record(event(number));
+}
+
+// The mark may have moved on since: then more is waited for than need be. That is queued already,
+// as is all that it waits for in turn, so nobody waits for ever.
+void CudaOps::reduce_behind(const Ops& other, int number) const {
+  const auto& theirs = static_cast<const CudaOps&>(other);
+  const Event* mark = nullptr;
+  {
+    const std::scoped_lock lock(theirs.mutex_);
+    mark = &theirs.event(number);
+  }
+  const std::scoped_lock lock(mutex_);
+  beside_.wait(*mark);
+}
+
+void CudaOps::wait(int number) const {
+  const Event* mark = nullptr;
+  {
+    const std::scoped_lock lock(mutex_);
+    mark = &event(number);
+  }
+  mark->synchronize(CudaStream::kDeadline);
+}
+
 // Of sums in the element type the kernels are fast, of all else there is one that can do it.
 void CudaOps::reduce(const ReduceArguments& a) const {
   check_reduce(a, a.count);
@@ -50,8 +96,11 @@ void CudaOps::reduce(const ReduceArguments& a) const {
   const std::scoped_lock lock(mutex_);
   const Sources from = sources_of(a);
   const Targets to = targets_of(a);
-  auto* const words = reinterpret_cast<StepState*>(step_words_.data());
-  if (a.epilogue == Epilogue::kUpdate) *words = *a.state;
+  const auto* const words = reinterpret_cast<const StepState*>(update_state_.data());
+  if (a.epilogue == Epilogue::kUpdate && given_ != *a.state) {
+    beside_staging_.write(beside_, a.state, update_state_.data(), sizeof(StepState));
+    given_ = *a.state;
+  }
   const unsigned blocks = reduce_blocks(a.count, context_->facts().multiprocessors);
   const Grid grid{.blocks = std::max(1u, blocks), .threads = kReduceThreads};
   const bool own = a.dtype == dtype_ && a.op == ReduceOp::kSum && !a.target;
@@ -68,7 +117,6 @@ void CudaOps::reduce(const ReduceArguments& a) const {
                      ReduceAny{a.dtype, a.target.value_or(a.dtype), a.op, a.epilogue, from, to,
                                a.count, scale, a.squares, terms_of(a, words)});
   }
-  beside_.synchronize();
 }
 
 std::uint64_t CudaOps::checksum(const std::byte* data, std::size_t bytes,

@@ -163,8 +163,20 @@ class Ops {
   // The words of the next kernels' step. What it returns is given to them; its words are the host's
   // to read only where memory is. Of no more than a few steps it may be used at once.
   virtual const StepState* publish(const StepState& state) { return &state; }
-  // Waits for all kernels so far.
+  // Waits for all kernels so far, but for reductions and checksums.
   virtual void synchronize() {}
+
+  // Reductions and checksums are queued beside all other kernels. What orders them, without that
+  // the host waits; nothing to do where a call returns when its work is done. Those queued from now
+  // on, behind all kernels so far; and kernels queued from now on behind all of these so far:
+  virtual void reduce_behind_kernels() {}
+  virtual void go_behind_reductions() {}
+  // A mark behind all reductions so far, by its number, a small one; the next call moves it. Then:
+  // reductions queued from now on come behind the mark that other Ops of this process have set; the
+  // host waits for what is before the mark, and throws what went wrong there. Any thread.
+  virtual void mark(int number) const { (void)number; }
+  virtual void reduce_behind(const Ops& other, int number) const { (void)other, (void)number; }
+  virtual void wait(int number) const { (void)number; }
 
   // Backward calls get y, so that a fused activation can mask dy; they may overwrite dy. dx.data is
   // null where nobody wants it; so is dw or db of a frozen parameter. The others are written, or
@@ -279,7 +291,8 @@ class Ops {
   // Host float32 to this device's element type: x.elements() of them.
   virtual void load(const float* from, Tensor x) = 0;
 
-  // Of memory that is written: these two do not wait for kernels that are queued (synchronize).
+  // Of memory that is written: these two are queued beside all other kernels (see above); a
+  // checksum is waited for.
   // A 64-bit sum of mixed words; equal bits give equal sums, whatever the order of adding:
   // sum over i of mix(word_i + (offset + i) * odd), modulo 2^64, over 4-byte words
   // (a last short one is filled with zeros); `offset` counts words. See engine/ops/definitions.h.

@@ -14,6 +14,7 @@ struct StepState {
   double rate = 0;                    // of learning
   double loss_scale = 1;              // of low precision; gradients come multiplied by it
   const std::int64_t* ids = nullptr;  // which example of the data set each row is; fixed address
+  bool operator==(const StepState&) const = default;
 };
 
 }  // namespace lockstep::engine
