@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "collectives/host_sum.h"
+
 namespace lockstep::collectives {
 namespace {
 
@@ -167,7 +169,7 @@ bool Executor::move(int plan, int& budget, bool& ended) {
     all &= entry.cursors[lane].step == (*entry.mine)[lane].size();
   }
   if (!all) return moved;
-  ops_.mark(mark_of(plan));
+  if (queued(entry)) ops_.mark(mark_of(plan));
   for (Cursor& cursor : entry.cursors) cursor.step = 0;
   if (ExecutorObserver* observer = observer_) {
     observer->completed(plan, entry.began, engine::Clock::now());
@@ -227,7 +229,7 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
       through();
       break;
     case Action::kArrive:
-      ops_.mark(kArrivals);
+      if (queued(entry)) ops_.mark(kArrivals);
       team_.arrive(plan, rank_, lane);
       break;
     case Action::kAwait:
@@ -236,7 +238,7 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
         look(entry, plan, lane);
         return false;
       }
-      follow(step.ranks);
+      if (queued(entry)) follow(step.ranks);
       break;
   }
   ++cursor.step;
@@ -291,9 +293,12 @@ bool Executor::all_arrived(const Entry& entry, int plan, const Step& await) {
   return all;
 }
 
+bool Executor::queued(const Entry& entry) const {
+  return !ops_.in_host_memory() && !entry.stage->by_host;
+}
+
 // What these ranks have queued before they arrived comes before what this one queues now.
 void Executor::follow(const std::vector<int>& ranks) const {
-  if (ops_.in_host_memory()) return;
   for (const int rank : ranks)
     if (rank != rank_) ops_.reduce_behind(*team_.ops(rank), kArrivals);
 }
@@ -338,7 +343,11 @@ bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budge
     if (step.epilogue == Epilogue::kSquares) arguments.squares = norms() + here / engine::kBlock;
     if (step.epilogue == Epilogue::kUpdate) update_arguments(entry, cursor, step, arguments);
     if (segments) segment_arguments(entry, s, here, arguments);
-    ops_.reduce(arguments);
+    if (!ops_.in_host_memory() && entry.stage->by_host) {
+      sum_on_host(arguments);
+    } else {
+      ops_.reduce(arguments);
+    }
     cursor.element += arguments.count;
   }
   if (cursor.element < step.count) return false;

@@ -325,7 +325,7 @@ void Executor::tell_peers() noexcept {
 
 void Executor::finish(int plan, std::string_view purpose) {
   wait(plan, purpose);
-  ops_.wait(mark_of(plan));
+  if (queued(entries_[std::size_t(plan)])) ops_.wait(mark_of(plan));
 }
 
 double Executor::waited_seconds() const {

@@ -93,6 +93,9 @@ struct Stage {
   Plan plan;
   std::vector<int> after;      // indices of earlier stages
   bool first_in_line = false;  // sums that a layer waits for run before all else
+  // The host's own numbers: it adds them, also where a rank's other sums are queued on a device.
+  // Float64 without an epilogue, in memory that the host reaches.
+  bool by_host = false;
 };
 using StepPlan = std::vector<Stage>;
 

@@ -92,8 +92,10 @@ class Mirror : private OwnOps,
   std::size_t timed_steps = 0;
   std::chrono::milliseconds deadline{0};  // 20 median steps; 0: not known yet
   std::int64_t reported = -1;             // the step of the last report; -1: none since `open`
-  std::vector<double> checks;    // checksums of this step's watched weights, as two halves each
-  std::vector<double> averaged;  // statistics as they were when they were last averaged
+  // Checksums of the watched weights: those of even steps, and those of odd ones. Shared.
+  engine::Buffer checks;
+  std::uint64_t* checks_of(std::int64_t step) const;
+  std::vector<double> averaged;        // statistics as they were when they were last averaged
   std::int64_t reductions_beside = 0;  // reductions that began while buckets were in flight
 
  private:

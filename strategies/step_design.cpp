@@ -363,7 +363,11 @@ class Designer {
   // so that plans of different dtypes do not overlap; a narrower plan has the same offset, later.
   Plan all_reduce(Request request) {
     const std::size_t bytes = request.subject.size() * engine::size_of(request.dtype);
-    const collectives::Algorithm& algorithm = collectives::find_algorithm(algorithm_of(bytes));
+    return all_reduce(request, algorithm_of(bytes));
+  }
+
+  Plan all_reduce(Request request, const std::string& name) {
+    const collectives::Algorithm& algorithm = collectives::find_algorithm(name);
     const std::size_t wide = sizeof(double) / engine::size_of(request.dtype);
     request.scratch = scratch_ * wide;
     scratch_ += (algorithm.scratch(request) + wide - 1) / wide;
@@ -379,7 +383,10 @@ class Designer {
     Request numbers = request(name, range);
     numbers.dtype = engine::DType::kFloat64;
     numbers.space = Space::kExchange;
-    return add(all_reduce(numbers));
+    // Beside a device without scratch memory, which lies there.
+    const int stage = add(input_.queued ? all_reduce(numbers, "direct") : all_reduce(numbers));
+    design_.plan.back().by_host = true;
+    return stage;
   }
 
   void add_reductions() {

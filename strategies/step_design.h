@@ -95,6 +95,7 @@ struct DesignInput {
   // fused where that can be.
   const StepPrices* prices = nullptr;
   bool unlike = false;  // the ranks' processors
+  bool queued = false;  // sums are queued on a device; those of the host's numbers are its own
   std::size_t totals = 0, metrics_per_rank = 0, gather_per_rank = 0;
 };
 StepDesign design_step(const DesignInput& input, const DesignOptions& options);

@@ -216,6 +216,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   const auto ops =
       ops_of(first_device, engine::name(options_.kernels.value_or(engine::Kernels::kAuto)));
   check_devices(*ops);
+  queued_ = !ops->in_host_memory();
   const engine::Graph first(graph, *ops, 1);
   plan_checks(first);
   const std::string shares =
@@ -287,6 +288,7 @@ void Synchronous::design(const engine::Graph& graph) {
   input.metrics_per_rank = numbers_of_rank();
   input.gather_per_rank = kGather;
   input.unlike = unlike_processors(topology_);
+  input.queued = queued_;
   std::optional<StepPrices> prices;
   const StepQuestion question = strategies::question(input, design_options);
   planner_chose_ = !question.sums.empty();
@@ -366,7 +368,8 @@ void Synchronous::open_executors(const JobRanks& ranks) {
   // Of a device with a queue, whose kernels are as quick to end for much as for little.
   if (!mirrors_[0]->kernels().in_host_memory()) executor.blocks_at_once = 1 << 20;
   for (std::size_t i = 0; i < mirrors_.size(); ++i) {
-    mirrors_[i]->checks.assign(2 * checked_at(0).size(), 0);
+    mirrors_[i]->checks =
+        mirrors_[i]->kernels().allocate_shared(2 * checked_at(0).size() * sizeof(std::uint64_t));
     mirrors_[i]->open(design_, rule_, *team_, std::move(transports[i]), executor);
   }
   communication_threads_ =

@@ -87,7 +87,8 @@ class Synchronous : public engine::Strategy {
   void before_forward(engine::Replica& replica, engine::Range range) override;
   void gradient_ready(engine::Replica& replica, engine::Range range) override;
   void finish(engine::Replica& replica) override;
-  engine::Totals report(engine::Replica& replica, const engine::Totals& mine) override;
+  engine::Totals report(engine::Replica& replica, std::int64_t step,
+                        const engine::Totals& mine) override;
   engine::Totals settle(engine::Replica& replica) override;
   void average_statistics(engine::Replica& replica, std::string_view what) override;
   std::vector<double> gather(engine::Replica& replica, std::span<const double> mine,
@@ -173,7 +174,8 @@ class Synchronous : public engine::Strategy {
   std::string costs_are_ = {};  // ... and how these were found; empty: nobody has asked for them
   std::vector<std::vector<std::size_t>> checked_;  // entries of the layout, by turn of the check
   bool planned_before_ = false;                    // the plan is a checkpoint's ...
-  bool other_arithmetic_ = false;                  // ... but the bits are not; the chief knows
+  bool queued_ = false;            // kernels are, on a device with memory of its own
+  bool other_arithmetic_ = false;  // ... but the bits are not; the chief knows
   CommunicationThreads communication_threads_;
 
   // The order of these is the order of ending, last first: mirrors use the team, the team the

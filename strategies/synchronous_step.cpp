@@ -84,10 +84,9 @@ void Synchronous::before_forward(engine::Replica& replica, Range range) {
   for (std::size_t place = 0; place < entries.size(); ++place) {
     const engine::Parameter& parameter = m.graph.layout()[entries[place]];
     if (!range.holds(parameter.range)) continue;
-    const std::uint64_t sum = m.kernels().checksum(
-        m.space(Space::kWeight) + parameter.range.begin * width, parameter.range.size() * width, 0);
-    m.checks[2 * place] = high_half(sum);
-    m.checks[2 * place + 1] = low_half(sum);
+    m.kernels().queue_checksum(m.space(Space::kWeight) + parameter.range.begin * width,
+                               parameter.range.size() * width, 0,
+                               m.checks_of(m.Replica::state.step) + place);
   }
 }
 
@@ -162,7 +161,7 @@ void Synchronous::learn_deadline(Mirror& m) {
   m.executor().set_deadline(std::max(deadline(), m.deadline));
 }
 
-Totals Synchronous::report(engine::Replica& replica, const Totals& mine) {
+Totals Synchronous::report(engine::Replica& replica, std::int64_t step, const Totals& mine) {
   Mirror& m = mirror(replica);
   learn_deadline(m);
   const Totals before = totals_of(m);
@@ -176,8 +175,12 @@ Totals Synchronous::report(engine::Replica& replica, const Totals& mine) {
   double* own = numbers + kTotals + std::size_t(m.rank) * numbers_of_rank();
   own[0] = mine.waited;
   own[1] = mine.messages;
-  std::copy(m.checks.begin(), m.checks.end(), own + kTimes);
-  m.reported = m.Replica::state.step;
+  for (std::size_t place = 0; place < checked_at(step).size(); ++place) {
+    const std::uint64_t sum = m.checks_of(step)[place];
+    own[kTimes + 2 * place] = high_half(sum);
+    own[kTimes + 2 * place + 1] = low_half(sum);
+  }
+  m.reported = step;
   m.executor().start(design_.metrics, nullptr);
   m.executor().progress();
   return before;

@@ -29,6 +29,7 @@
 #include "tools/progress.h"
 #include "tools/records.h"
 #include "tools/signals.h"
+#include "tools/strategy_choice.h"
 #include "tools/train_flags.h"
 
 namespace lockstep::tools {
@@ -37,96 +38,6 @@ namespace {
 using engine::Log;
 
 constexpr std::int64_t kEpochs = 6;  // where neither they nor steps were asked for
-
-strategies::StrategyOptions strategy_options(const TrainFlags& f) {
-  strategies::StrategyOptions options;
-  options.replicas = f.replicas;
-  options.device = f.device;
-  options.devices = f.devices;
-  options.threads = f.threads;
-  if (!f.dtype.empty()) options.dtype = engine::dtype_of(f.dtype);
-  options.algorithm = f.algorithm;
-  options.update = f.update;
-  if (f.strategy != "parameter_server") options.wire = f.wire;
-  options.bind = f.bind == "auto";
-  if (!f.kernels.empty()) options.kernels = engine::kernels_of(f.kernels);
-  options.bucket_bytes = f.bucket_bytes();
-  options.memory_limit = f.memory_limit_bytes();
-  options.recompute = f.recompute;
-  options.measured = !f.assumed;
-  options.cost_cache = collectives::cache_folder();
-  if (f.deadline_seconds) {
-    options.deadline = std::chrono::milliseconds(std::int64_t(*f.deadline_seconds * 1000));
-  }
-  return options;
-}
-
-strategies::ServerOptions server_options(const TrainFlags& f) {
-  strategies::ServerOptions options;
-  options.servers = f.servers;
-  options.updates = f.updates;
-  options.updates.bfloat16 = f.wire == "bfloat16";
-  options.updates.touched_rows = f.tables == "rows";
-  options.updates.prefetch = f.prefetch == "on";
-  options.place = f.place;
-  options.partition = f.partition;
-  options.tls = f.tls;
-  options.insecure = f.insecure;
-  return options;
-}
-
-using Cluster = std::optional<strategies::ClusterConfig>;
-
-std::unique_ptr<engine::Strategy> make_strategy(const TrainFlags& f, strategies::Session& session,
-                                                const Cluster& cluster,
-                                                const strategies::StrategyOptions& options) {
-  if (f.strategy == "parameter_server") {
-    strategies::ServerOptions servers = server_options(f);
-    servers.cluster = cluster;
-    strategies::StrategyOptions mine = options;
-    if (cluster) mine.memory_limit = 0;  // it was of the servers' tasks
-    return strategies::make_parameter_server(session, servers, mine);
-  }
-  return strategies::make_strategy(f.strategy, session, options);
-}
-
-// Flags of another strategy than the one that was asked for.
-void check_servers(const TrainFlags& f) {
-  strategies::parse_placement(f.place);
-  strategies::parse_partition(f.partition);
-  const TrainFlags none;
-  if (f.strategy != "parameter_server") {
-    engine::require(
-        f.servers == none.servers && f.updates == none.updates && f.tables == none.tables &&
-            f.prefetch == none.prefetch && f.place == none.place && f.partition == none.partition,
-        "--servers, --sync, --aggregate, --full-rate, --most-staleness, --warm-up, "
-        "--tables, --prefetch, --place and --partition are of --strategy parameter_server; "
-        "this is {}",
-        f.strategy);
-    return;
-  }
-  const strategies::UpdateOptions& updates = f.updates;
-  engine::require(updates.aggregate == 0 || updates.synchronous,
-                  "--aggregate {} without --sync: only synchronous updates wait for gradients",
-                  updates.aggregate);
-  engine::require(!updates.synchronous || (updates.scale_rate && updates.most_staleness == 0 &&
-                                           updates.warm_up == none.updates.warm_up),
-                  "--full-rate, --most-staleness and --warm-up with --sync: its gradients are "
-                  "never stale");
-  engine::require(f.prefetch == none.prefetch || !updates.synchronous,
-                  "--prefetch with --sync: its weights come when all gradients are there");
-  engine::require(
-      f.algorithm == none.algorithm && f.update == none.update && f.bucket == none.bucket,
-      "--algorithm, --update and --bucket are of an all-reduce, which parameter_server "
-      "has not: leave them out");
-  engine::require(
-      !f.recompute,
-      "--recompute saves memory of mirrored and collective_all_reduce; parameter_server "
-      "does not plan it: leave it out");
-  engine::require(f.clip == 0,
-                  "--clip needs the norm of all gradients, and no parameter server sees them all: "
-                  "leave it out, or give another --strategy");
-}
 
 // Where one worker makes all steps of a short run, which nobody would see from its result.
 void warn_of_warm_up(const TrainFlags& f, std::uint64_t examples, std::size_t workers,
@@ -140,24 +51,6 @@ void warn_of_warm_up(const TrainFlags& f, std::uint64_t examples, std::size_t wo
       "all {} steps belong to the warm-up, which one worker makes alone: {} of {} workers have "
       "nothing to do; --warm-up 0 gives them work",
       steps, workers - 1, workers);
-}
-
-void check_device(const TrainFlags& f) {
-  const std::vector<std::string> asked = f.devices.empty() ? std::vector{f.device} : f.devices;
-  const bool gpus = std::ranges::any_of(
-      asked, [](const std::string& name) { return engine::parse_device_id(name).kind == "cuda"; });
-  const auto devices = gpus ? engine::all_devices() : engine::host_devices();
-  for (const std::string& name : asked) {
-    const engine::Device& device = engine::find(devices, engine::parse_device_id(name));
-    if (f.dtype.empty() || device.supports(engine::dtype_of(f.dtype))) continue;
-    std::string others;
-    for (const auto& other : devices)
-      if (other->supports(engine::dtype_of(f.dtype)))
-        others += ", or give --device " + other->id().kind;
-    engine::fail(engine::Code::kInvalid,
-                 "--dtype {}: {} has no kernels for it: give another --dtype{}", f.dtype,
-                 to_string(device.id()), others);
-  }
 }
 
 // What each flag alone may be stands in train_flags.cpp; here is what must fit together.
@@ -411,7 +304,7 @@ int train(const TrainFlags& f, const Program& program) {
                                .log = log});
   std::optional<Records> records;
   open_chief_files(session, [&] { records.emplace(f, launch.rank == 0, log); });
-  const auto strategy = make_strategy(f, session, cluster, options);
+  const auto strategy = choose_strategy(f, session, cluster, options);
   const bool chief = strategy->membership().chief;
   const std::size_t size = std::size_t(strategy->membership().size);
   if (chief && f.batch < size) {
@@ -433,6 +326,7 @@ int train(const TrainFlags& f, const Program& program) {
   fit.steps = f.steps;
   fit.global_batch = f.batch;
   fit.accumulate = f.accumulate;
+  fit.steps_ahead = f.steps_ahead;
   fit.checkpoints = f.checkpoints;
   fit.every = f.every;
   fit.keep = f.keep;

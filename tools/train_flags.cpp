@@ -154,6 +154,11 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "on GPUs: products of float32 with 10 bits of mantissa, several times as fast")
       ->check(one_of({"on", "off"}))
       ->capture_default_str();
+  app.add_option("--steps-ahead", f.steps_ahead,
+                 "on GPUs: steps that are queued before the numbers of one are read; with 0 a loss "
+                 "that is not finite is traced to its layer, and GPUs wait between steps")
+      ->check(whole_number(0, 1))
+      ->capture_default_str();
   app.add_option(
          "--dtype", f.dtype,
          "of weights, gradients and what layers compute (default: what the device prefers; a run "

@@ -32,6 +32,7 @@ struct TrainFlags {
   std::vector<std::string> devices;  // one for each replica, instead of `device` and `replicas`
   double memory_fraction = 0.95;     // of GPUs
   std::string tf32 = "on";
+  int steps_ahead = 1;
   std::string device = "cpu", dtype, algorithm = "auto", update = "auto", kernels = "auto",
               bind = "auto";
   NetworkFlags network;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/cuda/kernels/pointwise.h"
@@ -11,6 +12,9 @@
 #include "engine/ops/host_view.h"
 
 namespace lockstep::engine::cuda {
+
+CudaOps::Asked::Asked(const Context& context, Memory& memory)
+    : done(context), answer(memory.pinned(sizeof(Problem))) {}
 
 CudaOps::CudaOps(const GpuParts& gpu, DType dtype, std::unique_ptr<Products> products,
                  std::unique_ptr<Convolutions> convolutions)
@@ -25,7 +29,8 @@ CudaOps::CudaOps(const GpuParts& gpu, DType dtype, std::unique_ptr<Products> pro
       state_(gpu.memory.allocate(sizeof(StepState), "the words of a step")),
       problem_(gpu.memory.allocate(sizeof(Problem), "the words of a step")),
       sum_(gpu.memory.allocate(sizeof(double), "the words of a step")),
-      answers_(gpu.memory.pinned(sizeof(Problem) + sizeof(double))),
+      answer_(gpu.memory.pinned(sizeof(double))),
+      asked_{Asked(gpu.context, gpu.memory), Asked(gpu.context, gpu.memory)},
       beside_(gpu.context),
       kernels_done_(gpu.context),
       reductions_done_(gpu.context),
@@ -71,39 +76,79 @@ const StepState* CudaOps::publish(const StepState& state) {
 }
 
 void CudaOps::synchronize() {
-  const bool asked = !questions_.empty();
-  if (asked) stream_.copy(answers_.data(), problem_.data(), sizeof(Problem));
+  for (Asked& asked : asked_) {
+    if (!asked.questions.empty())
+      stream_.copy(asked.answer.data(), problem_.data(), sizeof(Problem));
+  }
   stream_.synchronize();
   outgrown_.clear();
-  if (asked) answer();
+  for (const std::size_t older : {1 - asking_, asking_}) answer(asked_[older]);
+}
+
+void CudaOps::mark_kernels(int number) {
+  Asked& asked = asked_[asking_];
+  if (!asked.questions.empty()) stream_.copy(asked.answer.data(), problem_.data(), sizeof(Problem));
+  stream_.record(asked.done);
+  marked_[std::size_t(number)] = asking_;
+  asking_ = 1 - asking_;
+  if (Asked& next = asked_[asking_]; !next.questions.empty()) {  // nobody waited for that mark
+    next.done.synchronize(CudaStream::kDeadline);
+    answer(next);
+  }
+}
+
+void CudaOps::wait_for_kernels(int number) {
+  Asked& asked = asked_[marked_[std::size_t(number)]];
+  asked.done.synchronize(CudaStream::kDeadline);
+  answer(asked);
 }
 
 void CudaOps::ask(Question question) {
-  questions_.push_back(std::move(question));
+  Tensor& numbers = question.numbers;
+  question.rows = std::size_t(published_.examples);
+  const std::size_t row = numbers.columns() * size_of(numbers.dtype);
+  numbers.data = const_cast<std::byte*>(copy_of(numbers.data, question.rows * row));
+  if (published_.ids != nullptr) {
+    question.ids = copy_of(reinterpret_cast<const std::byte*>(published_.ids),
+                           question.rows * sizeof(std::int64_t));
+  }
+  asked_[asking_].questions.push_back(std::move(question));
+}
+
+const std::byte* CudaOps::copy_of(const std::byte* data, std::size_t bytes) {
+  Asked& asked = asked_[asking_];
+  if (asked.used == asked.copies.size()) asked.copies.emplace_back();
+  Buffer& copy = asked.copies[asked.used++];
+  if (copy.bytes() < bytes) {
+    outgrown_.push_back(std::move(copy));
+    copy = memory_->allocate(bytes, "ids and labels that are looked at");
+  }
+  stream_.copy(copy.data(), data, bytes);
+  return copy.data();
 }
 
 // Where a number was wrong, the host looks at all that were asked about, and throws as it does for
-// its own kernels. They lie where they were, since inputs and targets stay until the next step.
-void CudaOps::answer() {
-  const std::vector<Question> asked = std::move(questions_);
-  questions_.clear();
-  if (reinterpret_cast<const Problem*>(answers_.data())->first == Problem::kNone) return;
+// its own kernels.
+void CudaOps::answer(Asked& asked) {
+  const std::vector<Question> questions = std::exchange(asked.questions, {});
+  asked.used = 0;
+  if (questions.empty() ||
+      reinterpret_cast<const Problem*>(asked.answer.data())->first == Problem::kNone)
+    return;
   const Problem none;
   write(&none, problem_.data(), sizeof none);
-  const std::size_t rows = std::size_t(published_.examples);
   StepState state = published_;
-  std::vector<std::int64_t> ids(state.ids == nullptr ? 0 : rows);
-  if (state.ids != nullptr) {
-    read(reinterpret_cast<const std::byte*>(state.ids), ids.data(), rows * sizeof(std::int64_t));
-    state.ids = ids.data();
-  }
-  for (const Question& question : asked) {
-    const HostView numbers(*this, question.numbers, rows);
+  for (const Question& question : questions) {
+    std::vector<std::int64_t> ids(question.ids == nullptr ? 0 : question.rows);
+    state.examples = std::int64_t(question.rows);
+    state.ids = question.ids == nullptr ? nullptr : ids.data();
+    if (question.ids != nullptr) read(question.ids, ids.data(), ids.size() * sizeof(std::int64_t));
+    const HostView numbers(*this, question.numbers, question.rows);
     if (question.layer.empty()) {
-      for (std::size_t row = 0; row < rows; ++row)
+      for (std::size_t row = 0; row < question.rows; ++row)
         class_of(numbers.tensor().as<float>()[row], question.classes, row);
     } else {
-      std::vector<std::uint32_t> places(rows * question.source.fields);
+      std::vector<std::uint32_t> places(question.rows * question.source.fields);
       Ops::embedding_rows(&state, question.source, numbers.tensor(), question.layer, places.data());
     }
   }

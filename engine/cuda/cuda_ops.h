@@ -6,6 +6,7 @@
 // cuda_pointwise.cpp, cuda_layers.cpp (batch norm, pools), cuda_reduce.cpp. Threads, costs and
 // errors: engine/ops/ops.h.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -38,6 +39,8 @@ class CudaOps final : public Ops {
   void read(const std::byte* from, void* to, std::size_t bytes) override;
   const StepState* publish(const StepState& state) override;
   void synchronize() override;
+  void mark_kernels(int number) override;
+  void wait_for_kernels(int number) override;
   void reduce_behind_kernels() override;
   void go_behind_reductions() override;
   void mark(int number) const override;
@@ -99,18 +102,33 @@ class CudaOps final : public Ops {
                      Tensor losses) override;
   void softmax(const StepState* state, Tensor logits, Tensor probabilities) override;
   double batch_sum(const StepState* state, Tensor rows) override;
+  void queue_batch_sum(const StepState* state, Tensor rows, double* sum) override;
 
   std::uint64_t checksum(const std::byte* data, std::size_t bytes,
                          std::size_t offset) const override;
+  void queue_checksum(const std::byte* data, std::size_t bytes, std::size_t offset,
+                      std::uint64_t* sum) override;
   void reduce(const ReduceArguments& arguments) const override;
 
  private:
-  // What was asked of numbers from files since the last wait: ids of a layer, or classes.
+  // What was asked of numbers from files: ids of a layer, or classes.
   struct Question {
-    Tensor numbers;
+    Tensor numbers;           // a copy, as is `ids` of these examples
     RowSource source = {};    // of ids
     std::string layer = {};   // of ids; empty: they are classes ...
     std::size_t classes = 0;  // ... of so many
+    std::size_t rows = 0;
+    const std::byte* ids = nullptr;  // of the examples; null: they have none
+  };
+  // Between two marks of kernels. Copies, since the next step's numbers may lie there by the time
+  // somebody looks.
+  struct Asked {
+    Asked(const Context& context, Memory& memory);
+    std::vector<Question> questions;
+    std::vector<Buffer> copies;  // the first `used` are of the questions
+    std::size_t used = 0;
+    Event done;
+    Buffer answer;  // pinned: a Problem
   };
 
   // Device memory for the numbers between two kernels of one call; the next call may use it.
@@ -122,7 +140,8 @@ class CudaOps final : public Ops {
   void bias_gradient(const StepState* state, std::size_t positions, std::size_t channels,
                      Activation activation, Tensor y, Tensor dy, Tensor db, bool accumulate);
   void ask(Question question);
-  void answer();  // after a wait; throws what was wrong
+  const std::byte* copy_of(const std::byte* data, std::size_t bytes);
+  void answer(Asked& asked);  // after a wait; throws what was wrong
 
   template <class Arguments>
   void launch(Grid grid, const Arguments& arguments) {
@@ -139,8 +158,10 @@ class CudaOps final : public Ops {
   std::unique_ptr<Convolutions> convolutions_;
   StepState published_;           // as the host last gave it
   Buffer state_, problem_, sum_;  // a StepState, a Problem, a double on the GPU
-  Buffer answers_;                // pinned: a Problem, a double
-  std::vector<Question> questions_;
+  Buffer answer_;                 // pinned: a double
+  std::array<Asked, 2> asked_;
+  std::size_t asking_ = 0;               // the one at work
+  std::array<std::size_t, 2> marked_{};  // that before each mark of kernels
   Buffer scratch_;
   std::vector<Buffer> outgrown_;  // scratch that queued kernels may still use
 

@@ -159,14 +159,17 @@ void CudaOps::softmax(const StepState* state, Tensor logits, Tensor probabilitie
 }
 
 double CudaOps::batch_sum(const StepState* state, Tensor rows) {
+  queue_batch_sum(state, rows, reinterpret_cast<double*>(answer_.data()));
+  synchronize();
+  return *reinterpret_cast<const double*>(answer_.data());
+}
+
+void CudaOps::queue_batch_sum(const StepState* state, Tensor rows, double* sum) {
   rows_in_use(&published_, {rows});
   check_batch(rows, DType::kFloat64, 1, "batch sum: rows");
   launch({.threads = BatchSum::kThreads},
          BatchSum{state, rows.as<double>(), reinterpret_cast<double*>(sum_.data())});
-  std::byte* const answer = answers_.data() + sizeof(Problem);
-  stream_.copy(answer, sum_.data(), sizeof(double));
-  synchronize();
-  return *reinterpret_cast<const double*>(answer);
+  stream_.copy(sum, sum_.data(), sizeof(double));
 }
 
 }  // namespace lockstep::engine::cuda

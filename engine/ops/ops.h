@@ -163,8 +163,12 @@ class Ops {
   // The words of the next kernels' step. What it returns is given to them; its words are the host's
   // to read only where memory is. Of no more than a few steps it may be used at once.
   virtual const StepState* publish(const StepState& state) { return &state; }
-  // Waits for all kernels so far, but for reductions and checksums.
+  // Waits for all kernels so far, but for reductions and checksums of any thread.
   virtual void synchronize() {}
+  // A mark behind all kernels so far, of number 0 or 1, in turn: so the host may be a step ahead of
+  // the device. Then: waits for what is before the mark, and throws what that found wrong.
+  virtual void mark_kernels(int number) { (void)number; }
+  virtual void wait_for_kernels(int number) { (void)number; }
 
   // Reductions and checksums are queued beside all other kernels. What orders them, without that
   // the host waits; nothing to do where a call returns when its work is done. Those queued from now
@@ -287,6 +291,10 @@ class Ops {
   // The one sum over the rows of a batch: float64 [rows] to a number on the host, as a balanced
   // tree in row order.
   virtual double batch_sum(const StepState* state, Tensor rows) = 0;
+  // The same, queued: to shared memory.
+  virtual void queue_batch_sum(const StepState* state, Tensor rows, double* sum) {
+    *sum = batch_sum(state, rows);
+  }
 
   // Host float32 to this device's element type: x.elements() of them.
   virtual void load(const float* from, Tensor x) = 0;
@@ -298,6 +306,11 @@ class Ops {
   // (a last short one is filled with zeros); `offset` counts words. See engine/ops/definitions.h.
   virtual std::uint64_t checksum(const std::byte* data, std::size_t bytes,
                                  std::size_t offset) const = 0;
+  // The same among all other kernels, queued: to shared memory.
+  virtual void queue_checksum(const std::byte* data, std::size_t bytes, std::size_t offset,
+                              std::uint64_t* sum) {
+    *sum = checksum(data, bytes, offset);
+  }
 
   // Any thread.
   virtual void reduce(const ReduceArguments& arguments) const = 0;

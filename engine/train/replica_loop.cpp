@@ -98,6 +98,62 @@ struct TrainingLoop::Hooks {
   Graph::Hook before, ready, nothing;
 };
 
+// The sums of losses and of right answers of each micro-batch, of a step and of the one before it:
+// kernels may write them long after they were queued.
+class TrainingLoop::Numbers {
+ public:
+  Numbers(Replica& replica, int parts, bool ahead)
+      : replica_(replica),
+        parts_(parts),
+        ahead_(ahead),
+        sums_(replica.context->ops->allocate_shared(2 * 2 * std::size_t(parts) * sizeof(double))) {}
+
+  // Whether a step's numbers are read when the next one is queued.
+  bool ahead() const { return ahead_; }
+  // Queues those of a part that is at its loss.
+  void ask(std::int64_t step, int part) {
+    Ops& ops = *replica_.context->ops;
+    double* const to = at(step, part);
+    to[1] = 0;  // where the loss counts none
+    ops.queue_batch_sum(replica_.context->state, replica_.graph.losses(), to);
+    if (const Tensor correct = replica_.graph.correct())
+      ops.queue_batch_sum(replica_.context->state, correct, to + 1);
+    if (!ahead_) ops.synchronize();
+    if (!ahead_ && !std::isfinite(to[0])) {
+      fail(Code::kInvalid, "the loss is not finite at step {}, on rank {}: {}", step, replica_.rank,
+           find_not_finite(replica_));
+    }
+  }
+  // All of the step is queued.
+  void mark(std::int64_t step) {
+    if (ahead_) replica_.context->ops->mark_kernels(int(step % 2));
+  }
+  // Waits for the step's kernels, where they may not be done.
+  void add_to(Totals& totals, std::int64_t step) {
+    if (ahead_) replica_.context->ops->wait_for_kernels(int(step % 2));
+    for (int part = 0; part < parts_; ++part) {
+      totals.loss += at(step, part)[0];
+      totals.correct += at(step, part)[1];
+    }
+    if (!std::isfinite(totals.loss)) {
+      fail(Code::kInvalid,
+           "the loss is not finite at step {}, on rank {}; the next step was queued already: to "
+           "see where it began, go on from the last checkpoint with 0 steps ahead (--steps-ahead "
+           "0)",
+           step, replica_.rank);
+    }
+  }
+
+ private:
+  double* at(std::int64_t step, int part) const {
+    return reinterpret_cast<double*>(sums_.data()) + 2 * (step % 2 * parts_ + part);
+  }
+  Replica& replica_;
+  int parts_;
+  bool ahead_;
+  Buffer sums_;
+};
+
 struct TrainingLoop::Pending {
   Work work;
   double rate = 0;
@@ -121,9 +177,9 @@ TrainingLoop::TrainingLoop(Strategy& strategy, const Dataset& data,
       progress_(progress) {}
 
 // The micro-batches of one replica's part of one step. Gradients are added up over them; the last
-// one announces them.
+// one announces them. What it returns lacks the numbers.
 Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, const Hooks& hooks,
-                          const Recording& recording) {
+                          const Recording& recording, Numbers& numbers) {
   const double rate = optimizer_.schedule.rate(optimizer_.rate, work.step, steps_);
   Totals mine;
   for (int part = 0; part < accumulate_; ++part) {
@@ -136,24 +192,18 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, cons
       strategy_.staged(r);
     }
     r.graph.forward(*r.context, hooks.before);
-    double loss = 0;
     {
       const auto span = recording.span(Part::kLoss);
       r.graph.evaluate_loss(*r.context, true);
-      loss = r.context->ops->batch_sum(r.context->state, r.graph.losses());
-      mine.correct += count_correct(r);
+      numbers.ask(work.step, part);
     }
-    if (!std::isfinite(loss)) {
-      fail(Code::kInvalid, "the loss is not finite at step {}, on rank {}: {}", work.step, r.rank,
-           find_not_finite(r));
-    }
-    mine.loss += loss;
     r.graph.backward(*r.context, part > 0, part + 1 == accumulate_ ? hooks.ready : hooks.nothing);
   }
   {
     const auto span = recording.span(Part::kFinish);
     strategy_.finish(r);
   }
+  numbers.mark(work.step);
   mine.examples = double(work.mine.size());
   if (options_.interrupt != nullptr && options_.interrupt->load() != 0) mine.stop = 1;
   return mine;
@@ -163,6 +213,7 @@ void TrainingLoop::run(Replica& r) {
   r.context->training = true;
   Pipeline pipeline(data_, pipeline_options(seed_, options_.shuffle, options_.prefetch_threads));
   WorkQueue queue(strategy_, r, pipeline, accumulate_);
+  Numbers numbers(r, accumulate_, options_.steps_ahead > 0 && !r.context->ops->in_host_memory());
   const Recording recording(options_.profile, r, accumulate_);
   const Hooks hooks{[&](Range range) {
                       const auto span = recording.span(Part::kBeforeForward);
@@ -202,23 +253,39 @@ void TrainingLoop::run(Replica& r) {
   const auto learn = [&](const Totals& totals) {
     if (reports >= 2) clock.add_least(totals.waited, totals.messages);
   };
-  while (const std::optional<Work> work = queue.next()) {
-    const auto whole = recording.step(work->step);
-    Totals mine = step(r, *work, pipeline, hooks, recording);
-    if (pending) mine.waited = pending->waited, mine.messages = pending->messages;
+  struct Made {
+    Work work;
+    double rate = 0;
+    Totals mine;
+  };
+  // Of a step that was made; false when everybody stops.
+  const auto report = [&](Made& made) {
+    if (pending) made.mine.waited = pending->waited, made.mine.messages = pending->messages;
     const Totals last = [&] {
       const auto span = recording.span(Part::kReport);
-      return strategy_.report(r, mine);
+      numbers.add_to(made.mine, made.work.step);
+      return strategy_.report(r, made.work.step, made.mine);
     }();
     learn(last);
     ++reports;
     if (pending) announce(r, *pending, last);
     const auto [seconds, waited, messages] = lap();
-    pending = {*work,    r.state.rate,   double(work->whole) / seconds, seconds, waited,
-               messages, traffic_since()};
+    pending = {made.work, made.rate,      double(made.work.whole) / seconds, seconds, waited,
+               messages,  traffic_since()};
+    return last.stop == 0;  // everybody sees the same sums, so everybody stops here
+  };
+  std::optional<Made> queued;  // where the host is a step ahead
+  for (bool go_on = true; go_on;) {
+    const std::optional<Work> work = queue.next();
+    if (!work) break;
+    const auto whole = recording.step(work->step);
+    std::optional<Made> made(Made{*work, 0, step(r, *work, pipeline, hooks, recording, numbers)});
+    made->rate = r.state.rate;
+    if (numbers.ahead()) std::swap(made, queued);
+    if (made) go_on = report(*made);
     remember(*work);
-    if (last.stop > 0) break;  // everybody sees the same sums, so everybody stops here
   }
+  if (queued) report(*queued);
   const Totals last = [&] {
     const auto span = recording.span(Part::kSettle);
     return strategy_.settle(r);

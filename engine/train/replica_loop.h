@@ -40,10 +40,11 @@ class TrainingLoop {
   void run(Replica& replica);
 
  private:
-  struct Pending;  // a step whose sums are not known yet
+  struct Pending;  // a step whose sums over all replicas are not known yet
   struct Hooks;
+  class Numbers;
   Totals step(Replica& replica, const Work& work, Pipeline& pipeline, const Hooks& hooks,
-              const Recording& recording);
+              const Recording& recording, Numbers& numbers);
   void announce(Replica& replica, const Pending& pending, const Totals& totals);
   void remember(const Work& work);
 

@@ -142,9 +142,10 @@ class Strategy {
   // Called by Graph::backward's hook in the last micro-batch: communication may start.
   virtual void gradient_ready(Replica& replica, Range range) = 0;
   virtual void finish(Replica& replica) = 0;  // nothing more comes from this step; does not wait
-  // Once a step. Does not wait for its own sums: returns those of the report before, the same on
-  // all replicas that are in step (zeros at first).
-  virtual Totals report(Replica& replica, const Totals& mine) = 0;
+  // Once a step, of one that is finished: the last one, or, where the device's kernels are queued,
+  // the one before, whose kernels are done. Does not wait for its own sums: returns those of the
+  // report before, the same on all replicas that are in step (zeros at first).
+  virtual Totals report(Replica& replica, std::int64_t step, const Totals& mine) = 0;
   // Waits for all updates and reports: before evaluation, a checkpoint, the end. The last report's
   // sums.
   virtual Totals settle(Replica& replica) = 0;

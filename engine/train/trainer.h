@@ -78,6 +78,10 @@ struct FitOptions {
   const Dataset* test = nullptr;    // evaluated after so many epochs, and at the end ...
   std::int64_t evaluate_every = 1;  // ... 0: only at the end
   int prefetch_threads = 1;         // of a replica; 0: the replica reads for itself
+  // Steps that the host queues on a device before it reads the numbers of one: 1, so that the
+  // device is never out of work, or 0, so that a loss that is not finite is traced to a layer. The
+  // same bits. Nothing where kernels are the host's.
+  int steps_ahead = 1;
 
   // On the chief, when all memory is taken, before the first step.
   std::function<void()> on_open = {};

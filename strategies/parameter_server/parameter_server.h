@@ -92,7 +92,8 @@ class ParameterServer : public engine::Strategy {
   void before_forward(engine::Replica& replica, engine::Range range) override;
   void gradient_ready(engine::Replica& replica, engine::Range range) override;
   void finish(engine::Replica& replica) override;
-  engine::Totals report(engine::Replica& replica, const engine::Totals& mine) override;
+  engine::Totals report(engine::Replica& replica, std::int64_t step,
+                        const engine::Totals& mine) override;
   engine::Totals settle(engine::Replica& replica) override;
   std::vector<double> gather(engine::Replica& replica, std::span<const double> mine,
                              std::string_view what) override;

@@ -243,7 +243,7 @@ void ParameterServer::finish(engine::Replica& replica) {
 
 // Each replica sees its own sums. A vote ends what is dealt out; the steps that are under way are
 // made.
-Totals ParameterServer::report(engine::Replica& replica, const Totals& mine) {
+Totals ParameterServer::report(engine::Replica& replica, std::int64_t, const Totals& mine) {
   Worker& w = worker(replica);
   if (mine.stop > 0) {
     source().stop(w.rank);

@@ -158,7 +158,8 @@ void AsynchronousStrategy::finish(engine::Replica& r) {
 }
 
 // Workers never meet: each sees its own sums.
-engine::Totals AsynchronousStrategy::report(engine::Replica& r, const engine::Totals& mine) {
+engine::Totals AsynchronousStrategy::report(engine::Replica& r, std::int64_t,
+                                            const engine::Totals& mine) {
   return std::exchange(static_cast<Worker&>(r).last, mine);
 }
 engine::Totals AsynchronousStrategy::settle(engine::Replica& r) {

@@ -33,7 +33,7 @@ class AsynchronousStrategy : public engine::Strategy {
   void before_forward(engine::Replica&, engine::Range) override;
   void gradient_ready(engine::Replica&, engine::Range) override;
   void finish(engine::Replica&) override;
-  engine::Totals report(engine::Replica&, const engine::Totals& mine) override;
+  engine::Totals report(engine::Replica&, std::int64_t, const engine::Totals& mine) override;
   engine::Totals settle(engine::Replica&) override;
   std::vector<double> gather(engine::Replica&, std::span<const double> mine,
                              std::string_view what) override;

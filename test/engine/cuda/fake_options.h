@@ -25,6 +25,10 @@ struct FakeGpuOptions {
   // The kernels of its modules.
   std::function<std::span<const EmulatedKernel>(DType)> kernels = emulated_kernels;
 
+  // Called where the host asks for the end of the last work that it has queued: until it queues
+  // more, the GPU has nothing to do. Any thread.
+  std::function<void()> on_starved = [] {};
+
   std::size_t refused_launch = kNever;  // this launch fails when it is queued; the first is 0
   std::size_t failed_launch = kNever;   // this one when it runs, and every call after that
 };

@@ -56,10 +56,12 @@ void FakeQueue::push(FakeStream* stream, std::string kind, std::function<void()>
   }
   auto graph = std::make_shared<FakeGraph>();
   graph->nodes.push_back({std::move(kind), std::move(run), {}});
+  ++pushed_;
   stream->works.push_back(work_of(std::move(graph)));
 }
 
 void FakeQueue::launch(FakeStream* stream, std::shared_ptr<const FakeGraph> graph) {
+  ++pushed_;
   stream->works.push_back(work_of(std::move(graph)));
 }
 
@@ -70,6 +72,7 @@ void FakeQueue::record(const std::shared_ptr<FakeEvent>& event, FakeStream* stre
   FakeWork work;
   work.record = event;
   work.count = ++event->recorded;
+  event->pushed = pushed_;
   stream->works.push_back(std::move(work));
 }
 
@@ -104,12 +107,14 @@ FakeAnswer FakeQueue::query(FakeStream* stream) {
     stream->capture->broken = true;
     return FakeAnswer::kCaptured;
   }
+  if (!stream->works.empty()) on_starved_();
   for (std::uint64_t i = 0; i <= random_() % 4 && !stream->works.empty(); ++i) step();
   return stream->works.empty() ? FakeAnswer::kDone : FakeAnswer::kNotReady;
 }
 
 FakeAnswer FakeQueue::query(const FakeEvent& event) {
   if (event.capture) return FakeAnswer::kCaptured;
+  if (event.done < event.recorded && event.pushed == pushed_) on_starved_();
   for (std::uint64_t i = 0; i <= random_() % 4 && event.done < event.recorded; ++i) step();
   return event.done == event.recorded ? FakeAnswer::kDone : FakeAnswer::kNotReady;
 }

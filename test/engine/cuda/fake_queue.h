@@ -39,6 +39,7 @@ struct FakeCapture {
 struct FakeEvent {
   bool timed = false;
   std::uint64_t recorded = 0, done = 0;  // how often
+  std::uint64_t pushed = 0;              // pieces of work, when it was last recorded
   std::uint64_t time = 0;                // when last, in pieces of work
   std::shared_ptr<FakeCapture> capture;  // that it was recorded in
   std::vector<std::size_t> nodes;        // and after what
@@ -72,7 +73,9 @@ enum class FakeAnswer {
 
 class FakeQueue {
  public:
-  explicit FakeQueue(std::uint64_t seed) : random_(seed) {}
+  // `on_starved`: see FakeGpuOptions.
+  FakeQueue(std::uint64_t seed, std::function<void()> on_starved)
+      : random_(seed), on_starved_(std::move(on_starved)) {}
 
   FakeStream* make_stream(int gpu);
   FakeStream* make_default_stream(int gpu);  // known to nobody
@@ -108,7 +111,8 @@ class FakeQueue {
   std::vector<std::unique_ptr<FakeStream>> streams_, defaults_, dropped_;
   std::vector<std::shared_ptr<FakeCapture>> captures_;
   FakeStream* favourite_ = nullptr;
-  std::uint64_t time_ = 0;
+  std::function<void()> on_starved_;
+  std::uint64_t time_ = 0, pushed_ = 0;
   bool stuck_ = false;
 };
 

@@ -33,7 +33,7 @@ struct FakeModule {
 
 struct FakeState {
   explicit FakeState(const FakeGpuOptions& with)
-      : options(with), memory(with.gpus, with.memory), queue(with.seed) {
+      : options(with), memory(with.gpus, with.memory), queue(with.seed, with.on_starved) {
     for (int gpu = 0; gpu < with.gpus; ++gpu) {
       contexts.push_back(std::make_unique<FakeContext>());
       contexts.back()->gpu = gpu;
