@@ -31,6 +31,10 @@ CudaOps::CudaOps(const GpuParts& gpu, DType dtype, std::unique_ptr<Products> pro
       sum_(gpu.memory.allocate(sizeof(double), "the words of a step")),
       answer_(gpu.memory.pinned(sizeof(double))),
       asked_{Asked(gpu.context, gpu.memory), Asked(gpu.context, gpu.memory)},
+      copies_(gpu.context),
+      copies_staging_(gpu.context, gpu.memory),
+      arrived_(gpu.context),
+      loaded_(gpu.context),
       beside_(gpu.context),
       kernels_done_(gpu.context),
       reductions_done_(gpu.context),
@@ -45,6 +49,7 @@ CudaOps::CudaOps(const GpuParts& gpu, DType dtype, std::unique_ptr<Products> pro
 // Buffers may go only when nothing queued uses them.
 CudaOps::~CudaOps() {
   try {
+    copies_.synchronize();
     stream_.synchronize();
     beside_.synchronize();
   } catch (const std::exception&) {
@@ -155,14 +160,26 @@ void CudaOps::answer(Asked& asked) {
   broken("a kernel found a number wrong that the host does not");
 }
 
-// In float32 first, where that is not the element type: kernels convert.
+// A batch comes on a stream of its own, while the step before is computed, and lies beside the
+// input until that is free.
 void CudaOps::load(const float* from, Tensor x) {
   invariant(x.dtype == dtype_, "load into another element type");
-  const std::size_t count = x.elements();
-  if (dtype_ == DType::kFloat32) return write(from, x.data, count * sizeof(float));
-  std::byte* const wide = scratch(count * sizeof(float));
-  write(from, wide, count * sizeof(float));
-  launch(grid_for(count), Convert{reinterpret_cast<const float*>(wide), x.data, count});
+  const std::size_t count = x.elements(), bytes = count * sizeof(float);
+  if (arriving_.bytes() < bytes) {
+    outgrown_.push_back(std::move(arriving_));
+    arriving_ = memory_->allocate(bytes, "a batch that is on its way");
+  }
+  copies_.wait(loaded_);  // the last batch was read from there
+  copies_staging_.write(copies_, from, arriving_.data(), bytes);
+  copies_.record(arrived_);
+  stream_.wait(arrived_);
+  if (dtype_ == DType::kFloat32) {
+    stream_.copy(x.data, arriving_.data(), bytes);
+  } else {
+    launch(grid_for(count),
+           Convert{reinterpret_cast<const float*>(arriving_.data()), x.data, count});
+  }
+  stream_.record(loaded_);
 }
 
 std::byte* CudaOps::scratch(std::size_t bytes) {

@@ -165,6 +165,12 @@ class CudaOps final : public Ops {
   Buffer scratch_;
   std::vector<Buffer> outgrown_;  // scratch that queued kernels may still use
 
+  // Of batches that come from the host.
+  CudaStream copies_;
+  HostStaging copies_staging_;
+  Event arrived_, loaded_;  // a batch lies beside the input; and in it
+  Buffer arriving_;
+
   const Event& event(int number) const;  // of a mark
 
   // Of reduce, checksum and marks, which any thread calls.
