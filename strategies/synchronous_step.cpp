@@ -49,7 +49,8 @@ std::optional<engine::Work> Synchronous::next(engine::Replica& replica) {
   return work;
 }
 
-// Which entries of the layout are compared at a step: every kCheckCycle-th, in turn.
+// Which entries of the layout are compared at a step: every kCheckCycle-th, in turn; in another
+// turn in each cycle, so that all get theirs where some steps alone are reported.
 void Synchronous::plan_checks(const engine::Graph& graph) {
   checked_.assign(kCheckCycle, {});
   if (!options_.checksums) return;
@@ -61,7 +62,8 @@ void Synchronous::plan_checks(const engine::Graph& graph) {
 }
 
 const std::vector<std::size_t>& Synchronous::checked_at(std::int64_t step) const {
-  return checked_[std::size_t(step) % kCheckCycle];
+  const auto turn = std::size_t(step);
+  return checked_[(turn + turn / kCheckCycle) % kCheckCycle];
 }
 
 void Synchronous::before_forward(engine::Replica& replica, Range range) {

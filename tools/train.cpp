@@ -327,6 +327,7 @@ int train(const TrainFlags& f, const Program& program) {
   fit.global_batch = f.batch;
   fit.accumulate = f.accumulate;
   fit.steps_ahead = f.steps_ahead;
+  fit.steps_per_execution = f.steps_per_execution;
   fit.checkpoints = f.checkpoints;
   fit.every = f.every;
   fit.keep = f.keep;

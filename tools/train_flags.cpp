@@ -154,6 +154,11 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "on GPUs: products of float32 with 10 bits of mantissa, several times as fast")
       ->check(one_of({"on", "off"}))
       ->capture_default_str();
+  app.add_option("--steps-per-execution", f.steps_per_execution,
+                 "steps that are reported together: replicas meet for their losses once, and the "
+                 "log has a line for all of them")
+      ->check(at_least_one)
+      ->capture_default_str();
   app.add_option("--steps-ahead", f.steps_ahead,
                  "on GPUs: steps that are queued before the numbers of one are read; with 0 a loss "
                  "that is not finite is traced to its layer, and GPUs wait between steps")

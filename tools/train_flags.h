@@ -33,6 +33,7 @@ struct TrainFlags {
   double memory_fraction = 0.95;     // of GPUs
   std::string tf32 = "on";
   int steps_ahead = 1;
+  std::int64_t steps_per_execution = 1;
   std::string device = "cpu", dtype, algorithm = "auto", update = "auto", kernels = "auto",
               bind = "auto";
   NetworkFlags network;

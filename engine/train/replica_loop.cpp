@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 #include <limits>
+#include <utility>
 
 #include "engine/ops/host_view.h"
 #include "engine/train/staging.h"
@@ -154,11 +155,30 @@ class TrainingLoop::Numbers {
   Buffer sums_;
 };
 
-struct TrainingLoop::Pending {
-  Work work;
+// Steps that are reported together.
+struct TrainingLoop::Made {
+  Work work;  // of the last one, as is `rate`
   double rate = 0;
+  Totals mine = {};  // sums over them
+  std::int64_t steps = 1;
+  std::size_t whole = 0;  // examples over all replicas
+
+  void add(const Made& next) {
+    work = next.work;
+    rate = next.rate;
+    mine.loss += next.mine.loss;
+    mine.correct += next.mine.correct;
+    mine.examples += next.mine.examples;
+    mine.stop += next.mine.stop;
+    steps += next.steps;
+    whole += next.whole;
+  }
+};
+
+struct TrainingLoop::Pending {
+  Made made;
   double images_per_second = 0;
-  double seconds = 0, waited = 0, messages = 0;
+  double seconds = 0, waited = 0, messages = 0;  // of a step
   std::optional<Traffic> traffic;
 };
 
@@ -253,39 +273,51 @@ void TrainingLoop::run(Replica& r) {
   const auto learn = [&](const Totals& totals) {
     if (reports >= 2) clock.add_least(totals.waited, totals.messages);
   };
-  struct Made {
-    Work work;
-    double rate = 0;
-    Totals mine;
-  };
-  // Of a step that was made; false when everybody stops.
-  const auto report = [&](Made& made) {
+  // False when everybody stops.
+  const auto report = [&](Made made) {
     if (pending) made.mine.waited = pending->waited, made.mine.messages = pending->messages;
     const Totals last = [&] {
       const auto span = recording.span(Part::kReport);
-      numbers.add_to(made.mine, made.work.step);
       return strategy_.report(r, made.work.step, made.mine);
     }();
     learn(last);
     ++reports;
     if (pending) announce(r, *pending, last);
     const auto [seconds, waited, messages] = lap();
-    pending = {made.work, made.rate,      double(made.work.whole) / seconds, seconds, waited,
-               messages,  traffic_since()};
+    const double steps = double(made.steps);
+    pending = {made,
+               double(made.whole) / seconds,
+               seconds / steps,
+               waited / steps,
+               messages / steps,
+               traffic_since()};
     return last.stop == 0;  // everybody sees the same sums, so everybody stops here
+  };
+  std::optional<Made> execution;  // what is not reported yet
+  const auto end_step = [&](Made& made) {
+    numbers.add_to(made.mine, made.work.step);
+    if (execution) {
+      execution->add(made);
+    } else {
+      execution = made;
+    }
+    if (execution->steps < options_.steps_per_execution) return true;
+    return report(*std::exchange(execution, std::nullopt));
   };
   std::optional<Made> queued;  // where the host is a step ahead
   for (bool go_on = true; go_on;) {
     const std::optional<Work> work = queue.next();
     if (!work) break;
     const auto whole = recording.step(work->step);
-    std::optional<Made> made(Made{*work, 0, step(r, *work, pipeline, hooks, recording, numbers)});
+    std::optional<Made> made(Made{.work = *work, .whole = work->whole});
+    made->mine = step(r, *work, pipeline, hooks, recording, numbers);
     made->rate = r.state.rate;
     if (numbers.ahead()) std::swap(made, queued);
-    if (made) go_on = report(*made);
+    if (made) go_on = end_step(*made);
     remember(*work);
   }
-  if (queued) report(*queued);
+  if (queued) end_step(*queued);
+  if (execution) report(*execution);
   const Totals last = [&] {
     const auto span = recording.span(Part::kSettle);
     return strategy_.settle(r);
@@ -293,9 +325,10 @@ void TrainingLoop::run(Replica& r) {
   if (!pending) return;
   learn(last);
   const auto [seconds, waited, messages] = lap();  // what is left of the last step
-  pending->seconds += seconds;
-  pending->waited += waited;
-  pending->messages += messages;
+  const double steps = double(pending->made.steps);
+  pending->seconds += seconds / steps;
+  pending->waited += waited / steps;
+  pending->messages += messages / steps;
   announce(r, *pending, last);
 }
 
@@ -315,13 +348,13 @@ void TrainingLoop::announce(Replica& r, const Pending& pending, const Totals& to
     if (totals.stop > 0 && progress_.stopped == 0) progress_.stopped = SIGTERM;
     if (pending.traffic) {
       progress_.traffic += *pending.traffic;
-      ++progress_.counted_steps;
+      progress_.counted_steps += pending.made.steps;
     }
     if (r.rank != 0) return;
-    report.step = pending.work.step;
+    report.step = pending.made.work.step;
     report.steps = steps_;
-    report.epoch = pending.work.epoch;
-    report.rate = pending.rate;
+    report.epoch = pending.made.work.epoch;
+    report.rate = pending.made.rate;
     report.loss = totals.examples > 0 ? totals.loss / totals.examples : 0;
     report.accuracy = accuracy(r, totals.correct, totals.examples);
     report.examples = std::size_t(totals.examples);

@@ -40,7 +40,8 @@ class TrainingLoop {
   void run(Replica& replica);
 
  private:
-  struct Pending;  // a step whose sums over all replicas are not known yet
+  struct Made;
+  struct Pending;  // steps whose sums over all replicas are not known yet
   struct Hooks;
   class Numbers;
   Totals step(Replica& replica, const Work& work, Pipeline& pipeline, const Hooks& hooks,

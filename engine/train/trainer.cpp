@@ -177,6 +177,9 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
   require(options.global_batch >= 1, "the batch must hold at least one example");
   require(options.epochs >= 0 && options.steps >= 0, "epochs and steps cannot be negative");
   require(options.accumulate >= 1, "accumulate must be at least 1");
+  require(options.steps_per_execution >= 1, "steps_per_execution must be at least 1");
+  require(options.steps_ahead == 0 || options.steps_ahead == 1, "steps_ahead is 0 or 1, not {}",
+          options.steps_ahead);
   require(options.every >= 0 && options.keep >= 1, "checkpoints: every >= 0 and keep >= 1");
   check(data);
   if (options.test != nullptr) check(*options.test);

@@ -35,20 +35,21 @@
 
 namespace lockstep::engine {
 
-// What is known after a step, summed over all replicas. Reports come one step late, so that nobody
-// waits for them; the last one of an epoch comes with its end.
+// What is known after a step, or after those of an execution (FitOptions::steps_per_execution),
+// summed over all replicas. Reports come one late, so that nobody waits for them; the last one of
+// an epoch comes with its end.
 struct StepReport {
-  std::int64_t step = 0, steps = 0;
+  std::int64_t step = 0, steps = 0;  // the last one's number, from 0; of the whole run
   std::int64_t epoch = 0;
   double rate = 0;
-  double loss = 0;      // mean over the examples of the step
+  double loss = 0;      // mean over the examples of these steps
   double accuracy = 0;  // part of them; NaN where the loss counts none
   std::size_t examples = 0;
   double seconds = 0;            // since `fit` began
-  double images_per_second = 0;  // of this step
-  // Of this step's time, what rank 0's thread waited: communication that is not hidden, and others.
+  double images_per_second = 0;  // of these steps
+  // Of a step's time, what rank 0's thread waited: communication that is not hidden, and others.
   double waited = 0;
-  std::optional<Traffic> traffic = {};  // of rank 0 in this step, where there are servers
+  std::optional<Traffic> traffic = {};  // of rank 0 in these steps, where there are servers
 };
 
 struct Evaluation {
@@ -82,6 +83,10 @@ struct FitOptions {
   // device is never out of work, or 0, so that a loss that is not finite is traced to a layer. The
   // same bits. Nothing where kernels are the host's.
   int steps_ahead = 1;
+  // Steps that are reported together: sums over them, once, so that replicas need not meet for each
+  // step's loss. An interrupt is heard at their ends. The end of an epoch, and a checkpoint, end
+  // them too.
+  std::int64_t steps_per_execution = 1;
 
   // On the chief, when all memory is taken, before the first step.
   std::function<void()> on_open = {};
