@@ -131,6 +131,7 @@ class Synchronous : public engine::Strategy {
   int first_rank() const;
   engine::GraphOptions graph_options() const { return {.recompute = options_.recompute}; }
   void check_devices(const engine::Ops& ops) const;  // of the first replica
+  void connect_devices() const;
   std::size_t largest_share(std::size_t batch, int accumulate) const;
   void design(const engine::Graph& graph);
   void find_costs();

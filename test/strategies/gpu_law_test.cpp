@@ -26,6 +26,12 @@ strategies::SynchronousOptions on(engine::Device& device, int count) {
   return options;
 }
 
+strategies::SynchronousOptions on(engine::cuda::FakeDevices& gpus, std::vector<std::size_t> which) {
+  strategies::SynchronousOptions options = on(gpus[0], int(which.size()));
+  for (std::size_t i = 0; i < which.size(); ++i) options.devices[i] = &gpus[which[i]];
+  return options;
+}
+
 Job small(DType dtype) {
   Job job;
   job.dtype = dtype;
@@ -73,6 +79,41 @@ TEST(GpuLaw, TwoRunsGiveTheSameBitsInEveryOrderOfStreams) {
     }
     EXPECT_EQ(weights[0], weights[1]);
   }
+}
+
+// Sums and updates have one order, so it makes no difference on which GPU which replica is; and on
+// one GPU they have the bits of the processor (ReduceKernels).
+TEST(GpuLaw, SeveralGpusEndWithTheBitsOfOne) {
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const engine::optim::Optimizer& optimizer :
+         {engine::optim::adam({.rate = 0.002}), engine::optim::lars({.rate = 0.02})}) {
+      Job job = small(dtype);
+      job.steps = 5;
+      job.optimizer = optimizer;
+      const auto train = [&](const std::vector<std::size_t>& which, std::uint64_t seed) {
+        engine::cuda::FakeDevices gpus({.gpus = 2, .seed = seed});
+        return train_mirrored(job, on(gpus, which));
+      };
+      for (const std::vector<std::size_t>& which :
+           {std::vector<std::size_t>{0, 1}, {1, 0}, {0, 0, 1}}) {
+        SCOPED_TRACE(fmt::format("{} on {}", engine::name(dtype), fmt::join(which, ",")));
+        const Outcome here = train(which, 2);
+        const Outcome there = train(std::vector<std::size_t>(which.size(), 0), 1);
+        for (const std::vector<double>& weights : here.weights)
+          EXPECT_EQ(weights, there.weights[0]);
+        EXPECT_EQ(here.losses, there.losses);
+      }
+    }
+  }
+}
+
+TEST(GpuLaw, SeveralGpusTakeTheStepsOfTheProcessor) {
+  engine::cuda::FakeDevices gpus({.gpus = 2});
+  const auto processor = engine::cpu_device();
+  const Job job = small(DType::kFloat32);
+  const Outcome here = train_mirrored(job, on(gpus, {0, 0, 1}));
+  const Outcome there = train_mirrored(job, on(*processor, 3));
+  EXPECT_LT(relative(here.weights[0], there.weights[0]), 1e-5);
 }
 
 TEST(GpuLaw, ARunThatGoesOnFromACheckpointEndsWithTheSameBits) {
@@ -174,6 +215,17 @@ TEST(GpuLaw, WhatReplicasOnAGpuCannotDoIsRefused) {
   strategies::SynchronousOptions direct = on(*gpu, 2);
   direct.kernels = engine::Kernels::kDirect;
   EXPECT_NE(refusal(direct).find("--kernels"), std::string::npos);
+}
+
+TEST(GpuLaw, GpusThatDoNotReachEachOtherAreNamed) {
+  for (const std::pair<int, int>& apart : {std::pair(1, 2), std::pair(2, 1)}) {
+    engine::cuda::FakeDevices gpus({.gpus = 3, .apart = {apart}});
+    const std::string text = refusal(on(gpus, {0, 1, 2}));
+    EXPECT_EQ(text, fmt::format("replicas on cuda:{} and cuda:{} do not reach each other's memory: "
+                                "give one device for all of them, as in --devices cuda:0,cuda:0",
+                                apart.first, apart.second));
+    EXPECT_EQ(train_mirrored(small(DType::kFloat32), on(gpus, {0, 1})).losses.size(), 8u);
+  }
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ constexpr ErrorWords kErrors[] = {
     {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
     {CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS",
      "an illegal memory access was encountered"},
@@ -129,6 +130,29 @@ void fill_devices(Driver& driver) {
   };
 }
 
+bool may_reach(const FakeState& state, int from, int to) {
+  return from != to && is_gpu(state, from) && is_gpu(state, to) &&
+         std::ranges::count(state.options.apart, std::pair(from, to)) == 0;
+}
+
+void fill_peers(Driver& driver) {
+  driver.device_can_access_peer = [](int* can, CUdevice from, CUdevice to) {
+    return guarded([&](FakeState& state) {
+      *can = may_reach(state, from, to) ? 1 : 0;
+      return CUDA_SUCCESS;
+    });
+  };
+  driver.ctx_enable_peer_access = [](CUcontext handle, unsigned) {
+    return in_context([&](FakeState& state, FakeContext& context) {
+      const FakeContext* const peer = context_of(state, handle);
+      if (peer == nullptr || peer == &context) return CUDA_ERROR_INVALID_CONTEXT;
+      if (!may_reach(state, context.gpu, peer->gpu)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+      const bool added = context.peers.insert(peer->gpu).second;
+      return added ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    });
+  };
+}
+
 void fill_contexts(Driver& driver) {
   driver.device_primary_ctx_retain = [](CUcontext* context, CUdevice device) {
     return guarded([&](FakeState& state) {
@@ -146,6 +170,7 @@ void fill_contexts(Driver& driver) {
     FakeContext& context = *state->contexts[std::size_t(device)];
     if (context.holders == 0) return CUDA_ERROR_INVALID_CONTEXT;
     if (--context.holders == 0) {
+      context.peers.clear();
       std::erase_if(state->current, [&](const auto& entry) { return entry.second == &context; });
     }
     return CUDA_SUCCESS;
@@ -171,20 +196,6 @@ void fill_contexts(Driver& driver) {
       return result_of(state.queue.finish_all(context.gpu));
     });
   };
-  driver.device_can_access_peer = [](int* can, CUdevice from, CUdevice to) {
-    return guarded([&](FakeState& state) {
-      *can = from != to && is_gpu(state, from) && is_gpu(state, to) ? 1 : 0;
-      return CUDA_SUCCESS;
-    });
-  };
-  driver.ctx_enable_peer_access = [](CUcontext handle, unsigned) {
-    return in_context([&](FakeState& state, FakeContext& context) {
-      const FakeContext* const peer = context_of(state, handle);
-      if (peer == nullptr || peer == &context) return CUDA_ERROR_INVALID_CONTEXT;
-      const bool added = context.peers.insert(peer->gpu).second;
-      return added ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
-    });
-  };
 }
 
 FakeModule* module_of(FakeState& state, CUmodule handle) {
@@ -194,12 +205,12 @@ FakeModule* module_of(FakeState& state, CUmodule handle) {
   return known ? module : nullptr;
 }
 
-CUresult load(FakeState& state, CUmodule* handle, std::string_view image) {
+CUresult load(FakeState& state, int gpu, CUmodule* handle, std::string_view image) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     if (image != fmt::format("emulated {}", name(dtype))) continue;
     auto module = std::make_unique<FakeModule>();
     for (const EmulatedKernel& kernel : state.options.kernels(dtype)) {
-      module->functions.push_back({&kernel});
+      module->functions.push_back({&kernel, gpu});
     }
     *handle = reinterpret_cast<CUmodule>(module.get());
     state.modules.push_back(std::move(module));
@@ -210,8 +221,8 @@ CUresult load(FakeState& state, CUmodule* handle, std::string_view image) {
 
 void fill_modules(Driver& driver) {
   driver.module_load_data = [](CUmodule* module, const void* image) {
-    return uncaptured([&](FakeState& state, FakeContext&) {
-      return load(state, module, static_cast<const char*>(image));
+    return uncaptured([&](FakeState& state, const FakeContext& context) {
+      return load(state, context.gpu, module, static_cast<const char*>(image));
     });
   };
   driver.module_unload = [](CUmodule handle) {
@@ -271,6 +282,7 @@ Driver fake_driver() {
   Driver driver;
   fill_devices(driver);
   fill_contexts(driver);
+  fill_peers(driver);
   fill_modules(driver);
   fill_memory(driver);
   fill_streams(driver);
