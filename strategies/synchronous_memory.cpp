@@ -44,10 +44,11 @@ void Synchronous::connect_devices() const {
   const std::string first = to_string(options_.devices[0]->id());
   for (engine::Device* from : options_.devices) {
     for (engine::Device* to : options_.devices)
-      engine::require(from->reach(*to),
-                      "replicas on {} and {} do not reach each other's memory: give one device for "
-                      "all of them, as in --devices {},{}",
-                      to_string(from->id()), to_string(to->id()), first, first);
+      engine::require(
+          from->reach(*to),
+          "replicas on {} and {} do not reach each other's memory: give one device for "
+          "all of them, as in --devices {},{}, or devices that do (lockstep doctor tells)",
+          to_string(from->id()), to_string(to->id()), first, first);
   }
 }
 

@@ -90,6 +90,9 @@ std::vector<Finding> examine() {
   const std::vector<std::string> told = engine::describe_gpus();
   for (std::size_t i = 0; i < told.size(); ++i)
     findings.push_back({i == 0 ? "CUDA" : fmt::format("CUDA, {}", i + 1), gpus, told[i]});
+  const std::vector<std::string> links = describe(engine::gpu_topology());
+  for (std::size_t i = 0; i < links.size(); ++i)
+    found(i == 0 ? "GPU links" : fmt::format("GPU links, {}", i + 1), links[i]);
   if (collectives::mpi::available()) {
     found("MPI", collectives::mpi::version());
   } else {

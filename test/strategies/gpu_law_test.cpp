@@ -222,7 +222,8 @@ TEST(GpuLaw, GpusThatDoNotReachEachOtherAreNamed) {
     engine::cuda::FakeDevices gpus({.gpus = 3, .apart = {apart}});
     const std::string text = refusal(on(gpus, {0, 1, 2}));
     EXPECT_EQ(text, fmt::format("replicas on cuda:{} and cuda:{} do not reach each other's memory: "
-                                "give one device for all of them, as in --devices cuda:0,cuda:0",
+                                "give one device for all of them, as in --devices cuda:0,cuda:0, "
+                                "or devices that do (lockstep doctor tells)",
                                 apart.first, apart.second));
     EXPECT_EQ(train_mirrored(small(DType::kFloat32), on(gpus, {0, 1})).losses.size(), 8u);
   }

@@ -114,6 +114,12 @@ void fill_devices(Driver& driver) {
         case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
           *value = 4;
           return CUDA_SUCCESS;
+        case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+          *value = 2'000'000;
+          return CUDA_SUCCESS;
+        case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+          *value = 4096;
+          return CUDA_SUCCESS;
         case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
           *value = 1 << 20;
           return CUDA_SUCCESS;
@@ -140,6 +146,24 @@ void fill_peers(Driver& driver) {
     return guarded([&](FakeState& state) {
       *can = may_reach(state, from, to) ? 1 : 0;
       return CUDA_SUCCESS;
+    });
+  };
+  // GPUs 0 and 1 are a fast pair, 2 and 3, and so on.
+  driver.device_get_p2p_attribute = [](int* value, CUdevice_P2PAttribute which, CUdevice from,
+                                       CUdevice to) {
+    return guarded([&](FakeState& state) {
+      if (from == to || !is_gpu(state, from) || !is_gpu(state, to))
+        return CUDA_ERROR_INVALID_DEVICE;
+      switch (which) {
+        case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
+          *value = may_reach(state, from, to) ? 1 : 0;
+          return CUDA_SUCCESS;
+        case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
+          *value = from / 2 == to / 2 ? 0 : 1;
+          return CUDA_SUCCESS;
+        default:
+          return CUDA_ERROR_INVALID_VALUE;
+      }
     });
   };
   driver.ctx_enable_peer_access = [](CUcontext handle, unsigned) {
