@@ -61,7 +61,7 @@ double memory_bandwidth(const Driver& driver, int index) {
 
 // The library counts half steps too: 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0, 6.0.
 int generation_of(unsigned version) {
-  constexpr std::array<int, 9> kGenerations{0, 1, 2, 2, 3, 3, 4, 5, 6};
+  static constexpr std::array<int, 9> kGenerations{0, 1, 2, 2, 3, 3, 4, 5, 6};
   return version < kGenerations.size() ? kGenerations[version] : 0;
 }
 

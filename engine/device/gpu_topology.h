@@ -22,8 +22,8 @@ enum class GpuLink : std::uint8_t {
 
 struct GpuTopology {
   struct Gpu {
-    int index = 0;       // of "cuda:1": 1
-    std::string bus_id;  // "0000:3b:00.0"
+    int index = 0;            // of "cuda:1": 1
+    std::string bus_id = {};  // "0000:3b:00.0"
     std::optional<int> numa_node = {};
     double memory_bandwidth = 0;  // bytes/s, of its specification; 0: not known
     bool operator==(const Gpu&) const = default;
@@ -37,9 +37,9 @@ struct GpuTopology {
     int rank = 0;        // the driver's: 0 is the fastest kind of way on this host
     bool operator==(const Pair&) const = default;
   };
-  std::vector<Gpu> gpus;
-  std::vector<Pair> pairs;  // each pair once
-  std::string note;         // one line about what could not be asked; empty where all could
+  std::vector<Gpu> gpus = {};
+  std::vector<Pair> pairs = {};  // each pair once
+  std::string note = {};         // one line about what could not be asked; empty where all could
   bool operator==(const GpuTopology&) const = default;
 };
 

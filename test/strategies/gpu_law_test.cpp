@@ -116,6 +116,51 @@ TEST(GpuLaw, SeveralGpusTakeTheStepsOfTheProcessor) {
   EXPECT_LT(relative(here.weights[0], there.weights[0]), 1e-5);
 }
 
+// Whatever the planner may choose: each algorithm has an order of its own.
+TEST(GpuLaw, EveryAlgorithmWorksOverSeveralGpus) {
+  Job job = small(DType::kFloat32);
+  job.steps = 3;
+  const std::pair<const char*, const char*> kinds[] = {
+      {"direct", "fused"},   {"ring", "fused"}, {"hierarchical", "fused"},
+      {"one_shot", "apart"}, {"ring", "apart"}, {"halving_doubling", "apart"}};
+  for (const auto& [algorithm, update] : kinds) {
+    SCOPED_TRACE(fmt::format("{} {}", algorithm, update));
+    const auto train = [&, a = algorithm, u = update](const std::vector<std::size_t>& which) {
+      engine::cuda::FakeDevices gpus({.gpus = 2});
+      strategies::SynchronousOptions options = on(gpus, which);
+      options.algorithm = a;
+      options.update = u;
+      return train_mirrored(job, options);
+    };
+    const Outcome here = train({0, 1, 1}), there = train({0, 0, 0});
+    for (const std::vector<double>& weights : here.weights) EXPECT_EQ(weights, there.weights[0]);
+  }
+}
+
+TEST(GpuLaw, PlansAreThoseForTheLinksOfTheGpus) {
+  engine::cuda::FakeDevices gpus({.gpus = 2});
+  strategies::SynchronousOptions options = on(gpus, {0, 1});
+  options.dtype = DType::kFloat32;
+  options.gpus = {
+      .gpus = {{.index = 0, .memory_bandwidth = 3e12}, {.index = 1, .memory_bandwidth = 3e12}},
+      .pairs = {{.a = 0,
+                 .b = 1,
+                 .link = engine::GpuLink::kNvlink,
+                 .links = 12,
+                 .generation = 3,
+                 .reach = true}}};
+  strategies::Mirrored strategy(options);
+  Outcome outcome;
+  train(strategy, small(DType::kFloat32), &outcome);
+  EXPECT_EQ(strategy.topology().hosts[0].costs.direct(2)[1], 300e9);
+  EXPECT_NE(strategy.explain().find("costs of ranks and links: assumed, as links of such GPUs are "
+                                    "specified, and not measured: NVLink 3, 12 links: cuda 0-1"),
+            std::string::npos)
+      << strategy.explain();
+  options.devices[1] = options.devices[0];
+  EXPECT_EQ(strategies::Mirrored(options).topology().hosts[0].costs, collectives::HostCosts());
+}
+
 TEST(GpuLaw, ARunThatGoesOnFromACheckpointEndsWithTheSameBits) {
   const auto gpu = engine::cuda::fake_device();
   for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {

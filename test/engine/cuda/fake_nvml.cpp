@@ -28,7 +28,7 @@ FakeNvml::~FakeNvml() {
 }
 
 const FakeNvml::Gpu& FakeNvml::gpu_of(NvmlDevice handle) {
-  return installed->gpus_.at(reinterpret_cast<std::size_t>(handle) - 1);
+  return *reinterpret_cast<const Gpu*>(handle);
 }
 
 const FakeNvml::Link* FakeNvml::link_of(NvmlDevice handle, unsigned link) {
@@ -51,7 +51,7 @@ Nvml FakeNvml::table() const {
     if (installed->starts_ == 0 || std::sscanf(bus_id, "%x:%x", &domain, &bus) != 2)
       return kInvalid;
     if (bus >= installed->gpus_.size() || !installed->gpus_[bus].known) return kNotFound;
-    *device = reinterpret_cast<NvmlDevice>(std::size_t(bus) + 1);
+    *device = reinterpret_cast<NvmlDevice>(&installed->gpus_[bus]);
     return 0;
   };
   nvml.device_get_topology_common_ancestor = [](NvmlDevice a, NvmlDevice b, NvmlAncestor* level) {
