@@ -351,7 +351,10 @@ Calibration Synchronous::measured_costs(const CalibrationOptions& calibration) {
 }
 
 Arithmetic Synchronous::arithmetic() const {
-  return {options_.threads, options_.devices[0]->instructions()};
+  std::vector<std::string> all;
+  for (const engine::Device* device : options_.devices) all.push_back(device->instructions());
+  if (std::ranges::count(all, all[0]) == std::ptrdiff_t(all.size())) all.resize(1);
+  return {options_.threads, fmt::format("{}", fmt::join(all, " and "))};
 }
 
 // What moves the plans: connections between hosts, an executor of each replica, the threads.
