@@ -16,7 +16,7 @@ namespace lockstep::strategies {
 // How replicas add within their kernels, as far as it is not chosen by the plan.
 struct Arithmetic {
   int threads = 1;                // library threads of a replica
-  std::string instructions = {};  // engine::Device::instructions
+  std::string instructions = {};  // engine::Device::instructions; of each replica where they differ
   std::string choices = {};       // engine::Device::choices
 };
 

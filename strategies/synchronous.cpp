@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "collectives/gpu_costs.h"
 #include "collectives/machine.h"
 #include "collectives/planner.h"
 #include "collectives/processor_map.h"
@@ -54,6 +55,7 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
   std::vector<std::string> devices;
   for (engine::Device* device : options_.devices) devices.push_back(to_string(device->id()));
   topology_ = collectives::discover(bootstrap_, devices);
+  collectives::assume_gpu_costs(topology_, options_.gpus);
   host_ = topology_.host_of_rank();
   require(options_.shares.empty() || options_.shares.size() == host_.size(),
           "{} shares of the batch were given for {} replicas", options_.shares.size(),
@@ -304,6 +306,11 @@ void Synchronous::design(const engine::Graph& graph) {
 // there it is what was measured before, or assumed. Collective.
 void Synchronous::find_costs() {
   if (!costs_are_.empty()) return;
+  if (topology_.hosts[0].costs.link != collectives::LinkClass::kMemory) {
+    costs_are_ = fmt::format("assumed, as links of such GPUs are specified, and not measured: {}",
+                             fmt::join(describe(options_.gpus), "; "));
+    return;
+  }
   if (!options_.measured) {
     costs_are_ = "assumed, since nothing was measured";
     return;
@@ -350,8 +357,11 @@ Calibration Synchronous::measured_costs(const CalibrationOptions& calibration) {
 }
 
 Arithmetic Synchronous::arithmetic() const {
-  const engine::Device& device = *options_.devices[0];
-  return {options_.threads, device.instructions(), device.choices()};
+  std::vector<std::string> all;
+  for (const engine::Device* device : options_.devices) all.push_back(device->instructions());
+  if (std::ranges::count(all, all[0]) == std::ptrdiff_t(all.size())) all.resize(1);
+  return {options_.threads, fmt::format("{}", fmt::join(all, " and ")),
+          options_.devices[0]->choices()};
 }
 
 // What moves the plans: connections between hosts, an executor of each replica, the threads.

@@ -28,6 +28,7 @@
 #include "collectives/topology.h"
 #include "engine/base/log.h"
 #include "engine/device/device.h"
+#include "engine/device/gpu_topology.h"
 #include "engine/train/strategy.h"
 #include "strategies/calibration.h"
 #include "strategies/communication_threads.h"
@@ -41,7 +42,9 @@
 namespace lockstep::strategies {
 
 struct SynchronousOptions {
-  std::vector<engine::Device*> devices = {};    // one entry a replica of this process; at least one
+  std::vector<engine::Device*> devices = {};  // one entry a replica of this process; at least one
+  // How GPUs of this machine are linked: where replicas are on several, plans are priced by it.
+  engine::GpuTopology gpus = {};
   std::optional<engine::DType> dtype = {};      // else what the first device prefers
   int threads = 1;                              // library threads of a replica
   std::optional<engine::Kernels> kernels = {};  // else the fastest, or a checkpoint's
@@ -132,6 +135,7 @@ class Synchronous : public engine::Strategy {
   int first_rank() const;
   engine::GraphOptions graph_options() const { return {.recompute = options_.recompute}; }
   void check_devices(const engine::Ops& ops) const;  // of the first replica
+  void connect_devices() const;
   std::size_t largest_share(std::size_t batch, int accumulate) const;
   void design(const engine::Graph& graph);
   void find_costs();

@@ -31,16 +31,25 @@ void Synchronous::check_devices(const engine::Ops& ops) const {
   engine::require(options_.devices.size() <= kMostReplicas,
                   "{} replicas on {}: at most {} have their gradients added there",
                   options_.devices.size(), first, kMostReplicas);
-  for (const engine::Device* device : options_.devices)
-    engine::require(device == options_.devices[0],
-                    "replicas on {} and {} do not reach each other's memory yet: give one device "
-                    "for all of them, as in --devices {},{}",
-                    first, to_string(device->id()), first, first);
   engine::require(options_.memory_limit == 0,
                   "a memory limit is of the host's memory, and replicas are on {}: give a fraction "
                   "of its memory instead (--memory-fraction)",
                   first);
   engine::require(!options_.kernels, "{} has no choice of kernels: leave --kernels out", first);
+  connect_devices();
+}
+
+// Gradients are added by kernels that read and write the memory of all replicas.
+void Synchronous::connect_devices() const {
+  const std::string first = to_string(options_.devices[0]->id());
+  for (engine::Device* from : options_.devices) {
+    for (engine::Device* to : options_.devices)
+      engine::require(
+          from->reach(*to),
+          "replicas on {} and {} do not reach each other's memory: give one device for "
+          "all of them, as in --devices {},{}, or devices that do (lockstep doctor tells)",
+          to_string(from->id()), to_string(to->id()), first, first);
+  }
 }
 
 std::size_t Synchronous::local_processes() const {

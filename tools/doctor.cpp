@@ -92,6 +92,9 @@ std::vector<Finding> examine() {
   for (std::size_t i = 0; i < told.size(); ++i)
     findings.push_back({i == 0 ? "CUDA" : fmt::format("CUDA, {}", i + 1), gpus, told[i]});
   findings.push_back({"NCCL", collectives::nccl::available(), collectives::nccl::finding()});
+  const std::vector<std::string> links = describe(engine::gpu_topology());
+  for (std::size_t i = 0; i < links.size(); ++i)
+    found(i == 0 ? "GPU links" : fmt::format("GPU links, {}", i + 1), links[i]);
   if (collectives::mpi::available()) {
     found("MPI", collectives::mpi::version());
   } else {

@@ -12,4 +12,8 @@ std::vector<std::string> cuda_findings() {
   return {"built without CUDA: install the CUDA toolkit and configure again with -Dcuda=enabled"};
 }
 
+GpuTopology cuda_topology() {
+  return {};
+}
+
 }  // namespace lockstep::engine

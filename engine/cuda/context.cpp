@@ -71,6 +71,18 @@ std::size_t Context::free_memory() const {
   return free;
 }
 
+// Another library of this process may have made the way before.
+bool Context::reach(const Context& other) const {
+  if (device_ == other.device_) return true;
+  int can = 0;
+  check(driver_->device_can_access_peer(&can, device_, other.device_), "cuDeviceCanAccessPeer");
+  if (can == 0) return false;
+  use();
+  const CUresult result = driver_->ctx_enable_peer_access(other.context_, 0);
+  if (result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) check(result, "cuCtxEnablePeerAccess");
+  return true;
+}
+
 void Context::check(CUresult result, const char* call) const {
   if (result != CUDA_SUCCESS) cuda::check(*driver_, result, id_of(index_), call);
 }

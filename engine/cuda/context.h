@@ -40,6 +40,9 @@ class Context {
   int index() const { return index_; }
   const GpuFacts& facts() const { return facts_; }
   std::size_t free_memory() const;  // bytes, of all processes
+  // From now on kernels of this GPU read and write memory of `other`, what lies there now and what
+  // will. False where the driver has no way from one to the other. Makes allocating slower.
+  bool reach(const Context& other) const;
 
   // Throws Error(kDevice) where `result` is not success: "cuda:0: cuMemAlloc failed: out of memory
   // (CUDA_ERROR_OUT_OF_MEMORY)".

@@ -11,6 +11,7 @@
 #include "engine/cuda/cuda_ops.h"
 #include "engine/cuda/cudnn.h"
 #include "engine/cuda/cudnn_convolutions.h"
+#include "engine/cuda/gpu_links.h"
 #include "engine/cuda/gpu_list.h"
 #include "engine/cuda/images.h"
 #include "engine/cuda/plan_caches.h"
@@ -110,6 +111,18 @@ std::vector<std::string> cuda_findings() {
       cuda::fault([&] { lines.push_back(cuda::text_of(cuda::load_cudnn())); });
   if (!convolutions.empty()) lines.push_back(convolutions);
   return lines;
+}
+
+GpuTopology cuda_topology() {
+  GpuTopology topology;
+  const std::string driver = cuda::fault([&] {
+    const cuda::Driver opened = cuda::load_driver();
+    std::optional<cuda::Nvml> nvml;
+    const std::string why_none = cuda::fault([&] { nvml = cuda::load_nvml(); });
+    topology = cuda::gpu_links(opened, nvml ? &*nvml : nullptr, why_none);
+  });
+  if (!driver.empty()) topology.note = driver;
+  return topology;
 }
 
 }  // namespace lockstep::engine

@@ -10,6 +10,7 @@
 
 #include "engine/base/log.h"
 #include "engine/device/device.h"
+#include "engine/device/gpu_topology.h"
 
 namespace lockstep::engine {
 
@@ -28,5 +29,9 @@ std::vector<std::unique_ptr<Device>> cuda_devices(const CudaOptions& options);
 
 // For `lockstep doctor`, each one line: the driver and each GPU, or why it cannot be used.
 std::vector<std::string> cuda_findings();
+
+// How the GPUs that can be used are linked; empty where there are none. What could not be asked is
+// said in its note. Where there are several NVML is started, which takes a tenth of a second.
+GpuTopology cuda_topology();
 
 }  // namespace lockstep::engine

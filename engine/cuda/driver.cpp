@@ -65,6 +65,7 @@ Driver load_driver() {
   take(library, driver.graph_launch, "cuGraphLaunch");
   take(library, driver.graph_exec_destroy, "cuGraphExecDestroy");
   take(library, driver.device_can_access_peer, "cuDeviceCanAccessPeer");
+  take(library, driver.device_get_p2p_attribute, "cuDeviceGetP2PAttribute");
   take(library, driver.ctx_enable_peer_access, "cuCtxEnablePeerAccess");
   take(library, driver.ipc_get_mem_handle, "cuIpcGetMemHandle");
   take(library, driver.ipc_open_mem_handle, "cuIpcOpenMemHandle_v2");

@@ -78,6 +78,7 @@ struct Driver {
 
   // Memory of other GPUs, and of other processes.
   decltype(&cuDeviceCanAccessPeer) device_can_access_peer = nullptr;
+  decltype(&cuDeviceGetP2PAttribute) device_get_p2p_attribute = nullptr;
   decltype(&cuCtxEnablePeerAccess) ctx_enable_peer_access = nullptr;
   decltype(&cuIpcGetMemHandle) ipc_get_mem_handle = nullptr;
   decltype(&cuIpcOpenMemHandle) ipc_open_mem_handle = nullptr;

@@ -57,6 +57,11 @@ std::unique_ptr<Stream> Gpu::stream() {
   return std::make_unique<CudaStream>(context());
 }
 
+bool Gpu::reach(Device& other) {
+  auto* const gpu = dynamic_cast<Gpu*>(&other);
+  return gpu != nullptr && context().reach(gpu->context());
+}
+
 std::unique_ptr<Ops> Gpu::ops(DType dtype, OpsOptions options) {
   require(supports(dtype),
           "cuda:{} has no kernels for {}; it has them for float32, bfloat16 and float16", index_,

@@ -58,6 +58,7 @@ class Gpu final : public Device {
   bool supports(DType dtype) const override;
   Buffer allocate(std::size_t bytes) override;  // throws Error(kMemory)
   std::unique_ptr<Stream> stream() override;
+  bool reach(Device& other) override;  // another GPU: where the driver has peer access
   std::unique_ptr<Ops> ops(DType dtype, OpsOptions options) override;
 
   const GpuFacts& facts() const { return facts_; }

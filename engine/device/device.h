@@ -61,6 +61,10 @@ class Device {
   virtual bool supports(DType dtype) const = 0;
   virtual Buffer allocate(std::size_t bytes) = 0;  // zeroed; throws Error(kIo)
   virtual std::unique_ptr<Stream> stream() = 0;
+  // From now on the kernels of this device read and write the memory of `other`, also what it gives
+  // out later, as they do their own; not the other way round. False where they cannot. A device
+  // reaches itself. For as long as both are there; calling again costs little and changes nothing.
+  virtual bool reach(Device& other) { return this == &other; }
   // The kernels for one replica.
   // Throws Error(kInvalid) naming device and dtype where it has no kernels.
   virtual std::unique_ptr<Ops> ops(DType dtype, OpsOptions options) = 0;

@@ -47,4 +47,8 @@ std::vector<std::string> describe_gpus() {
   return cuda_findings();
 }
 
+GpuTopology gpu_topology() {
+  return cuda_topology();
+}
+
 }  // namespace lockstep::engine

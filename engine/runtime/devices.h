@@ -9,6 +9,7 @@
 
 #include "engine/base/log.h"
 #include "engine/device/device.h"
+#include "engine/device/gpu_topology.h"
 
 namespace lockstep::engine {
 
@@ -34,5 +35,8 @@ Device& find(std::span<const std::unique_ptr<Device>> devices, const DeviceId& i
 
 // For people: the driver and each GPU, or why there is none, a line each.
 std::vector<std::string> describe_gpus();
+
+// How the GPUs that can be used are linked; empty where there are none.
+GpuTopology gpu_topology();
 
 }  // namespace lockstep::engine

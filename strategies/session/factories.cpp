@@ -5,6 +5,7 @@
 
 #include "collectives/machine.h"
 #include "engine/base/error.h"
+#include "engine/runtime/devices.h"
 
 namespace lockstep::strategies {
 int threads_of(const StrategyOptions& options, int processes) {
@@ -26,10 +27,17 @@ std::vector<engine::Device*> devices_of(Session& session, const StrategyOptions&
 
 namespace {
 
+bool on_several_gpus(const std::vector<engine::Device*>& devices) {
+  return std::ranges::any_of(devices, [&](const engine::Device* device) {
+    return device->id().kind == "cuda" && device->id() != devices[0]->id();
+  });
+}
+
 SynchronousOptions synchronous(Session& session, const StrategyOptions& options) {
   SynchronousOptions result;
   result.threads = threads_of(options, session.launch().local_size);
   result.devices = devices_of(session, options);
+  if (on_several_gpus(result.devices)) result.gpus = engine::gpu_topology();
   result.dtype = options.dtype;
   result.kernels = options.kernels;
   result.algorithm = options.algorithm;

@@ -26,6 +26,12 @@ strategies::SynchronousOptions on(engine::Device& device, int count) {
   return options;
 }
 
+strategies::SynchronousOptions on(engine::cuda::FakeDevices& gpus, std::vector<std::size_t> which) {
+  strategies::SynchronousOptions options = on(gpus[0], int(which.size()));
+  for (std::size_t i = 0; i < which.size(); ++i) options.devices[i] = &gpus[which[i]];
+  return options;
+}
+
 Job small(DType dtype) {
   Job job;
   job.dtype = dtype;
@@ -73,6 +79,86 @@ TEST(GpuLaw, TwoRunsGiveTheSameBitsInEveryOrderOfStreams) {
     }
     EXPECT_EQ(weights[0], weights[1]);
   }
+}
+
+// Sums and updates have one order, so it makes no difference on which GPU which replica is; and on
+// one GPU they have the bits of the processor (ReduceKernels).
+TEST(GpuLaw, SeveralGpusEndWithTheBitsOfOne) {
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const engine::optim::Optimizer& optimizer :
+         {engine::optim::adam({.rate = 0.002}), engine::optim::lars({.rate = 0.02})}) {
+      Job job = small(dtype);
+      job.steps = 5;
+      job.optimizer = optimizer;
+      const auto train = [&](const std::vector<std::size_t>& which, std::uint64_t seed) {
+        engine::cuda::FakeDevices gpus({.gpus = 2, .seed = seed});
+        return train_mirrored(job, on(gpus, which));
+      };
+      for (const std::vector<std::size_t>& which :
+           {std::vector<std::size_t>{0, 1}, {1, 0}, {0, 0, 1}}) {
+        SCOPED_TRACE(fmt::format("{} on {}", engine::name(dtype), fmt::join(which, ",")));
+        const Outcome here = train(which, 2);
+        const Outcome there = train(std::vector<std::size_t>(which.size(), 0), 1);
+        for (const std::vector<double>& weights : here.weights)
+          EXPECT_EQ(weights, there.weights[0]);
+        EXPECT_EQ(here.losses, there.losses);
+      }
+    }
+  }
+}
+
+TEST(GpuLaw, SeveralGpusTakeTheStepsOfTheProcessor) {
+  engine::cuda::FakeDevices gpus({.gpus = 2});
+  const auto processor = engine::cpu_device();
+  const Job job = small(DType::kFloat32);
+  const Outcome here = train_mirrored(job, on(gpus, {0, 0, 1}));
+  const Outcome there = train_mirrored(job, on(*processor, 3));
+  EXPECT_LT(relative(here.weights[0], there.weights[0]), 1e-5);
+}
+
+// Whatever the planner may choose: each algorithm has an order of its own.
+TEST(GpuLaw, EveryAlgorithmWorksOverSeveralGpus) {
+  Job job = small(DType::kFloat32);
+  job.steps = 3;
+  const std::pair<const char*, const char*> kinds[] = {
+      {"direct", "fused"},   {"ring", "fused"}, {"hierarchical", "fused"},
+      {"one_shot", "apart"}, {"ring", "apart"}, {"halving_doubling", "apart"}};
+  for (const auto& [algorithm, update] : kinds) {
+    SCOPED_TRACE(fmt::format("{} {}", algorithm, update));
+    const auto train = [&, a = algorithm, u = update](const std::vector<std::size_t>& which) {
+      engine::cuda::FakeDevices gpus({.gpus = 2});
+      strategies::SynchronousOptions options = on(gpus, which);
+      options.algorithm = a;
+      options.update = u;
+      return train_mirrored(job, options);
+    };
+    const Outcome here = train({0, 1, 1}), there = train({0, 0, 0});
+    for (const std::vector<double>& weights : here.weights) EXPECT_EQ(weights, there.weights[0]);
+  }
+}
+
+TEST(GpuLaw, PlansAreThoseForTheLinksOfTheGpus) {
+  engine::cuda::FakeDevices gpus({.gpus = 2});
+  strategies::SynchronousOptions options = on(gpus, {0, 1});
+  options.dtype = DType::kFloat32;
+  options.gpus = {
+      .gpus = {{.index = 0, .memory_bandwidth = 3e12}, {.index = 1, .memory_bandwidth = 3e12}},
+      .pairs = {{.a = 0,
+                 .b = 1,
+                 .link = engine::GpuLink::kNvlink,
+                 .links = 12,
+                 .generation = 3,
+                 .reach = true}}};
+  strategies::Mirrored strategy(options);
+  Outcome outcome;
+  train(strategy, small(DType::kFloat32), &outcome);
+  EXPECT_EQ(strategy.topology().hosts[0].costs.direct(2)[1], 300e9);
+  EXPECT_NE(strategy.explain().find("costs of ranks and links: assumed, as links of such GPUs are "
+                                    "specified, and not measured: NVLink 3, 12 links: cuda 0-1"),
+            std::string::npos)
+      << strategy.explain();
+  options.devices[1] = options.devices[0];
+  EXPECT_EQ(strategies::Mirrored(options).topology().hosts[0].costs, collectives::HostCosts());
 }
 
 TEST(GpuLaw, ARunThatGoesOnFromACheckpointEndsWithTheSameBits) {
@@ -174,6 +260,18 @@ TEST(GpuLaw, WhatReplicasOnAGpuCannotDoIsRefused) {
   strategies::SynchronousOptions direct = on(*gpu, 2);
   direct.kernels = engine::Kernels::kDirect;
   EXPECT_NE(refusal(direct).find("--kernels"), std::string::npos);
+}
+
+TEST(GpuLaw, GpusThatDoNotReachEachOtherAreNamed) {
+  for (const std::pair<int, int>& apart : {std::pair(1, 2), std::pair(2, 1)}) {
+    engine::cuda::FakeDevices gpus({.gpus = 3, .apart = {apart}});
+    const std::string text = refusal(on(gpus, {0, 1, 2}));
+    EXPECT_EQ(text, fmt::format("replicas on cuda:{} and cuda:{} do not reach each other's memory: "
+                                "give one device for all of them, as in --devices cuda:0,cuda:0, "
+                                "or devices that do (lockstep doctor tells)",
+                                apart.first, apart.second));
+    EXPECT_EQ(train_mirrored(small(DType::kFloat32), on(gpus, {0, 1})).losses.size(), 8u);
+  }
 }
 
 }  // namespace

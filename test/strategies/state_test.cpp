@@ -243,7 +243,8 @@ struct Planned {
   std::string instructions = "AVX2";
   std::optional<engine::Kernels> kernels = {};
   int replicas = 2;
-  std::string chosen = {};  // of the device's kernels
+  std::string chosen = {};                            // of the device's kernels
+  std::optional<std::string> last_instructions = {};  // of the last replica, where others
   // What came of it; `said` of the checkpoint.
   std::string record = {}, explain = {}, said = {};
   engine::Kernels used = {};
@@ -253,6 +254,9 @@ struct Planned {
     device.chosen = chosen;
     strategies::SynchronousOptions options;
     options.devices.assign(std::size_t(replicas), &device);
+    OtherProcessor last(last_instructions.value_or(instructions));
+    last.chosen = chosen;
+    options.devices.back() = &last;
     options.threads = threads;
     options.kernels = kernels;
     options.bind = false;
@@ -267,7 +271,7 @@ struct Planned {
     record = strategy.plan();
     explain = strategy.explain();
     used = device.last.kernels;
-    chosen = device.chosen;
+    chosen = (replicas == 1 ? last : device).chosen;
     return *this;
   }
 };
@@ -298,7 +302,9 @@ TEST(Record, AnotherArithmeticIsSaidInOneLineAndThePlanIsUsedAllTheSame) {
         Case{{.threads = 2, .instructions = "SSE4"}, "the instructions AVX2, this run has SSE4"},
         Case{{.threads = 3, .instructions = "SSE4"},
              "2 threads a replica and the instructions AVX2, this run has 3 threads a "
-             "replica and SSE4"}}) {
+             "replica and SSE4"},
+        Case{{.threads = 2, .last_instructions = "SSE4"},
+             "the instructions AVX2, this run has AVX2 and SSE4"}}) {
     c.run.open(record);
     EXPECT_NE(c.run.said.find("the checkpoint was written with " + c.differ + end),
               std::string::npos)

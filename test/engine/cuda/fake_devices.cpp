@@ -6,7 +6,7 @@
 
 #include "engine/cuda/cuda_ops.h"
 #include "engine/cuda/gpu.h"
-#include "test/engine/cuda/fake_gpu.h"
+#include "engine/cuda/gpu_list.h"
 #include "test/engine/cuda/fake_libraries.h"
 #include "test/engine/ops/devices.h"
 
@@ -29,11 +29,10 @@ FakeGpuOptions with_libraries(FakeGpuOptions options) {
   return options;
 }
 
-// A GPU and the driver that shows it.
+// One GPU and the driver that shows it.
 class FakeDevice final : public Device {
  public:
-  explicit FakeDevice(FakeGpuOptions options)
-      : fake_(with_libraries(std::move(options))), gpu_(fake_.driver(), 0, fake_kernels()) {}
+  explicit FakeDevice(FakeGpuOptions options) : all_(std::move(options)), gpu_(all_[0]) {}
   DeviceId id() const override { return gpu_.id(); }
   std::string description() const override { return gpu_.description(); }
   std::string instructions() const override { return gpu_.instructions(); }
@@ -46,11 +45,15 @@ class FakeDevice final : public Device {
   }
 
  private:
-  FakeGpu fake_;
-  Gpu gpu_;
+  FakeDevices all_;
+  Device& gpu_;
 };
 
 }  // namespace
+
+FakeDevices::FakeDevices(FakeGpuOptions options)
+    : fake_(with_libraries(std::move(options))),
+      gpus_(gpu_list(fake_.driver(), fake_kernels(), Memory::kFraction)) {}
 
 std::unique_ptr<Device> fake_device(FakeGpuOptions options) {
   return std::make_unique<FakeDevice>(std::move(options));

@@ -1,15 +1,29 @@
 // SPDX-License-Identifier: MIT
-// The device "cuda:0" on a fake GPU, with loops for NVIDIA's libraries: everything above them is as
-// on a real one. One at a time in a process. Any thread.
+// The devices "cuda:0", "cuda:1", ... on fake GPUs, with loops for NVIDIA's libraries: everything
+// above them is as on real ones. One of these at a time in a process. Any thread.
 #pragma once
+#include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "engine/device/device.h"
+#include "test/engine/cuda/fake_gpu.h"
 #include "test/engine/cuda/fake_options.h"
 
 namespace lockstep::engine::cuda {
 
-// Its kernels have those of the libraries too, whatever `options` says.
+// Their kernels have those of the libraries too, whatever `options` says.
+class FakeDevices {
+ public:
+  explicit FakeDevices(FakeGpuOptions options);
+  Device& operator[](std::size_t gpu) { return *gpus_[gpu]; }
+
+ private:
+  FakeGpu fake_;
+  std::vector<std::unique_ptr<Device>> gpus_;
+};
+
+// "cuda:0", with the driver that shows it.
 std::unique_ptr<Device> fake_device(FakeGpuOptions options = {});
 
 }  // namespace lockstep::engine::cuda

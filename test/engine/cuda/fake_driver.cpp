@@ -27,6 +27,7 @@ constexpr ErrorWords kErrors[] = {
     {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
     {CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS",
      "an illegal memory access was encountered"},
@@ -113,6 +114,12 @@ void fill_devices(Driver& driver) {
         case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
           *value = 4;
           return CUDA_SUCCESS;
+        case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+          *value = 2'000'000;
+          return CUDA_SUCCESS;
+        case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+          *value = 4096;
+          return CUDA_SUCCESS;
         case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
           *value = 1 << 20;
           return CUDA_SUCCESS;
@@ -125,6 +132,47 @@ void fill_devices(Driver& driver) {
     return guarded([&](FakeState& state) {
       *bytes = state.options.memory;
       return CUDA_SUCCESS;
+    });
+  };
+}
+
+bool may_reach(const FakeState& state, int from, int to) {
+  return from != to && is_gpu(state, from) && is_gpu(state, to) &&
+         std::ranges::count(state.options.apart, std::pair(from, to)) == 0;
+}
+
+void fill_peers(Driver& driver) {
+  driver.device_can_access_peer = [](int* can, CUdevice from, CUdevice to) {
+    return guarded([&](FakeState& state) {
+      *can = may_reach(state, from, to) ? 1 : 0;
+      return CUDA_SUCCESS;
+    });
+  };
+  // GPUs 0 and 1 are a fast pair, 2 and 3, and so on.
+  driver.device_get_p2p_attribute = [](int* value, CUdevice_P2PAttribute which, CUdevice from,
+                                       CUdevice to) {
+    return guarded([&](FakeState& state) {
+      if (from == to || !is_gpu(state, from) || !is_gpu(state, to))
+        return CUDA_ERROR_INVALID_DEVICE;
+      switch (which) {
+        case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
+          *value = may_reach(state, from, to) ? 1 : 0;
+          return CUDA_SUCCESS;
+        case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
+          *value = from / 2 == to / 2 ? 0 : 1;
+          return CUDA_SUCCESS;
+        default:
+          return CUDA_ERROR_INVALID_VALUE;
+      }
+    });
+  };
+  driver.ctx_enable_peer_access = [](CUcontext handle, unsigned) {
+    return in_context([&](FakeState& state, FakeContext& context) {
+      const FakeContext* const peer = context_of(state, handle);
+      if (peer == nullptr || peer == &context) return CUDA_ERROR_INVALID_CONTEXT;
+      if (!may_reach(state, context.gpu, peer->gpu)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+      const bool added = context.peers.insert(peer->gpu).second;
+      return added ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
     });
   };
 }
@@ -146,6 +194,7 @@ void fill_contexts(Driver& driver) {
     FakeContext& context = *state->contexts[std::size_t(device)];
     if (context.holders == 0) return CUDA_ERROR_INVALID_CONTEXT;
     if (--context.holders == 0) {
+      context.peers.clear();
       std::erase_if(state->current, [&](const auto& entry) { return entry.second == &context; });
     }
     return CUDA_SUCCESS;
@@ -171,20 +220,6 @@ void fill_contexts(Driver& driver) {
       return result_of(state.queue.finish_all(context.gpu));
     });
   };
-  driver.device_can_access_peer = [](int* can, CUdevice from, CUdevice to) {
-    return guarded([&](FakeState& state) {
-      *can = from != to && is_gpu(state, from) && is_gpu(state, to) ? 1 : 0;
-      return CUDA_SUCCESS;
-    });
-  };
-  driver.ctx_enable_peer_access = [](CUcontext handle, unsigned) {
-    return in_context([&](FakeState& state, FakeContext& context) {
-      const FakeContext* const peer = context_of(state, handle);
-      if (peer == nullptr || peer == &context) return CUDA_ERROR_INVALID_CONTEXT;
-      const bool added = context.peers.insert(peer->gpu).second;
-      return added ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
-    });
-  };
 }
 
 FakeModule* module_of(FakeState& state, CUmodule handle) {
@@ -194,12 +229,12 @@ FakeModule* module_of(FakeState& state, CUmodule handle) {
   return known ? module : nullptr;
 }
 
-CUresult load(FakeState& state, CUmodule* handle, std::string_view image) {
+CUresult load(FakeState& state, int gpu, CUmodule* handle, std::string_view image) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     if (image != fmt::format("emulated {}", name(dtype))) continue;
     auto module = std::make_unique<FakeModule>();
     for (const EmulatedKernel& kernel : state.options.kernels(dtype)) {
-      module->functions.push_back({&kernel});
+      module->functions.push_back({&kernel, gpu});
     }
     *handle = reinterpret_cast<CUmodule>(module.get());
     state.modules.push_back(std::move(module));
@@ -210,8 +245,8 @@ CUresult load(FakeState& state, CUmodule* handle, std::string_view image) {
 
 void fill_modules(Driver& driver) {
   driver.module_load_data = [](CUmodule* module, const void* image) {
-    return uncaptured([&](FakeState& state, FakeContext&) {
-      return load(state, module, static_cast<const char*>(image));
+    return uncaptured([&](FakeState& state, const FakeContext& context) {
+      return load(state, context.gpu, module, static_cast<const char*>(image));
     });
   };
   driver.module_unload = [](CUmodule handle) {
@@ -271,6 +306,7 @@ Driver fake_driver() {
   Driver driver;
   fill_devices(driver);
   fill_contexts(driver);
+  fill_peers(driver);
   fill_modules(driver);
   fill_memory(driver);
   fill_streams(driver);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The functions of a fake GPU's driver. They are plain functions, as the real ones are, so the
-// state that they work on is one for the process: the only global variable of these tests. Any
-// thread.
+// state that they work on is one for the process: the only global variable of these tests, but for
+// that of fake_fence.h. Any thread.
 #pragma once
 #include <functional>
 

@@ -48,6 +48,10 @@ CUresult fill_later(FakeState& state, FakeStream* stream, std::byte* to, unsigne
   if (target != FakeMemory::Kind::kGpu && target != FakeMemory::Kind::kPinned) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  const int place = state.memory.place_of(to);
+  const bool reached = place == FakeMemory::kHost || place == stream->gpu ||
+                       state.contexts[std::size_t(stream->gpu)]->peers.contains(place);
+  if (!reached) return CUDA_ERROR_INVALID_VALUE;
   state.queue.push(stream, "fill", [=] { std::memset(to, value, bytes); });
   return CUDA_SUCCESS;
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Streams, events and kernels of a fake GPU.
 #include <algorithm>
+#include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "test/engine/cuda/emulator.h"
 #include "test/engine/cuda/fake_driver.h"
+#include "test/engine/cuda/fake_fence.h"
 
 namespace lockstep::engine::cuda {
 namespace {
@@ -33,8 +36,9 @@ CUresult answer_about(FakeState& state, const FakeEvent& event, bool wait) {
 
 void fill_events(Driver& driver) {
   driver.event_create = [](CUevent* handle, unsigned flags) {
-    return in_context([&](FakeState& state, FakeContext&) {
+    return in_context([&](FakeState& state, const FakeContext& context) {
       state.events.push_back(std::make_shared<FakeEvent>());
+      state.events.back()->gpu = context.gpu;
       state.events.back()->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
       *handle = reinterpret_cast<CUevent>(state.events.back().get());
       return CUDA_SUCCESS;
@@ -50,6 +54,7 @@ void fill_events(Driver& driver) {
     return with_event(handle, [&](FakeState& state, const std::shared_ptr<FakeEvent>& event) {
       auto* const stream = reinterpret_cast<FakeStream*>(stream_handle);
       if (!state.queue.knows(stream)) return CUDA_ERROR_INVALID_HANDLE;
+      if (stream->gpu != event->gpu) return CUDA_ERROR_INVALID_HANDLE;  // waiting may be elsewhere
       state.queue.record(event, stream);
       return CUDA_SUCCESS;
     });
@@ -78,6 +83,16 @@ void fill_events(Driver& driver) {
   };
 }
 
+// The memory that kernels of a GPU may not use.
+std::vector<std::span<std::byte>> unreached(const FakeState& state, int gpu) {
+  std::vector<std::span<std::byte>> all;
+  const std::set<int>& peers = state.contexts[std::size_t(gpu)]->peers;
+  for (int other = 0; other < state.options.gpus; ++other) {
+    if (other != gpu && !peers.contains(other)) state.memory.pages(other, all);
+  }
+  return all;
+}
+
 CUresult launch(FakeState& state, FakeStream* stream, const EmulatedKernel& kernel,
                 LaunchShape shape, const void* arguments) {
   const std::size_t number = state.launches++;
@@ -85,11 +100,13 @@ CUresult launch(FakeState& state, FakeStream* stream, const EmulatedKernel& kern
   const bool fails = number == state.options.failed_launch;
   const auto* const begin = static_cast<const std::byte*>(arguments);
   state.queue.push(stream, kernel.name,
-                   [&state, &kernel, shape, fails,
+                   [&state, &kernel, shape, fails, gpu = stream->gpu,
                     copied = std::vector<std::byte>(begin, begin + kernel.bytes)] {
                      if (fails) state.error = CUDA_ERROR_ILLEGAL_ADDRESS;
                      if (state.error != CUDA_SUCCESS) return;
+                     const FakeFence fence(unreached(state, gpu));
                      emulate(shape, [&] { kernel.run(copied.data()); });
+                     if (fence.touched()) state.error = CUDA_ERROR_ILLEGAL_ADDRESS;
                      state.kernels_run.push_back(kernel.name);
                    });
   return CUDA_SUCCESS;
@@ -137,6 +154,7 @@ void fill_streams(Driver& driver) {
         return CUDA_ERROR_INVALID_VALUE;
       }
       const auto* const found = reinterpret_cast<const FakeModule::Function*>(function);
+      if (found->gpu != stream->gpu) return CUDA_ERROR_INVALID_HANDLE;
       return launch(state, stream, *found->kernel, {x, y, threads}, parameters[0]);
     });
   };

@@ -2,7 +2,8 @@
 // NVIDIA's driver, with GPUs of its own, for tests on machines without one. It is stricter than a
 // real one: work runs as late as it may and in an order drawn by chance (fake_queue.h), fresh
 // memory is poisoned (fake_memory.h), and calls that a real driver sometimes allows while a stream
-// is recorded are refused. GPU memory is host memory, so tests may look at it, after waiting.
+// is recorded are refused. GPU memory is host memory, so tests may look at it, after waiting; a
+// kernel that uses memory of a GPU that its own does not reach fails, as on a GPU (fake_fence.h).
 // Kernels are run by the emulator. Streams that are not CU_STREAM_NON_BLOCKING are refused.
 //
 // The driver's functions are plain functions, so they find the fake by a pointer of the process:

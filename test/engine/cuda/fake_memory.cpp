@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <iterator>
 
 #include "engine/base/error.h"
 
@@ -12,8 +13,14 @@ namespace lockstep::engine::cuda {
 namespace {
 
 constexpr std::size_t kZone = 512;
+constexpr std::size_t kPage = 4096;
 constexpr std::byte kZoneByte{0xa5};
 constexpr std::byte kFreshByte{0xff};
+
+// With the zones. Whole pages, which can be closed without closing anything else.
+std::size_t whole_bytes(std::size_t bytes) {
+  return (kZone + bytes + kZone + kPage - 1) / kPage * kPage;
+}
 
 }  // namespace
 
@@ -29,9 +36,9 @@ FakeMemory::~FakeMemory() {
 
 std::byte* FakeMemory::allocate(int place, std::size_t bytes) {
   if (place != kHost && bytes > free(place)) return nullptr;
-  const std::size_t whole = kZone + (bytes + kZone - 1) / kZone * kZone + kZone;
+  const std::size_t whole = whole_bytes(bytes);
   Block block{place, bytes, nullptr};
-  block.whole.reset(static_cast<std::byte*>(std::aligned_alloc(kZone, whole)));
+  block.whole.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, whole)));
   invariant(block.whole != nullptr, "the host has no memory for a fake GPU");
   std::byte* const data = block.whole.get() + kZone;
   std::fill_n(block.whole.get(), whole, kZoneByte);
@@ -59,6 +66,16 @@ FakeMemory::Kind FakeMemory::kind_of(const void* data, std::size_t bytes) const 
   if (!std::less<>()(begin, end)) return Kind::kPageable;
   if (bytes > std::size_t(end - begin)) return Kind::kOutside;
   return block->second.place == kHost ? Kind::kPinned : Kind::kGpu;
+}
+
+int FakeMemory::place_of(const void* data) const {
+  return std::prev(blocks_.upper_bound(static_cast<const std::byte*>(data)))->second.place;
+}
+
+void FakeMemory::pages(int gpu, std::vector<std::span<std::byte>>& all) const {
+  for (const auto& [data, block] : blocks_) {
+    if (block.place == gpu) all.emplace_back(block.whole.get(), whole_bytes(block.bytes));
+  }
 }
 
 void FakeMemory::check(const Block& block) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace lockstep::engine::cuda {
@@ -30,6 +31,9 @@ class FakeMemory {
   enum class Kind { kGpu, kPinned, kPageable, kOutside };
   // What [data, data + bytes) is; outside: it leaves its block.
   Kind kind_of(const void* data, std::size_t bytes) const;
+  int place_of(const void* data) const;  // of what lies in a block
+  // Adds the pages of every block of a GPU, which hold nothing else.
+  void pages(int gpu, std::vector<std::span<std::byte>>& all) const;
 
  private:
   struct Free {

@@ -37,6 +37,7 @@ struct FakeCapture {
 };
 
 struct FakeEvent {
+  int gpu = 0;
   bool timed = false;
   std::uint64_t recorded = 0, done = 0;  // how often
   std::uint64_t pushed = 0;              // pieces of work, when it was last recorded

@@ -27,6 +27,7 @@ struct FakeContext {
 struct FakeModule {
   struct Function {
     const EmulatedKernel* kernel = nullptr;
+    int gpu = 0;  // into which its module was loaded
   };
   std::vector<Function> functions;
 };

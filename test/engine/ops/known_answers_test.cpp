@@ -237,7 +237,7 @@ double updated(Machine& m, const UpdateRule& rule, double weight, std::vector<do
     a.state = &state;
     a.weight = w.tensor.data;
     a.slots = {slot[0].tensor.data, slot[1].tensor.data};
-    m.ops().reduce(a);
+    m.reduce(a);
     ++state.step;
   }
   return w.values()[0];

@@ -41,6 +41,13 @@ class Machine {
   Machine(Device& device, DType dtype, OpsOptions options = {})
       : device_(&device), dtype_(dtype), options_(options), ops_(device.ops(dtype, options)) {}
   Ops& ops() { return *ops_; }
+  // Of operands that kernels may still be writing; until it is done.
+  void reduce(const ReduceArguments& arguments) {
+    ops_->reduce_behind_kernels();
+    ops_->reduce(arguments);
+    ops_->mark(0);
+    ops_->wait(0);
+  }
   Device& device() { return *device_; }
   DType dtype() const { return dtype_; }
   Kernels kernels() const { return options_.kernels; }

@@ -121,7 +121,7 @@ class Reduce : public testing::Test {
         a.to = to;
         a.count = count;
         a.read_ahead = way % 2 != 0;
-        m.ops().reduce(a);
+        m.reduce(a);
         for (std::size_t i = 0; i < count; ++i) {
           ASSERT_TRUE(same(apart[i], answer[i]))
               << m.name() << ", " << name(a.dtype) << ", operation " << int(op) << ", " << sources
@@ -213,12 +213,12 @@ void every_number_of_16_bits(Machine& m) {
   a.from = std::span(from).first(1);
   a.to = to;
   a.count = kAll;
-  m.ops().reduce(a);
+  m.reduce(a);
   ASSERT_EQ(std::memcmp(results.data(), numbers.data(), 2 * kAll), 0) << "a copy";
   a.epilogue = Epilogue::kScale;
   for (const double scale : {1.0 / 3, 3.0, 0x1p-14}) {
     a.scale = scale;
-    m.ops().reduce(a);
+    m.reduce(a);
     for (std::size_t i = 0; i < kAll; ++i)
       ASSERT_TRUE(same(results[i], T(numbers[i] * float(scale)))) << i << " times " << scale;
   }
@@ -228,7 +228,7 @@ void every_number_of_16_bits(Machine& m) {
     for (std::size_t i = 0; i < kAll; ++i) others[i].bits = std::uint16_t(i * step + step / 2);
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kProduct}) {
       a.op = op;
-      m.ops().reduce(a);
+      m.reduce(a);
       for (std::size_t i = 0; i < kAll; ++i)
         ASSERT_TRUE(same(results[i], T(joined<float>(op, numbers[i], others[i]))))
             << i << " and " << others[i].bits << ", operation " << int(op);
@@ -265,7 +265,7 @@ void past_the_caches(Machine& m) {
         a.to = to;
         a.count = kCount;
         a.stream = true;
-        m.ops().reduce(a);
+        m.reduce(a);
         for (std::size_t i = 0; i < kCount; ++i) {
           const T answer = expected(ReduceOp::kSum, s.memory, i);
           ASSERT_EQ(first[lead + i], answer) << m.name() << ", element " << i;
@@ -309,7 +309,7 @@ TEST_F(Reduce, ScaleMultipliesTheResult) {
         a.count = kCount;
         a.epilogue = Epilogue::kScale;
         a.scale = scale;
-        m.ops().reduce(a);
+        m.reduce(a);
         for (std::size_t i = 0; i < kCount; ++i) {
           const float sum = expected(ReduceOp::kSum, s.memory, i);
           ASSERT_EQ(result[i], float(double(sum) * scale)) << m.name() << ", " << i;
@@ -335,7 +335,7 @@ void scaled_once(Machine& m) {
       a.count = kCount;
       a.epilogue = Epilogue::kScale;
       a.scale = scale;
-      m.ops().reduce(a);
+      m.reduce(a);
       for (std::size_t i = 0; i < kCount; ++i) {
         const float sum = tree(ReduceOp::kSum, s.memory, i, 0, sources);
         ASSERT_TRUE(same(result[i], T(sum * float(scale)))) << m.name() << ", " << i;
@@ -369,7 +369,7 @@ void squares(Machine& m) {
     a.squares = &squares;
     for (const bool read_ahead : {false, true}) {  // of targets that are not there
       a.read_ahead = read_ahead;
-      m.ops().reduce(a);
+      m.reduce(a);
       EXPECT_EQ(squares, answer) << m.name() << ", " << count;
     }
   }
@@ -398,7 +398,7 @@ void none_wins(Machine& m) {
       a.from = s.from;
       a.to = to;
       a.count = result.size();
-      m.ops().reduce(a);
+      m.reduce(a);
       for (const T number : result) EXPECT_TRUE(std::isnan(float(number))) << m.name() << sources;
     }
   }
@@ -439,7 +439,7 @@ Results five_updates(Machine& m, const UpdateRule& rule, std::size_t count) {
     a.slots = {slots[0].tensor.data, slots[1].tensor.data};
     state.step = step;
     state.rate = 0.1 / (step + 1);
-    m.ops().reduce(a);
+    m.reduce(a);
     EXPECT_EQ(copy.values(), w.values());
   }
   return {w.values(), slots[0].values(), slots[1].values()};
@@ -482,7 +482,7 @@ TEST_F(Reduce, ManyThreadsMayCallOneObject) {
         a.from = s.from;
         a.to = to;
         a.count = 1024;
-        for (int repeat = 0; repeat < 20; ++repeat) m.ops().reduce(a);
+        for (int repeat = 0; repeat < 20; ++repeat) m.reduce(a);
       });
     }
     for (std::thread& thread : threads) thread.join();
