@@ -43,7 +43,7 @@ struct GpuTopology {
   bool operator==(const GpuTopology&) const = default;
 };
 
-// "NVLink 3, 4 links", "NVSwitch, 18 links of NVLink 4", "PCI Express through one switch".
+// "NVLink 3, 4 links", "NVSwitch, 18 links of NVLink 4", "PCI Express through switches".
 std::string describe(const GpuTopology::Pair& pair);
 
 // For people, a line for each kind of way with its pairs, and one about NUMA nodes. None where
