@@ -70,8 +70,10 @@ struct ExecutorOptions {
   // So are new weights of other ranks, where all that the host's updates of a step touch is more
   // than so many bytes: the last cache.
   std::size_t cache = std::size_t(32) << 20;
-  bool read_ahead = false;          // of sums in place (engine/ops/reduce.h)
-  int blocks_at_once = 64;          // that `progress` reduces before it looks at what else there is
+  bool read_ahead = false;  // of sums in place (engine/ops/reduce.h)
+  // That `progress`, and each look of `wait` and `sleep`, reduces before it looks at what else
+  // there is; at least 1.
+  int blocks_at_once = 64;
   std::function<void()> hook = {};  // tests: random delays between blocks
 };
 

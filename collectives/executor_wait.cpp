@@ -18,8 +18,8 @@ using std::chrono::milliseconds;
 // A waiter looks so often before it sleeps; after the first few it lets other threads run in
 // between, since with more ranks than cores the one that it waits for may need this core.
 constexpr int kSpins = 2000, kBareSpins = 32;
-// Blocks that one look reduces; those of a wait before it looks at the clock.
-constexpr int kBudget = 64, kBudgetAtOnce = 16;
+// Before a wait first looks at the clock it reduces this part of the blocks of a look.
+constexpr int kPartAtOnce = 4;
 // With messages under way it looks less often: the way to another host is longer than to another
 // core, each look is a system call, and the sleep ends when something comes.
 constexpr int kMessageSpins = 4;
@@ -232,7 +232,7 @@ bool Executor::at_once(int plan) {
   for (const Cursor& cursor : entries_[std::size_t(plan)].cursors)
     if (cursor.looks > 0) return false;
   bool ended = false;
-  int budget = kBudgetAtOnce;
+  int budget = std::max(1, options_.blocks_at_once / kPartAtOnce);
   for (int looks = 0; looks < kBareSpins && budget > 0 && !ended && !team_.stopped(); ++looks) {
     pass(budget, ended, plan);
     if (crowded_ || messages_.load(std::memory_order_relaxed) > 0) break;
@@ -257,7 +257,7 @@ void Executor::wait(int plan, std::string_view purpose, std::optional<millisecon
     if (team_.stopped()) rethrow_waiting(plan);
     const bool late = deadline && engine::Clock::now() - begin >= *deadline;
     if (late) stop_late(plan, *deadline, begin + *deadline);
-    const Looked looked = look_round(kBudget);
+    const Looked looked = look_round(options_.blocks_at_once);
     if (looked == Looked::kMoved) {
       spins = 0;
     } else if (spins >= kSpins || (spins >= kMessageSpins && messages_.load() > 0)) {
@@ -284,7 +284,7 @@ void Executor::sleep(microseconds most) {
 void Executor::idle(microseconds most, std::optional<int> plan) {
   if (messages_.load(std::memory_order_relaxed) == 0) {
     const Team::Sleeper sleeper(team_);
-    const Looked looked = look_round(kBudget);
+    const Looked looked = look_round(options_.blocks_at_once);
     if (looked == Looked::kMoved || (plan && done(*plan))) return;
     if (messages_.load() > 0) return;  // posted meanwhile: the next sleep is the transport's
     return sleeper.sleep(looked == Looked::kElsewhere ? std::min(most, kBusySleep) : most);
@@ -293,7 +293,7 @@ void Executor::idle(microseconds most, std::optional<int> plan) {
   if (!lock) return Team::Sleeper(team_).sleep(std::min(most, kDeafSleep));
   asleep_.store(true);
   bool ended = false;
-  int budget = kBudget;
+  int budget = options_.blocks_at_once;
   if (!pass(budget, ended) && !(plan && done(*plan)) && !team_.stopped()) {
     if (awaits_) most = std::min(most, kArrivalSleep);
     if (!wakes_) most = std::min(most, kDeafSleep);

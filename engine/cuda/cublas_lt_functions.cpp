@@ -14,6 +14,7 @@ CublasLtFunctions load_cublas_lt() {
                                              "LD_LIBRARY_PATH",
                                              CUBLAS_VER_MAJOR)});
   CublasLtFunctions functions;
+  take(library, functions.version, "cublasLtGetVersion");
   take(library, functions.get_status_name, "cublasLtGetStatusName");
   take(library, functions.get_status_string, "cublasLtGetStatusString");
   take(library, functions.create, "cublasLtCreate");

@@ -7,6 +7,7 @@
 namespace lockstep::engine::cuda {
 
 struct CublasLtFunctions {
+  decltype(&cublasLtGetVersion) version = nullptr;
   decltype(&cublasLtGetStatusName) get_status_name = nullptr;
   decltype(&cublasLtGetStatusString) get_status_string = nullptr;
   decltype(&cublasLtCreate) create = nullptr;

@@ -7,30 +7,24 @@
 
 #include "engine/base/error.h"
 #include "engine/cuda/cublas_lt.h"
-#include "engine/cuda/cublas_lt_functions.h"
 #include "engine/cuda/cuda_ops.h"
-#include "engine/cuda/cudnn.h"
 #include "engine/cuda/cudnn_convolutions.h"
 #include "engine/cuda/gpu_links.h"
 #include "engine/cuda/gpu_list.h"
 #include "engine/cuda/images.h"
+#include "engine/cuda/libraries.h"
 #include "engine/cuda/plan_caches.h"
 
 namespace lockstep::engine {
 namespace cuda {
 namespace {
 
-struct Libraries {
-  CublasLtFunctions products = load_cublas_lt();
-  Cudnn convolutions = load_cudnn();
-};
-
 // Opened when they are first needed, once for all GPUs. Any thread.
 class LateLibraries {
  public:
   const Libraries& opened() {
     const std::lock_guard lock(mutex_);
-    if (!libraries_) libraries_.emplace();
+    if (!libraries_) libraries_ = load_libraries();
     return *libraries_;
   }
 
@@ -39,16 +33,11 @@ class LateLibraries {
   std::optional<Libraries> libraries_;
 };
 
-std::string text_of(const Cudnn& library) {
-  const std::size_t version = library.version();
-  return fmt::format("cuDNN {}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
-}
-
 // All that the choice of a kernel depends on besides what it computes.
 std::string machine_of(const GpuFacts& gpu, const Cudnn& library) {
   return fmt::format("{}, compute capability {}.{}, {} multiprocessors, {}, own kernels {}",
                      gpu.name, gpu.capability / 10, gpu.capability % 10, gpu.multiprocessors,
-                     text_of(library), kOwnKernels);
+                     version_text(library), kOwnKernels);
 }
 
 // What `load` finds fault with, as a line; empty where it opens the library.
@@ -78,10 +67,7 @@ GpuKernels kernels_with(const CudaOptions& options) {
                                                                 gpu.memory, cache, tf32);
         return std::make_unique<CudaOps>(gpu, dtype, std::move(products), std::move(convolutions));
       },
-      .libraries =
-          [libraries, tf32] {
-            return text_of(libraries->opened().convolutions) + (tf32 ? ", TF32" : "");
-          },
+      .libraries = [libraries, tf32] { return version_text(libraries->opened(), tf32); },
       .plans = [libraries, caches](const GpuFacts& gpu) -> PlanCache& {
         return caches->of(machine_of(gpu, libraries->opened().convolutions));
       }};
@@ -108,7 +94,7 @@ std::vector<std::string> cuda_findings() {
   const std::string products = cuda::fault([] { cuda::load_cublas_lt(); });
   if (!products.empty()) lines.push_back(products);
   const std::string convolutions =
-      cuda::fault([&] { lines.push_back(cuda::text_of(cuda::load_cudnn())); });
+      cuda::fault([&] { lines.push_back(cuda::version_text(cuda::load_cudnn())); });
   if (!convolutions.empty()) lines.push_back(convolutions);
   return lines;
 }

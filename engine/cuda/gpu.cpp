@@ -29,8 +29,9 @@ std::string Gpu::description() const {
 }
 
 std::string Gpu::instructions() const {
-  return fmt::format("compute capability {}.{}, {} (own kernels {})", facts_.capability / 10,
-                     facts_.capability % 10, kernels_.libraries(), kOwnKernels);
+  return fmt::format("{}, compute capability {}.{}, {} (own kernels {})", facts_.name,
+                     facts_.capability / 10, facts_.capability % 10, kernels_.libraries(),
+                     kOwnKernels);
 }
 
 std::string Gpu::choices() const {

@@ -35,7 +35,7 @@ inline constexpr int kOwnKernels = 1;
 struct GpuKernels {
   std::function<std::span<const std::byte>(DType)> image;  // compiled kernels; lives for ever
   std::function<std::unique_ptr<Ops>(const GpuParts&, DType, OpsOptions)> ops;
-  std::function<std::string()> libraries;  // and versions: "cuDNN 9.19.0, TF32"
+  std::function<std::string()> libraries;  // and versions: "cuBLASLt 13.0.0, cuDNN 9.19.0, TF32"
   // Of a kind of GPU; none: nothing is chosen by measuring.
   std::function<PlanCache&(const GpuFacts&)> plans = {};
 };

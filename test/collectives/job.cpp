@@ -9,6 +9,7 @@ namespace lockstep::test {
 Job::Job(StepPlan step, std::size_t elements, JobOptions options)
     : step_(std::move(step)),
       host_(step_.at(0).plan.host),
+      ops_(options.ops ? options.ops() : engine::reference_ops(DType::kFloat64)),
       fabric_(int(host_.size()), options.faults),
       rule_(options.rule) {
   const int most = *std::max_element(host_.begin(), host_.end());

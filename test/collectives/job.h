@@ -36,6 +36,8 @@ struct JobOptions {
       wrap = {};
   // Instead of the fabric in memory: the ends of all ranks.
   std::function<std::vector<std::unique_ptr<collectives::Transport>>(int ranks)> connect = {};
+  // Kernels of all ranks, instead of plain loops.
+  std::function<std::unique_ptr<engine::Ops>()> ops = {};
   engine::UpdateRule rule;
   std::vector<int> updates;  // stages whose ranges the ranks own
   std::size_t norm_blocks = 0;
@@ -63,7 +65,7 @@ class Job {
  private:
   StepPlan step_;
   std::vector<int> host_;
-  std::unique_ptr<engine::Ops> ops_ = engine::reference_ops(DType::kFloat64);
+  std::unique_ptr<engine::Ops> ops_;
   collectives::MemoryFabric fabric_;
   engine::UpdateRule rule_;
   std::vector<std::vector<engine::Buffer>> memory_;  // [rank][space]

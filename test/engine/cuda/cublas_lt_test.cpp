@@ -194,6 +194,7 @@ TEST_F(CublasLtTest, ErrorsNameTheCallTheStatusAndTheProduct) {
 TEST(CublasLtLibrary, HasTheFunctionsThatAreCalled) {
   try {
     const CublasLtFunctions functions = load_cublas_lt();
+    EXPECT_EQ(functions.version() / 10000, std::size_t(CUBLAS_VER_MAJOR));
     EXPECT_STREQ(functions.get_status_name(CUBLAS_STATUS_SUCCESS), "CUBLAS_STATUS_SUCCESS");
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::kUnavailable);

@@ -121,6 +121,7 @@ cublasStatus_t FakeCublasLt::multiply(const Object& description, float alpha, co
 
 CublasLtFunctions FakeCublasLt::functions() const {
   CublasLtFunctions f;
+  f.version = [] { return std::size_t(130102); };
   f.get_status_name = [](cublasStatus_t) { return "CUBLAS_STATUS_OF_A_FAKE"; };
   f.get_status_string = [](cublasStatus_t) { return "the fake says no"; };
   f.create = [](cublasLtHandle_t* handle) { return cuda::make(handle, {}); };

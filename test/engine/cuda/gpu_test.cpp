@@ -10,15 +10,20 @@
 
 #include "engine/base/error.h"
 #include "engine/cuda/gpu_list.h"
+#include "engine/cuda/libraries.h"
 #include "engine/ops/ops.h"
+#include "test/engine/cuda/fake_cublas_lt.h"
+#include "test/engine/cuda/fake_cudnn.h"
 #include "test/engine/cuda/fake_gpu.h"
 
 namespace lockstep::engine::cuda {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // A GPU whose kernels are nothing; it notes what they would have been made with.
 class GpuTest : public ::testing::Test {
@@ -37,11 +42,17 @@ class GpuTest : public ::testing::Test {
                                            options.threads));
               return nullptr;
             },
-            .libraries = [] { return std::string("cuDNN 9.19.0, TF32"); }};
+            .libraries =
+                [this] {
+                  return version_text({products_.functions(), convolutions_.functions()}, rounds_);
+                }};
   }
 
   FakeGpu fake_{{.gpus = 2, .memory = std::size_t(3) << 30, .capability = 90}};
   Driver driver_ = fake_.driver();
+  FakeCublasLt products_;
+  FakeCudnn convolutions_{driver_};
+  bool rounds_ = false;
   std::vector<const KernelModule*> modules_;
   std::vector<const Memory*> memories_;
   std::vector<std::string> asked_, images_;
@@ -53,7 +64,11 @@ TEST_F(GpuTest, SaysWhatItIs) {
   EXPECT_EQ(gpu.description(),
             "Fake GPU, compute capability 9.0, 3 GiB, driver CUDA " + version_text(CUDA_VERSION));
   EXPECT_THAT(gpu.instructions(),
-              HasSubstr("compute capability 9.0, cuDNN 9.19.0, TF32 (own kernels "));
+              AllOf(StartsWith("Fake GPU, compute capability 9.0, cuBLASLt 13.1.2, cuDNN 9.0.0 "
+                               "(own kernels "),
+                    Not(HasSubstr("TF32"))));
+  rounds_ = true;
+  EXPECT_THAT(gpu.instructions(), HasSubstr("cuDNN 9.0.0, TF32 (own"));
 }
 
 TEST_F(GpuTest, HasTheChoicesOfItsKernels) {

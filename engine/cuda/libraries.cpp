@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cuda/libraries.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace lockstep::engine::cuda {
+namespace {
+
+// Both libraries count their versions alike since their majors 12 and 9.
+std::string text_of(std::string_view library, std::size_t version) {
+  return fmt::format("{} {}.{}.{}", library, version / 10000, version % 10000 / 100, version % 100);
+}
+
+}  // namespace
+
+Libraries load_libraries() {
+  return {.products = load_cublas_lt(), .convolutions = load_cudnn()};
+}
+
+std::string version_text(const CublasLtFunctions& products) {
+  return text_of("cuBLASLt", products.version());
+}
+
+std::string version_text(const Cudnn& convolutions) {
+  return text_of("cuDNN", convolutions.version());
+}
+
+std::string version_text(const Libraries& libraries, bool tf32) {
+  return fmt::format("{}, {}{}", version_text(libraries.products),
+                     version_text(libraries.convolutions), tf32 ? ", TF32" : "");
+}
+
+}  // namespace lockstep::engine::cuda
