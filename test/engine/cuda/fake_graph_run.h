@@ -24,7 +24,8 @@ std::vector<Value> attributes(const FakeAttributes& all, int name) {
   const auto found = all.find(name);
   if (found == all.end()) return {};
   std::vector<Value> values(found->second.size() / sizeof(Value));
-  std::memcpy(values.data(), found->second.data(), values.size() * sizeof(Value));
+  if (!values.empty())
+    std::memcpy(values.data(), found->second.data(), values.size() * sizeof(Value));
   return values;
 }
 
