@@ -174,7 +174,7 @@ class Plan(Case):
         file.write_text(file.read_text().replace("signal", "sicnal"))
         done = self.job("--replicas", CROWD, folder="damaged")
         self.assertIn("costs measured in", done.stdout)
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertEqual(len(program.said(done)), 1, done.stderr)
         self.assertIn(f"{file} is ignored, and its costs are measured anew", done.stderr)
         self.assertIn("costs measured before", self.job("--replicas", CROWD, folder="damaged").stdout)
 

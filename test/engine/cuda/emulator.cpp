@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -64,6 +65,10 @@ struct Warp {
 
 class Emulator {
  public:
+  Emulator() = default;
+  ~Emulator();
+  Emulator(const Emulator&) = delete;
+  Emulator& operator=(const Emulator&) = delete;
   void run(LaunchShape shape, const std::function<void()>& body);
   const EmulatedPlace& place() const {
     invariant(body_ != nullptr, "emulator: a kernel's question from outside of a kernel");
@@ -84,6 +89,7 @@ class Emulator {
   void add_fiber();
   void resume(Fiber& fiber);
   void suspend(Fiber& self);
+  [[noreturn]] void leave();
   [[noreturn]] void stop_stuck() const;
 
   const std::function<void()>* body_ = nullptr;
@@ -91,6 +97,7 @@ class Emulator {
   std::minstd_rand random_{1};
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
+  bool ending_ = false;
   std::map<const void*, std::vector<std::byte>> shared_;
   std::size_t shared_bytes_ = 0;
 
@@ -108,6 +115,13 @@ class Emulator {
   const void* stack_ = nullptr;
   std::size_t stack_bytes_ = 0;
 };
+
+// What the address sanitizer keeps for a fiber (megabytes) goes when the fiber leaves for good, so
+// each one does. All are idle.
+Emulator::~Emulator() {
+  ending_ = true;
+  for (const std::unique_ptr<Fiber>& fiber : fibers_) resume(*fiber);
+}
 
 void Emulator::run(LaunchShape shape, const std::function<void()>& body) {
   invariant(body_ == nullptr, "emulator: a kernel within a kernel");
@@ -200,7 +214,7 @@ void Emulator::work(unsigned high, unsigned low) {
 }
 
 void Emulator::take_threads(Fiber& self) {
-  for (;;) {
+  while (!ending_) {
     while (started_ < order_.size()) {
       self.thread = order_[started_++];
       place_.thread = self.thread;
@@ -210,6 +224,17 @@ void Emulator::take_threads(Fiber& self) {
     idle_.push_back(&self);
     suspend(self);
   }
+  leave();
+}
+
+// For good. What the sanitizer keeps is gone from the first call on, and this function's variables
+// must not lie there.
+[[gnu::no_sanitize("address")]] void Emulator::leave() {
+  if (__sanitizer_start_switch_fiber != nullptr)
+    __sanitizer_start_switch_fiber(nullptr, stack_, stack_bytes_);
+  if (__tsan_switch_to_fiber != nullptr) __tsan_switch_to_fiber(sanitizer_, 0);
+  setcontext(&context_);
+  std::abort();
 }
 
 void Emulator::resume(Fiber& fiber) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <fstream>
 #include <grid.cuh>
 #include <numbers.cuh>
 #include <numeric>
@@ -42,6 +43,26 @@ TEST(Emulator, ThreadsSeeWhatOthersSharedBeforeABarrier) {
     if (thread() == 0) sums[block()] = values[0];
   });
   for (unsigned b = 0; b < 5; ++b) EXPECT_EQ(sums[b], 255 * 128 + 256 * b);
+}
+
+// Bytes of this process that lie in memory.
+std::size_t resident() {
+  constexpr std::size_t kPage = 4096;
+  std::size_t all = 0, pages = 0;
+  std::ifstream("/proc/self/statm") >> all >> pages;
+  return pages * kPage;
+}
+
+// Jobs start threads by the dozen, each with fibers of its own: a sanitizer keeps 100 MiB for
+// one's.
+TEST(Emulator, AThreadThatEndsLeavesNothingBehind) {
+  const auto emulate_elsewhere = [] {
+    std::jthread([] { emulate({1, 1, 256}, [] { barrier(); }); });
+  };
+  emulate_elsewhere();
+  const std::size_t before = resident();
+  for (int i = 0; i < 60; ++i) emulate_elsewhere();
+  EXPECT_LT(resident(), before + (std::size_t(200) << 20));
 }
 
 // Without the barrier a thread would have to find the values of all others there already.
