@@ -6,6 +6,23 @@
 #include "engine/base/error.h"
 
 namespace lockstep::engine::cuda {
+namespace {
+
+// A GPU newer than those that kernels were compiled for takes PTX, which its driver translates if
+// it knows the toolkit that made it.
+void require_known(const Context& context, CUresult loaded) {
+  if (loaded != CUDA_ERROR_UNSUPPORTED_PTX_VERSION && loaded != CUDA_ERROR_NO_BINARY_FOR_GPU)
+    return;
+  const GpuFacts& facts = context.facts();
+  fail(Code::kDevice,
+       "cuda:{}: its driver, for CUDA {}, cannot translate lockstep's kernels for {} (compute "
+       "capability {}.{}): install a driver for CUDA {} or newer, or build lockstep with CUDA {}",
+       context.index(), version_text(version_of(context.driver())), facts.name,
+       facts.capability / 10, facts.capability % 10, version_text(CUDA_VERSION),
+       version_text(version_of(context.driver())));
+}
+
+}  // namespace
 
 // Drivers load a kernel when it is first launched, which may wait for all work on the GPU and does
 // not do while a stream is recorded. So all are loaded here.
@@ -14,7 +31,9 @@ KernelModule::KernelModule(const Context& context, std::span<const std::byte> im
   invariant(!image.empty(), "a module without an image");
   context.use();
   const Driver& driver = context.driver();
-  context.check(driver.module_load_data(&module_, image.data()), "cuModuleLoadData");
+  const CUresult loaded = driver.module_load_data(&module_, image.data());
+  require_known(context, loaded);
+  context.check(loaded, "cuModuleLoadData");
   try {
     unsigned count = 0;
     context.check(driver.module_get_function_count(&count, module_), "cuModuleGetFunctionCount");

@@ -12,11 +12,12 @@ namespace lockstep::engine::cuda {
 namespace {
 
 constexpr std::size_t kMebibyte = std::size_t(1) << 20;
-constexpr std::size_t kAlignment = 512;
+constexpr std::size_t kPromised = 256;  // alignment, by the driver
+constexpr std::size_t kSmallUnit = 512;
 
 // The driver gives out pages of 2 MiB; small blocks share one, large ones waste none.
 std::size_t rounded(std::size_t bytes) {
-  const std::size_t unit = bytes >= kMebibyte ? 2 * kMebibyte : kAlignment;
+  const std::size_t unit = bytes >= kMebibyte ? 2 * kMebibyte : kSmallUnit;
   return (bytes + unit - 1) / unit * unit;
 }
 
@@ -139,8 +140,7 @@ Memory::Block Memory::new_block(Pool& pool, std::size_t bytes, std::string_view 
          text_of(context_->free_memory()));
   }
   context_->check(result, pool.host ? "cuMemHostAlloc" : "cuMemAlloc");
-  invariant(address_of(block.data) % kAlignment == 0,
-            "the driver's memory is aligned to 512 bytes");
+  invariant(address_of(block.data) % kPromised == 0, "the driver's memory is aligned");
   return block;
 }
 

@@ -25,7 +25,7 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // Zeroed, on the GPU, aligned to 512 bytes. Waits for all work queued on the GPU where the memory
+  // Zeroed, on the GPU, aligned to 256 bytes. Waits for all work queued on the GPU where the memory
   // is used again, since that work may still use it. The buffer must be gone before this is. `what`
   // is named where there is too little.
   Buffer allocate(std::size_t bytes, std::string_view what = "");

@@ -246,6 +246,7 @@ CUresult load(FakeState& state, int gpu, CUmodule* handle, std::string_view imag
 void fill_modules(Driver& driver) {
   driver.module_load_data = [](CUmodule* module, const void* image) {
     return uncaptured([&](FakeState& state, const FakeContext& context) {
+      if (state.options.load != CUDA_SUCCESS) return state.options.load;
       return load(state, context.gpu, module, static_cast<const char*>(image));
     });
   };

@@ -32,6 +32,7 @@ struct FakeGpuOptions {
   // more, the GPU has nothing to do. Any thread.
   std::function<void()> on_starved = [] {};
 
+  CUresult load = CUDA_SUCCESS;         // what loading a module is answered with
   std::size_t refused_launch = kNever;  // this launch fails when it is queued; the first is 0
   std::size_t failed_launch = kNever;   // this one when it runs, and every call after that
 };

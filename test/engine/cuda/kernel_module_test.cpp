@@ -126,6 +126,20 @@ TEST_F(KernelModuleTest, AnImageThatIsNoneIsTheDriversError) {
             "(CUDA_ERROR_INVALID_IMAGE)");
 }
 
+TEST(KernelModule, ADriverThatCannotTranslateTheKernelsIsNamed) {
+  constexpr int kOldest = CUDA_VERSION / 1000 * 1000;  // that is not refused at once
+  for (const CUresult answer : {CUDA_ERROR_UNSUPPORTED_PTX_VERSION, CUDA_ERROR_NO_BINARY_FOR_GPU}) {
+    FakeGpu fake({.driver_version = kOldest, .capability = 120, .load = answer});
+    const Driver driver = fake.driver();
+    const Context context(driver, 0);
+    EXPECT_EQ(refusal([&] { KernelModule(context, FakeGpu::image(DType::kFloat32)); }),
+              fmt::format("cuda:0: its driver, for CUDA {0}, cannot translate lockstep's kernels "
+                          "for Fake GPU (compute capability 12.0): install a driver for CUDA {1} "
+                          "or newer, or build lockstep with CUDA {0}",
+                          version_text(kOldest), version_text(CUDA_VERSION)));
+  }
+}
+
 TEST_F(KernelModuleTest, ItsEndUnloads) {
   const std::string before = fake_.left();
   {
