@@ -74,6 +74,10 @@ void CudaOps::read(const std::byte* from, void* to, std::size_t bytes) {
   synchronize();
 }
 
+void CudaOps::copy_bytes(const std::byte* from, std::byte* to, std::size_t bytes) {
+  stream_.copy(to, from, bytes);
+}
+
 const StepState* CudaOps::publish(const StepState& state) {
   published_ = state;
   write(&state, state_.data(), sizeof state);
@@ -81,10 +85,8 @@ const StepState* CudaOps::publish(const StepState& state) {
 }
 
 void CudaOps::synchronize() {
-  for (Asked& asked : asked_) {
-    if (!asked.questions.empty())
-      stream_.copy(asked.answer.data(), problem_.data(), sizeof(Problem));
-  }
+  if (Asked& asked = asked_[asking_]; !asked.questions.empty())
+    stream_.copy(asked.answer.data(), problem_.data(), sizeof(Problem));
   stream_.synchronize();
   outgrown_.clear();
   for (const std::size_t older : {1 - asking_, asking_}) answer(asked_[older]);

@@ -37,6 +37,7 @@ class CudaOps final : public Ops {
   Buffer allocate_shared(std::size_t bytes) override;
   void write(const void* from, std::byte* to, std::size_t bytes) override;
   void read(const std::byte* from, void* to, std::size_t bytes) override;
+  void copy_bytes(const std::byte* from, std::byte* to, std::size_t bytes) override;
   const StepState* publish(const StepState& state) override;
   void synchronize() override;
   void mark_kernels(int number) override;

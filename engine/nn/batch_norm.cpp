@@ -117,12 +117,13 @@ class BatchNorm final : public Layer {
     return {positions, channels, options_.epsilon, activation_};
   }
 
-  // Over all replicas: the sums there become theirs.
+  // Over all replicas: the sums there become theirs. Where kernels are queued so is all of this.
   static void add_up(Context& context, int point, double* sums, std::size_t count) {
     std::byte* const exchange = context.exchange(point);
-    context.ops->read(reinterpret_cast<std::byte*>(sums), exchange, count * sizeof(double));
+    std::byte* const here = reinterpret_cast<std::byte*>(sums);
+    context.ops->copy_bytes(here, exchange, count * sizeof(double));
     context.reduce(point);
-    context.ops->write(exchange, reinterpret_cast<std::byte*>(sums), count * sizeof(double));
+    context.ops->copy_bytes(exchange, here, count * sizeof(double));
   }
 
   void forward_sums(Context& context, const BatchNormSpec& s, const ForwardArguments& a,

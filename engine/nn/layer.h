@@ -53,7 +53,9 @@ class Context {
   // Write this replica's partial sums for reduction `point` here, as float64, ...
   virtual std::byte* exchange(int point) = 0;
   // ... and after this they are the sums over all replicas. Waits, with the strategy's deadline;
-  // throws what stopped the team.
+  // throws what stopped the team. Where the ops queue their kernels so is this, between those
+  // before and those after: then read and write what lies there by kernels (Ops::copy_bytes), or
+  // wait.
   virtual void reduce(int point) = 0;
 
   Ops* ops;

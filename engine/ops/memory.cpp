@@ -22,6 +22,10 @@ void Ops::read(const std::byte* from, void* to, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
+void Ops::copy_bytes(const std::byte* from, std::byte* to, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
 void Ops::copy(const StepState* state, Tensor x, Tensor y) {
   const std::size_t bytes = std::size_t(state->examples) * x.columns() * size_of(x.dtype);
   if (bytes > 0) std::memmove(y.data, x.data, bytes);

@@ -160,6 +160,8 @@ class Ops {
   // but has read all of `from`; a read waits.
   virtual void write(const void* from, std::byte* to, std::size_t bytes);
   virtual void read(const std::byte* from, void* to, std::size_t bytes);
+  // Among memory of this device and shared memory, as a kernel among the others.
+  virtual void copy_bytes(const std::byte* from, std::byte* to, std::size_t bytes);
   // The words of the next kernels' step. What it returns is given to them; its words are the host's
   // to read only where memory is. Of no more than a few steps it may be used at once.
   virtual const StepState* publish(const StepState& state) { return &state; }

@@ -44,6 +44,7 @@ struct Case {
   engine::optim::Optimizer optimizer;
   int accumulate = 1;
   double dropout = 0;
+  bool batch_norm = false;
 };
 
 TEST(GpuLaw, ReplicasOnAGpuTakeTheStepsOfThoseOnTheProcessor) {
@@ -52,6 +53,8 @@ TEST(GpuLaw, ReplicasOnAGpuTakeTheStepsOfThoseOnTheProcessor) {
       {"adam in micro-batches", engine::optim::adam({.rate = 0.002}), 2},
       {"lars", engine::optim::lars({.rate = 0.02})},
       {"dropout", engine::optim::sgd({.rate = 0.02}), 1, 0.3},
+      {"batch norm over all replicas", engine::optim::sgd({.rate = 0.02}), 1, 0, true},
+      {"clipped", engine::optim::sgd({.rate = 0.02, .momentum = 0.9, .clip_norm = 0.01})},
   };
   const auto gpu = engine::cuda::fake_device(), processor = engine::cpu_device();
   for (const Case& c : cases) {
@@ -60,6 +63,7 @@ TEST(GpuLaw, ReplicasOnAGpuTakeTheStepsOfThoseOnTheProcessor) {
     job.optimizer = c.optimizer;
     job.accumulate = c.accumulate;
     job.dropout = c.dropout;
+    job.batch_norm = c.batch_norm;
     const Outcome there = train_mirrored(job, on(*processor, 2));
     const Outcome here = train_mirrored(job, on(*gpu, 2));
     EXPECT_LT(relative(here.weights[0], there.weights[0]), 1e-5);

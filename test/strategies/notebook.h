@@ -34,6 +34,9 @@ class RecordingOps : public engine::Ops {
  public:
   RecordingOps(engine::Ops& ops, Notebook& notebook) : ops_(ops), notebook_(notebook) {}
   engine::DType dtype() const override { return ops_.dtype(); }
+  void copy_bytes(const std::byte* from, std::byte* to, std::size_t bytes) override {
+    notebook_.note([=, this] { ops_.copy_bytes(from, to, bytes); });
+  }
   void dense_forward(State s, const engine::DenseSpec& spec, Tensor x, Tensor w, Tensor b,
                      Tensor y) override {
     notebook_.note([=, this] { ops_.dense_forward(s, spec, x, w, b, y); });

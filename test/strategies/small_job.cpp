@@ -140,6 +140,7 @@ engine::GraphSpec small_graph(const Job& job) {
   graph.then("dense1", engine::dense(64));
   if (job.centre) graph.then("centre", centre());
   if (job.norm) graph.then("norm", scale_and_shift());
+  if (job.batch_norm) graph.then("batch_norm", engine::batch_norm({.synchronised = true}));
   graph.then("relu", engine::relu());
   if (job.dropout > 0) graph.then("dropout", engine::dropout(job.dropout));
   graph.then("dense2", engine::dense(32));

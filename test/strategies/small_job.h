@@ -64,7 +64,8 @@ engine::LayerPtr scale_and_shift();
 struct Job {
   std::int64_t steps = 20;
   bool centre = false;
-  bool norm = false;  // scale_and_shift behind the first layer
+  bool norm = false;        // scale_and_shift behind the first layer
+  bool batch_norm = false;  // over the batch of all replicas, behind the first layer
   double dropout = 0;
   engine::optim::Optimizer optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9});
   engine::DType dtype = engine::DType::kFloat64;
