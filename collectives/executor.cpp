@@ -57,15 +57,14 @@ Executor::Executor(int rank, Team& team, Transport* transport, const engine::Ops
       owned_elements_(owned_.elements()),
       wakes_(transport != nullptr && transport->wake()) {
   engine::invariant(team.is_local(rank), "an executor's rank is not of its team");
-  engine::invariant(transport == nullptr || ops.in_host_memory(),
-                    "messages are of memory of the host");
   team.set_ops(rank, &ops);
 }
 
-void Executor::open(const StepPlan& step) {
+void Executor::open(const StepPlan& step, engine::Buffer staging) {
   engine::invariant(entries_.empty(), "an executor is opened once");
   entries_ = std::vector<Entry>(step.size());
   std::size_t from = 0, to = 0;
+  int mark = mark_of(int(step.size()));
   for (std::size_t i = 0; i < step.size(); ++i) {
     const Stage& stage = step[i];
     Entry& entry = entries_[i];
@@ -79,6 +78,7 @@ void Executor::open(const StepPlan& step) {
     }
     for (const Lane& lane : *entry.mine) {
       entry.cursors.emplace_back().posts.assign(lane.size(), -1);
+      entry.cursors.back().mark = mark++;
       for (const Step& s : lane) {
         from = std::max(from, s.from.size()), to = std::max(to, s.to.size());
         engine::require(transport_ || s.peer < 0,
@@ -88,7 +88,9 @@ void Executor::open(const StepPlan& step) {
     }
   }
   from_.resize(from), to_.resize(to);
-  staging_ = WireStaging(step, rank_);
+  const bool on_device = !ops_.in_host_memory();
+  if (staging.bytes() == 0) staging = engine::Buffer(WireStaging::bytes(step, rank_, on_device));
+  staging_ = WireStaging(step, rank_, on_device, std::move(staging));
   stream_updates_ = updated_bytes(step) > options_.cache;
   for (const bool first : {true, false})
     for (std::size_t i = 0; i < step.size(); ++i)
@@ -128,7 +130,7 @@ Executor::Looked Executor::look_round(int budget) {
 // Everything that can go wrong in other hands (transport, kernels, hooks) stops the team here.
 bool Executor::pass(int& budget, bool& ended, int plan) {
   at_ = nullptr;
-  crowded_ = awaits_ = false;
+  crowded_ = awaits_ = behind_device_ = false;
   const auto stop = [&](engine::Code code, const char* why) {
     // Who lost a peer, or was told of a deadline, is told with what it waits for.
     const bool told = code == engine::Code::kPeerLost || code == engine::Code::kTimeout;
@@ -179,55 +181,24 @@ bool Executor::move(int plan, int& budget, bool& ended) {
 }
 
 // One step of a lane, or some blocks of a reduction. True when it moved. A lane moves one step
-// after the other; reductions, and messages that travel in another type, cost budget, all else is
-// short.
+// after the other; reductions, and messages that are copied, cost budget, all else is short.
 bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
   Cursor& cursor = entry.cursors[std::size_t(lane)];
-  const Plan& p = entry.stage->plan;
   const Lane& steps = (*entry.mine)[std::size_t(lane)];
   if (cursor.step == steps.size()) return false;
   const Step& step = steps[cursor.step];
-  const int tag = plan * kMaxLanes + lane;
-  // Of a message: what travels, and as what.
-  const Step& message = step.action == Action::kWait ? steps[std::size_t(step.post)] : step;
-  if (message.wire && budget <= 0) return false;
-  const DType wire = message.wire.value_or(p.dtype);
-  const std::size_t bytes = step.count * engine::size_of(wire);
-  const auto staged = [&](std::size_t post) { return staging_.at(plan, lane, post); };
   switch (step.action) {
     case Action::kReduce:
       if (budget <= 0) return false;
       if (!reduce(entry, cursor, step, budget)) return true;
       break;
-    case Action::kPostSend: {
-      std::byte* from = address(entry, step.from[0], p.dtype, 0);
-      if (step.wire) {
-        if (!convert(cursor, from, p.dtype, staged(cursor.step), wire, step.count, budget))
-          return true;
-        from = staged(cursor.step);
-      }
-      cursor.posts[cursor.step] = transport_->post_send(step.peer, tag, from, bytes);
-      posted();
+    case Action::kPostSend:
+    case Action::kPostReceive:
+    case Action::kWait: {
+      const Went went = message(entry, cursor, steps, {plan, lane}, budget);
+      if (went != Went::kThrough) return went == Went::kOn;
       break;
     }
-    case Action::kPostReceive:
-      cursor.posts[cursor.step] = transport_->post_receive(
-          step.peer, tag, step.wire ? staged(cursor.step) : address(entry, step.to[0], p.dtype, 0),
-          bytes);
-      posted();
-      break;
-    case Action::kWait:
-      // Once it is through, and some of it may be converted already, it is not asked for again.
-      if (cursor.element == 0 && !transport_->test(cursor.posts[std::size_t(step.post)])) {
-        look(entry, plan, lane);
-        return false;
-      }
-      if (message.wire && message.action == Action::kPostReceive &&
-          !convert(cursor, staged(std::size_t(step.post)), wire,
-                   address(entry, message.to[0], p.dtype, 0), p.dtype, message.count, budget))
-        return true;
-      through();
-      break;
     case Action::kArrive:
       if (queued(entry)) ops_.mark(kArrivals);
       team_.arrive(plan, rank_, lane);
@@ -247,38 +218,6 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
   cursor.looked = {};
   cursor.late = {};
   return true;
-}
-
-// What travels is not what is computed with. As many blocks as there is budget, as of a reduction;
-// true when all `count` elements are converted.
-bool Executor::convert(Cursor& cursor, const std::byte* from, DType type, std::byte* to,
-                       DType target, std::size_t count, int& budget) const {
-  const std::size_t most = (options_.hook ? 1 : std::size_t(budget)) * engine::kBlock;
-  const std::size_t part = std::min(count - cursor.element, most);
-  from += cursor.element * engine::size_of(type);
-  to += cursor.element * engine::size_of(target);
-  engine::ReduceArguments arguments;
-  arguments.dtype = type;
-  arguments.target = target;
-  arguments.from = {&from, 1};
-  arguments.to = {&to, 1};
-  arguments.count = part;
-  ops_.reduce(arguments);
-  budget -= int((part + engine::kBlock - 1) / engine::kBlock);
-  cursor.element += part;
-  if (cursor.element < count) return false;
-  cursor.element = 0;
-  return true;
-}
-
-// Both under the lock.
-void Executor::posted() {
-  if (messages_.fetch_add(1, std::memory_order_relaxed) == 0) sent_ = engine::Clock::now();
-}
-
-void Executor::through() {
-  if (messages_.fetch_sub(1, std::memory_order_relaxed) != 1) return;
-  flown_.fetch_add(std::chrono::duration<double>(engine::Clock::now() - sent_).count());
 }
 
 // Who are missing are asked where they were last, until one was here.
@@ -428,9 +367,12 @@ std::byte* Executor::address(const Entry& entry, const Operand& operand, DType d
   std::size_t at = operand.offset + element;
   if (operand.space == Space::kScratch && entry.completed.load(std::memory_order_relaxed) % 2 != 0)
     at += entry.stage->plan.alternate;
+  // Scratch of what the host adds beside a device is behind the numbers that are exchanged.
+  const bool shared =
+      operand.space == Space::kScratch && entry.stage->by_host && !ops_.in_host_memory();
   const std::size_t width =
       engine::size_of(operand.space == Space::kNorms ? DType::kFloat64 : dtype);
-  return team_.base(operand.rank, operand.space) + at * width;
+  return team_.base(operand.rank, shared ? Space::kExchange : operand.space) + at * width;
 }
 
 // The lane is stuck: counts how long somebody has watched it.

@@ -82,8 +82,9 @@ class Executor {
   // `transport` may be null where all ranks are on one host.
   Executor(int rank, Team& team, Transport* transport, const engine::Ops& ops, OwnedState owned,
            ExecutorOptions options);
-  // Once, before the first start: the same step on all ranks. It outlives the executor.
-  void open(const StepPlan& step);
+  // Once, before the first start: the same step on all ranks. It outlives the executor. `staging`:
+  // for messages, so many bytes as WireStaging says, shared by host and device; empty: the host's.
+  void open(const StepPlan& step, engine::Buffer staging = {});
 
   // Begins the next execution of a plan. The last one must be done. `state` is read by updates, and
   // must stay as it is until `done`.
@@ -129,6 +130,9 @@ class Executor {
     std::size_t step = 0, element = 0;   // of the step: so many elements are reduced or converted
     std::size_t owned = 0;               // update steps: where the step's range lies, packed
     std::vector<int> posts = {};         // the transport's request of each posting step
+    int mark = 0;                        // behind its copies of messages
+    bool copied = false;                 // the message that is to be sent next is
+    bool taken = false;                  // one that came is, or will be when the mark has passed
     int looks = 0;                       // at this step, while it was stuck
     std::chrono::nanoseconds waited{0};  // of these, but for the first few
     engine::Clock::time_point looked{};
@@ -150,8 +154,13 @@ class Executor {
   // seen on this processor, so it can only come when this thread leaves it.
   enum class Looked { kMoved, kStill, kElsewhere, kCrowded };
   static constexpr int kAll = -1;
+  enum class Went { kThrough, kOn, kNowhere };  // a message: its step is over, it moved, it did not
+  struct Place {                                // of a message
+    int plan = 0, lane = 0;
+    int tag() const { return plan * kMaxLanes + lane; }
+  };
   // Marks of the rank's reductions (engine/ops/ops.h): at its last arrival, at norms that it read,
-  // at the end of each plan.
+  // at the end of each plan, behind each lane's copies.
   static constexpr int kArrivals = 0, kNorms = 1;
   static int mark_of(int plan) { return 2 + plan; }
   // Whether a plan's sums are queued on the device; else they are done when it has moved.
@@ -164,6 +173,13 @@ class Executor {
   bool pass(int& budget, bool& ended, int plan = kAll);
   bool move(int plan, int& budget, bool& ended);
   bool advance(Entry& entry, int plan, int lane, int& budget);
+  Went message(Entry& entry, Cursor& cursor, const Lane& steps, Place at, int& budget);
+  Went send(Entry& entry, Cursor& cursor, const Step& step, Place at, int& budget);
+  Went receive(Entry& entry, Cursor& cursor, const Step& step, Place at);
+  Went wait_for(Entry& entry, Cursor& cursor, std::size_t post, const Step& message, Place at,
+                int& budget);
+  static std::size_t bytes(const Plan& plan, const Step& message);
+  bool passed(const Cursor& cursor);
   void posted();
   void through();
   bool convert(Cursor& cursor, const std::byte* from, DType type, std::byte* to, DType target,
@@ -224,6 +240,7 @@ class Executor {
   engine::Clock::time_point sent_{};     // the first of the messages that are under way
   bool crowded_ = false;                 // see Looked
   bool awaits_ = false;                  // a lane is stuck at ranks of this host; of the last pass
+  bool behind_device_ = false;           // or at what the device has not done yet
   std::atomic<int> messages_{0};         // posted and not through
   std::atomic<bool> asleep_{false};      // a thread sleeps on the transport, or is about to
   std::atomic<std::uint64_t> moves_{0};  // passes in which something moved

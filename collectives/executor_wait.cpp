@@ -25,8 +25,9 @@ constexpr int kPartAtOnce = 4;
 constexpr int kMessageSpins = 4;
 // A sleep ends at the latest after this. Who sleeps until a message comes does not hear of what
 // other ranks of the host do: then after the second, where a lane waits for them; nor, where the
-// transport cannot be woken, of plans that another thread starts: then after the third.
-constexpr microseconds kSleep{1000}, kArrivalSleep{50}, kDeafSleep{200};
+// transport cannot be woken, of plans that another thread starts: then after the third. What a
+// device has done nobody tells: then after the fourth.
+constexpr microseconds kSleep{1000}, kArrivalSleep{50}, kDeafSleep{200}, kDeviceSleep{50};
 // Where another thread is at work it may just have passed over what has arrived since.
 constexpr microseconds kBusySleep{50};
 // Of lists of ranks: such a row is one word, and so many words are the most.
@@ -105,9 +106,8 @@ std::vector<int> Executor::missing(const Entry& entry, int plan, int lane) const
   const std::size_t at = entry.cursors[std::size_t(lane)].step;
   if (at == steps.size()) return {};
   const Step& step = steps[at];
-  const int peer = step.action == Action::kWait ? steps[std::size_t(step.post)].peer : step.peer;
   std::vector<int> ranks;
-  if (peer >= 0) ranks.push_back(peer);
+  if (step.action == Action::kWait) ranks.push_back(steps[std::size_t(step.post)].peer);
   for (const int rank : step.ranks)
     if (!arrived(entry, plan, step, rank)) ranks.push_back(rank);
   return ranks;
@@ -287,6 +287,7 @@ void Executor::idle(microseconds most, std::optional<int> plan) {
     const Looked looked = look_round(options_.blocks_at_once);
     if (looked == Looked::kMoved || (plan && done(*plan))) return;
     if (messages_.load() > 0) return;  // posted meanwhile: the next sleep is the transport's
+    if (behind_device_) most = std::min(most, kDeviceSleep);
     return sleeper.sleep(looked == Looked::kElsewhere ? std::min(most, kBusySleep) : most);
   }
   std::unique_lock lock(mutex_, std::try_to_lock);
@@ -296,6 +297,7 @@ void Executor::idle(microseconds most, std::optional<int> plan) {
   int budget = options_.blocks_at_once;
   if (!pass(budget, ended) && !(plan && done(*plan)) && !team_.stopped()) {
     if (awaits_) most = std::min(most, kArrivalSleep);
+    if (behind_device_) most = std::min(most, kDeviceSleep);
     if (!wakes_) most = std::min(most, kDeafSleep);
     try {
       transport_->sleep(int(most.count()));

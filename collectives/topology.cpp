@@ -50,11 +50,20 @@ struct HostProcessors {
   int cores = 1;  // that one may keep busy
 };
 
+// Replicas on GPUs of two processes do not reach each other's memory.
+bool is_host_of_its_own(const json& process) {
+  return std::ranges::any_of(process.at("devices"), [](const json& device) {
+    return device.get<std::string>().starts_with("cuda:");
+  });
+}
+
 // Where ranks of one thread each would be bound; where they would not, all that they may use.
-void place_ranks(Topology& topology, const std::vector<HostProcessors>& hosts) {
-  for (std::size_t h = 0; h < hosts.size(); ++h) {
-    const HostProcessors& host = hosts[h];
-    topology.hosts[h].numa_nodes = std::max(1, int(host.map.nodes.size()));
+// `machines`: hosts, but of processes that are hosts of their own, those of one machine together.
+void place_ranks(Topology& topology, const std::vector<HostProcessors>& machines) {
+  for (const HostProcessors& host : machines) {
+    for (const int rank : host.first_ranks)
+      topology.hosts[std::size_t(topology.ranks[std::size_t(rank)].host)].numa_nodes =
+          std::max(1, int(host.map.nodes.size()));
     const auto bindings = plan_bindings(host.processes, host.map, 1, host.cores);
     for (std::size_t p = 0; p < bindings.size(); ++p)
       for (std::size_t i = 0; i < bindings[p].processors.size(); ++i) {
@@ -167,30 +176,35 @@ std::string Topology::describe() const {
 
 Topology discover(Bootstrap& bootstrap, const std::vector<std::string>& devices) {
   require(!devices.empty(), "a process needs at least one replica");
-  const std::vector<int> host = bootstrap.hosts();
+  const std::vector<int> machine = bootstrap.hosts();
   const std::vector<std::string> texts = bootstrap.all_gather(
       about_me(devices).dump(-1, ' ', false, json::error_handler_t::replace), "who is where");
-  engine::invariant(texts.size() == host.size(),
+  engine::invariant(texts.size() == machine.size(),
                     "as many processes told of themselves as have a host");
   Topology topology;
-  std::vector<HostProcessors> processors;  // of each host
+  std::vector<HostProcessors> processors;               // of each machine
+  std::map<std::pair<int, int>, int> numbers_of_hosts;  // by machine and process, or -1 for all
   for (std::size_t process = 0; process < texts.size(); ++process) {
     const std::string what = "what process " + std::to_string(process) + " tells of itself";
     reading(what, [&] {
       const json they = parse(texts[process], "its text");
       // Hosts are numbered as they first appear: so their first process describes them.
-      if (std::size_t(host[process]) == topology.hosts.size()) {
+      const int of_machine = is_host_of_its_own(they) ? int(process) : -1;
+      const auto [number_of_host, fresh] =
+          numbers_of_hosts.try_emplace({machine[process], of_machine}, int(topology.hosts.size()));
+      const int host = number_of_host->second;
+      if (fresh) {
         topology.hosts.push_back({.name = they.at("hostname").get<std::string>(),
                                   .cpu = they.at("cpu").get<std::string>(),
                                   .memory = they.at("memory").get<std::size_t>()});
-        processors.emplace_back();
       }
-      topology.processes.push_back({.host = host[process],
+      if (std::size_t(machine[process]) == processors.size()) processors.emplace_back();
+      topology.processes.push_back({.host = host,
                                     .pid = number(they, "pid", 0),
                                     .cores = number(they, "cores", 1),
                                     .first_rank = int(topology.ranks.size()),
                                     .replicas = int(they.at("devices").size())});
-      HostProcessors& here = processors[std::size_t(host[process])];
+      HostProcessors& here = processors[std::size_t(machine[process])];
       const MachineMap map = map_from(they.at("processors"));
       here.processes.push_back({numbers(map), topology.processes.back().replicas});
       here.first_ranks.push_back(topology.processes.back().first_rank);
@@ -198,7 +212,7 @@ Topology discover(Bootstrap& bootstrap, const std::vector<std::string>& devices)
       here.cores = std::max(here.cores, topology.processes.back().cores);
       for (const json& device : they.at("devices")) {
         topology.ranks.push_back(
-            {.process = int(process), .host = host[process], .device = device.get<std::string>()});
+            {.process = int(process), .host = host, .device = device.get<std::string>()});
       }
     });
   }

@@ -59,8 +59,9 @@ struct Topology {
   bool operator==(const Topology&) const = default;
 };
 
-// Collective. `devices`: of this process's replicas, one each; at least one. Throws Error(kInvalid)
-// where processes do not speak the same language, and what the bootstrap throws.
+// Collective. `devices`: of this process's replicas, one each; at least one. A process with
+// replicas on GPUs counts as a host of its own: others do not reach its memory. Throws
+// Error(kInvalid) where processes do not speak the same language, and what the bootstrap throws.
 Topology discover(Bootstrap& bootstrap, const std::vector<std::string>& devices);
 
 std::string to_json(const Topology& topology);

@@ -74,7 +74,9 @@ void Mirror::open(const StepDesign& design, const engine::UpdateRule& rule, coll
   state.norm_blocks = design.norm_blocks;
   state.segments = design.segments;
   executor_.emplace(rank, team, transport_.get(), *own_ops, std::move(state), options);
-  executor_->open(design.plan);
+  const bool on_device = !own_ops->in_host_memory();
+  const std::size_t messages = collectives::WireStaging::bytes(design.plan, rank, on_device);
+  executor_->open(design.plan, own_ops->allocate_shared(messages));
 }
 
 std::byte* Mirror::space(Space which) const {

@@ -224,7 +224,13 @@ std::string recorded_choices(const std::string& record, const std::string& instr
   std::string choices;
   if (record.empty()) return choices;
   read(record, [&](const json& plan) {
-    if (plan.value("instructions", "") == instructions) choices = plan.value("choices", "");
+    const auto found = plan.find("choices");
+    if (found == plan.end()) return true;
+    if (found->is_object()) {
+      choices = found->value(instructions, "");
+    } else if (plan.value("instructions", "") == instructions) {  // as records were at first
+      choices = found->get<std::string>();
+    }
     return true;
   });
   return choices;

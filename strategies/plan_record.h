@@ -4,6 +4,7 @@
 // summation and with it the bits; any other membership plans afresh. What the bits depend on and no
 // run can choose freely, the arithmetic, is recorded too and only compared.
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,7 +18,8 @@ namespace lockstep::strategies {
 struct Arithmetic {
   int threads = 1;                // library threads of a replica
   std::string instructions = {};  // engine::Device::instructions; of each replica where they differ
-  std::string choices = {};       // engine::Device::choices
+  // engine::Device::choices of the devices that made any, by their instructions.
+  std::map<std::string, std::string> choices = {};
 };
 
 // JSON. `chief`: of the process of rank 0. Others may compute their gradients differently: mirrors
@@ -36,9 +38,8 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
 // or it is no record of this kind.
 std::optional<engine::DType> recorded_dtype(const std::string& record);
 
-// The choices of kernels of the run that wrote the record; empty where it made none, or its
-// instructions were others, for which they say nothing. Throws Error(kCorrupt) for text that is no
-// record.
+// The choices of kernels that devices of such instructions had made in the run that wrote the
+// record; empty where there were none. Throws Error(kCorrupt) for text that is no record.
 std::string recorded_choices(const std::string& record, const std::string& instructions);
 
 // True where the same replicas on the same hosts wrote the record with other threads or other

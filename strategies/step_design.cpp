@@ -148,13 +148,18 @@ class Designer {
             ? collectives::OwnedState::layer_norms(design_.norm_blocks, design_.segments.size())
             : design_.norm_blocks;
     design_.norms_bytes = std::max<std::size_t>(1, norms) * sizeof(double);
+    // Scratch of a device is not the host's: what the host adds has its own, behind the numbers.
+    if (input_.queued) scratch_ = design_.exchange_bytes / sizeof(double);
+    Plan metrics = exchange("metrics of a step", design_.metrics_range);
+    Plan gather = exchange("gather", design_.gather_range);
+    Plan statistics = exchange("statistics", design_.statistics_range);
+    if (input_.queued) design_.exchange_bytes = scratch_ * sizeof(double);
     add_reductions();
     add_updates();
-    design_.metrics = add_exchange("metrics of a step", design_.metrics_range);
+    design_.metrics = add_by_host(std::move(metrics));
     design_.step_stages = design_.plan.size();
-    design_.gather = add_exchange("gather", design_.gather_range);
-    if (!design_.statistics_range.empty())
-      design_.statistics = add_exchange("statistics", design_.statistics_range);
+    design_.gather = add_by_host(std::move(gather));
+    if (!design_.statistics_range.empty()) design_.statistics = add_by_host(std::move(statistics));
     Request weights = request("start values", {0, graph_.parameters()});
     weights.space = Space::kWeight;
     design_.start = add(all_reduce(weights));
@@ -363,11 +368,7 @@ class Designer {
   // so that plans of different dtypes do not overlap; a narrower plan has the same offset, later.
   Plan all_reduce(Request request) {
     const std::size_t bytes = request.subject.size() * engine::size_of(request.dtype);
-    return all_reduce(request, algorithm_of(bytes));
-  }
-
-  Plan all_reduce(Request request, const std::string& name) {
-    const collectives::Algorithm& algorithm = collectives::find_algorithm(name);
+    const collectives::Algorithm& algorithm = collectives::find_algorithm(algorithm_of(bytes));
     const std::size_t wide = sizeof(double) / engine::size_of(request.dtype);
     request.scratch = scratch_ * wide;
     scratch_ += (algorithm.scratch(request) + wide - 1) / wide;
@@ -379,12 +380,16 @@ class Designer {
     return int(design_.plan.size()) - 1;
   }
 
-  int add_exchange(const std::string& name, Range range) {
+  Plan exchange(const std::string& name, Range range) {
+    if (range.empty()) return {};
     Request numbers = request(name, range);
     numbers.dtype = engine::DType::kFloat64;
     numbers.space = Space::kExchange;
-    // Beside a device without scratch memory, which lies there.
-    const int stage = add(input_.queued ? all_reduce(numbers, "direct") : all_reduce(numbers));
+    return all_reduce(numbers);
+  }
+
+  int add_by_host(Plan plan) {
+    const int stage = add(std::move(plan));
     design_.plan.back().by_host = true;
     return stage;
   }

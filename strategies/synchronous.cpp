@@ -74,7 +74,10 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
   });
   std::vector<int> pids;
   for (const auto& process : topology_.processes) pids.push_back(process.pid);
-  watch_host(ranks_of(bootstrap_, topology_), pids, *watch_);
+  JobRanks neighbours = ranks_of(bootstrap_, topology_);
+  for (std::size_t rank = 0; rank < host_.size(); ++rank)
+    neighbours.host[rank] = bootstrap_.hosts()[std::size_t(neighbours.process[rank])];
+  watch_host(neighbours, pids, *watch_);
   find_processors();
 }
 
@@ -82,12 +85,13 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
 void Synchronous::find_processors() {
   const std::vector<std::string> all = bootstrap_.all_gather(
       collectives::to_text(collectives::allowed_processors()), "processors of each process");
-  const int here = host_[std::size_t(first_rank())];
+  const std::vector<int> host = bootstrap_.hosts();
+  const int here = host[std::size_t(bootstrap_.process())];
   std::vector<collectives::HostProcess> processes;
   std::size_t mine = 0;
   for (int process = 0; process < int(all.size()); ++process) {
+    if (host[std::size_t(process)] != here) continue;
     const std::vector<int> ranks = topology_.ranks_of_process(process);
-    if (host_[std::size_t(ranks.front())] != here) continue;
     if (process == bootstrap_.process()) mine = processes.size();
     processes.push_back({collectives::processors_of(all[std::size_t(process)]), int(ranks.size())});
   }
@@ -217,8 +221,9 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   engine::Device& first_device = *options_.devices[0];
   const auto ops =
       ops_of(first_device, engine::name(options_.kernels.value_or(engine::Kernels::kAuto)));
-  check_devices(*ops);
   queued_ = !ops->in_host_memory();
+  const auto check = [&] { check_devices(*ops); };
+  bootstrap_.processes() == 1 ? check() : together(check, "devices");
   const engine::Graph first(graph, *ops, 1);
   plan_checks(first);
   const std::string shares =
@@ -227,12 +232,12 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
       "{}optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} of {} clip {} "
       "trust {}\n"
       "batch: {}\nshares: {}\naccumulate: {}\nseed: {}\ndtype: {}\nchecksums: {}\noverlap: {}\n"
-      "transport: {}\nwire: {}\n",
+      "transport: {}\nwire: {}\nmemory of replicas: {}\n",
       graph.describe() + "\n", int(rule.kind), rule.momentum, rule.nesterov, rule.beta1, rule.beta2,
       rule.epsilon, rule.weight_decay, rule.decay_all ? "all parameters" : "weights",
       rule.clip_norm, rule.trust, options.batch, shares, options.accumulate, options.seed,
       engine::name(first.dtype()), options_.checksums, options_.overlap,
-      transport_of(options_.network), options_.wire);
+      transport_of(options_.network), options_.wire, queued_ ? "their devices'" : "the host's");
   // Whether all look for costs, before one of them does.
   if (bootstrap_.processes() > 1)
     compare(fmt::format("{}algorithm: {}\nupdate: {}\nbuckets: {} bytes\ncosts: {}\n"
@@ -311,6 +316,10 @@ void Synchronous::find_costs() {
                              fmt::join(describe(options_.gpus), "; "));
     return;
   }
+  if (queued_ && topology_.hosts.size() > 1) {
+    costs_are_ = "assumed: between GPUs of several processes nothing is measured yet";
+    return;
+  }
   if (!options_.measured) {
     costs_are_ = "assumed, since nothing was measured";
     return;
@@ -358,10 +367,13 @@ Calibration Synchronous::measured_costs(const CalibrationOptions& calibration) {
 
 Arithmetic Synchronous::arithmetic() const {
   std::vector<std::string> all;
-  for (const engine::Device* device : options_.devices) all.push_back(device->instructions());
+  std::map<std::string, std::string> choices;
+  for (const engine::Device* device : options_.devices) {
+    all.push_back(device->instructions());
+    if (std::string made = device->choices(); !made.empty()) choices.emplace(all.back(), made);
+  }
   if (std::ranges::count(all, all[0]) == std::ptrdiff_t(all.size())) all.resize(1);
-  return {options_.threads, fmt::format("{}", fmt::join(all, " and ")),
-          options_.devices[0]->choices()};
+  return {options_.threads, fmt::format("{}", fmt::join(all, " and ")), choices};
 }
 
 // What moves the plans: connections between hosts, an executor of each replica, the threads.

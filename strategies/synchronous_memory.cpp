@@ -24,10 +24,6 @@ void Synchronous::check_devices(const engine::Ops& ops) const {
   if (ops.in_host_memory()) return;
   constexpr std::size_t kMostReplicas = 64;  // that one kernel adds
   const std::string first = to_string(options_.devices[0]->id());
-  engine::require(bootstrap_.processes() == 1,
-                  "{} has memory of its own, which processes do not share yet: start one process "
-                  "with all replicas, as in --devices {},{}",
-                  first, first, first);
   engine::require(options_.devices.size() <= kMostReplicas,
                   "{} replicas on {}: at most {} have their gradients added there",
                   options_.devices.size(), first, kMostReplicas);
@@ -63,7 +59,7 @@ void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
   const std::size_t replicas = options_.devices.size();
   std::size_t arenas = align(arena_layout(graph, design_).bytes, kArenaUnit) * replicas;
   for (std::size_t i = 0; i < replicas; ++i)
-    arenas += collectives::WireStaging::bytes(design_.plan, first_rank() + int(i));
+    arenas += collectives::WireStaging::bytes(design_.plan, first_rank() + int(i), queued_);
   std::size_t owned = 0;
   for (int stage : design_.updates) {
     for (std::size_t i = 0; i < replicas; ++i) {

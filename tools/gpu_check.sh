@@ -37,17 +37,17 @@ while [ $# -gt 0 ]; do
 done
 [[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || refuse "--seconds is 1 to 99999, not '$seconds'"
 
-# The path of a program, here; nothing where it is not.
+# The path of a program, here; where it is not, of where it would be.
 program() {
-  if [ -e "$root/glibc_needed" ]; then
-    [ ! -x "$root/bin/$1" ] || echo "$root/bin/$1"
-  else
-    find "$build/tools" "$build/test" "$build/bench" -type f -perm -u+x -name "$1" 2>/dev/null | head -n 1
+  local found=$root/bin/$1
+  if [ ! -e "$root/glibc_needed" ]; then
+    found=$(find "$build/tools" "$build/test" "$build/bench" -type f -perm -u+x -name "$1" 2>/dev/null | head -n 1)
   fi
+  echo "${found:-$build/$1}"
 }
 
 lockstep=$(program lockstep)
-[ -n "$lockstep" ] || fail "there is no program lockstep: build it, or say --build FOLDER"
+[ -x "$lockstep" ] || fail "there is no program lockstep: build it, or say --build FOLDER"
 doctor=$("$lockstep" doctor --json) || fail "lockstep doctor ended with an error"
 if [[ $doctor != *'"device cuda:'* ]]; then
   reason=$(sed -n 's/.*"CUDA":{"found":false,"text":"\([^"]*\)".*/\1/p' <<<"$doctor")
@@ -74,6 +74,7 @@ run() {
   shift 3
   : >"$work/$name.out" && : >"$work/$name.err"
   if [ -z "$1" ]; then note "$name" "$kind" absent 0 ''; return; fi
+  if [ ! -x "$1" ] && ! command -v "$1" >/dev/null; then note "$name" "$kind" unbuilt 0 "$*"; return; fi
   if [ "$left" -lt 1 ]; then note "$name" "$kind" late 0 "$*"; return; fi
   timeout -k 5 "$((limit < left ? limit : left))" "$@" >"$work/$name.out" 2>"$work/$name.err" &
   job=$!
@@ -102,7 +103,7 @@ run bench step_on_processors 30 "$(program bench_step)" --model mnist_cnn --step
 
 sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)
 ops=$(program test_ops)
-run test ops_under_memcheck 90 "${ops:+$sanitizer}" --tool memcheck --target-processes all --error-exitcode 1 \
+run test ops_under_memcheck 90 "$sanitizer" --tool memcheck --target-processes all --error-exitcode 1 \
   "$ops" '--gtest_filter=Conformance.*'
 
 run bench torch 80 python3 "$root/bench/peers/torch_resnet50.py" --modes eager graphed
@@ -122,7 +123,7 @@ import sys
 
 work = pathlib.Path(sys.argv[1])
 RESULTS = {"0": "passed", "77": "skipped", "124": "timed out", "137": "timed out",
-           "absent": "skipped: not installed", "late": "skipped: no time left"}
+           "absent": "skipped: not installed", "unbuilt": "failed: not built", "late": "skipped: no time left"}
 
 
 def cases_of(text):

@@ -54,7 +54,17 @@ Context::Context(const Driver& driver, int index)
 }
 
 Context::~Context() {
-  driver_->device_primary_ctx_release(device_);
+  if (!stuck_) driver_->device_primary_ctx_release(device_);
+}
+
+void Context::add(CUstream stream) const {
+  const std::lock_guard lock(streams_mutex_);
+  streams_.insert(stream);
+}
+
+void Context::remove(CUstream stream) const {
+  const std::lock_guard lock(streams_mutex_);
+  streams_.erase(stream);
 }
 
 void Context::use() const {

@@ -5,7 +5,10 @@
 // Error(kDevice) with the driver's call and its words; of a GPU too old for our kernels, with what
 // is needed.
 #pragma once
+#include <atomic>
 #include <cstddef>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "engine/cuda/driver.h"
@@ -44,6 +47,21 @@ class Context {
   // will. False where the driver has no way from one to the other. Makes allocating slower.
   bool reach(const Context& other) const;
 
+  // Work on this GPU did not come to an end within its deadline. Then nobody waits for it again,
+  // and what lies there is left to the driver, which drops it when the process ends: freeing would
+  // wait.
+  void give_up() const { stuck_ = true; }
+  bool stuck() const { return stuck_; }
+
+  // The streams there are (CudaStream says so), while none can go.
+  void add(CUstream stream) const;
+  void remove(CUstream stream) const;
+  template <class Visit>
+  void each_stream(Visit visit) const {
+    const std::lock_guard lock(streams_mutex_);
+    for (const CUstream stream : streams_) visit(stream);
+  }
+
   // Throws Error(kDevice) where `result` is not success: "cuda:0: cuMemAlloc failed: out of memory
   // (CUDA_ERROR_OUT_OF_MEMORY)".
   void check(CUresult result, const char* call) const;
@@ -54,6 +72,9 @@ class Context {
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   GpuFacts facts_;
+  mutable std::atomic<bool> stuck_ = false;
+  mutable std::mutex streams_mutex_;
+  mutable std::set<CUstream> streams_;
 };
 
 }  // namespace lockstep::engine::cuda

@@ -48,7 +48,7 @@ CublasLt::CublasLt(const CublasLtFunctions& library, const Context& context, Mem
 }
 
 CublasLt::~CublasLt() {
-  library_->destroy(handle_);
+  if (!context_->stuck()) library_->destroy(handle_);
 }
 
 void CublasLt::run(CudaStream& stream, const Product& product, const void* a, const void* b,

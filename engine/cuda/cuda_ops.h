@@ -47,6 +47,7 @@ class CudaOps final : public Ops {
   void mark(int number) const override;
   void reduce_behind(const Ops& other, int number) const override;
   void wait(int number) const override;
+  bool has_passed(int number) const override;
   void load(const float* from, Tensor x) override;
 
   void dense_forward(const StepState* state, const DenseSpec& spec, Tensor x, Tensor w, Tensor b,

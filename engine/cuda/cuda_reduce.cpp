@@ -89,6 +89,11 @@ void CudaOps::wait(int number) const {
   mark->synchronize(CudaStream::kDeadline);
 }
 
+bool CudaOps::has_passed(int number) const {
+  const std::scoped_lock lock(mutex_);
+  return event(number).done();
+}
+
 // Of sums in the element type the kernels are fast, of all else there is one that can do it.
 void CudaOps::reduce(const ReduceArguments& a) const {
   check_reduce(a, a.count);

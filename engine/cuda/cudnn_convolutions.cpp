@@ -34,7 +34,7 @@ CudnnConvolutions::CudnnConvolutions(const Cudnn& library, const Context& contex
 
 CudnnConvolutions::~CudnnConvolutions() {
   plans_.clear();
-  library_->destroy(handle_);
+  if (!context_->stuck()) library_->destroy(handle_);
 }
 
 void CudnnConvolutions::run(CudaStream& stream, const Convolution& call, const void* first,

@@ -27,7 +27,6 @@ Driver load_driver() {
   take(library, driver.device_primary_ctx_release, "cuDevicePrimaryCtxRelease_v2");
   take(library, driver.ctx_set_current, "cuCtxSetCurrent");
   take(library, driver.ctx_get_current, "cuCtxGetCurrent");
-  take(library, driver.ctx_synchronize, "cuCtxSynchronize");
   take(library, driver.mem_get_info, "cuMemGetInfo_v2");
   take(library, driver.mem_alloc, "cuMemAlloc_v2");
   take(library, driver.mem_free, "cuMemFree_v2");

@@ -30,7 +30,6 @@ struct Driver {
   decltype(&cuDevicePrimaryCtxRelease) device_primary_ctx_release = nullptr;
   decltype(&cuCtxSetCurrent) ctx_set_current = nullptr;
   decltype(&cuCtxGetCurrent) ctx_get_current = nullptr;
-  decltype(&cuCtxSynchronize) ctx_synchronize = nullptr;
 
   // Memory. Copies know the kinds of their addresses by themselves.
   decltype(&cuMemGetInfo) mem_get_info = nullptr;

@@ -53,6 +53,7 @@ KernelModule::KernelModule(const Context& context, std::span<const std::byte> im
 }
 
 KernelModule::~KernelModule() {
+  if (context_->stuck()) return;
   const Driver& driver = context_->driver();
   // Unloading is for the current context.
   try {

@@ -156,12 +156,12 @@ void Memory::clear(const Pool& pool, std::byte* data, std::size_t bytes) {
 }
 
 void Memory::wait_for_gpu() const {
-  context_->use();
-  context_->check(context_->driver().ctx_synchronize(), "cuCtxSynchronize");
+  wait_for_all(*context_, CudaStream::kDeadline);
 }
 
 void Memory::release_kept(Pool& pool) noexcept {
   for (const auto& [bytes, data] : pool.kept) {
+    if (context_->stuck()) break;
     if (pool.host) {
       context_->driver().mem_free_host(data);
     } else {

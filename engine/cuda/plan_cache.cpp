@@ -135,7 +135,8 @@ void PlanCache::adopt(const std::string& text) {
   in_use_.insert(choices.begin(), choices.end());
 }
 
-// Finding takes long, so others may have been first meanwhile: what is kept is looked at again.
+// Finding takes long, so other processes may have been first meanwhile: what is kept is looked at
+// again. Of this process one finds at a time: two on one GPU would measure each other.
 std::string PlanCache::choose(const std::string& problem, const Build& build, const Find& find) {
   const std::lock_guard lock(mutex_);
   std::set<std::string> refused;

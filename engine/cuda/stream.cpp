@@ -2,6 +2,7 @@
 #include "engine/cuda/stream.h"
 
 #include <cstdint>
+#include <deque>
 #include <thread>
 
 #include "engine/base/error.h"
@@ -15,7 +16,7 @@ CUdeviceptr address_of(const void* pointer) {
 
 // Asks `done` until it says so. Most waits are short, so the first is without sleep: asking costs
 // about a microsecond. Sleeping then leaves the core to the threads that feed the GPU, and adds as
-// little to a long wait.
+// little to a long wait. A GPU that was given up is asked once.
 template <class Done>
 void poll(const Context& context, std::chrono::milliseconds deadline, const char* what, Done done) {
   constexpr std::chrono::microseconds kSpin{50};
@@ -23,7 +24,12 @@ void poll(const Context& context, std::chrono::milliseconds deadline, const char
   const Clock::time_point start = Clock::now();
   while (!done()) {
     const Clock::duration waited = Clock::now() - start;
+    if (context.stuck()) {
+      fail(Code::kTimeout, "cuda:{}: {} is not waited for: the GPU was stuck before",
+           context.index(), what);
+    }
     if (waited >= deadline) {
+      context.give_up();
       fail(Code::kTimeout, "cuda:{}: {} did not come to an end within {} ms", context.index(), what,
            deadline.count());
     }
@@ -61,6 +67,23 @@ void Event::synchronize(std::chrono::milliseconds deadline) const {
   poll(*context_, deadline, "the work before an event", [&] { return done(); });
 }
 
+// The driver's call that waits for a GPU has no deadline.
+void wait_for_all(const Context& context, std::chrono::milliseconds deadline) {
+  context.use();
+  std::deque<Event> marks;
+  context.each_stream([&](CUstream stream) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    context.check(context.driver().stream_is_capturing(stream, &status), "cuStreamIsCapturing");
+    if (status != CU_STREAM_CAPTURE_STATUS_NONE) return;  // what is recorded is not queued
+    const Event& mark = marks.emplace_back(context);
+    context.check(context.driver().event_record(mark.handle(), stream), "cuEventRecord");
+  });
+  poll(context, deadline, "all work of the GPU", [&] {
+    while (!marks.empty() && marks.front().done()) marks.pop_front();
+    return marks.empty();
+  });
+}
+
 double milliseconds_between(const Context& context, const Event& from, const Event& to) {
   context.use();
   float milliseconds = 0;
@@ -73,9 +96,11 @@ double milliseconds_between(const Context& context, const Event& from, const Eve
 CudaStream::CudaStream(const Context& context) : context_(&context) {
   context.use();
   context.check(context.driver().stream_create(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  context.add(stream_);
 }
 
 CudaStream::~CudaStream() {
+  context_->remove(stream_);
   context_->driver().stream_destroy(stream_);
 }
 

@@ -29,6 +29,9 @@ class Event {
   CUevent event_ = nullptr;
 };
 
+// Waits for all work that was queued so far on the GPU, in whichever stream.
+void wait_for_all(const Context& context, std::chrono::milliseconds deadline);
+
 // Of two timed events in finished work.
 double milliseconds_between(const Context& context, const Event& from, const Event& to);
 

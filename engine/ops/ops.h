@@ -183,6 +183,11 @@ class Ops {
   virtual void mark(int number) const { (void)number; }
   virtual void reduce_behind(const Ops& other, int number) const { (void)other, (void)number; }
   virtual void wait(int number) const { (void)number; }
+  // Whether what is before the mark is done; it has been set. Throws what went wrong there.
+  virtual bool has_passed(int number) const {
+    (void)number;
+    return true;
+  }
 
   // Backward calls get y, so that a fused activation can mask dy; they may overwrite dy. dx.data is
   // null where nobody wants it; so is dw or db of a frozen parameter. The others are written, or

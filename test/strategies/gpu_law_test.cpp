@@ -47,23 +47,29 @@ struct Case {
   bool batch_norm = false;
 };
 
+const Case kCases[] = {
+    {"sgd", engine::optim::sgd({.rate = 0.02, .momentum = 0.9})},
+    {"adam in micro-batches", engine::optim::adam({.rate = 0.002}), 2},
+    {"lars", engine::optim::lars({.rate = 0.02})},
+    {"dropout", engine::optim::sgd({.rate = 0.02}), 1, 0.3},
+    {"batch norm over all replicas", engine::optim::sgd({.rate = 0.02}), 1, 0, true},
+    {"clipped", engine::optim::sgd({.rate = 0.02, .momentum = 0.9, .clip_norm = 0.01})},
+};
+
+Job job_of(const Case& c) {
+  Job job = small(DType::kFloat32);
+  job.optimizer = c.optimizer;
+  job.accumulate = c.accumulate;
+  job.dropout = c.dropout;
+  job.batch_norm = c.batch_norm;
+  return job;
+}
+
 TEST(GpuLaw, ReplicasOnAGpuTakeTheStepsOfThoseOnTheProcessor) {
-  const Case cases[] = {
-      {"sgd", engine::optim::sgd({.rate = 0.02, .momentum = 0.9})},
-      {"adam in micro-batches", engine::optim::adam({.rate = 0.002}), 2},
-      {"lars", engine::optim::lars({.rate = 0.02})},
-      {"dropout", engine::optim::sgd({.rate = 0.02}), 1, 0.3},
-      {"batch norm over all replicas", engine::optim::sgd({.rate = 0.02}), 1, 0, true},
-      {"clipped", engine::optim::sgd({.rate = 0.02, .momentum = 0.9, .clip_norm = 0.01})},
-  };
   const auto gpu = engine::cuda::fake_device(), processor = engine::cpu_device();
-  for (const Case& c : cases) {
+  for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    Job job = small(DType::kFloat32);
-    job.optimizer = c.optimizer;
-    job.accumulate = c.accumulate;
-    job.dropout = c.dropout;
-    job.batch_norm = c.batch_norm;
+    const Job job = job_of(c);
     const Outcome there = train_mirrored(job, on(*processor, 2));
     const Outcome here = train_mirrored(job, on(*gpu, 2));
     EXPECT_LT(relative(here.weights[0], there.weights[0]), 1e-5);
@@ -138,6 +144,79 @@ TEST(GpuLaw, EveryAlgorithmWorksOverSeveralGpus) {
     };
     const Outcome here = train({0, 1, 1}), there = train({0, 0, 0});
     for (const std::vector<double>& weights : here.weights) EXPECT_EQ(weights, there.weights[0]);
+  }
+}
+
+// Processes do not reach each other's GPUs, so their messages go through memory of the host.
+// Whether the processes are on one host or on two, on one GPU or each on its own, with as many
+// replicas each or not.
+TEST(GpuLaw, SeveralProcessesTakeTheStepsOfTheProcessor) {
+  const auto processor = engine::cpu_device();
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const Job job = job_of(c);
+    const Outcome there = train_mirrored(job, on(*processor, 3));
+    for (const std::vector<int>& host : {std::vector<int>{0, 0}, {0, 1}}) {
+      engine::cuda::FakeDevices gpus({.gpus = 2});
+      const Outcome here =
+          train_collective(job, on(gpus[0], 1), host, {1, 2}, {&gpus[0], &gpus[host[1]]});
+      EXPECT_LT(relative(here.weights[0], there.weights[0]), 1e-5);
+      EXPECT_EQ(here.weights[0], here.weights[1]) << "mirrors differ";
+      EXPECT_EQ(here.weights[0], here.weights[2]) << "mirrors differ";
+      ASSERT_EQ(here.losses.size(), there.losses.size());
+      for (std::size_t i = 0; i < here.losses.size(); ++i)
+        EXPECT_NEAR(here.losses[i], there.losses[i], 1e-5 * std::abs(there.losses[i]));
+    }
+  }
+}
+
+TEST(GpuLaw, SeveralProcessesGiveTheSameBitsInEveryOrderOfStreams) {
+  const std::pair<const char*, const char*> kinds[] = {{"ring", "fused"},
+                                                       {"hierarchical", "fused"},
+                                                       {"ring", "apart"},
+                                                       {"halving_doubling", "apart"}};
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const auto& [algorithm, update] : kinds) {
+      SCOPED_TRACE(fmt::format("{} {} {}", engine::name(dtype), algorithm, update));
+      std::vector<std::vector<double>> weights;
+      for (std::uint64_t seed : {1, 2}) {
+        engine::cuda::FakeDevices gpus({.gpus = 2, .seed = seed});
+        strategies::SynchronousOptions options = on(gpus[0], 2);
+        options.algorithm = algorithm;
+        options.update = update;
+        options.communication_thread = seed == 2;
+        const Outcome here =
+            train_collective(small(dtype), options, {0, 0}, {}, {&gpus[0], &gpus[1]});
+        for (const std::vector<double>& mirror : here.weights) EXPECT_EQ(mirror, here.weights[0]);
+        weights.push_back(here.weights[0]);
+      }
+      EXPECT_EQ(weights[0], weights[1]);
+    }
+  }
+}
+
+// The wire's own type is halved on the device, before anything is sent.
+TEST(GpuLaw, GradientsTravelInSixteenBitsWhereAsked) {
+  engine::cuda::FakeDevices gpus({.gpus = 2});
+  const auto processor = engine::cpu_device();
+  strategies::SynchronousOptions here = on(gpus[0], 1), there = on(*processor, 1);
+  here.wire = there.wire = "bfloat16";
+  const Job job = small(DType::kFloat32);
+  const Outcome gpu = train_collective(job, here, {0, 1}, {}, {&gpus[0], &gpus[1]});
+  const Outcome cpu = train_collective(job, there, {0, 1});
+  EXPECT_LT(relative(gpu.weights[0], cpu.weights[0]), 1e-5);
+  EXPECT_GT(relative(gpu.weights[0], train_mirrored(job, on(*processor, 2)).weights[0]), 1e-6);
+}
+
+TEST(GpuLaw, ProcessesOnTheHostAndOnAGpuDoNotMix) {
+  const auto gpu = engine::cuda::fake_device(), processor = engine::cpu_device();
+  try {
+    train_collective(small(DType::kFloat32), on(*gpu, 1), {0, 0}, {}, {gpu.get(), processor.get()});
+    ADD_FAILURE() << "it trained";
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), engine::Code::kInvalid);
+    EXPECT_NE(std::string(error.what()).find("memory of replicas: the host's"), std::string::npos)
+        << error.what();
   }
 }
 

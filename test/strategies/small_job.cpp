@@ -219,7 +219,8 @@ Outcome train_mirrored(const Job& job, strategies::SynchronousOptions options) {
 }
 
 Outcome train_collective(const Job& job, strategies::SynchronousOptions options,
-                         std::vector<int> host, std::vector<int> counts) {
+                         std::vector<int> host, std::vector<int> counts,
+                         std::vector<engine::Device*> devices) {
   Outcome outcome;
   options.dtype = job.dtype;
   if (counts.empty()) counts.assign(host.size(), int(options.devices.size()));
@@ -232,7 +233,9 @@ Outcome train_collective(const Job& job, strategies::SynchronousOptions options,
     processes.emplace_back([&, b = bootstrap.get()] {
       try {
         strategies::SynchronousOptions mine = options;
-        mine.devices.assign(std::size_t(counts[std::size_t(b->process())]), options.devices[0]);
+        const auto me = std::size_t(b->process());
+        mine.devices.assign(std::size_t(counts[me]),
+                            devices.empty() ? options.devices[0] : devices[me]);
         strategies::CollectiveAllReduce strategy(mine, *b);
         const bool chief = strategy.membership().chief;
         Outcome unused;

@@ -98,9 +98,11 @@ struct Outcome {
 // Options for so many replicas on the reference device; buckets of one block.
 strategies::SynchronousOptions replicas(int count);
 Outcome train_mirrored(const Job& job, strategies::SynchronousOptions options);
-// host[i]: of process i; it has options.devices.size() replicas, or counts[i] where given.
+// host[i]: of process i; it has options.devices.size() replicas, or counts[i] where given. Each on
+// the first of options.devices, or on devices[i] where given.
 Outcome train_collective(const Job& job, strategies::SynchronousOptions options,
-                         std::vector<int> host, std::vector<int> counts = {});
+                         std::vector<int> host, std::vector<int> counts = {},
+                         std::vector<engine::Device*> devices = {});
 // One process's part: what both of the above do with a strategy.
 engine::History train(engine::Strategy& strategy, const Job& job, Outcome* outcome);
 

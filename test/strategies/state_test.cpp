@@ -245,6 +245,7 @@ struct Planned {
   int replicas = 2;
   std::string chosen = {};                            // of the device's kernels
   std::optional<std::string> last_instructions = {};  // of the last replica, where others
+  std::optional<std::string> last_chosen = {};
   // What came of it; `said` of the checkpoint.
   std::string record = {}, explain = {}, said = {};
   engine::Kernels used = {};
@@ -255,7 +256,7 @@ struct Planned {
     strategies::SynchronousOptions options;
     options.devices.assign(std::size_t(replicas), &device);
     OtherProcessor last(last_instructions.value_or(instructions));
-    last.chosen = chosen;
+    last.chosen = last_chosen.value_or(chosen);
     options.devices.back() = &last;
     options.threads = threads;
     options.kernels = kernels;
@@ -272,6 +273,7 @@ struct Planned {
     explain = strategy.explain();
     used = device.last.kernels;
     chosen = (replicas == 1 ? last : device).chosen;
+    last_chosen = last.chosen;
     return *this;
   }
 };
@@ -323,6 +325,14 @@ TEST(Record, ChoicesOfKernelsAreMadeAgainByARunOnTheSameKindOfDeviceAlone) {
   EXPECT_EQ(Planned{.replicas = 1}.open(record).chosen, "a = 1\n");
   EXPECT_EQ(Planned{.instructions = "SSE4"}.open(record).chosen, "");
   EXPECT_EQ(Planned{.chosen = "a = 2\n"}.open(Planned{}.open("").record).chosen, "a = 2\n");
+  // Devices of two kinds find each what their kind had chosen, wherever they are now.
+  const std::string two =
+      Planned{.chosen = "a = 3\n", .last_instructions = "SSE4", .last_chosen = "a = 4\n"}
+          .open("")
+          .record;
+  EXPECT_EQ(Planned{}.open(two).chosen, "a = 3\n");
+  EXPECT_EQ(Planned{.instructions = "SSE4"}.open(two).chosen, "a = 4\n");
+  EXPECT_EQ(Planned{.last_instructions = "SSE4"}.open(two).last_chosen, "a = 4\n");
 }
 
 TEST(Record, TheSameArithmeticAndOneThatIsNotKnownAreNoNews) {

@@ -61,8 +61,9 @@ class Packing(Case):
 
     def setUp(self):
         super().setUp()
-        (self.top / "build/tools").mkdir(parents=True)
-        shutil.copy(shutil.which("true"), self.top / "build/tools/lockstep")
+        for program in ("tools/lockstep", "test/test_ops"):
+            (self.top / "build" / program).parent.mkdir(parents=True)
+            shutil.copy(shutil.which("true"), self.top / "build" / program)
         self.output = self.top / "out"
         self.output.mkdir()
         self.cuda = self.top / "cuda/lib64"
@@ -79,6 +80,11 @@ class Packing(Case):
     def test_without_a_build_one_line_says_so(self):
         (self.top / "build/tools/lockstep").unlink()
         self.refused(self.pack("--without-vendor", "--output", self.output / "b"), 1, "build it first")
+
+    def test_a_build_without_tests_makes_no_bundle(self):
+        (self.top / "build/test/test_ops").unlink()
+        self.refused(self.pack("--without-vendor", "--output", self.output / "b"), 1, "no tests", "-Dtests=enabled")
+        self.assertEqual(list(self.output.iterdir()), [])
 
     def test_an_archive_replaces_an_older_one_and_holds_one_folder(self):
         archive = self.output / "b.tar.gz"
@@ -202,6 +208,10 @@ TEXT
 """
 
 
+PROGRAMS = ["bench_step", "test_ops", "test_cuda", "test_cuda_graphs", "test_cuda_kernels", "test_cuda_ops",
+            "test_gpu_law", "test_gpu_models"]
+
+
 class GpuCheck(Case):
     """gpu_check.sh in a bundle whose programs are scripts."""
 
@@ -211,6 +221,8 @@ class GpuCheck(Case):
         put(self.top / "version", "lockstep 1\n")
         put(self.top / "tools/gpu_check.sh", (SOURCE / "tools/gpu_check.sh").read_text(encoding="utf-8"))
         put(self.top / "bench/peers/torch_resnet50.py", "print('skipped: no PyTorch')\nraise SystemExit(77)\n")
+        for name in PROGRAMS:
+            put(self.top / "bin" / name, "#!/bin/sh\n")
         self.lockstep(DOCTOR)
         self.output = self.top / "out.json"
 
@@ -248,8 +260,14 @@ echo '{{"images_per_second":12.5}}'
         self.assertEqual(digits["figures"], [{"images_per_second": 12.5}])
         self.assertIn("--device cuda:0", digits["command"])
         self.assertEqual(got["benches"]["torch"]["result"], "skipped")
-        self.assertEqual(got["tests"]["cuda_ops"]["result"], "skipped: not installed")
+        self.assertEqual(got["tests"]["cuda_ops"]["result"], "passed")
         self.assertFalse([path for path in self.top.iterdir() if path.suffix == ".part"])
+
+    def test_a_test_that_is_not_there_is_a_failure(self):
+        (self.top / "bin/test_gpu_law").unlink()
+        done = self.check()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("failed: gpu_law (failed: not built)", done.stderr)
 
     def test_what_fails_is_named_and_the_rest_is_run(self):
         put(self.top / "bin/test_ops", "#!/bin/sh\necho words\nexit 3\n")

@@ -214,12 +214,6 @@ void fill_contexts(Driver& driver) {
       return CUDA_SUCCESS;
     });
   };
-  driver.ctx_synchronize = [] {
-    return in_context([](FakeState& state, FakeContext& context) {
-      if (state.queue.break_captures(true)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-      return result_of(state.queue.finish_all(context.gpu));
-    });
-  };
 }
 
 FakeModule* module_of(FakeState& state, CUmodule handle) {
@@ -335,7 +329,7 @@ CUresult in_context(const std::function<CUresult(FakeState&, FakeContext&)>& cal
 
 CUresult uncaptured(const std::function<CUresult(FakeState&, FakeContext&)>& call) {
   return in_context([&](FakeState& state, FakeContext& context) {
-    if (state.queue.break_captures(false)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (state.queue.break_captures()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     return call(state, context);
   });
 }

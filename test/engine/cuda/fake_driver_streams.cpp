@@ -29,7 +29,7 @@ CUresult with_event(CUevent handle, const EventCall& call) {
 }
 
 CUresult answer_about(FakeState& state, const FakeEvent& event, bool wait) {
-  if (state.queue.break_captures(false)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (state.queue.break_captures()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const FakeAnswer answer = wait ? state.queue.finish(event) : state.queue.query(event);
   return answer == FakeAnswer::kCaptured ? CUDA_ERROR_CAPTURED_EVENT : result_of(answer);
 }

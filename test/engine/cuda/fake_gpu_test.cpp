@@ -121,16 +121,6 @@ TEST_P(RecordedStream, IsBrokenByWaitingForIt) {
   EXPECT_EQ(end(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
-TEST_P(RecordedStream, IsBrokenByWaitingForTheWholeGpu) {
-  CUresult result = CUDA_SUCCESS;
-  std::thread([&] {
-    context_.use();
-    result = driver_.ctx_synchronize();
-  }).join();
-  EXPECT_EQ(result, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  EXPECT_EQ(end(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-}
-
 TEST_P(RecordedStream, IsBrokenByMemoryOfItsOwnThreadAlone) {
   CUdeviceptr address = 0;
   std::thread([&] {

@@ -179,11 +179,11 @@ FakeAnswer FakeQueue::end_capture(FakeStream* stream, FakeGraph& graph) {
   return FakeAnswer::kDone;
 }
 
-bool FakeQueue::break_captures(bool all) {
+bool FakeQueue::break_captures() {
   bool any = false;
   for (const std::shared_ptr<FakeCapture>& capture : captures_) {
     const bool own = capture->thread == std::this_thread::get_id();
-    if (all || capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL ||
+    if (capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL ||
         (own && capture->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)) {
       capture->broken = true;
       any = true;

@@ -99,8 +99,8 @@ class FakeQueue {
 
   FakeAnswer begin_capture(FakeStream* stream, int mode);
   FakeAnswer end_capture(FakeStream* stream, FakeGraph& graph);
-  // Of captures that forbid this thread's unsafe calls: they are broken by one. `all`: any capture.
-  bool break_captures(bool all);
+  // Of captures that forbid this thread's unsafe calls: they are broken by one.
+  bool break_captures();
 
  private:
   bool step();  // false where nothing can run

@@ -17,6 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::HasSubstr;
 
 class StreamTest : public ::testing::Test {
  protected:
@@ -183,13 +184,36 @@ TEST_F(StreamTest, AWrongAddressIsTheDriversError) {
             "cuda:0: cuMemcpyAsync failed: invalid argument (CUDA_ERROR_INVALID_VALUE)");
 }
 
-TEST_F(StreamTest, WorkOfAStreamThatIsGoneIsDoneAllTheSame) {
-  {
-    CudaStream stream(context_);
-    stream.fill(a_.data(), 1, 1000);
-  }
-  ASSERT_EQ(driver_.ctx_synchronize(), CUDA_SUCCESS);
+TEST_F(StreamTest, AfterThatNobodyWaitsForItAgain) {
+  CudaStream stream(context_);
+  const Event event(context_);
+  fake_.stick();
+  stream.fill(a_.data(), 1, 1000);
+  stream.record(event);
+  EXPECT_EQ(refusal(Code::kTimeout, [&] { stream.synchronize(milliseconds(1)); }),
+            "cuda:0: the work of a stream did not come to an end within 1 ms");
+  const Clock::time_point start = Clock::now();
+  const std::string given_up = "is not waited for: the GPU was stuck before";
+  EXPECT_THAT(refusal(Code::kTimeout, [&] { stream.synchronize(); }), HasSubstr(given_up));
+  EXPECT_THAT(refusal(Code::kTimeout, [&] { event.synchronize(CudaStream::kDeadline); }),
+              HasSubstr(given_up));
+  EXPECT_THAT(refusal(Code::kTimeout, [&] { wait_for_all(context_, CudaStream::kDeadline); }),
+              HasSubstr(given_up));
+  EXPECT_LT(Clock::now() - start, seconds(20));
+}
+
+TEST_F(StreamTest, AllWorkOfTheGpuIsWaitedForAndNoMore) {
+  CudaStream first(context_), second(context_);
+  first.fill(a_.data(), 1, 1000);
+  second.fill(b_.data(), 2, 1000);
+  wait_for_all(context_, seconds(20));
   EXPECT_EQ(a_.data()[0], std::byte{1});
+  EXPECT_EQ(b_.data()[0], std::byte{2});
+  fake_.stick();
+  wait_for_all(context_, CudaStream::kDeadline);  // nothing is queued
+  second.fill(b_.data(), 3, 1000);
+  EXPECT_EQ(refusal(Code::kTimeout, [&] { wait_for_all(context_, milliseconds(30)); }),
+            "cuda:0: all work of the GPU did not come to an end within 30 ms");
 }
 
 TEST_F(StreamTest, ItsEndGivesAllBack) {
