@@ -70,6 +70,8 @@ void Executor::open(const StepPlan& step, engine::Buffer staging) {
     Entry& entry = entries_[i];
     entry.stage = &stage;
     entry.mine = &stage.plan.lanes[std::size_t(rank_)];
+    entry.vendor = any_step(stage.plan, [](const Step& s) { return s.action == Action::kVendor; });
+    engine::invariant(!entry.vendor || options_.vendor_sum, "a vendor's sum without the vendor");
     for (const auto& lanes : stage.plan.lanes) {
       auto& counts = entry.arrivals.emplace_back();
       for (const Lane& lane : lanes)
@@ -102,6 +104,8 @@ void Executor::start(int plan, const engine::StepState* state) {
   engine::invariant(done(plan), "a plan is started before its last execution has ended");
   entry.state.store(state, std::memory_order_relaxed);
   if (observer_.load(std::memory_order_relaxed) != nullptr) entry.began = engine::Clock::now();
+  // Libraries want the same calls in the same order of all ranks: that in which plans are started.
+  if (entry.vendor) entry.turn = vendor_starts_++;
   entry.requested.fetch_add(1);
   wake();  // a communication thread that sleeps has something to do
 }
@@ -172,6 +176,7 @@ bool Executor::move(int plan, int& budget, bool& ended) {
   }
   if (!all) return moved;
   if (queued(entry)) ops_.mark(mark_of(plan));
+  vendor_ends_ += entry.vendor;
   for (Cursor& cursor : entry.cursors) cursor.step = 0;
   if (ExecutorObserver* observer = observer_) {
     observer->completed(plan, entry.began, engine::Clock::now());
@@ -210,6 +215,11 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
         return false;
       }
       if (queued(entry)) follow(step.ranks);
+      break;
+    case Action::kVendor:
+      if (entry.turn != vendor_ends_) return false;
+      options_.vendor_sum(address(entry, step.to[0], entry.stage->plan.dtype, 0), step.count,
+                          entry.stage->plan.dtype);
       break;
   }
   ++cursor.step;

@@ -74,6 +74,9 @@ struct ExecutorOptions {
   // That `progress`, and each look of `wait` and `sleep`, reduces before it looks at what else
   // there is; at least 1.
   int blocks_at_once = 64;
+  // Queues the sum over all ranks of so many numbers of each, in place, behind this rank's
+  // reductions so far (Action::kVendor); none where no plan has such a step.
+  std::function<void(std::byte*, std::size_t, DType)> vendor_sum = {};
   std::function<void()> hook = {};  // tests: random delays between blocks
 };
 
@@ -146,6 +149,8 @@ class Executor {
     std::atomic<const engine::StepState*> state{nullptr};
     engine::Clock::time_point began{};  // the last execution, where somebody observes
     std::vector<Cursor> cursors = {};
+    bool vendor = false;       // some step of it is a vendor's sum
+    std::uint64_t turn = 0;    // then: which of all such executions this is; all ranks agree
     std::uint64_t scaled = 0;  // the execution, from 1, that `scale` was computed for
     double scale = 1;
     std::string purpose = {};  // of who waits for it; purposes_ guards it
@@ -236,7 +241,8 @@ class Executor {
   WireStaging staging_;
   std::vector<const std::byte*> from_;  // the operands of the blocks at work
   std::vector<std::byte*> to_;
-  const Entry* at_ = nullptr;            // the plan at work
+  std::uint64_t vendor_starts_ = 0, vendor_ends_ = 0;  // executions with vendors' sums
+  const Entry* at_ = nullptr;                          // the plan at work
   engine::Clock::time_point sent_{};     // the first of the messages that are under way
   bool crowded_ = false;                 // see Looked
   bool awaits_ = false;                  // a lane is stuck at ranks of this host; of the last pass

@@ -79,8 +79,8 @@ std::string_view name(Space space) {
 }
 
 std::string_view name(Action action) {
-  static constexpr std::array<std::string_view, 6> kNames{"reduce", "post_send", "post_receive",
-                                                          "wait",   "arrive",    "await"};
+  static constexpr std::array<std::string_view, 7> kNames{
+      "reduce", "post_send", "post_receive", "wait", "arrive", "await", "vendor"};
   return kNames[std::size_t(action)];
 }
 

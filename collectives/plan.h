@@ -43,12 +43,13 @@ enum class Action : std::uint8_t {
   kWait,         // until the message posted by step `post` of this lane is through
   kArrive,       // my counter of this lane grows by one: what I wrote before can be seen
   kAwait,        // until each of `ranks` (on my host) arrived `phase` times in its lane `lane`
+  kVendor,       // to[0] (mine) and that of all other ranks become their sum, by a vendor's library
 };
 std::string_view name(Action action);
 
 struct Step {
   Action action = Action::kReduce;
-  std::size_t count = 0;  // elements: reduce, send, receive
+  std::size_t count = 0;  // elements: reduce, send, receive, vendor
   Epilogue epilogue = Epilogue::kNone;
   double scale = 1;  // epilogue kScale
   // Send, receive: the type in which the message travels, where not the plan's: bfloat16 of a
@@ -98,6 +99,15 @@ struct Stage {
   bool by_host = false;
 };
 using StepPlan = std::vector<Stage>;
+
+template <class Of>
+bool any_step(const Plan& plan, Of of) {
+  for (const auto& lanes : plan.lanes)
+    for (const Lane& lane : lanes)
+      for (const Step& step : lane)
+        if (of(step)) return true;
+  return false;
+}
 
 // The ranges that a rank updates with Epilogue::kUpdate, in the order of the plan: there its
 // optimizer state lies.

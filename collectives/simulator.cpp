@@ -190,6 +190,8 @@ class Run {
         case Action::kWait:
           if (!wait(lane, index, step)) return;
           break;
+        case Action::kVendor:
+          engine::fail(engine::Code::kInvalid, "what a vendor's library costs is not known");
       }
       ++lane.step;
     }

@@ -84,4 +84,16 @@ Cell& SymbolicMemory::cell(const Stretch& stretch, std::pair<std::size_t, std::s
   return at->second.cell;
 }
 
+Stretch stretch(const Operand& operand, std::size_t count, DType dtype) {
+  const std::size_t width =
+      engine::size_of(operand.space == Space::kNorms ? DType::kFloat64 : dtype);
+  return {operand.rank, operand.space, operand.offset * width, count * width};
+}
+
+Stretch norms(int rank, Range range) {
+  const std::size_t first = range.begin / engine::kBlock;
+  const std::size_t last = (range.end + engine::kBlock - 1) / engine::kBlock;
+  return stretch({rank, Space::kNorms, first}, last - first, DType::kFloat64);
+}
+
 }  // namespace lockstep::collectives

@@ -51,6 +51,9 @@ struct Stretch {
   Space space = Space::kGradient;
   std::size_t begin = 0, bytes = 0;
 };
+Stretch stretch(const Operand& operand, std::size_t count, DType dtype);
+// The blocks that a range of an arena touches, in the norms of a rank.
+Stretch norms(int rank, Range range);
 
 class SymbolicMemory {
  public:

@@ -13,68 +13,17 @@
 #include <array>
 #include <deque>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "collectives/repetition.h"
+#include "collectives/symbolic_lanes.h"
 #include "collectives/symbolic_memory.h"
 #include "collectives/vector_clock.h"
 #include "collectives/well_formed.h"
 
 namespace lockstep::collectives {
 namespace {
-
-struct Message {
-  std::size_t count = 0;
-  std::optional<DType> wire = {};
-  std::vector<std::pair<std::pair<std::size_t, std::size_t>, Value>> pieces;
-  VectorClock clock;  // what its sender knew, and its own reading
-};
-
-// From one lane to another: the nth message posted is the nth that a receive is posted for,
-// whatever the order of the waits.
-struct Wire {
-  std::vector<Message*> sent = {};
-  std::size_t receives = 0;  // posted
-};
-
-// A post that its lane has not waited for yet.
-struct Post {
-  int thread = 0;
-  VectorClock clock;           // of a receive: what its poster knew
-  Message* message = nullptr;  // of a send
-  std::size_t number = 0;      // on its wire
-};
-
-// One lane of one rank of one stage.
-struct Runner {
-  int stage = 0, rank = 0, lane = 0;
-  int thread = 0;
-  std::size_t at = 0;
-  bool begun = false;
-  VectorClock clock;
-  std::map<int, Post> posts;      // by step
-  std::vector<int> free_threads;  // of messages that are through
-};
-
-bool any_step(const Plan& plan, Epilogue epilogue) {
-  for (const auto& lanes : plan.lanes)
-    for (const Lane& lane : lanes)
-      for (const Step& step : lane)
-        if (step.epilogue == epilogue) return true;
-  return false;
-}
-
-Stretch stretch(const Operand& operand, std::size_t count, DType dtype) {
-  const std::size_t width =
-      engine::size_of(operand.space == Space::kNorms ? DType::kFloat64 : dtype);
-  return {operand.rank, operand.space, operand.offset * width, count * width};
-}
-
-// The blocks that a range of an arena touches, in the norms of a rank.
-Stretch norms(int rank, Range range) {
-  const std::size_t first = range.begin / engine::kBlock;
-  const std::size_t last = (range.end + engine::kBlock - 1) / engine::kBlock;
-  return stretch({rank, Space::kNorms, first}, last - first, DType::kFloat64);
-}
 
 class Run {
  public:
@@ -83,7 +32,8 @@ class Run {
     for (int rank = 0; rank < ranks_; ++rank) computing_.push_back(new_thread(-1));
     for (int stage = 0; stage < int(step.size()); ++stage) {
       const Plan& plan = step[std::size_t(stage)].plan;
-      if (any_step(plan, Epilogue::kSquares)) squared_.push_back(plan.subject);
+      if (any_step(plan, [](const Step& s) { return s.epilogue == Epilogue::kSquares; }))
+        squared_.push_back(plan.subject);
       by_rank_.emplace_back(std::size_t(ranks_));
       for (int rank = 0; rank < ranks_; ++rank) {
         fill(plan, rank);
@@ -149,7 +99,9 @@ class Run {
       cell.value.contributions[own] = 1, cell.value.bits = std::uint64_t(own) + 1;
       cell.writer = stamp;
     });
-    if (any_step(p, Epilogue::kUpdate) || any_step(p, Epilogue::kSquares))
+    if (any_step(p, [](const Step& s) {
+          return s.epilogue == Epilogue::kUpdate || s.epilogue == Epilogue::kSquares;
+        }))
       begin(Space::kWeight, [&](Cell& cell) { cell.readers = {stamp}; });
   }
 
@@ -212,6 +164,9 @@ class Run {
         for (const int rank : s.ranks)
           if (s.phase > 0)
             r.clock.join(arrivals_[{r.stage, rank, s.lane}][std::size_t(s.phase) - 1]);
+        break;
+      case Action::kVendor:
+        if (!vendor(r)) return false;
         break;
     }
     ++r.at;
@@ -284,6 +239,24 @@ class Run {
       }
     }
     if (s.epilogue == Epilogue::kSquares) write_norms(r, range, me);
+  }
+
+  // The last of all ranks to come adds for all: as a reduction from all into all.
+  bool vendor(Runner& r) {
+    Meeting& meeting = meetings_[{r.stage, r.lane, int(r.at)}];
+    if (meeting.came.insert(&r).second) meeting.clock.join(r.clock);
+    if (int(meeting.came.size()) < plan(r.stage).ranks()) return false;
+    r.clock.join(meeting.clock);
+    if (!std::exchange(meeting.over, true)) {
+      Step sum = lane(r)[r.at];
+      sum.to.clear();
+      for (const Runner* o : meeting.came) sum.to.push_back(lane(*o)[o->at].to[0]);
+      std::ranges::sort(sum.to, {}, &Operand::rank);
+      sum.from = sum.to;
+      reduce(r, sum);
+      meeting.clock = r.clock;
+    }
+    return true;
   }
 
   void write_norms(const Runner& r, Range range, Stamp me) {
@@ -473,6 +446,7 @@ class Run {
   std::deque<Message> messages_;
   std::map<std::array<int, 4>, Wire> wire_;                          // {stage, from, to, lane}
   std::map<std::array<int, 3>, std::vector<VectorClock>> arrivals_;  // {stage, rank, lane}
+  std::map<std::array<int, 3>, Meeting> meetings_;                   // {stage, lane, step}
   std::string error_;
 };
 

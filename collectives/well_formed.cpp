@@ -38,6 +38,11 @@ class Form {
         return {};
       case Action::kAwait:
         return await(step);
+      case Action::kVendor:
+        if (step.count == 0 || step.to.size() != 1 || !step.from.empty() ||
+            step.to[0].rank != rank_)
+          return "a vendor's sum of other than numbers of its own rank";
+        return {};
     }
     return "an action that is not there";
   }

@@ -9,6 +9,7 @@
 #include "collectives/executor.h"
 #include "collectives/registry.h"
 #include "collectives/size_rules.h"
+#include "collectives/vendor_sum.h"
 #include "engine/base/error.h"
 #include "strategies/algorithm_words.h"
 #include "strategies/update_segments.h"
@@ -24,8 +25,6 @@ using engine::kBlock;
 using engine::Range;
 using engine::require;
 
-// Of the parameters' names in the name of a bucket: bytes.
-constexpr std::size_t kMostNames = 160;
 // Prices of the two ways to update so near are alike.
 constexpr double kNear = 1.1;
 
@@ -57,31 +56,15 @@ std::vector<Range> cut_buckets(std::size_t trainable, std::size_t bucket_bytes, 
   return buckets;
 }
 
-// "bucket 1 (conv1.weight conv1.bias)": the parameters that a bucket touches, for messages, which
-// must have room for more than names: "bucket 1 (conv1.weight conv1.bias ... and 37 more)".
-std::string bucket_name(std::size_t index, Range bucket, const engine::Graph& graph) {
-  std::string names;
-  std::size_t more = 0;  // that are not named
-  for (const engine::Parameter& parameter : graph.layout()) {
-    if (!parameter.range.meets(bucket)) continue;
-    if (more > 0 || names.size() + parameter.name.size() > kMostNames) {
-      ++more;
-    } else {
-      names += (names.empty() ? "" : " ") + parameter.name;
-    }
-  }
-  if (more > 0) names += fmt::format("{}... and {} more", names.empty() ? "" : " ", more);
-  return fmt::format("bucket {} ({})", index, names);
-}
-
 class Designer {
  public:
   Designer(const DesignInput& input, const DesignOptions& options)
       : input_(input),
         options_(options),
         graph_(*input.graph),
-        hosts_(std::set<int>(input.host.begin(), input.host.end()).size()),
-        rules_(collectives::parse_size_rules(options.algorithm)) {
+        hosts_(std::set<int>(input.host.begin(), input.host.end()).size()) {
+    choose_vendor();
+    if (vendor_.empty()) rules_ = collectives::parse_size_rules(options_.algorithm);
     for (const SizeRule& rule : rules_) {
       const std::string refusal = collectives::find_algorithm(rule.algorithm).refusal(input_.host);
       require(refusal.empty(), "algorithm {} {}; this job has {} hosts: use auto", rule.algorithm,
@@ -109,7 +92,7 @@ class Designer {
 
   StepQuestion question() const {
     StepQuestion question;
-    if (input_.host.size() == 1) return question;
+    if (input_.host.size() == 1 || !vendor_.empty()) return question;
     std::set<std::size_t> sums, buckets;
     const auto add = [&](std::size_t bytes) {
       if (bytes > 0 && rule_for(bytes) == nullptr) sums.insert(bytes);
@@ -162,9 +145,9 @@ class Designer {
     if (!design_.statistics_range.empty()) design_.statistics = add_by_host(std::move(statistics));
     Request weights = request("start values", {0, graph_.parameters()});
     weights.space = Space::kWeight;
-    design_.start = add(all_reduce(weights));
+    design_.start = add(sum_of(weights));
     design_.scratch_bytes = scratch_ * sizeof(double);
-    design_.rules = rules_text(chosen_);
+    design_.rules = vendor_.empty() ? rules_text(chosen_) : vendor_;
     const std::set<std::string> of_buckets(design_.algorithms.begin(), design_.algorithms.end());
     std::set<std::string> others;
     for (const auto& [bytes, name] : chosen_)
@@ -174,6 +157,27 @@ class Designer {
   }
 
  private:
+  // A checkpoint's choice that cannot be made here is none; what somebody asks for is.
+  void choose_vendor() {
+    const std::string& algorithm = options_.algorithm;
+    if (!collectives::is_vendor_sum(algorithm)) {
+      if (algorithm == "auto" && options_.update != "fused" && options_.wire != "bfloat16")
+        vendor_ = input_.vendor;
+      return;
+    }
+    if (!input_.vendor.empty()) {
+      require(options_.wire != "bfloat16",
+              "wire bfloat16 with algorithm {}: it sends gradients as they are; leave one out",
+              algorithm);
+      vendor_ = algorithm;
+      return;
+    }
+    const bool recorded = !options_.asked.empty() && options_.asked != algorithm;
+    require(recorded, "algorithm {} {}: use auto", algorithm, input_.no_vendor);
+    options_.algorithm = options_.asked;
+    options_.reason.clear();
+  }
+
   void choose() {
     choose_update();
     choose_algorithms();
@@ -230,6 +234,17 @@ class Designer {
 
   // Of buckets; the other sums follow as they are added.
   void choose_algorithms() {
+    if (!vendor_.empty()) {
+      design_.algorithms.assign(design_.buckets.size(), vendor_);
+      design_.algorithm = vendor_;
+      design_.reason =
+          vendor_ == options_.algorithm
+              ? "it was asked for"
+              : "it alone reaches GPUs of other processes: all else goes through memory "
+                "of the hosts";
+      if (!options_.reason.empty()) design_.reason = options_.reason;
+      return;
+    }
     std::vector<Picked> picked;  // as many as there are algorithms
     for (const Range& bucket : design_.buckets) {
       Picked mine = pick(bytes_of(bucket), choices_of_buckets());
@@ -253,6 +268,7 @@ class Designer {
 
   // Why no update can be inside the sums, as the end of a sentence; empty where it can.
   std::string find_why_apart() const {
+    if (!vendor_.empty()) return fmt::format("{} adds, and has no place for it", vendor_);
     if (needs_layer_norms())
       return "lars needs the norms of whole weights and of their gradients first, which are known "
              "when all are summed";
@@ -375,6 +391,11 @@ class Designer {
     return algorithm.make(request);
   }
 
+  // Of numbers that lie with the replicas.
+  Plan sum_of(const Request& request) {
+    return vendor_.empty() ? all_reduce(request) : collectives::vendor_all_reduce(request, vendor_);
+  }
+
   int add(Plan plan, std::vector<int> after = {}, bool first_in_line = false) {
     design_.plan.push_back({std::move(plan), std::move(after), first_in_line});
     return int(design_.plan.size()) - 1;
@@ -421,7 +442,7 @@ class Designer {
     for (std::size_t b = 0; b < design_.buckets.size() && (waits || !fused); ++b) {
       Request sum = bucket_request(b, ": sum");
       sum.squares = fused;
-      add_to(b, fused ? collectives::direct_reduce_scatter(sum) : all_reduce(sum), {});
+      add_to(b, fused ? collectives::direct_reduce_scatter(sum) : sum_of(sum), {});
       if (!fused && waits) {
         add_to(b, collectives::local_squares(bucket_request(b, ": squares")), design_.stages[b]);
       }
@@ -446,6 +467,7 @@ class Designer {
   DesignOptions options_;
   const engine::Graph& graph_;
   std::size_t hosts_;
+  std::string vendor_;  // the library whose sums are taken; empty: ours
   std::vector<SizeRule> rules_;
   std::string why_apart_;
   StepDesign design_;
@@ -459,37 +481,12 @@ StepDesign design_step(const DesignInput& input, const DesignOptions& options) {
   return Designer(input, options).run();
 }
 
-bool unlike_processors(const collectives::Topology& topology) {
-  const auto kind = [](const collectives::Topology::Rank& rank) {
-    return rank.device.substr(0, rank.device.find(':'));
-  };
-  const auto other_cpu = [&](const auto& host) { return host.cpu != topology.hosts[0].cpu; };
-  const auto other_kind = [&](const auto& rank) { return kind(rank) != kind(topology.ranks[0]); };
-  return std::ranges::any_of(topology.hosts, other_cpu) ||
-         std::ranges::any_of(topology.ranks, other_kind);
-}
-
 StepDesign choose_step(const DesignInput& input, const DesignOptions& options) {
   return Designer(input, options).choices();
 }
 
 StepQuestion question(const DesignInput& input, const DesignOptions& options) {
   return Designer(input, options).question();
-}
-
-std::string sentence(const StepDesign& design) {
-  const char* update = design.update == "fused" ? "with the optimizer's update inside"
-                                                : "followed by the update on each replica";
-  const std::string others =
-      design.other_algorithms.empty()
-          ? ""
-          : fmt::format(", other sums by {}", fmt::join(design.other_algorithms, " and "));
-  return fmt::format(
-      "all-reduce: {} {}, {} bucket{} of up to {}{}, because {}\nupdate: {}, because {}",
-      design.algorithms.empty() ? design.algorithm : counted(design.algorithms), update,
-      design.buckets.size(), design.buckets.size() == 1 ? "" : "s",
-      collectives::size_text(design.bucket_bytes), others, design.reason, design.update,
-      design.update_reason);
 }
 
 }  // namespace lockstep::strategies

@@ -96,6 +96,9 @@ struct DesignInput {
   const StepPrices* prices = nullptr;
   bool unlike = false;  // the ranks' processors
   bool queued = false;  // sums are queued on a device; those of the host's numbers are its own
+  // Of collectives/vendor_sum.h: the one that serves these ranks, taken unless something else is
+  // asked for; or why none does, as the end of a sentence that begins with the name.
+  std::string vendor = {}, no_vendor = {};
   std::size_t totals = 0, metrics_per_rank = 0, gather_per_rank = 0;
 };
 StepDesign design_step(const DesignInput& input, const DesignOptions& options);
@@ -112,6 +115,10 @@ bool unlike_processors(const collectives::Topology& topology);
 // of each bucket takes in both ways where it is not said which. No sums: nothing is to be chosen.
 // Reads all of `input` but `prices`; throws as design_step does.
 StepQuestion question(const DesignInput& input, const DesignOptions& options);
+
+// "bucket 1 (conv1.weight conv1.bias)": the parameters that a bucket touches, for messages, which
+// must have room for more than names: "bucket 1 (conv1.weight conv1.bias ... and 37 more)".
+std::string bucket_name(std::size_t index, engine::Range bucket, const engine::Graph& graph);
 
 // "all-reduce: direct with the optimizer's update inside, 2 buckets of up to 4 MiB, because ...",
 // and a line for the update: "update: fused, because ..."

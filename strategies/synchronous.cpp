@@ -203,6 +203,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   {
     std::scoped_lock lock(watch_mutex_);  // from here on a death ends this process
     meeting_ = true;
+    vendor_sums_.reset();
     mirrors_.clear();
     team_.reset();
   }
@@ -246,6 +247,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
                         options_.measured ? "measured" : "assumed", engine::hash(options.plan),
                         options.run),
             "model and flags");
+  find_vendor();
   design(first);
   plan_memory(*ops_of(first_device, design_.kernels), first);
   compare(fmt::format("{}kernels: {}\nplan: {:016x}\n{}", flags, design_.kernels,
@@ -296,6 +298,8 @@ void Synchronous::design(const engine::Graph& graph) {
   input.gather_per_rank = kGather;
   input.unlike = unlike_processors(topology_);
   input.queued = queued_;
+  input.vendor = vendor_;
+  input.no_vendor = no_vendor_;
   std::optional<StepPrices> prices;
   const StepQuestion question = strategies::question(input, design_options);
   planner_chose_ = !question.sums.empty();
@@ -389,6 +393,8 @@ void Synchronous::open_executors(const JobRanks& ranks) {
   executor.read_ahead = access_.read_ahead;
   // Of a device with a queue, whose kernels are as quick to end for much as for little.
   if (!mirrors_[0]->kernels().in_host_memory()) executor.blocks_at_once = 1 << 20;
+  open_vendor();
+  if (vendor_sums_) executor.vendor_sum = std::bind_front(&VendorSums::sum, vendor_sums_.get());
   for (std::size_t i = 0; i < mirrors_.size(); ++i) {
     mirrors_[i]->checks =
         mirrors_[i]->kernels().allocate_shared(2 * checked_at(0).size() * sizeof(std::uint64_t));
@@ -479,6 +485,7 @@ void Synchronous::start_helpers(std::vector<std::jthread>& helpers, const std::a
 // neighbour said it first.
 void Synchronous::abort(const Error& error) noexcept {
   if (team_) team_->stop(error.code(), error.what());
+  if (vendor_sums_) vendor_sums_->stop(error);
   if (error.code() == Code::kPeerLost) bootstrap_.abandon(error.code(), error.what());
 }
 

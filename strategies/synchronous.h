@@ -38,6 +38,7 @@
 #include "strategies/network.h"
 #include "strategies/plan_record.h"
 #include "strategies/replica_threads.h"
+#include "strategies/vendor_sums.h"
 
 namespace lockstep::strategies {
 
@@ -73,8 +74,9 @@ struct SynchronousOptions {
   bool checksums = true;         // confirm that mirrors are equal while training
   std::size_t memory_limit = 0;  // bytes of this process in all; 0: what there is
   engine::Log log = engine::Log();
-  std::function<void()> hook = {};      // tests: called between blocks, e.g. to delay
-  std::optional<MemoryRoom> room = {};  // tests: instead of what the system says
+  VendorLibrary vendor = nccl_library();  // for GPUs of several processes
+  std::function<void()> hook = {};        // tests: called between blocks, e.g. to delay
+  std::optional<MemoryRoom> room = {};    // tests: instead of what the system says
 };
 
 class Synchronous : public engine::Strategy {
@@ -138,6 +140,8 @@ class Synchronous : public engine::Strategy {
   void connect_devices() const;
   std::size_t largest_share(std::size_t batch, int accumulate) const;
   void design(const engine::Graph& graph);
+  void find_vendor();
+  void open_vendor();
   void find_costs();
   Calibration measured_costs(const CalibrationOptions& calibration);
   Arithmetic arithmetic() const;  // of this process
@@ -178,8 +182,9 @@ class Synchronous : public engine::Strategy {
   std::string costs_are_ = {};  // ... and how these were found; empty: nobody has asked for them
   std::vector<std::vector<std::size_t>> checked_;  // entries of the layout, by turn of the check
   bool planned_before_ = false;                    // the plan is a checkpoint's ...
-  bool queued_ = false;            // kernels are, on a device with memory of its own
-  bool other_arithmetic_ = false;  // ... but the bits are not; the chief knows
+  bool queued_ = false;             // kernels are, on a device with memory of its own
+  std::string vendor_, no_vendor_;  // the library's sums that are best, or why there are none
+  bool other_arithmetic_ = false;   // ... but the bits are not; the chief knows
   CommunicationThreads communication_threads_;
 
   // The order of these is the order of ending, last first: mirrors use the team, the team the
@@ -187,6 +192,7 @@ class Synchronous : public engine::Strategy {
   std::optional<HostMemory> memory_;  // arenas and control block
   std::optional<collectives::Team> team_;
   std::vector<std::unique_ptr<Mirror>> mirrors_;
+  std::unique_ptr<VendorSums> vendor_sums_;  // where the step has any
   std::unique_ptr<ReplicaThreads> threads_;
   std::mutex watch_mutex_;  // these two against the watch's thread: team_,
   bool meeting_ = true;  // and whether an exchange goes on, or follows, that cannot be broken off

@@ -12,6 +12,7 @@
 #include "collectives/machine.h"
 #include "collectives/registry.h"
 #include "collectives/size_rules.h"
+#include "collectives/vendor_sum.h"
 #include "engine/runtime/devices.h"
 #include "engine/train/trainer.h"
 #include "models/registry.h"
@@ -62,6 +63,9 @@ void check_together(const TrainFlags& f, int processes) {
   check_servers(f);
   // One for all sizes; of several the strategy knows which buckets take them.
   const auto rules = collectives::parse_size_rules(f.algorithm);
+  engine::require(f.update != "fused" || !collectives::is_vendor_sum(f.algorithm),
+                  "--update fused: {} adds, and has no place for an update: use apart",
+                  f.algorithm);
   if (f.update == "fused" && rules == std::vector{collectives::SizeRule{f.algorithm}}) {
     engine::require(collectives::find_algorithm(f.algorithm).updates,
                     "--update fused: {} has no place for an update fused into it: use apart, or "
@@ -107,7 +111,8 @@ engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph, int
                   f.batch, needed / 0x1p30, there / 0x1p30);
   DataChoice choice{f.data, f.batch, f.examples, f.seed, f.augment};
   engine::data::Sets sets = choose_data(choice, graph);
-  const std::size_t here = f.devices.empty() ? std::size_t(f.replicas) : f.devices.size();
+  const std::size_t here =
+      f.devices.empty() ? std::size_t(f.replicas.value_or(1)) : f.devices.size();
   const std::size_t replicas = here * std::size_t(std::max(processes, 1));
   engine::require(replicas <= sets.train->size(),
                   "{} replicas are more than all {} examples of the training data: use at most {}",

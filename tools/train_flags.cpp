@@ -8,6 +8,7 @@
 
 #include "collectives/registry.h"
 #include "collectives/size_rules.h"
+#include "collectives/vendor_sum.h"
 #include "engine/base/error.h"
 #include "models/registry.h"
 #include "tools/bounds.h"
@@ -29,7 +30,9 @@ CLI::Validator algorithms() {
   std::string names = "auto";
   for (const auto& algorithm : collectives::all_reduce_algorithms())
     names += fmt::format(", {}", algorithm.name);
+  names += fmt::format(", {}", fmt::join(collectives::kVendorSums, ", "));
   auto check = [names](const std::string& text) -> std::string {
+    if (collectives::is_vendor_sum(text)) return "";
     try {
       for (const auto& rule : collectives::parse_size_rules(text)) {
         const auto known = collectives::all_reduce_algorithms();
@@ -79,9 +82,9 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->check(one_of({"mirrored", "collective_all_reduce", "parameter_server"}))
       ->capture_default_str();
   app.add_option("--replicas", f.replicas,
-                 "replicas per process: under mpirun each process has so many")
-      ->check(whole_number(1, kMostReplicas))
-      ->capture_default_str();
+                 "replicas per process: under mpirun each process has so many (default: 1; on "
+                 "--device cuda one on each GPU of the process)")
+      ->check(whole_number(1, kMostReplicas));
   app.add_option("--batch", f.batch, "examples of a step over all replicas")
       ->check(at_least_one)
       ->capture_default_str();
@@ -138,7 +141,8 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->capture_default_str();
   auto* const device =
       app.add_option("--device", f.device,
-                     "of all replicas: cpu, or cuda:0 and so on, or reference: plain loops, slow")
+                     "of all replicas: cpu; cuda:0 and so on; cuda: the GPUs of this host, which "
+                     "its processes share; or reference: plain loops, slow")
           ->capture_default_str();
   app.add_option("--devices", f.devices,
                  "a device for each replica of this process, as in cuda:0,cuda:1; one may stand "

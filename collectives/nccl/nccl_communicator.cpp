@@ -177,8 +177,10 @@ std::unique_ptr<NcclCommunicator> NcclCommunicator::split(const std::vector<int>
   engine::invariant(part != nullptr, "NCCL gives each rank its part of a split");
   std::vector<int> names;
   for (const int member : members) names.push_back(members_[std::size_t(member)]);
-  return std::unique_ptr<NcclCommunicator>(
+  auto made = std::unique_ptr<NcclCommunicator>(
       new NcclCommunicator(functions_, part, key, std::move(names), options_));
+  made->poll([&] { return made->ready(); });  // it may be in progress when this one is ready
+  return made;
 }
 
 // NCCL forbids to abort between its group_start and its group_end: what goes wrong there is kept.

@@ -2,6 +2,7 @@
 #include "engine/cuda/context.h"
 
 #include <array>
+#include <utility>
 
 #include "engine/base/error.h"
 
@@ -65,6 +66,19 @@ void Context::add(CUstream stream) const {
 void Context::remove(CUstream stream) const {
   const std::lock_guard lock(streams_mutex_);
   streams_.erase(stream);
+}
+
+void Context::set_on_waiting(Look look) const {
+  auto shared = look ? std::make_shared<const Look>(std::move(look)) : nullptr;
+  const std::lock_guard lock(look_mutex_);
+  look_ = std::move(shared);
+}
+
+void Context::on_waiting(std::chrono::nanoseconds waited) const {
+  std::unique_lock lock(look_mutex_);
+  const std::shared_ptr<const Look> look = look_;
+  lock.unlock();
+  if (look) (*look)(waited);
 }
 
 void Context::use() const {

@@ -6,7 +6,10 @@
 // is needed.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -53,6 +56,12 @@ class Context {
   void give_up() const { stuck_ = true; }
   bool stuck() const { return stuck_; }
 
+  // Called again and again while somebody waits for this GPU, on that thread, with how long it has:
+  // what it throws ends the wait. One at a time; an empty one removes it.
+  using Look = std::function<void(std::chrono::nanoseconds)>;
+  void set_on_waiting(Look look) const;
+  void on_waiting(std::chrono::nanoseconds waited) const;
+
   // The streams there are (CudaStream says so), while none can go.
   void add(CUstream stream) const;
   void remove(CUstream stream) const;
@@ -75,6 +84,8 @@ class Context {
   mutable std::atomic<bool> stuck_ = false;
   mutable std::mutex streams_mutex_;
   mutable std::set<CUstream> streams_;
+  mutable std::mutex look_mutex_;
+  mutable std::shared_ptr<const Look> look_;
 };
 
 }  // namespace lockstep::engine::cuda

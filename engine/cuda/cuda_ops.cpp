@@ -134,14 +134,18 @@ const std::byte* CudaOps::copy_of(const std::byte* data, std::size_t bytes) {
   return copy.data();
 }
 
-// Where a number was wrong, the host looks at all that were asked about, and throws as it does for
-// its own kernels.
+// Where a number was wrong, the host looks at all that were asked about, also since, and throws as it
+// does for its own kernels: what a mark tells may be what was found before another.
 void CudaOps::answer(Asked& asked) {
-  const std::vector<Question> questions = std::exchange(asked.questions, {});
+  std::vector<Question> questions = std::exchange(asked.questions, {});
   asked.used = 0;
   if (questions.empty() ||
       reinterpret_cast<const Problem*>(asked.answer.data())->first == Problem::kNone)
     return;
+  Asked& other = &asked == &asked_[0] ? asked_[1] : asked_[0];
+  for (Question& question : std::exchange(other.questions, {}))
+    questions.push_back(std::move(question));
+  other.used = 0;
   const Problem none;
   write(&none, problem_.data(), sizeof none);
   StepState state = published_;

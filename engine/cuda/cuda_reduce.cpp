@@ -2,6 +2,7 @@
 // What any thread may call, at any time: on a stream of its own, one call after the other.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/cuda/cuda_ops.h"
@@ -87,6 +88,10 @@ void CudaOps::wait(int number) const {
     mark = &event(number);
   }
   mark->synchronize(CudaStream::kDeadline);
+}
+
+void CudaOps::set_on_waiting(std::function<void(std::chrono::nanoseconds)> look) {
+  context_->set_on_waiting(std::move(look));
 }
 
 bool CudaOps::has_passed(int number) const {

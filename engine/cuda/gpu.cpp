@@ -23,9 +23,9 @@ DeviceId Gpu::id() const {
 }
 
 std::string Gpu::description() const {
-  return fmt::format("{}, compute capability {}.{}, {} GiB, driver CUDA {}", facts_.name,
-                     facts_.capability / 10, facts_.capability % 10, facts_.memory >> 30,
-                     version_text(version_of(driver_)));
+  return fmt::format("{} at {}, compute capability {}.{}, {} GiB, driver CUDA {}", facts_.name,
+                     facts_.bus_id, facts_.capability / 10, facts_.capability % 10,
+                     facts_.memory >> 30, version_text(version_of(driver_)));
 }
 
 std::string Gpu::instructions() const {

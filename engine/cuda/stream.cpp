@@ -33,7 +33,9 @@ void poll(const Context& context, std::chrono::milliseconds deadline, const char
       fail(Code::kTimeout, "cuda:{}: {} did not come to an end within {} ms", context.index(), what,
            deadline.count());
     }
-    if (waited >= kSpin) std::this_thread::sleep_for(kSleep);
+    if (waited < kSpin) continue;
+    context.on_waiting(waited);
+    std::this_thread::sleep_for(kSleep);
   }
 }
 

@@ -16,8 +16,10 @@
 // library; wrong shapes are broken invariants.
 #pragma once
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 
 #include "engine/device/buffer.h"
@@ -183,6 +185,11 @@ class Ops {
   virtual void mark(int number) const { (void)number; }
   virtual void reduce_behind(const Ops& other, int number) const { (void)other, (void)number; }
   virtual void wait(int number) const { (void)number; }
+  // The queue of reductions as libraries of the device's vendor know it; null where there is none.
+  virtual void* reductions_queue() const { return nullptr; }
+  // Called again and again by waits for the device, on the threads that wait, with how long they
+  // have: what it throws ends the wait. One for all replicas on the device; empty: none.
+  virtual void set_on_waiting(std::function<void(std::chrono::nanoseconds)> look) { (void)look; }
   // Whether what is before the mark is done; it has been set. Throws what went wrong there.
   virtual bool has_passed(int number) const {
     (void)number;

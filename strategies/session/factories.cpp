@@ -2,24 +2,43 @@
 #include "strategies/session/factories.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "collectives/machine.h"
 #include "engine/base/error.h"
 #include "engine/runtime/devices.h"
+#include "strategies/session/gpu_deal.h"
 
 namespace lockstep::strategies {
+
+StrategyOptions with_devices(Session& session, StrategyOptions options) {
+  if (!options.devices.empty()) return options;
+  engine::require(options.replicas.value_or(1) >= 1, "a process needs at least one replica, not {}",
+                  options.replicas.value_or(1));
+  const int gpus = options.device == "cuda" ? session.gpus() : 0;
+  if (gpus == 0) {  // of none the search for the device tells why
+    options.devices.assign(std::size_t(options.replicas.value_or(1)), options.device);
+    return options;
+  }
+  const auto& launch = session.launch();
+  const bool chosen = std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
+  for (const int gpu :
+       deal_gpus({gpus, launch.local_rank, launch.local_size, options.replicas, chosen}))
+    options.devices.push_back(fmt::format("cuda:{}", gpu));
+  std::vector<std::string> replicas;
+  for (const std::string& name : options.devices)
+    replicas.push_back(fmt::format("{} ({})", name, session.device(name).description()));
+  session.log().info("replicas on {}", fmt::join(replicas, ", "));
+  return options;
+}
+
 int threads_of(const StrategyOptions& options, int processes) {
-  engine::require(options.replicas >= 1, "a process needs at least one replica, not {}",
-                  options.replicas);
   engine::require(options.threads >= 0, "threads cannot be negative; 0 shares the cores equally");
-  const int replicas = options.devices.empty() ? options.replicas : int(options.devices.size());
-  const int here = replicas * std::max(1, processes);
+  const int here = int(options.devices.size()) * std::max(1, processes);
   return options.threads > 0 ? options.threads : std::max(1, collectives::machine().cores / here);
 }
 
 std::vector<engine::Device*> devices_of(Session& session, const StrategyOptions& options) {
-  if (options.devices.empty())
-    return std::vector(std::size_t(options.replicas), &session.device(options.device));
   std::vector<engine::Device*> devices;
   for (const std::string& name : options.devices) devices.push_back(&session.device(name));
   return devices;
@@ -33,7 +52,8 @@ bool on_several_gpus(const std::vector<engine::Device*>& devices) {
   });
 }
 
-SynchronousOptions synchronous(Session& session, const StrategyOptions& options) {
+SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
+  const StrategyOptions options = with_devices(session, given);
   SynchronousOptions result;
   result.threads = threads_of(options, session.launch().local_size);
   result.devices = devices_of(session, options);

@@ -17,8 +17,9 @@
 namespace lockstep::strategies {
 
 struct StrategyOptions {
-  int replicas = 1;            // of this process
-  std::string device = "cpu";  // of all of them
+  std::optional<int> replicas = {};  // of this process; else one, or one a GPU of "cuda"
+  // Of all of them. "cuda": the GPUs of this host, which its processes share (gpu_deal.h).
+  std::string device = "cpu";
   // A device for each replica instead of these two: {"cuda:0", "cuda:1"}. One may stand there more
   // than once.
   std::vector<std::string> devices = {};
@@ -47,12 +48,16 @@ struct StrategyOptions {
   std::size_t memory_limit = 0;
 };
 
+// The options with `devices` in place of `device` and `replicas`. Error(kInvalid) where GPUs are
+// fewer than processes.
+StrategyOptions with_devices(Session& session, StrategyOptions options);
+
 // Library threads of a replica, where so many such processes share this host. Refuses replicas and
 // threads that cannot be.
 int threads_of(const StrategyOptions& options, int processes);
 
-// A device for each replica of this process, as the options name them. Error(kInvalid) lists what
-// there is.
+// A device for each replica of this process, as options with_devices name them. Error(kInvalid)
+// lists what there is.
 std::vector<engine::Device*> devices_of(Session& session, const StrategyOptions& options);
 // The replicas of this one process. Refuses a job of several processes, which would train apart.
 Mirrored mirrored(Session& session, const StrategyOptions& options = {});

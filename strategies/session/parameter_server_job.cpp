@@ -135,10 +135,11 @@ void refuse_sums(const StrategyOptions& options) {
           fmt::join(given, ", "));
 }
 
-Parts parts(Session& session, const ServerOptions& asked, const StrategyOptions& options) {
+Parts parts(Session& session, const ServerOptions& asked, const StrategyOptions& given) {
   require(asked.servers >= 1, "--servers {}: a parameter server strategy needs at least 1",
           asked.servers);
-  refuse_sums(options);
+  refuse_sums(given);
+  const StrategyOptions options = with_devices(session, given);
   Parts parts;
   const std::chrono::milliseconds deadline = options.deadline.value_or(parts.options.deadline);
   const ServerOptions servers = take_part(session, asked, deadline);

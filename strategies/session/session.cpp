@@ -60,6 +60,12 @@ engine::Device& Session::device(const std::string& name) {
   return engine::find(all_devices_, id);
 }
 
+int Session::gpus() {
+  if (all_devices_.empty()) all_devices_ = engine::all_devices(options_.gpus);
+  return int(std::ranges::count_if(all_devices_,
+                                   [](const auto& device) { return device->id().kind == "cuda"; }));
+}
+
 collectives::Bootstrap& Session::bootstrap() {
   if (!bootstrap_) {
     const bool several = launch_.present && launch_.size > 1;

@@ -34,7 +34,7 @@ DType dtype_of(ncclDataType_t type) {
 
 }  // namespace
 
-FakeNccl::FakeNccl() {
+FakeNccl::FakeNccl(Meet meet) : meet_(std::move(meet)) {
   engine::invariant(current_fake == nullptr, "one fake NCCL at a time");
   current_fake = this;
 }
@@ -215,8 +215,29 @@ ncclResult_t FakeNccl::queue(Work work) {
   if (answer != ncclSuccess) return answer;
   work.number = work.comm->queued++;
   ++queued_;
+  if (meet_) return join_meeting(work);
   streams_[work.stream].push_back(work);
   run_what_can();
+  return busy(*work.comm);
+}
+
+// Operands are there before a stream can come to the work.
+ncclResult_t FakeNccl::join_meeting(const Work& work) {
+  const Clique& clique = *work.comm->clique;
+  Met& met = met_[{&clique, work.number}];
+  if (met.came++ == 0) {
+    met.first = work;
+    met.operands.resize(clique.members.size());
+    met.meeting = meet_(int(clique.members.size()), [&met] {
+      run(met.first.kind, met.operands, met.first.count, dtype_of(met.first.type), met.first.root);
+    });
+  }
+  if (work.kind != met.first.kind || work.count != met.first.count || work.type != met.first.type ||
+      work.root != met.first.root)
+    misuse("ranks do not ask for the same collective");
+  met.operands[std::size_t(work.comm->rank)] = work.operand;
+  if (clique.broken) met.meeting->give_up();
+  met.meeting->join(work.stream);
   return busy(*work.comm);
 }
 
@@ -265,6 +286,8 @@ ncclResult_t FakeNccl::leave(Comm& comm, bool abort) {
   if (abort) {
     ++aborted_;
     comm.clique->broken = true;
+    for (auto& [place, met] : met_)
+      if (place.first == comm.clique) met.meeting->give_up();
   }
   if (comm.split && comm.split->part != nullptr)
     *comm.split->place = reinterpret_cast<ncclComm_t>(comm.split->part);

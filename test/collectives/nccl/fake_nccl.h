@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // An NCCL for tests: ranks are threads of one process, memory is the host's, a stream is any
-// address. What is queued runs when it is first in the streams of all its ranks. As NCCL's, its
+// address, or what `meet` knows. What is queued runs when it is first in the streams of all its
+// ranks. As NCCL's, its
 // communicators never block: they are in progress until all ranks have come, and after each call
 // for as long as `lag` says; what is called meanwhile is a misuse. Its functions find the fake by a
 // global variable: one at a time. Any thread; fields are set before ranks run.
@@ -59,7 +60,15 @@ class FakeNccl {
     int root;
   };
 
-  FakeNccl();
+  // Work in streams that are queues of their own: `join` puts it behind what a stream has.
+  struct Meeting {
+    virtual ~Meeting() = default;
+    virtual void join(void* stream) = 0;
+    virtual void give_up() = 0;  // the streams go on without it
+  };
+  using Meet = std::function<std::unique_ptr<Meeting>(int ranks, std::function<void()> run)>;
+
+  explicit FakeNccl(Meet meet = {});
   ~FakeNccl();
   FakeNccl(const FakeNccl&) = delete;
   FakeNccl& operator=(const FakeNccl&) = delete;
@@ -101,10 +110,21 @@ class FakeNccl {
  private:
   void resolve_split(Clique& clique);
   Comm* add(Clique& clique, int rank, int whole);
+  ncclResult_t join_meeting(const Work& work);
   void run_what_can();
   bool runs(const Work& work);
 
+  // A collective that some ranks have come to.
+  struct Met {
+    Work first;  // of the rank that came first
+    std::vector<Operand> operands;
+    int came = 0;
+    std::unique_ptr<Meeting> meeting;
+  };
+
+  Meet meet_;
   std::mutex mutex_;
+  std::map<std::pair<const Clique*, std::size_t>, Met> met_;
   std::map<std::string, std::unique_ptr<Clique>> by_id_;
   std::vector<std::unique_ptr<Clique>> parts_;
   std::map<const void*, std::unique_ptr<Comm>> comms_;

@@ -97,8 +97,10 @@ void fill_devices(Driver& driver) {
     });
   };
   driver.device_get_pci_bus_id = [](char* text, int size, CUdevice device) {
-    return guarded([&](FakeState&) {
-      std::strncpy(text, fmt::format("0000:{:02x}:00.0", device).c_str(), std::size_t(size));
+    return guarded([&](FakeState& state) {
+      const auto& visible = state.options.visible;
+      const int place = visible.empty() ? device : visible[std::size_t(device)];
+      std::strncpy(text, fmt::format("0000:{:02x}:00.0", place).c_str(), std::size_t(size));
       return CUDA_SUCCESS;
     });
   };

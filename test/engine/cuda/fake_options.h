@@ -20,6 +20,7 @@ struct FakeGpuOptions {
   static constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
   int gpus = 1;
+  std::vector<int> visible = {};                // the place of each, where not as they are numbered
   std::vector<std::pair<int, int>> apart = {};  // GPUs of which the first cannot reach the second
   std::size_t memory = std::size_t(256) << 20;  // bytes of each
   int driver_version = CUDA_VERSION;

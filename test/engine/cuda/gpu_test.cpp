@@ -62,7 +62,8 @@ TEST_F(GpuTest, SaysWhatItIs) {
   const Gpu gpu(driver_, 1, kernels());
   EXPECT_EQ(to_string(gpu.id()), "cuda:1");
   EXPECT_EQ(gpu.description(),
-            "Fake GPU, compute capability 9.0, 3 GiB, driver CUDA " + version_text(CUDA_VERSION));
+            "Fake GPU at 0000:01:00.0, compute capability 9.0, 3 GiB, driver CUDA " +
+                version_text(CUDA_VERSION));
   EXPECT_THAT(gpu.instructions(),
               AllOf(StartsWith("Fake GPU, compute capability 9.0, cuBLASLt 13.1.2, cuDNN 9.0.0 "
                                "(own kernels "),
@@ -174,6 +175,15 @@ TEST_F(GpuTest, FindingsNameTheDriverAndEachGpu) {
                           "0000:00:00.0",
                           "cuda:1: Fake GPU, compute capability 9.0, 3 GiB, 4 multiprocessors, at "
                           "0000:01:00.0"));
+}
+
+// As CUDA_VISIBLE_DEVICES=3,2 makes it: an index is one of those that are visible, in that order.
+TEST(GpuOrder, IndicesAreOfVisibleGpusAndTheDescriptionNamesTheirPlace) {
+  const FakeGpu fake({.gpus = 2, .visible = {3, 2}});
+  const auto list = gpu_list(fake.driver(), {}, 0.5);
+  ASSERT_EQ(list.size(), 2U);
+  EXPECT_THAT(list[0]->description(), HasSubstr("at 0000:03:00.0"));
+  EXPECT_THAT(list[1]->description(), HasSubstr("at 0000:02:00.0"));
 }
 
 TEST(GpuTooOld, IsLeftOutOfTheListAndNamedInTheFindings) {

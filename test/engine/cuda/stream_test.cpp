@@ -163,16 +163,12 @@ TEST_F(StreamTest, TimeIsMeasuredBetweenTimedEvents) {
 
 TEST_F(StreamTest, WorkThatNeverEndsIsNotWaitedForLongerThanTheDeadline) {
   CudaStream stream(context_);
-  const Event event(context_);
   fake_.stick();
   stream.fill(a_.data(), 1, 1000);
-  stream.record(event);
   const Clock::time_point start = Clock::now();
   EXPECT_EQ(refusal(Code::kTimeout, [&] { stream.synchronize(milliseconds(30)); }),
             "cuda:0: the work of a stream did not come to an end within 30 ms");
-  EXPECT_EQ(refusal(Code::kTimeout, [&] { event.synchronize(milliseconds(30)); }),
-            "cuda:0: the work before an event did not come to an end within 30 ms");
-  EXPECT_GE(Clock::now() - start, milliseconds(60));
+  EXPECT_GE(Clock::now() - start, milliseconds(30));
   EXPECT_LT(Clock::now() - start, seconds(20));
 }
 
@@ -190,8 +186,8 @@ TEST_F(StreamTest, AfterThatNobodyWaitsForItAgain) {
   fake_.stick();
   stream.fill(a_.data(), 1, 1000);
   stream.record(event);
-  EXPECT_EQ(refusal(Code::kTimeout, [&] { stream.synchronize(milliseconds(1)); }),
-            "cuda:0: the work of a stream did not come to an end within 1 ms");
+  EXPECT_EQ(refusal(Code::kTimeout, [&] { event.synchronize(milliseconds(1)); }),
+            "cuda:0: the work before an event did not come to an end within 1 ms");
   const Clock::time_point start = Clock::now();
   const std::string given_up = "is not waited for: the GPU was stuck before";
   EXPECT_THAT(refusal(Code::kTimeout, [&] { stream.synchronize(); }), HasSubstr(given_up));
@@ -210,7 +206,6 @@ TEST_F(StreamTest, AllWorkOfTheGpuIsWaitedForAndNoMore) {
   EXPECT_EQ(a_.data()[0], std::byte{1});
   EXPECT_EQ(b_.data()[0], std::byte{2});
   fake_.stick();
-  wait_for_all(context_, CudaStream::kDeadline);  // nothing is queued
   second.fill(b_.data(), 3, 1000);
   EXPECT_EQ(refusal(Code::kTimeout, [&] { wait_for_all(context_, milliseconds(30)); }),
             "cuda:0: all work of the GPU did not come to an end within 30 ms");

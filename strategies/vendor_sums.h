@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// Sums that NCCL makes for the one replica of this process, among GPUs of several processes: its
+// communicator, made safe for the threads of a strategy. `sum` is for the executor; waits for the
+// device look whether something failed elsewhere, since what was queued with a lost rank would
+// never end by itself. Any thread. Costs and errors: collectives/nccl/communicator.h. The ops
+// outlive it.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "collectives/nccl/communicator.h"
+#include "engine/base/error.h"
+#include "engine/ops/ops.h"
+
+namespace lockstep::collectives {
+class Bootstrap;
+}
+
+namespace lockstep::strategies {
+
+// NCCL, or what tests put in its place.
+struct VendorLibrary {
+  std::function<std::string()> version;  // empty: it is not there
+  // As collectives/nccl/nccl.h's.
+  std::function<std::unique_ptr<collectives::nccl::Communicator>(collectives::Bootstrap&,
+                                                                 const collectives::nccl::Options&)>
+      open;
+};
+VendorLibrary nccl_library();
+
+class VendorSums {
+ public:
+  // Waits of `deadline` for the device, in which sums are queued, end with Error(kTimeout).
+  VendorSums(std::unique_ptr<collectives::nccl::Communicator> communicator, engine::Ops& ops,
+             std::chrono::milliseconds deadline);
+  ~VendorSums();
+  VendorSums(const VendorSums&) = delete;
+  VendorSums& operator=(const VendorSums&) = delete;
+
+  // Queues the sum of all ranks, in place, behind this replica's reductions so far.
+  void sum(std::byte* data, std::size_t count, engine::DType dtype);
+  // Memory in which sums will be made; until the end of this.
+  void add_memory(std::byte* data, std::size_t bytes);
+  // What is queued ends now, unfinished; later calls throw the error.
+  void stop(const engine::Error& error) noexcept;
+
+ private:
+  void look(std::chrono::nanoseconds waited);
+
+  std::mutex mutex_;
+  std::unique_ptr<collectives::nccl::Communicator> communicator_;
+  engine::Ops& ops_;
+  std::chrono::milliseconds deadline_;
+};
+
+}  // namespace lockstep::strategies

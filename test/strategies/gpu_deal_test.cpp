@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+// The processes of a host take its GPUs in turn: each has its own, all are used, none stands idle
+// while two replicas share another.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "strategies/session/factories.h"
+#include "strategies/session/gpu_deal.h"
+
+namespace lockstep::strategies {
+namespace {
+
+using Gpus = std::vector<int>;
+
+std::string refusal(const GpuDeal& deal) {
+  try {
+    deal_gpus(deal);
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), engine::Code::kInvalid);
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(GpuDeal, OneProcessAGpuTakesTheGpuOfItsLocalRank) {
+  for (int rank = 0; rank < 4; ++rank)
+    EXPECT_EQ(deal_gpus({.gpus = 4, .local_rank = rank, .local_size = 4}), Gpus{rank});
+}
+
+TEST(GpuDeal, AProcessAloneHasAReplicaOnEach) {
+  EXPECT_EQ(deal_gpus({.gpus = 3}), (Gpus{0, 1, 2}));
+}
+
+TEST(GpuDeal, AllGpusAreDealtOnceHoweverManyShareThem) {
+  for (int gpus = 1; gpus <= 9; ++gpus) {
+    for (int processes = 1; processes <= gpus; ++processes) {
+      Gpus all;
+      std::size_t least = 99, most = 0;
+      for (int rank = 0; rank < processes; ++rank) {
+        const Gpus mine = deal_gpus({.gpus = gpus, .local_rank = rank, .local_size = processes});
+        all.insert(all.end(), mine.begin(), mine.end());
+        least = std::min(least, mine.size()), most = std::max(most, mine.size());
+      }
+      ASSERT_EQ(all.size(), std::size_t(gpus));
+      for (int gpu = 0; gpu < gpus; ++gpu) EXPECT_EQ(all[std::size_t(gpu)], gpu);
+      EXPECT_LE(most - least, 1u) << processes << " of " << gpus;
+    }
+  }
+}
+
+TEST(GpuDeal, ReplicasThatWereAskedForUseAllOfTheShareBeforeTwoShareOne) {
+  EXPECT_EQ(deal_gpus({.gpus = 4, .local_rank = 1, .local_size = 2, .replicas = 1}), Gpus{2});
+  EXPECT_EQ(deal_gpus({.gpus = 4, .local_rank = 1, .local_size = 2, .replicas = 2}), (Gpus{2, 3}));
+  EXPECT_EQ(deal_gpus({.gpus = 4, .local_rank = 1, .local_size = 2, .replicas = 5}),
+            (Gpus{2, 2, 2, 3, 3}));
+}
+
+TEST(GpuDeal, MoreProcessesThanGpusAreRefusedWithWhatWouldBeRight) {
+  const std::string text = refusal({.gpus = 2, .local_rank = 0, .local_size = 3});
+  EXPECT_EQ(
+      text,
+      "3 processes on this host are too many for one of its 2 GPUs each: start at most 2 here "
+      "(mpirun --map-by ppr:2:node), or name what they may share, as in --device cuda:0");
+  EXPECT_NE(refusal({.gpus = 2, .local_size = 3, .chosen = true}), "none");
+  EXPECT_NE(refusal({.gpus = 1, .local_size = 3}), "none");
+}
+
+TEST(GpuDeal, TheOneGpuThatALauncherShowsToAProcessIsItsOwn) {
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(deal_gpus({.gpus = 1, .local_rank = rank, .local_size = 3, .chosen = true}), Gpus{0});
+  }
+}
+
+TEST(GpuDeal, WithoutGpusTheDeviceIsLookedForAndTheErrorSaysWhatThereIs) {
+  Session session(0, nullptr);
+  if (session.gpus() > 0) GTEST_SKIP() << "this machine has a GPU";
+  const StrategyOptions options = with_devices(session, {.replicas = 2, .device = "cuda"});
+  EXPECT_EQ(options.devices, (std::vector<std::string>{"cuda", "cuda"}));
+  try {
+    devices_of(session, options);
+    ADD_FAILURE() << "there is one";
+  } catch (const engine::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("there is no device cuda:0"), std::string::npos);
+  }
+}
+
+TEST(GpuDeal, OtherDevicesAreAsManyAsTheReplicas) {
+  Session session(0, nullptr);
+  EXPECT_EQ(with_devices(session, {}).devices, std::vector<std::string>{"cpu"});
+  EXPECT_EQ(with_devices(session, {.replicas = 2, .device = "reference"}).devices,
+            (std::vector<std::string>{"reference", "reference"}));
+  EXPECT_EQ(with_devices(session, {.devices = {"cpu:0", "cpu:0"}}).devices.size(), 2u);
+  EXPECT_THROW(with_devices(session, {.replicas = 0}), engine::Error);
+}
+
+}  // namespace
+}  // namespace lockstep::strategies

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+// Processes with a GPU each let NCCL add their gradients: they train as replicas on the processor
+// do, and end with an error where a rank is lost. GPUs and NCCL are fakes; the sums run when all
+// streams have come to them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "collectives/nccl/hierarchical.h"
+#include "engine/cpu/cpu_device.h"
+#include "test/collectives/nccl/fake_nccl.h"
+#include "test/engine/cuda/fake_devices.h"
+#include "test/engine/cuda/fake_meeting.h"
+#include "test/strategies/small_job.h"
+
+namespace lockstep::test {
+namespace {
+
+using collectives::nccl::FakeNccl;
+using engine::DType;
+using testing::HasSubstr;
+
+class StreamMeeting final : public FakeNccl::Meeting {
+ public:
+  StreamMeeting(int ranks, std::function<void()> run) : meeting_(ranks, std::move(run)) {}
+  void join(void* stream) override { meeting_.join(static_cast<CUstream>(stream)); }
+  void give_up() override { meeting_.give_up(); }
+
+ private:
+  engine::cuda::FakeMeeting meeting_;
+};
+
+FakeNccl::Meet in_streams() {
+  return [](int ranks, std::function<void()> run) {
+    return std::make_unique<StreamMeeting>(ranks, std::move(run));
+  };
+}
+
+strategies::VendorLibrary library(FakeNccl& nccl) {
+  using namespace collectives::nccl;
+  return {[] { return "2.28.9"; },
+          [&nccl](collectives::Bootstrap& bootstrap,
+                  const Options& options) -> std::unique_ptr<Communicator> {
+            auto flat = NcclCommunicator::open(
+                bootstrap, [&nccl] { return nccl.functions(); }, options);
+            if (!options.hierarchical) return flat;
+            return std::make_unique<Hierarchical>(std::move(flat), bootstrap.hosts());
+          }};
+}
+
+// A job of so many processes, each on a GPU of its own.
+struct GpuJob {
+  std::vector<int> host = {0, 0};
+  std::uint64_t seed = 1;
+  Job job = {};
+  strategies::SynchronousOptions options = replicas(1);
+  std::function<void(FakeNccl&)> prepare = [](FakeNccl&) {};
+  std::string explained = {};
+  int sums = 0;  // that NCCL was asked for
+
+  Outcome train() {
+    engine::cuda::FakeDevices gpus({.gpus = int(host.size()), .seed = seed});
+    FakeNccl nccl(in_streams());
+    nccl.lag = 2;
+    prepare(nccl);
+    options.bucket_bytes = engine::kBlock * sizeof(float);
+    options.vendor = library(nccl);
+    std::vector<engine::Device*> devices;
+    for (std::size_t i = 0; i < host.size(); ++i) devices.push_back(&gpus[i]);
+    options.devices = {devices[0]};
+    Outcome outcome = train_collective(job, options, host, {}, devices);
+    sums = nccl.queued();
+    EXPECT_EQ(nccl.misuses(), std::vector<std::string>());
+    EXPECT_EQ(nccl.communicators(), 0);
+    return outcome;
+  }
+};
+
+Job small(DType dtype) {
+  Job job;
+  job.dtype = dtype;
+  job.steps = 8;
+  return job;
+}
+
+Outcome on_processor(const Job& job, int count) {
+  const auto processor = engine::cpu_device();
+  strategies::SynchronousOptions options = replicas(count);
+  options.devices.assign(std::size_t(count), processor.get());
+  options.bucket_bytes = engine::kBlock * sizeof(float);
+  return train_mirrored(job, options);
+}
+
+TEST(GpuNccl, ItsSumsTrainAsReplicasOnTheProcessorDo) {
+  using namespace engine::optim;
+  for (const Optimizer& optimizer : {sgd({.rate = 0.02, .momentum = 0.9}), lars({.rate = 0.02}),
+                                     sgd({.rate = 0.02, .momentum = 0.9, .clip_norm = 0.01})}) {
+    for (const std::vector<int>& host : {std::vector<int>{0, 0}, {0, 1}, {0, 0, 1, 1, 1}}) {
+      GpuJob gpus{.host = host, .job = small(DType::kFloat32)};
+      gpus.job.optimizer = optimizer;
+      gpus.job.batch_norm = host.size() == 2;
+      const Outcome here = gpus.train();
+      const Outcome there = on_processor(gpus.job, int(host.size()));
+      EXPECT_LT(relative(here.weights[0], there.weights[0]), 1e-5);
+      for (const auto& weights : here.weights) EXPECT_EQ(weights, here.weights[0]);
+      EXPECT_GT(gpus.sums, 8 * int(host.size())) << "they were made by somebody else";
+    }
+  }
+}
+
+TEST(GpuNccl, TwoRunsGiveTheSameBitsInEveryOrderOfStreams) {
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    std::vector<std::vector<double>> weights;
+    for (std::uint64_t seed : {1, 2, 3}) {
+      GpuJob gpus{.host = {0, 0, 0}, .seed = seed, .job = small(dtype)};
+      gpus.options.communication_thread = seed == 2;
+      weights.push_back(gpus.train().weights[0]);
+    }
+    EXPECT_EQ(weights[0], weights[1]);
+    EXPECT_EQ(weights[0], weights[2]);
+  }
+}
+
+TEST(GpuNccl, ItIsTakenWhereNothingElseIsAskedForAndSaysWhy) {
+  for (const auto& [host, name] : {std::pair(std::vector<int>{0, 0}, "nccl"),
+                                   {{0, 1}, "nccl"},
+                                   {{0, 0, 1}, "nccl_hierarchical"}}) {
+    engine::cuda::FakeDevices gpus({.gpus = 3});
+    FakeNccl nccl(in_streams());
+    const auto bootstraps = collectives::in_memory_bootstrap(host, std::chrono::seconds(20));
+    std::vector<std::string> texts(host.size()), checks(host.size());
+    {
+      std::vector<std::jthread> processes;
+      for (const auto& bootstrap : bootstraps)
+        processes.emplace_back([&, b = bootstrap.get()] {
+          strategies::SynchronousOptions options = replicas(1);
+          const auto me = std::size_t(b->process());
+          options.devices = {&gpus[me]};
+          options.dtype = DType::kFloat32;
+          options.vendor = library(nccl);
+          strategies::CollectiveAllReduce strategy(options, *b);
+          train(strategy, small(DType::kFloat32), nullptr);
+          texts[me] = strategy.explain();
+          checks[me] = strategy.verify();
+          b->finish();
+        });
+    }
+    EXPECT_THAT(texts[0], HasSubstr(fmt::format("all-reduce: {} followed by the update", name)));
+    EXPECT_THAT(texts[0], HasSubstr("it alone reaches GPUs of other processes"));
+    EXPECT_EQ(checks[0], "");
+  }
+}
+
+// The error of a job, of its first process that has one.
+engine::Error failure(GpuJob gpus) {
+  try {
+    gpus.train();
+  } catch (const engine::Error& error) {
+    return error;
+  }
+  return {engine::Code::kIo, "none"};
+}
+
+TEST(GpuNccl, ALostRankEndsTheOthersWaits) {
+  GpuJob gpus{.host = {0, 1, 2}, .job = small(DType::kFloat32)};
+  FakeNccl* nccl = nullptr;
+  gpus.prepare = [&](FakeNccl& fake) { nccl = &fake; };
+  gpus.job.on_step = [&](const engine::StepReport& report) {
+    if (report.step == 3) nccl->lose(1, "NET/Socket : peer has closed");
+  };
+  const engine::Error error = failure(gpus);
+  EXPECT_EQ(error.code(), engine::Code::kPeerLost) << error.what();
+  EXPECT_THAT(error.what(), HasSubstr("peer has closed"));
+}
+
+TEST(GpuNccl, ARankThatDoesNotComeIsWaitedForUntilTheDeadline) {
+  GpuJob gpus{.host = {0, 1}, .job = small(DType::kFloat32)};
+  gpus.options.deadline = std::chrono::milliseconds(500);
+  gpus.job.on_step = [&](const engine::StepReport& report) {
+    if (report.step == 3) std::this_thread::sleep_for(std::chrono::seconds(3));
+  };
+  const engine::Error error = failure(gpus);
+  EXPECT_EQ(error.code(), engine::Code::kTimeout) << error.what();
+}
+
+TEST(GpuNccl, WhatItCannotServeIsRefusedWhereAskedForAndElseLeftOut) {
+  GpuJob without{.job = small(DType::kFloat32)};
+  without.options.algorithm = "nccl";
+  EXPECT_GT(without.train().losses.size(), 0u);
+  EXPECT_GT(without.sums, 0);
+  without.options.update = "fused";
+  EXPECT_THAT(failure(without).what(), HasSubstr("nccl adds, and has no place for it"));
+
+  engine::cuda::FakeDevices gpus({.gpus = 1});
+  FakeNccl nccl(in_streams());
+  strategies::SynchronousOptions shared = replicas(1);
+  shared.devices = {&gpus[0]};
+  shared.vendor = library(nccl);
+  const auto train_shared = [&](std::vector<int> counts) {
+    return train_collective(small(DType::kFloat32), shared, {0, 0}, counts);
+  };
+  EXPECT_EQ(train_shared({1, 1}).losses.size(), 8u);
+  EXPECT_EQ(train_shared({2, 1}).losses.size(), 8u);
+  EXPECT_EQ(nccl.queued(), 0);
+  const auto refusal = [&](std::vector<int> counts) -> std::string {
+    try {
+      train_shared(counts);
+    } catch (const engine::Error& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  shared.algorithm = "nccl";
+  EXPECT_THAT(refusal({1, 1}), HasSubstr("nccl takes one replica a GPU, and some processes of this "
+                                         "job share one: use auto"));
+  EXPECT_THAT(refusal({2, 1}), HasSubstr("takes one replica a process"));
+  shared.vendor.version = [] { return ""; };
+  EXPECT_THAT(refusal({1, 1}), HasSubstr("nccl needs NCCL, and process 0 has none: use auto"));
+}
+
+TEST(GpuNccl, ARunWithoutItGoesOnFromACheckpointOfOneWith) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "gpu_nccl";
+  std::filesystem::remove_all(folder);
+  GpuJob gpus{.job = small(DType::kFloat32)};
+  gpus.job.optimizer.schedule.kind = engine::optim::Schedule::Kind::kConstant;
+  const Outcome whole = gpus.train();
+  gpus.job.checkpoints = folder.string();
+  gpus.job.every = 4;
+  gpus.job.steps = 4;
+  gpus.train();
+  gpus.job.steps = 8;
+  engine::cuda::FakeDevices devices({.gpus = 2});
+  strategies::SynchronousOptions options = gpus.options;
+  options.devices = {&devices[0]};
+  options.vendor.version = [] { return ""; };
+  const Outcome rest = train_collective(gpus.job, options, {0, 0}, {}, {&devices[0], &devices[1]});
+  EXPECT_EQ(rest.losses.size(), 4u) << "it did not go on";
+  EXPECT_LT(relative(rest.weights[0], whole.weights[0]), 1e-5);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace lockstep::test
