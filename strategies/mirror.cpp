@@ -40,9 +40,12 @@ std::size_t widened_bytes(const engine::Graph& graph) {
          engine::size_of(engine::computed_in(graph.dtype()));
 }
 
-Mirror::Mirror(int r, const engine::GraphSpec& spec, std::unique_ptr<engine::Ops> o,
-               std::size_t rows, std::uint64_t run_seed, engine::GraphOptions options)
-    : OwnOps{std::move(o)}, Replica(r, spec, *own_ops, rows, options), Context(*own_ops) {
+Mirror::Mirror(int r, const engine::GraphSpec& spec, OwnOps o, std::size_t rows,
+               std::uint64_t run_seed, engine::GraphOptions options)
+    : OwnOps(std::move(o)),
+      Replica(r, spec, *own_ops, rows,
+              {options.recompute, options.compact_rows, host_ops.get(), options.device}),
+      Context(*own_ops) {
   Replica::context = this;
   Context::state = own_ops->publish(Replica::state);
   Context::seed = run_seed;

@@ -32,9 +32,10 @@ std::size_t widened_bytes(const engine::Graph& graph);
 
 inline constexpr std::size_t kTimedSteps = 9;  // from which a median step is taken
 
-// A base, so that the ops outlive the graph that uses them.
+// A base, so that the ops outlive the graph that uses them. `host_ops`: where the graph's fallbacks
+// run (GraphOptions); mostly null.
 struct OwnOps {
-  std::unique_ptr<engine::Ops> own_ops;
+  std::unique_ptr<engine::Ops> own_ops, host_ops = {};
 };
 
 class Mirror : private OwnOps,
@@ -42,8 +43,8 @@ class Mirror : private OwnOps,
                private engine::Context,
                private collectives::ExecutorObserver {
  public:
-  Mirror(int rank, const engine::GraphSpec& spec, std::unique_ptr<engine::Ops> ops,
-         std::size_t rows, std::uint64_t seed, engine::GraphOptions options);
+  Mirror(int rank, const engine::GraphSpec& spec, OwnOps ops, std::size_t rows, std::uint64_t seed,
+         engine::GraphOptions options);
 
   // Before the first step. The block at the team's base of this rank, the team, the design and the
   // transport (null on one host) outlive the mirror.

@@ -225,7 +225,8 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   queued_ = !ops->in_host_memory();
   const auto check = [&] { check_devices(*ops); };
   bootstrap_.processes() == 1 ? check() : together(check, "devices");
-  const engine::Graph first(graph, *ops, 1);
+  planning_ops_ = host_ops(ops->dtype());
+  const engine::Graph first(graph, *ops, 1, graph_options());
   plan_checks(first);
   const std::string shares =
       options_.shares.empty() ? "equal" : fmt::format("{}", fmt::join(options_.shares, " "));
@@ -257,9 +258,10 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   const std::size_t rows = largest_share(options.batch, options.accumulate);
   for (std::size_t i = 0; i < options_.devices.size(); ++i) {
     engine::Device& device = *options_.devices[i];
-    mirrors_.push_back(std::make_unique<Mirror>(first_rank() + int(i), graph,
-                                                ops_of(device, design_.kernels), rows, options.seed,
-                                                graph_options()));
+    mirrors_.push_back(
+        std::make_unique<Mirror>(first_rank() + int(i), graph,
+                                 OwnOps{ops_of(device, design_.kernels), host_ops(ops->dtype())},
+                                 rows, options.seed, graph_options()));
   }
   for (const auto& mirror : mirrors_)
     require(

@@ -107,6 +107,7 @@ class Synchronous : public engine::Strategy {
   std::string explain() const override;
   std::string placement() const override;
   std::string algorithm() const override;
+  std::vector<std::string> fallbacks() const override;
   std::string reason() const override;
   double waited_seconds(engine::Replica& replica) const override;
   double messages_seconds(engine::Replica& replica) const override;
@@ -135,8 +136,9 @@ class Synchronous : public engine::Strategy {
   static constexpr std::size_t kTimes = 2;   // ... and those of which each rank's are sent
   Mirror& mirror(engine::Replica& replica) const;
   int first_rank() const;
-  engine::GraphOptions graph_options() const { return {.recompute = options_.recompute}; }
-  void check_devices(const engine::Ops& ops) const;  // of the first replica
+  engine::GraphOptions graph_options() const;
+  std::unique_ptr<engine::Ops> host_ops(engine::DType dtype);  // for fallbacks; mostly null
+  void check_devices(const engine::Ops& ops) const;            // of the first replica
   void connect_devices() const;
   std::size_t largest_share(std::size_t batch, int accumulate) const;
   void design(const engine::Graph& graph);
@@ -178,7 +180,9 @@ class Synchronous : public engine::Strategy {
   engine::WorkSpec work_;
   StepDesign design_;
   std::string memory_sentence_;
-  bool planner_chose_ = false;  // by the topology's costs ...
+  std::vector<std::unique_ptr<engine::Device>> host_devices_;  // of fallbacks
+  std::unique_ptr<engine::Ops> planning_ops_;                  // likewise, of graphs that only plan
+  bool planner_chose_ = false;                                 // by the topology's costs ...
   std::string costs_are_ = {};  // ... and how these were found; empty: nobody has asked for them
   std::vector<std::vector<std::size_t>> checked_;  // entries of the layout, by turn of the check
   bool planned_before_ = false;                    // the plan is a checkpoint's ...

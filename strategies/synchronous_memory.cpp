@@ -2,6 +2,7 @@
 // The memory of this process's replicas, planned and taken: see synchronous.h.
 #include <algorithm>
 
+#include "engine/runtime/devices.h"
 #include "strategies/synchronous.h"
 
 namespace lockstep::strategies {
@@ -46,6 +47,22 @@ void Synchronous::connect_devices() const {
           "all of them, as in --devices {},{}, or devices that do (lockstep doctor tells)",
           to_string(from->id()), to_string(to->id()), first, first);
   }
+}
+
+engine::GraphOptions Synchronous::graph_options() const {
+  return {.recompute = options_.recompute,
+          .fallback = planning_ops_.get(),
+          .device = to_string(options_.devices[0]->id())};
+}
+
+std::unique_ptr<engine::Ops> Synchronous::host_ops(engine::DType dtype) {
+  if (!queued_ || open_.fallback == engine::Fallback::kNone) return nullptr;
+  if (host_devices_.empty()) host_devices_ = engine::host_devices();
+  return host_devices_[0]->ops(dtype, {.threads = options_.threads});
+}
+
+std::vector<std::string> Synchronous::fallbacks() const {
+  return mirrors_.empty() ? std::vector<std::string>() : mirrors_[0]->graph.fallbacks();
 }
 
 std::size_t Synchronous::local_processes() const {

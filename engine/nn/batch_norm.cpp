@@ -22,6 +22,7 @@ class BatchNorm final : public Layer {
                        options_.epsilon, options_.synchronised ? ", synchronised" : "",
                        adds_ ? ", add" : "", activation_ == Activation::kRelu ? ", relu" : "");
   }
+  bool on_device() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     require(inputs.size() == (adds_ ? 2 : 1), "takes {}, not {}",
             adds_ ? "two inputs" : "one input", inputs.size());

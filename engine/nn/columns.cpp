@@ -10,6 +10,7 @@ class Columns final : public Layer {
   Columns(std::size_t first, std::size_t count) : first_(first), count_(count) {}
 
   std::string describe() const override { return fmt::format("columns {}+{}", first_, count_); }
+  bool on_device() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     require(inputs.size() == 1, "takes one input, not {}", inputs.size());
     const std::size_t all = inputs[0].elements();
@@ -33,6 +34,7 @@ class Columns final : public Layer {
 class Concatenate final : public Layer {
  public:
   std::string describe() const override { return "concatenate"; }
+  bool on_device() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     std::size_t all = 0;
     for (const Shape& input : inputs) all += input.elements();

@@ -22,6 +22,7 @@ class Convolution final : public Layer {
                        options_.stride, options_.padding, options_.bias ? ", bias" : "",
                        activation_ == Activation::kRelu ? ", relu" : "");
   }
+  bool on_device() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     require(inputs.size() == 1, "takes one input, not {}", inputs.size());
     const Shape& input = inputs[0];

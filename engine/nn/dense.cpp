@@ -15,6 +15,7 @@ class Dense final : public Layer {
     return fmt::format("dense {}{}{}", outputs_, options_.bias ? ", bias" : "",
                        activation_ == Activation::kRelu ? ", relu" : "");
   }
+  bool on_device() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     require(inputs.size() == 1, "takes one input, not {}", inputs.size());
     require(inputs[0].elements() > 0, "takes an input of at least one element, not {}",

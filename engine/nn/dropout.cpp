@@ -13,6 +13,7 @@ class Dropout final : public Layer {
   explicit Dropout(double rate) : rate_(rate) {}
 
   std::string describe() const override { return fmt::format("dropout {}", rate_); }
+  bool on_device() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     require(inputs.size() == 1, "takes one input, not {}", inputs.size());
     return inputs[0];

@@ -22,6 +22,7 @@ class Embedding final : public Layer {
         options_.fields == 0 ? std::string("fields") : fmt::format("{} fields", options_.fields),
         options_.first, options_.sum ? ", sum" : "");
   }
+  bool on_device() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     require(inputs.size() == 1, "takes one input, not {}", inputs.size());
     const std::size_t all = inputs[0].elements(), first = options_.first;

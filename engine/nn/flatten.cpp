@@ -9,6 +9,7 @@ namespace {
 class Flatten final : public Layer {
  public:
   std::string describe() const override { return "flatten"; }
+  bool on_device() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     require(inputs.size() == 1, "takes one input, not {}", inputs.size());
     return {inputs[0].elements()};

@@ -204,6 +204,9 @@ Tensor Graph::losses() const {
 Tensor Graph::correct() const {
   return plan_->spec.loss().counts_correct() ? plan_->correct : Tensor{};
 }
+const std::vector<std::string>& Graph::fallbacks() const {
+  return plan_->fallbacks;
+}
 std::vector<std::string> Graph::layers() const {
   std::vector<std::string> names;
   for (const PlannedNode& node : plan_->graph.nodes) names.push_back(node.name);
@@ -255,9 +258,9 @@ void Graph::forward(Context& context, const Hook& before) {
 }
 
 void Graph::evaluate_loss(Context& context, bool gradient) {
-  plan_->spec.loss().evaluate(context, plan_->output, plan_->target,
-                              gradient ? plan_->output_gradient : Tensor{}, plan_->losses,
-                              plan_->correct);
+  plan_->loss->evaluate(context, plan_->output, plan_->target,
+                        gradient ? plan_->output_gradient : Tensor{}, plan_->losses,
+                        plan_->correct);
 }
 
 // Of a chain, what lies between its layers is computed again, slice by slice; of a block, where

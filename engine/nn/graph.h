@@ -61,6 +61,12 @@ struct GraphOptions {
   // engine/nn/initial.h draws from element r * columns on. The same bits come out as with the whole
   // table. Ids must lie in the graph's input, and gradients cannot be added up over micro-batches.
   bool compact_rows = false;
+  // Where the ops' memory is not the host's: kernels of the host, of the same element type, beside
+  // which layers and losses run that touch their operands themselves (Layer::on_device), on copies:
+  // the same result, slower. They outlive the graph. Null: a model with such a layer is refused,
+  // with Error(kInvalid).
+  Ops* fallback = nullptr;
+  std::string device = {};  // the name that this error has for where the ops' memory is
 };
 
 // For benchmarks and traces: called after each layer on the computing thread.
@@ -106,7 +112,9 @@ class Graph {
   // All of them, float64, memory of the graph's own that the host may write too; at their initial
   // values to begin with. Waits for the kernels so far.
   std::span<double> statistic_values();
-  std::size_t activation_bytes() const;     // activations, their gradients, workspace
+  std::size_t activation_bytes() const;  // activations, their gradients, workspace
+  // What runs on copies: names of layers, and "the loss".
+  const std::vector<std::string>& fallbacks() const;
   std::vector<std::string> layers() const;  // names of those that run, in the order of forward
   std::size_t slices() const;               // the most in which a layer takes a batch; 1: whole
   std::size_t rows() const;

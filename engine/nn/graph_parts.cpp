@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
+#include "engine/nn/host_layer.h"
+#include "engine/nn/host_loss.h"
 
 namespace lockstep::engine {
 
@@ -11,8 +13,9 @@ Graph::Plan::Plan(const GraphSpec& s, Ops& o, std::size_t r, GraphOptions option
     : spec(s),
       ops(&o),
       rows(r),
-      graph(plan_graph(s, options.compact_rows ? r : 0)),
+      graph(placed(plan_graph(s, options.compact_rows ? r : 0), o, options)),
       slice_rows(o.slice_rows()) {
+  place_loss(options);
   require(rows > 0, "model {}: a replica must hold at least one example", spec.name());
   plan_again(options.recompute);
   plan_slices();
@@ -21,6 +24,34 @@ Graph::Plan::Plan(const GraphSpec& s, Ops& o, std::size_t r, GraphOptions option
   plan_gradients();
   plan_touched();
   place();
+}
+
+// A layer that touches its operands itself needs them in memory of the host.
+GraphPlan Graph::Plan::placed(GraphPlan plan, const Ops& ops, const GraphOptions& options) {
+  for (PlannedNode& node : plan.nodes) {
+    if (ops.in_host_memory() || node.layer->on_device()) continue;
+    require(options.fallback != nullptr,
+            "layer {} ({}) has no kernels for {} on {}: it touches memory of the host itself. Give "
+            "it some (Layer::on_device), or let it run on the host (TrainerOptions::fallback)",
+            node.name, node.layer->describe(), name(ops.dtype()),
+            options.device.empty() ? "the device" : options.device);
+    node.layer = std::make_shared<HostLayer>(node.layer, *options.fallback);
+  }
+  return plan;
+}
+
+void Graph::Plan::place_loss(const GraphOptions& options) {
+  for (const PlannedNode& node : graph.nodes)
+    if (dynamic_cast<const HostLayer*>(node.layer.get()) != nullptr) fallbacks.push_back(node.name);
+  loss = spec.shared_loss();
+  if (ops->in_host_memory() || loss->on_device()) return;
+  require(
+      options.fallback != nullptr,
+      "the loss ({}) has no kernels for {} on {}: it touches memory of the host itself. Give it "
+      "some (Loss::on_device), or let it run on the host (TrainerOptions::fallback)",
+      loss->describe(), name(ops->dtype()), options.device.empty() ? "the device" : options.device);
+  loss = std::make_shared<HostLoss>(loss, *options.fallback);
+  fallbacks.push_back("the loss");
 }
 
 std::size_t Graph::Plan::book(std::size_t size, std::size_t first, std::size_t last) {

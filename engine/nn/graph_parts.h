@@ -62,6 +62,8 @@ struct Graph::Plan {
   }
   Shape shape(std::size_t value) const { return spec.shape({value}); }
   std::size_t book(std::size_t size, std::size_t first, std::size_t last);
+  static GraphPlan placed(GraphPlan plan, const Ops& ops, const GraphOptions& options);
+  void place_loss(const GraphOptions& options);
   void plan_slices();
   void plan_again(bool recompute);
   void plan_moments();
@@ -89,6 +91,8 @@ struct Graph::Plan {
   Ops* ops;
   const std::size_t rows;
   const GraphPlan graph;
+  std::shared_ptr<const Loss> loss;
+  std::vector<std::string> fallbacks;
   const std::size_t slice_rows;
   std::vector<std::size_t> chain_of;  // of each node, or kNone
   bool recomputes = false;

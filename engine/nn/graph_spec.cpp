@@ -99,10 +99,10 @@ Shape GraphSpec::shape(Value value) const {
   return value.index == 0 ? input_ : shapes_[value.index - 1];
 }
 
-const Loss& GraphSpec::loss() const {
+std::shared_ptr<const Loss> GraphSpec::shared_loss() const {
   require(loss_ != nullptr,
           "model {} has no loss; call set_loss, e.g. with softmax_cross_entropy()", name_);
-  return *loss_;
+  return loss_;
 }
 
 bool GraphSpec::frozen(const std::string& parameter) const {

@@ -47,7 +47,8 @@ class GraphSpec {
   Shape shape(Value value) const;  // without rows
   const std::vector<Node>& nodes() const { return nodes_; }
   std::size_t blocks() const { return blocks_; }
-  const Loss& loss() const;  // Error(kInvalid) where none was set
+  const Loss& loss() const { return *shared_loss(); }
+  std::shared_ptr<const Loss> shared_loss() const;  // Error(kInvalid) where none was set
   bool frozen(const std::string& parameter) const;
   std::size_t target_columns() const;  // of the loss, for this output
   // All of it as text, one line a layer: for people, and hashed to compare ranks.

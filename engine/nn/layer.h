@@ -140,6 +140,10 @@ class Layer {
   virtual bool is_view() const { return false; }
   virtual bool is_relu() const { return false; }
   virtual bool is_add() const { return false; }  // of two inputs
+  // True: forward and backward leave all that tensors, workspace and state name to kernels of the
+  // context's ops, so the layer runs on every device. False: they may touch it themselves; where it
+  // lies in a device's memory they are refused, or run on copies (GraphOptions::fallback).
+  virtual bool on_device() const { return false; }
   // What backward reads of forward's operands: the others need not be kept until then.
   virtual bool backward_reads_output() const { return true; }
   virtual bool backward_reads_input(std::size_t) const { return true; }

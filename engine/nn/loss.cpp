@@ -13,6 +13,7 @@ class SoftmaxCrossEntropy final : public Loss {
     return smoothing_ == 0 ? "softmax_cross_entropy"
                            : fmt::format("softmax_cross_entropy smoothing {}", smoothing_);
   }
+  bool on_device() const override { return true; }
   std::size_t target_columns(const Shape& output) const override {
     require(output.rank() == 1 && output[0] >= 2,
             "loss softmax_cross_entropy: takes one logit for each of at least two classes, not {}; "
@@ -35,6 +36,7 @@ class SoftmaxCrossEntropy final : public Loss {
 class MeanSquaredError final : public Loss {
  public:
   std::string describe() const override { return "mean_squared_error"; }
+  bool on_device() const override { return true; }
   std::size_t target_columns(const Shape& output) const override {
     require(output.elements() > 0,
             "loss mean_squared_error: takes an output of some elements, not {}", to_string(output));

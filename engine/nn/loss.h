@@ -19,6 +19,7 @@ class Loss {
   virtual std::size_t target_columns(const Shape& output) const = 0;
   // An accuracy makes sense. Else `correct` is not looked at, and the accuracy is NaN.
   virtual bool counts_correct() const { return false; }
+  virtual bool on_device() const { return false; }  // as a layer's
   // dy.data is null in evaluation. losses and correct are float64 [rows]; see Ops.
   virtual void evaluate(Context&, Tensor y, Tensor target, Tensor dy, Tensor losses,
                         Tensor correct) const = 0;

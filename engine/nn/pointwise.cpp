@@ -13,6 +13,7 @@ Shape same_as_input(std::span<const Shape> inputs) {
 class Relu final : public Layer {
  public:
   std::string describe() const override { return "relu"; }
+  bool on_device() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override { return same_as_input(inputs); }
   bool is_relu() const override { return true; }
   bool backward_reads_input(std::size_t) const override { return false; }
@@ -28,6 +29,7 @@ class Tanh final : public Layer {
  public:
   std::string describe() const override { return "tanh"; }
   bool backward_reads_input(std::size_t) const override { return false; }
+  bool on_device() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override { return same_as_input(inputs); }
   void forward(Context& context, const ForwardArguments& a) const override {
     context.ops->tanh(context.state, a.x[0], a.y);
@@ -44,6 +46,7 @@ class Add final : public Layer {
   bool is_add() const override { return true; }
   bool backward_reads_output() const override { return false; }
   bool backward_reads_input(std::size_t) const override { return false; }
+  bool on_device() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     require(inputs.size() == 2, "takes two inputs, not {}", inputs.size());
     require(inputs[0] == inputs[1], "takes two inputs of one shape, not {} and {}",

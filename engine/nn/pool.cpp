@@ -18,6 +18,7 @@ class Pool final : public Layer {
   std::string describe() const override {
     return fmt::format("{} {}, stride {}, padding {}", word(kind_), kernel_, stride_, padding_);
   }
+  bool on_device() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     require(inputs.size() == 1, "takes one input, not {}", inputs.size());
     const Shape& input = inputs[0];
@@ -66,6 +67,7 @@ class Pool final : public Layer {
 class GlobalAveragePool final : public Layer {
  public:
   std::string describe() const override { return "global_average_pool"; }
+  bool on_device() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     require(inputs.size() == 1, "takes one input, not {}", inputs.size());
     require(inputs[0].rank() == 3 && inputs[0].elements() > 0,

@@ -27,6 +27,10 @@ struct Membership {
   std::uint64_t generation = 0;
 };
 
+// Where replicas are on a device whose memory is not the host's, layers and losses that touch their
+// operands themselves (Layer::on_device) are refused, or run on the host, on copies.
+enum class Fallback : std::uint8_t { kNone, kCpu };
+
 struct OpenOptions {
   std::size_t batch = 1;  // examples of the largest batch of the whole job
   int accumulate = 1;     // micro-batches of a replica's share
@@ -36,6 +40,7 @@ struct OpenOptions {
   // What the loop itself will take of memory: so much for each example of a replica's share, and
   // so much for each replica.
   std::size_t bytes_of_example = 0, bytes_of_replica = 0;
+  Fallback fallback = Fallback::kNone;
 };
 
 // What `next` deals out.
@@ -184,6 +189,8 @@ class Strategy {
   // the arenas. The same text for the same model and flags.
   virtual std::string placement() const = 0;
   virtual std::string algorithm() const = 0;
+  // What runs on the host though replicas are on a device: names of layers (Graph::fallbacks).
+  virtual std::vector<std::string> fallbacks() const { return {}; }
   virtual std::string reason() const = 0;
   // Seconds that this replica's thread has waited for others so far.
   virtual double waited_seconds(Replica& replica) const = 0;

@@ -85,9 +85,20 @@ void Trainer::open(std::size_t batch, int accumulate, const std::string& plan) {
   options.plan = plan;
   options.bytes_of_example = loop_bytes_.of_example;
   options.bytes_of_replica = loop_bytes_.of_replica;
+  options.fallback = options_.fallback;
   strategy_.open(graph_, optimizer_.rule, options);
+  tell_fallbacks();
   batch_ = batch;
   accumulate_ = accumulate;
+}
+
+void Trainer::tell_fallbacks() {
+  const std::vector<std::string> names = strategy_.fallbacks();
+  if (names.empty() || !strategy_.membership().chief || std::exchange(told_fallbacks_, true))
+    return;
+  options_.log.warning(
+      "on the host, on copies, since they have no kernels for the device of the replicas: {}",
+      fmt::join(names, ", "));
 }
 
 void Trainer::check(const Dataset& data) const {
@@ -214,6 +225,7 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
       fit.history.first_step = fit.progress.step;
       fit.history.restores = restores;
       History history = run(fit);
+      history.fallbacks = int(strategy_.fallbacks().size());
       strategy_.released();
       return history;
     } catch (const Error& error) {

@@ -114,9 +114,12 @@ struct History {
   std::int64_t traffic_steps = 0;  // a replica's part of a step counts as one
   int interrupted = 0;             // the value of *interrupt
   int restores = 0;                // after errors
+  int fallbacks = 0;               // layers and losses that ran on the host (TrainerOptions)
 };
 
 struct TrainerOptions {
+  // With kCpu the log names what runs on the host, once, and a history counts it.
+  Fallback fallback = Fallback::kNone;
   std::uint64_t seed = 1;
   std::string model = {};  // name in a registry, for the manifest
   Log log = Log();
@@ -148,6 +151,7 @@ class Trainer {
  private:
   struct Fit;
   void open(std::size_t batch, int accumulate, const std::string& plan);
+  void tell_fallbacks();
   std::optional<RunState> find(Checkpoints& checkpoints, const Dataset* data);
   std::vector<std::string> fresh_slots(Checkpoints& checkpoints, const RunState& state);
   void open_with(Checkpoints& checkpoints, const std::optional<RunState>& state, std::size_t batch,
@@ -175,6 +179,7 @@ class Trainer {
   std::string run_ = {};  // what the processes of a fit must have in common
   LoopBytes loop_bytes_;
   std::size_t batch_ = 0;  // planned for; 0: not open
+  bool told_fallbacks_ = false;
   int accumulate_ = 1;
 };
 

@@ -146,7 +146,7 @@ engine::GraphSpec small_graph(const Job& job) {
   graph.then("dense2", engine::dense(32));
   graph.then("tanh", engine::tanh());
   graph.then("dense3", engine::dense(5));
-  graph.set_loss(engine::mean_squared_error());
+  graph.set_loss(job.loss ? job.loss : engine::mean_squared_error());
   return graph;
 }
 
@@ -165,7 +165,8 @@ strategies::SynchronousOptions replicas(int count) {
 engine::History train(engine::Strategy& strategy, const Job& job, Outcome* outcome) {
   engine::TrainerOptions trainer_options;
   trainer_options.storage = job.storage;
-  trainer_options.log = engine::Log("", engine::Log::Level::kError);
+  trainer_options.log = job.log;
+  trainer_options.fallback = job.fallback;
   engine::Trainer trainer(strategy, small_graph(job), job.optimizer, trainer_options);
   const Table data = small_data();
   engine::FitOptions fit;

@@ -14,6 +14,7 @@
 #include "engine/data/dataset.h"
 #include "engine/nn/graph_spec.h"
 #include "engine/nn/layers.h"
+#include "engine/nn/loss.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/trainer.h"
 #include "strategies/collective_all_reduce.h"
@@ -67,6 +68,9 @@ struct Job {
   bool norm = false;        // scale_and_shift behind the first layer
   bool batch_norm = false;  // over the batch of all replicas, behind the first layer
   double dropout = 0;
+  std::shared_ptr<const engine::Loss> loss = {};  // else the mean squared error
+  engine::Fallback fallback = engine::Fallback::kNone;
+  engine::Log log = engine::Log("", engine::Log::Level::kError);  // the trainer's
   engine::optim::Optimizer optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9});
   engine::DType dtype = engine::DType::kFloat64;
   std::size_t batch = 11;

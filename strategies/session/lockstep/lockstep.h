@@ -45,6 +45,7 @@ using engine::chrome_trace;
 using engine::Code;
 using engine::Error;
 using engine::Evaluation;
+using engine::Fallback;
 using engine::FitOptions;
 using engine::GraphSpec;
 using engine::Half;
