@@ -59,7 +59,7 @@ ParameterServer::ParameterServer(ParameterServerOptions options) : options_(std:
   require(!updates.synchronous || updates.most_staleness == 0,
           "gradients are never stale in synchronous training: most_staleness is for asynchronous "
           "training");
-  dtype_ = options_.dtype.value_or(options_.devices[0]->default_dtype());
+  dtype_ = options_.dtype.value_or(kept_dtype(*options_.devices[0]));
   require(engine::size_of(dtype_) > 2,
           "servers keep variables in float32 or float64, not in {}: train in one of these, or with "
           "another strategy",
@@ -84,6 +84,11 @@ ParameterServer::ParameterServer(ParameterServerOptions options) : options_(std:
   coordinator.log = options_.log;
   coordinator_ = std::make_unique<Coordinator>(coordinator);
   servers_ = std::make_unique<Servers>(connections(0), options_.container, options_.deadline);
+}
+
+engine::DType kept_dtype(const engine::Device& device) {
+  const engine::DType preferred = device.default_dtype();
+  return engine::size_of(preferred) > 2 ? preferred : engine::DType::kFloat32;
 }
 
 ParameterServer::~ParameterServer() {

@@ -68,6 +68,9 @@ struct ParameterServerOptions {
   engine::Log log = engine::Log();
 };
 
+// What a device prefers of the types that servers keep variables in.
+engine::DType kept_dtype(const engine::Device& device);
+
 class ParameterServer : public engine::Strategy {
  public:
   // Throws Error(kInvalid) for options that cannot be.

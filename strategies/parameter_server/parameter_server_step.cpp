@@ -13,30 +13,6 @@ using engine::Error;
 using engine::Range;
 using engine::Totals;
 
-ParameterServer::Worker::Worker(int worker, const engine::GraphSpec& spec,
-                                std::unique_ptr<engine::Ops> o, std::size_t rows,
-                                engine::GraphOptions options, std::uint64_t run_seed)
-    : WorkerOps{std::move(o)}, Replica(worker, spec, *own_ops, rows, options), Context(*own_ops) {
-  engine::require(
-      own_ops->in_host_memory(),
-      "workers of parameter servers need a device whose memory is the host's, as cpu is");
-  Replica::context = this;
-  Context::state = &(Replica::state);
-  Context::seed = run_seed;
-  Replica::state.ids = graph.ids();
-  const std::size_t width = engine::size_of(graph.dtype());
-  const auto blocks = [&](std::size_t elements) {
-    return (elements + engine::kBlock - 1) / engine::kBlock * engine::kBlock * width;
-  };
-  weights = engine::Buffer(std::max<std::size_t>(1, blocks(graph.parameters())));
-  gradients = engine::Buffer(std::max<std::size_t>(1, blocks(graph.trainable())));
-  graph.bind(weights.data(), gradients.data());
-}
-
-void ParameterServer::Worker::reduce(int) {
-  engine::fail(Code::kInvalid, "workers of parameter servers do not meet inside a layer");
-}
-
 ParameterServer::Worker& ParameterServer::worker(engine::Replica& replica) const {
   return static_cast<Worker&>(replica);
 }
@@ -133,9 +109,7 @@ void ParameterServer::run_once(const std::function<void(engine::Replica&)>& body
   meeting_->broken = false;
   for (const auto& worker : workers_) {
     worker->servers->begin(generation_, follower_ ? follower_->incarnation() : 0);
-    worker->began.reset();
-    worker->pushed = worker->fixed = false;
-    worker->ahead = 0;
+    worker->begin();
   }
   try {
     threads_->run([&](int i) { body(*workers_[std::size_t(i)]); },
@@ -211,8 +185,12 @@ void ParameterServer::staged(engine::Replica& replica) {
   const std::int64_t step = training ? replica.state.step : 0;
   const std::int64_t version = options_.updates.synchronous && training ? step + segment_.base : 0;
   w.graph.find_touched(replica.state);
+  Range frozen;
   if (w.began != step) {
     end_step(w);
+    // New weights must not come while old ones are on their way to the device.
+    if (w.on_device) w.kernels().synchronize();
+    if (!w.fixed) frozen = {w.graph.trainable(), w.graph.parameters()};
     const Range all{0, w.fixed ? w.graph.trainable() : w.graph.parameters()};
     w.servers->pull(all, version);
     --w.ahead;
@@ -221,10 +199,13 @@ void ParameterServer::staged(engine::Replica& replica) {
   }
   w.servers->pull_rows(w.graph, version);
   w.servers->wait({w.graph.trainable(), w.graph.parameters()});
+  w.arrived(frozen);
 }
 
 void ParameterServer::before_forward(engine::Replica& replica, Range range) {
-  worker(replica).servers->wait(range);
+  Worker& w = worker(replica);
+  w.servers->wait(range);
+  w.arrived(range);
 }
 
 void ParameterServer::gradient_ready(engine::Replica& replica, Range range) {
@@ -234,11 +215,13 @@ void ParameterServer::gradient_ready(engine::Replica& replica, Range range) {
   const UpdateOptions& updates = options_.updates;
   Next next = updates.prefetch ? Next::kAll : Next::kLast;
   if (updates.synchronous || w.ahead == 0) next = Next::kNone;
-  w.servers->push(range.end, {state.step + segment_.base, state.rate, next});
+  w.push(range, {state.step + segment_.base, state.rate, next});
 }
 
 void ParameterServer::finish(engine::Replica& replica) {
-  worker(replica).pushed = true;
+  Worker& w = worker(replica);
+  w.push_all();
+  w.pushed = true;
 }
 
 // Each replica sees its own sums. A vote ends what is dealt out; the steps that are under way are

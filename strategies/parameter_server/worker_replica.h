@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // One replica of a parameter server strategy: its graph, its arenas, its conversation with the
-// servers. Owned by the strategy; the replica's thread uses it.
+// servers. On a device whose memory is not the host's the graph's arenas lie there, and numbers
+// travel through memory that both reach: weights are copied in behind all kernels so far, gradients
+// out beside those of backward. Owned by the strategy; the replica's thread uses it.
 #pragma once
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -11,6 +14,7 @@
 #include "engine/device/buffer.h"
 #include "engine/ops/ops.h"
 #include "strategies/parameter_server/parameter_server.h"
+#include "strategies/parameter_server/server_worker.h"
 
 namespace lockstep::strategies {
 
@@ -26,7 +30,18 @@ struct ParameterServer::Worker : private WorkerOps,
          std::size_t rows, engine::GraphOptions options, std::uint64_t run_seed);
   void record(engine::Timeline*) override {}
 
-  engine::Buffer weights, gradients;
+  engine::Ops& kernels() const { return *own_ops; }
+  // A training, or a part of it, begins.
+  void begin();
+  // Weights of the range are there: the device's become these.
+  void arrived(engine::Range range);
+  // Gradients of the range are final, where kernels are queued when those so far are done, and go
+  // to the servers when they are copied, at the latest in push_all, which waits for that.
+  void push(engine::Range range, const ServerWorker::Step& step);
+  void push_all();
+
+  const bool on_device;
+  engine::Buffer weights, gradients;  // what the servers are told and tell
   std::unique_ptr<ServerWorker> servers;
   std::optional<std::int64_t> began;  // the step whose weights were asked for
   bool pushed = false;                // gradients of that step are on their way, or there
@@ -37,8 +52,19 @@ struct ParameterServer::Worker : private WorkerOps,
   engine::Totals last;
 
  private:
+  struct Leaving {
+    std::size_t end;
+    ServerWorker::Step step;
+    int mark;  // behind the copy
+  };
+  std::size_t width() const;
+  void push_copied(bool all);
   std::byte* exchange(int) override { return nullptr; }
   void reduce(int) override;
+
+  engine::Buffer device_weights_, device_gradients_;  // of a device with memory of its own
+  std::deque<Leaving> leaving_;
+  int marks_ = 0;  // of this step
 };
 
 // Replicas of one process give each other numbers.

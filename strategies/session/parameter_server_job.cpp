@@ -147,7 +147,7 @@ Parts parts(Session& session, const ServerOptions& asked, const StrategyOptions&
   result.threads = threads_of(options, servers.cluster ? neighbours(*servers.cluster) : 1);
   result.devices = devices_of(session, options);
   engine::Device& device = *result.devices.front();
-  result.dtype = options.dtype.value_or(device.default_dtype());
+  result.dtype = options.dtype.value_or(kept_dtype(device));
   result.kernels = options.kernels;
   result.updates = servers.updates;
   result.placement.placer = parse_placement(servers.place);
