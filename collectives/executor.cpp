@@ -134,7 +134,8 @@ Executor::Looked Executor::look_round(int budget) {
 // Everything that can go wrong in other hands (transport, kernels, hooks) stops the team here.
 bool Executor::pass(int& budget, bool& ended, int plan) {
   at_ = nullptr;
-  crowded_ = awaits_ = behind_device_ = false;
+  crowded_ = awaits_ = false;
+  behind_device_.store(false, std::memory_order_relaxed);
   const auto stop = [&](engine::Code code, const char* why) {
     // Who lost a peer, or was told of a deadline, is told with what it waits for.
     const bool told = code == engine::Code::kPeerLost || code == engine::Code::kTimeout;
@@ -266,8 +267,8 @@ bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budge
   const DType dtype = type_of(step, entry.stage->plan.dtype);
   const std::size_t at = step.from[0].offset + cursor.element;
   const bool segments = by_segments(step);
-  const bool single =
-      options_.hook || (step.epilogue == Epilogue::kSquares && (segments || ops_.in_host_memory()));
+  const bool squares = step.epilogue == Epilogue::kSquares;
+  const bool single = options_.hook || (squares && ops_.in_host_memory());
   const std::size_t most = (single ? 1 : std::size_t(budget)) * engine::kBlock;
   const std::size_t count = std::min(step.count - cursor.element, most - at % engine::kBlock);
   budget -= int((at % engine::kBlock + count + engine::kBlock - 1) / engine::kBlock);
@@ -281,15 +282,17 @@ bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budge
   arguments.epilogue = step.epilogue;
   arguments.scale = step.scale;
   const std::size_t end = cursor.element + count;
-  for (std::size_t s = segments ? owned_.segment(at) : 0; cursor.element < end; ++s) {
+  for (std::size_t s = segments ? owned_.segment(at) : 0; cursor.element < end;) {
     const std::size_t here = step.from[0].offset + cursor.element;
     arguments.count = end - cursor.element;
     if (segments) arguments.count = std::min(arguments.count, owned_.segments[s].end - here);
+    if (segments && squares && here % engine::kBlock != 0)  // the rest of a block, and then blocks
+      arguments.count = std::min(arguments.count, engine::kBlock - here % engine::kBlock);
     for (std::size_t i = 0; i < step.from.size(); ++i)
       from_[i] = address(entry, step.from[i], dtype, cursor.element);
     for (std::size_t i = 0; i < step.to.size(); ++i)
       to_[i] = address(entry, step.to[i], dtype, cursor.element);
-    if (step.epilogue == Epilogue::kSquares) arguments.squares = norms() + here / engine::kBlock;
+    if (squares) arguments.squares = norms() + here / engine::kBlock;
     if (step.epilogue == Epilogue::kUpdate) update_arguments(entry, cursor, step, arguments);
     if (segments) segment_arguments(entry, s, here, arguments);
     if (!ops_.in_host_memory() && entry.stage->by_host) {
@@ -298,6 +301,7 @@ bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budge
       ops_.reduce(arguments);
     }
     cursor.element += arguments.count;
+    s += segments && here + arguments.count == owned_.segments[s].end;
   }
   if (cursor.element < step.count) return false;
   cursor.element = 0;

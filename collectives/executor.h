@@ -114,6 +114,8 @@ class Executor {
   void observe(ExecutorObserver* observer) { observer_.store(observer); }
   // For a communication thread: moves what can move, else sleeps until there may be something.
   void sleep(std::chrono::microseconds most);
+  // Hears of what stopped ranks of other hosts, also where nothing is under way. Any thread.
+  void listen();
   // Ends a sleep that is under way. Any thread.
   void wake() noexcept;
   // Where the team has stopped: tells the ranks of other hosts why. When nothing else will be
@@ -243,14 +245,14 @@ class Executor {
   std::vector<std::byte*> to_;
   std::uint64_t vendor_starts_ = 0, vendor_ends_ = 0;  // executions with vendors' sums
   const Entry* at_ = nullptr;                          // the plan at work
-  engine::Clock::time_point sent_{};     // the first of the messages that are under way
-  bool crowded_ = false;                 // see Looked
-  bool awaits_ = false;                  // a lane is stuck at ranks of this host; of the last pass
-  bool behind_device_ = false;           // or at what the device has not done yet
-  std::atomic<int> messages_{0};         // posted and not through
-  std::atomic<bool> asleep_{false};      // a thread sleeps on the transport, or is about to
-  std::atomic<std::uint64_t> moves_{0};  // passes in which something moved
-  std::atomic<int> waiters_{0};          // threads in `wait`
+  engine::Clock::time_point sent_{};  // the first of the messages that are under way
+  bool crowded_ = false;              // see Looked
+  bool awaits_ = false;               // a lane is stuck at ranks of this host; of the last pass
+  std::atomic<bool> behind_device_{false};  // or at what the device has not done yet
+  std::atomic<int> messages_{0};            // posted and not through
+  std::atomic<bool> asleep_{false};         // a thread sleeps on the transport, or is about to
+  std::atomic<std::uint64_t> moves_{0};     // passes in which something moved
+  std::atomic<int> waiters_{0};             // threads in `wait`
   std::atomic<double> waited_{0}, flown_{0};
   std::atomic<ExecutorObserver*> observer_{nullptr};
 };

@@ -30,6 +30,7 @@ void Executor::segment_arguments(const Entry& entry, std::size_t segment, std::s
                                  engine::ReduceArguments& arguments) {
   if (arguments.epilogue == Epilogue::kSquares) {
     arguments.squares = layer_squares(at / engine::kBlock, segment);
+    arguments.squares_step = 2;
     return take_weight_squares(entry, at, arguments);
   }
   arguments.decays = owned_.segments[segment].decays;
@@ -50,6 +51,7 @@ void Executor::take_weight_squares(const Entry& entry, std::size_t at,
   arguments.count = of_gradients.count;
   arguments.epilogue = Epilogue::kSquares;
   arguments.squares = of_gradients.squares + 1;
+  arguments.squares_step = of_gradients.squares_step;
   ops_.reduce(arguments);
 }
 

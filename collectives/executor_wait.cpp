@@ -310,6 +310,17 @@ void Executor::idle(microseconds most, std::optional<int> plan) {
   if (ended && waiters_.load() > 0) team_.wake();
 }
 
+void Executor::listen() {
+  if (transport_ == nullptr) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || team_.stopped()) return;
+  try {
+    transport_->progress();
+  } catch (const engine::Error& error) {
+    team_.stop(error.code(), error.what());
+  }
+}
+
 void Executor::wake() noexcept {
   team_.wake();
   if (asleep_.load()) transport_->wake();

@@ -402,9 +402,15 @@ void Synchronous::open_executors(const JobRanks& ranks) {
         mirrors_[i]->kernels().allocate_shared(2 * checked_at(0).size() * sizeof(std::uint64_t));
     mirrors_[i]->open(design_, rule_, *team_, std::move(transports[i]), executor);
   }
+  watch_vendor();
+  const std::vector<int> machine =
+      bootstrap_.hosts();  // processes with GPUs are hosts of their own
+  const auto beside = std::ranges::count_if(topology_.ranks, [&](const auto& rank) {
+    return machine[std::size_t(rank.process)] == machine[std::size_t(bootstrap_.process())];
+  });
   communication_threads_ =
       communication_threads({.cores = std::size_t(collectives::machine().cores),
-                             .replicas = team_->local().size(),
+                             .replicas = std::size_t(beside),
                              .threads = std::size_t(options_.threads),
                              .sent = sent_in_step(),
                              .wakes = transport_of(options_.network) == "tcp",

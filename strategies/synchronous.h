@@ -144,6 +144,7 @@ class Synchronous : public engine::Strategy {
   void design(const engine::Graph& graph);
   void find_vendor();
   void open_vendor();
+  void watch_vendor();
   void find_costs();
   Calibration measured_costs(const CalibrationOptions& calibration);
   Arithmetic arithmetic() const;  // of this process

@@ -75,8 +75,10 @@ std::size_t Synchronous::local_processes() const {
 void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
   const std::size_t replicas = options_.devices.size();
   std::size_t arenas = align(arena_layout(graph, design_).bytes, kArenaUnit) * replicas;
+  std::size_t messages = 0;  // memory of the host, whatever the device
   for (std::size_t i = 0; i < replicas; ++i)
-    arenas += collectives::WireStaging::bytes(design_.plan, first_rank() + int(i), queued_);
+    messages += collectives::WireStaging::bytes(design_.plan, first_rank() + int(i), queued_);
+  if (!queued_) arenas += messages;
   std::size_t owned = 0;
   for (int stage : design_.updates) {
     for (std::size_t i = 0; i < replicas; ++i) {
@@ -103,9 +105,12 @@ void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
     constexpr double kMiB = 1 << 20;
     memory_sentence_ = fmt::format(
         "memory of the devices: {:.1f} MiB: {:.1f} weights and gradients, {:.1f} the optimizer's "
-        "state, {:.1f} activations",
+        "state, {:.1f} activations{}",
         double(arenas + slots + replicas * graph_bytes(open_.batch)) / kMiB, double(arenas) / kMiB,
-        double(slots) / kMiB, double(replicas * graph_bytes(open_.batch)) / kMiB);
+        double(slots) / kMiB, double(replicas * graph_bytes(open_.batch)) / kMiB,
+        messages == 0
+            ? ""
+            : fmt::format("; {:.1f} MiB of the host for messages", double(messages) / kMiB));
     return;
   }
   const MemoryRoom room = options_.room ? *options_.room : memory_room(local_processes());

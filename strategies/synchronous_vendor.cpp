@@ -72,4 +72,12 @@ void Synchronous::open_vendor() {
   vendor_sums_ = std::move(sums);
 }
 
+void Synchronous::watch_vendor() {
+  if (!vendor_sums_) return;
+  vendor_sums_->watch([this] {
+    mirrors_[0]->executor().listen();
+    if (team_->stopped()) team_->rethrow();
+  });
+}
+
 }  // namespace lockstep::strategies

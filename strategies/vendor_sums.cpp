@@ -7,6 +7,12 @@
 
 namespace lockstep::strategies {
 
+namespace {
+
+constexpr std::chrono::milliseconds kBetween(50);  // two looks of the watcher
+
+}  // namespace
+
 VendorLibrary nccl_library() {
   return {collectives::nccl::version, collectives::nccl::open};
 }
@@ -18,7 +24,23 @@ VendorSums::VendorSums(std::unique_ptr<collectives::nccl::Communicator> communic
 }
 
 VendorSums::~VendorSums() {
+  watcher_ = {};
   ops_.set_on_waiting({});
+}
+
+void VendorSums::watch(std::function<void()> listen) {
+  watcher_ = std::jthread([this, listen = std::move(listen)](std::stop_token over) {
+    while (!over.stop_requested()) {
+      try {
+        listen();
+        std::unique_lock lock(mutex_);
+        communicator_->check();
+        woken_.wait_for(lock, over, kBetween, [] { return false; });
+      } catch (const engine::Error& error) {
+        return stop(error);
+      }
+    }
+  });
 }
 
 void VendorSums::sum(std::byte* data, std::size_t count, engine::DType dtype) {
@@ -41,13 +63,14 @@ void VendorSums::look(std::chrono::nanoseconds waited) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
   communicator_->check();
-  if (waited < deadline_) return;
+  const std::chrono::milliseconds deadline = deadline_;
+  if (waited < deadline) return;
   const engine::Error late(
       engine::Code::kTimeout,
       fmt::format(
           "rank {} waited {} ms for its GPU, in which sums of NCCL are queued: another rank "
           "may not have come to them",
-          communicator_->rank(), deadline_.count()));
+          communicator_->rank(), deadline.count()));
   communicator_->abort(late.code(), late.what());
   throw late;
 }

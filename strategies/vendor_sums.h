@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
 // Sums that NCCL makes for the one replica of this process, among GPUs of several processes: its
-// communicator, made safe for the threads of a strategy. `sum` is for the executor; waits for the
-// device look whether something failed elsewhere, since what was queued with a lost rank would
-// never end by itself. Any thread. Costs and errors: collectives/nccl/communicator.h. The ops
-// outlive it.
+// communicator, made safe for the threads of a strategy. `sum` is for the executor. What was queued
+// with a rank that is lost, or has failed, never ends by itself: a thread looks after that, and
+// ends it, and waits for the device see it. Any thread. Costs and errors:
+// collectives/nccl/communicator.h. The ops outlive it.
 #pragma once
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 
 #include "collectives/nccl/communicator.h"
 #include "engine/base/error.h"
@@ -42,6 +45,9 @@ class VendorSums {
 
   // Queues the sum of all ranks, in place, behind this replica's reductions so far.
   void sum(std::byte* data, std::size_t count, engine::DType dtype);
+  // From now on: `listen` throws where ranks of this job have stopped. It is called every so often.
+  void watch(std::function<void()> listen);
+  void set_deadline(std::chrono::milliseconds deadline) { deadline_ = deadline; }
   // Memory in which sums will be made; until the end of this.
   void add_memory(std::byte* data, std::size_t bytes);
   // What is queued ends now, unfinished; later calls throw the error.
@@ -53,7 +59,9 @@ class VendorSums {
   std::mutex mutex_;
   std::unique_ptr<collectives::nccl::Communicator> communicator_;
   engine::Ops& ops_;
-  std::chrono::milliseconds deadline_;
+  std::atomic<std::chrono::milliseconds> deadline_;
+  std::condition_variable_any woken_;
+  std::jthread watcher_;  // last: it uses these
 };
 
 }  // namespace lockstep::strategies

@@ -74,11 +74,12 @@ void Context::set_on_waiting(Look look) const {
   look_ = std::move(shared);
 }
 
-void Context::on_waiting(std::chrono::nanoseconds waited) const {
+bool Context::on_waiting(std::chrono::nanoseconds waited) const {
   std::unique_lock lock(look_mutex_);
   const std::shared_ptr<const Look> look = look_;
   lock.unlock();
   if (look) (*look)(waited);
+  return look != nullptr;
 }
 
 void Context::use() const {

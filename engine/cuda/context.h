@@ -57,10 +57,11 @@ class Context {
   bool stuck() const { return stuck_; }
 
   // Called again and again while somebody waits for this GPU, on that thread, with how long it has:
-  // what it throws ends the wait. One at a time; an empty one removes it.
+  // what it throws ends the wait, whose deadline is its own then. One at a time; an empty one
+  // removes it. Asked, says whether there is one.
   using Look = std::function<void(std::chrono::nanoseconds)>;
   void set_on_waiting(Look look) const;
-  void on_waiting(std::chrono::nanoseconds waited) const;
+  bool on_waiting(std::chrono::nanoseconds waited) const;
 
   // The streams there are (CudaStream says so), while none can go.
   void add(CUstream stream) const;

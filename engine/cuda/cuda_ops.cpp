@@ -69,7 +69,10 @@ void CudaOps::write(const void* from, std::byte* to, std::size_t bytes) {
   staging_.write(stream_, from, to, bytes);
 }
 
+// A copy into memory that is not pinned may wait in the driver, which knows no deadline: so first
+// all that it would wait for.
 void CudaOps::read(const std::byte* from, void* to, std::size_t bytes) {
+  stream_.synchronize();
   stream_.copy(to, from, bytes);
   synchronize();
 }
@@ -134,8 +137,8 @@ const std::byte* CudaOps::copy_of(const std::byte* data, std::size_t bytes) {
   return copy.data();
 }
 
-// Where a number was wrong, the host looks at all that were asked about, also since, and throws as it
-// does for its own kernels: what a mark tells may be what was found before another.
+// Where a number was wrong, the host looks at all that were asked about, also since, and throws as
+// it does for its own kernels: what a mark tells may be what was found before another.
 void CudaOps::answer(Asked& asked) {
   std::vector<Question> questions = std::exchange(asked.questions, {});
   asked.used = 0;

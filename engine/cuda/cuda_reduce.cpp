@@ -90,6 +90,12 @@ void CudaOps::wait(int number) const {
   mark->synchronize(CudaStream::kDeadline);
 }
 
+// Libraries make their calls for the GPU that is current.
+void* CudaOps::reductions_queue() const {
+  context_->use();
+  return beside_.handle();
+}
+
 void CudaOps::set_on_waiting(std::function<void(std::chrono::nanoseconds)> look) {
   context_->set_on_waiting(std::move(look));
 }
@@ -118,14 +124,14 @@ void CudaOps::reduce(const ReduceArguments& a) const {
   if (own && a.epilogue == Epilogue::kUpdate) {
     kernels_->launch(beside_, grid, ReduceUpdate{from, to, a.count, terms_of(a, words)});
   } else if (own && a.epilogue == Epilogue::kSquares) {
-    kernels_->launch(beside_, grid, ReduceSquares{from, to, a.count, a.squares});
+    kernels_->launch(beside_, grid, ReduceSquares{from, to, a.count, a.squares, a.squares_step});
   } else if (own) {
     kernels_->launch(beside_, grid,
                      ReduceSum{from, to, a.count, scale, a.epilogue == Epilogue::kRound});
   } else {
     kernels_->launch(beside_, grid,
                      ReduceAny{a.dtype, a.target.value_or(a.dtype), a.op, a.epilogue, from, to,
-                               a.count, scale, a.squares, terms_of(a, words)});
+                               a.count, scale, a.squares, a.squares_step, terms_of(a, words)});
   }
 }
 

@@ -23,19 +23,18 @@ void poll(const Context& context, std::chrono::milliseconds deadline, const char
   constexpr std::chrono::microseconds kSleep{20};
   const Clock::time_point start = Clock::now();
   while (!done()) {
-    const Clock::duration waited = Clock::now() - start;
     if (context.stuck()) {
       fail(Code::kTimeout, "cuda:{}: {} is not waited for: the GPU was stuck before",
            context.index(), what);
     }
-    if (waited >= deadline) {
+    const Clock::duration waited = Clock::now() - start;
+    const bool watched = waited >= kSpin && context.on_waiting(waited);
+    if (waited >= deadline && !watched) {
       context.give_up();
       fail(Code::kTimeout, "cuda:{}: {} did not come to an end within {} ms", context.index(), what,
            deadline.count());
     }
-    if (waited < kSpin) continue;
-    context.on_waiting(waited);
-    std::this_thread::sleep_for(kSleep);
+    if (waited >= kSpin) std::this_thread::sleep_for(kSleep);
   }
 }
 

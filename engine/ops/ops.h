@@ -185,7 +185,8 @@ class Ops {
   virtual void mark(int number) const { (void)number; }
   virtual void reduce_behind(const Ops& other, int number) const { (void)other, (void)number; }
   virtual void wait(int number) const { (void)number; }
-  // The queue of reductions as libraries of the device's vendor know it; null where there is none.
+  // The queue of reductions as libraries of the device's vendor know it, on whose device they work
+  // from now on in this thread; null where there is none.
   virtual void* reductions_queue() const { return nullptr; }
   // Called again and again by waits for the device, on the threads that wait, with how long they
   // have: what it throws ends the wait. One for all replicas on the device; empty: none.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/nn/graph_plan.h"
+#include "engine/runtime/devices.h"
 #include "strategies/parameter_server/array_reader.h"
 #include "strategies/parameter_server/retry.h"
 #include "strategies/parameter_server/worker_replica.h"
@@ -84,11 +85,6 @@ ParameterServer::ParameterServer(ParameterServerOptions options) : options_(std:
   coordinator.log = options_.log;
   coordinator_ = std::make_unique<Coordinator>(coordinator);
   servers_ = std::make_unique<Servers>(connections(0), options_.container, options_.deadline);
-}
-
-engine::DType kept_dtype(const engine::Device& device) {
-  const engine::DType preferred = device.default_dtype();
-  return engine::size_of(preferred) > 2 ? preferred : engine::DType::kFloat32;
 }
 
 ParameterServer::~ParameterServer() {
@@ -173,9 +169,16 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
   engine::GraphPlan whole = engine::plan_graph(graph);
   whole_ = std::move(whole.layout);
   whole_elements_ = whole.parameters;
-  const engine::GraphOptions in_graph{.compact_rows = options_.updates.touched_rows};
+  const engine::GraphOptions in_graph{.compact_rows = options_.updates.touched_rows,
+                                      .device = to_string(options_.devices[0]->id())};
   try {
-    engine::plan_graph(graph, options_.updates.touched_rows ? rows : 0);
+    const engine::GraphPlan plan =
+        engine::plan_graph(graph, options_.updates.touched_rows ? rows : 0);
+    require(
+        plan.sources.empty() || options_.devices[0]->id().kind != "cuda",
+        "parameter_server: the host finds the rows of tables that a batch touches, and {} keeps "
+        "batches to itself",
+        in_graph.device);
   } catch (const Error& error) {
     throw Error(error.code(),
                 fmt::format("{}, or let tables travel whole (--tables whole)", error.what()));
@@ -184,8 +187,12 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
     engine::OpsOptions ops;
     ops.threads = options_.threads;
     if (options_.kernels) ops.kernels = *options_.kernels;
-    workers_.push_back(std::make_unique<Worker>(options_.first_worker + i, graph,
-                                                options_.devices[std::size_t(i)]->ops(dtype_, ops),
+    WorkerOps own{options_.devices[std::size_t(i)]->ops(dtype_, ops)};
+    if (options.fallback == engine::Fallback::kCpu && !own.own_ops->in_host_memory()) {
+      if (host_devices_.empty()) host_devices_ = engine::host_devices();
+      own.host_ops = host_devices_[0]->ops(dtype_, {.threads = options_.threads});
+    }
+    workers_.push_back(std::make_unique<Worker>(options_.first_worker + i, graph, std::move(own),
                                                 rows, in_graph, options.seed));
   }
   const engine::Graph& first = workers_[0]->graph;

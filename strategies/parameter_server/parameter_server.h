@@ -84,6 +84,7 @@ class ParameterServer : public engine::Strategy {
   rpc::Service& coordinator();
 
   std::string name() const override { return "parameter_server"; }
+  std::vector<std::string> fallbacks() const override;
   engine::Membership membership() const override;
   void open(const engine::GraphSpec& graph, const engine::UpdateRule& rule,
             const engine::OpenOptions& options) override;
@@ -183,6 +184,7 @@ class ParameterServer : public engine::Strategy {
   bool led_ = false, released_ = true, broken_ = false, closed_ = false;
   std::int64_t version_ = 0;  // synchronous: of the servers, between segments
 
+  std::vector<std::unique_ptr<engine::Device>> host_devices_;  // of fallbacks
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<ReplicaThreads> threads_;

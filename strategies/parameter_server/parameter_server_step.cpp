@@ -13,6 +13,15 @@ using engine::Error;
 using engine::Range;
 using engine::Totals;
 
+engine::DType kept_dtype(const engine::Device& device) {
+  const engine::DType preferred = device.default_dtype();
+  return engine::size_of(preferred) > 2 ? preferred : engine::DType::kFloat32;
+}
+
+std::vector<std::string> ParameterServer::fallbacks() const {
+  return workers_.empty() ? std::vector<std::string>() : workers_[0]->graph.fallbacks();
+}
+
 ParameterServer::Worker& ParameterServer::worker(engine::Replica& replica) const {
   return static_cast<Worker&>(replica);
 }
@@ -188,8 +197,7 @@ void ParameterServer::staged(engine::Replica& replica) {
   Range frozen;
   if (w.began != step) {
     end_step(w);
-    // New weights must not come while old ones are on their way to the device.
-    if (w.on_device) w.kernels().synchronize();
+    w.ask_anew();
     if (!w.fixed) frozen = {w.graph.trainable(), w.graph.parameters()};
     const Range all{0, w.fixed ? w.graph.trainable() : w.graph.parameters()};
     w.servers->pull(all, version);

@@ -8,11 +8,12 @@
 
 namespace lockstep::strategies {
 
-ParameterServer::Worker::Worker(int worker, const engine::GraphSpec& spec,
-                                std::unique_ptr<engine::Ops> o, std::size_t rows,
-                                engine::GraphOptions options, std::uint64_t run_seed)
-    : WorkerOps{std::move(o)},
-      Replica(worker, spec, *own_ops, rows, options),
+ParameterServer::Worker::Worker(int worker, const engine::GraphSpec& spec, WorkerOps o,
+                                std::size_t rows, engine::GraphOptions options,
+                                std::uint64_t run_seed)
+    : WorkerOps(std::move(o)),
+      Replica(worker, spec, *own_ops, rows,
+              {options.recompute, options.compact_rows, host_ops.get(), options.device}),
       Context(*own_ops),
       on_device(!own_ops->in_host_memory()) {
   Replica::context = this;
@@ -41,8 +42,16 @@ std::size_t ParameterServer::Worker::width() const {
   return engine::size_of(graph.dtype());
 }
 
+void ParameterServer::Worker::ask_anew() {
+  if (!on_device) return;
+  own_ops->synchronize();
+  arrived_.clear();
+}
+
 void ParameterServer::Worker::arrived(engine::Range range) {
   if (!on_device || range.empty()) return;
+  if (std::ranges::find(arrived_, range) != arrived_.end()) return;
+  arrived_.push_back(range);
   const std::size_t at = range.begin * width();
   own_ops->copy_bytes(weights.data() + at, device_weights_.data() + at, range.size() * width());
 }

@@ -20,20 +20,21 @@ namespace lockstep::strategies {
 
 // A base, so that the ops outlive the graph that uses them.
 struct WorkerOps {
-  std::unique_ptr<engine::Ops> own_ops;
+  std::unique_ptr<engine::Ops> own_ops, host_ops = {};  // of the graph, of its fallbacks
 };
 
 struct ParameterServer::Worker : private WorkerOps,
                                  public engine::Replica,
                                  private engine::Context {
-  Worker(int worker, const engine::GraphSpec& spec, std::unique_ptr<engine::Ops> ops,
-         std::size_t rows, engine::GraphOptions options, std::uint64_t run_seed);
+  Worker(int worker, const engine::GraphSpec& spec, WorkerOps ops, std::size_t rows,
+         engine::GraphOptions options, std::uint64_t run_seed);
   void record(engine::Timeline*) override {}
 
-  engine::Ops& kernels() const { return *own_ops; }
   // A training, or a part of it, begins.
   void begin();
-  // Weights of the range are there: the device's become these.
+  // Weights are asked for anew: none must come while old ones are on their way to the device.
+  void ask_anew();
+  // Weights of the range are there: the device's become these, once.
   void arrived(engine::Range range);
   // Gradients of the range are final, where kernels are queued when those so far are done, and go
   // to the servers when they are copied, at the latest in push_all, which waits for that.
@@ -63,6 +64,7 @@ struct ParameterServer::Worker : private WorkerOps,
   void reduce(int) override;
 
   engine::Buffer device_weights_, device_gradients_;  // of a device with memory of its own
+  std::vector<engine::Range> arrived_;                // of those that were asked for last
   std::deque<Leaving> leaving_;
   int marks_ = 0;  // of this step
 };

@@ -2,7 +2,6 @@
 #include "strategies/session/factories.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "collectives/machine.h"
 #include "engine/base/error.h"
@@ -11,24 +10,51 @@
 
 namespace lockstep::strategies {
 
-StrategyOptions with_devices(Session& session, StrategyOptions options) {
+namespace {
+
+// A line of what the GPUs are, and where.
+std::string text_of(const std::vector<engine::Device*>& gpus) {
+  std::string text;
+  for (const engine::Device* gpu : gpus)
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", to_string(gpu->id()),
+                        gpu->description());
+  return text;
+}
+
+}  // namespace
+
+GpuShare share_of_gpus(Session& session, const StrategyOptions& options) {
+  GpuShare share;
+  if (options.device != "cuda" || !session.launch().present || session.launch().size == 1)
+    return share;
+  const std::vector<std::string> seen =
+      session.bootstrap().all_gather(text_of(session.gpus()), "GPUs that processes see");
+  const std::vector<int> host = session.bootstrap().hosts();
+  const auto me = std::size_t(session.bootstrap().process());
+  share.among = 0;
+  for (std::size_t process = 0; process < seen.size(); ++process) {
+    if (host[process] != host[me] || seen[process] != seen[me]) continue;
+    if (process == me) share.number = share.among;
+    ++share.among;
+  }
+  return share;
+}
+
+StrategyOptions with_devices(Session& session, StrategyOptions options, GpuShare share) {
   if (!options.devices.empty()) return options;
   engine::require(options.replicas.value_or(1) >= 1, "a process needs at least one replica, not {}",
                   options.replicas.value_or(1));
-  const int gpus = options.device == "cuda" ? session.gpus() : 0;
-  if (gpus == 0) {  // of none the search for the device tells why
+  const std::vector<engine::Device*> gpus =
+      options.device == "cuda" ? session.gpus() : std::vector<engine::Device*>();
+  if (gpus.empty()) {  // of none the search for the device tells why
     options.devices.assign(std::size_t(options.replicas.value_or(1)), options.device);
     return options;
   }
-  const auto& launch = session.launch();
-  const bool chosen = std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
-  for (const int gpu :
-       deal_gpus({gpus, launch.local_rank, launch.local_size, options.replicas, chosen}))
-    options.devices.push_back(fmt::format("cuda:{}", gpu));
-  std::vector<std::string> replicas;
-  for (const std::string& name : options.devices)
-    replicas.push_back(fmt::format("{} ({})", name, session.device(name).description()));
-  session.log().info("replicas on {}", fmt::join(replicas, ", "));
+  std::vector<engine::Device*> mine;
+  for (const int gpu : deal_gpus({int(gpus.size()), share.number, share.among, options.replicas}))
+    mine.push_back(gpus[std::size_t(gpu)]);
+  for (const engine::Device* gpu : mine) options.devices.push_back(to_string(gpu->id()));
+  session.log().info("replicas on {}", text_of(mine));
   return options;
 }
 
@@ -53,7 +79,7 @@ bool on_several_gpus(const std::vector<engine::Device*>& devices) {
 }
 
 SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
-  const StrategyOptions options = with_devices(session, given);
+  const StrategyOptions options = with_devices(session, given, share_of_gpus(session, given));
   SynchronousOptions result;
   result.threads = threads_of(options, session.launch().local_size);
   result.devices = devices_of(session, options);

@@ -48,9 +48,16 @@ struct StrategyOptions {
   std::size_t memory_limit = 0;
 };
 
+// This process among those that see the same GPUs of a host.
+struct GpuShare {
+  int number = 0, among = 1;
+};
+// Of the processes of a job that a launcher started. Collective where there are several and the
+// options are for device "cuda".
+GpuShare share_of_gpus(Session& session, const StrategyOptions& options);
 // The options with `devices` in place of `device` and `replicas`. Error(kInvalid) where GPUs are
 // fewer than processes.
-StrategyOptions with_devices(Session& session, StrategyOptions options);
+StrategyOptions with_devices(Session& session, StrategyOptions options, GpuShare share = {});
 
 // Library threads of a replica, where so many such processes share this host. Refuses replicas and
 // threads that cannot be.

@@ -32,9 +32,20 @@ bool near(const ClusterConfig& cluster, const std::string& address) {
          parse_host_port(address_of(cluster.spec, cluster.task)).host;
 }
 
-int neighbours(const ClusterConfig& cluster) {  // workers' processes
-  return int(std::count_if(cluster.spec.workers.begin(), cluster.spec.workers.end(),
-                           [&](const std::string& address) { return near(cluster, address); }));
+// Of the workers' processes of this host.
+GpuShare neighbours(const ClusterConfig& cluster) {
+  const auto here = [&](const std::string& address) { return near(cluster, address); };
+  const auto& workers = cluster.spec.workers;
+  const auto me = workers.begin() + std::ptrdiff_t(std::min(cluster.task.number, workers.size()));
+  return {int(std::count_if(workers.begin(), me, here)),
+          int(std::count_if(workers.begin(), workers.end(), here))};
+}
+
+// All workers' processes have as many replicas: a GPU that is over has none.
+StrategyOptions with_equal_devices(Session& session, StrategyOptions options, GpuShare share) {
+  if (options.device == "cuda" && !options.replicas)
+    options.replicas = std::max(1, int(session.gpus().size()) / share.among);
+  return with_devices(session, options, share);
 }
 
 // Bodies of messages to a server on this host do not go through sockets.
@@ -139,12 +150,13 @@ Parts parts(Session& session, const ServerOptions& asked, const StrategyOptions&
   require(asked.servers >= 1, "--servers {}: a parameter server strategy needs at least 1",
           asked.servers);
   refuse_sums(given);
-  const StrategyOptions options = with_devices(session, given);
   Parts parts;
-  const std::chrono::milliseconds deadline = options.deadline.value_or(parts.options.deadline);
+  const std::chrono::milliseconds deadline = given.deadline.value_or(parts.options.deadline);
   const ServerOptions servers = take_part(session, asked, deadline);
+  const GpuShare share = servers.cluster ? neighbours(*servers.cluster) : GpuShare();
+  const StrategyOptions options = with_equal_devices(session, given, share);
   ParameterServerOptions& result = parts.options;
-  result.threads = threads_of(options, servers.cluster ? neighbours(*servers.cluster) : 1);
+  result.threads = threads_of(options, share.among);
   result.devices = devices_of(session, options);
   engine::Device& device = *result.devices.front();
   result.dtype = options.dtype.value_or(kept_dtype(device));

@@ -60,10 +60,12 @@ engine::Device& Session::device(const std::string& name) {
   return engine::find(all_devices_, id);
 }
 
-int Session::gpus() {
+std::vector<engine::Device*> Session::gpus() {
   if (all_devices_.empty()) all_devices_ = engine::all_devices(options_.gpus);
-  return int(std::ranges::count_if(all_devices_,
-                                   [](const auto& device) { return device->id().kind == "cuda"; }));
+  std::vector<engine::Device*> gpus;
+  for (const auto& device : all_devices_)
+    if (device->id().kind == "cuda") gpus.push_back(device.get());
+  return gpus;
 }
 
 collectives::Bootstrap& Session::bootstrap() {

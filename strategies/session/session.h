@@ -53,7 +53,8 @@ class Session {
   // "cpu", "cuda:0"; Error(kInvalid) lists what there is. The first time that one is asked for,
   // GPUs are looked for: a tenth of a second or more.
   engine::Device& device(const std::string& name);
-  int gpus();  // that this process sees; also looks for them
+  // Those that this process sees and can use; also looks for them.
+  std::vector<engine::Device*> gpus();
   const collectives::mpi::Launch& launch() const { return launch_; }
   // The processes of this job: MPI's where a launcher started several, else this one. Starts MPI.
   collectives::Bootstrap& bootstrap();

@@ -26,7 +26,7 @@ std::string refusal(const GpuDeal& deal) {
 
 TEST(GpuDeal, OneProcessAGpuTakesTheGpuOfItsLocalRank) {
   for (int rank = 0; rank < 4; ++rank)
-    EXPECT_EQ(deal_gpus({.gpus = 4, .local_rank = rank, .local_size = 4}), Gpus{rank});
+    EXPECT_EQ(deal_gpus({.gpus = 4, .number = rank, .among = 4}), Gpus{rank});
 }
 
 TEST(GpuDeal, AProcessAloneHasAReplicaOnEach) {
@@ -39,7 +39,7 @@ TEST(GpuDeal, AllGpusAreDealtOnceHoweverManyShareThem) {
       Gpus all;
       std::size_t least = 99, most = 0;
       for (int rank = 0; rank < processes; ++rank) {
-        const Gpus mine = deal_gpus({.gpus = gpus, .local_rank = rank, .local_size = processes});
+        const Gpus mine = deal_gpus({.gpus = gpus, .number = rank, .among = processes});
         all.insert(all.end(), mine.begin(), mine.end());
         least = std::min(least, mine.size()), most = std::max(most, mine.size());
       }
@@ -51,31 +51,23 @@ TEST(GpuDeal, AllGpusAreDealtOnceHoweverManyShareThem) {
 }
 
 TEST(GpuDeal, ReplicasThatWereAskedForUseAllOfTheShareBeforeTwoShareOne) {
-  EXPECT_EQ(deal_gpus({.gpus = 4, .local_rank = 1, .local_size = 2, .replicas = 1}), Gpus{2});
-  EXPECT_EQ(deal_gpus({.gpus = 4, .local_rank = 1, .local_size = 2, .replicas = 2}), (Gpus{2, 3}));
-  EXPECT_EQ(deal_gpus({.gpus = 4, .local_rank = 1, .local_size = 2, .replicas = 5}),
-            (Gpus{2, 2, 2, 3, 3}));
+  EXPECT_EQ(deal_gpus({.gpus = 4, .number = 1, .among = 2, .replicas = 1}), Gpus{2});
+  EXPECT_EQ(deal_gpus({.gpus = 4, .number = 1, .among = 2, .replicas = 2}), (Gpus{2, 3}));
+  EXPECT_EQ(deal_gpus({.gpus = 4, .number = 1, .among = 2, .replicas = 5}), (Gpus{2, 2, 2, 3, 3}));
 }
 
 TEST(GpuDeal, MoreProcessesThanGpusAreRefusedWithWhatWouldBeRight) {
-  const std::string text = refusal({.gpus = 2, .local_rank = 0, .local_size = 3});
+  const std::string text = refusal({.gpus = 2, .number = 0, .among = 3});
   EXPECT_EQ(
       text,
       "3 processes on this host are too many for one of its 2 GPUs each: start at most 2 here "
       "(mpirun --map-by ppr:2:node), or name what they may share, as in --device cuda:0");
-  EXPECT_NE(refusal({.gpus = 2, .local_size = 3, .chosen = true}), "none");
-  EXPECT_NE(refusal({.gpus = 1, .local_size = 3}), "none");
-}
-
-TEST(GpuDeal, TheOneGpuThatALauncherShowsToAProcessIsItsOwn) {
-  for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_EQ(deal_gpus({.gpus = 1, .local_rank = rank, .local_size = 3, .chosen = true}), Gpus{0});
-  }
+  EXPECT_NE(refusal({.gpus = 1, .among = 3}), "none");
 }
 
 TEST(GpuDeal, WithoutGpusTheDeviceIsLookedForAndTheErrorSaysWhatThereIs) {
   Session session(0, nullptr);
-  if (session.gpus() > 0) GTEST_SKIP() << "this machine has a GPU";
+  if (!session.gpus().empty()) GTEST_SKIP() << "this machine has a GPU";
   const StrategyOptions options = with_devices(session, {.replicas = 2, .device = "cuda"});
   EXPECT_EQ(options.devices, (std::vector<std::string>{"cuda", "cuda"}));
   try {

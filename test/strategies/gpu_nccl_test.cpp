@@ -174,6 +174,21 @@ TEST(GpuNccl, ALostRankEndsTheOthersWaits) {
   EXPECT_THAT(error.what(), HasSubstr("peer has closed"));
 }
 
+// What is queued with a rank that has failed never runs: the others hear of it from the rank.
+TEST(GpuNccl, ARankThatFailsEndsTheOthersWaitsLongBeforeTheDeadline) {
+  for (const std::vector<int>& host : {std::vector<int>{0, 0, 0}, {0, 1, 2}}) {
+    GpuJob gpus{.host = host, .job = small(DType::kFloat32)};
+    gpus.options.deadline = std::chrono::minutes(5);
+    gpus.job.on_step = [&](const engine::StepReport& report) {
+      if (report.step == 3) engine::fail(engine::Code::kInvalid, "nobody likes this loss");
+    };
+    const auto begin = engine::Clock::now();
+    const engine::Error error = failure(gpus);
+    EXPECT_THAT(error.what(), HasSubstr("nobody likes this loss"));
+    EXPECT_LT(engine::Clock::now() - begin, std::chrono::minutes(1));
+  }
+}
+
 TEST(GpuNccl, ARankThatDoesNotComeIsWaitedForUntilTheDeadline) {
   GpuJob gpus{.host = {0, 1}, .job = small(DType::kFloat32)};
   gpus.options.deadline = std::chrono::milliseconds(500);

@@ -80,7 +80,7 @@ __device__ void run(const ReduceSquares& a) {
       store_all(a.to, begin + i, result);
       values[i] = double(wide(result.values[0]));
     }
-    add_squares(values, here, a.squares + b);
+    add_squares(values, here, a.squares + b * a.step);
   }
 }
 

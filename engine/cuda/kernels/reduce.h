@@ -63,7 +63,8 @@ struct ReduceSquares {
   Sources from;
   Targets to;
   std::size_t count = 0;
-  double* squares = nullptr;  // for each begun block one number, for no elements one too
+  double* squares = nullptr;  // for each begun block one number, for no elements one too ...
+  std::size_t step = 1;       // ... each so many after the one before
 };
 
 // The sums are gradients; targets get the new weights.
@@ -87,6 +88,7 @@ struct ReduceAny {
   std::size_t count = 0;
   double scale = 1;
   double* squares = nullptr;
+  std::size_t step = 1;
   UpdateTerms terms = {};
 };
 

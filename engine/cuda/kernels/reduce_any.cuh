@@ -114,7 +114,7 @@ __device__ void reduce_each(const ReduceAny& a) {
       store_each(a.to, begin + i, result);
       values[i] = double(computed(result));
     }
-    if (a.epilogue == Epilogue::kSquares) add_squares(values, here, a.squares + b);
+    if (a.epilogue == Epilogue::kSquares) add_squares(values, here, a.squares + b * a.step);
   }
 }
 

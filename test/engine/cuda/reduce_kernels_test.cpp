@@ -171,13 +171,13 @@ TEST_F(Reduction, ANumberThatIsNoneWinsOverAllNumbers) {
 
 // Of each block those of the processor, and nothing beside them is written.
 template <class T>
-void squares_of_blocks(Ops& ops, bool by_any) {
+void squares_of_blocks(Ops& ops, bool by_any, std::size_t step) {
   for (const std::size_t sources : {1u, 3u, 9u})
     for (const std::size_t count : {0u, 1u, 13u, 1024u, 2500u}) {
       Arrays<T> arrays(sources, count, 0, uneven<T>);
       const std::vector<const std::byte*> from = arrays.from();
       const std::size_t blocks = std::max<std::size_t>(1, (count + kBlock - 1) / kBlock);
-      std::vector<double> expected(blocks + 1, -1), squares = expected;
+      std::vector<double> expected(blocks * step + 1, -1), squares = expected;
       std::vector<T> sums(count), results(count);
       for (std::size_t b = 0; b < blocks; ++b) {
         std::vector<const std::byte*> here;
@@ -185,7 +185,7 @@ void squares_of_blocks(Ops& ops, bool by_any) {
         std::byte* const to[] = {bytes_of(sums) + b * kBlock * sizeof(T)};
         ReduceArguments a{.dtype = dtype_of<T>(), .from = here, .to = to};
         a.count = std::min(kBlock, count - b * kBlock);
-        a.epilogue = Epilogue::kSquares, a.squares = &expected[b];
+        a.epilogue = Epilogue::kSquares, a.squares = &expected[b * step];
         ops.reduce(a);
       }
       std::byte* const to[] = {bytes_of(results)};
@@ -193,9 +193,10 @@ void squares_of_blocks(Ops& ops, bool by_any) {
         ReduceAny call{dtype_of<T>(),    dtype_of<T>(),  ReduceOp::kSum, Epilogue::kSquares,
                        sources_of(from), targets_of(to), count};
         call.squares = squares.data();
+        call.step = step;
         emulate({2, 1, 64}, [&] { run<float>(call); });
       } else if constexpr (sizeof(T) < sizeof(double)) {
-        const ReduceSquares call{sources_of(from), targets_of(to), count, squares.data()};
+        const ReduceSquares call{sources_of(from), targets_of(to), count, squares.data(), step};
         emulate({2, 1, 256}, [&] { run<T>(call); });
       }
       EXPECT_EQ(squares, expected) << sources << " sources, " << count << " elements";
@@ -204,12 +205,14 @@ void squares_of_blocks(Ops& ops, bool by_any) {
 }
 
 TEST_F(Reduction, SquaresAreThoseOfWhatIsStored) {
-  for (const bool by_any : {false, true}) {
-    squares_of_blocks<float>(*ops_, by_any);
-    squares_of_blocks<BFloat16>(*ops_, by_any);
-    squares_of_blocks<Half>(*ops_, by_any);
+  for (const std::size_t step : {1u, 2u}) {
+    for (const bool by_any : {false, true}) {
+      squares_of_blocks<float>(*ops_, by_any, step);
+      squares_of_blocks<BFloat16>(*ops_, by_any, step);
+      squares_of_blocks<Half>(*ops_, by_any, step);
+    }
+    squares_of_blocks<double>(*ops_, true, step);
   }
-  squares_of_blocks<double>(*ops_, true);
 }
 
 template <class From, class To>
