@@ -99,6 +99,16 @@ train resnet50_32 --model resnet50 --device cuda:0 --data random --batch 32 --st
 train resnet50_256 --model resnet50 --device cuda:0 --data random --batch 256 --steps 40
 train resnet20_float32 --model resnet20 --device cuda:0 --data random --batch 128 --steps 60 --dtype float32
 train wide_deep_2048 --model wide_deep --device cuda:0 --data random --batch 2048 --steps 60
+# Two processes: on one GPU messages go through memory of the host, on two NCCL adds.
+mpirun=$(program mpirun)
+[ -x "$mpirun" ] || mpirun=$(command -v mpirun)
+processes() {
+  run bench "train_$1" 60 "$mpirun" --allow-run-as-root --oversubscribe --bind-to none -n 2 "$lockstep" train \
+    --strategy collective_all_reduce --model mnist_cnn --eval 0 --json "${@:2}"
+}
+processes digits_2_processes --device cuda:0 --epochs 2
+if [[ $doctor == *'"device cuda:1'* ]]; then processes digits_nccl --device cuda --algorithm nccl --epochs 2; fi
+
 run bench step_on_processors 30 "$(program bench_step)" --model mnist_cnn --steps 40 --json
 
 sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)
@@ -111,6 +121,12 @@ run bench torch_compiled 120 python3 "$root/bench/peers/torch_resnet50.py" --mod
 
 run test cuda 60 "$(program test_cuda)" '--gtest_filter=-KernelNames.*' # these read the sources
 for name in cuda_kernels cuda_ops gpu_law gpu_models; do run test $name 60 "$(program test_$name)"; done
+# Of parts that a build may go without.
+for name in gpu_nccl gpu_servers; do
+  path=$(program test_$name)
+  [ -x "$path" ] || path=''
+  run test $name 60 "$path"
+done
 
 version=$(cat "$root/version" 2>/dev/null || git -C "$root" describe --always --dirty 2>/dev/null)
 python3 - "$work" "$work/json" "$version" <<'PYTHON' || exit 1

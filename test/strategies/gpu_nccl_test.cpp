@@ -5,7 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
+#include <future>
+#include <optional>
+#include <thread>
 
 #include "collectives/nccl/hierarchical.h"
 #include "engine/cpu/cpu_device.h"
@@ -172,6 +176,51 @@ TEST(GpuNccl, ALostRankEndsTheOthersWaits) {
   const engine::Error error = failure(gpus);
   EXPECT_EQ(error.code(), engine::Code::kPeerLost) << error.what();
   EXPECT_THAT(error.what(), HasSubstr("peer has closed"));
+}
+
+// Notes its end. It has no collectives.
+class Ending final : public collectives::nccl::Communicator {
+ public:
+  explicit Ending(std::promise<std::string>& ended) : ended_(ended) {}
+  int rank() const override { return 0; }
+  int ranks() const override { return 2; }
+  void all_reduce(std::byte*, std::size_t, DType, void*) override { check(); }
+  void reduce_scatter(std::byte*, std::size_t, DType, void*) override {}
+  void all_gather(std::byte*, std::size_t, DType, void*) override {}
+  void broadcast(std::byte*, std::size_t, DType, int, void*) override {}
+  void add_memory(std::byte*, std::size_t) override {}
+  void remove_memory(const std::byte*) override {}
+  engine::Buffer allocate(std::size_t bytes) override { return engine::Buffer(bytes); }
+  void check() override {
+    if (error_) throw engine::Error(*error_);
+  }
+  void wait(const std::function<bool()>&) override {}
+  void abort(engine::Code code, const std::string& why) noexcept override {
+    if (!error_) ended_.set_value(why);
+    error_.emplace(code, why);
+  }
+
+ private:
+  std::promise<std::string>& ended_;
+  std::optional<engine::Error> error_;
+};
+
+TEST(GpuNccl, WhatAnotherRankSaysEndsWhatIsQueuedAndIsThrownByLaterSums) {
+  const auto gpu = engine::cuda::fake_device();
+  const auto ops = gpu->ops(DType::kFloat32, {});
+  std::promise<std::string> ended;
+  strategies::VendorSums sums(std::make_unique<Ending>(ended), *ops, std::chrono::minutes(5));
+  std::atomic<bool> lost = false;
+  sums.watch([&] {
+    if (lost) engine::fail(engine::Code::kPeerLost, "rank 1 is gone");
+  });
+  sums.sum(nullptr, 0, DType::kFloat32);
+  auto words = ended.get_future();
+  EXPECT_EQ(words.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+  lost = true;
+  ASSERT_EQ(words.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  EXPECT_EQ(words.get(), "rank 1 is gone");
+  EXPECT_THROW(sums.sum(nullptr, 0, DType::kFloat32), engine::Error);
 }
 
 // What is queued with a rank that has failed never runs: the others hear of it from the rank.

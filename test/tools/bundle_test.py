@@ -209,7 +209,7 @@ TEXT
 
 
 PROGRAMS = ["bench_step", "test_ops", "test_cuda", "test_cuda_graphs", "test_cuda_kernels", "test_cuda_ops",
-            "test_gpu_law", "test_gpu_models"]
+            "test_gpu_law", "test_gpu_models", "test_gpu_nccl", "test_gpu_servers"]
 
 
 class GpuCheck(Case):
@@ -223,6 +223,7 @@ class GpuCheck(Case):
         put(self.top / "bench/peers/torch_resnet50.py", "print('skipped: no PyTorch')\nraise SystemExit(77)\n")
         for name in PROGRAMS:
             put(self.top / "bin" / name, "#!/bin/sh\n")
+        put(self.top / "bin/mpirun", "#!/bin/sh\necho '{\"started\": 2}'\n")
         self.lockstep(DOCTOR)
         self.output = self.top / "out.json"
 
@@ -259,9 +260,17 @@ echo '{{"images_per_second":12.5}}'
         digits = got["benches"]["train_digits"]
         self.assertEqual(digits["figures"], [{"images_per_second": 12.5}])
         self.assertIn("--device cuda:0", digits["command"])
+        self.assertEqual(got["benches"]["train_digits_2_processes"]["figures"], [{"started": 2}])
+        self.assertNotIn("train_digits_nccl", got["benches"], "there is one GPU")
         self.assertEqual(got["benches"]["torch"]["result"], "skipped")
         self.assertEqual(got["tests"]["cuda_ops"]["result"], "passed")
         self.assertFalse([path for path in self.top.iterdir() if path.suffix == ".part"])
+
+    def test_where_there_are_two_gpus_nccl_adds(self):
+        self.lockstep({**DOCTOR, "device cuda:1": {"found": True, "text": "another GPU"}})
+        self.assertEqual(self.check().returncode, 0)
+        got = json.loads(self.output.read_text(encoding="utf-8"))
+        self.assertIn("--algorithm nccl", got["benches"]["train_digits_nccl"]["command"])
 
     def test_a_test_that_is_not_there_is_a_failure(self):
         (self.top / "bin/test_gpu_law").unlink()
