@@ -74,9 +74,9 @@ struct SynchronousOptions {
   bool checksums = true;         // confirm that mirrors are equal while training
   std::size_t memory_limit = 0;  // bytes of this process in all; 0: what there is
   engine::Log log = engine::Log();
-  VendorLibrary vendor = nccl_library();  // for GPUs of several processes
-  std::function<void()> hook = {};        // tests: called between blocks, e.g. to delay
-  std::optional<MemoryRoom> room = {};    // tests: instead of what the system says
+  VendorLibrary vendor = {};            // for GPUs of several processes
+  std::function<void()> hook = {};      // tests: called between blocks, e.g. to delay
+  std::optional<MemoryRoom> room = {};  // tests: instead of what the system says
 };
 
 class Synchronous : public engine::Strategy {

@@ -57,7 +57,7 @@ void Synchronous::open_vendor() {
   });
   if (!wanted) return;
   Mirror& mirror = *mirrors_[0];
-  collectives::nccl::Options options;
+  collectives::DeviceCommunicatorOptions options;
   options.hierarchical = design_.algorithm == collectives::kVendorSums[1];
   options.deadline = deadline();
   options.throw_if_lost = [this] {

@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "collectives/nccl/nccl.h"
-
 namespace lockstep::strategies {
 
 namespace {
@@ -13,11 +11,7 @@ constexpr std::chrono::milliseconds kBetween(50);  // two looks of the watcher
 
 }  // namespace
 
-VendorLibrary nccl_library() {
-  return {collectives::nccl::version, collectives::nccl::open};
-}
-
-VendorSums::VendorSums(std::unique_ptr<collectives::nccl::Communicator> communicator,
+VendorSums::VendorSums(std::unique_ptr<collectives::DeviceCommunicator> communicator,
                        engine::Ops& ops, std::chrono::milliseconds deadline)
     : communicator_(std::move(communicator)), ops_(ops), deadline_(deadline) {
   ops_.set_on_waiting([this](std::chrono::nanoseconds waited) { look(waited); });

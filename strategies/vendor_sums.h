@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-#include "collectives/nccl/communicator.h"
+#include "collectives/device_communicator.h"
 #include "engine/base/error.h"
 #include "engine/ops/ops.h"
 
@@ -24,20 +24,19 @@ class Bootstrap;
 
 namespace lockstep::strategies {
 
-// NCCL, or what tests put in its place.
+// NCCL (collectives/nccl/nccl.h), or what tests put in its place.
 struct VendorLibrary {
-  std::function<std::string()> version;  // empty: it is not there
+  std::function<std::string()> version = [] { return std::string(); };  // empty: it is not there
   // As collectives/nccl/nccl.h's.
-  std::function<std::unique_ptr<collectives::nccl::Communicator>(collectives::Bootstrap&,
-                                                                 const collectives::nccl::Options&)>
-      open;
+  std::function<std::unique_ptr<collectives::DeviceCommunicator>(
+      collectives::Bootstrap&, const collectives::DeviceCommunicatorOptions&)>
+      open = {};
 };
-VendorLibrary nccl_library();
 
 class VendorSums {
  public:
   // Waits of `deadline` for the device, in which sums are queued, end with Error(kTimeout).
-  VendorSums(std::unique_ptr<collectives::nccl::Communicator> communicator, engine::Ops& ops,
+  VendorSums(std::unique_ptr<collectives::DeviceCommunicator> communicator, engine::Ops& ops,
              std::chrono::milliseconds deadline);
   ~VendorSums();
   VendorSums(const VendorSums&) = delete;
@@ -57,7 +56,7 @@ class VendorSums {
   void look(std::chrono::nanoseconds waited);
 
   std::mutex mutex_;
-  std::unique_ptr<collectives::nccl::Communicator> communicator_;
+  std::unique_ptr<collectives::DeviceCommunicator> communicator_;
   engine::Ops& ops_;
   std::atomic<std::chrono::milliseconds> deadline_;
   std::condition_variable_any woken_;

@@ -89,6 +89,7 @@ run() {
 train() { run bench "train_$1" 60 "$lockstep" train --eval 0 --json "${@:2}"; }
 
 run test ops 150 "$(program test_ops)"
+run test gpu_train 90 "$(program test_gpu_train)"
 export LOCKSTEP_DRIVER_STUB=libcuda.so.1 LOCKSTEP_GPU_DESCRIPTION=$root/test/engine/cuda/h200.json
 run test cuda_graphs 60 "$(program test_cuda_graphs)"
 
@@ -120,13 +121,7 @@ run bench torch 80 python3 "$root/bench/peers/torch_resnet50.py" --modes eager g
 run bench torch_compiled 120 python3 "$root/bench/peers/torch_resnet50.py" --modes compiled_graphed
 
 run test cuda 60 "$(program test_cuda)" '--gtest_filter=-KernelNames.*' # these read the sources
-for name in cuda_kernels cuda_ops gpu_law gpu_models; do run test $name 60 "$(program test_$name)"; done
-# Of parts that a build may go without.
-for name in gpu_nccl gpu_servers; do
-  path=$(program test_$name)
-  [ -x "$path" ] || path=''
-  run test $name 60 "$path"
-done
+for name in cuda_kernels cuda_ops gpu_models; do run test $name 60 "$(program test_$name)"; done
 
 version=$(cat "$root/version" 2>/dev/null || git -C "$root" describe --always --dirty 2>/dev/null)
 python3 - "$work" "$work/json" "$version" <<'PYTHON' || exit 1

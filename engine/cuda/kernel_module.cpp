@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/cuda/kernel_module.h"
 
+#include <string_view>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -70,7 +71,7 @@ void KernelModule::start(CudaStream& stream, Grid grid, const char* name,
   invariant(grid.threads % 32 == 0 && grid.threads >= 32 && grid.threads <= 1024,
             "a block has whole warps of 32 threads, and at most 1024");
   invariant(grid.rows <= 65535, "a grid has at most 65535 rows of blocks");
-  const auto found = functions_.find(name);
+  const auto found = functions_.find(std::string_view(name));
   if (found == functions_.end()) broken(fmt::format("there is no kernel {} in the module", name));
   context_->use();
   // The driver copies what the address leads to before it returns, and writes nothing there.

@@ -4,9 +4,10 @@
 // microseconds and waits for nothing.
 #pragma once
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
-#include <unordered_map>
 
 #include "engine/cuda/context.h"
 #include "engine/cuda/stream.h"
@@ -39,7 +40,8 @@ class KernelModule {
 
   const Context* context_;
   CUmodule module_ = nullptr;
-  std::unordered_map<std::string, CUfunction> functions_;  // all of them, found when this is made
+  // All of them, found when this is made; by a name without making a string of it.
+  std::map<std::string, CUfunction, std::less<>> functions_;
 };
 
 }  // namespace lockstep::engine::cuda

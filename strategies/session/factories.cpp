@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "collectives/machine.h"
+#include "collectives/nccl/nccl.h"
 #include "engine/base/error.h"
 #include "engine/runtime/devices.h"
 #include "strategies/session/gpu_deal.h"
@@ -98,6 +99,7 @@ SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
   result.measured = options.measured;
   result.cost_cache = options.cost_cache;
   result.memory_limit = options.memory_limit;
+  result.vendor = {collectives::nccl::version, collectives::nccl::open};
   result.network = session.network();
   result.log = session.log();
   return result;

@@ -209,7 +209,7 @@ TEXT
 
 
 PROGRAMS = ["bench_step", "test_ops", "test_cuda", "test_cuda_graphs", "test_cuda_kernels", "test_cuda_ops",
-            "test_gpu_law", "test_gpu_models", "test_gpu_nccl", "test_gpu_servers"]
+            "test_gpu_models", "test_gpu_train"]
 
 
 class GpuCheck(Case):
@@ -273,10 +273,10 @@ echo '{{"images_per_second":12.5}}'
         self.assertIn("--algorithm nccl", got["benches"]["train_digits_nccl"]["command"])
 
     def test_a_test_that_is_not_there_is_a_failure(self):
-        (self.top / "bin/test_gpu_law").unlink()
+        (self.top / "bin/test_gpu_train").unlink()
         done = self.check()
         self.assertEqual(done.returncode, 1)
-        self.assertIn("failed: gpu_law (failed: not built)", done.stderr)
+        self.assertIn("failed: gpu_train (failed: not built)", done.stderr)
 
     def test_what_fails_is_named_and_the_rest_is_run(self):
         put(self.top / "bin/test_ops", "#!/bin/sh\necho words\nexit 3\n")

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// Training on the GPUs that this machine has, with NVIDIA's libraries: what the laws on a fake GPU
+// (gpu_law_test.cpp) cannot show. Without a GPU it is skipped.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "collectives/nccl/nccl.h"
+#include "engine/cpu/cpu_device.h"
+#include "engine/data/sets.h"
+#include "engine/runtime/devices.h"
+#include "models/registry.h"
+#include "test/strategies/small_job.h"
+
+namespace lockstep::test {
+namespace {
+
+using engine::DType;
+
+class GpuTrain : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const auto& device : devices_)
+      if (device->id().kind == "cuda") gpus_.push_back(device.get());
+    if (gpus_.empty()) GTEST_SKIP() << "there is no GPU";
+  }
+  static strategies::SynchronousOptions on(std::vector<engine::Device*> devices) {
+    strategies::SynchronousOptions options = replicas(int(devices.size()));
+    options.devices = std::move(devices);
+    options.bucket_bytes = engine::kBlock * sizeof(float);
+    return options;
+  }
+  static Job small(DType dtype) {
+    Job job;
+    job.dtype = dtype;
+    job.steps = 20;
+    return job;
+  }
+  // Of weights after some steps: sums of libraries have other orders than those of the processor.
+  void expect_alike(const Outcome& here, const Job& job, int count) {
+    const Outcome there =
+        train_mirrored(job, on(std::vector<engine::Device*>(std::size_t(count), processor_.get())));
+    EXPECT_LT(relative(here.weights[0], there.weights[0]), 1e-3);
+    for (const auto& mirror : here.weights) EXPECT_EQ(mirror, here.weights[0]) << "mirrors differ";
+    EXPECT_NEAR(here.losses.back(), there.losses.back(), 1e-3 * std::abs(there.losses.back()));
+  }
+
+  // Without TF32, whose products have 10 bits.
+  const std::vector<std::unique_ptr<engine::Device>> devices_ =
+      engine::all_devices({.tf32 = false});
+  const std::unique_ptr<engine::Device> processor_ = engine::cpu_device();
+  std::vector<engine::Device*> gpus_;
+};
+
+TEST_F(GpuTrain, TwoReplicasOnAGpuTakeTheStepsOfThoseOnTheProcessor) {
+  using namespace engine::optim;
+  for (const Optimizer& optimizer :
+       {sgd({.rate = 0.02, .momentum = 0.9}), adam({.rate = 0.002}), lars({.rate = 0.02}),
+        sgd({.rate = 0.02, .momentum = 0.9, .clip_norm = 0.01})}) {
+    Job job = small(DType::kFloat32);
+    job.optimizer = optimizer;
+    job.batch_norm = true;
+    job.dropout = 0.2;
+    expect_alike(train_mirrored(job, on({gpus_[0], gpus_[0]})), job, 2);
+  }
+}
+
+TEST_F(GpuTrain, TwoRunsGiveTheSameBits) {
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    Job job = small(dtype);
+    job.batch_norm = true;
+    const Outcome one = train_mirrored(job, on({gpus_[0], gpus_[0], gpus_[0]}));
+    const Outcome two = train_mirrored(job, on({gpus_[0], gpus_[0], gpus_[0]}));
+    EXPECT_EQ(one.weights, two.weights);
+    EXPECT_EQ(one.losses, two.losses);
+    EXPECT_EQ(one.weights[0], one.weights[2]) << "mirrors differ";
+  }
+}
+
+TEST_F(GpuTrain, AllGpusTogetherTakeTheStepsOfTheProcessor) {
+  const Job job = small(DType::kFloat32);
+  for (engine::Device* from : gpus_)
+    for (engine::Device* to : gpus_)
+      if (!from->reach(*to)) GTEST_SKIP() << "not all GPUs reach each other";
+  expect_alike(train_mirrored(job, on(gpus_)), job, int(gpus_.size()));
+}
+
+// Here threads of one process, on one GPU: messages go through memory of the host.
+TEST_F(GpuTrain, SeveralProcessesTakeTheStepsOfTheProcessor) {
+  const Job job = small(DType::kFloat32);
+  expect_alike(train_collective(job, on({gpus_[0]}), {0, 0}, {1, 2}), job, 3);
+}
+
+TEST_F(GpuTrain, NcclAddsWhereEachProcessHasAGpu) {
+  if (gpus_.size() < 2) GTEST_SKIP() << "there is one GPU";
+  const Job job = small(DType::kFloat32);
+  strategies::SynchronousOptions options = on({gpus_[0]});
+  if (!collectives::nccl::available()) GTEST_SKIP() << "there is no NCCL";
+  options.vendor = {collectives::nccl::version, collectives::nccl::open};
+  options.algorithm = "nccl";
+  expect_alike(train_collective(job, options, {0, 0}, {}, {gpus_[0], gpus_[1]}), job, 2);
+}
+
+TEST_F(GpuTrain, WhatTouchesMemoryItselfRunsOnTheHostWhereThatIsAllowed) {
+  Job job = small(DType::kFloat32);
+  job.centre = job.norm = true;
+  job.fallback = engine::Fallback::kCpu;
+  const Outcome here = train_mirrored(job, on({gpus_[0], gpus_[0]}));
+  EXPECT_EQ(here.history.fallbacks, 2);
+  expect_alike(here, job, 2);
+}
+
+TEST_F(GpuTrain, DigitsAreLearntAsWellAsOnTheProcessor) {
+  const engine::data::Sets digits = engine::data::generated_digits({.train = 2000, .test = 500});
+  const auto accuracy = [&](engine::Device& device, DType dtype) {
+    strategies::SynchronousOptions options = on({&device, &device});
+    options.dtype = dtype;
+    options.bucket_bytes = 0;
+    strategies::Mirrored strategy(options);
+    engine::Trainer trainer(strategy, models::build("mnist_cnn", {}),
+                            engine::optim::sgd({.rate = 0.05, .momentum = 0.9}),
+                            {.log = engine::Log("", engine::Log::Level::kError)});
+    const engine::History history =
+        trainer.fit(*digits.train, {.epochs = 3, .global_batch = 64, .test = digits.test.get()});
+    EXPECT_EQ(strategy.weights(0), strategy.weights(1)) << "mirrors differ";
+    return history.test->accuracy;
+  };
+  const double there = accuracy(*processor_, DType::kFloat32);
+  EXPECT_GT(there, 0.9);
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16})
+    EXPECT_GT(accuracy(*gpus_[0], dtype), there - 0.02) << engine::name(dtype);
+}
+
+}  // namespace
+}  // namespace lockstep::test
