@@ -33,14 +33,14 @@ class GpuTrain : public testing::Test {
   static Job small(DType dtype) {
     Job job;
     job.dtype = dtype;
-    job.steps = 20;
+    job.steps = 8;
     return job;
   }
   // Of weights after some steps: sums of libraries have other orders than those of the processor.
   void expect_alike(const Outcome& here, const Job& job, int count) {
     const Outcome there =
         train_mirrored(job, on(std::vector<engine::Device*>(std::size_t(count), processor_.get())));
-    EXPECT_LT(relative(here.weights[0], there.weights[0]), 1e-3);
+    EXPECT_LT(relative(here.weights[0], there.weights[0]), 5e-3);
     for (const auto& mirror : here.weights) EXPECT_EQ(mirror, here.weights[0]) << "mirrors differ";
     EXPECT_NEAR(here.losses.back(), there.losses.back(), 1e-3 * std::abs(there.losses.back()));
   }
