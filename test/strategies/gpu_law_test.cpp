@@ -157,6 +157,7 @@ TEST(GpuLaw, ProcessesWithOneAndThreeReplicasTakeTheStepsOfOneReplicaOnTheProces
     const Job job = job_of(c);
     const Outcome there = train_mirrored(job, on(*processor, 1));
     for (const std::vector<int>& host : {std::vector<int>{0, 0}, {0, 1}}) {
+      if (host[1] == 1 && &c != &kCases[0]) continue;  // the plan is the same
       engine::cuda::FakeDevices gpus({.gpus = 2});
       const Outcome here =
           train_collective(job, on(gpus[0], 1), host, {1, 3}, {&gpus[0], &gpus[host[1]]});
@@ -176,6 +177,7 @@ TEST(GpuLaw, SeveralProcessesGiveTheSameBitsInEveryOrderOfStreams) {
                                                        {"halving_doubling", "apart"}};
   for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (const auto& [algorithm, update] : kinds) {
+      if (dtype == DType::kBFloat16 && std::string_view(algorithm) != kinds[0].first) continue;
       SCOPED_TRACE(fmt::format("{} {} {}", engine::name(dtype), algorithm, update));
       std::vector<std::vector<double>> weights;
       for (std::uint64_t seed : {1, 2}) {
