@@ -70,7 +70,8 @@ TEST(VendorSum, WhatALibraryCannotDoIsRefused) {
 TEST(VendorSum, CallsComeInTheOrderOfTheStartsWhateverRunsFirst) {
   StepPlan step;
   for (const std::size_t begin : {0, 1000, 2000})
-    step.push_back({vendor_all_reduce(request({0}, {begin, begin + 10 + begin / 1000}), "nccl")});
+    step.push_back(
+        {vendor_all_reduce(request({0}, {begin, begin + 10 + begin / 1000}), "nccl"), {}, false});
   std::vector<std::size_t> counts;
   JobOptions options;
   options.executor.vendor_sum = [&](std::byte*, std::size_t count, DType) {

@@ -9,8 +9,10 @@
 namespace lockstep::engine::cuda {
 
 FakeMeeting::FakeMeeting(int streams, std::function<void()> run)
-    : state_(std::make_shared<State>(
-          State{streams, std::move(run), std::make_shared<FakeEvent>(FakeEvent{.recorded = 1})})) {}
+    : state_(
+          std::make_shared<State>(State{streams, std::move(run), std::make_shared<FakeEvent>()})) {
+  state_->over->recorded = 1;
+}
 
 void FakeMeeting::join(CUstream stream) {
   const CUresult result = with_stream(stream, [&](FakeState& fake, FakeStream* at) {
