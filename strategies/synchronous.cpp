@@ -74,9 +74,10 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
   });
   std::vector<int> pids;
   for (const auto& process : topology_.processes) pids.push_back(process.pid);
+  const std::vector<int> machine = bootstrap_.hosts();  // which also processes with GPUs share
   JobRanks neighbours = ranks_of(bootstrap_, topology_);
   for (std::size_t rank = 0; rank < host_.size(); ++rank)
-    neighbours.host[rank] = bootstrap_.hosts()[std::size_t(neighbours.process[rank])];
+    neighbours.host[rank] = machine[std::size_t(neighbours.process[rank])];
   watch_host(neighbours, pids, *watch_);
   find_processors();
 }
@@ -403,8 +404,7 @@ void Synchronous::open_executors(const JobRanks& ranks) {
     mirrors_[i]->open(design_, rule_, *team_, std::move(transports[i]), executor);
   }
   watch_vendor();
-  const std::vector<int> machine =
-      bootstrap_.hosts();  // processes with GPUs are hosts of their own
+  const std::vector<int> machine = bootstrap_.hosts();  // not those of the plan
   const auto beside = std::ranges::count_if(topology_.ranks, [&](const auto& rank) {
     return machine[std::size_t(rank.process)] == machine[std::size_t(bootstrap_.process())];
   });

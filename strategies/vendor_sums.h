@@ -3,7 +3,7 @@
 // communicator, made safe for the threads of a strategy. `sum` is for the executor. What was queued
 // with a rank that is lost, or has failed, never ends by itself: a thread looks after that, and
 // ends it, and waits for the device see it. Any thread. Costs and errors:
-// collectives/nccl/communicator.h. The ops outlive it.
+// collectives/device_communicator.h. The ops outlive it.
 #pragma once
 #include <atomic>
 #include <chrono>

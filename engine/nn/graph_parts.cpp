@@ -26,15 +26,23 @@ Graph::Plan::Plan(const GraphSpec& s, Ops& o, std::size_t r, GraphOptions option
   place();
 }
 
-// A layer that touches its operands itself needs them in memory of the host.
+namespace {
+
+// Of a layer or a loss, by `what`, that touches its operands itself: it needs them in memory of the
+// host.
+void require_fallback(const std::string& what, const Ops& ops, const GraphOptions& options) {
+  require(options.fallback != nullptr,
+          "{} has no kernels for {} on {}: it touches memory of the host itself. Give it some "
+          "(on_device), or let it run on the host (TrainerOptions::fallback)",
+          what, name(ops.dtype()), options.device.empty() ? "the device" : options.device);
+}
+
+}  // namespace
+
 GraphPlan Graph::Plan::placed(GraphPlan plan, const Ops& ops, const GraphOptions& options) {
   for (PlannedNode& node : plan.nodes) {
     if (ops.in_host_memory() || node.layer->on_device()) continue;
-    require(options.fallback != nullptr,
-            "layer {} ({}) has no kernels for {} on {}: it touches memory of the host itself. Give "
-            "it some (Layer::on_device), or let it run on the host (TrainerOptions::fallback)",
-            node.name, node.layer->describe(), name(ops.dtype()),
-            options.device.empty() ? "the device" : options.device);
+    require_fallback(fmt::format("layer {} ({})", node.name, node.layer->describe()), ops, options);
     node.layer = std::make_shared<HostLayer>(node.layer, *options.fallback);
   }
   return plan;
@@ -45,11 +53,7 @@ void Graph::Plan::place_loss(const GraphOptions& options) {
     if (dynamic_cast<const HostLayer*>(node.layer.get()) != nullptr) fallbacks.push_back(node.name);
   loss = spec.shared_loss();
   if (ops->in_host_memory() || loss->on_device()) return;
-  require(
-      options.fallback != nullptr,
-      "the loss ({}) has no kernels for {} on {}: it touches memory of the host itself. Give it "
-      "some (Loss::on_device), or let it run on the host (TrainerOptions::fallback)",
-      loss->describe(), name(ops->dtype()), options.device.empty() ? "the device" : options.device);
+  require_fallback(fmt::format("the loss ({})", loss->describe()), *ops, options);
   loss = std::make_shared<HostLoss>(loss, *options.fallback);
   fallbacks.push_back("the loss");
 }
