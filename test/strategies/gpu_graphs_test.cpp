@@ -32,10 +32,10 @@ struct Setting {
 };
 
 struct Training {
-  std::vector<std::vector<double>> weights;
   std::vector<double> losses;
   std::int64_t repeated = 0;
-  std::string graphs;  // what is said of them
+  std::string graphs = {};  // what is said of them
+  std::vector<std::vector<double>> weights = {};
 };
 
 Job job_of(const Setting& s) {
@@ -131,21 +131,15 @@ TEST(GpuGraphs, ARepeatedStepIsOneLaunchAndAFewAroundIt) {
   EXPECT_GT(queued, 3 * repeated);
 }
 
-// A launch that the driver refuses while it is recorded: the step is queued instead.
+// A launch that the driver refuses while it is recorded, early in a step, in the middle, and the
+// last: the step is queued instead.
 TEST(GpuGraphs, WhatADeviceRefusesIsQueuedAndSaidOnce) {
   const Setting s{"two replicas", {0, 0}};
-  std::atomic<std::size_t> count = 0;
-  std::atomic<std::size_t> third = 0;
-  Job job = job_of(s);
-  job.batch = 13;
-  job.on_step = [&](const engine::StepReport& report) {
-    if (report.step == 0) third = count.load();
-  };
-  const Training queued = train_with(s, "off", job, {.on_launch = [&] { ++count; }});
+  const Training queued = train_with(s, "off", job_of(s));
   std::mutex mutex;
   std::vector<std::string> lines;
-  const auto refused = [&](const std::string& graphs) {
-    engine::cuda::FakeDevices gpus({.gpus = 2, .refused_launch = third + third / 2});
+  const auto refused = [&](const std::string& graphs, std::size_t launch) {
+    engine::cuda::FakeDevices gpus({.gpus = 2, .refused_recorded = launch});
     strategies::SynchronousOptions options = options_of(gpus, s, graphs);
     options.log = engine::Log("", engine::Log::Level::kWarning,
                               [&](engine::Log::Level, std::string_view line) {
@@ -153,21 +147,26 @@ TEST(GpuGraphs, WhatADeviceRefusesIsQueuedAndSaidOnce) {
                                 lines.emplace_back(line);
                               });
     strategies::Mirrored strategy(options);
-    Job again = job;
-    again.on_step = {};
     Outcome outcome;
-    train(strategy, again, &outcome);
-    EXPECT_NE(line_of(strategy.explain(), "graphs: ").find("graphs: off, since the device refused"),
-              std::string::npos);
-    return strategy.weights(0);
+    train(strategy, job_of(s), &outcome);
+    EXPECT_EQ(strategy.repeated(), 0);
+    EXPECT_EQ(line_of(strategy.explain(), "graphs: ")
+                  .find("graphs: off, since the device refused: cuda:0: cuLaunchKernel of "),
+              0u);
+    EXPECT_EQ(strategy.weights(0), queued.weights[0]);
+    EXPECT_EQ(outcome.losses, queued.losses);
   };
-  EXPECT_EQ(refused("auto"), queued.weights[0]);
-  ASSERT_EQ(lines.size(), 1u);
-  EXPECT_NE(lines[0].find("steps are queued call by call, since no graph can be made of them: "),
-            std::string::npos)
-      << lines[0];
+  for (const std::size_t launch : {0, 7, 25}) {
+    SCOPED_TRACE(launch);
+    lines.clear();
+    refused("auto", launch);
+    ASSERT_EQ(lines.size(), 1u);
+    EXPECT_NE(lines[0].find("steps are queued call by call, since no graph can be made of them: "),
+              std::string::npos)
+        << lines[0];
+  }
   try {
-    refused("on");
+    refused("on", 7);
     ADD_FAILURE() << "was refused, and went on";
   } catch (const engine::Error& error) {
     EXPECT_NE(std::string(error.what()).find("graphs: on was asked for, and the device refused"),

@@ -37,7 +37,9 @@ struct FakeGpuOptions {
 
   CUresult load = CUDA_SUCCESS;         // what loading a module is answered with
   std::size_t refused_launch = kNever;  // this launch fails when it is queued; the first is 0
-  std::size_t failed_launch = kNever;   // this one when it runs, and every call after that
+  // Likewise, of those that are recorded.
+  std::size_t refused_recorded = kNever;
+  std::size_t failed_launch = kNever;  // this one when it runs, and every call after that
 };
 
 }  // namespace lockstep::engine::cuda
