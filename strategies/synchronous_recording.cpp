@@ -66,13 +66,12 @@ bool Synchronous::record(Mirror& m, int part, const std::function<void()>& queue
   const auto local = std::size_t(m.rank - first_rank());
   for (std::size_t stage = 0; stage < design_.step_stages; ++stage)
     m.executor().finish(int(stage), "before a step is recorded");
-  m.behind_updates = false;
   recordings_->begin(local, part);
   m.recording = true;
   queue();
   for (std::size_t stage = 0; stage < design_.step_stages; ++stage)
     m.executor().wait(int(stage), "recording a step");
-  m.recording = m.behind_updates = false;
+  m.recording = false;
   if (recordings_->end(local, part)) return true;
   const std::string why = recordings_->refusal();
   engine::require(options_.graphs != "on", "graphs: on was asked for, and the device refused: {}",

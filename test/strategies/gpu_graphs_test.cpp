@@ -3,8 +3,12 @@
 // fake one: what is recorded in several streams runs in any order that the recorded waits allow,
 // and a wait for what is not part of the recording breaks it.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <mutex>
 
 #include "engine/cpu/cpu_device.h"
@@ -29,6 +33,7 @@ struct Setting {
   bool batch_norm = false;
   const char *algorithm = "auto", *update = "auto";
   bool thread = false;  // communication has one
+  int prefetch = 0;
 };
 
 struct Training {
@@ -46,6 +51,7 @@ Job job_of(const Setting& s) {
   job.accumulate = s.accumulate;
   job.dropout = s.dropout;
   job.batch_norm = s.batch_norm;
+  job.prefetch = s.prefetch;
   return job;
 }
 
@@ -86,6 +92,7 @@ const Setting kSettings[] = {
     {"bfloat16", {0, 0}, DType::kBFloat16},
     {"three replicas", {0, 0, 0}, DType::kFloat32, engine::optim::adam({.rate = 0.002})},
     {.name = "micro-batches", .gpus = {0, 0}, .accumulate = 2},
+    {.name = "micro-batches that are read ahead", .accumulate = 3, .prefetch = 2},
     {.name = "dropout", .gpus = {0, 0}, .dropout = 0.3},
     {.name = "batch norm over all replicas", .gpus = {0, 0}, .batch_norm = true},
     {.name = "two GPUs", .gpus = {0, 1, 1}},
@@ -203,6 +210,53 @@ TEST(GpuGraphs, WhereTheHostTakesPartThereAreNone) {
   options.graphs = "maybe";
   EXPECT_EQ(error_of([&] { train_mirrored({}, options); }),
             "graphs are auto, on or off, not 'maybe'");
+}
+
+// Weights, and moving averages, which lie in memory of the host.
+TEST(GpuGraphs, WhatIsSavedIsWhatTheLastRepetitionLeft) {
+  const std::filesystem::path root =
+      std::filesystem::temp_directory_path() / fmt::format("gpu_graphs_{}", getpid());
+  const auto saved = [&](const std::string& graphs) {
+    Setting s{"batch norm", {0}};
+    s.batch_norm = true;
+    Job job = job_of(s);
+    job.batch = 13;
+    job.checkpoints = root / graphs;
+    job.every = 7;
+    train_with(s, graphs, job);
+    std::string all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(job.checkpoints)) {
+      if (entry.path().extension() != ".safetensors") continue;
+      std::ifstream file(entry.path(), std::ios::binary);
+      all.append(std::istreambuf_iterator<char>(file), {});
+    }
+    return all;
+  };
+  const std::string queued = saved("off"), repeated = saved("on");
+  std::filesystem::remove_all(root);
+  EXPECT_FALSE(queued.empty());
+  EXPECT_TRUE(repeated == queued) << repeated.size() << " bytes, and " << queued.size();
+}
+
+TEST(GpuGraphs, AMirrorThatDiffersIsNamed) {
+  engine::cuda::FakeDevices gpus({});
+  Setting s{"two replicas", {0, 0}};
+  s.update = "apart";  // fused, the owner would write it again
+  strategies::Mirrored strategy(options_of(gpus, s, "on"));
+  Job job = job_of(s);
+  job.batch = 13;
+  job.steps = 60;
+  job.on_step = [&](const engine::StepReport& report) {
+    if (report.step == 8) strategy.corrupt(0, 7);
+  };
+  try {
+    train(strategy, job, nullptr);
+    ADD_FAILURE() << "nobody noticed";
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), Code::kCorrupt);
+    EXPECT_NE(std::string(error.what()).find("mirrors are no longer equal: "), std::string::npos);
+  }
+  EXPECT_GE(strategy.repeated(), 8);
 }
 
 // Who fails in a repeated step ends the others, who wait for it.
