@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Opening and running. Memory is planned and taken in synchronous_memory.cpp; the calls of a step
-// stand in synchronous_step.cpp, checkpoints' pieces and words for people in synchronous_state.cpp.
+// Opening. Memory is planned and taken in synchronous_memory.cpp; replicas run in
+// synchronous_run.cpp, the calls of a step stand in synchronous_step.cpp, checkpoints' pieces and
+// words for people in synchronous_state.cpp.
 #include "strategies/synchronous.h"
 
 #include <algorithm>
@@ -31,10 +32,7 @@ using engine::require;
 namespace {
 
 constexpr std::chrono::milliseconds kDeadline{60000};  // and at least 20 median steps
-// At most, of a communication thread: what it waits for wakes it, but may come just before it
-// sleeps; and each look costs the core that it may share some microseconds.
-constexpr std::chrono::milliseconds kHelperSleep{5};
-constexpr int kLostWhileOpening = 75;  // EX_TEMPFAIL: start again
+constexpr int kLostWhileOpening = 75;                  // EX_TEMPFAIL: start again
 // For a calibration to end by itself once somebody died: it knows more to say.
 constexpr std::chrono::seconds kTurn{2};
 
@@ -52,6 +50,8 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
   require(!options_.devices.empty(), "a strategy needs at least one device");
   require(options_.threads >= 1, "threads must be at least 1, not {}", options_.threads);
   require(deadline().count() > 0, "the deadline must be positive");
+  require(options_.graphs == "auto" || options_.graphs == "on" || options_.graphs == "off",
+          "graphs are auto, on or off, not '{}'", options_.graphs);
   std::vector<std::string> devices;
   for (engine::Device* device : options_.devices) devices.push_back(to_string(device->id()));
   topology_ = collectives::discover(bootstrap_, devices);
@@ -205,6 +205,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
     std::scoped_lock lock(watch_mutex_);  // from here on a death ends this process
     meeting_ = true;
     vendor_sums_.reset();
+    recordings_.reset();
     mirrors_.clear();
     team_.reset();
   }
@@ -224,7 +225,12 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   const auto ops =
       ops_of(first_device, engine::name(options_.kernels.value_or(engine::Kernels::kAuto)));
   queued_ = !ops->in_host_memory();
-  const auto check = [&] { check_devices(*ops); };
+  const auto check = [&] {
+    check_devices(*ops);
+    const std::string why = options_.graphs == "on" ? no_recordings() : "";
+    require(why.empty(), "graphs: on was asked for, and cannot be, since {}; leave it to auto",
+            why);
+  };
   bootstrap_.processes() == 1 ? check() : together(check, "devices");
   planning_ops_ = host_ops(ops->dtype());
   const engine::Graph first(graph, *ops, 1, graph_options());
@@ -272,6 +278,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   const JobRanks ranks = ranks_of(bootstrap_, topology_);
   map_memory(ranks);
   open_executors(ranks);
+  open_recordings();
   if (!threads_) threads_ = std::make_unique<ReplicaThreads>(binding_.processors);
   set_start_values();
 }
@@ -427,74 +434,6 @@ std::size_t Synchronous::sent_in_step() const {
       sent[std::size_t(rank)] += traffic[std::size_t(rank)].bytes;
   }
   return *std::max_element(sent.begin(), sent.end());
-}
-
-// Rank 0's values reach all others as a sum with zeros. Masters are drawn where they are owned.
-void Synchronous::set_start_values() {
-  run([&](engine::Replica& replica) {
-    Mirror& m = mirror(replica);
-    m.download();
-    if (m.rank == 0) m.graph.initialise(open_.seed, m.host_weights());
-    m.set_masters(open_.seed);
-    m.upload();
-    m.executor().start(design_.start, nullptr);
-    m.executor().finish(design_.start, "start values of the weights");
-  });
-}
-
-void Synchronous::run(const std::function<void(engine::Replica&)>& body) {
-  require(threads_ != nullptr, "{}: run before open", name());
-  std::atomic<bool> over{false};
-  std::vector<std::jthread> helpers;
-  auto end_helpers = [&] {
-    over = true;
-    for (const auto& mirror : mirrors_) mirror->executor().wake();
-    helpers.clear();  // joins
-  };
-  auto failed = [this](const std::exception& e) {
-    const auto* error = dynamic_cast<const Error*>(&e);
-    abort(Error(error != nullptr ? error->code() : Code::kAborted, e.what()));
-  };
-  try {
-    if (communication_threads_.own) start_helpers(helpers, over);
-    threads_->run(
-        [&](int index) {
-          Mirror& mirror = *mirrors_[std::size_t(index)];
-          body(mirror);
-          settle(mirror);
-        },
-        failed);
-  } catch (...) {
-    end_helpers();
-    // At once, since each may wait for peers that do not read.
-    threads_->run([&](int i) { mirrors_[std::size_t(i)]->executor().tell_peers(); }, failed);
-    throw;
-  }
-  end_helpers();
-}
-
-// A communication thread beside each replica, until `over`.
-void Synchronous::start_helpers(std::vector<std::jthread>& helpers, const std::atomic<bool>& over) {
-  for (const auto& mirror : mirrors_) {
-    helpers.emplace_back([this, &over, m = mirror.get()] {
-      while (!over) {
-        if (m->executor().progress()) continue;
-        if (team_->stopped()) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        } else {
-          m->executor().sleep(kHelperSleep);
-        }
-      }
-    });
-  }
-}
-
-// Once a rank is dead nobody can make connections or end the job orderly, whether the watch or a
-// neighbour said it first.
-void Synchronous::abort(const Error& error) noexcept {
-  if (team_) team_->stop(error.code(), error.what());
-  if (vendor_sums_) vendor_sums_->stop(error);
-  if (error.code() == Code::kPeerLost) bootstrap_.abandon(error.code(), error.what());
 }
 
 }  // namespace lockstep::strategies

@@ -38,6 +38,7 @@
 #include "strategies/network.h"
 #include "strategies/plan_record.h"
 #include "strategies/replica_threads.h"
+#include "strategies/step_recordings.h"
 #include "strategies/vendor_sums.h"
 
 namespace lockstep::strategies {
@@ -70,8 +71,12 @@ struct SynchronousOptions {
   std::size_t most_touched = 0;           // bytes, while they are measured (calibration.h)
   // Of the batch, by rank, the same in all processes; empty: equal.
   std::vector<std::uint64_t> shares = {};
-  bool recompute = false;        // blocks of the model in backward, to save memory (GraphOptions)
-  bool checksums = true;         // confirm that mirrors are equal while training
+  bool recompute = false;  // blocks of the model in backward, to save memory (GraphOptions)
+  bool checksums = true;   // confirm that mirrors are equal while training
+  // Steps as recordings of the device ("CUDA graphs", step_recordings.h): auto, where that is
+  // possible; on, and Error(kInvalid) where it is not; off. The same bits. Only steps whose host is
+  // one ahead (FitOptions::steps_ahead), without a profile.
+  std::string graphs = "auto";
   std::size_t memory_limit = 0;  // bytes of this process in all; 0: what there is
   engine::Log log = engine::Log();
   VendorLibrary vendor = {};            // for GPUs of several processes
@@ -89,6 +94,8 @@ class Synchronous : public engine::Strategy {
   void deal(const engine::WorkSpec& work) override;
   void run(const std::function<void(engine::Replica&)>& body) override;
   std::optional<engine::Work> next(engine::Replica& replica) override;
+  void compute(engine::Replica& replica, int part, std::size_t whole,
+               const std::function<void()>& queue) override;
   void before_forward(engine::Replica& replica, engine::Range range) override;
   void gradient_ready(engine::Replica& replica, engine::Range range) override;
   void finish(engine::Replica& replica) override;
@@ -125,6 +132,8 @@ class Synchronous : public engine::Strategy {
   std::int64_t overlapped() const { return overlapped_; }
   // Reductions of layers that began while buckets were in flight, so far.
   std::int64_t reductions_beside() const;
+  // Parts of steps that were repeated as recordings, of one replica, since `open`.
+  std::int64_t repeated() const { return recordings_ ? recordings_->repeated() : 0; }
   void corrupt(int local, std::size_t element);  // tests: flips a bit of one weight of one mirror
 
  protected:
@@ -161,6 +170,11 @@ class Synchronous : public engine::Strategy {
   void start_helpers(std::vector<std::jthread>& helpers, const std::atomic<bool>& over);
   void learn_deadline(Mirror& mirror);
   void start_buckets(Mirror& mirror, std::size_t end);
+  std::string no_recordings() const;
+  void open_recordings();
+  std::string graphs_sentence() const;
+  bool record(Mirror& mirror, int part, const std::function<void()>& queue);
+  void queue_checks(Mirror& mirror, engine::Range range);
   void check_mirrors(const double* numbers, std::int64_t step) const;
   std::size_t numbers_of_rank() const;  // in the metrics, behind the sums
   void plan_checks(const engine::Graph& graph);
@@ -198,6 +212,7 @@ class Synchronous : public engine::Strategy {
   std::optional<collectives::Team> team_;
   std::vector<std::unique_ptr<Mirror>> mirrors_;
   std::unique_ptr<VendorSums> vendor_sums_;  // where the step has any
+  std::optional<StepRecordings> recordings_;
   std::unique_ptr<ReplicaThreads> threads_;
   std::mutex watch_mutex_;  // these two against the watch's thread: team_,
   bool meeting_ = true;  // and whether an exchange goes on, or follows, that cannot be broken off

@@ -156,7 +156,7 @@ std::string Synchronous::explain() const {
            "\nkernels: the device's; where it has several for a shape, the one that was the "
            "fastest "
            "when it was first measured, the same in all runs on this kind of device\n" +
-           memory_sentence_;
+           graphs_sentence() + "\n" + memory_sentence_;
   const engine::Kernels kernels = engine::kernels_of(design_.kernels);
   text += kernels == engine::Kernels::kDirect ? "\nkernels: direct, each sum product by product"
           : kernels == engine::Kernels::kWinograd

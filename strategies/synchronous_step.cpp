@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The calls of a step: see synchronous.h.
 #include <algorithm>
+#include <utility>
 
 #include "strategies/synchronous.h"
 
@@ -78,9 +79,13 @@ void Synchronous::before_forward(engine::Replica& replica, Range range) {
     m.behind_updates = all;
   }
   m.executor().progress();
+  if (!m.recording) queue_checks(m, range);
+}
+
+// Weights of the last step, which nobody writes before this rank's gradients are ready: the moment
+// to look at them.
+void Synchronous::queue_checks(Mirror& m, Range range) {
   if (!options_.checksums || !work_.training || host_.size() == 1) return;
-  // These weights are the last step's everywhere, and nobody writes them before this rank's
-  // gradients are ready: the moment to look at them.
   const std::size_t width = engine::size_of(m.graph.dtype());
   const std::vector<std::size_t>& entries = checked_at(m.Replica::state.step);
   for (std::size_t place = 0; place < entries.size(); ++place) {
@@ -222,6 +227,7 @@ Totals Synchronous::settle(engine::Replica& replica) {
   for (std::size_t stage = 0; stage < design_.step_stages; ++stage) {
     m.executor().finish(int(stage), "end of the step");
   }
+  if (std::exchange(m.repeated, false)) m.kernels().synchronize();
   return totals_of(m);
 }
 

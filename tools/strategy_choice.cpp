@@ -37,6 +37,7 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   options.algorithm = f.algorithm;
   options.update = f.update;
   if (f.strategy != "parameter_server") options.wire = f.wire;
+  options.graphs = f.graphs;
   options.bind = f.bind == "auto";
   if (!f.kernels.empty()) options.kernels = engine::kernels_of(f.kernels);
   options.bucket_bytes = f.bucket_bytes();
@@ -92,6 +93,9 @@ void check_servers(const TrainFlags& f) {
       f.algorithm == none.algorithm && f.update == none.update && f.bucket == none.bucket,
       "--algorithm, --update and --bucket are of an all-reduce, which parameter_server "
       "has not: leave them out");
+  engine::require(f.graphs != "on",
+                  "--graphs on: workers of parameter_server talk to servers within a step: leave "
+                  "it out, or give another --strategy");
   engine::require(
       !f.recompute,
       "--recompute saves memory of mirrored and collective_all_reduce; parameter_server "

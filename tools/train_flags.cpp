@@ -168,6 +168,11 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "that is not finite is traced to its layer, and GPUs wait between steps")
       ->check(whole_number(0, 1))
       ->capture_default_str();
+  app.add_option("--graphs", f.graphs,
+                 "on GPUs: a step's kernels are recorded once, and then started by one call; the "
+                 "same bits. Off where the host takes part in a step, as the first lines say")
+      ->check(one_of({"auto", "on", "off"}))
+      ->capture_default_str();
   app.add_option(
          "--dtype", f.dtype,
          "of weights, gradients and what layers compute (default: what the device prefers; a run "

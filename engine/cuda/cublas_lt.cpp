@@ -53,6 +53,11 @@ CublasLt::~CublasLt() {
 
 void CublasLt::run(CudaStream& stream, const Product& product, const void* a, const void* b,
                    const void* bias, void* c) {
+  stream.queue([&] { run_now(stream, product, a, b, bias, c); });
+}
+
+void CublasLt::run_now(const CudaStream& stream, const Product& product, const void* a,
+                       const void* b, const void* bias, void* c) {
   context_->use();
   const void* added = product.bias ? bias : nullptr;
   const Key key{product, {alignment_of(a), alignment_of(b), alignment_of(added), alignment_of(c)}};

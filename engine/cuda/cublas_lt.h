@@ -35,6 +35,8 @@ class CublasLt final : public Products {
            const void* bias, void* c) override;
 
  private:
+  void run_now(const CudaStream& stream, const Product& product, const void* a, const void* b,
+               const void* bias, void* c);
   // A product, and to how many bytes (a power of two) a, b, bias and c are aligned.
   struct Key {
     Product product;

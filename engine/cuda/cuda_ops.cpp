@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/cuda/cuda_recorder.h"
 #include "engine/cuda/kernels/pointwise.h"
 #include "engine/cuda/kernels/rows.h"
 #include "engine/ops/checks.h"
@@ -41,13 +42,15 @@ CudaOps::CudaOps(const GpuParts& gpu, DType dtype, std::unique_ptr<Products> pro
       beside_staging_(gpu.context, gpu.memory),
       word_(gpu.memory.allocate(sizeof(std::uint64_t), "the words of a step")),
       pinned_word_(gpu.memory.pinned(sizeof(std::uint64_t))),
-      update_state_(gpu.memory.allocate(sizeof(StepState), "the words of a step")) {
+      update_state_(gpu.memory.allocate(sizeof(StepState), "the words of a step")),
+      recorder_(std::make_unique<Recorder>(*this)) {
   const Problem none;
   write(&none, problem_.data(), sizeof none);
 }
 
 // Buffers may go only when nothing queued uses them.
 CudaOps::~CudaOps() {
+  recorder_->abandon();
   try {
     copies_.synchronize();
     stream_.synchronize();
@@ -73,6 +76,10 @@ void CudaOps::write(const void* from, std::byte* to, std::size_t bytes) {
 // all that it would wait for.
 void CudaOps::read(const std::byte* from, void* to, std::size_t bytes) {
   stream_.synchronize();
+  if (recording()) {  // which was refused
+    std::memset(to, 0, bytes);
+    return;
+  }
   stream_.copy(to, from, bytes);
   synchronize();
 }
@@ -88,10 +95,11 @@ const StepState* CudaOps::publish(const StepState& state) {
 }
 
 void CudaOps::synchronize() {
+  if (recording()) return stream_.synchronize();  // which refuses
   if (Asked& asked = asked_[asking_]; !asked.questions.empty())
     stream_.copy(asked.answer.data(), problem_.data(), sizeof(Problem));
   stream_.synchronize();
-  outgrown_.clear();
+  if (!recorder_->keeps()) outgrown_.clear();
   for (const std::size_t older : {1 - asking_, asking_}) answer(asked_[older]);
 }
 
@@ -114,6 +122,12 @@ void CudaOps::wait_for_kernels(int number) {
 }
 
 void CudaOps::ask(Question question) {
+  if (recording()) return recorder_->note(std::move(question));
+  recorder_->make_room(question);
+  ask_now(std::move(question));
+}
+
+void CudaOps::ask_now(Question question) {
   Tensor& numbers = question.numbers;
   question.rows = std::size_t(published_.examples);
   const std::size_t row = numbers.columns() * size_of(numbers.dtype);
@@ -174,21 +188,57 @@ void CudaOps::answer(Asked& asked) {
 void CudaOps::load(const float* from, Tensor x) {
   invariant(x.dtype == dtype_, "load into another element type");
   const std::size_t count = x.elements(), bytes = count * sizeof(float);
+  std::byte* const there = arriving(bytes);
+  copies_staging_.write(copies_, from, there, bytes);
+  copies_.record(arrived_);
+  stream_.wait(arrived_);
+  if (dtype_ == DType::kFloat32) {
+    stream_.copy(x.data, there, bytes);
+  } else {
+    launch(grid_for(count), Convert{reinterpret_cast<const float*>(there), x.data, count});
+  }
+  stream_.record(loaded_);
+}
+
+std::byte* CudaOps::arriving(std::size_t bytes) {
   if (arriving_.bytes() < bytes) {
     outgrown_.push_back(std::move(arriving_));
     arriving_ = memory_->allocate(bytes, "a batch that is on its way");
   }
   copies_.wait(loaded_);  // the last batch was read from there
-  copies_staging_.write(copies_, from, arriving_.data(), bytes);
+  return arriving_.data();
+}
+
+// All of it in one copy, the words of the step at its end, and one kernel that puts it where it
+// belongs. The copy of the batch before has ended mostly; its memory may be written when this
+// returns.
+const StepState* CudaOps::stage(const StepState& state, const HostBatch& batch, Tensor input,
+                                Tensor target, std::int64_t* ids) {
+  arrived_.synchronize(CudaStream::kDeadline);
+  if (batch.block.empty() || state.examples == 0)
+    return Ops::stage(state, batch, input, target, ids);
+  invariant(input.dtype == dtype_, "a batch for another element type");
+  published_ = state;
+  std::byte* const words = batch.block.data() + batch.block.size() - sizeof(StepState);
+  std::memcpy(words, &state, sizeof state);
+  std::byte* const there = arriving(batch.block.size());
+  copies_.copy(there, batch.block.data(), batch.block.size());
   copies_.record(arrived_);
   stream_.wait(arrived_);
-  if (dtype_ == DType::kFloat32) {
-    stream_.copy(x.data, arriving_.data(), bytes);
-  } else {
-    launch(grid_for(count),
-           Convert{reinterpret_cast<const float*>(arriving_.data()), x.data, count});
-  }
+  const auto part = [&](const void* of_block, void* to, std::size_t bytes) {
+    const auto* const at = static_cast<const std::byte*>(of_block);
+    return TakeBatch::Words{
+        reinterpret_cast<const std::uint32_t*>(there + (at - batch.block.data())),
+        static_cast<std::uint32_t*>(to), bytes / sizeof(std::uint32_t)};
+  };
+  const TakeBatch::Words inputs = part(batch.inputs.data(), nullptr, batch.inputs.size_bytes());
+  launch(grid_for(batch.inputs.size()),
+         TakeBatch{{reinterpret_cast<const float*>(inputs.from), input.data, batch.inputs.size()},
+                   {part(batch.targets.data(), target.data, batch.targets.size_bytes()),
+                    part(batch.ids.data(), ids, batch.ids.size_bytes()),
+                    part(words, state_.data(), sizeof state)}});
   stream_.record(loaded_);
+  return reinterpret_cast<const StepState*>(state_.data());
 }
 
 std::byte* CudaOps::scratch(std::size_t bytes) {

@@ -39,9 +39,12 @@ class CudaOps final : public Ops {
   void read(const std::byte* from, void* to, std::size_t bytes) override;
   void copy_bytes(const std::byte* from, std::byte* to, std::size_t bytes) override;
   const StepState* publish(const StepState& state) override;
+  const StepState* stage(const StepState& state, const HostBatch& batch, Tensor input,
+                         Tensor target, std::int64_t* ids) override;
   void synchronize() override;
   void mark_kernels(int number) override;
   void wait_for_kernels(int number) override;
+  engine::Recorder* recorder() override;
   void reduce_behind_kernels() override;
   void go_behind_reductions() override;
   void mark(int number) const override;
@@ -115,6 +118,7 @@ class CudaOps final : public Ops {
   void reduce(const ReduceArguments& arguments) const override;
 
  private:
+  class Recorder;  // cuda_recorder.h
   // What was asked of numbers from files: ids of a layer, or classes.
   struct Question {
     Tensor numbers;           // a copy, as is `ids` of these examples
@@ -144,6 +148,7 @@ class CudaOps final : public Ops {
   void bias_gradient(const StepState* state, std::size_t positions, std::size_t channels,
                      Activation activation, Tensor y, Tensor dy, Tensor db, bool accumulate);
   void ask(Question question);
+  void ask_now(Question question);  // not while kernels are recorded
   const std::byte* copy_of(const std::byte* data, std::size_t bytes);
   void answer(Asked& asked);  // after a wait; throws what was wrong
 
@@ -169,6 +174,7 @@ class CudaOps final : public Ops {
   Buffer scratch_;
   std::vector<Buffer> outgrown_;  // scratch that queued kernels may still use
 
+  std::byte* arriving(std::size_t bytes);  // where the next batch comes to, when that is free
   // Of batches that come from the host.
   CudaStream copies_;
   HostStaging copies_staging_;
@@ -176,6 +182,7 @@ class CudaOps final : public Ops {
   Buffer arriving_;
 
   const Event& event(int number) const;  // of a mark
+  bool recording() const { return stream_.recorded() != nullptr; }
 
   // Of reduce, checksum and marks, which any thread calls.
   mutable std::mutex mutex_;
@@ -186,6 +193,8 @@ class CudaOps final : public Ops {
   mutable Buffer word_, pinned_word_;       // 8 bytes
   Buffer update_state_;                     // on the GPU: a StepState ...
   mutable std::optional<StepState> given_;  // ... as it was last queued
+
+  std::unique_ptr<Recorder> recorder_;  // last: what it keeps uses all of these
 };
 
 }  // namespace lockstep::engine::cuda

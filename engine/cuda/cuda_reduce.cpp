@@ -112,8 +112,11 @@ void CudaOps::reduce(const ReduceArguments& a) const {
   const std::scoped_lock lock(mutex_);
   const Sources from = sources_of(a);
   const Targets to = targets_of(a);
-  const auto* const words = reinterpret_cast<const StepState*>(update_state_.data());
-  if (a.epilogue == Epilogue::kUpdate && given_ != *a.state) {
+  // A recorded step ends before the next one's words are written, so its updates read the step's.
+  const bool recorded = beside_.recorded() != nullptr;
+  const Buffer& state = recorded ? state_ : update_state_;
+  const auto* const words = reinterpret_cast<const StepState*>(state.data());
+  if (a.epilogue == Epilogue::kUpdate && !recorded && given_ != *a.state) {
     beside_staging_.write(beside_, a.state, update_state_.data(), sizeof(StepState));
     given_ = *a.state;
   }

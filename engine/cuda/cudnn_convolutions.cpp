@@ -39,12 +39,22 @@ CudnnConvolutions::~CudnnConvolutions() {
 
 void CudnnConvolutions::run(CudaStream& stream, const Convolution& call, const void* first,
                             const void* second, const void* bias, void* target) {
+  stream.queue([&] { run_now(stream, call, first, second, bias, target); });
+}
+
+void CudnnConvolutions::run_now(CudaStream& stream, const Convolution& call, const void* first,
+                                const void* second, const void* bias, void* target) {
   context_->use();
   library_->check(library_->set_stream(handle_, stream.handle()), "cudnnSetStream");
   const bool biased = call.pass == Convolution::Pass::kForward && call.spec.bias;
   const Operands operands{first, second, biased ? bias : nullptr, target};
   auto found = plans_.find(call);
   if (found == plans_.end()) {
+    if (stream.recorded() != nullptr) {
+      fail(Code::kDevice,
+           "cuda:{}: a convolution of a new shape is not chosen while it is recorded",
+           context_->index());
+    }
     found = plans_.emplace(call, choose(stream, call, operands)).first;
   }
   const ConvolutionPlan& plan = found->second;

@@ -26,6 +26,8 @@ HostStaging::Part& HostStaging::next(std::size_t bytes) {
 }
 
 void HostStaging::write(CudaStream& stream, const void* from, void* to, std::size_t bytes) {
+  if (Capture* const capture = stream.recorded())
+    return capture->refuse("memory of the host is written to the GPU while that is recorded");
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t count = std::min(kPart, bytes - done);
     Part& part = next(count);

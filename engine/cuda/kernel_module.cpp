@@ -73,15 +73,16 @@ void KernelModule::start(CudaStream& stream, Grid grid, const char* name,
   invariant(grid.rows <= 65535, "a grid has at most 65535 rows of blocks");
   const auto found = functions_.find(std::string_view(name));
   if (found == functions_.end()) broken(fmt::format("there is no kernel {} in the module", name));
-  context_->use();
-  // The driver copies what the address leads to before it returns, and writes nothing there.
-  void* parameters[] = {const_cast<void*>(arguments)};
-  const CUresult result =
-      context_->driver().launch_kernel(found->second, grid.blocks, grid.rows, 1, grid.threads, 1, 1,
-                                       0, stream.handle(), parameters, nullptr);
-  if (result != CUDA_SUCCESS) {
-    context_->check(result, fmt::format("cuLaunchKernel of {}", name).c_str());
-  }
+  stream.queue([&] {
+    context_->use();
+    // The driver copies what the address leads to before it returns, and writes nothing there.
+    void* parameters[] = {const_cast<void*>(arguments)};
+    const CUresult result =
+        context_->driver().launch_kernel(found->second, grid.blocks, grid.rows, 1, grid.threads, 1,
+                                         1, 0, stream.handle(), parameters, nullptr);
+    if (result != CUDA_SUCCESS)
+      context_->check(result, fmt::format("cuLaunchKernel of {}", name).c_str());
+  });
 }
 
 }  // namespace lockstep::engine::cuda

@@ -110,6 +110,7 @@ void CudaStream::synchronize() {
 }
 
 void CudaStream::synchronize(std::chrono::milliseconds deadline) {
+  if (capture_ != nullptr) return capture_->refuse("a stream is waited for while it is recorded");
   context_->use();
   poll(*context_, deadline, "the work of a stream", [&] {
     return is_done(*context_, context_->driver().stream_query(stream_),
@@ -118,29 +119,38 @@ void CudaStream::synchronize(std::chrono::milliseconds deadline) {
 }
 
 void CudaStream::record(const Event& event) {
-  context_->use();
-  context_->check(context_->driver().event_record(event.handle(), stream_), "cuEventRecord");
+  queue([&] {
+    context_->use();
+    context_->check(context_->driver().event_record(event.handle(), stream_), "cuEventRecord");
+  });
 }
 
 void CudaStream::wait(const Event& event) {
-  context_->use();
-  context_->check(
-      context_->driver().stream_wait_event(stream_, event.handle(), CU_EVENT_WAIT_DEFAULT),
-      "cuStreamWaitEvent");
+  queue([&] {
+    context_->use();
+    context_->check(
+        context_->driver().stream_wait_event(stream_, event.handle(), CU_EVENT_WAIT_DEFAULT),
+        "cuStreamWaitEvent");
+  });
 }
 
 void CudaStream::copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  context_->use();
-  context_->check(context_->driver().memcpy_async(address_of(to), address_of(from), bytes, stream_),
-                  "cuMemcpyAsync");
+  queue([&] {
+    context_->use();
+    context_->check(
+        context_->driver().memcpy_async(address_of(to), address_of(from), bytes, stream_),
+        "cuMemcpyAsync");
+  });
 }
 
 void CudaStream::fill(void* to, unsigned char value, std::size_t bytes) {
   if (bytes == 0) return;
-  context_->use();
-  context_->check(context_->driver().memset_d8_async(address_of(to), value, bytes, stream_),
-                  "cuMemsetD8Async");
+  queue([&] {
+    context_->use();
+    context_->check(context_->driver().memset_d8_async(address_of(to), value, bytes, stream_),
+                    "cuMemsetD8Async");
+  });
 }
 
 }  // namespace lockstep::engine::cuda

@@ -4,10 +4,14 @@
 // waited for an event. Made and used by one thread at a time. Queueing costs a few microseconds and
 // never waits for the GPU. Errors: Error(kDevice) with the driver's call and its words, also of
 // work queued earlier; Error(kTimeout) where the GPU did not come to an end within the deadline.
+//
+// While a stream is recorded what is queued goes into the recording (capture.h), and what the host
+// would wait for is refused there.
 #pragma once
 #include <chrono>
 #include <memory>
 
+#include "engine/cuda/capture.h"
 #include "engine/cuda/context.h"
 #include "engine/device/device.h"
 
@@ -54,11 +58,22 @@ class CudaStream final : public Stream {
   void copy(void* to, const void* from, std::size_t bytes);
   void fill(void* to, unsigned char value, std::size_t bytes);
 
+  // Calls what queues work here through the driver or a library.
+  template <class Call>
+  void queue(Call&& call) {
+    if (capture_ == nullptr) return call();
+    capture_->queue(call);
+  }
+  // From now on this stream is one of a recording; null: no longer. The recording outlives that.
+  void record_into(Capture* capture) { capture_ = capture; }
+  Capture* recorded() const { return capture_; }  // null: it is not
+
   const Context& context() const { return *context_; }
   CUstream handle() const { return stream_; }
 
  private:
   const Context* context_;
+  Capture* capture_ = nullptr;
   CUstream stream_ = nullptr;
 };
 

@@ -60,6 +60,27 @@ Range share_of(Range batch, int rank, int ranks, const std::vector<std::uint64_t
   return {cut(before), cut(before + mine)};
 }
 
+void Batch::resize(std::size_t rows, std::size_t input_elements, std::size_t target_columns,
+                   const BatchMemory& give) {
+  constexpr std::size_t kAligned = 16;
+  const auto rounded = [](std::size_t bytes) {
+    return (bytes + kAligned - 1) / kAligned * kAligned;
+  };
+  const std::size_t of_inputs = rounded(rows * input_elements * sizeof(float));
+  const std::size_t of_targets = rounded(rows * target_columns * sizeof(float));
+  const std::size_t of_ids = rounded(rows * sizeof(std::int64_t));
+  const std::size_t bytes = of_inputs + of_targets + of_ids + kRoom;
+  if (memory.bytes() < bytes) {
+    memory = {};  // before its successor is taken
+    memory = give ? give(bytes) : Buffer(bytes);
+    shared = bool(give);
+  }
+  used = {memory.data(), bytes};
+  inputs = {reinterpret_cast<float*>(memory.data()), rows * input_elements};
+  targets = {reinterpret_cast<float*>(memory.data() + of_inputs), rows * target_columns};
+  ids = {reinterpret_cast<std::int64_t*>(memory.data() + of_inputs + of_targets), rows};
+}
+
 namespace {
 
 // One request: its batch, how far its rows are given out to readers, and how many are done.
@@ -123,7 +144,7 @@ struct Pipeline::State {
   void read(Slot& slot, Range rows, std::stop_token stop) {
     for (std::size_t row = rows.begin; row < rows.end; ++row) {
       if (slot.dropped || stop.stop_requested()) return;
-      const std::span<float> inputs(slot.batch.inputs), targets(slot.batch.targets);
+      const std::span<float> inputs = slot.batch.inputs, targets = slot.batch.targets;
       const std::uint64_t example = std::uint64_t(slot.batch.ids[row]);
       const auto input = inputs.subspan(row * input_elements, input_elements);
       const auto target = targets.subspan(row * target_columns, target_columns);
@@ -195,9 +216,7 @@ struct Pipeline::State {
     // No reader sees the slot before `requested` counts it.
     Slot& slot = this->slot(requested);
     Batch& batch = slot.batch;
-    batch.ids.resize(positions.size());
-    batch.inputs.resize(positions.size() * input_elements);
-    batch.targets.resize(positions.size() * target_columns);
+    batch.resize(positions.size(), input_elements, target_columns, options.memory);
     if (options.shuffle) {
       const std::vector<std::uint64_t>& order = order_of(epoch);
       std::copy_n(order.begin() + std::ptrdiff_t(positions.begin), positions.size(),

@@ -9,10 +9,13 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/data/dataset.h"
+#include "engine/device/buffer.h"
 
 namespace lockstep::engine {
 
@@ -29,10 +32,25 @@ DataPosition after_batch(DataPosition position, std::uint64_t examples, std::uin
 // `shares` (one a rank; empty: all equal) weighs them.
 Range share_of(Range batch, int rank, int ranks, const std::vector<std::uint64_t>& shares = {});
 
+// Memory for batches, zeroed; else the heap's.
+using BatchMemory = std::function<Buffer(std::size_t bytes)>;
+
+// Rows, one behind the other. All of it lies in one block, with room for more words at its end, so
+// that a device can take it in one copy (engine/ops/ops.h: HostBatch).
 struct Batch {
-  std::vector<float> inputs, targets;  // rows, one behind the other
-  std::vector<std::int64_t> ids = {};  // which example each row is
+  static constexpr std::size_t kRoom = 128;  // bytes
+  std::span<float> inputs, targets;
+  std::span<std::int64_t> ids = {};  // which example each row is
   std::size_t rows() const { return ids.size(); }
+  // So many rows; what they hold is not kept. Takes memory where the last ones had less.
+  void resize(std::size_t rows, std::size_t input_elements, std::size_t target_columns,
+              const BatchMemory& memory);
+  // Empty where the memory is the heap's.
+  std::span<std::byte> block() const { return shared ? used : std::span<std::byte>(); }
+
+  Buffer memory = {};
+  std::span<std::byte> used = {};  // of it
+  bool shared = false;             // it is BatchMemory's
 };
 
 struct PipelineOptions {
@@ -41,6 +59,7 @@ struct PipelineOptions {
   bool plain = false;  // examples as `Dataset::read` gives them, whatever the epoch
   int threads = 1;
   bool in_place = false;  // read in `take`, no threads: for measurements and tests
+  BatchMemory memory = {};
   // `take` waits so long, then throws Error(kTimeout).
   std::chrono::milliseconds patience = std::chrono::minutes(10);
 };
@@ -52,7 +71,8 @@ class Pipeline {
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
   void request(std::int64_t epoch, Range positions);
-  // The oldest request, filled. Waits; valid until the next `take`. Steady state allocates nothing.
+  // The oldest request, filled. Waits; valid until the next `take`, and its memory is written again
+  // only for a request that is made after that. Steady state allocates nothing.
   const Batch& take();
   std::size_t outstanding() const;
   void cancel();  // forget all requests

@@ -142,7 +142,9 @@ class Layer {
   virtual bool is_add() const { return false; }  // of two inputs
   // True: forward and backward leave all that tensors, workspace and state name to kernels of the
   // context's ops, so the layer runs on every device. False: they may touch it themselves; where it
-  // lies in a device's memory they are refused, or run on copies (GraphOptions::fallback).
+  // lies in a device's memory they are refused, or run on copies (GraphOptions::fallback). What
+  // they queue may be done again for later steps without a call, so it depends on nothing else
+  // that changes from step to step.
   virtual bool on_device() const { return false; }
   // What backward reads of forward's operands: the others need not be kept until then.
   virtual bool backward_reads_output() const { return true; }

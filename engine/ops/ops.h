@@ -20,10 +20,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string_view>
 
 #include "engine/device/buffer.h"
 #include "engine/ops/batch_norm.h"
+#include "engine/ops/recorder.h"
 #include "engine/ops/reduce.h"
 #include "engine/ops/step_state.h"
 #include "engine/tensor/tensor.h"
@@ -144,6 +146,15 @@ struct KernelMemory {
   }
 };
 
+// Examples in memory of the host, one behind the other in each array. Where `block` is not empty
+// all three lie in it, at whole multiples of 16 bytes, with room for a StepState in its last bytes,
+// and it is memory that `allocate_shared` gave: kernels may read it until the next batch is staged.
+struct HostBatch {
+  std::span<const float> inputs, targets;
+  std::span<const std::int64_t> ids;
+  std::span<std::byte> block = {};
+};
+
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -167,12 +178,18 @@ class Ops {
   // The words of the next kernels' step. What it returns is given to them; its words are the host's
   // to read only where memory is. Of no more than a few steps it may be used at once.
   virtual const StepState* publish(const StepState& state) { return &state; }
+  // The same, and the batch of `state.examples` rows: its inputs to `input` (`load`), its targets
+  // and ids to where they are given.
+  virtual const StepState* stage(const StepState& state, const HostBatch& batch, Tensor input,
+                                 Tensor target, std::int64_t* ids);
   // Waits for all kernels so far, but for reductions and checksums of any thread.
   virtual void synchronize() {}
   // A mark behind all kernels so far, of number 0 or 1, in turn: so the host may be a step ahead of
   // the device. Then: waits for what is before the mark, and throws what that found wrong.
   virtual void mark_kernels(int number) { (void)number; }
   virtual void wait_for_kernels(int number) { (void)number; }
+  // What keeps what is queued, to be done again (engine/ops/recorder.h); null where nothing does.
+  virtual Recorder* recorder() { return nullptr; }
 
   // Reductions and checksums are queued beside all other kernels. What orders them, without that
   // the host waits; nothing to do where a call returns when its work is done. Those queued from now

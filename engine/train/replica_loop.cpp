@@ -211,17 +211,24 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, cons
       const auto span = recording.span(Part::kBeforeForward);
       strategy_.staged(r);
     }
-    r.graph.forward(*r.context, hooks.before);
-    {
-      const auto span = recording.span(Part::kLoss);
-      r.graph.evaluate_loss(*r.context, true);
-      numbers.ask(work.step, part);
+    const bool last = part + 1 == accumulate_;
+    const auto queue = [&] {
+      r.graph.forward(*r.context, hooks.before);
+      {
+        const auto span = recording.span(Part::kLoss);
+        r.graph.evaluate_loss(*r.context, true);
+        if (!numbers.ahead()) numbers.ask(work.step, part);
+      }
+      r.graph.backward(*r.context, part > 0, last ? hooks.ready : hooks.nothing);
+      const auto span = recording.span(Part::kFinish);
+      if (last) strategy_.finish(r);
+    };
+    if (numbers.ahead() && options_.profile == nullptr) {
+      strategy_.compute(r, part, work.whole, std::ref(queue));  // by reference: takes no memory
+    } else {
+      queue();
     }
-    r.graph.backward(*r.context, part > 0, part + 1 == accumulate_ ? hooks.ready : hooks.nothing);
-  }
-  {
-    const auto span = recording.span(Part::kFinish);
-    strategy_.finish(r);
+    if (numbers.ahead()) numbers.ask(work.step, part);
   }
   numbers.mark(work.step);
   mine.examples = double(work.mine.size());
@@ -231,7 +238,11 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, cons
 
 void TrainingLoop::run(Replica& r) {
   r.context->training = true;
-  Pipeline pipeline(data_, pipeline_options(seed_, options_.shuffle, options_.prefetch_threads));
+  PipelineOptions reading = pipeline_options(seed_, options_.shuffle, options_.prefetch_threads);
+  if (!r.context->ops->in_host_memory()) {
+    reading.memory = [&](std::size_t bytes) { return r.context->ops->allocate_shared(bytes); };
+  }
+  Pipeline pipeline(data_, reading);
   WorkQueue queue(strategy_, r, pipeline, accumulate_);
   Numbers numbers(r, accumulate_, options_.steps_ahead > 0 && !r.context->ops->in_host_memory());
   const Recording recording(options_.profile, r, accumulate_);

@@ -52,15 +52,9 @@ void stage(Replica& replica, const Batch& batch, std::int64_t step, std::size_t 
   state.rate = rate;
   state.ids = graph.ids();
   Ops& ops = *replica.context->ops;
-  replica.context->state = ops.publish(state);
-  if (batch.rows() == 0) return;
-  Tensor input = graph.input();
-  const std::size_t columns = input.columns();
-  input.shape = Shape{batch.rows(), columns};
-  ops.load(batch.inputs.data(), input);
-  ops.write(batch.targets.data(), graph.target().data, batch.targets.size() * sizeof(float));
-  ops.write(batch.ids.data(), reinterpret_cast<std::byte*>(graph.ids()),
-            batch.ids.size() * sizeof(std::int64_t));
+  static_assert(sizeof(StepState) <= Batch::kRoom);
+  replica.context->state = ops.stage(state, {batch.inputs, batch.targets, batch.ids, batch.block()},
+                                     graph.input(), graph.target(), graph.ids());
 }
 
 std::string find_not_finite(Replica& replica) {

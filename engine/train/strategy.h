@@ -142,6 +142,14 @@ class Strategy {
   // A batch lies in the graph's input, its examples are in `state`, and forward comes next. Of a
   // step once for each micro-batch, of an evaluation for each batch.
   virtual void staged(Replica&) {}
+  // Part `part` of a step (a micro-batch) of a batch of so many examples, on a device whose kernels
+  // are queued: `queue` queues forward, loss and backward, makes the two calls below, and in the
+  // last part finishes. A strategy may have the device do again what the same part of a step
+  // before has queued, instead.
+  virtual void compute(Replica&, int /*part*/, std::size_t /*whole*/,
+                       const std::function<void()>& queue) {
+    queue();
+  }
   // Called by Graph::forward's hook: waits until this range's weights are those of the last step.
   virtual void before_forward(Replica& replica, Range range) = 0;
   // Called by Graph::backward's hook in the last micro-batch: communication may start.

@@ -91,6 +91,7 @@ SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
   result.update = options.update;
   result.bucket_bytes = options.bucket_bytes;
   result.wire = options.wire;
+  result.graphs = options.graphs;
   result.overlap = options.overlap;
   result.bind = options.bind;
   result.deadline = options.deadline;

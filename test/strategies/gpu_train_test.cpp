@@ -77,6 +77,29 @@ TEST_F(GpuTrain, TwoRunsGiveTheSameBits) {
   }
 }
 
+TEST_F(GpuTrain, RecordedStepsAreThoseThatAreQueued) {
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const int count : {1, 2, 4}) {
+      SCOPED_TRACE(fmt::format("{}, {} replicas", engine::name(dtype), count));
+      Job job = small(dtype);
+      job.steps = 100;
+      job.batch_norm = true;
+      job.dropout = 0.2;
+      job.accumulate = count == 2 ? 2 : 1;
+      strategies::SynchronousOptions options =
+          on(std::vector<engine::Device*>(std::size_t(count), gpus_[0]));
+      options.graphs = "off";
+      const Outcome queued = train_mirrored(job, options);
+      options.graphs = "on";
+      const Outcome recorded = train_mirrored(job, options);
+      EXPECT_EQ(queued.repeated, 0);
+      EXPECT_GT(recorded.repeated, 60);
+      EXPECT_EQ(recorded.weights, queued.weights);
+      EXPECT_EQ(recorded.losses, queued.losses);
+    }
+  }
+}
+
 TEST_F(GpuTrain, AllGpusTogetherTakeTheStepsOfTheProcessor) {
   const Job job = small(DType::kFloat32);
   for (engine::Device* from : gpus_)

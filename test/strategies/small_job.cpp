@@ -179,7 +179,7 @@ engine::History train(engine::Strategy& strategy, const Job& job, Outcome* outco
   const engine::Membership me = strategy.membership();
   if (!job.last_hears_alone || me.rank + me.local == me.size) fit.interrupt = job.interrupt;
   fit.test = job.test;
-  fit.prefetch_threads = 0;
+  fit.prefetch_threads = job.prefetch;
   fit.on_step = [&](const engine::StepReport& report) {
     if (outcome != nullptr) outcome->losses.push_back(report.loss);
     if (job.on_step) job.on_step(report);
@@ -203,6 +203,7 @@ void read_out(const strategies::Synchronous& strategy, Outcome& outcome) {
   if (me.chief) {
     outcome.owned = strategy.owned_elements(0);
     outcome.overlapped = strategy.overlapped();
+    outcome.repeated = strategy.repeated();
     outcome.reductions_beside = strategy.reductions_beside();
   }
 }

@@ -75,6 +75,7 @@ struct Job {
   engine::DType dtype = engine::DType::kFloat64;
   std::size_t batch = 11;
   int accumulate = 1;
+  int prefetch = 0;  // threads that read ahead
   std::string checkpoints;
   std::int64_t every = 0;
   engine::Storage* storage = nullptr;
@@ -96,7 +97,7 @@ struct Outcome {
   engine::History history;
   std::string trace;      // of a job with a profile
   std::size_t owned = 0;  // slot elements of rank 0
-  std::int64_t overlapped = 0, reductions_beside = 0;
+  std::int64_t overlapped = 0, reductions_beside = 0, repeated = 0;
 };
 
 // Options for so many replicas on the reference device; buckets of one block.

@@ -38,6 +38,9 @@ extern "C" __global__ void dropout(Dropout a) {
 extern "C" __global__ void convert(Convert a) {
   run<Element>(a);
 }
+extern "C" __global__ void take_batch(TakeBatch a) {
+  run<Element>(a);
+}
 extern "C" __global__ void copy_rows(CopyRows a) {
   run<Element>(a);
 }

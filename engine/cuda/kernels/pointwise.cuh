@@ -56,4 +56,14 @@ __device__ void run(const Convert& a) {
   }
 }
 
+template <class T>
+__device__ void run(const TakeBatch& a) {
+  run<T>(a.inputs);
+  for (const TakeBatch::Words& words : a.words) {
+    for (std::size_t i = first_index(); i < words.count; i += index_stride()) {
+      words.to[i] = words.from[i];
+    }
+  }
+}
+
 }  // namespace lockstep::engine::cuda

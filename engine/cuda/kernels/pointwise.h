@@ -3,6 +3,7 @@
 // type. Addresses are the GPU's; `columns` are the elements of a row. Outputs may be the inputs'
 // memory. Any grid gives the same bits; accesses are of 16 bytes where all addresses allow it.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
@@ -79,7 +80,20 @@ struct Convert {
   std::size_t count;
 };
 
-using PointwiseKernels =
-    std::tuple<ReluForward, ReluGradient, TanhForward, TanhGradient, Add, Dropout, Convert>;
+// A batch that has come to the GPU goes to where kernels read it: its inputs as Convert does, and
+// arrays of words of 4 bytes (targets, ids, the words of the step) as they are.
+struct TakeBatch {
+  static constexpr const char* kName = "take_batch";
+  struct Words {
+    const std::uint32_t* from;
+    std::uint32_t* to;
+    std::size_t count;
+  };
+  Convert inputs;
+  std::array<Words, 3> words;
+};
+
+using PointwiseKernels = std::tuple<ReluForward, ReluGradient, TanhForward, TanhGradient, Add,
+                                    Dropout, Convert, TakeBatch>;
 
 }  // namespace lockstep::engine::cuda

@@ -102,6 +102,7 @@ void fill_graphs(Driver& driver) {
         stream->capture->broken = true;
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
       }
+      state.options.on_launch();
       state.queue.launch(stream, *executable);
       return CUDA_SUCCESS;
     });

@@ -96,7 +96,10 @@ std::vector<std::span<std::byte>> unreached(const FakeState& state, int gpu) {
 CUresult launch(FakeState& state, FakeStream* stream, const EmulatedKernel& kernel,
                 LaunchShape shape, const void* arguments) {
   const std::size_t number = state.launches++;
+  state.options.on_launch();
   if (number == state.options.refused_launch) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  if (stream->capture && state.recorded++ == state.options.refused_recorded)
+    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   const bool fails = number == state.options.failed_launch;
   const auto* const begin = static_cast<const std::byte*>(arguments);
   state.queue.push(stream, kernel.name,

@@ -32,10 +32,14 @@ struct FakeGpuOptions {
   // Called where the host asks for the end of the last work that it has queued: until it queues
   // more, the GPU has nothing to do. Any thread.
   std::function<void()> on_starved = [] {};
+  // Called where the host launches a kernel or a graph, recorded kernels included. Any thread.
+  std::function<void()> on_launch = [] {};
 
   CUresult load = CUDA_SUCCESS;         // what loading a module is answered with
   std::size_t refused_launch = kNever;  // this launch fails when it is queued; the first is 0
-  std::size_t failed_launch = kNever;   // this one when it runs, and every call after that
+  // Likewise, of those that are recorded.
+  std::size_t refused_recorded = kNever;
+  std::size_t failed_launch = kNever;  // this one when it runs, and every call after that
 };
 
 }  // namespace lockstep::engine::cuda

@@ -57,6 +57,7 @@ struct FakeState {
   std::vector<std::unique_ptr<std::shared_ptr<const FakeGraph>>> executables;
   std::vector<std::string> kernels_run;
   std::size_t launches = 0;
+  std::size_t recorded = 0;  // of them
 };
 
 }  // namespace lockstep::engine::cuda

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+// Steps that a GPU repeats from a recording are the steps that the host would queue. The GPU is a
+// fake one: what is recorded in several streams runs in any order that the recorded waits allow,
+// and a wait for what is not part of the recording breaks it.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+
+#include "engine/cpu/cpu_device.h"
+#include "engine/nn/layers.h"
+#include "engine/nn/loss.h"
+#include "test/engine/cuda/fake_devices.h"
+#include "test/strategies/small_job.h"
+
+namespace lockstep::test {
+namespace {
+
+using engine::Code;
+using engine::DType;
+
+struct Setting {
+  const char* name;
+  std::vector<std::size_t> gpus = {0};  // of each replica
+  DType dtype = DType::kFloat32;
+  engine::optim::Optimizer optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9});
+  int accumulate = 1;
+  double dropout = 0;
+  bool batch_norm = false;
+  const char *algorithm = "auto", *update = "auto";
+  bool thread = false;  // communication has one
+  int prefetch = 0;
+};
+
+struct Training {
+  std::vector<double> losses;
+  std::int64_t repeated = 0;
+  std::string graphs = {};  // what is said of them
+  std::vector<std::vector<double>> weights = {};
+};
+
+Job job_of(const Setting& s) {
+  Job job;
+  job.steps = 13;  // the fourth and the eighth batch are short
+  job.dtype = s.dtype;
+  job.optimizer = s.optimizer;
+  job.accumulate = s.accumulate;
+  job.dropout = s.dropout;
+  job.batch_norm = s.batch_norm;
+  job.prefetch = s.prefetch;
+  return job;
+}
+
+strategies::SynchronousOptions options_of(engine::cuda::FakeDevices& gpus, const Setting& s,
+                                          std::string graphs) {
+  strategies::SynchronousOptions options = replicas(int(s.gpus.size()));
+  for (std::size_t i = 0; i < s.gpus.size(); ++i) options.devices[i] = &gpus[s.gpus[i]];
+  options.dtype = s.dtype;
+  options.bucket_bytes = engine::kBlock * sizeof(float);
+  options.algorithm = s.algorithm;
+  options.update = s.update;
+  options.communication_thread = s.thread;
+  options.graphs = std::move(graphs);
+  return options;
+}
+
+std::string line_of(const std::string& text, const std::string& word) {
+  const std::size_t at = text.find(word);
+  return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
+}
+
+Training train_with(const Setting& s, const std::string& graphs, Job job,
+                    engine::cuda::FakeGpuOptions fake = {}) {
+  fake.gpus = 2;
+  engine::cuda::FakeDevices gpus(fake);
+  strategies::Mirrored strategy(options_of(gpus, s, graphs));
+  Outcome outcome;
+  train(strategy, job, &outcome);
+  Training training{.losses = outcome.losses,
+                    .repeated = strategy.repeated(),
+                    .graphs = line_of(strategy.explain(), "graphs: ")};
+  for (int i = 0; i < int(s.gpus.size()); ++i) training.weights.push_back(strategy.weights(i));
+  return training;
+}
+
+const Setting kSettings[] = {
+    {"one replica"},
+    {"adam", {0}, DType::kFloat32, engine::optim::adam({.rate = 0.002})},
+    {"bfloat16", {0, 0}, DType::kBFloat16},
+    {"three replicas", {0, 0, 0}, DType::kFloat32, engine::optim::adam({.rate = 0.002})},
+    {.name = "micro-batches", .gpus = {0, 0}, .accumulate = 2},
+    {.name = "micro-batches that are read ahead", .accumulate = 3, .prefetch = 2},
+    {.name = "dropout", .gpus = {0, 0}, .dropout = 0.3},
+    {.name = "batch norm over all replicas", .gpus = {0, 0}, .batch_norm = true},
+    {.name = "two GPUs", .gpus = {0, 1, 1}},
+    {.name = "the second GPU first", .gpus = {1, 0}},
+    {.name = "ring", .gpus = {0, 0, 1}, .algorithm = "ring"},
+    {.name = "apart", .gpus = {0, 0}, .algorithm = "one_shot", .update = "apart"},
+    {.name = "a thread for communication", .gpus = {0, 0}, .thread = true},
+};
+
+TEST(GpuGraphs, RepeatedStepsAreThoseThatTheHostQueues) {
+  for (const Setting& s : kSettings) {
+    SCOPED_TRACE(s.name);
+    const Training queued = train_with(s, "off", job_of(s));
+    EXPECT_EQ(queued.repeated, 0);
+    for (const std::uint64_t seed : {1, 2}) {
+      const Training recorded = train_with(s, "on", job_of(s), {.seed = seed});
+      EXPECT_GE(recorded.repeated, 5 * s.accumulate) << recorded.graphs;
+      EXPECT_EQ(recorded.weights, queued.weights);
+      EXPECT_EQ(recorded.losses, queued.losses);
+    }
+  }
+}
+
+// In the middle of a run: what a step's kernels cost the host.
+TEST(GpuGraphs, ARepeatedStepIsOneLaunchAndAFewAroundIt) {
+  const auto launches = [](const std::string& graphs) {
+    std::atomic<int> count = 0;
+    int before = 0, after = 0;
+    Setting s{"two replicas", {0, 0}};
+    Job job = job_of(s);
+    job.batch = 13;  // every batch is whole
+    job.steps = 30;
+    job.on_step = [&](const engine::StepReport& report) {
+      if (report.step == 10) before = count;
+      if (report.step == 20) after = count;
+    };
+    train_with(s, graphs, job, {.on_launch = [&] { ++count; }});
+    return (after - before) / 10;
+  };
+  const int queued = launches("off"), repeated = launches("auto");
+  // The graph; and of each replica its batch, the sums of its losses, a few checksums.
+  EXPECT_LE(repeated, 1 + 2 * 4);
+  EXPECT_GT(queued, 3 * repeated);
+}
+
+// A launch that the driver refuses while it is recorded, early in a step, in the middle, and the
+// last: the step is queued instead.
+TEST(GpuGraphs, WhatADeviceRefusesIsQueuedAndSaidOnce) {
+  const Setting s{"two replicas", {0, 0}};
+  const Training queued = train_with(s, "off", job_of(s));
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  const auto refused = [&](const std::string& graphs, std::size_t launch) {
+    engine::cuda::FakeDevices gpus({.gpus = 2, .refused_recorded = launch});
+    strategies::SynchronousOptions options = options_of(gpus, s, graphs);
+    options.log = engine::Log("", engine::Log::Level::kWarning,
+                              [&](engine::Log::Level, std::string_view line) {
+                                const std::scoped_lock lock(mutex);
+                                lines.emplace_back(line);
+                              });
+    strategies::Mirrored strategy(options);
+    Outcome outcome;
+    train(strategy, job_of(s), &outcome);
+    EXPECT_EQ(strategy.repeated(), 0);
+    EXPECT_EQ(line_of(strategy.explain(), "graphs: ")
+                  .find("graphs: off, since the device refused: cuda:0: cuLaunchKernel of "),
+              0u);
+    EXPECT_EQ(strategy.weights(0), queued.weights[0]);
+    EXPECT_EQ(outcome.losses, queued.losses);
+  };
+  for (const std::size_t launch : {0, 7, 25}) {
+    SCOPED_TRACE(launch);
+    lines.clear();
+    refused("auto", launch);
+    ASSERT_EQ(lines.size(), 1u);
+    EXPECT_NE(lines[0].find("steps are queued call by call, since no graph can be made of them: "),
+              std::string::npos)
+        << lines[0];
+  }
+  try {
+    refused("on", 7);
+    ADD_FAILURE() << "was refused, and went on";
+  } catch (const engine::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("graphs: on was asked for, and the device refused"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), Code::kInvalid);
+    return error.what();
+  }
+  return "nothing went wrong";
+}
+
+TEST(GpuGraphs, WhereTheHostTakesPartThereAreNone) {
+  Setting clipped{"clipped", {0, 0}};
+  clipped.optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9, .clip_norm = 0.01});
+  const Training training = train_with(clipped, "auto", job_of(clipped));
+  EXPECT_EQ(training.repeated, 0);
+  EXPECT_EQ(training.graphs,
+            "graphs: off, since the host takes a norm of all gradients between sums and updates");
+  EXPECT_EQ(error_of([&] { train_with(clipped, "on", job_of(clipped)); }),
+            "graphs: on was asked for, and cannot be, since the host takes a norm of all gradients "
+            "between sums and updates; leave it to auto");
+  strategies::SynchronousOptions options = replicas(2);
+  options.graphs = "on";
+  EXPECT_EQ(error_of([&] { train_mirrored({}, options); }),
+            "graphs: on was asked for, and cannot be, since graphs are of GPUs, and the replicas "
+            "are on processors; leave it to auto");
+  options.graphs = "maybe";
+  EXPECT_EQ(error_of([&] { train_mirrored({}, options); }),
+            "graphs are auto, on or off, not 'maybe'");
+}
+
+// Weights, and moving averages, which lie in memory of the host.
+TEST(GpuGraphs, WhatIsSavedIsWhatTheLastRepetitionLeft) {
+  const std::filesystem::path root =
+      std::filesystem::temp_directory_path() / fmt::format("gpu_graphs_{}", getpid());
+  const auto saved = [&](const std::string& graphs) {
+    Setting s{"batch norm", {0}};
+    s.batch_norm = true;
+    Job job = job_of(s);
+    job.batch = 13;
+    job.checkpoints = root / graphs;
+    job.every = 7;
+    train_with(s, graphs, job);
+    std::string all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(job.checkpoints)) {
+      if (entry.path().extension() != ".safetensors") continue;
+      std::ifstream file(entry.path(), std::ios::binary);
+      all.append(std::istreambuf_iterator<char>(file), {});
+    }
+    return all;
+  };
+  const std::string queued = saved("off"), repeated = saved("on");
+  std::filesystem::remove_all(root);
+  EXPECT_FALSE(queued.empty());
+  EXPECT_TRUE(repeated == queued) << repeated.size() << " bytes, and " << queued.size();
+}
+
+TEST(GpuGraphs, AMirrorThatDiffersIsNamed) {
+  engine::cuda::FakeDevices gpus({});
+  Setting s{"two replicas", {0, 0}};
+  s.update = "apart";  // fused, the owner would write it again
+  strategies::Mirrored strategy(options_of(gpus, s, "on"));
+  const Job job = job_of(s);
+  const Table data(1000, 20, 5);
+  engine::Trainer trainer(strategy, small_graph(job), job.optimizer);
+  const engine::FitOptions fit{.steps = 30, .global_batch = 11, .prefetch_threads = 0};
+  trainer.fit(data, fit);
+  const std::int64_t repeated = strategy.repeated();
+  EXPECT_GE(repeated, 25);
+  strategy.corrupt(1, 5 * 32 + 16 + 7);
+  try {
+    trainer.fit(data, fit);
+    ADD_FAILURE() << "nobody noticed";
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), Code::kCorrupt);
+    EXPECT_NE(std::string(error.what()).find("mirrors are no longer equal: "), std::string::npos);
+  }
+  EXPECT_GT(strategy.repeated(), repeated) << "nothing was repeated before";
+}
+
+// Who fails in a repeated step ends the others, who wait for it.
+TEST(GpuGraphs, AReplicaThatFailsEndsTheWaitOfTheOthers) {
+  const Setting s{"three replicas", {0, 0, 0}};
+  Job job = job_of(s);
+  job.on_step = [](const engine::StepReport& report) {
+    if (report.step == 8) engine::fail(Code::kInvalid, "the eighth step was enough");
+  };
+  const auto begin = engine::Clock::now();
+  EXPECT_EQ(error_of([&] { train_with(s, "on", job); }), "the eighth step was enough");
+  EXPECT_LT(engine::Clock::now() - begin, std::chrono::seconds(30));
+}
+
+}  // namespace
+}  // namespace lockstep::test
