@@ -140,7 +140,7 @@ if [ "$vendor" = yes ]; then
 fi
 
 # Scripts, and what they run.
-copy "$source/tools/gpu_check.sh" "$top/tools"
+copy "$source/tools/gpu_check.sh" "$source/tools/gpu_report.py" "$top/tools"
 mkdir -p "$top"/bench/peers "$top"/test/engine/cuda
 copy "$source"/bench/peers/*.py "$top/bench/peers"
 copy "$source/test/engine/cuda/h200.json" "$top/test/engine/cuda"
