@@ -127,17 +127,21 @@ def torch_rates(runs, model, batch):
                 rates[figure["mode"]] = figure["images_per_second"]
             else:
                 why[figure["mode"]] = figure.get("error", "no figure")
-        last = f" ({run['last_words'][-1]})" if run.get("last_words") else ""
+        last = run.get("last_words") or [""]
+        reason = last[-1] if last[-1].startswith(run["result"]) else f"{run['result']} {last[-1]}".strip()
         for mode in TORCH_MODES:
             if ("compiled" in mode) == ("compiled" in name) and mode not in rates:
-                why.setdefault(mode, run["result"] + last)
+                why.setdefault(mode, reason)
     return rates, {mode: reason for mode, reason in why.items() if mode not in rates}
 
 
 def over_torch(runs, name, model, batch):
     ours = rate(runs, name)
     rates, missing = torch_rates(runs, model, batch)
-    reason = "; ".join(f"PyTorch's {mode}: {why}" for mode, why in missing.items())
+    reasons = {}
+    for mode, why in missing.items():
+        reasons.setdefault(why, []).append(mode)
+    reason = "; ".join(f"PyTorch ({', '.join(modes)}): {why}" for why, modes in reasons.items())
     if not rates:
         raise NotMeasured(reason)
     ratio = ours / max(rates.values())
@@ -287,7 +291,18 @@ def as_text(row):
     if row["met"] is None and row["measured"] is not None:
         verdict = "not known"
     reason = f": {row['reason']}" if row["reason"] else ""
-    return f"{row['demand']:70} {wanted:14} {short(row['measured']):>9}  {verdict}{reason}"
+    return f"{row['demand']:72} {wanted:14} {short(row['measured']):>9}  {verdict}{reason}"
+
+
+def print_rooflines(runs):
+    """Of steps on devices, what their memory and products would allow, both measured in the same run."""
+    for name, run in runs["bench"].items():
+        for figure in run["figures"]:
+            roof = figure.get("roofline")
+            if roof:
+                print(f"gpu_check: {name}: {figure['images_per_second']:.0f} images/s, {100 * roof['share']:.1f} % of "
+                      f"the {roof['images_per_second']:.0f} that a copy of {roof['copy_gb_s']:.0f} GB/s and products of "
+                      f"{roof['product_tflop_s']:.1f} TFLOP/s allow")
 
 
 def print_table(table):
@@ -306,8 +321,9 @@ def compare(first, second):
         sums.append({str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files})
     if not sums[0] or not sums[1]:
         return {"error": f"there is no checkpoint in {second if sums[0] else first}"}
+    names = sums[0].keys() | sums[1].keys()
     return {"files": len(sums[0]), "equal": sums[0] == sums[1],
-            "others": sorted(name for name in sums[0].keys() | sums[1].keys() if sums[0].get(name) != sums[1].get(name))}
+            "others": sorted(name for name in names if sums[0].get(name) != sums[1].get(name))}
 
 
 def report(work, path, version, seconds):
@@ -321,6 +337,7 @@ def report(work, path, version, seconds):
              "seconds": seconds, "demands": table, "doctor": doctor, "tests": runs["test"], "benches": runs["bench"]}
     path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     (work / "failed").write_text(", ".join(failed), encoding="utf-8")
+    print_rooflines(runs)
     print_table(table)
     print("gpu_check: " + ", ".join(f"{many} {what}" for what, many in count.items()))
 

@@ -55,7 +55,8 @@ class Figures(unittest.TestCase):
 
     def test_what_cannot_be_is_one_line(self):
         for command in ([DEVICE, "--device", "cpu:7"], [STEP, "--device", "cpu:7"],
-                        [DEVICE, "--device", "cpu:0", "--dtypes", "float17"], [STEP, "--whole", "--warm-up", "2", "--steps", "5"]):
+                        [DEVICE, "--device", "cpu:0", "--dtypes", "float17"],
+                        [STEP, "--whole", "--warm-up", "2", "--steps", "5"]):
             done = subprocess.run(command, capture_output=True, text=True, timeout=120)
             self.assertEqual((done.returncode, done.stdout), (1, ""), command)
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)

@@ -47,7 +47,8 @@ class Case(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.work = pathlib.Path(folder.name)
         self.runs = {}  # name: kind, code, output
-        self.bench("step_resnet50_256", {"images_per_second": 9000})
+        self.bench("step_resnet50_256", {"images_per_second": 9000, "roofline": {
+            "share": 0.75, "images_per_second": 12000, "copy_gb_s": 1, "product_tflop_s": 2}})
         self.bench("step_resnet50_32", {"images_per_second": 1600})
         self.bench("step_mnist_cnn_128", {"images_per_second": 2500})
         self.bench("torch", *torch_figures(["eager", "graphed"]))
@@ -108,6 +109,7 @@ class Case(unittest.TestCase):
         self.assertIn(f"{len(table)} demands met, 0 missed, 0 not known", self.said)
         for row in table.values():
             self.assertIn(row["demand"], self.said)
+        self.assertIn("9000 images/s, 75.0 % of the 12000", self.said)
         self.assertEqual((self.whole["devices"], self.whole["version"], self.whole["seconds"]),
                          ({"cuda:0": "a GPU that is made up"}, "lockstep 1", 400))
 
@@ -116,7 +118,8 @@ class Case(unittest.TestCase):
             ("resnet50_32_over_pytorch", lambda: self.bench("step_resnet50_32", {"images_per_second": 1499}), 1.499),
             ("mnist_cnn_128_over_pytorch", lambda: self.bench("step_mnist_cnn_128", {"images_per_second": 1990}), 1.99),
             ("resnet50_256_aim", lambda: self.bench("step_resnet50_256", {"images_per_second": 7999}), 7999),
-            ("two_replicas_resnet50", lambda: self.bench("step_resnet50_128_twice", {"images_per_second": 970}), 970 / 1010),
+            ("two_replicas_resnet50", lambda: self.bench("step_resnet50_128_twice", {"images_per_second": 970}),
+             970 / 1010),
             ("digits_accuracy", lambda: self.bench("train_digits_2_replicas", {"test_accuracy": 0.96}), 0.025),
             ("digits_runs_equal", lambda: self.bench("digits_same_bits", {"files": 4, "equal": False}), False),
             ("tests", lambda: self.gtest("ops", "Conformance.Dense", "FAILED", code="1"), None),
