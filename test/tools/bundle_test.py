@@ -61,8 +61,8 @@ class Packing(Case):
 
     def setUp(self):
         super().setUp()
-        for program in ("tools/lockstep", "test/test_ops"):
-            (self.top / "build" / program).parent.mkdir(parents=True)
+        for program in ("tools/lockstep", "test/test_ops", "bench/bench_device", "bench/bench_rpc"):
+            (self.top / "build" / program).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(shutil.which("true"), self.top / "build" / program)
         self.output = self.top / "out"
         self.output.mkdir()
@@ -92,7 +92,9 @@ class Packing(Case):
         done = self.pack("--without-vendor", "--output", archive)
         self.assertEqual(done.returncode, 0, done.stderr)
         names = run(["tar", "-tzf", archive]).stdout.split()
-        self.assertIn("lockstep-bundle/bin/lockstep", names)
+        for name in ("bin/lockstep", "bin/bench_device", "tools/gpu_check.sh", "tools/gpu_report.py"):
+            self.assertIn(f"lockstep-bundle/{name}", names)
+        self.assertNotIn("lockstep-bundle/bin/bench_rpc", names, "of processors alone")
         self.assertEqual({name.split("/")[0] for name in names}, {"lockstep-bundle"})
         self.assertEqual(list(self.output.iterdir()), [archive])
 
