@@ -1,26 +1,30 @@
 // SPDX-License-Identifier: MIT
 // Where a training step's time goes: each layer forward and backward, the loss, the input, what
 // communication and update leave exposed. Medians over steps of the first replica of this process,
-// on one batch of random images kept in memory. Checked: the loss falls.
+// on one batch of random images kept in memory. Checked: the loss falls. On a GPU, whose kernels
+// are queued, steps are timed as the training loop makes them, layers apart from that, and both
+// stand beside what the GPU's memory and products allow (device_step.h).
 //
 //   bench_step --model mnist_cnn --replicas 2 --batch 128
+//   bench_step --model resnet50 --device cuda:0 --batch 256
 //   mpirun -n 2 bench_step --strategy collective_all_reduce --model mlp --batch 256
 #include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <ctime>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
+#include "bench/device_step.h"
+#include "bench/median.h"
+#include "bench/step_parts.h"
+#include "collectives/cost_cache.h"
 #include "collectives/registry.h"
 #include "collectives/size_rules.h"
 #include "engine/cpu/peak.h"
 #include "engine/data/sets.h"
 #include "engine/optim/optimizer.h"
-#include "engine/train/staging.h"
 #include "models/registry.h"
 #include "strategies/bucket_model.h"
 #include "strategies/session/factories.h"
@@ -31,22 +35,13 @@ namespace {
 
 struct Flags {
   std::string model = "mnist_cnn", strategy = "mirrored", algorithm = "auto", update = "auto",
-              kernels = "auto", dtype = "float32";
-  int replicas = 1, threads = 1, steps = 60, warm_up = 10;
+              kernels = "auto", device = "cpu", dtype = {};
+  std::vector<std::string> devices = {};
+  int replicas = 1, threads = 1, steps = 60, warm_up = 10, group = 10, layer_steps = 10;
+  int product = 8192, copy_mib = 256;
   std::size_t batch = 128;
-  bool json = false, recompute = false;
+  bool json = false, recompute = false, whole = false;
 };
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-double seconds_since(engine::Clock::time_point begin) {
-  return std::chrono::duration<double>(engine::Clock::now() - begin).count();
-}
 
 // The most memory that this process had so far, in MiB.
 double peak_mib() {
@@ -54,82 +49,6 @@ double peak_mib() {
   getrusage(RUSAGE_SELF, &usage);
   return double(usage.ru_maxrss) / 1024;
 }
-
-// What all threads of this process have had of processors, in seconds.
-double processor_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return double(now.tv_sec) + double(now.tv_nsec) / 1e9;
-}
-
-// Parts in the order in which they were first seen, a sample a step each.
-class Parts : public engine::Observer {
- public:
-  void add(const std::string& part, double seconds) {
-    if (now_.find(part) == now_.end()) order_.push_back(part);
-    now_[part] += seconds;
-  }
-  void layer(const std::string& name, Pass pass, engine::Clock::time_point begin,
-             engine::Clock::time_point end, engine::Tensor) override {
-    add(fmt::format("{:8} {}", pass == Pass::kForward ? "forward" : "backward", name),
-        std::chrono::duration<double>(end - begin).count());
-  }
-  // `whole`: seconds of the step; what no part has of them is `the rest`.
-  void end_step(bool keep, double whole) {
-    for (auto& [part, seconds] : now_) {
-      if (keep) samples_[part].push_back(seconds);
-      whole -= seconds;
-      seconds = 0;
-    }
-    if (keep) rest_.push_back(whole);
-  }
-  const std::vector<std::string>& order() const { return order_; }
-  double of(const std::string& part) const { return median(samples_.at(part)); }
-  double rest() const { return median(rest_); }
-
- private:
-  std::vector<std::string> order_;
-  std::map<std::string, double> now_;
-  std::map<std::string, std::vector<double>> samples_;
-  std::vector<double> rest_;
-};
-
-// When each gradient is final, in seconds of computing since the step began: what the strategy's
-// calls take is not counted.
-class ReadyTimes {
- public:
-  void begin_step() { next_ = 0; }
-  void add(engine::Range range, double seconds, bool keep) {
-    if (next_ == ends_.size()) ends_.push_back(range.end), samples_.emplace_back();
-    if (keep) samples_[next_].push_back(seconds);
-    ++next_;
-  }
-  // A layer's gradients each.
-  std::vector<strategies::ReadyUnit> units(std::size_t width) const {
-    std::vector<strategies::ReadyUnit> units;
-    std::size_t begin = 0;
-    for (std::size_t i = 0; i < ends_.size(); ++i) {
-      units.push_back({median(samples_[i]), (ends_[i] - begin) * width});
-      begin = ends_[i];
-    }
-    return units;
-  }
-  // Those of the strategy.
-  std::vector<strategies::ReadyUnit> buckets(const std::vector<engine::Range>& cut,
-                                             std::size_t width) const {
-    std::vector<strategies::ReadyUnit> units;
-    for (const engine::Range& bucket : cut) {
-      const auto at = std::lower_bound(ends_.begin(), ends_.end(), bucket.end) - ends_.begin();
-      units.push_back({median(samples_[std::size_t(at)]), bucket.size() * width});
-    }
-    return units;
-  }
-
- private:
-  std::size_t next_ = 0;
-  std::vector<std::size_t> ends_;
-  std::vector<std::vector<double>> samples_;
-};
 
 // What the step would take by the bucket model, between hosts: of computing and of sums that take
 // what the planner says, none slows the other.
@@ -176,20 +95,53 @@ std::map<std::string, double> operations(const engine::GraphSpec& graph, double 
   return by_part;
 }
 
+constexpr double kAim = 8000;           // images a second of resnet50 ...
+constexpr std::size_t kAimBatch = 256;  // ... in such batches, on one H200
+
+int run_on_devices(const Flags& f, engine::Strategy& strategy,
+                   const std::vector<engine::Device*>& devices, engine::DType dtype) {
+  engine::require(strategy.membership().size == int(devices.size()),
+                  "steps on devices are measured in one process");
+  DeviceStepOptions options;
+  options.batch = f.batch;
+  options.steps = f.steps - f.warm_up;
+  options.warm_up = f.warm_up;
+  options.group = f.group;
+  options.layer_steps = f.layer_steps;
+  options.product = std::size_t(f.product);
+  options.copied = std::size_t(f.copy_mib) << 20;
+  options.dtype = dtype;
+  nlohmann::json object = device_step(strategy, devices, models::build(f.model), options);
+  if (f.model == "resnet50" && f.batch == kAimBatch && devices.size() == 1)
+    object["aim_images_per_second"] = kAim;
+  fmt::print(stderr, "{}\n", strategy.explain());
+  fmt::print("{}{}", f.json ? object.dump() : describe(object), f.json ? "\n" : "");
+  return 0;
+}
+
 int run(const Flags& f, int argc, char** argv) {
   engine::require(f.warm_up >= 0 && f.steps > f.warm_up, "--steps {} must be above --warm-up {}",
                   f.steps, f.warm_up);
-  strategies::Session session(argc, argv);
+  strategies::SessionOptions session_options;
+  session_options.gpus.plan_cache = collectives::cache_folder();
+  strategies::Session session(argc, argv, session_options);
   strategies::StrategyOptions options;
   options.replicas = f.replicas;
+  options.device = f.device;
+  options.devices = f.devices;
   options.threads = f.threads;
   options.algorithm = f.algorithm;
   options.update = f.update;
   options.kernels = engine::kernels_of(f.kernels);
-  options.dtype = engine::dtype_of(f.dtype);
+  if (!f.dtype.empty()) options.dtype = engine::dtype_of(f.dtype);
   options.recompute = f.recompute;
   options.measured = true;
+  options = strategies::with_devices(session, options, strategies::share_of_gpus(session, options));
+  const std::vector<engine::Device*> devices = strategies::devices_of(session, options);
+  const engine::DType dtype = options.dtype.value_or(devices[0]->default_dtype());
   const auto strategy = strategies::make_strategy(f.strategy, session, options);
+  if (f.whole || !devices[0]->ops(dtype, {})->in_host_memory())
+    return run_on_devices(f, *strategy, devices, dtype);
   const engine::GraphSpec graph = models::build(f.model);
   const auto rule = engine::optim::sgd({.rate = 0.01, .momentum = 0.9});
   const auto data =
@@ -197,65 +149,15 @@ int run(const Flags& f, int argc, char** argv) {
           .train;
   const engine::Membership me = strategy->membership();
   strategy->open(graph, rule.rule, {f.batch, 1, 1, {}});
-  strategy->deal({data->size(), f.batch, 0, f.steps, {}, true});
-  Parts parts;
-  ReadyTimes ready_times;
-  std::vector<double> whole, computing, processor, losses;
-  strategy->run([&](engine::Replica& r) {
-    const bool mine = r.rank == me.rank;
-    engine::Pipeline pipeline(*data, {.shuffle = false, .in_place = true});
-    double exposed = 0;  // inside the strategy's calls
-    bool keep = false;
-    engine::Clock::time_point started;
-    auto timed = [&exposed](auto&& call) {
-      const auto begin = engine::Clock::now();
-      call();
-      exposed += seconds_since(begin);
-    };
-    const engine::Graph::Hook before = [&](engine::Range x) {
-      timed([&] { strategy->before_forward(r, x); });
-    };
-    const engine::Graph::Hook ready = [&](engine::Range x) {
-      if (mine) ready_times.add(x, seconds_since(started) - exposed, keep);
-      timed([&] { strategy->gradient_ready(r, x); });
-    };
-    if (mine) r.graph.observe(&parts);
-    while (const auto work = strategy->next(r)) {
-      exposed = 0;
-      keep = work->step >= f.warm_up;
-      if (mine) ready_times.begin_step();
-      started = engine::Clock::now();
-      const double processor_begin = processor_seconds();
-      pipeline.request(work->epoch, work->mine);
-      engine::stage(r, pipeline.take(), work->step, work->whole, rule.rate);
-      const double input = seconds_since(started);
-      r.graph.forward(*r.context, before);
-      const auto loss_begin = engine::Clock::now();
-      r.graph.evaluate_loss(*r.context, true);
-      const double loss = r.context->ops->batch_sum(r.context->state, r.graph.losses());
-      const double loss_seconds = seconds_since(loss_begin);
-      r.graph.backward(*r.context, false, ready);
-      timed([&] { strategy->finish(r); });
-      const double seconds = seconds_since(started);
-      if (!mine) continue;
-      parts.add("input", input);
-      parts.add("loss", loss_seconds);
-      parts.add("communication and update, exposed", exposed);
-      parts.end_step(keep, seconds);
-      computing.push_back(seconds - exposed);
-      whole.push_back(seconds);
-      processor.push_back(processor_seconds() - processor_begin);
-      losses.push_back(loss / double(std::max<std::int64_t>(1, r.state.examples)));
-    }
-    r.graph.observe(nullptr);
-  });
-  for (auto* times : {&whole, &computing, &processor})
-    times->erase(times->begin(), times->begin() + f.warm_up);
+  const StepTimes times =
+      take_steps(*strategy, *data, f.batch, rule.rate, 0, f.warm_up, f.steps - f.warm_up);
+  const Parts& parts = times.parts;
+  const auto& [losses, computing] = std::tie(times.losses, times.computing);
   engine::require(losses.back() < losses.front(), "the loss did not fall: {} to {}", losses.front(),
                   losses.back());
   if (!me.chief) return 0;
   const double peak_memory = peak_mib();
-  const double step = median(whole);
+  const double step = median(times.whole);
   const double rate = double(f.batch) / step;
   nlohmann::json object{{"model", f.model},
                         {"batch", f.batch},
@@ -263,7 +165,7 @@ int run(const Flags& f, int argc, char** argv) {
                         {"algorithm", strategy->algorithm()},
                         {"milliseconds", step * 1e3},
                         {"images_per_second", rate},
-                        {"cpu_milliseconds", median(processor) * 1e3},
+                        {"cpu_milliseconds", median(times.processor) * 1e3},
                         {"peak_mib", peak_memory}};
   fmt::print(stderr, "{}\n", strategy->explain());
   const engine::cpu::Peak peak = engine::cpu::measure_peak();
@@ -278,8 +180,8 @@ int run(const Flags& f, int argc, char** argv) {
   std::optional<Modelled> model;
   const auto* synchronous = dynamic_cast<const strategies::Synchronous*>(strategy.get());
   if (synchronous != nullptr && synchronous->topology().hosts.size() > 1) {
-    model = modelled(*synchronous, f.algorithm, ready_times, median(computing),
-                     engine::size_of(*options.dtype));
+    model =
+        modelled(*synchronous, f.algorithm, times.ready, median(computing), engine::size_of(dtype));
     object["communication"] = {{"computing_ms", median(computing) * 1e3},
                                {"alone_ms", model->communication * 1e3},
                                {"hidden_percent", model->hidden_percent(step, median(computing))},
@@ -338,11 +240,24 @@ int main(int argc, char** argv) {
   app.add_option("--algorithm", f.algorithm)->capture_default_str();
   app.add_option("--update", f.update)->capture_default_str();
   app.add_option("--kernels", f.kernels)->capture_default_str();
-  app.add_option("--dtype", f.dtype, "of storage: float32 or bfloat16")->capture_default_str();
+  app.add_option("--dtype", f.dtype, "of storage: float32, bfloat16; else the device's");
+  app.add_option("--device", f.device, "cpu, cuda:0: of all replicas")->capture_default_str();
+  app.add_option("--devices", f.devices, "of each replica: cuda:0,cuda:0")->delimiter(',');
   app.add_option("--replicas", f.replicas, "of this process")->capture_default_str();
   app.add_option("--threads", f.threads, "of a replica")->capture_default_str();
   app.add_option("--steps", f.steps)->capture_default_str();
   app.add_option("--warm-up", f.warm_up, "of the steps, untimed")->capture_default_str();
+  app.add_flag("--whole", f.whole, "as on a GPU: steps of the training loop, layers apart");
+  app.add_option("--group", f.group, "steps that are timed together there")->capture_default_str();
+  app.add_option("--layer-steps", f.layer_steps, "with a wait around each layer, there")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--product", f.product, "extent of the large product's matrices, there")
+      ->check(CLI::Range(16, 65536))
+      ->capture_default_str();
+  app.add_option("--copy-mib", f.copy_mib, "of the copy, there")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
   app.add_flag("--recompute", f.recompute, "blocks of the model again in backward");
   app.add_option("--batch", f.batch, "over all replicas")->capture_default_str();
   app.add_flag("--json", f.json, "one JSON object instead of a table");

@@ -8,8 +8,9 @@ usage() {
   cat <<'TEXT'
 usage: tools/bundle.sh [--without-vendor] [--build FOLDER] [--output FILE.tar.gz|FOLDER]
 
-Packs lockstep, the benchmarks, the tests of GPUs, mpirun with what Open MPI needs, the shared libraries of all
-these, gpu_check.sh and the scripts of bench/peers. Builds nothing, and leaves the build folder as it is.
+Packs lockstep, the benchmarks of steps and devices, the tests of GPUs, mpirun with what Open MPI needs, the shared
+libraries of all these, gpu_check.sh and the scripts of bench/peers. Builds nothing, and leaves the build folder as it
+is.
   --without-vendor   without cuDNN, cuBLAS and NCCL: the bundle looks for them where it runs
   --build FOLDER     what was built (default build)
   --output PATH      an archive where it ends in .tar.gz, which replaces an older one; otherwise a folder, which
@@ -68,7 +69,7 @@ copy() { cp -L -- "$@" || fail "cannot copy to ${!#}"; }
 
 # The programs.
 mapfile -t programs < <(find "$build/bench" "$build/test" -path '*.p' -prune -o -type f -perm -u+x \
-  \( -name 'bench_*' -o -name 'test_cuda*' -o -name test_gpu_models -o -name test_gpu_train -o -name test_ops \) -print 2>/dev/null | sort)
+  \( -regex '.*/bench_\(device\|ops\|step\|update\)' -o -name 'test_cuda*' -o -name test_gpu_models -o -name test_gpu_train -o -name test_ops \) -print 2>/dev/null | sort)
 case " ${programs[*]} " in
   */test_ops\ *) ;;
   *) fail "$build has no tests, which a bundle carries: build them (meson configure $build -Dtests=enabled)" ;;
@@ -140,7 +141,7 @@ if [ "$vendor" = yes ]; then
 fi
 
 # Scripts, and what they run.
-copy "$source/tools/gpu_check.sh" "$top/tools"
+copy "$source/tools/gpu_check.sh" "$source/tools/gpu_report.py" "$top/tools"
 mkdir -p "$top"/bench/peers "$top"/test/engine/cuda
 copy "$source"/bench/peers/*.py "$top/bench/peers"
 copy "$source/test/engine/cuda/h200.json" "$top/test/engine/cuda"

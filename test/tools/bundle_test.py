@@ -61,8 +61,8 @@ class Packing(Case):
 
     def setUp(self):
         super().setUp()
-        for program in ("tools/lockstep", "test/test_ops"):
-            (self.top / "build" / program).parent.mkdir(parents=True)
+        for program in ("tools/lockstep", "test/test_ops", "bench/bench_device", "bench/bench_rpc"):
+            (self.top / "build" / program).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(shutil.which("true"), self.top / "build" / program)
         self.output = self.top / "out"
         self.output.mkdir()
@@ -92,7 +92,9 @@ class Packing(Case):
         done = self.pack("--without-vendor", "--output", archive)
         self.assertEqual(done.returncode, 0, done.stderr)
         names = run(["tar", "-tzf", archive]).stdout.split()
-        self.assertIn("lockstep-bundle/bin/lockstep", names)
+        for name in ("bin/lockstep", "bin/bench_device", "tools/gpu_check.sh", "tools/gpu_report.py"):
+            self.assertIn(f"lockstep-bundle/{name}", names)
+        self.assertNotIn("lockstep-bundle/bin/bench_rpc", names, "of processors alone")
         self.assertEqual({name.split("/")[0] for name in names}, {"lockstep-bundle"})
         self.assertEqual(list(self.output.iterdir()), [archive])
 
@@ -208,7 +210,7 @@ TEXT
 """
 
 
-PROGRAMS = ["bench_step", "test_ops", "test_cuda", "test_cuda_graphs", "test_cuda_kernels", "test_cuda_ops",
+PROGRAMS = ["bench_device", "bench_step", "test_ops", "test_cuda", "test_cuda_graphs", "test_cuda_kernels", "test_cuda_ops",
             "test_gpu_models", "test_gpu_train"]
 
 
@@ -219,10 +221,12 @@ class GpuCheck(Case):
         super().setUp()
         put(self.top / "glibc_needed", "2.17\n")
         put(self.top / "version", "lockstep 1\n")
-        put(self.top / "tools/gpu_check.sh", (SOURCE / "tools/gpu_check.sh").read_text(encoding="utf-8"))
+        for script in ("gpu_check.sh", "gpu_report.py"):
+            put(self.top / "tools" / script, (SOURCE / "tools" / script).read_text(encoding="utf-8"))
         put(self.top / "bench/peers/torch_resnet50.py", "print('skipped: no PyTorch')\nraise SystemExit(77)\n")
         for name in PROGRAMS:
             put(self.top / "bin" / name, "#!/bin/sh\n")
+        put(self.top / "bin/bench_step", "#!/bin/sh\necho '{\"images_per_second\": 12.5}'\n")
         put(self.top / "bin/mpirun", "#!/bin/sh\necho '{\"started\": 2}'\n")
         self.lockstep(DOCTOR)
         self.output = self.top / "out.json"
@@ -265,6 +269,13 @@ echo '{{"images_per_second":12.5}}'
         self.assertEqual(got["benches"]["torch"]["result"], "skipped")
         self.assertEqual(got["tests"]["cuda_ops"]["result"], "passed")
         self.assertFalse([path for path in self.top.iterdir() if path.suffix == ".part"])
+        # The table, of which these programs measure nothing but images a second, and PyTorch is missing.
+        demands = got["demands"]
+        self.assertEqual((demands["resnet50_256_over_pytorch"]["met"], demands["resnet50_256_aim"]["met"]), (None, False))
+        self.assertIn("no PyTorch", demands["resnet50_256_over_pytorch"]["reason"])
+        self.assertTrue(demands["seconds"]["met"])
+        self.assertIn(demands["resnet50_256_aim"]["demand"], done.stdout)
+        self.assertIn("demands met,", done.stdout)
 
     def test_where_there_are_two_gpus_nccl_adds(self):
         self.lockstep({**DOCTOR, "device cuda:1": {"found": True, "text": "another GPU"}})

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// What one device's memory gives to the sums and updates of several replicas on it: direct
+// all-reduces of 2, 4 and 8 replicas, the optimizer, and the update inside the all-reduce against
+// both apart. Beside each the copy of the same run, which takes turns with it, and the share of it
+// that is reached. Every sum is checked, element by element.
+//
+//   bench_device --device cuda:0
+//   bench_device --device cpu:0 --mib 4 --parameters 1000000
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "bench/device_figures.h"
+#include "engine/base/error.h"
+#include "engine/runtime/devices.h"
+
+namespace lockstep::bench {
+namespace {
+
+struct Flags {
+  std::string device = "cuda:0";
+  std::vector<std::string> dtypes = {"bfloat16", "float32"};
+  std::vector<int> replicas = {2, 4, 8};
+  int mib = 64, copy_mib = 256, update_replicas = 4, turns = 7;
+  std::size_t parameters = 25'600'000;
+  double batch_ms = 20;
+  bool json = false;
+};
+
+void print_shares(const nlohmann::json& row, const std::string& what) {
+  fmt::print("  {:32}{:12.1f} us{:9.1f} GB/s{:8.1f} % of the copy\n", what,
+             row["microseconds"].get<double>(), row["gb_s"].get<double>(),
+             100 * row["share_of_copy"].get<double>());
+}
+
+void print(const nlohmann::json& object, bool json) {
+  if (json) {
+    fmt::print("{}\n", object.dump());
+  } else {
+    const auto bench = object["bench"].get<std::string>();
+    fmt::print("{} in {} on {}; a copy: {:.1f} GB/s\n", bench, object["dtype"].get<std::string>(),
+               object["device"].get<std::string>(), object["copy_gb_s"].get<double>());
+    if (bench == "all_reduce") {
+      for (const nlohmann::json& row : object["all_reduces"])
+        print_shares(row, fmt::format("{} replicas, {:.1f} MiB each", row["replicas"].get<int>(),
+                                      row["mib"].get<double>()));
+    } else if (bench == "optimizer") {
+      print_shares(object, fmt::format("{} parameters, {} bytes each",
+                                       object["parameters"].get<std::size_t>(),
+                                       object["bytes_per_parameter"].get<double>()));
+    } else {
+      for (const auto& [name, way] : object["ways"].items())
+        fmt::print("  {:32}{:12.1f} us in {} buckets\n", name, way["microseconds"].get<double>(),
+                   way["buckets"].get<std::size_t>());
+      fmt::print("  fused is {:.2f} times as fast as apart, with {} replicas\n",
+                 object["fused_over_apart"].get<double>(), object["replicas"].get<int>());
+    }
+  }
+  std::fflush(stdout);  // each as it is measured: who is out of time has those before
+}
+
+int run(const Flags& f) {
+  const engine::DeviceId id = engine::parse_device_id(f.device);
+  const auto devices = id.kind == "cuda" ? engine::all_devices() : engine::host_devices();
+  engine::Device& device = engine::find(devices, id);
+  DeviceOptions options;
+  options.replicas = f.replicas;
+  options.bytes = std::size_t(f.mib) << 20;
+  options.copied = std::size_t(f.copy_mib) << 20;
+  options.parameters = f.parameters;
+  options.update_replicas = f.update_replicas;
+  options.turns = f.turns;
+  options.batch_seconds = f.batch_ms / 1e3;
+  for (const auto measure : {all_reduce_figures, optimizer_figures, update_figures}) {
+    for (const std::string& dtype : f.dtypes) {
+      options.dtype = engine::dtype_of(dtype);
+      print(measure(device, options), f.json);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  lockstep::bench::Flags f;
+  CLI::App app{"Sums and updates of several replicas on one device, and its copy.", "bench_device"};
+  app.add_option("--device", f.device, "cuda:0, cpu:0")->capture_default_str();
+  app.add_option("--dtypes", f.dtypes, "of gradients and weights")->capture_default_str();
+  app.add_option("--replicas", f.replicas, "of the all-reduces")
+      ->check(CLI::Range(2, 16))
+      ->capture_default_str();
+  app.add_option("--mib", f.mib, "of a replica's gradients, in the all-reduces")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--parameters", f.parameters, "of optimizer and updates")->capture_default_str();
+  app.add_option("--update-replicas", f.update_replicas, "of the updates")
+      ->check(CLI::Range(2, 16))
+      ->capture_default_str();
+  app.add_option("--copy-mib", f.copy_mib)->check(CLI::Range(1, 65536))->capture_default_str();
+  app.add_option("--turns", f.turns)->check(CLI::Range(1, 1000))->capture_default_str();
+  app.add_option("--batch-ms", f.batch_ms, "about, of calls between two waits")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_flag("--json", f.json, "one JSON object a table");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return lockstep::bench::run(f);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_device: {}\n", error.what());
+    return 1;
+  }
+}

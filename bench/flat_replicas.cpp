@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+#include "bench/flat_replicas.h"
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+
+#include "engine/base/error.h"
+#include "engine/nn/graph_spec.h"
+#include "engine/nn/loss.h"
+
+namespace lockstep::bench {
+namespace {
+
+using collectives::Space;
+using strategies::Mirror;
+
+constexpr double kRate = 1e-6;                        // of learning: weights hardly move
+constexpr std::size_t kPiece = std::size_t(1) << 20;  // elements that the host handles at once
+
+// One parameter, of which nothing is computed.
+class Flat final : public engine::Layer {
+ public:
+  explicit Flat(std::size_t elements) : elements_(elements) {}
+  std::string describe() const override { return fmt::format("flat {}", elements_); }
+  engine::Shape output_shape(std::span<const engine::Shape>) const override { return {1}; }
+  std::vector<engine::ParameterSpec> parameters(std::span<const engine::Shape>) const override {
+    return {{"weight", {elements_}, engine::constant(1)}};
+  }
+  bool on_device() const override { return true; }
+  void forward(engine::Context&, const engine::ForwardArguments&) const override {}
+  void backward(engine::Context&, const engine::BackwardArguments&) const override {}
+
+ private:
+  std::size_t elements_;
+};
+
+strategies::SynchronousOptions strategy_options(const FlatOptions& f) {
+  engine::require(f.replicas >= 1 && f.replicas <= 16,
+                  "{} replicas: 1 to 16 have sums that are exact in 16 bits", f.replicas);
+  engine::require(f.elements >= 1, "a parameter of 0 numbers; it needs at least 1");
+  strategies::SynchronousOptions options;
+  options.devices.assign(std::size_t(f.replicas), f.device);
+  options.dtype = f.dtype;
+  options.algorithm = f.replicas > 1 ? "direct" : "auto";
+  options.update = f.update;
+  options.bucket_bytes = f.bucket_bytes;
+  options.checksums = false;  // of weights while they are used: no part of sums and updates
+  return options;
+}
+
+// Of element i on a rank: 0 to 15, so that 16 of them add up to less than 256, up to which bfloat16
+// has every whole number.
+int gradient(std::size_t i, int rank) {
+  return int((i + i / 61 + 7 * std::size_t(rank)) % 16);
+}
+
+int sum_of(std::size_t i, int replicas) {
+  int sum = 0;
+  for (int rank = 0; rank < replicas; ++rank) sum += gradient(i, rank);
+  return sum;
+}
+
+}  // namespace
+
+FlatReplicas::FlatReplicas(const FlatOptions& options)
+    : options_(options), strategy_(strategy_options(options)) {
+  engine::GraphSpec graph("flat", {1});
+  graph.then("flat", std::make_shared<Flat>(options.elements));
+  graph.set_loss(engine::mean_squared_error());
+  strategy_.open(graph, options.rule, {.batch = std::size_t(options.replicas)});
+  fresh_.resize(std::size_t(options.replicas));
+  const std::size_t width = size_of(options.dtype);
+  strategy_.run([&](engine::Replica& r) {
+    auto& mirror = static_cast<Mirror&>(r);
+    engine::Ops& ops = mirror.kernels();
+    engine::Buffer& fresh = fresh_[std::size_t(r.rank)];
+    fresh = ops.allocate(options_.elements * width, "gradients as they were");
+    std::vector<float> numbers(std::min(kPiece, options_.elements));
+    for (std::size_t at = 0; at < options_.elements; at += kPiece) {
+      const std::size_t count = std::min(kPiece, options_.elements - at);
+      for (std::size_t i = 0; i < count; ++i) numbers[i] = float(gradient(at + i, r.rank));
+      ops.load(numbers.data(), {fresh.data() + at * width, {count, 1}, options_.dtype});
+    }
+    ops.synchronize();
+  });
+}
+
+void FlatReplicas::write_gradients(Mirror& mirror) {
+  engine::Ops& ops = mirror.kernels();
+  const engine::Buffer& fresh = fresh_[std::size_t(mirror.rank)];
+  ops.copy_bytes(fresh.data(), mirror.space(Space::kGradient), fresh.bytes());
+  ops.synchronize();
+}
+
+// Of all replicas together, from when they met until the last one is done.
+template <class Calls>
+double FlatReplicas::timed(const Calls& calls) {
+  std::mutex mutex;
+  auto first = engine::Clock::time_point::max(), last = engine::Clock::time_point::min();
+  strategy_.run([&](engine::Replica& r) {
+    auto& mirror = static_cast<Mirror&>(r);
+    engine::Ops& ops = mirror.kernels();
+    write_gradients(mirror);
+    strategy_.gather(r, {}, "a meeting before the clock is read");
+    const auto begin = engine::Clock::now();
+    ops.reduce_behind_kernels();
+    calls(mirror);
+    ops.go_behind_reductions();
+    ops.synchronize();
+    const auto end = engine::Clock::now();
+    const std::scoped_lock lock(mutex);
+    first = std::min(first, begin), last = std::max(last, end);
+  });
+  return std::chrono::duration<double>(last - first).count();
+}
+
+double FlatReplicas::all_reduce(int calls) {
+  const strategies::StepDesign& design = strategy_.step();
+  engine::invariant(design.stages.size() == 1 && design.stages[0].size() == 2,
+                    "an all-reduce alone is a step's first stage where its update is apart");
+  const int sum = design.stages[0][0];
+  const double seconds = timed([&](Mirror& mirror) {
+    for (int i = 0; i < calls; ++i) {
+      mirror.executor().start(sum, nullptr);
+      mirror.executor().wait(sum, "a benchmark's sum");
+    }
+  });
+  return seconds / calls;
+}
+
+double FlatReplicas::update(int calls) {
+  const double seconds = timed([&](Mirror& mirror) {
+    const engine::Range all{0, mirror.graph.trainable()};
+    for (int i = 0; i < calls; ++i) {
+      mirror.Replica::state.step = step_ + i;
+      mirror.Replica::state.examples = 1;
+      mirror.Replica::state.inverse_examples = 1.0 / options_.replicas;
+      mirror.Replica::state.rate = kRate;
+      strategy_.gradient_ready(mirror, all);
+      strategy_.finish(mirror);
+      strategy_.before_forward(mirror, all);
+    }
+  });
+  step_ += calls;
+  return seconds / calls;
+}
+
+// Each makes the sums n times as large, and the largest is below 256.
+int FlatReplicas::most_calls() const {
+  constexpr int kExponents = 127 - 8;
+  return kExponents / std::max(1, int(std::bit_width(unsigned(options_.replicas - 1))));
+}
+
+void FlatReplicas::check_sums() {
+  all_reduce(1);
+  const std::size_t width = size_of(options_.dtype);
+  strategy_.run([&](engine::Replica& r) {
+    auto& mirror = static_cast<Mirror&>(r);
+    std::vector<std::byte> sums(std::min(kPiece, options_.elements) * width);
+    for (std::size_t at = 0; at < options_.elements; at += kPiece) {
+      const std::size_t count = std::min(kPiece, options_.elements - at);
+      mirror.kernels().read(mirror.space(Space::kGradient) + at * width, sums.data(),
+                            count * width);
+      for (std::size_t i = 0; i < count; ++i) {
+        const double found = engine::number_at(sums.data(), options_.dtype, i);
+        const int right = sum_of(at + i, options_.replicas);
+        engine::require(found == right, "element {} of the sum is {} on replica {}, not {}", at + i,
+                        found, r.rank, right);
+      }
+    }
+  });
+}
+
+std::uint64_t FlatReplicas::same(Space space, const char* what) {
+  std::vector<std::uint64_t> sums(std::size_t(options_.replicas));
+  strategy_.run([&](engine::Replica& r) {
+    auto& mirror = static_cast<Mirror&>(r);
+    sums[std::size_t(r.rank)] =
+        mirror.kernels().checksum(mirror.space(space), fresh_[0].bytes(), 0);
+  });
+  for (std::size_t rank = 1; rank < sums.size(); ++rank)
+    engine::require(sums[rank] == sums[0], "{} of replica {} are others than those of replica 0",
+                    what, rank);
+  return sums[0];
+}
+
+std::uint64_t FlatReplicas::same_gradients() {
+  return same(Space::kGradient, "the sums");
+}
+
+std::uint64_t FlatReplicas::same_weights() {
+  return same(Space::kWeight, "the weights");
+}
+
+double FlatReplicas::all_reduce_bytes() const {
+  return 2.0 * options_.replicas * double(options_.elements * size_of(options_.dtype));
+}
+
+// The optimizer's state, and the weights that it is applied to (of 16 bits their masters, which are
+// written as well), exist once.
+double FlatReplicas::fused_bytes() const {
+  const double width = double(size_of(options_.dtype));
+  const double kept = double(size_of(engine::computed_in(options_.dtype)));
+  const double state = 2 * double(options_.rule.slots()) * kept;
+  const double weights = engine::has_master(options_.dtype) ? 2 * kept : width;
+  return double(options_.elements) * (2 * options_.replicas * width + state + weights);
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// Kernels that compute nothing and count: of each call the bytes that it must move and the
+// operations that it must make at least, as a GPU's kernels (engine/cuda) are cut. A graph that is
+// built on these and runs a step tells what each of its layers costs, with all fusions, whatever
+// the layers are.
+//
+// Counted is what a pass over memory reads and writes, each operand once: of a batch so many rows
+// of it, whatever rows the graph was made with (one will do), and parameters as they are. What
+// libraries keep between two halves of one call (workspaces, partial sums) is not counted, nor are
+// some numbers a channel. A product and a sum are two operations; only products of matrices and
+// convolutions count any.
+//
+// One thread. Memory is the host's, and stays as it was.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/ops/ops.h"
+
+namespace lockstep::bench {
+
+// One kernel.
+struct Traffic {
+  std::string kernel = {};
+  double bytes = 0, operations = 0;
+};
+
+class TrafficOps final : public engine::Ops {
+ public:
+  TrafficOps(engine::DType dtype, std::size_t rows) : dtype_(dtype), rows_(rows) {}
+  // Since the last call of this.
+  std::vector<Traffic> take() { return std::exchange(calls_, {}); }
+
+  engine::DType dtype() const override { return dtype_; }
+  void dense_forward(const engine::StepState*, const engine::DenseSpec& spec, engine::Tensor x,
+                     engine::Tensor w, engine::Tensor b, engine::Tensor y) override;
+  void dense_backward(const engine::StepState*, const engine::DenseSpec& spec, engine::Tensor x,
+                      engine::Tensor y, engine::Tensor dy, engine::Tensor w, engine::Tensor dx,
+                      engine::Tensor dw, engine::Tensor db, bool accumulate) override;
+  void convolution_forward(const engine::StepState*, const engine::ConvolutionSpec& spec,
+                           engine::Tensor x, engine::Tensor w, engine::Tensor b,
+                           engine::Tensor y) override;
+  void convolution_backward(const engine::StepState*, const engine::ConvolutionSpec& spec,
+                            engine::Tensor x, engine::Tensor y, engine::Tensor dy, engine::Tensor w,
+                            engine::Tensor dx, engine::Tensor dw, engine::Tensor db,
+                            bool accumulate) override;
+  std::size_t pool_workspace(const engine::PoolSpec& spec, std::size_t rows) override;
+  void pool_forward(const engine::StepState*, const engine::PoolSpec& spec, engine::Tensor x,
+                    engine::Tensor y, std::byte* workspace) override;
+  void pool_backward(const engine::StepState*, const engine::PoolSpec& spec, engine::Tensor dy,
+                     engine::Tensor dx, const std::byte* workspace) override;
+  void batch_norm_sums(const engine::StepState*, const engine::BatchNormSpec& spec,
+                       engine::Tensor x, double* sums) override;
+  void batch_norm_forward(const engine::StepState*, const engine::BatchNormSpec& spec,
+                          const engine::BatchNormForward& call) override;
+  void batch_norm_gradient_sums(const engine::StepState*, const engine::BatchNormSpec& spec,
+                                const engine::BatchNormBackward& call, engine::Tensor dscale,
+                                engine::Tensor dshift, bool accumulate, double* sums) override;
+  void batch_norm_backward(const engine::StepState*, const engine::BatchNormSpec& spec,
+                           const engine::BatchNormBackward& call) override;
+  void batch_norm_moments(const engine::BatchNormSpec&, const engine::BatchNormMoments&) override {}
+  void batch_norm_fixed_moments(const engine::BatchNormSpec&, const double*, double*) override {}
+  void relu(const engine::StepState*, engine::Tensor x, engine::Tensor y) override;
+  void relu_gradient(const engine::StepState*, engine::Tensor y, engine::Tensor dy,
+                     engine::Tensor dx) override;
+  void tanh(const engine::StepState*, engine::Tensor x, engine::Tensor y) override;
+  void tanh_gradient(const engine::StepState*, engine::Tensor y, engine::Tensor dy,
+                     engine::Tensor dx) override;
+  void add(const engine::StepState*, engine::Tensor a, engine::Tensor b, engine::Tensor y) override;
+  void copy(const engine::StepState*, engine::Tensor x, engine::Tensor y) override;
+  void copy_bytes(const std::byte*, std::byte*, std::size_t) override {}  // some numbers a channel
+  void dropout(const engine::StepState*, const engine::DropoutSpec&, engine::Tensor x,
+               engine::Tensor y) override;
+  void copy_columns(const engine::StepState*, engine::Tensor x, std::size_t from, engine::Tensor y,
+                    std::size_t to, std::size_t count) override;
+  void clear(const engine::StepState*, engine::Tensor y) override;
+  void embedding_rows(const engine::StepState*, const engine::RowSource& source, engine::Tensor x,
+                      std::string_view layer, std::uint32_t* places) override;
+  void embedding_forward(const engine::StepState*, const engine::EmbeddingSpec& spec,
+                         const std::uint32_t* places, engine::Tensor w, engine::Tensor y) override;
+  void embedding_backward(const engine::StepState*, const engine::EmbeddingSpec& spec,
+                          const std::uint32_t* places, engine::Tensor dy, engine::Tensor dw,
+                          bool accumulate) override;
+  void softmax_cross_entropy(const engine::StepState*, double smoothing, engine::Tensor logits,
+                             engine::Tensor target, engine::Tensor dlogits, engine::Tensor losses,
+                             engine::Tensor correct) override;
+  void squared_error(const engine::StepState*, engine::Tensor y, engine::Tensor target,
+                     engine::Tensor dy, engine::Tensor losses) override;
+  void softmax(const engine::StepState*, engine::Tensor logits,
+               engine::Tensor probabilities) override;
+  double batch_sum(const engine::StepState*, engine::Tensor) override { return 0; }
+  void load(const float* from, engine::Tensor x) override;
+  std::uint64_t checksum(const std::byte*, std::size_t, std::size_t) const override { return 0; }
+  void reduce(const engine::ReduceArguments&) const override {}
+
+ private:
+  // Bytes of a batch, in its own type; none where nobody wants it.
+  double batch(engine::Tensor tensor) const;
+  static double whole(engine::Tensor tensor);  // of a parameter
+  // Written, and read before where it is added to.
+  static double gradient(engine::Tensor parameter, bool accumulate);
+  void count(std::string_view kernel, double bytes, double operations = 0);
+  void bias_gradient(engine::Activation activation, engine::Tensor y, engine::Tensor dy,
+                     engine::Tensor db, bool accumulate);
+
+  engine::DType dtype_;
+  std::size_t rows_;
+  std::vector<Traffic> calls_;
+};
+
+}  // namespace lockstep::bench

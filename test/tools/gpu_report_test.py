@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tools/gpu_report.py: what it makes of what gpu_check.sh left, and its table of demands. All figures here are made up.
+
+usage: gpu_report_test.py GPU_REPORT
+"""
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+REPORT = pathlib.Path(sys.argv[1]).resolve()
+spec = importlib.util.spec_from_file_location("gpu_report", REPORT)
+gpu_report = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(gpu_report)
+
+DOCTOR = {"CUDA": {"found": True, "text": "driver"}, "device cuda:0": {"found": True, "text": "a GPU that is made up"}}
+DTYPES = ("bfloat16", "float32")
+DIGITS = "GpuTrain.DigitsAreLearntAsWellAsOnTheProcessor"
+
+
+def torch_case(model, batch, mode, rate):
+    return {"peer": "PyTorch", "model": model, "batch": batch, "mode": mode, "images_per_second": rate}
+
+
+def torch_figures(modes):
+    """The fastest of PyTorch is 1000 for each case, and compiled_graphed has it."""
+    return [torch_case(model, batch, mode, {"eager": 500, "graphed": 800}.get(mode, 1000))
+            for model, batch in (("resnet50", 32), ("resnet50", 256), ("mnist_cnn", 128)) for mode in modes]
+
+
+def device_figures(share=0.9, ratio=1.6):
+    sums = [{"bench": "all_reduce", "dtype": dtype, "copy_gb_s": 1.0,
+             "all_reduces": [{"replicas": n, "share_of_copy": share} for n in (2, 4, 8)]} for dtype in DTYPES]
+    optimizer = [{"bench": "optimizer", "dtype": dtype, "share_of_copy": share} for dtype in DTYPES]
+    return sums + optimizer + [{"bench": "update", "dtype": dtype, "fused_over_apart": ratio} for dtype in DTYPES]
+
+
+class Case(unittest.TestCase):
+    """A folder as gpu_check.sh leaves it, in which everything that is demanded is met."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.work = pathlib.Path(folder.name)
+        self.runs = {}  # name: kind, code, output
+        self.bench("step_resnet50_256", {"images_per_second": 9000, "roofline": {
+            "share": 0.75, "images_per_second": 12000, "copy_gb_s": 1, "product_tflop_s": 2}})
+        self.bench("step_resnet50_32", {"images_per_second": 1600})
+        self.bench("step_mnist_cnn_128", {"images_per_second": 2500})
+        self.bench("torch", *torch_figures(["eager", "graphed"]))
+        self.bench("torch_compiled", *torch_figures(["compiled_graphed"]))
+        self.bench("device", *device_figures())
+        self.bench("step_resnet50_128", {"images_per_second": 1000})
+        self.bench("step_resnet50_128_twice", {"images_per_second": 990})
+        self.bench("step_resnet50_128_again", {"images_per_second": 1010})
+        self.bench("train_digits_2_replicas", {"test_accuracy": 0.98})
+        self.bench("train_digits_processor", {"test_accuracy": 0.985})
+        self.bench("digits_same_bits", {"files": 4, "equal": True, "others": []})
+        self.gtest("ops", "Conformance.Dense", "OK")
+        self.gtest("gpu_train", DIGITS, "OK")
+        self.gtest("ops_under_memcheck", "Conformance.Dense", "OK")
+
+    def bench(self, name, *figures, code="0", words=""):
+        self.runs[name] = ("bench", code, "".join(json.dumps(figure) + "\n" for figure in figures) + words)
+
+    def gtest(self, name, case, mark, code="0"):
+        self.runs[name] = ("test", code, f"[ RUN      ] {case}\n[ {mark:>8} ] {case} (1 ms)\n")
+
+    def demands(self, seconds=400):
+        lines = []
+        for name, (kind, code, text) in self.runs.items():
+            (self.work / f"{name}.out").write_text(text, encoding="utf-8")
+            (self.work / f"{name}.err").write_text("", encoding="utf-8")
+            lines.append(f"{name}\t{kind}\t{code}\t1\tcommand\t\n")
+        (self.work / "runs").write_text("".join(lines), encoding="utf-8")
+        (self.work / "doctor").write_text(json.dumps(DOCTOR), encoding="utf-8")
+        done = subprocess.run([sys.executable, str(REPORT), str(self.work), str(self.work / "json"), "lockstep 1",
+                               str(seconds)], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.said = done.stdout
+        self.whole = json.loads((self.work / "json").read_text(encoding="utf-8"))
+        return self.whole["demands"]
+
+    def unknown(self, name, *words, measured=None):
+        row = self.demands()[name]
+        self.assertIsNone(row["met"], row)
+        self.assertEqual(row["measured"], measured)
+        for word in words:
+            self.assertIn(word, row["reason"])
+
+    def missed(self, name, measured=None):
+        """This one is, and no other."""
+        table = self.demands()
+        self.assertEqual([key for key, row in table.items() if row["met"] is False], [name], table[name])
+        if measured is not None:
+            self.assertAlmostEqual(table[name]["measured"], measured)
+
+    def test_what_is_met_is_said_to_be(self):
+        table = self.demands()
+        self.assertEqual([name for name, row in table.items() if row["met"] is not True], [])
+        self.assertEqual([row["reason"] for row in table.values() if row["reason"]], [])
+        self.assertAlmostEqual(table["resnet50_256_over_pytorch"]["measured"], 9.0)
+        self.assertAlmostEqual(table["two_replicas_resnet50"]["measured"], 990 / 1010)
+        self.assertAlmostEqual(table["digits_accuracy"]["measured"], 0.005)
+        self.assertIn(f"{len(table)} demands met, 0 missed, 0 not known", self.said)
+        for row in table.values():
+            self.assertIn(row["demand"], self.said)
+        self.assertIn("9000 images/s, 75.0 % of the 12000", self.said)
+        self.assertEqual((self.whole["devices"], self.whole["version"], self.whole["seconds"]),
+                         ({"cuda:0": "a GPU that is made up"}, "lockstep 1", 400))
+
+    def test_each_that_is_missed_is_said_to_be(self):
+        cases = [
+            ("resnet50_32_over_pytorch", lambda: self.bench("step_resnet50_32", {"images_per_second": 1499}), 1.499),
+            ("mnist_cnn_128_over_pytorch", lambda: self.bench("step_mnist_cnn_128", {"images_per_second": 1990}), 1.99),
+            ("resnet50_256_aim", lambda: self.bench("step_resnet50_256", {"images_per_second": 7999}), 7999),
+            ("two_replicas_resnet50", lambda: self.bench("step_resnet50_128_twice", {"images_per_second": 970}),
+             970 / 1010),
+            ("digits_accuracy", lambda: self.bench("train_digits_2_replicas", {"test_accuracy": 0.96}), 0.025),
+            ("digits_runs_equal", lambda: self.bench("digits_same_bits", {"files": 4, "equal": False}), False),
+            ("tests", lambda: self.gtest("ops", "Conformance.Dense", "FAILED", code="1"), None),
+            ("memcheck", lambda: self.gtest("ops_under_memcheck", "Conformance.Dense", "OK", code="1"), None),
+        ]
+        for name, change, measured in cases:
+            with self.subTest(name):
+                self.setUp()
+                change()
+                if name == "memcheck":  # it is a test, too
+                    self.assertEqual([key for key, row in self.demands().items() if row["met"] is False],
+                                     ["tests", "memcheck"])
+                else:
+                    self.missed(name, measured)
+                self.assertIn("MISSED", self.said)
+
+    def test_shares_and_ratios_of_the_device_are_judged_each(self):
+        figures = device_figures()
+        figures[0]["all_reduces"][2]["share_of_copy"] = 0.849
+        self.bench("device", *figures)
+        self.missed("all_reduce_8_bfloat16", 0.849)
+        figures = device_figures()
+        figures[3]["share_of_copy"] = 0.84
+        self.bench("device", *figures)
+        self.missed("optimizer_float32", 0.84)
+        figures = device_figures()
+        figures[4]["fused_over_apart"] = 1.49
+        self.bench("device", *figures)
+        self.missed("fused_update_bfloat16", 1.49)
+
+    def test_mirrors_that_differ_are_missed(self):
+        self.gtest("gpu_train", DIGITS, "FAILED", code="1")
+        table = self.demands()
+        self.assertEqual([key for key, row in table.items() if row["met"] is False], ["digits_mirrors_equal", "tests"])
+        self.setUp()
+        self.bench("train_digits_2_replicas", code="1", words="mirrors are no longer equal")
+        table = self.demands()
+        self.assertIs(table["digits_mirrors_equal"]["met"], False)
+        self.assertIsNone(table["digits_accuracy"]["met"])
+
+    def test_without_pytorch_nothing_is_said_of_it(self):
+        for name in ("torch", "torch_compiled"):
+            self.bench(name, code="77", words="skipped: PyTorch is not installed")
+        for name in ("resnet50_256_over_pytorch", "resnet50_32_over_pytorch", "mnist_cnn_128_over_pytorch"):
+            self.unknown(name, "PyTorch is not installed")
+        self.assertIs(self.demands()["resnet50_256_aim"]["met"], True)
+
+    def test_a_mode_of_pytorch_that_is_missing_may_have_been_the_fastest(self):
+        self.bench("torch_compiled", code="124")
+        self.unknown("resnet50_256_over_pytorch", "compiled_graphed", "timed out", measured=9000 / 800)
+        self.assertIn("not known", self.said)
+        # Slower than the modes that are there is missed, whatever the others would be.
+        self.bench("step_resnet50_256", {"images_per_second": 900})
+        row = self.demands()["resnet50_256_over_pytorch"]
+        self.assertIs(row["met"], False)
+        self.assertAlmostEqual(row["measured"], 900 / 800)
+
+    def test_a_case_of_pytorch_that_failed_is_not_taken_for_slow(self):
+        cases = torch_figures(["compiled_graphed"])
+        cases[1] = {"model": "resnet50", "batch": 256, "mode": "compiled_graphed", "error": "RuntimeError: no memory"}
+        self.bench("torch_compiled", *cases, code="1")
+        self.unknown("resnet50_256_over_pytorch", "no memory", measured=9000 / 800)
+        self.assertIs(self.demands()["resnet50_32_over_pytorch"]["met"], True)
+
+    def test_what_had_no_time_or_failed_is_not_measured_and_says_why(self):
+        self.bench("step_resnet50_256", code="late")
+        self.unknown("resnet50_256_aim", "no time left")
+        self.bench("step_resnet50_32", code="1", words="bench_step: too little memory")
+        self.unknown("resnet50_32_over_pytorch", "failed", "too little memory")
+        self.bench("device", *device_figures()[:2], code="124")
+        table = self.demands()
+        self.assertIs(table["all_reduce_2_float32"]["met"], True, "what was printed before counts")
+        self.assertIsNone(table["optimizer_bfloat16"]["met"])
+        self.assertIn("timed out", table["optimizer_bfloat16"]["reason"])
+        self.gtest("gpu_train", DIGITS, "OK", code="late")
+        self.unknown("tests", "gpu_train", "no time left")
+        del self.runs["step_resnet50_128_twice"]
+        self.unknown("two_replicas_resnet50", "was not run")
+
+    def test_without_the_sanitizer_its_demand_is_not_known_and_the_tests_are(self):
+        self.runs["ops_under_memcheck"] = ("test", "absent", "")
+        table = self.demands()
+        self.assertIsNone(table["memcheck"]["met"])
+        self.assertIn("not installed", table["memcheck"]["reason"])
+        self.assertIs(table["tests"]["met"], True)
+
+    def test_numbers_that_are_none_are_not_measured(self):
+        self.bench("step_resnet50_256", {"images_per_second": None})
+        self.unknown("resnet50_256_aim", "images_per_second")
+        self.bench("train_digits_2_replicas", {"test_accuracy": None})
+        self.unknown("digits_accuracy", "test_accuracy")
+
+    def test_too_long_is_missed(self):
+        self.assertIs(self.demands(seconds=481)["seconds"]["met"], False)
+
+
+class Compare(unittest.TestCase):
+    """--compare of two folders of checkpoints."""
+
+    def compared(self, first, second):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, files in (("first", first), ("second", second)):
+                for path, text in files.items():
+                    file = pathlib.Path(folder) / name / path
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_text(text, encoding="utf-8")
+            done = subprocess.run([sys.executable, str(REPORT), "--compare", f"{folder}/first", f"{folder}/second"],
+                                  capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(done.stdout)
+
+    def test_equal_weights_are_equal_whatever_stands_beside_them(self):
+        shards = {"step-1/shard-0.safetensors": "weights", "step-1/shard-1.safetensors": "more"}
+        self.assertEqual(self.compared({**shards, "step-1/manifest.json": "at noon"}, {**shards, "lock": ""}),
+                         {"files": 2, "equal": True, "others": []})
+
+    def test_other_weights_or_none_are_not(self):
+        one = {"step-1/shard-0.safetensors": "weights"}
+        found = self.compared(one, {"step-1/shard-0.safetensors": "other"})
+        self.assertEqual((found["equal"], found["others"]), (False, ["step-1/shard-0.safetensors"]))
+        found = self.compared(one, {**one, "step-2/shard-0.safetensors": "weights"})
+        self.assertFalse(found["equal"])
+        self.assertIn("error", self.compared(one, {}))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
