@@ -37,7 +37,8 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   options.algorithm = f.algorithm;
   options.update = f.update;
   if (f.strategy != "parameter_server") options.wire = f.wire;
-  options.graphs = f.graphs;
+  const bool host_takes_part = f.steps_ahead == 0 || !f.profile.empty();
+  options.graphs = host_takes_part && f.graphs == "auto" ? "off" : f.graphs;
   options.bind = f.bind == "auto";
   if (!f.kernels.empty()) options.kernels = engine::kernels_of(f.kernels);
   options.bucket_bytes = f.bucket_bytes();
