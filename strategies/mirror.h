@@ -89,7 +89,6 @@ class Mirror : private OwnOps,
   std::size_t started = 0;        // buckets of this step whose collectives have been started
   bool behind_updates = false;    // kernels come behind all updates of the last step
   bool recording = false;         // what is queued is kept, to be repeated
-  bool repeated = false;          // recordings may be under way, which no plan knows of
   engine::Clock::time_point reported_at{};
   std::array<double, kTimedSteps> step_seconds{};
   std::size_t timed_steps = 0;

@@ -31,7 +31,8 @@ void Synchronous::open_recordings() {
 }
 
 std::string Synchronous::graphs_sentence() const {
-  if (options_.graphs == "off") return "graphs: off, since that was asked for";
+  if (options_.graphs == "off")
+    return "graphs: off, since that was asked for (--steps-ahead 0 and --profile ask for it, too)";
   if (!recordings_) return "graphs: off, since " + no_recordings();
   const std::string why = recordings_->refusal();
   if (!why.empty()) return "graphs: off, since the device refused: " + why;
@@ -57,7 +58,6 @@ void Synchronous::compute(engine::Replica& replica, int part, std::size_t whole,
     queue_checks(m, {0, m.graph.parameters()});
   }
   recordings_->repeat(local, part);
-  m.repeated = true;
 }
 
 // False: it was refused. Plans run on the host as always, and are at their end when all of it is

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The calls of a step: see synchronous.h.
 #include <algorithm>
-#include <utility>
 
 #include "strategies/synchronous.h"
 
@@ -227,7 +226,7 @@ Totals Synchronous::settle(engine::Replica& replica) {
   for (std::size_t stage = 0; stage < design_.step_stages; ++stage) {
     m.executor().finish(int(stage), "end of the step");
   }
-  if (std::exchange(m.repeated, false)) m.kernels().synchronize();
+  if (recordings_) m.kernels().synchronize();  // of repeated steps no plan knows when they are done
   return totals_of(m);
 }
 
