@@ -113,6 +113,7 @@ class CudaOps final : public Ops {
   void queue_checksum(const std::byte* data, std::size_t bytes, std::size_t offset,
                       std::uint64_t* sum) override;
   void reduce(const ReduceArguments& arguments) const override;
+  void find_factors(const FactorArguments& arguments) const override;
 
  private:
   // What was asked of numbers from files: ids of a layer, or classes.
@@ -176,6 +177,7 @@ class CudaOps final : public Ops {
   Buffer arriving_;
 
   const Event& event(int number) const;  // of a mark
+  const StepState* given(const StepState& state) const;
 
   // Of reduce, checksum and marks, which any thread calls.
   mutable std::mutex mutex_;
