@@ -77,6 +77,8 @@ void Mirror::open(const StepDesign& design, const engine::UpdateRule& rule, coll
   state.norm_blocks = design.norm_blocks;
   state.segments = design.segments;
   state.memory = take_factors(rule, design);
+  if (rule.scaling.dynamic) loss_scale.emplace(*own_ops, state.memory.loss_scale);
+  Replica::state.loss_scale = rule.scaling.start;
   executor_.emplace(rank, team, transport_.get(), *own_ops, std::move(state), options);
   const bool on_device = !own_ops->in_host_memory();
   const std::size_t messages = collectives::WireStaging::bytes(design.plan, rank, on_device);
@@ -123,6 +125,7 @@ std::byte* Mirror::host_weights() const {
 }
 
 void Mirror::download() {
+  if (loss_scale) loss_scale->download();
   if (own_ops->in_host_memory()) return;
   const std::size_t bytes = graph.parameters() * engine::size_of(graph.dtype());
   if (weights_copy_.bytes() != bytes) weights_copy_ = engine::Buffer(bytes);

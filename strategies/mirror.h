@@ -15,6 +15,7 @@
 #include "collectives/team.h"
 #include "collectives/transport.h"
 #include "engine/train/strategy.h"
+#include "strategies/loss_scale.h"
 #include "strategies/step_design.h"
 
 namespace lockstep::strategies {
@@ -96,8 +97,10 @@ class Mirror : private OwnOps,
   // Checksums of the watched weights: those of even steps, and those of odd ones. Shared.
   engine::Buffer checks;
   std::uint64_t* checks_of(std::int64_t step) const;
-  std::vector<double> averaged;        // statistics as they were when they were last averaged
-  std::int64_t reductions_beside = 0;  // reductions that began while buckets were in flight
+  std::optional<LossScale> loss_scale;    // where it is dynamic; since `open`
+  engine::LossScaleState reported_scale;  // as the reported step had it
+  std::vector<double> averaged;           // statistics as they were when they were last averaged
+  std::int64_t reductions_beside = 0;     // reductions that began while buckets were in flight
 
  private:
   std::byte* exchange(int point) override;
