@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "collectives/host_sum.h"
 
@@ -58,6 +57,13 @@ Executor::Executor(int rank, Team& team, Transport* transport, const engine::Ops
       wakes_(transport != nullptr && transport->wake()) {
   engine::invariant(team.is_local(rank), "an executor's rank is not of its team");
   team.set_ops(rank, &ops);
+  const bool finds = owned_.rule != nullptr && owned_.rule->needs() != engine::Needs::kNothing;
+  if (!finds || owned_.memory.factors != nullptr) return;
+  engine::invariant(ops.in_host_memory(), "an update on a device without memory for its factors");
+  const std::size_t segments = owned_.segments.size();
+  own_found_ = engine::Buffer(engine::UpdateMemory::bytes(segments));
+  owned_.memory = engine::UpdateMemory::in(own_found_.data(), segments);
+  owned_.memory.begin(*owned_.rule, owned_.segments);
 }
 
 void Executor::open(const StepPlan& step, engine::Buffer staging) {
@@ -72,6 +78,8 @@ void Executor::open(const StepPlan& step, engine::Buffer staging) {
     entry.mine = &stage.plan.lanes[std::size_t(rank_)];
     entry.vendor = any_step(stage.plan, [](const Step& s) { return s.action == Action::kVendor; });
     engine::invariant(!entry.vendor || options_.vendor_sum, "a vendor's sum without the vendor");
+    entry.updates =
+        any_step(stage.plan, [](const Step& s) { return s.epilogue == Epilogue::kUpdate; });
     for (const auto& lanes : stage.plan.lanes) {
       auto& counts = entry.arrivals.emplace_back();
       for (const Lane& lane : lanes)
@@ -170,6 +178,7 @@ bool Executor::move(int plan, int& budget, bool& ended) {
     if (entries_[std::size_t(earlier)].completed.load(std::memory_order_relaxed) <= execution)
       return false;
   at_ = &entry;
+  if (entry.updates) find_factors(entry, execution + 1);
   bool moved = false, all = true;
   for (std::size_t lane = 0; lane < entry.cursors.size(); ++lane) {
     while (advance(entry, plan, int(lane), budget)) moved = true;
@@ -348,28 +357,22 @@ void Executor::update_arguments(Entry& entry, Cursor& cursor, const Step& step,
     arguments.slots[slot] = kept(slot);
   if (engine::has_master(dtype)) arguments.master = kept(owned_.rule->slots());
   arguments.scale = 1;
-  if (owned_.rule->needs() != engine::Needs::kGlobalNorm) return;
-  const std::uint64_t execution = entry.completed.load(std::memory_order_relaxed) + 1;
-  if (entry.scaled != execution) {
-    entry.scaled = execution;
-    find_norms();
-    entry.scale = clipping_scale();
-  }
-  arguments.scale = entry.scale;
+  arguments.factors = owned_.memory.factors;
 }
 
-// min(1, clip / norm), where the norm is of the whole gradient: the blocks' sums of squares are
-// added in the arena's order, so that it has the same bits on all ranks and for all slicings.
-double Executor::clipping_scale() const {
-  double squares = 0;
-  for (std::size_t block = 0; block < owned_.norm_blocks; ++block) squares += norms()[block];
-  return std::min(1.0, owned_.rule->clip_norm / (std::sqrt(squares) + 1e-12));
-}
-
-// The host reads them.
-void Executor::find_norms() const {
-  ops_.mark(kNorms);
-  ops_.wait(kNorms);
+// Before the first update of a step, on ranks that own nothing, too: all have the same. Queued
+// where kernels are, behind the squares.
+void Executor::find_factors(const Entry& entry, std::uint64_t execution) {
+  if (owned_.memory.factors == nullptr || found_ == execution) return;
+  found_ = execution;
+  engine::FactorArguments arguments;
+  arguments.rule = owned_.rule;
+  arguments.state = entry.state.load(std::memory_order_relaxed);
+  arguments.squares = norms();
+  arguments.blocks = owned_.norm_blocks;
+  arguments.segments = owned_.segments.size();
+  arguments.memory = owned_.memory;
+  ops_.find_factors(arguments);
 }
 
 double* Executor::norms() const {

@@ -38,6 +38,9 @@ struct OwnedState {
   std::size_t norm_blocks = 0;  // blocks of the whole arena that a global norm adds
   // Of the arena, ascending, up to its end; none: all of it is alike, and decays.
   std::vector<engine::UpdateSegment> segments = {};
+  // Of a rule that needs something of all gradients: where that is found, and lies as it begins;
+  // none: in memory of the executor's own, where kernels read the host's.
+  engine::UpdateMemory memory = {};
   std::size_t segment(std::size_t offset) const;  // the number of that which holds the element
   // Numbers in the norms of a rank, whose arena has so many blocks and segments, where the rule
   // needs norms of layers.
@@ -153,8 +156,7 @@ class Executor {
     std::vector<Cursor> cursors = {};
     bool vendor = false;       // some step of it is a vendor's sum
     std::uint64_t turn = 0;    // then: which of all such executions this is; all ranks agree
-    std::uint64_t scaled = 0;  // the execution, from 1, that `scale` was computed for
-    double scale = 1;
+    bool updates = false;      // some step of it, of any rank, is an update
     std::string purpose = {};  // of who waits for it; purposes_ guards it
   };
   // kElsewhere: another thread is at work. kCrowded: still, and a rank that is waited for was last
@@ -166,14 +168,14 @@ class Executor {
     int plan = 0, lane = 0;
     int tag() const { return plan * kMaxLanes + lane; }
   };
-  // Marks of the rank's reductions (engine/ops/ops.h): at its last arrival, at norms that it read,
-  // at the end of each plan, behind each lane's copies.
-  static constexpr int kArrivals = 0, kNorms = 1;
-  static int mark_of(int plan) { return 2 + plan; }
+  // Marks of the rank's reductions (engine/ops/ops.h): at its last arrival, at the end of each
+  // plan, behind each lane's copies.
+  static constexpr int kArrivals = 0;
+  static int mark_of(int plan) { return 1 + plan; }
   // Whether a plan's sums are queued on the device; else they are done when it has moved.
   bool queued(const Entry& entry) const;
   void follow(const std::vector<int>& ranks) const;
-  void find_norms() const;
+  void find_factors(const Entry& entry, std::uint64_t execution);
   Looked look_round(int budget);
   bool at_once(int plan);
   // Of all plans, or of one, under the lock.
@@ -197,11 +199,9 @@ class Executor {
                         engine::ReduceArguments& arguments);
   bool by_segments(const Step& step) const;
   void segment_arguments(const Entry& entry, std::size_t segment, std::size_t at,
-                         engine::ReduceArguments& arguments);
+                         engine::ReduceArguments& arguments) const;
   void take_weight_squares(const Entry& entry, std::size_t at,
                            const engine::ReduceArguments& of_gradients) const;
-  void find_local_rates();
-  double* layer_squares(std::size_t block, std::size_t segment) const;
   bool all_arrived(const Entry& entry, int plan, const Step& await);
   bool arrived(const Entry& entry, int plan, const Step& await, int rank) const;
   void look(Entry& entry, int plan, int lane);
@@ -217,7 +217,6 @@ class Executor {
                        const std::vector<int>& missing) const;
   std::string waiting_for(int plan, const std::vector<int>& lost);
   [[noreturn]] void rethrow_waiting(int plan);
-  double clipping_scale() const;
   double* norms() const;
   std::byte* address(const Entry& entry, const Operand& operand, DType dtype,
                      std::size_t element) const;
@@ -234,9 +233,9 @@ class Executor {
   std::size_t owned_elements_;
   bool wakes_;  // the transport, from its sleep
   bool stream_updates_ = false;
-  std::vector<double> local_rates_;  // of the segments, where the rule needs norms of layers ...
-  std::uint64_t rated_ = 0;          // ... in this execution, from 1
-  std::mutex mutex_;                 // of the work: cursors, transport, operands
+  engine::Buffer own_found_;  // where OwnedState has none
+  std::uint64_t found_ = 0;   // the execution, from 1, that it was found in last
+  std::mutex mutex_;          // of the work: cursors, transport, operands
   std::mutex purposes_;
   std::vector<Entry> entries_;  // they hold atomics and do not move: made all at once
   std::vector<int> order_;      // first in line first

@@ -27,18 +27,15 @@ bool Executor::by_segments(const Step& step) const {
 
 // For elements from `at` on, all of that segment.
 void Executor::segment_arguments(const Entry& entry, std::size_t segment, std::size_t at,
-                                 engine::ReduceArguments& arguments) {
+                                 engine::ReduceArguments& arguments) const {
   if (arguments.epilogue == Epilogue::kSquares) {
-    arguments.squares = layer_squares(at / engine::kBlock, segment);
+    arguments.squares = norms() + engine::squares_of_part(at / engine::kBlock, segment);
     arguments.squares_step = 2;
     return take_weight_squares(entry, at, arguments);
   }
   arguments.decays = owned_.segments[segment].decays;
-  if (owned_.rule->needs() != engine::Needs::kLayerNorms) return;
-  const std::uint64_t execution = entry.completed.load(std::memory_order_relaxed) + 1;
-  if (rated_ != execution) find_local_rates();
-  rated_ = execution;
-  arguments.local_rate = local_rates_[segment];
+  if (owned_.rule->needs() == engine::Needs::kLayerNorms)
+    arguments.found_rate = owned_.memory.local_rates + segment;
 }
 
 void Executor::take_weight_squares(const Entry& entry, std::size_t at,
@@ -53,27 +50,6 @@ void Executor::take_weight_squares(const Entry& entry, std::size_t at,
   arguments.squares = of_gradients.squares + 1;
   arguments.squares_step = of_gradients.squares_step;
   ops_.reduce(arguments);
-}
-
-// Of the gradients; behind them of the weights.
-double* Executor::layer_squares(std::size_t block, std::size_t segment) const {
-  return norms() + 2 * (block + segment);
-}
-
-void Executor::find_local_rates() {
-  find_norms();
-  local_rates_.assign(owned_.segments.size(), 1.0);
-  std::size_t begin = 0;
-  for (std::size_t s = 0; s < owned_.segments.size(); ++s) {
-    const engine::UpdateSegment& segment = owned_.segments[s];
-    double gradient = 0, weight = 0;
-    for (std::size_t b = begin / engine::kBlock; b * engine::kBlock < segment.end; ++b) {
-      gradient += layer_squares(b, s)[0];
-      weight += layer_squares(b, s)[1];
-    }
-    if (segment.adapts) local_rates_[s] = owned_.rule->local_rate(gradient, weight);
-    begin = segment.end;
-  }
 }
 
 }  // namespace lockstep::collectives

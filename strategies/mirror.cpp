@@ -76,10 +76,26 @@ void Mirror::open(const StepDesign& design, const engine::UpdateRule& rule, coll
   state.slots = slots_.data();
   state.norm_blocks = design.norm_blocks;
   state.segments = design.segments;
+  state.memory = take_factors(rule, design);
+  if (rule.scaling.dynamic) loss_scale.emplace(*own_ops, state.memory.loss_scale);
+  Replica::state.loss_scale = rule.scaling.start;
   executor_.emplace(rank, team, transport_.get(), *own_ops, std::move(state), options);
   const bool on_device = !own_ops->in_host_memory();
   const std::size_t messages = collectives::WireStaging::bytes(design.plan, rank, on_device);
   executor_->open(design.plan, own_ops->allocate_shared(messages));
+}
+
+// What updates need of all gradients, as it begins.
+engine::UpdateMemory Mirror::take_factors(const engine::UpdateRule& rule,
+                                          const StepDesign& design) {
+  if (rule.needs() == engine::Needs::kNothing) return {};
+  const std::size_t segments = design.segments.size();
+  const engine::Buffer start(engine::UpdateMemory::bytes(segments));
+  engine::UpdateMemory::in(start.data(), segments).begin(rule, design.segments);
+  found_ = own_ops->allocate(start.bytes(), "what updates need of all gradients");
+  own_ops->write(start.data(), found_.data(), start.bytes());
+  own_ops->synchronize();
+  return engine::UpdateMemory::in(found_.data(), segments);
 }
 
 std::byte* Mirror::space(Space which) const {
@@ -92,14 +108,13 @@ std::byte* Mirror::space(Space which, int of) const {
 
 std::array<std::byte*, collectives::kSpaces> Mirror::take_spaces(const ArenaLayout& layout) {
   constexpr const char* kNames[] = {"the gradients", "the weights", "", "scratch of the all-reduce",
-                                    ""};
+                                    "the squares of gradients"};
   std::array<std::byte*, collectives::kSpaces> bases{};
   for (int i = 0; i < collectives::kSpaces; ++i) {
     const bool last = i + 1 == collectives::kSpaces;
     const std::size_t bytes = (last ? layout.bytes : layout.offset[i + 1]) - layout.offset[i];
-    const bool shared = Space(i) == Space::kExchange || Space(i) == Space::kNorms;
-    spaces_.push_back(shared ? own_ops->allocate_shared(bytes)
-                             : own_ops->allocate(bytes, kNames[i]));
+    spaces_.push_back(Space(i) == Space::kExchange ? own_ops->allocate_shared(bytes)
+                                                   : own_ops->allocate(bytes, kNames[i]));
     bases[std::size_t(i)] = spaces_.back().data();
   }
   return bases;
@@ -110,6 +125,7 @@ std::byte* Mirror::host_weights() const {
 }
 
 void Mirror::download() {
+  if (loss_scale) loss_scale->download();
   if (own_ops->in_host_memory()) return;
   const std::size_t bytes = graph.parameters() * engine::size_of(graph.dtype());
   if (weights_copy_.bytes() != bytes) weights_copy_ = engine::Buffer(bytes);

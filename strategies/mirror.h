@@ -2,8 +2,8 @@
 // One replica of a synchronous strategy: its graph, its memory, its executor. The memory that other
 // ranks of the host read and write (gradients, weights, exchange, scratch, norms) is one block, so
 // that processes map it at once; optimizer slots, and the float32 masters of weights of 16 bits,
-// are the rank's own. On a device with memory of its own the first four lie there (exchange and
-// norms where the host can reach them), and checkpoints go through copies. Owned by the strategy;
+// are the rank's own. On a device with memory of its own all of these lie there (the
+// exchange where the host can reach it), and checkpoints go through copies. Owned by the strategy;
 // the replica's thread uses it, a communication thread beside it only the executor.
 #pragma once
 #include <array>
@@ -15,6 +15,7 @@
 #include "collectives/team.h"
 #include "collectives/transport.h"
 #include "engine/train/strategy.h"
+#include "strategies/loss_scale.h"
 #include "strategies/step_design.h"
 
 namespace lockstep::strategies {
@@ -97,14 +98,18 @@ class Mirror : private OwnOps,
   // Checksums of the watched weights: those of even steps, and those of odd ones. Shared.
   engine::Buffer checks;
   std::uint64_t* checks_of(std::int64_t step) const;
-  std::vector<double> averaged;        // statistics as they were when they were last averaged
-  std::int64_t reductions_beside = 0;  // reductions that began while buckets were in flight
+  std::optional<LossScale> loss_scale;    // where it is dynamic; since `open`
+  engine::LossScaleState reported_scale;  // as the reported step had it
+  std::vector<double> averaged;           // statistics as they were when they were last averaged
+  std::int64_t reductions_beside = 0;     // reductions that began while buckets were in flight
 
  private:
   std::byte* exchange(int point) override;
   void reduce(int point) override;
   void completed(int plan, engine::Clock::time_point begin, engine::Clock::time_point end) override;
   void waited(int plan, engine::Clock::time_point begin, engine::Clock::time_point end) override;
+
+  engine::UpdateMemory take_factors(const engine::UpdateRule& rule, const StepDesign& design);
 
   const StepDesign* design_ = nullptr;
   collectives::Team* team_ = nullptr;
@@ -113,6 +118,7 @@ class Mirror : private OwnOps,
   std::size_t owned_elements_ = 0;
   std::size_t masters_at_ = 0;  // among the values kept
   engine::Buffer slots_, widened_;
+  engine::Buffer found_;                      // engine::UpdateMemory
   std::vector<engine::Buffer> spaces_;        // of a device with memory of its own
   engine::Buffer weights_copy_, slots_copy_;  // of these, for the host
   std::optional<collectives::Executor> executor_;

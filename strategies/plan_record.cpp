@@ -46,11 +46,11 @@ std::string threads_of(int threads) {
 // All that bits depend on.
 std::string rule_text(const engine::UpdateRule& rule) {
   constexpr const char* kNames[] = {"sgd", "adam", "adamw", "lars"};
-  return fmt::format("{} momentum {}{} betas {} {} epsilon {} decay {} of {} clip {} trust {}",
+  return fmt::format("{} momentum {}{} betas {} {} epsilon {} decay {} of {} clip {} trust {}{}",
                      kNames[std::size_t(rule.kind)], rule.momentum,
                      rule.nesterov ? " nesterov" : "", rule.beta1, rule.beta2, rule.epsilon,
                      rule.weight_decay, rule.decay_all ? "all parameters" : "weights",
-                     rule.clip_norm, rule.trust);
+                     rule.clip_norm, rule.trust, rule.scaling.dynamic ? " scaled dynamically" : "");
 }
 
 // Why something was chosen, where more is not known.

@@ -187,7 +187,7 @@ class Designer {
 
   std::size_t width() const { return engine::size_of(graph_.dtype()); }
   std::size_t bytes_of(Range bucket) const { return bucket.size() * width(); }
-  bool needs_norm() const { return input_.rule.needs() == engine::Needs::kGlobalNorm; }
+  bool needs_norm() const { return input_.rule.needs_squares(); }
   bool needs_layer_norms() const { return input_.rule.needs() == engine::Needs::kLayerNorms; }
 
   const SizeRule* rule_for(std::size_t bytes) const {
@@ -266,6 +266,12 @@ class Designer {
     if (!options_.reason.empty()) design_.reason = options_.reason;
   }
 
+  const char* first() const {
+    return input_.rule.clip_norm > 0
+               ? "of a clipped norm all must know first"
+               : "that all gradients are finite all must know first, for the loss scale";
+  }
+
   // Why no update can be inside the sums, as the end of a sentence; empty where it can.
   std::string find_why_apart() const {
     if (!vendor_.empty()) return fmt::format("{} adds, and has no place for it", vendor_);
@@ -276,18 +282,15 @@ class Designer {
       const SizeRule* const rule = rule_for(bytes_of(bucket));
       if (rule == nullptr) {
         if (needs_norm() && hosts_ > 1)
-          return "of a clipped norm all must know first, which direct alone can wait for, on one "
-                 "host";
+          return fmt::format("{}, which direct alone can wait for, on one host", first());
         continue;
       }
       if (!collectives::find_algorithm(rule->algorithm).updates)
         return fmt::format("it needs an algorithm that has a place for it, and {} has none",
                            rule->algorithm);
       if (needs_norm() && rule->algorithm != "direct")
-        return fmt::format(
-            "of a clipped norm all must know first, which direct alone can wait for, and {} was "
-            "chosen",
-            rule->algorithm);
+        return fmt::format("{}, which direct alone can wait for, and {} was chosen", first(),
+                           rule->algorithm);
     }
     return {};
   }

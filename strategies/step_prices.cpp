@@ -78,7 +78,7 @@ StepPrices price_step(const collectives::Topology& topology, const engine::Updat
     prices.apart.after = {price(kSquares), price(kSquares), price(kUpdate)};
     return prices;
   }
-  if (rule.needs() == engine::Needs::kGlobalNorm) {
+  if (rule.needs_squares()) {
     prices.apart.after = {price(kSquares), price(kUpdate)};
     prices.fused = {price(kFirstHalf), {price(kSecondHalf)}};
     return prices;

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -23,8 +22,6 @@
 
 namespace lockstep::strategies {
 
-using collectives::Space;
-using collectives::Team;
 using engine::Code;
 using engine::Error;
 using engine::require;
@@ -233,6 +230,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   };
   bootstrap_.processes() == 1 ? check() : together(check, "devices");
   planning_ops_ = host_ops(ops->dtype());
+  rule_.scaling = scaling_of(options_.loss_scale, ops->dtype());
   const engine::Graph first(graph, *ops, 1, graph_options());
   plan_checks(first);
   const std::string shares =
@@ -241,12 +239,13 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
       "{}optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} of {} clip {} "
       "trust {}\n"
       "batch: {}\nshares: {}\naccumulate: {}\nseed: {}\ndtype: {}\nchecksums: {}\noverlap: {}\n"
-      "transport: {}\nwire: {}\nmemory of replicas: {}\n",
+      "transport: {}\nwire: {}\nloss scale: {}\nmemory of replicas: {}\n",
       graph.describe() + "\n", int(rule.kind), rule.momentum, rule.nesterov, rule.beta1, rule.beta2,
       rule.epsilon, rule.weight_decay, rule.decay_all ? "all parameters" : "weights",
       rule.clip_norm, rule.trust, options.batch, shares, options.accumulate, options.seed,
       engine::name(first.dtype()), options_.checksums, options_.overlap,
-      transport_of(options_.network), options_.wire, queued_ ? "their devices'" : "the host's");
+      transport_of(options_.network), options_.wire, text_of(rule_.scaling),
+      queued_ ? "their devices'" : "the host's");
   // Whether all look for costs, before one of them does.
   if (bootstrap_.processes() > 1)
     compare(fmt::format("{}algorithm: {}\nupdate: {}\nbuckets: {} bytes\ncosts: {}\n"

@@ -56,6 +56,8 @@ struct SynchronousOptions {
   // Of gradients between hosts: float32 or bfloat16 (of float32 graphs alone); empty: a
   // checkpoint's, or as they are.
   std::string wire = {};
+  // What losses are multiplied by while gradients are computed; else dynamic of float16, and none.
+  std::optional<engine::LossScaling> loss_scale = {};
   bool bind = true;     // replicas to processors of their own, where that fits
   bool overlap = true;  // communicate while backward runs; same bits without
   std::optional<bool> communication_thread = {};  // else communication_threads.h decides
@@ -94,6 +96,7 @@ class Synchronous : public engine::Strategy {
   void deal(const engine::WorkSpec& work) override;
   void run(const std::function<void(engine::Replica&)>& body) override;
   std::optional<engine::Work> next(engine::Replica& replica) override;
+  void staged(engine::Replica& replica) override;
   void compute(engine::Replica& replica, int part, std::size_t whole,
                const std::function<void()>& queue) override;
   void before_forward(engine::Replica& replica, engine::Range range) override;

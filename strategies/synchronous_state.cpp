@@ -92,6 +92,7 @@ std::vector<Piece> Synchronous::pieces_to_save(engine::Replica& replica) {
   }
   pieces.insert(pieces.end(), kept.begin(), kept.end());
   if (m.rank == 0) add_statistics(m, pieces);
+  if (m.rank == 0 && m.loss_scale) pieces.push_back(m.loss_scale->piece());
   return pieces;
 }
 
@@ -103,13 +104,18 @@ std::vector<Piece> Synchronous::pieces_to_restore(engine::Replica& replica) {
   for (const Parameter& parameter : m.graph.layout()) pieces.push_back(weight(m, parameter));
   add_kept(m, rule_, pieces);
   add_statistics(m, pieces);
+  if (m.loss_scale) pieces.push_back(m.loss_scale->piece());
   return pieces;
 }
 
 void Synchronous::restore(engine::Replica& replica, engine::Checkpoints& checkpoints,
                           std::int64_t step, const std::vector<std::string>& fresh) {
-  Strategy::restore(replica, checkpoints, step, fresh);
-  mirror(replica).upload();
+  Mirror& m = mirror(replica);
+  std::vector<std::string> zero = fresh;
+  if (m.loss_scale) zero.emplace_back(LossScale::kArray);  // of runs that had none
+  Strategy::restore(replica, checkpoints, step, zero);
+  m.upload();
+  if (m.loss_scale) m.loss_scale->upload(rule_.scaling.start);
 }
 
 std::string Synchronous::plan() const {
@@ -138,6 +144,11 @@ std::string Synchronous::explain() const {
         "\nnumbers: weights and gradients are {}, what updates keep is float32, a master of each "
         "weight included",
         engine::name(design_.dtype));
+  if (rule_.scaling != engine::LossScaling())
+    text += fmt::format("\nloss scale: {}{}", text_of(rule_.scaling),
+                        rule_.scaling.dynamic ? ", halved after a step whose gradients are not "
+                                                "finite, which changes nothing"
+                                              : "");
   if (!design_.wire.empty()) {
     const std::string asked =
         options_.wire.empty() ? "asked for when the checkpoint was written" : "asked for";

@@ -66,10 +66,17 @@ const std::vector<std::size_t>& Synchronous::checked_at(std::int64_t step) const
   return checked_[(turn + turn / kCheckCycle) % kCheckCycle];
 }
 
+void Synchronous::staged(engine::Replica& replica) {
+  if (auto& loss_scale = mirror(replica).loss_scale) loss_scale->staged();
+}
+
 void Synchronous::before_forward(engine::Replica& replica, Range range) {
   Mirror& m = mirror(replica);
+  bool updated = false;
   for (std::size_t b = 0; b < design_.buckets.size(); ++b) {
-    if (design_.buckets[b].meets(range)) m.executor().wait(design_.updates[b], "before forward");
+    if (!design_.buckets[b].meets(range)) continue;
+    m.executor().wait(design_.updates[b], "before forward");
+    updated = true;
   }
   if (!m.behind_updates) {  // this layer comes behind those that are queued
     const bool all =
@@ -77,6 +84,8 @@ void Synchronous::before_forward(engine::Replica& replica, Range range) {
     m.kernels().go_behind_reductions();
     m.behind_updates = all;
   }
+  if (m.loss_scale && updated && work_.training && !m.recording)
+    m.loss_scale->give(m.context->state, m.Replica::state.step);
   m.executor().progress();
   if (!m.recording) queue_checks(m, range);
 }
@@ -136,6 +145,12 @@ Totals Synchronous::totals_of(Mirror& m) {
       reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.metrics_range.begin;
   check_mirrors(numbers + kTotals + kTimes, m.reported);
   Totals totals{numbers[0], numbers[1], numbers[2], numbers[3]};
+  if (rule_.scaling.dynamic) {
+    totals.loss_scale = m.reported_scale.scale;
+    totals.skipped = double(m.reported_scale.skipped);
+  } else if (rule_.scaling.start != 1) {
+    totals.loss_scale = rule_.scaling.start;
+  }
   const double* times = numbers + kTotals;
   totals.waited = times[0];
   for (std::size_t rank = 0; rank < host_.size(); ++rank, times += numbers_of_rank()) {
@@ -172,6 +187,7 @@ Totals Synchronous::report(engine::Replica& replica, std::int64_t step, const To
   Mirror& m = mirror(replica);
   learn_deadline(m);
   const Totals before = totals_of(m);
+  if (m.loss_scale) m.reported_scale = m.loss_scale->before(step);
   double* numbers =
       reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.metrics_range.begin;
   std::fill_n(numbers, design_.metrics_range.size(), 0.0);
@@ -227,6 +243,7 @@ Totals Synchronous::settle(engine::Replica& replica) {
     m.executor().finish(int(stage), "end of the step");
   }
   if (recordings_) m.kernels().synchronize();  // of repeated steps no plan knows when they are done
+  if (m.loss_scale) m.reported_scale.skipped = m.loss_scale->now().skipped;
   return totals_of(m);
 }
 

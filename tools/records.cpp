@@ -40,6 +40,11 @@ void Records::step(const engine::StepReport& report) {
                             {"rate", report.rate},
                             {"images_per_second", report.images_per_second},
                             {"comm_exposed_ms", report.waited * 1e3}});
+    if (report.loss_scale > 0) {
+      events_->write("loss_scale", {{"step", report.step},
+                                    {"loss_scale", report.loss_scale},
+                                    {"skipped_steps", report.skipped_steps}});
+    }
     if (const auto& t = report.traffic) {
       events_->write("traffic", {{"step", report.step},
                                  {"bytes_pulled", t->bytes_pulled},
@@ -55,6 +60,10 @@ void Records::step(const engine::StepReport& report) {
                                              {"train/comm_exposed_ms", report.waited * 1e3},
                                              {"train/accuracy", report.accuracy}};
   summary_->write(report.step, with_accuracy(scalars));
+  if (report.loss_scale == 0) return;
+  const engine::Summary::Scalar scaled[] = {{"train/loss_scale", report.loss_scale},
+                                            {"train/skipped_steps", double(report.skipped_steps)}};
+  summary_->write(report.step, scaled);
 }
 
 // An evaluation stands at the last step before it, where that step's loss stands. A run that had

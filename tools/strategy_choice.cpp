@@ -2,6 +2,8 @@
 #include "tools/strategy_choice.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "collectives/cost_cache.h"
 #include "engine/base/error.h"
@@ -25,6 +27,16 @@ strategies::ServerOptions server_options(const TrainFlags& f) {
   return options;
 }
 
+engine::LossScaling loss_scaling(const std::string& text) {
+  if (text == "dynamic") return engine::LossScaling::dynamically();
+  double scale = 0;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, scale);
+  engine::require(error == std::errc() && at == end && std::isfinite(scale) && scale > 0,
+                  "--loss-scale {}: it is a number above 0, or dynamic", text);
+  return {.start = scale};
+}
+
 }  // namespace
 
 strategies::StrategyOptions strategy_options(const TrainFlags& f) {
@@ -34,6 +46,7 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   options.devices = f.devices;
   options.threads = f.threads;
   if (!f.dtype.empty()) options.dtype = engine::dtype_of(f.dtype);
+  if (!f.loss_scale.empty()) options.loss_scale = loss_scaling(f.loss_scale);
   options.algorithm = f.algorithm;
   options.update = f.update;
   if (f.strategy != "parameter_server") options.wire = f.wire;
@@ -101,6 +114,10 @@ void check_servers(const TrainFlags& f) {
       !f.recompute,
       "--recompute saves memory of mirrored and collective_all_reduce; parameter_server "
       "does not plan it: leave it out");
+  engine::require(
+      f.loss_scale.empty(),
+      "--loss-scale is of mirrored and collective_all_reduce: weights on servers are of "
+      "32 bits; leave it out");
   engine::require(f.clip == 0,
                   "--clip needs the norm of all gradients, and no parameter server sees them all: "
                   "leave it out, or give another --strategy");

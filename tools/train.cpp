@@ -192,12 +192,15 @@ nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
                         {"seconds", history.seconds},
                         {"images_per_second", nullptr},
                         {"loss", nullptr},
+                        {"loss_scale", nullptr},
+                        {"skipped_steps", history.skipped_steps},
                         {"test_accuracy", nullptr},
                         {"algorithm", strategy.algorithm()},
                         {"reason", strategy.reason()}};
   if (history.steps > history.first_step) {  // else there was nothing left to train
     object["images_per_second"] = history.images_per_second;
     object["loss"] = history.loss;
+    if (history.loss_scale > 0) object["loss_scale"] = history.loss_scale;
   }
   if (history.test) {
     object["test_accuracy"] = history.test->accuracy;  // null where that is NaN

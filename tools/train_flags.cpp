@@ -176,9 +176,13 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option(
          "--dtype", f.dtype,
          "of weights, gradients and what layers compute (default: what the device prefers; a run "
-         "that goes on need not have its checkpoint's); bfloat16 keeps float32 masters of the "
-         "weights; float64 is of --device reference alone")
-      ->check(one_of({"float32", "float64", "bfloat16"}));
+         "that goes on need not have its checkpoint's); bfloat16 and float16 keep float32 masters "
+         "of the weights; float16 is of --device cuda, float64 of --device reference alone")
+      ->check(one_of({"float32", "float64", "bfloat16", "float16"}));
+  app.add_option("--loss-scale", f.loss_scale,
+                 "losses are multiplied by it while gradients are computed: a number, or dynamic, "
+                 "which is halved after a step whose gradients are not finite (that changes "
+                 "nothing) and doubled after 2000 others (default: dynamic of float16, else none)");
   app.add_option("--algorithm", f.algorithm,
                  "of the all-reduce, or algorithms by the bytes of a bucket")
       ->check(algorithms())

@@ -46,7 +46,7 @@ struct Plain {
   static constexpr std::size_t kSlots = 0;
   T scale, rate, decay;
   explicit Plain(const ReduceArguments& a)
-      : scale(T(a.scale)), rate(T(a.state->rate)), decay(T(decay_of(a))) {}
+      : scale(T(gradient_scale(a))), rate(T(a.state->rate)), decay(T(decay_of(a))) {}
   template <class D, class V>
   HWY_INLINE V next(D d, V sum, V w, const Slots<T>&, std::size_t) const {
     const V g = hn::Add(hn::Mul(hn::Set(d, scale), sum), hn::Mul(hn::Set(d, decay), w));
@@ -59,7 +59,7 @@ struct Momentum {
   static constexpr std::size_t kSlots = 1;
   T scale, rate, decay, momentum, of_gradient, of_velocity;
   explicit Momentum(const ReduceArguments& a)
-      : scale(T(a.scale)),
+      : scale(T(gradient_scale(a))),
         rate(T(a.state->rate)),
         decay(T(decay_of(a))),
         momentum(T(a.rule->momentum)),
@@ -82,9 +82,9 @@ struct Adam {
   T scale, epsilon, beta1, beta2, rest1, rest2, decay, shrink, rate, correct2;
   explicit Adam(const ReduceArguments& a) {
     const UpdateRule& rule = *a.rule;
-    const double t = double(a.state->step) + 1;
+    const double t = double(updates_before(a)) + 1;
     const bool apart = rule.kind == UpdateKind::kAdamW;
-    scale = T(a.scale), epsilon = T(rule.epsilon);
+    scale = T(gradient_scale(a)), epsilon = T(rule.epsilon);
     beta1 = T(rule.beta1), beta2 = T(rule.beta2);
     rest1 = T(1 - rule.beta1), rest2 = T(1 - rule.beta2);
     decay = apart ? T(0) : T(decay_of(a));
@@ -112,8 +112,8 @@ struct Lars {
   static constexpr std::size_t kSlots = 1;
   T scale, rate, decay, momentum;
   explicit Lars(const ReduceArguments& a)
-      : scale(T(a.scale)),
-        rate(T(a.state->rate * a.local_rate)),
+      : scale(T(gradient_scale(a))),
+        rate(T(a.state->rate * local_rate_of(a))),
         decay(T(decay_of(a))),
         momentum(T(a.rule->momentum)) {}
   template <class D, class V>
@@ -296,7 +296,7 @@ void UpdateInRegisters(const ReduceArguments& a, const UpdatePiece& piece) {
     case DType::kBFloat16:
       return with_type<BFloat16>(a, piece);
     default:
-      broken("an update of integers or of float16");
+      broken("an update of float16, or of integers");
   }
 }
 
@@ -338,6 +338,7 @@ void update_blocks(const ReduceArguments& whole) {
 }  // namespace
 
 void update(const ReduceArguments& arguments) {
+  if (is_skipped(arguments)) return;
   if (arguments.from.size() > kMostInRegisters) return update_blocks(arguments);
   HWY_DYNAMIC_DISPATCH(UpdateInRegisters)
   (arguments, {.from = arguments.from, .at = 0, .count = arguments.count});

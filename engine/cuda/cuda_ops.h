@@ -116,6 +116,7 @@ class CudaOps final : public Ops {
   void queue_checksum(const std::byte* data, std::size_t bytes, std::size_t offset,
                       std::uint64_t* sum) override;
   void reduce(const ReduceArguments& arguments) const override;
+  void find_factors(const FactorArguments& arguments) const override;
 
  private:
   class Recorder;  // cuda_recorder.h
@@ -183,6 +184,7 @@ class CudaOps final : public Ops {
 
   const Event& event(int number) const;  // of a mark
   bool recording() const { return stream_.recorded() != nullptr; }
+  const StepState* given(const StepState& state) const;
 
   // Of reduce, checksum and marks, which any thread calls.
   mutable std::mutex mutex_;

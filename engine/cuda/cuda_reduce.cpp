@@ -6,6 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/cuda/cuda_ops.h"
+#include "engine/cuda/kernels/factors.h"
 #include "engine/cuda/kernels/reduce.h"
 #include "engine/cuda/kernels/sums.h"
 #include "engine/ops/checks.h"
@@ -38,6 +39,8 @@ UpdateTerms terms_of(const ReduceArguments& a, const StepState* state) {
   terms.weight = a.weight;
   std::copy(a.slots.begin(), a.slots.end(), terms.slots.begin());
   terms.master = reinterpret_cast<float*>(a.master);
+  terms.factors = a.factors;
+  terms.found_rate = a.found_rate;
   return terms;
 }
 
@@ -105,6 +108,24 @@ bool CudaOps::has_passed(int number) const {
   return event(number).done();
 }
 
+// The words of updates, where they lie on the GPU. The mutex is held.
+const StepState* CudaOps::given(const StepState& state) const {
+  // A recorded step ends before the next one's words are written, so its updates read the step's.
+  if (beside_.recorded() != nullptr) return reinterpret_cast<const StepState*>(state_.data());
+  if (given_ != state) {
+    beside_staging_.write(beside_, &state, update_state_.data(), sizeof(StepState));
+    given_ = state;
+  }
+  return reinterpret_cast<const StepState*>(update_state_.data());
+}
+
+void CudaOps::find_factors(const FactorArguments& a) const {
+  const std::scoped_lock lock(mutex_);
+  kernels_->launch(
+      beside_, {.blocks = 1, .threads = FindFactors::kThreads},
+      FindFactors{*a.rule, given(*a.state), a.squares, a.blocks, a.segments, a.memory});
+}
+
 // Of sums in the element type the kernels are fast, of all else there is one that can do it.
 void CudaOps::reduce(const ReduceArguments& a) const {
   check_reduce(a, a.count);
@@ -112,14 +133,7 @@ void CudaOps::reduce(const ReduceArguments& a) const {
   const std::scoped_lock lock(mutex_);
   const Sources from = sources_of(a);
   const Targets to = targets_of(a);
-  // A recorded step ends before the next one's words are written, so its updates read the step's.
-  const bool recorded = beside_.recorded() != nullptr;
-  const Buffer& state = recorded ? state_ : update_state_;
-  const auto* const words = reinterpret_cast<const StepState*>(state.data());
-  if (a.epilogue == Epilogue::kUpdate && !recorded && given_ != *a.state) {
-    beside_staging_.write(beside_, a.state, update_state_.data(), sizeof(StepState));
-    given_ = *a.state;
-  }
+  const StepState* const words = a.epilogue == Epilogue::kUpdate ? given(*a.state) : nullptr;
   const unsigned blocks = reduce_blocks(a.count, context_->facts().multiprocessors);
   const Grid grid{.blocks = std::max(1u, blocks), .threads = kReduceThreads};
   const bool own = a.dtype == dtype_ && a.op == ReduceOp::kSum && !a.target;

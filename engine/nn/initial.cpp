@@ -11,6 +11,16 @@
 namespace lockstep::engine {
 namespace {
 
+// Those of 16 bits are rounded from float32.
+template <class T>
+T number(double value) {
+  if constexpr (sizeof(T) == 2) {
+    return T(float(value));
+  } else {
+    return T(value);
+  }
+}
+
 // Element i takes number i % 4 of counter i / 4, so its value hangs on nothing but its index.
 // Normal numbers are made in pairs (Box and Muller): elements i and i + 1, with i even, share one
 // radius.
@@ -36,7 +46,7 @@ void draw(const Initial& initial, std::uint64_t key, T* out, std::size_t begin, 
       }
     }
     for (std::size_t i = std::max(first, begin); i < std::min(first + 4, end); ++i) {
-      out[i - begin] = T(numbers[i - first]);
+      out[i - begin] = number<T>(numbers[i - first]);
     }
   }
 }
@@ -44,7 +54,7 @@ void draw(const Initial& initial, std::uint64_t key, T* out, std::size_t begin, 
 template <class T>
 void fill(const Initial& initial, std::uint64_t key, T* out, std::size_t begin, std::size_t count) {
   if (initial.kind == Initial::Kind::kConstant) {
-    for (std::size_t i = 0; i < count; ++i) out[i] = T(initial.value);
+    for (std::size_t i = 0; i < count; ++i) out[i] = number<T>(initial.value);
   } else {
     draw(initial, key, out, begin, count);
   }
@@ -75,8 +85,10 @@ void initialise(const Initial& initial, std::uint64_t seed, std::string_view nam
     fill(initial, key, tensor.as<float>(), first, tensor.elements());
   } else if (tensor.dtype == DType::kBFloat16) {
     fill(initial, key, tensor.as<BFloat16>(), first, tensor.elements());
+  } else if (tensor.dtype == DType::kFloat16) {
+    fill(initial, key, tensor.as<Half>(), first, tensor.elements());
   } else {
-    invariant(tensor.dtype == DType::kFloat64, "start values are float32, float64 or bfloat16");
+    invariant(tensor.dtype == DType::kFloat64, "start values are floating point");
     fill(initial, key, tensor.as<double>(), first, tensor.elements());
   }
 }

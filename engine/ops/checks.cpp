@@ -112,8 +112,7 @@ void check_reduce(const ReduceArguments& a, std::size_t most) {
   }
   if (a.epilogue == Epilogue::kSquares) invariant(a.squares != nullptr, "no place for squares");
   if (a.epilogue != Epilogue::kUpdate) return;
-  invariant(!is_integer(a.dtype) && a.dtype != DType::kFloat16,
-            "an update of integers or of float16");
+  invariant(!is_integer(a.dtype), "an update of integers");
   invariant(!has_master(a.dtype) || a.master != nullptr, "an update without its masters");
   invariant(a.op == ReduceOp::kSum, "an update from something else than a sum");
   invariant(a.rule != nullptr && a.state != nullptr && a.weight != nullptr,

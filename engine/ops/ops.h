@@ -346,6 +346,11 @@ class Ops {
 
   // Any thread.
   virtual void reduce(const ReduceArguments& arguments) const = 0;
+  // What updates need of all gradients (engine/ops/update_factors.h), as a reduction behind those
+  // so far: its memory and squares are where kernels reach them, `state` is the host's.
+  virtual void find_factors(const FactorArguments& arguments) const {
+    engine::find_factors(arguments);
+  }
 };
 
 }  // namespace lockstep::engine

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "engine/ops/step_state.h"
+#include "engine/ops/update_factors.h"
 #include "engine/ops/update_rule.h"
 #include "engine/tensor/tensor.h"
 
@@ -71,7 +72,9 @@ struct ReduceArguments {
   // from one of bfloat16. Without an epilogue.
   std::optional<DType> target = {};
   Epilogue epilogue = Epilogue::kNone;
-  double scale = 1;                   // kScale: of the result; kUpdate: of the gradients
+  // kScale: of the result; kUpdate: of the gradients, which are divided by the state's loss scale,
+  // too.
+  double scale = 1;
   double* squares = nullptr;          // kSquares: one number for each block that begins ...
   std::size_t squares_step = 1;       // ... and so many further on that of the next
   const UpdateRule* rule = nullptr;   // kUpdate: ...
@@ -80,10 +83,30 @@ struct ReduceArguments {
   bool decays = true;                 // ... whether they decay ...
   double local_rate = 1;              // ... lars: times the rate ...
   std::array<std::byte*, UpdateRule::kMaxSlots> slots{};  // ... and what the optimizer keeps
-  // kUpdate of bfloat16: the old weights in float32, which become the new ones; those at `weight`
+  // kUpdate, where something was found of all gradients first (engine/ops/update_factors.h): it
+  // stands instead of `scale`, of the state's step and loss scale, and, where it is given, of
+  // `local_rate`. Where it says that the step is skipped nothing is read or written.
+  const UpdateFactors* factors = nullptr;
+  const double* found_rate = nullptr;
+  // kUpdate of 16 bits: the old weights in float32, which become the new ones; those at `weight`
   // are not read. Gradients are added, the rule applied and slots kept in float32, and nothing is
   // rounded in between; targets get the master rounded to the nearest, of two as near the even one.
   std::byte* master = nullptr;
 };
+
+// Of kUpdate, where kernels read memory of the host: what gradients are multiplied by, how many
+// updates there were before this one, lars' local rate, and whether there is no update at all.
+inline double gradient_scale(const ReduceArguments& a) {
+  return a.factors != nullptr ? a.factors->scale : a.scale / a.state->loss_scale;
+}
+inline std::int64_t updates_before(const ReduceArguments& a) {
+  return a.factors != nullptr ? a.factors->updates : a.state->step;
+}
+inline double local_rate_of(const ReduceArguments& a) {
+  return a.found_rate != nullptr ? *a.found_rate : a.local_rate;
+}
+inline bool is_skipped(const ReduceArguments& a) {
+  return a.factors != nullptr && a.factors->skipped;
+}
 
 }  // namespace lockstep::engine

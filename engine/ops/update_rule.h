@@ -20,8 +20,24 @@ namespace lockstep::engine {
 
 enum class UpdateKind : std::uint8_t { kSgd, kAdam, kAdamW, kLars };
 
-// What must be known of all gradients before the first weight may change.
-enum class Needs : std::uint8_t { kNothing, kGlobalNorm, kLayerNorms };
+// What must be known of all gradients before the first weight may change. A norm tells whether all
+// are finite, too.
+enum class Needs : std::uint8_t { kNothing, kFiniteness, kGlobalNorm, kLayerNorms };
+
+// Losses are multiplied by a scale, so that gradients of low precision neither vanish nor become
+// infinite, and updates divide gradients by it. A dynamic one is found while training: a step whose
+// gradients are not all finite changes no weight and halves it, and `growth_interval` steps without
+// such a one double it. Source: Micikevicius et al. 2018, section 3.2.
+struct LossScaling {
+  static constexpr double kLeast = 0x1p-14, kMost = 0x1p64;  // that a dynamic one may be
+  static constexpr std::int64_t kMostInARow = 50;            // steps that change nothing
+  bool dynamic = false;
+  double start = 1;  // of the first step; of all, where it is not dynamic
+  std::int64_t growth_interval = 2000;
+  // As it mostly does for float16.
+  static LossScaling dynamically() { return {.dynamic = true, .start = 65536}; }
+  bool operator==(const LossScaling&) const = default;
+};
 
 struct UpdateRule {
   UpdateKind kind = UpdateKind::kSgd;
@@ -32,6 +48,7 @@ struct UpdateRule {
   bool decay_all = false;  // of biases and normalisations too, not of weights alone
   double clip_norm = 0;    // 0: no clipping; else the largest global norm of the mean gradient
   double trust = 0.001;    // lars
+  LossScaling scaling;
 
   static constexpr std::size_t kMaxSlots = 2;
   // Values kept per weight: sgd with momentum 1, without 0; adam and adamw 2; lars 1.
@@ -46,7 +63,12 @@ struct UpdateRule {
   }
   Needs needs() const {
     if (kind == UpdateKind::kLars) return Needs::kLayerNorms;
-    return clip_norm > 0 ? Needs::kGlobalNorm : Needs::kNothing;
+    if (clip_norm > 0) return Needs::kGlobalNorm;
+    return scaling.dynamic ? Needs::kFiniteness : Needs::kNothing;
+  }
+  // Whether the squares of all gradients are taken, whatever parameter they are of.
+  bool needs_squares() const {
+    return needs() == Needs::kFiniteness || needs() == Needs::kGlobalNorm;
   }
   // Of lars, of a weight with these sums of squares.
   double local_rate(double gradient_squares, double weight_squares) const {

@@ -66,7 +66,7 @@ double updated(const ReduceArguments& a, const std::byte* weights, std::size_t i
   const double weight = double(reinterpret_cast<const T*>(weights)[i]);
   const auto slot = [&](std::size_t s) -> T& { return reinterpret_cast<T*>(a.slots[s])[i]; };
   const double rate = a.state->rate;
-  double g = gradient * a.scale;
+  double g = gradient * gradient_scale(a);
   const double weight_decay = a.decays ? rule.weight_decay : 0.0;
   if (rule.kind != UpdateKind::kAdamW) g += weight_decay * weight;
   if (rule.kind == UpdateKind::kSgd) {
@@ -76,7 +76,7 @@ double updated(const ReduceArguments& a, const std::byte* weights, std::size_t i
     return weight - rate * (rule.nesterov ? g + rule.momentum * v : v);
   }
   if (rule.kind == UpdateKind::kLars) {
-    const double v = rule.momentum * double(slot(0)) + rate * a.local_rate * g;
+    const double v = rule.momentum * double(slot(0)) + rate * local_rate_of(a) * g;
     slot(0) = T(v);
     return weight - v;
   }
@@ -84,7 +84,7 @@ double updated(const ReduceArguments& a, const std::byte* weights, std::size_t i
   const double v = rule.beta2 * double(slot(1)) + (1 - rule.beta2) * g * g;
   slot(0) = T(m);
   slot(1) = T(v);
-  const double t = double(a.state->step) + 1;
+  const double t = double(updates_before(a)) + 1;
   const double mhat = m / (1 - std::pow(rule.beta1, t));
   const double vhat = v / (1 - std::pow(rule.beta2, t));
   const double decay = rule.kind == UpdateKind::kAdamW ? rate * weight_decay * weight : 0.0;
@@ -139,6 +139,7 @@ void convert(const ReduceArguments& a) {
 template <class T>
 void ReferenceOps<T>::reduce(const ReduceArguments& arguments) const {
   check_reduce(arguments);
+  if (arguments.epilogue == Epilogue::kUpdate && is_skipped(arguments)) return;
   if (arguments.target && *arguments.target == DType::kBFloat16)
     return convert<float, BFloat16>(arguments);
   if (arguments.target) return convert<BFloat16, float>(arguments);

@@ -372,6 +372,8 @@ void TrainingLoop::announce(Replica& r, const Pending& pending, const Totals& to
     report.images_per_second = pending.images_per_second;
     report.waited = pending.waited;
     report.traffic = pending.traffic;
+    report.loss_scale = totals.loss_scale;
+    report.skipped_steps = std::int64_t(totals.skipped);
     progress_.images_per_second.push_back(pending.images_per_second);
     progress_.last = report;
   }

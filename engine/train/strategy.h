@@ -96,6 +96,10 @@ struct Totals {
   // Seconds of the step before this one: what a replica waited, and in which messages of it were
   // under way. Of all replicas the least; of messages the least of those that had any.
   double waited = 0, messages = 0;
+  // The same on all replicas: what losses of that step were multiplied by, 0 where they are not
+  // scaled; and how many steps of the run before it changed nothing, since their gradients were not
+  // finite. `settle`, when all is done, counts all.
+  double loss_scale = 0, skipped = 0;
 };
 
 // What one replica has got from servers and given to them so far: weights and gradients, without

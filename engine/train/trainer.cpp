@@ -343,6 +343,8 @@ History Trainer::run(Fit& fit) {
   if (fit.progress.counted_steps > 0) fit.history.traffic = fit.progress.traffic;
   fit.history.traffic_steps = fit.progress.counted_steps;
   fit.history.loss = fit.progress.last.loss;
+  fit.history.loss_scale = fit.progress.last.loss_scale;
+  fit.history.skipped_steps = fit.progress.last.skipped_steps;
   std::vector<double>& rates = fit.progress.images_per_second;
   if (rates.size() > 10) rates.erase(rates.begin(), rates.begin() + 10);
   if (!rates.empty()) {

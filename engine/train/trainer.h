@@ -50,6 +50,10 @@ struct StepReport {
   // Of a step's time, what rank 0's thread waited: communication that is not hidden, and others.
   double waited = 0;
   std::optional<Traffic> traffic = {};  // of rank 0 in these steps, where there are servers
+  double loss_scale = 0;                // of the last one; 0: losses are not scaled
+  // Of the whole run, that changed nothing, since their gradients were not finite: those before the
+  // last one, and it, too, where an epoch or the run ends with it.
+  std::int64_t skipped_steps = 0;
 };
 
 struct Evaluation {
@@ -102,11 +106,13 @@ struct FitOptions {
 };
 
 struct History {
-  std::int64_t first_step = 0;   // 0, or what a checkpoint held
-  std::int64_t steps = 0;        // done in all
-  double seconds = 0;            // of training steps, without evaluation and checkpoints
-  double images_per_second = 0;  // median over this run's steps without its first ten
-  double loss = 0;               // of the last step
+  std::int64_t first_step = 0;     // 0, or what a checkpoint held
+  std::int64_t steps = 0;          // done in all
+  double seconds = 0;              // of training steps, without evaluation and checkpoints
+  double images_per_second = 0;    // median over this run's steps without its first ten
+  double loss = 0;                 // of the last step
+  double loss_scale = 0;           // likewise; 0: losses are not scaled
+  std::int64_t skipped_steps = 0;  // in all: they changed nothing
   std::optional<Evaluation> test = {};
   std::optional<StepTimes> times = {};  // of this run's steps, by rank; none: there were no steps
   // Of the steps that this process's replicas made, where there are servers: all together.

@@ -86,6 +86,7 @@ SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
   result.devices = devices_of(session, options);
   if (on_several_gpus(result.devices)) result.gpus = engine::gpu_topology();
   result.dtype = options.dtype;
+  result.loss_scale = options.loss_scale;
   result.kernels = options.kernels;
   result.algorithm = options.algorithm;
   result.update = options.update;

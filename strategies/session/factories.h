@@ -26,6 +26,9 @@ struct StrategyOptions {
   int threads = 0;  // library threads of a replica; 0: this host's cores shared equally
   std::optional<engine::Kernels> kernels = {};  // else the fastest, or a checkpoint's
   std::optional<engine::DType> dtype = {};
+  // Of losses while gradients are computed: {.start = 512}, or LossScaling::dynamically(); else
+  // that of float16, and none of the others.
+  std::optional<engine::LossScaling> loss_scale = {};
   // Or a name of collectives/registry.h, or such names by the bytes of a bucket:
   // "direct:..64k,ring:64k..". What is not named is chosen.
   std::string algorithm = "auto";

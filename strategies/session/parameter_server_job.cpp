@@ -139,6 +139,8 @@ void refuse_sums(const StrategyOptions& options) {
   look("graphs", options.graphs != "on");
   look("overlap", options.overlap == none.overlap);
   look("shares", options.shares == none.shares);
+  require(!options.loss_scale,
+          "parameter_server has no loss scale: its weights are of 32 bits; leave out loss_scale");
   require(options.memory_limit == none.memory_limit,
           "memory_limit bounds what servers' tasks hold, and here servers are part of the process: "
           "leave out memory_limit");

@@ -51,14 +51,17 @@ struct Training {
   engine::History history;
 };
 
+const engine::optim::Optimizer kMomentum = engine::optim::sgd({.rate = 0.05, .momentum = 0.9});
+
 // Examples in their order, ten a step.
-Training train(engine::Device& device, const Classes& data, engine::FitOptions fit, int count = 2) {
+Training train(engine::Device& device, const Classes& data, engine::FitOptions fit, int count = 2,
+               const engine::optim::Optimizer& optimizer = kMomentum) {
   strategies::SynchronousOptions options = replicas(count);
   options.devices.assign(std::size_t(count), &device);
   options.bucket_bytes = engine::kBlock * sizeof(float);
   options.dtype = DType::kFloat32;
   strategies::Mirrored strategy(options);
-  engine::Trainer trainer(strategy, graph(), engine::optim::sgd({.rate = 0.05, .momentum = 0.9}),
+  engine::Trainer trainer(strategy, graph(), optimizer,
                           {.log = engine::Log("", engine::Log::Level::kError)});
   fit.global_batch = 10;
   fit.shuffle = false;
@@ -75,7 +78,7 @@ Training train(engine::Device& device, const Classes& data, engine::FitOptions f
 }
 
 // How often the GPU runs out of work in ten steps in the middle of a run.
-int starved(int steps_ahead, int count) {
+int starved(int steps_ahead, int count, const engine::optim::Optimizer& optimizer = kMomentum) {
   std::atomic<int> times = 0;
   const auto gpu = engine::cuda::fake_device({.on_starved = [&] { ++times; }});
   int before = 0, after = 0;
@@ -87,7 +90,7 @@ int starved(int steps_ahead, int count) {
                if (report.step == 10) before = times;
                if (report.step == 20) after = times;
              }},
-        count);
+        count, optimizer);
   return after - before;
 }
 
@@ -95,6 +98,14 @@ TEST(GpuAhead, TheGpuHasWorkAllTheTime) {
   EXPECT_EQ(starved(1, 1), 0);
   EXPECT_EQ(starved(1, 3), 0);
   EXPECT_GE(starved(0, 1), 10) << "nothing would be noticed";
+}
+
+// Norms are found where they lie, so nobody waits for them either.
+TEST(GpuAhead, TheGpuHasWorkAllTheTimeWhereNormsMustBeKnown) {
+  for (const engine::optim::Optimizer& optimizer :
+       {engine::optim::sgd({.rate = 0.05, .momentum = 0.9, .clip_norm = 0.1}),
+        engine::optim::lars({.rate = 0.05})})
+    for (const int count : {1, 3}) EXPECT_EQ(starved(1, count, optimizer), 0) << count;
 }
 
 TEST(GpuAhead, TheSameBitsAndTheSameReports) {

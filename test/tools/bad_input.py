@@ -147,6 +147,13 @@ class Flags(Case):
                       ["--strategy", "parameter_server"]):
             self.refused(f"lars with {' '.join(flags)}", 64, ["lars", flags[0]],
                          "train", *SMALL, "--optimizer", "lars", *flags)
+        for value in ("0", "-1", "nan", "inf", "4x", "dynamically"):
+            self.refused(f"a loss scale of {value}", 64, [f"--loss-scale {value}", "a number above 0, or dynamic"],
+                         "train", *SMALL, "--loss-scale", value)
+        self.refused("a loss scale with servers", 64, ["--loss-scale", "leave it out"],
+                     "train", *SMALL, "--strategy", "parameter_server", "--loss-scale", "8")
+        self.refused("float16 on a processor", 64, ["--dtype float16", "cpu:0 has no kernels", "give another --dtype"],
+                     "train", *SMALL, "--dtype", "float16")
         self.refused("trust of sgd", 64, ["--trust", "--optimizer lars"], "train", *SMALL, "--trust", "0.01")
         self.refused("decay of all without decay", 64, ["--decay-all", "--weight-decay"], "train", *SMALL, "--decay-all")
         file = self.top / "flags.json"

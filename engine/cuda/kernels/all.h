@@ -6,6 +6,7 @@
 #include "engine/cuda/kernels/batch_norm.h"
 #include "engine/cuda/kernels/column_sums.h"
 #include "engine/cuda/kernels/embedding.h"
+#include "engine/cuda/kernels/factors.h"
 #include "engine/cuda/kernels/losses.h"
 #include "engine/cuda/kernels/pointwise.h"
 #include "engine/cuda/kernels/pool.h"
@@ -15,8 +16,8 @@
 
 namespace lockstep::engine::cuda {
 
-using Kernels = decltype(std::tuple_cat(PointwiseKernels(), RowsKernels(), LossesKernels(),
-                                        SumsKernels(), EmbeddingKernels(), BatchNormKernels(),
-                                        ColumnSumsKernels(), PoolKernels(), ReduceKernels()));
+using Kernels = decltype(std::tuple_cat(
+    PointwiseKernels(), RowsKernels(), LossesKernels(), SumsKernels(), EmbeddingKernels(),
+    BatchNormKernels(), ColumnSumsKernels(), PoolKernels(), ReduceKernels(), FactorsKernels()));
 
 }  // namespace lockstep::engine::cuda

@@ -7,6 +7,7 @@
 #include "engine/cuda/kernels/column_sums.cuh"
 #include "engine/cuda/kernels/dropout.cuh"
 #include "engine/cuda/kernels/embedding.cuh"
+#include "engine/cuda/kernels/factors.cuh"
 #include "engine/cuda/kernels/losses.cuh"
 #include "engine/cuda/kernels/pointwise.cuh"
 #include "engine/cuda/kernels/pool.cuh"
@@ -126,6 +127,9 @@ extern "C" __global__ void reduce_update(ReduceUpdate a) {
   run<Element>(a);
 }
 extern "C" __global__ void reduce_any(ReduceAny a) {
+  run<Element>(a);
+}
+extern "C" __global__ void find_factors(FindFactors a) {
   run<Element>(a);
 }
 

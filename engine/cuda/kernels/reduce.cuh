@@ -102,6 +102,7 @@ __device__ void run(const ReduceUpdate& a) {
   CommonStart start(static_cast<const T*>(a.from.at[0]));
   start.meet<T>(a.from, a.to);
   const Rule<float> rule(a.terms);
+  if (rule.skips()) return;
   start.meet(old);
   for (unsigned k = 0; k < rule.slots(); ++k) start.meet(slots[k]);
   each_pack(start.of(a.count), a.count, [&](auto width, std::size_t i) {

@@ -37,13 +37,15 @@ struct Targets {
 // weights of 16 bits have. Slots and masters are float32, those of float64 float64.
 struct UpdateTerms {
   UpdateRule rule;
-  const StepState* state = nullptr;  // rate and step
-  double scale = 1;                  // of the gradients
+  const StepState* state = nullptr;  // rate, step and loss scale
+  double scale = 1;                  // of the gradients, where nothing was found of them all
   double local_rate = 1;             // lars
   bool decays = true;
   const void* weight = nullptr;
   std::array<void*, UpdateRule::kMaxSlots> slots{};
   float* master = nullptr;
+  const UpdateFactors* factors = nullptr;  // engine/ops/reduce.h
+  const double* found_rate = nullptr;
 };
 
 // The sum, times `scale` where it is not 1; with `rounds`, of float32 alone, rounded to a number

@@ -80,6 +80,7 @@ template <class T>
 __device__ void update_each(const ReduceAny& a) {
   using Number = Computed<T>;
   const Rule<Number> rule(a.terms);
+  if (rule.skips()) return;
   Number* const first = static_cast<Number*>(a.terms.slots[0]);
   Number* const second = static_cast<Number*>(a.terms.slots[1]);
   const std::size_t step = std::size_t(blocks()) * threads();

@@ -51,7 +51,10 @@ class Rule {
     const double step_rate = terms.state->rate;
     kind_ = rule.kind;
     nesterov_ = rule.nesterov;
-    scale_ = Number(terms.scale);
+    const UpdateFactors* const found = terms.factors;
+    skips_ = found != nullptr && found->skipped;
+    scale_ =
+        Number(found != nullptr ? found->scale : divided(terms.scale, terms.state->loss_scale));
     decay_ = Number(weight_decay);
     rate_ = Number(step_rate);
     momentum_ = Number(rule.momentum);
@@ -59,7 +62,8 @@ class Rule {
     if (kind_ == UpdateKind::kSgd) return;
     slots_ = 1;
     if (kind_ == UpdateKind::kLars) {
-      rate_ = Number(times(step_rate, terms.local_rate));
+      const double local = terms.found_rate != nullptr ? *terms.found_rate : terms.local_rate;
+      rate_ = Number(times(step_rate, local));
       return;
     }
     slots_ = 2;
@@ -72,7 +76,8 @@ class Rule {
     }
     double* const corrections = shared<double, 2>();
     if (thread() == 0) {
-      const std::uint64_t t = std::uint64_t(terms.state->step) + 1;
+      const std::int64_t before = found != nullptr ? found->updates : terms.state->step;
+      const std::uint64_t t = std::uint64_t(before) + 1;
       corrections[0] = 1 - power(rule.beta1, t);
       corrections[1] = 1 - power(rule.beta2, t);
     }
@@ -82,6 +87,7 @@ class Rule {
   }
 
   __device__ unsigned slots() const { return slots_; }
+  __device__ bool skips() const { return skips_; }  // the step changes nothing
 
   // The new weight of a sum of gradients and the old weight; moves the slots.
   __device__ Number next(Number sum, Number weight, Slots<Number>& slots) const {
@@ -108,7 +114,7 @@ class Rule {
 
  private:
   UpdateKind kind_ = UpdateKind::kSgd;
-  bool nesterov_ = false;
+  bool nesterov_ = false, skips_ = false;
   unsigned slots_ = 0;
   Number scale_ = 1, rate_ = 0, decay_ = 0, momentum_ = 0;
   Number epsilon_ = 0, beta1_ = 0, beta2_ = 0, rest1_ = 0, rest2_ = 0, shrink_ = 0, correct2_ = 0;

@@ -51,6 +51,7 @@ using engine::GraphSpec;
 using engine::Half;
 using engine::History;
 using engine::Log;
+using engine::LossScaling;
 using engine::Profile;
 using engine::require;
 using engine::Strategy;

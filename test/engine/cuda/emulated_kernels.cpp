@@ -12,6 +12,7 @@
 #include "engine/cuda/kernels/column_sums.cuh"
 #include "engine/cuda/kernels/dropout.cuh"
 #include "engine/cuda/kernels/embedding.cuh"
+#include "engine/cuda/kernels/factors.cuh"
 #include "engine/cuda/kernels/losses.cuh"
 #include "engine/cuda/kernels/pointwise.cuh"
 #include "engine/cuda/kernels/pool.cuh"
