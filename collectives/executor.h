@@ -196,6 +196,8 @@ class Executor {
   void update_arguments(Entry& entry, Cursor& cursor, const Step& step,
                         engine::ReduceArguments& arguments);
   bool by_segments(const Step& step) const;
+  bool joins_segments(const Step& step) const;
+  std::size_t join_segments(std::size_t segment, std::size_t at, std::size_t count);
   void segment_arguments(const Entry& entry, std::size_t segment, std::size_t at,
                          engine::ReduceArguments& arguments);
   void take_weight_squares(const Entry& entry, std::size_t at,
@@ -234,6 +236,7 @@ class Executor {
   std::size_t owned_elements_;
   bool wakes_;  // the transport, from its sleep
   bool stream_updates_ = false;
+  std::vector<std::size_t> turns_;   // of the call that is being made
   std::vector<double> local_rates_;  // of the segments, where the rule needs norms of layers ...
   std::uint64_t rated_ = 0;          // ... in this execution, from 1
   std::mutex mutex_;                 // of the work: cursors, transport, operands
