@@ -129,10 +129,12 @@ TYPED_TEST(BatchNormKernels, SumsAreThoseOfTheReferenceOnEveryGrid) {
   });
 }
 
-// Groups of chunks, too, of which the last is smaller than the others or has one chunk alone.
+// Groups of chunks, too, of which the last is smaller than the others or has one chunk alone. Each
+// chunk has lines.
 TYPED_TEST(BatchNormKernels, AnyNumberOfChunksGivesTheSums) {
   using T = TypeParam;
-  constexpr std::size_t kChannels = 8, kLines = 100;
+  constexpr std::size_t kChannels = 256, kLines = 400;
+  ASSERT_GE(kLines, (3 * kChunkGroup - 1) * line_slots(kChannels));
   StepState state;
   state.examples = kLines;
   const std::vector<double> x = held_by<T>(random_numbers(kLines * kChannels, 1));
