@@ -98,6 +98,7 @@ void Executor::open(const StepPlan& step, engine::Buffer staging) {
     }
   }
   from_.resize(from), to_.resize(to);
+  turns_.reserve(engine::kMostTurns);
   const bool on_device = !ops_.in_host_memory();
   if (staging.bytes() == 0) staging = engine::Buffer(WireStaging::bytes(step, rank_, on_device));
   staging_ = WireStaging(step, rank_, on_device, std::move(staging));
@@ -270,7 +271,8 @@ bool Executor::arrived(const Entry& entry, int plan, const Step& await, int rank
 
 // As many blocks as there is budget, so that `progress` comes back soon; blocks are counted from
 // the arena's beginning. Squares go block by block in memory of the host; where segments of the
-// arena are not alike, a call of a kernel is about one. True when the step is done.
+// arena are not alike, a call of a kernel is about one, but for updates on a device, where it goes
+// on over those that differ in their decay alone. True when the step is done.
 bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budget) {
   if (options_.hook) options_.hook();
   const DType dtype = type_of(step, entry.stage->plan.dtype);
@@ -291,10 +293,18 @@ bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budge
   arguments.epilogue = step.epilogue;
   arguments.scale = step.scale;
   const std::size_t end = cursor.element + count;
-  for (std::size_t s = segments ? owned_.segment(at) : 0; cursor.element < end;) {
+  const bool by_host = !ops_.in_host_memory() && entry.stage->by_host;
+  const bool joins = joins_segments(step) && !by_host;
+  while (cursor.element < end) {
     const std::size_t here = step.from[0].offset + cursor.element;
+    const std::size_t s = segments ? owned_.segment(here) : 0;
     arguments.count = end - cursor.element;
-    if (segments) arguments.count = std::min(arguments.count, owned_.segments[s].end - here);
+    if (joins) {
+      arguments.count = join_segments(s, here, arguments.count);
+      arguments.turns = turns_;
+    } else if (segments) {
+      arguments.count = std::min(arguments.count, owned_.segments[s].end - here);
+    }
     if (segments && squares && here % engine::kBlock != 0)  // the rest of a block, and then blocks
       arguments.count = std::min(arguments.count, engine::kBlock - here % engine::kBlock);
     for (std::size_t i = 0; i < step.from.size(); ++i)
@@ -304,13 +314,12 @@ bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budge
     if (squares) arguments.squares = norms() + here / engine::kBlock;
     if (step.epilogue == Epilogue::kUpdate) update_arguments(entry, cursor, step, arguments);
     if (segments) segment_arguments(entry, s, here, arguments);
-    if (!ops_.in_host_memory() && entry.stage->by_host) {
+    if (by_host) {
       sum_on_host(arguments);
     } else {
       ops_.reduce(arguments);
     }
     cursor.element += arguments.count;
-    s += segments && here + arguments.count == owned_.segments[s].end;
   }
   if (cursor.element < step.count) return false;
   cursor.element = 0;

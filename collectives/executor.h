@@ -198,6 +198,8 @@ class Executor {
   void update_arguments(Entry& entry, Cursor& cursor, const Step& step,
                         engine::ReduceArguments& arguments);
   bool by_segments(const Step& step) const;
+  bool joins_segments(const Step& step) const;
+  std::size_t join_segments(std::size_t segment, std::size_t at, std::size_t count);
   void segment_arguments(const Entry& entry, std::size_t segment, std::size_t at,
                          engine::ReduceArguments& arguments) const;
   void take_weight_squares(const Entry& entry, std::size_t at,
@@ -233,6 +235,7 @@ class Executor {
   std::size_t owned_elements_;
   bool wakes_;  // the transport, from its sleep
   bool stream_updates_ = false;
+  std::vector<std::size_t> turns_;  // of the call that is being made
   engine::Buffer own_found_;  // where OwnedState has none
   std::uint64_t found_ = 0;   // the execution, from 1, that it was found in last
   std::mutex mutex_;          // of the work: cursors, transport, operands

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Updates of arenas whose segments are not alike: a call of a kernel is about one segment.
+// Updates of arenas whose segments are not alike: a call of a kernel is about one segment, or on a
+// device, where a call costs the most, about many that differ in their decay alone.
 //
 // Norms of layers. A part is what a segment has in one block, and of each part the norms hold two
 // numbers: the squares of its gradients, and of its weights. From part to part, in the arena's
@@ -25,7 +26,25 @@ bool Executor::by_segments(const Step& step) const {
   return step.epilogue == Epilogue::kSquares && owned_.rule->needs() == engine::Needs::kLayerNorms;
 }
 
-// For elements from `at` on, all of that segment.
+bool Executor::joins_segments(const Step& step) const {
+  return by_segments(step) && step.epilogue == Epilogue::kUpdate && !ops_.in_host_memory() &&
+         owned_.rule->needs() != engine::Needs::kLayerNorms;
+}
+
+// How many of `count` elements from `at` on, in that segment, one call may be about; where the
+// decay turns among them becomes turns_.
+std::size_t Executor::join_segments(std::size_t segment, std::size_t at, std::size_t count) {
+  turns_.clear();
+  for (; owned_.segments[segment].end < at + count; ++segment) {
+    const std::size_t end = owned_.segments[segment].end - at;
+    if (owned_.segments[segment].decays == owned_.segments[segment + 1].decays) continue;
+    if (turns_.size() == engine::kMostTurns) return end;
+    turns_.push_back(end);
+  }
+  return count;
+}
+
+// For elements from `at` on, the first of them of that segment.
 void Executor::segment_arguments(const Entry& entry, std::size_t segment, std::size_t at,
                                  engine::ReduceArguments& arguments) const {
   if (arguments.epilogue == Epilogue::kSquares) {

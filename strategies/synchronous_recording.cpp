@@ -51,7 +51,7 @@ void Synchronous::compute(engine::Replica& replica, int part, std::size_t whole,
   // What it starts comes behind the sums of steps that were queued call by call.
   for (std::size_t stage = 0; stage < design_.step_stages; ++stage)
     m.executor().wait(int(stage), "before a recorded step");
-  m.kernels().go_behind_reductions();
+  if (m.loss_scale || host_.size() > 1) m.kernels().go_behind_reductions();
   if (m.loss_scale) m.loss_scale->give(m.context->state, m.Replica::state.step);
   if (part == 0) queue_checks(m, {0, m.graph.parameters()});
   recordings_->repeat(local, part);

@@ -9,20 +9,14 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-Grid finish_grid(std::size_t sums) {
-  return {.blocks = finish_blocks(sums), .threads = kLineThreads};
-}
-
 Grid channels_grid(std::size_t channels) {
   return {.blocks = unsigned((channels + kLineThreads - 1) / kLineThreads),
           .threads = kLineThreads};
 }
 
-// Of kernels that write each line.
-Grid lines_grid(const BatchNormSpec& spec, std::size_t rows) {
-  return {.blocks = line_tiles(spec.channels),
-          .rows = line_blocks(rows * spec.positions, spec.channels),
-          .threads = kLineThreads};
+// Of kernels that add lines.
+Grid sums_grid(const BatchNormSpec& spec, const Partials& partials) {
+  return {.blocks = line_tiles(spec.channels), .rows = partials.chunks, .threads = kLineThreads};
 }
 
 PoolSizes sizes_of(const PoolSpec& spec) {
@@ -50,14 +44,17 @@ Grid images_grid(std::size_t elements, std::size_t channels, std::size_t rows) {
 
 void CudaOps::batch_norm_sums(const StepState* state, const BatchNormSpec& s, Tensor x,
                               double* sums) {
+  batch_norm_statistics(state, s, x, sums, {});
+}
+
+void CudaOps::batch_norm_statistics(const StepState* state, const BatchNormSpec& s, Tensor x,
+                                    double* sums, const engine::BatchNormMoments& call) {
   check_batch(x, dtype_, s.columns(), "x of a batch norm");
-  const unsigned chunks = line_chunks(x.rows() * s.positions, s.channels);
-  auto* const partial =
-      reinterpret_cast<double*>(scratch(std::size_t(chunks) * 2 * s.channels * sizeof(double)));
-  launch({.blocks = line_tiles(s.channels), .rows = chunks, .threads = kLineThreads},
-         BatchNormSums{state, s.positions, s.channels, x.data, chunks, partial});
-  launch(finish_grid(2 * s.channels),
-         BatchNormSumsFinish{state, s.positions, s.channels, chunks, partial, sums});
+  const Partials room = partials(x.rows() * s.positions, s.channels, 2);
+  launch(sums_grid(s, room),
+         BatchNormSums{state, s.positions, s.channels, x.data, room, sums,
+                       BatchNormFindMoments{s.channels, s.epsilon, sums, call.moments, call.count,
+                                            call.averages, call.keep}});
 }
 
 void CudaOps::batch_norm_moments(const BatchNormSpec& s, const engine::BatchNormMoments& call) {
@@ -75,7 +72,7 @@ void CudaOps::batch_norm_fixed_moments(const BatchNormSpec& s, const double* ave
 void CudaOps::batch_norm_forward(const StepState* state, const BatchNormSpec& s,
                                  const BatchNormForward& call) {
   check_call(s, dtype_, call);
-  launch(lines_grid(s, call.x.rows()),
+  launch(lines_grid(call.x.rows() * s.positions, s.channels),
          BatchNormApply{state, s.positions, s.channels, call.x.data, call.other.data,
                         call.scale.data, call.shift.data, call.moments, call.y.data,
                         s.activation == Activation::kRelu ? call.mask : nullptr});
@@ -87,22 +84,18 @@ void CudaOps::batch_norm_gradient_sums(const StepState* state, const BatchNormSp
   check_call(s, dtype_, call);
   check_parameter(dscale, dtype_, s.channels, "batch norm: dscale");
   check_parameter(dshift, dtype_, s.channels, "batch norm: dshift");
-  const unsigned chunks = line_chunks(call.x.rows() * s.positions, s.channels);
-  auto* const partial =
-      reinterpret_cast<double*>(scratch(std::size_t(chunks) * 2 * s.channels * sizeof(double)));
-  launch({.blocks = line_tiles(s.channels), .rows = chunks, .threads = kLineThreads},
-         BatchNormGradientSums{
-             state, s.positions, s.channels, call.x.data, call.dy.data, call.moments,
-             s.activation == Activation::kRelu ? call.mask : nullptr, chunks, partial});
-  launch(finish_grid(2 * s.channels),
-         BatchNormGradientFinish{s.channels, chunks, partial, call.moments, sums, dscale.data,
-                                 dshift.data, accumulate});
+  const Partials room = partials(call.x.rows() * s.positions, s.channels, 2);
+  launch(
+      sums_grid(s, room),
+      BatchNormGradientSums{state, s.positions, s.channels, call.x.data, call.dy.data, call.moments,
+                            s.activation == Activation::kRelu ? call.mask : nullptr, room, sums,
+                            dscale.data, dshift.data, accumulate});
 }
 
 void CudaOps::batch_norm_backward(const StepState* state, const BatchNormSpec& s,
                                   const BatchNormBackward& call) {
   check_call(s, dtype_, call);
-  launch(lines_grid(s, call.x.rows()),
+  launch(lines_grid(call.x.rows() * s.positions, s.channels),
          BatchNormBackpropagate{state, s.positions, s.channels, call.x.data, call.dy.data,
                                 call.scale.data, call.moments,
                                 s.activation == Activation::kRelu ? call.mask : nullptr, call.sums,
@@ -111,7 +104,9 @@ void CudaOps::batch_norm_backward(const StepState* state, const BatchNormSpec& s
 
 std::size_t CudaOps::pool_workspace(const PoolSpec& spec, std::size_t rows) {
   check_spec(spec);
-  return spec.kind == PoolKind::kMax ? rows * spec.outputs() * sizeof(std::uint32_t) : 0;
+  if (spec.kind != PoolKind::kMax) return 0;
+  const bool small = small_places(spec.kernel_height * spec.kernel_width);
+  return rows * spec.outputs() * (small ? sizeof(PoolPlace) : sizeof(LargePoolPlace));
 }
 
 void CudaOps::pool_forward(const StepState* state, const PoolSpec& spec, Tensor x, Tensor y,
@@ -120,8 +115,7 @@ void CudaOps::pool_forward(const StepState* state, const PoolSpec& spec, Tensor 
   check_batch(x, dtype_, spec.inputs(), "x of a pool");
   check_batch(y, dtype_, spec.outputs(), "y of a pool");
   launch(images_grid(spec.outputs(), spec.channels, y.rows()),
-         PoolForward{state, sizes_of(spec), x.data, y.data,
-                     reinterpret_cast<std::uint32_t*>(workspace)});
+         PoolForward{state, sizes_of(spec), x.data, y.data, workspace});
 }
 
 void CudaOps::pool_backward(const StepState* state, const PoolSpec& spec, Tensor dy, Tensor dx,
@@ -130,8 +124,7 @@ void CudaOps::pool_backward(const StepState* state, const PoolSpec& spec, Tensor
   check_batch(dy, dtype_, spec.outputs(), "dy of a pool");
   check_batch(dx, dtype_, spec.inputs(), "dx of a pool");
   launch(images_grid(spec.inputs(), spec.channels, dx.rows()),
-         PoolBackward{state, sizes_of(spec), dy.data, dx.data,
-                      reinterpret_cast<const std::uint32_t*>(workspace)});
+         PoolBackward{state, sizes_of(spec), dy.data, dx.data, workspace});
 }
 
 }  // namespace lockstep::engine::cuda

@@ -249,6 +249,25 @@ std::byte* CudaOps::scratch(std::size_t bytes) {
   return scratch_.data();
 }
 
+Grid CudaOps::lines_grid(std::size_t lines, std::size_t channels) const {
+  return {.blocks = line_tiles(channels),
+          .rows = line_blocks(lines, channels, context_->facts().multiprocessors),
+          .threads = kLineThreads};
+}
+
+Partials CudaOps::partials(std::size_t lines, std::size_t channels, std::size_t count) {
+  const unsigned chunks = line_chunks(lines, channels);
+  const std::size_t tickets = line_tickets(channels, chunks) * sizeof(std::uint32_t);
+  if (tickets_.bytes() < tickets) {
+    outgrown_.push_back(std::move(tickets_));
+    tickets_ = memory_->allocate(tickets, "who is the last to add");
+    stream_.fill(tickets_.data(), 0, tickets);
+  }
+  auto* const sums = scratch(std::size_t(chunks) * count * channels * sizeof(double));
+  return {chunks, reinterpret_cast<double*>(sums),
+          reinterpret_cast<std::uint32_t*>(tickets_.data())};
+}
+
 Grid CudaOps::grid_for(std::size_t elements) const {
   constexpr std::size_t kThreads = 256, kOfThread = 8, kBlocksOfProcessor = 8;
   const std::size_t wanted = (elements + kThreads * kOfThread - 1) / (kThreads * kOfThread);
@@ -257,6 +276,7 @@ Grid CudaOps::grid_for(std::size_t elements) const {
 }
 
 void CudaOps::clear_rest(const StepState* state, Tensor batch) {
+  if (std::size_t(published_.examples) >= batch.rows()) return;
   launch(grid_for(batch.elements() / 8 + 1),
          ClearRest{state, batch.data, batch.columns() * size_of(batch.dtype), batch.rows()});
 }

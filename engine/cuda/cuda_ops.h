@@ -19,6 +19,7 @@
 #include "engine/cuda/convolutions.h"
 #include "engine/cuda/gpu.h"
 #include "engine/cuda/host_staging.h"
+#include "engine/cuda/kernels/lines.h"
 #include "engine/cuda/kernels/problem.h"
 #include "engine/cuda/products.h"
 #include "engine/ops/ops.h"
@@ -64,6 +65,7 @@ class CudaOps final : public Ops {
   void convolution_backward(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor y,
                             Tensor dy, Tensor w, Tensor dx, Tensor dw, Tensor db,
                             bool accumulate) override;
+  bool adds_gradients() const override { return true; }
 
   std::size_t pool_workspace(const PoolSpec& spec, std::size_t rows) override;
   void pool_forward(const StepState* state, const PoolSpec& spec, Tensor x, Tensor y,
@@ -83,6 +85,8 @@ class CudaOps final : public Ops {
   void batch_norm_moments(const BatchNormSpec& spec, const engine::BatchNormMoments& call) override;
   void batch_norm_fixed_moments(const BatchNormSpec& spec, const double* averages,
                                 double* moments) override;
+  void batch_norm_statistics(const StepState* state, const BatchNormSpec& spec, Tensor x,
+                             double* sums, const engine::BatchNormMoments& call) override;
 
   void relu(const StepState* state, Tensor x, Tensor y) override;
   void relu_gradient(const StepState* state, Tensor y, Tensor dy, Tensor dx) override;
@@ -110,6 +114,7 @@ class CudaOps final : public Ops {
   void softmax(const StepState* state, Tensor logits, Tensor probabilities) override;
   double batch_sum(const StepState* state, Tensor rows) override;
   void queue_batch_sum(const StepState* state, Tensor rows, double* sum) override;
+  void queue_batch_sums(const StepState* state, Tensor first, Tensor second, double* sums) override;
 
   std::uint64_t checksum(const std::byte* data, std::size_t bytes,
                          std::size_t offset) const override;
@@ -142,10 +147,19 @@ class CudaOps final : public Ops {
 
   // Device memory for the numbers between two kernels of one call; the next call may use it.
   std::byte* scratch(std::size_t bytes);
+  // For `count` sums of each channel over so many lines; the next call may use it.
+  Partials partials(std::size_t lines, std::size_t channels, std::size_t count);
   // Blocks of 256 threads for so many elements: enough to fill the GPU, each thread some elements.
   Grid grid_for(std::size_t elements) const;
-  // Rows that were planned for but are not in use become zeros: products go over all rows.
+  // Of kernels that write each line.
+  Grid lines_grid(std::size_t lines, std::size_t channels) const;
+  // Rows that were planned for but are not in use become zeros: products go over all rows. Nothing
+  // is queued where all are in use.
   void clear_rest(const StepState* state, Tensor batch);
+  void thin_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor y,
+                      Tensor dy, Tensor dw, Tensor db, bool accumulate);
+  std::byte* fold(const StepState* state, const ConvolutionSpec& spec, Tensor x,
+                  std::size_t before);
   void bias_gradient(const StepState* state, std::size_t positions, std::size_t channels,
                      Activation activation, Tensor y, Tensor dy, Tensor db, bool accumulate);
   void ask(Question question);
@@ -173,6 +187,7 @@ class CudaOps final : public Ops {
   std::size_t asking_ = 0;               // the one at work
   std::array<std::size_t, 2> marked_{};  // that before each mark of kernels
   Buffer scratch_;
+  Buffer tickets_;                // zero but while a kernel runs (engine/cuda/kernels/lines.h)
   std::vector<Buffer> outgrown_;  // scratch that queued kernels may still use
 
   std::byte* arriving(std::size_t bytes);  // where the next batch comes to, when that is free

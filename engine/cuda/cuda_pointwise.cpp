@@ -167,9 +167,15 @@ double CudaOps::batch_sum(const StepState* state, Tensor rows) {
 void CudaOps::queue_batch_sum(const StepState* state, Tensor rows, double* sum) {
   rows_in_use(&published_, {rows});
   check_batch(rows, DType::kFloat64, 1, "batch sum: rows");
-  launch({.threads = BatchSum::kThreads},
-         BatchSum{state, rows.as<double>(), reinterpret_cast<double*>(sum_.data())});
-  stream_.copy(sum, sum_.data(), sizeof(double));
+  launch({.threads = BatchSum::kThreads}, BatchSum{state, {rows.as<double>(), nullptr}, sum});
+}
+
+void CudaOps::queue_batch_sums(const StepState* state, Tensor first, Tensor second, double* sums) {
+  rows_in_use(&published_, {first, second});
+  check_batch(first, DType::kFloat64, 1, "batch sum: rows");
+  check_batch(second, DType::kFloat64, 1, "batch sum: rows");
+  launch({.blocks = 2, .threads = BatchSum::kThreads},
+         BatchSum{state, {first.as<double>(), second.as<double>()}, sums});
 }
 
 }  // namespace lockstep::engine::cuda

@@ -3,10 +3,19 @@
 // what is left for own kernels: masks of fused ReLUs, gradients of biases.
 #include "engine/base/error.h"
 #include "engine/cuda/cuda_ops.h"
+#include "engine/cuda/folded_convolution.h"
 #include "engine/cuda/kernels/column_sums.h"
+#include "engine/cuda/thin_convolution.h"
 #include "engine/ops/checks.h"
 
 namespace lockstep::engine::cuda {
+namespace {
+
+std::size_t rounded(std::size_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
+}  // namespace
 
 void CudaOps::dense_forward(const StepState* state, const DenseSpec& spec, Tensor x, Tensor w,
                             Tensor b, Tensor y) {
@@ -60,12 +69,36 @@ void CudaOps::convolution_forward(const StepState* state, const ConvolutionSpec&
   check_parameter(w, dtype_, spec.weights(), "weights of a convolution");
   check_parameter(b, dtype_, spec.filters, "the bias of a convolution");
   invariant(state != nullptr && x.rows() == y.rows(), "a convolution of two batches");
+  if (is_thin(spec)) {
+    launch(lines_grid(x.rows() * spec.output_height() * spec.output_width(), spec.filters),
+           ThinForward{state, thin_sizes(spec), x.data, w.data, b.data, y.data,
+                       spec.activation == Activation::kRelu});
+    return;
+  }
   ConvolutionSpec given = spec;
   given.bias = bool(b);
+  const std::byte *images = x.data, *weights = w.data;
+  if (folds(spec)) {
+    given = folded(given);
+    std::byte* const room = fold(state, spec, x, given.weights());
+    launch(grid_for(given.weights()), FoldWeights{fold_sizes(spec), w.data, room});
+    weights = room, images = room + rounded(given.weights() * size_of(dtype_));
+  }
   convolutions_->run(
       stream_,
       {.pass = Convolution::Pass::kForward, .spec = given, .rows = x.rows(), .dtype = dtype_},
-      x.data, w.data, b.data, y.data);
+      images, weights, b.data, y.data);
+}
+
+// Room for so many elements, and behind it, from the next multiple of 256 bytes on, the folded
+// images of x. The next call may use all of it.
+std::byte* CudaOps::fold(const StepState* state, const ConvolutionSpec& spec, Tensor x,
+                         std::size_t before) {
+  const std::size_t images = x.rows() * folded(spec).inputs(),
+                    begin = rounded(before * size_of(dtype_));
+  std::byte* const room = scratch(begin + images * size_of(dtype_));
+  launch(grid_for(images), FoldImages{state, fold_sizes(spec), x.rows(), x.data, room + begin});
+  return room;
 }
 
 void CudaOps::convolution_backward(const StepState* state, const ConvolutionSpec& spec, Tensor x,
@@ -76,23 +109,53 @@ void CudaOps::convolution_backward(const StepState* state, const ConvolutionSpec
   check_batch(dy, dtype_, spec.outputs(), "dy of a convolution");
   check_batch(dx, dtype_, spec.inputs(), "dx of a convolution");
   check_parameter(dw, dtype_, spec.weights(), "the gradient of weights");
+  if (is_thin(spec) && !dx) return thin_gradients(state, spec, x, y, dy, dw, db, accumulate);
   bias_gradient(state, spec.output_height() * spec.output_width(), spec.filters, spec.activation, y,
                 dy, db, accumulate);
   // Neither is part of these sums.
   ConvolutionSpec bare = spec;
-  bare.bias = false;
+  bare.bias = bare.adds = false;
   bare.activation = Activation::kNone;
   Convolution call{.spec = bare, .rows = dy.rows(), .dtype = dtype_};
   if (dx) {
     call.pass = Convolution::Pass::kGradientOfData;
+    call.accumulate = spec.adds;
     convolutions_->run(stream_, call, dy.data, w.data, nullptr, dx.data);
   }
   if (!dw) return;
-  clear_rest(state, x);
-  clear_rest(state, dy);
   call.pass = Convolution::Pass::kGradientOfWeights;
+  clear_rest(state, dy);
+  if (folds(spec)) {
+    call.spec = folded(bare);
+    call.accumulate = accumulate;
+    std::byte* const room = fold(state, spec, x, call.spec.weights());
+    const std::byte* const images = room + rounded(call.spec.weights() * size_of(dtype_));
+    if (accumulate)  // what is there, so that the sum is rounded once
+      launch(grid_for(call.spec.weights()), FoldWeights{fold_sizes(spec), dw.data, room});
+    convolutions_->run(stream_, call, images, dy.data, nullptr, room);
+    launch(grid_for(spec.weights()), UnfoldGradient{fold_sizes(spec), room, dw.data});
+    return;
+  }
+  clear_rest(state, x);
   call.accumulate = accumulate;
   convolutions_->run(stream_, call, x.data, dy.data, nullptr, dw.data);
+}
+
+// Of all rows in use in one pass for each kThinTaps taps, of which the first has the bias besides.
+void CudaOps::thin_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x,
+                             Tensor y, Tensor dy, Tensor dw, Tensor db, bool accumulate) {
+  check_parameter(db, dtype_, spec.filters, "the gradient of a bias");
+  const bool relu = spec.activation == Activation::kRelu;
+  if (relu) check_batch(y, dtype_, spec.outputs(), "y of a convolution");
+  // Threads have half as many filters as there are channels in a group, so twice the lines.
+  const std::size_t lines = 2 * dy.rows() * spec.output_height() * spec.output_width();
+  const ThinSizes sizes = thin_sizes(spec);
+  for (unsigned tap = 0; tap < (dw ? sizes.taps() : db ? 1u : 0u); tap += kThinTaps) {
+    const Partials room = partials(lines, spec.filters, kThinTaps + 1);
+    launch({.blocks = line_tiles(spec.filters), .rows = room.chunks, .threads = kLineThreads},
+           ThinGradients{state, sizes, tap, x.data, relu ? y.data : nullptr, dy.data, room, dw.data,
+                         tap == 0 ? db.data : nullptr, accumulate});
+  }
 }
 
 // Of `positions` x `channels` numbers a row: dy becomes zero where a fused ReLU let nothing pass,
@@ -108,15 +171,10 @@ void CudaOps::bias_gradient(const StepState* state, std::size_t positions, std::
     return;
   }
   check_parameter(db, dtype_, channels, "the gradient of a bias");
-  const std::size_t lines = dy.rows() * positions;
-  const unsigned chunks = line_chunks(lines, channels);
-  auto* const partial =
-      reinterpret_cast<double*>(scratch(std::size_t(chunks) * channels * sizeof(double)));
-  launch({.blocks = line_tiles(channels), .rows = chunks, .threads = kLineThreads},
-         ColumnSums{state, positions, channels, masks ? y.data : nullptr, dy.data, masks, chunks,
-                    partial});
-  launch({.blocks = finish_blocks(channels), .threads = kLineThreads},
-         ColumnSumsFinish{channels, chunks, partial, db.data, accumulate});
+  const Partials room = partials(dy.rows() * positions, channels, 1);
+  launch({.blocks = line_tiles(channels), .rows = room.chunks, .threads = kLineThreads},
+         ColumnSums{state, positions, channels, masks ? y.data : nullptr, dy.data, masks, room,
+                    db.data, accumulate});
 }
 
 }  // namespace lockstep::engine::cuda

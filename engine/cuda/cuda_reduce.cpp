@@ -36,6 +36,8 @@ UpdateTerms terms_of(const ReduceArguments& a, const StepState* state) {
   terms.scale = a.scale;
   terms.local_rate = a.local_rate;
   terms.decays = a.decays;
+  terms.turn_count = unsigned(a.turns.size());
+  std::copy(a.turns.begin(), a.turns.end(), terms.turns.begin());
   terms.weight = a.weight;
   std::copy(a.slots.begin(), a.slots.end(), terms.slots.begin());
   terms.master = reinterpret_cast<float*>(a.master);

@@ -29,7 +29,7 @@ struct GpuParts {
 
 // Raised by every change of an own kernel, or of what is computed by which kernel, that changes
 // bits: checkpoints hold it.
-inline constexpr int kOwnKernels = 1;
+inline constexpr int kOwnKernels = 2;
 
 // What is computed on a GPU, and by what. Tests put in parts of their own.
 struct GpuKernels {

@@ -65,9 +65,7 @@ class BatchNorm final : public Layer {
     if (!context.training) {
       context.ops->batch_norm_fixed_moments(s, a.statistics, kept.moments);
     } else if (!a.again) {
-      forward_sums(context, s, a, kept);
-      context.ops->batch_norm_moments(
-          s, {kept.sums, kept.moments, kept.count, a.statistics, options_.momentum});
+      find_moments(context, s, a, kept);
     }
     BatchNormForward call{a.x[0], a.w[0], a.w[1]};
     if (adds_) call.other = a.x[1];
@@ -127,10 +125,15 @@ class BatchNorm final : public Layer {
     context.ops->copy_bytes(exchange, here, count * sizeof(double));
   }
 
-  void forward_sums(Context& context, const BatchNormSpec& s, const ForwardArguments& a,
+  void find_moments(Context& context, const BatchNormSpec& s, const ForwardArguments& a,
                     const Workspace& kept) const {
+    const BatchNormMoments call{kept.sums, kept.moments, kept.count, a.statistics,
+                                options_.momentum};
+    if (!options_.synchronised)
+      return context.ops->batch_norm_statistics(context.state, s, a.x[0], kept.sums, call);
     context.ops->batch_norm_sums(context.state, s, a.x[0], kept.sums);
-    if (options_.synchronised) add_up(context, a.point + kForwardSums, kept.sums, s.sums());
+    add_up(context, a.point + kForwardSums, kept.sums, s.sums());
+    context.ops->batch_norm_moments(s, call);
   }
 
   BatchNormOptions options_;

@@ -66,6 +66,7 @@ class Convolution final : public Layer {
   bool backward_reads_output() const override {
     return window_ == 0 && activation_ == Activation::kRelu;
   }
+  bool adds_gradient(const Ops& ops) const override { return window_ == 0 && ops.adds_gradients(); }
   bool takes_slices() const override { return true; }
   bool ends_chain() const override { return window_ > 0; }
   double work(std::span<const Shape> inputs) const override {
@@ -90,8 +91,10 @@ class Convolution final : public Layer {
           options_.bias ? a.dw[1] : Tensor{}, {a.workspace, a.rows, a.first_row, a.slice},
           a.accumulate);
     }
-    context.ops->convolution_backward(context.state, spec(x[1], x[2], x[3]), a.x[0], a.y, a.dy,
-                                      a.w[0], a.dx[0], a.dw[0], options_.bias ? a.dw[1] : Tensor{},
+    ConvolutionSpec sizes = spec(x[1], x[2], x[3]);
+    sizes.adds = a.adds;
+    context.ops->convolution_backward(context.state, sizes, a.x[0], a.y, a.dy, a.w[0], a.dx[0],
+                                      a.dw[0], options_.bias ? a.dw[1] : Tensor{},
                                       a.accumulate || !a.slice.first);
   }
 

@@ -173,8 +173,8 @@ void Graph::Plan::plan_values() {
 }
 
 // A gradient lives from its first writer (the loss, or the last of the layers that read the value)
-// to backward of the layer that makes the value. Every further writer has a block of its own for
-// the moment of its backward.
+// to backward of the layer that makes the value. Every further writer adds to it, or has a block of
+// its own for the moment of its backward.
 void Graph::Plan::plan_gradients() {
   const DType dtype = ops->dtype();
   gradients.assign(graph.storage.size(), kNone);
@@ -183,6 +183,7 @@ void Graph::Plan::plan_gradients() {
     gradients[last_value] = book(bytes(shape(last_value), dtype), loss_moment(), loss_moment());
   }
   aside.resize(graph.nodes.size());
+  adds.assign(graph.nodes.size(), false);
   for (std::size_t i = graph.nodes.size(); i-- > 0;) {
     const PlannedNode& node = graph.nodes[i];
     aside[i].assign(node.inputs.size(), kNone);
@@ -196,6 +197,8 @@ void Graph::Plan::plan_gradients() {
       const bool slice = chain_of[i] != kNone && i != first_of(i);
       if (gradients[value] == kNone) {
         gradients[value] = book(bytes(shape(value), dtype, slice), now, end);
+      } else if (node.inputs.size() == 1 && node.layer->adds_gradient(*ops)) {
+        adds[i] = true;
       } else {
         aside[i][k] = book(bytes(shape(value), dtype), now, end);
       }
@@ -312,6 +315,7 @@ void Graph::Plan::connect() {
                      .point = node.point,
                      .name = &node.name,
                      .accumulate = false,
+                     .adds = adds[i],
                      .places = places};
   }
   const std::size_t last = graph.storage.size() - 1;

@@ -108,6 +108,7 @@ struct Graph::Plan {
   std::vector<std::size_t> values, gradients, workspaces;
   std::vector<std::size_t> values_late;  // where backward reads a value; inner ones elsewhere
   std::vector<std::vector<std::size_t>> aside;  // per node and input: a block of its own, or kNone
+  std::vector<bool> adds;                       // of each node: its gradient goes onto another's
   std::vector<std::size_t> touched_blocks;      // of each of graph.sources
   std::size_t target_block = 0, ids_block = 0, losses_block = 0, correct_block = 0;
   MemoryPlan memory;

@@ -86,7 +86,7 @@ struct ForwardArguments {
 struct BackwardArguments {
   std::span<const Tensor> x;
   Tensor y, dy;                   // dy may be overwritten
-  std::span<const Tensor> dx;     // data == nullptr where nobody wants it; written, never added to
+  std::span<const Tensor> dx;     // data == nullptr where nobody wants it; written (see `adds`)
   std::span<const Tensor> w, dw;  // all dw must be written, or added to where `accumulate`;
                                   // null where the parameter is frozen
   std::byte* workspace = nullptr;
@@ -95,6 +95,7 @@ struct BackwardArguments {
   int point = 0;
   const std::string* name = nullptr;
   bool accumulate = false;
+  bool adds = false;  // dx[0] is added to what is there: of layers alone that can (adds_gradient)
   const std::uint32_t* places = nullptr;
 };
 
@@ -149,6 +150,8 @@ class Layer {
   // What backward reads of forward's operands: the others need not be kept until then.
   virtual bool backward_reads_output() const { return true; }
   virtual bool backward_reads_input(std::size_t) const { return true; }
+  // Whether backward, on these kernels, can add the gradient of its only input to another's.
+  virtual bool adds_gradient(const Ops&) const { return false; }
   virtual void forward(Context&, const ForwardArguments&) const = 0;
   // Reads `w` only before it returns: after that an update may overwrite it.
   virtual void backward(Context&, const BackwardArguments&) const = 0;

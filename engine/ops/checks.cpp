@@ -111,7 +111,9 @@ void check_reduce(const ReduceArguments& a, std::size_t most) {
     invariant(narrows || widens, "numbers other than float32 and bfloat16 to another type");
   }
   if (a.epilogue == Epilogue::kSquares) invariant(a.squares != nullptr, "no place for squares");
+  invariant(a.turns.empty() || a.epilogue == Epilogue::kUpdate, "a decay of sums");
   if (a.epilogue != Epilogue::kUpdate) return;
+  invariant(a.turns.size() <= kMostTurns, "more turns of the decay than an update takes");
   invariant(!is_integer(a.dtype), "an update of integers");
   invariant(!has_master(a.dtype) || a.master != nullptr, "an update without its masters");
   invariant(a.op == ReduceOp::kSum, "an update from something else than a sum");

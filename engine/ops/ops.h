@@ -48,6 +48,7 @@ struct ConvolutionSpec {
   std::size_t stride = 1, padding = 0;
   bool bias = true;
   Activation activation = Activation::kNone;
+  bool adds = false;  // backward: dx is added to what is there; where Ops::adds_gradients says so
   std::size_t output_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
   std::size_t output_width() const { return (width + 2 * padding - kernel_width) / stride + 1; }
   // Elements of a row of x and of y, and of w.
@@ -227,6 +228,8 @@ class Ops {
   virtual void convolution_backward(const StepState* state, const ConvolutionSpec& spec, Tensor x,
                                     Tensor y, Tensor dy, Tensor w, Tensor dx, Tensor dw, Tensor db,
                                     bool accumulate) = 0;
+  // Whether backward of a convolution can add to dx in the pass that makes it.
+  virtual bool adds_gradients() const { return false; }
 
   // What dense layers and convolutions forward and backward will hold: planned without making
   // anything, so of a library's kernels it is an estimate. Kernels that are not asked need little.
@@ -276,6 +279,12 @@ class Ops {
   virtual void batch_norm_moments(const BatchNormSpec& spec, const BatchNormMoments& call);
   virtual void batch_norm_fixed_moments(const BatchNormSpec& spec, const double* averages,
                                         double* moments);
+  // The sums, and the moments of these: of a batch norm that is not synchronised.
+  virtual void batch_norm_statistics(const StepState* state, const BatchNormSpec& spec, Tensor x,
+                                     double* sums, const BatchNormMoments& call) {
+    batch_norm_sums(state, spec, x, sums);
+    batch_norm_moments(spec, call);
+  }
 
   // Element-wise; outputs may be the inputs' memory.
   virtual void relu(const StepState* state, Tensor x, Tensor y) = 0;
@@ -326,6 +335,11 @@ class Ops {
   // The same, queued: to shared memory.
   virtual void queue_batch_sum(const StepState* state, Tensor rows, double* sum) {
     *sum = batch_sum(state, rows);
+  }
+  // Of two batches, which have the same rows: to two numbers there, one behind the other.
+  virtual void queue_batch_sums(const StepState* state, Tensor first, Tensor second, double* sums) {
+    queue_batch_sum(state, first, sums);
+    queue_batch_sum(state, second, sums + 1);
   }
 
   // Host float32 to this device's element type: x.elements() of them.

@@ -34,6 +34,9 @@ inline constexpr std::size_t kBlock = 1024;
 // Sources of a sum that are added in one pass over memory; more are added in parts.
 inline constexpr std::size_t kSummedAtOnce = 4;
 
+// Turns of the decay in one update (ReduceArguments::turns).
+inline constexpr std::size_t kMostTurns = 64;
+
 // What an update keeps of each weight, in computed_in(dtype): the rule's slots, and behind them of
 // weights of 16 bits the master: the weight itself in float32, without which a step smaller than
 // half the distance between two such numbers would be lost.
@@ -81,7 +84,10 @@ struct ReduceArguments {
   const StepState* state = nullptr;   // ... rate and step ...
   const std::byte* weight = nullptr;  // ... the old weights ...
   bool decays = true;                 // ... whether they decay ...
-  double local_rate = 1;              // ... lars: times the rate ...
+  // ... of elements from the first of these on the opposite, from the second on as before, and so
+  // on: ascending, inside of `count`, at most kMostTurns; none where memory is the host's ...
+  std::span<const std::size_t> turns = {};
+  double local_rate = 1;                                  // ... lars: times the rate ...
   std::array<std::byte*, UpdateRule::kMaxSlots> slots{};  // ... and what the optimizer keeps
   // kUpdate, where something was found of all gradients first (engine/ops/update_factors.h): it
   // stands instead of `scale`, of the state's step and loss scale, and, where it is given, of

@@ -116,9 +116,12 @@ class TrainingLoop::Numbers {
     Ops& ops = *replica_.context->ops;
     double* const to = at(step, part);
     to[1] = 0;  // where the loss counts none
-    ops.queue_batch_sum(replica_.context->state, replica_.graph.losses(), to);
-    if (const Tensor correct = replica_.graph.correct())
-      ops.queue_batch_sum(replica_.context->state, correct, to + 1);
+    const Tensor losses = replica_.graph.losses();
+    if (const Tensor correct = replica_.graph.correct()) {
+      ops.queue_batch_sums(replica_.context->state, losses, correct, to);
+    } else {
+      ops.queue_batch_sum(replica_.context->state, losses, to);
+    }
     if (!ahead_) ops.synchronize();
     if (!ahead_ && !std::isfinite(to[0])) {
       fail(Code::kInvalid, "the loss is not finite at step {}, on rank {}: {}", step, replica_.rank,

@@ -30,6 +30,7 @@ Job::Job(StepPlan step, std::size_t elements, JobOptions options)
     collectives::OwnedState owned;
     owned.rule = &rule_;
     owned.norm_blocks = options.norm_blocks;
+    owned.segments = options.segments;
     for (const int stage : options.updates)
       for (const Range range : collectives::owned(step_[std::size_t(stage)].plan, rank))
         owned.ranges.push_back(range);

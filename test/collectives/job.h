@@ -41,6 +41,7 @@ struct JobOptions {
   engine::UpdateRule rule;
   std::vector<int> updates;  // stages whose ranges the ranks own
   std::size_t norm_blocks = 0;
+  std::vector<engine::UpdateSegment> segments = {};
 };
 
 class Job {

@@ -50,6 +50,8 @@ struct Case {
 const Case kCases[] = {
     {"sgd", engine::optim::sgd({.rate = 0.02, .momentum = 0.9})},
     {"adam in micro-batches", engine::optim::adam({.rate = 0.002}), 2},
+    {"decay of weights alone",
+     engine::optim::sgd({.rate = 0.02, .momentum = 0.9, .weight_decay = 0.1})},
     {"lars", engine::optim::lars({.rate = 0.02})},
     {"dropout", engine::optim::sgd({.rate = 0.02}), 1, 0.3},
     {"batch norm over all replicas", engine::optim::sgd({.rate = 0.02}), 1, 0, true},

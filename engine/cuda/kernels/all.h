@@ -7,17 +7,20 @@
 #include "engine/cuda/kernels/column_sums.h"
 #include "engine/cuda/kernels/embedding.h"
 #include "engine/cuda/kernels/factors.h"
+#include "engine/cuda/kernels/fold.h"
 #include "engine/cuda/kernels/losses.h"
 #include "engine/cuda/kernels/pointwise.h"
 #include "engine/cuda/kernels/pool.h"
 #include "engine/cuda/kernels/reduce.h"
 #include "engine/cuda/kernels/rows.h"
 #include "engine/cuda/kernels/sums.h"
+#include "engine/cuda/kernels/thin.h"
 
 namespace lockstep::engine::cuda {
 
 using Kernels = decltype(std::tuple_cat(
     PointwiseKernels(), RowsKernels(), LossesKernels(), SumsKernels(), EmbeddingKernels(),
-    BatchNormKernels(), ColumnSumsKernels(), PoolKernels(), ReduceKernels(), FactorsKernels()));
+    BatchNormKernels(), ColumnSumsKernels(), FoldKernels(), PoolKernels(), ReduceKernels(),
+    ThinKernels(), FactorsKernels()));
 
 }  // namespace lockstep::engine::cuda

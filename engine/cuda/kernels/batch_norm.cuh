@@ -13,69 +13,98 @@
 
 namespace lockstep::engine::cuda {
 
-// Adds lines of x and of their squares.
-template <class T, unsigned kWidth>
-struct ValueAdder {
-  const T* x;  // the group's channels of the first line
-  std::size_t channels;
-  bool aligned;
-  __device__ Pack<T, kWidth> read(std::size_t line) const {
-    return load<kWidth>(x + line * channels, aligned);
-  }
-  __device__ void add(std::size_t, const Pack<T, kWidth>& pack,
-                      ChannelSums<2, kWidth>& sums) const {
-    for (unsigned w = 0; w < kWidth; ++w) {
-      const double value = double(wide(pack.values[w]));
-      sums.values[0][w] += value;
-      sums.values[1][w] += value * value;
-    }
-  }
-};
-
-template <class T, unsigned kWidth>
-__device__ void add_values(const BatchNormSums& a) {
-  const T* const x = static_cast<const T*>(a.x);
-  sum_lines<kWidth, 2>(std::size_t(a.state->examples) * a.positions, a.channels, a.chunks,
-                       a.partial, [&](std::size_t channel) {
-                         return ValueAdder<T, kWidth>{x + channel, a.channels, packs_at(x)};
-                       });
-}
-
-template <class T>
-__device__ void run(const BatchNormSums& a) {
-  a.channels % kPack == 0 ? add_values<T, kPack>(a) : add_values<T, 1>(a);
-}
-
-template <class T>
-__device__ void run(const BatchNormSumsFinish& a) {
-  const std::size_t count = 2 * a.channels;
-  add_chunks(a.partial, a.chunks, count, [&](std::size_t i, double total) { a.sums[i] = total; });
-  if (block() == 0 && thread() == 0)
-    a.sums[count] = double(std::size_t(a.state->examples) * a.positions);
-}
-
 __device__ inline double deviation_of(double variance, double epsilon) {
   return divided(1.0, root(plus(variance, epsilon)));
 }
 
-// Where a value is no number the mean is none, and with it every output, whatever the variance.
+// The averages of a channel.
+struct Averages {
+  double mean = 0, variance = 0;
+};
+__device__ inline Averages averages_at(const BatchNormFindMoments& a, std::size_t c) {
+  if (a.averages == nullptr) return {};
+  return {a.averages[c], a.averages[a.channels + c]};
+}
+
+// Of one channel, from the sums of n values. Where a value is no number the mean is none, and with
+// it every output, whatever the variance.
+__device__ inline void find_moments(const BatchNormFindMoments& a, std::size_t c, double n,
+                                    double sum, double squares, const Averages& before) {
+  const double values = n > 1 ? n : 1;
+  const double unbiased = n > 1 ? divided(n, n - 1) : 1, rest = 1 - a.keep;
+  const double mean = divided(sum, values);
+  const double difference = minus(divided(squares, values), times(mean, mean));
+  const double variance = difference > 0 ? difference : 0;
+  if (c == 0) *a.count = values;
+  a.moments[c] = mean;
+  a.moments[a.channels + c] = deviation_of(variance, a.epsilon);
+  if (a.averages == nullptr || n == 0) return;
+  a.averages[c] = plus(times(a.keep, before.mean), times(rest, mean));
+  a.averages[a.channels + c] =
+      plus(times(a.keep, before.variance), times(times(rest, unbiased), variance));
+}
+
 template <class T>
 __device__ void run(const BatchNormFindMoments& a) {
-  const double n = a.sums[2 * a.channels], values = n > 1 ? n : 1;
-  const double unbiased = n > 1 ? divided(n, n - 1) : 1, rest = 1 - a.keep;
+  const double n = a.sums[2 * a.channels];
   const std::size_t first = std::size_t(block()) * threads() + thread();
-  if (first == 0) *a.count = values;
-  for (std::size_t c = first; c < a.channels; c += std::size_t(blocks()) * threads()) {
-    const double mean = divided(a.sums[c], values);
-    const double difference = minus(divided(a.sums[a.channels + c], values), times(mean, mean));
-    const double variance = difference > 0 ? difference : 0;
-    a.moments[c] = mean;
-    a.moments[a.channels + c] = deviation_of(variance, a.epsilon);
-    if (a.averages == nullptr || n == 0) continue;
-    double &mean_before = a.averages[c], &variance_before = a.averages[a.channels + c];
-    mean_before = plus(times(a.keep, mean_before), times(rest, mean));
-    variance_before = plus(times(a.keep, variance_before), times(times(rest, unbiased), variance));
+  for (std::size_t c = first; c < a.channels; c += std::size_t(blocks()) * threads())
+    find_moments(a, c, n, a.sums[c], a.sums[a.channels + c], averages_at(a, c));
+}
+
+// Adds lines of x and of their squares.
+template <class T, class Way>
+struct ValueAdder {
+  static constexpr unsigned kWidth = Way::kWidth;
+  const T* x;  // the group's channels of the first line
+  std::size_t channels;
+  __device__ Pack<T, kWidth> read(std::size_t line) const {
+    return load<kWidth>(x + line * channels, Way::kAligned);
   }
+  template <std::size_t kLines>
+  __device__ void add(std::size_t, std::size_t, const Pack<T, kWidth> (&packs)[kLines],
+                      ChannelSums<2, kWidth>& sums) const {
+    for (unsigned w = 0; w < kWidth; ++w) {
+      FewSums<T> sum = 0, squares = 0;
+      for (const Pack<T, kWidth>& pack : packs) {
+        const auto value = FewSums<T>(wide(pack.values[w]));
+        sum += value;
+        squares += value * value;
+      }
+      sums.values[0][w] += double(sum);
+      sums.values[1][w] += double(squares);
+    }
+  }
+};
+
+// The averages lie in memory of the host: they are asked for before chunks are added.
+struct ValuesEnd {
+  const BatchNormSums& a;
+  double n;
+  __device__ Averages fetch(std::size_t c) const {
+    return a.find.moments == nullptr ? Averages{} : averages_at(a.find, c);
+  }
+  __device__ void put(std::size_t c, const double (&totals)[2], const Averages& before) const {
+    a.sums[c] = totals[0];
+    a.sums[a.channels + c] = totals[1];
+    if (c == 0) a.sums[2 * a.channels] = n;
+    if (a.find.moments != nullptr) find_moments(a.find, c, n, totals[0], totals[1], before);
+  }
+};
+
+template <class T>
+__device__ void run(const BatchNormSums& a) {
+  const T* const x = static_cast<const T*>(a.x);
+  const std::size_t lines = std::size_t(a.state->examples) * a.positions;
+  go(a.channels, packs_at(x), [&](auto way) {
+    using Way = decltype(way);
+    sum_lines<Way::kWidth, 2, 4>(
+        lines, a.channels, a.partials,
+        [&](std::size_t channel) {
+          return ValueAdder<T, Way>{x + channel, a.channels};
+        },
+        ValuesEnd{a, double(lines)});
+  });
 }
 
 template <class T>
@@ -87,52 +116,61 @@ __device__ void run(const BatchNormFixedMoments& a) {
   }
 }
 
-// Lines of x and dy, of which the mask let some pass.
-template <class T, unsigned kWidth>
+// Lines of g and of g x.
+template <class T, class Way>
 struct GradientAdder {
+  static constexpr unsigned kWidth = Way::kWidth;
   Gradients<T> from;
   std::size_t channel;
-  Pack<float, kWidth> means;
-  __device__ auto read(std::size_t line) const { return from.template read<kWidth>(line, channel); }
-  __device__ void add(std::size_t, const GradientLine<T, kWidth>& line,
+  __device__ auto read(std::size_t line) const { return from.template read<Way>(line, channel); }
+  template <std::size_t kLines>
+  __device__ void add(std::size_t, std::size_t, const GradientLine<T, kWidth> (&lines)[kLines],
                       ChannelSums<2, kWidth>& sums) const {
     for (unsigned w = 0; w < kWidth; ++w) {
-      const double g = double(line.passed(w));
-      sums.values[0][w] += g;
-      sums.values[1][w] += g * double(wide(line.x.values[w]) - means.values[w]);
+      FewSums<T> sum = 0, products = 0;
+      for (const GradientLine<T, kWidth>& line : lines) {
+        const auto g = FewSums<T>(line.passed(w));
+        sum += g;
+        products += g * FewSums<T>(wide(line.x.values[w]));
+      }
+      sums.values[0][w] += double(sum);
+      sums.values[1][w] += double(products);
     }
   }
 };
 
-template <class T, unsigned kWidth>
-__device__ void add_gradients(const BatchNormGradientSums& a) {
-  const Gradients<T> from{
-      static_cast<const T*>(a.x), static_cast<const T*>(a.dy), a.mask, a.positions, a.channels,
-      packs_at(a.x, a.dy)};
-  sum_lines<kWidth, 2>(std::size_t(a.state->examples) * a.positions, a.channels, a.chunks,
-                       a.partial, [&](std::size_t channel) {
-                         GradientAdder<T, kWidth> adder{from, channel, {}};
-                         for (unsigned w = 0; w < kWidth; ++w)
-                           adder.means.values[w] = float(a.moments[channel + w]);
-                         return adder;
-                       });
-}
+// The sum of g (x - mean) is that of g x without the mean's part.
+template <class T>
+struct GradientsEnd {
+  const BatchNormGradientSums& a;
+  struct Moments {
+    double mean, deviation;
+  };
+  __device__ Moments fetch(std::size_t c) const {
+    return {a.moments[c], a.moments[a.channels + c]};
+  }
+  __device__ void put(std::size_t c, const double (&totals)[2], const Moments& moments) const {
+    const double of_shift = totals[0],
+                 of_scale = (totals[1] - moments.mean * totals[0]) * moments.deviation;
+    a.sums[c] = of_shift;
+    a.sums[a.channels + c] = of_scale;
+    put_gradient(static_cast<T*>(a.dshift), c, of_shift, a.accumulate);
+    put_gradient(static_cast<T*>(a.dscale), c, of_scale, a.accumulate);
+  }
+};
 
 template <class T>
 __device__ void run(const BatchNormGradientSums& a) {
-  a.channels % kPack == 0 ? add_gradients<T, kPack>(a) : add_gradients<T, 1>(a);
-}
-
-template <class T>
-__device__ void run(const BatchNormGradientFinish& a) {
-  T* const dscale = static_cast<T*>(a.dscale);
-  T* const dshift = static_cast<T*>(a.dshift);
-  add_chunks(a.partial, a.chunks, 2 * a.channels, [&](std::size_t i, double total) {
-    const bool of_shift = i < a.channels;
-    const std::size_t c = of_shift ? i : i - a.channels;
-    const double sum = of_shift ? total : total * a.moments[i];
-    a.sums[i] = sum;
-    put_gradient(of_shift ? dshift : dscale, c, sum, a.accumulate);
+  const Gradients<T> from{static_cast<const T*>(a.x), static_cast<const T*>(a.dy), a.mask,
+                          a.positions, a.channels};
+  go(a.channels, packs_at(a.x, a.dy), [&](auto way) {
+    using Way = decltype(way);
+    sum_lines<Way::kWidth, 2, 2>(
+        std::size_t(a.state->examples) * a.positions, a.channels, a.partials,
+        [&](std::size_t channel) {
+          return GradientAdder<T, Way>{from, channel};
+        },
+        GradientsEnd<T>{a});
   });
 }
 

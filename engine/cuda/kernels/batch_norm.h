@@ -3,8 +3,8 @@
 // kernels. Pointers are addresses of the GPU; batches, scale, shift and their gradients are arrays
 // of the module's type, statistics are float64. Lines and grids are those of
 // engine/cuda/kernels/lines.h: sums and element-wise kernels run on line_tiles(channels) blocks,
-// finishes on finish_blocks(2 * channels), moments on as many threads as there are channels. `mask`
-// has one bit for each element, each row's from a new byte on, and is null without ReLU.
+// moments on as many threads as there are channels. `mask` has one bit for each element, each row's
+// from a new byte on, and is null without ReLU.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,29 +15,9 @@
 
 namespace lockstep::engine::cuda {
 
-// Of x and of its squares, by chunks: `partial` is 2 * channels numbers for each.
-struct BatchNormSums {
-  static constexpr const char* kName = "batch_norm_sums";
-  const StepState* state = nullptr;
-  std::size_t positions = 1, channels = 1;
-  const void* x = nullptr;
-  unsigned chunks = 1;
-  double* partial = nullptr;
-};
-
-// Sums of the values, of their squares, and how many: 2 * channels + 1 numbers.
-struct BatchNormSumsFinish {
-  static constexpr const char* kName = "batch_norm_sums_finish";
-  const StepState* state = nullptr;
-  std::size_t positions = 1, channels = 1;
-  unsigned chunks = 1;
-  const double* partial = nullptr;
-  double* sums = nullptr;
-};
-
-// Means and deviations of these sums; `count` becomes how many values they are of, at least 1.
-// Where there are averages they follow: the part `keep` of them stays, the rest is the new mean and
-// unbiased variance. Of no values they learn nothing.
+// Means and deviations of sums of values, of their squares, and how many; `count` becomes how many
+// values they are of, at least 1. Where there are averages they follow: the part `keep` of them
+// stays, the rest is the new mean and unbiased variance. Of no values they learn nothing.
 struct BatchNormFindMoments {
   static constexpr const char* kName = "batch_norm_moments";
   std::size_t channels = 1;
@@ -47,6 +27,18 @@ struct BatchNormFindMoments {
   double* count = nullptr;
   double* averages = nullptr;
   double keep = 0;
+};
+
+// Sums of the values of x, of their squares, and how many: 2 * channels + 1 numbers; and of these
+// the moments, where find.moments is not null.
+struct BatchNormSums {
+  static constexpr const char* kName = "batch_norm_sums";
+  const StepState* state = nullptr;
+  std::size_t positions = 1, channels = 1;
+  const void* x = nullptr;
+  Partials partials = {};  // of two sums
+  double* sums = nullptr;
+  BatchNormFindMoments find = {};
 };
 
 // Means and deviations of averages.
@@ -69,7 +61,8 @@ struct BatchNormApply {
   std::uint8_t* mask = nullptr;
 };
 
-// Of g and of g (x - mean), by chunks: `partial` is 2 * channels numbers for each.
+// Sums of g and of g xhat: 2 * channels numbers, and of these the gradients of the parameters
+// (null: not wanted), which are written, or added to.
 struct BatchNormGradientSums {
   static constexpr const char* kName = "batch_norm_gradient_sums";
   const StepState* state = nullptr;
@@ -77,18 +70,7 @@ struct BatchNormGradientSums {
   const void *x = nullptr, *dy = nullptr;
   const double* moments = nullptr;
   const std::uint8_t* mask = nullptr;
-  unsigned chunks = 1;
-  double* partial = nullptr;
-};
-
-// Sums of g and of g xhat: 2 * channels numbers, and of these the gradients of the parameters
-// (null: not wanted), which are written, or added to.
-struct BatchNormGradientFinish {
-  static constexpr const char* kName = "batch_norm_gradient_finish";
-  std::size_t channels = 1;
-  unsigned chunks = 1;
-  const double* partial = nullptr;
-  const double* moments = nullptr;
+  Partials partials = {};  // of two sums
   double* sums = nullptr;
   void *dscale = nullptr, *dshift = nullptr;
   bool accumulate = false;
@@ -107,8 +89,7 @@ struct BatchNormBackpropagate {
   void *dx = nullptr, *dother = nullptr;
 };
 
-using BatchNormKernels = std::tuple<BatchNormSums, BatchNormSumsFinish, BatchNormFindMoments,
-                                    BatchNormFixedMoments, BatchNormApply, BatchNormGradientSums,
-                                    BatchNormGradientFinish, BatchNormBackpropagate>;
+using BatchNormKernels = std::tuple<BatchNormSums, BatchNormFindMoments, BatchNormFixedMoments,
+                                    BatchNormApply, BatchNormGradientSums, BatchNormBackpropagate>;
 
 }  // namespace lockstep::engine::cuda

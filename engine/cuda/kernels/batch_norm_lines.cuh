@@ -28,14 +28,14 @@ struct Gradients {
   const T *x, *dy;
   const std::uint8_t* mask;
   std::size_t positions, channels;
-  bool aligned;
 
   // A whole group lies in one byte of the mask, and rows have no bits to spare.
-  template <unsigned kWidth>
-  __device__ GradientLine<T, kWidth> read(std::size_t line, std::size_t channel) const {
+  template <class Way>
+  __device__ auto read(std::size_t line, std::size_t channel) const {
+    constexpr unsigned kWidth = Way::kWidth;
     const std::size_t at = line * channels + channel;
-    GradientLine<T, kWidth> result{load<kWidth>(x + at, aligned), load<kWidth>(dy + at, aligned),
-                                   0xff};
+    GradientLine<T, kWidth> result{load<kWidth>(x + at, Way::kAligned),
+                                   load<kWidth>(dy + at, Way::kAligned), 0xff};
     if (mask == nullptr) return result;
     if constexpr (kWidth == kPack) {
       result.passes = mask[at / kPack];
@@ -63,45 +63,54 @@ struct Normalisation {
   }
 };
 
-template <class T, unsigned kWidth>
+// What is read of a line: x, and what is added, where there is something.
+template <class T, bool kAdds>
 struct ForwardLine {
-  Pack<T, kWidth> x, other;
+  Pack<T, kPack> x;
+  Pack<T, kAdds ? kPack : 1> other;
+  __device__ float added(unsigned w) const {
+    if constexpr (kAdds) {
+      return wide(other.values[w]);
+    } else {
+      return 0;
+    }
+  }
 };
 
 // Whole groups of channels: each is one byte of the mask.
-template <class T>
+template <class T, class Way, bool kAdds>
 __device__ void normalise_groups(const BatchNormApply& a) {
+  constexpr unsigned kAtOnce = kAdds ? 2 : 4;
   const Threads<kPack> mine(a.channels);
   const T* const x = static_cast<const T*>(a.x);
   const T* const other = static_cast<const T*>(a.other);
   T* const y = static_cast<T*>(a.y);
-  const bool aligned = packs_at(x, other, y);
   const std::size_t lines = std::size_t(a.state->examples) * a.positions;
   for (std::size_t tile = block(); tile < mine.tiles(); tile += blocks()) {
     if (!mine.works(tile)) continue;
     const std::size_t channel = mine.channel(tile);
     Normalisation normal[kPack];
     for (unsigned w = 0; w < kPack; ++w) normal[w] = Normalisation::of<T>(a, channel + w);
-    each_line(
+    each_line<kAtOnce>(
         std::size_t(block_row()) * mine.slots + mine.slot, std::size_t(block_rows()) * mine.slots,
         lines,
         [&](std::size_t line) {
           const std::size_t at = line * a.channels + channel;
-          ForwardLine<T, kPack> values{};
-          values.x = load<kPack>(x + at, aligned);
-          if (other != nullptr) values.other = load<kPack>(other + at, aligned);
+          ForwardLine<T, kAdds> values;
+          values.x = load<kPack>(x + at, Way::kAligned);
+          if constexpr (kAdds) values.other = load<kPack>(other + at, Way::kAligned);
           return values;
         },
-        [&](std::size_t line, const ForwardLine<T, kPack>& values) {
+        [&](std::size_t line, const ForwardLine<T, kAdds>& values) {
           const std::size_t at = line * a.channels + channel;
           Pack<float, kPack> results;
           unsigned passes = 0;
           for (unsigned w = 0; w < kPack; ++w) {
-            const float result = normal[w](wide(values.x.values[w]), wide(values.other.values[w]));
+            const float result = normal[w](wide(values.x.values[w]), values.added(w));
             passes |= result > 0 ? 1u << w : 0u;
             results.values[w] = a.mask != nullptr && result < 0 ? 0.0f : result;
           }
-          store(narrowed<T>(results), y + at, aligned);
+          store(narrowed<T>(results), y + at, Way::kAligned);
           if (a.mask != nullptr) a.mask[at / kPack] = std::uint8_t(passes);
         });
   }
@@ -134,7 +143,14 @@ __device__ void normalise_bytes(const BatchNormApply& a) {
 
 template <class T>
 __device__ void run(const BatchNormApply& a) {
-  a.channels % kPack == 0 ? normalise_groups<T>(a) : normalise_bytes<T>(a);
+  go(a.channels, packs_at(a.x, a.other, a.y), [&](auto way) {
+    using Way = decltype(way);
+    if constexpr (Way::kWidth == kPack) {
+      a.other != nullptr ? normalise_groups<T, Way, true>(a) : normalise_groups<T, Way, false>(a);
+    } else {
+      normalise_bytes<T>(a);
+    }
+  });
 }
 
 // dx = (g - level - (x - mean) slope) factor of one channel.
@@ -156,26 +172,23 @@ struct Backpropagation {
   }
 };
 
-template <class T, unsigned kWidth>
+template <class T, class Way>
 __device__ void backpropagate(const BatchNormBackpropagate& a) {
+  constexpr unsigned kWidth = Way::kWidth;
   const Threads<kWidth> mine(a.channels);
   T* const dx = static_cast<T*>(a.dx);
   T* const dother = static_cast<T*>(a.dother);
-  const Gradients<T> from{static_cast<const T*>(a.x),
-                          static_cast<const T*>(a.dy),
-                          a.mask,
-                          a.positions,
-                          a.channels,
-                          packs_at(a.x, a.dy, a.dx, a.dother)};
+  const Gradients<T> from{static_cast<const T*>(a.x), static_cast<const T*>(a.dy), a.mask,
+                          a.positions, a.channels};
   const std::size_t lines = std::size_t(a.state->examples) * a.positions;
   for (std::size_t tile = block(); tile < mine.tiles(); tile += blocks()) {
     if (!mine.works(tile)) continue;
     const std::size_t channel = mine.channel(tile);
     Backpropagation back[kWidth];
     for (unsigned w = 0; w < kWidth; ++w) back[w] = Backpropagation::of<T>(a, channel + w);
-    each_line(
+    each_line<2>(
         std::size_t(block_row()) * mine.slots + mine.slot, std::size_t(block_rows()) * mine.slots,
-        lines, [&](std::size_t line) { return from.template read<kWidth>(line, channel); },
+        lines, [&](std::size_t line) { return from.template read<Way>(line, channel); },
         [&](std::size_t line, const GradientLine<T, kWidth>& values) {
           const std::size_t at = line * a.channels + channel;
           Pack<float, kWidth> of_x, of_other;
@@ -183,15 +196,16 @@ __device__ void backpropagate(const BatchNormBackpropagate& a) {
             of_other.values[w] = values.passed(w);
             of_x.values[w] = back[w](of_other.values[w], wide(values.x.values[w]));
           }
-          if (dx != nullptr) store(narrowed<T>(of_x), dx + at, from.aligned);
-          if (dother != nullptr) store(narrowed<T>(of_other), dother + at, from.aligned);
+          if (dx != nullptr) store(narrowed<T>(of_x), dx + at, Way::kAligned);
+          if (dother != nullptr) store(narrowed<T>(of_other), dother + at, Way::kAligned);
         });
   }
 }
 
 template <class T>
 __device__ void run(const BatchNormBackpropagate& a) {
-  a.channels % kPack == 0 ? backpropagate<T, kPack>(a) : backpropagate<T, 1>(a);
+  go(a.channels, packs_at(a.x, a.dy, a.dx, a.dother),
+     [&](auto way) { backpropagate<T, decltype(way)>(a); });
 }
 
 }  // namespace lockstep::engine::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sums are taken in float64, so that they lose nothing to the order of adding.
+// Sums are taken in float64, of 16 bits those of a few lines in float32.
 #pragma once
 #include <cstddef>
 #include <grid.cuh>
@@ -23,48 +23,58 @@ struct ColumnLine {
   Pack<T, kWidth> y, dy;
 };
 
-template <class T, unsigned kWidth>
+template <class T, class Way>
 struct ColumnAdder {
+  static constexpr unsigned kWidth = Way::kWidth;
   const T* y;
   T* dy;  // the group's channels of the first line
   std::size_t channels;
-  bool aligned, masks;
+  bool masks;
   __device__ ColumnLine<T, kWidth> read(std::size_t line) const {
     ColumnLine<T, kWidth> result{};
-    result.dy = load<kWidth>(dy + line * channels, aligned);
-    if (y != nullptr) result.y = load<kWidth>(y + line * channels, aligned);
+    result.dy = load<kWidth>(dy + line * channels, Way::kAligned);
+    if (y != nullptr) result.y = load<kWidth>(y + line * channels, Way::kAligned);
     return result;
   }
-  __device__ void add(std::size_t line, const ColumnLine<T, kWidth>& values,
+  template <std::size_t kLines>
+  __device__ void add(std::size_t line, std::size_t step,
+                      const ColumnLine<T, kWidth> (&lines)[kLines],
                       ChannelSums<1, kWidth>& sums) const {
-    const Pack<T, kWidth> g = y == nullptr ? values.dy : masked(values.y, values.dy);
-    if (masks) store(g, dy + line * channels, aligned);
-    for (unsigned w = 0; w < kWidth; ++w) sums.values[0][w] += double(wide(g.values[w]));
+    Pack<FewSums<T>, kWidth> few{};
+    for (unsigned k = 0; k < kLines; ++k) {
+      const ColumnLine<T, kWidth>& values = lines[k];
+      const Pack<T, kWidth> g = y == nullptr ? values.dy : masked(values.y, values.dy);
+      if (masks) store(g, dy + (line + k * step) * channels, Way::kAligned);
+      for (unsigned w = 0; w < kWidth; ++w) few.values[w] += FewSums<T>(wide(g.values[w]));
+    }
+    for (unsigned w = 0; w < kWidth; ++w) sums.values[0][w] += double(few.values[w]);
   }
 };
 
-template <class T, unsigned kWidth>
-__device__ void add_columns(const ColumnSums& a) {
-  const T* const y = static_cast<const T*>(a.y);
-  T* const dy = static_cast<T*>(a.dy);
-  sum_lines<kWidth, 1>(std::size_t(a.state->examples) * a.positions, a.channels, a.chunks,
-                       a.partial, [&](std::size_t channel) {
-                         return ColumnAdder<T, kWidth>{y == nullptr ? nullptr : y + channel,
-                                                       dy + channel, a.channels, packs_at(y, dy),
-                                                       a.masks};
-                       });
-}
+template <class T>
+struct ColumnsEnd {
+  const ColumnSums& a;
+  struct Nothing {};
+  __device__ Nothing fetch(std::size_t) const { return {}; }
+  __device__ void put(std::size_t c, const double (&totals)[1], Nothing) const {
+    put_gradient(static_cast<T*>(a.db), c, totals[0], a.accumulate);
+  }
+};
 
 template <class T>
 __device__ void run(const ColumnSums& a) {
-  a.channels % kPack == 0 ? add_columns<T, kPack>(a) : add_columns<T, 1>(a);
-}
-
-template <class T>
-__device__ void run(const ColumnSumsFinish& a) {
-  T* const db = static_cast<T*>(a.db);
-  add_chunks(a.partial, a.chunks, a.channels,
-             [&](std::size_t c, double total) { put_gradient(db, c, total, a.accumulate); });
+  const T* const y = static_cast<const T*>(a.y);
+  T* const dy = static_cast<T*>(a.dy);
+  go(a.channels, packs_at(y, dy), [&](auto way) {
+    using Way = decltype(way);
+    sum_lines<Way::kWidth, 1, 2>(
+        std::size_t(a.state->examples) * a.positions, a.channels, a.partials,
+        [&](std::size_t channel) {
+          return ColumnAdder<T, Way>{y == nullptr ? nullptr : y + channel, dy + channel, a.channels,
+                                     a.masks};
+        },
+        ColumnsEnd<T>{a});
+  });
 }
 
 template <class T>

@@ -11,9 +11,9 @@
 
 namespace lockstep::engine::cuda {
 
-// By chunks: `partial` is `channels` numbers for each. y null: all of dy counts. With `masks` what
-// ReLU did not let pass becomes zero in dy besides, for the kernels that read it next; then y is
-// there. Blocks: line_tiles(channels) by `chunks`.
+// Written into db, or added to it. y null: all of dy counts. With `masks` what ReLU did not let
+// pass becomes zero in dy besides, for the kernels that read it next; then y is there. Blocks:
+// line_tiles(channels) by partials.chunks.
 struct ColumnSums {
   static constexpr const char* kName = "column_sums";
   const StepState* state = nullptr;
@@ -21,16 +21,7 @@ struct ColumnSums {
   const void* y = nullptr;
   void* dy = nullptr;
   bool masks = false;
-  unsigned chunks = 1;
-  double* partial = nullptr;
-};
-
-// Written into db, or added to it. Blocks: finish_blocks(channels).
-struct ColumnSumsFinish {
-  static constexpr const char* kName = "column_sums_finish";
-  std::size_t channels = 1;
-  unsigned chunks = 1;
-  const double* partial = nullptr;
+  Partials partials = {};  // of one sum
   void* db = nullptr;
   bool accumulate = false;
 };
@@ -44,6 +35,6 @@ struct MaskGradient {
   void* dy = nullptr;
 };
 
-using ColumnSumsKernels = std::tuple<ColumnSums, ColumnSumsFinish, MaskGradient>;
+using ColumnSumsKernels = std::tuple<ColumnSums, MaskGradient>;
 
 }  // namespace lockstep::engine::cuda

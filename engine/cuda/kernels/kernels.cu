@@ -8,6 +8,7 @@
 #include "engine/cuda/kernels/dropout.cuh"
 #include "engine/cuda/kernels/embedding.cuh"
 #include "engine/cuda/kernels/factors.cuh"
+#include "engine/cuda/kernels/fold.cuh"
 #include "engine/cuda/kernels/losses.cuh"
 #include "engine/cuda/kernels/pointwise.cuh"
 #include "engine/cuda/kernels/pool.cuh"
@@ -15,6 +16,7 @@
 #include "engine/cuda/kernels/reduce_any.cuh"
 #include "engine/cuda/kernels/rows.cuh"
 #include "engine/cuda/kernels/sums.cuh"
+#include "engine/cuda/kernels/thin.cuh"
 
 namespace lockstep::engine::cuda {
 
@@ -78,10 +80,8 @@ extern "C" __global__ void embedding_forward(EmbeddingForward a) {
 extern "C" __global__ void embedding_backward(EmbeddingBackward a) {
   run<Element>(a);
 }
-extern "C" __global__ void batch_norm_sums(BatchNormSums a) {
-  run<Element>(a);
-}
-extern "C" __global__ void batch_norm_sums_finish(BatchNormSumsFinish a) {
+extern "C" __global__ void __launch_bounds__(kLineThreads, kLineResidents)
+    batch_norm_sums(BatchNormSums a) {
   run<Element>(a);
 }
 extern "C" __global__ void batch_norm_moments(BatchNormFindMoments a) {
@@ -90,31 +90,44 @@ extern "C" __global__ void batch_norm_moments(BatchNormFindMoments a) {
 extern "C" __global__ void batch_norm_fixed_moments(BatchNormFixedMoments a) {
   run<Element>(a);
 }
-extern "C" __global__ void batch_norm_forward(BatchNormApply a) {
+extern "C" __global__ void __launch_bounds__(kLineThreads, kLineResidents)
+    batch_norm_forward(BatchNormApply a) {
   run<Element>(a);
 }
-extern "C" __global__ void batch_norm_gradient_sums(BatchNormGradientSums a) {
+extern "C" __global__ void __launch_bounds__(kLineThreads, kLineResidents)
+    batch_norm_gradient_sums(BatchNormGradientSums a) {
   run<Element>(a);
 }
-extern "C" __global__ void batch_norm_gradient_finish(BatchNormGradientFinish a) {
+extern "C" __global__ void __launch_bounds__(kLineThreads, kLineResidents)
+    batch_norm_backward(BatchNormBackpropagate a) {
   run<Element>(a);
 }
-extern "C" __global__ void batch_norm_backward(BatchNormBackpropagate a) {
-  run<Element>(a);
-}
-extern "C" __global__ void column_sums(ColumnSums a) {
-  run<Element>(a);
-}
-extern "C" __global__ void column_sums_finish(ColumnSumsFinish a) {
+extern "C" __global__ void __launch_bounds__(kLineThreads, kLineResidents)
+    column_sums(ColumnSums a) {
   run<Element>(a);
 }
 extern "C" __global__ void mask_gradient(MaskGradient a) {
+  run<Element>(a);
+}
+extern "C" __global__ void fold_images(FoldImages a) {
+  run<Element>(a);
+}
+extern "C" __global__ void fold_weights(FoldWeights a) {
+  run<Element>(a);
+}
+extern "C" __global__ void unfold_gradient(UnfoldGradient a) {
   run<Element>(a);
 }
 extern "C" __global__ void pool_forward(PoolForward a) {
   run<Element>(a);
 }
 extern "C" __global__ void pool_backward(PoolBackward a) {
+  run<Element>(a);
+}
+extern "C" __global__ void thin_forward(ThinForward a) {
+  run<Element>(a);
+}
+extern "C" __global__ void thin_gradients(ThinGradients a) {
   run<Element>(a);
 }
 extern "C" __global__ void reduce_sum(ReduceSum a) {

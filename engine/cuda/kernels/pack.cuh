@@ -1,30 +1,46 @@
 // SPDX-License-Identifier: MIT
-// Several neighbours of an array at once: eight, by accesses of 16 bytes where they are aligned to
-// that (one of values of 16 bits, two of float32), or one alone.
+// Several neighbours of an array at once: eight or four, by accesses of up to 16 bytes where they
+// are aligned to that (eight of float32 are two accesses), or one alone.
 #pragma once
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <numbers.cuh>
 #include <store.cuh>
+#include <type_traits>
+#include <utility>
 
 namespace lockstep::engine::cuda {
 
 inline constexpr unsigned kPack = 8;
 
 template <class T, unsigned kWidth>
-struct alignas(kWidth == kPack ? 16 : alignof(T)) Pack {
+struct alignas(kWidth == 1               ? alignof(T)
+               : kWidth * sizeof(T) < 16 ? kWidth * sizeof(T)
+                                         : 16) Pack {
   T values[kWidth];
 };
+
+// body(0), ..., body(kCount - 1), one behind the other: no loop.
+template <unsigned kCount, class Body>
+__device__ inline void repeat(Body body) {
+  [&]<unsigned... kPlaces>(std::integer_sequence<unsigned, kPlaces...>) {
+    (body(kPlaces), ...);
+  }
+  (std::make_integer_sequence<unsigned, kCount>());
+}
+
+template <unsigned kWidth>
+using Width = std::integral_constant<unsigned, kWidth>;
 
 // What one access is of.
 template <class T>
 struct alignas(16) PackPart {
   T values[16 / sizeof(T)];
 };
-template <class T>
+template <class T, unsigned kWidth>
 struct PackParts {
-  PackPart<T> parts[kPack * sizeof(T) / 16];
+  PackPart<T> parts[kWidth * sizeof(T) / 16];
 };
 
 // Whether all addresses are aligned for whole packs. Null is.
@@ -36,7 +52,7 @@ __device__ inline bool packs_at(const Addresses*... addresses) {
 // `aligned`: to 16 bytes.
 template <unsigned kWidth, class T>
 __device__ inline Pack<T, kWidth> load(const T* from, bool aligned) {
-  if (kWidth == kPack && aligned) return *reinterpret_cast<const Pack<T, kWidth>*>(from);
+  if (kWidth > 1 && aligned) return *reinterpret_cast<const Pack<T, kWidth>*>(from);
   Pack<T, kWidth> pack;
   for (unsigned i = 0; i < kWidth; ++i) pack.values[i] = from[i];
   return pack;
@@ -44,9 +60,11 @@ __device__ inline Pack<T, kWidth> load(const T* from, bool aligned) {
 
 template <unsigned kWidth, class T>
 __device__ inline void store(const Pack<T, kWidth>& pack, T* to, bool aligned) {
-  if constexpr (kWidth == kPack) {
+  if constexpr (kWidth * sizeof(T) == 8 && kWidth > 1) {
+    if (aligned) return write_half(reinterpret_cast<Pack<T, kWidth>*>(to), pack);
+  } else if constexpr (kWidth > 1) {
     if (aligned) {
-      const auto whole = std::bit_cast<PackParts<T>>(pack);
+      const auto whole = std::bit_cast<PackParts<T, kWidth>>(pack);
       PackPart<T>* at = reinterpret_cast<PackPart<T>*>(to);
       for (const PackPart<T>& part : whole.parts) write_wide(at++, part);
       return;

@@ -6,6 +6,7 @@
 #include <numbers.cuh>
 
 #include "engine/cuda/kernels/elements.cuh"
+#include "engine/cuda/kernels/pack.cuh"
 #include "engine/cuda/kernels/pointwise.h"
 
 namespace lockstep::engine::cuda {
@@ -51,9 +52,13 @@ __device__ void run(const Add& a) {
 
 template <class T>
 __device__ void run(const Convert& a) {
-  for (std::size_t i = first_index(); i < a.count; i += index_stride()) {
-    static_cast<T*>(a.to)[i] = narrow<T>(a.from[i]);
-  }
+  constexpr unsigned kMany = 4;  // 16 bytes of what is read
+  T* const to = static_cast<T*>(a.to);
+  const std::size_t packs = packs_at(a.from, to) ? a.count / kMany : 0;
+  for (std::size_t p = first_index(); p < packs; p += index_stride())
+    store(narrowed<T>(load<kMany>(a.from + p * kMany, true)), to + p * kMany, true);
+  for (std::size_t i = packs * kMany + first_index(); i < a.count; i += index_stride())
+    to[i] = narrow<T>(a.from[i]);
 }
 
 template <class T>

@@ -58,20 +58,20 @@ __device__ void each_site(const StepState* state, const PoolSizes& s, unsigned h
   }
 }
 
-template <class T, unsigned kWidth>
-__device__ void pool_window(const PoolForward& a, const T* image, Site site, T* y,
-                            std::uint32_t* places, bool aligned) {
+template <class T, unsigned kWidth, class Place>
+__device__ void pool_window(const PoolForward& a, const T* image, Site site, T* y, Place* places,
+                            bool aligned) {
   const PoolSizes& s = a.sizes;
   const Stretch rows = pixels_of(site.y, s.height, s.kernel_height, s);
   const Stretch columns = pixels_of(site.x, s.width, s.kernel_width, s);
   Pack<float, kWidth> result{};  // the largest so far, or the sum
-  Pack<std::uint32_t, kWidth> winners{};
+  Pack<Place, kWidth> winners{};
   bool first = true;
   for (unsigned iy = rows.begin; iy < rows.end; ++iy) {
     for (unsigned ix = columns.begin; ix < columns.end; ++ix) {
       const std::size_t at = (std::size_t(iy) * s.width + ix) * s.channels + site.channel;
       const Pack<float, kWidth> values = widened(load<kWidth>(image + at, aligned));
-      const std::uint32_t place = place_in(site.y, site.x, iy, ix, s);
+      const Place place = Place(place_in(site.y, site.x, iy, ix, s));
       for (unsigned w = 0; w < kWidth; ++w) {
         const float value = values.values[w];
         float& so_far = result.values[w];
@@ -93,31 +93,43 @@ __device__ void pool_window(const PoolForward& a, const T* image, Site site, T* 
   if (s.largest) store(winners, places, aligned);
 }
 
-template <class T, unsigned kWidth>
+template <class T, unsigned kWidth, class Place>
 __device__ void pool_windows(const PoolForward& a) {
   const PoolSizes& s = a.sizes;
   const T* const x = static_cast<const T*>(a.x);
   T* const y = static_cast<T*>(a.y);
-  const bool aligned = packs_at(x, y, a.places);
+  Place* const places = static_cast<Place*>(a.places);
+  const bool aligned = packs_at(x, y, places);
   const std::size_t inputs = std::size_t(s.height) * s.width * s.channels;
   const std::size_t outputs = std::size_t(s.output_height) * s.output_width * s.channels;
   each_site<kWidth>(a.state, s, s.output_height, s.output_width, [&](std::size_t row, Site site) {
     const std::size_t at =
         row * outputs + (std::size_t(site.y) * s.output_width + site.x) * s.channels + site.channel;
-    pool_window<T, kWidth>(a, x + row * inputs, site, y + at, s.largest ? a.places + at : nullptr,
+    pool_window<T, kWidth>(a, x + row * inputs, site, y + at, s.largest ? places + at : nullptr,
                            aligned);
   });
 }
 
+// Calls visit(width of a group, a place) with those that the sizes ask for.
+template <class Visit>
+__device__ void pool_ways(const PoolSizes& s, Visit visit) {
+  const bool whole = s.channels % kPack == 0;
+  if (small_places(std::size_t(s.kernel_height) * s.kernel_width)) {
+    whole ? visit(Width<kPack>(), PoolPlace()) : visit(Width<1>(), PoolPlace());
+  } else {
+    whole ? visit(Width<kPack>(), LargePoolPlace()) : visit(Width<1>(), LargePoolPlace());
+  }
+}
+
 template <class T>
 __device__ void run(const PoolForward& a) {
-  a.sizes.channels % kPack == 0 ? pool_windows<T, kPack>(a) : pool_windows<T, 1>(a);
+  pool_ways(a.sizes, [&](auto width, auto place) { pool_windows<T, width(), decltype(place)>(a); });
 }
 
 // What the windows of an image have for one input.
-template <class T, unsigned kWidth>
-__device__ Pack<float, kWidth> gather(const PoolBackward& a, const T* dy,
-                                      const std::uint32_t* places, Site site, bool aligned) {
+template <class T, unsigned kWidth, class Place>
+__device__ Pack<float, kWidth> gather(const PoolBackward& a, const T* dy, const Place* places,
+                                      Site site, bool aligned) {
   const PoolSizes& s = a.sizes;
   const Stretch rows = windows_of(site.y, s.output_height, s.kernel_height, s);
   const Stretch columns = windows_of(site.x, s.output_width, s.kernel_width, s);
@@ -128,7 +140,7 @@ __device__ Pack<float, kWidth> gather(const PoolBackward& a, const T* dy,
       const Pack<float, kWidth> g = widened(load<kWidth>(dy + at, aligned));
       if (s.largest) {
         const auto winners = load<kWidth>(places + at, aligned);
-        const std::uint32_t place = place_in(oy, ox, site.y, site.x, s);
+        const Place place = Place(place_in(oy, ox, site.y, site.x, s));
         for (unsigned w = 0; w < kWidth; ++w)
           sums.values[w] += winners.values[w] == place ? g.values[w] : 0.0f;
       } else {
@@ -141,18 +153,19 @@ __device__ Pack<float, kWidth> gather(const PoolBackward& a, const T* dy,
   return sums;
 }
 
-template <class T, unsigned kWidth>
+template <class T, unsigned kWidth, class Place>
 __device__ void gather_all(const PoolBackward& a) {
   const PoolSizes& s = a.sizes;
   const T* const dy = static_cast<const T*>(a.dy);
   T* const dx = static_cast<T*>(a.dx);
-  const bool aligned = packs_at(dy, dx, a.places);
+  const Place* const all = static_cast<const Place*>(a.places);
+  const bool aligned = packs_at(dy, dx, all);
   const std::size_t inputs = std::size_t(s.height) * s.width * s.channels;
   const std::size_t outputs = std::size_t(s.output_height) * s.output_width * s.channels;
   each_site<kWidth>(a.state, s, s.height, s.width, [&](std::size_t row, Site site) {
     const std::size_t at =
         row * inputs + (std::size_t(site.y) * s.width + site.x) * s.channels + site.channel;
-    const std::uint32_t* const places = s.largest ? a.places + row * outputs : nullptr;
+    const Place* const places = s.largest ? all + row * outputs : nullptr;
     store(narrowed<T>(gather<T, kWidth>(a, dy + row * outputs, places, site, aligned)), dx + at,
           aligned);
   });
@@ -160,7 +173,7 @@ __device__ void gather_all(const PoolBackward& a) {
 
 template <class T>
 __device__ void run(const PoolBackward& a) {
-  a.sizes.channels % kPack == 0 ? gather_all<T, kPack>(a) : gather_all<T, 1>(a);
+  pool_ways(a.sizes, [&](auto width, auto place) { gather_all<T, width(), decltype(place)>(a); });
 }
 
 }  // namespace lockstep::engine::cuda

@@ -21,14 +21,20 @@ struct PoolSizes {
   unsigned stride = 2, padding = 0;
 };
 
-// `places`, of a largest pool: for each output the number of its winner in its window, row by row.
+// `places`, of a largest pool: for each output the number of its winner in its window, row by row,
+// as a PoolPlace; where windows have more pixels than that counts, as a LargePoolPlace.
+using PoolPlace = std::uint8_t;
+using LargePoolPlace = std::uint32_t;
+constexpr bool small_places(std::size_t pixels) {
+  return pixels <= 256;
+}
 struct PoolForward {
   static constexpr const char* kName = "pool_forward";
   const StepState* state = nullptr;
   PoolSizes sizes;
   const void* x = nullptr;
   void* y = nullptr;
-  std::uint32_t* places = nullptr;
+  void* places = nullptr;
 };
 
 // All of dx in the rows in use is written.
@@ -38,7 +44,7 @@ struct PoolBackward {
   PoolSizes sizes;
   const void* dy = nullptr;
   void* dx = nullptr;
-  const std::uint32_t* places = nullptr;
+  const void* places = nullptr;
 };
 
 // For `elements` of an image, of so many channels.

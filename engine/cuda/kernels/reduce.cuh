@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Reductions of the module's type T, computed in float32. A thread has kPack neighbouring elements
-// of all sources at a time, and loads all of them before it adds.
+// Reductions of the module's type T, computed in float32. A thread has some neighbouring elements
+// of all sources at a time, and loads all of them before it adds: of sums as many as are 16 bytes,
+// of updates four, so that what lies side by side in float32 is accessed by neighbouring threads.
 #pragma once
 #include <cstddef>
 #include <exact.cuh>
@@ -52,7 +53,7 @@ __device__ void run(const ReduceSum& a) {
   start.meet<T>(a.from, a.to);
   const SumEnd<T> end(a);
   const bool copies = end.copies(a.from);
-  each_pack(start.of(a.count), a.count, [&](auto width, std::size_t i) {
+  each_pack<16 / sizeof(T)>(start.of(a.count), a.count, [&](auto width, std::size_t i) {
     if (copies) {
       store_all(a.to, i, load<width()>(static_cast<const T*>(a.from.at[0]) + i, true));
       return;
@@ -105,14 +106,15 @@ __device__ void run(const ReduceUpdate& a) {
   if (rule.skips()) return;
   start.meet(old);
   for (unsigned k = 0; k < rule.slots(); ++k) start.meet(slots[k]);
-  each_pack(start.of(a.count), a.count, [&](auto width, std::size_t i) {
+  each_pack<4>(start.of(a.count), a.count, [&](auto width, std::size_t i) {
     const Pack<float, width()> sum = sum_at<T, width()>(a.from, i);
     Pack<float, width()> weight = widened(load<width()>(old + i, true));
     Pack<float, width()> kept[UpdateRule::kMaxSlots] = {};
     for (unsigned k = 0; k < rule.slots(); ++k) kept[k] = load<width()>(slots[k] + i, true);
+    Decays decays(a.terms, i);
     for (unsigned w = 0; w < width(); ++w) {
       Slots<float> moved{{kept[0].values[w], kept[1].values[w]}};
-      weight.values[w] = rule.next(sum.values[w], weight.values[w], moved);
+      weight.values[w] = rule.next(sum.values[w], weight.values[w], decays.at(i + w), moved);
       kept[0].values[w] = moved.values[0], kept[1].values[w] = moved.values[1];
     }
     for (unsigned k = 0; k < rule.slots(); ++k) store(kept[k], slots[k] + i, true);

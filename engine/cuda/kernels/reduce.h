@@ -40,7 +40,9 @@ struct UpdateTerms {
   const StepState* state = nullptr;  // rate, step and loss scale
   double scale = 1;                  // of the gradients, where nothing was found of them all
   double local_rate = 1;             // lars
-  bool decays = true;
+  bool decays = true;  // of the first element; of turns[0] and behind it the opposite, ...
+  unsigned turn_count = 0;
+  std::array<std::size_t, kMostTurns> turns{};
   const void* weight = nullptr;
   std::array<void*, UpdateRule::kMaxSlots> slots{};
   float* master = nullptr;
@@ -94,8 +96,10 @@ struct ReduceAny {
   UpdateTerms terms = {};
 };
 
+// Several times as many as run at a time, so that none is left with more than others.
 constexpr unsigned reduce_blocks(std::size_t count, int multiprocessors) {
-  const std::size_t wanted = (count + kBlock - 1) / kBlock, most = std::size_t(multiprocessors) * 8;
+  const std::size_t wanted = (count + kBlock - 1) / kBlock;
+  const std::size_t most = std::size_t(multiprocessors) * 32;
   return unsigned(wanted < most ? wanted : most);
 }
 

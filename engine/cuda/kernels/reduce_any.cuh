@@ -94,7 +94,7 @@ __device__ void update_each(const ReduceAny& a) {
     } else {
       old = static_cast<const T*>(a.terms.weight)[i];
     }
-    const Number weight = rule.next(combined<T>(a, i), old, slots);
+    const Number weight = rule.next(combined<T>(a, i), old, Decays(a.terms, i).at(i), slots);
     if (rule.slots() > 0) first[i] = slots.values[0];
     if (rule.slots() > 1) second[i] = slots.values[1];
     if constexpr (sizeof(T) == 2) a.terms.master[i] = weight;

@@ -41,6 +41,7 @@ template <class T>
 __device__ void run(const BatchSum& a) {
   constexpr unsigned kMostDepth = 40;
   const std::size_t count = std::size_t(a.state->examples);
+  const double* const rows = a.rows[block()];
   unsigned levels = 0;  // of the nodes
   while (BatchSum::kThreads >> levels > 1) ++levels;
   unsigned below = 0;  // levels of a subtree, whose leaves hold one number or none
@@ -50,7 +51,7 @@ __device__ void run(const BatchSum& a) {
   for (std::size_t leaf = 0; leaf < std::size_t(1) << below; ++leaf) {
     const std::size_t node = (std::size_t(thread()) << below) + leaf;
     const TreeRange range = tree_range(count, node, levels + below);
-    PartOfSum part{range.count > 0 ? a.rows[range.first] : 0, range.count == 0};
+    PartOfSum part{range.count > 0 ? rows[range.first] : 0, range.count == 0};
     unsigned level = 0;
     for (; (leaf >> level & 1) != 0; ++level) part = sum_of_parts(finished[level], part);
     finished[level] = part;
@@ -64,7 +65,7 @@ __device__ void run(const BatchSum& a) {
     barrier();
     if (thread() < nodes) parts[thread()] = part;
   }
-  if (thread() == 0) *a.sum = parts[0].sum;
+  if (thread() == 0) a.sums[block()] = parts[0].sum;
 }
 
 // Word `index` of the data; what a short last one lacks is zero.

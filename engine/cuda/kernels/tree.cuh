@@ -119,19 +119,16 @@ class CommonStart {
   bool common_ = true;
 };
 
-template <unsigned kWidth>
-using Width = std::integral_constant<unsigned, kWidth>;
-
-// Calls visit(Width<kPack>, i) for whole packs from `start` on, and visit(Width<1>, i) for the
+// Calls visit(Width<kMany>, i) for whole packs from `start` on, and visit(Width<1>, i) for the
 // elements before and behind them, each by one thread.
-template <class Visit>
+template <unsigned kMany, class Visit>
 __device__ void each_pack(std::size_t start, std::size_t count, Visit visit) {
-  const std::size_t packs = (count - start) / kPack, singles = count - packs * kPack;
+  const std::size_t packs = (count - start) / kMany, singles = count - packs * kMany;
   const std::size_t step = std::size_t(blocks()) * threads();
   const std::size_t first = std::size_t(block()) * threads() + thread();
-  for (std::size_t p = first; p < packs; p += step) visit(Width<kPack>(), start + p * kPack);
+  for (std::size_t p = first; p < packs; p += step) visit(Width<kMany>(), start + p * kMany);
   for (std::size_t s = first; s < singles; s += step)
-    visit(Width<1>(), s < start ? s : s + packs * kPack);
+    visit(Width<1>(), s < start ? s : s + packs * kMany);
 }
 
 // The processor's sum of squares: eight running sums, and a tree of them. All threads of a block

@@ -41,13 +41,42 @@ struct Slots {
   Number values[UpdateRule::kMaxSlots];
 };
 
+// Which elements decay, from one on, in ascending order.
+class Decays {
+ public:
+  __device__ Decays(const UpdateTerms& terms, std::size_t first) : terms_(terms) {
+    unsigned end = terms.turn_count;
+    while (turns_ < end) {
+      const unsigned middle = (turns_ + end) / 2;
+      if (terms.turns[middle] <= first) {
+        turns_ = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    find_next();
+  }
+  __device__ bool at(std::size_t element) {
+    while (element >= next_) ++turns_, find_next();
+    return terms_.decays != (turns_ % 2 == 1);
+  }
+
+ private:
+  __device__ void find_next() {
+    next_ = turns_ < terms_.turn_count ? terms_.turns[turns_] : ~std::size_t(0);
+  }
+  const UpdateTerms& terms_;
+  unsigned turns_ = 0;  // at the element or before it
+  std::size_t next_ = 0;
+};
+
 // Made by all threads of a block together.
 template <class Number>
 class Rule {
  public:
   __device__ explicit Rule(const UpdateTerms& terms) {
     const UpdateRule& rule = terms.rule;
-    const double weight_decay = terms.decays ? rule.weight_decay : 0.0;
+    const double weight_decay = rule.weight_decay;
     const double step_rate = terms.state->rate;
     kind_ = rule.kind;
     nesterov_ = rule.nesterov;
@@ -89,9 +118,10 @@ class Rule {
   __device__ unsigned slots() const { return slots_; }
   __device__ bool skips() const { return skips_; }  // the step changes nothing
 
-  // The new weight of a sum of gradients and the old weight; moves the slots.
-  __device__ Number next(Number sum, Number weight, Slots<Number>& slots) const {
-    const Number g = plus(times(scale_, sum), times(decay_, weight));
+  // The new weight of a sum of gradients and the old weight, which decays or does not; moves the
+  // slots.
+  __device__ Number next(Number sum, Number weight, bool decays, Slots<Number>& slots) const {
+    const Number g = plus(times(scale_, sum), times(decays ? decay_ : Number(0), weight));
     Number &first = slots.values[0], &second = slots.values[1];
     if (kind_ == UpdateKind::kSgd) {
       if (slots_ == 0) return minus(weight, times(rate_, g));
@@ -108,7 +138,7 @@ class Rule {
     first = plus(times(beta1_, first), times(rest1_, g));
     second = plus(times(beta2_, second), times(times(rest2_, g), g));
     const Number size = plus(root(times(second, correct2_)), epsilon_);
-    const Number kept = minus(weight, times(shrink_, weight));
+    const Number kept = minus(weight, times(decays ? shrink_ : Number(0), weight));
     return minus(kept, divided(times(rate_, first), size));
   }
 

@@ -3,6 +3,7 @@
 // beyond the rows in use, and give the same bits on every grid.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -37,6 +38,24 @@ std::vector<Case> cases() {
 
 const LaunchShape kShapes[] = {{1, 1, kLineThreads}, {3, 2, kLineThreads}, {2, 40, kLineThreads}};
 
+// How near sums come: of 16 bits a few lines are added in float32.
+template <class T>
+constexpr double kOfSums = sizeof(T) == 2 ? 1e-5 : 1e-12;
+
+// Room for the sums of a kernel that adds lines. Tickets are zero before and after.
+struct Room {
+  std::vector<double> sums;
+  std::vector<std::uint32_t> tickets;
+  Partials partials;
+  Room(std::size_t channels, unsigned chunks)
+      : sums(chunks * 2 * channels, std::nan("")),
+        tickets(line_tickets(channels, chunks)),
+        partials{chunks, sums.data(), tickets.data()} {}
+  Room(std::size_t lines, std::size_t channels) : Room(channels, line_chunks(lines, channels)) {}
+  Room(const Room&) = delete;
+  bool tickets_are_zero() const { return std::ranges::count(tickets, 0u) == long(tickets.size()); }
+};
+
 template <class T>
 class BatchNormKernels : public testing::Test {
  protected:
@@ -64,7 +83,6 @@ class BatchNormKernels : public testing::Test {
         mask.push_back(std::uint8_t(std::abs(bits) * 256));
     }
     Shape batch() const { return {kPlanned, c.positions, c.channels}; }
-    unsigned chunks() const { return line_chunks(kPlanned * c.positions, c.channels); }
     std::size_t in_use() const { return c.used * spec.columns(); }
   };
 
@@ -97,17 +115,72 @@ TYPED_TEST(BatchNormKernels, SumsAreThoseOfTheReferenceOnEveryGrid) {
     this->oracle_.ops().batch_norm_sums(&o.state, o.spec, x.tensor, expected.data());
     const std::vector<T> values = narrowed_to<T>(o.x);
     for (const LaunchShape& shape : kShapes) {
-      std::vector<double> partial(o.chunks() * 2 * o.c.channels, std::nan("")), sums(o.spec.sums());
-      BatchNormSums a{&o.state, o.c.positions, o.c.channels, values.data()};
-      a.chunks = o.chunks(), a.partial = partial.data();
+      std::vector<double> sums(o.spec.sums());
+      Room room(kPlanned * o.c.positions, o.c.channels);
+      BatchNormSums a{&o.state, o.c.positions, o.c.channels, values.data(), room.partials};
+      a.sums = sums.data();
       emulate(shape, [&] { run<T>(a); });
-      const BatchNormSumsFinish b{&o.state, o.c.positions,  o.c.channels,
-                                  a.chunks, partial.data(), sums.data()};
-      emulate({shape.blocks, 1, kLineThreads}, [&] { run<T>(b); });
-      for (std::size_t i = 0; i < sums.size(); ++i) ASSERT_NEAR(sums[i], expected[i], 1e-12) << i;
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        ASSERT_NEAR(sums[i], expected[i], kOfSums<T>) << i;
       if (first.empty()) first = sums;
       ASSERT_EQ(sums, first);
+      ASSERT_TRUE(room.tickets_are_zero());
     }
+  });
+}
+
+// Groups of chunks, too, of which the last is smaller than the others or has one chunk alone. Each
+// chunk has lines.
+TYPED_TEST(BatchNormKernels, AnyNumberOfChunksGivesTheSums) {
+  using T = TypeParam;
+  constexpr std::size_t kChannels = 256, kLines = 400;
+  ASSERT_GE(kLines, (3 * kChunkGroup - 1) * line_slots(kChannels));
+  StepState state;
+  state.examples = kLines;
+  const std::vector<double> x = held_by<T>(random_numbers(kLines * kChannels, 1));
+  const std::vector<T> values = narrowed_to<T>(x);
+  std::vector<double> expected(2 * kChannels);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    expected[i % kChannels] += x[i];
+    expected[kChannels + i % kChannels] += x[i] * x[i];
+  }
+  for (const unsigned chunks : {1u, 2u, kChunkGroup, kChunkGroup + 1, 3 * kChunkGroup - 1}) {
+    for (const LaunchShape& shape : kShapes) {
+      std::vector<double> sums(2 * kChannels + 1);
+      Room room(std::size_t(kChannels), chunks);
+      BatchNormSums a{&state, 1, kChannels, values.data(), room.partials};
+      a.sums = sums.data();
+      emulate(shape, [&] { run<T>(a); });
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        ASSERT_NEAR(sums[i], expected[i], kOfSums<T>) << chunks << " chunks";
+      ASSERT_EQ(sums.back(), double(kLines));
+      ASSERT_TRUE(room.tickets_are_zero());
+    }
+  }
+}
+
+// In the kernel that adds, too.
+TYPED_TEST(BatchNormKernels, MomentsOfTheSumsHaveTheBitsOfTheKernelForThem) {
+  using T = TypeParam;
+  this->each([&](const auto& o) {
+    const std::vector<T> values = narrowed_to<T>(o.x);
+    const std::vector<double> before = random_numbers(o.spec.moments(), 11);
+    std::vector<double> sums(o.spec.sums()), moments[2], averages[2];
+    double counts[2] = {-1, -2};
+    for (int k = 0; k < 2; ++k) moments[k].resize(o.spec.moments()), averages[k] = before;
+    Room room(kPlanned * o.c.positions, o.c.channels);
+    const auto find = [&](int k) {
+      return BatchNormFindMoments{
+          o.c.channels, 1e-3, sums.data(), moments[k].data(), &counts[k], averages[k].data(), 0.75};
+    };
+    const BatchNormSums a{&o.state,      o.c.positions, o.c.channels, values.data(),
+                          room.partials, sums.data(),   find(0)};
+    emulate({2, 3, kLineThreads}, [&] { run<T>(a); });
+    const BatchNormFindMoments b = find(1);
+    emulate({1, 1, 32}, [&] { run<T>(b); });
+    EXPECT_EQ(counts[0], counts[1]);
+    EXPECT_EQ(moments[0], moments[1]);
+    EXPECT_EQ(averages[0], averages[1]);
   });
 }
 
@@ -229,28 +302,26 @@ TYPED_TEST(BatchNormKernels, GradientSumsAreThoseOfTheReferenceOnEveryGrid) {
     m.ops().batch_norm_gradient_sums(&o.state, o.spec, call, {}, {}, false, expected.data());
     for (const LaunchShape& shape : kShapes) {
       const bool adds = shape.blocks == 2;
-      std::vector<double> partial(o.chunks() * 2 * o.c.channels, std::nan(""));
       std::vector<double> sums(expected.size(), std::nan(""));
+      Room room(kPlanned * o.c.positions, o.c.channels);
       BatchNormGradientSums a{&o.state, o.c.positions, o.c.channels, xs.data(), dys.data()};
-      a.moments = o.moments.data(), a.mask = this->mask_of(o);
-      a.chunks = o.chunks(), a.partial = partial.data();
-      emulate(shape, [&] { run<T>(a); });
+      a.moments = o.moments.data(), a.mask = this->mask_of(o), a.partials = room.partials;
       std::vector<T> gradients = narrowed_to<T>(before);  // of shift, of scale
-      BatchNormGradientFinish b{o.c.channels, a.chunks, partial.data(), o.moments.data()};
-      b.sums = sums.data(), b.dshift = gradients.data();
-      b.dscale = gradients.data() + o.c.channels, b.accumulate = adds;
-      emulate({shape.blocks, 1, kLineThreads}, [&] { run<T>(b); });
+      a.sums = sums.data(), a.dshift = gradients.data();
+      a.dscale = gradients.data() + o.c.channels, a.accumulate = adds;
+      emulate(shape, [&] { run<T>(a); });
+      ASSERT_TRUE(room.tickets_are_zero());
       std::vector<double> of_parameters;
       for (std::size_t i = 0; i < sums.size(); ++i) {
-        ASSERT_NEAR(sums[i], expected[i], 1e-5) << i;  // means are float32
+        ASSERT_NEAR(sums[i], expected[i], kOfSums<T>) << i;
         of_parameters.push_back(expected[i] + (adds ? before[i] : 0));
       }
       ASSERT_NO_FATAL_FAILURE(expect_near(gradients, of_parameters, sums.size(), "gradient"));
       if (first.empty()) first = sums;
       ASSERT_EQ(sums, first);
-      b.dscale = b.dshift = nullptr;  // of frozen parameters
+      a.dscale = a.dshift = nullptr;  // of frozen parameters
       sums.assign(sums.size(), std::nan(""));
-      emulate({1, 1, kLineThreads}, [&] { run<T>(b); });
+      emulate({1, 1, kLineThreads}, [&] { run<T>(a); });
       ASSERT_EQ(sums, first);
     }
   });
@@ -302,16 +373,17 @@ TYPED_TEST(BatchNormKernels, AnyAlignmentGivesTheSame) {
   for (const std::size_t lead : {0u, 1u}) {
     std::vector<T> x(lead, T(0.0f));
     x.insert(x.end(), values.begin(), values.end());
-    std::vector<double> partial(2 * kChannels);
-    BatchNormSums sums{&state, 1, kChannels, x.data() + lead, 1, partial.data()};
-    emulate({1, 1, kLineThreads}, [&] { run<T>(sums); });
+    std::vector<double> sums(2 * kChannels + 1);
+    Room room(std::size_t(kChannels), 1u);
+    BatchNormSums of_values{&state, 1, kChannels, x.data() + lead, room.partials, sums.data()};
+    emulate({1, 1, kLineThreads}, [&] { run<T>(of_values); });
     BatchNormApply a{&state, 1, kChannels, x.data() + lead};
     a.scale = values.data(), a.shift = values.data(), a.moments = moments.data();
     a.y = x.data() + lead;
     emulate({1, 1, kLineThreads}, [&] { run<T>(a); });
     const std::vector<double> results = as_doubles(std::vector<T>(x.begin() + long(lead), x.end()));
-    if (lead == 0) first_sums = partial, first_results = results;
-    EXPECT_EQ(partial, first_sums);
+    if (lead == 0) first_sums = sums, first_results = results;
+    EXPECT_EQ(sums, first_sums);
     EXPECT_EQ(results, first_results);
   }
 }

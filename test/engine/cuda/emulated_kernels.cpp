@@ -13,6 +13,7 @@
 #include "engine/cuda/kernels/dropout.cuh"
 #include "engine/cuda/kernels/embedding.cuh"
 #include "engine/cuda/kernels/factors.cuh"
+#include "engine/cuda/kernels/fold.cuh"
 #include "engine/cuda/kernels/losses.cuh"
 #include "engine/cuda/kernels/pointwise.cuh"
 #include "engine/cuda/kernels/pool.cuh"
@@ -20,6 +21,7 @@
 #include "engine/cuda/kernels/reduce_any.cuh"
 #include "engine/cuda/kernels/rows.cuh"
 #include "engine/cuda/kernels/sums.cuh"
+#include "engine/cuda/kernels/thin.cuh"
 
 namespace lockstep::engine::cuda {
 namespace {

@@ -19,6 +19,7 @@
 
 #include "engine/base/error.h"
 #include "engine/cuda/convolution_graph.h"
+#include "engine/cuda/folded_convolution.h"
 #include "engine/cuda/plan_cache.h"
 #include "engine/nn/graph_plan.h"
 #include "models/registry.h"
@@ -94,13 +95,18 @@ class Graphs : public testing::Test {
     return ConvolutionGraph(cudnn_, call, {.device = &*gpu_}, tf32).plans(most);
   }
 
+  // What is asked for in place of a convolution.
+  static ConvolutionSpec asked(const ConvolutionSpec& spec, Pass pass) {
+    return folds(spec) && pass != Pass::kGradientOfData ? folded(spec) : spec;
+  }
+
   // Each sum of each convolution has a kernel, or Error(kDevice) comes out that names it.
   void expect_kernels(const std::string& model, DType dtype, bool tf32) {
     for (const ConvolutionSpec& spec : convolutions_of(model)) {
       for (const Pass pass : {Pass::kForward, Pass::kGradientOfData, Pass::kGradientOfWeights}) {
         for (const bool accumulate : {false, true}) {
           if (accumulate && pass == Pass::kForward) continue;
-          EXPECT_NO_THROW(plans({pass, spec, kRows, dtype, accumulate}, 1, tf32));
+          EXPECT_NO_THROW(plans({pass, asked(spec, pass), kRows, dtype, accumulate}, 1, tf32));
         }
       }
     }
@@ -149,6 +155,21 @@ TEST_F(Graphs, EachConvolutionHasAKernelInBFloat16) {
 TEST_F(Graphs, EachConvolutionHasAKernelInFloat16) {
   expect_kernels("mnist_cnn", DType::kFloat16, true);
   expect_kernels("resnet50", DType::kFloat16, true);
+}
+
+// Of three channels the library first makes copies that are several times as large as the images.
+TEST_F(Graphs, AFoldedConvolutionNeedsNoCopies) {
+  constexpr std::size_t kLittle = std::size_t(16) << 20;
+  const ConvolutionSpec stem = convolutions_of("resnet50").front();
+  ASSERT_TRUE(folds(stem));
+  for (const Pass pass : {Pass::kForward, Pass::kGradientOfWeights}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      const auto all = plans({pass, asked(stem, pass), kRows, dtype, false}, 8);
+      EXPECT_EQ(all.size(), 8u) << int(pass);
+      EXPECT_LT(all.front().workspace, kLittle);
+    }
+    EXPECT_GT(plans({pass, stem, kRows, DType::kBFloat16, false}, 1).front().workspace, kLittle);
+  }
 }
 
 TEST_F(Graphs, NoKernelGivesOtherBitsTheNextTime) {

@@ -45,7 +45,8 @@ Names told() {
 }
 
 Names compiled() {
-  const std::regex pattern(R"(extern "C" __global__ void (\w+)\((\w+) a\))");
+  const std::regex pattern(
+      R"(extern "C" __global__ void (?:__launch_bounds__\([\w, ]+\)\s+)?(\w+)\((\w+) a\))");
   const std::string text = text_of(folder() / "kernels.cu");
   Names names;
   for (std::sregex_iterator match(text.begin(), text.end(), pattern), end; match != end; ++match)

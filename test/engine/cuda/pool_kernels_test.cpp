@@ -77,7 +77,10 @@ TYPED_TEST(PoolKernels, AreThoseOfTheReference) {
       std::vector<double> first;
       for (const LaunchShape& shape : {LaunchShape{1, 1, 32}, LaunchShape{3, 2, 64}}) {
         std::vector<T> y(kPlanned * s.outputs(), T(7.0f)), dx(kPlanned * s.inputs(), T(7.0f));
-        std::vector<std::uint32_t> places(s.kind == PoolKind::kMax ? y.size() : 0, 99);
+        const std::size_t place = small_places(s.kernel_height * s.kernel_width)
+                                      ? sizeof(PoolPlace)
+                                      : sizeof(LargePoolPlace);
+        std::vector<std::uint8_t> places(s.kind == PoolKind::kMax ? place * y.size() : 0, 99);
         const PoolForward a{&state, sizes_of(s), images.data(), y.data(), places.data()};
         emulate(shape, [&] { run<T>(a); });
         ASSERT_NO_FATAL_FAILURE(expect_near(y, y0.values(), used * s.outputs(), "y"));
@@ -86,7 +89,8 @@ TYPED_TEST(PoolKernels, AreThoseOfTheReference) {
         ASSERT_NO_FATAL_FAILURE(expect_near(dx, dx0.values(), used * s.inputs(), "dx"));
         for (std::size_t i = used * s.outputs(); i < y.size(); ++i) ASSERT_EQ(float(y[i]), 7.0f);
         for (std::size_t i = used * s.inputs(); i < dx.size(); ++i) ASSERT_EQ(float(dx[i]), 7.0f);
-        for (std::size_t i = used * s.outputs(); i < places.size(); ++i) ASSERT_EQ(places[i], 99u);
+        for (std::size_t i = place * used * s.outputs(); i < places.size(); ++i)
+          ASSERT_EQ(places[i], 99u);
         if (first.empty()) first = as_doubles(dx);
         ASSERT_EQ(as_doubles(dx), first);
       }
@@ -104,7 +108,7 @@ TYPED_TEST(PoolKernels, WhatIsNotANumberWins) {
       std::vector<T> x = narrowed_to<T>(random_numbers(4 * channels, 1)), y(channels);
       x[at * channels] = T(std::numeric_limits<float>::quiet_NaN());
       x[3 * channels] = x[at * channels];
-      std::vector<std::uint32_t> places(channels, 9);
+      std::vector<PoolPlace> places(channels, 9);
       const PoolSpec s{PoolKind::kMax, 2, 2, channels};
       const PoolForward a{&state, sizes_of(s), x.data(), y.data(), places.data()};
       emulate({1, 1, 32}, [&] { run<T>(a); });

@@ -14,11 +14,20 @@
 namespace lockstep::engine::cuda {
 namespace {
 
+// Beside that of another batch.
 double sum_of(const std::vector<double>& rows, std::size_t examples) {
   const StepState state = state_of({examples, rows.size(), 1});
-  double sum = NAN;
-  emulate({1, 1, BatchSum::kThreads}, [&] { run<float>(BatchSum{&state, rows.data(), &sum}); });
-  return sum;
+  std::vector<double> ones(rows.size(), 1);
+  double sums[] = {NAN, NAN};
+  const BatchSum call{&state, {rows.data(), ones.data()}, sums};
+  emulate({2, 1, BatchSum::kThreads}, [&] { run<float>(call); });
+  EXPECT_EQ(sums[1], double(examples));
+  double alone = NAN;
+  emulate({1, 1, BatchSum::kThreads}, [&] {
+    run<float>(BatchSum{&state, {rows.data(), nullptr}, &alone});
+  });
+  EXPECT_EQ(std::bit_cast<std::uint64_t>(alone), std::bit_cast<std::uint64_t>(sums[0]));
+  return sums[0];
 }
 
 TEST(SumsKernels, SumOfABatchHasTheBitsOfTheBalancedTree) {

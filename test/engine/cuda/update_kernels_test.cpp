@@ -47,14 +47,22 @@ struct Weights {
       master[lead + skew + i] = Kept<T>(float(numbers[i]));
     }
   }
+  // The processor has a call for each stretch of weights that decay alike.
   void update(Ops& ops, const UpdateTerms& terms, std::span<const std::byte* const> from) {
-    std::byte* const to[] = {at(copy, skew % 2), at(own)};
-    ReduceArguments a{.dtype = dtype_of<T>(), .from = from, .to = to, .count = count};
-    a.epilogue = Epilogue::kUpdate, a.scale = terms.scale, a.rule = &terms.rule;
-    a.state = terms.state, a.weight = at(own), a.decays = terms.decays;
-    a.local_rate = terms.local_rate, a.slots = {kept(slots[0]), kept(slots[1])};
-    a.master = sizeof(T) == 2 ? kept(master) : nullptr;
-    ops.reduce(a);
+    std::size_t begin = 0;
+    for (unsigned turn = 0; turn <= terms.turn_count; ++turn) {
+      const std::size_t end = turn < terms.turn_count ? terms.turns[turn] : count;
+      std::byte* const to[] = {at(copy, skew % 2 + begin), at(own, begin)};
+      std::vector<const std::byte*> sources(from.begin(), from.end());
+      for (const std::byte*& source : sources) source += begin * sizeof(T);
+      ReduceArguments a{.dtype = dtype_of<T>(), .from = sources, .to = to, .count = end - begin};
+      a.epilogue = Epilogue::kUpdate, a.scale = terms.scale, a.rule = &terms.rule;
+      a.state = terms.state, a.weight = at(own, begin), a.decays = terms.decays != (turn % 2 == 1);
+      a.local_rate = terms.local_rate, a.slots = {kept(slots[0], begin), kept(slots[1], begin)};
+      a.master = sizeof(T) == 2 ? kept(master, begin) : nullptr;
+      ops.reduce(a);
+      begin = end;
+    }
   }
   void update(UpdateTerms terms, std::span<const std::byte* const> from, bool by_any) {
     std::byte* const to[] = {at(copy, skew % 2), at(own)};
@@ -79,8 +87,8 @@ struct Weights {
   }
 
  private:
-  std::byte* kept(std::vector<Kept<T>>& numbers) const {
-    return reinterpret_cast<std::byte*>(numbers.data() + lead + skew);
+  std::byte* kept(std::vector<Kept<T>>& numbers, std::size_t further = 0) const {
+    return reinterpret_cast<std::byte*>(numbers.data() + lead + skew + further);
   }
   std::byte* at(std::vector<T>& numbers, std::size_t further = 0) const {
     return reinterpret_cast<std::byte*>(numbers.data() + lead + further);
@@ -101,6 +109,10 @@ void each_way(auto body) {
         UpdateTerms terms;
         terms.rule = rule, terms.scale = 0.7, terms.local_rate = 0.3;
         terms.decays = ++turn % 5 < 3;
+        if (turn % 2 == 0) {
+          for (const std::size_t at : {1u, 6u, 7u, 13u, 64u, 65u, 99u})
+            if (at < count) terms.turns[terms.turn_count++] = at;
+        }
         const std::size_t lead = turn % 4, skew = turn % 3;
         SCOPED_TRACE(testing::Message() << "rule " << int(rule.kind) << ", momentum "
                                         << rule.momentum << ", " << sources << " sources, " << count

@@ -67,6 +67,18 @@ __device__ inline void atomic_add(std::uint64_t* to, std::uint64_t value) {
   static_assert(sizeof(std::uint64_t) == sizeof(unsigned long long));
   atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
 }
+// What *to was before it became one more.
+__device__ inline std::uint32_t count_up(std::uint32_t* to) {
+  return atomicAdd(to, 1u);
+}
+// What the thread has written before is there for whoever sees what it writes after.
+__device__ inline void fence() {
+  __threadfence();
+}
+// Of what other blocks of the same kernel have written, too.
+__device__ inline double read_fresh(const double* from) {
+  return __ldcg(from);
+}
 __device__ inline void atomic_min(std::uint64_t* to, std::uint64_t value) {
   atomicMin(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
 }

@@ -13,4 +13,11 @@ __device__ inline void write_wide(V* to, const V& value) {
   __stwb(reinterpret_cast<uint4*>(to), std::bit_cast<uint4>(value));
 }
 
+// 8 bytes.
+template <class V>
+__device__ inline void write_half(V* to, const V& value) {
+  static_assert(sizeof(V) == sizeof(uint2));
+  __stwb(reinterpret_cast<uint2*>(to), std::bit_cast<uint2>(value));
+}
+
 }  // namespace lockstep::engine::cuda

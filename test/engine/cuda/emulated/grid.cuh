@@ -73,6 +73,13 @@ V* shared() {
 inline void atomic_add(std::uint64_t* to, std::uint64_t value) {
   std::atomic_ref(*to).fetch_add(value, std::memory_order_relaxed);
 }
+inline std::uint32_t count_up(std::uint32_t* to) {
+  return std::atomic_ref(*to).fetch_add(1, std::memory_order_relaxed);
+}
+inline void fence() {}
+inline double read_fresh(const double* from) {
+  return *from;
+}
 inline void atomic_min(std::uint64_t* to, std::uint64_t value) {
   std::atomic_ref least(*to);
   std::uint64_t found = least.load(std::memory_order_relaxed);

@@ -15,4 +15,11 @@ void write_wide(V* to, const V& value) {
   *to = value;
 }
 
+template <class V>
+void write_half(V* to, const V& value) {
+  static_assert(sizeof(V) == 8);
+  invariant(reinterpret_cast<std::uintptr_t>(to) % 8 == 0, "a store of 8 bytes between two");
+  *to = value;
+}
+
 }  // namespace lockstep::engine::cuda

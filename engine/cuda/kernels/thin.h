@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+// Convolutions whose kernels see few numbers, as the first of a network for small images: so little
+// is multiplied that the outputs' way to memory is all that counts, and libraries have no kernel
+// that knows it. Arguments of forward, and of the gradients of weights and bias. Taps are the
+// numbers that a kernel sees, kernel_height x kernel_width x channels. Addresses are the GPU's,
+// arrays are of the module's type; sums are float32. Lines and grids are those of
+// engine/cuda/kernels/lines.h, of `filters` channels, which are whole groups of 8.
+#pragma once
+#include <cstddef>
+#include <tuple>
+
+#include "engine/cuda/kernels/lines.h"
+#include "engine/ops/step_state.h"
+
+namespace lockstep::engine::cuda {
+
+inline constexpr unsigned kThinTaps = 9;           // whose gradients one kernel has
+inline constexpr unsigned kMostThinTaps = 27;      // of a convolution
+inline constexpr unsigned kMostThinFilters = 128;  // one tile of them
+
+// In numbers that are fast to divide.
+struct ThinSizes {
+  unsigned height = 0, width = 0, channels = 0;
+  unsigned output_height = 0, output_width = 0, filters = 0;
+  unsigned kernel_height = 0, kernel_width = 0, stride = 1, padding = 0;
+  constexpr unsigned taps() const { return kernel_height * kernel_width * channels; }
+};
+
+struct ThinForward {
+  static constexpr const char* kName = "thin_forward";
+  const StepState* state = nullptr;
+  ThinSizes sizes;
+  const void *x = nullptr, *w = nullptr, *bias = nullptr;  // null: no bias
+  void* y = nullptr;
+  bool relu = false;
+};
+
+// Of kThinTaps taps from `first_tap` on, of dy where y is above 0, or of all of it where y is null.
+// Written, or added to. dw or db null: not wanted.
+struct ThinGradients {
+  static constexpr const char* kName = "thin_gradients";
+  const StepState* state = nullptr;
+  ThinSizes sizes;
+  unsigned first_tap = 0;
+  const void *x = nullptr, *y = nullptr, *dy = nullptr;
+  Partials partials = {};  // of kThinTaps + 1 sums
+  void *dw = nullptr, *db = nullptr;
+  bool accumulate = false;
+};
+
+using ThinKernels = std::tuple<ThinForward, ThinGradients>;
+
+}  // namespace lockstep::engine::cuda

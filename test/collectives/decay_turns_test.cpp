@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// An update of parameters of which some decay and some do not: on a device whose memory is not the
+// host's, where each call of a kernel is a launch, one call is about many of them, and the weights
+// are those of a call for each.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "test/collectives/job.h"
+#include "test/strategies/notebook.h"
+
+namespace lockstep::test {
+namespace {
+
+using engine::ReduceArguments;
+
+constexpr std::size_t kSegments = 150, kOfSegment = 24, kCount = kSegments * kOfSegment;
+
+struct Inner {
+  std::unique_ptr<engine::Ops> ops = engine::reference_ops(DType::kFloat32);
+  Notebook notebook;
+};
+
+// Counts calls of reduce. On a device it looks at turns, as a kernel does.
+class CountingOps final : private Inner, public RecordingOps {
+ public:
+  CountingOps(bool on_device, std::size_t& calls)
+      : RecordingOps(*ops, notebook), on_device_(on_device), calls_(calls) {}
+  bool in_host_memory() const override { return !on_device_; }
+  void reduce(const ReduceArguments& all) const override {
+    ++calls_;
+    EXPECT_TRUE(on_device_ || all.turns.empty());
+    EXPECT_LE(all.turns.size(), engine::kMostTurns);
+    std::size_t begin = 0;
+    for (std::size_t turn = 0; turn <= all.turns.size(); ++turn) {
+      const std::size_t end = turn < all.turns.size() ? all.turns[turn] : all.count;
+      EXPECT_LT(begin, end);
+      EXPECT_LE(end, all.count);
+      const std::size_t bytes = begin * sizeof(float);
+      std::vector<const std::byte*> from(all.from.begin(), all.from.end());
+      std::vector<std::byte*> to(all.to.begin(), all.to.end());
+      for (const std::byte*& source : from) source += bytes;
+      for (std::byte*& target : to) target += bytes;
+      ReduceArguments part = all;
+      part.turns = {};
+      part.from = from, part.to = to, part.count = end - begin;
+      part.decays = all.decays != (turn % 2 == 1);
+      part.weight += bytes;
+      if (all.rule->slots() > 0) part.slots[0] += bytes;
+      Inner::ops->reduce(part);
+      begin = end;
+    }
+  }
+
+ private:
+  bool on_device_;
+  std::size_t& calls_;
+};
+
+// The weights after two updates, and the calls of one of them.
+std::pair<std::vector<float>, std::size_t> update(bool on_device) {
+  Request request;
+  request.subject = {0, kCount};
+  request.host = {0};
+  request.update = true;
+  StepPlan step;
+  step.push_back({collectives::local_update(request), {}});
+  std::size_t calls = 0;
+  JobOptions options;
+  options.executor.blocks_at_once = 1 << 20;
+  options.ops = [&] { return std::make_unique<CountingOps>(on_device, calls); };
+  options.rule.momentum = 0.9;
+  options.rule.weight_decay = 0.25;
+  options.updates = {0};
+  for (std::size_t s = 0; s < kSegments; ++s)
+    options.segments.push_back({(s + 1) * kOfSegment, s % 2 == 1, false});
+  Job job(std::move(step), kCount, std::move(options));
+  for (std::size_t i = 0; i < kCount; ++i) {
+    job.values<float>(0)[i] = float(i % 13) - 6;
+    job.values<float>(0, Space::kWeight)[i] = float(i % 7) - 3;
+  }
+  engine::StepState state;
+  state.rate = 0.5;
+  job.execute({0}, &state);
+  const std::size_t of_one = std::exchange(calls, 0);
+  job.execute({0}, &state);
+  EXPECT_EQ(calls, of_one);
+  const float* const weights = job.values<float>(0, Space::kWeight);
+  return {{weights, weights + kCount}, of_one};
+}
+
+TEST(DecayTurns, OneCallOnADeviceIsAboutManyParameters) {
+  const auto [there, calls_there] = update(false);
+  const auto [here, calls_here] = update(true);
+  EXPECT_EQ(here, there);
+  EXPECT_EQ(calls_there, kSegments);
+  EXPECT_EQ(calls_here, (kSegments + engine::kMostTurns) / (engine::kMostTurns + 1));
+}
+
+}  // namespace
+}  // namespace lockstep::test

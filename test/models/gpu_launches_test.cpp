@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// How many kernels a step of a model queues on a GPU: forward, loss, the sums of a batch, backward.
+// On a fake GPU whose kernels do nothing, so only their names count. A convolution or a product
+// counts as one, whatever a library makes of it; the optimizer's updates are not part of it.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "engine/cuda/cuda_ops.h"
+#include "engine/cuda/gpu_list.h"
+#include "models/registry.h"
+#include "test/engine/cuda/fake_gpu.h"
+#include "test/engine/cuda/fake_libraries.h"
+#include "test/engine/nn/solo.h"
+
+namespace lockstep::models {
+namespace {
+
+using engine::DType;
+namespace cuda = engine::cuda;
+
+std::span<const cuda::EmulatedKernel> idle_kernels(DType dtype) {
+  static std::map<DType, std::vector<cuda::EmulatedKernel>> all;
+  std::vector<cuda::EmulatedKernel>& kernels = all[dtype];
+  if (kernels.empty()) {
+    const auto own = cuda::kernels_with_libraries(dtype);
+    kernels.assign(own.begin(), own.end());
+    for (cuda::EmulatedKernel& kernel : kernels) kernel.run = [](const void*) {};
+  }
+  return kernels;
+}
+
+class GpuLaunches : public testing::Test {
+ protected:
+  using Counts = std::map<std::string, std::size_t>;
+
+  // Of a step of two rows, of which so many count.
+  Counts launches(const std::string& model, std::size_t used) {
+    const auto ops = gpus_[0]->ops(DType::kBFloat16, {});
+    engine::Solo solo(build(model), *ops, 2);
+    solo.state.examples = std::int64_t(used);
+    ops->synchronize();
+    const std::size_t before = gpu_.kernels_run().size();
+    solo.step();
+    const engine::Buffer sums = ops->allocate_shared(2 * sizeof(double));
+    ops->queue_batch_sums(solo.context.state, solo.graph.losses(), solo.graph.correct(),
+                          reinterpret_cast<double*>(sums.data()));
+    ops->synchronize();
+    Counts counts;
+    const std::vector<std::string> names = gpu_.kernels_run();
+    for (std::size_t i = before; i < names.size(); ++i) ++counts[names[i]];
+    return counts;
+  }
+  static std::size_t total(const Counts& counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::size_t(0),
+                           [](std::size_t sum, const auto& entry) { return sum + entry.second; });
+  }
+
+  cuda::FakeGpu gpu_{{.memory = std::size_t(1) << 30, .kernels = idle_kernels}};
+  std::vector<std::unique_ptr<engine::Device>> gpus_ = [this] {
+    auto made = cuda::gpu_list(gpu_.driver(),
+                               {.image = cuda::FakeGpu::image,
+                                .ops = [](const cuda::GpuParts& gpu, DType dtype,
+                                          engine::OpsOptions) -> std::unique_ptr<engine::Ops> {
+                                  return std::make_unique<cuda::CudaOps>(
+                                      gpu, dtype, std::make_unique<cuda::FakeProducts>(gpu.kernels),
+                                      std::make_unique<cuda::FakeConvolutions>(gpu.kernels));
+                                },
+                                .libraries = [] { return std::string("idle"); }},
+                               cuda::Memory::kFraction);
+    return made;
+  }();
+};
+
+// Two passes over the memory of a batch norm forward, and two backward, with what is added and
+// ReLU; gradients of two branches are added by the convolution that makes the second.
+TEST_F(GpuLaunches, OfResnet50) {
+  const Counts counts = launches("resnet50", 2);
+  EXPECT_EQ(counts.at("fake_convolution"), 53u + 53 + 52);
+  EXPECT_EQ(counts.at("fake_product"), 3u);
+  for (const char* name :
+       {"batch_norm_sums", "batch_norm_forward", "batch_norm_gradient_sums", "batch_norm_backward"})
+    EXPECT_EQ(counts.at(name), 53u) << name;
+  for (const char* name : {"add", "copy_rows", "clear_rows", "clear_rest", "relu_forward",
+                           "relu_gradient", "mask_gradient", "batch_norm_moments"})
+    EXPECT_FALSE(counts.contains(name)) << name;
+  EXPECT_LE(total(counts), 384u);
+}
+
+TEST_F(GpuLaunches, OfMnistCnn) {
+  const Counts counts = launches("mnist_cnn", 2);
+  EXPECT_EQ(counts.at("fake_convolution"), 3u);
+  EXPECT_EQ(counts.at("thin_forward"), 1u);
+  EXPECT_EQ(counts.at("thin_gradients"), 1u);
+  EXPECT_EQ(counts.at("fake_product"), 2u + 4);
+  EXPECT_FALSE(counts.contains("clear_rest"));
+  EXPECT_LE(total(counts), 18u);
+}
+
+// Where a batch is smaller than planned, what is not in use is cleared before products go over it.
+TEST_F(GpuLaunches, OfABatchThatIsNotFull) {
+  const Counts counts = launches("mnist_cnn", 1);
+  EXPECT_EQ(counts.at("clear_rest"), 2u * 3);
+}
+
+}  // namespace
+}  // namespace lockstep::models
