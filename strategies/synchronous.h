@@ -73,6 +73,7 @@ struct SynchronousOptions {
   bool recompute = false;        // blocks of the model in backward, to save memory (GraphOptions)
   bool checksums = true;         // confirm that mirrors are equal while training
   std::size_t memory_limit = 0;  // bytes of this process in all; 0: what there is
+  engine::Profiler* profiler = nullptr;  // that looks at this process; outlives the strategy
   engine::Log log = engine::Log();
   VendorLibrary vendor = {};            // for GPUs of several processes
   std::function<void()> hook = {};      // tests: called between blocks, e.g. to delay
@@ -111,6 +112,7 @@ class Synchronous : public engine::Strategy {
   std::string reason() const override;
   double waited_seconds(engine::Replica& replica) const override;
   double messages_seconds(engine::Replica& replica) const override;
+  engine::Profiler* profiler() const override { return options_.profiler; }
   void abort(const engine::Error& error) noexcept override;
 
   // For tests and tools: the whole step as a plan, checked symbolically; empty when it is right.
@@ -146,6 +148,7 @@ class Synchronous : public engine::Strategy {
   void open_vendor();
   void watch_vendor();
   void find_costs();
+  void find_gpu_costs();
   Calibration measured_costs(const CalibrationOptions& calibration);
   Arithmetic arithmetic() const;  // of this process
   void plan_memory(engine::Ops& ops, const engine::Graph& graph);
