@@ -15,7 +15,10 @@ void Synchronous::find_gpu_costs() {
                                    "assumed, as links of such GPUs are specified, and not "
                                    "measured{}: {}",
                                    how_to, fmt::join(links, "; "));
-  if (!options_.measured) return;
+  if (!options_.measured) {
+    if (links.empty()) costs_are_ = "assumed, since nothing was measured";
+    return;
+  }
   Calibration found = stored_gpu_costs(
       topology_,
       {.devices = options_.devices, .gpus = options_.gpus, .cache = options_.cost_cache});

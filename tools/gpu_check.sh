@@ -110,6 +110,11 @@ processes() {
 processes digits_2_processes --device cuda:0 --epochs 2
 if [[ $doctor == *'"device cuda:1'* ]]; then processes digits_nccl --device cuda --algorithm nccl --epochs 2; fi
 
+# What ranks on the GPUs cost each other, as it is measured here.
+gpus=cuda:0,cuda:0
+if [[ $doctor == *'"device cuda:1'* ]]; then gpus=cuda:0,cuda:1; fi
+run bench plan_gpus 30 "$lockstep" plan --devices "$gpus" --fresh --json
+
 run bench step_on_processors 30 "$(program bench_step)" --model mnist_cnn --steps 40 --json
 
 sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)
