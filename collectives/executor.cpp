@@ -112,7 +112,10 @@ void Executor::start(int plan, const engine::StepState* state) {
   Entry& entry = entries_[std::size_t(plan)];
   engine::invariant(done(plan), "a plan is started before its last execution has ended");
   entry.state.store(state, std::memory_order_relaxed);
-  if (observer_.load(std::memory_order_relaxed) != nullptr) entry.began = engine::Clock::now();
+  if (ExecutorObserver* observer = observer_) {
+    entry.began = engine::Clock::now();
+    observer->starts(plan);
+  }
   // Libraries want the same calls in the same order of all ranks: that in which plans are started.
   if (entry.vendor) entry.turn = vendor_starts_++;
   entry.requested.fetch_add(1);

@@ -51,11 +51,13 @@ struct OwnedState {
   std::size_t local(std::size_t offset) const;  // where arena element `offset` lies, packed
 };
 
-// For traces: told of what ended, on the thread on which it did, before anybody can see that it
-// has. Must not throw or wait.
+// For traces: told of what begins and of what ended, on the thread on which it did, before anybody
+// can see that it has. Must not throw or wait.
 class ExecutorObserver {
  public:
   virtual ~ExecutorObserver() = default;
+  virtual void starts(int plan) = 0;
+  virtual void waits(int plan) = 0;  // on the thread on which it has waited, then
   // From `start` to the end of this rank's share.
   virtual void completed(int plan, engine::Clock::time_point begin,
                          engine::Clock::time_point end) = 0;

@@ -72,6 +72,7 @@ class Executor::Waiter {
         named_(!purpose.empty()) {
     executor_.waiters_.fetch_add(1);
     if (named_) name(purpose);
+    if (ExecutorObserver* observer = executor_.observer_) observer->waits(plan_);
   }
   ~Waiter() {
     if (named_) name({});

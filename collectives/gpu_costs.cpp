@@ -9,7 +9,6 @@
 #include "collectives/gpu_costs.h"
 
 #include <algorithm>
-#include <set>
 
 #include "engine/device/device.h"
 
@@ -23,17 +22,22 @@ constexpr double kPcie = 24e9, kBetweenProcessors = 10e9;
 constexpr double kKernel = 7e-6;
 constexpr double kLeastMemory = 1e12;  // where a GPU does not say
 
-// In `gpus` of each rank; none where one is missing.
-std::optional<std::vector<std::size_t>> places(const GpuTopology& gpus,
-                                               const std::vector<std::string>& devices) {
-  std::vector<std::size_t> found;
-  for (const std::string& name : devices) {
+std::size_t place_of(const std::vector<std::string>& names, const std::string& name) {
+  return std::size_t(std::ranges::find(names, name) - names.begin());
+}
+
+// Between two GPUs, which may be given in any order; null: not known.
+const GpuTopology::Pair* pair_of(const GpuTopology& gpus, const std::string& a,
+                                 const std::string& b) {
+  const auto place = [&](const std::string& name) {
     const engine::DeviceId id = engine::parse_device_id(name);
     const auto gpu = std::ranges::find(gpus.gpus, id.index, &GpuTopology::Gpu::index);
-    if (id.kind != "cuda" || gpu == gpus.gpus.end()) return std::nullopt;
-    found.push_back(std::size_t(gpu - gpus.gpus.begin()));
-  }
-  return found;
+    return id.kind == "cuda" ? std::size_t(gpu - gpus.gpus.begin()) : gpus.gpus.size();
+  };
+  const auto [low, high] = std::minmax({place(a), place(b)});
+  const auto pair = std::ranges::find_if(
+      gpus.pairs, [&](const GpuTopology::Pair& p) { return p.a == low && p.b == high; });
+  return pair == gpus.pairs.end() ? nullptr : &*pair;
 }
 
 // Between two GPUs in each direction; of a switch, and of PCI Express, also to all others together.
@@ -49,49 +53,86 @@ double bandwidth(const GpuTopology::Pair& pair) {
   }
 }
 
+// What each GPU and each way between two is specified to do, as if it had been measured.
+std::optional<GpuPaces> specified(const GpuTopology& gpus, const std::vector<std::string>& each) {
+  GpuPaces paces;
+  paces.kernel = kKernel;
+  paces.signal = HostCosts().signal;
+  paces.links.resize(each.size() * each.size());
+  for (std::size_t a = 0; a < each.size(); ++a) {
+    const engine::DeviceId id = engine::parse_device_id(each[a]);
+    const auto gpu = std::ranges::find(gpus.gpus, id.index, &GpuTopology::Gpu::index);
+    if (id.kind != "cuda" || gpu == gpus.gpus.end()) return std::nullopt;
+    paces.memory.push_back(gpu->memory_bandwidth > 0 ? gpu->memory_bandwidth : kLeastMemory);
+    for (std::size_t b = 0; b < each.size(); ++b) {
+      const GpuTopology::Pair* pair = pair_of(gpus, each[a], each[b]);
+      paces.links[a * each.size() + b] = pair == nullptr ? kPcie : bandwidth(*pair);
+    }
+  }
+  return paces;
+}
+
 }  // namespace
 
 double nvlink_bandwidth(int generation) {
   return generation >= 5 ? 50e9 : 25e9;
 }
 
+std::vector<std::string> each_gpu(const std::vector<std::string>& devices) {
+  std::vector<std::string> each;
+  for (const std::string& device : devices)
+    if (place_of(each, device) == each.size()) each.push_back(device);
+  return each;
+}
+
 // Ranks on one GPU share its memory, its links and its port: each has its part of them.
-std::optional<HostCosts> gpu_costs(const GpuTopology& gpus,
-                                   const std::vector<std::string>& devices) {
-  const auto found = places(gpus, devices);
-  if (!found || std::set(found->begin(), found->end()).size() < 2) return std::nullopt;
-  const std::vector<std::size_t>& at = *found;
-  const auto sharing = [&](std::size_t gpu) { return double(std::ranges::count(at, gpu)); };
+HostCosts gpu_costs(const GpuTopology& gpus, const std::vector<std::string>& devices,
+                    const GpuPaces& paces) {
+  const std::vector<std::string> each = each_gpu(devices);
+  const auto sharing = [&](const std::string& gpu) {
+    return double(std::ranges::count(devices, gpu));
+  };
   double memory = 0, port = 0;
-  for (const std::size_t gpu : at) {
-    const double whole = gpus.gpus[gpu].memory_bandwidth;
-    const double part = (whole > 0 ? whole : kLeastMemory) / sharing(gpu);
+  for (std::size_t gpu = 0; gpu < each.size(); ++gpu) {
+    const double part = paces.memory[gpu] / sharing(each[gpu]);
     memory = memory == 0 ? part : std::min(memory, part);
   }
   HostCosts costs;
   costs.link = LinkClass::kPcie;
+  costs.signal = paces.signal;
   costs.block = 0;  // a kernel takes all of them at once
-  costs.reduction = kKernel;
+  costs.reduction = paces.kernel;
   costs.passes = {{0, memory, memory}};
-  for (std::size_t a = 0; a < at.size(); ++a) {
-    for (std::size_t b = a + 1; b < at.size(); ++b) {
-      const std::size_t low = std::min(at[a], at[b]), high = std::max(at[a], at[b]);
-      const auto pair = std::ranges::find_if(
-          gpus.pairs, [&](const GpuTopology::Pair& p) { return p.a == low && p.b == high; });
-      if (low == high || pair == gpus.pairs.end() || pair->link == GpuLink::kSame) {
+  for (std::size_t a = 0; a < devices.size(); ++a) {
+    for (std::size_t b = a + 1; b < devices.size(); ++b) {
+      const std::size_t from = place_of(each, devices[a]), to = place_of(each, devices[b]);
+      const GpuTopology::Pair* pair = pair_of(gpus, devices[a], devices[b]);
+      const GpuLink link = pair == nullptr ? GpuLink::kUnknown : pair->link;
+      const double slower =
+          std::min(paces.links[from * each.size() + to], paces.links[to * each.size() + from]);
+      const double here = sharing(devices[a]), there = sharing(devices[b]);
+      if (link == GpuLink::kNvlink || link == GpuLink::kNvswitch) costs.link = LinkClass::kNvlink;
+      if (from == to || link == GpuLink::kSame) {
         costs.links.push_back({int(a), int(b), memory});
-      } else if (pair->link == GpuLink::kNvlink) {
-        costs.link = LinkClass::kNvlink;
-        costs.links.push_back({int(a), int(b), bandwidth(*pair) / (sharing(low) * sharing(high))});
+      } else if (link == GpuLink::kNvlink) {
+        costs.links.push_back({int(a), int(b), slower / (here * there)});
       } else {
-        if (pair->link == GpuLink::kNvswitch) costs.link = LinkClass::kNvlink;
-        const double part = bandwidth(*pair) / std::max(sharing(low), sharing(high));
+        const double part =
+            (paces.port > 0 ? std::min(paces.port, slower) : slower) / std::max(here, there);
         port = port == 0 ? part : std::min(port, part);
       }
     }
   }
   costs.port = port;
   return costs;
+}
+
+std::optional<HostCosts> gpu_costs(const GpuTopology& gpus,
+                                   const std::vector<std::string>& devices) {
+  const std::vector<std::string> each = each_gpu(devices);
+  const auto paces = specified(gpus, each);
+  if (!paces || each.size() < 2) return std::nullopt;
+  return gpu_costs(gpus, devices, *paces);
 }
 
 void assume_gpu_costs(Topology& topology, const GpuTopology& gpus) {

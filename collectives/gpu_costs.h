@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// What ranks on several GPUs of a host cost each other, by what links of their kind are specified
-// to carry: assumed, and good for comparing algorithms; nothing of it was measured. Pure.
+// What ranks on GPUs of a host cost each other: as they were measured to be (gpu_probes.h), or by
+// what links of their kind are specified to carry, which is assumed, and good for comparing
+// algorithms. Pure.
 #pragma once
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "collectives/gpu_probes.h"
 #include "collectives/topology.h"
 #include "engine/device/gpu_topology.h"
 
@@ -20,7 +22,14 @@ double nvlink_bandwidth(int generation);
 std::optional<HostCosts> gpu_costs(const engine::GpuTopology& gpus,
                                    const std::vector<std::string>& devices);
 
-// Takes these for the hosts of a job of one process, where there are such.
+// Each GPU of `devices` once, in the order in which they stand there first.
+std::vector<std::string> each_gpu(const std::vector<std::string>& devices);
+// The same as they were measured: `paces` of each_gpu(devices), of ranks on one GPU too. The
+// topology tells which links are direct; what it lacks is taken for a way that all share.
+HostCosts gpu_costs(const engine::GpuTopology& gpus, const std::vector<std::string>& devices,
+                    const GpuPaces& paces);
+
+// Takes what is assumed for the hosts of a job of one process, where there are such.
 void assume_gpu_costs(Topology& topology, const engine::GpuTopology& gpus);
 
 }  // namespace lockstep::collectives

@@ -220,6 +220,14 @@ void Mirror::record(engine::Timeline* timeline) {
   executor_->observe(this);
 }
 
+void Mirror::starts(int plan) {
+  timeline_->begin(plan_kinds_[std::size_t(plan)]);
+}
+
+void Mirror::waits(int plan) {
+  timeline_->begin(wait_kinds_[std::size_t(plan)]);
+}
+
 void Mirror::completed(int plan, engine::Clock::time_point begin, engine::Clock::time_point end) {
   timeline_->add(plan_kinds_[std::size_t(plan)], begin, end);
 }

@@ -106,6 +106,8 @@ class Mirror : private OwnOps,
  private:
   std::byte* exchange(int point) override;
   void reduce(int point) override;
+  void starts(int plan) override;
+  void waits(int plan) override;
   void completed(int plan, engine::Clock::time_point begin, engine::Clock::time_point end) override;
   void waited(int plan, engine::Clock::time_point begin, engine::Clock::time_point end) override;
 

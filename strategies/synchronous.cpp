@@ -324,11 +324,7 @@ void Synchronous::design(const engine::Graph& graph) {
 // there it is what was measured before, or assumed. Collective.
 void Synchronous::find_costs() {
   if (!costs_are_.empty()) return;
-  if (topology_.hosts[0].costs.link != collectives::LinkClass::kMemory) {
-    costs_are_ = fmt::format("assumed, as links of such GPUs are specified, and not measured: {}",
-                             fmt::join(describe(options_.gpus), "; "));
-    return;
-  }
+  if (queued_ && bootstrap_.processes() == 1) return find_gpu_costs();
   if (queued_ && topology_.hosts.size() > 1) {
     costs_are_ = "assumed: between GPUs of several processes nothing is measured yet";
     return;

@@ -80,6 +80,7 @@ struct SynchronousOptions {
   // one ahead (FitOptions::steps_ahead), without a profile.
   std::string graphs = "auto";
   std::size_t memory_limit = 0;  // bytes of this process in all; 0: what there is
+  engine::Profiler* profiler = nullptr;  // that looks at this process; outlives the strategy
   engine::Log log = engine::Log();
   VendorLibrary vendor = {};            // for GPUs of several processes
   std::function<void()> hook = {};      // tests: called between blocks, e.g. to delay
@@ -121,6 +122,7 @@ class Synchronous : public engine::Strategy {
   std::string reason() const override;
   double waited_seconds(engine::Replica& replica) const override;
   double messages_seconds(engine::Replica& replica) const override;
+  engine::Profiler* profiler() const override { return options_.profiler; }
   void abort(const engine::Error& error) noexcept override;
 
   // For tests and tools: the whole step as a plan, checked symbolically; empty when it is right.
@@ -158,6 +160,7 @@ class Synchronous : public engine::Strategy {
   void open_vendor();
   void watch_vendor();
   void find_costs();
+  void find_gpu_costs();
   Calibration measured_costs(const CalibrationOptions& calibration);
   Arithmetic arithmetic() const;  // of this process
   void plan_memory(engine::Ops& ops, const engine::Graph& graph);

@@ -30,7 +30,7 @@ void Synchronous::check_devices(const engine::Ops& ops) const {
                   options_.devices.size(), first, kMostReplicas);
   engine::require(options_.memory_limit == 0,
                   "a memory limit is of the host's memory, and replicas are on {}: give a fraction "
-                  "of its memory instead (--memory-fraction)",
+                  "of its memory instead (--memory-fraction, --gpu-memory)",
                   first);
   engine::require(!options_.kernels, "{} has no choice of kernels: leave --kernels out", first);
   connect_devices();

@@ -62,6 +62,7 @@ FOREIGN = [
     (re.compile(r"Eigen/|unsupported/Eigen"), ["engine/cpu"]),
     (re.compile(r"hwy/"), ["engine/cpu"]),
     (re.compile(r"hwloc"), ["collectives/hwloc"]),
+    (re.compile(r"nvtx"), ["engine/cuda"]),
     (re.compile(r"cuda|cublas|cudnn"), ["engine/cuda", "collectives/cuda", "collectives/nccl"]),
     (re.compile(r"nccl"), ["collectives/nccl"]),
     (re.compile(r"pmix"), ["strategies/pmix"]),

@@ -9,14 +9,17 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "collectives/machine.h"
 #include "collectives/memory/mapped_memory.h"
 #include "collectives/memory/peer_watch.h"
+#include "collectives/mpi/cuda_aware.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "collectives/nccl/nccl.h"
 #include "collectives/processor_map.h"
+#include "collectives/tcp/interfaces.h"
 #include "engine/base/version.h"
 #include "engine/runtime/devices.h"
 #include "strategies/grpc/presence.h"
@@ -102,6 +105,18 @@ std::vector<Finding> examine() {
             "built without it; it gives jobs of several processes and hosts (install "
             "libopenmpi-dev, build again)");
   }
+  if (const std::optional<bool> aware = collectives::mpi::cuda_aware()) {
+    found("MPI and GPUs",
+          *aware
+              ? "MPI takes memory of GPUs; lockstep does not need that: messages between GPUs of "
+                "several processes go by NCCL, or through pinned memory of the host"
+              : "MPI is not CUDA-aware: messages between GPUs of several processes go by NCCL, or "
+                "through pinned memory of the host");
+  } else {
+    missing("MPI and GPUs",
+            "no MPI here says whether it takes memory of GPUs; lockstep needs none "
+            "that does");
+  }
   const std::string mpirun = find_program("mpirun");
   if (!mpirun.empty()) {
     found("mpirun", mpirun);
@@ -122,6 +137,13 @@ std::vector<Finding> examine() {
             "built without it; by it tasks of a parameter server job find each other under mpirun "
             "(install libpmix-dev, build again)");
   }
+  const auto network = collectives::tcp::interfaces();
+  for (std::size_t i = 0; i < network.size(); ++i)
+    found(i == 0 ? "network" : fmt::format("network, {}", i + 1), describe(network[i]));
+  if (network.empty()) missing("network", "there is no interface but loopback: no other host");
+  const std::vector<std::string> fabric = collectives::tcp::fabric_ports();
+  for (std::size_t i = 0; i < fabric.size(); ++i)
+    found(i == 0 ? "fabric" : fmt::format("fabric, {}", i + 1), fabric[i]);
   const collectives::mpi::Launch launch = collectives::mpi::launch();
   if (launch.present) {
     found("job", fmt::format("process {} of {}, {} of {} on this host", launch.rank, launch.size,

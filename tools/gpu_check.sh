@@ -133,6 +133,10 @@ processes() {
 }
 processes digits_2_processes --device cuda:0
 if [[ $doctor == *'"device cuda:1'* ]]; then processes digits_nccl --device cuda --algorithm nccl; fi
+# What ranks on the GPUs cost each other, as it is measured here.
+gpus=cuda:0,cuda:0
+if [[ $doctor == *'"device cuda:1'* ]]; then gpus=cuda:0,cuda:1; fi
+run bench plan_gpus 30 "$lockstep" plan --devices "$gpus" --fresh --json
 train resnet20_float32 40 --model resnet20 --device cuda:0 --data random --batch 128 --steps 60 --dtype float32
 train wide_deep_2048 40 --model wide_deep --device cuda:0 --data random --batch 2048 --steps 60
 step on_processors 30 --model mnist_cnn --steps 40

@@ -8,11 +8,13 @@
 #include <optional>
 
 #include "collectives/cost_cache.h"
+#include "collectives/gpu_costs.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "engine/optim/optimizer.h"
 #include "engine/runtime/devices.h"
 #include "models/registry.h"
 #include "strategies/calibration.h"
+#include "strategies/gpu_calibration.h"
 #include "strategies/session/session.h"
 #include "strategies/step_design.h"
 #include "tools/bounds.h"
@@ -34,8 +36,9 @@ constexpr std::size_t kDrawn = std::size_t(1) << 20, kMostDrawn = std::size_t(16
 
 struct Flags {
   std::string topology, model, algorithm, svg, topology_out;
-  std::optional<std::string> size;  // of what is drawn: else kDrawn
-  std::optional<int> replicas;      // where no topology is given: else 1
+  std::optional<std::string> size;   // of what is drawn: else kDrawn
+  std::optional<int> replicas;       // where no topology is given: else 1
+  std::vector<std::string> devices;  // instead: of each replica
   bool json = false, assumed = false, fresh = false;
   NetworkFlags network;
 
@@ -128,6 +131,48 @@ collectives::Choices choose(const Flags& f, const Topology& topology, PlanSource
   return choices;
 }
 
+std::vector<std::string> names_of(const std::vector<engine::Device*>& devices) {
+  std::vector<std::string> names;
+  for (const engine::Device* device : devices) names.push_back(to_string(device->id()));
+  return names;
+}
+
+// A device for each replica of this process.
+std::vector<engine::Device*> devices_of(const Flags& f, strategies::Session& session) {
+  std::vector<engine::Device*> devices;
+  for (const std::string& name : f.devices) devices.push_back(&session.device(name));
+  if (devices.empty())
+    devices.assign(std::size_t(f.replicas.value_or(1)), session.devices()[0].get());
+  const auto on_gpu = [](const engine::Device* device) { return device->id().kind == "cuda"; };
+  const auto gpus = std::ranges::count_if(devices, on_gpu);
+  engine::require(gpus == 0 || gpus == std::ptrdiff_t(devices.size()),
+                  "--devices {}: replicas on GPUs and on processors do not reach each other's "
+                  "memory: give devices of one kind",
+                  fmt::join(f.devices, ","));
+  engine::require(
+      gpus == 0 || session.launch().size == 1,
+      "--devices {}: between GPUs of several processes nothing is measured; plan them in "
+      "one process, or describe them (--topology)",
+      fmt::join(f.devices, ","));
+  return devices;
+}
+
+// What replicas on GPUs cost each other; nothing where these are processors.
+std::optional<strategies::Calibration> gpus_of(const Flags& f,
+                                               const std::vector<engine::Device*>& devices,
+                                               const Topology& found) {
+  if (devices[0]->id().kind != "cuda") return std::nullopt;
+  strategies::GpuCalibration how;
+  how.devices = devices;
+  if (collectives::each_gpu(names_of(devices)).size() > 1) how.gpus = engine::gpu_topology();
+  how.cache = collectives::cache_folder();
+  how.fresh = f.fresh;
+  strategies::Calibration assumed;
+  assumed.topology = found;
+  collectives::assume_gpu_costs(assumed.topology, how.gpus);
+  return f.assumed ? assumed : strategies::calibrate_gpus(assumed.topology, how);
+}
+
 // The ranks of this job, measured.
 strategies::Calibration calibrated(const Flags& f, strategies::Session& session,
                                    const Topology& found) {
@@ -152,8 +197,9 @@ int plan(const Flags& f, const Program& program) {
   });
   if (!f.topology.empty()) {
     return together([&] {
-      engine::require(!f.replicas,
-                      "--topology says which ranks there are, so --replicas has nothing to do");
+      engine::require(!f.replicas && f.devices.empty(),
+                      "--topology says which ranks there are, so {} has nothing to do",
+                      f.replicas ? "--replicas" : "--devices");
       engine::require(!f.assumed && !f.fresh,
                       "--topology says what things cost, so {} has nothing to do",
                       f.assumed ? "--assumed" : "--fresh");
@@ -173,13 +219,14 @@ int plan(const Flags& f, const Program& program) {
   strategies::Session session(
       program.argc, program.argv,
       {.network = together([&] { return f.network.network(); }, each_host)});
-  Topology topology = collectives::discover(
-      session.bootstrap(), std::vector<std::string>(std::size_t(f.replicas.value_or(1)),
-                                                    to_string(session.devices()[0]->id())));
+  const auto devices = together([&] { return devices_of(f, session); }, each_host);
+  Topology topology = collectives::discover(session.bootstrap(), names_of(devices));
   session.connected();
   PlanSource source{"this job"};
+  std::optional<strategies::Calibration> gpus = gpus_of(f, devices, topology);
+  if (gpus) topology = gpus->topology;
   if (!f.assumed) {
-    const strategies::Calibration calibration = calibrated(f, session, topology);
+    const strategies::Calibration calibration = gpus ? *gpus : calibrated(f, session, topology);
     if (!calibration.note.empty()) session.log().warning("{}", calibration.note);
     topology = calibration.topology;
     source.seconds = calibration.seconds, source.stored = calibration.cached;
@@ -198,6 +245,12 @@ Command add_plan(CLI::App& app) {
   app.add_option("--replicas", f->replicas,
                  "of this process, where no topology is given (default: 1)")
       ->check(whole_number(1, 256));
+  app.add_option(
+         "--devices", f->devices,
+         "a device for each replica of this process instead, as in cuda:0,cuda:1: what these "
+         "GPUs cost each other is measured, and kept for train")
+      ->delimiter(',')
+      ->excludes("--replicas");
   app.add_option("--model", f->model, "show this model's buckets: " + models::list());
   app.add_option("--algorithm", f->algorithm,
                  "what to use instead of the cheapest, e.g. direct:..64k,ring:64k..");

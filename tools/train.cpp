@@ -310,6 +310,7 @@ int train(const TrainFlags& f, const Program& program) {
                                .network = between_hosts,
                                .launched = !cluster,
                                .gpus = {.memory_fraction = f.memory_fraction,
+                                        .memory_bytes = f.gpu_memory_bytes(),
                                         .tf32 = f.tf32 == "on",
                                         .plan_cache = collectives::cache_folder(),
                                         .log = log},
@@ -375,6 +376,7 @@ int train(const TrainFlags& f, const Program& program) {
   progress.close();
   if (history.times) progress.say(history.times->describe());
   if (history.traffic) progress.say(describe(*history.traffic, history.traffic_steps));
+  for (const std::string& line : session.memory_of_gpus()) progress.say(line);
   records->close(*strategy);
   if (chief && f.json) {
     fmt::print("{}\n", result(f, *strategy, history).dump());

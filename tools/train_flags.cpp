@@ -64,6 +64,10 @@ std::size_t TrainFlags::bucket_bytes() const {
   return collectives::parse_size(bucket, kBucketUnit);
 }
 
+std::size_t TrainFlags::gpu_memory_bytes() const {
+  return collectives::parse_size(gpu_memory);
+}
+
 std::size_t TrainFlags::memory_limit_bytes() const {
   return collectives::parse_size(memory_limit);
 }
@@ -153,6 +157,11 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--memory-fraction", f.memory_fraction,
                  "of each GPU's free memory that this process may take")
       ->check(number_above(0, 1))
+      ->capture_default_str();
+  app.add_option("--gpu-memory", f.gpu_memory,
+                 "of each GPU that this process may take at most, e.g. 8g; in bytes where no unit "
+                 "stands; 0: what --memory-fraction allows")
+      ->check(byte_size(0, kMostMemory))
       ->capture_default_str();
   app.add_option("--tf32", f.tf32,
                  "on GPUs: products of float32 with 10 bits of mantissa, several times as fast")

@@ -37,8 +37,8 @@ struct TrainFlags {
   std::string device = "cpu", dtype, loss_scale, algorithm = "auto", update = "auto",
               kernels = "auto", bind = "auto", graphs = "auto";
   NetworkFlags network;
-  std::string bucket = "0", memory_limit = "0";  // sizes
-  std::optional<double> deadline_seconds;        // else the strategy's own
+  std::string bucket = "0", memory_limit = "0", gpu_memory = "0";  // sizes
+  std::optional<double> deadline_seconds;                          // else the strategy's own
   std::string config, checkpoints, log, summary, profile;
   std::optional<std::int64_t> profile_steps;  // else 20
   std::int64_t every = 0, evaluate_every = 1;
@@ -56,6 +56,7 @@ struct TrainFlags {
 
   std::size_t bucket_bytes() const;        // 0: chosen
   std::size_t memory_limit_bytes() const;  // 0: what there is
+  std::size_t gpu_memory_bytes() const;    // 0: what the fraction allows
 };
 
 // Adds the flags to the parser, with what each may be; `flags` outlives the parser.

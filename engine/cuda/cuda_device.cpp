@@ -78,13 +78,19 @@ GpuKernels kernels_with(const CudaOptions& options) {
 
 std::vector<std::unique_ptr<Device>> cuda_devices(const CudaOptions& options) {
   try {
-    return cuda::gpu_list(cuda::load_driver(), cuda::kernels_with(options),
-                          options.memory_fraction);
+    return cuda::gpu_list(cuda::load_driver(), cuda::kernels_with(options), options.memory_fraction,
+                          options.memory_bytes);
   } catch (const Error& error) {
     // An ordinary machine without GPUs; the findings have the reason.
     if (error.code() != Code::kUnavailable) throw;
     return {};
   }
+}
+
+std::optional<CudaMemory> cuda_memory(Device& device) {
+  auto* const gpu = dynamic_cast<cuda::Gpu*>(&device);
+  if (gpu == nullptr || !gpu->used()) return std::nullopt;
+  return CudaMemory{gpu->memory().most_taken(), gpu->memory().limit()};
 }
 
 std::vector<std::string> cuda_findings() {

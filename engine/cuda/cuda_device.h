@@ -3,8 +3,10 @@
 // of CUDA; there in every build, also where lockstep was built without the toolkit. Any thread. The
 // first call opens the driver: a tenth of a second, or more where no other process uses a GPU.
 #pragma once
+#include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@ namespace lockstep::engine {
 
 struct CudaOptions {
   double memory_fraction = 0.95;  // of each GPU's memory that is free when it is first used
+  std::size_t memory_bytes = 0;   // of each, at most, whatever the fraction allows; 0: what that is
   bool tf32 = true;  // products of float32 by tensor cores, with 10 bits of mantissa: much faster
   // The folder in which is kept what was found the fastest kernel; empty: nothing is kept, and each
   // run finds its own, with other last bits.
@@ -26,6 +29,13 @@ struct CudaOptions {
 // Empty where there is no driver, no GPU that can be used, or no toolkit when this was built. Owned
 // by the caller; outlive everything made by them.
 std::vector<std::unique_ptr<Device>> cuda_devices(const CudaOptions& options);
+
+// Of these: how much of a GPU's memory this process has used at most, and might have used, in
+// bytes. None where it has used none, and of other devices.
+struct CudaMemory {
+  std::size_t most_used = 0, limit = 0;
+};
+std::optional<CudaMemory> cuda_memory(Device& device);
 
 // For `lockstep doctor`, each one line: the driver and each GPU, or why it cannot be used.
 std::vector<std::string> cuda_findings();

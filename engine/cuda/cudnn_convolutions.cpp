@@ -68,25 +68,64 @@ ConvolutionPlan CudnnConvolutions::choose(CudaStream& stream, const Convolution&
   const auto build = [&](const std::string& text) {
     const std::optional<EngineChoice> choice = engine_choice_of(text);
     std::optional<ConvolutionPlan> built = choice ? graph.plan(*choice) : std::nullopt;
-    if (!built) return false;
+    if (!built || !has_room(*built, graph.problem())) return false;
     plan = std::move(built);
     return true;
   };
+  bool lasting = true;
   const auto find = [&] {
-    plan = fastest(stream, call, graph.plans(kCandidates), operands);
+    std::vector<ConvolutionPlan> plans = graph.plans(kCandidates);
+    const std::size_t all = plans.size();
+    const Buffer scratch = room_for(plans, graph.problem());
+    lasting = plans.size() == all;
+    plan = fastest(stream, call, std::move(plans), operands, scratch.data());
     return to_text(plan->choice);
   };
-  cache_->choose(graph.problem(), build, find);
+  cache_->choose(graph.problem(), build, find, lasting);
   return std::move(*plan);
+}
+
+// The largest workspace of those that the GPU has memory for; plans that need more are left out,
+// with a line. Error(kMemory) where none is left.
+Buffer CudnnConvolutions::room_for(std::vector<ConvolutionPlan>& plans,
+                                   const std::string& problem) {
+  const std::size_t all = plans.size();
+  for (std::string shortage;;) {
+    std::size_t most = 0;
+    for (const ConvolutionPlan& plan : plans) most = std::max(most, plan.workspace);
+    try {
+      Buffer room = memory_->allocate(most, "workspace of convolutions while they are timed");
+      if (plans.size() < all)
+        cache_->log().warning(
+            "{} of {} kernels for the {} are left out, since their workspace has no room; the "
+            "fastest of the others is taken in this run ({})",
+            all - plans.size(), all, problem, shortage);
+      return room;
+    } catch (const Error& error) {
+      if (error.code() != Code::kMemory) throw;
+      std::erase_if(plans, [&](const ConvolutionPlan& plan) { return plan.workspace == most; });
+      if (plans.empty()) throw;
+      if (shortage.empty()) shortage = error.what();
+    }
+  }
+}
+
+bool CudnnConvolutions::has_room(const ConvolutionPlan& plan, const std::string& problem) {
+  try {
+    workspace(plan.workspace);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != Code::kMemory) throw;
+    cache_->log().warning("the workspace of the {} has no room ({})", problem, error.what());
+    return false;
+  }
 }
 
 // Sources are only read, so the caller's serve; a target that is added to must not be written more
 // than once, so its place is taken by another.
 ConvolutionPlan CudnnConvolutions::fastest(CudaStream& stream, const Convolution& call,
-                                           std::vector<ConvolutionPlan> plans, Operands operands) {
-  std::size_t most = 0;
-  for (const ConvolutionPlan& plan : plans) most = std::max(most, plan.workspace);
-  const Buffer scratch = memory_->allocate(most, "workspace of convolutions while they are timed");
+                                           std::vector<ConvolutionPlan> plans, Operands operands,
+                                           void* scratch) {
   Buffer instead;
   if (call.accumulate) {
     instead = memory_->allocate(target_bytes(call), "target of convolutions while they are timed");
@@ -98,14 +137,14 @@ ConvolutionPlan CudnnConvolutions::fastest(CudaStream& stream, const Convolution
   double least = std::numeric_limits<double>::infinity();
   for (ConvolutionPlan& plan : plans) {
     // The first run loads the kernel. A plan that cannot run is passed over.
-    const cudnnStatus_t status = queue(plan, operands, scratch.data());
+    const cudnnStatus_t status = queue(plan, operands, scratch);
     if (status != CUDNN_STATUS_SUCCESS) {
       refusal = status;
       continue;
     }
     stream.record(begin);
     for (int run = 0; run < kTimedRuns; ++run) {
-      library_->check(queue(plan, operands, scratch.data()), "cudnnBackendExecute");
+      library_->check(queue(plan, operands, scratch), "cudnnBackendExecute");
     }
     stream.record(end);
     stream.synchronize();

@@ -9,6 +9,7 @@
 // library's call and words; Error(kMemory).
 #pragma once
 #include <cstddef>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -48,7 +49,9 @@ class CudnnConvolutions final : public Convolutions {
                const void* bias, void* target);
   ConvolutionPlan choose(CudaStream& stream, const Convolution& call, const Operands& operands);
   ConvolutionPlan fastest(CudaStream& stream, const Convolution& call,
-                          std::vector<ConvolutionPlan> plans, Operands operands);
+                          std::vector<ConvolutionPlan> plans, Operands operands, void* scratch);
+  Buffer room_for(std::vector<ConvolutionPlan>& plans, const std::string& problem);
+  bool has_room(const ConvolutionPlan& plan, const std::string& problem);
   cudnnStatus_t queue(const ConvolutionPlan& plan, const Operands& operands, void* workspace) const;
   void* workspace(std::size_t bytes);
 

@@ -8,14 +8,17 @@
 
 namespace lockstep::engine::cuda {
 
-Gpu::Opened::Opened(const Driver& driver, int index, double memory_fraction)
-    : context(driver, index), memory(context, memory_fraction) {}
+Gpu::Opened::Opened(const Driver& driver, int index, double memory_fraction,
+                    std::size_t memory_bytes)
+    : context(driver, index), memory(context, memory_fraction, memory_bytes) {}
 
-Gpu::Gpu(const Driver& driver, int index, GpuKernels kernels, double memory_fraction)
+Gpu::Gpu(const Driver& driver, int index, GpuKernels kernels, double memory_fraction,
+         std::size_t memory_bytes)
     : driver_(driver),
       index_(index),
       kernels_(std::move(kernels)),
       memory_fraction_(memory_fraction),
+      memory_bytes_(memory_bytes),
       facts_(facts_of(driver_, index)) {}
 
 DeviceId Gpu::id() const {
@@ -85,8 +88,13 @@ Memory& Gpu::memory() {
   return opened().memory;
 }
 
+bool Gpu::used() {
+  const std::lock_guard lock(mutex_);
+  return opened_.has_value();
+}
+
 Gpu::Opened& Gpu::opened() {
-  if (!opened_) opened_.emplace(driver_, index_, memory_fraction_);
+  if (!opened_) opened_.emplace(driver_, index_, memory_fraction_, memory_bytes_);
   return *opened_;
 }
 

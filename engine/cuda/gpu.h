@@ -42,9 +42,9 @@ struct GpuKernels {
 
 class Gpu final : public Device {
  public:
-  // `memory_fraction`: see Memory. Throws Error(kDevice) of a GPU that is too old.
+  // `memory_fraction`, `memory_bytes`: see Memory. Throws Error(kDevice) of a GPU that is too old.
   Gpu(const Driver& driver, int index, GpuKernels kernels,
-      double memory_fraction = Memory::kFraction);
+      double memory_fraction = Memory::kFraction, std::size_t memory_bytes = 0);
 
   DeviceId id() const override;
   std::string description() const override;
@@ -64,10 +64,11 @@ class Gpu final : public Device {
   const GpuFacts& facts() const { return facts_; }
   const Context& context();
   Memory& memory();
+  bool used();  // whether anything was asked of it that needs a context, which takes memory
 
  private:
   struct Opened {
-    Opened(const Driver& driver, int index, double memory_fraction);
+    Opened(const Driver& driver, int index, double memory_fraction, std::size_t memory_bytes);
     Context context;
     Memory memory;
     std::map<DType, KernelModule> modules;
@@ -78,6 +79,7 @@ class Gpu final : public Device {
   int index_;
   GpuKernels kernels_;
   double memory_fraction_;
+  std::size_t memory_bytes_;
   GpuFacts facts_;
   std::mutex mutex_;
   std::optional<Opened> opened_;

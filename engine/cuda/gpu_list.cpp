@@ -6,12 +6,12 @@
 namespace lockstep::engine::cuda {
 
 std::vector<std::unique_ptr<Device>> gpu_list(const Driver& driver, const GpuKernels& kernels,
-                                              double memory_fraction) {
+                                              double memory_fraction, std::size_t memory_bytes) {
   std::vector<std::unique_ptr<Device>> list;
   const int count = device_count(driver);
   for (int index = 0; index < count; ++index) {
     try {
-      list.push_back(std::make_unique<Gpu>(driver, index, kernels, memory_fraction));
+      list.push_back(std::make_unique<Gpu>(driver, index, kernels, memory_fraction, memory_bytes));
     } catch (const Error& error) {
       // One GPU that cannot be used does not take the others away; the findings have the reason.
       if (error.code() != Code::kDevice) throw;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/cuda/memory.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -32,10 +33,12 @@ CUdeviceptr address_of(const std::byte* data) {
 
 }  // namespace
 
-Memory::Memory(const Context& context, double fraction)
+Memory::Memory(const Context& context, double fraction, std::size_t most)
     : context_(&context),
       stream_(context),
-      gpu_{.host = false, .limit = std::size_t(double(context.free_memory()) * fraction)},
+      gpu_{.host = false,
+           .limit = std::min(std::size_t(double(context.free_memory()) * fraction),
+                             most > 0 ? most : std::numeric_limits<std::size_t>::max())},
       host_{.host = true, .limit = std::numeric_limits<std::size_t>::max()} {}
 
 Memory::~Memory() {
@@ -70,11 +73,17 @@ std::size_t Memory::held() const {
   return gpu_.held;
 }
 
+std::size_t Memory::most_taken() const {
+  const std::lock_guard lock(mutex_);
+  return gpu_.most;
+}
+
 Buffer Memory::take(Pool& pool, std::size_t bytes, std::string_view what) {
   if (bytes == 0) return {};
   Block block = kept_block(pool, rounded(bytes));
   if (block.data == nullptr) block = new_block(pool, rounded(bytes), what);
   pool.taken += block.bytes;
+  pool.most = std::max(pool.most, pool.taken + pool.held);
   // The buffer is made last: where it goes, the mutex must be free.
   try {
     clear(pool, block.data, bytes);

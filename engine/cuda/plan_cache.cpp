@@ -137,7 +137,8 @@ void PlanCache::adopt(const std::string& text) {
 
 // Finding takes long, so other processes may have been first meanwhile: what is kept is looked at
 // again. Of this process one finds at a time: two on one GPU would measure each other.
-std::string PlanCache::choose(const std::string& problem, const Build& build, const Find& find) {
+std::string PlanCache::choose(const std::string& problem, const Build& build, const Find& find,
+                              const bool& lasting) {
   const std::lock_guard lock(mutex_);
   std::set<std::string> refused;
   std::string mine;
@@ -148,12 +149,16 @@ std::string PlanCache::choose(const std::string& problem, const Build& build, co
       invariant(!mine.empty() && (problem + mine).find('\n') == mine.npos &&
                     problem.find(kBetween) == problem.npos,
                 "problems and choices are lines of text");
+      if (!lasting) {
+        in_use_.insert_or_assign(problem, mine);
+        return mine;
+      }
     } else if (kept == mine || build(kept)) {
       in_use_.insert_or_assign(problem, kept);
       return kept;
     } else {
       log_.warning(
-          "the kernel that was kept for the {} ({}) cannot be built any more; the "
+          "the kernel that was kept for the {} ({}) cannot be used any more; the "
           "fastest is measured anew, and the last bits of results may differ",
           problem, kept);
       refused.insert(kept);

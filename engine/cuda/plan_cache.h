@@ -28,7 +28,7 @@ class PlanCache {
  public:
   static constexpr std::size_t kMostBytes = std::size_t(4) << 20;  // of a file
 
-  // Whether a choice can be built here.
+  // Whether a choice can be built here, and has the memory that it needs.
   using Build = std::function<bool(const std::string& choice)>;
   // Finds a choice that was built.
   using Find = std::function<std::string()>;
@@ -39,8 +39,10 @@ class PlanCache {
   // The choice for `problem`: the one in use or adopted, else the one in the file, else what `find`
   // returns. A kept one that `build` refuses is replaced, with a warning. The choice that is
   // returned is the last one that `build` accepted or `find` returned. These two may not call this
-  // object.
-  std::string choose(const std::string& problem, const Build& build, const Find& find);
+  // object. `lasting` is read when `find` has returned: false where something was short here, so
+  // that its choice is of this process alone and not kept for others.
+  std::string choose(const std::string& problem, const Build& build, const Find& find,
+                     const bool& lasting = true);
 
   // All choices of this object so far, a line "problem = choice" each, sorted by problem.
   std::string text() const;
@@ -48,6 +50,7 @@ class PlanCache {
   // that were not chosen for yet. Throws Error(kCorrupt), and adopts nothing, of another text.
   void adopt(const std::string& text);
   std::filesystem::path file() const;
+  const Log& log() const { return log_; }
 
  private:
   using Choices = std::map<std::string, std::string>;

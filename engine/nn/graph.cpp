@@ -14,10 +14,12 @@ namespace lockstep::engine {
 template <class Body>
 void Graph::Plan::observed(std::size_t i, Observer::Pass pass, const Tensor& y, Body body) {
   if (observer == nullptr) return body();
-  ops->synchronize();
+  const bool timed = observer->timed();
+  if (timed) ops->synchronize();
+  observer->begins(graph.nodes[i].name, pass);
   const Clock::time_point begin = Clock::now();
   body();
-  ops->synchronize();
+  if (timed) ops->synchronize();
   observer->layer(graph.nodes[i].name, pass, begin, Clock::now(), y);
 }
 

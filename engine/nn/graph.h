@@ -69,11 +69,15 @@ struct GraphOptions {
   std::string device = {};  // the name that this error has for where the ops' memory is
 };
 
-// For benchmarks and traces: called after each layer on the computing thread.
+// For benchmarks and traces: called around each layer on the computing thread.
 class Observer {
  public:
   enum class Pass : std::uint8_t { kForward, kBackward };
   virtual ~Observer() = default;
+  // Whether the times are to be those of the layers' kernels: then the host waits for these before
+  // and behind each layer. Else they are those in which a layer was queued.
+  virtual bool timed() const { return true; }
+  virtual void begins(const std::string& /*name*/, Pass /*pass*/) {}
   // `y`: the layer's output; in backward it may be gone already. Layers that go through a batch in
   // slices are told of once a slice, with its rows in use; what backward computes again counts as
   // backward.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/runtime/devices.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -21,6 +22,7 @@ std::vector<std::unique_ptr<Device>> host_devices() {
 std::vector<std::unique_ptr<Device>> all_devices(const DeviceOptions& options) {
   std::vector<std::unique_ptr<Device>> devices = host_devices();
   for (auto& gpu : cuda_devices({.memory_fraction = options.memory_fraction,
+                   .memory_bytes = options.memory_bytes,
                    .tf32 = options.tf32,
                    .plan_cache = options.plan_cache,
                    .log = options.log})) {
@@ -41,6 +43,23 @@ Device& find(std::span<const std::unique_ptr<Device>> devices, const DeviceId& i
     fail(Code::kInvalid, "there is no device {}; this machine has {}; {}", to_string(id), known,
          fmt::join(cuda_findings(), "; "));
   fail(Code::kInvalid, "there is no device {}; this machine has {}", to_string(id), known);
+}
+
+std::vector<std::string> describe_memory(std::span<Device* const> devices) {
+  constexpr double kMiB = 1 << 20;
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    if (std::find(devices.begin(), devices.begin() + std::ptrdiff_t(i), devices[i]) !=
+        devices.begin() + std::ptrdiff_t(i))
+      continue;  // several replicas are on it
+    if (const auto memory = cuda_memory(*devices[i]))
+      lines.push_back(
+          fmt::format("{}: at most {:.1f} MiB of its memory were used, of {:.1f} MiB "
+                      "that might have been",
+                      to_string(devices[i]->id()), double(memory->most_used) / kMiB,
+                      double(memory->limit) / kMiB));
+  }
+  return lines;
 }
 
 std::vector<std::string> describe_gpus() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // All devices of this machine; this file's source is the only place that knows every kind.
 #pragma once
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -15,6 +16,7 @@ namespace lockstep::engine {
 
 struct DeviceOptions {
   double memory_fraction = 0.95;  // of a GPU's memory that is free when it is first used
+  std::size_t memory_bytes = 0;   // of a GPU at most, whatever the fraction allows; 0: what that is
   bool tf32 = true;               // of a GPU: products of float32 with 10 bits of mantissa
   // Of a GPU: the folder in which is kept what was found the fastest kernel; empty: nothing is
   // kept.
@@ -32,6 +34,10 @@ std::vector<std::unique_ptr<Device>> all_devices(const DeviceOptions& options = 
 
 // Throws Error(kInvalid) with a list of what there is, and of GPUs with the reason why not.
 Device& find(std::span<const std::unique_ptr<Device>> devices, const DeviceId& id);
+
+// For people, of those with memory of their own that this process has used: how much at most, and
+// of how much that it might have used, a line each.
+std::vector<std::string> describe_memory(std::span<Device* const> devices);
 
 // For people: the driver and each GPU, or why there is none, a line each.
 std::vector<std::string> describe_gpus();

@@ -23,10 +23,17 @@ constexpr std::size_t kSpansOfKind = 3;
 
 }  // namespace
 
-Recording::Recording(Profile* profile, Replica& replica, int parts)
+Recording::Recording(Profile* profile, Profiler* profiler, Replica& replica, int parts)
     : profile_(profile), replica_(replica) {
-  if (profile == nullptr) return;
-  timeline_ = &profile->timeline(replica.rank);
+  if (profile != nullptr) {
+    timeline_ = &profile->timeline(replica.rank);
+  } else if (profiler != nullptr) {
+    if (!replica.ranges) replica.ranges.emplace(replica.rank);
+    timeline_ = &*replica.ranges;
+  } else {
+    return;
+  }
+  timeline_->tell(profiler);
   for (const auto& part : kParts) {
     timeline_->kind({Timeline::Lane::kComputing, part[0], part[1], {}});
   }
@@ -35,11 +42,12 @@ Recording::Recording(Profile* profile, Replica& replica, int parts)
     layers_[1][name] = timeline_->kind({Timeline::Lane::kComputing, "backward", name, {}});
   }
   replica.record(timeline_);
+  replica.graph.observe(this);
+  if (profile == nullptr) return;
   const std::size_t steps = std::size_t(profile->steps());
   const std::size_t layers = replica.graph.layers().size() * replica.graph.slices();
   const std::size_t spans = kSpansOfKind * (timeline_->kinds().size() + layers);
   timeline_->reserve(std::min(Profile::kMostSpans, spans * std::size_t(parts) * steps), steps);
-  replica.graph.observe(this);
 }
 
 Recording::~Recording() {
@@ -47,22 +55,31 @@ Recording::~Recording() {
   timeline_->end_steps();
   replica_.graph.observe(nullptr);
   replica_.record(nullptr);
+  timeline_->end_ranges();  // of a run that failed
+}
+
+Timeline* Recording::wanted() const {
+  return timeline_ != nullptr && timeline_->wanted() ? timeline_ : nullptr;
 }
 
 Recording::Span Recording::span(Part part) const {
-  return {timeline_ != nullptr && timeline_->records() ? timeline_ : nullptr, int(part)};
+  return {wanted(), int(part)};
 }
 
 Recording::Span Recording::step(std::int64_t step) const {
-  if (timeline_ != nullptr) {
+  if (profile_ != nullptr) {
     profile_->records(step) ? timeline_->begin_step(step) : timeline_->end_steps();
   }
-  return span(Part::kStep);
+  return {wanted(), int(Part::kStep), step};
+}
+
+void Recording::begins(const std::string& name, Pass pass) {
+  if (timeline_->wanted()) timeline_->begin(layers_[pass == Pass::kBackward].at(name));
 }
 
 void Recording::layer(const std::string& name, Pass pass, Clock::time_point begin,
                       Clock::time_point end, Tensor) {
-  if (!timeline_->records()) return;
+  if (!timeline_->wanted()) return;
   timeline_->add(layers_[pass == Pass::kBackward].at(name), begin, end);
 }
 

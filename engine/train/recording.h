@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the loop of one replica does, recorded while this lives. Without a profile it does nothing:
-// a span is then one comparison. The replica's thread.
+// What the loop of one replica does, recorded while this lives, and told to the profiler that looks
+// at the process (Strategy::profiler), where there is one. Without either it does nothing: a span
+// is then one comparison. The replica's thread.
 #pragma once
 #include <map>
 #include <string>
@@ -26,10 +27,12 @@ class Recording : private Observer {
   // From here to the end of the scope.
   class Span {
    public:
-    Span(Timeline* timeline, int kind)
+    Span(Timeline* timeline, int kind, std::int64_t number = -1)
         : timeline_(timeline),
           kind_(kind),
-          begin_(timeline != nullptr ? Clock::now() : Clock::time_point{}) {}
+          begin_(timeline != nullptr ? Clock::now() : Clock::time_point{}) {
+      if (timeline_ != nullptr) timeline_->begin(kind, number);
+    }
     ~Span() {
       if (timeline_ != nullptr) timeline_->add(kind_, begin_, Clock::now());
     }
@@ -42,8 +45,8 @@ class Recording : private Observer {
     Clock::time_point begin_;
   };
 
-  // `profile` may be null. `parts`: micro-batches of a step.
-  Recording(Profile* profile, Replica& replica, int parts);
+  // `profile` and `profiler` may be null. `parts`: micro-batches of a step.
+  Recording(Profile* profile, Profiler* profiler, Replica& replica, int parts);
   ~Recording() override;
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
@@ -51,6 +54,10 @@ class Recording : private Observer {
   Span step(std::int64_t step) const;  // the whole of it; begins or ends the recording
 
  private:
+  Timeline* wanted() const;  // null: nobody wants spans
+  // The profiler's ranges are those in which layers are queued: the host does not wait for these.
+  bool timed() const override { return timeline_->records(); }
+  void begins(const std::string& name, Pass pass) override;
   void layer(const std::string& name, Pass pass, Clock::time_point begin, Clock::time_point end,
              Tensor y) override;
   Profile* profile_;

@@ -248,7 +248,7 @@ void TrainingLoop::run(Replica& r) {
   Pipeline pipeline(data_, reading);
   WorkQueue queue(strategy_, r, pipeline, accumulate_);
   Numbers numbers(r, accumulate_, options_.steps_ahead > 0 && !r.context->ops->in_host_memory());
-  const Recording recording(options_.profile, r, accumulate_);
+  const Recording recording(options_.profile, strategy_.profiler(), r, accumulate_);
   const Hooks hooks{[&](Range range) {
                       const auto span = recording.span(Part::kBeforeForward);
                       strategy_.before_forward(r, range);
@@ -416,6 +416,8 @@ bool EvaluationLoop::interrupted(Replica& r, Vote& vote) const {
 }
 
 void EvaluationLoop::run(Replica& r) {
+  const ProfilerRange whole(strategy_.profiler(), "evaluation");
+  const Recording recording(nullptr, strategy_.profiler(), r, accumulate_);
   r.context->training = false;
   strategy_.average_statistics(r, "averaging statistics for an evaluation");
   PipelineOptions options = pipeline_options(0, false, 1);

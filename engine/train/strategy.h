@@ -83,6 +83,8 @@ struct Replica {
   int rank;
   Graph graph;
   Context* context = nullptr;
+  // The marks that the strategy's profiler is told where no profile is recorded; made when needed.
+  std::optional<Timeline> ranges;
   StepState state;         // written by the loop before each step
   StepState update_state;  // its copy, taken when backward begins: the last update of step t may
 };                         // still run in forward of t + 1
@@ -211,6 +213,9 @@ class Strategy {
   // Nothing: there are no servers. The replica's thread.
   virtual std::optional<Traffic> traffic(Replica&) const { return std::nullopt; }
   virtual void abort(const Error& error) noexcept = 0;  // wakes all waiters, everywhere, with this
+
+  // The profiler that looks at this process and hears of the parts of its steps; null: none.
+  virtual Profiler* profiler() const { return nullptr; }
 
   // Strategies that one process leads, the chief's: the others make the steps that they are given.
   // They keep no account of the run, save and evaluate nothing, may come late, and may be gone.

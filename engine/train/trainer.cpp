@@ -437,6 +437,7 @@ void Trainer::save(Fit& fit) {
   state.notes = fit.options.notes;
   const std::string what = fmt::format("saving step {}: all ranks must save together", step);
   const auto write = [&](Replica& replica) {
+    const ProfilerRange whole(strategy_.profiler(), "checkpoint");
     if (replica.rank == 0) fit.checkpoints->begin(step);
     strategy_.gather(replica, {}, what);
     strategy_.average_statistics(replica, what);

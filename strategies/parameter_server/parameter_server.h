@@ -65,6 +65,7 @@ struct ParameterServerOptions {
   std::chrono::milliseconds deadline{60000};
   std::chrono::milliseconds patience{5000};  // with a silent process, until it is taken for lost
   std::chrono::milliseconds look{1000};      // after the servers, every so often
+  engine::Profiler* profiler = nullptr;      // that looks at this process; outlives the strategy
   engine::Log log = engine::Log();
 };
 
@@ -117,6 +118,7 @@ class ParameterServer : public engine::Strategy {
   std::string reason() const override;
   double waited_seconds(engine::Replica& replica) const override;
   std::optional<engine::Traffic> traffic(engine::Replica& replica) const override;
+  engine::Profiler* profiler() const override { return options_.profiler; }
   void abort(const engine::Error& error) noexcept override;
   bool follows() const override { return follower_ != nullptr; }
   std::optional<engine::WorkSpec> order() override;

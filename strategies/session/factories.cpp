@@ -103,6 +103,7 @@ SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
   result.memory_limit = options.memory_limit;
   result.vendor = {collectives::nccl::version, collectives::nccl::open};
   result.network = session.network();
+  result.profiler = session.profiler();
   result.log = session.log();
   return result;
 }

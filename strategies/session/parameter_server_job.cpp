@@ -170,6 +170,7 @@ Parts parts(Session& session, const ServerOptions& asked, const StrategyOptions&
   if (servers.placement) result.placement = *servers.placement;
   result.container = servers.container;
   result.deadline = deadline;
+  result.profiler = session.profiler();
   result.log = session.log();
   if (servers.cluster) {
     join_cluster(*servers.cluster, servers, int(result.devices.size()), parts);

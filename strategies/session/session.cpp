@@ -68,6 +68,12 @@ std::vector<engine::Device*> Session::gpus() {
   return gpus;
 }
 
+std::vector<std::string> Session::memory_of_gpus() const {
+  std::vector<engine::Device*> devices;
+  for (const auto& device : all_devices_) devices.push_back(device.get());
+  return engine::describe_memory(devices);
+}
+
 collectives::Bootstrap& Session::bootstrap() {
   if (!bootstrap_) {
     const bool several = launch_.present && launch_.size > 1;

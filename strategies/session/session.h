@@ -18,6 +18,7 @@
 #include "engine/base/log.h"
 #include "engine/device/device.h"
 #include "engine/runtime/devices.h"
+#include "engine/runtime/profilers.h"
 #include "strategies/network.h"
 
 namespace lockstep::strategies {
@@ -55,11 +56,16 @@ class Session {
   engine::Device& device(const std::string& name);
   // Those that this process sees and can use; also looks for them.
   std::vector<engine::Device*> gpus();
+  // How much of their memory this process has used at most, of those that it has used: a line each.
+  std::vector<std::string> memory_of_gpus() const;
   const collectives::mpi::Launch& launch() const { return launch_; }
   // The processes of this job: MPI's where a launcher started several, else this one. Starts MPI.
   collectives::Bootstrap& bootstrap();
   // All processes know each other and watch over each other: starting has ended.
   void connected();
+  // That which has started this process and looks at it, such as Nsight Systems; mostly null. It is
+  // told of the parts of steps by the strategies made from this session.
+  engine::Profiler* profiler() const { return profiler_.get(); }
   const Network& network() const { return options_.network; }
   const engine::Log& log() const { return options_.log; }
   const std::string& program() const { return program_; }
@@ -71,6 +77,7 @@ class Session {
   std::string program_;
   char** arguments_ = nullptr;
   collectives::mpi::Launch launch_;
+  std::unique_ptr<engine::Profiler> profiler_ = engine::profiler();
   std::vector<std::unique_ptr<engine::Device>> devices_;
   std::vector<std::unique_ptr<engine::Device>> all_devices_;  // with GPUs, once one was asked for
   std::unique_ptr<collectives::mpi::StartWatch> start_watch_;

@@ -120,12 +120,17 @@ TEST(GpuLaw, SeveralGpusEndWithTheBitsOfOne) {
 }
 
 TEST(GpuLaw, SeveralGpusTakeTheStepsOfTheProcessor) {
-  engine::cuda::FakeDevices gpus({.gpus = 2});
   const auto processor = engine::cpu_device();
-  const Job job = small(DType::kFloat32);
-  const Outcome here = train_mirrored(job, on(gpus, {0, 0, 1}));
-  const Outcome there = train_mirrored(job, on(*processor, 3));
-  EXPECT_LT(relative(here.weights[0], there.weights[0]), 1e-5);
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    engine::cuda::FakeDevices gpus({.gpus = 2});
+    Job job = job_of(c);
+    job.steps = 5;
+    const Outcome here = train_mirrored(job, on(gpus, {0, 0, 1}));
+    const Outcome there = train_mirrored(job, on(*processor, 3));
+    EXPECT_LT(relative(here.weights[0], there.weights[0]), 1e-5);
+    for (const std::vector<double>& mirror : here.weights) EXPECT_EQ(mirror, here.weights[0]);
+  }
 }
 
 // Whatever the planner may choose: each algorithm has an order of its own.
@@ -239,8 +244,10 @@ TEST(GpuLaw, PlansAreThoseForTheLinksOfTheGpus) {
   Outcome outcome;
   train(strategy, small(DType::kFloat32), &outcome);
   EXPECT_EQ(strategy.topology().hosts[0].costs.direct(2)[1], 300e9);
-  EXPECT_NE(strategy.explain().find("costs of ranks and links: assumed, as links of such GPUs are "
-                                    "specified, and not measured: NVLink 3, 12 links: cuda 0-1"),
+  EXPECT_NE(strategy.explain().find(
+                "costs of ranks and links: assumed, as links of such GPUs are specified, and not "
+                "measured (lockstep plan --devices measures and keeps them): NVLink 3, 12 links: "
+                "cuda 0-1"),
             std::string::npos)
       << strategy.explain();
   options.devices[1] = options.devices[0];

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
+#include "collectives/bootstrap.h"
 #include "collectives/nccl/nccl.h"
 #include "engine/cpu/cpu_device.h"
 #include "engine/data/sets.h"
@@ -122,6 +124,38 @@ TEST_F(GpuTrain, NcclAddsWhereEachProcessHasAGpu) {
   options.vendor = {collectives::nccl::version, collectives::nccl::open};
   options.algorithm = "nccl";
   expect_alike(train_collective(job, options, {0, 0}, {}, {gpus_[0], gpus_[1]}), job, 2);
+}
+
+// What one GPU can show of the library itself: it starts, registers memory, and takes each call,
+// flat and by hosts, in the order of the stream; of one rank all of them leave what was there.
+TEST_F(GpuTrain, NcclOfOneRankTakesEachCallAndChangesNothing) {
+  if (!collectives::nccl::available()) GTEST_SKIP() << "there is no NCCL";
+  constexpr std::size_t kCount = 5000;
+  const auto ops = gpus_[0]->ops(DType::kFloat32, {});
+  const auto alone = collectives::single_process();
+  std::vector<float> numbers(kCount), back(kCount);
+  std::iota(numbers.begin(), numbers.end(), 1.0f);
+  for (const bool hierarchical : {false, true}) {
+    void* const stream = ops->reductions_queue();  // from here on its GPU is this thread's
+    ASSERT_NE(stream, nullptr);
+    const auto nccl = collectives::nccl::open(*alone, {.hierarchical = hierarchical});
+    EXPECT_EQ(nccl->rank(), 0);
+    EXPECT_EQ(nccl->ranks(), 1);
+    const engine::Buffer data = ops->allocate(kCount * sizeof(float), "what is summed");
+    ops->write(numbers.data(), data.data(), kCount * sizeof(float));
+    ops->synchronize();
+    nccl->add_memory(data.data(), data.bytes());
+    nccl->all_reduce(data.data(), kCount, DType::kFloat32, stream);
+    nccl->reduce_scatter(data.data(), kCount, DType::kFloat32, stream);
+    nccl->all_gather(data.data(), kCount, DType::kFloat32, stream);
+    nccl->broadcast(data.data(), kCount, DType::kFloat32, 0, stream);
+    ops->mark(0);
+    nccl->wait([&] { return ops->has_passed(0); });
+    nccl->check();
+    ops->read(data.data(), back.data(), kCount * sizeof(float));
+    EXPECT_EQ(back, numbers) << (hierarchical ? "by hosts" : "flat");
+    nccl->remove_memory(data.data());
+  }
 }
 
 TEST_F(GpuTrain, WhatTouchesMemoryItselfRunsOnTheHostWhereThatIsAllowed) {

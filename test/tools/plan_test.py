@@ -132,6 +132,7 @@ class Plan(Case):
                 self.assertIn(words, text)
             self.assertNotIn("runner-up", text)
         self.assertIn("runner-up", self.good("plan", "--assumed", "--replicas", "2").stdout)
+        self.assertIn("runner-up", self.good("plan", "--assumed", "--devices", "cpu,cpu").stdout)
         self.assertEqual(len(self.plan("--topology", "1x1")["table"]), 21)
 
     def test_the_picture_shows_hosts_and_what_each_rank_does(self):
@@ -286,6 +287,9 @@ class Plan(Case):
             (["--topology", "3x1", "--replicas", "2"], 64, ["--replicas has nothing to do"]),
             (["--topology", "3x1", "--model", "mpl"], 64, ["unknown model 'mpl'"]),
             (["--replicas", "0"], 64, ["--replicas"]),
+            (["--topology", "3x1", "--devices", "cpu,cpu"], 64, ["--devices has nothing to do"]),
+            (["--replicas", "2", "--devices", "cpu,cpu"], 64, ["--devices", "--replicas"]),
+            (["--devices", "cpu,cuda:99"], 64, ["there is no device cuda:99", "cpu:0"]),
             (["--assumed", "--fresh"], 64, ["--assumed and --fresh: one of them"]),
             (["--topology", "3x1", "--fresh"], 64, ["--fresh has nothing to do"]),
             (["--assumed", "--topology-out", "/nowhere/x.json"], 74, ["/nowhere/x.json cannot be written"]),

@@ -281,6 +281,7 @@ class BadInput(Case):
             (["--devices", "cpu,x"], 64, ["x", "cpu:0, reference:0"]),
             (["--devices", "cpu,cpu", "--replicas", "2"], 64, ["--devices", "--replicas"]),
             (["--memory-fraction", "1.5"], 64, ["--memory-fraction", "above 0, at most 1"]),
+            (["--gpu-memory", "lots"], 64, ["--gpu-memory", "must be a size", "'lots'"]),
             (["--dtype", "int32"], 64, ["int32", "float32, float64 or bfloat16"]),
             (["--dtype", "float16"], 64, ["float16", "float32, float64 or bfloat16"]),
             (["--algorithm", "x"], 64, ["x", "auto, direct, one_shot, ring", "leader_hierarchical"]),
@@ -520,13 +521,15 @@ class Doctor(Case):
     def test_says_what_there_is(self):
         found = json.loads(self.good("doctor", "--json").stdout)
         text = self.good("doctor").stdout
-        for part in ("lockstep", "host", "processor", "memory", "NUMA nodes", "hwloc", "device cpu:0", "CUDA", "MPI", "mpirun",
+        for part in ("lockstep", "host", "processor", "memory", "NUMA nodes", "hwloc", "device cpu:0", "CUDA", "MPI", "MPI and GPUs", "mpirun", "network",
                      "job", "shared memory", "process watch"):
             self.assertIn(part, text)
             self.assertIsInstance(found[part]["found"], bool, part)
             self.assertTrue(found[part]["text"], part)
         self.assertRegex(found["device cpu:0"]["text"], r"oneDNN \d+\.\d+")
         self.assertRegex(found["MPI"]["text"], r"Open MPI \d|install")
+        self.assertRegex(found["MPI and GPUs"]["text"], r"CUDA-aware|takes memory of GPUs|no MPI here says")
+        self.assertRegex(found["network"]["text"], r"^\S+: (up|down)|no interface but loopback")
         self.assertRegex(found["hwloc"]["text"], r"^\d+\.\d+.*hyperthreads|hyperthreads.*install libhwloc-dev")
         self.assertRegex(found["NUMA nodes"]["text"], r"^[1-9]\d* \(node \d+: [1-9]\d* processors? on [1-9]\d* cores?")
 

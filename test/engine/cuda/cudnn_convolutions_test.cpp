@@ -278,6 +278,55 @@ TEST_F(KeptChoices, ServeTheNextProcess) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
+// A workspace that the GPU has no memory for: the next smaller candidates are timed, a line says
+// so, and the next process, which may have more, times all of them.
+TEST_F(KeptChoices, AreNotThoseOfARunThatWasShortOfMemory) {
+  constexpr std::size_t kMebibyte = std::size_t(1) << 20;
+  library_.engines = {{.time = 1, .workspace = 100 * kMebibyte},
+                      {.time = 2, .workspace = 60 * kMebibyte},
+                      {.time = 4, .workspace = 20 * kMebibyte},
+                      {.time = 3, .workspace = 10 * kMebibyte}};
+  make();
+  {
+    const Buffer others = memory_.allocate(memory_.limit() - 40 * kMebibyte);
+    run(kForward);
+    EXPECT_EQ(library_.ran.back(), &library_.engines[3]);
+    for (const Engine* engine : library_.ran)
+      EXPECT_LE(engine->workspace, 20 * kMebibyte) << "its workspace was not there";
+    EXPECT_THAT(warnings_,
+                ElementsAre(testing::AllOf(HasSubstr("2 of 4 kernels for the convolution, forward"),
+                                           HasSubstr("no memory for workspace of convolutions"))));
+    warnings_.clear();
+    make_beside();
+    EXPECT_THAT(run_alone(kForward), ElementsAre(&library_.engines[3])) << "as the first replica";
+  }
+  make();
+  run(kForward);
+  EXPECT_EQ(library_.ran.back(), &library_.engines[0]);
+  EXPECT_THAT(warnings_, IsEmpty());
+
+  make();
+  const Buffer others = memory_.allocate(memory_.limit() - 40 * kMebibyte);
+  run(kForward);
+  EXPECT_EQ(library_.ran.back(), &library_.engines[3]) << "the kept one has no room";
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("has no room"), HasSubstr("cannot be used any more"),
+                                     HasSubstr("2 of 4 kernels")));
+}
+
+TEST_F(CudnnConvolutionsTest, WhereNoWorkspaceFitsTheErrorSaysSo) {
+  constexpr std::size_t kMebibyte = std::size_t(1) << 20;
+  library_.engines = {{.workspace = 100 * kMebibyte}, {.workspace = 60 * kMebibyte}};
+  make();
+  const Buffer others = memory_.allocate(memory_.limit() - 40 * kMebibyte);
+  try {
+    run(kForward);
+    FAIL() << "nobody noticed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kMemory);
+    EXPECT_THAT(error.what(), HasSubstr("workspace of convolutions"));
+  }
+}
+
 TEST_F(KeptChoices, ComputeWhatTheReferenceDoes) {
   for (int process = 0; process < 2; ++process) {
     make();
@@ -316,7 +365,7 @@ TEST_F(KeptChoices, AreTimedAnewWithAWarningWhereTheyCannotBeBuilt) {
     make();
     run(kForward);
     EXPECT_EQ(library_.ran.back(), &library_.engines[2]);
-    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("(1 2=5 13=-1) cannot be built any more")));
+    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("(1 2=5 13=-1) cannot be used any more")));
     make();
     EXPECT_THAT(run_alone(kForward), ElementsAre(&library_.engines[2]));
     EXPECT_EQ(warnings_.size(), 1u);

@@ -9,9 +9,12 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/cpu/cpu_device.h"
+#include "engine/cuda/cuda_device.h"
 #include "engine/cuda/gpu_list.h"
 #include "engine/cuda/libraries.h"
 #include "engine/ops/ops.h"
+#include "engine/runtime/devices.h"
 #include "test/engine/cuda/fake_cublas_lt.h"
 #include "test/engine/cuda/fake_cudnn.h"
 #include "test/engine/cuda/fake_gpu.h"
@@ -175,6 +178,24 @@ TEST_F(GpuTest, FindingsNameTheDriverAndEachGpu) {
                           "0000:00:00.0",
                           "cuda:1: Fake GPU, compute capability 9.0, 3 GiB, 4 multiprocessors, at "
                           "0000:01:00.0"));
+}
+
+TEST_F(GpuTest, OfThoseThatWereUsedTheMostMemoryIsToldOnce) {
+  const auto list = gpu_list(driver_, kernels(), 0.9, std::size_t(1) << 30);
+  const auto processor = cpu_device();
+  EXPECT_FALSE(cuda_memory(*list[0])) << "nothing was asked of it";
+  EXPECT_FALSE(cuda_memory(*processor));
+  list[1]->allocate(std::size_t(100) << 20);
+  list[1]->allocate(std::size_t(24) << 20);
+  const Buffer stays = list[1]->allocate(std::size_t(50) << 20);
+  const auto used = cuda_memory(*list[1]);
+  ASSERT_TRUE(used);
+  EXPECT_EQ(used->most_used >> 20, 174U);
+  EXPECT_EQ(used->limit >> 20, 1024U);
+  Device* const all[] = {processor.get(), list[0].get(), list[1].get(), list[1].get()};
+  EXPECT_THAT(describe_memory(all),
+              ElementsAre("cuda:1: at most 174.0 MiB of its memory were used, of 1024.0 MiB that "
+                          "might have been"));
 }
 
 // As CUDA_VISIBLE_DEVICES=3,2 makes it: an index is one of those that are visible, in that order.

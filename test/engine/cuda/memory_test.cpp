@@ -122,6 +122,36 @@ TEST_F(MemoryTest, NoMoreThanTheFractionIsTakenAndTheErrorSaysHowMuch) {
   EXPECT_EQ(memory.allocate(12 * kMebibyte).bytes(), 12 * kMebibyte);
 }
 
+TEST_F(MemoryTest, NoMoreBytesThanAreNamedAreTakenAndTheErrorNamesTheTensor) {
+  Memory memory(context_, 0.9, 24 * kMebibyte);
+  EXPECT_EQ(memory.limit(), 24 * kMebibyte);
+  const Buffer first = memory.allocate(20 * kMebibyte);
+  try {
+    memory.allocate(6 * kMebibyte, "the output of conv1, 128x28x28x32");
+    FAIL() << "given";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kMemory);
+    EXPECT_STREQ(error.what(),
+                 "cuda:0: no memory for the output of conv1, 128x28x28x32: 6.0 MiB asked for, 20.0 "
+                 "MiB taken, at most 24.0 MiB to be taken, 44.0 MiB free");
+  }
+  EXPECT_EQ(Memory(context_, 0.25, 24 * kMebibyte).limit(), 11 * kMebibyte)
+      << "what is free allows no more";
+}
+
+TEST_F(MemoryTest, TheMostThatWasEverTakenIsKnown) {
+  Memory memory(context_);
+  EXPECT_EQ(memory.most_taken(), 0U);
+  memory.allocate(20 * kMebibyte);
+  {
+    const Buffer small = memory.allocate(2 * kMebibyte);
+    EXPECT_EQ(memory.taken(), 2 * kMebibyte);
+    EXPECT_EQ(memory.most_taken(), 22 * kMebibyte) << "what is held is taken from others too";
+  }
+  memory.allocate(8 * kMebibyte);
+  EXPECT_EQ(memory.most_taken(), 30 * kMebibyte);
+}
+
 TEST_F(MemoryTest, KeptBlocksMakeRoomWithinTheLimit) {
   Memory memory(context_, 0.5);
   memory.allocate(20 * kMebibyte);

@@ -120,7 +120,7 @@ TEST_F(PlanCacheTest, WhatWasAdoptedAndCannotBeBuiltIsReplaced) {
   PlanCache mine = cache();
   mine.adopt("a = 1\n");
   EXPECT_EQ(mine.choose("a", never_builds, [] { return "2"; }), "2");
-  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("kept for the a (1) cannot be built any more")));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("kept for the a (1) cannot be used any more")));
   EXPECT_EQ(mine.text(), "a = 2\n");
 }
 
@@ -213,7 +213,7 @@ TEST_F(PlanCacheTest, AFolderThatCannotBeIsAWarning) {
 TEST_F(PlanCacheTest, AChoiceThatCannotBeBuiltIsReplacedForAll) {
   choice("a", "1");
   EXPECT_EQ(cache().choose("a", never_builds, [] { return "2"; }), "2");
-  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("kept for the a (1) cannot be built any more")));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("kept for the a (1) cannot be used any more")));
   EXPECT_EQ(choice("a", "3"), "2");
   EXPECT_EQ(warnings_.size(), 1u);
 }

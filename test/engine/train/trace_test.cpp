@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 namespace lockstep::test {
@@ -69,6 +70,66 @@ TEST(TimelineTest, WhatDoesNotFitIsCounted) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(timeline.spans().size(), 3u);
   EXPECT_EQ(timeline.left_out(), 17u);
+}
+
+// Writes down what it is told.
+class Listener final : public engine::Profiler {
+ public:
+  Name name(const std::string& text) override { return {&*names_.insert(text).first}; }
+  void push(Name name) override { told.push_back("push " + text_of(name)); }
+  void push(const char* text) override { told.push_back(std::string("push ") + text); }
+  void pop() override { told.push_back("pop"); }
+  std::uint64_t start(Name name) override {
+    told.push_back("start " + text_of(name));
+    return ++ranges_;
+  }
+  void end(std::uint64_t range) override { told.push_back("end " + std::to_string(range)); }
+  std::vector<std::string> told;
+
+ private:
+  static std::string text_of(Name name) { return *static_cast<const std::string*>(name.handle); }
+  std::set<std::string> names_;
+  std::uint64_t ranges_ = 0;
+};
+
+TEST(TimelineTest, AProfilerHearsOfBothEndsOfEachSpanWhetherItIsRecordedOrNot) {
+  Listener listener;
+  Timeline timeline(0);
+  const int step = timeline.kind({Lane::kComputing, "step", "step", {}});
+  const int layer = timeline.kind({Lane::kComputing, "forward", "conv1", {}});
+  EXPECT_FALSE(timeline.wanted());
+  timeline.begin(step, 7);
+  timeline.tell(&listener);
+  const int bucket = timeline.kind({Lane::kCommunication, "bucket", "bucket 0 (w)", {}});
+  EXPECT_TRUE(timeline.wanted());
+  EXPECT_FALSE(timeline.records());
+  const auto now = Clock::now();
+  timeline.begin(step, 7);
+  timeline.begin(layer);
+  timeline.begin(bucket);
+  timeline.add(layer, now, now);
+  timeline.add(step, now, now);
+  timeline.add(bucket, now, now);
+  timeline.add(bucket, now, now);  // had begun before anybody listened
+  EXPECT_EQ(listener.told, (std::vector<std::string>{"push step 7", "push forward: conv1",
+                                                     "start bucket 0 (w)", "pop", "pop", "end 1"}));
+  EXPECT_TRUE(timeline.spans().empty());
+}
+
+TEST(TimelineTest, WhatNobodyEndsIsEndedForTheProfilerOnce) {
+  Listener listener;
+  Timeline timeline(0);
+  timeline.tell(&listener);
+  const int layer = timeline.kind({Lane::kComputing, "backward", "conv1", {}});
+  const int bucket = timeline.kind({Lane::kCommunication, "bucket", "bucket 0", {}});
+  timeline.begin(bucket);
+  timeline.begin(layer);
+  timeline.begin(layer);
+  listener.told.clear();
+  timeline.end_ranges();
+  EXPECT_EQ(listener.told, (std::vector<std::string>{"end 1", "pop", "pop"}));
+  timeline.end_ranges();
+  EXPECT_EQ(listener.told.size(), 3u);
 }
 
 TEST(ProfileTest, TheFirstTenStepsAreLeftOutWhereTheRunIsLongEnough) {

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/gpu_calibration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "collectives/cost_cache.h"
+#include "collectives/gpu_costs.h"
+#include "engine/base/error.h"
+#include "engine/base/version.h"
+#include "engine/ops/ops.h"
+
+namespace lockstep::strategies {
+namespace {
+
+using collectives::CostCache;
+using collectives::Topology;
+
+// Costs that were measured in another way are of no use: counted up where it changes.
+constexpr int kFormat = 1;
+
+std::string fingerprint_of(const Topology& topology, const GpuCalibration& how) {
+  std::string text = fmt::format("lockstep {}, costs of GPUs {}\n", engine::version(), kFormat);
+  for (engine::Device* device : how.devices)
+    text += fmt::format("{}: {}\n", to_string(device->id()), device->description());
+  return collectives::fingerprint(topology,
+                                  text + fmt::format("{}", fmt::join(describe(how.gpus), "\n")));
+}
+
+void connect(const std::vector<engine::Device*>& devices) {
+  for (engine::Device* from : devices)
+    for (engine::Device* to : devices)
+      engine::require(from->reach(*to),
+                      "{} and {} do not reach each other's memory, so no replicas can be on both "
+                      "(lockstep doctor tells)",
+                      to_string(from->id()), to_string(to->id()));
+}
+
+Topology measured(Topology topology, const GpuCalibration& how) {
+  connect(how.devices);
+  std::vector<std::string> names;
+  for (engine::Device* device : how.devices) names.push_back(to_string(device->id()));
+  const std::vector<std::string> each = collectives::each_gpu(names);
+  std::vector<std::unique_ptr<engine::Ops>> ops;
+  std::vector<collectives::GpuRank> ranks;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    ops.push_back(how.devices[i]->ops(engine::DType::kFloat32, {}));
+    ranks.push_back({ops.back().get(),
+                     std::size_t(std::ranges::find(each, names[i]) - each.begin()), names[i]});
+  }
+  topology.hosts[0].costs =
+      collectives::gpu_costs(how.gpus, names, collectives::measure_gpus(ranks, how.probes));
+  topology.costs_are = "measured";
+  return topology;
+}
+
+Calibration stored(const Topology& topology, const GpuCalibration& how,
+                   const std::string& fingerprint, const char* instead) {
+  engine::invariant(topology.processes.size() == 1, "GPUs are measured by one process");
+  Calibration result;
+  result.topology = topology;
+  if (how.cache.empty() || how.fresh) return result;
+  const CostCache cache(how.cache);
+  const std::optional<std::string> text = cache.read(fingerprint);
+  if (!text) return result;
+  try {
+    result.topology = collectives::costs_from(*text, fingerprint, topology);
+    result.cached = true;
+  } catch (const engine::Error& error) {
+    result.note = fmt::format("{} is ignored, and {}: {}", cache.file(fingerprint).string(),
+                              instead, error.what());
+  }
+  return result;
+}
+
+double seconds_since(engine::Clock::time_point begin) {
+  return std::chrono::duration<double>(engine::Clock::now() - begin).count();
+}
+
+}  // namespace
+
+Calibration stored_gpu_costs(const Topology& topology, const GpuCalibration& how) {
+  const auto begin = engine::Clock::now();
+  Calibration result = stored(topology, how, fingerprint_of(topology, how), "costs are assumed");
+  result.seconds = seconds_since(begin);
+  return result;
+}
+
+Calibration calibrate_gpus(const Topology& topology, const GpuCalibration& how) {
+  const auto begin = engine::Clock::now();
+  const std::string fingerprint = fingerprint_of(topology, how);
+  Calibration result = stored(topology, how, fingerprint, "its costs are measured anew");
+  if (!result.cached) {
+    result.topology = measured(topology, how);
+    if (!how.cache.empty()) {
+      try {
+        CostCache(how.cache).write(fingerprint, result.topology);
+        result.kept = true;
+      } catch (const engine::Error& error) {
+        result.note += (result.note.empty() ? "" : "; ") + std::string(error.what());
+      }
+    }
+  }
+  result.seconds = seconds_since(begin);
+  return result;
+}
+
+}  // namespace lockstep::strategies
