@@ -9,7 +9,7 @@
 namespace lockstep::engine::cuda {
 
 Gpu::Opened::Opened(const Driver& driver, int index, double memory_fraction)
-    : context(driver, index), memory(context, memory_fraction) {}
+    : context(driver, index), memory(context, memory_fraction), events(context) {}
 
 Gpu::Gpu(const Driver& driver, int index, GpuKernels kernels, double memory_fraction)
     : driver_(driver),
