@@ -172,6 +172,7 @@ class Executor {
   static int mark_of(int plan) { return 2 + plan; }
   // Whether a plan's sums are queued on the device; else they are done when it has moved.
   bool queued(const Entry& entry) const;
+  void mark_arrival() const;
   void follow(const std::vector<int>& ranks) const;
   void find_norms() const;
   Looked look_round(int budget);
