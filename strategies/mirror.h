@@ -23,6 +23,11 @@ namespace lockstep::strategies {
 struct ArenaLayout {
   std::size_t offset[collectives::kSpaces] = {};
   std::size_t bytes = 0;
+  std::size_t space_bytes(collectives::Space space) const;  // whole pages
+  // Of exchange and norms, in this order, where these lie apart from the others.
+  std::size_t host_bytes() const {
+    return space_bytes(collectives::Space::kExchange) + space_bytes(collectives::Space::kNorms);
+  }
 };
 ArenaLayout arena_layout(const engine::Graph& graph, const StepDesign& design);
 // What a rank keeps beside that block: of so many owned elements what updates keep, and room for
@@ -53,8 +58,10 @@ class Mirror : private OwnOps,
             const collectives::ExecutorOptions& options);
 
   // Of a device whose memory is not the host's: this rank's spaces, as in `layout`, taken from the
-  // device; where each lies. Throws Error(kMemory). Before `open`.
-  std::array<std::byte*, collectives::kSpaces> take_spaces(const ArenaLayout& layout);
+  // device; where each lies. Exchange and norms lie at `shared` where other processes map them
+  // (gpu_spaces.h), which then may open the others. Throws Error(kMemory). Before `open`.
+  std::array<std::byte*, collectives::kSpaces> take_spaces(const ArenaLayout& layout,
+                                                           std::byte* shared);
 
   // Plans as spans of communication, from start to end; what the computing thread waited for.
   void record(engine::Timeline* timeline) override;

@@ -37,6 +37,7 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   options.algorithm = f.algorithm;
   options.update = f.update;
   if (f.strategy != "parameter_server") options.wire = f.wire;
+  options.gpu_memory = f.gpu_memory;
   options.bind = f.bind == "auto";
   if (!f.kernels.empty()) options.kernels = engine::kernels_of(f.kernels);
   options.bucket_bytes = f.bucket_bytes();

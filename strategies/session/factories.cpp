@@ -84,13 +84,16 @@ SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
   SynchronousOptions result;
   result.threads = threads_of(options, session.launch().local_size);
   result.devices = devices_of(session, options);
-  if (on_several_gpus(result.devices)) result.gpus = engine::gpu_topology();
+  const bool chief_of_gpus = session.launch().present && session.launch().size > 1 &&
+                             session.launch().rank == 0 && result.devices[0]->id().kind == "cuda";
+  if (chief_of_gpus || on_several_gpus(result.devices)) result.gpus = engine::gpu_topology();
   result.dtype = options.dtype;
   result.kernels = options.kernels;
   result.algorithm = options.algorithm;
   result.update = options.update;
   result.bucket_bytes = options.bucket_bytes;
   result.wire = options.wire;
+  result.gpu_memory = options.gpu_memory;
   result.overlap = options.overlap;
   result.bind = options.bind;
   result.deadline = options.deadline;

@@ -29,9 +29,10 @@ struct StrategyOptions {
   // Or a name of collectives/registry.h, or such names by the bytes of a bucket:
   // "direct:..64k,ring:64k..". What is not named is chosen.
   std::string algorithm = "auto";
-  std::string update = "auto";   // auto, fused, apart
-  std::size_t bucket_bytes = 0;  // 0: chosen
-  std::string wire = {};         // of gradients between hosts: float32, bfloat16 (synchronous.h)
+  std::string update = "auto";      // auto, fused, apart
+  std::size_t bucket_bytes = 0;     // 0: chosen
+  std::string wire = {};            // of gradients between hosts: float32, bfloat16 (synchronous.h)
+  std::string gpu_memory = "auto";  // between GPUs of several processes: auto, ipc, host (likewise)
   bool overlap = true;
   bool bind = true;  // replicas to processors of their own, where that fits
   std::optional<std::chrono::milliseconds> deadline = {};  // else 60 s or 20 median steps
