@@ -14,17 +14,6 @@ CUdeviceptr address_of(const void* pointer) {
   return CUdeviceptr(reinterpret_cast<std::uintptr_t>(pointer));
 }
 
-// Where work has failed, whoever looks after waits may know why, and say that instead.
-template <class Done>
-bool ask(const Context& context, Done& done) {
-  try {
-    return done();
-  } catch (const Error&) {
-    context.on_waiting(std::chrono::nanoseconds::max());
-    throw;
-  }
-}
-
 // Asks `done` until it says so. Most waits are short, so the first is without sleep: asking costs
 // about a microsecond. Sleeping then leaves the core to the threads that feed the GPU, and adds as
 // little to a long wait. A GPU that was given up is asked once.
@@ -33,7 +22,7 @@ void poll(const Context& context, std::chrono::milliseconds deadline, const char
   constexpr std::chrono::microseconds kSpin{50};
   constexpr std::chrono::microseconds kSleep{20};
   const Clock::time_point start = Clock::now();
-  while (!ask(context, done)) {
+  while (!done()) {
     if (context.stuck()) {
       fail(Code::kTimeout, "cuda:{}: {} is not waited for: the GPU was stuck before",
            context.index(), what);

@@ -14,6 +14,7 @@
 
 #include "engine/cpu/cpu_device.h"
 #include "test/engine/cuda/fake_devices.h"
+#include "test/engine/cuda/fake_driver.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -31,6 +32,11 @@ struct Processes {
   engine::cuda::FakeGpuOptions fake = {};
   strategies::SynchronousOptions options = test::replicas(1);
   std::function<void(strategies::SynchronousOptions&, int process)> prepare = {};
+  // Called by the first after each step. What it leaves in the last argument is joined before the
+  // strategy goes.
+  std::function<void(strategies::Synchronous&, engine::cuda::FakeDevices&, std::int64_t step,
+                     std::jthread&)>
+      on_step = {};
   std::string explained = {};            // by the first
   int hosts = 0;                         // of the plan
   std::vector<std::string> errors = {};  // of each process
@@ -61,7 +67,7 @@ struct Processes {
             strategies::SynchronousOptions mine = options;
             mine.devices.assign(std::size_t(replicas[me]), devices[me][gpu[me]].get());
             if (prepare) prepare(mine, int(me));
-            run(mine, *b, job, outcome);
+            run(mine, *b, job, outcome, all);
             b->finish();
           } catch (const std::exception& error) {
             const std::scoped_lock lock(mutex);
@@ -71,14 +77,21 @@ struct Processes {
         });
     }
     if (first) std::rethrow_exception(first);
+    devices.clear();
+    EXPECT_EQ(all.left(), "") << "when all processes have ended";
     return outcome;
   }
 
  private:
-  void run(const strategies::SynchronousOptions& mine, collectives::Bootstrap& bootstrap,
-           const Job& job, Outcome& outcome) {
+  void run(const strategies::SynchronousOptions& mine, collectives::Bootstrap& bootstrap, Job job,
+           Outcome& outcome, engine::cuda::FakeDevices& all) {
     strategies::CollectiveAllReduce strategy(mine, bootstrap);
+    std::jthread beside;
     const engine::Membership me = strategy.membership();
+    if (me.chief && on_step)
+      job.on_step = [&](const engine::StepReport& report) {
+        on_step(strategy, all, report.step, beside);
+      };
     Outcome unused;
     test::train(strategy, job, me.chief ? &outcome : &unused);
     for (int i = 0; i < me.local; ++i)
@@ -246,6 +259,11 @@ TEST(GpuIpc, NcclStaysTheDefaultWhereItServes) {
   job.steps = 3;
   Processes two{.gpu = {0, 1}};
   two.options.vendor.version = [] { return "2.28.9"; };
+  two.options.vendor.open = [](auto&, auto&) -> std::unique_ptr<collectives::DeviceCommunicator> {
+    engine::fail(Code::kUnavailable, "NCCL is asked");
+  };
+  EXPECT_THROW(two.train(job), engine::Error);
+  EXPECT_THAT(two.errors[0], HasSubstr("NCCL is asked"));
   two.options.algorithm = "direct";
   two.train(job);
   EXPECT_EQ(two.hosts, 1) << "another algorithm was asked for";
@@ -289,6 +307,65 @@ TEST(GpuIpc, AProcessThatDoesNotComeIsNamedAtTheDeadline) {
   EXPECT_THROW(two.train(job), engine::Error);
   EXPECT_LT(engine::Clock::now() - begin, std::chrono::seconds(15));
   EXPECT_THAT(two.errors[0], HasSubstr("missing: rank 1"));
+}
+
+// What the fake driver cannot see: kernels of all processes reach exchange and norms of all ranks.
+TEST(GpuIpc, EachProcessPinsWhatTheHostSharesOfEveryRank) {
+  Processes three{.replicas = {1, 2}};
+  std::string held;
+  three.on_step = [&](auto&, auto& all, std::int64_t, auto&) { held = all.left(); };
+  three.train(small(DType::kFloat32));
+  EXPECT_THAT(held, HasSubstr(", 6 pinned ranges"));
+}
+
+// What is queued waits for its marks and never ends by itself. Nor does freeing wait for it.
+TEST(GpuIpc, AProcessThatDiesIsNamedByWhoWaitsForAGpu) {
+  Processes two;
+  two.options.deadline = std::chrono::minutes(5);
+  two.on_step = [&](auto& strategy, auto& all, std::int64_t step, auto&) {
+    if (step != 2) return;
+    all.stick();
+    strategy.abort(engine::Error(Code::kPeerLost, "rank 1 (process 7) died"));
+  };
+  const auto begin = engine::Clock::now();
+  EXPECT_THROW(two.train(small(DType::kFloat32)), engine::Error);
+  EXPECT_LT(engine::Clock::now() - begin, std::chrono::minutes(1));
+  for (const std::string& error : two.errors)
+    EXPECT_THAT(error, HasSubstr("rank 1 (process 7) died"));
+}
+
+TEST(GpuIpc, AGpuThatIsStuckIsWaitedForUntilTheDeadline) {
+  Processes two;
+  two.options.deadline = std::chrono::milliseconds(500);
+  two.on_step = [&](auto&, auto& all, std::int64_t step, auto&) {
+    if (step == 2) all.stick();
+  };
+  const auto begin = engine::Clock::now();
+  EXPECT_THROW(two.train(small(DType::kFloat32)), engine::Error);
+  EXPECT_LT(engine::Clock::now() - begin, std::chrono::seconds(30));
+  EXPECT_THAT(two.errors[0], HasSubstr("waited 500 ms"));
+}
+
+// The memory of a process that dies may go before others hear of its death.
+TEST(GpuIpc, WorkThatFailsBecauseAProcessDiedNamesTheProcess) {
+  Job job = small(DType::kFloat32);
+  job.steps = 40;
+  Processes two;
+  two.fake.failed_launch = 600;
+  two.on_step = [&](strategies::Synchronous& strategy, auto&, std::int64_t step, auto& beside) {
+    if (step != 0) return;
+    beside = std::jthread([&strategy](const std::stop_token& over) {
+      int count = 0;
+      const engine::cuda::Driver driver = engine::cuda::fake_driver();
+      while (!over.stop_requested() && driver.device_get_count(&count) == CUDA_SUCCESS)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      strategy.abort(engine::Error(Code::kPeerLost, "rank 1 (process 7) died"));
+    });
+  };
+  EXPECT_THROW(two.train(job), engine::Error);
+  for (const std::string& error : two.errors)
+    EXPECT_THAT(error, HasSubstr("rank 1 (process 7) died"));
 }
 
 // What it has queued comes to its end, so nobody is left waiting.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What processes open of each other on fake GPUs. A handle is the address of what it names, in the
 // process that has made it. Refused is what a driver refuses, or may: what is one's own, the middle
-// of a block, events that are not made for it.
+// of a block, a small one, events that are not made for it.
 #include <cstring>
 #include <utility>
 
@@ -9,6 +9,9 @@
 
 namespace lockstep::engine::cuda {
 namespace {
+
+// Of less a driver shares the pages, with what else lies there.
+constexpr std::size_t kPages = std::size_t(2) << 20;
 
 template <class Handle>
 Handle handle_of(const void* what) {
@@ -37,9 +40,9 @@ void fill_memory_handles(Driver& driver) {
     return in_context([&](FakeState& state, const FakeContext& context) {
       if (!state.options.sharing) return CUDA_ERROR_NOT_SUPPORTED;
       std::byte* const data = bytes_at(address);
-      const bool whole = state.memory.kind_of(data, 1) == FakeMemory::Kind::kGpu &&
-                         state.memory.kind_of(data - 1, 1) != FakeMemory::Kind::kGpu;
-      if (!whole || state.memory.process_of(data) != context.process)
+      const bool begins = state.memory.kind_of(data - 1, 1) != FakeMemory::Kind::kGpu;
+      const bool whole = state.memory.kind_of(data, kPages) == FakeMemory::Kind::kGpu;
+      if (!begins || !whole || state.memory.process_of(data) != context.process)
         return CUDA_ERROR_INVALID_VALUE;
       *handle = handle_of<CUipcMemHandle>(data);
       return CUDA_SUCCESS;
