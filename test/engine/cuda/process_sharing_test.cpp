@@ -171,14 +171,17 @@ TEST(SharedWithProcesses, PagesOfTheHostThatArePinnedAreOfKernelsOnceForEachProc
 }
 
 // Others may still have it open: it ends with the GPU's own end.
-TEST(SharedWithProcesses, AMarkThatIsGivenBackIsGivenAgain) {
+TEST(SharedWithProcesses, AMarkThatIsGivenBackStaysAndIsGivenAgain) {
   FakeDevices all({.gpus = 1});
   Process one(all, 1), two(all, 2);
-  const std::string first = one.sharing.make_mark()->exported();
-  const std::unique_ptr<ProcessMark> again = one.sharing.make_mark();
-  EXPECT_EQ(again->exported(), first);
+  std::unique_ptr<ProcessMark> made = one.sharing.make_mark();
+  const std::string first = made->exported();
+  const std::unique_ptr<ProcessMark> seen = two.sharing.open_mark(first);
+  made.reset();
+  seen->hold_back(*two.ops);
+  made = one.sharing.make_mark();
+  EXPECT_EQ(made->exported(), first);
   EXPECT_NE(one.sharing.make_mark()->exported(), first);
-  two.sharing.open_mark(first)->hold_back(*two.ops);
 }
 
 // As where what is queued waits for a process that is gone.
