@@ -219,7 +219,7 @@ bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
       break;
     }
     case Action::kArrive:
-      if (queued(entry)) ops_.mark(kArrivals);
+      if (queued(entry)) mark_arrival();
       team_.arrive(plan, rank_, lane);
       break;
     case Action::kAwait:
@@ -260,10 +260,23 @@ bool Executor::queued(const Entry& entry) const {
   return !ops_.in_host_memory() && !entry.stage->by_host;
 }
 
-// What these ranks have queued before they arrived comes before what this one queues now.
+// Before it is counted: who sees the count finds the mark there.
+void Executor::mark_arrival() const {
+  ops_.mark(kArrivals);
+  if (const engine::ProcessMark* mark = team_.mark(rank_)) mark->set(ops_);
+}
+
+// What these ranks have queued before they arrived comes before what this one queues now. Those of
+// other processes have no ops here.
 void Executor::follow(const std::vector<int>& ranks) const {
-  for (const int rank : ranks)
-    if (rank != rank_) ops_.reduce_behind(*team_.ops(rank), kArrivals);
+  for (const int rank : ranks) {
+    if (rank == rank_) continue;
+    if (const engine::Ops* theirs = team_.ops(rank)) {
+      ops_.reduce_behind(*theirs, kArrivals);
+    } else {
+      team_.mark(rank)->hold_back(ops_);
+    }
+  }
 }
 
 bool Executor::arrived(const Entry& entry, int plan, const Step& await, int rank) const {

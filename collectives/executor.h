@@ -176,6 +176,7 @@ class Executor {
   static int mark_of(int plan) { return 1 + plan; }
   // Whether a plan's sums are queued on the device; else they are done when it has moved.
   bool queued(const Entry& entry) const;
+  void mark_arrival() const;
   void follow(const std::vector<int>& ranks) const;
   void find_factors(const Entry& entry, std::uint64_t execution);
   Looked look_round(int budget);

@@ -74,13 +74,15 @@ void place_ranks(Topology& topology, const std::vector<HostProcessors>& machines
   }
 }
 
+constexpr char kNumber = '#';  // stands in no name of a machine
+
 // Names of hosts stand in errors, so they must tell hosts apart.
 void number_equal_names(std::vector<Topology::Host>& hosts) {
   std::map<std::string, int> count, used;
   for (const Topology::Host& host : hosts) ++count[host.name];
   for (Topology::Host& host : hosts) {
     const std::string name = host.name;
-    if (count[name] > 1) host.name += "#" + std::to_string(used[name]++);
+    if (count[name] > 1) host.name += kNumber + std::to_string(used[name]++);
   }
 }
 
@@ -218,6 +220,30 @@ Topology discover(Bootstrap& bootstrap, const std::vector<std::string>& devices)
   }
   number_equal_names(topology.hosts);
   place_ranks(topology, processors);
+  return topology;
+}
+
+Topology joined(Topology topology, const std::vector<int>& with) {
+  engine::invariant(with.size() == topology.processes.size(), "each process is of some host");
+  const std::vector<Topology::Host> before = std::move(topology.hosts);
+  topology.hosts.clear();
+  for (std::size_t process = 0; process < with.size(); ++process) {
+    Topology::Process& one = topology.processes[process];
+    const int first = with[process];
+    engine::invariant(first <= int(process), "a process is of the host of an earlier one");
+    const bool alone = first == int(process);
+    if (alone) {
+      topology.hosts.push_back(before[std::size_t(one.host)]);
+      std::string& name = topology.hosts.back().name;
+      name.resize(std::min(name.size(), name.find(kNumber)));
+      one.host = int(topology.hosts.size()) - 1;
+    } else {
+      one.host = topology.processes[std::size_t(first)].host;
+    }
+    for (const int rank : topology.ranks_of_process(int(process)))
+      topology.ranks[std::size_t(rank)].host = one.host;
+  }
+  number_equal_names(topology.hosts);
   return topology;
 }
 

@@ -64,6 +64,11 @@ struct Topology {
 // Error(kInvalid) where processes do not speak the same language, and what the bootstrap throws.
 Topology discover(Bootstrap& bootstrap, const std::vector<std::string>& devices);
 
+// The same job where processes that are hosts of their own reach each other's memory after all:
+// `with` names for each process the first of those that it is one host with, of its machine; itself
+// where it is alone.
+Topology joined(Topology topology, const std::vector<int>& with);
+
 std::string to_json(const Topology& topology);
 // Also reads the short form in which people describe clusters, without processes and ranks: an
 // entry of "hosts" then says "count" (1) of equal hosts and "ranks" (1) of each, with "cores" each

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/device/process_sharing.h"
 
 namespace lockstep::strategies {
 
@@ -106,15 +107,27 @@ std::byte* Mirror::space(Space which, int of) const {
   return team_->base(of, which);
 }
 
-std::array<std::byte*, collectives::kSpaces> Mirror::take_spaces(const ArenaLayout& layout) {
+std::size_t ArenaLayout::space_bytes(Space space) const {
+  const int i = int(space);
+  return (i + 1 == collectives::kSpaces ? bytes : offset[i + 1]) - offset[i];
+}
+
+std::array<std::byte*, collectives::kSpaces> Mirror::take_spaces(const ArenaLayout& layout,
+                                                                 std::byte* shared) {
   constexpr const char* kNames[] = {"the gradients", "the weights", "", "scratch of the all-reduce",
                                     "the squares of gradients"};
   std::array<std::byte*, collectives::kSpaces> bases{};
   for (int i = 0; i < collectives::kSpaces; ++i) {
-    const bool last = i + 1 == collectives::kSpaces;
-    const std::size_t bytes = (last ? layout.bytes : layout.offset[i + 1]) - layout.offset[i];
-    spaces_.push_back(Space(i) == Space::kExchange ? own_ops->allocate_shared(bytes)
-                                                   : own_ops->allocate(bytes, kNames[i]));
+    const Space space = Space(i);
+    std::size_t bytes = layout.space_bytes(space);
+    const bool of_host = space == Space::kExchange;
+    if (of_host && shared != nullptr) {
+      bases[std::size_t(i)] = shared;
+      continue;
+    }
+    if (shared != nullptr) bytes = std::max(bytes, engine::ProcessSharing::kShareUnit);
+    spaces_.push_back(of_host ? own_ops->allocate_shared(bytes)
+                              : own_ops->allocate(bytes, kNames[i]));
     bases[std::size_t(i)] = spaces_.back().data();
   }
   return bases;

@@ -24,6 +24,9 @@ namespace lockstep::strategies {
 struct ArenaLayout {
   std::size_t offset[collectives::kSpaces] = {};
   std::size_t bytes = 0;
+  std::size_t space_bytes(collectives::Space space) const;  // whole pages
+  // Of what lies in the host's memory, where the others lie on a device.
+  std::size_t host_bytes() const { return space_bytes(collectives::Space::kExchange); }
 };
 ArenaLayout arena_layout(const engine::Graph& graph, const StepDesign& design);
 // What a rank keeps beside that block: of so many owned elements what updates keep, and room for
@@ -54,8 +57,10 @@ class Mirror : private OwnOps,
             const collectives::ExecutorOptions& options);
 
   // Of a device whose memory is not the host's: this rank's spaces, as in `layout`, taken from the
-  // device; where each lies. Throws Error(kMemory). Before `open`.
-  std::array<std::byte*, collectives::kSpaces> take_spaces(const ArenaLayout& layout);
+  // device; where each lies. The exchange lies at `shared` where other processes map it
+  // (gpu_spaces.h), which then may open the others. Throws Error(kMemory). Before `open`.
+  std::array<std::byte*, collectives::kSpaces> take_spaces(const ArenaLayout& layout,
+                                                           std::byte* shared);
 
   // Plans as spans of communication, from start to end; what the computing thread waited for.
   void record(engine::Timeline* timeline) override;

@@ -240,8 +240,7 @@ class Designer {
       design_.reason =
           vendor_ == options_.algorithm
               ? "it was asked for"
-              : "it alone reaches GPUs of other processes: all else goes through memory "
-                "of the hosts";
+              : "it is what adds between GPUs of several processes, each with one of its own";
       if (!options_.reason.empty()) design_.reason = options_.reason;
       return;
     }

@@ -206,7 +206,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
     mirrors_.clear();
     team_.reset();
   }
-  memory_.reset();
+  gpu_spaces_.reset(), memory_.reset();
   ++generation_;
   graph_ = graph;
   rule_ = rule;

@@ -32,6 +32,8 @@
 #include "engine/train/strategy.h"
 #include "strategies/calibration.h"
 #include "strategies/communication_threads.h"
+#include "strategies/gpu_sharing.h"
+#include "strategies/gpu_spaces.h"
 #include "strategies/host_memory.h"
 #include "strategies/memory_use.h"
 #include "strategies/mirror.h"
@@ -58,6 +60,9 @@ struct SynchronousOptions {
   std::string wire = {};
   // What losses are multiplied by while gradients are computed; else dynamic of float16, and none.
   std::optional<engine::LossScaling> loss_scale = {};
+  // How GPUs of several processes of a host exchange: ipc (kernels reach memory of all of them),
+  // host (through memory of the host), or auto: ipc where that can be and NCCL does not add.
+  std::string gpu_exchange = "auto";
   bool bind = true;     // replicas to processors of their own, where that fits
   bool overlap = true;  // communicate while backward runs; same bits without
   std::optional<bool> communication_thread = {};  // else communication_threads.h decides
@@ -79,7 +84,7 @@ struct SynchronousOptions {
   // possible; on, and Error(kInvalid) where it is not; off. The same bits. Only steps whose host is
   // one ahead (FitOptions::steps_ahead), without a profile.
   std::string graphs = "auto";
-  std::size_t memory_limit = 0;  // bytes of this process in all; 0: what there is
+  std::size_t memory_limit = 0;          // bytes of this process in all; 0: what there is
   engine::Profiler* profiler = nullptr;  // that looks at this process; outlives the strategy
   engine::Log log = engine::Log();
   VendorLibrary vendor = {};            // for GPUs of several processes
@@ -157,6 +162,11 @@ class Synchronous : public engine::Strategy {
   std::size_t largest_share(std::size_t batch, int accumulate) const;
   void design(const engine::Graph& graph);
   void find_vendor();
+  void look_for_vendor();
+  void share_gpus();
+  void say_of_gpus(const GpuSharing& found);
+  bool vendor_adds() const;
+  void find_sharing_costs(const GpuSharing& sharing);
   void open_vendor();
   void watch_vendor();
   void find_costs();
@@ -207,14 +217,17 @@ class Synchronous : public engine::Strategy {
   std::string costs_are_ = {};  // ... and how these were found; empty: nobody has asked for them
   std::vector<std::vector<std::size_t>> checked_;  // entries of the layout, by turn of the check
   bool planned_before_ = false;                    // the plan is a checkpoint's ...
-  bool queued_ = false;             // kernels are, on a device with memory of its own
-  std::string vendor_, no_vendor_;  // the library's sums that are best, or why there are none
-  bool other_arithmetic_ = false;   // ... but the bits are not; the chief knows
+  bool queued_ = false;              // kernels are, on a device with memory of its own
+  std::string vendor_, no_vendor_;   // the library's sums that are best, or why there are none
+  std::optional<bool> shares_gpus_;  // with other processes of some host, since `open` ...
+  std::string gpu_exchange_;         // ... and the sentence that says so; empty: none
+  bool other_arithmetic_ = false;    // ... but the bits are not; the chief knows
   CommunicationThreads communication_threads_;
 
   // The order of these is the order of ending, last first: mirrors use the team, the team the
   // memory.
-  std::optional<HostMemory> memory_;  // arenas and control block
+  std::optional<HostMemory> memory_;       // arenas and control block
+  std::unique_ptr<GpuSpaces> gpu_spaces_;  // where GPUs of several processes are shared
   std::optional<collectives::Team> team_;
   std::vector<std::unique_ptr<Mirror>> mirrors_;
   std::unique_ptr<VendorSums> vendor_sums_;  // where the step has any

@@ -122,15 +122,27 @@ void Synchronous::map_memory(const JobRanks& ranks) {
   const ArenaLayout layout = arena_layout(mirrors_[0]->graph, design_);
   const std::size_t plans = design_.plan.size();
   const bool in_host_memory = mirrors_[0]->kernels().in_host_memory();
-  memory_.emplace(ranks, in_host_memory ? align(layout.bytes, kArenaUnit) : 0,
+  const bool shares = !in_host_memory && ranks.mine().size() < ranks.local().size();
+  memory_.emplace(ranks,
+                  in_host_memory ? align(layout.bytes, kArenaUnit)
+                  : shares       ? layout.host_bytes()
+                                 : 0,
                   Team::control_bytes(ranks.local().size(), plans), "");
-  std::scoped_lock lock(watch_mutex_);
-  meeting_ = false;
-  team_.emplace(memory_->local(), plans, memory_->control());
+  {
+    std::scoped_lock lock(watch_mutex_);
+    meeting_ = false;
+    team_.emplace(memory_->local(), plans, memory_->control());
+  }
   for (std::size_t i = 0; !in_host_memory && i < mirrors_.size(); ++i) {
-    const auto bases = mirrors_[i]->take_spaces(layout);
+    const int rank = mirrors_[i]->rank;
+    const auto bases = mirrors_[i]->take_spaces(layout, shares ? memory_->block(rank) : nullptr);
     for (int space = 0; space < collectives::kSpaces; ++space)
-      team_->set_base(mirrors_[i]->rank, Space(space), bases[std::size_t(space)]);
+      team_->set_base(rank, Space(space), bases[std::size_t(space)]);
+  }
+  if (shares_gpus_.value_or(false)) {
+    auto* const device = dynamic_cast<engine::ProcessSharing*>(options_.devices[0]);
+    gpu_spaces_ = std::make_unique<GpuSpaces>(ranks, shares ? device : nullptr, layout, *memory_,
+                                              *team_, deadline());
   }
   for (int rank : memory_->local()) {
     if (!in_host_memory) break;

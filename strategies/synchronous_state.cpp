@@ -160,6 +160,7 @@ std::string Synchronous::explain() const {
                       ", and changes nothing, since all replicas are on one host";
   }
   if (on_host) text += "\nstored past the caches: " + sentence(access_);
+  if (!gpu_exchange_.empty()) text += "\nGPUs of several processes: " + gpu_exchange_;
   if (topology_.hosts.size() > 1) text += "\nbetween hosts: " + sentence(options_.network);
   text += "\n" + communication_threads_.why;
   if (!on_host)

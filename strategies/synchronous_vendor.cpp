@@ -11,11 +11,15 @@
 
 namespace lockstep::strategies {
 
-// Which of them serves these replicas best, or why none does, as the end of a sentence. Collective
-// where replicas are on GPUs of several processes.
+// Which of them serves these replicas best, or why none does, as the end of a sentence; and whether
+// processes share their GPUs. Collective where replicas are on GPUs of several processes.
 void Synchronous::find_vendor() {
-  vendor_.clear();
-  no_vendor_.clear();
+  vendor_ = no_vendor_ = "";
+  look_for_vendor();
+  share_gpus();
+}
+
+void Synchronous::look_for_vendor() {
   if (!queued_) {
     no_vendor_ = "adds in memory of GPUs, and the replicas of this job are not on any";
   } else if (bootstrap_.processes() == 1) {

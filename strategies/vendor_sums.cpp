@@ -58,7 +58,7 @@ void VendorSums::look(std::chrono::nanoseconds waited) {
   if (!lock) return;
   communicator_->check();
   const std::chrono::milliseconds deadline = deadline_;
-  if (waited < deadline) return;
+  if (waited < deadline || waited == std::chrono::nanoseconds::max()) return;
   const engine::Error late(
       engine::Code::kTimeout,
       fmt::format(

@@ -52,6 +52,7 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   if (f.strategy != "parameter_server") options.wire = f.wire;
   const bool host_takes_part = f.steps_ahead == 0 || !f.profile.empty();
   options.graphs = host_takes_part && f.graphs == "auto" ? "off" : f.graphs;
+  options.gpu_exchange = f.gpu_exchange;
   options.bind = f.bind == "auto";
   if (!f.kernels.empty()) options.kernels = engine::kernels_of(f.kernels);
   options.bucket_bytes = f.bucket_bytes();

@@ -270,6 +270,12 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "parameter_server between tasks, and weights too (default: as they are, or as the "
                  "checkpoint has it)")
       ->check(one_of({"float32", "bfloat16"}));
+  app.add_option("--gpu-exchange", f.gpu_exchange,
+                 "of collective_all_reduce, how GPUs of several processes of a host exchange: ipc: "
+                 "kernels reach the memory of all of them; host: through memory of the host; auto: "
+                 "ipc where that can be and NCCL does not add")
+      ->check(one_of({"auto", "ipc", "host"}))
+      ->capture_default_str();
   app.add_option("--place", f.place,
                  "of parameter_server: variables to servers in turn, or by bytes")
       ->check(one_of({"round_robin", "greedy"}))

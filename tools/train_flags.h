@@ -47,6 +47,7 @@ struct TrainFlags {
   strategies::UpdateOptions
       updates;  // but for `bfloat16`: `wire`; `touched_rows`: `tables`; `prefetch`
   std::string place = "round_robin", partition = "none", wire, tables = "rows", prefetch = "off";
+  std::string gpu_exchange = "auto";
   strategies::grpc::TlsFiles tls;
   bool insecure = false;
   int restarts = 3;

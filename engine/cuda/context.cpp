@@ -108,8 +108,12 @@ bool Context::reach(const Context& other) const {
   return true;
 }
 
+// Where queued work has failed, whatever is called says so. Whoever looks after waits may know why.
 void Context::check(CUresult result, const char* call) const {
-  if (result != CUDA_SUCCESS) cuda::check(*driver_, result, id_of(index_), call);
+  if (result == CUDA_SUCCESS) return;
+  if (result >= CUDA_ERROR_ILLEGAL_ADDRESS && result < CUDA_ERROR_NOT_PERMITTED)
+    on_waiting(std::chrono::nanoseconds::max());
+  cuda::check(*driver_, result, id_of(index_), call);
 }
 
 }  // namespace lockstep::engine::cuda

@@ -44,6 +44,7 @@ class Context {
   void use() const;  // current on the calling thread from now on
   const Driver& driver() const { return *driver_; }
   int index() const { return index_; }
+  CUcontext handle() const { return context_; }
   const GpuFacts& facts() const { return facts_; }
   std::size_t free_memory() const;  // bytes, of all processes
   // From now on kernels of this GPU read and write memory of `other`, what lies there now and what
@@ -56,9 +57,9 @@ class Context {
   void give_up() const { stuck_ = true; }
   bool stuck() const { return stuck_; }
 
-  // Called again and again while somebody waits for this GPU, on that thread, with how long it has:
-  // what it throws ends the wait, whose deadline is its own then. One at a time; an empty one
-  // removes it. Asked, says whether there is one.
+  // Called again and again while somebody waits for this GPU, on that thread, with how long it has
+  // (nanoseconds::max(): work has failed): what it throws ends the wait, whose deadline is its own
+  // then. One at a time; an empty one removes it. Asked, says whether there is one.
   using Look = std::function<void(std::chrono::nanoseconds)>;
   void set_on_waiting(Look look) const;
   bool on_waiting(std::chrono::nanoseconds waited) const;

@@ -52,6 +52,9 @@ class CudaOps final : public Ops {
   void reduce_behind(const Ops& other, int number) const override;
   void wait(int number) const override;
   bool has_passed(int number) const override;
+  // The same with a mark that other processes see (engine/device/process_sharing.h). Any thread.
+  void mark(const Event& shared) const;
+  void reduce_behind(const Event& shared) const;
   void* reductions_queue() const override;
   void set_on_waiting(std::function<void(std::chrono::nanoseconds)> look) override;
   void load(const float* from, Tensor x) override;

@@ -86,6 +86,16 @@ void CudaOps::reduce_behind(const Ops& other, int number) const {
   beside_.wait(*mark);
 }
 
+void CudaOps::mark(const Event& shared) const {
+  const std::scoped_lock lock(mutex_);
+  beside_.record(shared);
+}
+
+void CudaOps::reduce_behind(const Event& shared) const {
+  const std::scoped_lock lock(mutex_);
+  beside_.wait(shared);
+}
+
 void CudaOps::wait(int number) const {
   const Event* mark = nullptr;
   {

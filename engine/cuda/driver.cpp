@@ -69,6 +69,11 @@ Driver load_driver() {
   take(library, driver.ipc_get_mem_handle, "cuIpcGetMemHandle");
   take(library, driver.ipc_open_mem_handle, "cuIpcOpenMemHandle_v2");
   take(library, driver.ipc_close_mem_handle, "cuIpcCloseMemHandle");
+  take(library, driver.ipc_get_event_handle, "cuIpcGetEventHandle");
+  take(library, driver.ipc_open_event_handle, "cuIpcOpenEventHandle");
+  take(library, driver.mem_host_register, "cuMemHostRegister_v2");
+  take(library, driver.mem_host_unregister, "cuMemHostUnregister");
+  take(library, driver.mem_host_get_device_pointer, "cuMemHostGetDevicePointer_v2");
   start(driver);
   return driver;
 }

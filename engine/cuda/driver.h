@@ -82,6 +82,12 @@ struct Driver {
   decltype(&cuIpcGetMemHandle) ipc_get_mem_handle = nullptr;
   decltype(&cuIpcOpenMemHandle) ipc_open_mem_handle = nullptr;
   decltype(&cuIpcCloseMemHandle) ipc_close_mem_handle = nullptr;
+  decltype(&cuIpcGetEventHandle) ipc_get_event_handle = nullptr;
+  decltype(&cuIpcOpenEventHandle) ipc_open_event_handle = nullptr;
+  // Memory of the host that is there already, pinned where it lies.
+  decltype(&cuMemHostRegister) mem_host_register = nullptr;
+  decltype(&cuMemHostUnregister) mem_host_unregister = nullptr;
+  decltype(&cuMemHostGetDevicePointer) mem_host_get_device_pointer = nullptr;
 };
 
 // Opens libcuda.so.1 and starts it (`start`). Throws Error(kUnavailable), in one line, also where a

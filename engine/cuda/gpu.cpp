@@ -10,7 +10,7 @@ namespace lockstep::engine::cuda {
 
 Gpu::Opened::Opened(const Driver& driver, int index, double memory_fraction,
                     std::size_t memory_bytes)
-    : context(driver, index), memory(context, memory_fraction, memory_bytes) {}
+    : context(driver, index), memory(context, memory_fraction, memory_bytes), events(context) {}
 
 Gpu::Gpu(const Driver& driver, int index, GpuKernels kernels, double memory_fraction,
          std::size_t memory_bytes)

@@ -16,7 +16,9 @@
 #include "engine/cuda/kernel_module.h"
 #include "engine/cuda/memory.h"
 #include "engine/cuda/plan_cache.h"
+#include "engine/cuda/shared_events.h"
 #include "engine/device/device.h"
+#include "engine/device/process_sharing.h"
 
 namespace lockstep::engine::cuda {
 
@@ -40,7 +42,7 @@ struct GpuKernels {
   std::function<PlanCache&(const GpuFacts&)> plans = {};
 };
 
-class Gpu final : public Device {
+class Gpu final : public Device, public ProcessSharing {
  public:
   // `memory_fraction`, `memory_bytes`: see Memory. Throws Error(kDevice) of a GPU that is too old.
   Gpu(const Driver& driver, int index, GpuKernels kernels,
@@ -61,6 +63,17 @@ class Gpu final : public Device {
   bool reach(Device& other) override;  // another GPU: where the driver has peer access
   std::unique_ptr<Ops> ops(DType dtype, OpsOptions options) override;
 
+  // With other processes, by the driver's handles (gpu_sharing.cpp). Events that they may have open
+  // stay until this goes, as memory does: what ends a job lies between their end and that.
+  std::string place() const override { return facts_.bus_id; }
+  std::string export_memory(const std::byte* memory) override;
+  Buffer open_memory(const std::string& exported, std::size_t bytes) override;
+  Buffer pin(std::byte* memory, std::size_t bytes) override;
+  std::unique_ptr<ProcessMark> make_mark() override;
+  std::unique_ptr<ProcessMark> open_mark(const std::string& exported) override;
+  void on_waiting(std::function<void(std::chrono::nanoseconds)> look) override;
+  void give_up() override;
+
   const GpuFacts& facts() const { return facts_; }
   const Context& context();
   Memory& memory();
@@ -71,6 +84,7 @@ class Gpu final : public Device {
     Opened(const Driver& driver, int index, double memory_fraction, std::size_t memory_bytes);
     Context context;
     Memory memory;
+    SharedEvents events;
     std::map<DType, KernelModule> modules;
   };
   Opened& opened();  // with the mutex held

@@ -21,6 +21,8 @@ namespace lockstep::engine::cuda {
 class Event {
  public:
   explicit Event(const Context& context, bool timed = false);
+  Event(const Context& context, CUevent made)
+      : context_(&context), event_(made) {}  // takes it over
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;

@@ -84,7 +84,9 @@ SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
   SynchronousOptions result;
   result.threads = threads_of(options, session.launch().local_size);
   result.devices = devices_of(session, options);
-  if (on_several_gpus(result.devices)) result.gpus = engine::gpu_topology();
+  const bool chief_of_gpus = session.launch().present && session.launch().size > 1 &&
+                             session.launch().rank == 0 && result.devices[0]->id().kind == "cuda";
+  if (chief_of_gpus || on_several_gpus(result.devices)) result.gpus = engine::gpu_topology();
   result.dtype = options.dtype;
   result.loss_scale = options.loss_scale;
   result.kernels = options.kernels;
@@ -93,6 +95,7 @@ SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
   result.bucket_bytes = options.bucket_bytes;
   result.wire = options.wire;
   result.graphs = options.graphs;
+  result.gpu_exchange = options.gpu_exchange;
   result.overlap = options.overlap;
   result.bind = options.bind;
   result.deadline = options.deadline;

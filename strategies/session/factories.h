@@ -35,7 +35,9 @@ struct StrategyOptions {
   std::string update = "auto";   // auto, fused, apart
   std::size_t bucket_bytes = 0;  // 0: chosen
   std::string wire = {};         // of gradients between hosts: float32, bfloat16 (synchronous.h)
-  std::string graphs = "auto";   // steps as graphs of GPUs: auto, on, off (synchronous.h)
+  std::string gpu_exchange =
+      "auto";                   // between GPUs of several processes: auto, ipc, host (likewise)
+  std::string graphs = "auto";  // steps as graphs of GPUs: auto, on, off (likewise)
   bool overlap = true;
   bool bind = true;  // replicas to processors of their own, where that fits
   std::optional<std::chrono::milliseconds> deadline = {};  // else 60 s or 20 median steps

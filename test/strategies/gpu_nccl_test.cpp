@@ -152,7 +152,7 @@ TEST(GpuNccl, ItIsTakenWhereNothingElseIsAskedForAndSaysWhy) {
         });
     }
     EXPECT_THAT(texts[0], HasSubstr(fmt::format("all-reduce: {} followed by the update", name)));
-    EXPECT_THAT(texts[0], HasSubstr("it alone reaches GPUs of other processes"));
+    EXPECT_THAT(texts[0], HasSubstr("it is what adds between GPUs of several processes"));
     EXPECT_EQ(checks[0], "");
   }
 }

@@ -282,6 +282,8 @@ class BadInput(Case):
             (["--devices", "cpu,cpu", "--replicas", "2"], 64, ["--devices", "--replicas"]),
             (["--memory-fraction", "1.5"], 64, ["--memory-fraction", "above 0, at most 1"]),
             (["--gpu-memory", "lots"], 64, ["--gpu-memory", "must be a size", "'lots'"]),
+            (["--gpu-exchange", "x"], 64, ["x", "auto, ipc or host"]),
+            (["--gpu-exchange", "ipc"], 64, ["gpu exchange ipc", "GPUs of several processes", "leave it out"]),
             (["--dtype", "int32"], 64, ["int32", "float32, float64 or bfloat16"]),
             (["--dtype", "float16"], 64, ["float16", "float32, float64 or bfloat16"]),
             (["--algorithm", "x"], 64, ["x", "auto, direct, one_shot, ring", "leader_hierarchical"]),

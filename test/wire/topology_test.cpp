@@ -133,6 +133,24 @@ TEST(Topology, ASmallerClusterIsItsFirstHosts) {
   EXPECT_EQ(few.ranks[3].device, "cpu:1");
 }
 
+// As of processes with GPUs, of which some reach each other's memory: two machines.
+TEST(Topology, ProcessesThatAreHostsOfTheirOwnAreJoined) {
+  Topology t;
+  t.hosts = {{.name = "a#0", .memory = 7}, {.name = "a#1"}, {.name = "b#0"}, {.name = "b#1"}};
+  for (int p = 0; p < 4; ++p) {
+    t.processes.push_back({.host = p, .first_rank = 2 * p, .replicas = 2});
+    t.ranks.resize(std::size_t(2 * p + 2), {.process = p, .host = p, .device = "cuda:0"});
+  }
+  EXPECT_EQ(joined(t, {0, 1, 2, 3}), t);
+  const Topology one = joined(t, {0, 0, 2, 3});
+  EXPECT_THAT(one.host_of_rank(), ElementsAre(0, 0, 0, 0, 1, 1, 2, 2));
+  EXPECT_EQ(one.name_of_host(0), "a");
+  EXPECT_EQ(one.name_of_host(4), "b#0");
+  EXPECT_EQ(one.hosts[0].memory, 7u);
+  EXPECT_EQ(one.processes[1].host, 0);
+  EXPECT_THAT(joined(t, {0, 1, 0, 1}).host_of_rank(), ElementsAre(0, 0, 1, 1, 0, 0, 1, 1));
+}
+
 TEST(Topology, OfOneProcess) {
   const auto bootstrap = single_process();
   const Topology t = discover(*bootstrap, {"cpu:0", "cpu:0", "cpu:0"});

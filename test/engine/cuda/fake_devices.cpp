@@ -8,6 +8,7 @@
 #include "engine/cuda/gpu.h"
 #include "engine/cuda/gpu_list.h"
 #include "test/engine/cuda/fake_libraries.h"
+#include "test/engine/cuda/fake_process.h"
 #include "test/engine/ops/devices.h"
 
 namespace lockstep::engine {
@@ -54,6 +55,14 @@ class FakeDevice final : public Device {
 FakeDevices::FakeDevices(FakeGpuOptions options)
     : fake_(with_libraries(std::move(options))),
       gpus_(gpu_list(fake_.driver(), fake_kernels(), Memory::kFraction)) {}
+
+// Contexts are made where they are first used: here.
+std::vector<std::unique_ptr<Device>> FakeDevices::of_process(int number) const {
+  const FakeProcess process(number);
+  auto gpus = gpu_list(fake_.driver(), fake_kernels(), Memory::kFraction);
+  for (const auto& gpu : gpus) gpu->stream();
+  return gpus;
+}
 
 std::unique_ptr<Device> fake_device(FakeGpuOptions options) {
   return std::make_unique<FakeDevice>(std::move(options));

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/device/device.h"
@@ -17,6 +18,11 @@ class FakeDevices {
  public:
   explicit FakeDevices(FakeGpuOptions options);
   Device& operator[](std::size_t gpu) { return *gpus_[gpu]; }
+  // The same GPUs as another process has them (fake_process.h), whichever thread works with them.
+  // They go before this does.
+  std::vector<std::unique_ptr<Device>> of_process(int number) const;
+  std::string left() const { return fake_.left(); }
+  void stick() { fake_.stick(); }
 
  private:
   FakeGpu fake_;

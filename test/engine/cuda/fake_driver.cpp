@@ -9,6 +9,7 @@
 
 #include "engine/base/error.h"
 #include "test/engine/cuda/emulator.h"
+#include "test/engine/cuda/fake_process.h"
 
 namespace lockstep::engine::cuda {
 namespace {
@@ -33,6 +34,9 @@ constexpr ErrorWords kErrors[] = {
      "an illegal memory access was encountered"},
     {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
      "operation not permitted when stream is capturing"},
+    {CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+    {CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
+     "peer access is not supported between these two devices"},
     {CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
      "too many resources requested for launch"},
 };
@@ -50,8 +54,17 @@ FakeContext* context_of(FakeState& state, CUcontext handle) {
   return known && context->holders > 0 ? context : nullptr;
 }
 
-bool is_gpu(const FakeState& state, int index) {
-  return index >= 0 && index < state.options.gpus;
+// A device is a GPU as one process sees it.
+constexpr int kMostGpus = 1000;
+int gpu_of(CUdevice device) {
+  return device % kMostGpus;
+}
+int process_of(CUdevice device) {
+  return device / kMostGpus;
+}
+
+bool is_gpu(const FakeState& state, CUdevice device) {
+  return device >= 0 && gpu_of(device) < state.options.gpus;
 }
 
 void fill_devices(Driver& driver) {
@@ -86,8 +99,8 @@ void fill_devices(Driver& driver) {
   };
   driver.device_get = [](CUdevice* device, int index) {
     return guarded([&](FakeState& state) {
-      *device = index;
-      return is_gpu(state, index) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+      *device = FakeProcess::current() * kMostGpus + index;
+      return index >= 0 && is_gpu(state, index) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
     });
   };
   driver.device_get_name = [](char* text, int size, CUdevice) {
@@ -99,7 +112,8 @@ void fill_devices(Driver& driver) {
   driver.device_get_pci_bus_id = [](char* text, int size, CUdevice device) {
     return guarded([&](FakeState& state) {
       const auto& visible = state.options.visible;
-      const int place = visible.empty() ? device : visible[std::size_t(device)];
+      const int gpu = gpu_of(device);
+      const int place = visible.empty() ? gpu : visible[std::size_t(gpu)];
       std::strncpy(text, fmt::format("0000:{:02x}:00.0", place).c_str(), std::size_t(size));
       return CUDA_SUCCESS;
     });
@@ -138,9 +152,9 @@ void fill_devices(Driver& driver) {
   };
 }
 
-bool may_reach(const FakeState& state, int from, int to) {
+bool may_reach(const FakeState& state, CUdevice from, CUdevice to) {
   return from != to && is_gpu(state, from) && is_gpu(state, to) &&
-         std::ranges::count(state.options.apart, std::pair(from, to)) == 0;
+         process_of(from) == process_of(to) && reaches(state, gpu_of(from), gpu_of(to));
 }
 
 void fill_peers(Driver& driver) {
@@ -161,7 +175,7 @@ void fill_peers(Driver& driver) {
           *value = may_reach(state, from, to) ? 1 : 0;
           return CUDA_SUCCESS;
         case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
-          *value = from / 2 == to / 2 ? 0 : 1;
+          *value = gpu_of(from) / 2 == gpu_of(to) / 2 ? 0 : 1;
           return CUDA_SUCCESS;
         default:
           return CUDA_ERROR_INVALID_VALUE;
@@ -172,6 +186,7 @@ void fill_peers(Driver& driver) {
     return in_context([&](FakeState& state, FakeContext& context) {
       const FakeContext* const peer = context_of(state, handle);
       if (peer == nullptr || peer == &context) return CUDA_ERROR_INVALID_CONTEXT;
+      if (peer->process != context.process) return CUDA_ERROR_INVALID_CONTEXT;
       if (!may_reach(state, context.gpu, peer->gpu)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
       const bool added = context.peers.insert(peer->gpu).second;
       return added ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
@@ -183,7 +198,7 @@ void fill_contexts(Driver& driver) {
   driver.device_primary_ctx_retain = [](CUcontext* context, CUdevice device) {
     return guarded([&](FakeState& state) {
       if (!is_gpu(state, device)) return CUDA_ERROR_INVALID_DEVICE;
-      FakeContext& found = *state.contexts[std::size_t(device)];
+      FakeContext& found = state.context(process_of(device), gpu_of(device));
       ++found.holders;
       *context = reinterpret_cast<CUcontext>(&found);
       return CUDA_SUCCESS;
@@ -193,7 +208,7 @@ void fill_contexts(Driver& driver) {
     FakeState* const state = installed.load();
     if (state == nullptr) return CUDA_ERROR_DEINITIALIZED;
     const std::lock_guard lock(state->mutex);
-    FakeContext& context = *state->contexts[std::size_t(device)];
+    FakeContext& context = state->context(process_of(device), gpu_of(device));
     if (context.holders == 0) return CUDA_ERROR_INVALID_CONTEXT;
     if (--context.holders == 0) {
       context.peers.clear();
@@ -306,6 +321,7 @@ Driver fake_driver() {
   fill_peers(driver);
   fill_modules(driver);
   fill_memory(driver);
+  fill_sharing(driver);
   fill_streams(driver);
   fill_graphs(driver);
   return driver;
@@ -319,6 +335,10 @@ CUresult guarded(const std::function<CUresult(FakeState&)>& call) {
   if (state->error != CUDA_SUCCESS) return state->error;
   const CUresult result = call(*state);
   return state->error != CUDA_SUCCESS ? state->error : result;
+}
+
+bool reaches(const FakeState& state, int from, int to) {
+  return from == to || std::ranges::count(state.options.apart, std::pair(from, to)) == 0;
 }
 
 CUresult in_context(const std::function<CUresult(FakeState&, FakeContext&)>& call) {

@@ -19,6 +19,7 @@ Driver fake_driver();
 void fill_streams(Driver& driver);
 void fill_graphs(Driver& driver);
 void fill_memory(Driver& driver);
+void fill_sharing(Driver& driver);
 
 // Runs `call` with the state and its mutex held. Where the driver is not started, or work failed
 // before, or fails now, that is the answer.
@@ -31,5 +32,11 @@ CUresult uncaptured(const std::function<CUresult(FakeState&, FakeContext&)>& cal
 CUresult with_stream(CUstream handle, const std::function<CUresult(FakeState&, FakeStream*)>& call);
 
 CUresult result_of(FakeAnswer answer);
+
+// Whether kernels of one GPU may be let to memory of another.
+bool reaches(const FakeState& state, int from, int to);
+
+// What a handle names, where the installed fake has such an event. With the mutex held.
+std::shared_ptr<FakeEvent> event_of(const FakeState& state, CUevent handle);
 
 }  // namespace lockstep::engine::cuda

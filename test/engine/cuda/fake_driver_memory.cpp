@@ -13,8 +13,17 @@ std::byte* bytes_at(CUdeviceptr address) {
   return reinterpret_cast<std::byte*>(std::uintptr_t(address));
 }
 
+// Of the GPU, for whichever process calls.
 FakeStream* default_stream(FakeState& state, const FakeContext& context) {
-  return state.defaults[std::size_t(context.gpu)];
+  FakeStream* const stream = state.defaults[std::size_t(context.gpu)];
+  stream->process = context.process;
+  return stream;
+}
+
+// Memory of another process has no address here.
+bool is_foreign(const FakeState& state, const FakeStream& stream, const std::byte* data) {
+  const int process = state.memory.process_of(data);
+  return process >= 0 && process != stream.process;
 }
 
 // Of pageable memory the driver takes a copy at once, or waits until it has written there; and
@@ -26,6 +35,8 @@ CUresult copy_later(FakeState& state, FakeStream* stream, std::byte* to, const s
   if (target == FakeMemory::Kind::kOutside || source == FakeMemory::Kind::kOutside) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (is_foreign(state, *stream, to) || is_foreign(state, *stream, from))
+    return CUDA_ERROR_INVALID_VALUE;
   const bool staged = source == FakeMemory::Kind::kPageable;
   const bool waits = target == FakeMemory::Kind::kPageable;
   if (stream->capture && (staged || waits)) {
@@ -50,15 +61,15 @@ CUresult fill_later(FakeState& state, FakeStream* stream, std::byte* to, unsigne
   }
   const int place = state.memory.place_of(to);
   const bool reached = place == FakeMemory::kHost || place == stream->gpu ||
-                       state.contexts[std::size_t(stream->gpu)]->peers.contains(place);
-  if (!reached) return CUDA_ERROR_INVALID_VALUE;
+                       state.context(stream->process, stream->gpu).peers.contains(place);
+  if (!reached || is_foreign(state, *stream, to)) return CUDA_ERROR_INVALID_VALUE;
   state.queue.push(stream, "fill", [=] { std::memset(to, value, bytes); });
   return CUDA_SUCCESS;
 }
 
 // Giving memory back waits for the work that may use it.
 CUresult release(FakeState& state, const FakeContext& context, int place, std::byte* data) {
-  const CUresult waited = result_of(state.queue.finish_all(context.gpu));
+  const CUresult waited = result_of(state.queue.finish_all(context.gpu, context.process));
   if (waited != CUDA_SUCCESS) return waited;
   return state.memory.release(place, data) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -74,7 +85,7 @@ void fill_blocks(Driver& driver) {
   driver.mem_alloc = [](CUdeviceptr* address, std::size_t bytes) {
     return uncaptured([&](FakeState& state, const FakeContext& context) {
       if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-      std::byte* const data = state.memory.allocate(context.gpu, bytes);
+      std::byte* const data = state.memory.allocate(context.gpu, bytes, context.process);
       *address = CUdeviceptr(reinterpret_cast<std::uintptr_t>(data));
       return data == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
     });
@@ -85,9 +96,9 @@ void fill_blocks(Driver& driver) {
     });
   };
   driver.mem_host_alloc = [](void** address, std::size_t bytes, unsigned) {
-    return uncaptured([&](FakeState& state, const FakeContext&) {
+    return uncaptured([&](FakeState& state, const FakeContext& context) {
       if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-      *address = state.memory.allocate(FakeMemory::kHost, bytes);
+      *address = state.memory.allocate(FakeMemory::kHost, bytes, context.process);
       return CUDA_SUCCESS;
     });
   };
@@ -98,35 +109,10 @@ void fill_blocks(Driver& driver) {
   };
 }
 
-// The handle of memory for other processes is its address: the fake has one process.
-void fill_handles(Driver& driver) {
-  driver.ipc_get_mem_handle = [](CUipcMemHandle* handle, CUdeviceptr address) {
-    return in_context([&](FakeState& state, const FakeContext&) {
-      if (state.memory.kind_of(bytes_at(address), 1) != FakeMemory::Kind::kGpu) {
-        return CUDA_ERROR_INVALID_VALUE;
-      }
-      std::memset(handle, 0, sizeof *handle);
-      std::memcpy(handle->reserved, &address, sizeof address);
-      return CUDA_SUCCESS;
-    });
-  };
-  driver.ipc_open_mem_handle = [](CUdeviceptr* address, CUipcMemHandle handle, unsigned) {
-    return in_context([&](FakeState& state, const FakeContext&) {
-      std::memcpy(address, handle.reserved, sizeof *address);
-      const bool known = state.memory.kind_of(bytes_at(*address), 1) == FakeMemory::Kind::kGpu;
-      return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-    });
-  };
-  driver.ipc_close_mem_handle = [](CUdeviceptr) {
-    return in_context([](FakeState&, const FakeContext&) { return CUDA_SUCCESS; });
-  };
-}
-
 }  // namespace
 
 void fill_memory(Driver& driver) {
   fill_blocks(driver);
-  fill_handles(driver);
   driver.memcpy = [](CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
     return uncaptured([&](FakeState& state, const FakeContext& context) {
       FakeStream* const stream = default_stream(state, context);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Streams, events and kernels of a fake GPU.
 #include <algorithm>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "engine/base/error.h"
 #include "test/engine/cuda/emulator.h"
 #include "test/engine/cuda/fake_driver.h"
 #include "test/engine/cuda/fake_fence.h"
@@ -13,11 +13,11 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-std::shared_ptr<FakeEvent> event_of(const FakeState& state, CUevent handle) {
-  const auto found = std::find_if(state.events.begin(), state.events.end(), [&](const auto& e) {
-    return e.get() == reinterpret_cast<FakeEvent*>(handle);
-  });
-  return found == state.events.end() ? nullptr : *found;
+// Of one that was opened here the one that is open: not to be touched when that has gone.
+std::shared_ptr<FakeEvent> itself(const std::shared_ptr<FakeEvent>& event) {
+  if (!event->of) return event;
+  invariant(!event->of->destroyed, "an event is touched that another process has destroyed");
+  return event->of;
 }
 
 using EventCall = std::function<CUresult(FakeState&, const std::shared_ptr<FakeEvent>&)>;
@@ -37,15 +37,21 @@ CUresult answer_about(FakeState& state, const FakeEvent& event, bool wait) {
 void fill_events(Driver& driver) {
   driver.event_create = [](CUevent* handle, unsigned flags) {
     return in_context([&](FakeState& state, const FakeContext& context) {
+      const bool timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+      const bool shared = (flags & CU_EVENT_INTERPROCESS) != 0;
+      if (timed && shared) return CUDA_ERROR_INVALID_VALUE;
       state.events.push_back(std::make_shared<FakeEvent>());
-      state.events.back()->gpu = context.gpu;
-      state.events.back()->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+      FakeEvent& event = *state.events.back();
+      event.gpu = context.gpu, event.process = context.process;
+      event.timed = timed, event.shared = shared;
       *handle = reinterpret_cast<CUevent>(state.events.back().get());
       return CUDA_SUCCESS;
     });
   };
   driver.event_destroy = [](CUevent handle) {
     return with_event(handle, [](FakeState& state, const std::shared_ptr<FakeEvent>& event) {
+      itself(event);
+      event->destroyed = true;
       std::erase(state.events, event);
       return CUDA_SUCCESS;
     });
@@ -54,19 +60,21 @@ void fill_events(Driver& driver) {
     return with_event(handle, [&](FakeState& state, const std::shared_ptr<FakeEvent>& event) {
       auto* const stream = reinterpret_cast<FakeStream*>(stream_handle);
       if (!state.queue.knows(stream)) return CUDA_ERROR_INVALID_HANDLE;
-      if (stream->gpu != event->gpu) return CUDA_ERROR_INVALID_HANDLE;  // waiting may be elsewhere
+      // Waiting may be elsewhere. Who has opened one only waits here.
+      if (stream->gpu != event->gpu || stream->process != event->process || event->of)
+        return CUDA_ERROR_INVALID_HANDLE;
       state.queue.record(event, stream);
       return CUDA_SUCCESS;
     });
   };
   driver.event_query = [](CUevent handle) {
     return with_event(handle, [](FakeState& state, const std::shared_ptr<FakeEvent>& event) {
-      return answer_about(state, *event, false);
+      return answer_about(state, *itself(event), false);
     });
   };
   driver.event_synchronize = [](CUevent handle) {
     return with_event(handle, [](FakeState& state, const std::shared_ptr<FakeEvent>& event) {
-      return answer_about(state, *event, true);
+      return answer_about(state, *itself(event), true);
     });
   };
   // A piece of work takes a microsecond.
@@ -83,13 +91,10 @@ void fill_events(Driver& driver) {
   };
 }
 
-// The memory that kernels of a GPU may not use.
-std::vector<std::span<std::byte>> unreached(const FakeState& state, int gpu) {
+// The memory that kernels of a stream may not use.
+std::vector<std::span<std::byte>> unreached(FakeState& state, int process, int gpu) {
   std::vector<std::span<std::byte>> all;
-  const std::set<int>& peers = state.contexts[std::size_t(gpu)]->peers;
-  for (int other = 0; other < state.options.gpus; ++other) {
-    if (other != gpu && !peers.contains(other)) state.memory.pages(other, all);
-  }
+  state.memory.closed_to(process, gpu, state.context(process, gpu).peers, all);
   return all;
 }
 
@@ -103,11 +108,11 @@ CUresult launch(FakeState& state, FakeStream* stream, const EmulatedKernel& kern
   const bool fails = number == state.options.failed_launch;
   const auto* const begin = static_cast<const std::byte*>(arguments);
   state.queue.push(stream, kernel.name,
-                   [&state, &kernel, shape, fails, gpu = stream->gpu,
+                   [&state, &kernel, shape, fails, gpu = stream->gpu, process = stream->process,
                     copied = std::vector<std::byte>(begin, begin + kernel.bytes)] {
                      if (fails) state.error = CUDA_ERROR_ILLEGAL_ADDRESS;
                      if (state.error != CUDA_SUCCESS) return;
-                     const FakeFence fence(unreached(state, gpu));
+                     const FakeFence fence(unreached(state, process, gpu));
                      emulate(shape, [&] { kernel.run(copied.data()); });
                      if (fence.touched()) state.error = CUDA_ERROR_ILLEGAL_ADDRESS;
                      state.kernels_run.push_back(kernel.name);
@@ -117,12 +122,21 @@ CUresult launch(FakeState& state, FakeStream* stream, const EmulatedKernel& kern
 
 }  // namespace
 
+std::shared_ptr<FakeEvent> event_of(const FakeState& state, CUevent handle) {
+  const auto found = std::find_if(state.events.begin(), state.events.end(), [&](const auto& e) {
+    return e.get() == reinterpret_cast<FakeEvent*>(handle);
+  });
+  return found == state.events.end() ? nullptr : *found;
+}
+
 void fill_streams(Driver& driver) {
   fill_events(driver);
   driver.stream_create = [](CUstream* handle, unsigned flags) {
     return in_context([&](FakeState& state, const FakeContext& context) {
       if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_NOT_SUPPORTED;
-      *handle = reinterpret_cast<CUstream>(state.queue.make_stream(context.gpu));
+      FakeStream* const stream = state.queue.make_stream(context.gpu);
+      stream->process = context.process;
+      *handle = reinterpret_cast<CUstream>(stream);
       return CUDA_SUCCESS;
     });
   };
@@ -145,8 +159,8 @@ void fill_streams(Driver& driver) {
   driver.stream_wait_event = [](CUstream handle, CUevent event_handle, unsigned) {
     return with_stream(handle, [&](FakeState& state, FakeStream* stream) {
       const std::shared_ptr<FakeEvent> event = event_of(state, event_handle);
-      if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-      return result_of(state.queue.wait(stream, event));
+      if (event == nullptr || event->process != stream->process) return CUDA_ERROR_INVALID_HANDLE;
+      return result_of(state.queue.wait(stream, itself(event)));
     });
   };
   driver.launch_kernel = [](CUfunction function, unsigned x, unsigned y, unsigned z,

@@ -63,6 +63,7 @@ std::string FakeGpu::left() const {
   add(state_->queue.streams(), "stream");
   add(state_->events.size(), "event");
   add(state_->memory.blocks(), "block");
+  add(state_->memory.pinned(), "pinned range");
   add(state_->modules.size(), "module");
   add(state_->graphs.size(), "graph");
   add(state_->executables.size(), "executable graph");

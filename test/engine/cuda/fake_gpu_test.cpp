@@ -154,26 +154,6 @@ TEST_P(RecordedStream, ItsEventsAreNotForTheHost) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RecordedStream, ::testing::Range(1, 9));
 
-TEST(FakeGpu, MemoryIsReachedByItsHandle) {
-  const FakeGpu fake;
-  const Driver driver = fake.driver();
-  const Context context(driver, 0);
-  Memory memory(context);
-  const Buffer buffer = memory.allocate(100);
-  const auto address = CUdeviceptr(reinterpret_cast<std::uintptr_t>(buffer.data()));
-  CUipcMemHandle handle{};
-  ASSERT_EQ(driver.ipc_get_mem_handle(&handle, address), CUDA_SUCCESS);
-  CUdeviceptr opened = 0;
-  ASSERT_EQ(driver.ipc_open_mem_handle(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
-            CUDA_SUCCESS);
-  EXPECT_EQ(opened, address);
-  EXPECT_EQ(driver.ipc_close_mem_handle(opened), CUDA_SUCCESS);
-  int host = 0;
-  EXPECT_EQ(
-      driver.ipc_get_mem_handle(&handle, CUdeviceptr(reinterpret_cast<std::uintptr_t>(&host))),
-      CUDA_ERROR_INVALID_VALUE);
-}
-
 TEST(FakeGpu, GpusReachEachOther) {
   const FakeGpu fake({.gpus = 2});
   const Driver driver = fake.driver();

@@ -22,6 +22,7 @@ struct FakeGpuOptions {
   int gpus = 1;
   std::vector<int> visible = {};                // the place of each, where not as they are numbered
   std::vector<std::pair<int, int>> apart = {};  // GPUs of which the first cannot reach the second
+  bool sharing = true;                          // with other processes
   std::size_t memory = std::size_t(256) << 20;  // bytes of each
   int driver_version = CUDA_VERSION;
   int capability = 90;

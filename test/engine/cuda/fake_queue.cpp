@@ -132,9 +132,11 @@ FakeAnswer FakeQueue::finish(const FakeEvent& event) {
   return until([&] { return event.done == event.recorded; });
 }
 
-FakeAnswer FakeQueue::finish_all(int gpu) {
+FakeAnswer FakeQueue::finish_all(int gpu, int process) {
   return until([&] {
-    const auto idle = [&](const auto& s) { return s->gpu != gpu || s->works.empty(); };
+    const auto idle = [&](const auto& s) {
+      return s->gpu != gpu || s->process != process || s->works.empty();
+    };
     return std::all_of(streams_.begin(), streams_.end(), idle) &&
            std::all_of(defaults_.begin(), defaults_.end(), idle) &&
            std::all_of(dropped_.begin(), dropped_.end(), idle);

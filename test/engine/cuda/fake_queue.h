@@ -37,13 +37,15 @@ struct FakeCapture {
 };
 
 struct FakeEvent {
-  int gpu = 0;
+  int gpu = 0, process = 0;
   bool timed = false;
-  std::uint64_t recorded = 0, done = 0;  // how often
-  std::uint64_t pushed = 0;              // pieces of work, when it was last recorded
-  std::uint64_t time = 0;                // when last, in pieces of work
-  std::shared_ptr<FakeCapture> capture;  // that it was recorded in
-  std::vector<std::size_t> nodes;        // and after what
+  bool shared = false, destroyed = false;  // with other processes; by its own
+  std::shared_ptr<FakeEvent> of;           // of another process, which is open here
+  std::uint64_t recorded = 0, done = 0;    // how often
+  std::uint64_t pushed = 0;                // pieces of work, when it was last recorded
+  std::uint64_t time = 0;                  // when last, in pieces of work
+  std::shared_ptr<FakeCapture> capture;    // that it was recorded in
+  std::vector<std::size_t> nodes;          // and after what
 };
 
 // A piece of work: a graph (of one node, mostly), a mark, or a wait.
@@ -55,7 +57,7 @@ struct FakeWork {
 };
 
 struct FakeStream {
-  int gpu = 0;
+  int gpu = 0, process = 0;
   std::deque<FakeWork> works;
   std::shared_ptr<FakeCapture> capture;
   std::vector<std::size_t> last;  // what the next node of the capture comes after
@@ -94,8 +96,8 @@ class FakeQueue {
   FakeAnswer query(const FakeEvent& event);
   FakeAnswer finish(FakeStream* stream);
   FakeAnswer finish(const FakeEvent& event);
-  FakeAnswer finish_all(int gpu);
-  void stick() { stuck_ = true; }  // from now on nothing runs
+  FakeAnswer finish_all(int gpu, int process);  // of one process there
+  void stick() { stuck_ = true; }               // from now on nothing runs
 
   FakeAnswer begin_capture(FakeStream* stream, int mode);
   FakeAnswer end_capture(FakeStream* stream, FakeGraph& graph);

@@ -19,7 +19,7 @@
 namespace lockstep::engine::cuda {
 
 struct FakeContext {
-  int gpu = 0;
+  int gpu = 0, process = 0;
   int holders = 0;
   std::set<int> peers;  // whose memory it may use
 };
@@ -35,11 +35,17 @@ struct FakeModule {
 struct FakeState {
   explicit FakeState(const FakeGpuOptions& with)
       : options(with), memory(with.gpus, with.memory), queue(with.seed, with.on_starved) {
-    for (int gpu = 0; gpu < with.gpus; ++gpu) {
-      contexts.push_back(std::make_unique<FakeContext>());
-      contexts.back()->gpu = gpu;
-      defaults.push_back(queue.make_default_stream(gpu));
-    }
+    for (int gpu = 0; gpu < with.gpus; ++gpu) defaults.push_back(queue.make_default_stream(gpu));
+  }
+
+  // The primary context of a GPU in a process.
+  FakeContext& context(int process, int gpu) {
+    for (const auto& one : contexts)
+      if (one->process == process && one->gpu == gpu) return *one;
+    contexts.push_back(std::make_unique<FakeContext>());
+    contexts.back()->gpu = gpu;
+    contexts.back()->process = process;
+    return *contexts.back();
   }
 
   std::mutex mutex;
@@ -48,7 +54,7 @@ struct FakeState {
   CUresult error = CUDA_SUCCESS;  // of work that failed: every later call has it
   FakeMemory memory;
   FakeQueue queue;
-  std::vector<std::unique_ptr<FakeContext>> contexts;  // for each GPU
+  std::vector<std::unique_ptr<FakeContext>> contexts;
   std::vector<FakeStream*> defaults;
   std::map<std::thread::id, FakeContext*> current;
   std::vector<std::shared_ptr<FakeEvent>> events;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+#include "test/engine/cuda/fake_process.h"
+
+namespace lockstep::engine::cuda {
+namespace {
+
+// The driver's functions are given no more than a real one's.
+thread_local int process = 0;
+
+}  // namespace
+
+FakeProcess::FakeProcess(int number) : before_(process) {
+  process = number;
+}
+
+FakeProcess::~FakeProcess() {
+  process = before_;
+}
+
+int FakeProcess::current() {
+  return process;
+}
+
+}  // namespace lockstep::engine::cuda
