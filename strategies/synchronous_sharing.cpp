@@ -43,7 +43,7 @@ void Synchronous::share_gpus() {
   if (!shares_gpus_.value_or(false) && asked != "host" && (asked == "ipc" || !vendor_adds())) {
     const GpuSharing found = find_gpu_sharing(bootstrap_, options_.devices);
     shares_gpus_ = found.any();
-    if (asked == "ipc" && !found.any())
+    if (asked == "ipc" && (!found.any() || !found.refusal.empty()))
       refuse(fmt::format(
           "gpu exchange ipc: {}: use auto",
           found.refusal.empty() ? "no host of this job has several processes" : found.refusal));

@@ -242,6 +242,13 @@ TEST(GpuIpc, ItIsAskedForOrRefusedByOneWord) {
   };
   EXPECT_THAT(refusal(asking("ipc", {.fake = {.sharing = false}})),
               HasSubstr("gpu exchange ipc: process 0 cannot share its GPU"));
+  Processes four{.replicas = {1, 1, 1, 1}, .gpu = {0, 1, 2, 3}, .host = {0, 0, 1, 1}};
+  four.fake.apart = {{3, 2}};
+  four.train(job);
+  EXPECT_EQ(four.hosts, 3);
+  EXPECT_THAT(four.explained, HasSubstr("; on other hosts through memory of the host, because "
+                                        "process 3 cannot use the GPU of process 2"));
+  EXPECT_THAT(refusal(asking("ipc", four)), HasSubstr("gpu exchange ipc: process 3 cannot"));
   EXPECT_THAT(refusal(asking("ipc", {.host = {0, 1}})),
               HasSubstr("gpu exchange ipc: no host of this job has several processes: use auto"));
   EXPECT_THAT(refusal(asking("ipc", {.replicas = {2}})),
