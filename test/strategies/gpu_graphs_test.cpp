@@ -97,6 +97,12 @@ const Setting kSettings[] = {
     {.name = "dropout", .gpus = {0, 0}, .dropout = 0.3},
     {.name = "batch norm over all replicas", .gpus = {0, 0}, .batch_norm = true},
     {.name = "two GPUs", .gpus = {0, 1, 1}},
+    {"clipped",
+     {0, 0},
+     DType::kFloat32,
+     engine::optim::sgd({.rate = 0.02, .momentum = 0.9, .clip_norm = 0.01})},
+    {"lars", {0, 0}, DType::kFloat32, engine::optim::lars({.rate = 0.02})},
+    {"float16, of a loss scale", {0, 0}, DType::kFloat16, engine::optim::adam({.rate = 0.002})},
     {.name = "the second GPU first", .gpus = {1, 0}},
     {.name = "ring", .gpus = {0, 0, 1}, .algorithm = "ring"},
     {.name = "apart", .gpus = {0, 0}, .algorithm = "one_shot", .update = "apart"},
@@ -194,15 +200,23 @@ std::string error_of(const std::function<void()>& call) {
 }
 
 TEST(GpuGraphs, WhereTheHostTakesPartThereAreNone) {
-  Setting clipped{"clipped", {0, 0}};
-  clipped.optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9, .clip_norm = 0.01});
-  const Training training = train_with(clipped, "auto", job_of(clipped));
+  const Setting s{"two replicas", {0, 0}};
+  Job job = job_of(s);
+  job.centre = true;  // by loops over its operands
+  job.fallback = engine::Fallback::kCpu;
+  const Training training = train_with(s, "auto", job);
   EXPECT_EQ(training.repeated, 0);
   EXPECT_EQ(training.graphs,
-            "graphs: off, since the host takes a norm of all gradients between sums and updates");
-  EXPECT_EQ(error_of([&] { train_with(clipped, "on", job_of(clipped)); }),
-            "graphs: on was asked for, and cannot be, since the host takes a norm of all gradients "
-            "between sums and updates; leave it to auto");
+            "graphs: off, since layers of the model, or its loss, run on the host");
+  EXPECT_EQ(error_of([&] { train_with(s, "on", job); }),
+            "graphs: on was asked for, and cannot be, since layers of the model, or its loss, run "
+            "on the host; leave it to auto");
+  engine::cuda::FakeDevices gpus({.gpus = 2});
+  EXPECT_EQ(error_of([&] {
+              train_collective(job_of(s), options_of(gpus, s, "on"), {0, 0});
+            }),
+            "graphs: on was asked for, and cannot be, since the host takes part in sums over "
+            "several processes; leave it to auto");
   strategies::SynchronousOptions options = replicas(2);
   options.graphs = "on";
   EXPECT_EQ(error_of([&] { train_mirrored({}, options); }),
