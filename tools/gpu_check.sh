@@ -124,7 +124,7 @@ export LOCKSTEP_DRIVER_STUB=libcuda.so.1 LOCKSTEP_GPU_DESCRIPTION=$root/test/eng
 run test cuda_graphs 60 "$(program test_cuda_graphs)"
 
 train digits 40 "${digits[@]}" --device cuda:0
-# Two processes: on one GPU messages go through memory of the host, on two NCCL adds.
+# Two processes: on one GPU kernels reach the memory of both, or messages go through memory of the host; on two NCCL adds.
 mpirun=$(program mpirun)
 [ -x "$mpirun" ] || mpirun=$(command -v mpirun)
 processes() {
@@ -132,6 +132,7 @@ processes() {
     --strategy collective_all_reduce --eval 0 --json "${digits[@]}" "${@:2}"
 }
 processes digits_2_processes --device cuda:0
+processes digits_2_processes_by_host --device cuda:0 --gpu-exchange host
 if [[ $doctor == *'"device cuda:1'* ]]; then processes digits_nccl --device cuda --algorithm nccl; fi
 # What ranks on the GPUs cost each other, as it is measured here.
 gpus=cuda:0,cuda:0

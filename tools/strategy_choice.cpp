@@ -108,6 +108,10 @@ void check_servers(const TrainFlags& f) {
       f.algorithm == none.algorithm && f.update == none.update && f.bucket == none.bucket,
       "--algorithm, --update and --bucket are of an all-reduce, which parameter_server "
       "has not: leave them out");
+  engine::require(
+      f.gpu_exchange == none.gpu_exchange,
+      "--gpu-exchange is of collective_all_reduce; workers of parameter_server exchange "
+      "with servers: leave it out");
   engine::require(f.graphs != "on",
                   "--graphs on: workers of parameter_server talk to servers within a step: leave "
                   "it out, or give another --strategy");

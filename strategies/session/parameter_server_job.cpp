@@ -136,6 +136,7 @@ void refuse_sums(const StrategyOptions& options) {
   look("update", options.update == none.update);
   look("bucket_bytes", options.bucket_bytes == none.bucket_bytes);
   look("wire", options.wire == none.wire);
+  look("gpu_exchange", options.gpu_exchange == none.gpu_exchange);
   look("graphs", options.graphs != "on");
   look("overlap", options.overlap == none.overlap);
   look("shares", options.shares == none.shares);
