@@ -36,7 +36,7 @@ Ids checked_take(Pipeline& pipeline) {
     EXPECT_EQ(batch.inputs[2 * row + 1], -float(batch.ids[row]));
     EXPECT_EQ(batch.targets[row], float(batch.ids[row]) + 0.5f);
   }
-  return batch.ids;
+  return {batch.ids.begin(), batch.ids.end()};
 }
 
 // For pipelines of little patience.
@@ -226,8 +226,9 @@ TEST(Pipeline, ATakenBatchStaysWhileTheNextAreRequested) {
   pipeline.request(0, {0, 2});
   const Batch& batch = pipeline.take();
   for (std::size_t i = 1; i < 4; ++i) pipeline.request(0, {2 * i, 2 * i + 2});
-  EXPECT_EQ(batch.ids, (Ids{0, 1}));
-  EXPECT_EQ(batch.inputs, (std::vector<float>{0, 0, 1, -1}));
+  EXPECT_EQ(Ids(batch.ids.begin(), batch.ids.end()), (Ids{0, 1}));
+  EXPECT_EQ(std::vector<float>(batch.inputs.begin(), batch.inputs.end()),
+            (std::vector<float>{0, 0, 1, -1}));
 }
 
 TEST(Pipeline, EmptyPartsAreEmptyBatches) {
@@ -377,6 +378,36 @@ TEST(Pipeline, WhatCannotBeIsRefused) {
   EXPECT_THAT([&] { pipeline.request(-1, {0, 1}); }, ThrowsMessage<Error>(HasSubstr("epoch -1")));
   EXPECT_THAT([&] { pipeline.take(); }, ThrowsMessage<Error>(HasSubstr("without a request")));
   EXPECT_EQ(pipeline.outstanding(), 0u);
+}
+
+// A device takes a batch in one copy, with words of its own behind it.
+TEST(Pipeline, ABatchLiesInOneBlockWithRoomAtItsEnd) {
+  const Numbers numbers(20);
+  std::size_t given = 0;
+  Pipeline pipeline(numbers, {.shuffle = false, .in_place = true, .memory = [&](std::size_t bytes) {
+                                ++given;
+                                return Buffer(bytes);
+                              }});
+  for (const std::size_t rows : {7, 3, 5}) {
+    pipeline.request(0, {2, 2 + rows});
+    const Batch& batch = pipeline.take();
+    const std::span<std::byte> block = batch.block();
+    const std::byte* end = block.data();
+    const auto follows = [&](auto array) {  // the one before, and is aligned
+      const auto bytes = std::as_bytes(array);
+      EXPECT_GE(bytes.data(), end);
+      EXPECT_EQ((bytes.data() - block.data()) % 16, 0);
+      end = bytes.data() + bytes.size();
+    };
+    follows(batch.inputs), follows(batch.targets), follows(batch.ids);
+    EXPECT_GE(block.data() + block.size() - end, std::ptrdiff_t(Batch::kRoom));
+    EXPECT_EQ(batch.ids.front(), 2);
+    EXPECT_EQ(batch.ids.size(), rows);
+  }
+  EXPECT_LE(given, 2u) << "memory goes round";
+  Pipeline of_heap(numbers, {.in_place = true});
+  of_heap.request(0, {0, 4});
+  EXPECT_TRUE(of_heap.take().block().empty());
 }
 
 }  // namespace

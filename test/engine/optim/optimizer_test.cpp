@@ -191,7 +191,8 @@ TEST(Optimizer, TheRuleHasWhatTheOptionsSay) {
                                 .momentum = 0.8,
                                 .weight_decay = 0.01,
                                 .decay_all = true,
-                                .clip_norm = 5}));
+                                .clip_norm = 5,
+                                .scaling = {}}));
   EXPECT_EQ(s.rule.needs(), Needs::kGlobalNorm);
   EXPECT_EQ(s.schedule.kind, Schedule::Kind::kConstant);
   EXPECT_EQ(sgd().rule.slots(), 0u);
@@ -203,7 +204,8 @@ TEST(Optimizer, TheRuleHasWhatTheOptionsSay) {
                         .beta1 = 0.8,
                         .beta2 = 0.9,
                         .epsilon = 1e-6,
-                        .weight_decay = 0.1}));
+                        .weight_decay = 0.1,
+                        .scaling = {}}));
   EXPECT_TRUE(adam({.decay_all = true}).rule.decay_all);
   const Optimizer l =
       lars({.rate = 3, .momentum = 0.8, .weight_decay = 0.1, .trust = 0.02, .epsilon = 1e-6});
@@ -212,7 +214,8 @@ TEST(Optimizer, TheRuleHasWhatTheOptionsSay) {
                                 .momentum = 0.8,
                                 .epsilon = 1e-6,
                                 .weight_decay = 0.1,
-                                .trust = 0.02}));
+                                .trust = 0.02,
+                                .scaling = {}}));
   EXPECT_EQ(l.rule.needs(), Needs::kLayerNorms);
   EXPECT_EQ(l.rule.slots(), 1u);
   // A momentum of sgd, in which no rate is, must not be taken for it.
