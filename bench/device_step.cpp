@@ -17,6 +17,7 @@
 #include "engine/data/sets.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/trainer.h"
+#include "strategies/synchronous.h"
 
 namespace lockstep::bench {
 namespace {
@@ -184,6 +185,9 @@ nlohmann::json device_step(engine::Strategy& strategy, std::span<engine::Device*
                         {"milliseconds", bound * 1e3},
                         {"images_per_second", images / bound},
                         {"share", rate / (images / bound)}};
+  // Whether steps were started as graphs: how many were, of this process's first replica.
+  if (const auto* synchronous = dynamic_cast<const strategies::Synchronous*>(&strategy))
+    object["steps_as_graphs"] = synchronous->repeated();
   object["parts"] = parts_of(counted, ceilings, times ? &*times : nullptr);
   return object;
 }

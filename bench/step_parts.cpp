@@ -115,6 +115,7 @@ StepTimes take_steps(engine::Strategy& strategy, const engine::Dataset& data, st
       const double processor_begin = processor_seconds();
       pipeline.request(work->epoch, work->mine);
       engine::stage(r, pipeline.take(), work->step, work->whole, rate);
+      strategy.staged(r);
       ops.synchronize();
       const double input = seconds_since(started);
       r.graph.forward(*r.context, before);

@@ -75,14 +75,14 @@ void TrafficOps::convolution_backward(const StepState*, const engine::Convolutio
                                       Tensor db, bool accumulate) {
   bias_gradient(spec.activation, y, dy, db, accumulate);
   const double once = operations_of(spec, rows_);
-  if (dx) count("gradient of data", batch(dy) + whole(w) + batch(dx), once);
+  if (dx) count("gradient of data", batch(dy) + whole(w) + (spec.adds ? 2 : 1) * batch(dx), once);
   if (dw)
     count("gradient of weights", seen(spec) * batch(x) + batch(dy) + gradient(dw, accumulate),
           once);
 }
 
 std::size_t TrafficOps::pool_workspace(const engine::PoolSpec& spec, std::size_t rows) {
-  return spec.kind == engine::PoolKind::kMax ? rows * spec.outputs() * sizeof(std::uint32_t) : 0;
+  return spec.kind == engine::PoolKind::kMax ? rows * spec.outputs() : 0;  // a byte a place
 }
 
 void TrafficOps::pool_forward(const StepState*, const engine::PoolSpec& spec, Tensor x, Tensor y,

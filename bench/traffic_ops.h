@@ -34,6 +34,7 @@ class TrafficOps final : public engine::Ops {
   std::vector<Traffic> take() { return std::exchange(calls_, {}); }
 
   engine::DType dtype() const override { return dtype_; }
+  bool adds_gradients() const override { return true; }  // as CudaOps
   void dense_forward(const engine::StepState*, const engine::DenseSpec& spec, engine::Tensor x,
                      engine::Tensor w, engine::Tensor b, engine::Tensor y) override;
   void dense_backward(const engine::StepState*, const engine::DenseSpec& spec, engine::Tensor x,

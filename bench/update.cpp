@@ -134,6 +134,7 @@ void take_turn(Way& way, const engine::Dataset& data, const engine::UpdateRule& 
     while (const auto work = strategy.next(r)) {
       pipeline.request(work->epoch, work->mine);
       engine::stage(r, pipeline.take(), work->step, work->whole, kRate);
+      strategy.staged(r);
       write_gradients(mirror, work->step);
       strategy.gather(r, nothing, "a meeting before the clock is read");
       const auto begin = engine::Clock::now();

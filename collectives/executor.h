@@ -239,9 +239,9 @@ class Executor {
   bool wakes_;  // the transport, from its sleep
   bool stream_updates_ = false;
   std::vector<std::size_t> turns_;  // of the call that is being made
-  engine::Buffer own_found_;  // where OwnedState has none
-  std::uint64_t found_ = 0;   // the execution, from 1, that it was found in last
-  std::mutex mutex_;          // of the work: cursors, transport, operands
+  engine::Buffer own_found_;        // where OwnedState has none
+  std::uint64_t found_ = 0;         // the execution, from 1, that it was found in last
+  std::mutex mutex_;                // of the work: cursors, transport, operands
   std::mutex purposes_;
   std::vector<Entry> entries_;  // they hold atomics and do not move: made all at once
   std::vector<int> order_;      // first in line first

@@ -117,6 +117,7 @@ class Measurement {
   // Bytes/s that go from one to the other.
   double pace(std::size_t by, std::size_t from, std::size_t to, std::size_t bytes) const {
     const std::array<std::size_t, 1> who{by};
+    forget(to, 0, bytes);
     const double taken = seconds([&](std::size_t of) { copy(by, from, to, 0, of); }, bytes, who);
     check(by, from, to, 0, bytes);
     return double(bytes) / taken;
@@ -131,6 +132,8 @@ class Measurement {
     for (std::size_t g = 0; g < n; ++g) all[g] = g;
     // In the k-th turn each reads of the k-th behind it, so that no two read of one.
     const auto place = [&](std::size_t k) { return (k - 1) * part; };
+    for (std::size_t k = 1; k < n; ++k)
+      for (std::size_t g = 0; g < n; ++g) forget(g, place(k), part);
     const double taken = seconds(
         [&](std::size_t of) {
           for (std::size_t k = 1; k < n; ++k)
@@ -186,11 +189,22 @@ class Measurement {
     return std::max(0.0, median(times) / double(2 * (probes_.kernels / 2)) - kernel);
   }
 
-  // The first, the last, and one in the middle.
+  // The elements that are looked at: the first, one in the middle, the last.
+  static std::array<std::size_t, 3> looked_at(std::size_t bytes) {
+    const std::size_t count = bytes / sizeof(float);
+    return {0, count / 2, count - 1};
+  }
+  // What earlier copies have left there.
+  void forget(std::size_t to, std::size_t at, std::size_t bytes) const {
+    const float nothing = 0;
+    for (const std::size_t element : looked_at(bytes))
+      ops(to).write(&nothing, gpus_[to].to.data() + at + element * sizeof(float), sizeof nothing);
+    ops(to).synchronize();
+  }
+
   void check(std::size_t by, std::size_t from, std::size_t to, std::size_t at,
              std::size_t bytes) const {
-    const std::size_t count = bytes / sizeof(float);
-    for (const std::size_t element : {std::size_t(0), count / 2, count - 1}) {
+    for (const std::size_t element : looked_at(bytes)) {
       float found = 0;
       ops(to).read(gpus_[to].to.data() + at + element * sizeof(float), &found, sizeof found);
       if (found == number(from)) continue;

@@ -27,7 +27,8 @@ struct GpuPaces {
 };
 
 struct GpuProbes {
-  // Bytes of a copy, and of one between GPUs: more than caches hold. Multiples of 4.
+  // Bytes of a copy, more than caches hold; and of one between GPUs, which crosses the link
+  // whatever they hold. Multiples of 4.
   std::size_t bytes = std::size_t(64) << 20, between = std::size_t(8) << 20;
   double seconds = 200e-6;  // about so long are copies done in a row, at most `most` ...
   int most = 16;

@@ -12,8 +12,9 @@ StepRecordings::StepRecordings(std::vector<engine::Recorder*> replicas,
     : replicas_(std::move(replicas)),
       others_(replicas_.begin() + 1, replicas_.end()),
       team_(team),
-      deadline_(deadline),
       seen_(replicas_.size()),
+      deadline_(deadline),
+      waited_(replicas_.size(), 0),
       passed_(replicas_.size(), 0) {}
 
 // Every replica decides by what is the same for all of them, so all decide alike.
@@ -69,7 +70,7 @@ void StepRecordings::gather(std::size_t local) {
     return changed_.notify_all();
   }
   gathered_ += others_.size();
-  wait(lock, "other replicas", [&] { return came_ >= gathered_; });
+  wait(lock, local, "other replicas", [&] { return came_ >= gathered_; });
 }
 
 void StepRecordings::release(std::size_t local) {
@@ -80,12 +81,14 @@ void StepRecordings::release(std::size_t local) {
     return changed_.notify_all();
   }
   const std::uint64_t mine = ++passed_[local];
-  wait(lock, "the first replica", [&] { return released_ >= mine; });
+  wait(lock, local, "the first replica", [&] { return released_ >= mine; });
 }
 
 // The team is looked at again and again, since nobody who stops it knows of this wait.
 template <class Reached>
-void StepRecordings::wait(std::unique_lock<std::mutex>& lock, const char* whom, Reached reached) {
+void StepRecordings::wait(std::unique_lock<std::mutex>& lock, std::size_t local, const char* whom,
+                          Reached reached) {
+  if (reached()) return;
   constexpr std::chrono::milliseconds kLook{20};
   const auto begin = engine::Clock::now();
   while (!changed_.wait_for(lock, kLook, reached)) {
@@ -94,6 +97,17 @@ void StepRecordings::wait(std::unique_lock<std::mutex>& lock, const char* whom, 
     engine::fail(engine::Code::kTimeout, "a recorded step waited {} ms for {} of this process",
                  deadline_.count(), whom);
   }
+  waited_[local] += std::chrono::duration<double>(engine::Clock::now() - begin).count();
+}
+
+double StepRecordings::waited_seconds(std::size_t local) const {
+  const std::scoped_lock lock(mutex_);
+  return waited_[local];
+}
+
+void StepRecordings::set_deadline(std::chrono::milliseconds deadline) {
+  const std::scoped_lock lock(mutex_);
+  deadline_ = deadline;
 }
 
 std::string StepRecordings::refusal() const {

@@ -46,7 +46,9 @@ class StepRecordings {
 
   // Of any thread: why nothing is recorded; empty where nothing was refused so far.
   std::string refusal() const;
-  std::int64_t repeated() const;  // parts, of the first replica, so far
+  std::int64_t repeated() const;                   // parts, of the first replica, so far
+  double waited_seconds(std::size_t local) const;  // of this replica for others, so far
+  void set_deadline(std::chrono::milliseconds deadline);
 
  private:
   struct Seen {
@@ -60,13 +62,15 @@ class StepRecordings {
   void gather(std::size_t local);
   void release(std::size_t local);
   template <class Reached>
-  void wait(std::unique_lock<std::mutex>& lock, const char* whom, Reached reached);
+  void wait(std::unique_lock<std::mutex>& lock, std::size_t local, const char* whom,
+            Reached reached);
 
   std::vector<engine::Recorder*> replicas_, others_;
   const collectives::Team& team_;
-  std::chrono::milliseconds deadline_;
   std::vector<std::map<int, Seen>> seen_;  // by replica, its thread's alone, and part
   mutable std::mutex mutex_;               // of what follows
+  std::chrono::milliseconds deadline_;
+  std::vector<double> waited_;  // by replica
   std::condition_variable changed_;
   std::uint64_t came_ = 0, gathered_ = 0;  // of the others, in all; and how many the first awaited
   std::uint64_t released_ = 0;             // how often

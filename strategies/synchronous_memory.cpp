@@ -105,7 +105,7 @@ void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
     constexpr double kMiB = 1 << 20;
     memory_sentence_ = fmt::format(
         "memory of the devices: {:.1f} MiB: {:.1f} weights and gradients, {:.1f} the optimizer's "
-        "state, {:.1f} activations{}",
+        "state, {:.1f} activations; besides batches on their way, and workspaces{}",
         double(arenas + slots + replicas * graph_bytes(open_.batch)) / kMiB, double(arenas) / kMiB,
         double(slots) / kMiB, double(replicas * graph_bytes(open_.batch)) / kMiB,
         messages == 0

@@ -182,6 +182,7 @@ void Synchronous::learn_deadline(Mirror& m) {
   m.executor().set_deadline(std::max(deadline(), m.deadline));
   if (vendor_sums_) vendor_sums_->set_deadline(std::max(deadline(), m.deadline));
   if (gpu_spaces_) gpu_spaces_->set_deadline(std::max(deadline(), m.deadline));
+  if (recordings_) recordings_->set_deadline(std::max(deadline(), m.deadline));
 }
 
 Totals Synchronous::report(engine::Replica& replica, std::int64_t step, const Totals& mine) {

@@ -93,7 +93,9 @@ step() { run bench "step_$1" "$2" "$(program bench_step)" --json "${@:3}"; }
 report=$root/tools/gpu_report.py
 
 run test ops 100 "$(program test_ops)"
-# The first run on a kind of GPU finds cuDNN's kernels for each shape; they are kept, so later ones are shorter.
+# The first run on a kind of GPU finds cuDNN's kernels for each shape, which may take minutes; they are kept, so a second
+# check of the same machine has time for all.
+step kernels_256 150 --model resnet50 --device cuda:0 --batch 256 --warm-up 2 --steps 4 --group 2 --layer-steps 0
 step resnet50_256 110 --model resnet50 --device cuda:0 --batch 256 --warm-up 20 --steps 80
 run bench torch 80 python3 "$root/bench/peers/torch_resnet50.py" --modes eager graphed
 step resnet50_32 80 --model resnet50 --device cuda:0 --batch 32 --warm-up 20 --steps 220
@@ -131,7 +133,7 @@ processes() {
   run bench "train_$1" 40 "$mpirun" --allow-run-as-root --oversubscribe --bind-to none -n 2 "$lockstep" train \
     --strategy collective_all_reduce --eval 0 --json "${digits[@]}" "${@:2}"
 }
-processes digits_2_processes --device cuda:0
+processes digits_2_processes --device cuda:0 --gpu-exchange ipc
 processes digits_2_processes_by_host --device cuda:0 --gpu-exchange host
 if [[ $doctor == *'"device cuda:1'* ]]; then processes digits_nccl --device cuda --algorithm nccl; fi
 # What ranks on the GPUs cost each other, as it is measured here.

@@ -72,7 +72,12 @@ void Batch::resize(std::size_t rows, std::size_t input_elements, std::size_t tar
   const std::size_t bytes = of_inputs + of_targets + of_ids + kRoom;
   if (memory.bytes() < bytes) {
     memory = {};  // before its successor is taken
-    memory = give ? give(bytes) : Buffer(bytes);
+    if (give) {
+      memory = give(bytes);
+    } else {  // as it comes: aligned blocks of such sizes leave gaps in the heap
+      auto* const data = new std::byte[bytes]();
+      memory = Buffer(data, bytes, [data] { delete[] data; });
+    }
     shared = bool(give);
   }
   used = {memory.data(), bytes};

@@ -54,7 +54,7 @@ std::vector<std::string> describe_memory(std::span<Device* const> devices) {
       continue;  // several replicas are on it
     if (const auto memory = cuda_memory(*devices[i]))
       lines.push_back(
-          fmt::format("{}: at most {:.1f} MiB of its memory were used, of {:.1f} MiB "
+          fmt::format("{}: at most {:.1f} MiB of its memory were used by buffers, of {:.1f} MiB "
                       "that might have been",
                       to_string(devices[i]->id()), double(memory->most_used) / kMiB,
                       double(memory->limit) / kMiB));

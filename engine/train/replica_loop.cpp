@@ -223,8 +223,9 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, cons
         if (!numbers.ahead()) numbers.ask(work.step, part);
       }
       r.graph.backward(*r.context, part > 0, last ? hooks.ready : hooks.nothing);
+      if (!last) return;
       const auto span = recording.span(Part::kFinish);
-      if (last) strategy_.finish(r);
+      strategy_.finish(r);
     };
     if (numbers.ahead() && options_.profile == nullptr) {
       strategy_.compute(r, part, work.whole, std::ref(queue));  // by reference: takes no memory

@@ -11,9 +11,8 @@
 #include <iterator>
 #include <mutex>
 
-#include "engine/cpu/cpu_device.h"
-#include "engine/nn/layers.h"
-#include "engine/nn/loss.h"
+#include "engine/data/sets.h"
+#include "models/wide_deep.h"
 #include "test/engine/cuda/fake_devices.h"
 #include "test/strategies/small_job.h"
 
@@ -225,6 +224,63 @@ TEST(GpuGraphs, WhereTheHostTakesPartThereAreNone) {
   options.graphs = "maybe";
   EXPECT_EQ(error_of([&] { train_mirrored({}, options); }),
             "graphs are auto, on or off, not 'maybe'");
+}
+
+// Evaluations between repeated steps use the same memory, with other batches.
+TEST(GpuGraphs, EvaluationsInBetweenChangeNothing) {
+  const Setting s{"two replicas", {0, 0}};
+  const Table test(17, 20, 5);
+  Job job = job_of(s);
+  job.batch_norm = true;
+  const Training without = train_with(s, "on", job);
+  job.test = &test;
+  const Training queued = train_with(s, "off", job), repeated = train_with(s, "on", job);
+  EXPECT_GE(repeated.repeated, 5);
+  EXPECT_EQ(repeated.weights, queued.weights);
+  EXPECT_EQ(repeated.weights, without.weights);
+}
+
+// Ids of tables are looked at when the next step is queued; by then the next batch may have come.
+TEST(GpuGraphs, TablesAreLearntAndWrongIdsAreNamed) {
+  class Clicks : public engine::Dataset {
+   public:
+    explicit Clicks(const engine::Dataset& clicks) : clicks_(clicks) {}
+    std::uint64_t size() const override { return clicks_.size(); }
+    engine::Shape input_shape() const override { return clicks_.input_shape(); }
+    std::size_t target_columns() const override { return clicks_.target_columns(); }
+    void read(std::uint64_t index, std::span<float> in, std::span<float> out) const override {
+      clicks_.read(index, in, out);
+      if (index == wrong) in.back() = 0.5f;  // the ids stand behind the numbers
+    }
+    std::string describe() const override { return clicks_.describe(); }
+    std::uint64_t fingerprint() const override { return clicks_.fingerprint(); }
+    std::uint64_t wrong = ~std::uint64_t(0);
+
+   private:
+    const engine::Dataset& clicks_;
+  };
+  const engine::data::Sets sets =
+      engine::data::generated_clicks({.train = 400, .test = 0, .buckets = 20});
+  Clicks clicks(*sets.train);
+  const auto weights = [&](const std::string& graphs) {
+    engine::cuda::FakeDevices gpus({});
+    strategies::Mirrored strategy(options_of(gpus, {"two replicas", {0, 0}}, graphs));
+    engine::Trainer trainer(strategy, models::wide_deep({.buckets = 20}),
+                            engine::optim::sgd({.rate = 0.05, .momentum = 0.9}),
+                            {.log = engine::Log("", engine::Log::Level::kError)});
+    trainer.fit(clicks, {.steps = 12,
+                         .global_batch = 20,
+                         .accumulate = 2,
+                         .shuffle = false,
+                         .prefetch_threads = 0});
+    EXPECT_EQ(strategy.repeated() > 10, graphs == "on");
+    return strategy.weights(0);
+  };
+  EXPECT_EQ(weights("on"), weights("off"));
+  clicks.wrong = 145;  // of step 7, its first half
+  const std::string queued = error_of([&] { weights("off"); });
+  EXPECT_NE(queued.find("0.5"), std::string::npos) << queued;
+  EXPECT_EQ(error_of([&] { weights("on"); }), queued);
 }
 
 // Weights, and moving averages, which lie in memory of the host.

@@ -80,7 +80,7 @@ TEST_F(GpuTrain, TwoRunsGiveTheSameBits) {
 }
 
 TEST_F(GpuTrain, RecordedStepsAreThoseThatAreQueued) {
-  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     for (const int count : {1, 2, 4}) {
       SCOPED_TRACE(fmt::format("{}, {} replicas", engine::name(dtype), count));
       Job job = small(dtype);
@@ -184,7 +184,7 @@ TEST_F(GpuTrain, DigitsAreLearntAsWellAsOnTheProcessor) {
   };
   const double there = accuracy(*processor_, DType::kFloat32);
   EXPECT_GT(there, 0.9);
-  for (DType dtype : {DType::kFloat32, DType::kBFloat16})
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16})
     EXPECT_GT(accuracy(*gpus_[0], dtype), there - 0.02) << engine::name(dtype);
 }
 

@@ -47,10 +47,10 @@ class Case(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.work = pathlib.Path(folder.name)
         self.runs = {}  # name: kind, code, output
-        self.bench("step_resnet50_256", {"images_per_second": 9000, "roofline": {
+        self.bench("step_resnet50_256", {"images_per_second": 9000, "steps_as_graphs": 97, "roofline": {
             "share": 0.75, "images_per_second": 12000, "copy_gb_s": 1, "product_tflop_s": 2}})
-        self.bench("step_resnet50_32", {"images_per_second": 1600})
-        self.bench("step_mnist_cnn_128", {"images_per_second": 2500})
+        self.bench("step_resnet50_32", {"images_per_second": 1600, "steps_as_graphs": 237})
+        self.bench("step_mnist_cnn_128", {"images_per_second": 2500, "steps_as_graphs": 2397})
         self.bench("torch", *torch_figures(["eager", "graphed"]))
         self.bench("torch_compiled", *torch_figures(["compiled_graphed"]))
         self.bench("device", *device_figures())
@@ -58,6 +58,7 @@ class Case(unittest.TestCase):
         self.bench("step_resnet50_128_twice", {"images_per_second": 990})
         self.bench("step_resnet50_128_again", {"images_per_second": 1010})
         self.bench("train_digits_2_replicas", {"test_accuracy": 0.98})
+        self.bench("train_digits_2_processes", {"test_accuracy": 0.98})
         self.bench("train_digits_processor", {"test_accuracy": 0.985})
         self.bench("digits_same_bits", {"files": 4, "equal": True, "others": []})
         self.gtest("ops", "Conformance.Dense", "OK")
@@ -211,6 +212,21 @@ class Case(unittest.TestCase):
         self.unknown("resnet50_256_aim", "images_per_second")
         self.bench("train_digits_2_replicas", {"test_accuracy": None})
         self.unknown("digits_accuracy", "test_accuracy")
+
+    def test_time_that_was_short_is_no_defect_of_what_was_cut_off(self):
+        self.runs["ops_under_memcheck"] = ("test", "124", "[ RUN      ] Conformance.Dense\n")
+        self.unknown("memcheck", "ops_under_memcheck timed out")
+        self.assertIs(self.demands()["tests"]["met"], True)
+        self.assertEqual(self.demands()["seconds"]["met"], None)
+        self.gtest("gpu_train", DIGITS, "FAILED", code="124")
+        self.assertIs(self.demands()["tests"]["met"], False)
+
+    def test_steps_that_were_queued_and_processes_that_learn_less_are_missed(self):
+        self.bench("step_mnist_cnn_128", {"images_per_second": 2500, "steps_as_graphs": 0})
+        self.missed("steps_are_graphs")
+        self.setUp()
+        self.bench("train_digits_2_processes", {"test_accuracy": 0.9})
+        self.missed("digits_of_processes_accuracy", 0.085)
 
     def test_too_long_is_missed(self):
         self.assertIs(self.demands(seconds=481)["seconds"]["met"], False)

@@ -18,9 +18,9 @@
 
 namespace lockstep::engine::cuda {
 
-using Kernels = decltype(std::tuple_cat(
-    PointwiseKernels(), RowsKernels(), LossesKernels(), SumsKernels(), EmbeddingKernels(),
-    BatchNormKernels(), ColumnSumsKernels(), FoldKernels(), PoolKernels(), ReduceKernels(),
-    ThinKernels(), FactorsKernels()));
+using Kernels = decltype(std::tuple_cat(PointwiseKernels(), RowsKernels(), LossesKernels(),
+                                        SumsKernels(), EmbeddingKernels(), BatchNormKernels(),
+                                        ColumnSumsKernels(), FoldKernels(), PoolKernels(),
+                                        ReduceKernels(), ThinKernels(), FactorsKernels()));
 
 }  // namespace lockstep::engine::cuda

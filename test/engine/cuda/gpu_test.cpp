@@ -193,9 +193,11 @@ TEST_F(GpuTest, OfThoseThatWereUsedTheMostMemoryIsToldOnce) {
   EXPECT_EQ(used->most_used >> 20, 174U);
   EXPECT_EQ(used->limit >> 20, 1024U);
   Device* const all[] = {processor.get(), list[0].get(), list[1].get(), list[1].get()};
-  EXPECT_THAT(describe_memory(all),
-              ElementsAre("cuda:1: at most 174.0 MiB of its memory were used, of 1024.0 MiB that "
-                          "might have been"));
+  EXPECT_THAT(
+      describe_memory(all),
+      ElementsAre(
+          "cuda:1: at most 174.0 MiB of its memory were used by buffers, of 1024.0 MiB that "
+          "might have been"));
 }
 
 // As CUDA_VISIBLE_DEVICES=3,2 makes it: an index is one of those that are visible, in that order.
