@@ -24,15 +24,14 @@ void check(const LossScaleState& state, std::int64_t step) {
 
 }  // namespace
 
-LossScaling scaling_of(const std::optional<LossScaling>& asked, engine::DType dtype) {
-  const LossScaling scaling =
-      asked.value_or(dtype == engine::DType::kFloat16 ? LossScaling::dynamically() : LossScaling());
-  engine::require(std::isfinite(scaling.start) && scaling.start > 0,
-                  "a loss scale of {}: it must be above 0, and finite", scaling.start);
-  engine::require(!scaling.dynamic ||
-                      (scaling.start >= LossScaling::kLeast && scaling.start <= LossScaling::kMost),
-                  "a dynamic loss scale that starts at {}: it must be from 2^-14 to 2^64",
-                  scaling.start);
+LossScaling scaling_of(const std::optional<LossScaling>& asked,
+                       const std::optional<LossScaling>& before, engine::DType dtype) {
+  const LossScaling scaling = asked                              ? *asked
+                              : before                           ? *before
+                              : dtype == engine::DType::kFloat16 ? LossScaling::dynamically()
+                                                                 : LossScaling();
+  engine::require(scaling.start >= LossScaling::kLeast && scaling.start <= LossScaling::kMost,
+                  "a loss scale of {:g}: it must be from 2^-14 to 2^64", scaling.start);
   engine::require(scaling.growth_interval >= 1,
                   "a loss scale that doubles every {} steps: it must be at least 1",
                   scaling.growth_interval);
@@ -41,7 +40,7 @@ LossScaling scaling_of(const std::optional<LossScaling>& asked, engine::DType dt
 
 std::string text_of(const LossScaling& scaling) {
   if (scaling.dynamic)
-    return fmt::format("dynamic, from {:g} on, doubled after {} steps", scaling.start,
+    return fmt::format("dynamic, begun at {:g}, doubled after {} steps", scaling.start,
                        scaling.growth_interval);
   return scaling.start == 1 ? "none" : fmt::format("{:g}", scaling.start);
 }

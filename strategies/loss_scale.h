@@ -12,9 +12,10 @@
 
 namespace lockstep::strategies {
 
-// What a run does that asks for nothing: float16 is scaled dynamically, from 2^16 on, all else is
-// not. Error(kInvalid) for a scaling that cannot be.
+// What is asked for; else what a checkpoint's run had, where one goes on; else float16 is scaled
+// dynamically, from 2^16 on, and all else is not. Error(kInvalid) for a scaling that cannot be.
 engine::LossScaling scaling_of(const std::optional<engine::LossScaling>& asked,
+                               const std::optional<engine::LossScaling>& before,
                                engine::DType dtype);
 // "dynamic, from 65536 on", "512", "none"
 std::string text_of(const engine::LossScaling& scaling);

@@ -21,7 +21,7 @@ std::size_t count_hosts(const std::vector<int>& host) {
 
 // Calls `body` with the record.
 template <class Body>
-bool read(const std::string& record, Body body) {
+auto read(const std::string& record, Body body) {
   try {
     return body(json::parse(record));
   } catch (const json::exception& e) {
@@ -102,6 +102,10 @@ std::string plan_record(const StepDesign& design, const std::vector<int>& host,
               {"host_of_rank", host},
               {"threads", chief.threads},
               {"instructions", chief.instructions}};
+  if (const engine::LossScaling& scaling = design.rule.scaling; scaling != engine::LossScaling())
+    record["loss_scale"] = {{"dynamic", scaling.dynamic},
+                            {"start", scaling.start},
+                            {"growth_interval", scaling.growth_interval}};
   if (!chief.choices.empty()) record["choices"] = chief.choices;
   return record.dump();
 }
@@ -207,6 +211,20 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
       }
     }
     return obeyed;
+  });
+}
+
+std::optional<engine::LossScaling> recorded_scaling(const std::string& record,
+                                                    engine::DType dtype) {
+  if (record.empty() || recorded_dtype(record) != dtype) return std::nullopt;
+  return read(record, [](const json& plan) {
+    engine::LossScaling scaling;
+    if (const auto found = plan.find("loss_scale"); found != plan.end()) {
+      found->at("dynamic").get_to(scaling.dynamic);
+      found->at("start").get_to(scaling.start);
+      found->at("growth_interval").get_to(scaling.growth_interval);
+    }
+    return std::optional(scaling);
   });
 }
 

@@ -38,6 +38,10 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
 // or it is no record of this kind.
 std::optional<engine::DType> recorded_dtype(const std::string& record);
 
+// How the losses of the run that wrote the record were scaled; none where it was of another type of
+// weights, or there is no record. Throws Error(kCorrupt) for text that is no record.
+std::optional<engine::LossScaling> recorded_scaling(const std::string& record, engine::DType dtype);
+
 // The choices of kernels that devices of such instructions had made in the run that wrote the
 // record; empty where there were none. Throws Error(kCorrupt) for text that is no record.
 std::string recorded_choices(const std::string& record, const std::string& instructions);

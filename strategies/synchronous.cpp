@@ -230,7 +230,12 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   };
   bootstrap_.processes() == 1 ? check() : together(check, "devices");
   planning_ops_ = host_ops(ops->dtype());
-  rule_.scaling = scaling_of(options_.loss_scale, ops->dtype());
+  const auto scaled_before = recorded_scaling(open_.plan, ops->dtype());
+  rule_.scaling = scaling_of(options_.loss_scale, scaled_before, ops->dtype());
+  if (scaled_before && *scaled_before != rule_.scaling)
+    options_.log.warning(
+        "loss scale {} was asked for, the checkpoint was written with {}: bits may differ",
+        text_of(rule_.scaling), text_of(*scaled_before));
   const engine::Graph first(graph, *ops, 1, graph_options());
   plan_checks(first);
   const std::string shares =

@@ -33,7 +33,7 @@ engine::LossScaling loss_scaling(const std::string& text) {
   const char* const end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, scale);
   engine::require(error == std::errc() && at == end && std::isfinite(scale) && scale > 0,
-                  "--loss-scale {}: it is a number above 0, or dynamic", text);
+                  "--loss-scale '{}': it is a number from 2^-14 to 2^64, or dynamic", text);
   return {.start = scale};
 }
 
@@ -46,7 +46,7 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   options.devices = f.devices;
   options.threads = f.threads;
   if (!f.dtype.empty()) options.dtype = engine::dtype_of(f.dtype);
-  if (!f.loss_scale.empty()) options.loss_scale = loss_scaling(f.loss_scale);
+  if (f.loss_scale) options.loss_scale = loss_scaling(*f.loss_scale);
   options.algorithm = f.algorithm;
   options.update = f.update;
   if (f.strategy != "parameter_server") options.wire = f.wire;
@@ -120,7 +120,7 @@ void check_servers(const TrainFlags& f) {
       "--recompute saves memory of mirrored and collective_all_reduce; parameter_server "
       "does not plan it: leave it out");
   engine::require(
-      f.loss_scale.empty(),
+      !f.loss_scale,
       "--loss-scale is of mirrored and collective_all_reduce: weights on servers are of "
       "32 bits; leave it out");
   engine::require(f.clip == 0,

@@ -80,10 +80,9 @@ void check_together(const TrainFlags& f, int processes) {
   engine::require(f.steps == 0 || !f.epochs,
                   "--steps {} and --epochs {}: a run ends after one of them; leave the other out",
                   f.steps, f.epochs.value_or(0));
-  engine::require(
-      f.graphs != "on" || (f.steps_ahead > 0 && f.profile.empty()),
-      "--graphs on: with --steps-ahead 0 and with --profile the host takes part in each "
-      "step: leave one of them out");
+  engine::require(f.graphs != "on" || (f.steps_ahead > 0 && f.profile.empty()),
+                  "--graphs on: the host takes part in each step {}: leave one of them out",
+                  f.steps_ahead == 0 ? "with --steps-ahead 0" : "that --profile records");
   engine::require(!f.profile_steps || !f.profile.empty(),
                   "--profile-steps {} without --profile records nothing: name a file for the trace",
                   f.profile_steps.value_or(0));

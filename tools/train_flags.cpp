@@ -188,10 +188,13 @@ void declare(CLI::App& app, TrainFlags& f) {
          "that goes on need not have its checkpoint's); bfloat16 and float16 keep float32 masters "
          "of the weights; float16 is of --device cuda, float64 of --device reference alone")
       ->check(one_of({"float32", "float64", "bfloat16", "float16"}));
-  app.add_option("--loss-scale", f.loss_scale,
-                 "losses are multiplied by it while gradients are computed: a number, or dynamic, "
-                 "which is halved after a step whose gradients are not finite (that changes "
-                 "nothing) and doubled after 2000 others (default: dynamic of float16, else none)");
+  app.add_option(
+         "--loss-scale", f.loss_scale,
+         "losses are multiplied by it while gradients are computed: a number, or dynamic, "
+         "which is halved after a step whose gradients are not finite (that changes "
+         "nothing) and doubled after 2000 others (default: the checkpoint's; else dynamic of "
+         "float16, and none of other types)")
+      ->type_name("TEXT or a number alone: it counts as it stands");
   app.add_option("--algorithm", f.algorithm,
                  "of the all-reduce, or algorithms by the bytes of a bucket")
       ->check(algorithms())

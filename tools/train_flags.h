@@ -34,8 +34,9 @@ struct TrainFlags {
   std::string tf32 = "on";
   int steps_ahead = 1;
   std::int64_t steps_per_execution = 1;
-  std::string device = "cpu", dtype, loss_scale, algorithm = "auto", update = "auto",
-              kernels = "auto", bind = "auto", graphs = "auto";
+  std::string device = "cpu", dtype, algorithm = "auto", update = "auto", kernels = "auto",
+              bind = "auto", graphs = "auto";
+  std::optional<std::string> loss_scale;
   NetworkFlags network;
   std::string bucket = "0", memory_limit = "0", gpu_memory = "0";  // sizes
   std::optional<double> deadline_seconds;                          // else the strategy's own

@@ -267,11 +267,28 @@ TEST_F(LossScale, ThatCannotBeIsRefused) {
       train_mirrored(job(DType::kFloat32, 1, kMomentum), options_for(DType::kFloat32, 1, scaling));
     });
   };
-  EXPECT_THAT(refused({.start = 0}), HasSubstr("a loss scale of 0: it must be above 0"));
+  EXPECT_THAT(refused({.start = 0}), HasSubstr("a loss scale of 0: it must be from 2^-14 to 2^64"));
   EXPECT_THAT(refused({.start = -2}), HasSubstr("a loss scale of -2"));
   EXPECT_THAT(refused({.start = INFINITY}), HasSubstr("a loss scale of inf"));
   EXPECT_THAT(refused(dynamic(0x1p-20, 5)), HasSubstr("it must be from 2^-14 to 2^64"));
   EXPECT_THAT(refused(dynamic(1, 0)), HasSubstr("doubles every 0 steps"));
+}
+
+// A choice that changes bits is a checkpoint's, and used again where nothing else is asked for.
+TEST_F(LossScale, OfACheckpointIsUsedAgain) {
+  for (const LossScaling& scaling : {LossScaling{.start = 3}, dynamic(48, 4)}) {
+    Job one = job(DType::kFloat32, 14, kMomentum);
+    const Outcome whole = train_mirrored(one, options_for(DType::kFloat32, 2, scaling));
+    one.checkpoints = fresh_folder();
+    one.steps = 7;
+    train_mirrored(one, options_for(DType::kFloat32, 2, scaling));
+    one.steps = 14;
+    auto options = options_for(DType::kFloat32, 2, scaling);
+    options.loss_scale.reset();
+    const Outcome rest = train_mirrored(one, options);
+    EXPECT_EQ(rest.weights, whole.weights);
+    EXPECT_EQ(rest.history.loss_scale, whole.history.loss_scale);
+  }
 }
 
 // What is not finite in forward is no matter of the scale.
@@ -283,10 +300,12 @@ TEST_F(LossScale, ALossThatIsNotFiniteEndsTheRunAsBefore) {
 }
 
 TEST(LossScaling, IsDynamicOfFloat16AndNoneOfTheOthers) {
-  EXPECT_EQ(strategies::scaling_of({}, DType::kFloat16), LossScaling::dynamically());
+  EXPECT_EQ(strategies::scaling_of({}, {}, DType::kFloat16), LossScaling::dynamically());
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16})
-    EXPECT_EQ(strategies::scaling_of({}, dtype), LossScaling());
-  EXPECT_EQ(strategies::scaling_of(LossScaling{.start = 256}, DType::kFloat16).start, 256);
+    EXPECT_EQ(strategies::scaling_of({}, {}, dtype), LossScaling());
+  const LossScaling given{.start = 256}, before{.start = 8};
+  EXPECT_EQ(strategies::scaling_of(given, before, DType::kFloat16), given);
+  EXPECT_EQ(strategies::scaling_of({}, before, DType::kFloat16), before);
   EXPECT_EQ(LossScaling::dynamically().start, 65536);
   EXPECT_EQ(LossScaling::dynamically().growth_interval, 2000);
 }

@@ -147,8 +147,11 @@ class Flags(Case):
                       ["--strategy", "parameter_server"]):
             self.refused(f"lars with {' '.join(flags)}", 64, ["lars", flags[0]],
                          "train", *SMALL, "--optimizer", "lars", *flags)
-        for value in ("0", "-1", "nan", "inf", "4x", "dynamically"):
-            self.refused(f"a loss scale of {value}", 64, [f"--loss-scale {value}", "a number above 0, or dynamic"],
+        for value in ("", "0", "-1", "nan", "inf", "4x", "dynamically"):
+            self.refused(f"a loss scale of '{value}'", 64, [f"--loss-scale '{value}'", "from 2^-14 to 2^64, or dynamic"],
+                         "train", *SMALL, "--loss-scale", value)
+        for value in ("1e-20", "1e39"):
+            self.refused(f"a loss scale of {value}", 64, [f"a loss scale of {value[:2]}", "from 2^-14 to 2^64"],
                          "train", *SMALL, "--loss-scale", value)
         self.refused("a loss scale with servers", 64, ["--loss-scale", "leave it out"],
                      "train", *SMALL, "--strategy", "parameter_server", "--loss-scale", "8")
