@@ -203,10 +203,10 @@ std::vector<std::string> Synchronous::collect(const std::string& mine, std::stri
 }
 
 double Synchronous::waited_seconds(engine::Replica& replica) const {
-  const Mirror& m = mirror(replica);
+  Mirror& m = mirror(replica);
   const double for_start =
       recordings_ ? recordings_->waited_seconds(std::size_t(m.rank - first_rank())) : 0;
-  return mirror(replica).executor().waited_seconds() + for_start;
+  return m.executor().waited_seconds() + for_start;
 }
 
 double Synchronous::messages_seconds(engine::Replica& replica) const {

@@ -113,12 +113,11 @@ TEST(GpuGraphs, RepeatedStepsAreThoseThatTheHostQueues) {
     SCOPED_TRACE(s.name);
     const Training queued = train_with(s, "off", job_of(s));
     EXPECT_EQ(queued.repeated, 0);
-    for (const std::uint64_t seed : {2}) {
-      const Training recorded = train_with(s, "on", job_of(s), {.seed = seed});
-      EXPECT_GE(recorded.repeated, 5 * s.accumulate) << recorded.graphs;
-      EXPECT_EQ(recorded.weights, queued.weights);
-      EXPECT_EQ(recorded.losses, queued.losses);
-    }
+    // Streams run in another order, too.
+    const Training recorded = train_with(s, "on", job_of(s), {.seed = 2});
+    EXPECT_GE(recorded.repeated, 5 * s.accumulate) << recorded.graphs;
+    EXPECT_EQ(recorded.weights, queued.weights);
+    EXPECT_EQ(recorded.losses, queued.losses);
   }
 }
 
