@@ -38,7 +38,7 @@ void StepRecordings::begin(std::size_t local, int part) {
   if (!is_first(local)) replicas_[local]->begin(part, replicas_[0]);
 }
 
-bool StepRecordings::end(std::size_t local, int) {
+bool StepRecordings::end(std::size_t local) {
   replicas_[local]->leave();
   gather(local);
   if (is_first(local)) {

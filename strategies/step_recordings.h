@@ -40,7 +40,7 @@ class StepRecordings {
   // kRecord: what is queued in between is kept. False: it was refused, and nothing has been done;
   // nothing will be recorded from now on.
   void begin(std::size_t local, int part);
-  bool end(std::size_t local, int part);
+  bool end(std::size_t local);
   // kRepeat, and after a recording: does it.
   void repeat(std::size_t local, int part);
 

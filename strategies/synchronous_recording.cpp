@@ -77,7 +77,7 @@ bool Synchronous::record(Mirror& m, int part, const std::function<void()>& queue
   for (std::size_t stage = 0; stage < design_.step_stages; ++stage)
     m.executor().wait(int(stage), "recording a step");
   m.recording = false;
-  if (recordings_->end(local, part)) return true;
+  if (recordings_->end(local)) return true;
   const std::string why = recordings_->refusal();
   engine::require(options_.graphs != "on", "graphs: on was asked for, and the device refused: {}",
                   why);
