@@ -8,13 +8,16 @@
 namespace lockstep::tools {
 namespace {
 
-std::atomic<int> first_signal{0};  // a handler has no argument of ours
+std::atomic<int> word{0};  // a handler has no argument of ours
 static_assert(std::atomic<int>::is_always_lock_free);
 
+// Signals that come at once are handled in an order that nobody chose: of these the SIGINT counts,
+// which came from a person, where the SIGTERM is what a launcher made of it.
 void remember(int signal) {
-  int none = 0;
-  if (first_signal.compare_exchange_strong(none, signal)) return;
-  if (signal == SIGINT && none == SIGINT) _exit(128 + SIGINT);
+  int before = 0;
+  if (word.compare_exchange_strong(before, signal) || signal != SIGINT) return;
+  if (before == SIGINT) _exit(128 + SIGINT);
+  word = SIGINT;
 }
 
 void handle_with(void (*handler)(int)) {
@@ -29,7 +32,7 @@ void handle_with(void (*handler)(int)) {
 
 const std::atomic<int>& watch_signals() {
   handle_with(remember);
-  return first_signal;
+  return word;
 }
 
 void unwatch_signals() {

@@ -6,8 +6,8 @@
 
 namespace lockstep::tools {
 
-// Installs the handlers; the word is 0, or the first signal's number. It lives as long as the
-// program, since a handler can reach nothing else.
+// Installs the handlers; the word is 0, or SIGINT where it was among the signals, SIGTERM else. It
+// lives as long as the program, since a handler can reach nothing else.
 const std::atomic<int>& watch_signals();
 
 // From now on a signal ends the program at once, as it would have without watch_signals(): for when

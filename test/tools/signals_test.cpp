@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// The word that signals leave behind, each case in a process of its own: handlers are the process's.
+#include "tools/signals.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <initializer_list>
+
+namespace lockstep::tools {
+namespace {
+
+// Ends with the word after the signals, each of which is handled before the next comes.
+[[noreturn]] void end_after(std::initializer_list<int> signals) {
+  const std::atomic<int>& word = watch_signals();
+  for (const int signal : signals) raise(signal);
+  std::_Exit(word);
+}
+
+// Likewise, of signals that come at once: they are held back until the last is there.
+[[noreturn]] void end_after_all_of(std::initializer_list<int> signals) {
+  const std::atomic<int>& word = watch_signals();
+  sigset_t held, before;
+  sigfillset(&held);
+  pthread_sigmask(SIG_SETMASK, &held, &before);
+  for (const int signal : signals) raise(signal);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  std::_Exit(word);
+}
+
+TEST(Signals, TheWordIsTheOneThatCame) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(end_after({}), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(end_after({SIGINT}), testing::ExitedWithCode(SIGINT), "");
+  EXPECT_EXIT(end_after({SIGTERM}), testing::ExitedWithCode(SIGTERM), "");
+  EXPECT_EXIT(end_after({SIGTERM, SIGTERM, SIGTERM}), testing::ExitedWithCode(SIGTERM), "");
+}
+
+// A terminal sends SIGINT to a launcher and its processes, and the launcher then SIGTERM.
+TEST(Signals, OfBothTheWordIsSigintInWhateverOrder) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(end_after({SIGINT, SIGTERM}), testing::ExitedWithCode(SIGINT), "");
+  EXPECT_EXIT(end_after({SIGTERM, SIGINT}), testing::ExitedWithCode(SIGINT), "");
+  EXPECT_EXIT(end_after_all_of({SIGINT, SIGTERM}), testing::ExitedWithCode(SIGINT), "");
+}
+
+TEST(Signals, TheSecondSigintEndsTheProgram) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(end_after({SIGINT, SIGINT}), testing::ExitedWithCode(128 + SIGINT), "");
+  EXPECT_EXIT(end_after({SIGTERM, SIGINT, SIGINT}), testing::ExitedWithCode(128 + SIGINT), "");
+}
+
+}  // namespace
+}  // namespace lockstep::tools
