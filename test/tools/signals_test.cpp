@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The word that signals leave behind, each case in a process of its own: handlers are the process's.
+// The word that signals leave behind, each case in a process of its own: handlers are the
+// process's.
 #include "tools/signals.h"
 
 #include <gtest/gtest.h>
