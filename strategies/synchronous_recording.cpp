@@ -23,12 +23,9 @@ std::string Synchronous::no_recordings() const {
 void Synchronous::open_recordings() {
   if (options_.graphs == "off" || !no_recordings().empty()) return;
   std::vector<engine::Recorder*> recorders;
-  for (const auto& mirror : mirrors_) recorders.push_back(mirror->kernels().recorder());
-  if (std::ranges::find(recorders, nullptr) != recorders.end()) {
-    engine::require(options_.graphs != "on",
-                    "graphs: on was asked for, and cannot be, since the devices record nothing; "
-                    "leave it to auto");
-    return;
+  for (const auto& mirror : mirrors_) {
+    recorders.push_back(mirror->kernels().recorder());
+    engine::invariant(recorders.back() != nullptr, "a device with memory of its own records");
   }
   recordings_.emplace(std::move(recorders), *team_, deadline());
 }
@@ -36,10 +33,7 @@ void Synchronous::open_recordings() {
 std::string Synchronous::graphs_sentence() const {
   if (options_.graphs == "off")
     return "graphs: off, since that was asked for (--steps-ahead 0 and --profile ask for it, too)";
-  if (!recordings_) {
-    const std::string none = no_recordings();
-    return "graphs: off, since " + (none.empty() ? "the devices record nothing" : none);
-  }
+  if (!recordings_) return "graphs: off, since " + no_recordings();
   const std::string why = recordings_->refusal();
   if (!why.empty()) return "graphs: off, since the device refused: " + why;
   return fmt::format(

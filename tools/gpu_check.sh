@@ -119,8 +119,12 @@ run bench torch_compiled 120 python3 "$root/bench/peers/torch_resnet50.py" --mod
 
 sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)
 ops=$(program test_ops)
-run test ops_under_memcheck 60 "$sanitizer" --tool memcheck --target-processes all --error-exitcode 1 \
-  "$ops" '--gtest_filter=Conformance.*'
+under() {
+  run test "ops_under_$1" "$2" "$sanitizer" --tool "$1" --target-processes all --error-exitcode 1 \
+    "$ops" '--gtest_filter=Conformance.*'
+}
+under memcheck 60
+under synccheck 40
 
 export LOCKSTEP_DRIVER_STUB=libcuda.so.1 LOCKSTEP_GPU_DESCRIPTION=$root/test/engine/cuda/h200.json
 run test cuda_graphs 60 "$(program test_cuda_graphs)"
@@ -146,6 +150,8 @@ step on_processors 30 --model mnist_cnn --steps 40
 
 run test cuda 60 "$(program test_cuda)" '--gtest_filter=-KernelNames.*' # these read the sources
 for name in cuda_kernels cuda_ops gpu_models; do run test $name 60 "$(program test_$name)"; done
+
+under racecheck 90 # the slowest
 
 version=$(cat "$root/version" 2>/dev/null || git -C "$root" describe --always --dirty 2>/dev/null)
 python3 "$report" "$work" "$work/json" "$version" "$SECONDS" || exit 1

@@ -27,6 +27,7 @@ TORCH_MODES = ("eager", "graphed", "compiled_graphed")  # a graph replays what `
 TORCH_RUNS = ("torch", "torch_compiled")
 ACCURACY = 0.02  # of 2000 digits: what roundings of 16 bits may change
 MOST_SECONDS = 480
+SANITIZERS = ("memcheck", "synccheck", "racecheck")
 AIM = 8000  # images a second of resnet50
 
 
@@ -237,7 +238,7 @@ def tests_passed(runs):
         run = runs["test"][name]
         if run["failures"] or not run["result"].startswith(("skipped", "timed out")):
             return False
-    wrong = [name for name in wrong if name != "ops_under_memcheck"]  # a demand of its own
+    wrong = [name for name in wrong if not name.startswith("ops_under_")]  # demands of their own
     if wrong:
         raise NotMeasured("; ".join(f"{name}: {runs['test'][name]['result']}" for name in wrong))
     return True
@@ -280,8 +281,9 @@ def all_demands(seconds):
         ("digits_mirrors_equal", "digits on two replicas: mirrors are equal, bit for bit", HOLDS, True, mirrors_equal),
         ("digits_runs_equal", "digits on two replicas: two runs are equal, bit for bit", HOLDS, True, same_bits),
         ("tests", "tests of the GPU pass", HOLDS, True, tests_passed),
-        ("memcheck", "compute-sanitizer finds nothing in the tests of ops", HOLDS, True,
-         lambda runs: passed(runs, "test", "ops_under_memcheck")),
+        *((tool, f"compute-sanitizer's {tool} finds nothing in the tests of ops", HOLDS, True,
+           lambda runs, t=tool: passed(runs, "test", f"ops_under_{t}"))
+          for tool in SANITIZERS),
         ("seconds", "seconds that all of this took", AT_MOST, MOST_SECONDS,
          lambda runs: whole_time(runs, seconds)),
     ]

@@ -146,9 +146,12 @@ void CudaOps::reduce(const ReduceArguments& a) const {
   const Sources from = sources_of(a);
   const Targets to = targets_of(a);
   const StepState* const words = a.epilogue == Epilogue::kUpdate ? given(*a.state) : nullptr;
-  const unsigned blocks = reduce_blocks(a.count, context_->facts().multiprocessors);
-  const Grid grid{.blocks = std::max(1u, blocks), .threads = kReduceThreads};
   const bool own = a.dtype == dtype_ && a.op == ReduceOp::kSum && !a.target;
+  const bool plain = a.epilogue != Epilogue::kUpdate && a.epilogue != Epilogue::kSquares;
+  // Each thread of a plain sum has the elements of one access.
+  const std::size_t of_block = own && plain ? kReduceThreads * 16 / size_of(a.dtype) : kBlock;
+  const unsigned blocks = reduce_blocks(a.count, of_block, context_->facts().multiprocessors);
+  const Grid grid{.blocks = std::max(1u, blocks), .threads = kReduceThreads};
   const double scale = a.epilogue == Epilogue::kScale ? a.scale : 1;
   if (own && a.epilogue == Epilogue::kUpdate) {
     kernels_->launch(beside_, grid, ReduceUpdate{from, to, a.count, terms_of(a, words)});

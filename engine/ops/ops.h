@@ -189,7 +189,8 @@ class Ops {
   // the device. Then: waits for what is before the mark, and throws what that found wrong.
   virtual void mark_kernels(int number) { (void)number; }
   virtual void wait_for_kernels(int number) { (void)number; }
-  // What keeps what is queued, to be done again (engine/ops/recorder.h); null where nothing does.
+  // What keeps what is queued, to be done again (engine/ops/recorder.h); null where memory is the
+  // host's.
   virtual Recorder* recorder() { return nullptr; }
 
   // Reductions and checksums are queued beside all other kernels. What orders them, without that

@@ -19,6 +19,7 @@ spec.loader.exec_module(gpu_report)
 
 DOCTOR = {"CUDA": {"found": True, "text": "driver"}, "device cuda:0": {"found": True, "text": "a GPU that is made up"}}
 DTYPES = ("bfloat16", "float32")
+SANITIZERS = ("memcheck", "synccheck", "racecheck")
 DIGITS = "GpuTrain.DigitsAreLearntAsWellAsOnTheProcessor"
 
 
@@ -63,7 +64,8 @@ class Case(unittest.TestCase):
         self.bench("digits_same_bits", {"files": 4, "equal": True, "others": []})
         self.gtest("ops", "Conformance.Dense", "OK")
         self.gtest("gpu_train", DIGITS, "OK")
-        self.gtest("ops_under_memcheck", "Conformance.Dense", "OK")
+        for tool in SANITIZERS:
+            self.gtest(f"ops_under_{tool}", "Conformance.Dense", "OK")
 
     def bench(self, name, *figures, code="0", words=""):
         self.runs[name] = ("bench", code, "".join(json.dumps(figure) + "\n" for figure in figures) + words)
@@ -124,15 +126,15 @@ class Case(unittest.TestCase):
             ("digits_accuracy", lambda: self.bench("train_digits_2_replicas", {"test_accuracy": 0.96}), 0.025),
             ("digits_runs_equal", lambda: self.bench("digits_same_bits", {"files": 4, "equal": False}), False),
             ("tests", lambda: self.gtest("ops", "Conformance.Dense", "FAILED", code="1"), None),
-            ("memcheck", lambda: self.gtest("ops_under_memcheck", "Conformance.Dense", "OK", code="1"), None),
-        ]
+        ] + [(tool, lambda t=tool: self.gtest(f"ops_under_{t}", "Conformance.Dense", "OK", code="1"), None)
+             for tool in SANITIZERS]
         for name, change, measured in cases:
             with self.subTest(name):
                 self.setUp()
                 change()
-                if name == "memcheck":  # it is a test, too
+                if name in SANITIZERS:  # it is a test, too
                     self.assertEqual([key for key, row in self.demands().items() if row["met"] is False],
-                                     ["tests", "memcheck"])
+                                     ["tests", name])
                 else:
                     self.missed(name, measured)
                 self.assertIn("MISSED", self.said)
@@ -201,10 +203,12 @@ class Case(unittest.TestCase):
         self.unknown("two_replicas_resnet50", "was not run")
 
     def test_without_the_sanitizer_its_demand_is_not_known_and_the_tests_are(self):
-        self.runs["ops_under_memcheck"] = ("test", "absent", "")
+        for tool in SANITIZERS:
+            self.runs[f"ops_under_{tool}"] = ("test", "absent", "")
         table = self.demands()
-        self.assertIsNone(table["memcheck"]["met"])
-        self.assertIn("not installed", table["memcheck"]["reason"])
+        for tool in SANITIZERS:
+            self.assertIsNone(table[tool]["met"])
+            self.assertIn("not installed", table[tool]["reason"])
         self.assertIs(table["tests"]["met"], True)
 
     def test_numbers_that_are_none_are_not_measured(self):

@@ -55,9 +55,9 @@ __device__ void run(const Softmax& a) {
   }
 }
 
-// Every lane reads the wanted class's logit before the shuffles of the sum, so the gradient may
-// then take the logits' place. At the wanted class, where a probability near 1 meets 1, it is made
-// in float64.
+// Every lane reads the wanted class's logit before the warp's barrier, so the gradient may then
+// take the logits' place. At the wanted class, where a probability near 1 meets 1, it is made in
+// float64.
 template <class T>
 __device__ void run(const SoftmaxCrossEntropy& a) {
   const std::size_t rows = std::size_t(a.state->examples);
@@ -88,6 +88,7 @@ __device__ void run(const SoftmaxCrossEntropy& a) {
     if (a.dlogits == nullptr) continue;
     T* const to = static_cast<T*>(a.dlogits) + r * a.classes;
     const float factor = float(weight / sum), share = float(spread * weight);
+    warp_barrier();
     for (std::size_t c = lane(); c < a.classes; c += kWarp) {
       to[c] = narrow<T>(c == wanted ? float((at_wanted / sum - (1 - a.smoothing) - spread) * weight)
                                     : power(c) * factor - share);

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <grid.cuh>
 #include <numbers.cuh>
 #include <store.cuh>
 #include <type_traits>
@@ -52,7 +53,7 @@ __device__ inline bool packs_at(const Addresses*... addresses) {
 // `aligned`: to 16 bytes.
 template <unsigned kWidth, class T>
 __device__ inline Pack<T, kWidth> load(const T* from, bool aligned) {
-  if (kWidth > 1 && aligned) return *reinterpret_cast<const Pack<T, kWidth>*>(from);
+  if (kWidth > 1 && aligned) return read_aligned(reinterpret_cast<const Pack<T, kWidth>*>(from));
   Pack<T, kWidth> pack;
   for (unsigned i = 0; i < kWidth; ++i) pack.values[i] = from[i];
   return pack;

@@ -96,9 +96,9 @@ struct ReduceAny {
   UpdateTerms terms = {};
 };
 
-// Several times as many as run at a time, so that none is left with more than others.
-constexpr unsigned reduce_blocks(std::size_t count, int multiprocessors) {
-  const std::size_t wanted = (count + kBlock - 1) / kBlock;
+// A block for each `of_block` elements, but no more than several times as many as run at a time.
+constexpr unsigned reduce_blocks(std::size_t count, std::size_t of_block, int multiprocessors) {
+  const std::size_t wanted = (count + of_block - 1) / of_block;
   const std::size_t most = std::size_t(multiprocessors) * 32;
   return unsigned(wanted < most ? wanted : most);
 }

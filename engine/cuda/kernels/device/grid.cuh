@@ -33,6 +33,11 @@ __device__ inline void barrier() {
   __syncthreads();
 }
 
+// All lanes of the warp come here before one goes on, and see what others have written before.
+__device__ inline void warp_barrier() {
+  __syncwarp();
+}
+
 // The value of the lane `distance` further, beyond the last one's own. All lanes of a warp call it.
 template <class V>
 __device__ inline V shuffle_down(V value, unsigned distance) {
@@ -45,6 +50,12 @@ template <class V>
 __device__ inline V shuffle_xor(V value, unsigned mask) {
   static_assert(sizeof(V) == 4 || sizeof(V) == 8);
   return __shfl_xor_sync(0xffffffff, value, int(mask));
+}
+
+// The value at an address that is aligned for it.
+template <class V>
+__device__ inline V read_aligned(const V* from) {
+  return *from;
 }
 
 // A value of 16 bytes, aligned to that, in one access: of arrays of narrow values a compiler makes

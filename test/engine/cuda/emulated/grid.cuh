@@ -46,6 +46,10 @@ V emulated_shuffle(V value, Shuffle shuffle) {
   return value;
 }
 
+inline void warp_barrier() {
+  emulated_exchange(0, {Shuffle::Kind::kXor, 0, sizeof(std::uint64_t)});
+}
+
 template <class V>
 V shuffle_down(V value, unsigned distance) {
   return emulated_shuffle(value, {Shuffle::Kind::kDown, distance, sizeof(V)});
@@ -53,6 +57,13 @@ V shuffle_down(V value, unsigned distance) {
 template <class V>
 V shuffle_xor(V value, unsigned mask) {
   return emulated_shuffle(value, {Shuffle::Kind::kXor, mask, sizeof(V)});
+}
+
+template <class V>
+V read_aligned(const V* from) {
+  invariant(reinterpret_cast<std::uintptr_t>(from) % alignof(V) == 0,
+            "an access that is not aligned");
+  return *from;
 }
 
 template <class V>
