@@ -55,7 +55,7 @@ Context::Context(const Driver& driver, int index)
 }
 
 Context::~Context() {
-  if (!stuck_) driver_->device_primary_ctx_release(device_);
+  if (!stuck_ && !kept_) driver_->device_primary_ctx_release(device_);
 }
 
 void Context::add(CUstream stream) const {

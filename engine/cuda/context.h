@@ -57,6 +57,10 @@ class Context {
   void give_up() const { stuck_ = true; }
   bool stuck() const { return stuck_; }
 
+  // Libraries that have worked on this GPU (cuDNN, cuBLASLt) may hold what is of the context, which
+  // would go with its last holder: from now on the process is one, to its end.
+  void keep() const { kept_ = true; }
+
   // Called again and again while somebody waits for this GPU, on that thread, with how long it has
   // (nanoseconds::max(): work has failed): what it throws ends the wait, whose deadline is its own
   // then. One at a time; an empty one removes it. Asked, says whether there is one.
@@ -83,7 +87,7 @@ class Context {
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   GpuFacts facts_;
-  mutable std::atomic<bool> stuck_ = false;
+  mutable std::atomic<bool> stuck_ = false, kept_ = false;
   mutable std::mutex streams_mutex_;
   mutable std::set<CUstream> streams_;
   mutable std::mutex look_mutex_;

@@ -20,6 +20,9 @@ struct CudaOptions {
   double memory_fraction = 0.95;  // of each GPU's memory that is free when it is first used
   std::size_t memory_bytes = 0;   // of each, at most, whatever the fraction allows; 0: what that is
   bool tf32 = true;  // products of float32 by tensor cores, with 10 bits of mantissa: much faster
+  // Kernels of cuDNN that are timed for each shape of a convolution. To build one takes
+  // milliseconds, or half a second where the library compiles it.
+  std::size_t plan_candidates = 8;
   // The folder in which is kept what was found the fastest kernel; empty: nothing is kept, and each
   // run finds its own, with other last bits.
   std::filesystem::path plan_cache = {};

@@ -26,8 +26,13 @@ std::size_t target_bytes(const Convolution& call) {
 }  // namespace
 
 CudnnConvolutions::CudnnConvolutions(const Cudnn& library, const Context& context, Memory& memory,
-                                     PlanCache& cache, bool tf32)
-    : library_(&library), context_(&context), memory_(&memory), cache_(&cache), tf32_(tf32) {
+                                     PlanCache& cache, bool tf32, std::size_t candidates)
+    : library_(&library),
+      context_(&context),
+      memory_(&memory),
+      cache_(&cache),
+      tf32_(tf32),
+      candidates_(candidates) {
   context.use();
   library.check(library.create(&handle_), "cudnnCreate");
 }
@@ -74,7 +79,7 @@ ConvolutionPlan CudnnConvolutions::choose(CudaStream& stream, const Convolution&
   };
   bool lasting = true;
   const auto find = [&] {
-    std::vector<ConvolutionPlan> plans = graph.plans(kCandidates);
+    std::vector<ConvolutionPlan> plans = graph.plans(candidates_);
     const std::size_t all = plans.size();
     const Buffer scratch = room_for(plans, graph.problem());
     lasting = plans.size() == all;

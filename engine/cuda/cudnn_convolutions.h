@@ -21,12 +21,11 @@ namespace lockstep::engine::cuda {
 
 class CudnnConvolutions final : public Convolutions {
  public:
-  static constexpr std::size_t kCandidates = 8;  // plans that are timed
-
   // `cache`: of this version of the library and this kind of GPU. `tf32`: float32 products may be
-  // rounded to TF32. All of them must outlive this.
+  // rounded to TF32. `candidates`: plans that are timed, at least one. All of them must outlive
+  // this.
   CudnnConvolutions(const Cudnn& library, const Context& context, Memory& memory, PlanCache& cache,
-                    bool tf32);
+                    bool tf32, std::size_t candidates);
   // All work queued by this must be done.
   ~CudnnConvolutions() override;
   CudnnConvolutions(const CudnnConvolutions&) = delete;
@@ -60,6 +59,7 @@ class CudnnConvolutions final : public Convolutions {
   Memory* memory_;
   PlanCache* cache_;
   bool tf32_;
+  std::size_t candidates_;
   cudnnHandle_t handle_ = nullptr;
   std::unordered_map<Convolution, ConvolutionPlan, Hash> plans_;
   // Each larger than the one before; the last is in use. Graphs that were recorded with the others

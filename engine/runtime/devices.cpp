@@ -24,6 +24,7 @@ std::vector<std::unique_ptr<Device>> all_devices(const DeviceOptions& options) {
   for (auto& gpu : cuda_devices({.memory_fraction = options.memory_fraction,
                    .memory_bytes = options.memory_bytes,
                    .tf32 = options.tf32,
+                   .plan_candidates = options.plan_candidates,
                    .plan_cache = options.plan_cache,
                    .log = options.log})) {
     devices.push_back(std::move(gpu));

@@ -18,6 +18,9 @@ struct DeviceOptions {
   double memory_fraction = 0.95;  // of a GPU's memory that is free when it is first used
   std::size_t memory_bytes = 0;   // of a GPU at most, whatever the fraction allows; 0: what that is
   bool tf32 = true;               // of a GPU: products of float32 with 10 bits of mantissa
+  // Of a GPU: kernels of cuDNN that are timed for each shape of a convolution. To build one takes
+  // milliseconds, or half a second where the library compiles it.
+  std::size_t plan_candidates = 8;
   // Of a GPU: the folder in which is kept what was found the fastest kernel; empty: nothing is
   // kept.
   std::filesystem::path plan_cache = {};

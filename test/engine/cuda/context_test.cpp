@@ -104,6 +104,13 @@ TEST(Context, EachThreadHasItsOwnCurrentOne) {
   EXPECT_NE(current(), one);
 }
 
+TEST(Context, WhatLibrariesHaveWorkedInStays) {
+  const FakeGpu fake;
+  const Driver driver = fake.driver();
+  { Context(driver, 0).keep(); }
+  EXPECT_EQ(fake.left(), "1 held context");
+}
+
 TEST(Context, ItsEndGivesTheGpuBack) {
   const FakeGpu fake;
   const Driver driver = fake.driver();

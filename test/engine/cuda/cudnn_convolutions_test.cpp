@@ -31,7 +31,7 @@ using ::testing::IsEmpty;
 using Pass = Convolution::Pass;
 using Engine = FakeCudnn::Engine;
 
-constexpr std::size_t kRows = 3;
+constexpr std::size_t kRows = 3, kCandidates = 8;
 constexpr StepState kState{.examples = kRows};
 constexpr ConvolutionSpec kBare{.height = 6,
                                 .width = 5,
@@ -63,7 +63,7 @@ class CudnnConvolutionsTest : public testing::Test {
   }
   // As for one more replica of the process.
   void make_beside(bool tf32 = true) {
-    convolutions_.emplace(functions_, context_, memory_, *cache_, tf32);
+    convolutions_.emplace(functions_, context_, memory_, *cache_, tf32, kCandidates);
   }
   // As a process that times anew would choose: the engine becomes the slowest.
   void slow_down(Engine& engine) { engine.time = 50; }
@@ -209,7 +209,7 @@ TEST_F(CudnnConvolutionsTest, AtMostSoManyEnginesAreTried) {
   make();
   run(kForward);
   const auto last = std::max_element(library_.ran.begin(), library_.ran.end());
-  EXPECT_EQ(*last, &library_.engines[CudnnConvolutions::kCandidates - 1]);
+  EXPECT_EQ(*last, &library_.engines[kCandidates - 1]);
 }
 
 TEST_F(CudnnConvolutionsTest, EnginesThatMayNotOrCannotRunAreLeftOut) {
