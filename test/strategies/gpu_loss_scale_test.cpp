@@ -114,33 +114,33 @@ TEST(GpuLossScale, SmallGradientsSurviveWithItAlone) {
 
 // It falls until gradients fit, without that the host waits for anything.
 TEST(GpuLossScale, FindsAScaleFromOneThatIsTooLarge) {
-  for (const bool adam : {false, true})
-    for (const std::string update : {"fused", "apart"}) {
-      Outcome outcomes[2];
-      std::vector<double> scales;
-      std::vector<std::int64_t> skipped;
-      for (const std::uint64_t seed : {1, 2}) {
-        const auto gpu = engine::cuda::fake_device({.seed = seed});
-        scales.clear(), skipped.clear();
-        Job one = job(DType::kFloat16, 40, adam ? optim::adam({.rate = 0.003}) : kMomentum);
-        one.on_step = [&](const engine::StepReport& report) {
-          scales.push_back(report.loss_scale), skipped.push_back(report.skipped_steps);
-        };
-        outcomes[seed - 1] =
-            train_mirrored(one, on(*gpu, 2, LossScaling{.dynamic = true, .start = 0x1p36}, update));
-      }
-      EXPECT_EQ(outcomes[0].weights, outcomes[1].weights);
-      EXPECT_EQ(outcomes[0].weights[0], outcomes[0].weights[1]);
-      EXPECT_LT(outcomes[0].losses.back(), outcomes[0].losses.front());
-      EXPECT_GT(outcomes[0].history.skipped_steps, 8);
-      EXPECT_LT(outcomes[0].history.skipped_steps, 30);
-      ASSERT_EQ(scales.size(), 40u);
-      for (std::size_t i = 0; i < 40; ++i) {
-        if (i % 4 == 3) continue;  // ends an epoch: whether it was skipped is known at once
-        EXPECT_EQ(scales[i], 0x1p36 / std::exp2(double(skipped[i]))) << i;
-      }
-      EXPECT_EQ(skipped.back(), outcomes[0].history.skipped_steps);
+  for (const bool adam : {false, true}) {
+    const std::string update = adam ? "fused" : "apart";
+    Outcome outcomes[2];
+    std::vector<double> scales;
+    std::vector<std::int64_t> skipped;
+    for (const std::uint64_t seed : {1, 2}) {
+      const auto gpu = engine::cuda::fake_device({.seed = seed});
+      scales.clear(), skipped.clear();
+      Job one = job(DType::kFloat16, 40, adam ? optim::adam({.rate = 0.003}) : kMomentum);
+      one.on_step = [&](const engine::StepReport& report) {
+        scales.push_back(report.loss_scale), skipped.push_back(report.skipped_steps);
+      };
+      outcomes[seed - 1] =
+          train_mirrored(one, on(*gpu, 2, LossScaling{.dynamic = true, .start = 0x1p36}, update));
     }
+    EXPECT_EQ(outcomes[0].weights, outcomes[1].weights);
+    EXPECT_EQ(outcomes[0].weights[0], outcomes[0].weights[1]);
+    EXPECT_LT(outcomes[0].losses.back(), outcomes[0].losses.front());
+    EXPECT_GT(outcomes[0].history.skipped_steps, 8);
+    EXPECT_LT(outcomes[0].history.skipped_steps, 30);
+    ASSERT_EQ(scales.size(), 40u);
+    for (std::size_t i = 0; i < 40; ++i) {
+      if (i % 4 == 3) continue;  // ends an epoch: whether it was skipped is known at once
+      EXPECT_EQ(scales[i], 0x1p36 / std::exp2(double(skipped[i]))) << i;
+    }
+    EXPECT_EQ(skipped.back(), outcomes[0].history.skipped_steps);
+  }
 }
 
 // The processor's decisions, step by step, and in micro-batches, too.
