@@ -178,7 +178,7 @@ TEST(RecorderTest, ARecordingMayBeGivenUp) {
     {
       Player one(*gpu);
       one.set(0, 1), one.set(1, 2);
-      for (std::size_t i = 0; i < 8; ++i) one.add(0, 1, i % 4);
+      for (std::size_t i = 0; i < 100; ++i) one.add(0, 1, i % 4);
       one.recorder().begin(0, nullptr);
       one.add(0, 1, 0);
     }
