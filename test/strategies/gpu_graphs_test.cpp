@@ -267,11 +267,9 @@ TEST(GpuGraphs, TablesAreLearntAndWrongIdsAreNamed) {
     engine::Trainer trainer(strategy, models::wide_deep({.buckets = 20, .columns = 2}),
                             engine::optim::sgd({.rate = 0.05, .momentum = 0.9}),
                             {.log = engine::Log("", engine::Log::Level::kError)});
-    trainer.fit(clicks, {.steps = 9,
-                         .global_batch = 8,
-                         .accumulate = 2,
-                         .shuffle = false,
-                         .prefetch_threads = 0});
+    trainer.fit(
+        clicks,
+        {.steps = 9, .global_batch = 8, .accumulate = 2, .shuffle = false, .prefetch_threads = 0});
     EXPECT_EQ(strategy.repeated() > 10, graphs == "on");
     return strategy.weights(0);
   };
