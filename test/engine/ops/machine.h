@@ -49,7 +49,7 @@ class Machine {
     ops_->wait(0);
   }
   Device& device() { return *device_; }
-  std::string device_kind() const { return device_->id().kind; }
+  bool on_gpu() const { return device_->id().kind == "cuda"; }
   DType dtype() const { return dtype_; }
   Kernels kernels() const { return options_.kernels; }
   std::string name() const;
