@@ -69,7 +69,7 @@ copy() { cp -L -- "$@" || fail "cannot copy to ${!#}"; }
 
 # The programs.
 mapfile -t programs < <(find "$build/bench" "$build/test" -path '*.p' -prune -o -type f -perm -u+x \
-  \( -regex '.*/bench_\(device\|step\)' -o -name 'test_cuda*' -o -name test_gpu_models -o -name test_gpu_train -o -name test_ops \) -print 2>/dev/null | sort)
+  \( -regex '.*/bench_\(device\|step\)' -o -name test_cuda_graphs -o -name test_gpu_train -o -name test_ops \) -print 2>/dev/null | sort)
 case " ${programs[*]} " in
   */test_ops\ *) ;;
   *) fail "$build has no tests, which a bundle carries: build them (meson configure $build -Dtests=enabled)" ;;

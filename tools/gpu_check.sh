@@ -6,14 +6,21 @@ set -u
 
 usage() {
   cat <<'TEXT'
-usage: tools/gpu_check.sh [--output FILE.json] [--seconds N] [--build FOLDER]
+usage: tools/gpu_check.sh [--only correctness|speed] [--output FILE.json] [--seconds N] [--jobs N] [--cache FOLDER]
+                          [--build FOLDER]
 
-Where lockstep finds a GPU, runs the tests of its devices, the benchmarks of steps and of the device, PyTorch's steps
-where that is installed, training on GPUs, the tests under compute-sanitizer where that is installed, and the GPU's
-tests that need none. Prints a table of what is demanded, what was measured, and whether that is met. Writes one JSON:
-this table, each test's result, each figure, the device, the versions.
+Where lockstep finds a GPU, runs two parts. Correctness: the tests of its devices and of training, training on digits
+in all strategies, and the tests under compute-sanitizer where that is installed. Speed: the benchmarks of steps and of
+the device, and PyTorch's steps where that is installed. Prints what failed, and a table of what is demanded, what was
+measured, and whether that is met. Writes one JSON: this table, each test's result, each figure, the device, the
+versions.
+  --only PART          correctness or speed alone
   --output FILE.json   (default gpu_check.json, here)
-  --seconds N          the whole may take so long; what has no time left is left out (default 450)
+  --seconds N          the whole takes at most so long; what has no time left is left out (default 400 for
+                       correctness, 540 for speed, 940 for both)
+  --jobs N             tests that run side by side (default: half of the processors, 8 at most)
+  --cache FOLDER       where lockstep keeps the kernels and costs that it has found, instead of ~/.cache: the next
+                       check of the same kind of GPU starts with them
   --build FOLDER       of the checkout (default build); a bundle has none
 
 A demand that is missed is a line of the table and no failure: it depends on the GPU.
@@ -26,18 +33,38 @@ fail() { echo "gpu_check: $*" >&2; exit 1; }
 refuse() { echo "gpu_check: $*" >&2; exit 2; }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 1
-output=gpu_check.json seconds=450 build=$root/build
+output=gpu_check.json build=$root/build only='' seconds='' jobs='' cache=''
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) usage; exit 0 ;;
-    --output | --seconds | --build) [ -n "${2-}" ] || refuse "$1 wants a value (--help says more)" ;;&
+    --only | --output | --seconds | --jobs | --cache | --build)
+      [ -n "${2-}" ] || refuse "$1 wants a value (--help says more)" ;;&
+    --only) only=$2; shift 2 ;;
     --output) output=$2; shift 2 ;;
     --seconds) seconds=$2; shift 2 ;;
+    --jobs) jobs=$2; shift 2 ;;
+    --cache) cache=$2; shift 2 ;;
     --build) build=$2; shift 2 ;;
-    *) refuse "unknown option '$1'; known: --output, --seconds, --build, --help" ;;
+    *) refuse "unknown option '$1'; known: --only, --output, --seconds, --jobs, --cache, --build, --help" ;;
   esac
 done
+case $only in
+  '') most=940 ;;
+  correctness) most=400 ;;
+  speed) most=540 ;;
+  *) refuse "--only is correctness or speed, not '$only'" ;;
+esac
+seconds=${seconds:-$most}
 [[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || refuse "--seconds is 1 to 99999, not '$seconds'"
+if [ -z "$jobs" ]; then
+  jobs=$(($(nproc) / 2))
+  jobs=$((jobs < 1 ? 1 : jobs > 8 ? 8 : jobs))
+fi
+[[ $jobs =~ ^[1-9][0-9]?$ ]] || refuse "--jobs is 1 to 99, not '$jobs'"
+if [ -n "$cache" ]; then
+  mkdir -p "$cache" && cache=$(cd "$cache" && pwd) || fail "$cache cannot be made"
+  export XDG_CACHE_HOME=$cache
+fi
 
 # The path of a program, here; where it is not, of where it would be.
 program() {
@@ -61,13 +88,20 @@ if [ -d "$output" ] || [ ! -w "$(dirname "$output")" ]; then fail "$output canno
 
 work=$(mktemp -d) || exit 1
 job=''
-trap 'rm -rf "$work" "$output.part"; [ -z "$job" ] || kill "$job"' EXIT
+end_all() {
+  local running
+  running=$(jobs -p)
+  # shellcheck disable=SC2086 # several numbers
+  [ -z "$running" ] || kill $running 2>/dev/null
+  rm -rf "$work" "$output.part"
+}
+trap end_all EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 printf '%s' "$doctor" >"$work/doctor"
 
 # note NAME KIND CODE SECONDS COMMAND: one thing that was run, for the JSON.
-note() { printf '%s\t' "$@" >>"$work/runs" && echo >>"$work/runs"; }
+note() { (printf '%s\t' "$@" && echo) >>"$work/runs"; }
 
 # run KIND NAME LIMIT COMMAND...: KIND is `test`, of GoogleTest, or `bench`, which prints JSON; LIMIT are seconds. In
 # the background, since a trap waits for a program in front of it.
@@ -87,75 +121,113 @@ run() {
   say "$name: exit code $code, $((SECONDS - began)) s"
 }
 
-# All that is run, in this order: first what a GPU alone can show, and what is demanded of it.
+# beside COMMAND...: beside the others, as soon as fewer than --jobs run. For what need not be timed.
+beside() {
+  while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
+  {
+    trap 'kill "$job" 2>/dev/null; exit 143' TERM
+    "$@"
+  } &
+}
+
+# shards COUNT NAME LIMIT COMMAND...: a program's tests in so many processes beside each other.
+shards() {
+  local count=$1 name=$2 index
+  shift 2
+  for ((index = 0; index < count; ++index)); do
+    GTEST_TOTAL_SHARDS=$count GTEST_SHARD_INDEX=$index beside run test "$name.$index" "$@"
+  done
+}
+
 train() { run bench "train_$1" "$2" "$lockstep" train --eval 0 --json "${@:3}"; }
 step() { run bench "step_$1" "$2" "$(program bench_step)" --json "${@:3}"; }
+torch() { run bench "$1" "$2" python3 "$root/bench/peers/torch_resnet50.py" "${@:3}"; }
 report=$root/tools/gpu_report.py
-
 ops=$(program test_ops) all_kinds=ConvolutionConformance.OfAllKinds
-run test ops 100 "$ops" "--gtest_filter=-$all_kinds"
-# The first run on a kind of GPU finds cuDNN's kernels for each shape, which may take minutes; they are kept, so a second
-# check of the same machine has time for all.
-step kernels_256 150 --model resnet50 --device cuda:0 --batch 256 --warm-up 2 --steps 4 --group 2 --layer-steps 0
-step resnet50_256 110 --model resnet50 --device cuda:0 --batch 256 --warm-up 20 --steps 80
-run bench torch 80 python3 "$root/bench/peers/torch_resnet50.py" --modes eager graphed
-step resnet50_32 80 --model resnet50 --device cuda:0 --batch 32 --warm-up 20 --steps 220
-step mnist_cnn_128 25 --model mnist_cnn --device cuda:0 --batch 128 --warm-up 200 --steps 2200 --group 100
-run bench device 80 "$(program bench_device)" --device cuda:0 --json
-# One replica before and after two: clocks change.
-twin() { step "resnet50_128$1" "$2" --model resnet50 --devices "$3" --batch "$4" --warm-up 20 --steps 80 --layer-steps 0; }
-twin '' 80 cuda:0 128
-twin _twice 50 cuda:0,cuda:0 256
-twin _again 30 cuda:0 128
+constant=(--model mnist_cnn --schedule constant) # the schedule of a run that is resumed knows no end
+digits=("${constant[@]}" --epochs 2)
 
-# Two epochs of digits: as on the processor; and twice the same.
-digits=(--model mnist_cnn --epochs 2)
-train digits_2_replicas 40 "${digits[@]}" --devices cuda:0,cuda:0 --checkpoints "$work/first"
-train digits_2_replicas_again 40 "${digits[@]}" --devices cuda:0,cuda:0 --checkpoints "$work/second"
-run bench digits_same_bits 10 python3 "$report" --compare "$work/first" "$work/second"
-train digits_processor 40 "${digits[@]}" --replicas 2
-
-run test gpu_train 80 "$(program test_gpu_train)"
-run test convolutions 100 "$ops" "--gtest_filter=$all_kinds" # cuDNN builds a kernel for each of some hundred shapes
-run bench torch_compiled 120 python3 "$root/bench/peers/torch_resnet50.py" --modes compiled_graphed
-
-sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)
-under() {
-  run test "ops_under_$1" "$2" "$sanitizer" --tool "$1" --target-processes all --error-exitcode 1 \
-    "$ops" "--gtest_filter=*Conformance.*-$all_kinds"
+# Two epochs of digits on two replicas: twice the same, and in two runs of one epoch each.
+digits_on_replicas() {
+  pair() { train "$1" 60 "${constant[@]}" --devices cuda:0,cuda:0 --checkpoints "$work/$2" --epochs "$3"; }
+  pair digits_2_replicas first 2
+  pair digits_2_replicas_again second 2
+  run bench digits_same_bits 10 python3 "$report" --compare "$work/first" "$work/second"
+  pair digits_one_epoch third 1
+  pair digits_resumed third 2
+  run bench digits_resumed_bits 10 python3 "$report" --compare "$work/first" "$work/third"
 }
-under memcheck 60
-under synccheck 40
 
-export LOCKSTEP_DRIVER_STUB=libcuda.so.1 LOCKSTEP_GPU_DESCRIPTION=$root/test/engine/cuda/h200.json
-run test cuda_graphs 60 "$(program test_cuda_graphs)"
-
-train digits 40 "${digits[@]}" --device cuda:0
-# Two processes: on one GPU kernels reach the memory of both, or messages go through memory of the host; on two NCCL adds.
-mpirun=$(program mpirun)
-[ -x "$mpirun" ] || mpirun=$(command -v mpirun)
-processes() {
-  run bench "train_$1" 40 "$mpirun" --allow-run-as-root --oversubscribe --bind-to none -n 2 "$lockstep" train \
-    --strategy collective_all_reduce --eval 0 --json "${digits[@]}" "${@:2}"
+# Two processes: on one GPU kernels reach the memory of both, or messages go through memory of the host.
+digits_in_processes() {
+  local mpirun
+  mpirun=$(program mpirun)
+  [ -x "$mpirun" ] || mpirun=$(command -v mpirun)
+  processes() {
+    run bench "train_$1" 60 "$mpirun" --allow-run-as-root --oversubscribe --bind-to none -n 2 "$lockstep" train \
+      --strategy collective_all_reduce --eval 0 --json "${digits[@]}" "${@:2}"
+  }
+  processes digits_2_processes --device cuda:0 --gpu-exchange ipc
+  processes digits_2_processes_by_host --device cuda:0 --gpu-exchange host
+  if [[ $doctor == *'"device cuda:1'* ]]; then processes digits_nccl --device cuda --algorithm nccl; fi
 }
-processes digits_2_processes --device cuda:0 --gpu-exchange ipc
-processes digits_2_processes_by_host --device cuda:0 --gpu-exchange host
-if [[ $doctor == *'"device cuda:1'* ]]; then processes digits_nccl --device cuda --algorithm nccl; fi
-# What ranks on the GPUs cost each other, as it is measured here.
-gpus=cuda:0,cuda:0
-if [[ $doctor == *'"device cuda:1'* ]]; then gpus=cuda:0,cuda:1; fi
-run bench plan_gpus 30 "$lockstep" plan --devices "$gpus" --fresh --json
-train resnet20_float32 40 --model resnet20 --device cuda:0 --data random --batch 128 --steps 60 --dtype float32
-train wide_deep_2048 40 --model wide_deep --device cuda:0 --data random --batch 2048 --steps 60
-step on_processors 30 --model mnist_cnn --steps 40
 
-run test cuda 60 "$(program test_cuda)" '--gtest_filter=-KernelNames.*' # these read the sources
-for name in cuda_kernels cuda_ops gpu_models; do run test $name 60 "$(program test_$name)"; done
+digits_otherwise() {
+  train digits 60 "${digits[@]}" --device cuda:0
+  train digits_queued 60 "${digits[@]}" --device cuda:0 --graphs off
+  train digits_servers 60 "${digits[@]}" --strategy parameter_server --servers 1 --devices cuda:0,cuda:0 --sync
+  train wide_deep_2048 60 --model wide_deep --device cuda:0 --data random --batch 2048 --steps 60
+}
 
-under racecheck 90 # the slowest
+# What a GPU alone can show of numbers and orders, the most important first.
+correctness() {
+  shards 4 ops 150 "$ops" "--gtest_filter=-$all_kinds"
+  beside run test gpu_train 150 "$(program test_gpu_train)"
+  beside digits_on_replicas
+  beside digits_in_processes
+  beside train digits_processor 60 "${digits[@]}" --replicas 2
+  beside digits_otherwise
+  beside run test convolutions 300 "$ops" "--gtest_filter=$all_kinds" # cuDNN builds a kernel for each shape
+  local sanitizer tool limit
+  sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)
+  for tool in memcheck synccheck racecheck; do
+    [ "$tool" = memcheck ] && limit=200 || limit=150
+    shards 4 "ops_under_$tool" "$limit" "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 1 \
+      "$ops" "--gtest_filter=*Conformance.*-$all_kinds"
+  done
+  # What ranks on the GPUs cost each other, as it is measured here.
+  local gpus=cuda:0,cuda:0
+  if [[ $doctor == *'"device cuda:1'* ]]; then gpus=cuda:0,cuda:1; fi
+  beside run bench plan_gpus 30 "$lockstep" plan --devices "$gpus" --fresh --json
+  beside train resnet20_float32 60 --model resnet20 --device cuda:0 --data random --batch 128 --steps 60 --dtype float32
+  LOCKSTEP_DRIVER_STUB=libcuda.so.1 LOCKSTEP_GPU_DESCRIPTION=$root/test/engine/cuda/h200.json \
+    beside run test cuda_graphs 100 "$(program test_cuda_graphs)"
+  wait
+}
+
+# Speeds, one after the other.
+speed() {
+  # The first run on a kind of GPU finds cuDNN's kernels for each shape, which may take minutes; they are kept.
+  step kernels_256 150 --model resnet50 --device cuda:0 --batch 256 --warm-up 2 --steps 4 --group 2 --layer-steps 0
+  step resnet50_256 90 --model resnet50 --device cuda:0 --batch 256 --warm-up 20 --steps 80
+  torch torch 80 --modes eager graphed
+  step resnet50_32 80 --model resnet50 --device cuda:0 --batch 32 --warm-up 20 --steps 220
+  step mnist_cnn_128 25 --model mnist_cnn --device cuda:0 --batch 128 --warm-up 200 --steps 2200 --group 100
+  run bench device 80 "$(program bench_device)" --device cuda:0 --json
+  # One replica before and after two: clocks change.
+  twin() { step "resnet50_128$1" "$2" --model resnet50 --devices "$3" --batch "$4" --warm-up 20 --steps 80 --layer-steps 0; }
+  twin '' 80 cuda:0 128
+  twin _twice 50 cuda:0,cuda:0 256
+  twin _again 30 cuda:0 128
+  torch torch_compiled 150 --modes compiled_graphed
+  step on_processors 30 --model mnist_cnn --steps 40
+}
+
+if [ "$only" != speed ]; then correctness; fi
+if [ "$only" != correctness ]; then speed; fi
 
 version=$(cat "$root/version" 2>/dev/null || git -C "$root" describe --always --dirty 2>/dev/null)
-python3 "$report" "$work" "$work/json" "$version" "$SECONDS" || exit 1
+python3 "$report" "$work" "$work/json" "$version" "$SECONDS" "$seconds" || exit 1
 if ! cp "$work/json" "$output.part" || ! mv "$output.part" "$output"; then fail "$output could not be written"; fi
 say "$output"
 [ ! -s "$work/failed" ] || fail "failed: $(cat "$work/failed")"

@@ -210,8 +210,7 @@ TEXT
 """
 
 
-PROGRAMS = ["bench_device", "bench_step", "test_ops", "test_cuda", "test_cuda_graphs", "test_cuda_kernels", "test_cuda_ops",
-            "test_gpu_models", "test_gpu_train"]
+PROGRAMS = ["bench_device", "bench_step", "test_ops", "test_cuda_graphs", "test_gpu_train"]
 
 
 class GpuCheck(Case):
@@ -226,7 +225,8 @@ class GpuCheck(Case):
         put(self.top / "bench/peers/torch_resnet50.py", "print('skipped: no PyTorch')\nraise SystemExit(77)\n")
         for name in PROGRAMS:
             put(self.top / "bin" / name, "#!/bin/sh\n")
-        put(self.top / "bin/bench_step", "#!/bin/sh\necho '{\"images_per_second\": 12.5}'\n")
+        put(self.top / "bin/bench_step", "#!/bin/sh\necho '{\"images_per_second\": 12.5, \"roofline\": "
+            "{\"images_per_second\": 25, \"share\": 0.5, \"copy_gb_s\": 4300, \"product_tflop_s\": 1}}'\n")
         put(self.top / "bin/mpirun", "#!/bin/sh\necho '{\"started\": 2}'\n")
         self.lockstep(DOCTOR)
         self.output = self.top / "out.json"
@@ -267,7 +267,7 @@ echo '{{"images_per_second":12.5}}'
         self.assertEqual(got["benches"]["train_digits_2_processes"]["figures"], [{"started": 2}])
         self.assertNotIn("train_digits_nccl", got["benches"], "there is one GPU")
         self.assertEqual(got["benches"]["torch"]["result"], "skipped")
-        self.assertEqual(got["tests"]["cuda_ops"]["result"], "passed")
+        self.assertEqual(got["tests"]["cuda_graphs"]["result"], "passed")
         self.assertFalse([path for path in self.top.iterdir() if path.suffix == ".part"])
         # The table, of which these programs measure nothing but images a second, and PyTorch is missing.
         demands = got["demands"]
@@ -301,7 +301,7 @@ echo '{{"images_per_second":12.5}}'
     def test_it_keeps_to_its_time(self):
         put(self.top / "bin/test_ops", "#!/bin/sh\nexec sleep 100\n")
         began = time.monotonic()
-        done = self.check("--seconds", "3")
+        done = self.check("--seconds", "3", "--jobs", "1")
         self.assertLess(time.monotonic() - began, 30)
         self.assertEqual(done.returncode, 1)
         got = json.loads(self.output.read_text(encoding="utf-8"))
@@ -311,6 +311,47 @@ echo '{{"images_per_second":12.5}}'
     def test_bad_options_are_refused(self):
         self.refused(self.check("--fast"), 2, "--fast", "--seconds")
         self.refused(self.check("--seconds", "soon"), 2, "soon")
+        self.refused(self.check("--only", "colour"), 2, "correctness", "speed", "colour")
+        self.refused(self.check("--jobs", "0"), 2, "--jobs")
+
+    def test_each_part_runs_alone(self):
+        parts = {}
+        for part in ("correctness", "speed"):
+            self.assertEqual(self.check("--only", part).returncode, 0)
+            got = json.loads(self.output.read_text(encoding="utf-8"))
+            parts[part] = set(got["demands"])
+            self.assertEqual("step_resnet50_256" in got["benches"], part == "speed")
+            self.assertEqual("ops" in got["tests"], part == "correctness")
+        self.assertEqual(parts["correctness"] & parts["speed"], {"seconds"})
+
+    def test_what_was_found_goes_to_the_cache_that_is_named(self):
+        put(self.top / "bin/bench_step", "#!/bin/sh\nmkdir -p \"$XDG_CACHE_HOME/lockstep\"\n"
+            "echo plan >\"$XDG_CACHE_HOME/lockstep/kernels\"\n")
+        self.check("--only", "speed", "--cache", self.top / "found")
+        self.assertEqual((self.top / "found/lockstep/kernels").read_text(encoding="utf-8"), "plan\n")
+
+    def test_shards_together_are_all_tests(self):
+        put(self.top / "bin/test_ops", "#!/bin/sh\ncase \"$*\" in *-Conv*) ;; *) exit 0 ;; esac\n"
+            "echo \"[ RUN      ] A.$GTEST_SHARD_INDEX\"\necho \"[       OK ] A.$GTEST_SHARD_INDEX (1 ms)\"\n"
+            "[ $GTEST_TOTAL_SHARDS = 4 ]\n")
+        self.assertEqual(self.check("--only", "correctness", "--jobs", "3").returncode, 0)
+        got = json.loads(self.output.read_text(encoding="utf-8"))
+        self.assertEqual(got["tests"]["ops"]["cases"], {f"A.{i}": "passed" for i in range(4)})
+
+    def test_a_signal_ends_what_runs(self):
+        put(self.top / "bin/test_ops", f"#!/bin/sh\necho $$ >>'{self.top}/started'\nexec sleep 100\n")
+        check = subprocess.Popen([self.top / "tools/gpu_check.sh", "--output", self.output, "--jobs", "2"],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        started = self.top / "started"
+        while not started.exists() or len(started.read_text().split()) < 2:
+            time.sleep(0.05)
+        check.send_signal(signal.SIGTERM)
+        self.assertEqual(check.wait(PATIENCE), 143)
+        for number in started.read_text().split():
+            end = time.monotonic() + 20
+            while pathlib.Path(f"/proc/{number}").exists() and time.monotonic() < end:
+                time.sleep(0.05)
+            self.assertFalse(pathlib.Path(f"/proc/{number}").exists())
 
 
 def packed(folder):
@@ -377,12 +418,9 @@ class Bundle(unittest.TestCase):
                                  [], name)
 
     def test_its_tests_run(self):
-        for name, cases in (("test_ops", "KnownAnswers.*"), ("test_cuda_ops", "*.DenseLayers")):
-            program = self.bundle / "bin" / name
-            if program.exists():
-                done = self.run_there([program, f"--gtest_filter={cases}"])
-                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-                self.assertIn("[  PASSED  ]", done.stdout)
+        done = self.run_there([self.bundle / "bin/test_ops", "--gtest_filter=KnownAnswers.*"])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("[  PASSED  ]", done.stdout)
 
     def test_gpu_check_finds_no_gpu_or_is_not_tried(self):
         doctor = json.loads(self.run_there([self.bundle / "bin/lockstep", "doctor", "--json"]).stdout)

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/error.h"
 #include "engine/cpu/pair_products.h"
 #include "engine/cpu/winograd.h"
 #include "engine/reference/reference_device.h"
@@ -52,11 +53,20 @@ class Conformance : public testing::Test {
       const Results& oracle = narrow                               ? rounded
                               : machine.dtype() == DType::kFloat16 ? halves
                                                                    : expected;
-      expect_close(machine, body(machine), oracle,
-                   of != nullptr && narrow && gradients_by_pairs(machine, *of));
-      if (HasFatalFailure()) return;
+      const int before = reported();
+      try {
+        expect_close(machine, body(machine), oracle,
+                     of != nullptr && narrow && gradients_by_pairs(machine, *of));
+      } catch (const Error& error) {
+        ADD_FAILURE() << machine.name() << ": " << error.what();
+      }
+      if (reported() != before) ++failed_;
     }
   }
+
+  // A failure on one machine says little: the other machines and problems show its extent. A test
+  // stops after this many.
+  bool enough_failed() const { return failed_ >= 12; }
 
   // Whether its gradients may be sums of products of rounded factors (pair_products.h).
   static bool gradients_by_pairs(const Machine& m, const ConvolutionSpec& s) {
@@ -80,11 +90,16 @@ class Conformance : public testing::Test {
           halves_oracle_ = oracle_of(DType::kFloat16);
 
  private:
+  static int reported() {
+    return testing::UnitTest::GetInstance()->current_test_info()->result()->total_part_count();
+  }
   Machine oracle_of(DType narrow) {
     Machine made(*oracle_device_, DType::kFloat64);
     made.round_to(narrow);
     return made;
   }
+
+  int failed_ = 0;  // results of a machine
 };
 
 }  // namespace lockstep::engine

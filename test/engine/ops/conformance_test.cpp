@@ -53,7 +53,7 @@ TEST_F(Conformance, DenseLayers) {
         compare(fmt::format("dense {} to {}, {} of {} rows, variant {}", inputs, outputs, rows.used,
                             rows.planned, variant),
                 [&](Machine& m) { return dense_case(m, spec, rows, accumulate); });
-        if (HasFatalFailure()) return;
+        if (enough_failed()) return;
       }
     }
   }
@@ -156,7 +156,7 @@ void ConvolutionConformance::compare_all(std::span<const std::size_t[8]> shapes)
               return !compiled || counter % 16 == 3 || !m.on_gpu();
             },
             &spec);
-        if (HasFatalFailure()) return;
+        if (enough_failed()) return;
       }
     }
   }
@@ -249,7 +249,7 @@ TEST_F(Conformance, Pools) {
                               kind == PoolKind::kMax ? "max" : "average", p[0], p[1], p[2], p[3],
                               p[4], p[5], p[6], ties),
                   [&](Machine& m) { return pool_case(m, spec, rows, ties); });
-          if (HasFatalFailure()) return;
+          if (enough_failed()) return;
         }
       }
     }
@@ -289,7 +289,7 @@ TEST_F(Conformance, ElementWiseKernels) {
                   call([&](Tensor, Tensor b, Tensor to) { ops.copy(state, b, to); });
                   return results;
                 });
-        if (HasFatalFailure()) return;
+        if (enough_failed()) return;
       }
     }
   }
@@ -360,7 +360,7 @@ TEST_F(Conformance, Losses) {
                                probabilities.values(rows.used),
                                {m.ops().batch_sum(state, losses.tensor)}};
               });
-      if (HasFatalFailure()) return;
+      if (enough_failed()) return;
     }
   }
 }

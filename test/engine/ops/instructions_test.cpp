@@ -65,7 +65,7 @@ TEST_F(Instructions, OfEverySetGiveWhatTheReferenceGives) {
                   return !pooled || chooses_unrounded(m, {s, 2});
                 },
                 &s);
-            if (HasFatalFailure()) return;
+            if (enough_failed()) return;
           }
         }
       }

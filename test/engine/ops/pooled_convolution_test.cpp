@@ -99,7 +99,7 @@ TEST_F(PooledConvolution, IsTheConvolutionAndThePoolInSlicesToo) {
                         slice, variant, wanted),
             [&](Machine& m) { return pooled_case(m, spec, rows, accumulate, slice, wanted); },
             [&](const Machine& m) { return chooses_unrounded(m, spec); }, &spec.convolution);
-        if (HasFatalFailure()) return;
+        if (enough_failed()) return;
       }
     }
   }
@@ -120,7 +120,7 @@ TEST_F(PooledConvolution, OfBfloat16IsItsOwnConvolutionAndPool) {
         const bool accumulate = variant % 2 == 1;
         expect_close(m, pooled_case(m, spec, rows, accumulate, rows.planned, 7),
                      pooled_case(m, spec, rows, accumulate, rows.planned, 7, true));
-        if (HasFatalFailure()) return;
+        if (enough_failed()) return;
       }
     }
   }
