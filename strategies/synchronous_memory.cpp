@@ -32,7 +32,8 @@ void Synchronous::check_devices(const engine::Ops& ops) const {
                   "a memory limit is of the host's memory, and replicas are on {}: give a fraction "
                   "of its memory instead (--memory-fraction, --gpu-memory)",
                   first);
-  engine::require(!options_.kernels, "{} has no choice of kernels: leave --kernels out", first);
+  engine::require(options_.kernels.value_or(engine::Kernels::kAuto) == engine::Kernels::kAuto,
+                  "{} has no choice of kernels: leave --kernels out", first);
   connect_devices();
 }
 

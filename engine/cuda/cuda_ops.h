@@ -172,6 +172,10 @@ class CudaOps final : public Ops {
 
   template <class Arguments>
   void launch(Grid grid, const Arguments& arguments) {
+    // A kernel cannot read the host's words.
+    if constexpr (requires { arguments.state; })
+      invariant(static_cast<const void*>(arguments.state) == state_.data(),
+                "kernels get the words of a step that publish gave");
     kernels_->launch(stream_, grid, arguments);
   }
 

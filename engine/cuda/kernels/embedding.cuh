@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Bodies of the kernels in embedding.h.
 #pragma once
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <numbers.cuh>
@@ -94,7 +93,7 @@ __device__ void add_row_of_pick(const EmbeddingBackward& a, std::size_t picks, s
     barrier();
     for (unsigned warp = 0; warp < threads() / kWarp; ++warp) {
       for (std::uint32_t left = matches[warp]; left != 0; left &= left - 1) {
-        const std::size_t match = first + warp * kWarp + std::size_t(std::countr_zero(left));
+        const std::size_t match = first + warp * kWarp + lowest_bit(left);
         if (match < pick) return;
         const std::size_t from = a.sum ? divide(match, a.fields).quotient : match;
         if (mine) sum += wide(static_cast<const T*>(a.dy)[from * a.columns + column]);

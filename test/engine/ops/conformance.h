@@ -34,6 +34,10 @@ inline StepState state_of(std::size_t used) {
 
 class Conformance : public testing::Test {
  protected:
+  Conformance() {
+    for (Machine& machine : machines_)
+      machine.set_roundings(roundings_under_test(machine.device()));
+  }
   // Runs `body` on the oracle and on every machine, and compares what it gives. Those of 16 bits
   // are compared with what the oracle gives for the same rounded operands.
   // `takes`: which machines, where not all. `of`: the convolution whose output and gradients these

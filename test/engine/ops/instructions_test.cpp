@@ -15,7 +15,7 @@ class Instructions : public Conformance {};
 Results gradients(Machine& m, const PooledConvolutionSpec& p, bool pooled, std::size_t rows) {
   const ConvolutionSpec& s = p.convolution;
   const PoolSpec pool = p.pool();
-  const StepState state = state_of(rows);
+  const StepState* const state = m.publish(state_of(rows));
   const Shape in{rows, s.height, s.width, s.channels};
   const Shape out{rows, pooled ? pool.output_height() : s.output_height(),
                   pooled ? pool.output_width() : s.output_width(), s.filters};
@@ -28,14 +28,14 @@ Results gradients(Machine& m, const PooledConvolutionSpec& p, bool pooled, std::
   if (pooled) {
     const Buffer workspace = m.device().allocate(m.ops().pooled_convolution_workspace(p, rows));
     const PooledConvolutionMemory memory{workspace.data(), rows};
-    m.ops().pooled_convolution_forward(&state, p, x.tensor, w.tensor, b.tensor, y.tensor, memory);
-    m.ops().pooled_convolution_backward(&state, p, x.tensor, dy.tensor, w.tensor, dx.tensor,
+    m.ops().pooled_convolution_forward(state, p, x.tensor, w.tensor, b.tensor, y.tensor, memory);
+    m.ops().pooled_convolution_backward(state, p, x.tensor, dy.tensor, w.tensor, dx.tensor,
                                         dw.tensor, db.tensor, memory, false);
   } else {
-    m.ops().convolution_forward(&state, s, x.tensor, w.tensor, b.tensor, y.tensor);
+    m.ops().convolution_forward(state, s, x.tensor, w.tensor, b.tensor, y.tensor);
     // Not y: what is 0 or nearly 0 may have either sign, after sums in another order.
     const Operand past = m.operand(out, random_numbers(out.elements(), 5));
-    m.ops().convolution_backward(&state, s, x.tensor, past.tensor, dy.tensor, w.tensor, dx.tensor,
+    m.ops().convolution_backward(state, s, x.tensor, past.tensor, dy.tensor, w.tensor, dx.tensor,
                                  dw.tensor, db.tensor, false);
   }
   return {y.values(), dx.values(), dw.values(), db.values()};

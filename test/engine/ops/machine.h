@@ -58,11 +58,13 @@ class Machine {
   // float16 of 2^-11.
   double tolerance() const {
     if (dtype_ == DType::kFloat64) return 1e-12;
-    if (dtype_ == DType::kBFloat16) return 4e-3;
-    if (dtype_ == DType::kFloat16) return 1e-3;
+    if (dtype_ == DType::kBFloat16) return roundings_ * 4e-3;
+    if (dtype_ == DType::kFloat16) return roundings_ * 1e-3;
     return options_.kernels == Kernels::kDirect ? 2e-5 : 1e-4;
   }
 
+  // How often the device's libraries round a result of 16 bits: once unless they are set.
+  void set_roundings(int roundings) { roundings_ = roundings; }
   // From now on operands hold numbers that this type of 16 bits has.
   void round_to(DType narrow) { held_in_ = narrow; }
   // What an operand holds where it is given `value`.
@@ -89,6 +91,7 @@ class Machine {
   OpsOptions options_;
   std::unique_ptr<Ops> ops_;
   DType held_in_ = dtype_;
+  int roundings_ = 1;
   StepState state_;
   Buffer ids_;
 };

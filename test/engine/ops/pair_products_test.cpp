@@ -118,11 +118,11 @@ TEST_F(Conformance, GradientsByPairsAreExactWhereTheirFactorsAre) {
       compare(
           fmt::format("{}x{}x{} to {}, {} rows", s.height, s.width, s.channels, s.filters, rows),
           [&](Machine& m) {
-            const StepState state = state_of(rows);
+            const StepState* const state = m.publish(state_of(rows));
             const Operand from = m.operand(in, x), weights = m.operand(kernel, w);
             const Operand gradient = m.operand(out, dy), dx = m.empty(in);
             const Operand dw = m.empty(kernel), db = m.empty({s.filters});
-            m.ops().convolution_backward(&state, s, from.tensor, gradient.tensor, gradient.tensor,
+            m.ops().convolution_backward(state, s, from.tensor, gradient.tensor, gradient.tensor,
                                          weights.tensor, dx.tensor, dw.tensor, db.tensor, false);
             return Results{dx.values(), dw.values(), db.values()};
           });

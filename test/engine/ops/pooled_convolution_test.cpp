@@ -16,6 +16,7 @@ Results pooled_case(Machine& m, const PooledConvolutionSpec& spec, Rows rows, bo
   const ConvolutionSpec& c = spec.convolution;
   const PoolSpec pool = spec.pool();
   StepState state = state_of(rows.used);
+  const StepState* published = nullptr;
   const std::size_t inputs = c.height * c.width * c.channels;
   const std::size_t outputs = pool.output_height() * pool.output_width() * c.filters;
   const Operand x = m.operand({rows.planned, c.height, c.width, c.channels},
@@ -42,6 +43,7 @@ Results pooled_case(Machine& m, const PooledConvolutionSpec& spec, Rows rows, bo
     for (std::size_t first = 0; first == 0 || first < rows.used; first += slice) {
       const std::size_t count = std::min(slice, rows.used - first);
       state.examples = std::int64_t(count);
+      published = m.publish(state);
       body(first, count,
            PooledConvolutionMemory{
                workspace.data(), rows.planned, first, {first == 0, first + slice >= rows.used}});
@@ -51,9 +53,9 @@ Results pooled_case(Machine& m, const PooledConvolutionSpec& spec, Rows rows, bo
     const Tensor from = part(x, first, count), to = part(y, first, count);
     const Tensor bias = c.bias ? b.tensor : Tensor{};
     if (apart) {
-      ops.Ops::pooled_convolution_forward(&state, spec, from, w.tensor, bias, to, memory);
+      ops.Ops::pooled_convolution_forward(published, spec, from, w.tensor, bias, to, memory);
     } else {
-      ops.pooled_convolution_forward(&state, spec, from, w.tensor, bias, to, memory);
+      ops.pooled_convolution_forward(published, spec, from, w.tensor, bias, to, memory);
     }
   });
   each_slice([&](std::size_t first, std::size_t count, const PooledConvolutionMemory& memory) {
@@ -62,10 +64,10 @@ Results pooled_case(Machine& m, const PooledConvolutionSpec& spec, Rows rows, bo
     const Tensor of_weights = wanted & 2 ? dw.tensor : Tensor{};
     const Tensor of_bias = c.bias && wanted & 4 ? db.tensor : Tensor{};
     if (apart) {
-      ops.Ops::pooled_convolution_backward(&state, spec, from, gradient, w.tensor, to, of_weights,
+      ops.Ops::pooled_convolution_backward(published, spec, from, gradient, w.tensor, to, of_weights,
                                            of_bias, memory, accumulate);
     } else {
-      ops.pooled_convolution_backward(&state, spec, from, gradient, w.tensor, to, of_weights,
+      ops.pooled_convolution_backward(published, spec, from, gradient, w.tensor, to, of_weights,
                                       of_bias, memory, accumulate);
     }
   });

@@ -2,6 +2,7 @@
 // The machine of engine/cuda/kernels/device/grid.cuh, for kernels that run in the emulator.
 #pragma once
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -86,6 +87,9 @@ inline void atomic_add(std::uint64_t* to, std::uint64_t value) {
 }
 inline std::uint32_t count_up(std::uint32_t* to) {
   return std::atomic_ref(*to).fetch_add(1, std::memory_order_relaxed);
+}
+inline unsigned lowest_bit(std::uint32_t bits) {
+  return unsigned(std::countr_zero(bits));
 }
 inline void fence() {}
 inline double read_fresh(const double* from) {
