@@ -39,7 +39,7 @@ struct Flags {
   std::vector<std::string> devices = {};
   int replicas = 1, threads = 1, steps = 60, warm_up = 10, group = 10, layer_steps = 10;
   int product = 8192, copy_mib = 256;
-  std::size_t batch = 128;
+  std::size_t batch = 128, candidates = engine::DeviceOptions().plan_candidates;
   bool json = false, recompute = false, whole = false;
 };
 
@@ -124,6 +124,7 @@ int run(const Flags& f, int argc, char** argv) {
                   f.steps, f.warm_up);
   strategies::SessionOptions session_options;
   session_options.gpus.plan_cache = collectives::cache_folder();
+  session_options.gpus.plan_candidates = f.candidates;
   strategies::Session session(argc, argv, session_options);
   strategies::StrategyOptions options;
   options.replicas = f.replicas;
@@ -257,6 +258,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--copy-mib", f.copy_mib, "of the copy, there")
       ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--candidates", f.candidates, "kernels of cuDNN timed for each new shape, there")
+      ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_flag("--recompute", f.recompute, "blocks of the model again in backward");
   app.add_option("--batch", f.batch, "over all replicas")->capture_default_str();

@@ -176,7 +176,7 @@ digits_otherwise() {
   train digits 60 "${digits[@]}" --device cuda:0
   train digits_queued 60 "${digits[@]}" --device cuda:0 --graphs off
   train digits_servers 60 "${digits[@]}" --strategy parameter_server --servers 1 --devices cuda:0,cuda:0 --sync
-  train wide_deep_2048 60 --model wide_deep --device cuda:0 --data random --batch 2048 --steps 60
+  train wide_deep_2048 60 --model wide_deep --dtype float32 --device cuda:0 --data random --batch 2048 --steps 60
 }
 
 # What a GPU alone can show of numbers and orders, the most important first.

@@ -14,11 +14,6 @@ Grid channels_grid(std::size_t channels) {
           .threads = kLineThreads};
 }
 
-// Of kernels that add lines.
-Grid sums_grid(const BatchNormSpec& spec, const Partials& partials) {
-  return {.blocks = line_tiles(spec.channels), .rows = partials.chunks, .threads = kLineThreads};
-}
-
 PoolSizes sizes_of(const PoolSpec& spec) {
   return {.largest = spec.kind == PoolKind::kMax,
           .height = unsigned(spec.height),
@@ -50,8 +45,9 @@ void CudaOps::batch_norm_sums(const StepState* state, const BatchNormSpec& s, Te
 void CudaOps::batch_norm_statistics(const StepState* state, const BatchNormSpec& s, Tensor x,
                                     double* sums, const engine::BatchNormMoments& call) {
   check_batch(x, dtype_, s.columns(), "x of a batch norm");
-  const Partials room = partials(x.rows() * s.positions, s.channels, 2);
-  launch(sums_grid(s, room),
+  const std::size_t groups = line_groups(s.channels);
+  const Partials room = partials(x.rows() * s.positions, s.channels, groups, 2);
+  launch(sums_grid(groups, room),
          BatchNormSums{state, s.positions, s.channels, x.data, room, sums,
                        BatchNormFindMoments{s.channels, s.epsilon, sums, call.moments, call.count,
                                             call.averages, call.keep}});
@@ -84,9 +80,10 @@ void CudaOps::batch_norm_gradient_sums(const StepState* state, const BatchNormSp
   check_call(s, dtype_, call);
   check_parameter(dscale, dtype_, s.channels, "batch norm: dscale");
   check_parameter(dshift, dtype_, s.channels, "batch norm: dshift");
-  const Partials room = partials(call.x.rows() * s.positions, s.channels, 2);
+  const std::size_t groups = line_groups(s.channels);
+  const Partials room = partials(call.x.rows() * s.positions, s.channels, groups, 2);
   launch(
-      sums_grid(s, room),
+      sums_grid(groups, room),
       BatchNormGradientSums{state, s.positions, s.channels, call.x.data, call.dy.data, call.moments,
                             s.activation == Activation::kRelu ? call.mask : nullptr, room, sums,
                             dscale.data, dshift.data, accumulate});
@@ -123,8 +120,10 @@ void CudaOps::pool_backward(const StepState* state, const PoolSpec& spec, Tensor
   check_spec(spec);
   check_batch(dy, dtype_, spec.outputs(), "dy of a pool");
   check_batch(dx, dtype_, spec.inputs(), "dx of a pool");
-  launch(images_grid(spec.inputs(), spec.channels, dx.rows()),
-         PoolBackward{state, sizes_of(spec), dy.data, dx.data, workspace});
+  const PoolSizes sizes = sizes_of(spec);
+  const std::size_t at_once = pools_by_four(sizes) ? 4 : 1;
+  launch(images_grid(spec.inputs() / at_once, spec.channels, dx.rows()),
+         PoolBackward{state, sizes, dy.data, dx.data, workspace});
 }
 
 }  // namespace lockstep::engine::cuda

@@ -147,12 +147,12 @@ void CudaOps::thin_gradients(const StepState* state, const ConvolutionSpec& spec
   check_parameter(db, dtype_, spec.filters, "the gradient of a bias");
   const bool relu = spec.activation == Activation::kRelu;
   if (relu) check_batch(y, dtype_, spec.outputs(), "y of a convolution");
-  // Threads have half as many filters as there are channels in a group, so twice the lines.
-  const std::size_t lines = 2 * dy.rows() * spec.output_height() * spec.output_width();
+  const std::size_t lines = dy.rows() * spec.output_height() * spec.output_width();
+  const std::size_t groups = spec.filters / kThinWidth;
   const ThinSizes sizes = thin_sizes(spec);
   for (unsigned tap = 0; tap < (dw ? sizes.taps() : db ? 1u : 0u); tap += kThinTaps) {
-    const Partials room = partials(lines, spec.filters, kThinTaps + 1);
-    launch({.blocks = line_tiles(spec.filters), .rows = room.chunks, .threads = kLineThreads},
+    const Partials room = partials(lines, spec.filters, groups, kThinTaps + 1);
+    launch(sums_grid(groups, room),
            ThinGradients{state, sizes, tap, x.data, relu ? y.data : nullptr, dy.data, room, dw.data,
                          tap == 0 ? db.data : nullptr, accumulate});
   }
@@ -171,8 +171,9 @@ void CudaOps::bias_gradient(const StepState* state, std::size_t positions, std::
     return;
   }
   check_parameter(db, dtype_, channels, "the gradient of a bias");
-  const Partials room = partials(dy.rows() * positions, channels, 1);
-  launch({.blocks = line_tiles(channels), .rows = room.chunks, .threads = kLineThreads},
+  const std::size_t groups = line_groups(channels);
+  const Partials room = partials(dy.rows() * positions, channels, groups, 1);
+  launch(sums_grid(groups, room),
          ColumnSums{state, positions, channels, masks ? y.data : nullptr, dy.data, masks, room,
                     db.data, accumulate});
 }

@@ -44,6 +44,11 @@ CudnnConvolutions::~CudnnConvolutions() {
 
 void CudnnConvolutions::run(CudaStream& stream, const Convolution& call, const void* first,
                             const void* second, const void* bias, void* target) {
+  if (call.rows == 0) {  // cuDNN has no empty tensors
+    if (call.pass == Convolution::Pass::kGradientOfWeights && !call.accumulate)
+      stream.fill(target, 0, target_bytes(call));
+    return;
+  }
   stream.queue([&] { run_now(stream, call, first, second, bias, target); });
 }
 

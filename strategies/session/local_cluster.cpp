@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/session/local_cluster.h"
 
+#include "engine/base/error.h"
 #include "engine/ops/ops.h"
 #include "strategies/parameter_server/in_process.h"
 #include "strategies/parameter_server/shard_service.h"
@@ -10,7 +11,9 @@ namespace lockstep::strategies {
 struct LocalCluster::Server {
   Server(engine::Device& device, engine::DType dtype, engine::Storage& storage,
          const engine::Log& log)
-      : ops(device.ops(dtype, {})), store(*ops), service(store, storage, log) {}
+      : ops(device.ops(dtype, {})), store(*ops), service(store, storage, log) {
+    engine::invariant(ops->in_host_memory(), "servers update variables in memory of the host");
+  }
   const std::unique_ptr<engine::Ops> ops;
   ShardStore store;
   ShardService service;

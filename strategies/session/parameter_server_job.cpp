@@ -178,8 +178,11 @@ Parts parts(Session& session, const ServerOptions& asked, const StrategyOptions&
     return parts;
   }
   result.servers = std::size_t(servers.servers);
+  // Servers keep their variables in memory of the host, whatever the workers' device.
+  engine::Device& updates =
+      device.id().kind == "cuda" ? engine::find(session.devices(), {"cpu", 0}) : device;
   parts.cluster =
-      std::make_shared<LocalCluster>(result.servers, device, *result.dtype, session.log());
+      std::make_shared<LocalCluster>(result.servers, updates, *result.dtype, session.log());
   result.connect = [cluster = parts.cluster](std::size_t server) {
     return cluster->connect(server);
   };

@@ -44,7 +44,7 @@ struct ColumnAdder {
     for (unsigned k = 0; k < kLines; ++k) {
       const ColumnLine<T, kWidth>& values = lines[k];
       const Pack<T, kWidth> g = y == nullptr ? values.dy : masked(values.y, values.dy);
-      if (masks) store(g, dy + (line + k * step) * channels, Way::kAligned);
+      if (masks) store(g, dy + (line - k * step) * channels, Way::kAligned);
       for (unsigned w = 0; w < kWidth; ++w) few.values[w] += FewSums<T>(wide(g.values[w]));
     }
     for (unsigned w = 0; w < kWidth; ++w) sums.values[0][w] += double(few.values[w]);

@@ -13,7 +13,7 @@ namespace lockstep::engine::cuda {
 
 // Written into db, or added to it. y null: all of dy counts. With `masks` what ReLU did not let
 // pass becomes zero in dy besides, for the kernels that read it next; then y is there. Blocks:
-// line_tiles(channels) by partials.chunks.
+// sum_tiles(groups) by partials.chunks.
 struct ColumnSums {
   static constexpr const char* kName = "column_sums";
   const StepState* state = nullptr;

@@ -15,9 +15,13 @@ struct FoldPlace {
   unsigned dy, dx, channel;
   bool there;  // else it is one of the zeros
 };
-__device__ inline FoldPlace fold_place(const FoldSizes& s, unsigned of) {
-  const unsigned channels = unsigned(s.channels), pixel = of / channels;
+__device__ inline FoldPlace fold_place(const FoldSizes& s, unsigned of, unsigned inverse) {
+  const unsigned channels = unsigned(s.channels), pixel = of * inverse >> 16;
   return {pixel / 2, pixel % 2, of - pixel * channels, pixel < 4};
+}
+// What of * inverse >> 16 divides by the channels with, of less than 256: a division takes long.
+__device__ inline unsigned inverse_of(const FoldSizes& s) {
+  return 65536 / unsigned(s.channels) + 1;
 }
 
 // A thread makes a group of channels of a folded pixel. A pixel above or left of the image wraps.
@@ -26,6 +30,7 @@ __device__ void run(const FoldImages& a) {
   const FoldSizes& s = a.sizes;
   const T* const x = static_cast<const T*>(a.x);
   T* const folded = static_cast<T*>(a.folded);
+  const unsigned inverse = inverse_of(s);
   const std::size_t groups = s.depth / kPack, count = a.rows * s.folded_height * s.folded_width;
   for (std::size_t i = first_index(); i < count * groups; i += index_stride()) {
     const auto [pixel, group] = divide(i, groups);
@@ -34,7 +39,7 @@ __device__ void run(const FoldImages& a) {
     const bool used = row < std::size_t(a.state->examples);
     Pack<T, kPack> pack;
     repeat<kPack>([&](unsigned w) {
-      const FoldPlace place = fold_place(s, unsigned(group) * kPack + w);
+      const FoldPlace place = fold_place(s, unsigned(group) * kPack + w, inverse);
       const std::size_t y = 2 * by + place.dy - s.padding, column = 2 * bx + place.dx - s.padding;
       const bool there = used && place.there && y < s.height && column < s.width;
       pack.values[w] =
@@ -48,13 +53,14 @@ __device__ void run(const FoldImages& a) {
 template <class T>
 __device__ void run(const FoldWeights& a) {
   const FoldSizes& s = a.sizes;
+  const unsigned inverse = inverse_of(s);
   const std::size_t height = (s.kernel_height + 1) / 2, width = (s.kernel_width + 1) / 2;
   for (std::size_t i = first_index(); i < s.filters * height * width * s.depth;
        i += index_stride()) {
     const auto [pixel, of] = divide(i, s.depth);
     const auto [line, jx] = divide(pixel, width);
     const auto [filter, jy] = divide(line, height);
-    const FoldPlace place = fold_place(s, unsigned(of));
+    const FoldPlace place = fold_place(s, unsigned(of), inverse);
     const std::size_t y = 2 * jy + place.dy, x = 2 * jx + place.dx;
     const bool there = place.there && y < s.kernel_height && x < s.kernel_width;
     static_cast<T*>(a.folded)[i] =

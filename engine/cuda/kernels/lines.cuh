@@ -38,8 +38,10 @@ struct Threads {
   unsigned group, slot;  // of these the thread's
 
   __device__ explicit Threads(std::size_t channels)
+      : Threads(channels, unsigned(least(channels / kWidth, kLineGroups))) {}
+  __device__ Threads(std::size_t channels, unsigned groups_of_tile)
       : groups(channels / kWidth),
-        tile(unsigned(least(groups, kLineGroups))),
+        tile(groups_of_tile),
         slots(kLineThreads / tile),
         group(thread() % tile),
         slot(thread() / tile) {}
@@ -103,72 +105,136 @@ __device__ inline bool is_last(std::uint32_t* ticket, unsigned count) {
   return last;
 }
 
-// Adds the sums of one tile over all chunks, where the block is the last that has some: end.put(c,
-// totals, end.fetch(c)) once for each channel.
-template <unsigned kSums, class End>
+// Which numbers of an array a lane has.
+struct LaneShare {
+  unsigned first, count;
+};
+
+// Adds the arrays of all lanes that differ in the bits kMask, kMask / 2, ..., kLeast of their
+// numbers. Lanes give half of their numbers away at each bit and so end with a share each: the
+// first `count` of the array then, and fewer exchanges than numbers. All lanes of a warp call it.
+template <unsigned kMask, unsigned kLeast, unsigned kCount>
+__device__ LaneShare add_lanes(double (&numbers)[kCount], unsigned lane, LaneShare share) {
+  constexpr unsigned kHalf = (kCount + 1) / 2;
+  const bool upper = (lane & kMask) != 0;
+  double half[kHalf];
+  repeat<kHalf>([&](unsigned i) {
+    const double low = numbers[i], high = i + kHalf < kCount ? numbers[i + kHalf] : 0;
+    half[i] = (upper ? high : low) + shuffle_xor(upper ? low : high, kMask);
+  });
+  if (upper) share.first += kHalf;
+  if (upper) {
+    share.count = share.count > kHalf ? share.count - kHalf : 0;
+  } else {
+    share.count = share.count < kHalf ? share.count : kHalf;
+  }
+  if constexpr (kMask > kLeast) share = add_lanes<kMask / 2, kLeast>(half, lane, share);
+  repeat<kHalf>([&](unsigned i) { numbers[i] = half[i]; });
+  return share;
+}
+
+// The sums of one tile, from those of a block's threads to the result.
+template <unsigned kWidth, unsigned kSums, class End>
 class TileSums {
  public:
+  static constexpr unsigned kWarpThreads = 32, kWarps = kLineThreads / kWarpThreads;
+  static constexpr unsigned kChannels = kSumGroups * kWidth;  // of a tile, but for the last
+  static constexpr unsigned kNumbers = kSums * kChannels;
+  // A number's chunks are added by so many threads, of which each has a stretch of them.
+  static constexpr unsigned kParts = kNumbers < kLineThreads ? kLineThreads / kNumbers : 1;
+
   __device__ TileSums(const Partials& partials, std::size_t channels, std::size_t tile,
-                      unsigned begin, unsigned end_of_tile, const End& end)
+                      const End& end)
       : partials_(partials),
         channels_(channels),
-        begin_(begin),
-        count_(unsigned(least(end_of_tile, channels)) - begin),
-        groups_(chunk_groups(partials.chunks)),
-        tickets_(partials.tickets + tile * (groups_ + 1)),
+        begin_(tile * kChannels),
+        count_(unsigned(least(kChannels, channels - begin_))),
+        ticket_(partials.tickets + tile),
         end_(end) {}
 
-  __device__ double* at(unsigned chunk, unsigned k, unsigned i) const {
-    return partials_.sums + (std::size_t(chunk) * kSums + k) * channels_ + begin_ + i;
-  }
-  __device__ unsigned count() const { return count_; }
-
-  // The chunk's sums have been written.
-  __device__ void done(unsigned chunk) const {
-    const unsigned group = chunk / kChunkGroup, first = group * kChunkGroup;
-    const unsigned members = unsigned(least(kChunkGroup, partials_.chunks - first));
-    if (!is_last(tickets_ + group, members)) return;
-    if (groups_ == 1) return finish(1, members);
-    for (unsigned i = thread(); i < count_; i += threads())
-      for (unsigned k = 0; k < kSums; ++k) *at(first, k, i) = total(first, 1, members, k, i);
-    if (is_last(tickets_ + groups_, groups_)) finish(kChunkGroup, groups_);
-  }
-
- private:
-  __device__ double total(unsigned first, unsigned step, unsigned count, unsigned k,
-                          unsigned i) const {
-    double sum = 0;
-    for (unsigned c = 0; c < count; ++c) sum += read_fresh(at(first + c * step, k, i));
-    return sum;
-  }
-  __device__ void finish(unsigned step, unsigned count) const {
-    for (unsigned i = thread(); i < count_; i += threads()) {
-      const auto fetched = end_.fetch(begin_ + i);
-      double totals[kSums];
-      for (unsigned k = 0; k < kSums; ++k) totals[k] = total(0, step, count, k, i);
-      end_.put(begin_ + i, totals, fetched);
+  // Leaves the sums of all threads as those of a chunk.
+  template <class Sum>
+  __device__ void add_threads(unsigned chunk, const ChannelSums<kSums, kWidth, Sum>& sums) const {
+    double* const of_warps = shared<double, kWarps * kNumbers>();
+    const unsigned lane = thread() % kWarpThreads, group = lane % kSumGroups;
+    double mine[kSums * kWidth];
+    for (unsigned k = 0; k < kSums; ++k)
+      for (unsigned w = 0; w < kWidth; ++w) mine[k * kWidth + w] = double(sums.values[k][w]);
+    const LaneShare share = add_lanes<kWarpThreads / 2, kSumGroups>(mine, lane, {0, kSums * kWidth});
+    double* const to = of_warps + thread() / kWarpThreads * kNumbers + group * kWidth;
+    constexpr unsigned kSlots = kWarpThreads / kSumGroups;
+    repeat<(kSums * kWidth + kSlots - 1) / kSlots>([&](unsigned i) {
+      const unsigned n = share.first + i;
+      if (i < share.count) to[n / kWidth * kChannels + n % kWidth] = mine[i];
+    });
+    barrier();
+    for (unsigned n = thread(); n < kNumbers; n += kLineThreads) {
+      double total = 0;
+      for (unsigned other = 0; other < kWarps; ++other) total += of_warps[other * kNumbers + n];
+      if (n % kChannels < count_) *at(chunk, n) = total;
     }
   }
 
+  // Where the block is the last that has a chunk: end.put(c, totals, end.fetch(c)) once for each
+  // channel.
+  __device__ void add_chunks() const {
+    if (!is_last(ticket_, partials_.chunks)) return;
+    double* const of_parts = shared<double, kParts * kNumbers, 1>();
+    decltype(end_.fetch(0)) fetched{};
+    if (thread() < count_) fetched = end_.fetch(begin_ + thread());
+    for (unsigned i = thread(); i < kParts * kNumbers; i += kLineThreads) {
+      const unsigned part = i / kNumbers, n = i - part * kNumbers;
+      if (n % kChannels < count_)
+        of_parts[i] = stretch(n, partials_.chunks * part / kParts,
+                              partials_.chunks * (part + 1) / kParts);
+    }
+    barrier();
+    if (thread() >= count_) return;
+    double totals[kSums] = {};
+    for (unsigned k = 0; k < kSums; ++k)
+      for (unsigned part = 0; part < kParts; ++part)
+        totals[k] += of_parts[part * kNumbers + k * kChannels + thread()];
+    end_.put(begin_ + thread(), totals, fetched);
+  }
+
+ private:
+  __device__ double* at(unsigned chunk, unsigned n) const {
+    return partials_.sums + (std::size_t(chunk) * kSums + n / kChannels) * channels_ + begin_ +
+           n % kChannels;
+  }
+  // Adds in order, but the loads of several chunks are under way together: they take longest.
+  __device__ double stretch(unsigned n, unsigned begin, unsigned end) const {
+    constexpr unsigned kAtOnce = 16;
+    double sum = 0;
+    for (unsigned first = begin; first < end; first += kAtOnce) {
+      double values[kAtOnce];
+      repeat<kAtOnce>([&](unsigned k) {
+        values[k] = first + k < end ? read_fresh(at(first + k, n)) : 0;
+      });
+      repeat<kAtOnce>([&](unsigned k) { sum += values[k]; });
+    }
+    return sum;
+  }
+
   const Partials& partials_;
-  std::size_t channels_;
-  unsigned begin_, count_, groups_;
-  std::uint32_t* tickets_;
+  std::size_t channels_, begin_;
+  unsigned count_;  // of the tile's channels
+  std::uint32_t* ticket_;
   const End& end_;
 };
 
 // kSums sums over lines of each channel. `make` of the first channel of a group gives what adds its
-// lines: read(line) and add(line, step, values of so many lines, sums); `end` gets the sums.
+// lines: read(line) and add(line, step, values of lines line, line - step, ..., sums); `end` gets
+// the sums. Goes from the last line to the first: what was written last, mostly by the kernel
+// before, is still in the cache, and a kernel that follows finds the first lines there.
 template <unsigned kWidth, unsigned kSums, unsigned kAtOnce, class Sum = double, class Make,
           class End>
 __device__ void sum_lines(std::size_t lines, std::size_t channels, const Partials& partials,
                           Make make, const End& end) {
-  const Threads<kWidth> mine(channels);
-  const unsigned chunks = partials.chunks, width = mine.tile * kWidth;
-  double* const block_sums = shared<double, kWidth * kLineThreads>();
+  const Threads<kWidth> mine(channels, kSumGroups);
+  const unsigned chunks = partials.chunks;
   for (std::size_t tile = block(); tile < mine.tiles(); tile += blocks()) {
-    const unsigned begin = unsigned(tile) * width;
-    const TileSums<kSums, End> tile_sums(partials, channels, tile, begin, begin + width, end);
+    const TileSums<kWidth, kSums, End> tile_sums(partials, channels, tile, end);
     for (unsigned chunk = block_row(); chunk < chunks; chunk += block_rows()) {
       ChannelSums<kSums, kWidth, Sum> sums;
       if (mine.works(tile)) {
@@ -176,23 +242,13 @@ __device__ void sum_lines(std::size_t lines, std::size_t channels, const Partial
         const std::size_t step = std::size_t(chunks) * mine.slots;
         each_lines<kAtOnce>(
             std::size_t(chunk) * mine.slots + mine.slot, step, lines,
-            [&](std::size_t line) { return adder.read(line); },
-            [&](std::size_t line, const auto& values) { adder.add(line, step, values, sums); });
+            [&](std::size_t line) { return adder.read(lines - 1 - line); },
+            [&](std::size_t line, const auto& values) {
+              adder.add(lines - 1 - line, step, values, sums);
+            });
       }
-      for (unsigned k = 0; k < kSums; ++k) {
-        barrier();
-        for (unsigned w = 0; w < kWidth; ++w)
-          block_sums[w * kLineThreads + thread()] = sums.values[k][w];
-        barrier();
-        for (unsigned i = thread(); i < tile_sums.count(); i += threads()) {
-          const double* const from = block_sums + (i % kWidth) * kLineThreads + i / kWidth;
-          double total = 0;
-          for (unsigned slot = 0; slot < mine.slots; ++slot)
-            total += from[std::size_t(slot) * mine.tile];
-          *tile_sums.at(chunk, k, i) = total;
-        }
-      }
-      tile_sums.done(chunk);
+      tile_sums.add_threads(chunk, sums);
+      tile_sums.add_chunks();
     }
   }
 }

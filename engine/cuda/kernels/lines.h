@@ -4,10 +4,10 @@
 // by side on groups of them (of kPack channels where there are whole ones, else of one) and one
 // below the other on lines.
 //
-// Sums over lines are taken in chunks, whose number follows from the sizes alone. Chunks are added
-// in their order, kChunkGroup of them by the block that is the last of these to end, and what that
-// gives by the last of all: so a sum is there when the kernel ends, and has the same bits whatever
-// the grid. Who is the last is counted in `tickets`, which are zero before and after.
+// Sums over lines are taken in chunks, whose number follows from the sizes alone, and the last
+// block of a tile adds its chunks in a fixed order: so a sum is there when the kernel ends, and has
+// the same bits whatever the grid. `tickets` tell who is the last; they are zero before and after.
+// Tiles of sums are narrow, so that they have few chunks.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,10 +15,10 @@
 namespace lockstep::engine::cuda {
 
 inline constexpr unsigned kLineThreads = 256;    // of a block of all these kernels
-inline constexpr unsigned kLineGroups = 32;      // of a tile at most
+inline constexpr unsigned kLineGroups = 32;      // of a tile at most, of kernels that write lines
+inline constexpr unsigned kSumGroups = 4;        // of each tile, of kernels that add lines
 inline constexpr unsigned kLineResidents = 3;    // blocks that a multiprocessor has room for
 inline constexpr unsigned kMostSumBlocks = 396;  // of kernels that add lines: an H200 has as many
-inline constexpr unsigned kChunkGroup = 16;
 
 constexpr std::size_t least(std::size_t a, std::size_t b) {
   return a < b ? a : b;
@@ -28,44 +28,47 @@ constexpr std::size_t line_groups(std::size_t channels) {
   return channels % 8 == 0 ? channels / 8 : channels;
 }
 
-// Blocks of the first extent of a grid.
+// Returns the first extent of the grid of a kernel that writes each line.
 constexpr unsigned line_tiles(std::size_t channels) {
   return unsigned((line_groups(channels) + kLineGroups - 1) / kLineGroups);
 }
 
-// Lines that a block works on at a time.
+// Returns how many lines a block of such a kernel works on at a time.
 constexpr unsigned line_slots(std::size_t channels) {
   return kLineThreads / unsigned(least(line_groups(channels), kLineGroups));
 }
 
-// Of the second extent, of kernels that write each line: each thread has some lines, and there are
-// twice the blocks that run at a time.
+// Returns how many blocks each of `tiles` gets so that all of `most` run at a time: one block more
+// would run alone, behind all others.
+constexpr std::size_t blocks_of_tile(std::size_t most, std::size_t tiles) {
+  return most < tiles ? 1 : most / tiles;
+}
+
+// Returns the second extent of the grid of a kernel that writes each line.
 constexpr unsigned line_blocks(std::size_t lines, std::size_t channels, int multiprocessors) {
   const std::size_t wanted = lines / (std::size_t(4) * line_slots(channels)) + 1;
-  const std::size_t most =
-      std::size_t(multiprocessors) * 2 * kLineResidents / line_tiles(channels) + 1;
-  return unsigned(least(wanted, most));
+  const std::size_t most = std::size_t(multiprocessors) * kLineResidents;
+  return unsigned(least(wanted, blocks_of_tile(most, line_tiles(channels))));
 }
 
-// Of kernels that add lines.
-constexpr unsigned line_chunks(std::size_t lines, std::size_t channels) {
-  const std::size_t wanted = lines / (std::size_t(8) * line_slots(channels)) + 1;
-  return unsigned(least(wanted, kMostSumBlocks / line_tiles(channels) + 1));
+// Returns the first extent of the grid of a kernel that adds lines.
+constexpr unsigned sum_tiles(std::size_t groups) {
+  return unsigned((groups + kSumGroups - 1) / kSumGroups);
 }
 
-constexpr unsigned chunk_groups(unsigned chunks) {
-  return (chunks + kChunkGroup - 1) / kChunkGroup;
+// Returns the second one, the chunks of each tile.
+constexpr unsigned sum_chunks(std::size_t lines, std::size_t groups) {
+  constexpr std::size_t kSlots = kLineThreads / kSumGroups;
+  const std::size_t wanted = lines / (8 * kSlots) + 1;
+  return unsigned(least(wanted, blocks_of_tile(kMostSumBlocks, sum_tiles(groups))));
 }
 
-// What kernels that add lines need: [chunks][sums of a channel][channels] numbers, and tickets for
+// What kernels that add lines need: [chunks][sums of a channel][channels] numbers, and a ticket for
 // each tile.
 struct Partials {
   unsigned chunks = 1;
   double* sums = nullptr;
   std::uint32_t* tickets = nullptr;
 };
-constexpr std::size_t line_tickets(std::size_t channels, unsigned chunks) {
-  return std::size_t(line_tiles(channels)) * (chunk_groups(chunks) + 1);
-}
 
 }  // namespace lockstep::engine::cuda

@@ -44,6 +44,11 @@ struct Site {
   unsigned y, x, channel;
 };
 
+// n / d, fast where d is a power of two, as groups of channels mostly are.
+__device__ inline unsigned quotient(unsigned n, unsigned d) {
+  return (d & (d - 1)) == 0 ? n >> lowest_bit(d) : n / d;
+}
+
 // Calls visit(row, site) for each group of kWidth channels of each image in use that is the
 // thread's.
 template <unsigned kWidth, class Visit>
@@ -52,10 +57,34 @@ __device__ void each_site(const StepState* state, const PoolSizes& s, unsigned h
   const unsigned groups = s.channels / kWidth, sites = height * width * groups;
   for (std::size_t row = block_row(); row < std::size_t(state->examples); row += block_rows()) {
     for (unsigned i = block() * threads() + thread(); i < sites; i += blocks() * threads()) {
-      const unsigned pixel = i / groups, y = pixel / width;
+      const unsigned pixel = quotient(i, groups), y = pixel / width;
       visit(row, Site{y, pixel - y * width, (i - pixel * groups) * kWidth});
     }
   }
+}
+
+// A number that is none (NaN) wins over all numbers, so that it is seen further on.
+__device__ inline bool wins(float value, float so_far) {
+  return value > so_far || (value != value && so_far == so_far);
+}
+
+// The largest of a window of kSize by kSize pixels that lie all on the image, from its first pixel
+// on: without loops, so that all loads are under way together.
+template <unsigned kSize, class T, unsigned kWidth, class Place>
+__device__ void whole_window(const T* first, std::size_t line, unsigned channels, bool aligned,
+                             Pack<T, kWidth>& largest, Pack<Place, kWidth>& winners) {
+  Pack<T, kWidth> pixels[kSize * kSize];
+  repeat<kSize * kSize>([&](unsigned k) {
+    pixels[k] = load<kWidth>(first + k / kSize * line + k % kSize * channels, aligned);
+  });
+  largest = pixels[0];
+  repeat<kSize * kSize - 1>([&](unsigned k) {
+    for (unsigned w = 0; w < kWidth; ++w) {
+      if (!wins(wide(pixels[k + 1].values[w]), wide(largest.values[w]))) continue;
+      largest.values[w] = pixels[k + 1].values[w];
+      winners.values[w] = Place(k + 1);
+    }
+  });
 }
 
 template <class T, unsigned kWidth, class Place>
@@ -64,8 +93,18 @@ __device__ void pool_window(const PoolForward& a, const T* image, Site site, T* 
   const PoolSizes& s = a.sizes;
   const Stretch rows = pixels_of(site.y, s.height, s.kernel_height, s);
   const Stretch columns = pixels_of(site.x, s.width, s.kernel_width, s);
-  Pack<float, kWidth> result{};  // the largest so far, or the sum
   Pack<Place, kWidth> winners{};
+  if (s.largest && s.kernel_height == s.kernel_width && rows.size() == columns.size() &&
+      rows.size() == s.kernel_width && (s.kernel_width == 2 || s.kernel_width == 3)) {
+    const std::size_t line = std::size_t(s.width) * s.channels;
+    const T* const from = image + rows.begin * line + columns.begin * s.channels + site.channel;
+    Pack<T, kWidth> largest;
+    s.kernel_width == 2 ? whole_window<2>(from, line, s.channels, aligned, largest, winners)
+                        : whole_window<3>(from, line, s.channels, aligned, largest, winners);
+    store(largest, y, aligned);
+    return store(winners, places, aligned);
+  }
+  Pack<float, kWidth> result{};  // the largest so far, or the sum
   bool first = true;
   for (unsigned iy = rows.begin; iy < rows.end; ++iy) {
     for (unsigned ix = columns.begin; ix < columns.end; ++ix) {
@@ -75,11 +114,9 @@ __device__ void pool_window(const PoolForward& a, const T* image, Site site, T* 
       for (unsigned w = 0; w < kWidth; ++w) {
         const float value = values.values[w];
         float& so_far = result.values[w];
-        // A number that is none (NaN) wins over all numbers, so that it is seen further on.
-        const bool wins = first || value > so_far || (value != value && so_far == so_far);
         if (!s.largest) {
           so_far += value;
-        } else if (wins) {
+        } else if (first || wins(value, so_far)) {
           so_far = value;
           winners.values[w] = place;
         }
@@ -171,9 +208,82 @@ __device__ void gather_all(const PoolBackward& a) {
   });
 }
 
+// Two by two inputs, and the windows that they have: kWindows by kWindows, of which the last begins
+// at the first input. In the padded image inputs and windows begin at even numbers.
+template <class T, unsigned kWidth, class Place, unsigned kWindows>
+class FourInputs {
+ public:
+  static constexpr unsigned kKernel = kWindows + 1;
+  __device__ FourInputs(const PoolBackward& a, const T* dy, const Place* places, Site site,
+                        bool aligned)
+      : s_(a.sizes), site_(site) {
+    repeat<kWindows * kWindows>([&](unsigned n) {
+      const unsigned oy = site.y + n / kWindows - (kWindows - 1),
+                     ox = site.x + n % kWindows - (kWindows - 1);
+      there_[n] = oy < s_.output_height && ox < s_.output_width;  // numbers below zero wrap
+      if (!there_[n]) return;
+      const std::size_t at = (std::size_t(oy) * s_.output_width + ox) * s_.channels + site.channel;
+      dy_[n] = load<kWidth>(dy + at, aligned);
+      winners_[n] = load<kWidth>(places + at, aligned);
+    });
+  }
+  __device__ void store_all(T* dx, bool aligned) const {
+    repeat<4>([&](unsigned i) {
+      const unsigned y = 2 * site_.y + i / 2 - s_.padding, x = 2 * site_.x + i % 2 - s_.padding;
+      if (y >= s_.height || x >= s_.width) return;
+      Pack<float, kWidth> sums{};
+      repeat<kWindows * kWindows>([&](unsigned n) {
+        // The input's place in the window.
+        const unsigned py = i / 2 + 2 * (kWindows - 1 - n / kWindows),
+                       px = i % 2 + 2 * (kWindows - 1 - n % kWindows);
+        if (!there_[n] || py >= kKernel || px >= kKernel) return;
+        for (unsigned w = 0; w < kWidth; ++w)
+          sums.values[w] += winners_[n].values[w] == Place(py * kKernel + px)
+                                ? wide(dy_[n].values[w])
+                                : 0.0f;
+      });
+      const std::size_t at = (std::size_t(y) * s_.width + x) * s_.channels + site_.channel;
+      store(narrowed<T>(sums), dx + at, aligned);
+    });
+  }
+
+ private:
+  const PoolSizes& s_;
+  Site site_;
+  Pack<T, kWidth> dy_[kWindows * kWindows];
+  Pack<Place, kWidth> winners_[kWindows * kWindows];
+  bool there_[kWindows * kWindows];
+};
+
+template <class T, unsigned kWidth, class Place, unsigned kWindows>
+__device__ void gather_fours(const PoolBackward& a) {
+  const PoolSizes& s = a.sizes;
+  const T* const dy = static_cast<const T*>(a.dy);
+  T* const dx = static_cast<T*>(a.dx);
+  const Place* const places = static_cast<const Place*>(a.places);
+  const bool aligned = packs_at(dy, dx, places);
+  const std::size_t inputs = std::size_t(s.height) * s.width * s.channels;
+  const std::size_t outputs = std::size_t(s.output_height) * s.output_width * s.channels;
+  each_site<kWidth>(a.state, s, (s.height + s.padding + 1) / 2, (s.width + s.padding + 1) / 2,
+                    [&](std::size_t row, Site site) {
+                      const FourInputs<T, kWidth, Place, kWindows> four(
+                          a, dy + row * outputs, places + row * outputs, site, aligned);
+                      four.store_all(dx + row * inputs, aligned);
+                    });
+}
+
 template <class T>
 __device__ void run(const PoolBackward& a) {
-  pool_ways(a.sizes, [&](auto width, auto place) { gather_all<T, width(), decltype(place)>(a); });
+  pool_ways(a.sizes, [&](auto width, auto place) {
+    using Place = decltype(place);
+    if (!pools_by_four(a.sizes)) {
+      gather_all<T, width(), Place>(a);
+    } else if (a.sizes.kernel_width == 2) {
+      gather_fours<T, width(), Place, 1>(a);
+    } else {
+      gather_fours<T, width(), Place, 2>(a);
+    }
+  });
 }
 
 }  // namespace lockstep::engine::cuda

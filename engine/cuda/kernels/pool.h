@@ -47,6 +47,13 @@ struct PoolBackward {
   const void* places = nullptr;
 };
 
+// Whether a thread goes backward through two by two inputs at once: then those of a largest pool
+// whose windows are two apart have no more than two by two windows between them.
+constexpr bool pools_by_four(const PoolSizes& s) {
+  return s.largest && s.stride == 2 && s.kernel_height == s.kernel_width &&
+         (s.kernel_width == 2 || s.kernel_width == 3);
+}
+
 // For `elements` of an image, of so many channels.
 constexpr unsigned pool_blocks(std::size_t elements, std::size_t channels) {
   const std::size_t items = channels % 8 == 0 ? elements / 8 : elements;

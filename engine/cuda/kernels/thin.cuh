@@ -4,6 +4,7 @@
 // and a sum for each of the taps and one for the bias.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <grid.cuh>
 
 #include "engine/cuda/kernels/elements.cuh"
@@ -13,26 +14,38 @@
 
 namespace lockstep::engine::cuda {
 
-// Where the kernel of one position lies: its row of the batch, and its upper left corner, which
-// wraps where it is above or left of the image.
+// A number that kernels see: its row and column in the window, and how far it lies behind the
+// window's first one.
+struct ThinTap {
+  unsigned y = 0, x = 0, offset = 0;
+};
+
+// Fills `taps` [kCount] with those from `first` on; all threads of the block call it, and meet
+// before these are read. Positions have them in common, and what a tap is takes divisions.
+template <unsigned kCount>
+__device__ void find_taps(const ThinSizes& s, unsigned first, ThinTap* taps) {
+  if (thread() >= kCount || first + thread() >= s.taps()) return;
+  const unsigned tap = first + thread(), pixel = tap / s.channels;
+  const unsigned y = pixel / s.kernel_width, x = pixel - y * s.kernel_width;
+  taps[thread()] = {y, x, (y * s.width + x) * s.channels + tap - pixel * s.channels};
+}
+
+// Where the window of one position lies. Its upper left corner wraps where it is above or left of
+// the image.
+template <class T>
 struct ThinCorner {
-  std::size_t row;
+  const T* first;
   unsigned y, x;
-  __device__ ThinCorner(const ThinSizes& s, std::size_t line) {
+  __device__ ThinCorner(const ThinSizes& s, const T* images, std::size_t line) {
     const auto [lines, ox] = divide(line, s.output_width);
-    const auto [of_row, oy] = divide(lines, s.output_height);
-    row = of_row;
+    const auto [row, oy] = divide(lines, s.output_height);
     y = unsigned(oy) * s.stride - s.padding;
     x = unsigned(ox) * s.stride - s.padding;
+    first = images + ((std::int64_t(row) * s.height + int(y)) * s.width + int(x)) * s.channels;
   }
-  // The number that a tap sees; zero beyond the image.
-  template <class T>
-  __device__ float at(const ThinSizes& s, const T* images, unsigned tap) const {
-    const unsigned pixel = tap / s.channels, ky = pixel / s.kernel_width;
-    const unsigned iy = y + ky, ix = x + pixel - ky * s.kernel_width;
-    if (iy >= s.height || ix >= s.width) return 0;
-    return wide(
-        images[((row * s.height + iy) * s.width + ix) * s.channels + tap - pixel * s.channels]);
+  // Returns the number that a tap sees, zero beyond the image.
+  __device__ float at(const ThinSizes& s, const ThinTap& tap) const {
+    return y + tap.y < s.height && x + tap.x < s.width ? wide(first[tap.offset]) : 0.0f;
   }
 };
 
@@ -49,6 +62,8 @@ __device__ void run(const ThinForward& a) {
     const unsigned tap = i / s.filters;
     weights[i] = wide(w[(i - tap * s.filters) * taps + tap]);
   }
+  ThinTap* const table = shared<ThinTap, kMostThinTaps>();
+  find_taps<kMostThinTaps>(s, 0, table);
   barrier();
   const Threads<kPack> mine(s.filters);
   const bool aligned = packs_at(y);
@@ -62,10 +77,10 @@ __device__ void run(const ThinForward& a) {
     const std::size_t first = std::size_t(block_row()) * mine.slots + mine.slot;
     const std::size_t step = std::size_t(block_rows()) * mine.slots;
     for (std::size_t line = first; line < lines; line += step) {
-      const ThinCorner corner(s, line);
+      const ThinCorner<T> corner(s, x, line);
       Pack<float, kPack> sums{};
       for (unsigned tap = 0; tap < taps; ++tap) {
-        const float seen = corner.at(s, x, tap);
+        const float seen = corner.at(s, table[tap]);
         const float* const from = weights + tap * s.filters + filter;
         for (unsigned v = 0; v < kPack; ++v) sums.values[v] += seen * from[v];
       }
@@ -78,8 +93,6 @@ __device__ void run(const ThinForward& a) {
   }
 }
 
-inline constexpr unsigned kThinWidth = 4;
-
 template <class T>
 struct ThinLine {
   Pack<float, kThinWidth> g;
@@ -89,6 +102,7 @@ struct ThinLine {
 template <class T>
 struct ThinAdder {
   const ThinGradients& a;
+  const ThinTap* taps;
   std::size_t filter;
   bool aligned;
   __device__ ThinLine<T> read(std::size_t line) const {
@@ -101,12 +115,10 @@ struct ThinAdder {
       for (unsigned v = 0; v < kThinWidth; ++v)
         if (!(y.values[v] > 0)) result.g.values[v] = 0;
     }
-    const ThinCorner corner(s, line);
-    const unsigned taps = s.taps();
-    repeat<kThinTaps>([&](unsigned k) {
-      const unsigned tap = a.first_tap + k;
-      result.seen[k] = tap < taps ? corner.at(s, static_cast<const T*>(a.x), tap) : 0.0f;
-    });
+    const ThinCorner<T> corner(s, static_cast<const T*>(a.x), line);
+    const unsigned count = s.taps() - a.first_tap;
+    repeat<kThinTaps>(
+        [&](unsigned k) { result.seen[k] = k < count ? corner.at(s, taps[k]) : 0.0f; });
     return result;
   }
   template <std::size_t kLines, class Sums>
@@ -140,10 +152,13 @@ template <class T>
 __device__ void run(const ThinGradients& a) {
   const ThinSizes& s = a.sizes;
   const std::size_t lines = std::size_t(a.state->examples) * s.output_height * s.output_width;
+  ThinTap* const taps = shared<ThinTap, kThinTaps>();
+  find_taps<kThinTaps>(s, a.first_tap, taps);
+  barrier();
   sum_lines<kThinWidth, kThinTaps + 1, 1, float>(
       lines, s.filters, a.partials,
       [&](std::size_t filter) {
-        return ThinAdder<T>{a, filter, packs_at(a.y, a.dy)};
+        return ThinAdder<T>{a, taps, filter, packs_at(a.y, a.dy)};
       },
       ThinEnd<T>{a});
 }

@@ -4,7 +4,8 @@
 // that knows it. Arguments of forward, and of the gradients of weights and bias. Taps are the
 // numbers that a kernel sees, kernel_height x kernel_width x channels. Addresses are the GPU's,
 // arrays are of the module's type; sums are float32. Lines and grids are those of
-// engine/cuda/kernels/lines.h, of `filters` channels, which are whole groups of 8.
+// engine/cuda/kernels/lines.h, of `filters` channels, which are whole groups of 8; gradients go by
+// groups of kThinWidth.
 #pragma once
 #include <cstddef>
 #include <tuple>
@@ -17,6 +18,7 @@ namespace lockstep::engine::cuda {
 inline constexpr unsigned kThinTaps = 9;           // whose gradients one kernel has
 inline constexpr unsigned kMostThinTaps = 27;      // of a convolution
 inline constexpr unsigned kMostThinFilters = 128;  // one tile of them
+inline constexpr unsigned kThinWidth = 4;          // filters of a thread that adds gradients
 
 // In numbers that are fast to divide.
 struct ThinSizes {

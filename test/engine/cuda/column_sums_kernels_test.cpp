@@ -45,9 +45,9 @@ TYPED_TEST(ColumnSumsKernels, AddWhatPassesOnEveryGrid) {
           std::vector<T> gradient = narrowed_to<T>(dy), db = narrowed_to<T>(before);
           ColumnSums a{&state, positions, channels, relu ? y.data() : nullptr, gradient.data()};
           a.masks = relu && shape.block_rows == 2;
-          const unsigned chunks = line_chunks(kPlanned * positions, channels);
+          const unsigned chunks = sum_chunks(kPlanned * positions, line_groups(channels));
           std::vector<double> partial(chunks * channels, std::nan(""));
-          std::vector<std::uint32_t> tickets(line_tickets(channels, chunks));
+          std::vector<std::uint32_t> tickets(sum_tiles(line_groups(channels)));
           a.partials = {chunks, partial.data(), tickets.data()};
           a.db = db.data(), a.accumulate = accumulate;
           emulate(shape, [&] { run<T>(a); });
@@ -73,7 +73,7 @@ TYPED_TEST(ColumnSumsKernels, NoRowsGiveZeros) {
   StepState state;
   std::vector<T> dy = narrowed_to<T>(random_batch(2, 0, 8, 1)), db(8, T(5.0f));
   std::vector<double> partial(8, 5);
-  std::vector<std::uint32_t> tickets(line_tickets(8, 1));
+  std::vector<std::uint32_t> tickets(sum_tiles(1));
   const ColumnSums a{&state,   1, 8, nullptr, dy.data(), false, {1, partial.data(), tickets.data()},
                      db.data()};
   emulate({1, 1, kLineThreads}, [&] { run<T>(a); });

@@ -159,6 +159,24 @@ TEST_F(CudnnConvolutionsTest, GradientsAreThoseOfTheReference) {
   }
 }
 
+// The library refuses empty tensors.
+TEST_F(CudnnConvolutionsTest, ABatchWithoutRowsHasGradientsOfWeightsThatAreZero) {
+  make();
+  const Tensor none = random(1, 1), dw = random(1, kBare.weights()), kept = copy(dw);
+  for (const Pass pass : {Pass::kForward, Pass::kGradientOfData})
+    convolutions_->run(stream_, {pass, kBare, 0, DType::kFloat32, false}, none.data, dw.data,
+                       nullptr, none.data);
+  const auto gradient = [&](bool accumulate) {
+    convolutions_->run(stream_, {Pass::kGradientOfWeights, kBare, 0, DType::kFloat32, accumulate},
+                       none.data, none.data, nullptr, dw.data);
+  };
+  gradient(true);
+  expect_same(dw, kept);
+  gradient(false);
+  std::fill_n(kept.as<float>(), kept.elements(), 0.0f);
+  expect_same(dw, kept);
+}
+
 TEST_F(CudnnConvolutionsTest, NanGoesThroughRelu) {
   make();
   const ConvolutionSpec spec{.height = 1,

@@ -97,7 +97,7 @@ TYPED_TEST(ThinKernels, OutputsAndGradientsAreThoseOfTheReferenceOnEveryGrid) {
         for (unsigned tap = 0; tap < sizes.taps(); tap += kThinTaps) {
           constexpr unsigned kChunks = 3;
           std::vector<double> sums(kChunks * (kThinTaps + 1) * s.filters, std::nan(""));
-          std::vector<std::uint32_t> tickets(line_tickets(s.filters, kChunks));
+          std::vector<std::uint32_t> tickets(sum_tiles(s.filters / kThinWidth));
           const ThinGradients a{&state,
                                 sizes,
                                 tap,

@@ -100,7 +100,11 @@ TEST_F(PooledConvolution, IsTheConvolutionAndThePoolInSlicesToo) {
                         p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], rows.used, rows.planned,
                         slice, variant, wanted),
             [&](Machine& m) { return pooled_case(m, spec, rows, accumulate, slice, wanted); },
-            [&](const Machine& m) { return chooses_unrounded(m, spec); }, &spec.convolution);
+            [&](const Machine& m) {
+              // cuDNN's operands are aligned, and slices of odd images are not.
+              return chooses_unrounded(m, spec) && (slice == rows.planned || !m.on_gpu());
+            },
+            &spec.convolution);
         if (enough_failed()) return;
       }
     }
