@@ -143,7 +143,7 @@ train() { run bench "train_$1" "$2" "$lockstep" train --eval 0 --json "${@:3}"; 
 step() { run bench "step_$1" "$2" "$(program bench_step)" --json "${@:3}"; }
 torch() { run bench "$1" "$2" python3 "$root/bench/peers/torch_resnet50.py" "${@:3}"; }
 report=$root/tools/gpu_report.py
-ops=$(program test_ops) all_kinds=ConvolutionConformance.OfAllKinds
+ops=$(program test_ops)
 constant=(--model mnist_cnn --schedule constant) # the schedule of a run that is resumed knows no end
 digits=("${constant[@]}" --epochs 2)
 
@@ -181,19 +181,17 @@ digits_otherwise() {
 
 # What a GPU alone can show of numbers and orders, the most important first.
 correctness() {
-  shards 4 ops 150 "$ops" "--gtest_filter=-$all_kinds"
+  shards 8 ops 200 "$ops"
   beside run test gpu_train 150 "$(program test_gpu_train)"
   beside digits_on_replicas
   beside digits_in_processes
   beside train digits_processor 60 "${digits[@]}" --replicas 2
   beside digits_otherwise
-  beside run test convolutions 300 "$ops" "--gtest_filter=$all_kinds" # cuDNN builds a kernel for each shape
-  local sanitizer tool limit
+  local sanitizer tool
   sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)
   for tool in memcheck synccheck racecheck; do
-    [ "$tool" = memcheck ] && limit=200 || limit=150
-    shards 4 "ops_under_$tool" "$limit" "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 1 \
-      "$ops" "--gtest_filter=*Conformance.*-$all_kinds"
+    shards 8 "ops_under_$tool" 150 "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 1 \
+      "$ops" '--gtest_filter=Conformance.*:*OfFewChannels*'
   done
   # What ranks on the GPUs cost each other, as it is measured here.
   local gpus=cuda:0,cuda:0

@@ -305,9 +305,9 @@ def speed_demands():
 
 
 def correctness_demands():
-    lost = [("digits_accuracy", "digits on two replicas", "digits_2_replicas"),
-            ("digits_of_processes_accuracy", "digits in two processes on one GPU, by IPC", "digits_2_processes"),
-            ("digits_of_servers_accuracy", "digits on a parameter server, two workers in step", "digits_servers")]
+    lost = [("digits_accuracy", "digits, two replicas", "digits_2_replicas"),
+            ("digits_of_processes_accuracy", "digits, two processes by IPC", "digits_2_processes"),
+            ("digits_of_servers_accuracy", "digits, a server and two workers", "digits_servers")]
     return [
         *((name, f"{what}: accuracy lost to the processor's run", AT_MOST, ACCURACY,
            lambda runs, r=run: accuracy_lost(runs, f"train_{r}")) for name, what, run in lost),

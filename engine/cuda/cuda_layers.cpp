@@ -14,6 +14,14 @@ Grid channels_grid(std::size_t channels) {
           .threads = kLineThreads};
 }
 
+// Returns the groups of a tile of the sums over x: of large batches whole lines of the cache, since
+// halves come slower; small ones have fewer chunks a tile, and end sooner, by halves.
+unsigned tile_for(Tensor x, std::size_t channels) {
+  constexpr std::size_t kLarge = std::size_t(1) << 26;  // elements
+  return x.elements() >= kLarge && channels % (8 * kWideSumGroups) == 0 ? kWideSumGroups
+                                                                        : kSumGroups;
+}
+
 PoolSizes sizes_of(const PoolSpec& spec) {
   return {.largest = spec.kind == PoolKind::kMax,
           .height = unsigned(spec.height),
@@ -46,7 +54,8 @@ void CudaOps::batch_norm_statistics(const StepState* state, const BatchNormSpec&
                                     double* sums, const engine::BatchNormMoments& call) {
   check_batch(x, dtype_, s.columns(), "x of a batch norm");
   const std::size_t groups = line_groups(s.channels);
-  const Partials room = partials(x.rows() * s.positions, s.channels, groups, 2);
+  const Partials room =
+      partials(x.rows() * s.positions, s.channels, groups, 2, tile_for(x, s.channels));
   launch(sums_grid(groups, room),
          BatchNormSums{state, s.positions, s.channels, x.data, room, sums,
                        BatchNormFindMoments{s.channels, s.epsilon, sums, call.moments, call.count,
@@ -81,7 +90,8 @@ void CudaOps::batch_norm_gradient_sums(const StepState* state, const BatchNormSp
   check_parameter(dscale, dtype_, s.channels, "batch norm: dscale");
   check_parameter(dshift, dtype_, s.channels, "batch norm: dshift");
   const std::size_t groups = line_groups(s.channels);
-  const Partials room = partials(call.x.rows() * s.positions, s.channels, groups, 2);
+  const Partials room =
+      partials(call.x.rows() * s.positions, s.channels, groups, 2, tile_for(call.x, s.channels));
   launch(
       sums_grid(groups, room),
       BatchNormGradientSums{state, s.positions, s.channels, call.x.data, call.dy.data, call.moments,

@@ -256,9 +256,9 @@ Grid CudaOps::lines_grid(std::size_t lines, std::size_t channels) const {
 }
 
 Partials CudaOps::partials(std::size_t lines, std::size_t channels, std::size_t groups,
-                           std::size_t count) {
-  const unsigned chunks = sum_chunks(lines, groups);
-  const std::size_t tickets = sum_tiles(groups) * sizeof(std::uint32_t);
+                           std::size_t count, unsigned tile) {
+  const unsigned chunks = sum_chunks(lines, groups, tile);
+  const std::size_t tickets = sum_tiles(groups, tile) * sizeof(std::uint32_t);
   if (tickets_.bytes() < tickets) {
     outgrown_.push_back(std::move(tickets_));
     tickets_ = memory_->allocate(tickets, "who is the last to add");
@@ -266,11 +266,11 @@ Partials CudaOps::partials(std::size_t lines, std::size_t channels, std::size_t 
   }
   auto* const sums = scratch(std::size_t(chunks) * count * channels * sizeof(double));
   return {chunks, reinterpret_cast<double*>(sums),
-          reinterpret_cast<std::uint32_t*>(tickets_.data())};
+          reinterpret_cast<std::uint32_t*>(tickets_.data()), tile};
 }
 
 Grid CudaOps::sums_grid(std::size_t groups, const Partials& partials) {
-  return {.blocks = sum_tiles(groups), .rows = partials.chunks, .threads = kLineThreads};
+  return {.blocks = sum_tiles(groups, partials.tile), .rows = partials.chunks, .threads = kLineThreads};
 }
 
 Grid CudaOps::grid_for(std::size_t elements) const {

@@ -152,8 +152,8 @@ class CudaOps final : public Ops {
   std::byte* scratch(std::size_t bytes);
   // For `count` sums of each channel over so many lines, whose channels are in so many groups; the
   // next call may use it. And the grid of the kernel that adds them.
-  Partials partials(std::size_t lines, std::size_t channels, std::size_t groups,
-                    std::size_t count);
+  Partials partials(std::size_t lines, std::size_t channels, std::size_t groups, std::size_t count,
+                    unsigned tile = kSumGroups);
   static Grid sums_grid(std::size_t groups, const Partials& partials);
   // Blocks of 256 threads for so many elements: enough to fill the GPU, each thread some elements.
   Grid grid_for(std::size_t elements) const;

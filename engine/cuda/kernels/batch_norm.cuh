@@ -92,13 +92,25 @@ struct ValuesEnd {
   }
 };
 
+// By narrow tiles, or by wide ones where the caller wants them.
+template <class Way, unsigned kAtOnce, class Make, class End>
+__device__ void sum_batch(std::size_t lines, std::size_t channels, const Partials& partials,
+                          Make make, const End& end) {
+  if constexpr (Way::kAligned) {
+    if (partials.tile == kWideSumGroups)
+      return sum_lines<Way::kWidth, 2, kAtOnce, double, kWideSumGroups>(lines, channels, partials,
+                                                                        make, end);
+  }
+  sum_lines<Way::kWidth, 2, kAtOnce>(lines, channels, partials, make, end);
+}
+
 template <class T>
 __device__ void run(const BatchNormSums& a) {
   const T* const x = static_cast<const T*>(a.x);
   const std::size_t lines = std::size_t(a.state->examples) * a.positions;
   go(a.channels, packs_at(x), [&](auto way) {
     using Way = decltype(way);
-    sum_lines<Way::kWidth, 2, 4>(
+    sum_batch<Way, 4>(
         lines, a.channels, a.partials,
         [&](std::size_t channel) {
           return ValueAdder<T, Way>{x + channel, a.channels};
@@ -165,7 +177,7 @@ __device__ void run(const BatchNormGradientSums& a) {
                           a.positions, a.channels};
   go(a.channels, packs_at(a.x, a.dy), [&](auto way) {
     using Way = decltype(way);
-    sum_lines<Way::kWidth, 2, 2>(
+    sum_batch<Way, 2>(
         std::size_t(a.state->examples) * a.positions, a.channels, a.partials,
         [&](std::size_t channel) {
           return GradientAdder<T, Way>{from, channel};

@@ -80,7 +80,7 @@ extern "C" __global__ void embedding_forward(EmbeddingForward a) {
 extern "C" __global__ void embedding_backward(EmbeddingBackward a) {
   run<Element>(a);
 }
-extern "C" __global__ void __launch_bounds__(kLineThreads, kLineResidents)
+extern "C" __global__ void __launch_bounds__(kLineThreads, kSumResidents)
     batch_norm_sums(BatchNormSums a) {
   run<Element>(a);
 }
@@ -94,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(kLineThreads, kLineResidents)
     batch_norm_forward(BatchNormApply a) {
   run<Element>(a);
 }
-extern "C" __global__ void __launch_bounds__(kLineThreads, kLineResidents)
+extern "C" __global__ void __launch_bounds__(kLineThreads, kSumResidents)
     batch_norm_gradient_sums(BatchNormGradientSums a) {
   run<Element>(a);
 }
@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(kLineThreads, kLineResidents)
     batch_norm_backward(BatchNormBackpropagate a) {
   run<Element>(a);
 }
-extern "C" __global__ void __launch_bounds__(kLineThreads, kLineResidents)
+extern "C" __global__ void __launch_bounds__(kLineThreads, kSumResidents)
     column_sums(ColumnSums a) {
   run<Element>(a);
 }
@@ -127,7 +127,8 @@ extern "C" __global__ void pool_backward(PoolBackward a) {
 extern "C" __global__ void thin_forward(ThinForward a) {
   run<Element>(a);
 }
-extern "C" __global__ void thin_gradients(ThinGradients a) {
+extern "C" __global__ void __launch_bounds__(kLineThreads, kSumResidents)
+    thin_gradients(ThinGradients a) {
   run<Element>(a);
 }
 extern "C" __global__ void reduce_sum(ReduceSum a) {

@@ -134,11 +134,11 @@ __device__ LaneShare add_lanes(double (&numbers)[kCount], unsigned lane, LaneSha
 }
 
 // The sums of one tile, from those of a block's threads to the result.
-template <unsigned kWidth, unsigned kSums, class End>
+template <unsigned kWidth, unsigned kSums, unsigned kGroups, class End>
 class TileSums {
  public:
   static constexpr unsigned kWarpThreads = 32, kWarps = kLineThreads / kWarpThreads;
-  static constexpr unsigned kChannels = kSumGroups * kWidth;  // of a tile, but for the last
+  static constexpr unsigned kChannels = kGroups * kWidth;  // of a tile, but for the last
   static constexpr unsigned kNumbers = kSums * kChannels;
   // A number's chunks are added by so many threads, of which each has a stretch of them.
   static constexpr unsigned kParts = kNumbers < kLineThreads ? kLineThreads / kNumbers : 1;
@@ -156,13 +156,13 @@ class TileSums {
   template <class Sum>
   __device__ void add_threads(unsigned chunk, const ChannelSums<kSums, kWidth, Sum>& sums) const {
     double* const of_warps = shared<double, kWarps * kNumbers>();
-    const unsigned lane = thread() % kWarpThreads, group = lane % kSumGroups;
+    const unsigned lane = thread() % kWarpThreads, group = lane % kGroups;
     double mine[kSums * kWidth];
     for (unsigned k = 0; k < kSums; ++k)
       for (unsigned w = 0; w < kWidth; ++w) mine[k * kWidth + w] = double(sums.values[k][w]);
-    const LaneShare share = add_lanes<kWarpThreads / 2, kSumGroups>(mine, lane, {0, kSums * kWidth});
+    const LaneShare share = add_lanes<kWarpThreads / 2, kGroups>(mine, lane, {0, kSums * kWidth});
     double* const to = of_warps + thread() / kWarpThreads * kNumbers + group * kWidth;
-    constexpr unsigned kSlots = kWarpThreads / kSumGroups;
+    constexpr unsigned kSlots = kWarpThreads / kGroups;
     repeat<(kSums * kWidth + kSlots - 1) / kSlots>([&](unsigned i) {
       const unsigned n = share.first + i;
       if (i < share.count) to[n / kWidth * kChannels + n % kWidth] = mine[i];
@@ -223,18 +223,18 @@ class TileSums {
   const End& end_;
 };
 
-// kSums sums over lines of each channel. `make` of the first channel of a group gives what adds its
+// kSums sums over lines of each channel, in tiles of kGroups groups. `make` of the first channel of a group gives what adds its
 // lines: read(line) and add(line, step, values of lines line, line - step, ..., sums); `end` gets
 // the sums. Goes from the last line to the first: what was written last, mostly by the kernel
 // before, is still in the cache, and a kernel that follows finds the first lines there.
-template <unsigned kWidth, unsigned kSums, unsigned kAtOnce, class Sum = double, class Make,
-          class End>
+template <unsigned kWidth, unsigned kSums, unsigned kAtOnce, class Sum = double,
+          unsigned kGroups = kSumGroups, class Make, class End>
 __device__ void sum_lines(std::size_t lines, std::size_t channels, const Partials& partials,
                           Make make, const End& end) {
-  const Threads<kWidth> mine(channels, kSumGroups);
+  const Threads<kWidth> mine(channels, kGroups);
   const unsigned chunks = partials.chunks;
   for (std::size_t tile = block(); tile < mine.tiles(); tile += blocks()) {
-    const TileSums<kWidth, kSums, End> tile_sums(partials, channels, tile, end);
+    const TileSums<kWidth, kSums, kGroups, End> tile_sums(partials, channels, tile, end);
     for (unsigned chunk = block_row(); chunk < chunks; chunk += block_rows()) {
       ChannelSums<kSums, kWidth, Sum> sums;
       if (mine.works(tile)) {

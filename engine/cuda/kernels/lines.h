@@ -17,8 +17,10 @@ namespace lockstep::engine::cuda {
 inline constexpr unsigned kLineThreads = 256;    // of a block of all these kernels
 inline constexpr unsigned kLineGroups = 32;      // of a tile at most, of kernels that write lines
 inline constexpr unsigned kSumGroups = 4;        // of each tile, of kernels that add lines
+inline constexpr unsigned kWideSumGroups = 8;    // of large batches: whole lines of the cache
 inline constexpr unsigned kLineResidents = 3;    // blocks that a multiprocessor has room for
-inline constexpr unsigned kMostSumBlocks = 396;  // of kernels that add lines: an H200 has as many
+inline constexpr unsigned kSumResidents = 2;     // likewise, of kernels that add lines
+inline constexpr unsigned kMostSumBlocks = 264;  // of these: an H100 has room for as many
 
 constexpr std::size_t least(std::size_t a, std::size_t b) {
   return a < b ? a : b;
@@ -51,16 +53,16 @@ constexpr unsigned line_blocks(std::size_t lines, std::size_t channels, int mult
   return unsigned(least(wanted, blocks_of_tile(most, line_tiles(channels))));
 }
 
-// Returns the first extent of the grid of a kernel that adds lines.
-constexpr unsigned sum_tiles(std::size_t groups) {
-  return unsigned((groups + kSumGroups - 1) / kSumGroups);
+// Returns the first extent of the grid of a kernel that adds lines of so many groups, by tiles of
+// `tile` groups.
+constexpr unsigned sum_tiles(std::size_t groups, unsigned tile = kSumGroups) {
+  return unsigned((groups + tile - 1) / tile);
 }
 
 // Returns the second one, the chunks of each tile.
-constexpr unsigned sum_chunks(std::size_t lines, std::size_t groups) {
-  constexpr std::size_t kSlots = kLineThreads / kSumGroups;
-  const std::size_t wanted = lines / (8 * kSlots) + 1;
-  return unsigned(least(wanted, blocks_of_tile(kMostSumBlocks, sum_tiles(groups))));
+constexpr unsigned sum_chunks(std::size_t lines, std::size_t groups, unsigned tile = kSumGroups) {
+  const std::size_t wanted = lines * tile / (8 * kLineThreads) + 1;
+  return unsigned(least(wanted, blocks_of_tile(kMostSumBlocks, sum_tiles(groups, tile))));
 }
 
 // What kernels that add lines need: [chunks][sums of a channel][channels] numbers, and a ticket for
@@ -69,6 +71,7 @@ struct Partials {
   unsigned chunks = 1;
   double* sums = nullptr;
   std::uint32_t* tickets = nullptr;
+  unsigned tile = kSumGroups;  // its groups; kWideSumGroups where the kernel knows them
 };
 
 }  // namespace lockstep::engine::cuda

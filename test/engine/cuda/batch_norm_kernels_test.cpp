@@ -149,6 +149,7 @@ TYPED_TEST(BatchNormKernels, AnyNumberOfChunksGivesTheSums) {
     for (const LaunchShape& shape : kShapes) {
       std::vector<double> sums(2 * kChannels + 1);
       Room room(std::size_t(kChannels), chunks);
+      room.partials.tile = chunks % 2 == 0 ? kSumGroups : kWideSumGroups;
       BatchNormSums a{&state, 1, kChannels, values.data(), room.partials};
       a.sums = sums.data();
       emulate(shape, [&] { run<T>(a); });

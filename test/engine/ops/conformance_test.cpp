@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <span>
 
 #include "engine/base/error.h"
 #include "test/engine/ops/conformance.h"
@@ -128,47 +127,53 @@ constexpr std::size_t kFewChannels[][8] = {
     {5, 26, 3, 16, 3, 3, 2, 1},
 };
 
-class ConvolutionConformance : public Conformance {
+// A test of each shape, so that they can be shared out. The parameter is the shape's number.
+class ConvolutionConformance : public Conformance,
+                               public testing::WithParamInterface<std::size_t> {
  protected:
-  void compare_all(std::span<const std::size_t[8]> shapes);
+  void compare_all(const std::size_t (&shape)[8]);
 };
 
-// `shapes`: see kConvolutions. A GPU's library compiles a kernel for each shape with ReLU and no
+// `shape`: see kConvolutions. A GPU's library compiles a kernel for each shape with ReLU and no
 // bias, which takes half a second: there some stand for all.
-void ConvolutionConformance::compare_all(std::span<const std::size_t[8]> shapes) {
-  int counter = 0;
-  for (const auto& c : shapes) {
-    for (Rows rows : {Rows{1, 1}, Rows{4, 0}, Rows{5, 2}, Rows{35, 35}}) {
-      ++counter;  // variants take turns: all of them meet every shape of window
-      for (int variant : {counter % 8, (counter + 5) % 8}) {
-        ConvolutionSpec spec{c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]};
-        spec.bias = variant % 2 == 0;
-        spec.activation = variant / 2 % 2 == 0 ? Activation::kNone : Activation::kRelu;
-        const bool accumulate = variant / 4 == 1;
-        compare(
-            fmt::format("convolution {}x{}x{} to {} by {}x{}, stride {}, padding {}, {} of {} "
-                        "rows, variant {}",
-                        c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], rows.used, rows.planned,
-                        variant),
-            [&](Machine& m) { return convolution_case(m, spec, rows, accumulate); },
-            [&](const Machine& m) {
-              const bool compiled = !spec.bias && spec.activation == Activation::kRelu;
-              return !compiled || counter % 16 == 3 || !m.on_gpu();
-            },
-            &spec);
-        if (enough_failed()) return;
-      }
+void ConvolutionConformance::compare_all(const std::size_t (&c)[8]) {
+  int counter = int(4 * GetParam());
+  for (Rows rows : {Rows{1, 1}, Rows{4, 0}, Rows{5, 2}, Rows{35, 35}}) {
+    ++counter;  // variants take turns: all of them meet every shape of window
+    for (int variant : {counter % 8, (counter + 5) % 8}) {
+      ConvolutionSpec spec{c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]};
+      spec.bias = variant % 2 == 0;
+      spec.activation = variant / 2 % 2 == 0 ? Activation::kNone : Activation::kRelu;
+      const bool accumulate = variant / 4 == 1;
+      compare(
+          fmt::format("convolution {}x{}x{} to {} by {}x{}, stride {}, padding {}, {} of {} "
+                      "rows, variant {}",
+                      c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], rows.used, rows.planned,
+                      variant),
+          [&](Machine& m) { return convolution_case(m, spec, rows, accumulate); },
+          [&](const Machine& m) {
+            const bool compiled = !spec.bias && spec.activation == Activation::kRelu;
+            return !compiled || counter % 16 == 3 || !m.on_gpu();
+          },
+          &spec);
+      if (enough_failed()) return;
     }
   }
 }
 
-TEST_F(ConvolutionConformance, OfAllKinds) {
-  compare_all(kConvolutions);
+class ConvolutionsOfAllKinds : public ConvolutionConformance {};
+TEST_P(ConvolutionsOfAllKinds, AreThoseOfTheReference) {
+  compare_all(kConvolutions[GetParam()]);
 }
+INSTANTIATE_TEST_SUITE_P(Shapes, ConvolutionsOfAllKinds,
+                         testing::Range(std::size_t(0), std::size(kConvolutions)));
 
-TEST_F(ConvolutionConformance, OfFewChannels) {
-  compare_all(kFewChannels);
+class ConvolutionsOfFewChannels : public ConvolutionConformance {};
+TEST_P(ConvolutionsOfFewChannels, AreThoseOfTheReference) {
+  compare_all(kFewChannels[GetParam()]);
 }
+INSTANTIATE_TEST_SUITE_P(Shapes, ConvolutionsOfFewChannels,
+                         testing::Range(std::size_t(0), std::size(kFewChannels)));
 
 TEST_F(Conformance, FrozenParametersHaveNoGradients) {
   const auto pick = [](int wanted, int bit, const Operand& o) {
