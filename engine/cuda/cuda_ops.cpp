@@ -270,7 +270,8 @@ Partials CudaOps::partials(std::size_t lines, std::size_t channels, std::size_t 
 }
 
 Grid CudaOps::sums_grid(std::size_t groups, const Partials& partials) {
-  return {.blocks = sum_tiles(groups, partials.tile), .rows = partials.chunks, .threads = kLineThreads};
+  return {
+      .blocks = sum_tiles(groups, partials.tile), .rows = partials.chunks, .threads = kLineThreads};
 }
 
 Grid CudaOps::grid_for(std::size_t elements) const {

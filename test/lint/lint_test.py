@@ -182,6 +182,7 @@ class Form(InTree):
                             ("test/a.cpp", ["", self.LICENCE]),
                             ("engine/a.cpp", [self.LICENCE] + ["int x;"] * 500),
                             ("test/support/a.h", [self.LICENCE]),
+                            ("engine/cuda/kernels/a.cuh", [self.LICENCE, "#pragma once", "std::countr_zero(x)"]),
                             ("tools/a.cpp", [self.LICENCE, "// TO" "DO: later"])]:
             with self.subTest(path=path, lines=len(lines)):
                 self.empty()

@@ -271,6 +271,24 @@ class Case(unittest.TestCase):
                                         "Conformance.Losses": "passed"})
         self.assertNotIn("ops.1", self.whole["tests"])
 
+    def racecheck(self, *kernels, mark="OK"):
+        self.gtest("ops_under_racecheck.0", "Conformance.Dense", mark, code="1")
+        kind, code, text = self.runs.pop("ops_under_racecheck.0")
+        text += "".join(f"========= Error: Race reported between Write access at {kernel}+0x10\n"
+                        f"=========     and Read access at {kernel}+0x20 [9 hazards]\n" for kernel in kernels)
+        self.runs["ops_under_racecheck"] = (kind, code, text)
+        return self.demands()["racecheck"]["met"]
+
+    def test_a_race_inside_a_kernel_of_a_library_is_told_and_no_failure(self):
+        kernel = "sm90_xmma_dgrad_implicit_gemm_kernel__5x_cudnn"
+        self.assertIs(self.racecheck(kernel), True)
+        self.assertIn(f"inside a kernel of NVIDIA's libraries, {kernel}", self.said)
+        self.assertEqual(self.whole["tests"]["ops_under_racecheck"]["hazards_of_libraries"], [kernel])
+        self.assertIs(self.racecheck(kernel, "batch_norm_sums"), False)
+        self.assertIs(self.racecheck("batch_norm_sums"), False)
+        self.assertIs(self.racecheck(), False)
+        self.assertIs(self.racecheck(kernel, mark="FAILED"), False)
+
     def test_what_failed_is_printed_in_few_lines(self):
         self.gtest("ops", "Conformance.Dense", "FAILED", code="1")
         kind, code, text = self.runs["ops"]

@@ -185,8 +185,8 @@ class TileSums {
     for (unsigned i = thread(); i < kParts * kNumbers; i += kLineThreads) {
       const unsigned part = i / kNumbers, n = i - part * kNumbers;
       if (n % kChannels < count_)
-        of_parts[i] = stretch(n, partials_.chunks * part / kParts,
-                              partials_.chunks * (part + 1) / kParts);
+        of_parts[i] =
+            stretch(n, partials_.chunks * part / kParts, partials_.chunks * (part + 1) / kParts);
     }
     barrier();
     if (thread() >= count_) return;
@@ -208,9 +208,8 @@ class TileSums {
     double sum = 0;
     for (unsigned first = begin; first < end; first += kAtOnce) {
       double values[kAtOnce];
-      repeat<kAtOnce>([&](unsigned k) {
-        values[k] = first + k < end ? read_fresh(at(first + k, n)) : 0;
-      });
+      repeat<kAtOnce>(
+          [&](unsigned k) { values[k] = first + k < end ? read_fresh(at(first + k, n)) : 0; });
       repeat<kAtOnce>([&](unsigned k) { sum += values[k]; });
     }
     return sum;
@@ -223,10 +222,11 @@ class TileSums {
   const End& end_;
 };
 
-// kSums sums over lines of each channel, in tiles of kGroups groups. `make` of the first channel of a group gives what adds its
-// lines: read(line) and add(line, step, values of lines line, line - step, ..., sums); `end` gets
-// the sums. Goes from the last line to the first: what was written last, mostly by the kernel
-// before, is still in the cache, and a kernel that follows finds the first lines there.
+// kSums sums over lines of each channel, in tiles of kGroups groups. `make` of the first channel of
+// a group gives what adds its lines: read(line) and add(line, step, values of lines line, line -
+// step, ..., sums); `end` gets the sums. Goes from the last line to the first: what was written
+// last, mostly by the kernel before, is still in the cache, and a kernel that follows finds the
+// first lines there.
 template <unsigned kWidth, unsigned kSums, unsigned kAtOnce, class Sum = double,
           unsigned kGroups = kSumGroups, class Make, class End>
 __device__ void sum_lines(std::size_t lines, std::size_t channels, const Partials& partials,

@@ -238,9 +238,8 @@ class FourInputs {
                        px = i % 2 + 2 * (kWindows - 1 - n % kWindows);
         if (!there_[n] || py >= kKernel || px >= kKernel) return;
         for (unsigned w = 0; w < kWidth; ++w)
-          sums.values[w] += winners_[n].values[w] == Place(py * kKernel + px)
-                                ? wide(dy_[n].values[w])
-                                : 0.0f;
+          sums.values[w] +=
+              winners_[n].values[w] == Place(py * kKernel + px) ? wide(dy_[n].values[w]) : 0.0f;
       });
       const std::size_t at = (std::size_t(y) * s_.width + x) * s_.channels + site_.channel;
       store(narrowed<T>(sums), dx + at, aligned);

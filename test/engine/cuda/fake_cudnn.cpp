@@ -76,8 +76,7 @@ std::map<int, std::int64_t> knobs_of(const Object& configuration) {
 cudnnStatus_t finalize(cudnnBackendDescriptor_t handle) {
   Object& object = *static_cast<Object*>(handle);
   if (object.type == CUDNN_BACKEND_TENSOR_DESCRIPTOR) {
-    const auto extents =
-        attributes<std::int64_t>(object.attributes, CUDNN_ATTR_TENSOR_DIMENSIONS);
+    const auto extents = attributes<std::int64_t>(object.attributes, CUDNN_ATTR_TENSOR_DIMENSIONS);
     const bool empty = std::ranges::any_of(extents, [](std::int64_t n) { return n <= 0; });
     return empty ? CUDNN_STATUS_BAD_PARAM : CUDNN_STATUS_SUCCESS;
   }

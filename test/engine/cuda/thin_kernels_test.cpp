@@ -95,7 +95,7 @@ TYPED_TEST(ThinKernels, OutputsAndGradientsAreThoseOfTheReferenceOnEveryGrid) {
       for (const LaunchShape& shape : kShapes) {
         std::vector<T> dw(s.weights(), T(2.0f)), db(s.filters, T(2.0f));
         for (unsigned tap = 0; tap < sizes.taps(); tap += kThinTaps) {
-          constexpr unsigned kChunks = 3;
+          constexpr unsigned kChunks = 2;
           std::vector<double> sums(kChunks * (kThinTaps + 1) * s.filters, std::nan(""));
           std::vector<std::uint32_t> tickets(sum_tiles(s.filters / kThinWidth));
           const ThinGradients a{&state,

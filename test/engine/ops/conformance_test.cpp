@@ -128,8 +128,7 @@ constexpr std::size_t kFewChannels[][8] = {
 };
 
 // A test of each shape, so that they can be shared out. The parameter is the shape's number.
-class ConvolutionConformance : public Conformance,
-                               public testing::WithParamInterface<std::size_t> {
+class ConvolutionConformance : public Conformance, public testing::WithParamInterface<std::size_t> {
  protected:
   void compare_all(const std::size_t (&shape)[8]);
 };

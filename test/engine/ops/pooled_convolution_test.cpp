@@ -64,8 +64,8 @@ Results pooled_case(Machine& m, const PooledConvolutionSpec& spec, Rows rows, bo
     const Tensor of_weights = wanted & 2 ? dw.tensor : Tensor{};
     const Tensor of_bias = c.bias && wanted & 4 ? db.tensor : Tensor{};
     if (apart) {
-      ops.Ops::pooled_convolution_backward(published, spec, from, gradient, w.tensor, to, of_weights,
-                                           of_bias, memory, accumulate);
+      ops.Ops::pooled_convolution_backward(published, spec, from, gradient, w.tensor, to,
+                                           of_weights, of_bias, memory, accumulate);
     } else {
       ops.pooled_convolution_backward(published, spec, from, gradient, w.tensor, to, of_weights,
                                       of_bias, memory, accumulate);
