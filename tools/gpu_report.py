@@ -345,7 +345,7 @@ def correctness_demands():
 def all_demands(runs, seconds, most):
     """Those of the parts that were run."""
     found = []
-    if any(name.startswith("step_") for name in runs["bench"]):
+    if any(name.startswith("step_") or name == "device" for name in runs["bench"]):
         found += speed_demands()
     if runs["test"]:
         found += correctness_demands()
