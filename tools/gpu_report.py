@@ -84,11 +84,10 @@ def runs_of(work):
                "seconds": int(seconds)}
         run |= cases_of(out) if kind == "test" else objects_of(out)
         of_libraries, of_others = hazards_of(out)
-        if of_libraries:
-            run["hazards_of_libraries"] = of_libraries
-            # The library answers for what happens inside its kernel; the tests that ran it passed.
-            if code == "1" and not of_others and set(run["cases"].values()) == {"passed"}:
-                run["result"] = result = "passed"
+        run |= {key: names for key, names in (("hazards_of_libraries", of_libraries), ("hazards", of_others)) if names}
+        # A library answers for what happens inside its kernel; the tests that ran it passed.
+        if code == "1" and of_libraries and not of_others and set(run["cases"].values()) == {"passed"}:
+            run["result"] = result = "passed"
         if result != "passed":
             run["last_words"] = (out + err).splitlines()[-20:]
         elif kind == "bench":
@@ -116,8 +115,9 @@ def add_run(runs, name, run):
     whole["seconds"] = max(whole["seconds"], run["seconds"])
     for key in ("cases", "failures"):
         whole[key] |= run[key]
-    if "hazards_of_libraries" in run:
-        whole["hazards_of_libraries"] = whole.get("hazards_of_libraries", []) + run["hazards_of_libraries"]
+    for key in ("hazards_of_libraries", "hazards"):
+        if key in run:
+            whole[key] = sorted(set(whole.get(key, [])) | set(run[key]))
 
 
 class NotMeasured(Exception):
@@ -385,6 +385,8 @@ def as_text(row):
 
 def print_hazards(runs):
     for name, run in runs["test"].items():
+        for kernel in run.get("hazards", []):
+            print(f"gpu_check: {name}: a race is reported in {kernel[:120]}")
         for kernel in run.get("hazards_of_libraries", []):
             print(f"gpu_check: {name}: a race is reported inside a kernel of NVIDIA's libraries, {kernel[:120]}")
 

@@ -285,6 +285,7 @@ class Case(unittest.TestCase):
         self.assertIn(f"inside a kernel of NVIDIA's libraries, {kernel}", self.said)
         self.assertEqual(self.whole["tests"]["ops_under_racecheck"]["hazards_of_libraries"], [kernel])
         self.assertIs(self.racecheck(kernel, "batch_norm_sums"), False)
+        self.assertIn("a race is reported in batch_norm_sums", self.said)
         self.assertIs(self.racecheck("batch_norm_sums"), False)
         self.assertIs(self.racecheck(), False)
         self.assertIs(self.racecheck(kernel, mark="FAILED"), False)
