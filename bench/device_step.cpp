@@ -220,10 +220,6 @@ std::string describe(const nlohmann::json& o) {
       roof["milliseconds"].get<double>(), roof["images_per_second"].get<double>(),
       roof["mb_per_image"].get<double>(), roof["gflop_per_image"].get<double>());
   text += fmt::format("share of that reached: {:.1f} %\n", 100 * roof["share"].get<double>());
-  if (o.contains("aim_images_per_second"))
-    text += fmt::format(
-        "of the aim of {:.0f} images/s: {:.1f} %\n", o["aim_images_per_second"].get<double>(),
-        100 * o["images_per_second"].get<double>() / o["aim_images_per_second"].get<double>());
   return text;
 }
 

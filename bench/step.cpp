@@ -39,7 +39,7 @@ struct Flags {
   std::vector<std::string> devices = {};
   int replicas = 1, threads = 1, steps = 60, warm_up = 10, group = 10, layer_steps = 10;
   int product = 8192, copy_mib = 256;
-  std::size_t batch = 128, candidates = engine::DeviceOptions().plan_candidates;
+  std::size_t batch = 128;
   bool json = false, recompute = false, whole = false;
 };
 
@@ -95,9 +95,6 @@ std::map<std::string, double> operations(const engine::GraphSpec& graph, double 
   return by_part;
 }
 
-constexpr double kAim = 8000;           // images a second of resnet50 ...
-constexpr std::size_t kAimBatch = 256;  // ... in such batches, on one H200
-
 int run_on_devices(const Flags& f, engine::Strategy& strategy,
                    const std::vector<engine::Device*>& devices, engine::DType dtype) {
   engine::require(strategy.membership().size == int(devices.size()),
@@ -111,9 +108,7 @@ int run_on_devices(const Flags& f, engine::Strategy& strategy,
   options.product = std::size_t(f.product);
   options.copied = std::size_t(f.copy_mib) << 20;
   options.dtype = dtype;
-  nlohmann::json object = device_step(strategy, devices, models::build(f.model), options);
-  if (f.model == "resnet50" && f.batch == kAimBatch && devices.size() == 1)
-    object["aim_images_per_second"] = kAim;
+  const nlohmann::json object = device_step(strategy, devices, models::build(f.model), options);
   fmt::print(stderr, "{}\n", strategy.explain());
   fmt::print("{}{}", f.json ? object.dump() : describe(object), f.json ? "\n" : "");
   return 0;
@@ -124,7 +119,6 @@ int run(const Flags& f, int argc, char** argv) {
                   f.steps, f.warm_up);
   strategies::SessionOptions session_options;
   session_options.gpus.plan_cache = collectives::cache_folder();
-  session_options.gpus.plan_candidates = f.candidates;
   strategies::Session session(argc, argv, session_options);
   strategies::StrategyOptions options;
   options.replicas = f.replicas;
@@ -258,9 +252,6 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--copy-mib", f.copy_mib, "of the copy, there")
       ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  app.add_option("--candidates", f.candidates, "kernels of cuDNN timed for each new shape, there")
-      ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_flag("--recompute", f.recompute, "blocks of the model again in backward");
   app.add_option("--batch", f.batch, "over all replicas")->capture_default_str();

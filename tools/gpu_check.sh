@@ -92,7 +92,10 @@ end_all() {
   local running
   running=$(jobs -p)
   # shellcheck disable=SC2086 # several numbers
-  [ -z "$running" ] || kill $running 2>/dev/null
+  if [ -n "$running" ]; then
+    kill $running 2>/dev/null
+    wait
+  fi
   rm -rf "$work" "$output.part"
 }
 trap end_all EXIT
@@ -101,12 +104,12 @@ trap 'exit 143' TERM
 printf '%s' "$doctor" >"$work/doctor"
 
 # note NAME KIND CODE SECONDS COMMAND: one thing that was run, for the JSON.
-note() { (printf '%s\t' "$@" && echo) >>"$work/runs"; }
+note() { printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$work/runs"; } # one write: others write, too
 
 # run KIND NAME LIMIT COMMAND...: KIND is `test`, of GoogleTest, or `bench`, which prints JSON; LIMIT are seconds. In
 # the background, since a trap waits for a program in front of it.
 run() {
-  local kind=$1 name=$2 limit=$3 left=$((seconds - SECONDS)) began=$SECONDS code
+  local kind=$1 name=$2 limit=$3 left=$((deadline - SECONDS)) began=$SECONDS code
   shift 3
   : >"$work/$name.out" && : >"$work/$name.err"
   if [ -z "$1" ]; then note "$name" "$kind" absent 0 ''; return; fi
@@ -135,7 +138,7 @@ shards() {
   local count=$1 name=$2 index
   shift 2
   for ((index = 0; index < count; ++index)); do
-    GTEST_TOTAL_SHARDS=$count GTEST_SHARD_INDEX=$index beside run test "$name.$index" "$@"
+    GTEST_TOTAL_SHARDS=$count GTEST_SHARD_INDEX=$index beside run test "$name.${index}of$count" "$@"
   done
 }
 
@@ -190,7 +193,7 @@ correctness() {
   local sanitizer tool
   sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)
   for tool in memcheck synccheck racecheck; do
-    shards 8 "ops_under_$tool" 150 "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 1 \
+    shards 8 "ops_under_$tool" 250 "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 1 \
       "$ops" '--gtest_filter=Conformance.*:*OfFewChannels*'
   done
   # What ranks on the GPUs cost each other, as it is measured here.
@@ -205,7 +208,7 @@ correctness() {
 
 # Speeds, one after the other.
 speed() {
-  # The first run on a kind of GPU finds cuDNN's kernels for each shape, which may take minutes; they are kept.
+  # The first run on a kind of GPU finds cuDNN's kernels for each shape, some seconds; they are kept.
   step kernels_256 150 --model resnet50 --device cuda:0 --batch 256 --warm-up 2 --steps 4 --group 2 --layer-steps 0
   step resnet50_256 90 --model resnet50 --device cuda:0 --batch 256 --warm-up 20 --steps 80
   torch torch 80 --modes eager graphed
@@ -221,7 +224,11 @@ speed() {
   step on_processors 30 --model mnist_cnn --steps 40
 }
 
+# Each part has its share of the seconds.
+deadline=$seconds
+if [ -z "$only" ]; then deadline=$((seconds * 400 / 940)); fi
 if [ "$only" != speed ]; then correctness; fi
+deadline=$seconds
 if [ "$only" != correctness ]; then speed; fi
 
 version=$(cat "$root/version" 2>/dev/null || git -C "$root" describe --always --dirty 2>/dev/null)

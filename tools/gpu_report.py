@@ -7,7 +7,7 @@ usage: gpu_report.py WORK JSON VERSION SECONDS MOST
 
 The first reads what gpu_check.sh left in the folder WORK (`runs`: a line for each thing that was run; `NAME.out` and
 `NAME.err` of each; `doctor`), writes the JSON, prints what failed and the table, and leaves in WORK/failed the names of
-what failed. Runs NAME.0, NAME.1, ... are shards of NAME. SECONDS is what all of it took, MOST what it may take. The
+what failed. Runs NAME.0of2, NAME.1of2 are the shards of NAME. SECONDS is what all of it took, MOST what it may take. The
 second prints whether two folders of checkpoints hold the same weights and optimizer state, bit for
 bit, as JSON.
 
@@ -53,6 +53,7 @@ def cases_of(text):
 
 LIBRARIES = re.compile(r"cudnn|cublas|cutlass|nvjet")
 HAZARD = re.compile(r"Race reported between \w+ access at (\S+)")
+OTHER_ERROR = re.compile(r"^=+ (?!Error: Race reported).*\b(Error: |Program hit|Invalid )", re.MULTILINE)
 
 
 def hazards_of(text):
@@ -86,14 +87,24 @@ def runs_of(work):
         of_libraries, of_others = hazards_of(out)
         run |= {key: names for key, names in (("hazards_of_libraries", of_libraries), ("hazards", of_others)) if names}
         # A library answers for what happens inside its kernel; the tests that ran it passed.
-        if code == "1" and of_libraries and not of_others and set(run["cases"].values()) == {"passed"}:
+        if (code == "1" and of_libraries and not of_others and set(run["cases"].values()) == {"passed"}
+                and not OTHER_ERROR.search(out)):
             run["result"] = result = "passed"
         if result != "passed":
             run["last_words"] = (out + err).splitlines()[-20:]
         elif kind == "bench":
             run["last_words"] = err.splitlines()[-20:]  # what was chosen, and warnings
-        shard = re.fullmatch(r"(.+)\.\d+", name)
+        shard = re.fullmatch(r"(.+)\.\d+of(\d+)", name)
+        run["shards"] = [1, int(shard[2])] if shard else [1, 1]
         add_run(runs[kind], shard[1] if shard else name, run)
+    for name, run in runs["test"].items():
+        there, all_shards = run.pop("shards")
+        if run["result"] == "passed" and there < all_shards:
+            run["result"] = f"failed: {all_shards - there} of {all_shards} shards are missing"
+        elif run["result"] == "passed" and not run["cases"]:
+            run["result"] = "failed: no test ran"
+    for run in runs["bench"].values():
+        run.pop("shards")
     for kind in runs.values():
         for name, run in kind.items():
             short = run["result"].partition(":")[0]
@@ -113,6 +124,7 @@ def add_run(runs, name, run):
         for key in ("result", "exit_code", "last_words", "command"):
             whole[key] = run.get(key)
     whole["seconds"] = max(whole["seconds"], run["seconds"])
+    whole["shards"][0] += 1
     for key in ("cases", "failures"):
         whole[key] |= run[key]
     for key in ("hazards_of_libraries", "hazards"):

@@ -14,8 +14,8 @@ Grid channels_grid(std::size_t channels) {
           .threads = kLineThreads};
 }
 
-// Returns the groups of a tile of the sums over x: of large batches whole lines of the cache, since
-// halves come slower; small ones have fewer chunks a tile, and end sooner, by halves.
+// Returns the groups per tile. Large batches use full cache lines, which load faster. Small batches
+// use half lines, which need fewer chunks.
 unsigned tile_for(Tensor x, std::size_t channels) {
   constexpr std::size_t kLarge = std::size_t(1) << 26;  // elements
   return x.elements() >= kLarge && channels % (8 * kWideSumGroups) == 0 ? kWideSumGroups
@@ -131,8 +131,8 @@ void CudaOps::pool_backward(const StepState* state, const PoolSpec& spec, Tensor
   check_batch(dy, dtype_, spec.outputs(), "dy of a pool");
   check_batch(dx, dtype_, spec.inputs(), "dx of a pool");
   const PoolSizes sizes = sizes_of(spec);
-  const std::size_t at_once = pools_by_four(sizes) ? 4 : 1;
-  launch(images_grid(spec.inputs() / at_once, spec.channels, dx.rows()),
+  const std::size_t elements = pools_by_four(sizes) ? fours(sizes) * spec.channels : spec.inputs();
+  launch(images_grid(elements, spec.channels, dx.rows()),
          PoolBackward{state, sizes, dy.data, dx.data, workspace});
 }
 

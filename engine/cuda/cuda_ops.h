@@ -150,8 +150,8 @@ class CudaOps final : public Ops {
 
   // Device memory for the numbers between two kernels of one call; the next call may use it.
   std::byte* scratch(std::size_t bytes);
-  // For `count` sums of each channel over so many lines, whose channels are in so many groups; the
-  // next call may use it. And the grid of the kernel that adds them.
+  // Returns scratch memory and tickets for `count` sums per channel over so many lines, and the
+  // grid of the kernel that adds them. The next call reuses them.
   Partials partials(std::size_t lines, std::size_t channels, std::size_t groups, std::size_t count,
                     unsigned tile = kSumGroups);
   static Grid sums_grid(std::size_t groups, const Partials& partials);

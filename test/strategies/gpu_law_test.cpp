@@ -429,6 +429,8 @@ TEST(GpuLaw, WhatReplicasOnAGpuCannotDoIsRefused) {
   strategies::SynchronousOptions direct = on(*gpu, 2);
   direct.kernels = engine::Kernels::kDirect;
   EXPECT_NE(refusal(direct).find("--kernels"), std::string::npos);
+  direct.kernels = engine::Kernels::kAuto;  // as the program gives it
+  EXPECT_EQ(refusal(direct), "none");
 }
 
 TEST(GpuLaw, GpusThatDoNotReachEachOtherAreNamed) {

@@ -7,6 +7,7 @@
 
 #include "engine/cpu/cpu_device.h"
 #include "strategies/parameter_server/parameter_server.h"
+#include "strategies/session/local_cluster.h"
 #include "test/engine/cuda/fake_devices.h"
 #include "test/strategies/mortal_servers.h"
 #include "test/strategies/small_job.h"
@@ -68,6 +69,11 @@ TEST(GpuServers, WorkersOnAGpuHaveTheLossesOfThoseOnTheProcessor) {
       EXPECT_NEAR(here.history.test->loss, there.history.test->loss, 1e-5);
     }
   }
+}
+
+TEST(GpuServersDeathTest, ServersOfThisProcessKeepTheirVariablesOnTheHost) {
+  EXPECT_DEATH(strategies::LocalCluster(1, *engine::cuda::fake_device(), DType::kFloat32),
+               "in memory of the host");
 }
 
 TEST(GpuServers, WithoutATypeTheyTrainInOneThatServersKeep) {

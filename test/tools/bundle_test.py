@@ -224,7 +224,7 @@ class GpuCheck(Case):
             put(self.top / "tools" / script, (SOURCE / "tools" / script).read_text(encoding="utf-8"))
         put(self.top / "bench/peers/torch_resnet50.py", "print('skipped: no PyTorch')\nraise SystemExit(77)\n")
         for name in PROGRAMS:
-            put(self.top / "bin" / name, "#!/bin/sh\n")
+            put(self.top / "bin" / name, "#!/bin/sh\necho '[ RUN      ] A.B'\necho '[       OK ] A.B (1 ms)'\n")
         put(self.top / "bin/bench_step", "#!/bin/sh\necho '{\"images_per_second\": 12.5, \"roofline\": "
             "{\"images_per_second\": 25, \"share\": 0.5, \"copy_gb_s\": 4300, \"product_tflop_s\": 1}}'\n")
         put(self.top / "bin/mpirun", "#!/bin/sh\necho '{\"started\": 2}'\n")
@@ -340,13 +340,19 @@ echo '{{"images_per_second":12.5}}'
 
     def test_a_signal_ends_what_runs(self):
         put(self.top / "bin/test_ops", f"#!/bin/sh\necho $$ >>'{self.top}/started'\nexec sleep 100\n")
+        (self.top / "tmp").mkdir()
         check = subprocess.Popen([self.top / "tools/gpu_check.sh", "--output", self.output, "--jobs", "2"],
-                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                 env={**os.environ, "TMPDIR": str(self.top / "tmp")})
         started = self.top / "started"
+        end = time.monotonic() + PATIENCE
         while not started.exists() or len(started.read_text().split()) < 2:
+            self.assertLess(time.monotonic(), end)
             time.sleep(0.05)
         check.send_signal(signal.SIGTERM)
         self.assertEqual(check.wait(PATIENCE), 143)
+        self.assertEqual(len(started.read_text().split()), 2, "no more run side by side than --jobs")
+        self.assertEqual(list((self.top / "tmp").iterdir()), [])
         for number in started.read_text().split():
             end = time.monotonic() + 20
             while pathlib.Path(f"/proc/{number}").exists() and time.monotonic() < end:

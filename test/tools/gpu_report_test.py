@@ -261,19 +261,29 @@ class Case(unittest.TestCase):
 
     def test_shards_are_one_run_whose_result_is_the_worst(self):
         del self.runs["ops"]
-        self.gtest("ops.0", "Conformance.Dense", "OK")
-        self.gtest("ops.1", "Conformance.Pools", "FAILED", code="1")
-        self.gtest("ops.2", "Conformance.Losses", "OK")
+        self.gtest("ops.0of3", "Conformance.Dense", "OK")
+        self.gtest("ops.1of3", "Conformance.Pools", "FAILED", code="1")
+        self.gtest("ops.2of3", "Conformance.Losses", "OK")
         self.assertIs(self.demands()["tests"]["met"], False)
         ops = self.whole["tests"]["ops"]
         self.assertEqual((ops["result"], ops["exit_code"]), ("failed", 1))
         self.assertEqual(ops["cases"], {"Conformance.Dense": "passed", "Conformance.Pools": "failed",
                                         "Conformance.Losses": "passed"})
-        self.assertNotIn("ops.1", self.whole["tests"])
+        self.assertNotIn("ops.1of3", self.whole["tests"])
+
+    def test_a_shard_that_is_missing_and_no_test_at_all_are_failures(self):
+        del self.runs["ops"]
+        self.gtest("ops.0of2", "Conformance.Dense", "OK")
+        self.assertIs(self.demands()["tests"]["met"], False)
+        self.assertEqual(self.whole["tests"]["ops"]["result"], "failed: 1 of 2 shards are missing")
+        del self.runs["ops.0of2"]
+        self.runs["ops"] = ("test", "0", "[  PASSED  ] 0 tests.\n")
+        self.assertIs(self.demands()["tests"]["met"], False)
+        self.assertEqual(self.whole["tests"]["ops"]["result"], "failed: no test ran")
 
     def racecheck(self, *kernels, mark="OK"):
-        self.gtest("ops_under_racecheck.0", "Conformance.Dense", mark, code="1")
-        kind, code, text = self.runs.pop("ops_under_racecheck.0")
+        self.gtest("ops_under_racecheck", "Conformance.Dense", mark, code="1")
+        kind, code, text = self.runs["ops_under_racecheck"]
         text += "".join(f"========= Error: Race reported between Write access at {kernel}+0x10\n"
                         f"=========     and Read access at {kernel}+0x20 [9 hazards]\n" for kernel in kernels)
         self.runs["ops_under_racecheck"] = (kind, code, text)
@@ -289,6 +299,12 @@ class Case(unittest.TestCase):
         self.assertIs(self.racecheck("batch_norm_sums"), False)
         self.assertIs(self.racecheck(), False)
         self.assertIs(self.racecheck(kernel, mark="FAILED"), False)
+        for words in ("========= Internal Sanitizer Error: it failed.", "========= Program hit CUDA_ERROR_ASSERT",
+                      "========= Error: Invalid read"):
+            self.racecheck(kernel)
+            kind, code, text = self.runs["ops_under_racecheck"]
+            self.runs["ops_under_racecheck"] = (kind, code, text + words + "\n")
+            self.assertIs(self.demands()["racecheck"]["met"], False, words)
 
     def test_what_failed_is_printed_in_few_lines(self):
         self.gtest("ops", "Conformance.Dense", "FAILED", code="1")

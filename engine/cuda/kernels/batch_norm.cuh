@@ -96,7 +96,7 @@ struct ValuesEnd {
 template <class Way, unsigned kAtOnce, class Make, class End>
 __device__ void sum_batch(std::size_t lines, std::size_t channels, const Partials& partials,
                           Make make, const End& end) {
-  if constexpr (Way::kAligned) {
+  if constexpr (Way::kWidth == kPack) {
     if (partials.tile == kWideSumGroups)
       return sum_lines<Way::kWidth, 2, kAtOnce, double, kWideSumGroups>(lines, channels, partials,
                                                                         make, end);

@@ -19,7 +19,7 @@ __device__ inline FoldPlace fold_place(const FoldSizes& s, unsigned of, unsigned
   const unsigned channels = unsigned(s.channels), pixel = of * inverse >> 16;
   return {pixel / 2, pixel % 2, of - pixel * channels, pixel < 4};
 }
-// What of * inverse >> 16 divides by the channels with, of less than 256: a division takes long.
+// Returns m such that n * m >> 16 equals n / channels for n < 256. This avoids a division.
 __device__ inline unsigned inverse_of(const FoldSizes& s) {
   return 65536 / unsigned(s.channels) + 1;
 }

@@ -110,9 +110,9 @@ struct LaneShare {
   unsigned first, count;
 };
 
-// Adds the arrays of all lanes that differ in the bits kMask, kMask / 2, ..., kLeast of their
-// numbers. Lanes give half of their numbers away at each bit and so end with a share each: the
-// first `count` of the array then, and fewer exchanges than numbers. All lanes of a warp call it.
+// Adds the arrays of all lanes whose numbers differ in the bits kMask, kMask / 2, ..., kLeast. Each
+// exchange halves the numbers that a lane holds. Returns the lane's share, which starts at
+// numbers[0]. All lanes of a warp call it.
 template <unsigned kMask, unsigned kLeast, unsigned kCount>
 __device__ LaneShare add_lanes(double (&numbers)[kCount], unsigned lane, LaneShare share) {
   constexpr unsigned kHalf = (kCount + 1) / 2;

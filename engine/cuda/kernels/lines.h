@@ -15,9 +15,9 @@
 namespace lockstep::engine::cuda {
 
 inline constexpr unsigned kLineThreads = 256;    // of a block of all these kernels
-inline constexpr unsigned kLineGroups = 32;      // of a tile at most, of kernels that write lines
-inline constexpr unsigned kSumGroups = 4;        // of each tile, of kernels that add lines
-inline constexpr unsigned kWideSumGroups = 8;    // of large batches: whole lines of the cache
+inline constexpr unsigned kLineGroups = 32;      // largest tile of kernels that write
+inline constexpr unsigned kSumGroups = 4;        // tile of kernels that add
+inline constexpr unsigned kWideSumGroups = 8;    // likewise, for large batches
 inline constexpr unsigned kLineResidents = 3;    // blocks that a multiprocessor has room for
 inline constexpr unsigned kSumResidents = 2;     // likewise, of kernels that add lines
 inline constexpr unsigned kMostSumBlocks = 264;  // of these: an H100 has room for as many

@@ -63,48 +63,14 @@ __device__ void each_site(const StepState* state, const PoolSizes& s, unsigned h
   }
 }
 
-// A number that is none (NaN) wins over all numbers, so that it is seen further on.
-__device__ inline bool wins(float value, float so_far) {
-  return value > so_far || (value != value && so_far == so_far);
-}
-
-// The largest of a window of kSize by kSize pixels that lie all on the image, from its first pixel
-// on: without loops, so that all loads are under way together.
-template <unsigned kSize, class T, unsigned kWidth, class Place>
-__device__ void whole_window(const T* first, std::size_t line, unsigned channels, bool aligned,
-                             Pack<T, kWidth>& largest, Pack<Place, kWidth>& winners) {
-  Pack<T, kWidth> pixels[kSize * kSize];
-  repeat<kSize * kSize>([&](unsigned k) {
-    pixels[k] = load<kWidth>(first + k / kSize * line + k % kSize * channels, aligned);
-  });
-  largest = pixels[0];
-  repeat<kSize * kSize - 1>([&](unsigned k) {
-    for (unsigned w = 0; w < kWidth; ++w) {
-      if (!wins(wide(pixels[k + 1].values[w]), wide(largest.values[w]))) continue;
-      largest.values[w] = pixels[k + 1].values[w];
-      winners.values[w] = Place(k + 1);
-    }
-  });
-}
-
 template <class T, unsigned kWidth, class Place>
 __device__ void pool_window(const PoolForward& a, const T* image, Site site, T* y, Place* places,
                             bool aligned) {
   const PoolSizes& s = a.sizes;
   const Stretch rows = pixels_of(site.y, s.height, s.kernel_height, s);
   const Stretch columns = pixels_of(site.x, s.width, s.kernel_width, s);
-  Pack<Place, kWidth> winners{};
-  if (s.largest && s.kernel_height == s.kernel_width && rows.size() == columns.size() &&
-      rows.size() == s.kernel_width && (s.kernel_width == 2 || s.kernel_width == 3)) {
-    const std::size_t line = std::size_t(s.width) * s.channels;
-    const T* const from = image + rows.begin * line + columns.begin * s.channels + site.channel;
-    Pack<T, kWidth> largest;
-    s.kernel_width == 2 ? whole_window<2>(from, line, s.channels, aligned, largest, winners)
-                        : whole_window<3>(from, line, s.channels, aligned, largest, winners);
-    store(largest, y, aligned);
-    return store(winners, places, aligned);
-  }
   Pack<float, kWidth> result{};  // the largest so far, or the sum
+  Pack<Place, kWidth> winners{};
   bool first = true;
   for (unsigned iy = rows.begin; iy < rows.end; ++iy) {
     for (unsigned ix = columns.begin; ix < columns.end; ++ix) {
@@ -114,9 +80,11 @@ __device__ void pool_window(const PoolForward& a, const T* image, Site site, T* 
       for (unsigned w = 0; w < kWidth; ++w) {
         const float value = values.values[w];
         float& so_far = result.values[w];
+        // A number that is none (NaN) wins over all numbers, so that it is seen further on.
+        const bool wins = first || value > so_far || (value != value && so_far == so_far);
         if (!s.largest) {
           so_far += value;
-        } else if (first || wins(value, so_far)) {
+        } else if (wins) {
           so_far = value;
           winners.values[w] = place;
         }
@@ -210,11 +178,11 @@ __device__ void gather_all(const PoolBackward& a) {
 
 // Two by two inputs, and the windows that they have: kWindows by kWindows, of which the last begins
 // at the first input. In the padded image inputs and windows begin at even numbers.
-template <class T, unsigned kWidth, class Place, unsigned kWindows>
+template <class T, unsigned kWidth, unsigned kWindows>
 class FourInputs {
  public:
   static constexpr unsigned kKernel = kWindows + 1;
-  __device__ FourInputs(const PoolBackward& a, const T* dy, const Place* places, Site site,
+  __device__ FourInputs(const PoolBackward& a, const T* dy, const PoolPlace* places, Site site,
                         bool aligned)
       : s_(a.sizes), site_(site) {
     repeat<kWindows * kWindows>([&](unsigned n) {
@@ -239,7 +207,7 @@ class FourInputs {
         if (!there_[n] || py >= kKernel || px >= kKernel) return;
         for (unsigned w = 0; w < kWidth; ++w)
           sums.values[w] +=
-              winners_[n].values[w] == Place(py * kKernel + px) ? wide(dy_[n].values[w]) : 0.0f;
+              winners_[n].values[w] == PoolPlace(py * kKernel + px) ? wide(dy_[n].values[w]) : 0.0f;
       });
       const std::size_t at = (std::size_t(y) * s_.width + x) * s_.channels + site_.channel;
       store(narrowed<T>(sums), dx + at, aligned);
@@ -250,39 +218,38 @@ class FourInputs {
   const PoolSizes& s_;
   Site site_;
   Pack<T, kWidth> dy_[kWindows * kWindows];
-  Pack<Place, kWidth> winners_[kWindows * kWindows];
+  Pack<PoolPlace, kWidth> winners_[kWindows * kWindows];
   bool there_[kWindows * kWindows];
 };
 
-template <class T, unsigned kWidth, class Place, unsigned kWindows>
-__device__ void gather_fours(const PoolBackward& a) {
+template <class T, unsigned kWidth, unsigned kWindows>
+__device__ void gather_fours_by(const PoolBackward& a) {
   const PoolSizes& s = a.sizes;
   const T* const dy = static_cast<const T*>(a.dy);
   T* const dx = static_cast<T*>(a.dx);
-  const Place* const places = static_cast<const Place*>(a.places);
+  const PoolPlace* const places = static_cast<const PoolPlace*>(a.places);
   const bool aligned = packs_at(dy, dx, places);
   const std::size_t inputs = std::size_t(s.height) * s.width * s.channels;
   const std::size_t outputs = std::size_t(s.output_height) * s.output_width * s.channels;
   each_site<kWidth>(a.state, s, (s.height + s.padding + 1) / 2, (s.width + s.padding + 1) / 2,
                     [&](std::size_t row, Site site) {
-                      const FourInputs<T, kWidth, Place, kWindows> four(
+                      const FourInputs<T, kWidth, kWindows> four(
                           a, dy + row * outputs, places + row * outputs, site, aligned);
                       four.store_all(dx + row * inputs, aligned);
                     });
 }
 
+template <class T, unsigned kWindows>
+__device__ void gather_fours(const PoolBackward& a) {
+  a.sizes.channels % kPack == 0 ? gather_fours_by<T, kPack, kWindows>(a)
+                                : gather_fours_by<T, 1, kWindows>(a);
+}
+
 template <class T>
 __device__ void run(const PoolBackward& a) {
-  pool_ways(a.sizes, [&](auto width, auto place) {
-    using Place = decltype(place);
-    if (!pools_by_four(a.sizes)) {
-      gather_all<T, width(), Place>(a);
-    } else if (a.sizes.kernel_width == 2) {
-      gather_fours<T, width(), Place, 1>(a);
-    } else {
-      gather_fours<T, width(), Place, 2>(a);
-    }
-  });
+  if (pools_by_four(a.sizes))
+    return a.sizes.kernel_width == 2 ? gather_fours<T, 1>(a) : gather_fours<T, 2>(a);
+  pool_ways(a.sizes, [&](auto width, auto place) { gather_all<T, width(), decltype(place)>(a); });
 }
 
 }  // namespace lockstep::engine::cuda

@@ -47,11 +47,15 @@ struct PoolBackward {
   const void* places = nullptr;
 };
 
-// Whether a thread goes backward through two by two inputs at once: then those of a largest pool
-// whose windows are two apart have no more than two by two windows between them.
+// Returns whether a thread of the backward kernel computes 2 x 2 inputs. At most 2 x 2 windows
+// cover them.
 constexpr bool pools_by_four(const PoolSizes& s) {
   return s.largest && s.stride == 2 && s.kernel_height == s.kernel_width &&
          (s.kernel_width == 2 || s.kernel_width == 3);
+}
+// Returns how many such 2 x 2 inputs the padded image has.
+constexpr std::size_t fours(const PoolSizes& s) {
+  return std::size_t((s.height + s.padding + 1) / 2) * ((s.width + s.padding + 1) / 2);
 }
 
 // For `elements` of an image, of so many channels.

@@ -20,8 +20,8 @@ struct ThinTap {
   unsigned y = 0, x = 0, offset = 0;
 };
 
-// Fills `taps` [kCount] with those from `first` on; all threads of the block call it, and meet
-// before these are read. Positions have them in common, and what a tap is takes divisions.
+// Fills the table with kCount taps from `first` on. All threads of the block call it; a barrier
+// must follow. The table saves divisions for each position.
 template <unsigned kCount>
 __device__ void find_taps(const ThinSizes& s, unsigned first, ThinTap* taps) {
   if (thread() >= kCount || first + thread() >= s.taps()) return;

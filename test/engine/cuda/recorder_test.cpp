@@ -182,5 +182,13 @@ TEST(RecorderTest, ARecordingMayBeGivenUp) {
   EXPECT_EQ(two.get(0), 4);
 }
 
+// A GPU cannot read the host's memory, and an emulator can.
+TEST(CudaOpsDeathTest, KernelsAreNotGivenWordsOfAStepThatLieOnTheHost) {
+  const std::unique_ptr<Device> device = fake_device();
+  Player player(*device);
+  const StepState state{.examples = kRows};
+  EXPECT_DEATH(player.ops().clear(&state, player.tensor(0)), "publish gave");
+}
+
 }  // namespace
 }  // namespace lockstep::engine::cuda

@@ -41,11 +41,11 @@ class Conformance : public testing::Test {
   // Runs `body` on the oracle and on every machine, and compares what it gives. Those of 16 bits
   // are compared with what the oracle gives for the same rounded operands.
   // `takes`: which machines, where not all. `of`: the convolution whose output and gradients these
-  // are.
+  // are. `product`: see Machine::tolerance.
   void compare(
       const std::string& what, const std::function<Results(Machine&)>& body,
       const std::function<bool(const Machine&)>& takes = [](const Machine&) { return true; },
-      const ConvolutionSpec* of = nullptr) {
+      const ConvolutionSpec* of = nullptr, bool product = false) {
     SCOPED_TRACE(what);
     const Results expected = body(oracle_), rounded = body(rounded_oracle_);
     const bool has_halves = std::ranges::any_of(
@@ -60,12 +60,20 @@ class Conformance : public testing::Test {
       const int before = reported();
       try {
         expect_close(machine, body(machine), oracle,
-                     of != nullptr && narrow && gradients_by_pairs(machine, *of));
+                     of != nullptr && narrow && gradients_by_pairs(machine, *of), product);
       } catch (const Error& error) {
         ADD_FAILURE() << machine.name() << ": " << error.what();
       }
       if (reported() != before) ++failed_;
     }
+  }
+
+  // The same for results of dense layers and convolutions, which the device's library makes.
+  void compare_products(
+      const std::string& what, const std::function<Results(Machine&)>& body,
+      const std::function<bool(const Machine&)>& takes = [](const Machine&) { return true; },
+      const ConvolutionSpec* of = nullptr) {
+    compare(what, body, takes, of, true);
   }
 
   // A failure on one machine says little: the other machines and problems show its extent. A test

@@ -49,9 +49,9 @@ TEST_F(Conformance, DenseLayers) {
         spec.bias = variant % 2 == 0;
         spec.activation = variant / 2 % 2 == 0 ? Activation::kNone : Activation::kRelu;
         const bool accumulate = variant / 4 == 1;
-        compare(fmt::format("dense {} to {}, {} of {} rows, variant {}", inputs, outputs, rows.used,
-                            rows.planned, variant),
-                [&](Machine& m) { return dense_case(m, spec, rows, accumulate); });
+        compare_products(fmt::format("dense {} to {}, {} of {} rows, variant {}", inputs, outputs,
+                                     rows.used, rows.planned, variant),
+                         [&](Machine& m) { return dense_case(m, spec, rows, accumulate); });
         if (enough_failed()) return;
       }
     }
@@ -144,7 +144,7 @@ void ConvolutionConformance::compare_all(const std::size_t (&c)[8]) {
       spec.bias = variant % 2 == 0;
       spec.activation = variant / 2 % 2 == 0 ? Activation::kNone : Activation::kRelu;
       const bool accumulate = variant / 4 == 1;
-      compare(
+      compare_products(
           fmt::format("convolution {}x{}x{} to {} by {}x{}, stride {}, padding {}, {} of {} "
                       "rows, variant {}",
                       c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], rows.used, rows.planned,
@@ -183,7 +183,7 @@ TEST_F(Conformance, FrozenParametersHaveNoGradients) {
        {ConvolutionSpec{5, 5, 3, 4, 3, 3, 1, 1}, ConvolutionSpec{6, 6, 16, 32, 3, 3, 1, 1},
         ConvolutionSpec{5, 6, 3, 16, 3, 3, 1, 1}}) {
     for (int wanted = 0; wanted < 8; ++wanted) {
-      compare(
+      compare_products(
           fmt::format("{} to {} channels, wanted gradients {}", s.channels, s.filters, wanted),
           [&](Machine& m) {
             const StepState* const state = m.publish(state_of(2));
@@ -204,7 +204,7 @@ TEST_F(Conformance, FrozenParametersHaveNoGradients) {
   }
   const DenseSpec dense{6, 5};
   for (int wanted = 0; wanted < 8; ++wanted) {
-    compare(fmt::format("dense, wanted gradients {}", wanted), [&](Machine& m) {
+    compare_products(fmt::format("dense, wanted gradients {}", wanted), [&](Machine& m) {
       const StepState* const state = m.publish(state_of(2));
       const Operand x = m.operand({2, 6}, random_numbers(12, 4));
       const Operand w = m.operand({5, 6}, random_numbers(30, 5));
@@ -238,9 +238,23 @@ Results pool_case(Machine& m, const PoolSpec& spec, Rows rows, bool ties) {
 
 // height, width, channels, kernel height, kernel width, stride, padding
 constexpr std::size_t kPools[][7] = {
-    {2, 2, 1, 2, 2, 2, 0}, {5, 5, 3, 2, 2, 2, 0},     {6, 7, 6, 3, 3, 2, 1}, {7, 7, 65, 3, 3, 1, 1},
-    {9, 8, 2, 3, 3, 3, 1}, {8, 8, 130, 2, 2, 2, 0},   {7, 5, 4, 7, 5, 1, 0}, {7, 9, 3, 5, 5, 3, 2},
-    {4, 6, 5, 1, 2, 1, 0}, {17, 16, 2, 17, 16, 1, 0},
+    {2, 2, 1, 2, 2, 2, 0},
+    {5, 5, 3, 2, 2, 2, 0},
+    {6, 7, 6, 3, 3, 2, 1},
+    {7, 7, 65, 3, 3, 1, 1},
+    {9, 8, 2, 3, 3, 3, 1},
+    {8, 8, 130, 2, 2, 2, 0},
+    {7, 5, 4, 7, 5, 1, 0},
+    {7, 9, 3, 5, 5, 3, 2},
+    {4, 6, 5, 1, 2, 1, 0},
+    {17, 16, 2, 17, 16, 1, 0},
+    // whole groups of channels; two by two inputs of a GPU's thread, fewer than that too
+    {7, 7, 64, 3, 3, 2, 1},
+    {7, 8, 16, 3, 3, 2, 0},
+    {5, 5, 8, 2, 2, 2, 1},
+    {5, 6, 8, 3, 3, 2, 2},
+    {1, 1, 8, 3, 3, 2, 1},
+    {1, 3, 1, 2, 2, 2, 1},
 };
 
 TEST_F(Conformance, Pools) {

@@ -56,7 +56,7 @@ TEST_F(Instructions, OfEverySetGiveWhatTheReferenceGives) {
           const std::string what = fmt::format("{}, {}x{}x{} to {}, padding {}", set, s.height,
                                                s.width, s.channels, s.filters, padding);
           for (bool pooled : {false, true}) {
-            compare(
+            compare_products(
                 what + (pooled ? ", pooled" : ""),
                 [&](Machine& m) {
                   return gradients(m, {s, 2}, pooled, 3);

@@ -123,11 +123,11 @@ std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& de
 // method with factors of 8 significant bits leaves 2.5e-2 of that root in images of many tiles, and
 // up to twice that in those of a few (engine/cpu/README.md); single elements lie further out.
 void expect_close(const Machine& machine, const Results& results, const Results& oracle,
-                  bool by_pairs) {
+                  bool by_pairs, bool product) {
   ASSERT_EQ(results.size(), oracle.size());
   for (std::size_t k = 0; k < oracle.size(); ++k) {
     ASSERT_EQ(results[k].size(), oracle[k].size()) << "result " << k;
-    const double tolerance = by_pairs && k > 0 ? 1 : machine.tolerance();
+    const double tolerance = by_pairs && k > 0 ? 1 : machine.tolerance(product);
     double squares = 0, errors = 0;
     for (double value : oracle[k]) squares += value * value;
     const double size = std::max(1e-3, std::sqrt(squares / double(oracle[k].size())));

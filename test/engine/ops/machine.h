@@ -56,15 +56,18 @@ class Machine {
   // How far a result may be from the oracle's, relative to the size of such results. For bfloat16
   // two roundings of 2^-9 at most: that of the result, and what is allowed for sums of float32; for
   // float16 of 2^-11.
-  double tolerance() const {
+  // `product`: the result is of a dense layer or a convolution, which the device's library makes.
+  double tolerance(bool product = false) const {
+    const int roundings = product ? roundings_ : 1;
     if (dtype_ == DType::kFloat64) return 1e-12;
-    if (dtype_ == DType::kBFloat16) return roundings_ * 4e-3;
-    if (dtype_ == DType::kFloat16) return roundings_ * 1e-3;
+    if (dtype_ == DType::kBFloat16) return roundings * 4e-3;
+    if (dtype_ == DType::kFloat16) return roundings * 1e-3;
     return options_.kernels == Kernels::kDirect ? 2e-5 : 1e-4;
   }
 
-  // How often the device's libraries round a result of 16 bits: once unless they are set.
+  // How often the device's libraries round a product of 16 bits: once unless set.
   void set_roundings(int roundings) { roundings_ = roundings; }
+  int roundings() const { return roundings_; }
   // From now on operands hold numbers that this type of 16 bits has.
   void round_to(DType narrow) { held_in_ = narrow; }
   // What an operand holds where it is given `value`.
@@ -108,8 +111,9 @@ std::vector<Machine> all_machines(const std::vector<std::unique_ptr<Device>>& de
 
 // The results of a case, each compared with the oracle's by the tolerance.
 using Results = std::vector<std::vector<double>>;
-// `by_pairs`: all but the first may be as far as products of rounded factors leave them.
+// `by_pairs`: all but the first may be as far as products of rounded factors leave them. `product`:
+// see Machine::tolerance.
 void expect_close(const Machine& machine, const Results& results, const Results& oracle,
-                  bool by_pairs = false);
+                  bool by_pairs = false, bool product = false);
 
 }  // namespace lockstep::engine

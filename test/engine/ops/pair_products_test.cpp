@@ -115,7 +115,7 @@ TEST_F(Conformance, GradientsByPairsAreExactWhereTheirFactorsAre) {
           w[(f * 9 + random.below(9)) * s.channels + c] = random.below(2) == 0 ? 576 : -576;
         }
       }
-      compare(
+      compare_products(
           fmt::format("{}x{}x{} to {}, {} rows", s.height, s.width, s.channels, s.filters, rows),
           [&](Machine& m) {
             const StepState* const state = m.publish(state_of(rows));

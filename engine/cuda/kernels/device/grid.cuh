@@ -82,7 +82,8 @@ __device__ inline void atomic_add(std::uint64_t* to, std::uint64_t value) {
 __device__ inline std::uint32_t count_up(std::uint32_t* to) {
   return atomicAdd(to, 1u);
 }
-// The number of the lowest bit that is set; one is. Of std::countr_zero nvcc makes the constant 32.
+// Returns the index of the lowest set bit; `bits` is not 0. nvcc compiles std::countr_zero to the
+// constant 32 in device code.
 __device__ inline unsigned lowest_bit(std::uint32_t bits) {
   return unsigned(__ffs(int(bits)) - 1);
 }
