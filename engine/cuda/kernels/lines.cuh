@@ -105,7 +105,7 @@ __device__ inline bool is_last(std::uint32_t* ticket, unsigned count) {
   return last;
 }
 
-// Which numbers of an array a lane has.
+// The numbers of an array that a lane holds.
 struct LaneShare {
   unsigned first, count;
 };
@@ -175,8 +175,7 @@ class TileSums {
     }
   }
 
-  // Where the block is the last that has a chunk: end.put(c, totals, end.fetch(c)) once for each
-  // channel.
+  // Calls end.put(c, totals, end.fetch(c)) once for each channel, in the last block of the tile.
   __device__ void add_chunks() const {
     if (!is_last(ticket_, partials_.chunks)) return;
     double* const of_parts = shared<double, kParts * kNumbers, 1>();

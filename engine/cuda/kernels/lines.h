@@ -65,7 +65,7 @@ constexpr unsigned sum_chunks(std::size_t lines, std::size_t groups, unsigned ti
   return unsigned(least(wanted, blocks_of_tile(kMostSumBlocks, sum_tiles(groups, tile))));
 }
 
-// What kernels that add lines need: [chunks][sums of a channel][channels] numbers, and a ticket for
+// Memory of kernels that add lines: [chunks][sums of a channel][channels] numbers, and a ticket for
 // each tile.
 struct Partials {
   unsigned chunks = 1;

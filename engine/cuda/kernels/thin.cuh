@@ -30,7 +30,7 @@ __device__ void find_taps(const ThinSizes& s, unsigned first, ThinTap* taps) {
   taps[thread()] = {y, x, (y * s.width + x) * s.channels + tap - pixel * s.channels};
 }
 
-// Where the window of one position lies. Its upper left corner wraps where it is above or left of
+// The window of one position. Its upper left corner wraps where it is above or left of
 // the image.
 template <class T>
 struct ThinCorner {

@@ -11,7 +11,7 @@ namespace lockstep::engine {
 
 // Of this machine, or made for tests.
 std::vector<std::unique_ptr<Device>> devices_under_test();
-// How often the libraries of such a device round a result of 16 bits.
+// Returns how often the libraries of such a device round a product of 16 bits.
 int roundings_under_test(const Device& device);
 
 }  // namespace lockstep::engine

@@ -65,7 +65,7 @@ class Machine {
     return options_.kernels == Kernels::kDirect ? 2e-5 : 1e-4;
   }
 
-  // How often the device's libraries round a product of 16 bits: once unless set.
+  // Sets how often the device's libraries round a product of 16 bits (once by default).
   void set_roundings(int roundings) { roundings_ = roundings; }
   int roundings() const { return roundings_; }
   // From now on operands hold numbers that this type of 16 bits has.
