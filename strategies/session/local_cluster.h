@@ -19,8 +19,8 @@ namespace lockstep::strategies {
 
 class LocalCluster {
  public:
-  // `device` makes the servers' updates, and outlives them; so does `storage`, if it is given (else
-  // the file system).
+  // `device` makes the servers' updates in memory of the host, so it is no GPU. It outlives them,
+  // and so does `storage`, if it is given (else the file system).
   LocalCluster(std::size_t servers, engine::Device& device, engine::DType dtype,
                engine::Log log = engine::Log(), engine::Storage* storage = nullptr);
   ~LocalCluster();  // connections have ended
