@@ -15,8 +15,8 @@ namespace {
 using collectives::Space;
 using strategies::Mirror;
 
-constexpr double kRate = 1e-6;                        // of learning: weights hardly move
-constexpr std::size_t kPiece = std::size_t(1) << 20;  // elements that the host handles at once
+constexpr double kSmallRate = 1e-6;                        // of learning: weights hardly move
+constexpr std::size_t kHostPiece = std::size_t(1) << 20;  // elements that the host handles at once
 
 // One parameter, of which nothing is computed.
 class Flat final : public engine::Layer {
@@ -76,9 +76,9 @@ FlatReplicas::FlatReplicas(const FlatOptions& options)
     engine::Ops& ops = mirror.kernels();
     engine::Buffer& fresh = fresh_[std::size_t(r.rank)];
     fresh = ops.allocate(options_.elements * width, "gradients as they were");
-    std::vector<float> numbers(std::min(kPiece, options_.elements));
-    for (std::size_t at = 0; at < options_.elements; at += kPiece) {
-      const std::size_t count = std::min(kPiece, options_.elements - at);
+    std::vector<float> numbers(std::min(kHostPiece, options_.elements));
+    for (std::size_t at = 0; at < options_.elements; at += kHostPiece) {
+      const std::size_t count = std::min(kHostPiece, options_.elements - at);
       for (std::size_t i = 0; i < count; ++i) numbers[i] = float(gradient(at + i, r.rank));
       ops.load(numbers.data(), {fresh.data() + at * width, {count, 1}, options_.dtype});
     }
@@ -136,7 +136,7 @@ double FlatReplicas::update(int calls) {
       mirror.Replica::state.step = step_ + i;
       mirror.Replica::state.examples = 1;
       mirror.Replica::state.inverse_examples = 1.0 / options_.replicas;
-      mirror.Replica::state.rate = kRate;
+      mirror.Replica::state.rate = kSmallRate;
       strategy_.gradient_ready(mirror, all);
       strategy_.finish(mirror);
       strategy_.before_forward(mirror, all);
@@ -157,9 +157,9 @@ void FlatReplicas::check_sums() {
   const std::size_t width = size_of(options_.dtype);
   strategy_.run([&](engine::Replica& r) {
     auto& mirror = static_cast<Mirror&>(r);
-    std::vector<std::byte> sums(std::min(kPiece, options_.elements) * width);
-    for (std::size_t at = 0; at < options_.elements; at += kPiece) {
-      const std::size_t count = std::min(kPiece, options_.elements - at);
+    std::vector<std::byte> sums(std::min(kHostPiece, options_.elements) * width);
+    for (std::size_t at = 0; at < options_.elements; at += kHostPiece) {
+      const std::size_t count = std::min(kHostPiece, options_.elements - at);
       mirror.kernels().read(mirror.space(Space::kGradient) + at * width, sums.data(),
                             count * width);
       for (std::size_t i = 0; i < count; ++i) {

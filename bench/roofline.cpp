@@ -15,9 +15,9 @@ namespace lockstep::bench {
 namespace {
 
 // Kernels come to the part that runs when they are counted.
-class Parts : public engine::Observer {
+class PartSums : public engine::Observer {
  public:
-  explicit Parts(TrafficOps& ops) : ops_(ops) {}
+  explicit PartSums(TrafficOps& ops) : ops_(ops) {}
   void layer(const std::string& name, Pass pass, engine::Clock::time_point,
              engine::Clock::time_point, engine::Tensor) override {
     end_part(fmt::format("{:8} {}", pass == Pass::kForward ? "forward" : "backward", name));
@@ -96,7 +96,7 @@ StepTraffic count_step(const engine::GraphSpec& spec, engine::DType dtype, std::
   state.inverse_examples = 1;
   state.ids = graph.ids();
   context.state = &state;
-  Parts parts(ops);
+  PartSums parts(ops);
   graph.observe(&parts);
   const auto nothing = [](engine::Range) {};
   ops.load(nullptr, graph.input());

@@ -12,7 +12,7 @@
 #include "collectives/processor_map.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace binding_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -178,5 +178,5 @@ TEST(Binding, AThreadRunsWhereItIsBound) {
   EXPECT_EQ(allowed_processors(), allowed);  // the others are free as before
 }
 
-}  // namespace
+}  // namespace binding_test
 }  // namespace lockstep::collectives

@@ -11,7 +11,7 @@
 #include "test/strategies/observed_device.h"
 
 namespace lockstep::test {
-namespace {
+namespace blocks_at_once_test {
 
 using engine::kBlock;
 
@@ -52,5 +52,5 @@ TEST(BlocksAtOnce, AWaitReducesNoMoreThanItsOptionsSay) {
   EXPECT_LE(*std::max_element(calls.begin(), calls.end()), 20 * kBlock);
 }
 
-}  // namespace
+}  // namespace blocks_at_once_test
 }  // namespace lockstep::test

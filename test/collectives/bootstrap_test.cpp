@@ -12,7 +12,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::test {
-namespace {
+namespace bootstrap_test {
 
 using engine::Code;
 using std::chrono::milliseconds;
@@ -164,5 +164,5 @@ TEST(Outcome, KeepsTheCodeOfAnError) {
   }
 }
 
-}  // namespace
+}  // namespace bootstrap_test
 }  // namespace lockstep::test

@@ -20,7 +20,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace calibration_test {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
@@ -313,5 +313,5 @@ TEST_F(Stored, AFolderThatCannotBeIsSaid) {
   EXPECT_FALSE(CostCache("/proc/none").read(print_));
 }
 
-}  // namespace
+}  // namespace calibration_test
 }  // namespace lockstep::collectives

@@ -13,7 +13,7 @@
 #include "test/strategies/notebook.h"
 
 namespace lockstep::test {
-namespace {
+namespace decay_turns_test {
 
 using engine::ReduceArguments;
 
@@ -100,5 +100,5 @@ TEST(DecayTurns, OneCallOnADeviceIsAboutManyParameters) {
   EXPECT_EQ(calls_here, (kSegments + engine::kMostTurns) / (engine::kMostTurns + 1));
 }
 
-}  // namespace
+}  // namespace decay_turns_test
 }  // namespace lockstep::test

@@ -13,7 +13,7 @@
 #include "test/collectives/job.h"
 
 namespace lockstep::test {
-namespace {
+namespace fault_test {
 
 using engine::Code;
 using engine::kBlock;
@@ -454,5 +454,5 @@ TEST(Faults, WhatAnotherThreadStartsEndsASleepOnTheTransport) {
   }
 }
 
-}  // namespace
+}  // namespace fault_test
 }  // namespace lockstep::test

@@ -7,7 +7,7 @@
 #include "collectives/ring_order.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace gpu_costs_test {
 
 using engine::GpuLink;
 using engine::GpuTopology;
@@ -116,5 +116,5 @@ TEST(GpuCosts, ARingGoesAlongTheLinksThatWereFound) {
     EXPECT_GT(direct[std::size_t(order[i] * 4 + order[(i + 1) % 4])], 0) << i;
 }
 
-}  // namespace
+}  // namespace gpu_costs_test
 }  // namespace lockstep::collectives

@@ -9,7 +9,7 @@
 #include "engine/reference/reference_device.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace host_sum_test {
 
 using engine::DType;
 
@@ -59,5 +59,5 @@ TEST(HostSum, MayBeWrittenOverASource) {
   EXPECT_EQ(other, mine);
 }
 
-}  // namespace
+}  // namespace host_sum_test
 }  // namespace lockstep::collectives

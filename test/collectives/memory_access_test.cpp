@@ -9,7 +9,7 @@
 #include "collectives/machine.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace memory_access_test {
 
 using testing::HasSubstr;
 
@@ -119,5 +119,5 @@ TEST(MemoryAccess, HostsWhoseSumsAskForNothingDecideNothing) {
       for (const Step& step : lanes[0]) EXPECT_NE(step.action, Action::kReduce);
 }
 
-}  // namespace
+}  // namespace memory_access_test
 }  // namespace lockstep::collectives

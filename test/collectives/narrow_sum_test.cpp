@@ -12,7 +12,7 @@
 #include "test/collectives/job.h"
 
 namespace lockstep::test {
-namespace {
+namespace narrow_sum_test {
 
 using collectives::Algorithm;
 using collectives::all_reduce_algorithms;
@@ -134,5 +134,5 @@ TEST(NarrowSums, OneHostRoundsOnceAndARingAtEachHop) {
   });
 }
 
-}  // namespace
+}  // namespace narrow_sum_test
 }  // namespace lockstep::test

@@ -15,7 +15,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace planner_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -367,5 +367,5 @@ TEST(Planner, ReasonsSayWhatIsSaved) {
   EXPECT_THAT(reason("4x4", 64 * kMiB), HasSubstr("the wire is the limit: it is idle for "));
 }
 
-}  // namespace
+}  // namespace planner_test
 }  // namespace lockstep::collectives

@@ -9,7 +9,7 @@
 #include "engine/device/buffer.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace presence_test {
 
 using std::chrono::milliseconds;
 using testing::ElementsAre;
@@ -78,5 +78,5 @@ TEST(Presence, AQuestionAboutNoPlanIsAnsweredWithTheOneThatIsWaitedIn) {
   }
 }
 
-}  // namespace
+}  // namespace presence_test
 }  // namespace lockstep::collectives

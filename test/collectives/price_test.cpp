@@ -9,7 +9,7 @@
 #include "collectives/example_topologies.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace price_test {
 
 constexpr std::size_t kKiB = 1024, kMiB = kKiB * kKiB;
 
@@ -109,5 +109,5 @@ TEST(Price, LinesGoThroughTheirPoints) {
   EXPECT_EQ(along(a, b, 2).wire_bytes, 10);
 }
 
-}  // namespace
+}  // namespace price_test
 }  // namespace lockstep::collectives

@@ -8,7 +8,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace processor_map_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -82,5 +82,5 @@ TEST(ProcessorMap, WithoutHwlocADescriptionSaysWhatWouldReadIt) {
   EXPECT_EQ(hwloc::version(), "");
 }
 
-}  // namespace
+}  // namespace processor_map_test
 }  // namespace lockstep::collectives

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::collectives {
-namespace {
+namespace processor_wait_test {
 
 TEST(ProcessorWait, IsTheSecondNumberInNanoseconds) {
   EXPECT_DOUBLE_EQ(waited_seconds("47802000 1200000 17\n"), 1.2e-3);
@@ -40,5 +40,5 @@ TEST(ProcessorWait, OfALapIsWhatCameSinceTheLast) {
   EXPECT_GE(seconds_without_processor(), 0);
 }
 
-}  // namespace
+}  // namespace processor_wait_test
 }  // namespace lockstep::collectives

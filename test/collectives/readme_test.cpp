@@ -12,7 +12,7 @@
 #include "test/collectives/job.h"
 
 namespace lockstep::test {
-namespace {
+namespace readme_test {
 
 using collectives::arrive;
 using collectives::await;
@@ -86,5 +86,5 @@ TEST(Readme, HasAnExampleThatIsAnAlgorithm) {
     }
 }
 
-}  // namespace
+}  // namespace readme_test
 }  // namespace lockstep::test

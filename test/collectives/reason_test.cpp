@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::collectives {
-namespace {
+namespace reason_test {
 
 constexpr double kUs = 1e-6, kKiB = 1024;
 
@@ -104,5 +104,5 @@ TEST(Reason, OfDevicesIsTheirLinksAndNotTheThreadThatWaitsForThem) {
             "for 21.0 us of 45.0 us");
 }
 
-}  // namespace
+}  // namespace reason_test
 }  // namespace lockstep::collectives

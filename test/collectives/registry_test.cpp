@@ -11,7 +11,7 @@
 #include "test/collectives/job.h"
 
 namespace lockstep::test {
-namespace {
+namespace registry_test {
 
 using collectives::Algorithm;
 using collectives::all_reduce_algorithms;
@@ -178,5 +178,5 @@ TEST(Registry, PlansAwaitNobodyWithoutNeed) {
       }
 }
 
-}  // namespace
+}  // namespace registry_test
 }  // namespace lockstep::test

@@ -15,7 +15,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace ring_order_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -164,5 +164,5 @@ TEST(RingOrder, OfARequestNamesEachRankOnce) {
   }
 }
 
-}  // namespace
+}  // namespace ring_order_test
 }  // namespace lockstep::collectives

@@ -13,7 +13,7 @@
 #include "test/wire/tcp_ranks.h"
 
 namespace lockstep::test {
-namespace {
+namespace silent_rank_test {
 
 using engine::Code;
 using engine::kBlock;
@@ -166,5 +166,5 @@ std::string named(const Case& c) {
 INSTANTIATE_TEST_SUITE_P(Algorithms, SilentRank, testing::ValuesIn(cases()),
                          [](const auto& one) { return named(one.param); });
 
-}  // namespace
+}  // namespace silent_rank_test
 }  // namespace lockstep::test

@@ -10,7 +10,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace simulator_test {
 
 using testing::HasSubstr;
 
@@ -311,5 +311,5 @@ TEST(Simulator, IsTheSameEveryTime) {
   EXPECT_EQ(simulate(plan, topology).seconds, simulate(plan, topology).seconds);
 }
 
-}  // namespace
+}  // namespace simulator_test
 }  // namespace lockstep::collectives

@@ -7,7 +7,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace size_rules_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -80,5 +80,5 @@ TEST(SizeRules, SizesAreWritten) {
   EXPECT_EQ(size_text(std::size_t(3) << 30), "3 GiB");
 }
 
-}  // namespace
+}  // namespace size_rules_test
 }  // namespace lockstep::collectives

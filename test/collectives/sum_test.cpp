@@ -11,7 +11,7 @@
 #include "test/collectives/job.h"
 
 namespace lockstep::test {
-namespace {
+namespace sum_test {
 
 using collectives::Algorithm;
 using collectives::all_reduce_algorithms;
@@ -272,5 +272,5 @@ TEST(Gathers, HandOutSlicesAndBroadcastsTheRoot) {
   }
 }
 
-}  // namespace
+}  // namespace sum_test
 }  // namespace lockstep::test

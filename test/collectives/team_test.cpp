@@ -15,7 +15,7 @@
 #include "test/collectives/job.h"
 
 namespace lockstep::test {
-namespace {
+namespace team_test {
 
 using collectives::Team;
 using engine::Code;
@@ -375,5 +375,5 @@ TEST(Team, WordsOfWaitingGrowOld) {
   for (const int days : {1, 24, 25, 30, 37, 49}) EXPECT_FALSE(said(days * kDay)) << days;
 }
 
-}  // namespace
+}  // namespace team_test
 }  // namespace lockstep::test

@@ -12,7 +12,7 @@
 #include "test/collectives/job.h"
 
 namespace lockstep::test {
-namespace {
+namespace traffic_test {
 
 using collectives::Action;
 using collectives::Algorithm;
@@ -451,5 +451,5 @@ TEST(Plans, UpdateEachNumberAtOneRank) {
     }
 }
 
-}  // namespace
+}  // namespace traffic_test
 }  // namespace lockstep::test

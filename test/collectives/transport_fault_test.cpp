@@ -13,7 +13,7 @@
 #include "test/wire/tcp_ranks.h"
 
 namespace lockstep::test {
-namespace {
+namespace transport_fault_test {
 
 using collectives::Transport;
 using engine::Code;
@@ -233,5 +233,5 @@ TEST(TransportFaults, TheLargeSizeHasAWayBackAndSegments) {
 INSTANTIATE_TEST_SUITE_P(Algorithms, TransportFaultsOf, testing::ValuesIn(cases()),
                          [](const auto& one) { return named(one.param); });
 
-}  // namespace
+}  // namespace transport_fault_test
 }  // namespace lockstep::test

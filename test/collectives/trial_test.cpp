@@ -15,7 +15,7 @@
 #include "collectives/trial_probes.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace trial_test {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -209,5 +209,5 @@ TEST(Trial, TheChoiceGoesByIt) {
                         time_text(a)));
 }
 
-}  // namespace
+}  // namespace trial_test
 }  // namespace lockstep::collectives

@@ -11,7 +11,7 @@
 #include "test/collectives/job.h"
 
 namespace lockstep::test {
-namespace {
+namespace vendor_sum_test {
 
 using collectives::Goal;
 using collectives::vendor_all_reduce;
@@ -87,5 +87,5 @@ TEST(VendorSum, CallsComeInTheOrderOfTheStartsWhateverRunsFirst) {
   EXPECT_EQ(counts, (std::vector<std::size_t>{12, 10, 11, 11, 12, 10}));
 }
 
-}  // namespace
+}  // namespace vendor_sum_test
 }  // namespace lockstep::test

@@ -10,7 +10,7 @@
 #include "test/collectives/job.h"
 
 namespace lockstep::test {
-namespace {
+namespace verifier_mean_test {
 
 using collectives::Action;
 using collectives::Algorithm;
@@ -175,5 +175,5 @@ TEST(VerifierOfOperations, OnlySumsAreScaledOrUpdatedFrom) {
   EXPECT_THAT(verify(plan, Goal::kUpdateEverywhere), HasSubstr("something else than a sum"));
 }
 
-}  // namespace
+}  // namespace verifier_mean_test
 }  // namespace lockstep::test

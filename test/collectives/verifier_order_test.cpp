@@ -9,7 +9,7 @@
 #include "test/collectives/job.h"
 
 namespace lockstep::test {
-namespace {
+namespace verifier_order_test {
 
 using collectives::Goal;
 using collectives::Lane;
@@ -107,5 +107,5 @@ TEST(VerifierOrder, MessagesThatNobodyReceivesAndReceivesOfNone) {
   EXPECT_THAT(verify(plan, Goal::kSumEverywhere), HasSubstr("deadlock"));
 }
 
-}  // namespace
+}  // namespace verifier_order_test
 }  // namespace lockstep::test

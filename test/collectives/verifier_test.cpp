@@ -10,7 +10,7 @@
 #include "test/collectives/job.h"
 
 namespace lockstep::test {
-namespace {
+namespace verifier_test {
 
 using collectives::Action;
 using collectives::Algorithm;
@@ -492,5 +492,5 @@ TEST(Verifier, SaysWhere) {
               HasSubstr("plan p, rank 1 lane 0 step 2 (reduce)"));
 }
 
-}  // namespace
+}  // namespace verifier_test
 }  // namespace lockstep::test

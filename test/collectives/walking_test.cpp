@@ -12,7 +12,7 @@
 #include "test/collectives/job.h"
 
 namespace lockstep::test {
-namespace {
+namespace walking_test {
 
 using engine::kBlock;
 
@@ -311,5 +311,5 @@ TEST(OwnedState, PacksItsRangesOneBehindTheOther) {
   EXPECT_THROW(owned.local(99), engine::Error);
 }
 
-}  // namespace
+}  // namespace walking_test
 }  // namespace lockstep::test

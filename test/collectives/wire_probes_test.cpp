@@ -13,7 +13,7 @@
 #include "collectives/simulator.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace wire_probes_test {
 
 constexpr double kSeconds = 0.12;
 
@@ -177,5 +177,5 @@ TEST(WireProbes, TheNextTurnIsBegunOnlyIfItEndsInTime) {
   EXPECT_FALSE(another_turn(group, 2, 0.0201));
 }
 
-}  // namespace
+}  // namespace wire_probes_test
 }  // namespace lockstep::collectives

@@ -17,7 +17,7 @@
 #include "test/collectives/job.h"
 
 namespace lockstep::test {
-namespace {
+namespace wire_types_test {
 
 using collectives::Action;
 using collectives::Algorithm;
@@ -355,5 +355,5 @@ TEST(WireTypes, AreOfPlainSumsOfFloat32Alone) {
   }
 }
 
-}  // namespace
+}  // namespace wire_types_test
 }  // namespace lockstep::test

@@ -12,7 +12,7 @@
 #include "test/fuzz/most_memory.h"
 
 namespace lockstep::test {
-namespace {
+namespace cifar_fuzz_test {
 
 using engine::Code;
 using engine::Error;
@@ -67,5 +67,5 @@ TEST(CifarFuzz, ADamagedFileIsRefusedOrReadAsItStands) {
   EXPECT_LT(accepted, kInputs * 2 / 3);
 }
 
-}  // namespace
+}  // namespace cifar_fuzz_test
 }  // namespace lockstep::test

@@ -18,7 +18,7 @@
 #include "tools/config_file.h"
 
 namespace lockstep::test {
-namespace {
+namespace config_fuzz_test {
 
 using engine::Code;
 using engine::Error;
@@ -94,5 +94,5 @@ TEST(ConfigFuzz, ADamagedFileIsRefusedOrSaysWhatAParserOfJsonReads) {
   EXPECT_LT(accepted, kInputs * 2 / 3);
 }
 
-}  // namespace
+}  // namespace config_fuzz_test
 }  // namespace lockstep::test

@@ -14,7 +14,7 @@
 #include "test/fuzz/most_memory.h"
 
 namespace lockstep::test {
-namespace {
+namespace idx_fuzz_test {
 
 using engine::Code;
 using engine::Error;
@@ -90,5 +90,5 @@ TEST(IdxFuzz, ADamagedCompressedFileIsRefusedOrReadAsItWas) {
   EXPECT_LT(accepted, kInputs / 2);  // time, system and so on in gzip's header may be anything
 }
 
-}  // namespace
+}  // namespace idx_fuzz_test
 }  // namespace lockstep::test

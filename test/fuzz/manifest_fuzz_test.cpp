@@ -13,7 +13,7 @@
 #include "test/fuzz/most_memory.h"
 
 namespace lockstep::test {
-namespace {
+namespace manifest_fuzz_test {
 
 using engine::Code;
 using engine::DType;
@@ -92,5 +92,5 @@ TEST(ManifestFuzz, AForgedManifestIsRefusedOrReadAsItStands) {
   EXPECT_LT(accepted, kInputs * 2 / 3);
 }
 
-}  // namespace
+}  // namespace manifest_fuzz_test
 }  // namespace lockstep::test

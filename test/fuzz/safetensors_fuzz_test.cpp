@@ -20,7 +20,7 @@
 #include "test/fuzz/most_memory.h"
 
 namespace lockstep::test {
-namespace {
+namespace safetensors_fuzz_test {
 
 using engine::Checkpoints;
 using engine::Code;
@@ -135,5 +135,5 @@ TEST(SafetensorsFuzz, ADamagedShardIsNeverPartOfACheckpoint) {
   }
 }
 
-}  // namespace
+}  // namespace safetensors_fuzz_test
 }  // namespace lockstep::test

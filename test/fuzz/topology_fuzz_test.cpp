@@ -10,7 +10,7 @@
 #include "test/fuzz/damage.h"
 
 namespace lockstep::test {
-namespace {
+namespace topology_fuzz_test {
 
 using collectives::Topology;
 
@@ -48,5 +48,5 @@ TEST(TopologyFuzz, ADamagedFileIsRefusedOrIsATopology) {
   EXPECT_GT(refused, kInputs / 10);
 }
 
-}  // namespace
+}  // namespace topology_fuzz_test
 }  // namespace lockstep::test

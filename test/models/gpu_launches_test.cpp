@@ -18,7 +18,7 @@
 #include "test/engine/nn/solo.h"
 
 namespace lockstep::models {
-namespace {
+namespace gpu_launches_test {
 
 using engine::DType;
 namespace cuda = engine::cuda;
@@ -107,5 +107,5 @@ TEST_F(GpuLaunches, OfABatchThatIsNotFull) {
   EXPECT_EQ(counts.at("clear_rest"), 2u * 3);
 }
 
-}  // namespace
+}  // namespace gpu_launches_test
 }  // namespace lockstep::models

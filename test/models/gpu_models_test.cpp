@@ -15,7 +15,7 @@
 #include "test/engine/nn/solo.h"
 
 namespace lockstep::models {
-namespace {
+namespace gpu_models_test {
 
 using engine::DType;
 
@@ -82,5 +82,5 @@ TEST_F(GpuModels, Tables) {
   compare(wide_deep({.buckets = 5, .columns = 3}), 6, DType::kFloat32, 1e-5, numbers);
 }
 
-}  // namespace
+}  // namespace gpu_models_test
 }  // namespace lockstep::models

@@ -17,7 +17,7 @@
 #include "test/engine/nn/solo.h"
 
 namespace lockstep::models {
-namespace {
+namespace models_test {
 
 using engine::DType;
 using engine::Shape;
@@ -217,5 +217,5 @@ TEST(Models, AnUnknownNameIsAnsweredWithTheNearestAndAll) {
             "lenet5, mlp, mlp_wide, mnist_cnn, resnet20, resnet50, wide_deep, wide_deep_10m");
 }
 
-}  // namespace
+}  // namespace models_test
 }  // namespace lockstep::models

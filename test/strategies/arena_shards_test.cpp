@@ -12,7 +12,7 @@
 #include "engine/base/random.h"
 
 namespace lockstep::test {
-namespace {
+namespace arena_shards_test {
 
 using namespace strategies;
 using engine::Range;
@@ -209,5 +209,5 @@ TEST(ArenaShards, AGraphAndAPlacementThatDoNotFitAreRefusedByName) {
   EXPECT_EQ(error_with(variables, 4), "parameter w has no place on a server");
 }
 
-}  // namespace
+}  // namespace arena_shards_test
 }  // namespace lockstep::test

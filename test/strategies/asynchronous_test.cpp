@@ -11,7 +11,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace asynchronous_test {
 
 Job slow_job() {
   Job job;
@@ -85,5 +85,5 @@ TEST(Asynchronous, RefusesALayerThatSumsOverReplicasByName) {
   }
 }
 
-}  // namespace
+}  // namespace asynchronous_test
 }  // namespace lockstep::test

@@ -16,7 +16,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace batch_norm_test {
 
 engine::GraphSpec small(bool synchronised) {
   engine::GraphSpec graph("small", {4, 5, 1});
@@ -171,5 +171,5 @@ TEST(BatchNormOfReplicas, CheckpointsHoldTheAverages) {
   std::filesystem::remove_all(folder);
 }
 
-}  // namespace
+}  // namespace batch_norm_test
 }  // namespace lockstep::test

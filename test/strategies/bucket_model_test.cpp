@@ -8,7 +8,7 @@
 #include <random>
 
 namespace lockstep::strategies {
-namespace {
+namespace bucket_model_test {
 
 BucketCost line(double latency, double seconds_a_byte) {
   return [=](std::size_t bytes) { return latency + double(bytes) * seconds_a_byte; };
@@ -67,5 +67,5 @@ TEST(BucketModel, WhereNothingIsGainedThereIsOne) {
   EXPECT_TRUE(best_buckets({}, line(1, 1)).buckets.empty());
 }
 
-}  // namespace
+}  // namespace bucket_model_test
 }  // namespace lockstep::strategies

@@ -21,7 +21,7 @@
 #include "test/strategies/observed_device.h"
 
 namespace lockstep::test {
-namespace {
+namespace calibration_test {
 
 namespace fs = std::filesystem;
 using collectives::Topology;
@@ -322,5 +322,5 @@ TEST_F(Calibrations, ARankThatStopsIsNamedAtTheDeadline) {
     EXPECT_THAT(ended.errors[p], AllOf(HasSubstr("calibration"), HasSubstr("missing: rank 2")));
 }
 
-}  // namespace
+}  // namespace calibration_test
 }  // namespace lockstep::test

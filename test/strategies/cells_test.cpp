@@ -21,7 +21,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace cells_test {
 
 using namespace std::chrono_literals;
 using namespace strategies;
@@ -221,5 +221,5 @@ TEST(Files, ServersWriteTheirShardsTheChiefTheManifestAndNobodyElseAnything) {
   fs::remove_all(folder);
 }
 
-}  // namespace
+}  // namespace cells_test
 }  // namespace lockstep::test

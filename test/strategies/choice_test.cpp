@@ -20,7 +20,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace choice_test {
 
 namespace fs = std::filesystem;
 using strategies::CollectiveAllReduce;
@@ -494,5 +494,5 @@ TEST(Choices, OfAMixedStepAreVerifiedBetweenHosts) {
   }
 }
 
-}  // namespace
+}  // namespace choice_test
 }  // namespace lockstep::test

@@ -12,7 +12,7 @@
 #include "strategies/parameter_server/text_difference.h"
 
 namespace lockstep::test {
-namespace {
+namespace cluster_test {
 
 using namespace strategies;
 using testing::HasSubstr;
@@ -194,5 +194,5 @@ TEST(HostPort, LoopbackIsWhatNoOtherHostReaches) {
     EXPECT_FALSE(parse_host_port(text).loopback()) << text;
 }
 
-}  // namespace
+}  // namespace cluster_test
 }  // namespace lockstep::test

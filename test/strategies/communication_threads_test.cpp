@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::strategies {
-namespace {
+namespace communication_threads_test {
 
 using testing::HasSubstr;
 
@@ -39,5 +39,5 @@ TEST(CommunicationThreads, AreHadOrNotAsAskedFor) {
   EXPECT_THAT(some.why, HasSubstr("asked for"));
 }
 
-}  // namespace
+}  // namespace communication_threads_test
 }  // namespace lockstep::strategies

@@ -13,7 +13,7 @@
 #include "strategies/communicator.h"
 
 namespace lockstep::test {
-namespace {
+namespace communicator_choice_test {
 
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
@@ -109,5 +109,5 @@ TEST(CommunicatorChoice, GoesByCostsThatWereMeasuredBefore) {
   fs::remove_all(options.cost_cache);
 }
 
-}  // namespace
+}  // namespace communicator_choice_test
 }  // namespace lockstep::test

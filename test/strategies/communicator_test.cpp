@@ -19,7 +19,7 @@
 #include "strategies/session/ranks.h"
 
 namespace lockstep::test {
-namespace {
+namespace communicator_test {
 
 using namespace std::chrono_literals;
 using engine::Code;
@@ -352,5 +352,5 @@ TEST(Buckets, ARankWhoseBackwardStopsIsNamedWithTheBucket) {
   EXPECT_THAT(text, AllOf(HasSubstr("bucket "), HasSubstr("missing: rank 1")));
 }
 
-}  // namespace
+}  // namespace communicator_test
 }  // namespace lockstep::test

@@ -14,7 +14,7 @@
 #include "strategies/session/ranks.h"
 
 namespace lockstep::test {
-namespace {
+namespace communicator_types_test {
 
 using namespace std::chrono_literals;
 using engine::BFloat16;
@@ -220,5 +220,5 @@ TEST(Communicator, TypesAndOperationsThatDifferAreAnErrorOnAllRanks) {
     EXPECT_THAT(text, AllOf(HasSubstr("4 float16 (sum)"), HasSubstr("4 bfloat16 (sum)")));
 }
 
-}  // namespace
+}  // namespace communicator_types_test
 }  // namespace lockstep::test

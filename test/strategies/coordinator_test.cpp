@@ -12,7 +12,7 @@
 #include "test/strategies/service_calls.h"
 
 namespace lockstep::test {
-namespace {
+namespace coordinator_test {
 
 using namespace strategies;
 using engine::Code;
@@ -116,5 +116,5 @@ TEST_F(CoordinatorTest, LivesThroughAnyBytes) {
   EXPECT_LT(refusals, kInputs);
 }
 
-}  // namespace
+}  // namespace coordinator_test
 }  // namespace lockstep::test

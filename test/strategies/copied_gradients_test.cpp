@@ -15,7 +15,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace copied_gradients_test {
 
 using collectives::Action;
 using collectives::Operand;
@@ -258,5 +258,5 @@ TEST(CopyCount, SeesWhatIsBroughtIntoScratchMemoryFirst) {
   EXPECT_EQ(moved.aside, 100u);
 }
 
-}  // namespace
+}  // namespace copied_gradients_test
 }  // namespace lockstep::test

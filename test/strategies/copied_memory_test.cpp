@@ -84,7 +84,7 @@ void* memmove(void* to, const void* from, std::size_t bytes) {
 }
 
 namespace lockstep {
-namespace {
+namespace copied_memory_test {
 
 using collectives::Space;
 
@@ -172,5 +172,5 @@ TEST(CopiedMemory, OfGradientsOfBucketsIsThatOfTheCallersOwnAlone) {
   forget();
 }
 
-}  // namespace
+}  // namespace copied_memory_test
 }  // namespace lockstep

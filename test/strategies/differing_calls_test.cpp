@@ -14,7 +14,7 @@
 #include "strategies/session/ranks.h"
 
 namespace lockstep::test {
-namespace {
+namespace differing_calls_test {
 
 using namespace std::chrono_literals;
 using engine::Code;
@@ -198,5 +198,5 @@ TEST(Buckets, OfAReproducibleCommunicatorThatAreWaitedForInAnotherOrderAreAnErro
                             HasSubstr("rank 1 for bucket 0 of buckets 2, of 3 float32")));
 }
 
-}  // namespace
+}  // namespace differing_calls_test
 }  // namespace lockstep::test

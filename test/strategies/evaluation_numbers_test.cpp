@@ -15,7 +15,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace evaluation_numbers_test {
 
 constexpr std::size_t kExamples = 39;
 
@@ -158,5 +158,5 @@ TEST(Smoothing, IsInTheLossOfTrainingAlone) {
   EXPECT_GT(std::abs(smoothed - plain), 1e-3);
 }
 
-}  // namespace
+}  // namespace evaluation_numbers_test
 }  // namespace lockstep::test

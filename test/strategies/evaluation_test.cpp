@@ -11,7 +11,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace evaluation_test {
 
 using testing::ElementsAreArray;
 
@@ -102,5 +102,5 @@ TEST(Evaluation, OfAFitIsThatOfTheDataAsTheyAreForAnyNumberOfReplicas) {
   EXPECT_NEAR(losses[2], losses[0], 1e-9);
 }
 
-}  // namespace
+}  // namespace evaluation_test
 }  // namespace lockstep::test

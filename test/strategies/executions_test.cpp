@@ -9,7 +9,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace executions_test {
 
 struct Training {
   std::vector<engine::StepReport> reports;
@@ -95,5 +95,5 @@ TEST(Executions, OfNoStepsAreRefused) {
   EXPECT_THROW(train({.steps = 1, .steps_per_execution = 0}), engine::Error);
 }
 
-}  // namespace
+}  // namespace executions_test
 }  // namespace lockstep::test

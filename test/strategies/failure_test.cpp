@@ -10,7 +10,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace failure_test {
 
 using engine::Code;
 using engine::Error;
@@ -186,5 +186,5 @@ TEST(NotFinite, TheRunStopsAndNamesLayerAndStep) {
   }
 }
 
-}  // namespace
+}  // namespace failure_test
 }  // namespace lockstep::test

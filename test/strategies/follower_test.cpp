@@ -10,7 +10,7 @@
 #include "strategies/parameter_server/messages.pb.h"
 
 namespace lockstep::test {
-namespace {
+namespace follower_test {
 
 using namespace std::chrono_literals;
 using namespace strategies;
@@ -58,5 +58,5 @@ TEST(FollowerTest, SaysNothingOfALossOnceItIsThereAgain) {
   EXPECT_FALSE(follower.given_up());
 }
 
-}  // namespace
+}  // namespace follower_test
 }  // namespace lockstep::test

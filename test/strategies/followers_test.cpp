@@ -18,7 +18,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace followers_test {
 
 using namespace std::chrono_literals;
 using namespace strategies;
@@ -496,5 +496,5 @@ TEST_F(ServerDies, AndSynchronousTrainingGoesOnAsAWhole) {
   EXPECT_LT(difference(chief.weights, mirrored.weights[0]), 1e-12);
 }
 
-}  // namespace
+}  // namespace followers_test
 }  // namespace lockstep::test

@@ -10,7 +10,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace following_test {
 
 using engine::Error;
 using engine::WorkSpec;
@@ -181,5 +181,5 @@ TEST(Leading, WhoIsThrownOutReleasesNobody) {
   EXPECT_EQ(strategy.ended, 0);
 }
 
-}  // namespace
+}  // namespace following_test
 }  // namespace lockstep::test

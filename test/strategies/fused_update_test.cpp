@@ -9,7 +9,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace fused_update_test {
 
 TEST(Updates, FusedAndApartGiveTheSameBitsForAnyBucketSize) {
   for (double clip : {0.0, 0.05}) {
@@ -97,5 +97,5 @@ TEST(Updates, ThatWaitForANormComeInTheOrderOfForward) {
     }
 }
 
-}  // namespace
+}  // namespace fused_update_test
 }  // namespace lockstep::test

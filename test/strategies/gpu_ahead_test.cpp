@@ -15,7 +15,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace gpu_ahead_test {
 
 using engine::Code;
 using engine::DType;
@@ -184,5 +184,5 @@ TEST(GpuAhead, ALossThatIsNotFiniteNamesItsStep) {
       << ahead;
 }
 
-}  // namespace
+}  // namespace gpu_ahead_test
 }  // namespace lockstep::test

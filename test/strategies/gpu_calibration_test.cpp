@@ -18,7 +18,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace gpu_calibration_test {
 
 using collectives::GpuPaces;
 using collectives::HostCosts;
@@ -269,5 +269,5 @@ TEST(GpuCalibration, AStartUsesWhatIsKeptAndSaysSo) {
   }
 }
 
-}  // namespace
+}  // namespace gpu_calibration_test
 }  // namespace lockstep::test

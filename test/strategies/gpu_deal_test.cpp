@@ -10,7 +10,7 @@
 #include "strategies/session/gpu_deal.h"
 
 namespace lockstep::strategies {
-namespace {
+namespace gpu_deal_test {
 
 using Gpus = std::vector<int>;
 
@@ -87,5 +87,5 @@ TEST(GpuDeal, OtherDevicesAreAsManyAsTheReplicas) {
   EXPECT_THROW(with_devices(session, {.replicas = 0}), engine::Error);
 }
 
-}  // namespace
+}  // namespace gpu_deal_test
 }  // namespace lockstep::strategies

@@ -17,7 +17,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace gpu_graphs_test {
 
 using engine::Code;
 using engine::DType;
@@ -341,5 +341,5 @@ TEST(GpuGraphs, AReplicaThatFailsEndsTheWaitOfTheOthers) {
   EXPECT_LT(engine::Clock::now() - begin, std::chrono::seconds(30));
 }
 
-}  // namespace
+}  // namespace gpu_graphs_test
 }  // namespace lockstep::test

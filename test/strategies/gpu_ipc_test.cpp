@@ -18,7 +18,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace gpu_ipc_test {
 
 using engine::Code;
 using engine::DType;
@@ -390,5 +390,5 @@ TEST(GpuIpc, AProcessThatFailsEndsTheOthersWithItsWords) {
     EXPECT_THAT(error, HasSubstr("nobody likes this loss"));
 }
 
-}  // namespace
+}  // namespace gpu_ipc_test
 }  // namespace lockstep::test

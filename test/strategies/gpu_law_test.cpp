@@ -15,7 +15,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace gpu_law_test {
 
 using engine::DType;
 
@@ -445,5 +445,5 @@ TEST(GpuLaw, GpusThatDoNotReachEachOtherAreNamed) {
   }
 }
 
-}  // namespace
+}  // namespace gpu_law_test
 }  // namespace lockstep::test

@@ -14,7 +14,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace gpu_loss_scale_test {
 
 using engine::DType;
 using engine::LossScaling;
@@ -189,5 +189,5 @@ TEST(GpuLossScale, ARunThatGoesOnHasTheSameBitsOverSkips) {
   fs::remove_all(folder);
 }
 
-}  // namespace
+}  // namespace gpu_loss_scale_test
 }  // namespace lockstep::test

@@ -19,7 +19,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace gpu_nccl_test {
 
 using collectives::nccl::FakeNccl;
 using engine::DType;
@@ -305,5 +305,5 @@ TEST(GpuNccl, ARunWithoutItGoesOnFromACheckpointOfOneWith) {
   std::filesystem::remove_all(folder);
 }
 
-}  // namespace
+}  // namespace gpu_nccl_test
 }  // namespace lockstep::test

@@ -13,7 +13,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace gpu_servers_test {
 
 using namespace std::chrono_literals;
 using engine::DType;
@@ -82,5 +82,5 @@ TEST(GpuServers, WithoutATypeTheyTrainInOneThatServersKeep) {
   EXPECT_EQ(strategies::kept_dtype(*processor), processor->default_dtype());
 }
 
-}  // namespace
+}  // namespace gpu_servers_test
 }  // namespace lockstep::test

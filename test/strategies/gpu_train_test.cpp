@@ -15,7 +15,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace gpu_train_test {
 
 using engine::DType;
 
@@ -188,5 +188,5 @@ TEST_F(GpuTrain, DigitsAreLearntAsWellAsOnTheProcessor) {
     EXPECT_GT(accuracy(*gpus_[0], dtype), there - 0.02) << engine::name(dtype);
 }
 
-}  // namespace
+}  // namespace gpu_train_test
 }  // namespace lockstep::test

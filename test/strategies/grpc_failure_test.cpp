@@ -16,7 +16,7 @@
 #include "test/strategies/tcp_proxy.h"
 
 namespace lockstep::test {
-namespace {
+namespace grpc_failure_test {
 
 using namespace std::chrono_literals;
 using engine::Clock;
@@ -151,5 +151,5 @@ TEST_F(GrpcFailure, CallsThatEndInAnyOrderLeaveNothingBehind) {
   }
 }
 
-}  // namespace
+}  // namespace grpc_failure_test
 }  // namespace lockstep::test

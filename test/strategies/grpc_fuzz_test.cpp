@@ -16,7 +16,7 @@
 #include "test/strategies/echo_service.h"
 
 namespace lockstep::test {
-namespace {
+namespace grpc_fuzz_test {
 
 using namespace std::chrono_literals;
 using collectives::tcp::Socket;
@@ -150,5 +150,5 @@ TEST_F(GrpcFuzz, MessagesThatAreNoneAreRefused) {
   answers(*connection);
 }
 
-}  // namespace
+}  // namespace grpc_fuzz_test
 }  // namespace lockstep::test

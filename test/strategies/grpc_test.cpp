@@ -16,7 +16,7 @@
 #include "test/strategies/echo_service.h"
 
 namespace lockstep::test {
-namespace {
+namespace grpc_test {
 
 using namespace std::chrono_literals;
 using engine::Clock;
@@ -328,5 +328,5 @@ TEST_F(Plain, WhatIsNoMessageIsAnInvalidArgument) {
   EXPECT_EQ(reply, "\x7a\x01z");
 }
 
-}  // namespace
+}  // namespace grpc_test
 }  // namespace lockstep::test

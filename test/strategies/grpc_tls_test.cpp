@@ -16,7 +16,7 @@
 #include "test/strategies/echo_service.h"
 
 namespace lockstep::test {
-namespace {
+namespace grpc_tls_test {
 
 using namespace std::chrono_literals;
 using engine::Clock;
@@ -174,5 +174,5 @@ TEST_F(Tls, AKeyThatDoesNotFitIsNamed) {
   EXPECT_THAT(line(files, Code::kCorrupt), HasSubstr("no certificate"));
 }
 
-}  // namespace
+}  // namespace grpc_tls_test
 }  // namespace lockstep::test

@@ -11,7 +11,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::test {
-namespace {
+namespace host_connections_test {
 
 using namespace std::chrono_literals;
 
@@ -41,5 +41,5 @@ TEST(HostConnections, ADeathWhileTheyAreMadeEndsThem) {
   EXPECT_LT(engine::Clock::now() - begin, 30s);
 }
 
-}  // namespace
+}  // namespace host_connections_test
 }  // namespace lockstep::test

@@ -13,7 +13,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::test {
-namespace {
+namespace host_memory_test {
 
 using namespace std::chrono_literals;
 using engine::Code;
@@ -108,5 +108,5 @@ TEST(HostMemory, ProcessesOfAHostShareWhatIsFree) {
                               HasSubstr("shared memory for 2 processes of a host"))));
 }
 
-}  // namespace
+}  // namespace host_memory_test
 }  // namespace lockstep::test

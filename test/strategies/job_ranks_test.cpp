@@ -16,7 +16,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::test {
-namespace {
+namespace job_ranks_test {
 
 using namespace std::chrono_literals;
 using strategies::JobRanks;
@@ -86,5 +86,5 @@ TEST(JobRanks, OfATopologyAreThoseOfItsProcesses) {
   for (std::thread& thread : threads) thread.join();
 }
 
-}  // namespace
+}  // namespace job_ranks_test
 }  // namespace lockstep::test

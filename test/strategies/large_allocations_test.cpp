@@ -64,7 +64,7 @@ int posix_memalign(void** to, std::size_t alignment, std::size_t bytes) {
 }
 
 namespace lockstep {
-namespace {
+namespace large_allocations_test {
 
 TEST(LargeAllocations, TheCountSeesThem) {
   counting = true;
@@ -105,5 +105,5 @@ TEST(LargeAllocations, NobodyMakesOneInASteadyStep) {
   }
 }
 
-}  // namespace
+}  // namespace large_allocations_test
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace law_test {
 
 struct Way {
   std::string name;
@@ -427,5 +427,5 @@ TEST(OneReplica, SendsNothingAndEqualsAPlainLoop) {
   EXPECT_EQ(outcome.weights[0], weights);
 }
 
-}  // namespace
+}  // namespace law_test
 }  // namespace lockstep::test

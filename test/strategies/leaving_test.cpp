@@ -15,7 +15,7 @@
 #include "test/strategies/observed_device.h"
 
 namespace lockstep::test {
-namespace {
+namespace leaving_test {
 
 using namespace std::chrono_literals;
 using engine::Code;
@@ -212,5 +212,5 @@ TEST(Failing, EndsAnyLaterCallAtOnceAlsoBucketsThatAreMadeThen) {
   EXPECT_EQ(told.code[0], Code::kUnavailable);
 }
 
-}  // namespace
+}  // namespace leaving_test
 }  // namespace lockstep::test

@@ -16,7 +16,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace loss_scale_test {
 
 using engine::DType;
 using engine::LossScaling;
@@ -310,5 +310,5 @@ TEST(LossScaling, IsDynamicOfFloat16AndNoneOfTheOthers) {
   EXPECT_EQ(LossScaling::dynamically().growth_interval, 2000);
 }
 
-}  // namespace
+}  // namespace loss_scale_test
 }  // namespace lockstep::test

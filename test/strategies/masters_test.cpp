@@ -12,7 +12,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace masters_test {
 
 using engine::BFloat16;
 using engine::DType;
@@ -276,5 +276,5 @@ TEST_F(Masters, OfARunThatGoesOnHaveTheBitsOfAnUndisturbedOne) {
     }
 }
 
-}  // namespace
+}  // namespace masters_test
 }  // namespace lockstep::test

@@ -14,7 +14,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace memory_test {
 
 using engine::Code;
 using engine::Error;
@@ -110,5 +110,5 @@ TEST(Memory, AnEqualFitIsAFit) {
   EXPECT_THROW(strategies::require_memory({kMebibyte}, 5 * kMebibyte - 1, 4, use_of), Error);
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace lockstep::test

@@ -15,7 +15,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace parameter_groups_test {
 
 namespace optim = engine::optim;
 using engine::Group;
@@ -279,5 +279,5 @@ TEST(Lars, FusedOrClippedIsRefusedWithTheReason) {
   EXPECT_THAT(refused(clipped, "auto"), HasSubstr("lars with clip_norm 1"));
 }
 
-}  // namespace
+}  // namespace parameter_groups_test
 }  // namespace lockstep::test

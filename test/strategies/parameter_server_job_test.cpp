@@ -8,7 +8,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace parameter_server_job_test {
 
 using namespace std::chrono_literals;
 using strategies::StrategyOptions;
@@ -54,5 +54,5 @@ TEST(ParameterServerJob, RefusesWhatOnlyAnAllReduceCouldObey) {
   EXPECT_THAT(refused({.update = "apart", .shares = {1}}), HasSubstr("leave out update, shares"));
 }
 
-}  // namespace
+}  // namespace parameter_server_job_test
 }  // namespace lockstep::test

@@ -19,7 +19,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace parameter_server_test {
 
 using namespace std::chrono_literals;
 using namespace strategies;
@@ -453,5 +453,5 @@ TEST_F(ParameterServerTest, OnTheProcessorTooAndManyWorkersAtOnce) {
   for (const double weight : strategy.weights()) ASSERT_TRUE(std::isfinite(weight));
 }
 
-}  // namespace
+}  // namespace parameter_server_test
 }  // namespace lockstep::test

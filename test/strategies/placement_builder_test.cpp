@@ -8,7 +8,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::test {
-namespace {
+namespace placement_builder_test {
 
 using namespace strategies;
 
@@ -83,5 +83,5 @@ TEST(PlacementBuilder, AScopeOutsideTheServersIsAnErrorThatNamesTheVariable) {
       engine::Error);
 }
 
-}  // namespace
+}  // namespace placement_builder_test
 }  // namespace lockstep::test

@@ -8,7 +8,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::test {
-namespace {
+namespace placement_rules_test {
 
 using namespace strategies;
 
@@ -60,5 +60,5 @@ TEST(PlacementRules, WhatIsNoPartitionerSaysWhatCouldBe) {
             "'max:0' is no way to cut variables: shards need at least 1 byte");
 }
 
-}  // namespace
+}  // namespace placement_rules_test
 }  // namespace lockstep::test

@@ -12,7 +12,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace plan_record_test {
 
 using strategies::DesignOptions;
 using strategies::StepDesign;
@@ -145,5 +145,5 @@ TEST_F(PlanRecord, SaysWhatWasAskedForAndWhatWasWritten) {
   EXPECT_EQ(again.asked, "auto");
 }
 
-}  // namespace
+}  // namespace plan_record_test
 }  // namespace lockstep::test

@@ -8,7 +8,7 @@
 #include "test/strategies/small_server.h"
 
 namespace lockstep::test {
-namespace {
+namespace prefetch_test {
 
 using namespace strategies;
 using testing::Each;
@@ -68,5 +68,5 @@ TEST(Prefetch, AStepThatIsDroppedDoesNotCount) {
   EXPECT_EQ(answer.version, 2);
 }
 
-}  // namespace
+}  // namespace prefetch_test
 }  // namespace lockstep::test

@@ -12,7 +12,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace profile_test {
 
 using nlohmann::json;
 
@@ -187,5 +187,5 @@ optimizer state: each replica keeps that of the slices that it updates)");
   EXPECT_EQ(strategy.placement(), table);
 }
 
-}  // namespace
+}  // namespace profile_test
 }  // namespace lockstep::test

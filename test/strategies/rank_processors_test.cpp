@@ -10,7 +10,7 @@
 #include "collectives/machine.h"
 
 namespace lockstep::test {
-namespace {
+namespace rank_processors_test {
 
 using namespace std::chrono_literals;
 
@@ -47,5 +47,5 @@ TEST(RankProcessors, HostsOfOneMachineAreCounted) {
   for (const auto& one : found({0, 1, 2, 1})) EXPECT_EQ(one.hosts_of_machine, 3);
 }
 
-}  // namespace
+}  // namespace rank_processors_test
 }  // namespace lockstep::test

@@ -21,7 +21,7 @@
 #include "strategies/communicator.h"
 
 namespace lockstep::test {
-namespace {
+namespace reproducible_test {
 
 using namespace std::chrono_literals;
 using engine::BFloat16;
@@ -441,5 +441,5 @@ TEST(CommunicatorOptions, ThatDifferOrCannotBeAreRefusedOnAllRanks) {
   EXPECT_THAT(refused({{.algorithm = "rings"}, {.algorithm = "rings"}}), HasSubstr("rings"));
 }
 
-}  // namespace
+}  // namespace reproducible_test
 }  // namespace lockstep::test

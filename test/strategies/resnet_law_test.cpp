@@ -11,7 +11,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace resnet_law_test {
 
 // Images whose colours follow their class, with noise.
 class Images final : public engine::Dataset {
@@ -56,5 +56,5 @@ TEST(Resnet20, TwoReplicasHaveTheParametersOfOneAfterTenSteps) {
   EXPECT_GT(difference(one, start), 1e-3) << "nothing was learnt";
 }
 
-}  // namespace
+}  // namespace resnet_law_test
 }  // namespace lockstep::test

@@ -11,7 +11,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace resume_test {
 
 using engine::Code;
 using engine::Error;
@@ -171,5 +171,5 @@ TEST(Together, WhatOneProcessThrowsAllThrow) {
               ElementsAre(other, other));
 }
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace lockstep::test

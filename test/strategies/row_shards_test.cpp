@@ -7,7 +7,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::test {
-namespace {
+namespace row_shards_test {
 
 using namespace strategies;
 using testing::ElementsAre;
@@ -91,5 +91,5 @@ TEST(RowShards, ATableThatWasPlacedOtherwiseIsRefused) {
   EXPECT_THROW(RowShards(other, placed(2, 2)), engine::Error);
 }
 
-}  // namespace
+}  // namespace row_shards_test
 }  // namespace lockstep::test

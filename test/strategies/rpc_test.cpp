@@ -15,7 +15,7 @@
 #include "test/strategies/faulty_connection.h"
 
 namespace lockstep::test {
-namespace {
+namespace rpc_test {
 
 using namespace std::chrono_literals;
 using engine::Clock;
@@ -327,5 +327,5 @@ TEST_F(Retrying, PausesDoubleButForAPartThatIsDrawn) {
   }
 }
 
-}  // namespace
+}  // namespace rpc_test
 }  // namespace lockstep::test

@@ -21,7 +21,7 @@
 #include "test/strategies/service_calls.h"
 
 namespace lockstep::test {
-namespace {
+namespace server_task_test {
 
 using namespace std::chrono_literals;
 using namespace strategies;
@@ -327,5 +327,5 @@ TEST(ServerTask, AStatusThatNobodyAnswersNamesTheAddress) {
               HasSubstr(address));
 }
 
-}  // namespace
+}  // namespace server_task_test
 }  // namespace lockstep::test

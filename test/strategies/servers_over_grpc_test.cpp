@@ -16,7 +16,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace servers_over_grpc_test {
 
 using namespace std::chrono_literals;
 using namespace strategies;
@@ -123,5 +123,5 @@ INSTANTIATE_TEST_SUITE_P(Messages, OverGrpc, testing::Values(By::kSockets, By::k
                                                               : "WithTls";
                          });
 
-}  // namespace
+}  // namespace servers_over_grpc_test
 }  // namespace lockstep::test

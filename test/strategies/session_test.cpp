@@ -9,7 +9,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace session_test {
 
 std::size_t open_files() {
   const std::filesystem::directory_iterator files("/proc/self/fd");
@@ -59,5 +59,5 @@ TEST(Session, AnUnknownDeviceOrStrategyIsToldWhatThereIs) {
   }
 }
 
-}  // namespace
+}  // namespace session_test
 }  // namespace lockstep::test

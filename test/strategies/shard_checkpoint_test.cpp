@@ -12,7 +12,7 @@
 #include "test/strategies/small_server.h"
 
 namespace lockstep::test {
-namespace {
+namespace shard_checkpoint_test {
 
 using namespace strategies;
 using engine::Code;
@@ -332,5 +332,5 @@ TEST(ShardCheckpoint, SlotsOfAnotherOptimizerMayStartAtZero) {
   EXPECT_TRUE(store.job("job")->ready());
 }
 
-}  // namespace
+}  // namespace shard_checkpoint_test
 }  // namespace lockstep::test

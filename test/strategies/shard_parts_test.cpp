@@ -12,7 +12,7 @@
 #include "test/strategies/small_server.h"
 
 namespace lockstep::test {
-namespace {
+namespace shard_parts_test {
 
 using namespace strategies;
 using engine::Range;
@@ -217,5 +217,5 @@ TEST(ArrayReader, RoundsToBfloat16AndWidensIt) {
   EXPECT_EQ(reinterpret_cast<const double*>(kept.get())[2], 1.015625);
 }
 
-}  // namespace
+}  // namespace shard_parts_test
 }  // namespace lockstep::test

@@ -14,7 +14,7 @@
 #include "test/strategies/service_calls.h"
 
 namespace lockstep::test {
-namespace {
+namespace shard_service_test {
 
 using namespace strategies;
 using engine::Code;
@@ -310,5 +310,5 @@ TEST(ShardService, LivesThroughAnyBytes) {
   EXPECT_LT(refusals, kInputs) << "damage that is still a message is part of this";
 }
 
-}  // namespace
+}  // namespace shard_service_test
 }  // namespace lockstep::test

@@ -7,7 +7,7 @@
 #include "test/strategies/small_server.h"
 
 namespace lockstep::test {
-namespace {
+namespace shard_store_test {
 
 using namespace strategies;
 using engine::Code;
@@ -286,5 +286,5 @@ TEST_F(Store, OrdersThatDoNotFitAreRefusedAndNothingIsChanged) {
   EXPECT_NE(refused([&] { server.store.pull("job", twice, nullptr, {}); }, Code::kInvalid), "");
 }
 
-}  // namespace
+}  // namespace shard_store_test
 }  // namespace lockstep::test

@@ -13,7 +13,7 @@
 #include "test/strategies/small_server.h"
 
 namespace lockstep::test {
-namespace {
+namespace shard_updates_test {
 
 using namespace strategies;
 using testing::ElementsAre;
@@ -496,5 +496,5 @@ TEST(Threads, PushAndPullAtOnceAndNothingIsLost) {
   }
 }
 
-}  // namespace
+}  // namespace shard_updates_test
 }  // namespace lockstep::test

@@ -21,7 +21,7 @@
 #include "test/strategies/echo_service.h"
 
 namespace lockstep::test {
-namespace {
+namespace shared_memory_test {
 
 using namespace std::chrono_literals;
 using engine::Clock;
@@ -363,5 +363,5 @@ TEST_F(HostileSharedMemory, EveryDamagedCallHasItsAnswerAndTheServiceLives) {
   EXPECT_EQ(refusal(good_), "");
 }
 
-}  // namespace
+}  // namespace shared_memory_test
 }  // namespace lockstep::test

@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/reference/reference_device.h"
-#include "test/strategies/counted_allocations.h"
 #include "test/strategies/small_job.h"
+#include "test/support/counted_allocations.h"
 
 namespace lockstep::test {
-namespace {
+namespace state_test {
 
 namespace fs = std::filesystem;
 
@@ -461,5 +461,5 @@ TEST(Law5, TheSteadyStepAllocatesNothingRecordedOrNot) {
     }
 }
 
-}  // namespace
+}  // namespace state_test
 }  // namespace lockstep::test

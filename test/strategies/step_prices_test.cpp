@@ -10,7 +10,7 @@
 #include "strategies/step_design.h"
 
 namespace lockstep::test {
-namespace {
+namespace step_prices_test {
 
 using testing::ElementsAre;
 using testing::UnorderedElementsAre;
@@ -77,5 +77,5 @@ TEST(StepDesign, KnowsProcessorsThatAreUnlike) {
   EXPECT_TRUE(strategies::unlike_processors(topology));
 }
 
-}  // namespace
+}  // namespace step_prices_test
 }  // namespace lockstep::test

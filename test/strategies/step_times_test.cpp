@@ -11,7 +11,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace step_times_test {
 
 using std::chrono::milliseconds;
 using testing::HasSubstr;
@@ -189,5 +189,5 @@ TEST(Communication, OfOneRankIsNone) {
   EXPECT_THAT(warnings, testing::IsEmpty());
 }
 
-}  // namespace
+}  // namespace step_times_test
 }  // namespace lockstep::test

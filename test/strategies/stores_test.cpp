@@ -16,7 +16,7 @@
 #include "test/strategies/observed_device.h"
 
 namespace lockstep::test {
-namespace {
+namespace stores_test {
 
 using namespace std::chrono_literals;
 using collectives::MemoryAccess;
@@ -143,5 +143,5 @@ TEST(Stores, CalibrationGoesOnWithTheBetterKindOfLines) {
   choose(true);
 }
 
-}  // namespace
+}  // namespace stores_test
 }  // namespace lockstep::test

@@ -11,7 +11,7 @@
 #include "engine/base/random.h"
 
 namespace lockstep::test {
-namespace {
+namespace task_name_test {
 
 using namespace strategies;
 
@@ -123,5 +123,5 @@ TEST(TaskName, WhatIsNoNameIsAnErrorThatQuotesThePart) {
     EXPECT_THAT(error_of(text), testing::HasSubstr("is neither job:NAME")) << text;
 }
 
-}  // namespace
+}  // namespace task_name_test
 }  // namespace lockstep::test

@@ -11,7 +11,7 @@
 #include "engine/base/random.h"
 
 namespace lockstep::test {
-namespace {
+namespace tf_config_test {
 
 using namespace strategies;
 using testing::AllOf;
@@ -221,5 +221,5 @@ TEST(TfConfig, WhatIsWrittenIsReadBackAsTheSame) {
   }
 }
 
-}  // namespace
+}  // namespace tf_config_test
 }  // namespace lockstep::test

@@ -21,7 +21,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace touched_rows_test {
 
 using namespace std::chrono_literals;
 using namespace strategies;
@@ -382,5 +382,5 @@ TEST_F(TouchedRows, AServerThatComesBackIsGivenItsRowsAgain) {
   EXPECT_LT(trained.losses.back(), trained.losses.front());
 }
 
-}  // namespace
+}  // namespace touched_rows_test
 }  // namespace lockstep::test

@@ -14,7 +14,7 @@
 #include "strategies/parameter_server/text_difference.h"
 
 namespace lockstep::test {
-namespace {
+namespace variable_placement_test {
 
 using namespace strategies;
 using testing::AllOf;
@@ -371,5 +371,5 @@ TEST(TextDifference, EqualTextsHaveNoneAndAMissingLineIsSaid) {
             "what: in line 2 a has '2', b has nothing\na:\n1\n2\nb:\n1");
 }
 
-}  // namespace
+}  // namespace variable_placement_test
 }  // namespace lockstep::test

@@ -18,7 +18,7 @@ extern "C" const char* __tsan_default_suppressions() {
 }
 
 namespace lockstep::test {
-namespace {
+namespace walking_test {
 
 constexpr int kSeeds = 200;
 
@@ -280,5 +280,5 @@ TEST(Walk2, CommunicationThreadsBesideConnectionsChangeNoBit) {
   }
 }
 
-}  // namespace
+}  // namespace walking_test
 }  // namespace lockstep::test

@@ -15,7 +15,7 @@
 #include "strategies/mirrored.h"
 
 namespace lockstep::test {
-namespace {
+namespace wide_deep_test {
 
 constexpr std::size_t kBuckets = 100;
 
@@ -69,5 +69,5 @@ TEST(WideDeep, LearnsWhoClicks) {
   }
 }
 
-}  // namespace
+}  // namespace wide_deep_test
 }  // namespace lockstep::test

@@ -10,7 +10,7 @@
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
-namespace {
+namespace wire_test {
 
 using engine::DType;
 using testing::AllOf;
@@ -165,5 +165,5 @@ TEST_F(RecordedWire, IsObeyedByARunThatGoesOn) {
                                "bfloat16: bits may differ"));
 }
 
-}  // namespace
+}  // namespace wire_test
 }  // namespace lockstep::test

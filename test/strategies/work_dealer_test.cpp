@@ -8,7 +8,7 @@
 #include <random>
 
 namespace lockstep::test {
-namespace {
+namespace work_dealer_test {
 
 using engine::Work;
 using strategies::WorkDealer;
@@ -175,5 +175,5 @@ TEST(WorkDealer, StoppedSynchronousWorkersEndWithTheSameStep) {
   EXPECT_EQ(dealer.standing().step, 8);
 }
 
-}  // namespace
+}  // namespace work_dealer_test
 }  // namespace lockstep::test

@@ -18,7 +18,7 @@
 #include "test/engine/cuda/fake_devices.h"
 
 namespace lockstep::bench {
-namespace {
+namespace bench_device_test {
 
 using engine::DType;
 
@@ -205,5 +205,5 @@ TEST(BenchDevice, StepsThatHoldNoWholeGroupAreRefused) {
   EXPECT_THROW(device_step(strategy, devices, small_graph(), options), engine::Error);
 }
 
-}  // namespace
+}  // namespace bench_device_test
 }  // namespace lockstep::bench

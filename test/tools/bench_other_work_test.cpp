@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::test {
-namespace {
+namespace bench_other_work_test {
 
 using testing::HasSubstr;
 using tools::bench::OtherWork;
@@ -40,5 +40,5 @@ TEST(BenchOtherWork, OfTwoTimingsTheDisturbedOneCounts) {
   EXPECT_FALSE(worse(calm, brief).disturbed());
 }
 
-}  // namespace
+}  // namespace bench_other_work_test
 }  // namespace lockstep::test

@@ -8,7 +8,7 @@
 #include "tools/bench/scaled.h"
 
 namespace lockstep::tools::bench {
-namespace {
+namespace bench_scaling_test {
 
 std::size_t sum(const std::vector<Gradient>& gradients) {
   return std::accumulate(gradients.begin(), gradients.end(), std::size_t(0),
@@ -71,5 +71,5 @@ TEST(ScalingTable, EfficiencyIsThroughputOverThatOfAsManyAlone) {
   EXPECT_EQ(doubled(6), (std::vector<int>{1, 2, 4, 6}));
 }
 
-}  // namespace
+}  // namespace bench_scaling_test
 }  // namespace lockstep::tools::bench

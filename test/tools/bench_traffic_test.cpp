@@ -12,7 +12,7 @@
 #include "models/registry.h"
 
 namespace lockstep::bench {
-namespace {
+namespace bench_traffic_test {
 
 using engine::DType;
 
@@ -95,5 +95,5 @@ TEST(Traffic, EveryModelCanBeCounted) {
   }
 }
 
-}  // namespace
+}  // namespace bench_traffic_test
 }  // namespace lockstep::bench

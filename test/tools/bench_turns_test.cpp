@@ -17,7 +17,7 @@
 #include "tools/bench/verdict.h"
 
 namespace lockstep::test {
-namespace {
+namespace bench_turns_test {
 
 using engine::Buffer;
 using strategies::HostMemory;
@@ -200,5 +200,5 @@ TEST(BenchVerdict, SaysWhoseResultsWereWrong) {
   EXPECT_FALSE(of_mpi.right());
 }
 
-}  // namespace
+}  // namespace bench_turns_test
 }  // namespace lockstep::test

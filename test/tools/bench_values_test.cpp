@@ -8,7 +8,7 @@
 #include "tools/bench/values.h"
 
 namespace lockstep::test {
-namespace {
+namespace bench_values_test {
 
 using engine::DType;
 using engine::ReduceOp;
@@ -130,5 +130,5 @@ TEST(BenchValues, APartIsComparedFromItsFirstElement) {
     EXPECT_EQ(values.wrong(bytes(sum) + first * sizeof(float), first, kCount - first, 2), 0u);
 }
 
-}  // namespace
+}  // namespace bench_values_test
 }  // namespace lockstep::test

@@ -11,7 +11,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::test {
-namespace {
+namespace bench_work_test {
 
 using collectives::Goal;
 using collectives::StepPlan;
@@ -156,5 +156,5 @@ TEST(BenchWork, WhatIsAskedForIsAListOrBySize) {
   EXPECT_THAT(refusal(task, "ring"), HasSubstr("all-reduces only, and broadcast was asked for"));
 }
 
-}  // namespace
+}  // namespace bench_work_test
 }  // namespace lockstep::test

@@ -10,7 +10,7 @@
 #include "tools/signals.h"
 
 namespace lockstep::tools {
-namespace {
+namespace leaving_test {
 
 // From now on this process is one of a job of two.
 void be_rank(const char* rank) {
@@ -48,5 +48,5 @@ TEST(Leaving, AnotherThatTheLauncherEndedBeforeItFoundTheErrorIsSilent) {
   expect_said("^$", "1", true);
 }
 
-}  // namespace
+}  // namespace leaving_test
 }  // namespace lockstep::tools

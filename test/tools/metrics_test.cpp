@@ -16,7 +16,7 @@
 #include "tools/records.h"
 
 namespace lockstep::test {
-namespace {
+namespace metrics_test {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
@@ -95,5 +95,5 @@ TEST(MetricsOfARun, TheLogHasNullAndTheSummaryNothingWhereThereIsNone) {
   }
 }
 
-}  // namespace
+}  // namespace metrics_test
 }  // namespace lockstep::test

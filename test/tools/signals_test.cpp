@@ -10,7 +10,7 @@
 #include <initializer_list>
 
 namespace lockstep::tools {
-namespace {
+namespace signals_test {
 
 // Ends with the word after the signals, each of which is handled before the next comes.
 [[noreturn]] void end_after(std::initializer_list<int> signals) {
@@ -52,5 +52,5 @@ TEST(Signals, TheSecondSigintEndsTheProgram) {
   EXPECT_EXIT(end_after({SIGTERM, SIGINT, SIGINT}), testing::ExitedWithCode(128 + SIGINT), "");
 }
 
-}  // namespace
+}  // namespace signals_test
 }  // namespace lockstep::tools

@@ -10,7 +10,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::test {
-namespace {
+namespace status_text_test {
 
 using nlohmann::json;
 using testing::HasSubstr;
@@ -96,5 +96,5 @@ TEST(StatusText, RefusesWhatIsNoStatus) {
   }
 }
 
-}  // namespace
+}  // namespace status_text_test
 }  // namespace lockstep::test

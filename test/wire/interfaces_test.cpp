@@ -8,7 +8,7 @@
 #include <fstream>
 
 namespace lockstep::collectives::tcp {
-namespace {
+namespace interfaces_test {
 
 namespace fs = std::filesystem;
 using testing::ElementsAre;
@@ -63,5 +63,5 @@ TEST(Interfaces, AreInOrderAndLoopbackIsNone) {
   }
 }
 
-}  // namespace
+}  // namespace interfaces_test
 }  // namespace lockstep::collectives::tcp

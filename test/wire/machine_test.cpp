@@ -17,7 +17,7 @@
 #include "collectives/processor_map.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace machine_test {
 
 namespace fs = std::filesystem;
 
@@ -160,5 +160,5 @@ TEST(Machine, TheMemoryOfThisProcessIsWhatItTouched) {
   EXPECT_LE(growth, block.size() * 8);  // the thread sanitizer keeps four times as much beside it
 }
 
-}  // namespace
+}  // namespace machine_test
 }  // namespace lockstep::collectives

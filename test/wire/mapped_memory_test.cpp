@@ -14,7 +14,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace mapped_memory_test {
 
 using engine::Code;
 using engine::Error;
@@ -177,5 +177,5 @@ TEST(MappingAddress, TextOfAnotherFormIsRefused) {
   }
 }
 
-}  // namespace
+}  // namespace mapped_memory_test
 }  // namespace lockstep::collectives

@@ -20,7 +20,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace peer_watch_test {
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
@@ -203,5 +203,5 @@ TEST(PeerWatch, EndsAtOnceWithPeersAlive) {
   EXPECT_THAT(losses.now(), IsEmpty());
 }
 
-}  // namespace
+}  // namespace peer_watch_test
 }  // namespace lockstep::collectives

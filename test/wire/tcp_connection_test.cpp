@@ -20,7 +20,7 @@
 #include "engine/base/random.h"
 
 namespace lockstep::collectives::tcp {
-namespace {
+namespace tcp_connection_test {
 
 using engine::Code;
 using engine::Error;
@@ -431,5 +431,5 @@ TEST(TcpConnection, AnEndWithUnreadBytesTakesNothingBackOfWhatWasSent) {
   expect_message_and_reason(reader, data.size());
 }
 
-}  // namespace
+}  // namespace tcp_connection_test
 }  // namespace lockstep::collectives::tcp

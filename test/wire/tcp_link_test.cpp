@@ -17,7 +17,7 @@
 #include "test/wire/tcp_ranks.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace tcp_link_test {
 
 using namespace std::chrono_literals;
 using engine::Clock;
@@ -212,5 +212,5 @@ TEST_F(TcpLink, AnInterruptionOfASecondIsNoLoss) {
   EXPECT_EQ(codes, (std::vector<int>{kOk, kOk}));
 }
 
-}  // namespace
+}  // namespace tcp_link_test
 }  // namespace lockstep::collectives

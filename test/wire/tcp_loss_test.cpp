@@ -12,7 +12,7 @@
 #include "test/wire/tcp_ranks.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace tcp_loss_test {
 
 using namespace std::chrono_literals;
 using engine::Code;
@@ -137,5 +137,5 @@ TEST(TcpLoss, AnEndWithSomethingUnfinishedIsNoOrderlyOne) {
   EXPECT_EQ(error.code(), Code::kPeerLost);
 }
 
-}  // namespace
+}  // namespace tcp_loss_test
 }  // namespace lockstep::collectives

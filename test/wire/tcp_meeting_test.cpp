@@ -18,7 +18,7 @@
 #include "test/wire/tcp_ranks.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace tcp_meeting_test {
 
 using namespace std::chrono_literals;
 using engine::Code;
@@ -297,5 +297,5 @@ TEST(TcpAddress, NamesEveryAddressButLoopback) {
   EXPECT_TRUE(alone || fabric.address().find("127.0.0.1") == std::string::npos) << fabric.address();
 }
 
-}  // namespace
+}  // namespace tcp_meeting_test
 }  // namespace lockstep::collectives

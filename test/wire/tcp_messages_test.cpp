@@ -15,7 +15,7 @@
 #include "test/wire/tcp_ranks.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace tcp_messages_test {
 
 using namespace std::chrono_literals;
 using engine::Code;
@@ -259,5 +259,5 @@ TEST(TcpMessages, AWakeIsUsedUp) {
   EXPECT_GE(engine::Clock::now() - begin, 20ms);
 }
 
-}  // namespace
+}  // namespace tcp_messages_test
 }  // namespace lockstep::collectives

@@ -14,7 +14,7 @@
 #include "test/wire/tcp_ranks.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace tcp_options_test {
 
 using namespace std::chrono_literals;
 using engine::Code;
@@ -159,5 +159,5 @@ TEST(TcpOptions, ConnectionsThatLiveDoNotUseUpThePorts) {
   EXPECT_EQ(kept.size(), 8u);
 }
 
-}  // namespace
+}  // namespace tcp_options_test
 }  // namespace lockstep::collectives

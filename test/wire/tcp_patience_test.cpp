@@ -5,7 +5,7 @@
 #include "test/wire/tcp_peer.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace tcp_patience_test {
 
 using namespace std::chrono_literals;
 using engine::Clock;
@@ -36,5 +36,5 @@ TEST(TcpLoss, APeerThatIsStoppedForSevenSecondsIsNotLost) {
   EXPECT_EQ(peer.end(0), 0);
 }
 
-}  // namespace
+}  // namespace tcp_patience_test
 }  // namespace lockstep::collectives

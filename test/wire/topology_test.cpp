@@ -11,7 +11,7 @@
 #include "test/wire/tcp_ranks.h"
 
 namespace lockstep::collectives {
-namespace {
+namespace topology_test {
 
 using engine::Code;
 using engine::Error;
@@ -260,5 +260,5 @@ TEST(Topology, BadTextIsRefusedWithAReason) {
   }
 }
 
-}  // namespace
+}  // namespace topology_test
 }  // namespace lockstep::collectives

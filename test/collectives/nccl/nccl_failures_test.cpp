@@ -14,7 +14,7 @@
 #include "test/collectives/nccl/nccl_job.h"
 
 namespace lockstep::collectives::nccl {
-namespace {
+namespace nccl_failures_test {
 
 using engine::Clock;
 using engine::Code;
@@ -328,5 +328,5 @@ TEST(NcclLibrary, IsFoundAndToldOrItIsSaidWhyNot) {
   }
 }
 
-}  // namespace
+}  // namespace nccl_failures_test
 }  // namespace lockstep::collectives::nccl

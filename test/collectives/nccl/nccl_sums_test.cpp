@@ -12,7 +12,7 @@
 #include "test/collectives/nccl/nccl_job.h"
 
 namespace lockstep::collectives::nccl {
-namespace {
+namespace nccl_sums_test {
 
 using engine::DType;
 using Bytes = std::vector<std::byte>;
@@ -204,5 +204,5 @@ TEST(HierarchicalPlaces, OtherCollectivesAreFlat) {
   EXPECT_EQ(fake.queued(), 3 * 4);
 }
 
-}  // namespace
+}  // namespace nccl_sums_test
 }  // namespace lockstep::collectives::nccl

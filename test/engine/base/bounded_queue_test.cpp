@@ -18,7 +18,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::engine {
-namespace {
+namespace bounded_queue_test {
 
 using std::chrono::milliseconds;
 using testing::HasSubstr;
@@ -170,5 +170,5 @@ TEST(BoundedQueue, ACapacityOfNothingIsRefused) {
   EXPECT_THAT([] { BoundedQueue<int> queue(0); }, ThrowsMessage<Error>(HasSubstr("at least 1")));
 }
 
-}  // namespace
+}  // namespace bounded_queue_test
 }  // namespace lockstep::engine

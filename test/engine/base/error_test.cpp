@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::engine {
-namespace {
+namespace error_test {
 
 TEST(Error, CarriesCodeAndFormattedText) {
   try {
@@ -44,5 +44,5 @@ TEST(InvariantDeathTest, StopsTheProgramWithTextAndPlace) {
   invariant(true, "never");
 }
 
-}  // namespace
+}  // namespace error_test
 }  // namespace lockstep::engine

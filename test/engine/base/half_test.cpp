@@ -12,7 +12,7 @@
 #include "engine/base/bfloat16.h"
 
 namespace lockstep::engine {
-namespace {
+namespace half_test {
 
 constexpr std::uint32_t kAll = 65536;
 
@@ -129,5 +129,5 @@ TEST(BFloat16, IsTheUpperHalfOfAFloat) {
   EXPECT_EQ(float(BFloat16(0.1f)), 0.10009765625f);
 }
 
-}  // namespace
+}  // namespace half_test
 }  // namespace lockstep::engine

@@ -18,7 +18,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::engine {
-namespace {
+namespace join_all_test {
 
 using std::chrono::milliseconds;
 using testing::AllOf;
@@ -148,5 +148,5 @@ TEST(JoinAll, AGroupThatNobodyJoinedStopsItsThreads) {
   EXPECT_EQ(stopped, 3);
 }
 
-}  // namespace
+}  // namespace join_all_test
 }  // namespace lockstep::engine

@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace lockstep::engine {
-namespace {
+namespace log_test {
 
 struct Lines {
   std::vector<std::pair<Log::Level, std::string>> all;
@@ -70,5 +70,5 @@ TEST(Log, WritesToStandardErrorWithoutColourWhereNoTerminalIs) {
   EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
 }
 
-}  // namespace
+}  // namespace log_test
 }  // namespace lockstep::engine

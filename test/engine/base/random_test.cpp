@@ -9,7 +9,7 @@
 #include <vector>
 
 namespace lockstep::engine {
-namespace {
+namespace random_test {
 
 // The known answers that Random123 publishes for Philox4x32-10 (kat_vectors).
 TEST(Random, GivesTheKnownAnswersOfPhilox) {
@@ -137,5 +137,5 @@ TEST(Permutation, ReachesAllOrdersEquallyOften) {
   EXPECT_EQ(orders, 6);
 }
 
-}  // namespace
+}  // namespace random_test
 }  // namespace lockstep::engine

@@ -14,7 +14,7 @@
 #include "test/engine/ops/machine.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace batch_norm_kernels_test {
 
 constexpr std::size_t kPlanned = 5;
 
@@ -392,5 +392,5 @@ TYPED_TEST(BatchNormKernels, AnyAlignmentGivesTheSame) {
   }
 }
 
-}  // namespace
+}  // namespace batch_norm_kernels_test
 }  // namespace lockstep::engine::cuda

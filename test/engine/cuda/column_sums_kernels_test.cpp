@@ -12,7 +12,7 @@
 #include "test/engine/ops/machine.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace column_sums_kernels_test {
 
 constexpr std::size_t kPlanned = 4, kUsed = 3;
 
@@ -102,5 +102,5 @@ TYPED_TEST(ColumnSumsKernels, AMaskedGradientIsZeroWhereTheOutputIs) {
   }
 }
 
-}  // namespace
+}  // namespace column_sums_kernels_test
 }  // namespace lockstep::engine::cuda

@@ -11,7 +11,7 @@
 #include "test/engine/cuda/fake_gpu.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace context_test {
 
 using ::testing::HasSubstr;
 
@@ -130,5 +130,5 @@ TEST(Context, AnErrorHasTheCallAndTheDriversWords) {
             "cuda:0: cuMemAlloc failed: out of memory (CUDA_ERROR_OUT_OF_MEMORY)");
 }
 
-}  // namespace
+}  // namespace context_test
 }  // namespace lockstep::engine::cuda

@@ -17,7 +17,7 @@
 #include "test/engine/cuda/fake_gpu.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace cublas_lt_test {
 
 class CublasLtTest : public testing::Test {
  protected:
@@ -202,5 +202,5 @@ TEST(CublasLtLibrary, HasTheFunctionsThatAreCalled) {
   }
 }
 
-}  // namespace
+}  // namespace cublas_lt_test
 }  // namespace lockstep::engine::cuda

@@ -22,7 +22,7 @@
 #include "test/engine/cuda/fake_gpu.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace cudnn_convolutions_test {
 
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
@@ -493,5 +493,5 @@ TEST_F(CudnnConvolutionsTest, ErrorsSayWhatWasAskedFor) {
             "stride 2, padding 1 (the fake says no)");
 }
 
-}  // namespace
+}  // namespace cudnn_convolutions_test
 }  // namespace lockstep::engine::cuda

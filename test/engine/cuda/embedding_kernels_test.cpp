@@ -10,7 +10,7 @@
 #include "test/engine/cuda/kernel_batch.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace embedding_kernels_test {
 
 template <class T>
 class EmbeddingKernels : public testing::Test {};
@@ -145,5 +145,5 @@ TYPED_TEST(EmbeddingKernels, BackwardAddsEachRowInTheOrderOfThePicks) {
   }
 }
 
-}  // namespace
+}  // namespace embedding_kernels_test
 }  // namespace lockstep::engine::cuda

@@ -14,7 +14,7 @@
 #include <vector>
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace emulator_test {
 
 TEST(Emulator, RunsEachThreadOfEachBlockOnce) {
   std::vector<int> runs(3 * 2 * 64);
@@ -210,5 +210,5 @@ TEST(Numbers, AreRoundedAsTheEngineRounds) {
   EXPECT_EQ(narrow<float>(wide(0.1f)), 0.1f);
 }
 
-}  // namespace
+}  // namespace emulator_test
 }  // namespace lockstep::engine::cuda

@@ -15,7 +15,7 @@
 #include "test/engine/ops/machine.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace factors_kernels_test {
 
 // The same memory and squares for both.
 class Both {
@@ -171,5 +171,5 @@ TEST(FactorsKernels, AreObeyedByUpdates) {
   obeyed<Half>();
 }
 
-}  // namespace
+}  // namespace factors_kernels_test
 }  // namespace lockstep::engine::cuda

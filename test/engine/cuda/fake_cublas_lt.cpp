@@ -10,17 +10,17 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-using Object = FakeCublasLt::Object;
+using LtObject = FakeCublasLt::Object;
 
-thread_local FakeCublasLt* current_fake = nullptr;
+thread_local FakeCublasLt* current_cublas_lt = nullptr;
 
 template <class Handle>
-Object& object_of(Handle handle) {
-  return *reinterpret_cast<Object*>(handle);
+LtObject& object_of(Handle handle) {
+  return *reinterpret_cast<LtObject*>(handle);
 }
 
 template <class Handle>
-cublasStatus_t make(Handle* handle, Object object) {
+cublasStatus_t make(Handle* handle, LtObject object) {
   *handle = reinterpret_cast<Handle>(FakeCublasLt::current().make(std::move(object)));
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -39,7 +39,7 @@ cublasStatus_t set(Handle handle, int attribute, const void* value, std::size_t 
 }
 
 template <class Value>
-Value get(const Object& object, int attribute, Value otherwise) {
+Value get(const LtObject& object, int attribute, Value otherwise) {
   const auto found = object.attributes.find(attribute);
   if (found == object.attributes.end()) return otherwise;
   invariant(found->second.size() == sizeof(Value), "an attribute has the size of its type");
@@ -53,7 +53,7 @@ struct Operand {
   std::int64_t leading;
   bool transposed;
   std::uint64_t rows, columns;
-  Operand(const void* address, const Object& layout, int operation)
+  Operand(const void* address, const LtObject& layout, int operation)
       : data(static_cast<const float*>(address)),
         leading(layout.leading),
         transposed(operation == CUBLAS_OP_T),
@@ -68,21 +68,21 @@ struct Operand {
 }  // namespace
 
 FakeCublasLt::FakeCublasLt() {
-  invariant(current_fake == nullptr, "one fake cuBLASLt at a time");
-  current_fake = this;
+  invariant(current_cublas_lt == nullptr, "one fake cuBLASLt at a time");
+  current_cublas_lt = this;
 }
 
 FakeCublasLt::~FakeCublasLt() {
-  current_fake = nullptr;
+  current_cublas_lt = nullptr;
 }
 
 FakeCublasLt& FakeCublasLt::current() {
-  return *current_fake;
+  return *current_cublas_lt;
 }
 
-Object* FakeCublasLt::make(Object object) {
-  auto made = std::make_unique<Object>(std::move(object));
-  Object* const address = made.get();
+LtObject* FakeCublasLt::make(LtObject object) {
+  auto made = std::make_unique<LtObject>(std::move(object));
+  LtObject* const address = made.get();
   objects_.emplace(address, std::move(made));
   return address;
 }
@@ -91,9 +91,9 @@ void FakeCublasLt::drop(const void* object) {
   invariant(objects_.erase(object) == 1, "what is destroyed was made, and is destroyed once");
 }
 
-cublasStatus_t FakeCublasLt::multiply(const Object& description, float alpha, const void* a,
-                                      const Object& a_layout, const void* b, const Object& b_layout,
-                                      float beta, const void* c, void* d, const Object& d_layout) {
+cublasStatus_t FakeCublasLt::multiply(const LtObject& description, float alpha, const void* a,
+                                      const LtObject& a_layout, const void* b, const LtObject& b_layout,
+                                      float beta, const void* c, void* d, const LtObject& d_layout) {
   if (answer != CUBLAS_STATUS_SUCCESS) return answer;
   if (d_layout.type != CUDA_R_32F) return answer;
   const Operand left(a, a_layout, get(description, CUBLASLT_MATMUL_DESC_TRANSA, int(CUBLAS_OP_N)));
@@ -164,7 +164,7 @@ CublasLtFunctions FakeCublasLt::functions() const {
                 const cublasLtMatmulAlgo_t*, void* workspace, std::size_t bytes,
                 cudaStream_t stream) {
     FakeCublasLt& fake = current();
-    const Object& what = object_of(description);
+    const LtObject& what = object_of(description);
     fake.computed.push_back({what.compute, object_of(d_layout).type, workspace, bytes, stream});
     return fake.multiply(what, *static_cast<const float*>(alpha), a, object_of(a_layout), b,
                          object_of(b_layout), *static_cast<const float*>(beta), c, d,

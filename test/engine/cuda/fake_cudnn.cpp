@@ -11,9 +11,9 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-using Object = FakeCudnn::Object;
+using CudnnObject = FakeCudnn::Object;
 
-thread_local FakeCudnn* current_fake = nullptr;
+thread_local FakeCudnn* current_cudnn = nullptr;
 
 std::size_t size_of_attribute(cudnnBackendAttributeType_t type) {
   switch (type) {
@@ -36,7 +36,7 @@ std::size_t size_of_attribute(cudnnBackendAttributeType_t type) {
 cudnnStatus_t set(cudnnBackendDescriptor_t handle, cudnnBackendAttributeName_t name,
                   cudnnBackendAttributeType_t type, std::int64_t count, const void* values) {
   const auto* const from = static_cast<const std::byte*>(values);
-  Object& object = *static_cast<Object*>(handle);
+  CudnnObject& object = *static_cast<CudnnObject*>(handle);
   object.attributes[name] = {from, from + std::size_t(count) * size_of_attribute(type)};
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
     for (const void* const part : attributes<const void*>(object.attributes, name)) {
@@ -52,21 +52,21 @@ std::vector<std::byte> bytes_of(const Value& value) {
   return {from, from + sizeof value};
 }
 
-const std::vector<FakeCudnn::Engine>& engines_for(const Object& heuristics) {
+const std::vector<FakeCudnn::Engine>& engines_for(const CudnnObject& heuristics) {
   FakeCudnn& fake = FakeCudnn::current();
   const bool first =
       attribute<int>(heuristics.attributes, CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_A;
   return first ? fake.engines : fake.last_resort;
 }
 
-const Object& object_at(const Object& object, cudnnBackendAttributeName_t name) {
-  return *attribute<const Object*>(object.attributes, name);
+const CudnnObject& object_at(const CudnnObject& object, cudnnBackendAttributeName_t name) {
+  return *attribute<const CudnnObject*>(object.attributes, name);
 }
 
-std::map<int, std::int64_t> knobs_of(const Object& configuration) {
+std::map<int, std::int64_t> knobs_of(const CudnnObject& configuration) {
   std::map<int, std::int64_t> knobs;
-  for (const Object* knob :
-       attributes<const Object*>(configuration.attributes, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES)) {
+  for (const CudnnObject* knob : attributes<const CudnnObject*>(
+           configuration.attributes, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES)) {
     knobs[attribute<int>(knob->attributes, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE)] =
         attribute<std::int64_t>(knob->attributes, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE);
   }
@@ -74,7 +74,7 @@ std::map<int, std::int64_t> knobs_of(const Object& configuration) {
 }
 
 cudnnStatus_t finalize(cudnnBackendDescriptor_t handle) {
-  Object& object = *static_cast<Object*>(handle);
+  CudnnObject& object = *static_cast<CudnnObject*>(handle);
   if (object.type == CUDNN_BACKEND_TENSOR_DESCRIPTOR) {
     const auto extents = attributes<std::int64_t>(object.attributes, CUDNN_ATTR_TENSOR_DIMENSIONS);
     const bool empty = std::ranges::any_of(extents, [](std::int64_t n) { return n <= 0; });
@@ -86,7 +86,7 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t handle) {
     return object.engine == nullptr ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
   }
   if (object.type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) {
-    const Object& engine = object_at(object, CUDNN_ATTR_ENGINECFG_ENGINE);
+    const CudnnObject& engine = object_at(object, CUDNN_ATTR_ENGINECFG_ENGINE);
     object.engine = engine.engine;
     object.attributes[CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH] =
         engine.attributes.at(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
@@ -108,19 +108,19 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t handle) {
 cudnnStatus_t get(cudnnBackendDescriptor_t handle, cudnnBackendAttributeName_t name,
                   cudnnBackendAttributeType_t, std::int64_t most, std::int64_t* count,
                   void* values) {
-  const Object& object = *static_cast<Object*>(handle);
+  const CudnnObject& object = *static_cast<CudnnObject*>(handle);
   if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
     const auto& engines = engines_for(object);
     *count = std::int64_t(engines.size());
     for (std::int64_t i = 0; i < std::min(most, *count); ++i) {
-      Object* const configuration = static_cast<Object**>(values)[i];
+      CudnnObject* const configuration = static_cast<CudnnObject**>(values)[i];
       configuration->engine = &engines[std::size_t(i)];
       configuration->attributes = object.attributes;
       configuration->held = object.held;
     }
   } else if (name == CUDNN_ATTR_ENGINECFG_ENGINE) {
     *count = 1;
-    (*static_cast<Object**>(values))->engine = object.engine;
+    (*static_cast<CudnnObject**>(values))->engine = object.engine;
   } else if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX) {
     *count = 1;
     *static_cast<std::int64_t*>(values) = FakeCudnn::current().number(*object.engine);
@@ -129,7 +129,7 @@ cudnnStatus_t get(cudnnBackendDescriptor_t handle, cudnnBackendAttributeName_t n
     *count = 0;
     for (const auto& [type, value] : object.engine->knobs) {
       if (*count == most) break;
-      auto& knob = static_cast<Object**>(values)[(*count)++]->attributes;
+      auto& knob = static_cast<CudnnObject**>(values)[(*count)++]->attributes;
       knob[CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE] = bytes_of(type);
       knob[CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE] = bytes_of(value);
     }
@@ -156,12 +156,12 @@ cudnnStatus_t get(cudnnBackendDescriptor_t handle, cudnnBackendAttributeName_t n
 
 cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
   FakeCudnn& fake = FakeCudnn::current();
-  const Object& configuration =
-      object_at(*static_cast<Object*>(plan), CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  const CudnnObject& configuration =
+      object_at(*static_cast<CudnnObject*>(plan), CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   const FakeCudnn::Engine& engine = *configuration.engine;
   fake.ran.push_back(&engine);
   if (!engine.runs) return CUDNN_STATUS_EXECUTION_FAILED;
-  const FakeAttributes& operands = static_cast<Object*>(pack)->attributes;
+  const FakeAttributes& operands = static_cast<CudnnObject*>(pack)->attributes;
   // All of the workspace is written, again and again.
   const auto workspace = attribute<CUdeviceptr>(operands, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   for (int i = 0; i < engine.time; ++i) {
@@ -169,10 +169,10 @@ cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan, cudnnBackend
         fake.driver().memset_d8_async(workspace, 0xee, engine.workspace, fake.stream);
     if (result != CUDA_SUCCESS) return CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER;
   }
-  const Object& graph = object_at(configuration, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+  const CudnnObject& graph = object_at(configuration, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
   FakeGraphRun run(operands);
-  for (const Object* operation :
-       attributes<const Object*>(graph.attributes, CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
+  for (const CudnnObject* operation :
+       attributes<const CudnnObject*>(graph.attributes, CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
     run.operation(operation->type, operation->attributes);
   }
   return CUDNN_STATUS_SUCCESS;
@@ -181,22 +181,22 @@ cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan, cudnnBackend
 }  // namespace
 
 FakeCudnn::FakeCudnn(const Driver& driver) : driver_(&driver) {
-  invariant(current_fake == nullptr, "one fake cuDNN at a time");
-  current_fake = this;
+  invariant(current_cudnn == nullptr, "one fake cuDNN at a time");
+  current_cudnn = this;
 }
 
 FakeCudnn::~FakeCudnn() {
-  current_fake = nullptr;
+  current_cudnn = nullptr;
 }
 
 FakeCudnn& FakeCudnn::current() {
-  return *current_fake;
+  return *current_cudnn;
 }
 
-Object* FakeCudnn::make(int type) {
-  auto made = std::make_shared<Object>();
+CudnnObject* FakeCudnn::make(int type) {
+  auto made = std::make_shared<CudnnObject>();
   made->type = type;
-  Object* const address = made.get();
+  CudnnObject* const address = made.get();
   objects_.emplace(address, std::move(made));
   return address;
 }
@@ -220,7 +220,7 @@ std::int64_t FakeCudnn::number(const Engine& engine) const {
   return number;
 }
 
-std::shared_ptr<const Object> FakeCudnn::find(const void* object) const {
+std::shared_ptr<const CudnnObject> FakeCudnn::find(const void* object) const {
   return objects_.at(object);
 }
 

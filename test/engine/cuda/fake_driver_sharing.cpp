@@ -27,7 +27,7 @@ void* named_by(const Handle& handle) {
   return what;
 }
 
-std::byte* bytes_at(CUdeviceptr address) {
+std::byte* shared_bytes_at(CUdeviceptr address) {
   return reinterpret_cast<std::byte*>(std::uintptr_t(address));
 }
 
@@ -39,7 +39,7 @@ void fill_memory_handles(Driver& driver) {
   driver.ipc_get_mem_handle = [](CUipcMemHandle* handle, CUdeviceptr address) {
     return in_context([&](FakeState& state, const FakeContext& context) {
       if (!state.options.sharing) return CUDA_ERROR_NOT_SUPPORTED;
-      std::byte* const data = bytes_at(address);
+      std::byte* const data = shared_bytes_at(address);
       const bool begins = state.memory.kind_of(data - 1, 1) != FakeMemory::Kind::kGpu;
       const bool whole = state.memory.kind_of(data, kPages) == FakeMemory::Kind::kGpu;
       if (!begins || !whole || state.memory.process_of(data) != context.process)
@@ -65,7 +65,7 @@ void fill_memory_handles(Driver& driver) {
     return uncaptured([&](FakeState& state, const FakeContext& context) {
       const CUresult waited = result_of(state.queue.finish_all(context.gpu, context.process));
       if (waited != CUDA_SUCCESS) return waited;
-      return state.memory.close(bytes_at(address)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      return state.memory.close(shared_bytes_at(address)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     });
   };
 }

@@ -13,7 +13,7 @@
 #include "engine/cuda/stream.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace fake_gpu_test {
 
 class RecordedStream : public ::testing::TestWithParam<int> {
  protected:
@@ -179,5 +179,5 @@ TEST(FakeGpu, NobodyAnswersWhenItIsGone) {
   EXPECT_EQ(driver.device_get_count(&count), CUDA_ERROR_DEINITIALIZED);
 }
 
-}  // namespace
+}  // namespace fake_gpu_test
 }  // namespace lockstep::engine::cuda

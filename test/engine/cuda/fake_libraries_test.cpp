@@ -16,7 +16,7 @@
 #include "test/engine/cuda/fake_gpu.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace fake_libraries_test {
 
 using Pass = Convolution::Pass;
 
@@ -187,5 +187,5 @@ INSTANTIATE_TEST_SUITE_P(Types, FakeLibraries,
                          testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
                          [](const auto& type) { return std::string(name(type.param)); });
 
-}  // namespace
+}  // namespace fake_libraries_test
 }  // namespace lockstep::engine::cuda

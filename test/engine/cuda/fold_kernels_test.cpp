@@ -13,7 +13,7 @@
 #include "test/engine/ops/machine.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace fold_kernels_test {
 
 constexpr std::size_t kPlanned = 3, kUsed = 2;
 
@@ -124,5 +124,5 @@ TEST(FoldedConvolution, IsThatOfStrideTwoOverFewChannels) {
   EXPECT_FALSE(folds(s));
 }
 
-}  // namespace
+}  // namespace fold_kernels_test
 }  // namespace lockstep::engine::cuda

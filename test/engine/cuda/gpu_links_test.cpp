@@ -14,7 +14,7 @@
 #include "test/engine/cuda/fake_nvml.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace gpu_links_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -166,5 +166,5 @@ TEST(Nvml, IsOpenedOrSaidToBeMissing) {
   }
 }
 
-}  // namespace
+}  // namespace gpu_links_test
 }  // namespace lockstep::engine::cuda

@@ -20,7 +20,7 @@
 #include "test/engine/cuda/fake_gpu.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace gpu_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -219,5 +219,5 @@ TEST(GpuTooOld, IsLeftOutOfTheListAndNamedInTheFindings) {
             "cuda:0 (Fake GPU) has compute capability 7.5; lockstep needs 8.0 or newer");
 }
 
-}  // namespace
+}  // namespace gpu_test
 }  // namespace lockstep::engine::cuda

@@ -31,7 +31,7 @@ extern "C" int __lsan_is_turned_off() {
 }
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace graphs_test {
 
 using Pass = Convolution::Pass;
 constexpr std::size_t kRows = 256;
@@ -277,5 +277,5 @@ TEST_F(Graphs, ABatchOfNoImagesIsRefusedWithTheNameOfTheCall) {
   }
 }
 
-}  // namespace
+}  // namespace graphs_test
 }  // namespace lockstep::engine::cuda

@@ -16,7 +16,7 @@
 #include "test/engine/cuda/fake_gpu.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace kernel_module_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -192,5 +192,5 @@ TEST_F(KernelModuleDeathTest, ABlockOfPartOfAWarpStopsTheProgram) {
   EXPECT_DEATH(module_.launch(stream_, {.threads = 2048}, Halve{numbers_}), "whole warps");
 }
 
-}  // namespace
+}  // namespace kernel_module_test
 }  // namespace lockstep::engine::cuda

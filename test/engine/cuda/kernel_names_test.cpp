@@ -17,7 +17,7 @@
 #include "test/engine/cuda/emulated_kernels.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace kernel_names_test {
 
 using Names = std::map<std::string, std::string>;  // of kernels by those of their arguments
 
@@ -70,5 +70,5 @@ TEST(KernelNames, AreAllEmulatedAndDiffer) {
   }
 }
 
-}  // namespace
+}  // namespace kernel_names_test
 }  // namespace lockstep::engine::cuda

@@ -13,7 +13,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace library_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -102,5 +102,5 @@ TEST(Library, AMissingFunctionIsNamed) {
   }
 }
 
-}  // namespace
+}  // namespace library_test
 }  // namespace lockstep::engine::cuda

@@ -11,7 +11,7 @@
 #include "test/engine/cuda/kernel_batch.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace losses_kernels_test {
 
 template <class T>
 class LossesKernels : public testing::Test {};
@@ -212,5 +212,5 @@ TYPED_TEST(LossesKernels, SquaredErrorIsTheMeanOverTheColumns) {
   }
 }
 
-}  // namespace
+}  // namespace losses_kernels_test
 }  // namespace lockstep::engine::cuda

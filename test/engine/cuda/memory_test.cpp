@@ -16,7 +16,7 @@
 #include "test/engine/cuda/fake_gpu.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace memory_test {
 
 using ::testing::HasSubstr;
 
@@ -231,5 +231,5 @@ TEST_F(MemoryDeathTest, TheFakeSeesWritesBesideABlock) {
       "something wrote before a block");
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace lockstep::engine::cuda

@@ -17,7 +17,7 @@
 #include "test/engine/cuda/reduce_operands.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace peers_test {
 
 using ::testing::HasSubstr;
 
@@ -161,5 +161,5 @@ TEST(Peers, AStreamTakesWorkOfItsOwnGpuAlone) {
   EXPECT_THROW(module.launch(stream, {}, Checksum{}), Error);
 }
 
-}  // namespace
+}  // namespace peers_test
 }  // namespace lockstep::engine::cuda

@@ -18,7 +18,7 @@
 #include "engine/cuda/plan_caches.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace plan_cache_test {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
@@ -299,5 +299,5 @@ TEST_F(PlanCacheTest, GpusOfAKindShareACache) {
   EXPECT_EQ(first.file(), file());
 }
 
-}  // namespace
+}  // namespace plan_cache_test
 }  // namespace lockstep::engine::cuda

@@ -14,7 +14,7 @@
 #include "test/engine/cuda/kernel_batch.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace pointwise_kernels_test {
 
 template <class T>
 class PointwiseKernels : public testing::Test {};
@@ -139,5 +139,5 @@ TYPED_TEST(PointwiseKernels, ConvertRoundsToTheNearest) {
   }
 }
 
-}  // namespace
+}  // namespace pointwise_kernels_test
 }  // namespace lockstep::engine::cuda

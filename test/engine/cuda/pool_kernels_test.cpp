@@ -13,7 +13,7 @@
 #include "test/engine/ops/machine.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace pool_kernels_test {
 
 constexpr std::size_t kPlanned = 4;
 
@@ -119,5 +119,5 @@ TYPED_TEST(PoolKernels, WhatIsNotANumberWins) {
   }
 }
 
-}  // namespace
+}  // namespace pool_kernels_test
 }  // namespace lockstep::engine::cuda

@@ -18,7 +18,7 @@
 #include "test/engine/cuda/reduce_operands.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace process_sharing_test {
 
 using ::testing::HasSubstr;
 
@@ -226,5 +226,5 @@ TEST(SharedWithProcessesDeathTest, MemoryThatAnotherProcessHasOpenIsNotGivenBack
       "another process has open");
 }
 
-}  // namespace
+}  // namespace process_sharing_test
 }  // namespace lockstep::engine::cuda

@@ -15,7 +15,7 @@
 #include "test/engine/cuda/fake_devices.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace recorder_test {
 
 constexpr std::size_t kRows = 8, kColumns = 64, kCount = kRows * kColumns;
 
@@ -190,5 +190,5 @@ TEST(CudaOpsDeathTest, KernelsAreNotGivenWordsOfAStepThatLieOnTheHost) {
   EXPECT_DEATH(player.ops().clear(&state, player.tensor(0)), "publish gave");
 }
 
-}  // namespace
+}  // namespace recorder_test
 }  // namespace lockstep::engine::cuda

@@ -12,7 +12,7 @@
 #include "test/engine/cuda/reduce_operands.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace reduce_kernels_test {
 
 constexpr std::size_t kSources[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 33, 64};
 
@@ -240,5 +240,5 @@ TEST_F(Reduction, OneSourceIsConverted) {
   converted<BFloat16, float>(*ops_);
 }
 
-}  // namespace
+}  // namespace reduce_kernels_test
 }  // namespace lockstep::engine::cuda

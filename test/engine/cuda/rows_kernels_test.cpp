@@ -10,7 +10,7 @@
 #include "test/engine/cuda/kernel_batch.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace rows_kernels_test {
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -92,5 +92,5 @@ TEST(RowsKernels, CopyOfColumnsLeavesTheOthers) {
   }
 }
 
-}  // namespace
+}  // namespace rows_kernels_test
 }  // namespace lockstep::engine::cuda

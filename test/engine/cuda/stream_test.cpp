@@ -13,7 +13,7 @@
 #include "test/engine/cuda/fake_gpu.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace stream_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -221,5 +221,5 @@ TEST_F(StreamTest, ItsEndGivesAllBack) {
   EXPECT_EQ(fake_.left(), before);
 }
 
-}  // namespace
+}  // namespace stream_test
 }  // namespace lockstep::engine::cuda

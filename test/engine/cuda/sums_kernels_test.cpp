@@ -12,7 +12,7 @@
 #include "test/engine/cuda/kernel_batch.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace sums_kernels_test {
 
 // Beside that of another batch.
 double sum_of(const std::vector<double>& rows, std::size_t examples) {
@@ -68,5 +68,5 @@ TEST(SumsKernels, ChecksumIsThatOfTheDefinition) {
   }
 }
 
-}  // namespace
+}  // namespace sums_kernels_test
 }  // namespace lockstep::engine::cuda

@@ -14,7 +14,7 @@
 #include "test/engine/ops/machine.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace thin_kernels_test {
 
 constexpr std::size_t kPlanned = 4, kUsed = 3;
 const LaunchShape kShapes[] = {{1, 1, kLineThreads}, {1, 7, kLineThreads}, {2, 3, kLineThreads}};
@@ -153,5 +153,5 @@ TEST(ThinConvolution, SeesFewNumbers) {
   EXPECT_FALSE(is_thin(s));
 }
 
-}  // namespace
+}  // namespace thin_kernels_test
 }  // namespace lockstep::engine::cuda

@@ -13,7 +13,7 @@
 #include "test/engine/ops/machine.h"
 
 namespace lockstep::engine::cuda {
-namespace {
+namespace update_kernels_test {
 
 std::vector<UpdateRule> rules() {
   UpdateRule sgd, momentum, nesterov, adam, adamw, lars;
@@ -192,5 +192,5 @@ TEST(UpdateKernels, PowersAreThoseOfTheHost) {
     }
 }
 
-}  // namespace
+}  // namespace update_kernels_test
 }  // namespace lockstep::engine::cuda

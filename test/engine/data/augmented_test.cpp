@@ -19,7 +19,7 @@
 #include "engine/data/sets.h"
 
 namespace lockstep::engine::data {
-namespace {
+namespace augmented_test {
 
 using testing::Each;
 using testing::HasSubstr;
@@ -250,5 +250,5 @@ TEST(Augmented, WhatIsNoImageAndTooMuchPaddingAreRefused) {
               ThrowsMessage<Error>(HasSubstr("5 pixels around images of 5x7x3")));
 }
 
-}  // namespace
+}  // namespace augmented_test
 }  // namespace lockstep::engine::data

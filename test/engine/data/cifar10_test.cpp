@@ -16,7 +16,7 @@
 #include "engine/data/sets.h"
 
 namespace lockstep::engine::data {
-namespace {
+namespace cifar10_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -163,5 +163,5 @@ TEST_F(Cifar10, OtherPixelsAndOtherLabelsHaveOtherFingerprints) {
   EXPECT_NE(labels, pixels);
 }
 
-}  // namespace
+}  // namespace cifar10_test
 }  // namespace lockstep::engine::data

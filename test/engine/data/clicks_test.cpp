@@ -12,7 +12,7 @@
 #include "engine/data/clicks.h"
 
 namespace lockstep::engine::data {
-namespace {
+namespace clicks_test {
 
 using testing::HasSubstr;
 using testing::ThrowsMessage;
@@ -103,5 +103,5 @@ TEST(Clicks, WhatCannotBeIsRefused) {
               ThrowsMessage<Error>(HasSubstr("16777217 ids")));
 }
 
-}  // namespace
+}  // namespace clicks_test
 }  // namespace lockstep::engine::data

@@ -19,7 +19,7 @@
 #include "engine/data/clicks.h"
 
 namespace lockstep::engine::data {
-namespace {
+namespace criteo_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -234,5 +234,5 @@ TEST_F(Criteo, FingerprintsFollowTheBytes) {
   EXPECT_NE(criteo(path_).train->fingerprint(), first);
 }
 
-}  // namespace
+}  // namespace criteo_test
 }  // namespace lockstep::engine::data

@@ -12,7 +12,7 @@
 #include "engine/data/sets.h"
 
 namespace lockstep::engine::data {
-namespace {
+namespace digits_difficulty_test {
 
 constexpr std::size_t kInputs = 785, kClasses = 10;  // the pixels and a one
 
@@ -89,5 +89,5 @@ TEST(GeneratedDigitsDifficulty, ALinearClassifierLearnsThemButStaysBelow93Percen
   EXPECT_GT(best, 0.5);
 }
 
-}  // namespace
+}  // namespace digits_difficulty_test
 }  // namespace lockstep::engine::data

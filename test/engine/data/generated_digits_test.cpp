@@ -15,7 +15,7 @@
 #include "engine/data/sets.h"
 
 namespace lockstep::engine::data {
-namespace {
+namespace generated_digits_test {
 
 using testing::HasSubstr;
 using testing::ThrowsMessage;
@@ -121,5 +121,5 @@ TEST(DigitStrokes, CurvesGoThroughTheirPointsAndLinesAreTheirPoints) {
   }
 }
 
-}  // namespace
+}  // namespace generated_digits_test
 }  // namespace lockstep::engine::data

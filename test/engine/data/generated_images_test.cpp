@@ -13,7 +13,7 @@
 #include "engine/data/sets.h"
 
 namespace lockstep::engine::data {
-namespace {
+namespace generated_images_test {
 
 using testing::HasSubstr;
 using testing::ThrowsMessage;
@@ -111,5 +111,5 @@ TEST(GeneratedImages, WhatCannotBeIsRefused) {
               ThrowsMessage<Error>(HasSubstr("0 classes")));
 }
 
-}  // namespace
+}  // namespace generated_images_test
 }  // namespace lockstep::engine::data

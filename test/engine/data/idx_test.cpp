@@ -18,7 +18,7 @@
 #include "engine/data/sets.h"
 
 namespace lockstep::engine::data {
-namespace {
+namespace idx_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -312,5 +312,5 @@ TEST(IdxFolder, ARealOneIsRead) {
   EXPECT_NEAR(sum / (1000 * 784), -0.74, 0.05);  // mostly black
 }
 
-}  // namespace
+}  // namespace idx_test
 }  // namespace lockstep::engine::data

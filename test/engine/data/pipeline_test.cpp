@@ -20,7 +20,7 @@
 #include "test/engine/data/numbers.h"
 
 namespace lockstep::engine {
-namespace {
+namespace pipeline_test {
 
 using testing::HasSubstr;
 using testing::ThrowsMessage;
@@ -410,5 +410,5 @@ TEST(Pipeline, ABatchLiesInOneBlockWithRoomAtItsEnd) {
   EXPECT_TRUE(of_heap.take().block().empty());
 }
 
-}  // namespace
+}  // namespace pipeline_test
 }  // namespace lockstep::engine

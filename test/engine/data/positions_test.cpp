@@ -13,7 +13,7 @@
 #include "engine/data/pipeline.h"
 
 namespace lockstep::engine {
-namespace {
+namespace positions_test {
 
 using testing::HasSubstr;
 using testing::ThrowsMessage;
@@ -139,5 +139,5 @@ TEST(Shares, WhatCannotBeSharedIsRefused) {
       ThrowsMessage<Error>(HasSubstr("add up to more than 4294967295")));
 }
 
-}  // namespace
+}  // namespace positions_test
 }  // namespace lockstep::engine

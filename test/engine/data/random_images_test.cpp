@@ -9,7 +9,7 @@
 #include "engine/data/sets.h"
 
 namespace lockstep::engine::data {
-namespace {
+namespace random_images_test {
 
 using testing::HasSubstr;
 using testing::ThrowsMessage;
@@ -68,5 +68,5 @@ TEST(RandomImages, WhatCannotBeIsRefused) {
               ThrowsMessage<Error>(HasSubstr("too many")));
 }
 
-}  // namespace
+}  // namespace random_images_test
 }  // namespace lockstep::engine::data

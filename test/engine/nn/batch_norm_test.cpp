@@ -14,7 +14,7 @@
 #include "test/engine/nn/solo.h"
 
 namespace lockstep::engine {
-namespace {
+namespace batch_norm_test {
 
 using testing::HasSubstr;
 
@@ -245,5 +245,5 @@ TEST(Recompute, OfAModelWithoutBlocksIsRefused) {
   }
 }
 
-}  // namespace
+}  // namespace batch_norm_test
 }  // namespace lockstep::engine

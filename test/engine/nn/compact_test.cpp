@@ -14,7 +14,7 @@
 #include "test/engine/nn/id_graphs.h"
 
 namespace lockstep::engine {
-namespace {
+namespace compact_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -230,5 +230,5 @@ TEST(CompactRows, ChangeNothingOfOtherGraphs) {
   EXPECT_EQ(plain.gradient(), compact.gradient());
 }
 
-}  // namespace
+}  // namespace compact_test
 }  // namespace lockstep::engine

@@ -16,7 +16,7 @@
 #include "test/engine/nn/solo.h"
 
 namespace lockstep::engine {
-namespace {
+namespace device_test {
 
 using testing::HasSubstr;
 using testing::IsSupersetOf;
@@ -213,5 +213,5 @@ TEST(Devices, AShortSliceGoesByTheKernelsOfWholeOnes) {
   }
 }
 
-}  // namespace
+}  // namespace device_test
 }  // namespace lockstep::engine

@@ -14,7 +14,7 @@
 #include "test/engine/nn/id_graphs.h"
 
 namespace lockstep::engine {
-namespace {
+namespace embedding_test {
 
 using testing::HasSubstr;
 
@@ -205,5 +205,5 @@ TEST(Columns, AreTakenFromWhereTheyAre) {
   EXPECT_THROW(columns(3, 0), Error);
 }
 
-}  // namespace
+}  // namespace embedding_test
 }  // namespace lockstep::engine

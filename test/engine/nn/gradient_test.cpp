@@ -11,7 +11,7 @@
 #include "engine/reference/reference_device.h"
 
 namespace lockstep::engine {
-namespace {
+namespace gradient_test {
 
 using testing::HasSubstr;
 
@@ -250,5 +250,5 @@ TEST(CheckGradient, RefusesFloat32AndMoreExamplesThanRows) {
   EXPECT_THROW(check_gradient(*right, dense(3), {{5}}, {.rows = 2, .examples = 3}), Error);
 }
 
-}  // namespace
+}  // namespace gradient_test
 }  // namespace lockstep::engine

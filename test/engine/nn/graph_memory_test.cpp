@@ -1,38 +1,17 @@
 // SPDX-License-Identifier: MIT
-// A program of its own, since it counts the allocations of all its threads. The kernels that are
-// used here allocate nothing themselves.
+// The kernels that are used here allocate nothing themselves.
 #include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstdlib>
-#include <new>
 
 #include "engine/reference/reference_device.h"
 #include "test/engine/nn/sample_graphs.h"
 #include "test/engine/nn/solo.h"
-
-namespace {
-constinit std::atomic<long> allocations = 0;
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes ? bytes : 1)) return memory;
-  throw std::bad_alloc();
-}
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  ++allocations;
-  return std::malloc(bytes);
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
+#include "test/support/counted_allocations.h"
 
 namespace lockstep::engine {
-namespace {
+namespace graph_memory_test {
+
+using test::count_allocations;
+using test::counted_allocations;
 
 TEST(GraphMemory, AStepAllocatesNothing) {
   GraphSpec spec("m", {2, 3, 2});
@@ -48,13 +27,14 @@ TEST(GraphMemory, AStepAllocatesNothing) {
   spec.then("last", dense(3));
   spec.set_loss(softmax_cross_entropy());
   const auto ops = reference_ops(DType::kFloat64);
+  count_allocations();
   Solo solo(spec, *ops, 4);
+  EXPECT_GT(counted_allocations(), 0);
   std::size_t announced = 0;
   const Graph::Hook hook = [&](Range range) { announced += range.size(); };
-  const long before = allocations;
-  EXPECT_GT(before, 0);
+  count_allocations();
   for (int step = 0; step < 3; ++step) solo.step(step > 0, hook, hook);
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(counted_allocations(), 0);
   EXPECT_EQ(announced, 6 * solo.graph.trainable());
 }
 
@@ -74,5 +54,5 @@ TEST(GraphMemory, WhatIsPlannedWithoutTakingItIsWhatAGraphTakes) {
   }
 }
 
-}  // namespace
+}  // namespace graph_memory_test
 }  // namespace lockstep::engine

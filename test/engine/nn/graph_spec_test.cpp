@@ -11,7 +11,7 @@
 #include "engine/nn/layers.h"
 
 namespace lockstep::engine {
-namespace {
+namespace graph_spec_test {
 
 using testing::HasSubstr;
 
@@ -227,5 +227,5 @@ TEST(GraphSpec, ADescriptionHasOneLineForEachLayer) {
   EXPECT_TRUE(spec.describe().ends_with("\nloss: softmax_cross_entropy smoothing 0.1\n"));
 }
 
-}  // namespace
+}  // namespace graph_spec_test
 }  // namespace lockstep::engine

@@ -15,7 +15,7 @@
 #include "test/engine/nn/solo.h"
 
 namespace lockstep::engine {
-namespace {
+namespace graph_step_test {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
@@ -244,5 +244,5 @@ TEST(GraphStep, ReductionsAreNamedByLayerAndNumberedInForwardOrder) {
   }
 }
 
-}  // namespace
+}  // namespace graph_step_test
 }  // namespace lockstep::engine

@@ -15,7 +15,7 @@
 #include "test/engine/nn/solo.h"
 
 namespace lockstep::engine {
-namespace {
+namespace graph_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -227,5 +227,5 @@ TEST(Graph, SpecsThatCannotRunAreRefused) {
   EXPECT_THAT(error_of(late), HasSubstr("at least two classes"));
 }
 
-}  // namespace
+}  // namespace graph_test
 }  // namespace lockstep::engine

@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace lockstep::engine {
-namespace {
+namespace initial_test {
 
 std::vector<double> drawn(const Initial& initial, std::size_t count, std::uint64_t seed = 1,
                           std::string_view name = "layer.weight") {
@@ -109,5 +109,5 @@ TEST(Initial, Float32IsTheFloat64ValueRounded) {
   for (std::size_t i = 0; i < 50; ++i) EXPECT_EQ(small[i], float(values[i]));
 }
 
-}  // namespace
+}  // namespace initial_test
 }  // namespace lockstep::engine

@@ -8,7 +8,7 @@
 #include "engine/base/random.h"
 
 namespace lockstep::engine {
-namespace {
+namespace memory_plan_test {
 
 TEST(MemoryPlan, BlocksThatLiveAtOneMomentShareNoByteAndAllAreAligned) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
@@ -65,5 +65,5 @@ TEST(MemoryPlan, NothingTakesNothing) {
   EXPECT_EQ(plan_memory(std::vector<Lifetime>{{0, 0, 5}}).bytes, 0u);
 }
 
-}  // namespace
+}  // namespace memory_plan_test
 }  // namespace lockstep::engine

@@ -11,7 +11,7 @@
 #include "test/engine/nn/solo.h"
 
 namespace lockstep::engine {
-namespace {
+namespace own_loss_test {
 
 // The mean over the columns of log(cosh(y - target)): squares near zero, absolute values far away.
 class LogCosh final : public Loss {
@@ -62,5 +62,5 @@ TEST(OwnLoss, LearnsInAGraphWithOurs) {
   EXPECT_LT(solo.loss(), first / 2);
 }
 
-}  // namespace
+}  // namespace own_loss_test
 }  // namespace lockstep::engine

@@ -9,7 +9,7 @@
 #include "test/engine/ops/conformance.h"
 
 namespace lockstep::engine {
-namespace {
+namespace batch_norm_test {
 
 struct Case {
   BatchNormSpec spec;
@@ -164,5 +164,5 @@ TEST_F(Conformance, ABatchNormOfNothingKeepsItsAverages) {
   }
 }
 
-}  // namespace
+}  // namespace batch_norm_test
 }  // namespace lockstep::engine

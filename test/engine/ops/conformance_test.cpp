@@ -8,7 +8,7 @@
 #include "test/engine/ops/conformance.h"
 
 namespace lockstep::engine {
-namespace {
+namespace conformance_test {
 
 Results dense_case(Machine& m, const DenseSpec& spec, Rows rows, bool accumulate) {
   const StepState* const state = m.publish(state_of(rows.used));
@@ -471,5 +471,5 @@ TEST_F(Conformance, LoadAndChecksumAgreeOnAllDevices) {
   }
 }
 
-}  // namespace
+}  // namespace conformance_test
 }  // namespace lockstep::engine

@@ -13,7 +13,7 @@
 #include "test/engine/ops/machine.h"
 
 namespace lockstep::engine {
-namespace {
+namespace cpu_test {
 
 using testing::HasSubstr;
 
@@ -175,5 +175,5 @@ TEST(ShapeCache, KeepsTheNumbersOfRowsThatWereUsedLast) {
   EXPECT_EQ(made, 23);
 }
 
-}  // namespace
+}  // namespace cpu_test
 }  // namespace lockstep::engine

@@ -10,7 +10,7 @@
 #include "test/engine/ops/conformance.h"
 
 namespace lockstep::engine {
-namespace {
+namespace embedding_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -140,5 +140,5 @@ TEST_F(Conformance, IdsThatTheInputCannotTellApartAreRefused) {
   }
 }
 
-}  // namespace
+}  // namespace embedding_test
 }  // namespace lockstep::engine

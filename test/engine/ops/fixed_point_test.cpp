@@ -14,7 +14,7 @@
 #include "test/engine/ops/instruction_sets.h"
 
 namespace lockstep::engine {
-namespace {
+namespace fixed_point_test {
 
 constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
 constexpr std::size_t kCounts[] = {0, 1, 7, 16, 33, 1024};
@@ -86,5 +86,5 @@ TEST(FixedPoint, HasRoomForEveryRank) {
   EXPECT_EQ(fixed_bits(1024), 53);
 }
 
-}  // namespace
+}  // namespace fixed_point_test
 }  // namespace lockstep::engine

@@ -7,7 +7,7 @@
 #include "test/engine/ops/instruction_sets.h"
 
 namespace lockstep::engine {
-namespace {
+namespace instructions_test {
 
 class Instructions : public Conformance {};
 
@@ -73,5 +73,5 @@ TEST_F(Instructions, OfEverySetGiveWhatTheReferenceGives) {
   }
 }
 
-}  // namespace
+}  // namespace instructions_test
 }  // namespace lockstep::engine

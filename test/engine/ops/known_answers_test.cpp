@@ -9,7 +9,7 @@
 #include "test/engine/ops/machine.h"
 
 namespace lockstep::engine {
-namespace {
+namespace known_answers_test {
 
 class KnownAnswers : public testing::Test {
  protected:
@@ -288,5 +288,5 @@ TEST_F(KnownAnswers, AdamTakesEvenStepsForAConstantGradient) {
   }
 }
 
-}  // namespace
+}  // namespace known_answers_test
 }  // namespace lockstep::engine

@@ -8,7 +8,7 @@
 #include "test/engine/ops/machine.h"
 
 namespace lockstep::engine {
-namespace {
+namespace large_convolutions_test {
 
 Results results_of(Machine& m, const ConvolutionSpec& s, std::size_t rows, bool accumulate) {
   StepState state;
@@ -44,5 +44,5 @@ TEST(LargeConvolutions, AreWhatTheDirectMethodGives) {
   }
 }
 
-}  // namespace
+}  // namespace large_convolutions_test
 }  // namespace lockstep::engine

@@ -12,7 +12,7 @@
 #include "test/engine/ops/instruction_sets.h"
 
 namespace lockstep::engine {
-namespace {
+namespace lowered_test {
 
 struct Case {
   ConvolutionSpec spec;
@@ -117,5 +117,5 @@ TEST(Lowered, NoRowsGiveNoGradients) {
   }
 }
 
-}  // namespace
+}  // namespace lowered_test
 }  // namespace lockstep::engine

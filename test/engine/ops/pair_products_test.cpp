@@ -13,7 +13,7 @@
 #include "test/engine/ops/conformance.h"
 
 namespace lockstep::engine {
-namespace {
+namespace pair_products_test {
 
 std::uint32_t pair(double low, double high) {
   return BFloat16(float(low)).bits | std::uint32_t(BFloat16(float(high)).bits) << 16;
@@ -131,5 +131,5 @@ TEST_F(Conformance, GradientsByPairsAreExactWhereTheirFactorsAre) {
   }
 }
 
-}  // namespace
+}  // namespace pair_products_test
 }  // namespace lockstep::engine

@@ -6,7 +6,7 @@
 #include "test/engine/ops/conformance.h"
 
 namespace lockstep::engine {
-namespace {
+namespace pooled_convolution_test {
 
 // The batch in slices of so many rows. No two values of a window are nearer than rounding, or
 // devices could choose differently: the numbers are continuous and the seeds fixed.
@@ -132,5 +132,5 @@ TEST_F(PooledConvolution, OfBfloat16IsItsOwnConvolutionAndPool) {
   }
 }
 
-}  // namespace
+}  // namespace pooled_convolution_test
 }  // namespace lockstep::engine

@@ -15,7 +15,7 @@
 #include "test/engine/ops/conformance.h"
 
 namespace lockstep::engine {
-namespace {
+namespace product_test {
 
 using cpu::Product;
 
@@ -196,5 +196,5 @@ TEST(WideDense, HasTheSumsAsGradientsAndTheSameBitsInAShortBatch) {
   }
 }
 
-}  // namespace
+}  // namespace product_test
 }  // namespace lockstep::engine

@@ -18,7 +18,7 @@
 #include "test/engine/ops/machine.h"
 
 namespace lockstep::engine {
-namespace {
+namespace reduce_test {
 
 // In which numbers of a type are added.
 template <class T>
@@ -494,5 +494,5 @@ TEST_F(Reduce, ManyThreadsMayCallOneObject) {
   }
 }
 
-}  // namespace
+}  // namespace reduce_test
 }  // namespace lockstep::engine

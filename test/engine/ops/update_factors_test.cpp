@@ -15,7 +15,7 @@
 #include "engine/reference/reference_device.h"
 
 namespace lockstep::engine {
-namespace {
+namespace update_factors_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -184,5 +184,5 @@ TEST(UpdateFactors, AreObeyedByUpdates) {
   }
 }
 
-}  // namespace
+}  // namespace update_factors_test
 }  // namespace lockstep::engine

@@ -14,7 +14,7 @@
 #include "test/engine/ops/machine.h"
 
 namespace lockstep::engine {
-namespace {
+namespace update_test {
 
 template <class T>
 std::vector<T> numbers(std::size_t count, std::uint64_t seed) {
@@ -256,5 +256,5 @@ TEST(Update, OfBfloat16IsThatOfTheReferenceToTheLastBitOfFloat32) {
   }
 }
 
-}  // namespace
+}  // namespace update_test
 }  // namespace lockstep::engine

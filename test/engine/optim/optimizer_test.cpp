@@ -14,7 +14,7 @@
 #include "engine/reference/reference_device.h"
 
 namespace lockstep::engine::optim {
-namespace {
+namespace optimizer_test {
 
 using testing::HasSubstr;
 
@@ -273,5 +273,5 @@ TEST(Optimizer, OptionsThatMakeNoSenseAreNamed) {
   EXPECT_THAT(error_of([] { lars({.epsilon = -1}); }), HasSubstr("lars: epsilon is -1"));
 }
 
-}  // namespace
+}  // namespace optimizer_test
 }  // namespace lockstep::engine::optim

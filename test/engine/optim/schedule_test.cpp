@@ -7,7 +7,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::engine::optim {
-namespace {
+namespace schedule_test {
 
 using testing::HasSubstr;
 
@@ -88,5 +88,5 @@ TEST(Schedule, TextThatIsNoScheduleGivesAnErrorThatSaysWhatIs) {
   EXPECT_THAT(error_of("constant:last=0.5"), HasSubstr("constant has warmup=STEPS"));
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace lockstep::engine::optim

@@ -17,7 +17,7 @@
 #include "test/engine/train/scenario.h"
 
 namespace lockstep::test {
-namespace {
+namespace checkpoint_damage_test {
 
 using engine::Checkpoints;
 using engine::Error;
@@ -211,5 +211,5 @@ TEST_F(CheckpointDamageTest, AFolderThatIsAFileIsOneClearError) {
   }
 }
 
-}  // namespace
+}  // namespace checkpoint_damage_test
 }  // namespace lockstep::test

@@ -22,7 +22,7 @@
 #include "test/engine/train/scenario.h"
 
 namespace lockstep::test {
-namespace {
+namespace checkpoint_fault_test {
 
 using engine::Checkpoints;
 using engine::Code;
@@ -234,5 +234,5 @@ TEST_P(CheckpointFaultTest, AWholeCheckpointIsThereAtEverySystemCall) {
   EXPECT_GT(new_ones, 10);
 }
 
-}  // namespace
+}  // namespace checkpoint_fault_test
 }  // namespace lockstep::test

@@ -14,7 +14,7 @@
 #include "test/engine/train/scenario.h"
 
 namespace lockstep::test {
-namespace {
+namespace checkpoint_test {
 
 using engine::Checkpoints;
 using engine::Code;
@@ -305,5 +305,5 @@ TEST_F(CheckpointTest, NamesThatTheFormatCannotHoldAreRefused) {
               HasSubstr("'w' is given twice"));
 }
 
-}  // namespace
+}  // namespace checkpoint_test
 }  // namespace lockstep::test

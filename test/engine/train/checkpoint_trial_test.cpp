@@ -14,7 +14,7 @@
 #include "test/engine/train/scenario.h"
 
 namespace lockstep::test {
-namespace {
+namespace checkpoint_trial_test {
 
 using engine::Checkpoints;
 using engine::Code;
@@ -99,5 +99,5 @@ TEST_F(CheckpointTrial, ADiskThatRefusesToForgetIsLeftToTheNextSave) {
   EXPECT_THAT(storage_.list("runs"), ElementsAre("step-0000000003"));
 }
 
-}  // namespace
+}  // namespace checkpoint_trial_test
 }  // namespace lockstep::test

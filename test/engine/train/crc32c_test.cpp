@@ -6,7 +6,7 @@
 #include <string>
 
 namespace lockstep::test {
-namespace {
+namespace crc32c_test {
 
 using engine::crc32c;
 
@@ -22,5 +22,5 @@ TEST(Crc32c, KnownAnswers) {
   EXPECT_EQ(crc32c(falling), 0x113fdb5cu);
 }
 
-}  // namespace
+}  // namespace crc32c_test
 }  // namespace lockstep::test

@@ -16,7 +16,7 @@
 #include "test/engine/train/scenario.h"
 
 namespace lockstep::test {
-namespace {
+namespace event_log_test {
 
 using engine::EventLog;
 using nlohmann::json;
@@ -142,5 +142,5 @@ TEST(EventLogTest, AFileThatCannotBeOpenedIsAnErrorAtOnce) {
   }
 }
 
-}  // namespace
+}  // namespace event_log_test
 }  // namespace lockstep::test

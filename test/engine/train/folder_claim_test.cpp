@@ -15,7 +15,7 @@
 #include "test/engine/train/scenario.h"
 
 namespace lockstep::test {
-namespace {
+namespace folder_claim_test {
 
 using engine::Code;
 using engine::Error;
@@ -86,5 +86,5 @@ TEST(FolderClaimTest, AFolderThatRefusesIsAnErrorOnlyForWhoWritesThere) {
   EXPECT_EQ(call, 2);
 }
 
-}  // namespace
+}  // namespace folder_claim_test
 }  // namespace lockstep::test

@@ -12,7 +12,7 @@
 #include "engine/base/error.h"
 
 namespace lockstep::test {
-namespace {
+namespace manifest_test {
 
 using engine::DType;
 using engine::Error;
@@ -174,5 +174,5 @@ TEST(ManifestTest, TextThatIsNotUtf8IsRefusedWhenWriting) {
   EXPECT_THROW(manifest_text(manifest), Error);
 }
 
-}  // namespace
+}  // namespace manifest_test
 }  // namespace lockstep::test

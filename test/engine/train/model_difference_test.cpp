@@ -11,7 +11,7 @@
 #include "engine/nn/loss.h"
 
 namespace lockstep::test {
-namespace {
+namespace model_difference_test {
 
 using engine::model_difference;
 using testing::HasSubstr;
@@ -70,5 +70,5 @@ TEST(ModelDifference, OfAnythingElseIsTheFirstLine) {
   EXPECT_EQ(model_difference(text, text).text, "nothing");
 }
 
-}  // namespace
+}  // namespace model_difference_test
 }  // namespace lockstep::test

@@ -18,7 +18,7 @@
 #include "test/engine/train/scenario.h"
 
 namespace lockstep::test {
-namespace {
+namespace safetensors_test {
 
 using engine::DType;
 using engine::Error;
@@ -303,5 +303,5 @@ TEST(SafetensorsBombTest, LargeLiesCostLittleMemory) {
   expect_cheap("a header of nested lists", "a list in 'shape'");
 }
 
-}  // namespace
+}  // namespace safetensors_test
 }  // namespace lockstep::test

@@ -7,7 +7,7 @@
 #include <cmath>
 
 namespace lockstep::engine {
-namespace {
+namespace step_times_test {
 
 TEST(HistogramTest, ReadsOutWhatWasPutInWithinTwoAndAFifthPercent) {
   for (double seconds = 1.1e-6; seconds < 4000; seconds *= 1.37) {
@@ -148,5 +148,5 @@ TEST(StepTimesTest, CommunicationThatTakesLongerThanComputingIsAWarning) {
   EXPECT_EQ(written(0.004, 0.004, 0, 10).warning(), "");
 }
 
-}  // namespace
+}  // namespace step_times_test
 }  // namespace lockstep::engine

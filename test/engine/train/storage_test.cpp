@@ -23,7 +23,7 @@
 #include "test/engine/train/scenario.h"
 
 namespace lockstep::test {
-namespace {
+namespace storage_test {
 
 using engine::Error;
 using testing::AllOf;
@@ -268,5 +268,5 @@ TEST_F(StorageTest, NoDescriptorIsLeftOpen) {
   EXPECT_EQ(count(), before);
 }
 
-}  // namespace
+}  // namespace storage_test
 }  // namespace lockstep::test

@@ -22,7 +22,7 @@
 #include "test/engine/train/scenario.h"
 
 namespace lockstep::test {
-namespace {
+namespace summary_test {
 
 namespace fs = std::filesystem;
 using engine::Summary;
@@ -189,5 +189,5 @@ TEST(SummaryTest, AFullDiskIsReportedOnceAndTheFileStaysWhole) {
   EXPECT_EQ(records(summary.path()).size(), 4u);
 }
 
-}  // namespace
+}  // namespace summary_test
 }  // namespace lockstep::test

@@ -12,7 +12,7 @@
 #include "engine/base/random.h"
 
 namespace lockstep::engine {
-namespace {
+namespace top_classes_test {
 
 // Indices by descending numbers, the first of equals first.
 template <class T>
@@ -71,5 +71,5 @@ TEST(TopClasses, OfARowWithANumberThatIsNoneOrALabelThatIsNoClassAreNone) {
   EXPECT_EQ(count_in_top(y, target, 3, 3), 1u);
 }
 
-}  // namespace
+}  // namespace top_classes_test
 }  // namespace lockstep::engine

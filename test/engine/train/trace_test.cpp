@@ -9,7 +9,7 @@
 #include <thread>
 
 namespace lockstep::test {
-namespace {
+namespace trace_test {
 
 using engine::Clock;
 using engine::Profile;
@@ -212,5 +212,5 @@ TEST(TraceTest, NothingRecordedIsAnEmptyTrace) {
   EXPECT_EQ(json::parse(engine::trace_document({"", ""})).at("traceEvents"), json::array());
 }
 
-}  // namespace
+}  // namespace trace_test
 }  // namespace lockstep::test

@@ -15,7 +15,7 @@
 #include "test/engine/train/scenario.h"
 
 namespace lockstep::test {
-namespace {
+namespace whole_file_test {
 
 namespace fs = std::filesystem;
 using engine::WholeFile;
@@ -84,5 +84,5 @@ TEST(WholeFileTest, AFullDiskIsAnErrorAndLeavesWhatWasThere) {
   EXPECT_EQ(entries(folder.path()), 1u);
 }
 
-}  // namespace
+}  // namespace whole_file_test
 }  // namespace lockstep::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "test/strategies/counted_allocations.h"
+#include "test/support/counted_allocations.h"
 
 #include <atomic>
 #include <cstdlib>
