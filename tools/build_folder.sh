@@ -53,9 +53,13 @@ compile() {
   fi
 }
 
-# compile_aloud FOLDER [TARGET...]: as compile, and tells on standard error how far it is: on a terminal by one
-# line that changes, elsewhere by a line every so many seconds. What compilers say is shown, too.
-progress_seconds=30
+# Several sources in a unit: headers and templates, not code, are most of what compiling takes.
+unity=(--unity=on --unity-size=8)
+
+# compile_aloud FOLDER [TARGET...]: as compile, and tells on standard error how much is done and about how long the
+# rest takes: on a terminal by one line that changes, elsewhere by a line every so many seconds. What compilers say is
+# shown, too.
+progress_seconds=20
 compile_aloud() {
   local folder=$1
   shift
@@ -63,20 +67,26 @@ compile_aloud() {
   return "${PIPESTATUS[0]}"
 }
 
+# told FINISHED TOTAL SECONDS: the share that is done, and the time left if the rest takes its share.
+told() {
+  local left=$(($3 * ($2 - $1) / $1))
+  printf '%3d %% built, about %d:%02d left' $((100 * $1 / $2)) $((left / 60)) $((left % 60))
+}
+
 # Ninja's lines into what compile_aloud tells.
 show_progress() {
-  local line shown='' told=$SECONDS
+  local line shown='' begin=$SECONDS last=$SECONDS
   while IFS= read -r line || [ -n "$line" ]; do
     case $line in 'ninja: Entering directory '* | 'ninja: no work to do.') continue ;; esac
-    if [[ ! $line =~ ^\[[0-9]+/[0-9]+\]\  ]]; then
+    if [[ ! $line =~ ^\[([0-9]+)/([0-9]+)\]\  ]]; then
       if [ -n "$shown" ]; then printf '\r\033[K'; shown=''; fi
       printf '%s\n' "$line"
     elif [ -t 1 ]; then
-      shown=${line%%]*}]
+      shown=$(told "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" $((SECONDS - begin)))
       printf '\r\033[K%s' "$shown"
-    elif [ $((SECONDS - told)) -ge "$progress_seconds" ]; then
-      told=$SECONDS
-      printf '%s\n' "${line%%]*}]"
+    elif [ $((SECONDS - last)) -ge "$progress_seconds" ]; then
+      last=$SECONDS
+      printf '%s\n' "$(told "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" $((SECONDS - begin)))"
     fi
   done
   if [ -n "$shown" ]; then printf '\n'; fi

@@ -1,30 +1,40 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Everything that must hold before a change is good: builds with warnings as errors, runs all tests, and
-# runs the unit tests once more under sanitizers. The last line says how many passed, failed and were
-# skipped; before it stand each skip with its reason and each failure with its log.
+# runs those of parsers, the executor and shared memory once more under sanitizers. The last line says how
+# many passed, failed and were skipped; before it stand each skip with its reason and each failure with its log.
 set -u
 
 usage() {
   cat <<'TEXT'
-usage: tools/check.sh [--sanitize]
+usage: tools/check.sh [--sanitize | --changed [REVISION]]
 
 Installs what is missing (tools/setup.sh), builds `build` with warnings as errors and runs all tests there,
-then runs the unit tests in `build-sanitize` under the address and undefined-behaviour sanitizers.
-  --sanitize   and in `build-tsan` under the thread sanitizer
+then runs the tests of parsers, the executor and shared memory in `build-sanitize` under the address and
+undefined-behaviour sanitizers.
+  --sanitize              runs all unit tests there, and in `build-tsan` under the thread sanitizer
+  --changed [REVISION]    builds, and runs the tests of the folders in which files differ from REVISION
+                          (default: the last commit, or the one before where nothing differs), and the lints
 
 exit code: 0 everything passed or was skipped with a reason, 1 something failed, 2 bad option
 TEXT
 }
 
-threads=no
-for argument in "$@"; do
-  case $argument in
-    --sanitize) threads=yes ;;
-    -h | --help) usage; exit 0 ;;
-    *) echo "check: unknown option '$argument'; known: --sanitize, --help" >&2; exit 2 ;;
-  esac
-done
+mode=plain
+revision=''
+case ${1:-} in
+  '') ;;
+  --sanitize) mode=sanitize && shift ;;
+  --changed)
+    mode=changed && shift
+    if [ $# -gt 0 ]; then revision=$1 && shift; fi
+    ;;
+  -h | --help) usage; exit 0 ;;
+esac
+if [ $# -gt 0 ]; then
+  echo "check: unknown option '$1'; known: --sanitize, --changed [REVISION], --help" >&2
+  exit 2
+fi
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 exec </dev/null
@@ -46,16 +56,16 @@ run_tests() {
   folders+=("$folder")
 }
 
-# The unit tests under sanitizers: $1 is the folder, $2 which, the rest further options of the build.
+# Unit tests under sanitizers: $1 is the folder, $2 which, $3 the suite, the rest further options of the build.
 # Lean: only these programs are built, barely optimised, with lines as all that a debugger gets (a full
 # description of types takes a third of the time), and end at their first finding (to go on takes code).
 run_sanitized() {
-  local folder=$1 which=$2
-  shift 2
-  say "unit tests under the sanitizers $which"
-  if configure "$folder" -Ddebug=false -Dcpp_args='-g1 -fno-sanitize-recover=all' -Doptimization=1 \
+  local folder=$1 which=$2 suite=$3
+  shift 3
+  say "suite $suite under the sanitizers $which"
+  if configure "$folder" "${unity[@]}" -Ddebug=false -Dcpp_args='-g1 -fno-sanitize-recover=all' -Doptimization=1 \
     -Db_lundef=false -Dwerror=false -Db_sanitize="$which" "$@"; then
-    run_tests "$folder" --suite unit --timeout-multiplier 5
+    run_tests "$folder" --suite "$suite" --timeout-multiplier 5
   else
     failed "$folder: cannot be configured (log: $folder/meson-logs/meson-log.txt)"
   fi
@@ -74,7 +84,7 @@ if ! tools/setup.sh; then
 fi
 
 say "build"
-if ! configure build --buildtype=release -Dwerror=true; then
+if ! configure build --buildtype=release "${unity[@]}" -Dwerror=true -Dcuda=auto; then
   failed "build: cannot be configured (log: build/meson-logs/meson-log.txt)"
   finish
 fi
@@ -86,6 +96,12 @@ fi
 # Replicas of several OpenMP threads share few cores with other tests: they must not spin.
 export OMP_WAIT_POLICY=passive
 
+if [ "$mode" = changed ]; then
+  mapfile -t names < <(tools/tests_of_changes.py build "$revision")
+  say "tests: ${names[*]}"
+  run_tests build --no-rebuild --timeout-multiplier 2 "${names[@]}"
+  finish
+fi
 say "tests"
 run_tests build --no-rebuild --timeout-multiplier 2
 
@@ -93,21 +109,23 @@ run_tests build --no-rebuild --timeout-multiplier 2
 export ASAN_OPTIONS=halt_on_error=1:abort_on_error=1:detect_stack_use_after_return=1
 export LSAN_OPTIONS="suppressions='$PWD/test/leak_sanitizer.txt':print_suppressions=0"
 export UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1
-run_sanitized build-sanitize address,undefined
-
-if [ "$threads" = yes ]; then
-  # The synchronisation inside of libgomp and oneDNN is invisible to the thread sanitizer, hence one
-  # OpenMP thread and suppressions; and gcc 12's runtime cannot live with the wide address
-  # randomisation of newer kernels.
-  export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 OMP_NUM_THREADS=1
-  TSAN_OPTIONS+=":suppressions='$PWD/test/thread_sanitizer.txt'"
-  if setarch -R true 2>/dev/null; then
-    runner=(setarch -R)
-  fi
-  # gRPC is not built with it either, and hands calls from thread to thread in every line: what stands
-  # behind it, servers and workers, is judged over connections within the process. And one test makes a
-  # race on purpose, to see that it is noticed.
-  export GTEST_FILTER='-Walk2.BrokenAnAnnouncement*:Grpc.*:GrpcFailure.*:GrpcFuzz.*:Plain.*:Tls.*:*OverGrpc.*:*Cells.*Processes*:Files.*:TouchedRows.TravelBetweenTasks:ServerTask.*'
-  run_sanitized build-tsan thread -Dmpi=disabled
+if [ "$mode" = plain ]; then
+  run_sanitized build-sanitize address,undefined sanitized
+  finish
 fi
+run_sanitized build-sanitize address,undefined unit
+
+# The synchronisation inside of libgomp and oneDNN is invisible to the thread sanitizer, hence one
+# OpenMP thread and suppressions; and gcc 12's runtime cannot live with the wide address
+# randomisation of newer kernels.
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 OMP_NUM_THREADS=1
+TSAN_OPTIONS+=":suppressions='$PWD/test/thread_sanitizer.txt'"
+if setarch -R true 2>/dev/null; then
+  runner=(setarch -R)
+fi
+# gRPC is not built with it either, and hands calls from thread to thread in every line: what stands
+# behind it, servers and workers, is judged over connections within the process. And one test makes a
+# race on purpose, to see that it is noticed.
+export GTEST_FILTER='-Walk2.BrokenAnAnnouncement*:Grpc.*:GrpcFailure.*:GrpcFuzz.*:Plain.*:Tls.*:*OverGrpc.*:*Cells.*Processes*:Files.*:TouchedRows.TravelBetweenTasks:ServerTask.*'
+run_sanitized build-tsan thread unit -Dmpi=disabled
 finish

@@ -13,7 +13,8 @@ std::optional<CudaMemory> cuda_memory(Device&) {
 }
 
 std::vector<std::string> cuda_findings() {
-  return {"built without CUDA: install the CUDA toolkit and configure again with -Dcuda=enabled"};
+  return {"the kernels for GPUs were left out of this build: configure it with -Dcuda=enabled "
+          "(needs the CUDA toolkit and the headers of cuDNN 9)"};
 }
 
 GpuTopology cuda_topology() {

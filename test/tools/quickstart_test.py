@@ -75,15 +75,26 @@ class Progress(unittest.TestCase):
             os.close(here)
             return code, told.decode().replace("\r\n", "\n")
 
+    def lines(self):
+        return [f"{share:3} % built, about 0:00 left" for share in (33, 66, 100)]
+
     def test_elsewhere_than_on_a_terminal_a_line_now_and_then(self):
         warning = "b.cpp:1: warning: [1/2] is odd\n"
         self.assertEqual(self.compile(), (0, warning))
-        self.assertEqual(self.compile(seconds=0), (0, "[1/3]\n[2/3]\n" + warning + "[3/3]\n"))
+        lines = self.lines()
+        self.assertEqual(self.compile(seconds=0), (0, lines[0] + "\n" + lines[1] + "\n" + warning + lines[2] + "\n"))
+
+    def test_the_time_left_is_what_the_rest_takes_at_the_speed_so_far(self):
+        done = subprocess.run(["bash", "-c", f". {shlex.quote(str(BUILD_FOLDER))}; told 30 40 241"], capture_output=True,
+                              text=True, check=True)
+        self.assertEqual(done.stdout, " 75 % built, about 1:20 left")
 
     def test_on_a_terminal_one_line_that_changes(self):
         code, told = self.compile(terminal=True)
         self.assertEqual(code, 0)
-        self.assertEqual(told.replace("\r\033[K", "|"), "|[1/3]|[2/3]|b.cpp:1: warning: [1/2] is odd\n|[3/3]\n")
+        first, second, third = self.lines()
+        self.assertEqual(told.replace("\r\033[K", "|"),
+                         f"|{first}|{second}|b.cpp:1: warning: [1/2] is odd\n|{third}\n")
 
     def test_what_goes_wrong_is_shown_and_is_the_exit_code(self):
         code, told = self.compile("echo 'FAILED: b.o'; echo 'b.cpp:2: error: no'; printf 'ninja: build stopped'; exit 3")

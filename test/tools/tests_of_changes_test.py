@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tools/tests_of_changes.py picks the tests of the folders in which files have changed, and the lints.
+
+usage: tests_of_changes_test.py TESTS_OF_CHANGES_PY BUILD
+"""
+import importlib.util
+import json
+import subprocess
+import sys
+import unittest
+
+SPEC = importlib.util.spec_from_file_location("tests_of_changes", sys.argv[1])
+CHANGES = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(CHANGES)
+TESTS = json.loads(subprocess.run(["meson", "introspect", "--tests", sys.argv[2]], capture_output=True, text=True,
+                                  check=True).stdout)
+
+
+class TestsOfChanges(unittest.TestCase):
+    def chosen(self, *paths):
+        return [name for name in CHANGES.chosen(TESTS, paths) if not self.is_lint(name)]
+
+    @staticmethod
+    def is_lint(name):
+        return any(suite.endswith("lint") for test in TESTS if test["name"] == name for suite in test["suite"])
+
+    def test_each_program_of_the_table_is_a_test(self):
+        names = {name for test in TESTS for name in (test["name"], test["name"].rstrip("0123456789").rstrip("_"))}
+        optional = {"nccl", "cuda", "cuda_kernels", "cuda_ops", "bench_device", "servers", "mpi_bootstrap_2", "mpi_failure",
+                    "exchange", "virtual_cluster_sh", "task_cluster_sh", "bundle_sh", "install"}
+        programs = {program for _, programs in CHANGES.PROGRAMS for program in programs.split()}
+        self.assertLessEqual(programs - optional, names)
+
+    def test_a_source_brings_all_shards_of_its_program_and_no_other(self):
+        names = self.chosen("strategies/loss_scale.cpp")
+        self.assertTrue(names)
+        self.assertEqual({name.rstrip("0123456789").rstrip("_") for name in names}, {"strategies", "job_ranks"})
+
+    def test_a_test_brings_its_program(self):
+        self.assertEqual(self.chosen("test/wire/topology_test.cpp"), ["wire"])
+
+    def test_a_script_brings_the_tests_that_run_it(self):
+        self.assertEqual(self.chosen("test/tools/restart_test.py"), ["restart"])
+
+    def test_the_headers_are_compiled_alone_where_one_has_changed(self):
+        self.assertNotIn("headers", CHANGES.chosen(TESTS, ["engine/base/log.cpp"]))
+        self.assertIn("headers", CHANGES.chosen(TESTS, ["engine/base/log.h"]))
+
+    def test_documents_bring_the_lints_alone(self):
+        self.assertEqual(self.chosen("README.md", "tools/README.md"), [])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
