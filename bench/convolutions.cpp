@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <functional>
@@ -11,6 +10,7 @@
 
 #include "bench/kernel_bench.h"
 #include "engine/base/error.h"
+#include "engine/base/median.h"
 #include "engine/cpu/cpu_device.h"
 #include "engine/cpu/peak.h"
 
@@ -44,11 +44,6 @@ std::vector<CountedConvolution> resnet50() {
   return all;
 }
 
-double median(std::vector<double>& values) {
-  std::nth_element(values.begin(), values.begin() + long(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
 void dirty(const Tensor& tensor) {
   float* const values = tensor.as<float>();
   for (std::size_t i = 0; i < tensor.elements(); ++i) values[i] = -values[i];
@@ -61,12 +56,12 @@ void consume(const Tensor& tensor) {
 }
 
 // Of one convolution, in seconds.
-struct Times {
+struct ConvolutionTimes {
   double forward = 0, of_inputs = 0, of_weights = 0, backward = 0;
 };
 
-Times measure(Device& device, Ops& ops, const ConvolutionSpec& s, std::size_t rows,
-              bool of_inputs) {
+ConvolutionTimes measure_convolution(Device& device, Ops& ops, const ConvolutionSpec& s,
+                                     std::size_t rows, bool of_inputs) {
   StepState state;
   state.examples = std::int64_t(rows);
   const Batch x = random_batch(device, {rows, s.height, s.width, s.channels});
@@ -85,13 +80,13 @@ Times measure(Device& device, Ops& ops, const ConvolutionSpec& s, std::size_t ro
       if (run > 0) times.push_back(thread_seconds() - start);
       for (const Tensor& tensor : results) consume(tensor);
     }
-    return median(times);
+    return engine::median(times);
   };
   const auto backward = [&](const Tensor& to_inputs, const Tensor& to_weights) {
     ops.convolution_backward(&state, s, x.tensor, y.tensor, dy.tensor, w.tensor, to_inputs,
                              to_weights, {}, false);
   };
-  Times times;
+  ConvolutionTimes times;
   times.forward = timed({x.tensor, w.tensor}, {y.tensor}, [&] {
     ops.convolution_forward(&state, s, x.tensor, w.tensor, {}, y.tensor);
   });
@@ -134,10 +129,10 @@ void bench_convolutions(std::span<const CountedConvolution> convolutions, std::s
   const std::unique_ptr<Device> device = cpu_device();
   const std::unique_ptr<Ops> ops = device->ops(DType::kFloat32, {.kernels = kernels});
   const double peak = cpu::measure_peak().flops;
-  std::vector<Times> all;
+  std::vector<ConvolutionTimes> all;
   double step = 0, forward = 0, operations = 0;
   for (const auto& [spec, count, of_inputs] : convolutions) {
-    all.push_back(measure(*device, *ops, spec, rows, of_inputs));
+    all.push_back(measure_convolution(*device, *ops, spec, rows, of_inputs));
     forward += double(count) * all.back().forward;
     step += double(count) * (all.back().forward + all.back().backward);
   }
@@ -148,7 +143,7 @@ void bench_convolutions(std::span<const CountedConvolution> convolutions, std::s
       "---|\n");
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& [s, count, of_inputs] = convolutions[i];
-    const Times& t = all[i];
+    const ConvolutionTimes& t = all[i];
     const double once =
         2.0 * double(rows * s.outputs()) * double(s.kernel_height * s.kernel_width * s.channels);
     const double times = double(count) * (t.forward + t.backward);

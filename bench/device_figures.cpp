@@ -9,8 +9,8 @@
 
 #include "bench/ceilings.h"
 #include "bench/flat_replicas.h"
-#include "bench/median.h"
 #include "engine/base/error.h"
+#include "engine/base/median.h"
 #include "engine/optim/optimizer.h"
 
 namespace lockstep::bench {
@@ -48,14 +48,14 @@ struct Copy {
   // Bytes a second, read and written.
   double rate() const {
     engine::require(ceiling.holds(), "the copy is not what was copied");
-    return ceiling.moved() / median(timed.samples);
+    return ceiling.moved() / engine::median(timed.samples);
   }
   std::unique_ptr<engine::Ops> ops;
   CopyCeiling ceiling;
   Timed timed = {};
 };
 
-void check(const DeviceOptions& options) {
+void require_measurable(const DeviceOptions& options) {
   engine::require(options.turns >= 1 && options.batch_seconds > 0,
                   "at least one turn, of some time, is needed");
   engine::require(options.bytes >= 4096 && options.copied >= 4096,
@@ -72,7 +72,7 @@ nlohmann::json head(const char* bench, engine::Device& device, const DeviceOptio
 }
 
 void add_times(nlohmann::json& row, const Timed& timed, double bytes, double copy_rate) {
-  const double seconds = median(timed.samples);
+  const double seconds = engine::median(timed.samples);
   row["calls"] = timed.calls;
   row["microseconds"] = seconds * 1e6;
   row["gb_s"] = bytes / seconds / 1e9;
@@ -98,7 +98,7 @@ engine::UpdateRule momentum() {
 }  // namespace
 
 nlohmann::json all_reduce_figures(engine::Device& device, const DeviceOptions& options) {
-  check(options);
+  require_measurable(options);
   Copy copy(device, options);
   struct Way {
     explicit Way(const FlatOptions& f) : replicas(f) {}
@@ -138,7 +138,7 @@ nlohmann::json all_reduce_figures(engine::Device& device, const DeviceOptions& o
 }
 
 nlohmann::json optimizer_figures(engine::Device& device, const DeviceOptions& options) {
-  check(options);
+  require_measurable(options);
   Copy copy(device, options);
   FlatOptions alone = flat(device, options, 1, options.parameters);
   alone.rule = momentum();
@@ -156,7 +156,7 @@ nlohmann::json optimizer_figures(engine::Device& device, const DeviceOptions& op
 }
 
 nlohmann::json update_figures(engine::Device& device, const DeviceOptions& options) {
-  check(options);
+  require_measurable(options);
   Copy copy(device, options);
   struct Way {
     Way(std::string n, const FlatOptions& f) : name(std::move(n)), replicas(f) {}
@@ -198,7 +198,7 @@ nlohmann::json update_figures(engine::Device& device, const DeviceOptions& optio
   for (std::size_t i = 0; i < ways.size(); ++i) {
     Way& way = *ways[i];
     way.replicas.same_weights();
-    const double seconds = median(way.timed.samples);
+    const double seconds = engine::median(way.timed.samples);
     best[i / 2] = std::min(best[i / 2], seconds);
     object["ways"][way.name] = {{"buckets", way.replicas.buckets()},
                                 {"calls", way.timed.calls},

@@ -10,10 +10,10 @@
 #include <optional>
 
 #include "bench/ceilings.h"
-#include "bench/median.h"
 #include "bench/roofline.h"
 #include "bench/step_parts.h"
 #include "engine/base/error.h"
+#include "engine/base/median.h"
 #include "engine/data/sets.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/trainer.h"
@@ -22,7 +22,7 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr double kRate = 0.01, kMomentum = 0.9;
+constexpr double kStepRate = 0.01, kMomentum = 0.9;
 constexpr int kReaders = 4;  // threads of a replica that copy examples: input is not the question
 
 template <class Numbers>
@@ -78,7 +78,7 @@ Groups whole_steps(engine::Strategy& strategy, const engine::GraphSpec& graph,
   engine::TrainerOptions quiet;
   quiet.log = engine::Log("", engine::Log::Level::kWarning);
   engine::Trainer trainer(strategy, graph,
-                          engine::optim::sgd({.rate = kRate, .momentum = kMomentum}), quiet);
+                          engine::optim::sgd({.rate = kStepRate, .momentum = kMomentum}), quiet);
   engine::FitOptions fit;
   fit.steps = options.warm_up + options.steps;
   fit.global_batch = options.batch;
@@ -109,7 +109,7 @@ Ceilings measure_ceilings(engine::Device& device, const DeviceStepOptions& optio
   }
   engine::require(copy.holds(), "the copy is not what was copied");
   engine::require(product.finite(), "the large product is no number, or zero");
-  return {copy.moved() / median(copies), product.operations() / median(products)};
+  return {copy.moved() / engine::median(copies), product.operations() / engine::median(products)};
 }
 
 // Replicas on the device that has most of them: they share its rates.
@@ -157,15 +157,15 @@ nlohmann::json device_step(engine::Strategy& strategy, std::span<engine::Device*
                   groups.losses.front(), groups.losses.back());
   std::optional<StepTimes> times;
   if (options.layer_steps > 0)
-    times = take_steps(strategy, data, options.batch, kRate, options.warm_up + options.steps,
+    times = take_steps(strategy, data, options.batch, kStepRate, options.warm_up + options.steps,
                        options.layer_steps, options.layer_steps);
   const int size = strategy.membership().size;
   const std::size_t rows = (options.batch + std::size_t(size) - 1) / std::size_t(size);
-  const auto rule = engine::optim::sgd({.rate = kRate, .momentum = kMomentum}).rule;
+  const auto rule = engine::optim::sgd({.rate = kStepRate, .momentum = kMomentum}).rule;
   const StepTraffic counted = count_step(graph, options.dtype, rows, rule, size);
   const Ceilings ceilings = measure_ceilings(*devices[0], options);
   const double bound = most_on_a_device(devices) * counted.seconds(ceilings);
-  const double images = double(options.batch), rate = median(groups.rates);
+  const double images = double(options.batch), rate = engine::median(groups.rates);
   nlohmann::json object{{"model", graph.name()},
                         {"batch", options.batch},
                         {"replicas", size},

@@ -15,8 +15,9 @@ namespace {
 using collectives::Space;
 using strategies::Mirror;
 
-constexpr double kSmallRate = 1e-6;                        // of learning: weights hardly move
-constexpr std::size_t kHostPiece = std::size_t(1) << 20;  // elements that the host handles at once
+constexpr double kTinyRate = 1e-6;  // of learning: weights hardly move
+constexpr std::size_t kHandledAtOnce = std::size_t(1)
+                                       << 20;  // elements that the host handles at once
 
 // One parameter, of which nothing is computed.
 class Flat final : public engine::Layer {
@@ -55,7 +56,7 @@ int gradient(std::size_t i, int rank) {
   return int((i + i / 61 + 7 * std::size_t(rank)) % 16);
 }
 
-int sum_of(std::size_t i, int replicas) {
+int gradient_sum(std::size_t i, int replicas) {
   int sum = 0;
   for (int rank = 0; rank < replicas; ++rank) sum += gradient(i, rank);
   return sum;
@@ -76,9 +77,9 @@ FlatReplicas::FlatReplicas(const FlatOptions& options)
     engine::Ops& ops = mirror.kernels();
     engine::Buffer& fresh = fresh_[std::size_t(r.rank)];
     fresh = ops.allocate(options_.elements * width, "gradients as they were");
-    std::vector<float> numbers(std::min(kHostPiece, options_.elements));
-    for (std::size_t at = 0; at < options_.elements; at += kHostPiece) {
-      const std::size_t count = std::min(kHostPiece, options_.elements - at);
+    std::vector<float> numbers(std::min(kHandledAtOnce, options_.elements));
+    for (std::size_t at = 0; at < options_.elements; at += kHandledAtOnce) {
+      const std::size_t count = std::min(kHandledAtOnce, options_.elements - at);
       for (std::size_t i = 0; i < count; ++i) numbers[i] = float(gradient(at + i, r.rank));
       ops.load(numbers.data(), {fresh.data() + at * width, {count, 1}, options_.dtype});
     }
@@ -136,7 +137,7 @@ double FlatReplicas::update(int calls) {
       mirror.Replica::state.step = step_ + i;
       mirror.Replica::state.examples = 1;
       mirror.Replica::state.inverse_examples = 1.0 / options_.replicas;
-      mirror.Replica::state.rate = kSmallRate;
+      mirror.Replica::state.rate = kTinyRate;
       strategy_.gradient_ready(mirror, all);
       strategy_.finish(mirror);
       strategy_.before_forward(mirror, all);
@@ -157,14 +158,14 @@ void FlatReplicas::check_sums() {
   const std::size_t width = size_of(options_.dtype);
   strategy_.run([&](engine::Replica& r) {
     auto& mirror = static_cast<Mirror&>(r);
-    std::vector<std::byte> sums(std::min(kHostPiece, options_.elements) * width);
-    for (std::size_t at = 0; at < options_.elements; at += kHostPiece) {
-      const std::size_t count = std::min(kHostPiece, options_.elements - at);
+    std::vector<std::byte> sums(std::min(kHandledAtOnce, options_.elements) * width);
+    for (std::size_t at = 0; at < options_.elements; at += kHandledAtOnce) {
+      const std::size_t count = std::min(kHandledAtOnce, options_.elements - at);
       mirror.kernels().read(mirror.space(Space::kGradient) + at * width, sums.data(),
                             count * width);
       for (std::size_t i = 0; i < count; ++i) {
         const double found = engine::number_at(sums.data(), options_.dtype, i);
-        const int right = sum_of(at + i, options_.replicas);
+        const int right = gradient_sum(at + i, options_.replicas);
         engine::require(found == right, "element {} of the sum is {} on replica {}, not {}", at + i,
                         found, r.rank, right);
       }

@@ -25,6 +25,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/tcp_rival.h"
+#include "engine/base/median.h"
 #include "strategies/grpc/connection.h"
 #include "strategies/grpc/server.h"
 #include "strategies/parameter_server/shared_connection.h"
@@ -214,12 +215,6 @@ void pull(strategies::rpc::Connection& connection, std::vector<std::byte>& to, s
   pipeline.wait();
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 struct Times {
   std::vector<double> push = {}, pull = {};  // seconds of a turn
 };
@@ -229,7 +224,7 @@ struct Row {
 };
 
 double rate(const Flags& f, const std::vector<double>& seconds) {
-  return double(f.megabytes) / 1000 / median(seconds);  // GB/s
+  return double(f.megabytes) / 1000 / engine::median(seconds);  // GB/s
 }
 
 // Of both ways: each turn's time of the socket over that of the calls.
@@ -237,7 +232,7 @@ double ratio(const Times& tcp, const Times& calls) {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < tcp.push.size(); ++i)
     ratios.push_back((tcp.push[i] + tcp.pull[i]) / (calls.push[i] + calls.pull[i]));
-  return median(ratios);
+  return engine::median(ratios);
 }
 
 void print(const Flags& f, const std::vector<Row>& rows) {

@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "engine/base/median.h"
 #include "engine/data/dataset.h"
 #include "engine/data/sets.h"
 #include "engine/optim/optimizer.h"
@@ -97,25 +97,19 @@ double rate(const Flags& f, int workers, double times) {
   return double(history.steps) / history.seconds;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 int run(const Flags& f) {
   std::vector<double> alone, together;
   for (int turn = 0; turn < f.turns; ++turn) {
     alone.push_back(rate(f, f.others, 1));
     together.push_back(rate(f, f.others + 1, f.times));
   }
-  const double ratio = median(together) / median(alone);
+  const double ratio = engine::median(together) / engine::median(alone);
   if (f.json) {
     const nlohmann::json object{{"model", f.model},
                                 {"others", f.others},
                                 {"times", f.times},
-                                {"others_steps_per_second", median(alone)},
-                                {"steps_per_second", median(together)},
+                                {"others_steps_per_second", engine::median(alone)},
+                                {"steps_per_second", engine::median(together)},
                                 {"ratio", ratio}};
     fmt::print("{}\n", object.dump());
     return 0;
@@ -123,7 +117,7 @@ int run(const Flags& f) {
   fmt::print(
       "{}, medians of {} turns: {} workers {:.1f} steps/s, with one that is {:g} times slower "
       "{:.1f}: {:.3f} times\n",
-      f.model, f.turns, f.others, median(alone), f.times, median(together), ratio);
+      f.model, f.turns, f.others, engine::median(alone), f.times, engine::median(together), ratio);
   return 0;
 }
 

@@ -17,11 +17,11 @@
 #include <tuple>
 
 #include "bench/device_step.h"
-#include "bench/median.h"
 #include "bench/step_parts.h"
 #include "collectives/cost_cache.h"
 #include "collectives/registry.h"
 #include "collectives/size_rules.h"
+#include "engine/base/median.h"
 #include "engine/cpu/peak.h"
 #include "engine/data/sets.h"
 #include "engine/optim/optimizer.h"
@@ -152,7 +152,7 @@ int run(const Flags& f, int argc, char** argv) {
                   losses.back());
   if (!me.chief) return 0;
   const double peak_memory = peak_mib();
-  const double step = median(times.whole);
+  const double step = engine::median(times.whole);
   const double rate = double(f.batch) / step;
   nlohmann::json object{{"model", f.model},
                         {"batch", f.batch},
@@ -160,7 +160,7 @@ int run(const Flags& f, int argc, char** argv) {
                         {"algorithm", strategy->algorithm()},
                         {"milliseconds", step * 1e3},
                         {"images_per_second", rate},
-                        {"cpu_milliseconds", median(times.processor) * 1e3},
+                        {"cpu_milliseconds", engine::median(times.processor) * 1e3},
                         {"peak_mib", peak_memory}};
   fmt::print(stderr, "{}\n", strategy->explain());
   const engine::cpu::Peak peak = engine::cpu::measure_peak();
@@ -175,15 +175,16 @@ int run(const Flags& f, int argc, char** argv) {
   std::optional<Modelled> model;
   const auto* synchronous = dynamic_cast<const strategies::Synchronous*>(strategy.get());
   if (synchronous != nullptr && synchronous->topology().hosts.size() > 1) {
-    model =
-        modelled(*synchronous, f.algorithm, times.ready, median(computing), engine::size_of(dtype));
-    object["communication"] = {{"computing_ms", median(computing) * 1e3},
-                               {"alone_ms", model->communication * 1e3},
-                               {"hidden_percent", model->hidden_percent(step, median(computing))},
-                               {"buckets", model->buckets},
-                               {"model_ms", model->here * 1e3},
-                               {"best_buckets", model->best_buckets},
-                               {"best_model_ms", model->best * 1e3}};
+    model = modelled(*synchronous, f.algorithm, times.ready, engine::median(computing),
+                     engine::size_of(dtype));
+    object["communication"] = {
+        {"computing_ms", engine::median(computing) * 1e3},
+        {"alone_ms", model->communication * 1e3},
+        {"hidden_percent", model->hidden_percent(step, engine::median(computing))},
+        {"buckets", model->buckets},
+        {"model_ms", model->here * 1e3},
+        {"best_buckets", model->best_buckets},
+        {"best_model_ms", model->best * 1e3}};
   }
   double all = 0;
   for (const std::string& part : parts.order()) {
@@ -214,8 +215,8 @@ int run(const Flags& f, int argc, char** argv) {
           "computing {:.1f} ms; sums of gradients alone {:.1f} ms, {:.0f} % of them hidden; by "
           "the bucket model the step takes {:.1f} ms with {} bucket{}, {:.1f} ms with the "
           "best {}\n",
-          median(computing) * 1e3, model->communication * 1e3,
-          model->hidden_percent(step, median(computing)), model->here * 1e3, model->buckets,
+          engine::median(computing) * 1e3, model->communication * 1e3,
+          model->hidden_percent(step, engine::median(computing)), model->here * 1e3, model->buckets,
           model->buckets == 1 ? "" : "s", model->best * 1e3, model->best_buckets);
     fmt::print("the most memory that this process had: {:.0f} MiB\n", peak_memory);
     fmt::print("the peak, from registers: {:.0f} GF/s a replica; a copy of memory: {:.0f} GB/s\n",

@@ -6,15 +6,13 @@
 #include <algorithm>
 #include <ctime>
 
-#include "bench/median.h"
+#include "engine/base/median.h"
 #include "engine/train/staging.h"
 
 namespace lockstep::bench {
 namespace {
 
-double seconds_since(engine::Clock::time_point begin) {
-  return std::chrono::duration<double>(engine::Clock::now() - begin).count();
-}
+using engine::seconds_since;
 
 // What all threads of this process have had of processors, in seconds.
 double processor_seconds() {
@@ -46,11 +44,11 @@ void Parts::end_step(bool keep, double whole) {
 }
 
 double Parts::of(const std::string& part) const {
-  return median(samples_.at(part));
+  return engine::median(samples_.at(part));
 }
 
 double Parts::rest() const {
-  return median(rest_);
+  return engine::median(rest_);
 }
 
 void ReadyTimes::add(engine::Range range, double seconds, bool keep) {
@@ -63,7 +61,7 @@ std::vector<strategies::ReadyUnit> ReadyTimes::units(std::size_t width) const {
   std::vector<strategies::ReadyUnit> units;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < ends_.size(); ++i) {
-    units.push_back({median(samples_[i]), (ends_[i] - begin) * width});
+    units.push_back({engine::median(samples_[i]), (ends_[i] - begin) * width});
     begin = ends_[i];
   }
   return units;
@@ -74,7 +72,7 @@ std::vector<strategies::ReadyUnit> ReadyTimes::buckets(const std::vector<engine:
   std::vector<strategies::ReadyUnit> units;
   for (const engine::Range& bucket : cut) {
     const auto at = std::lower_bound(ends_.begin(), ends_.end(), bucket.end) - ends_.begin();
-    units.push_back({median(samples_[std::size_t(at)]), bucket.size() * width});
+    units.push_back({engine::median(samples_[std::size_t(at)]), bucket.size() * width});
   }
   return units;
 }

@@ -19,6 +19,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/median.h"
 #include "engine/data/sets.h"
 #include "engine/nn/layers.h"
 #include "engine/optim/optimizer.h"
@@ -162,15 +163,9 @@ std::vector<float> weights(engine::Strategy& strategy) {
   return copy;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 void print(const Flags& f, const std::vector<Way>& ways) {
   const engine::Membership me = ways[0].strategy->membership();
-  const double fused = median(ways[0].milliseconds);
+  const double fused = engine::median(ways[0].milliseconds);
   nlohmann::json object{{"mib", f.mib},
                         {"optimizer", f.optimizer},
                         {"ranks", me.size},
@@ -180,9 +175,9 @@ void print(const Flags& f, const std::vector<Way>& ways) {
                ways[0].strategy->algorithm());
   for (std::size_t i = 0; i < ways.size(); ++i) {
     if (ways[i].alone) continue;
-    const double took = median(ways[i].milliseconds);
+    const double took = engine::median(ways[i].milliseconds);
     const bool beside = i + 1 < ways.size() && ways[i + 1].alone;
-    const double percent = beside ? 100 * median(ways[i + 1].milliseconds) / took : 0;
+    const double percent = beside ? 100 * engine::median(ways[i + 1].milliseconds) / took : 0;
     object[ways[i].name + "_ms"] = took;
     if (beside) object[ways[i].name + "_roofline_percent"] = percent;
     if (i > 0) object[i + 1 + beside < ways.size() ? "ratio" : "ratio_in_one"] = took / fused;

@@ -14,7 +14,7 @@
 namespace lockstep::collectives {
 namespace {
 
-constexpr int kMost = 1 << 16;  // processors
+constexpr int kMostInSet = 1 << 16;  // processors
 
 using Core = std::vector<int>;  // its processors
 struct Node {
@@ -128,7 +128,7 @@ std::string taking_turns(std::size_t replicas, std::size_t threads, std::size_t 
 
 std::vector<int> allowed_processors() {
   std::vector<int> allowed;
-  for (int most = 1024; most <= kMost && allowed.empty(); most *= 2) {
+  for (int most = 1024; most <= kMostInSet && allowed.empty(); most *= 2) {
     cpu_set_t* set = CPU_ALLOC(std::size_t(most));
     if (set == nullptr) break;
     const std::size_t bytes = CPU_ALLOC_SIZE(std::size_t(most));

@@ -16,8 +16,6 @@ namespace {
 
 using engine::Code;
 
-constexpr std::size_t kMostBytes = std::size_t(1) << 20;
-
 class SingleProcess : public Bootstrap {
  public:
   std::string description() const override { return "one process"; }
@@ -34,8 +32,8 @@ class SingleProcess : public Bootstrap {
 
 // What the processes of one in-memory job share. A round begins with its first value and ends when
 // all values are there; its result stays until the next round has begun, which needs everybody.
-struct Exchange {
-  explicit Exchange(std::vector<int> h) : host(std::move(h)), present(host.size(), false) {}
+struct SharedExchange {
+  explicit SharedExchange(std::vector<int> h) : host(std::move(h)), present(host.size(), false) {}
   std::vector<int> host;
   std::mutex mutex;
   std::condition_variable changed;
@@ -48,7 +46,8 @@ struct Exchange {
 
 class InMemory : public Bootstrap {
  public:
-  InMemory(std::shared_ptr<Exchange> exchange, int process, std::chrono::milliseconds deadline)
+  InMemory(std::shared_ptr<SharedExchange> exchange, int process,
+           std::chrono::milliseconds deadline)
       : exchange_(std::move(exchange)), process_(process), deadline_(deadline) {}
   std::string description() const override {
     return fmt::format("{} threads that play processes", processes());
@@ -71,7 +70,7 @@ class InMemory : public Bootstrap {
     engine::require(mine.size() <= kMostBytes,
                     "process {} brings {} bytes to the exchange of {}; {} are the most", process_,
                     mine.size(), what, kMostBytes);
-    Exchange& x = *exchange_;
+    SharedExchange& x = *exchange_;
     std::unique_lock lock(x.mutex);
     fail_if_broken();
     if (std::find(x.present.begin(), x.present.end(), true) == x.present.end()) x.what = what;
@@ -115,7 +114,7 @@ class InMemory : public Bootstrap {
     give_up(code, std::move(why));
     throw engine::Error(code, exchange_->broken);
   }
-  std::shared_ptr<Exchange> exchange_;  // shared: the views may go in any order
+  std::shared_ptr<SharedExchange> exchange_;  // shared: the views may go in any order
   int process_;
   std::chrono::milliseconds deadline_;
 };
@@ -138,7 +137,7 @@ std::vector<std::unique_ptr<Bootstrap>> in_memory_bootstrap(std::vector<int> hos
                                                             std::chrono::milliseconds deadline) {
   std::map<int, int> numbers;  // hosts count from 0 in order of first appearance
   for (int& h : host) h = numbers.emplace(h, int(numbers.size())).first->second;
-  const auto exchange = std::make_shared<Exchange>(std::move(host));
+  const auto exchange = std::make_shared<SharedExchange>(std::move(host));
   std::vector<std::unique_ptr<Bootstrap>> views;
   for (int process = 0; process < int(exchange->host.size()); ++process)
     views.push_back(std::make_unique<InMemory>(exchange, process, deadline));

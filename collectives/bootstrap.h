@@ -5,6 +5,7 @@
 // who is missing where that can be known, and what was being exchanged.
 #pragma once
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,11 +18,12 @@ namespace lockstep::collectives {
 
 class Bootstrap {
  public:
+  static constexpr std::size_t kMostBytes = std::size_t(1) << 20;  // of one value
   virtual ~Bootstrap() = default;
   virtual std::string description() const = 0;  // "Open MPI 4.1.4", "one process"
   virtual int process() const = 0;
   virtual int processes() const = 0;
-  // Everybody's value, by process; each up to 1 MiB. Collective. `what` stands in errors,
+  // Everybody's value, by process; each up to kMostBytes. Collective. `what` stands in errors,
   // and is the same in all processes, else all throw Error(kInvalid).
   virtual std::vector<std::string> all_gather(const std::string& mine, const std::string& what) = 0;
   // Which host each process is on, numbered from 0 in order of first appearance.

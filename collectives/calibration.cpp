@@ -14,6 +14,7 @@
 
 #include "collectives/memory_access.h"
 #include "collectives/simulator.h"
+#include "engine/base/median.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -33,19 +34,13 @@ constexpr double kBarelyLess = 0.99;
 // What costs are looked for between. Where a probe says less or more than any cost can explain, the
 // nearest is taken.
 constexpr double kSlowest = 1e5, kFastest = 1e13;  // bytes/s
-constexpr double kLongest = 1;                     // s
+constexpr double kLongestCost = 1;                 // s
 // Costs of the wire depend on each other: they are searched in turn, so often.
 constexpr int kTimes = 4;
 // Of the time that bytes take at the wire's pace, beside their way: in less they went at once.
 constexpr double kAtOnce = 0.5;
 // Of a time over the wire, what the processors may have of it.
-constexpr double kNearlyAll = 0.9;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+constexpr double kProcessorPart = 0.9;
 
 // Where `seconds(x)`, which does not fall as x grows, reaches `wanted`.
 double search(double least, double most, double wanted,
@@ -141,7 +136,7 @@ class OneHost {
     const Sample* reductions = ends(samples_, Kind::kReductions).first;
     if (reductions != nullptr)
       costs().reduction =
-          search(0, kLongest, measured(*reductions) - measured(*one), [&](double reduction) {
+          search(0, kLongestCost, measured(*reductions) - measured(*one), [&](double reduction) {
             costs().reduction = reduction;
             return simulated(reductions->probe) - simulated(one->probe);
           });
@@ -292,7 +287,7 @@ class TwoHosts {
   }
   // Leaves the cost with which `seconds` is as wanted.
   void search_for(double WireCosts::*cost, const std::function<double()>& seconds, double wanted) {
-    two_.wire.*cost = search(0, kLongest, wanted, [&](double value) {
+    two_.wire.*cost = search(0, kLongestCost, wanted, [&](double value) {
       two_.wire.*cost = value;
       return seconds();
     });
@@ -360,7 +355,7 @@ class TwoHosts {
     const double bandwidth = std::exchange(two_.wire.bandwidth, kFastest);
     search_for(
         &WireCosts::processor, [&] { return simulated(large.probe); },
-        kNearlyAll * measured(large));
+        kProcessorPart * measured(large));
     const double most = two_.wire.processor;
     two_.wire.bandwidth = bandwidth;
     search_for(
@@ -406,7 +401,7 @@ double usual_seconds(const Sample& sample, const std::vector<int>& ranks) {
     const auto cut = [&](std::size_t p) {
       return slowest.begin() + std::ptrdiff_t(slowest.size() * p / parts);
     };
-    least = std::min(least, median({cut(part), cut(part + 1)}));
+    least = std::min(least, engine::median<double>({cut(part), cut(part + 1)}));
   }
   return least;
 }

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 // Version 1 writes "no limit" as the largest multiple of a page.
 constexpr std::size_t kAbsurd = std::size_t(1) << 60;
 
-std::string text_of(const fs::path& file) {
+std::string file_text(const fs::path& file) {
   std::ifstream in(file);
   std::ostringstream out;
   if (in) out << in.rdbuf();
@@ -25,8 +25,8 @@ std::string text_of(const fs::path& file) {
 }
 
 // The number that stands after `label` at the beginning of a line, or at the beginning of the text.
-std::optional<std::size_t> number(const fs::path& file, std::string_view label = {}) {
-  std::istringstream lines(text_of(file));
+std::optional<std::size_t> number_in_line(const fs::path& file, std::string_view label = {}) {
+  std::istringstream lines(file_text(file));
   for (std::string line; std::getline(lines, line);) {
     if (!label.empty() && line.rfind(std::string(label) + " ", 0) != 0) continue;
     const char* first = line.data() + (label.empty() ? 0 : label.size() + 1);
@@ -53,19 +53,20 @@ void take_cores(CgroupLimits& limits, double quota, double period) {
 }
 
 void take_version_2(CgroupLimits& limits, const fs::path& group) {
-  take_memory(limits, number(group / "memory.max"), number(group / "memory.current"),
-              number(group / "memory.stat", "inactive_file"));
-  std::istringstream cpu(text_of(group / "cpu.max"));
+  take_memory(limits, number_in_line(group / "memory.max"),
+              number_in_line(group / "memory.current"),
+              number_in_line(group / "memory.stat", "inactive_file"));
+  std::istringstream cpu(file_text(group / "cpu.max"));
   double quota = 0, period = 0;
   if (cpu >> quota >> period) take_cores(limits, quota, period);  // "max 100000" does not parse
 }
 
 void take_version_1(CgroupLimits& limits, const fs::path& group) {
-  take_memory(limits, number(group / "memory.limit_in_bytes"),
-              number(group / "memory.usage_in_bytes"),
-              number(group / "memory.stat", "total_inactive_file"));
-  const auto quota = number(group / "cpu.cfs_quota_us"),
-             period = number(group / "cpu.cfs_period_us");
+  take_memory(limits, number_in_line(group / "memory.limit_in_bytes"),
+              number_in_line(group / "memory.usage_in_bytes"),
+              number_in_line(group / "memory.stat", "total_inactive_file"));
+  const auto quota = number_in_line(group / "cpu.cfs_quota_us"),
+             period = number_in_line(group / "cpu.cfs_period_us");
   if (quota && period) take_cores(limits, double(*quota), double(*period));  // -1 does not parse
 }
 
@@ -73,7 +74,7 @@ void take_version_1(CgroupLimits& limits, const fs::path& group) {
 
 CgroupLimits cgroup_limits(const fs::path& membership, const fs::path& mount) {
   CgroupLimits limits;
-  std::istringstream lines(text_of(membership));
+  std::istringstream lines(file_text(membership));
   for (std::string line; std::getline(lines, line);) {
     // "0::/group" (version 2) or "7:cpu,cpuacct:/group" (version 1)
     const std::size_t one = line.find(':'), two = line.find(':', one + 1);

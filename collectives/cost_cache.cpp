@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "collectives/bootstrap.h"
 #include "collectives/json_reading.h"
 #include "engine/base/error.h"
 #include "engine/base/hash.h"
@@ -21,8 +22,6 @@ namespace fs = std::filesystem;
 using engine::Code;
 using engine::require;
 using nlohmann::json;
-
-constexpr std::size_t kMostBytes = std::size_t(1) << 20;  // what a bootstrap hands round
 
 // Containers of one home may have the same process ids, and even names.
 std::string partial_suffix() {
@@ -67,7 +66,7 @@ fs::path CostCache::file(const std::string& fingerprint) const {
 std::optional<std::string> CostCache::read(const std::string& fingerprint) const {
   std::ifstream in(file(fingerprint), std::ios::binary);
   if (!in) return std::nullopt;
-  std::string text(kMostBytes, '\0');
+  std::string text(Bootstrap::kMostBytes, '\0');
   in.read(text.data(), std::streamsize(text.size()));
   text.resize(std::size_t(in.gcount()));
   return text;

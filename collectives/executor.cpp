@@ -22,7 +22,7 @@ constexpr nanoseconds kAttention = milliseconds(100);
 constexpr nanoseconds kLong = milliseconds(2);
 
 // The element type of what a step reduces: norms are float64 whatever the plan's type.
-DType type_of(const Step& step, DType plan) {
+DType reduced_type(const Step& step, DType plan) {
   return step.from[0].space == Space::kNorms ? DType::kFloat64 : plan;
 }
 
@@ -291,7 +291,7 @@ bool Executor::arrived(const Entry& entry, int plan, const Step& await, int rank
 // on over those that differ in their decay alone. True when the step is done.
 bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budget) {
   if (options_.hook) options_.hook();
-  const DType dtype = type_of(step, entry.stage->plan.dtype);
+  const DType dtype = reduced_type(step, entry.stage->plan.dtype);
   const std::size_t at = step.from[0].offset + cursor.element;
   const bool segments = by_segments(step);
   const bool squares = step.epilogue == Epilogue::kSquares;

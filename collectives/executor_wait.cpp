@@ -12,7 +12,6 @@ namespace lockstep::collectives {
 namespace {
 
 using std::chrono::duration_cast;
-using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 // A waiter looks so often before it sleeps; after the first few it lets other threads run in
@@ -27,11 +26,12 @@ constexpr int kMessageSpins = 4;
 // other ranks of the host do: then after the second, where a lane waits for them; nor, where the
 // transport cannot be woken, of plans that another thread starts: then after the third. What a
 // device has done nobody tells: then after the fourth.
-constexpr microseconds kSleep{1000}, kArrivalSleep{50}, kDeafSleep{200}, kDeviceSleep{50};
+constexpr std::chrono::microseconds kSleep{1000}, kArrivalSleep{50}, kDeafSleep{200},
+    kDeviceSleep{50};
 // Where another thread is at work it may just have passed over what has arrived since.
-constexpr microseconds kBusySleep{50};
+constexpr std::chrono::microseconds kBusySleep{50};
 // Of lists of ranks: such a row is one word, and so many words are the most.
-constexpr std::size_t kManyInARow = 5, kMostWords = 16;
+constexpr std::size_t kManyInARow = 5, kMostInList = 16;
 
 // "0 2 4 to 511": five in a row, or more, are shortened; "0 2 4 ... and 7 more" where all would be
 // too long.
@@ -41,7 +41,7 @@ std::string ranks_text(std::vector<int> ranks) {
   std::string text;
   std::size_t words = 0;
   for (std::size_t i = 0; i < ranks.size(); ++words) {
-    if (words == kMostWords) return fmt::format("{} ... and {} more", text, ranks.size() - i);
+    if (words == kMostInList) return fmt::format("{} ... and {} more", text, ranks.size() - i);
     std::size_t end = i + 1;
     while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
     const bool shortened = end - i >= kManyInARow;
@@ -266,9 +266,10 @@ void Executor::wait(int plan, std::string_view purpose, std::optional<millisecon
       if (moves_.load() != moves) moves = moves_.load(), moved_at = now;
       const milliseconds most = deadline_;
       if (now - moved_at >= most) stop_late(plan, most, moved_at + most);
-      idle(deadline && !late ? std::clamp(duration_cast<microseconds>(begin + *deadline - now),
-                                          microseconds(1), kSleep)
-                             : kSleep,
+      idle(deadline && !late
+               ? std::clamp(duration_cast<std::chrono::microseconds>(begin + *deadline - now),
+                            std::chrono::microseconds(1), kSleep)
+               : kSleep,
            plan);
     } else if (spins >= kBareSpins || looked == Looked::kCrowded) {
       std::this_thread::yield();
@@ -276,13 +277,13 @@ void Executor::wait(int plan, std::string_view purpose, std::optional<millisecon
   }
 }
 
-void Executor::sleep(microseconds most) {
+void Executor::sleep(std::chrono::microseconds most) {
   if (!team_.stopped()) idle(most, std::nullopt);
 }
 
 // A last look comes after the sleeper has been made, or after others can see that this thread is
 // about to sleep, so that nothing is missed between look and sleep.
-void Executor::idle(microseconds most, std::optional<int> plan) {
+void Executor::idle(std::chrono::microseconds most, std::optional<int> plan) {
   if (messages_.load(std::memory_order_relaxed) == 0) {
     const Team::Sleeper sleeper(team_);
     const Looked looked = look_round(options_.blocks_at_once);

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "engine/base/error.h"
+#include "engine/base/median.h"
 #include "engine/ops/reduce.h"
 
 namespace lockstep::collectives {
@@ -16,15 +17,9 @@ namespace {
 using engine::Clock;
 using engine::Ops;
 
-constexpr int kEnd = 0, kTurn = 1;  // marks
-constexpr std::size_t kFew = 256;   // bytes
+constexpr int kEnd = 0, kTurn = 1;        // marks
+constexpr std::size_t kSmallBytes = 256;  // bytes
 constexpr const char* kFor = "measuring what GPUs cost each other";
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 class Measurement {
  public:
@@ -34,7 +29,7 @@ class Measurement {
       gpus_.resize(std::max(gpus_.size(), rank.gpu + 1));
       if (gpus_[rank.gpu].rank == nullptr) gpus_[rank.gpu].rank = &rank;
     }
-    const std::size_t bytes = std::max({probes.bytes, probes.between, kFew});
+    const std::size_t bytes = std::max({probes.bytes, probes.between, kSmallBytes});
     for (std::size_t g = 0; g < gpus_.size(); ++g) {
       Gpu& gpu = gpus_[g];
       engine::invariant(gpu.rank != nullptr, "each GPU has a rank");
@@ -106,11 +101,11 @@ class Measurement {
     const int times = int(std::clamp(probes_.seconds / one, 1.0, double(probes_.most)));
     std::vector<double> few, many;
     for (int i = 0; i < probes_.repetitions; ++i) {
-      few.push_back(in_a_row(times, std::min(kFew, bytes)));
+      few.push_back(in_a_row(times, std::min(kSmallBytes, bytes)));
       many.push_back(in_a_row(times, bytes));
     }
     // Where that hides in what else the machine does, all of it is the bytes'.
-    const double all = median(many), rest = all - median(few);
+    const double all = engine::median(many), rest = all - engine::median(few);
     return std::max(rest > 0 ? rest : all, 1e-9) / times;
   }
 
@@ -152,10 +147,10 @@ class Measurement {
       for (int i = 0; i < probes_.repetitions; ++i)
         times.push_back(timed(
             [&] {
-              for (int k = 0; k < kernels; ++k) copy(0, 0, 0, 0, kFew);
+              for (int k = 0; k < kernels; ++k) copy(0, 0, 0, 0, kSmallBytes);
             },
             first));
-      return median(times);
+      return engine::median(times);
     };
     const double one = many(1), all = many(1 + probes_.kernels);
     return std::max((all > one ? all - one : all) / probes_.kernels, 1e-9);
@@ -169,8 +164,9 @@ class Measurement {
     Ops &a = *ranks_[0].ops, &b = *other->ops;
     const auto reduce = [&](Ops& by, std::size_t gpu) {
       const std::array<const std::byte*, 1> sources{gpus_[gpu].from.data()};
-      const std::array<std::byte*, 1> targets{gpus_[gpu].to.data() + (&by == &b ? kFew / 2 : 0)};
-      by.reduce({.from = sources, .to = targets, .count = kFew / 2 / sizeof(float)});
+      const std::array<std::byte*, 1> targets{gpus_[gpu].to.data() +
+                                              (&by == &b ? kSmallBytes / 2 : 0)};
+      by.reduce({.from = sources, .to = targets, .count = kSmallBytes / 2 / sizeof(float)});
       by.mark(kTurn);
     };
     std::vector<double> times;
@@ -186,7 +182,7 @@ class Measurement {
       a.wait(kEnd), b.wait(kEnd);
       times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     }
-    return std::max(0.0, median(times) / double(2 * (probes_.kernels / 2)) - kernel);
+    return std::max(0.0, engine::median(times) / double(2 * (probes_.kernels / 2)) - kernel);
   }
 
   // The elements that are looked at: the first, one in the middle, the last.

@@ -6,14 +6,14 @@
 namespace lockstep::collectives {
 namespace {
 
-double number(const std::byte* numbers, std::size_t i) {
+double float64_at(const std::byte* numbers, std::size_t i) {
   return reinterpret_cast<const double*>(numbers)[i];
 }
 
-double sum(std::span<const std::byte* const> from, std::size_t i) {
-  if (from.size() == 1) return number(from[0], i);
+double sum_at(std::span<const std::byte* const> from, std::size_t i) {
+  if (from.size() == 1) return float64_at(from[0], i);
   const std::size_t half = (from.size() + 1) / 2;
-  return sum(from.first(half), i) + sum(from.subspan(half), i);
+  return sum_at(from.first(half), i) + sum_at(from.subspan(half), i);
 }
 
 }  // namespace
@@ -23,7 +23,7 @@ void sum_on_host(const engine::ReduceArguments& a) {
                         a.epilogue == engine::Epilogue::kNone && !a.target,
                     "the host adds numbers of float64, and does nothing else with them");
   for (std::size_t i = 0; i < a.count; ++i) {
-    const double result = sum(a.from, i);
+    const double result = sum_at(a.from, i);
     for (std::byte* const to : a.to) reinterpret_cast<double*>(to)[i] = result;
   }
 }

@@ -17,7 +17,7 @@ std::string_view operation(const Plan& plan) {
   return plan.mean ? "mean" : kNames[std::size_t(plan.op)];
 }
 
-std::string_view name(Epilogue epilogue) {
+std::string_view epilogue_name(Epilogue epilogue) {
   static constexpr std::array<std::string_view, 5> kNames{"", " scale", " squares", " update",
                                                           " round"};
   return kNames[std::size_t(epilogue)];
@@ -37,7 +37,7 @@ void print(Out out, const std::vector<Operand>& operands) {
 }
 
 void print(Out out, const Step& step) {
-  fmt::format_to(out, "{}{}", name(step.action), name(step.epilogue));
+  fmt::format_to(out, "{}{}", name(step.action), epilogue_name(step.epilogue));
   if (step.epilogue == Epilogue::kScale) fmt::format_to(out, " {}", step.scale);
   if (step.count) fmt::format_to(out, " {}:", step.count);
   print(out, step.from);

@@ -17,7 +17,7 @@ namespace {
 
 using engine::require;
 
-constexpr std::size_t kSmallest = 256, kLargest = std::size_t(256) << 20;
+constexpr std::size_t kSmallestPlanned = 256, kLargestPlanned = std::size_t(256) << 20;
 
 // Prices so near are equal.
 constexpr double kAlike = 1.002;
@@ -118,7 +118,8 @@ std::string time_text(double seconds) {
 
 std::vector<std::size_t> planned_sizes() {
   std::vector<std::size_t> sizes;
-  for (std::size_t bytes = kSmallest; bytes <= kLargest; bytes *= 2) sizes.push_back(bytes);
+  for (std::size_t bytes = kSmallestPlanned; bytes <= kLargestPlanned; bytes *= 2)
+    sizes.push_back(bytes);
   return sizes;
 }
 

@@ -11,7 +11,7 @@
 namespace lockstep::collectives {
 namespace {
 
-constexpr std::array<int, 3> kFew{2, 4, kExactHosts};  // hosts of the pictures
+constexpr std::array<int, 3> kFewHosts{2, 4, kExactHosts};  // hosts of the pictures
 // For telling how steps grow: bytes for each rank, large enough that no plan leaves rounds out.
 constexpr std::size_t kUsualBytes = std::size_t(64) << 10;
 
@@ -85,11 +85,12 @@ bool equal_in_order(const Topology& topology) {
 struct Pictures {
   const Algorithm& algorithm;
   const PriceOptions& options;
-  std::array<Topology, kFew.size()> topologies;
+  std::array<Topology, kFewHosts.size()> topologies;
 
   Pictures(const Algorithm& of, const Topology& topology, const PriceOptions& priced)
       : algorithm(of), options(priced) {
-    for (std::size_t i = 0; i < kFew.size(); ++i) topologies[i] = topology.first_hosts(kFew[i]);
+    for (std::size_t i = 0; i < kFewHosts.size(); ++i)
+      topologies[i] = topology.first_hosts(kFewHosts[i]);
   }
   Plan plan(std::size_t i, std::size_t bytes) const {
     return algorithm.make(request(topologies[i], bytes, options));
@@ -97,8 +98,8 @@ struct Pictures {
   // Between 4 and 8 hosts what grows with the hosts grows by twice what it did between 2 and 4,
   // what grows with their logarithm by as much.
   bool grows_with_hosts() const {
-    std::array<double, kFew.size()> steps{};
-    for (std::size_t i = 0; i < kFew.size(); ++i)
+    std::array<double, kFewHosts.size()> steps{};
+    for (std::size_t i = 0; i < kFewHosts.size(); ++i)
       steps[i] = steps_a_rank(plan(i, topologies[i].ranks.size() * kUsualBytes));
     return steps[2] - steps[1] >= 1.5 * (steps[1] - steps[0]);
   }
@@ -136,14 +137,14 @@ Price price(const Algorithm& algorithm, const Topology& topology, std::size_t by
   const Pictures pictures(algorithm, topology, options);
   const bool line = pictures.grows_with_hosts();
   const auto bytes_for = [&](std::size_t i) {
-    const auto few = std::size_t(kFew[i]), all = std::size_t(hosts);
+    const auto few = std::size_t(kFewHosts[i]), all = std::size_t(hosts);
     return line ? std::max<std::size_t>(1, (bytes * few + all - 1) / all) : bytes;
   };
-  std::array<Plan, kFew.size()> plans;
-  for (std::size_t i = line ? 1 : 0; i < kFew.size(); ++i)
+  std::array<Plan, kFewHosts.size()> plans;
+  for (std::size_t i = line ? 1 : 0; i < kFewHosts.size(); ++i)
     plans[i] = pictures.plan(i, bytes_for(i));
-  const double hosts_on = double(hosts - kFew[2]) / (kFew[2] - kFew[1]);
-  const double doublings_on = doublings(kFew[2], hosts);
+  const double hosts_on = double(hosts - kFewHosts[2]) / (kFewHosts[2] - kFewHosts[1]);
+  const double doublings_on = doublings(kFewHosts[2], hosts);
   const double steps =
       steps_a_rank(plans[2]) +
       (line ? hosts_on : doublings_on) * (steps_a_rank(plans[2]) - steps_a_rank(plans[1]));
@@ -162,7 +163,7 @@ Price price(const Algorithm& algorithm, const Topology& topology, std::size_t by
       const double last = eight.*x - four.*x;
       const double c = 8 * std::min(0.0, last - (four.*x - two.*x));
       const double b = std::max(0.0, last + c / 8);
-      return eight.*x + b * doublings_on + c * (1.0 / hosts - 1.0 / kFew[2]);
+      return eight.*x + b * doublings_on + c * (1.0 / hosts - 1.0 / kFewHosts[2]);
     });
   }
   price.seconds = std::max({price.seconds, price.wire_seconds, price.part_seconds,

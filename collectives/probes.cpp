@@ -12,17 +12,17 @@
 namespace lockstep::collectives {
 namespace {
 
-constexpr std::size_t kFew = 16;  // elements of what is to cost nothing but its being done
+constexpr std::size_t kFewElements = 16;  // elements of what is to cost nothing but its being done
 constexpr std::size_t kChunk = (std::size_t(256) << 10) / sizeof(float);  // as algorithms cut
 constexpr int kBulkLanes = 4;
-constexpr std::size_t kSmallest = engine::kBlock * sizeof(float);  // that one rank adds
+constexpr std::size_t kSmallestPart = engine::kBlock * sizeof(float);  // that one rank adds
 // A pass of each size moves about so much memory in all its repetitions, but is not done very
 // rarely nor very often.
 constexpr std::size_t kMoved = std::size_t(64) << 20;
-constexpr std::size_t kLeast = 3, kMost = 24;
+constexpr std::size_t kLeastRepetitions = 3, kMostRepetitions = 24;
 constexpr std::size_t kMostStores = 6;
-constexpr double kLineBytes = 128 << 10;      // long beside the meetings, and in a core's caches
-constexpr std::size_t kUnit = 2 * kSmallest;  // of numbers and results
+constexpr double kLineBytes = 128 << 10;  // long beside the meetings, and in a core's caches
+constexpr std::size_t kUnit = 2 * kSmallestPart;  // of numbers and results
 
 std::vector<std::vector<int>> ranks_by_host(const std::vector<int>& host) {
   std::map<int, std::vector<int>> by_host;
@@ -45,7 +45,7 @@ void rounds(Lane& lane, const std::vector<int>& ranks, int count) {
 
 // A rank that is alone has two numbers to add all the same: its own, from two places, as one that
 // has received something.
-void sum(Lane& lane, const std::vector<int>& ranks, Range slice, std::size_t count) {
+void add_slice(Lane& lane, const std::vector<int>& ranks, Range slice, std::size_t count) {
   if (slice.empty()) return;
   auto from = everywhere(ranks, Space::kGradient, slice.begin);
   const auto to = from;
@@ -66,7 +66,7 @@ void local_lane(Lane& lane, const Probe& probe, const std::vector<int>& ranks, s
     case Probe::Kind::kReductions:
       rounds(lane, ranks, 1);
       for (int i = 0; i < int(probe.size); ++i)
-        lane.push_back(reduce(kFew,
+        lane.push_back(reduce(kFewElements,
                               {{me, Space::kGradient, 0}, {me, Space::kGradient, engine::kBlock}},
                               {{me, Space::kGradient, 0}}));
       return;
@@ -75,11 +75,11 @@ void local_lane(Lane& lane, const Probe& probe, const std::vector<int>& ranks, s
     case Probe::Kind::kReadAhead:
       rounds(lane, ranks, 1);
       if (probe.kind != Probe::Kind::kTogether && !asks_ahead(ranks.size())) return;
-      sum(lane, ranks, slice({0, count}, int(place), n), count);
+      add_slice(lane, ranks, slice({0, count}, int(place), n), count);
       break;
     case Probe::Kind::kAlone:
       rounds(lane, ranks, 1);
-      if (place == 0) sum(lane, ranks, {0, count}, count);
+      if (place == 0) add_slice(lane, ranks, {0, count}, count);
       break;
     case Probe::Kind::kFetched: {
       rounds(lane, ranks, 1);
@@ -151,10 +151,10 @@ void turn_lane(Lane& lane, bool first, const std::vector<int>& local, std::size_
     lane.push_back(posted);
     lane.push_back(wait(int(lane.size()) - 1));
   };
-  const Step send = post_send(kFew, {me, Space::kGradient, 0}, next);
+  const Step send = post_send(kFewElements, {me, Space::kGradient, 0}, next);
   if (!others.empty()) lane.push_back(await(others, 1));
   if (first) through(send);
-  through(post_receive(kFew, {me, Space::kScratch, 0}, before));
+  through(post_receive(kFewElements, {me, Space::kScratch, 0}, before));
   if (!first) through(send);
   if (!others.empty()) lane.push_back(arrive());
 }
@@ -183,7 +183,7 @@ void wire_lanes(std::vector<Lane>& lanes, const Probe& probe, bool first,
   if (flow != 0) return;
   std::vector<int> posted;
   for (int i = 0; i < int(probe.size); ++i) {
-    posted.push_back(post(lane, me, before, next, kFew, from, to));
+    posted.push_back(post(lane, me, before, next, kFewElements, from, to));
     if (probe.kind == Probe::Kind::kMessages) wait_for(lane, posted.back());
   }
   if (probe.kind == Probe::Kind::kAtOnce)
@@ -220,7 +220,7 @@ constexpr Probe kWireMeeting{Probe::Kind::kTurn, 1, 1};
 
 // So often that `bytes` each time are not too many in all.
 int repetitions_of(std::size_t bytes, std::size_t most) {
-  return int(std::clamp(kMoved / bytes, kLeast, most));
+  return int(std::clamp(kMoved / bytes, kLeastRepetitions, most));
 }
 
 }  // namespace
@@ -274,7 +274,7 @@ ProbeGroup pass_probe(const std::vector<int>& host, std::size_t bytes, int hosts
     ranks = std::max(ranks, local.size());
     alone |= local.size() == 1;
   }
-  const int times = repetitions_of(bytes * ranks * std::size_t(hosts_of_machine), kMost);
+  const int times = repetitions_of(bytes * ranks * std::size_t(hosts_of_machine), kMostRepetitions);
   ProbeGroup made =
       group(fmt::format("passes over {} bytes", bytes), host, {Probe::Kind::kRounds, 1, 1},
             {{Probe::Kind::kTogether, double(bytes), times},
@@ -287,8 +287,8 @@ ProbeGroup pass_probe(const std::vector<int>& host, std::size_t bytes, int hosts
 
 ProbeGroup line_probe(const std::vector<int>& host) {
   ProbeGroup made = group("lines asked for ahead", host, {Probe::Kind::kRounds, 1, 1},
-                          {{Probe::Kind::kWriteAhead, kLineBytes, int(kMost)},
-                           {Probe::Kind::kReadAhead, kLineBytes, int(kMost)}});
+                          {{Probe::Kind::kWriteAhead, kLineBytes, int(kMostRepetitions)},
+                           {Probe::Kind::kReadAhead, kLineBytes, int(kMostRepetitions)}});
   made.writes = true;
   made.elements = elements_of(made.probes[0]);
   return made;
@@ -326,10 +326,11 @@ ProbeGroup wire_group(std::string name, const std::vector<int>& host, std::vecto
 }
 
 std::vector<std::size_t> pass_sizes(std::size_t most, std::size_t ranks) {
-  const std::size_t least = ranks * kSmallest;
+  const std::size_t least = ranks * kSmallestPart;
   std::vector<std::size_t> sizes{most};
   for (;;) {
-    const std::size_t next = sizes.back() / (sizes.size() == 1 ? 3 : 4) / kSmallest * kSmallest;
+    const std::size_t next =
+        sizes.back() / (sizes.size() == 1 ? 3 : 4) / kSmallestPart * kSmallestPart;
     if (2 * next < 3 * least) break;
     sizes.push_back(next);
   }

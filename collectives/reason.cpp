@@ -44,7 +44,7 @@ std::vector<Need> needs(const Price& price) {
   return {kWire, kPart, kRounds};
 }
 
-std::string_view name(HostPart part) {
+std::string_view part_name(HostPart part) {
   static constexpr std::array<std::string_view, 5> kNames{
       "the processors of a host", "the memory of a host", "the memory of a device",
       "the port of a device", "a link between two devices"};
@@ -59,7 +59,7 @@ std::string in_turn(double rounds) {
 // So much more is no matter of the last digits: the first in the order of the needs stays.
 constexpr double kClearly = 1.02;
 // Of a time, where something has hardly a pause.
-constexpr double kNearlyAll = 0.85;
+constexpr double kHardlyPauses = 0.85;
 
 // So many fewer bytes are the reason of other things.
 constexpr double kFewer = 0.9;
@@ -100,9 +100,10 @@ class Comparison {
       return fmt::format("{} ({}), {} {} ({})", moves(), take, other_, amount(than_.memory_bytes),
                          takes);
     if (mine_.part == than_.part)
-      return fmt::format("it needs {} for {}, {} for {}", name(mine_.part), take, other_, takes);
-    return fmt::format("it needs {} for {}, {} {} for {}", name(mine_.part), take, other_,
-                       name(than_.part), takes);
+      return fmt::format("it needs {} for {}, {} for {}", part_name(mine_.part), take, other_,
+                         takes);
+    return fmt::format("it needs {} for {}, {} {} for {}", part_name(mine_.part), take, other_,
+                       part_name(than_.part), takes);
   }
 
   // "the wire is the limit: it is idle for 0.1 ms of 5.3 ms, with ring for 1.2 ms of 6.4 ms".
@@ -115,9 +116,9 @@ class Comparison {
                          time_text(mine_.round_seconds), rest(mine_), other_, rest(than_));
     const bool many = need == kPart && mine_.part == HostPart::kProcessors;
     const std::string_view what = need == kWire   ? "the wire"
-                                  : need == kPart ? name(mine_.part)
+                                  : need == kPart ? part_name(mine_.part)
                                                   : "the busiest rank";
-    const bool limit = seconds(mine_, need) > kNearlyAll * mine_.seconds;
+    const bool limit = seconds(mine_, need) > kHardlyPauses * mine_.seconds;
     return fmt::format("{} {} {}: {} idle for {} of {}, with {} for {} of {}", what,
                        many ? "are" : "is", limit ? "the limit" : "needed most",
                        many ? "they are" : "it is", rest(mine_), time_text(mine_.seconds), other_,
@@ -179,8 +180,8 @@ std::string reason(const Price& mine, const Price& than, std::string_view name) 
     if (seconds(mine, need) > kClearly * seconds(mine, limit)) limit = need;
   }
   const bool the_same = limit != kRounds && comparison.saved(limit) < gain / 2 &&
-                        seconds(mine, limit) > kNearlyAll * mine.seconds &&
-                        seconds(than, limit) > kNearlyAll * than.seconds;
+                        seconds(mine, limit) > kHardlyPauses * mine.seconds &&
+                        seconds(than, limit) > kHardlyPauses * than.seconds;
   return most > 0 && !the_same ? comparison.less(reason) : comparison.idle(limit);
 }
 

@@ -14,7 +14,7 @@ constexpr int kSearched = 16;
 
 using Set = std::uint32_t;  // of devices of a host, as bits
 
-Set only(int device) {
+Set set_of(int device) {
   return Set(1) << device;
 }
 
@@ -25,22 +25,22 @@ Set only(int device) {
 // That is one whose neighbour begins a way through the others.
 std::vector<int> first_way(const std::vector<Set>& neighbours, bool closed) {
   const int n = int(neighbours.size());
-  const Set all = only(n) - 1;
+  const Set all = set_of(n) - 1;
   std::vector<Set> begins(std::size_t(all) + 1);
   for (int device = 0; device < n; ++device)
-    if (!closed || (neighbours[std::size_t(device)] & only(0)) != 0)
-      begins[only(device)] = only(device);
+    if (!closed || (neighbours[std::size_t(device)] & set_of(0)) != 0)
+      begins[set_of(device)] = set_of(device);
   for (Set set = 1; set <= all; ++set)
     for (Set left = set; std::popcount(set) > 1 && left != 0; left &= left - 1) {
       const int device = std::countr_zero(left);
-      if ((neighbours[std::size_t(device)] & begins[set & ~only(device)]) != 0)
-        begins[set] |= only(device);
+      if ((neighbours[std::size_t(device)] & begins[set & ~set_of(device)]) != 0)
+        begins[set] |= set_of(device);
     }
   std::vector<int> way;
-  Set next = closed ? begins[all] & only(0) : begins[all];
+  Set next = closed ? begins[all] & set_of(0) : begins[all];
   for (Set left = all; next != 0; next = neighbours[std::size_t(way.back())] & begins[left]) {
     way.push_back(std::countr_zero(next));
-    left &= ~only(way.back());
+    left &= ~set_of(way.back());
   }
   return way;
 }
@@ -66,7 +66,7 @@ class Strengths {
     std::vector<Set> neighbours(std::size_t(n_), 0);
     for (int a = 0; a < n_; ++a)
       for (int b = 0; b < n_; ++b)
-        if (a != b && (*this)(a, b) >= weakest) neighbours[std::size_t(a)] |= only(b);
+        if (a != b && (*this)(a, b) >= weakest) neighbours[std::size_t(a)] |= set_of(b);
     return first_way(neighbours, closed);
   }
   // From device 0, each time along the strongest link to one that is left.

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-enum class Kind : std::uint8_t {
+enum class EventKind : std::uint8_t {
   kResume,   // a lane goes on; `index`: the lane
   kHost,     // the next piece of work on a host ends; `index`: the host, `version`: of its load
   kReceive,  // a message that somebody receives begins to be there; `index`: the message
@@ -28,7 +28,7 @@ enum class Kind : std::uint8_t {
 struct Event {
   double at = 0;
   std::uint64_t order = 0;
-  Kind kind = Kind::kResume;
+  EventKind kind = EventKind::kResume;
   int index = 0;
   std::uint32_t version = 0;
   bool operator<(const Event& other) const {  // the queue's top is its largest
@@ -52,7 +52,7 @@ struct Mark {
 };
 
 // Between a rank and one on another host, in one lane: the k-th send meets the k-th receive.
-struct Message {
+struct SimulatedMessage {
   int from = -1, to = -1;  // ranks
   double bytes = 0;
   double converted = 0;  // read and written where they travel in another type, at each end
@@ -65,7 +65,7 @@ struct Message {
   int lane = 0, send_step = 0, receive_step = 0;  // for the record
 };
 
-struct Post {
+struct OpenPost {
   int step = 0, message = 0;
   bool send = false;
 };
@@ -77,7 +77,7 @@ struct LaneState {
   Rounds rounds = {};
   std::vector<Mark> marks = {};                      // its arrivals
   std::vector<std::pair<int, int>> awaited_by = {};  // phase, lane
-  std::vector<Post> posts = {};                      // not waited for yet
+  std::vector<OpenPost> posts = {};                  // not waited for yet
 };
 
 // What the thread of a rank does: a lane's reduction, or bytes of a message through the system.
@@ -100,9 +100,9 @@ struct HostState {
   double core = 0;  // bytes/s that one rank reads and writes
 };
 
-class Run {
+class SimulationRun {
  public:
-  Run(const Plan& plan, const Topology& topology, const SimulationOptions& options)
+  SimulationRun(const Plan& plan, const Topology& topology, const SimulationOptions& options)
       : plan_(plan), wire_(topology.wire), options_(options), width_(double(size_of(plan.dtype))) {
     place_ranks(topology);
     for (const auto& lanes : plan.lanes) most_lanes_ = std::max(most_lanes_, int(lanes.size()));
@@ -113,14 +113,14 @@ class Run {
   }
 
   Simulation run() {
-    for (int lane = 0; lane < int(lanes_.size()); ++lane) push(0, Kind::kResume, lane);
+    for (int lane = 0; lane < int(lanes_.size()); ++lane) push(0, EventKind::kResume, lane);
     while (!events_.empty()) {
       const Event event = events_.top();
       events_.pop();
       now_ = event.at;
-      if (event.kind == Kind::kResume) advance(event.index);
-      if (event.kind == Kind::kReceive) begin_receive(event.index);
-      if (event.kind == Kind::kHost) piece_ended(event.index, event.version);
+      if (event.kind == EventKind::kResume) advance(event.index);
+      if (event.kind == EventKind::kReceive) begin_receive(event.index);
+      if (event.kind == EventKind::kHost) piece_ended(event.index, event.version);
     }
     return result();
   }
@@ -157,7 +157,7 @@ class Run {
     const auto& lanes = plan_.lanes[std::size_t(lane.rank)];
     return std::size_t(lane.lane) < lanes.size() ? lanes[std::size_t(lane.lane)] : none;
   }
-  void push(double at, Kind kind, int index, std::uint32_t version = 0) {
+  void push(double at, EventKind kind, int index, std::uint32_t version = 0) {
     events_.push({at, order_++, kind, index, version});
   }
   void record(int rank, int lane, int step, Action action, double begin, double end) {
@@ -202,7 +202,7 @@ class Run {
     const int phase = int(lane.marks.size());
     std::erase_if(lane.awaited_by, [&](const auto& waiter) {
       if (waiter.first > phase) return false;
-      push(std::max(now_, lane.at), Kind::kResume, waiter.second);
+      push(std::max(now_, lane.at), EventKind::kResume, waiter.second);
       return true;
     });
   }
@@ -229,10 +229,10 @@ class Run {
 
   bool wait(LaneState& lane, int index, const Step& step) {
     const auto post = std::find_if(lane.posts.begin(), lane.posts.end(),
-                                   [&](const Post& p) { return p.step == step.post; });
+                                   [&](const OpenPost& p) { return p.step == step.post; });
     engine::require(post != lane.posts.end(), "{}: rank {} lane {} waits for step {}, no post",
                     plan_.name, lane.rank, lane.lane, step.post);
-    Message& message = messages_[std::size_t(post->message)];
+    SimulatedMessage& message = messages_[std::size_t(post->message)];
     const double through = post->send ? message.sent : message.received;
     if (through == kNever) {
       (post->send ? message.sender : message.receiver) = index;
@@ -250,7 +250,7 @@ class Run {
     lane.rounds = mark.rounds;
     lane.at = mark.at;
     if (mark.at <= now_) return true;
-    push(mark.at, Kind::kResume, index);
+    push(mark.at, EventKind::kResume, index);
     return false;
   }
 
@@ -271,12 +271,12 @@ class Run {
     const bool send = step.action == Action::kPostSend;
     const int index =
         message(send ? lane.rank : step.peer, send ? step.peer : lane.rank, lane.lane, send);
-    Message& m = messages_[std::size_t(index)];
+    SimulatedMessage& m = messages_[std::size_t(index)];
     lane.posts.push_back({int(lane.step), index, send});
     if (!send) {
       m.to = lane.rank, m.wanted = true;
       m.receive_step = int(lane.step);
-      if (m.begun) push(std::max(now_, m.first), Kind::kReceive, index);
+      if (m.begun) push(std::max(now_, m.first), EventKind::kReceive, index);
       return;
     }
     m.from = lane.rank, m.to = step.peer, m.lane = lane.lane;
@@ -289,7 +289,7 @@ class Run {
   }
 
   double ahead() const { return wire_.burst / wire_.bandwidth; }  // s, of an idle way
-  double processing(const Message& m, int rank) {
+  double processing(const SimulatedMessage& m, int rank) {
     const HostState& host = host_of(rank);
     return wire_.message + m.bytes * wire_.processor + m.converted / host.core;
   }
@@ -344,7 +344,7 @@ class Run {
   // The load of a host has changed: its next end is another.
   void expect(int host) {
     HostState& h = hosts_[std::size_t(host)];
-    if (h.load.next() < kNever) push(h.load.next(), Kind::kHost, host, ++h.version);
+    if (h.load.next() < kNever) push(h.load.next(), EventKind::kHost, host, ++h.version);
   }
 
   void piece_ended(int host, std::uint32_t version) {
@@ -373,7 +373,7 @@ class Run {
   // the ranks at both ends work at the same time. A way that was idle is as much ahead as its burst
   // allows, so `out_free` may lie before now.
   void begin_send(int index) {
-    Message& m = messages_[std::size_t(index)];
+    SimulatedMessage& m = messages_[std::size_t(index)];
     HostState& host = host_of(m.from);
     const double begin = std::max(now_, host.out_free);
     m.first = std::max(begin, now_ + wire_.message) + wire_.latency;
@@ -382,12 +382,12 @@ class Run {
     host.sent += m.bytes;
     m.begun = true;
     record(m.from, m.lane, m.send_step, Action::kPostSend, begin, m.last);
-    if (m.wanted) push(m.first, Kind::kReceive, index);
+    if (m.wanted) push(m.first, EventKind::kReceive, index);
   }
 
   // The system has all bytes: so the wire has them no earlier than now.
   void end_send(int index) {
-    Message& m = messages_[std::size_t(index)];
+    SimulatedMessage& m = messages_[std::size_t(index)];
     HostState& to = host_of(m.to);
     m.last = std::max(m.last, now_);
     const double seconds = m.bytes / wire_.bandwidth;
@@ -395,7 +395,7 @@ class Run {
     m.arrived = std::max(m.last, to.in_free) + wire_.latency;
     m.left = true;
     m.sent = m.last;
-    if (m.sender >= 0) push(m.sent, Kind::kResume, m.sender);
+    if (m.sender >= 0) push(m.sent, EventKind::kResume, m.sender);
     if (m.taken) end_receive(index);
   }
 
@@ -403,12 +403,12 @@ class Run {
 
   // Its rank has done its work; the message may still be on its way.
   void end_receive(int index) {
-    Message& m = messages_[std::size_t(index)];
+    SimulatedMessage& m = messages_[std::size_t(index)];
     m.taken = true;
     if (!m.left) return;
     m.received = std::max(now_, m.arrived);
     record(m.to, m.lane, m.receive_step, Action::kPostReceive, m.first, m.received);
-    if (m.receiver >= 0) push(m.received, Kind::kResume, m.receiver);
+    if (m.receiver >= 0) push(m.received, EventKind::kResume, m.receiver);
   }
 
   int rank_at(int host, int place) {
@@ -477,7 +477,7 @@ class Run {
   std::vector<HostState> hosts_;
   std::vector<const HostCosts*> costs_;     // of each host
   std::vector<std::vector<int>> ranks_of_;  // each host
-  std::vector<Message> messages_;
+  std::vector<SimulatedMessage> messages_;
   std::unordered_map<std::uint64_t, Channel> channels_;
   std::priority_queue<Event> events_;
   std::vector<Activity> activities_;
@@ -487,7 +487,7 @@ class Run {
 }  // namespace
 
 Simulation simulate(const Plan& plan, const Topology& topology, const SimulationOptions& options) {
-  return Run(plan, topology, options).run();
+  return SimulationRun(plan, topology, options).run();
 }
 
 }  // namespace lockstep::collectives

@@ -24,7 +24,7 @@ constexpr std::array<std::pair<std::string_view, std::size_t>, 10> kUnits{{{"b",
                                                                            {"kb", 1'000},
                                                                            {"mb", 1'000'000},
                                                                            {"gb", 1'000'000'000}}};
-constexpr double kMost = 0x1p60;
+constexpr double kMostSize = 0x1p60;
 
 SizeRule parse_rule(std::string_view entry) {
   const std::size_t colon = entry.find(':');
@@ -65,7 +65,7 @@ std::size_t parse_size(std::string_view text, std::size_t plain) {
   const bool whole = std::all_of(text.data(), end, is_digit);
   require(error == std::errc() && is_digit(text[0]) && factor > 0 && (whole || factor > 1),
           "'{}' is no size: write e.g. 65536, 64k, 64KiB or 1.5m", text);
-  require(number * double(factor) <= kMost, "'{}' bytes are too many", text);
+  require(number * double(factor) <= kMostSize, "'{}' bytes are too many", text);
   if (!whole) return std::size_t(number * double(factor));
   std::size_t exact = 0;  // where a double has too few digits
   std::from_chars(text.data(), end, exact);

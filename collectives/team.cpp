@@ -20,7 +20,7 @@ using Counter = std::atomic<std::uint64_t>;
 using Word = std::atomic<std::uint32_t>;
 static_assert(Counter::is_always_lock_free && Word::is_always_lock_free);
 
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t kReasonBytes = 1024;
 // How long a reader of the reason waits for its writer, who may have died between the two stores.
 constexpr std::chrono::milliseconds kWriting{200};
@@ -52,7 +52,8 @@ bool within(std::uint32_t then, engine::Clock::time_point now, std::chrono::mill
 }
 
 std::size_t waiting_bytes(std::size_t plans) {
-  return (sizeof(std::uint64_t) + sizeof(std::uint32_t) * plans + kLine - 1) / kLine * kLine;
+  return (sizeof(std::uint64_t) + sizeof(std::uint32_t) * plans + kCacheLine - 1) / kCacheLine *
+         kCacheLine;
 }
 
 // From 1; 0: not known.
@@ -67,16 +68,16 @@ std::uint32_t this_processor() {
 // each (plan, rank), two cache lines with one writer; and of each rank, on lines of its own, what
 // it is asked and, for each plan, when it last waited there.
 struct Team::Control {
-  alignas(kLine) Word stopped;
+  alignas(kCacheLine) Word stopped;
   std::atomic<int> code;
   char why[kReasonBytes];
-  alignas(kLine) Word events;
-  alignas(kLine) Word sleepers;
+  alignas(kCacheLine) Word events;
+  alignas(kCacheLine) Word sleepers;
 };
 
 std::size_t Team::control_bytes(std::size_t local_ranks, std::size_t plans) {
-  return sizeof(Control) + kLine * local_ranks + sizeof(Counter) * local_ranks * plans * kMaxLanes +
-         waiting_bytes(plans) * local_ranks;
+  return sizeof(Control) + kCacheLine * local_ranks +
+         sizeof(Counter) * local_ranks * plans * kMaxLanes + waiting_bytes(plans) * local_ranks;
 }
 
 Team::Team(std::vector<int> local, std::size_t plans, std::byte* control)
@@ -85,8 +86,8 @@ Team::Team(std::vector<int> local, std::size_t plans, std::byte* control)
                       std::adjacent_find(local_.begin(), local_.end()) == local_.end(),
                   "a team needs the ranks of its host, ascending, each once; got [{}]",
                   fmt::join(local_, " "));
-  engine::require(control && reinterpret_cast<std::uintptr_t>(control) % kLine == 0,
-                  "the control block of a team must be aligned to {} bytes", kLine);
+  engine::require(control && reinterpret_cast<std::uintptr_t>(control) % kCacheLine == 0,
+                  "the control block of a team must be aligned to {} bytes", kCacheLine);
   bases_.resize(local_.size());
   ops_.resize(local_.size());
   marks_.resize(local_.size());
@@ -116,7 +117,7 @@ std::atomic<std::uint64_t>& Team::counter(int plan, int rank, int lane) const {
                     "asked for a counter of no plan");
   const std::size_t index =
       (std::size_t(plan) * local_.size() + place(rank)) * kMaxLanes + std::size_t(lane);
-  return reinterpret_cast<Counter*>(behind_control() + kLine * local_.size())[index];
+  return reinterpret_cast<Counter*>(behind_control() + kCacheLine * local_.size())[index];
 }
 
 std::byte* Team::behind_control() const {
@@ -124,11 +125,11 @@ std::byte* Team::behind_control() const {
 }
 
 std::atomic<std::uint32_t>& Team::processor(int rank) const {
-  return *reinterpret_cast<Word*>(behind_control() + kLine * place(rank));
+  return *reinterpret_cast<Word*>(behind_control() + kCacheLine * place(rank));
 }
 
 std::atomic<std::uint64_t>& Team::question(int rank) const {
-  std::byte* const behind_counters = behind_control() + kLine * local_.size() +
+  std::byte* const behind_counters = behind_control() + kCacheLine * local_.size() +
                                      sizeof(Counter) * local_.size() * plans_ * kMaxLanes;
   return *reinterpret_cast<Counter*>(behind_counters + waiting_bytes(plans_) * place(rank));
 }

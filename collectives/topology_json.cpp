@@ -25,7 +25,7 @@ using json_reading::truth;
 using nlohmann::json;
 
 constexpr int kMostRanks = 65536, kMostRanksOfAHost = 1024;
-constexpr double kMostBytes = 1e18;
+constexpr double kMostStreamBytes = 1e18;
 
 json json_of(const HostCosts& costs) {
   json passes = json::array(), links = json::array();
@@ -94,7 +94,7 @@ HostCosts host_costs(const json& from) {
   costs.stream_results = quantity(from, "stream_result_bytes", costs.stream_results, false);
   costs.read_ahead = truth(from, "read_ahead", costs.read_ahead);
   for (const double bytes : {costs.stream_touched, costs.stream_results})
-    require(bytes <= kMostBytes, "results cannot be stored past the caches from {} bytes on",
+    require(bytes <= kMostStreamBytes, "results cannot be stored past the caches from {} bytes on",
             bytes);
   costs.port = quantity(from, "port_bytes_per_second", costs.port, false);
   if (from.contains("passes")) costs.passes.clear();

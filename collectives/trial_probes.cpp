@@ -16,10 +16,10 @@ namespace lockstep::collectives {
 namespace {
 
 constexpr std::array<std::size_t, 3> kSizes{512, std::size_t(4) << 10, std::size_t(32) << 10};
-constexpr double kMayBeFastest = 4;     // times as long as the fastest
-constexpr double kPart = 0.1;           // of the time of all, that one may take once
-constexpr int kFirst = 2, kMost = 300;  // repetitions at first, and then
-constexpr double kShortest = 1e-9;      // s: of a clock that is too coarse
+constexpr double kMayBeFastest = 4;               // times as long as the fastest
+constexpr double kMostOfAll = 0.1;                // of the time of all, that one may take once
+constexpr int kFirstTries = 2, kMostTries = 300;  // repetitions at first, and then
+constexpr double kShortest = 1e-9;                // s: of a clock that is too coarse
 
 // That have a plan of their own.
 std::vector<const Algorithm*> candidates(const Topology& topology, std::size_t bytes) {
@@ -75,7 +75,7 @@ std::vector<Trial> planned_trials(const Topology& topology, double seconds) {
     trials.insert(trials.end(), of_size.begin(), of_size.end());
   }
   std::erase_if(trials, [&](const Trial& trial) {
-    return trial.simulated <= 0 || trial.simulated > kPart * seconds;
+    return trial.simulated <= 0 || trial.simulated > kMostOfAll * seconds;
   });
   return trials;
 }
@@ -92,8 +92,8 @@ std::vector<ProbeGroup> trial_groups(const Topology& topology, bool tried, doubl
       if (trial.bytes != double(bytes)) continue;
       algorithms.push_back(&find_algorithm(trial.algorithm));
       const double times =
-          seconds / double(topology.trials.size()) / (meeting + trial.seconds) - kFirst;
-      repetitions.push_back(tried ? int(std::clamp(times, 1.0, double(kMost))) : kFirst);
+          seconds / double(topology.trials.size()) / (meeting + trial.seconds) - kFirstTries;
+      repetitions.push_back(tried ? int(std::clamp(times, 1.0, double(kMostTries))) : kFirstTries);
     }
     if (algorithms.empty()) continue;
     groups.push_back(group_of(topology, bytes, algorithms));

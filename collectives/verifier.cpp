@@ -25,9 +25,9 @@
 namespace lockstep::collectives {
 namespace {
 
-class Run {
+class Verification {
  public:
-  Run(const StepPlan& step, Space result)
+  Verification(const StepPlan& step, Space result)
       : step_(step), result_(result), ranks_(step[0].plan.ranks()) {
     for (int rank = 0; rank < ranks_; ++rank) computing_.push_back(new_thread(-1));
     for (int stage = 0; stage < int(step.size()); ++stage) {
@@ -455,11 +455,11 @@ class Run {
 std::string verify(const StepPlan& step, Goal goal, Space result) {
   if (step.empty()) return {};
   if (std::string wrong = malformed(step); !wrong.empty()) return wrong;
-  if (std::string wrong = Run(step, result)(goal); !wrong.empty()) return wrong;
+  if (std::string wrong = Verification(step, result)(goal); !wrong.empty()) return wrong;
   for (const Stage& stage : step) {
     if (stage.plan.alternate == 0) continue;
     const StepPlan row = repetition(stage.plan);
-    if (std::string wrong = Run(row, result)(Goal::kNothing); !wrong.empty())
+    if (std::string wrong = Verification(row, result)(Goal::kNothing); !wrong.empty())
       return wrong + ", executed again and again";
   }
   return {};

@@ -9,7 +9,7 @@
 namespace lockstep::collectives {
 namespace {
 
-constexpr std::size_t kLine = 64;  // places begin there
+constexpr std::size_t kPlaceAlignment = 64;  // places begin there
 
 bool posts(const Step& step) {
   return step.action == Action::kPostSend || step.action == Action::kPostReceive;
@@ -25,7 +25,7 @@ WireStaging::Layout WireStaging::lay_out(const StepPlan& step, int rank, bool on
     const auto is_staged = [&](const Step& s) { return posts(s) && (all || s.wire); };
     const auto bytes_of = [&](const Step& s) {
       const std::size_t bytes = s.count * engine::size_of(s.wire.value_or(stage.plan.dtype));
-      return (bytes + kLine - 1) / kLine * kLine;
+      return (bytes + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
     };
     auto& lanes = layout.places.emplace_back();
     for (const Lane& lane : stage.plan.lanes[std::size_t(rank)]) {

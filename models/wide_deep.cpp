@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kNumbers = 13, kFields = 26;
 
-engine::GraphSpec build(std::string name, const WideDeepOptions& options) {
+engine::GraphSpec wide_deep_graph(std::string name, const WideDeepOptions& options) {
   engine::GraphSpec graph(std::move(name), {kNumbers + kFields});
   const auto input = graph.input();
   const auto numbers = graph.add("numbers", engine::columns(0, kNumbers), input);
@@ -41,13 +41,13 @@ engine::GraphSpec build(std::string name, const WideDeepOptions& options) {
 }  // namespace
 
 engine::GraphSpec wide_deep(const WideDeepOptions& options) {
-  return build("wide_deep", options);
+  return wide_deep_graph("wide_deep", options);
 }
 engine::GraphSpec wide_deep() {
-  return build("wide_deep", {});
+  return wide_deep_graph("wide_deep", {});
 }
 engine::GraphSpec wide_deep_10m() {
-  return build("wide_deep_10m", {.buckets = 384616});
+  return wide_deep_graph("wide_deep_10m", {.buckets = 384616});
 }
 
 }  // namespace lockstep::models

@@ -15,6 +15,7 @@
 #include "collectives/cost_cache.h"
 #include "collectives/example_topologies.h"
 #include "collectives/machine.h"
+#include "collectives/memory/mapped_memory.h"
 #include "collectives/outcome.h"
 #include "collectives/probes.h"
 #include "collectives/processor_wait.h"
@@ -28,13 +29,14 @@
 namespace lockstep::strategies {
 namespace {
 
+using collectives::kPage;
 using collectives::ProbeGroup;
 using collectives::Sample;
 using collectives::Topology;
 
 // Costs of an executor that works otherwise are of no use: counted up when it does. What is run,
 // and by which plans, is in the fingerprint by itself.
-constexpr int kFormat = 7;
+constexpr int kCostsVersion = 7;
 
 // Memory that all ranks of a machine touch in the largest pass: so much more than the last cache
 // that little of it stays there, and not so much that it takes long, or long to get.
@@ -45,7 +47,6 @@ constexpr std::size_t kLeastTouched = std::size_t(64) << 20, kMostTouched = std:
 constexpr std::size_t kTouchedTogether = std::size_t(64) << 20;
 // Of what a process could take.
 constexpr std::size_t kShareOfMemory = 4;
-constexpr std::size_t kPage = 4096;
 
 // How long things may take. Of passes the larger ones take longer, and are done less often. A host
 // that is slower does less; what is least is done however long it takes.
@@ -150,7 +151,7 @@ Topology costs_of_first(collectives::Bootstrap& bootstrap, Topology topology,
 }
 
 // What a job is told apart by, and its ranks.
-struct Shape {
+struct JobIdentity {
   JobRanks ranks;
   RankProcessors mine;
   std::vector<int> processors;  // of hosts
@@ -163,10 +164,10 @@ struct Measured {
   collectives::ProcessorWait wait;  // of the rank that waited longest
 };
 
-Measured measured(const Shape& shape, const Topology& topology, const engine::Ops& ops,
+Measured measured(const JobIdentity& job, const Topology& topology, const engine::Ops& ops,
                   const CalibrationOptions& options) {
-  const JobRanks& ranks = shape.ranks;
-  const LocalProbes local = local_probes(ranks, options, shape.mine.hosts_of_machine);
+  const JobRanks& ranks = job.ranks;
+  const LocalProbes local = local_probes(ranks, options, job.mine.hosts_of_machine);
   std::vector<ProbeGroup> largest = local.first;
   largest.insert(largest.end(), local.then.begin(), local.then.end());
   std::optional<collectives::WireProbes> wire;
@@ -176,8 +177,8 @@ Measured measured(const Shape& shape, const Topology& topology, const engine::Op
   }
   for (ProbeGroup& group : collectives::largest_trials(topology))
     largest.push_back(std::move(group));
-  ProbeRun run(ranks, largest, ops, shape.mine.binding.processors, options.deadline,
-               options.network, options.waited);
+  ProbeRun run(ranks, largest, ops, job.mine.binding.processors, options.deadline, options.network,
+               options.waited);
   std::vector<Sample> samples = run.measure(local.first);
   run.read_ahead(collectives::better_read_ahead(samples, ranks.local()));
   collectives::add_samples(samples, run.measure(local.then));
@@ -187,7 +188,7 @@ Measured measured(const Shape& shape, const Topology& topology, const engine::Op
     collectives::add_samples(samples, run.measure({*group}));
   }
   Topology found =
-      costs_of_first(ranks.bootstrap, topology, samples, shape.processors, options.trials);
+      costs_of_first(ranks.bootstrap, topology, samples, job.processors, options.trials);
   // First a few times each, which tell how often there is time for it.
   std::vector<Sample> sums;
   for (const bool tried : {false, true}) {
@@ -246,31 +247,31 @@ std::uint64_t hash_of_probes() {
 }
 
 // `interfaces`: of each process, which may have one of its own.
-std::string fingerprint_of(const Topology& topology, const std::vector<int>& processors,
-                           const std::vector<std::string>& interfaces,
-                           const CalibrationOptions& options) {
+std::string host_fingerprint(const Topology& topology, const std::vector<int>& processors,
+                             const std::vector<std::string>& interfaces,
+                             const CalibrationOptions& options) {
   return collectives::fingerprint(
       topology,
       fmt::format("lockstep {}, costs {}, probes {:016x}, transport {} {}, processors {}",
-                  engine::version(), kFormat, hash_of_probes(), transport_of(options.network),
+                  engine::version(), kCostsVersion, hash_of_probes(), transport_of(options.network),
                   fmt::join(interfaces, " "), fmt::join(processors, " ")));
 }
 
-Shape shape_of(collectives::Bootstrap& bootstrap, const Topology& topology,
-               const CalibrationOptions& options) {
+JobIdentity identity_of(collectives::Bootstrap& bootstrap, const Topology& topology,
+                        const CalibrationOptions& options) {
   JobRanks ranks = ranks_of(bootstrap, topology);
   RankProcessors mine = processors_of_ranks(ranks, "processors for calibration");
   std::vector<int> processors = processors_of_hosts(ranks, mine.of_host);
   const auto interfaces =
       bootstrap.all_gather(options.network.interface, "interfaces for calibration");
-  std::string fingerprint = fingerprint_of(topology, processors, interfaces, options);
+  std::string fingerprint = host_fingerprint(topology, processors, interfaces, options);
   return {std::move(ranks), std::move(mine), std::move(processors), std::move(fingerprint)};
 }
 
 // From the first process's file. `instead`: what is done where that is of no use.
-Calibration stored(collectives::Bootstrap& bootstrap, const Topology& topology,
-                   const std::string& fingerprint, const CalibrationOptions& options,
-                   const char* instead) {
+Calibration stored_by_first(collectives::Bootstrap& bootstrap, const Topology& topology,
+                            const std::string& fingerprint, const CalibrationOptions& options,
+                            const char* instead) {
   Calibration result;
   result.topology = topology;
   const bool first = bootstrap.process() == 0;
@@ -291,41 +292,38 @@ Calibration stored(collectives::Bootstrap& bootstrap, const Topology& topology,
   return result;
 }
 
-double seconds_since(engine::Clock::time_point begin) {
-  return std::chrono::duration<double>(engine::Clock::now() - begin).count();
-}
-
 }  // namespace
 
 Calibration stored_costs(collectives::Bootstrap& bootstrap, const Topology& topology,
                          const CalibrationOptions& options) {
   const auto begin = engine::Clock::now();
-  const Shape shape = shape_of(bootstrap, topology, options);
-  Calibration result = stored(bootstrap, topology, shape.fingerprint, options, "costs are assumed");
-  result.seconds = seconds_since(begin);
+  const JobIdentity job = identity_of(bootstrap, topology, options);
+  Calibration result =
+      stored_by_first(bootstrap, topology, job.fingerprint, options, "costs are assumed");
+  result.seconds = engine::seconds_since(begin);
   return result;
 }
 
 Calibration calibrate(collectives::Bootstrap& bootstrap, const Topology& topology,
                       const engine::Ops& ops, const CalibrationOptions& options) {
   const auto begin = engine::Clock::now();
-  const Shape shape = shape_of(bootstrap, topology, options);
+  const JobIdentity job = identity_of(bootstrap, topology, options);
   Calibration result =
-      stored(bootstrap, topology, shape.fingerprint, options, "its costs are measured anew");
+      stored_by_first(bootstrap, topology, job.fingerprint, options, "its costs are measured anew");
   if (!result.cached) {
     const bool first = bootstrap.process() == 0;
     std::optional<Patience> patience;
     if (first && options.tell) patience.emplace(options);
-    auto [found, wait] = measured(shape, topology, ops, options);
+    auto [found, wait] = measured(job, topology, ops, options);
     result.topology = std::move(found);
     patience.reset();
     // Ranks that are more than processors wait for each other, every time.
-    const bool disturbed = shape.mine.enough && wait.disturbed();
+    const bool disturbed = job.mine.enough && wait.disturbed();
     if (first && disturbed) {
       add_note(result.note, disturbed_note(wait, !options.cache.empty()));
     } else if (first && !options.cache.empty()) {
       try {
-        collectives::CostCache(options.cache).write(shape.fingerprint, result.topology);
+        collectives::CostCache(options.cache).write(job.fingerprint, result.topology);
         result.kept = true;
       } catch (const engine::Error& error) {
         add_note(result.note, error.what());
@@ -333,7 +331,7 @@ Calibration calibrate(collectives::Bootstrap& bootstrap, const Topology& topolog
     }
     result.kept = bootstrap.all_gather(result.kept ? "kept" : "", "costs kept")[0] == "kept";
   }
-  result.seconds = seconds_since(begin);
+  result.seconds = engine::seconds_since(begin);
   return result;
 }
 

@@ -12,6 +12,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "collectives/memory/mapped_memory.h"
 #include "engine/base/error.h"
 #include "engine/ops/fixed_point.h"
 #include "strategies/rank_call.h"
@@ -28,8 +29,7 @@ using Kind = RankCall::Kind;
 namespace {
 
 constexpr std::array<std::size_t, 5> kBlocks{1, 4, 16, 64, 256};
-constexpr std::size_t kLongest = kBlocks.back() * engine::kBlock;  // elements
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kLongestPiece = kBlocks.back() * engine::kBlock;  // elements
 constexpr int kCompare = 0;  // the plan in which calls are compared
 
 // What the first area has plans for, in their order behind that for comparing.
@@ -42,10 +42,6 @@ template <class T>
 T one_of_many(T x) {
   if (x == 0) return T{};
   return x == x ? x : T(std::numeric_limits<float>::quiet_NaN());
-}
-
-std::size_t page_end(std::size_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
 }
 
 }  // namespace
@@ -62,7 +58,7 @@ Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<en
   watch_host(ranks_, "processes of the ranks", *watch_);
   choose(options);
   const std::size_t table = std::size_t(size()) * RankCall::kNumbers;
-  const std::size_t begin = page_end(table * sizeof(double));
+  const std::size_t begin = collectives::whole_pages(table * sizeof(double));
   StepPlan plan;
   std::size_t scratch = 0;
   // Ranks that differ in the option have different plans, by their names.
@@ -72,7 +68,7 @@ Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<en
   add(plan, scratch, std::move(compare));
   for (const auto& [dtype, operation] : kFirst) add_pieces(plan, scratch, dtype, operation, begin);
   algorithm_ = plan.back().plan.algorithm;
-  area_ = &link(std::move(plan), begin + kLongest * sizeof(double), scratch, "communicator");
+  area_ = &link(std::move(plan), begin + kLongestPiece * sizeof(double), scratch, "communicator");
 }
 
 Communicator::~Communicator() {
@@ -101,7 +97,7 @@ void Communicator::add(StepPlan& plan, std::size_t& scratch, Request request) co
   request.scratch = scratch / width;
   const collectives::Algorithm& algorithm = algorithm_for(request);
   plan.push_back({algorithm.make(request), {}, false});
-  scratch += page_end(algorithm.scratch(request) * width);
+  scratch += collectives::whole_pages(algorithm.scratch(request) * width);
 }
 
 void Communicator::add_pieces(StepPlan& plan, std::size_t& scratch, DType dtype, Reduce operation,
@@ -118,14 +114,15 @@ Communicator::Area Communicator::area(DType dtype, Reduce operation) {
   const auto first = std::find(kFirst.begin(), kFirst.end(), std::pair(dtype, operation));
   if (first != kFirst.end()) {
     const std::size_t table = std::size_t(size()) * RankCall::kNumbers * sizeof(double);
-    return {area_, page_end(table), 1 + int(first - kFirst.begin()) * int(kBlocks.size())};
+    return {area_, collectives::whole_pages(table),
+            1 + int(first - kFirst.begin()) * int(kBlocks.size())};
   }
   RankLink*& own = areas_[{dtype, operation}];
   if (own == nullptr) {
     StepPlan plan;
     std::size_t scratch = 0;
     add_pieces(plan, scratch, dtype, operation, 0);
-    own = &link(std::move(plan), kLongest * engine::size_of(dtype), scratch, "communicator");
+    own = &link(std::move(plan), kLongestPiece * engine::size_of(dtype), scratch, "communicator");
   }
   return {own, 0, 0};
 }
@@ -235,7 +232,7 @@ void Communicator::through_area(std::span<T> values, Reduce operation, bool sile
   const Area at = this->area(engine::dtype_of<T>(), operation);
   T* const area = reinterpret_cast<T*>(at.link->data() + at.begin);
   for (std::size_t done = 0; done < values.size();) {
-    const std::span<T> piece = values.subspan(done, std::min(values.size() - done, kLongest));
+    const std::span<T> piece = values.subspan(done, std::min(values.size() - done, kLongestPiece));
     if (silent) {
       std::fill_n(area, piece.size(), T(-0.0f));
     } else {
@@ -254,7 +251,7 @@ template void Communicator::through_area(std::span<double>, Reduce, bool);
 template <class T>
 void Communicator::sum_in_fixed_point(std::span<T> values, Reduce operation) {
   constexpr DType kType = engine::dtype_of<T>();
-  constexpr std::size_t kLimbs = engine::fixed_limbs(kType), kMost = kLongest / kLimbs;
+  constexpr std::size_t kLimbs = engine::fixed_limbs(kType), kMost = kLongestPiece / kLimbs;
   const auto finite = [](T x) { return x - x == 0; };
   if (values.empty()) return;
   std::vector<std::int32_t> extents;  // two numbers of each block

@@ -20,10 +20,11 @@ using collectives::CostCache;
 using collectives::Topology;
 
 // Costs that were measured in another way are of no use: counted up where it changes.
-constexpr int kFormat = 1;
+constexpr int kGpuCostsVersion = 1;
 
-std::string fingerprint_of(const Topology& topology, const GpuCalibration& how) {
-  std::string text = fmt::format("lockstep {}, costs of GPUs {}\n", engine::version(), kFormat);
+std::string gpu_fingerprint(const Topology& topology, const GpuCalibration& how) {
+  std::string text =
+      fmt::format("lockstep {}, costs of GPUs {}\n", engine::version(), kGpuCostsVersion);
   for (engine::Device* device : how.devices)
     text += fmt::format("{}: {}\n", to_string(device->id()), device->description());
   return collectives::fingerprint(topology,
@@ -39,7 +40,7 @@ void connect(const std::vector<engine::Device*>& devices) {
                       to_string(from->id()), to_string(to->id()));
 }
 
-Topology measured(Topology topology, const GpuCalibration& how) {
+Topology measured_gpus(Topology topology, const GpuCalibration& how) {
   connect(how.devices);
   std::vector<std::string> names;
   for (engine::Device* device : how.devices) names.push_back(to_string(device->id()));
@@ -57,8 +58,8 @@ Topology measured(Topology topology, const GpuCalibration& how) {
   return topology;
 }
 
-Calibration stored(const Topology& topology, const GpuCalibration& how,
-                   const std::string& fingerprint, const char* instead) {
+Calibration stored_here(const Topology& topology, const GpuCalibration& how,
+                        const std::string& fingerprint, const char* instead) {
   engine::invariant(topology.processes.size() == 1, "GPUs are measured by one process");
   Calibration result;
   result.topology = topology;
@@ -76,25 +77,22 @@ Calibration stored(const Topology& topology, const GpuCalibration& how,
   return result;
 }
 
-double seconds_since(engine::Clock::time_point begin) {
-  return std::chrono::duration<double>(engine::Clock::now() - begin).count();
-}
-
 }  // namespace
 
 Calibration stored_gpu_costs(const Topology& topology, const GpuCalibration& how) {
   const auto begin = engine::Clock::now();
-  Calibration result = stored(topology, how, fingerprint_of(topology, how), "costs are assumed");
-  result.seconds = seconds_since(begin);
+  Calibration result =
+      stored_here(topology, how, gpu_fingerprint(topology, how), "costs are assumed");
+  result.seconds = engine::seconds_since(begin);
   return result;
 }
 
 Calibration calibrate_gpus(const Topology& topology, const GpuCalibration& how) {
   const auto begin = engine::Clock::now();
-  const std::string fingerprint = fingerprint_of(topology, how);
-  Calibration result = stored(topology, how, fingerprint, "its costs are measured anew");
+  const std::string fingerprint = gpu_fingerprint(topology, how);
+  Calibration result = stored_here(topology, how, fingerprint, "its costs are measured anew");
   if (!result.cached) {
-    result.topology = measured(topology, how);
+    result.topology = measured_gpus(topology, how);
     if (!how.cache.empty()) {
       try {
         CostCache(how.cache).write(fingerprint, result.topology);
@@ -104,7 +102,7 @@ Calibration calibrate_gpus(const Topology& topology, const GpuCalibration& how) 
       }
     }
   }
-  result.seconds = seconds_since(begin);
+  result.seconds = engine::seconds_since(begin);
   return result;
 }
 

@@ -19,7 +19,6 @@ namespace {
 using engine::ProcessSharing;
 using nlohmann::json;
 
-constexpr std::size_t kPage = 4096;
 constexpr int kMostReplicas = 64;  // that one kernel adds
 
 std::string dump(const json& told) {
@@ -42,7 +41,7 @@ class Offer {
                         to_string(other->id()));
       memory_ = devices[0]->allocate(ProcessSharing::kShareUnit);
       mark_ = device_->make_mark();
-      page_ = collectives::MappedMemory("lockstep: is memory shared", kPage);
+      page_ = collectives::MappedMemory("lockstep: is memory shared", collectives::kPage);
       told_["memory"] = device_->export_memory(memory_.data());
       told_["mark"] = mark_->exported();
       told_["page"] = collectives::to_text(page_.address());
@@ -61,7 +60,7 @@ class Offer {
       const std::unique_ptr<engine::ProcessMark> mark = device_->open_mark(theirs.at("mark"));
       const engine::Buffer page =
           collectives::map_peer(collectives::mapping_address(theirs.at("page").get<std::string>()));
-      const engine::Buffer pinned = device_->pin(page.data(), kPage);
+      const engine::Buffer pinned = device_->pin(page.data(), collectives::kPage);
       return {};
     } catch (const engine::Error& error) {
       return error.what();
@@ -93,7 +92,7 @@ std::string refusal_of(const std::vector<int>& processes, const std::vector<json
   return {};
 }
 
-std::vector<json> parsed(const std::vector<std::string>& texts) {
+std::vector<json> told_by_processes(const std::vector<std::string>& texts) {
   std::vector<json> all;
   for (std::size_t process = 0; process < texts.size(); ++process) {
     all.push_back(json::parse(texts[process], nullptr, false));
@@ -121,7 +120,7 @@ GpuSharing find_gpu_sharing(collectives::Bootstrap& bootstrap,
 
   const Offer mine(devices);
   const std::vector<json> told =
-      parsed(bootstrap.all_gather(mine.text(), "whether processes share GPUs"));
+      told_by_processes(bootstrap.all_gather(mine.text(), "whether processes share GPUs"));
   std::string failed;  // here
   if (refusal_of(here, told).empty()) {
     for (const int other : here) {
@@ -131,7 +130,7 @@ GpuSharing find_gpu_sharing(collectives::Bootstrap& bootstrap,
         failed = fmt::format("process {} cannot use the GPU of process {}: {}", me, other, failed);
     }
   }
-  const std::vector<json> tried = parsed(
+  const std::vector<json> tried = told_by_processes(
       bootstrap.all_gather(dump({{"failed", failed}}), "whether processes open GPUs of others"));
 
   GpuSharing found;

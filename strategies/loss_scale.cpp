@@ -13,7 +13,7 @@ using engine::LossScaling;
 
 namespace {
 
-void check(const LossScaleState& state, std::int64_t step) {
+void require_finite(const LossScaleState& state, std::int64_t step) {
   if (state.in_a_row < LossScaling::kMostInARow && state.scale >= LossScaling::kLeast) return;
   engine::fail(engine::Code::kInvalid,
                "the gradients are not finite at step {}, as at the {} steps before it, and a loss "
@@ -61,7 +61,7 @@ void LossScale::give(const engine::StepState* state, std::int64_t step) {
 
 const LossScaleState& LossScale::before(std::int64_t step) const {
   const LossScaleState& state = reinterpret_cast<const LossScaleState*>(noted_.data())[step % 2];
-  check(state, step - 1);
+  require_finite(state, step - 1);
   return state;
 }
 

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kLibraries = std::size_t(5) << 20;
 constexpr std::size_t kLibrariesOfReplica = std::size_t(512) << 10;
 
-double mebibytes(std::size_t bytes) {
+double in_mebibytes(std::size_t bytes) {
   return double(bytes) / 0x1p20;
 }
 
@@ -47,9 +47,9 @@ MemoryUse memory_use(const engine::GraphMemory& graph, std::size_t replicas, std
 
 std::string sentence(const MemoryUse& use, const MemoryRoom& room) {
   std::string text = fmt::format("memory: {:.1f} MiB a process: {:.1f} the program and its data",
-                                 mebibytes(room.taken + use.added()), mebibytes(room.taken));
+                                 in_mebibytes(room.taken + use.added()), in_mebibytes(room.taken));
   for (const MemoryUse::Part& part : use.parts) {
-    text += fmt::format(", {:.1f} {}", mebibytes(part.bytes), part.name);
+    text += fmt::format(", {:.1f} {}", in_mebibytes(part.bytes), part.name);
   }
   return text;
 }
@@ -69,13 +69,13 @@ void require_memory(const MemoryRoom& room, std::size_t limit, std::size_t batch
   const MemoryUse::Part& largest = use.parts.front();
   const std::string bound =
       limited ? fmt::format("the memory limit is {:.1f} MiB, and {:.1f} are taken already",
-                            mebibytes(limit), mebibytes(room.taken))
-              : fmt::format("{:.1f} MiB are free", mebibytes(most));
+                            in_mebibytes(limit), in_mebibytes(room.taken))
+              : fmt::format("{:.1f} MiB are free", in_mebibytes(most));
   engine::fail(engine::Code::kMemory,
                "batch {} needs {:.1f} MiB more in each process, {:.1f} of it {}, and {}; the "
                "largest tensor is {} ({:.1f} MiB); {}",
-               batch, mebibytes(use.added()), mebibytes(largest.bytes), largest.name, bound,
-               use.graph.largest, mebibytes(use.graph.largest_bytes),
+               batch, in_mebibytes(use.added()), in_mebibytes(largest.bytes), largest.name, bound,
+               use.graph.largest, in_mebibytes(use.graph.largest_bytes),
                fits > 0 ? fmt::format("the largest batch that fits is {}", fits) : "no batch fits");
 }
 

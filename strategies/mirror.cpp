@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "collectives/memory/mapped_memory.h"
 #include "engine/base/error.h"
 #include "engine/device/process_sharing.h"
 
@@ -12,7 +13,6 @@ namespace lockstep::strategies {
 using collectives::Space;
 
 ArenaLayout arena_layout(const engine::Graph& graph, const StepDesign& design) {
-  constexpr std::size_t kPage = 4096;
   const std::size_t width = engine::size_of(graph.dtype());
   // Gradients and weights are cut at blocks, so the last block is there whole.
   auto blocks = [&](std::size_t elements) {
@@ -21,7 +21,7 @@ ArenaLayout arena_layout(const engine::Graph& graph, const StepDesign& design) {
   ArenaLayout layout;
   auto place = [&](Space space, std::size_t bytes) {
     layout.offset[int(space)] = layout.bytes;
-    layout.bytes += (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+    layout.bytes += collectives::whole_pages(std::max<std::size_t>(bytes, 1));
   };
   place(Space::kGradient, blocks(graph.trainable()));
   place(Space::kWeight, blocks(graph.parameters()));

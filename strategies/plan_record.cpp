@@ -21,7 +21,7 @@ std::size_t count_hosts(const std::vector<int>& host) {
 
 // Calls `body` with the record.
 template <class Body>
-auto read(const std::string& record, Body body) {
+auto read_record(const std::string& record, Body body) {
   try {
     return body(json::parse(record));
   } catch (const json::exception& e) {
@@ -113,7 +113,7 @@ std::string plan_record(const StepDesign& design, const std::vector<int>& host,
 bool obey_record(const std::string& record, const std::vector<int>& host, DesignOptions& options,
                  const engine::Log& log) {
   if (record.empty()) return false;
-  return read(record, [&](const json& plan) {
+  return read_record(record, [&](const json& plan) {
     const std::string stored = plan.value("dtype", "");  // since there is more than one
     if (options.dtype && !stored.empty() && stored != engine::name(*options.dtype)) {
       log.info(
@@ -217,7 +217,7 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
 std::optional<engine::LossScaling> recorded_scaling(const std::string& record,
                                                     engine::DType dtype) {
   if (record.empty() || recorded_dtype(record) != dtype) return std::nullopt;
-  return read(record, [](const json& plan) {
+  return read_record(record, [](const json& plan) {
     engine::LossScaling scaling;
     if (const auto found = plan.find("loss_scale"); found != plan.end()) {
       found->at("dynamic").get_to(scaling.dynamic);
@@ -241,7 +241,7 @@ std::optional<engine::DType> recorded_dtype(const std::string& record) {
 std::string recorded_choices(const std::string& record, const std::string& instructions) {
   std::string choices;
   if (record.empty()) return choices;
-  read(record, [&](const json& plan) {
+  read_record(record, [&](const json& plan) {
     const auto found = plan.find("choices");
     if (found == plan.end()) return true;
     if (found->is_object()) {
@@ -257,7 +257,7 @@ std::string recorded_choices(const std::string& record, const std::string& instr
 bool other_arithmetic(const std::string& record, const std::vector<int>& host,
                       const Arithmetic& chief, const engine::Log& log) {
   if (record.empty()) return false;
-  return read(record, [&](const json& plan) {
+  return read_record(record, [&](const json& plan) {
     if (host_of_rank(plan) != host) return false;
     const int threads = plan.value("threads", chief.threads);
     const std::string instructions = plan.value("instructions", chief.instructions);

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "collectives/executor.h"
+#include "collectives/memory/mapped_memory.h"
 #include "collectives/outcome.h"
 #include "engine/base/error.h"
 #include "strategies/host_connections.h"
@@ -25,7 +26,7 @@ using collectives::Space;
 using collectives::Team;
 using engine::Clock;
 
-constexpr std::size_t kPage = 4096, kLine = 64;
+constexpr std::size_t kLine = 64;
 // Teams over one control block: more groups than a calibration has.
 constexpr std::size_t kTeams = 40, kPlans = 8;
 // With so few repetitions the first one counts: it is left out where others are faster.
@@ -33,9 +34,8 @@ constexpr int kFew = 3;
 const std::string kWhat = "calibration: ";
 constexpr std::chrono::milliseconds kListens{20};  // between two looks
 
-std::size_t pages(std::size_t elements) {
-  const std::size_t bytes = std::max<std::size_t>(elements, 1) * sizeof(float);
-  return (bytes + kPage - 1) / kPage * kPage;
+std::size_t pages_of(std::size_t elements) {
+  return collectives::whole_pages(std::max<std::size_t>(elements, 1) * sizeof(float));
 }
 
 // Behind the teams' blocks, for each team a line: what the first rank of the host says of each
@@ -80,7 +80,7 @@ ProbeRun::ProbeRun(const JobRanks& ranks, const std::vector<ProbeGroup>& largest
       waits_(ranks.host.size()) {
   watch();
   memory_ = std::make_unique<HostMemory>(
-      ranks, pages(elements_) + pages(most(largest, &ProbeGroup::scratch)),
+      ranks, pages_of(elements_) + pages_of(most(largest, &ProbeGroup::scratch)),
       kTeams * (control_bytes(ranks.local().size()) + kLine), kWhat);
   transports_ = connect_hosts(ranks, all_plans(largest), network, deadline, kWhat);
   threads_ = std::make_unique<ReplicaThreads>(processors);
@@ -119,7 +119,7 @@ void ProbeRun::add_team(const ProbeGroup& group) {
                                      memory_->control() + number * bytes);
   for (const int rank : memory_->local()) {
     team->set_base(rank, Space::kGradient, memory_->block(rank));
-    team->set_base(rank, Space::kScratch, memory_->block(rank) + pages(elements_));
+    team->set_base(rank, Space::kScratch, memory_->block(rank) + pages_of(elements_));
   }
   std::scoped_lock lock(mutex_);
   if (!lost_.empty()) team->stop(engine::Code::kPeerLost, lost_);

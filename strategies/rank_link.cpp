@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "collectives/memory/mapped_memory.h"
 #include "engine/base/error.h"
 #include "strategies/host_connections.h"
 
@@ -13,10 +14,8 @@ using collectives::Team;
 
 namespace {
 
-constexpr std::size_t kPage = 4096;
-
 std::size_t pages(std::size_t bytes) {
-  return (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  return collectives::whole_pages(std::max<std::size_t>(bytes, 1));
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ std::string mine(const collectives::Machine& machine) {
                      collectives::to_text(collectives::allowed_processors()));
 }
 
-Said read(const std::string& text) {
+Said said_in(const std::string& text) {
   std::istringstream words(text);
   Said said;
   std::string processors;
@@ -94,7 +94,7 @@ RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& wha
   const collectives::Machine machine = collectives::machine();
   std::vector<Said> all;
   for (const std::string& text : ranks.bootstrap.all_gather(mine(machine), what))
-    all.push_back(read(text));
+    all.push_back(said_in(text));
   const std::size_t me = std::size_t(ranks.bootstrap.process());
   const std::vector<int> local = ranks.local();
   std::vector<collectives::HostProcess> here;

@@ -42,8 +42,6 @@ constexpr double kSharedCore = 150;  // ns
 // For another process to say why all end, before a launcher ends it, too.
 constexpr std::chrono::milliseconds kWord{200};
 
-using Flags = BenchFlags;
-
 // Before hours of measuring. What was not there is not there afterwards.
 void require_writable(const std::string& path) {
   std::error_code error;
@@ -62,7 +60,7 @@ strategies::RankProcessors bind(const strategies::JobRanks& ranks) {
 
 // What the ranks of this job were measured to cost; the same on all. Before any of them is bound:
 // that is how other commands find the machine, and the costs that they stored of it.
-collectives::Topology costs(const Flags& f, const strategies::Ranks& ranks) {
+collectives::Topology costs(const BenchFlags& f, const strategies::Ranks& ranks) {
   const auto found = collectives::discover(ranks.bootstrap, {"cpu:0"});
   if (f.assumed || ranks.size() == 1) return found;
   strategies::CalibrationOptions options;
@@ -76,8 +74,8 @@ collectives::Topology costs(const Flags& f, const strategies::Ranks& ranks) {
   return calibration.topology;
 }
 
-std::string describe(const strategies::Ranks& ranks, int processors, bool threads,
-                     double barrier_ns) {
+std::string ranks_line(const strategies::Ranks& ranks, int processors, bool threads,
+                       double barrier_ns) {
   const int hosts = *std::max_element(ranks.host.begin(), ranks.host.end()) + 1;
   std::string text = fmt::format("# {} {}{} on {} host{}, {} processor{}: {}\n", ranks.size(),
                                  threads ? "thread" : "process",
@@ -99,7 +97,8 @@ std::string describe(const strategies::Ranks& ranks, int processors, bool thread
 // Rank 0 prints.
 class BenchOfRank {
  public:
-  BenchOfRank(const Flags& f, bench::Setting setting, const strategies::Ranks& ranks, bool threads)
+  BenchOfRank(const BenchFlags& f, bench::Setting setting, const strategies::Ranks& ranks,
+              bool threads)
       : f_(f), setting_(std::move(setting)), ranks_(ranks), form_(f.form()), meeting_(ranks) {
     setting_.task.host = ranks.host;
     sizes_ = f.counts();
@@ -111,7 +110,7 @@ class BenchOfRank {
     const strategies::RankProcessors processors = bind(ranks);
     enough_ = processors.enough;
     const double barrier_ns = meeting_.pair_ns();
-    if (form_ == Form::kTable) say(describe(ranks, processors.of_host, threads, barrier_ns));
+    if (form_ == Form::kTable) say(ranks_line(ranks, processors.of_host, threads, barrier_ns));
     planned_ = bench::planned(setting_.task, topology, planned_counts());
   }
 
@@ -272,7 +271,7 @@ class BenchOfRank {
     }
   }
 
-  const Flags& f_;
+  const BenchFlags& f_;
   bench::Setting setting_;
   strategies::Ranks ranks_;
   Form form_;
@@ -284,7 +283,7 @@ class BenchOfRank {
   bool enough_ = true;  // processors for all ranks
 };
 
-bool on_threads(const Flags& f, const bench::Setting& setting, strategies::Session& session,
+bool on_threads(const BenchFlags& f, const bench::Setting& setting, strategies::Session& session,
                 int count) {
   std::atomic<bool> right{true};
   bench::on_threads(std::vector<int>(std::size_t(count), 0), session,
@@ -295,7 +294,7 @@ bool on_threads(const Flags& f, const bench::Setting& setting, strategies::Sessi
 }
 
 // The table of --scaling.
-bench::ScalingRuns scaling_runs(const Flags& f, const bench::Setting& setting) {
+bench::ScalingRuns scaling_runs(const BenchFlags& f, const bench::Setting& setting) {
   const auto costs_of = [&f](const strategies::Ranks& ranks) {
     collectives::Topology topology = costs(f, ranks);
     bind(ranks);
@@ -309,7 +308,7 @@ ExitCode code_of(bool right) {
   return right ? kDone : kDefect;
 }
 
-int run(const Flags& f, const Program& program) {
+int run_bench(const BenchFlags& f, const Program& program) {
   const int processes = collectives::mpi::launch().size;
   std::optional<bench::ScalingRuns> runs;
   const bench::Setting setting = together([&] {
@@ -352,9 +351,9 @@ int run(const Flags& f, const Program& program) {
 }  // namespace
 
 Command add_bench(CLI::App& app) {
-  auto f = std::make_shared<Flags>();  // lives as long as the parser's callbacks
+  auto f = std::make_shared<BenchFlags>();  // lives as long as the parser's callbacks
   declare(app, *f);
-  return [f](const Program& program) { return run(*f, program); };
+  return [f](const Program& program) { return run_bench(*f, program); };
 }
 
 }  // namespace lockstep::tools

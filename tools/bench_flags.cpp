@@ -18,7 +18,7 @@ namespace {
 
 using bench::Collective;
 
-constexpr const char *kLeast = "4KiB", *kMost = "64MiB";
+constexpr const char *kUsualMin = "4KiB", *kUsualMax = "64MiB";
 
 constexpr std::size_t kLargest = std::size_t(1) << 40;  // size
 
@@ -72,12 +72,14 @@ bench::ScalingFlags BenchFlags::scale() const {
 
 std::string BenchFlags::fewest() const {
   if (min) return *min;
-  return max && collectives::parse_size(*max) < collectives::parse_size(kLeast) ? *max : kLeast;
+  return max && collectives::parse_size(*max) < collectives::parse_size(kUsualMin) ? *max
+                                                                                   : kUsualMin;
 }
 
 std::string BenchFlags::most() const {
   if (max) return *max;
-  return min && collectives::parse_size(*min) > collectives::parse_size(kMost) ? *min : kMost;
+  return min && collectives::parse_size(*min) > collectives::parse_size(kUsualMax) ? *min
+                                                                                   : kUsualMax;
 }
 
 int BenchFlags::threads() const {

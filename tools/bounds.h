@@ -12,6 +12,8 @@
 
 namespace lockstep::tools {
 
+constexpr std::size_t kMostMemory = std::size_t(1) << 60;  // bytes that a flag can limit to
+
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);
 CLI::Validator number_above(double bound, double most);
 CLI::Validator number_from(double least, double most);

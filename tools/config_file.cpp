@@ -22,7 +22,7 @@ using engine::require;
 using nlohmann::json;
 
 const std::string kFlag = "--config";
-constexpr std::size_t kMostBytes = 65536;
+constexpr std::size_t kMostConfig = 65536;
 
 // The last one counts, as for every flag.
 std::optional<std::string> file_of(const std::vector<std::string>& arguments) {
@@ -34,18 +34,18 @@ std::optional<std::string> file_of(const std::vector<std::string>& arguments) {
   return file;
 }
 
-json read(const std::string& file) {
+json read_config(const std::string& file) {
   std::ifstream stream(file);
   stream.peek();  // a folder can be opened, and not read
   if (!stream.is_open() || stream.bad()) {
     fail(Code::kIo, "{}: {} cannot be read; it must be a JSON file", kFlag, file);
   }
-  std::string text(kMostBytes + 1, '\0');
+  std::string text(kMostConfig + 1, '\0');
   stream.read(text.data(), std::streamsize(text.size()));
   text.resize(std::size_t(stream.gcount()));
-  require(text.size() <= kMostBytes,
+  require(text.size() <= kMostConfig,
           "{}: {} is longer than the {} bytes that a file of flags may be", kFlag, file,
-          kMostBytes);
+          kMostConfig);
   return collectives::json_reading::parse(text, fmt::format("{}: {}", kFlag, file));
 }
 
@@ -119,7 +119,7 @@ Configured with_config(CLI::App& command, std::vector<std::string> arguments) {
   const std::optional<std::string> file = file_of(arguments);
   if (!file) return {std::move(arguments)};
   std::vector<std::string> from_file, of_file;
-  const json values = read(*file);
+  const json values = read_config(*file);
   for (const auto& [name, value] : values.items()) {
     CLI::Option* option = command.get_option_no_throw("--" + name);
     require(option != nullptr && "--" + name != kFlag && name != "help",

@@ -19,7 +19,7 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr std::chrono::seconds kPatience{
+constexpr std::chrono::seconds kLauncherPatience{
     5};                                   // for the launcher, which may leave this process alone
 constexpr std::chrono::seconds kTurn{2};  // for another process, which has the same to say
 
@@ -67,7 +67,7 @@ void leave_together(int code, const std::string& text, bool each_host) {
   const bool silent = launch.present && one_command_line() &&
                       (each_host ? launch.local_rank != 0 : launch.rank != 0);
   if (silent) {
-    wait_for_the_end(kPatience);
+    wait_for_the_end(kLauncherPatience);
     leave(code);
   }
   complain(text);

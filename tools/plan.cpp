@@ -34,7 +34,7 @@ using collectives::Topology;
 // Bytes of what is drawn. A thousand ranks take 2.4 GB of memory for the most.
 constexpr std::size_t kDrawn = std::size_t(1) << 20, kMostDrawn = std::size_t(16) << 30;
 
-struct Flags {
+struct PlanFlags {
   std::string topology, model, algorithm, svg, topology_out;
   std::optional<std::string> size;   // of what is drawn: else kDrawn
   std::optional<int> replicas;       // where no topology is given: else 1
@@ -46,7 +46,7 @@ struct Flags {
 };
 
 // What `train` would choose for this model's buckets and for the update of its usual optimizer.
-PlannedModel planned(const Flags& f, const Topology& topology,
+PlannedModel planned(const PlanFlags& f, const Topology& topology,
                      const collectives::Choices& choices) {
   const engine::GraphSpec spec = models::build(f.model);
   const auto devices = engine::host_devices();
@@ -81,7 +81,7 @@ PlannedModel planned(const Flags& f, const Topology& topology,
   return model;
 }
 
-void write(const std::string& path, const std::string& text) {
+void write_file(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);
   file << text;
   file.close();
@@ -89,7 +89,7 @@ void write(const std::string& path, const std::string& text) {
 }
 
 // Whoever asks for an algorithm at sizes that the table does not have is told so.
-void tell_idle_rules(const Flags& f, const collectives::Choices& choices) {
+void tell_idle_rules(const PlanFlags& f, const collectives::Choices& choices) {
   const auto& sizes = choices.sizes();
   for (const auto& rule : collectives::parse_size_rules(f.algorithm))
     if (std::none_of(sizes.begin(), sizes.end(),
@@ -101,15 +101,15 @@ void tell_idle_rules(const Flags& f, const collectives::Choices& choices) {
 }
 
 // What there is to say; also draws. Files are written before anything is said.
-int tell(const Flags& f, const PlanSource& source, const Topology& topology,
+int tell(const PlanFlags& f, const PlanSource& source, const Topology& topology,
          const collectives::Choices& choices) {
   tell_idle_rules(f, choices);
   std::unique_ptr<PlannedModel> model;
   if (!f.model.empty()) model = std::make_unique<PlannedModel>(planned(f, topology, choices));
-  if (!f.topology_out.empty()) write(f.topology_out, to_json(topology) + "\n");
+  if (!f.topology_out.empty()) write_file(f.topology_out, to_json(topology) + "\n");
   if (!f.svg.empty()) {
-    write(f.svg, plan_picture(source.name, topology, collectives::all_reduce_algorithms(),
-                              choices.choose(f.drawn())));
+    write_file(f.svg, plan_picture(source.name, topology, collectives::all_reduce_algorithms(),
+                                   choices.choose(f.drawn())));
   }
   const std::string text = f.json ? plan_json(source, topology, choices, model.get()) + "\n"
                                   : plan_text(source, topology, choices, model.get());
@@ -121,7 +121,7 @@ int tell(const Flags& f, const PlanSource& source, const Topology& topology,
 }
 
 // `together`: of the processes that call this, where there is a job. Also tells how long it took.
-collectives::Choices choose(const Flags& f, const Topology& topology, PlanSource& source,
+collectives::Choices choose(const PlanFlags& f, const Topology& topology, PlanSource& source,
                             collectives::Bootstrap* together = nullptr) {
   const auto begin = engine::Clock::now();
   auto choices = collectives::plan_all_reduce(topology, collectives::all_reduce_algorithms(),
@@ -138,7 +138,7 @@ std::vector<std::string> names_of(const std::vector<engine::Device*>& devices) {
 }
 
 // A device for each replica of this process.
-std::vector<engine::Device*> devices_of(const Flags& f, strategies::Session& session) {
+std::vector<engine::Device*> devices_of(const PlanFlags& f, strategies::Session& session) {
   std::vector<engine::Device*> devices;
   for (const std::string& name : f.devices) devices.push_back(&session.device(name));
   if (devices.empty())
@@ -158,7 +158,7 @@ std::vector<engine::Device*> devices_of(const Flags& f, strategies::Session& ses
 }
 
 // What replicas on GPUs cost each other; nothing where these are processors.
-std::optional<strategies::Calibration> gpus_of(const Flags& f,
+std::optional<strategies::Calibration> gpus_of(const PlanFlags& f,
                                                const std::vector<engine::Device*>& devices,
                                                const Topology& found) {
   if (devices[0]->id().kind != "cuda") return std::nullopt;
@@ -174,7 +174,7 @@ std::optional<strategies::Calibration> gpus_of(const Flags& f,
 }
 
 // The ranks of this job, measured.
-strategies::Calibration calibrated(const Flags& f, strategies::Session& session,
+strategies::Calibration calibrated(const PlanFlags& f, strategies::Session& session,
                                    const Topology& found) {
   const auto ops = session.devices()[0]->ops(engine::DType::kFloat32, {.threads = 1});
   strategies::CalibrationOptions options;
@@ -185,7 +185,7 @@ strategies::Calibration calibrated(const Flags& f, strategies::Session& session,
   return strategies::calibrate(session.bootstrap(), found, *ops, options);
 }
 
-int plan(const Flags& f, const Program& program) {
+int plan(const PlanFlags& f, const Program& program) {
   const int processes = collectives::mpi::launch().size;
   together([&] {
     engine::require(!f.size || !f.svg.empty(),
@@ -239,7 +239,7 @@ int plan(const Flags& f, const Program& program) {
 }  // namespace
 
 Command add_plan(CLI::App& app) {
-  auto f = std::make_shared<Flags>();  // lives as long as the parser's callbacks
+  auto f = std::make_shared<PlanFlags>();  // lives as long as the parser's callbacks
   app.add_option("--topology", f->topology, topology_help("a cluster other than this job's"))
       ->check(file_name("a file or of an example"));
   app.add_option("--replicas", f->replicas,

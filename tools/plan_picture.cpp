@@ -22,11 +22,11 @@ using collectives::LinkClass;
 using collectives::time_text;
 using collectives::Topology;
 
-constexpr int kWidth = 1120, kLeft = 90, kRight = 20;
+constexpr int kPictureWidth = 1120, kLeft = 90, kRight = 20;
 constexpr int kMostHosts = 8, kMostSquares = 16, kMostRanks = 32;  // that are drawn
 constexpr double kLeastGap = 0.4;  // of a pixel: bars of one kind that are nearer are one
 
-std::string escaped(const std::string& text) {
+std::string xml_text(const std::string& text) {
   std::string safe;
   for (const char c : text) {
     if (c == '<') {
@@ -44,7 +44,7 @@ class Picture {
  public:
   void text(double x, double y, const std::string& words, const char* more = "") {
     fmt::format_to(std::back_inserter(body_), "<text x=\"{:.1f}\" y=\"{:.1f}\" {}>{}</text>\n", x,
-                   y, more, escaped(words));
+                   y, more, xml_text(words));
   }
   void box(double x, double y, double width, double height, const char* look) {
     fmt::format_to(std::back_inserter(body_),
@@ -68,7 +68,7 @@ class Picture {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1:.0f}\" viewBox=\"0 0 "
         "{0} {1:.0f}\" font-family=\"sans-serif\" font-size=\"11\">\n"
         "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n{2}</svg>\n",
-        kWidth, height, body_);
+        kPictureWidth, height, body_);
   }
 
  private:
@@ -84,7 +84,7 @@ const char* look_of(Action action) {
 // Hosts side by side, on one wire. Returns where it ends.
 double draw_cluster(Picture& picture, const Topology& topology, double top) {
   const int hosts = int(topology.hosts.size()), shown = std::min(hosts, kMostHosts);
-  const double step = double(kWidth - kRight - 20) / kMostHosts, wire = top + 96;
+  const double step = double(kPictureWidth - kRight - 20) / kMostHosts, wire = top + 96;
   for (int h = 0; h < shown; ++h) {
     const double x = 20 + h * step;
     const auto& host = topology.hosts[std::size_t(h)];
@@ -104,7 +104,7 @@ double draw_cluster(Picture& picture, const Topology& topology, double top) {
       picture.line(x + step / 2 - 6, top + 74, x + step / 2 - 6, wire, "stroke=\"#d9822b\"");
   }
   if (hosts == 1) return top + 84;
-  picture.line(20, wire, kWidth - kRight, wire, "stroke=\"#d9822b\" stroke-width=\"2\"");
+  picture.line(20, wire, kPictureWidth - kRight, wire, "stroke=\"#d9822b\" stroke-width=\"2\"");
   picture.text(20, wire + 15,
                fmt::format("between hosts: {:.3g} GB/s each way, {}{}",
                            topology.wire.bandwidth / 1e9, time_text(topology.wire.latency),
@@ -118,7 +118,7 @@ double draw_devices(Picture& picture, const collectives::HostCosts& costs, int d
                     double top) {
   if (costs.link == LinkClass::kMemory || devices > kMostRanks) return top;
   constexpr double kSide = 24, kRise = 8;  // pixels; of an arc, for each device between its ends
-  const double step = double(kWidth - kLeft - kRight) / std::max(devices, 2);
+  const double step = double(kPictureWidth - kLeft - kRight) / std::max(devices, 2);
   double fastest = 0, farthest = 0;
   for (const collectives::PeerLink& link : costs.links) {
     fastest = std::max(fastest, link.bandwidth);
@@ -157,7 +157,7 @@ double draw_time(Picture& picture, const collectives::Simulation& run, double to
   for (auto& [lane, place] : lanes) place = count[std::size_t(lane.first)]++;
   const int most = std::max(1, *std::max_element(count.begin(), count.end()));
   const double row = std::clamp(16.0 / most, 3.0, 9.0), band = most * row + 5;
-  const double scale = (kWidth - kLeft - kRight) / std::max(run.seconds, 1e-12);
+  const double scale = (kPictureWidth - kLeft - kRight) / std::max(run.seconds, 1e-12);
   for (int tick = 0; tick <= 5; ++tick) {
     const double at = run.seconds * tick / 5, x = kLeft + at * scale;
     picture.line(x, top, x, top + 14 + ranks * band, "stroke=\"#ddd\"");
@@ -220,7 +220,7 @@ std::string plan_picture(const std::string& source, const Topology& topology,
     what +=
         fmt::format("; the same on the first {} hosts alone, {}", hosts, time_text(run.seconds));
   picture.text(20, y, what, "font-weight=\"bold\"");
-  double x = kWidth - 300;
+  double x = kPictureWidth - 300;
   for (const auto& [action, word] :
        {std::pair(Action::kReduce, "reduces"), std::pair(Action::kPostSend, "sends"),
         std::pair(Action::kPostReceive, "receives")}) {

@@ -21,7 +21,7 @@
 namespace lockstep::tools {
 namespace {
 
-struct Flags {
+struct PredictFlags {
   std::string checkpoints, data, split = "test";
   std::size_t batch = 100;
   std::optional<std::uint64_t> examples;
@@ -38,7 +38,7 @@ std::vector<double> softmax(std::span<const double> logits) {
   return p;
 }
 
-int predict(const Flags& f, const Program& program) {
+int predict(const PredictFlags& f, const Program& program) {
   together([] {
     const int processes = collectives::mpi::launch().size;
     engine::require(processes == 1, "predict runs in one process, and {} were started", processes);
@@ -110,7 +110,7 @@ int predict(const Flags& f, const Program& program) {
 }  // namespace
 
 Command add_predict(CLI::App& app) {
-  auto f = std::make_shared<Flags>();  // lives as long as the parser's callbacks
+  auto f = std::make_shared<PredictFlags>();  // lives as long as the parser's callbacks
   app.add_option("--checkpoints", f->checkpoints, "folder of checkpoints")
       ->check(file_name("a folder"))
       ->required();

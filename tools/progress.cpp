@@ -14,7 +14,7 @@ namespace {
 constexpr double kRedrawSeconds = 0.1;
 constexpr double kLineSeconds = 10;
 
-std::string duration(double seconds) {
+std::string duration_text(double seconds) {
   const long whole = long(std::max(0.0, seconds) + 0.5);
   if (whole >= 3600)
     return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
@@ -38,7 +38,7 @@ std::string Progress::line(const engine::StepReport& report) const {
   const double done = double(report.step + 1 - first_step_);
   const double left = double(report.steps - report.step - 1) * seconds / std::max(1.0, done);
   return fmt::format("step {}/{}  epoch {}  {:.0f} images/s  loss {:.4f}  {} left", report.step + 1,
-                     report.steps, report.epoch + 1, rate_, report.loss, duration(left));
+                     report.steps, report.epoch + 1, rate_, report.loss, duration_text(left));
 }
 
 void Progress::step(const engine::StepReport& report) {

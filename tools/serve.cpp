@@ -27,7 +27,6 @@ namespace {
 using engine::Log;
 using engine::require;
 
-constexpr std::size_t kMostMemory = std::size_t(1) << 60;
 constexpr double kMostSeconds = 1e6;
 constexpr std::int64_t kMostRestarts = 1'000'000;
 constexpr std::string_view kCluster = "cluster";
@@ -117,7 +116,7 @@ int supervise(const ServeFlags& f, const Program& program, const Log& log) {
   return supervisor.run(program.argv, {.name = "the server at " + address, .restarts = f.restarts});
 }
 
-int serve(const ServeFlags& f, const Log& log) {
+int serve_alone(const ServeFlags& f, const Log& log) {
   const std::atomic<int>& interrupt = watch_signals();
   strategies::ServerTaskOptions options;
   options.serve.address = address_of(f, log);
@@ -185,7 +184,7 @@ Command add_serve(CLI::App& app) {
     const Log log("server");
     if (status_of->count() > 0) return status(*f, log);
     const bool alone = f->restarts == 0 || strategies::supervised();
-    return alone ? serve(*f, log) : supervise(*f, program, log);
+    return alone ? serve_alone(*f, log) : supervise(*f, program, log);
   };
 }
 

@@ -16,7 +16,7 @@ using strategies::SequenceTable;
 
 constexpr int kLifeBit = SequenceTable::kLifeBit;
 
-std::uint64_t number(const json& object, const char* key) {
+std::uint64_t number_at(const json& object, const char* key) {
   return object.at(key).get<std::uint64_t>();
 }
 
@@ -29,7 +29,7 @@ std::string size(std::uint64_t bytes) {
 }
 
 std::string size(const json& object, const char* key) {
-  return size(number(object, key));
+  return size(number_at(object, key));
 }
 
 std::string plural(std::uint64_t count, const char* what) {
@@ -51,8 +51,8 @@ std::string histogram(const json& counts) {
 std::string worker_line(std::size_t number_of_worker, const json& worker) {
   if (worker.at("seconds_since").is_null())
     return fmt::format("    worker {}: no push yet\n", number_of_worker);
-  const std::uint64_t lost = number(worker, "lost");
-  const std::uint64_t last = number(worker, "last"), life = last >> kLifeBit;
+  const std::uint64_t lost = number_at(worker, "lost");
+  const std::uint64_t last = number_at(worker, "last"), life = last >> kLifeBit;
   return fmt::format("    worker {}: push {}{}, {:.1f} s ago{}\n", number_of_worker,
                      last - (life << kLifeBit), life == 0 ? "" : fmt::format(" of start {}", life),
                      worker.at("seconds_since").get<double>(),
@@ -62,11 +62,12 @@ std::string worker_line(std::size_t number_of_worker, const json& worker) {
 std::string job_text(const json& job) {
   const json& pushes = job.at("pushes");
   const json& staleness = job.at("staleness");
-  std::string text = fmt::format("    job: {}, version {}, generation {}, {}{}\n",
-                                 job.at("synchronous").get<bool>() ? "synchronous" : "asynchronous",
-                                 job.at("version").get<std::int64_t>(), number(job, "generation"),
-                                 plural(job.at("shards").size(), "shard"),
-                                 job.at("ready").get<bool>() ? "" : ", waits for its start values");
+  std::string text =
+      fmt::format("    job: {}, version {}, generation {}, {}{}\n",
+                  job.at("synchronous").get<bool>() ? "synchronous" : "asynchronous",
+                  job.at("version").get<std::int64_t>(), number_at(job, "generation"),
+                  plural(job.at("shards").size(), "shard"),
+                  job.at("ready").get<bool>() ? "" : ", waits for its start values");
   text += "    pushes:";
   const char* comma = " ";
   for (const auto& [key, name] :
@@ -76,28 +77,28 @@ std::string job_text(const json& job) {
                                                                   {"too_stale", "too stale"},
                                                                   {"repeated", "repeated"},
                                                                   {"lost", "lost"}}) {
-    text += fmt::format("{}{} {}", comma, number(pushes, key), name);
+    text += fmt::format("{}{} {}", comma, number_at(pushes, key), name);
     comma = ", ";
   }
-  text += fmt::format("; {}\n", plural(number(job, "pulls"), "pull"));
+  text += fmt::format("; {}\n", plural(number_at(job, "pulls"), "pull"));
   text += fmt::format("    moved: {} pushed, {} pulled", size(job, "bytes_pushed"),
                       size(job, "bytes_pulled"));
-  if (number(job, "rows_pushed") + number(job, "rows_pulled") > 0)
-    text += fmt::format("; {} pushed, {} pulled", plural(number(job, "rows_pushed"), "row"),
-                        number(job, "rows_pulled"));
+  if (number_at(job, "rows_pushed") + number_at(job, "rows_pulled") > 0)
+    text += fmt::format("; {} pushed, {} pulled", plural(number_at(job, "rows_pushed"), "row"),
+                        number_at(job, "rows_pulled"));
   text += "\n";
-  if (const auto steps = number(staleness, "steps"); steps > 0) {
+  if (const auto steps = number_at(staleness, "steps"); steps > 0) {
     text +=
-        fmt::format("    a worker's step: {} pushed", size(number(job, "bytes_pushed") / steps));
-    if (const auto rows = number(job, "rows_pushed"); rows > 0)
+        fmt::format("    a worker's step: {} pushed", size(number_at(job, "bytes_pushed") / steps));
+    if (const auto rows = number_at(job, "rows_pushed"); rows > 0)
       text += fmt::format(", of {:.1f} rows and what is no table", double(rows) / double(steps));
     text += "\n";
   }
-  if (number(staleness, "steps") > 0)
+  if (number_at(staleness, "steps") > 0)
     text += fmt::format("    staleness: mean {:.2f}, most {} (steps of {})\n",
-                        staleness.at("mean").get<double>(), number(staleness, "most"),
+                        staleness.at("mean").get<double>(), number_at(staleness, "most"),
                         histogram(staleness.at("histogram")));
-  if (const auto waiting = number(job, "waiting_calls"); waiting > 0)
+  if (const auto waiting = number_at(job, "waiting_calls"); waiting > 0)
     text += fmt::format("    waiting: {}\n", plural(waiting, "call"));
   std::size_t worker = 0;
   for (const json& each : job.at("workers")) text += worker_line(worker++, each);
@@ -110,9 +111,9 @@ std::string server_text(const std::string& address, const json& status) {
       fmt::format("{}: a server with {}\n", address,
                   containers.empty() ? "nothing" : plural(containers.size(), "container"));
   for (const json& container : containers) {
-    text +=
-        fmt::format("  container {}: {}, {} of clients\n", container.at("name").dump(),
-                    size(container, "bytes"), plural(number(container, "variables"), "variable"));
+    text += fmt::format("  container {}: {}, {} of clients\n", container.at("name").dump(),
+                        size(container, "bytes"),
+                        plural(number_at(container, "variables"), "variable"));
     if (container.contains("job")) text += job_text(container.at("job"));
   }
   return text;

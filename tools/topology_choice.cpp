@@ -14,9 +14,9 @@ namespace {
 namespace fs = std::filesystem;
 using collectives::Topology;
 
-constexpr std::size_t kMostBytes = std::size_t(16) << 20;  // of a topology's file
+constexpr std::size_t kMostTopology = std::size_t(16) << 20;  // of a topology's file
 
-std::string read(const std::string& path) {
+std::string read_topology(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) {
     engine::fail(
@@ -26,8 +26,8 @@ std::string read(const std::string& path) {
         path, example_names(", "));
   }
   if (!fs::is_regular_file(path, error)) engine::fail(engine::Code::kIo, "{} is no file", path);
-  engine::require(fs::file_size(path, error) <= kMostBytes,
-                  "{} is larger than {} MiB, which no topology is", path, kMostBytes >> 20);
+  engine::require(fs::file_size(path, error) <= kMostTopology,
+                  "{} is larger than {} MiB, which no topology is", path, kMostTopology >> 20);
   std::ifstream file(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(file)), {});
   if (!file) engine::fail(engine::Code::kIo, "{} cannot be read", path);
@@ -52,7 +52,7 @@ std::string topology_help(const std::string& what) {
 
 Topology described_topology(const std::string& name) {
   if (collectives::names_example(name)) return collectives::example_topology(name);
-  const std::string text = read(name);
+  const std::string text = read_topology(name);
   try {
     Topology topology = collectives::topology_from_json(text);
     engine::require(!topology.ranks.empty(), "it has no ranks");

@@ -158,7 +158,7 @@ nlohmann::json to_json(const engine::StepTimes& times) {
           {"ranks", std::move(ranks)}};
 }
 
-std::string describe(const engine::Traffic& traffic, std::int64_t steps) {
+std::string traffic_text(const engine::Traffic& traffic, std::int64_t steps) {
   const auto kib = [&](std::uint64_t bytes) { return double(bytes) / double(steps) / 0x1p10; };
   const auto rows = [&](std::uint64_t all) { return double(all) / double(steps); };
   std::string text = fmt::format("a step of a worker pulled {:.1f} KiB and pushed {:.1f} KiB",
@@ -243,8 +243,8 @@ Cluster cluster_of(const TrainFlags& f, int processes, const Log& log) {
 
 // A server's task, until the chief says that the job is over. Without the chief, who looks after it
 // every second, it ends after a silence.
-int serve(const TrainFlags& f, const strategies::ClusterConfig& cluster,
-          const std::atomic<int>& interrupt, const Log& log) {
+int serve_task(const TrainFlags& f, const strategies::ClusterConfig& cluster,
+               const std::atomic<int>& interrupt, const Log& log) {
   strategies::ServerTaskOptions options;
   options.serve.address = address_of(cluster.spec, cluster.task);
   options.serve.tls = f.tls;
@@ -279,7 +279,7 @@ int train(const TrainFlags& f, const Program& program) {
   if (cluster) {
     const std::string who = to_string(task_name(cluster->spec, cluster->task));
     if (cluster->task.role == strategies::Role::kServer)
-      return serve(f, *cluster, interrupt, Log(who, Log::Level::kWarning));
+      return serve_task(f, *cluster, interrupt, Log(who, Log::Level::kWarning));
     launch.present = true;
     launch.rank = int(cluster->task.number);
     launch.size = int(cluster->spec.workers.size());
@@ -374,7 +374,7 @@ int train(const TrainFlags& f, const Program& program) {
   const engine::History history = trainer.fit(*sets.train, fit);
   progress.close();
   if (history.times) progress.say(history.times->describe());
-  if (history.traffic) progress.say(describe(*history.traffic, history.traffic_steps));
+  if (history.traffic) progress.say(traffic_text(*history.traffic, history.traffic_steps));
   for (const std::string& line : session.memory_of_gpus()) progress.say(line);
   records->close(*strategy);
   if (chief && f.json) {

@@ -17,12 +17,12 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr std::int64_t kMost = 1'000'000'000;
+constexpr std::int64_t kMostWhole = 1'000'000'000;
 constexpr double kMostNumber = 1e30;
 constexpr std::int64_t kMostReplicas = 256;   // threads of one process, each with a whole model
 constexpr std::int64_t kMostProfiled = 1000;  // steps
 constexpr std::size_t kBucketUnit = std::size_t(1) << 20;  // of a number alone
-constexpr std::size_t kMostBucket = std::size_t(64) << 30, kMostMemory = std::size_t(1) << 60;
+constexpr std::size_t kMostBucket = std::size_t(64) << 30;
 constexpr std::int64_t kMostExamples = 1'000'000;  // generated ones, which are kept in memory
 
 // A name, or rules by size that name them.
@@ -73,7 +73,8 @@ std::size_t TrainFlags::memory_limit_bytes() const {
 }
 
 void declare(CLI::App& app, TrainFlags& f) {
-  const CLI::Validator counts = whole_number(0, kMost), at_least_one = whole_number(1, kMost);
+  const CLI::Validator counts = whole_number(0, kMostWhole),
+                       at_least_one = whole_number(1, kMostWhole);
   app.add_option("--model", f.model, "one of: " + models::list())->capture_default_str();
   app.add_option("--data", f.data,
                  "folder of IDX files (MNIST and its family) or of CIFAR-10's .bin files; for "

@@ -48,7 +48,7 @@ void tell_norms(Lane& lane, const Request& request, int me, Range mine) {
 }
 
 // The slice of all ranks in the request's space, added into `to`.
-void sum(Lane& lane, const Request& request, int me, Range mine, std::vector<Operand> to) {
+void add_sum(Lane& lane, const Request& request, int me, Range mine, std::vector<Operand> to) {
   const std::vector<int> all = all_ranks(request);
   const Epilogue epilogue = request.squares ? Epilogue::kSquares
                             : request.mean  ? Epilogue::kScale
@@ -87,7 +87,7 @@ Plan direct_all_reduce(const Request& request) {
   const std::vector<int> all = all_ranks(request);
   return direct(request, [&](Lane& lane, int me, Range mine) {
     if (!request.update)
-      return sum(lane, request, me, mine, everywhere(all, request.space, mine.begin));
+      return add_sum(lane, request, me, mine, everywhere(all, request.space, mine.begin));
     lane.push_back(reduce(mine.size(), everywhere(all, request.space, mine.begin),
                           everywhere(all, Space::kWeight, mine.begin), Epilogue::kUpdate));
   });
@@ -95,7 +95,7 @@ Plan direct_all_reduce(const Request& request) {
 
 Plan direct_reduce_scatter(const Request& request) {
   return direct(request, [&](Lane& lane, int me, Range mine) {
-    sum(lane, request, me, mine, {{me, request.space, mine.begin}});
+    add_sum(lane, request, me, mine, {{me, request.space, mine.begin}});
   });
 }
 

@@ -20,7 +20,7 @@ constexpr int kInFlight = 4;
 constexpr std::size_t kLeastMessage = std::size_t(16) << 10;
 
 // Received numbers begin at a multiple of so many elements, a cache line of the narrowest.
-constexpr std::size_t kLine = 32;
+constexpr std::size_t kLineElements = 32;
 
 std::size_t ceil_divide(std::size_t a, std::size_t b) {
   return (a + b - 1) / b;
@@ -30,7 +30,7 @@ std::size_t ceil_divide(std::size_t a, std::size_t b) {
 std::size_t most_scratch(const Segments& list, const Exchange& exchange) {
   std::size_t most = 0;
   for (int i = 0; i < list.count; ++i) most = std::max(most, exchange.scratch(list[i]));
-  return ceil_divide(most, kLine) * kLine;
+  return ceil_divide(most, kLineElements) * kLineElements;
 }
 
 // All walks of a party in one of its lanes. `scratch`: elements of each lane.

@@ -21,11 +21,11 @@ namespace {
 
 // More than this is direct, so that scratch stays small: two waits are nothing there beside moving
 // everything n times.
-constexpr std::size_t kMost = std::size_t(256) << 10;
+constexpr std::size_t kMostOneShot = std::size_t(256) << 10;
 
 bool in_one_shot(const Request& request) {
   return request.host.size() > 1 && !request.subject.empty() &&
-         request.subject.size() * engine::size_of(request.dtype) <= kMost;
+         request.subject.size() * engine::size_of(request.dtype) <= kMostOneShot;
 }
 
 // Elements of one half: blocks, so that no two halves share a cache line.

@@ -12,7 +12,7 @@
 namespace lockstep::collectives::hwloc {
 namespace {
 
-constexpr std::size_t kMostProcessors = 4096, kLongest = 1000;
+constexpr std::size_t kMostProcessors = 4096, kMostDescription = 1000;
 
 struct Destroy {
   void operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }
@@ -113,9 +113,9 @@ MachineMap described_machine(const std::string& description) {
   const auto refuse = [&](const std::string& why) {
     engine::fail(engine::Code::kInvalid,
                  "\"{}\" describes no machine: {}; write it like \"numa:2 core:4 pu:2\"",
-                 description.substr(0, kLongest), why);
+                 description.substr(0, kMostDescription), why);
   };
-  if (description.size() > kLongest) refuse("it is too long");
+  if (description.size() > kMostDescription) refuse("it is too long");
   const std::size_t processors = described_processors(description);
   if (processors == 0) refuse("a level has nothing in it");
   if (processors > kMostProcessors)

@@ -22,13 +22,12 @@ namespace {
 using engine::Code;
 using engine::fail;
 
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t(2) << 20;
-constexpr std::size_t kMost = std::size_t(1) << 52;  // keeps sums of sizes far from overflow
+constexpr std::size_t kMostMapped = std::size_t(1) << 52;  // keeps sums of sizes far from overflow
 
 // The file: `bytes` rounded up to pages, and a page with the key.
 std::size_t key_offset(std::size_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
+  return whole_pages(bytes);
 }
 std::size_t file_bytes(std::size_t bytes) {
   return key_offset(bytes) + kPage;
@@ -109,7 +108,7 @@ std::uint64_t random_key() {
 }
 
 template <class Integer>
-const char* parse(const char* at, const char* end, char separator, Integer& value, bool& ok) {
+const char* parse_part(const char* at, const char* end, char separator, Integer& value, bool& ok) {
   const auto [next, error] = std::from_chars(at, end, value);
   ok = ok && error == std::errc() && value >= 0;
   if (separator == '\0') {
@@ -130,10 +129,10 @@ MappingAddress mapping_address(const std::string& text) {
   MappingAddress a;
   bool ok = true;
   const char* const end = text.data() + text.size();
-  const char* at = parse(text.data(), end, ':', a.pid, ok);
-  at = parse(at, end, ':', a.file, ok);
-  at = parse(at, end, ':', a.bytes, ok);
-  parse(at, end, '\0', a.key, ok);
+  const char* at = parse_part(text.data(), end, ':', a.pid, ok);
+  at = parse_part(at, end, ':', a.file, ok);
+  at = parse_part(at, end, ':', a.bytes, ok);
+  parse_part(at, end, '\0', a.key, ok);
   engine::require(ok && a.pid > 0, "\"{}\" is no address of shared memory (pid:file:bytes:key)",
                   text);
   return a;
@@ -142,7 +141,7 @@ MappingAddress mapping_address(const std::string& text) {
 MappedMemory::MappedMemory(const std::string& name, std::size_t bytes) {
   // Asked for too much, the kernel would rather kill some process than let fallocate fail.
   const std::size_t available = available_memory();
-  if (bytes > kMost || file_bytes(bytes) > available) {
+  if (bytes > kMostMapped || file_bytes(bytes) > available) {
     fail(Code::kIo, "no {} bytes of shared memory for {}: {} are available", bytes, name,
          available);
   }
@@ -182,10 +181,10 @@ engine::Buffer map_peer(const MappingAddress& address) {
          address.pid);
   struct stat status {};
   if (fstat(file, &status) != 0) fail(Code::kIo, "cannot look at {}: {}", path, reason());
-  if (address.bytes > kMost || !S_ISREG(status.st_mode) ||
+  if (address.bytes > kMostMapped || !S_ISREG(status.st_mode) ||
       std::size_t(status.st_size) != file_bytes(address.bytes)) {
     fail(Code::kIo, "{} is not the memory that process {} told of: {} bytes, not {}", path,
-         address.pid, status.st_size, file_bytes(std::min(address.bytes, kMost)));
+         address.pid, status.st_size, file_bytes(std::min(address.bytes, kMostMapped)));
   }
   engine::Buffer buffer = map(file, address.bytes, path);
   std::uint64_t key = 0;

@@ -5,12 +5,19 @@
 // Zeroed, its pages near the processor of the thread that makes it, aligned to 2 MiB from 4 MiB on.
 // Any thread. Costs the time to zero the pages. Linux.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "engine/device/buffer.h"
 
 namespace lockstep::collectives {
+
+constexpr std::size_t kPage = 4096;  // bytes of a small one
+// So many bytes, up to the end of their last page.
+constexpr std::size_t whole_pages(std::size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
 
 // Where a peer finds it; sent through the bootstrap as text.
 struct MappingAddress {

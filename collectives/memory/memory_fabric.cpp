@@ -20,7 +20,7 @@ namespace {
 
 using engine::Code;
 
-struct Post {
+struct MemoryPost {
   int from = 0, to = 0, tag = 0;
   const std::byte* source = nullptr;
   std::byte* target = nullptr;
@@ -30,7 +30,7 @@ struct Post {
 };
 
 // Messages from one rank to another with one tag: in this order they are posted and arrive.
-struct Line {
+struct PostLine {
   std::deque<int> sends, receives;
   std::uint64_t delivered = 0;
   int held = -1;  // polls that the first pair is still held back; -1: not drawn
@@ -62,7 +62,7 @@ struct MemoryFabric::State {
     if (peer < 0 || peer == lost)
       engine::fail(Code::kPeerLost, "rank {} is lost, rank {} notices", lost, rank);
   }
-  int add(int rank, Post post) {
+  int add(int rank, MemoryPost post) {
     const int peer = post.from == rank ? post.to : post.from;
     engine::require(peer >= 0 && peer < int(sent.size()) && peer != rank,
                     "rank {} cannot talk to rank {} of {}", rank, peer, sent.size());
@@ -80,7 +80,7 @@ struct MemoryFabric::State {
       free.pop_back();
     }
     const Key key{post.from, post.to, post.tag};
-    Line& line = lines[key];
+    PostLine& line = lines[key];
     (rank == post.from ? line.sends : line.receives).push_back(index);
     posts[std::size_t(index)] = std::move(post);
     deliver(key, line, false);
@@ -105,15 +105,15 @@ struct MemoryFabric::State {
   }
   // Delivers all complete pairs of a line in order, unless one is held back. `poll`: its receiver
   // has asked.
-  bool deliver(const Key& key, Line& line, bool poll) {
+  bool deliver(const Key& key, PostLine& line, bool poll) {
     bool moved = false;
     while (!line.sends.empty() && !line.receives.empty()) {
       if (line.held < 0) line.held = draw(key, line.delivered);
       if (line.held > 0 && poll) --line.held, poll = false;
       if (line.held > 0) return moved;
       line.held = -1;
-      Post& send = posts[std::size_t(line.sends.front())];
-      Post& receive = posts[std::size_t(line.receives.front())];
+      MemoryPost& send = posts[std::size_t(line.sends.front())];
+      MemoryPost& receive = posts[std::size_t(line.receives.front())];
       line.sends.pop_front(), line.receives.pop_front();
       ++line.delivered;
       send.done = receive.done = moved = true;
@@ -133,9 +133,9 @@ struct MemoryFabric::State {
   std::mutex mutex;  // of everything here
   Faults faults;
   int lost = -1;
-  std::deque<Post> posts;
+  std::deque<MemoryPost> posts;
   std::vector<int> free;
-  std::map<Key, Line> lines;
+  std::map<Key, PostLine> lines;
   std::size_t messages = 0;
   std::vector<std::size_t> sent;                   // bytes, by rank
   std::vector<int> posted;                         // messages, by rank
@@ -153,21 +153,21 @@ class MemoryTransport : public Transport {
 
   int post_send(int peer, int tag, const std::byte* data, std::size_t bytes) override {
     std::scoped_lock lock(state_.mutex);
-    Post post{rank_, peer, tag};
+    MemoryPost post{rank_, peer, tag};
     post.source = data;
     post.bytes = bytes;
     return state_.add(rank_, std::move(post));
   }
   int post_receive(int peer, int tag, std::byte* data, std::size_t bytes) override {
     std::scoped_lock lock(state_.mutex);
-    Post post{peer, rank_, tag};
+    MemoryPost post{peer, rank_, tag};
     post.target = data;
     post.bytes = bytes;
     return state_.add(rank_, std::move(post));
   }
   bool test(int request) override {
     std::scoped_lock lock(state_.mutex);
-    Post& post = state_.posts[std::size_t(request)];
+    MemoryPost& post = state_.posts[std::size_t(request)];
     state_.check(rank_, post.from == rank_ ? post.to : post.from);
     if (!post.done && post.to == rank_) {
       const typename State::Key key{post.from, post.to, post.tag};

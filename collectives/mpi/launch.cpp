@@ -11,7 +11,7 @@ namespace lockstep::collectives::mpi {
 namespace {
 
 // The first of these variables that is a number from `least` on.
-std::optional<int> number(std::initializer_list<const char*> names, int least) {
+std::optional<int> first_number(std::initializer_list<const char*> names, int least) {
   for (const char* name : names) {
     const char* text = std::getenv(name);
     if (text == nullptr) continue;
@@ -27,13 +27,13 @@ std::optional<int> number(std::initializer_list<const char*> names, int least) {
 
 Launch launch() {
   Launch found;
-  const auto rank = number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}, 0);
+  const auto rank = first_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}, 0);
   if (!rank) return found;
   found.present = true;
   found.rank = *rank;
-  found.size = number({"OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"}, 1).value_or(1);
-  found.local_rank = number({"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, 0).value_or(0);
-  found.local_size = number({"OMPI_COMM_WORLD_LOCAL_SIZE"}, 1).value_or(1);
+  found.size = first_number({"OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"}, 1).value_or(1);
+  found.local_rank = first_number({"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, 0).value_or(0);
+  found.local_size = first_number({"OMPI_COMM_WORLD_LOCAL_SIZE"}, 1).value_or(1);
   return found;
 }
 

@@ -28,17 +28,8 @@ using engine::Clock;
 using engine::Code;
 using engine::fail;
 
-constexpr std::size_t kMostBytes = std::size_t(1) << 20;
 // What all have sent arrives within this, also where one of them ended right after.
-constexpr std::chrono::milliseconds kLastWords{100};
-
-void check(int code, std::string_view what) {
-  if (code == MPI_SUCCESS) return;
-  std::array<char, MPI_MAX_ERROR_STRING> text{};
-  int length = 0;
-  MPI_Error_string(code, text.data(), &length);
-  fail(Code::kIo, "MPI failed at {}: {}", what, std::string_view(text.data(), std::size_t(length)));
-}
+constexpr std::chrono::milliseconds kArrivalTime{100};
 
 void nap() {
   const timespec fifty_microseconds{0, 50'000};
@@ -53,7 +44,7 @@ bool flag(int (*question)(int*)) {
 
 // Memory that MPI reads and writes until the requests on it are through. Of an exchange that was
 // given up it is never freed: MPI may still come back to it.
-struct Exchange {
+struct ExchangeMemory {
   struct Head {  // of a value
     int bytes = 0;
     int what = 0;  // its hash
@@ -64,7 +55,7 @@ struct Exchange {
   std::vector<int> lengths, offsets;
   std::vector<char> all;
 };
-static_assert(sizeof(Exchange::Head) == 2 * sizeof(int));
+static_assert(sizeof(ExchangeMemory::Head) == 2 * sizeof(int));
 
 class MpiBootstrap : public Bootstrap {
  public:
@@ -102,12 +93,12 @@ class MpiBootstrap : public Bootstrap {
     engine::require(mine.size() <= kMostBytes, "{}: {} bytes from one process, {} are the most",
                     what, mine.size(), kMostBytes);
     engine::invariant(!over_, "an exchange after the end");
-    auto exchange = std::make_unique<Exchange>();
+    auto exchange = std::make_unique<ExchangeMemory>();
     try {
       return gather(*exchange, mine, what);
     } catch (...) {
       failed_ = true;
-      [[maybe_unused]] const Exchange* leaked = exchange.release();
+      [[maybe_unused]] const ExchangeMemory* leaked = exchange.release();
       throw;
     }
   }
@@ -135,7 +126,7 @@ class MpiBootstrap : public Bootstrap {
 
   void abandon(Code code, const std::string& why) noexcept override {
     const std::scoped_lock lock(abandoned_mutex_);
-    if (!abandoned_) abandoned_ = Abandoned{code, why, Clock::now() + kLastWords};
+    if (!abandoned_) abandoned_ = Abandoned{code, why, Clock::now() + kArrivalTime};
   }
 
   void finish() override {
@@ -209,7 +200,8 @@ class MpiBootstrap : public Bootstrap {
   }
 
   // The values' lengths first, and whether all exchange the same; then the values.
-  std::vector<std::string> gather(Exchange& e, const std::string& mine, const std::string& what) {
+  std::vector<std::string> gather(ExchangeMemory& e, const std::string& mine,
+                                  const std::string& what) {
     e.mine = mine;
     e.head = {int(mine.size()), int(std::uint32_t(engine::hash(what)))};
     e.heads.resize(std::size_t(processes_));

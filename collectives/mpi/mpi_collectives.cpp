@@ -10,7 +10,7 @@
 namespace lockstep::collectives::mpi {
 namespace {
 
-MPI_Datatype type_of(engine::DType dtype) {
+MPI_Datatype mpi_type(engine::DType dtype) {
   switch (dtype) {
     case engine::DType::kFloat32:
       return MPI_FLOAT;
@@ -68,14 +68,14 @@ void require_success(int code, const char* name) {
 
 void all_reduce(std::byte* data, std::size_t count, engine::DType dtype, engine::ReduceOp op) {
   const char* const name = "MPI_Allreduce";
-  require_success(MPI_Allreduce(MPI_IN_PLACE, data, counted(count, name), type_of(dtype),
+  require_success(MPI_Allreduce(MPI_IN_PLACE, data, counted(count, name), mpi_type(dtype),
                                 operation_of(op), MPI_COMM_WORLD),
                   name);
 }
 
 void reduce_scatter(std::byte* data, std::size_t part, engine::DType dtype, engine::ReduceOp op) {
   const char* const name = "MPI_Reduce_scatter_block";
-  require_success(MPI_Reduce_scatter_block(MPI_IN_PLACE, data, counted(part, name), type_of(dtype),
+  require_success(MPI_Reduce_scatter_block(MPI_IN_PLACE, data, counted(part, name), mpi_type(dtype),
                                            operation_of(op), MPI_COMM_WORLD),
                   name);
 }

@@ -23,27 +23,17 @@ namespace {
 using engine::Clock;
 using engine::Code;
 
-constexpr std::size_t kWindow = 8;      // chunks of one pair and tag that are posted at once
-constexpr int kReasonTag = 0;           // why a peer stops, and words; all others are above it
-constexpr std::size_t kMostWords = 16;  // under way, of one process; and not heard, of one rank
-constexpr std::size_t kMostReason = 1024;
+constexpr std::size_t kWindow = 8;          // chunks of one pair and tag that are posted at once
+constexpr int kReasonTag = 0;               // why a peer stops, and words; all others are above it
+constexpr std::size_t kMostWordsKept = 16;  // under way, of one process; and not heard, of one rank
 constexpr std::chrono::milliseconds kLastWords{500};
 constexpr unsigned long kTimerSlack = 1000;  // ns: a sleep of 50 us is not one of 100
-
-void check(int code, const char* what) {
-  if (code == MPI_SUCCESS) return;
-  std::array<char, MPI_MAX_ERROR_STRING> text{};
-  int length = 0;
-  MPI_Error_string(code, text.data(), &length);
-  engine::fail(Code::kIo, "MPI failed at {}: {}", what,
-               std::string_view(text.data(), std::size_t(length)));
-}
 
 // In front of a message of several chunks: its length. Nine bytes, which no message of numbers has,
 // so that who expects something else notices.
 using Header = std::array<std::byte, 9>;
 
-struct Message {
+struct PostedMessage {
   int request = -1;
   std::byte* data = nullptr;  // MPI reads only, where it is sent
   std::size_t bytes = 0;
@@ -57,7 +47,7 @@ struct Message {
 
 struct Chunk {
   MPI_Request request = MPI_REQUEST_NULL;
-  Message* message = nullptr;
+  PostedMessage* message = nullptr;
   std::size_t bytes = 0;
   bool header = false;
 };
@@ -65,23 +55,23 @@ struct Chunk {
 // The messages of one pair and tag in one direction, in the order of their posts. MPI keeps this
 // order for what is posted in it, so chunks of one message are posted before those of the next, and
 // only the oldest need be tested.
-struct Line {
+struct MessageLine {
   int process = 0, tag = 0, peer = 0;
   bool sends = false;
-  std::deque<Message> messages = {};
+  std::deque<PostedMessage> messages = {};
   std::deque<Chunk> flight = {};
 };
 
 struct Reason {
   std::int32_t code = 0;
-  std::array<char, kMostReason> text{};
+  std::array<char, Transport::kMostReason> text{};
 };
 
 // A word instead of a reason: its first number is none of a code.
 struct WordMessage {
   std::int32_t word, from, to, plan;
 };
-constexpr std::int32_t kAsk = -1, kHere = -2;
+constexpr std::int32_t kAskWord = -1, kHereWord = -2;
 
 // What the transports of one process share. Calls are made under the lock of `calls`.
 class Fabric {
@@ -139,7 +129,7 @@ class Fabric {
                         process_[std::size_t(peer)] != process_[std::size_t(rank)],
                     "rank {} has no connection with rank {}", rank, peer);
     const auto [entry, added] = lines_.try_emplace({rank, peer, tag, sends});
-    Line& line = entry->second;
+    MessageLine& line = entry->second;
     if (added) {
       const int from = place_[std::size_t(sends ? rank : peer)];
       const int to = place_[std::size_t(sends ? peer : rank)];
@@ -158,7 +148,7 @@ class Fabric {
     const int request = free_.back();
     free_.pop_back();
     through_[std::size_t(request)] = false;
-    Message& message = line.messages.emplace_back();
+    PostedMessage& message = line.messages.emplace_back();
     message.request = request;
     message.data = data;
     message.bytes = bytes;
@@ -190,10 +180,10 @@ class Fabric {
 
   void say(int rank, int peer, Transport::Word word, int plan) noexcept {
     const std::scoped_lock lock(calls_->mutex);
-    if (failure_ || closed_ || words_.size() == kMostWords) return;
+    if (failure_ || closed_ || words_.size() == kMostWordsKept) return;
     try {
       auto message = std::make_unique<WordMessage>(
-          WordMessage{word == Transport::Word::kAsk ? kAsk : kHere, rank, peer, plan});
+          WordMessage{word == Transport::Word::kAsk ? kAskWord : kHereWord, rank, peer, plan});
       auto& [request, memory] = words_.emplace_back(MPI_REQUEST_NULL, std::move(message));
       if (MPI_Isend(memory.get(), int(sizeof *memory), MPI_BYTE, process_[std::size_t(peer)],
                     kReasonTag, comm_, &request) != MPI_SUCCESS)
@@ -256,7 +246,8 @@ class Fabric {
           "MPI_Irecv");
   }
 
-  void start(Line& line, Message& message, std::byte* data, std::size_t bytes, bool header) {
+  void start(MessageLine& line, PostedMessage& message, std::byte* data, std::size_t bytes,
+             bool header) {
     Chunk& chunk = line.flight.emplace_back(Chunk{MPI_REQUEST_NULL, &message, bytes, header});
     ++message.pending;
     if (line.sends) {
@@ -269,8 +260,8 @@ class Fabric {
   }
 
   // Posts chunks, in order, while the window has room.
-  void pump(Line& line) {
-    for (Message& m : line.messages) {
+  void pump(MessageLine& line) {
+    for (PostedMessage& m : line.messages) {
       if (!m.headed && line.flight.size() < kWindow) {
         m.headed = true;
         start(line, m, m.header.data(), m.header.size(), true);
@@ -312,7 +303,7 @@ class Fabric {
 
   // What a peer has said: a word, or its last.
   void heed() {
-    if (heard_->code != kAsk && heard_->code != kHere) {
+    if (heard_->code != kAskWord && heard_->code != kHereWord) {
       const auto code = std::clamp(heard_->code, 0, std::int32_t(Code::kAborted));
       heard_->text.back() = '\0';
       throw engine::Error(Code(code), heard_->text.data());
@@ -320,15 +311,15 @@ class Fabric {
     WordMessage message{};
     std::memcpy(&message, heard_.get(), sizeof message);
     std::deque<Transport::Said>& said = said_[message.to];
-    if (said.size() == kMostWords) said.pop_front();
-    const bool asks = message.word == kAsk;
+    if (said.size() == kMostWordsKept) said.pop_front();
+    const bool asks = message.word == kAskWord;
     said.push_back(
         {message.from, asks ? Transport::Word::kAsk : Transport::Word::kHere, message.plan});
   }
 
-  bool test_oldest(Line& line) {
+  bool test_oldest(MessageLine& line) {
     Chunk& chunk = line.flight.front();
-    Message& m = *chunk.message;
+    PostedMessage& m = *chunk.message;
     int through = 0, kind = MPI_SUCCESS, got = 0;
     MPI_Status status{};
     const int error = MPI_Test(&chunk.request, &through, &status);
@@ -352,7 +343,7 @@ class Fabric {
     return true;
   }
 
-  [[noreturn]] static void wrong_length(const Line& line, const Message& m) {
+  [[noreturn]] static void wrong_length(const MessageLine& line, const PostedMessage& m) {
     engine::fail(Code::kInvalid,
                  "a message from rank {} has another length than the {} bytes that "
                  "were expected",
@@ -363,7 +354,7 @@ class Fabric {
   void tell(Code code, const std::string& why) {
     auto reason = std::make_unique<Reason>();
     reason->code = std::int32_t(code);
-    why.copy(reason->text.data(), kMostReason - 1);
+    why.copy(reason->text.data(), Transport::kMostReason - 1);
     std::vector<MPI_Request> sent;
     for (const int peer : peers_) {
       if (MPI_Isend(reason.get(), int(sizeof *reason), MPI_BYTE, peer, kReasonTag, comm_,
@@ -385,8 +376,8 @@ class Fabric {
   std::vector<int> process_, place_;  // of each rank: its process, which one it is there
   std::set<int> peers_;               // processes
   int me_ = 0, most_ = 0, most_tag_ = 32767;
-  std::map<Key, Line> lines_;  // a map: chunks point to lines
-  std::vector<bool> through_;  // by request
+  std::map<Key, MessageLine> lines_;  // a map: chunks point to lines
+  std::vector<bool> through_;         // by request
   std::vector<int> free_;
   MPI_Request hearing_ = MPI_REQUEST_NULL;
   std::unique_ptr<Reason> heard_ = std::make_unique<Reason>();
@@ -428,6 +419,15 @@ class RankTransport : public Transport {
 };
 
 }  // namespace
+
+void check(int code, std::string_view what) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  engine::fail(Code::kIo, "MPI failed at {}: {}", what,
+               std::string_view(text.data(), std::size_t(length)));
+}
 
 std::vector<std::unique_ptr<Transport>> connect(std::shared_ptr<Calls> calls, int communicator,
                                                 const std::vector<int>& process,

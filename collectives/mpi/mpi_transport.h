@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,10 @@
 namespace lockstep::collectives::mpi {
 
 inline constexpr std::size_t kChunk = std::size_t(60) << 10;
+
+// Throws Error(kIo) in MPI's words where `code`, of a call of MPI, is not that of success; `what`:
+// which call. Only where this was built with MPI.
+void check(int code, std::string_view what);
 
 // What all that calls MPI in this process shares.
 struct Calls {

@@ -25,7 +25,7 @@ struct Identity {
   int rank = -1;
 };
 
-std::string text_of(const std::string& file) {
+std::string process_file(const std::string& file) {
   std::ifstream in(file);
   std::ostringstream out;
   if (in) out << in.rdbuf();
@@ -68,7 +68,7 @@ std::optional<Identity> identity_in(std::string_view environment) {
 }
 
 std::string environment_of(int pid) {
-  return text_of(fmt::format("/proc/{}/environ", pid));
+  return process_file(fmt::format("/proc/{}/environ", pid));
 }
 
 struct Status {
@@ -78,7 +78,7 @@ struct Status {
 
 // "22702 (name) S 22697 ...": the name may hold anything, so from its end on.
 std::optional<Status> status_of(int pid) {
-  const std::string text = text_of(fmt::format("/proc/{}/stat", pid));
+  const std::string text = process_file(fmt::format("/proc/{}/stat", pid));
   const std::size_t end = text.rfind(')');
   if (end == std::string::npos) return std::nullopt;
   Status status;

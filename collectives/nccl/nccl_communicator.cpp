@@ -22,7 +22,7 @@ using engine::Code;
 using engine::DType;
 using engine::require;
 
-ncclDataType_t type_of(DType dtype) {
+ncclDataType_t nccl_type(DType dtype) {
   switch (dtype) {
     case DType::kFloat32:
       return ncclFloat32;
@@ -57,7 +57,7 @@ std::vector<int> first(int ranks) {
 }
 
 // "ranks 0 to 3", "ranks 0 2 4", "rank 1".
-std::string text_of(const std::vector<int>& ranks) {
+std::string member_text(const std::vector<int>& ranks) {
   if (ranks.size() == 1) return fmt::format("rank {}", ranks.front());
   const bool in_a_row = ranks.back() - ranks.front() == int(ranks.size()) - 1 &&
                         std::is_sorted(ranks.begin(), ranks.end());
@@ -157,7 +157,7 @@ std::unique_ptr<NcclCommunicator> NcclCommunicator::split(const std::vector<int>
   const auto place = std::find(members.begin(), members.end(), rank_);
   if (takes_part) {
     require(place != members.end(), "rank {} is not among {}, its part of a split", rank_,
-            text_of(members));
+            member_text(members));
   }
   for (const int member : members) {
     require(member >= 0 && member < ranks(), "rank {} of a part is none of {} ranks", member,
@@ -202,21 +202,21 @@ void NcclCommunicator::together(const std::function<void()>& calls) {
 
 void NcclCommunicator::all_reduce(std::byte* data, std::size_t count, DType dtype, void* stream) {
   if (!begin_collective({"all_reduce", count, dtype})) return;
-  finish(
-      functions_.all_reduce(data, data, count, type_of(dtype), ncclSum, comm_, stream_of(stream)));
+  finish(functions_.all_reduce(data, data, count, nccl_type(dtype), ncclSum, comm_,
+                               stream_of(stream)));
 }
 
 void NcclCommunicator::reduce_scatter(std::byte* data, std::size_t part, DType dtype,
                                       void* stream) {
   if (!begin_collective({"reduce_scatter", part, dtype})) return;
   finish(functions_.reduce_scatter(data, data + std::size_t(rank_) * part * size_of(dtype), part,
-                                   type_of(dtype), ncclSum, comm_, stream_of(stream)));
+                                   nccl_type(dtype), ncclSum, comm_, stream_of(stream)));
 }
 
 void NcclCommunicator::all_gather(std::byte* data, std::size_t part, DType dtype, void* stream) {
   if (!begin_collective({"all_gather", part, dtype})) return;
   finish(functions_.all_gather(data + std::size_t(rank_) * part * size_of(dtype), data, part,
-                               type_of(dtype), comm_, stream_of(stream)));
+                               nccl_type(dtype), comm_, stream_of(stream)));
 }
 
 void NcclCommunicator::broadcast(std::byte* data, std::size_t count, DType dtype, int root,
@@ -224,7 +224,7 @@ void NcclCommunicator::broadcast(std::byte* data, std::size_t count, DType dtype
   require(root >= 0 && root < ranks(), "a broadcast of rank {} among {} ranks: ranks count from 0",
           root, ranks());
   if (!begin_collective({"broadcast", count, dtype, root})) return;
-  finish(functions_.broadcast(data, data, count, type_of(dtype), root, comm_, stream_of(stream)));
+  finish(functions_.broadcast(data, data, count, nccl_type(dtype), root, comm_, stream_of(stream)));
 }
 
 void NcclCommunicator::add_memory(std::byte* data, std::size_t bytes) {
@@ -336,7 +336,7 @@ std::string NcclCommunicator::description() const {
   std::string what = call_.name;
   if (call_.count > 0) what += fmt::format(" of {} {}", call_.count, name(call_.dtype));
   if (call_.root >= 0) what += fmt::format(" from rank {}", members_[std::size_t(call_.root)]);
-  return fmt::format("rank {}: NCCL's {} among {}", members_[rank_], what, text_of(members_));
+  return fmt::format("rank {}: NCCL's {} among {}", members_[rank_], what, member_text(members_));
 }
 
 void NcclCommunicator::fail_with(ncclResult_t result) {

@@ -23,8 +23,7 @@ using engine::Code;
 
 constexpr std::uint32_t kMessage = 0x4d4b534c, kFarewell = 0x454b534c, kReason = 0x524b534c,
                         kAsk = 0x414b534c, kHere = 0x484b534c;
-constexpr std::size_t kMostWords = 8;
-constexpr std::size_t kMostReason = 1024;
+constexpr std::size_t kMostUnheard = 8;
 constexpr std::size_t kMostRead = std::size_t(4)
                                   << 20;  // in one call, so that others have their turn
 constexpr std::chrono::milliseconds kSilence{5000};
@@ -67,8 +66,9 @@ void Connection::begin_abort(Code code, const std::string& why) noexcept {
   const bool begun = !sends_.empty() && sends_.front().sent > 0;
   sends_.erase(sends_.begin() + (begun ? 1 : 0), sends_.end());
   stalled_ = true;  // what still comes is no more looked at
-  const FrameHeader header{
-      .magic = kReason, .tag = std::uint32_t(code), .bytes = std::min(why.size(), kMostReason)};
+  const FrameHeader header{.magic = kReason,
+                           .tag = std::uint32_t(code),
+                           .bytes = std::min(why.size(), Transport::kMostReason)};
   try {
     sends_.push_back({-1, header, reinterpret_cast<const std::byte*>(why.data())});
   } catch (const std::exception&) {  // no memory: the peer sees an end without a word
@@ -346,7 +346,7 @@ void Connection::begin(std::vector<int>& through) {
     return;
   }
   if (header_.magic == kReason && header_.tag <= std::uint32_t(Code::kAborted) &&
-      header_.bytes <= kMostReason && !farewell_) {
+      header_.bytes <= Transport::kMostReason && !farewell_) {
     incoming_ = Incoming{.tag = int(header_.tag), .bytes = header_.bytes, .reason = true};
     incoming_->kept = std::make_unique_for_overwrite<std::byte[]>(header_.bytes + 1);
     incoming_->data = incoming_->kept.get();
@@ -354,7 +354,7 @@ void Connection::begin(std::vector<int>& through) {
     return;
   }
   if ((header_.magic == kAsk || header_.magic == kHere) && header_.bytes == 0 && !farewell_) {
-    if (words_.size() == kMostWords) words_.erase(words_.begin());
+    if (words_.size() == kMostUnheard) words_.erase(words_.begin());
     words_.emplace_back(header_.magic == kAsk ? Transport::Word::kAsk : Transport::Word::kHere,
                         int(header_.tag));
     return;

@@ -16,9 +16,9 @@ namespace lockstep::collectives::tcp {
 namespace {
 
 // For the rest of messages that are half sent when this rank stops, and for what the sockets hold.
-constexpr std::chrono::milliseconds kLastWords{500};
+constexpr std::chrono::milliseconds kFlushTime{500};
 // No socket says that the peer has got all: it is asked so often.
-constexpr std::chrono::milliseconds kBetweenLooks{2};
+constexpr std::chrono::milliseconds kBetweenPolls{2};
 
 }  // namespace
 
@@ -146,7 +146,7 @@ std::optional<Transport::Said> RankTransport::hear() {
 
 // All connections together, so that many peers that do not read take no longer than one.
 void RankTransport::abort(engine::Code code, const std::string& why) noexcept {
-  const auto end = engine::Clock::now() + kLastWords;
+  const auto end = engine::Clock::now() + kFlushTime;
   for (Connection* connection : order_) connection->begin_abort(code, why);
   while (std::count_if(order_.begin(), order_.end(), [](Connection* c) { return c->tells(); }) >
          0) {
@@ -154,7 +154,7 @@ void RankTransport::abort(engine::Code code, const std::string& why) noexcept {
     for (std::size_t i = 0; i < order_.size(); ++i)
       polled_[i] = {
           .fd = order_[i]->file(), .events = short(order_[i]->events() | POLLIN), .revents = 0};
-    ::poll(polled_.data(), order_.size(), int(kBetweenLooks.count()));
+    ::poll(polled_.data(), order_.size(), int(kBetweenPolls.count()));
   }
   for (Connection* connection : order_) connection->shut();
 }

@@ -60,4 +60,8 @@ inline void invariant(bool ok, std::string_view what,
 
 using Clock = std::chrono::steady_clock;
 
+inline double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
 }  // namespace lockstep::engine

@@ -10,7 +10,7 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-cudnnDataType_t data_type(DType type) {
+cudnnDataType_t cudnn_type(DType type) {
   invariant(type == DType::kFloat32 || type == DType::kBFloat16 || type == DType::kFloat16,
             "convolutions on a GPU are of float32, bfloat16 or float16");
   if (type == DType::kFloat32) return CUDNN_DATA_FLOAT;
@@ -23,7 +23,7 @@ const char* name(Convolution::Pass pass) {
 }
 
 // All that its graph says.
-std::string describe(const Convolution& call) {
+std::string convolution_text(const Convolution& call) {
   const ConvolutionSpec& s = call.spec;
   const bool forward = call.pass == Convolution::Pass::kForward;
   return fmt::format(
@@ -73,7 +73,7 @@ const CudnnDescriptor& ConvolutionGraph::keep(CudnnDescriptor part) {
 }
 
 const CudnnDescriptor& ConvolutionGraph::operand(Operand number, const Extents& extents) {
-  return tensor(number, extents, data_type(call_.dtype), true);
+  return tensor(number, extents, cudnn_type(call_.dtype), true);
 }
 
 const CudnnDescriptor& ConvolutionGraph::between(const Extents& extents) {
@@ -261,7 +261,7 @@ std::optional<ConvolutionPlan> ConvolutionGraph::plan(const EngineChoice& choice
 
 std::string ConvolutionGraph::problem() const {
   const bool rounded = tf32_ && call_.dtype == DType::kFloat32;
-  return describe(call_) + (rounded ? ", TF32" : "");
+  return convolution_text(call_) + (rounded ? ", TF32" : "");
 }
 
 void ConvolutionGraph::add_plans(cudnnBackendHeurMode_t mode, std::size_t most,
@@ -296,7 +296,7 @@ std::vector<ConvolutionPlan> ConvolutionGraph::plans(std::size_t most) const {
     fail(Code::kDevice,
          "cuDNN {} has no kernel that gives the same bits every time within {} MiB of workspace "
          "for the {}{}",
-         library_->version(), kMostWorkspace >> 20, describe(call_),
+         library_->version(), kMostWorkspace >> 20, convolution_text(call_),
          why.empty() ? "" : fmt::format(" ({})", why));
   }
   return plans;

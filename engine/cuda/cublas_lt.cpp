@@ -10,7 +10,7 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-cudaDataType_t data_type(DType type) {
+cudaDataType_t cuda_type(DType type) {
   invariant(type == DType::kFloat32 || type == DType::kBFloat16 || type == DType::kFloat16,
             "products on a GPU are of float32, bfloat16 or float16");
   if (type == DType::kFloat32) return CUDA_R_32F;
@@ -24,7 +24,7 @@ std::uint32_t alignment_of(const void* data) {
   return std::uint32_t(address & (~address + 1));
 }
 
-std::string describe(const Product& p) {
+std::string product_text(const Product& p) {
   return fmt::format("product of {}, {}x{}{} by {}x{}{}", name(p.dtype), p.m, p.k,
                      p.transpose_a ? " (transposed)" : "", p.k, p.n,
                      p.transpose_b ? " (transposed)" : "");
@@ -95,7 +95,7 @@ CublasLt::Plan CublasLt::plan(const Key& key, const void* bias) const {
 CublasLt::Layout CublasLt::layout(const Product& product, std::size_t rows,
                                   std::size_t columns) const {
   cublasLtMatrixLayout_t made = nullptr;
-  check(library_->layout_create(&made, data_type(product.dtype), columns, rows,
+  check(library_->layout_create(&made, cuda_type(product.dtype), columns, rows,
                                 std::int64_t(columns)),
         "cublasLtMatrixLayoutCreate", product);
   return {made, library_->layout_destroy};
@@ -143,7 +143,7 @@ void CublasLt::choose(Plan& plan, const Key& key) const {
   if (found == 0) {
     fail(Code::kDevice,
          "cuda:{}: cuBLASLt has no kernel that gives the same bits every time for the {}",
-         context_->index(), describe(key.product));
+         context_->index(), product_text(key.product));
   }
   check(best.state, "cublasLtMatmulAlgoGetHeuristic", key.product);
   plan.kernel = best.algo;
@@ -154,7 +154,7 @@ void CublasLt::check(cublasStatus_t status, const char* call, const Product& pro
   if (status == CUBLAS_STATUS_SUCCESS) return;
   fail(Code::kDevice, "cuda:{}: {} failed: {} ({}){}", context_->index(), call,
        library_->get_status_string(status), library_->get_status_name(status),
-       product.m == 0 ? "" : fmt::format(", for the {}", describe(product)));
+       product.m == 0 ? "" : fmt::format(", for the {}", product_text(product)));
 }
 
 std::size_t CublasLt::Hash::operator()(const Key& key) const {

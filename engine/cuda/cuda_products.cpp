@@ -11,7 +11,7 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-std::size_t rounded(std::size_t bytes) {
+std::size_t aligned_bytes(std::size_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
@@ -82,7 +82,7 @@ void CudaOps::convolution_forward(const StepState* state, const ConvolutionSpec&
     given = folded(given);
     std::byte* const room = fold(state, spec, x, given.weights());
     launch(grid_for(given.weights()), FoldWeights{fold_sizes(spec), w.data, room});
-    weights = room, images = room + rounded(given.weights() * size_of(dtype_));
+    weights = room, images = room + aligned_bytes(given.weights() * size_of(dtype_));
   }
   convolutions_->run(
       stream_,
@@ -95,7 +95,7 @@ void CudaOps::convolution_forward(const StepState* state, const ConvolutionSpec&
 std::byte* CudaOps::fold(const StepState* state, const ConvolutionSpec& spec, Tensor x,
                          std::size_t before) {
   const std::size_t images = x.rows() * folded(spec).inputs(),
-                    begin = rounded(before * size_of(dtype_));
+                    begin = aligned_bytes(before * size_of(dtype_));
   std::byte* const room = scratch(begin + images * size_of(dtype_));
   launch(grid_for(images), FoldImages{state, fold_sizes(spec), x.rows(), x.data, room + begin});
   return room;
@@ -129,7 +129,7 @@ void CudaOps::convolution_backward(const StepState* state, const ConvolutionSpec
     call.spec = folded(bare);
     call.accumulate = accumulate;
     std::byte* const room = fold(state, spec, x, call.spec.weights());
-    const std::byte* const images = room + rounded(call.spec.weights() * size_of(dtype_));
+    const std::byte* const images = room + aligned_bytes(call.spec.weights() * size_of(dtype_));
     if (accumulate)  // what is there, so that the sum is rounded once
       launch(grid_for(call.spec.weights()), FoldWeights{fold_sizes(spec), dw.data, room});
     convolutions_->run(stream_, call, images, dy.data, nullptr, room);

@@ -6,6 +6,7 @@
 #pragma once
 #include <cuda.h>
 
+#include <cstdint>
 #include <string>
 
 namespace lockstep::engine::cuda {
@@ -104,6 +105,11 @@ std::string version_text(int version);  // "13.0"
 
 // GPUs that the driver shows: the indices of `Context` are below it.
 int device_count(const Driver& driver);
+
+// The driver's name for a place in memory.
+inline CUdeviceptr address_of(const void* pointer) {
+  return CUdeviceptr(reinterpret_cast<std::uintptr_t>(pointer));
+}
 
 // "out of memory (CUDA_ERROR_OUT_OF_MEMORY)".
 std::string words(const Driver& driver, CUresult result);

@@ -24,7 +24,7 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-Place place_of(std::string_view bus_id) {
+Place pci_place(std::string_view bus_id) {
   const auto next = [&bus_id] {
     unsigned number = 0;
     const char* const end = bus_id.data() + bus_id.size();
@@ -89,7 +89,7 @@ class Links {
                             fmt::format("NVML does not know cuda:{}", gpu.index)))
       handle = nullptr;
     gpus_.push_back(
-        {handle, place_of(gpu.bus_id), handle ? links_of(handle) : std::vector<Link>()});
+        {handle, pci_place(gpu.bus_id), handle ? links_of(handle) : std::vector<Link>()});
   }
 
   // Sets what is known of the way.
@@ -213,7 +213,7 @@ GpuTopology gpu_links(const Driver& driver, const Nvml* nvml, const std::string&
     for (std::size_t b = a + 1; b < topology.gpus.size(); ++b) {
       GpuTopology::Pair pair{.a = a, .b = b};
       ask_driver(driver, topology, pair);
-      if (place_of(topology.gpus[a].bus_id) == place_of(topology.gpus[b].bus_id)) {
+      if (pci_place(topology.gpus[a].bus_id) == pci_place(topology.gpus[b].bus_id)) {
         pair.link = GpuLink::kSame;
       } else if (links) {
         links->find(pair);

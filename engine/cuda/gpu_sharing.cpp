@@ -14,7 +14,7 @@ namespace lockstep::engine::cuda {
 namespace {
 
 template <class Handle>
-std::string text_of(const Handle& handle) {
+std::string handle_text(const Handle& handle) {
   std::string text;
   for (const char byte : handle.reserved) text += fmt::format("{:02x}", std::uint8_t(byte));
   return text;
@@ -56,7 +56,7 @@ class GpuMark final : public ProcessMark {
     CUipcEventHandle handle;
     context_.check(context_.driver().ipc_get_event_handle(&handle, event_->handle()),
                    "cuIpcGetEventHandle");
-    return text_of(handle);
+    return handle_text(handle);
   }
   void set(const Ops& ops) const override { static_cast<const CudaOps&>(ops).mark(*event_); }
   void hold_back(const Ops& ops) const override {
@@ -75,9 +75,9 @@ std::string Gpu::export_memory(const std::byte* memory) {
   const Context& gpu = context();
   gpu.use();
   CUipcMemHandle handle;
-  const auto address = CUdeviceptr(reinterpret_cast<std::uintptr_t>(memory));
+  const auto address = address_of(memory);
   gpu.check(gpu.driver().ipc_get_mem_handle(&handle, address), "cuIpcGetMemHandle");
-  return text_of(handle);
+  return handle_text(handle);
 }
 
 // Where nobody waits for the GPU any more closing might.

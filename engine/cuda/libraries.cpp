@@ -9,7 +9,7 @@ namespace lockstep::engine::cuda {
 namespace {
 
 // Both libraries count their versions alike since their majors 12 and 9.
-std::string text_of(std::string_view library, std::size_t version) {
+std::string name_and_version(std::string_view library, std::size_t version) {
   return fmt::format("{} {}.{}.{}", library, version / 10000, version % 10000 / 100, version % 100);
 }
 
@@ -20,11 +20,11 @@ Libraries load_libraries() {
 }
 
 std::string version_text(const CublasLtFunctions& products) {
-  return text_of("cuBLASLt", products.version());
+  return name_and_version("cuBLASLt", products.version());
 }
 
 std::string version_text(const Cudnn& convolutions) {
-  return text_of("cuDNN", convolutions.version());
+  return name_and_version("cuDNN", convolutions.version());
 }
 
 std::string version_text(const Libraries& libraries, bool tf32) {

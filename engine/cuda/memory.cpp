@@ -17,18 +17,14 @@ constexpr std::size_t kPromised = 256;  // alignment, by the driver
 constexpr std::size_t kSmallUnit = 512;
 
 // The driver gives out pages of 2 MiB; small blocks share one, large ones waste none.
-std::size_t rounded(std::size_t bytes) {
+std::size_t block_bytes(std::size_t bytes) {
   const std::size_t unit = bytes >= kMebibyte ? 2 * kMebibyte : kSmallUnit;
   return (bytes + unit - 1) / unit * unit;
 }
 
-std::string text_of(std::size_t bytes) {
+std::string size_text(std::size_t bytes) {
   if (bytes < kMebibyte) return fmt::format("{} bytes", bytes);
   return fmt::format("{:.1f} MiB", double(bytes) / double(kMebibyte));
-}
-
-CUdeviceptr address_of(const std::byte* data) {
-  return CUdeviceptr(reinterpret_cast<std::uintptr_t>(data));
 }
 
 }  // namespace
@@ -80,8 +76,8 @@ std::size_t Memory::most_taken() const {
 
 Buffer Memory::take(Pool& pool, std::size_t bytes, std::string_view what) {
   if (bytes == 0) return {};
-  Block block = kept_block(pool, rounded(bytes));
-  if (block.data == nullptr) block = new_block(pool, rounded(bytes), what);
+  Block block = kept_block(pool, block_bytes(bytes));
+  if (block.data == nullptr) block = new_block(pool, block_bytes(bytes), what);
   pool.taken += block.bytes;
   pool.most = std::max(pool.most, pool.taken + pool.held);
   // The buffer is made last: where it goes, the mutex must be free.
@@ -141,12 +137,12 @@ Memory::Block Memory::new_block(Pool& pool, std::size_t bytes, std::string_view 
     const std::string purpose = what.empty() ? std::string() : fmt::format(" for {}", what);
     if (pool.host) {
       fail(Code::kMemory, "cuda:{}: the host cannot pin {}; {} are pinned", context_->index(),
-           text_of(bytes), text_of(pool.taken));
+           size_text(bytes), size_text(pool.taken));
     }
     fail(Code::kMemory,
          "cuda:{}: no memory{}: {} asked for, {} taken, at most {} to be taken, {} free",
-         context_->index(), purpose, text_of(bytes), text_of(pool.taken), text_of(pool.limit),
-         text_of(context_->free_memory()));
+         context_->index(), purpose, size_text(bytes), size_text(pool.taken), size_text(pool.limit),
+         size_text(context_->free_memory()));
   }
   context_->check(result, pool.host ? "cuMemHostAlloc" : "cuMemAlloc");
   invariant(address_of(block.data) % kPromised == 0, "the driver's memory is aligned");

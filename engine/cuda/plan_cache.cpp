@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kFormat = "lockstep's choices of kernels, 1";
+constexpr std::string_view kChoicesFormat = "lockstep's choices of kernels, 1";
 constexpr std::string_view kBetween = " = ";
 
 // Held while a file is read, added to and written. Waits for others ten seconds at most. Where it
@@ -61,7 +61,7 @@ std::string lines_of(const std::map<std::string, std::string>& choices) {
 }
 
 std::string head_of(const std::string& machine) {
-  return fmt::format("{}\n{}\n", kFormat, machine);
+  return fmt::format("{}\n{}\n", kChoicesFormat, machine);
 }
 
 // The last line of a file.
@@ -96,7 +96,7 @@ std::map<std::string, std::string> parse(std::string_view text, const std::strin
 }
 
 // None where there is no file. Throws Error(kCorrupt), Error(kIo).
-std::optional<std::string> text_of(const fs::path& path) {
+std::optional<std::string> file_text(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) return std::nullopt;
@@ -188,7 +188,7 @@ std::string PlanCache::keep(const std::string& problem, const std::string& mine,
 
 PlanCache::Choices PlanCache::read() {
   try {
-    const std::optional<std::string> text = text_of(file());
+    const std::optional<std::string> text = file_text(file());
     return text ? parse(*text, machine_) : Choices();
   } catch (const Error& error) {
     warn_once(fmt::format("{} is not used: {}; kernels are measured anew", file().string(),

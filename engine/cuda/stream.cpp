@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "engine/cuda/stream.h"
 
-#include <cstdint>
 #include <deque>
 #include <thread>
 
@@ -9,10 +8,6 @@
 
 namespace lockstep::engine::cuda {
 namespace {
-
-CUdeviceptr address_of(const void* pointer) {
-  return CUdeviceptr(reinterpret_cast<std::uintptr_t>(pointer));
-}
 
 // Asks `done` until it says so. Most waits are short, so the first is without sleep: asking costs
 // about a microsecond. Sleeping then leaves the core to the threads that feed the GPU, and adds as

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <filesystem>
 #include <system_error>
@@ -14,10 +13,6 @@
 
 namespace lockstep::engine::data {
 namespace {
-
-std::uint64_t checksum(const std::vector<std::uint8_t>& bytes) {
-  return crc32_z(crc32_z(0, nullptr, 0), bytes.data(), bytes.size());
-}
 
 std::shared_ptr<const PixelImages> images(CifarFile file, const std::string& name) {
   PixelImages::Content content;

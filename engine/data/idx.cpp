@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -33,10 +32,6 @@ Path need(const Path& plain) {
     fail(Code::kIo, "data: {} is missing, and so is {}.gz", plain.string(),
          plain.filename().string());
   return found;
-}
-
-std::uint64_t checksum(const std::vector<std::uint8_t>& bytes) {
-  return crc32_z(crc32_z(0, nullptr, 0), bytes.data(), bytes.size());
 }
 
 // Reads <folder>/<prefix>-images-idx3-ubyte and <prefix>-labels-idx1-ubyte. `classes` is 0 when the

@@ -2,6 +2,7 @@
 #include "engine/data/pixel_images.h"
 
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include <utility>
 
@@ -40,6 +41,10 @@ void PixelImages::read(std::uint64_t index, std::span<float> input, std::span<fl
 std::string PixelImages::describe() const {
   return fmt::format("{}: {} of {}, {} classes", content_.name, size(), to_string(content_.shape),
                      content_.classes);
+}
+
+std::uint64_t checksum(const std::vector<std::uint8_t>& bytes) {
+  return crc32_z(crc32_z(0, nullptr, 0), bytes.data(), bytes.size());
 }
 
 }  // namespace lockstep::engine::data

@@ -14,7 +14,7 @@ std::string title(const Layer& layer, const std::string& name) {
   return text.substr(0, text.find_first_of(" ,")) + " " + name;
 }
 
-std::string describe(const Initial& initial) {
+std::string initial_text(const Initial& initial) {
   switch (initial.kind) {
     case Initial::Kind::kConstant:
       return fmt::format("constant {}", initial.value);
@@ -130,7 +130,7 @@ std::string GraphSpec::describe() const {
                         to_string(shapes_[i]));
     for (const ParameterSpec& parameter : node.layer->parameters(shapes)) {
       text += fmt::format("; {} {} ({}){}", parameter.name, to_string(parameter.shape),
-                          engine::describe(parameter.initial),
+                          initial_text(parameter.initial),
                           frozen(node.name + "." + parameter.name) ? ", frozen" : "");
     }
     for (const ReductionSpec& reduction : node.layer->reductions(shapes)) {

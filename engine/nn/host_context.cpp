@@ -4,7 +4,7 @@
 namespace lockstep::engine {
 namespace {
 
-std::size_t bytes_of(const Tensor& tensor) {
+std::size_t tensor_bytes(const Tensor& tensor) {
   return tensor.elements() * size_of(tensor.dtype);
 }
 
@@ -31,18 +31,18 @@ void HostContext::reduce(int point) {
 
 Tensor HostContext::room(const Tensor& like, Buffer& buffer) {
   if (!like) return like;
-  if (buffer.bytes() < bytes_of(like)) buffer = Buffer(bytes_of(like));
+  if (buffer.bytes() < tensor_bytes(like)) buffer = Buffer(tensor_bytes(like));
   return {buffer.data(), like.shape, like.dtype};
 }
 
 Tensor HostContext::fetch(const Tensor& from, Buffer& buffer) {
   const Tensor to = room(from, buffer);
-  if (to) outer_.ops->read(from.data, to.data, bytes_of(from));
+  if (to) outer_.ops->read(from.data, to.data, tensor_bytes(from));
   return to;
 }
 
 void HostContext::store(const Tensor& from, const Tensor& to) {
-  if (to) outer_.ops->write(from.data, to.data, bytes_of(to));
+  if (to) outer_.ops->write(from.data, to.data, tensor_bytes(to));
 }
 
 }  // namespace lockstep::engine

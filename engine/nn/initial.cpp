@@ -13,7 +13,7 @@ namespace {
 
 // Those of 16 bits are rounded from float32.
 template <class T>
-T number(double value) {
+T element_of(double value) {
   if constexpr (sizeof(T) == 2) {
     return T(float(value));
   } else {
@@ -46,7 +46,7 @@ void draw(const Initial& initial, std::uint64_t key, T* out, std::size_t begin, 
       }
     }
     for (std::size_t i = std::max(first, begin); i < std::min(first + 4, end); ++i) {
-      out[i - begin] = number<T>(numbers[i - first]);
+      out[i - begin] = element_of<T>(numbers[i - first]);
     }
   }
 }
@@ -54,7 +54,7 @@ void draw(const Initial& initial, std::uint64_t key, T* out, std::size_t begin, 
 template <class T>
 void fill(const Initial& initial, std::uint64_t key, T* out, std::size_t begin, std::size_t count) {
   if (initial.kind == Initial::Kind::kConstant) {
-    for (std::size_t i = 0; i < count; ++i) out[i] = number<T>(initial.value);
+    for (std::size_t i = 0; i < count; ++i) out[i] = element_of<T>(initial.value);
   } else {
     draw(initial, key, out, begin, count);
   }

@@ -13,7 +13,7 @@ namespace {
 
 // All of `text` as a number, or an error that names the option.
 template <class T>
-T number(std::string_view option, std::string_view text) {
+T number_of(std::string_view option, std::string_view text) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   require(error == std::errc() && end == text.data() + text.size(),
@@ -27,11 +27,11 @@ void set_option(Schedule& schedule, std::string_view option) {
   const std::string_view value =
       equals == std::string_view::npos ? std::string_view{} : option.substr(equals + 1);
   if (name == "warmup") {
-    schedule.warm_up = number<std::int64_t>(name, value);
+    schedule.warm_up = number_of<std::int64_t>(name, value);
     require(schedule.warm_up >= 0, "schedule: warmup={} is negative; it is a number of steps",
             schedule.warm_up);
   } else if (name == "last" && schedule.kind == Schedule::Kind::kCosine) {
-    schedule.last = number<double>(name, value);
+    schedule.last = number_of<double>(name, value);
     require(schedule.last >= 0 && schedule.last <= 1,
             "schedule: last={} is not a part of the rate; 0 <= last <= 1", schedule.last);
   } else {

@@ -75,7 +75,7 @@ void check_piece(const Piece& piece) {
           in_quotes(piece.name));
 }
 
-std::optional<Shape> read_shape(std::string_view text) {
+std::optional<Shape> shape_from(std::string_view text) {
   Shape shape;
   if (text == to_string(shape)) return shape;
   while (shape.rank() < Shape::kMaxRank) {
@@ -99,7 +99,7 @@ void collect(const Safetensors& file, int shard, const std::string& path,
     Manifest::Part part{shard, key, {0, entry.shape.elements()}};
     if (here.name.size() != key.size()) {
       const auto shape = file.metadata.find(here.name);
-      const auto whole = shape == file.metadata.end() ? std::nullopt : read_shape(shape->second);
+      const auto whole = shape == file.metadata.end() ? std::nullopt : shape_from(shape->second);
       std::size_t begin = 0;
       const auto [end, error] =
           std::from_chars(key.data() + here.name.size() + 1, key.data() + key.size(), begin);

@@ -17,7 +17,7 @@
 namespace lockstep::engine {
 namespace {
 
-double now() {
+double event_time() {
   const auto since = std::chrono::system_clock::now().time_since_epoch();
   return double(std::chrono::duration_cast<std::chrono::milliseconds>(since).count()) / 1000;
 }
@@ -69,7 +69,7 @@ bool EventLog::put(std::string_view text) {
 
 void EventLog::write(std::string_view event, std::initializer_list<Field> fields) {
   if (stream_ == nullptr && file_ < 0) return;
-  nlohmann::ordered_json line{{"time", now()}, {"event", event}};
+  nlohmann::ordered_json line{{"time", event_time()}, {"event", event}};
   for (const Field& field : fields) {
     std::visit([&](const auto& value) { line[std::string(field.key)] = value; }, field.value);
   }

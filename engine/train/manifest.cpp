@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kFormat = "lockstep checkpoint";
+constexpr std::string_view kCheckpointFormat = "lockstep checkpoint";
 // The first line is kHead, the checksum as 8 hexadecimal digits, kNeck.
 constexpr std::string_view kHead = "{\"crc32\": \"";
 constexpr std::string_view kNeck = "\",\n";
@@ -203,7 +203,7 @@ RunState read_state(const Fields& fields) {
   return state;
 }
 
-Shape read_shape(const Fields& fields) {
+Shape shape_field(const Fields& fields) {
   Shape shape;
   std::size_t elements = 8;  // no product of extents may overflow, bytes included
   fields.each("shape", [&](std::size_t i, const Json& extent) {
@@ -237,7 +237,7 @@ Manifest::Array read_array(const Fields& fields, std::size_t shards) {
     if (error.code() == Code::kCorrupt) throw;
     fields.wrong("dtype", error.what());
   }
-  array.shape = read_shape(fields);
+  array.shape = shape_field(fields);
   fields.each_object("pieces", [&](const Fields& piece) {
     array.parts.push_back(
         {read_shard(piece, shards),
@@ -295,7 +295,7 @@ std::string cover_fault(Manifest::Array& array) {
 std::string manifest_text(const Manifest& manifest) {
   std::string body;
   try {
-    body = Json{{"format", kFormat},
+    body = Json{{"format", kCheckpointFormat},
                 {"version", kManifestVersion},
                 {"state", state_json(manifest.state)},
                 {"shards", shards_json(manifest.shards)},
@@ -320,7 +320,8 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   }
   const Json json = parse_bounded(text, path);
   const Fields fields(json, "", path);
-  if (fields.text("format") != kFormat) fields.wrong("format", "is not that of a checkpoint");
+  if (fields.text("format") != kCheckpointFormat)
+    fields.wrong("format", "is not that of a checkpoint");
   const int version = fields.integer<int>("version");
   if (version > kManifestVersion) {
     fail(

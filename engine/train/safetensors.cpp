@@ -215,7 +215,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
 };
 
 // Bytes of a tensor of this shape; nothing where the product does not fit.
-std::optional<std::uint64_t> bytes_of(const Safetensors::Entry& entry) {
+std::optional<std::uint64_t> entry_bytes(const Safetensors::Entry& entry) {
   std::uint64_t bytes = size_of(entry.dtype);
   for (std::size_t i = 0; i < entry.shape.rank(); ++i) {
     if (__builtin_mul_overflow(bytes, std::uint64_t(entry.shape[i]), &bytes)) return std::nullopt;
@@ -232,7 +232,7 @@ void place_tensors(const std::string& path, std::uint64_t data_begin, Safetensor
   std::vector<Item*> order;
   for (Item& item : result.tensors) {
     const Safetensors::Entry& entry = item.second;
-    const auto bytes = bytes_of(entry);
+    const auto bytes = entry_bytes(entry);
     const auto wrong = [&](const std::string& reason) {
       fail(Code::kCorrupt, "{}: {} {}", path, in_quotes(item.first), reason);
     };

@@ -5,17 +5,13 @@
 
 #include <algorithm>
 
+#include "engine/base/median.h"
+
 namespace lockstep::engine {
 namespace {
 
 constexpr double kFewSteps = 10;  // of which nothing is concluded
 constexpr double kMuch = 0.1;     // of a step: worth a word
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // "0.31 ms", "12.5 ms", "1520 ms".
 std::string milliseconds(double seconds) {

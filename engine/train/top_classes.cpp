@@ -9,7 +9,7 @@ namespace {
 // The numbers before that of the class in descending order: larger ones, and equal ones in front of
 // it. More than there can be where one is none.
 template <class T>
-std::size_t place_of(const T* numbers, std::size_t count, std::size_t wanted) {
+std::size_t place_among(const T* numbers, std::size_t count, std::size_t wanted) {
   const double mine = double(numbers[wanted]);
   std::size_t before = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -27,7 +27,7 @@ std::size_t count(const Tensor& outputs, const Tensor& target, std::size_t rows,
   for (std::size_t row = 0; row < rows; ++row) {
     const float label = target.as<float>()[row];
     if (!(label >= 0 && double(label) < double(columns))) continue;  // no class: never right
-    right += place_of(outputs.as<T>() + row * columns, columns, std::size_t(label)) < best;
+    right += place_among(outputs.as<T>() + row * columns, columns, std::size_t(label)) < best;
   }
   return right;
 }

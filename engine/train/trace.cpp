@@ -9,6 +9,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/median.h"
+
 namespace lockstep::engine {
 namespace {
 
@@ -43,13 +45,7 @@ std::string arguments(const Timeline::Kind& kind, std::int64_t step) {
   return fmt::format(R"({{"step":{}{})", step, own);
 }
 
-std::int64_t median(std::vector<std::int64_t> values) {
-  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-double now() {
+double clock_nanoseconds() {
   const auto since = Clock::now().time_since_epoch();
   return double(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
 }
@@ -119,7 +115,7 @@ std::string chrome_trace(Strategy& strategy, const Profile& profile) {
     looks.host = me.host;
     for (double& clock : looks.clock) {
       strategy.gather(replica, {}, "aligning clocks");
-      clock = now();
+      clock = clock_nanoseconds();
     }
     std::vector<double> numbers(looks.clock.begin(), looks.clock.end());
     numbers.insert(numbers.end(), {looks.first, looks.host});

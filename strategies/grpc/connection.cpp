@@ -24,31 +24,32 @@ namespace {
 using engine::Clock;
 using engine::Code;
 
-constexpr auto kLongest = std::chrono::hours(24 * 365);  // what gRPC's clocks can add
+constexpr auto kLongestWait = std::chrono::hours(24 * 365);  // what gRPC's clocks can add
 
 gpr_timespec deadline_of(Clock::time_point deadline) {
-  const auto left =
-      std::min<Clock::duration>(std::max(deadline - Clock::now(), Clock::duration(0)), kLongest);
+  const auto left = std::min<Clock::duration>(std::max(deadline - Clock::now(), Clock::duration(0)),
+                                              kLongestWait);
   const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(nanoseconds, GPR_TIMESPAN));
 }
 
-class Call;
+class ClientCall;
 
 // The calls under way.
-struct Calls {
+struct ClientCalls {
   std::mutex mutex = {};
   std::condition_variable ended = {};
-  std::unordered_set<std::shared_ptr<Call>> open = {};
+  std::unordered_set<std::shared_ptr<ClientCall>> open = {};
   bool closing = false;
   TimedWork late;  // answers that are due while gRPC holds locks
 };
 
 // One call. It ends when gRPC has said what came of it and reads none of its bytes any more: of a
 // call that was given up, the socket may still be sending.
-class Call : public ::grpc::ClientUnaryReactor, public std::enable_shared_from_this<Call> {
+class ClientCall : public ::grpc::ClientUnaryReactor,
+                   public std::enable_shared_from_this<ClientCall> {
  public:
-  Call(Calls& calls, rpc::Done done) : calls_(calls), done_(std::move(done)) {}
+  ClientCall(ClientCalls& calls, rpc::Done done) : calls_(calls), done_(std::move(done)) {}
 
   void start(::grpc::GenericStub& stub, std::string_view method, const rpc::Message& request,
              Clock::time_point deadline) {
@@ -125,7 +126,7 @@ class Call : public ::grpc::ClientUnaryReactor, public std::enable_shared_from_t
     calls_.ended.notify_all();
   }
 
-  Calls& calls_;
+  ClientCalls& calls_;
   rpc::Done done_;
   std::shared_ptr<::grpc::ClientContext> context_ = std::make_shared<::grpc::ClientContext>();
   ::grpc::ByteBuffer request_, reply_;
@@ -133,7 +134,7 @@ class Call : public ::grpc::ClientUnaryReactor, public std::enable_shared_from_t
   std::atomic<int> waits_for_ = 1;  // the status, and bytes that have no owner
 };
 
-std::shared_ptr<::grpc::ChannelCredentials> credentials(const ConnectOptions& options) {
+std::shared_ptr<::grpc::ChannelCredentials> client_credentials(const ConnectOptions& options) {
   if (options.tls.none()) return ::grpc::InsecureChannelCredentials();
   TlsTexts texts = read(options.tls);
   ::grpc::SslCredentialsOptions ssl;
@@ -169,7 +170,8 @@ class GrpcConnection : public rpc::Connection {
  public:
   GrpcConnection(const std::string& address, const ConnectOptions& options)
       : address_(to_string(parse_host_port(address))),
-        stub_(::grpc::CreateCustomChannel(address_, credentials(options), arguments(options))) {}
+        stub_(::grpc::CreateCustomChannel(address_, client_credentials(options),
+                                          arguments(options))) {}
 
   ~GrpcConnection() override {
     std::unique_lock lock(calls_.mutex);
@@ -184,7 +186,7 @@ class GrpcConnection : public rpc::Connection {
 
   void start(std::string_view method, rpc::Message request, Clock::time_point deadline,
              rpc::Done done) override {
-    const auto call = std::make_shared<Call>(calls_, std::move(done));
+    const auto call = std::make_shared<ClientCall>(calls_, std::move(done));
     {
       const std::lock_guard lock(calls_.mutex);
       calls_.open.insert(call);
@@ -196,7 +198,7 @@ class GrpcConnection : public rpc::Connection {
 
  private:
   std::string address_;
-  Calls calls_;
+  ClientCalls calls_;
   ::grpc::GenericStub stub_;
 };
 

@@ -44,23 +44,24 @@ class Client : public rpc::Caller {
   std::atomic<bool> gone_ = false;
 };
 
-class Call;
+class ServerCall;
 
 // The calls under way: the server's end answers them, and those that do not arrive are given up.
-struct Calls {
-  Calls(rpc::Service& whom, int threads) : service(whom), work(threads) {}
+struct ServerCalls {
+  ServerCalls(rpc::Service& whom, int threads) : service(whom), work(threads) {}
   rpc::Service& service;
   std::mutex mutex = {};
-  std::unordered_set<Call*> open = {};
+  std::unordered_set<ServerCall*> open = {};
   TimedWork work;  // calls of the service
 };
 
 // One call: a message comes, the service answers, the answer goes. gRPC owns it until OnDone, and
 // whoever holds `done` shares it. The first who finishes it, of the service, the caller's death and
 // the server's end, decides what the caller hears.
-class Call : public ::grpc::ServerGenericBidiReactor, public std::enable_shared_from_this<Call> {
+class ServerCall : public ::grpc::ServerGenericBidiReactor,
+                   public std::enable_shared_from_this<ServerCall> {
  public:
-  Call(::grpc::GenericCallbackServerContext& context, Calls& calls)
+  ServerCall(::grpc::GenericCallbackServerContext& context, ServerCalls& calls)
       : context_(context), calls_(calls), client_(std::make_shared<Client>(context.peer())) {}
 
   void begin() {
@@ -131,17 +132,17 @@ class Call : public ::grpc::ServerGenericBidiReactor, public std::enable_shared_
   }
 
   ::grpc::GenericCallbackServerContext& context_;  // gRPC's; until OnDone
-  Calls& calls_;
+  ServerCalls& calls_;
   std::string method_ = {};
   const Clock::time_point begun_ = Clock::now();
   std::atomic<bool> arrived_ = false;
   std::shared_ptr<Client> client_;
-  std::shared_ptr<Call> self_ = {};
+  std::shared_ptr<ServerCall> self_ = {};
   ::grpc::ByteBuffer in_, out_;
   std::atomic<bool> finished_ = false;
 };
 
-constexpr auto kLook = std::chrono::seconds(1);  // how often late messages are looked for
+constexpr auto kBetweenLooks = std::chrono::seconds(1);  // how often late messages are looked for
 
 class GenericService : public ::grpc::CallbackGenericService {
  public:
@@ -151,21 +152,21 @@ class GenericService : public ::grpc::CallbackGenericService {
   }
   ::grpc::ServerGenericBidiReactor* CreateReactor(
       ::grpc::GenericCallbackServerContext* context) override {
-    const auto call = std::make_shared<Call>(*context, calls_);
+    const auto call = std::make_shared<ServerCall>(*context, calls_);
     call->begin();
     return call.get();
   }
   void fail_all(const std::string& why) {
-    fail(why, [](const Call&) { return true; });
+    fail(why, [](const ServerCall&) { return true; });
   }
 
  private:
   template <class Which>
   void fail(const std::string& why, Which which) {
-    std::vector<std::shared_ptr<Call>> calls;
+    std::vector<std::shared_ptr<ServerCall>> calls;
     {
       const std::lock_guard lock(calls_.mutex);
-      for (Call* call : calls_.open)
+      for (ServerCall* call : calls_.open)
         if (which(*call)) calls.push_back(call->shared_from_this());
     }
     for (const auto& call : calls) call->finish(rpc::failed(Code::kUnavailable, why));
@@ -174,16 +175,17 @@ class GenericService : public ::grpc::CallbackGenericService {
   void look_for_late_ones() {
     const auto now = Clock::now();
     fail("the message had not arrived in time",
-         [before = now - arrival_](const Call& call) { return call.late(before); });
-    clock_.add(now + std::min<Clock::duration>(arrival_, kLook), [this] { look_for_late_ones(); });
+         [before = now - arrival_](const ServerCall& call) { return call.late(before); });
+    clock_.add(now + std::min<Clock::duration>(arrival_, kBetweenLooks),
+               [this] { look_for_late_ones(); });
   }
 
   Clock::duration arrival_;
-  Calls calls_;
+  ServerCalls calls_;
   TimedWork clock_;
 };
 
-std::shared_ptr<::grpc::ServerCredentials> credentials(const ServeOptions& options) {
+std::shared_ptr<::grpc::ServerCredentials> server_credentials(const ServeOptions& options) {
   if (options.tls.none()) return ::grpc::InsecureServerCredentials();
   TlsTexts texts = read(options.tls);
   ::grpc::SslServerCredentialsOptions ssl(
@@ -237,7 +239,7 @@ class GrpcServer : public Server {
     builder.SetMaxSendMessageSize(-1);
     builder.SetResourceQuota(::grpc::ResourceQuota("lockstep").Resize(options.most_memory_bytes));
     builder.RegisterCallbackGenericService(&generic_);
-    builder.AddListeningPort(options.address, credentials(options), &port_);
+    builder.AddListeningPort(options.address, server_credentials(options), &port_);
     server_ = builder.BuildAndStart();
     if (!server_ || port_ == 0)
       engine::fail(Code::kIo, "cannot listen at {}: {}", options.address, why_not(host_));

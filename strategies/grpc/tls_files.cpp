@@ -22,7 +22,7 @@ using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 using Memory = std::unique_ptr<BIO, decltype(&BIO_free)>;
 
-std::string text_of(const std::string& what, const std::string& path) {
+std::string tls_text(const std::string& what, const std::string& path) {
   engine::require(!path.empty(),
                   "TLS needs three files (authority, certificate, key), and no {} was given", what);
   errno = 0;
@@ -57,7 +57,7 @@ Certificate certificate_of(const std::string& what, const std::string& path,
   return certificate;
 }
 
-Key key_of(const std::string& path, const std::string& text) {
+Key private_key(const std::string& path, const std::string& text) {
   const Memory memory = memory_of(text);
   Key key(PEM_read_bio_PrivateKey(memory.get(), nullptr, no_password, nullptr), EVP_PKEY_free);
   ERR_clear_error();
@@ -71,11 +71,11 @@ Key key_of(const std::string& path, const std::string& text) {
 }  // namespace
 
 TlsTexts read(const TlsFiles& files) {
-  TlsTexts texts{text_of("authority", files.authority), text_of("certificate", files.certificate),
-                 text_of("key", files.key)};
+  TlsTexts texts{tls_text("authority", files.authority), tls_text("certificate", files.certificate),
+                 tls_text("key", files.key)};
   certificate_of("authority", files.authority, texts.authority);
   const Certificate mine = certificate_of("certificate", files.certificate, texts.certificate);
-  const Key key = key_of(files.key, texts.key);
+  const Key key = private_key(files.key, texts.key);
   const bool fits = X509_check_private_key(mine.get(), key.get()) == 1;
   ERR_clear_error();
   engine::require(fits, "the TLS key {} is not that of the certificate {}", files.key,

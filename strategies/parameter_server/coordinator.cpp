@@ -16,7 +16,7 @@ using engine::require;
 
 namespace {
 
-constexpr std::chrono::milliseconds kSweep{50};
+constexpr std::chrono::milliseconds kBetweenSweeps{50};
 constexpr std::chrono::milliseconds kLongestOrder{500};
 constexpr int kSlowest = 10;  // deadlines that a step may take where all workers are there
 constexpr std::size_t kMostHead = std::size_t(1) << 20;
@@ -187,7 +187,7 @@ bool Coordinator::wait(std::chrono::milliseconds deadline) {
     if (dealer_.finished()) return true;
     for (int worker = 0; worker < options_.local; ++worker)
       if (dealer_.waiting_for(worker)) return false;
-    changed_.wait_for(lock, kSweep);
+    changed_.wait_for(lock, kBetweenSweeps);
     if (Clock::now() < progress_ + deadline) continue;
     if (const std::vector<int> workers = absent(); !workers.empty())
       engine::fail(Code::kPeerLost, "workers [{}] are not there, and nothing was done for {} ms",
@@ -201,7 +201,7 @@ bool Coordinator::wait(std::chrono::milliseconds deadline) {
 std::optional<engine::Work> Coordinator::next(int worker) {
   std::unique_lock lock(mutex_);
   while (!failed_ && !segment_failed_ && segment_.number != 0 && dealer_.warming_up(worker))
-    changed_.wait_for(lock, kSweep);
+    changed_.wait_for(lock, kBetweenSweeps);
   if (failed_) throw *failed_;
   if (segment_failed_) throw *segment_failed_;
   if (segment_.number == 0) return std::nullopt;
@@ -296,7 +296,7 @@ void Coordinator::sweep() {
     }
   }
   answer_waiters();
-  work_.add(Clock::now() + kSweep, [this] { sweep(); });
+  work_.add(Clock::now() + kBetweenSweeps, [this] { sweep(); });
 }
 
 // One call of a follower.

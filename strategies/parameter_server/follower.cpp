@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "strategies/parameter_server/message_values.h"
 #include "strategies/parameter_server/messages.pb.h"
 
 namespace lockstep::strategies {
@@ -14,12 +15,7 @@ using engine::Error;
 namespace {
 
 template <class Head>
-rpc::Message message(const Head& head) {
-  return {head.SerializeAsString(), {}};
-}
-
-template <class Head>
-Head parsed(const rpc::Message& message) {
+Head chief_answer(const rpc::Message& message) {
   Head head;
   if (!head.ParseFromString(message.head))
     engine::fail(Code::kCorrupt, "the chief's answer cannot be read");
@@ -67,7 +63,7 @@ void Follower::attach(const std::string& job) {
   request.set_workers(std::uint32_t(options_.count));
   request.set_job(job);
   const bool first = incarnation_ == 0;
-  const auto head = parsed<AttachReply>(call("Attach", message(request)));
+  const auto head = chief_answer<AttachReply>(call("Attach", message_of(request)));
   {
     std::scoped_lock lock(mutex_);  // no beat of before is being heard, or will be
     incarnation_ = head.incarnation();
@@ -81,7 +77,7 @@ void Follower::beat() {
   request.set_worker(std::uint32_t(options_.first));
   request.set_incarnation(incarnation_);
   const std::uint64_t asked = incarnation_;
-  chief_->start("Beat", message(request), Clock::now() + options_.deadline,
+  chief_->start("Beat", message_of(request), Clock::now() + options_.deadline,
                 [this, asked](rpc::Reply reply) {
                   std::scoped_lock lock(mutex_);
                   if (asked == incarnation_) heard(reply);
@@ -127,7 +123,7 @@ std::optional<Segment> Follower::order() {
     request.set_worker(std::uint32_t(options_.first));
     request.set_incarnation(incarnation_);
     request.set_fit(fit_);
-    const auto head = parsed<OrderReply>(call("Order", message(request)));
+    const auto head = chief_answer<OrderReply>(call("Order", message_of(request)));
     if (head.what() == OrderReply::OVER) {
       ++fit_;
       return std::nullopt;
@@ -162,7 +158,7 @@ std::optional<engine::Work> Follower::ask(int worker, bool only_done) {
   request.set_stop(told.stop);
   request.set_only_done(only_done);
   request.set_call(++told.calls);
-  const auto head = parsed<NextReply>(call("Next", message(request)));
+  const auto head = chief_answer<NextReply>(call("Next", message_of(request)));
   told = {{}, false, told.calls};
   if (head.stopped()) stopped_ = true;
   if (!head.work()) return std::nullopt;

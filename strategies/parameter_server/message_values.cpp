@@ -149,6 +149,10 @@ NamedVariables::Value value_of(const AssignRequest& head, std::vector<rpc::Slice
           std::move(body)};
 }
 
+rpc::Message message_of(const google::protobuf::MessageLite& head) {
+  return {head.SerializeAsString(), {}};
+}
+
 rpc::Reply reply(const google::protobuf::MessageLite& head, std::vector<rpc::Slice> body) {
   rpc::Reply result;
   result.message.head = head.SerializeAsString();

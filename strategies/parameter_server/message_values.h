@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Heads of messages.proto as the values that a store takes, and answers as messages. Functions of
-// their arguments only: any thread. Errors: Error(kInvalid) for values that cannot be meant. Built
-// only where there is protobuf, whose types are named here, and known in .cpp files alone.
+// Heads of messages.proto as the values that a store takes, and requests and answers as messages.
+// Functions of their arguments only: any thread. Errors: Error(kInvalid) for values that cannot be
+// meant. Built only where there is protobuf, whose types are named here, and known in .cpp files
+// alone.
 #pragma once
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ std::vector<HeldPart> parts_of(const AssignRequest& head);
 NamedVariables::How how_of(const AssignRequest& head);
 NamedVariables::Value value_of(const AssignRequest& head, std::vector<rpc::Slice> body);
 
+rpc::Message message_of(const google::protobuf::MessageLite& head);  // without a body
 rpc::Reply reply(const google::protobuf::MessageLite& head, std::vector<rpc::Slice> body = {});
 rpc::Reply pull_reply(ShardAnswer answer);
 rpc::Reply push_reply(ShardAnswer answer);

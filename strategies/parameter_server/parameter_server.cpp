@@ -35,7 +35,7 @@ std::uint64_t generation_after(std::uint64_t last) {
   return std::max(last + 1, std::uint64_t(microseconds));
 }
 
-std::string mebibytes(std::size_t bytes) {
+std::string mebibytes_text(std::size_t bytes) {
   return fmt::format("{:.1f} MiB", double(bytes) / 0x1p20);
 }
 
@@ -331,7 +331,7 @@ std::string ParameterServer::explain() const {
           : *std::max_element(placement_.server_bytes.begin(), placement_.server_bytes.end());
   return fmt::format("{} worker{} push{} to {} server{}, the largest with {}: {}", options_.workers,
                      options_.workers == 1 ? "" : "s", options_.workers == 1 ? "es" : "",
-                     options_.servers, options_.servers == 1 ? "" : "s", mebibytes(largest),
+                     options_.servers, options_.servers == 1 ? "" : "s", mebibytes_text(largest),
                      reason()) +
          of_bodies() + of_tables();
 }

@@ -7,6 +7,7 @@
 
 #include "engine/device/buffer.h"
 #include "engine/nn/initial.h"
+#include "strategies/parameter_server/message_values.h"
 #include "strategies/parameter_server/messages.pb.h"
 
 namespace lockstep::strategies {
@@ -18,16 +19,11 @@ namespace {
 constexpr std::uint64_t kSlowDisk = 10'000;  // bytes a millisecond
 
 template <class Head>
-Head parsed(const rpc::Message& message) {
+Head server_answer(const rpc::Message& message) {
   Head head;
   if (!head.ParseFromString(message.head))
     engine::fail(engine::Code::kCorrupt, "a server's answer cannot be read");
   return head;
-}
-
-template <class Head>
-rpc::Message message(const Head& head) {
-  return {head.SerializeAsString(), {}};
 }
 
 std::string kind_of(const engine::UpdateRule& rule) {
@@ -123,7 +119,7 @@ rpc::Message Servers::open_request(std::size_t server) const {
   policy.set_aggregate(spec.policy.aggregate);
   policy.set_scale_rate(spec.policy.scale_rate);
   policy.set_most_staleness(spec.policy.most_staleness);
-  return message(request);
+  return message_of(request);
 }
 
 void Servers::open(const std::vector<JobSpec>& specs, std::uint64_t generation) {
@@ -135,7 +131,7 @@ void Servers::open(const std::vector<JobSpec>& specs, std::uint64_t generation) 
 }
 
 bool Servers::probe(std::size_t server, std::chrono::milliseconds deadline) {
-  const auto head = parsed<OpenReply>(
+  const auto head = server_answer<OpenReply>(
       rpc::call(*connections_[server], "Open", open_request(server), Clock::now() + deadline));
   return head.ready();
 }
@@ -216,11 +212,11 @@ std::vector<engine::Shard> Servers::save(const std::string& folder, std::int64_t
     request.set_step(step);
     request.set_rank(std::uint32_t(server));
     request.set_ranks(std::uint32_t(size()));
-    requests.push_back(message(request));
+    requests.push_back(message_of(request));
   }
   std::vector<engine::Shard> shards;
   for (const rpc::Message& answer : all("Save", std::move(requests), deadline_of_files())) {
-    const auto head = parsed<SaveReply>(answer);
+    const auto head = server_answer<SaveReply>(answer);
     shards.push_back({head.bytes(), head.crc()});
   }
   return shards;
@@ -245,14 +241,14 @@ RestoreRequest restore_request(const std::string& container, std::uint64_t gener
 void Servers::restore(const std::string& folder, std::int64_t step,
                       const std::vector<std::string>& zero) {
   const rpc::Message request =
-      message(restore_request(container_, generation_, folder, step, zero));
+      message_of(restore_request(container_, generation_, folder, step, zero));
   all("Restore", std::vector<rpc::Message>(size(), request), deadline_of_files());
 }
 
 void Servers::restore(std::size_t server, const std::string& folder, std::int64_t step,
                       const std::vector<std::string>& zero) {
   rpc::call(*connections_[server], "Restore",
-            message(restore_request(container_, generation_, folder, step, zero)),
+            message_of(restore_request(container_, generation_, folder, step, zero)),
             Clock::now() + deadline_of_files());
 }
 
@@ -264,7 +260,7 @@ void Servers::done(const std::string& why, bool failed, std::chrono::millisecond
     request.set_failed(failed);
     const auto promise = std::make_shared<std::promise<rpc::Reply>>();
     replies.push_back(promise->get_future());
-    connection->start("Done", message(request), Clock::now() + deadline,
+    connection->start("Done", message_of(request), Clock::now() + deadline,
                       [promise](rpc::Reply reply) { promise->set_value(std::move(reply)); });
   }
   for (auto& reply : replies) reply.get();  // whoever does not answer is gone

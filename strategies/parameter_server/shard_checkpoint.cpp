@@ -31,7 +31,7 @@ bool counts_steps(const JobSpec& spec) {
   return spec.rule.kind != engine::UpdateKind::kSgd;
 }
 
-std::string key_of(const JobSpec& spec) {
+std::string shards_key(const JobSpec& spec) {
   std::string text;
   for (const ShardSpec& shard : spec.shards) {
     text += fmt::format("{} {} {} {} {}\n", shard.name, to_string(shard.shape), shard.first_row,
@@ -191,7 +191,7 @@ SavedShard save_shard(ShardStore& store, const std::string& container, std::uint
   const auto job = store.job(container);
   const JobSpec& spec = job->spec();
   const TrainingShards::Snapshot now = job->snapshot(generation);
-  const std::string key = key_of(spec);
+  const std::string key = shards_key(spec);
   std::vector<Piece> pieces;
   std::map<std::string, Table> tables;  // by name: several shards of one variable here are one
   for (std::size_t i = 0; i < spec.shards.size(); ++i) {
@@ -251,7 +251,7 @@ std::int64_t restore_shard(ShardStore& store, const std::string& container,
       shard->spec.sparse ? read_row_updates(tables, *shard, pieces) : read_updates(tables, *shard);
     }
     checkpoints.restore(step, pieces, zero);
-    const std::string prefix = fmt::format("parameter_server.{}/", key_of(spec));
+    const std::string prefix = fmt::format("parameter_server.{}/", shards_key(spec));
     TrainingShards::Loaded loaded;
     const Table version = tables.read(prefix + "version", 1);
     loaded.version = version.empty() ? step : version[0];

@@ -20,7 +20,7 @@ using engine::require;
 
 namespace {
 
-constexpr std::chrono::milliseconds kSweep{200};
+constexpr std::chrono::milliseconds kBetweenDrops{200};
 
 }  // namespace
 
@@ -203,7 +203,7 @@ ShardService::ShardService(ShardStore& store, engine::Storage& storage, engine::
 
 void ShardService::sweep() {
   store_.drop_gone();
-  work_.add(engine::Clock::now() + kSweep, [this] { sweep(); });
+  work_.add(engine::Clock::now() + kBetweenDrops, [this] { sweep(); });
 }
 
 void ShardService::call(std::string_view method, rpc::Message request,

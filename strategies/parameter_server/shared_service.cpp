@@ -20,7 +20,7 @@ struct SharedService::Mapping {
 namespace {
 
 // What the service answers goes into its place, or by the wire where there is none for it.
-Reply answer(Reply reply, std::byte* to, std::size_t place) {
+Reply answer_in_place(Reply reply, std::byte* to, std::size_t place) {
   if (!reply.ok()) return reply;
   SharedReply head;
   head.set_head(std::move(reply.message.head));
@@ -121,7 +121,7 @@ void SharedService::call(std::string_view method, Message request,
   service_.call(head.method(), std::move(meant), std::move(caller),
                 [held = std::move(mapping_of_call), to = memory + answer_at(body),
                  place = head.answer_bytes(), done = std::move(done)](Reply reply) {
-                  done(answer(std::move(reply), to, place));
+                  done(answer_in_place(std::move(reply), to, place));
                 });
 }
 

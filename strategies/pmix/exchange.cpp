@@ -28,7 +28,7 @@ std::string said(pmix_status_t status) {
   return PMIx_Error_string(status);
 }
 
-void check(pmix_status_t status, const char* what) {
+void require_success(pmix_status_t status, const char* what) {
   if (status != PMIX_SUCCESS) engine::fail(Code::kIo, "PMIx failed to {}: {}", what, said(status));
 }
 
@@ -53,7 +53,7 @@ struct Question {
 using Asked = std::shared_ptr<Question>;
 
 // PMIx's thread; `kept` is a copy of the pointer, made for this answer.
-void answer(pmix_status_t status, pmix_value_t* value, void* kept) {
+void take_answer(pmix_status_t status, pmix_value_t* value, void* kept) {
   const std::unique_ptr<Asked> question(static_cast<Asked*>(kept));
   {
     const std::scoped_lock lock((*question)->mutex);
@@ -69,7 +69,7 @@ void answer(pmix_status_t status, pmix_value_t* value, void* kept) {
 class Joined : public Exchange {
  public:
   Joined() {
-    check(PMIx_Init(&me_, nullptr, 0), "join the job");
+    require_success(PMIx_Init(&me_, nullptr, 0), "join the job");
     try {
       size_ = int(number(PMIX_JOB_SIZE).value_or(1));
       host_size_ = int(number(PMIX_LOCAL_SIZE).value_or(1));
@@ -127,8 +127,8 @@ class Joined : public Exchange {
     Value value;
     value.value.type = PMIX_STRING;
     value.value.data.string = strdup(text.c_str());
-    check(PMIx_Put(PMIX_GLOBAL, key.c_str(), &value.value), "put a text");
-    check(PMIx_Commit(), "put a text");
+    require_success(PMIx_Put(PMIX_GLOBAL, key.c_str(), &value.value), "put a text");
+    require_success(PMIx_Commit(), "put a text");
   }
 
   // Asks for a rank's text unless it is there, or being asked for.
@@ -141,7 +141,8 @@ class Joined : public Exchange {
     pmix_proc_t peer = me_;
     peer.rank = pmix_rank_t(rank);
     auto kept = std::make_unique<Asked>(question);
-    const pmix_status_t status = PMIx_Get_nb(&peer, key.c_str(), nullptr, 0, answer, kept.get());
+    const pmix_status_t status =
+        PMIx_Get_nb(&peer, key.c_str(), nullptr, 0, take_answer, kept.get());
     if (status == PMIX_SUCCESS) {
       kept.release();
     } else {

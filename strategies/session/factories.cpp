@@ -14,7 +14,7 @@ namespace lockstep::strategies {
 namespace {
 
 // A line of what the GPUs are, and where.
-std::string text_of(const std::vector<engine::Device*>& gpus) {
+std::string gpus_text(const std::vector<engine::Device*>& gpus) {
   std::string text;
   for (const engine::Device* gpu : gpus)
     text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", to_string(gpu->id()),
@@ -29,7 +29,7 @@ GpuShare share_of_gpus(Session& session, const StrategyOptions& options) {
   if (options.device != "cuda" || !session.launch().present || session.launch().size == 1)
     return share;
   const std::vector<std::string> seen =
-      session.bootstrap().all_gather(text_of(session.gpus()), "GPUs that processes see");
+      session.bootstrap().all_gather(gpus_text(session.gpus()), "GPUs that processes see");
   const std::vector<int> host = session.bootstrap().hosts();
   const auto me = std::size_t(session.bootstrap().process());
   share.among = 0;
@@ -55,7 +55,7 @@ StrategyOptions with_devices(Session& session, StrategyOptions options, GpuShare
   for (const int gpu : deal_gpus({int(gpus.size()), share.number, share.among, options.replicas}))
     mine.push_back(gpus[std::size_t(gpu)]);
   for (const engine::Device* gpu : mine) options.devices.push_back(to_string(gpu->id()));
-  session.log().info("replicas on {}", text_of(mine));
+  session.log().info("replicas on {}", gpus_text(mine));
   return options;
 }
 

@@ -15,9 +15,10 @@ namespace {
 
 using engine::Clock;
 
-constexpr std::chrono::milliseconds kLook{100};  // how often signals and silence are looked for
-constexpr int kBeginning = 10;                   // lives of a server to which nobody has come yet
-constexpr std::chrono::seconds kLonely{5};       // after a signal: the chief looks every second
+constexpr std::chrono::milliseconds kBetweenChecks{
+    100};                                   // how often signals and silence are looked for
+constexpr int kBeginning = 10;              // lives of a server to which nobody has come yet
+constexpr std::chrono::seconds kLonely{5};  // after a signal: the chief looks every second
 
 // Remembers when somebody last asked for something.
 class Heard : public rpc::Service {
@@ -56,7 +57,7 @@ class Task : public ServerTask {
     std::optional<Clock::time_point> asked;  // to end, by a signal
     for (;;) {
       const auto now = Clock::now();
-      if (auto end = service_.join(std::min(until, now + kLook))) {
+      if (auto end = service_.join(std::min(until, now + kBetweenChecks))) {
         server_->healthy(false);
         return end;
       }

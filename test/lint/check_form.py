@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Holds the form of the C++ files: licence line, length, #pragma once, nothing left to do, listed headers, and of
-kernels that they use no function of <bit> that nvcc makes a constant of.
+"""Holds the form of the C++ files: licence line, length, #pragma once, nothing left to do, listed headers, names that
+are a file's own, and of kernels that they use no function of <bit> that nvcc makes a constant of.
 
 usage: check_form.py ROOT [--absent HEADER...] --headers HEADER...
 
@@ -23,6 +23,20 @@ KERNELS = "engine/cuda/kernels/"
 # Their built-ins are unknown to nvcc 13.0 in code for a GPU: std::countr_zero(x) becomes 32, without a warning.
 NOT_IN_KERNELS = re.compile(r"\bstd::(countr_\w+|countl_\w+|popcount|bit_width|bit_ceil|bit_floor|has_single_bit)\s*[<(]")
 
+# What a .cpp keeps to itself: names in unnamed namespaces, and of static functions, constants and usings. Unity builds
+# put several files of a library into one, where a second such name is an error, or an overload taken for the first.
+IN_UNITY = LIBRARIES + ("tools", "bench")
+NOT_IN_UNITY = "engine/cpu/"
+PROGRAM = re.compile(r"^int main\(", re.MULTILINE)
+UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.DOTALL | re.MULTILINE)
+OF_NAMESPACES = re.compile(r"^(?:namespace .*\{|\}  // namespace.*)$", re.MULTILINE)
+NO_CODE = re.compile(r'//.*?$|/\*.*?\*/|^ *#.*?$|R"\(.*?\)"|"(?:\\.|[^"\\])*"|' r"'(?:\\[^']+|[^'\\])'",
+                     re.DOTALL | re.MULTILINE)
+ALIAS = re.compile(r"(?:using|namespace) (?!namespace )(?:\w*::)*(\w+)")
+TYPE = re.compile(r"(?:struct|class|union|enum|enum class) (?:alignas\(\) |\[\] )*(\w+)(?= final\b| ?[:{]|$)")
+OLD_ENUM = re.compile(r"^enum ((?!class|struct)[^{;]*)\{([^}]*)\}", re.MULTILINE)   # whose values are names beside it
+OUTSIDE = re.compile(r"(?:\[\] )*static |using |namespace |const(?:expr)? [^({=]*(?:[{=]|$)")
+
 
 def check_text(path, text):
     lines = text.splitlines()
@@ -42,17 +56,77 @@ def check_text(path, text):
             yield f"{path}:{number}: nvcc makes a constant of {wrong.group()}...): use what grid.cuh offers"
 
 
+def declarations(text):
+    """Those of a namespace, each on one line; of brackets only the two ends are left."""
+    text = OLD_ENUM.sub(r"enum \1{}; int \2", NO_CODE.sub(" ", OF_NAMESPACES.sub("", text)))
+    left, depth = [], 0
+    for piece in re.findall(r"[][(){}]|[^][(){}]+", text):
+        depth -= piece in ")]}"
+        if depth == 0:
+            left.append(piece)
+        depth += piece in "([{"
+    ended = re.sub(r"\{\}$", "{};", "".join(left), flags=re.MULTILINE)
+    return [" ".join(declaration.split()) for declaration in ended.split(";")]
+
+
+def without_templates(declaration):
+    while (less := re.sub(r"<[^<>]*>", " ", declaration)) != declaration:
+        declaration = less
+    return re.sub(r"^(?:template |requires \w+ |\[\] )*", "", " ".join(declaration.split()))
+
+
+def names_of(declaration):
+    declaration = without_templates(declaration)
+    one = ALIAS.match(declaration) or TYPE.match(declaration)
+    if one:
+        return [one.group(1)]
+    names = []
+    for declarator in declaration.split(","):
+        name = re.search(r"(?:^|[ *&])(\w+)$", re.split(r" ?[({=[]", declarator)[0].rstrip())
+        # The first stands behind a type; members that are defined outside of their class have its name in front.
+        if not name or (not names and name.start() == 0) or name.group(1) == "operator":
+            break
+        names.append(name.group(1))
+    return names
+
+
+def own_names(text):
+    """Names that a file keeps to itself, with what declares them."""
+    own = declarations("".join(UNNAMED.findall(text)))
+    own += [one for one in declarations(UNNAMED.sub("", text)) if OUTSIDE.match(without_templates(one))]
+    return {name: declaration for declaration in own for name in names_of(declaration)}
+
+
+def check_names(texts):
+    """`texts`: of the files of one library, or of programs, of which two are never in one."""
+    programs = {path for path, text in texts.items() if PROGRAM.search(text)}
+    seen = {}
+    for path, text in texts.items():
+        for name, declaration in own_names(text).items():
+            for other, before in seen.setdefault(name, []):
+                alike = declaration == before and ALIAS.match(declaration)
+                if not alike and not {path, other} <= programs:
+                    yield f"{path}: {name} is a name of {other}, too: unity builds put several files into one"
+                    break
+            seen[name].append((path, declaration))
+
+
 def check(root, headers, absent=()):
     root = pathlib.Path(root)
     found = set()
     for top in FOLDERS:
+        in_unity = {}
         for path in sorted((root / top).rglob("*")):
             if path.suffix not in (".h", ".cpp", ".cu", ".cuh"):
                 continue
             name = path.relative_to(root).as_posix()
-            yield from check_text(name, path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            yield from check_text(name, text)
+            if path.suffix == ".cpp" and top in IN_UNITY and not name.startswith(NOT_IN_UNITY):
+                in_unity[name] = text
             if path.suffix == ".h" and top in LIBRARIES and not name.endswith("-inl.h"):
                 found.add(name)
+        yield from check_names(in_unity)
     for name in sorted(found - set(headers) - set(absent)):
         yield f"{name}: is not in `headers` of its meson.build, so nobody compiles it alone"
     for name in sorted((set(headers) | set(absent)) - found):

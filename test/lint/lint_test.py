@@ -195,6 +195,62 @@ class Form(InTree):
         self.assertEqual(len(self.offences(["models/a.h", "models/b.h"])), 1)
 
 
+class Names(InTree):
+    def unnamed(self, path, *lines, before=()):
+        self.write(path, Form.LICENCE, *before, "namespace lockstep {", "namespace {", "", *lines, "",
+                   "}  // namespace", "}  // namespace lockstep")
+
+    def offences(self):
+        return list(check_form.check(self.root, []))
+
+    def test_a_name_that_two_files_keep_to_themselves_is_noticed(self):
+        for name, one, other in [
+                ("median", ["double median(std::vector<double> values) {", "  return values[0];", "}"],
+                 ["int median(int a, int b) {", "  return a;", "}"]),
+                ("read", ["template <class T, class U = std::map<int, T>>", "T read(const U& from) {", "}"],
+                 ["[[noreturn]] void read() {", "}"]),
+                ("Call", ["class Call;"], ["struct Call final : Base<int> {", "  int x = 1;", "};"]),
+                ("Kind", ["enum class Kind : std::uint8_t { kOne, kTwo };"], ["using Kind = Probe::Kind;"]),
+                ("kFew", ["enum Count : int { kNone, kFew = 3 };"], ["constexpr int kFew = 2;"]),
+                ("Line", ["struct alignas(64) Line {", "};"], ["using engine::Line;"]),
+                ("kLeft", ["constexpr double kWidth = sum(1, 2), kLeft = 70;"], ["constexpr int kLeft{90};"]),
+                ("kNames", ["const std::array<const char*, 2> kNames = {", "    \"a;\", // {", "};"],
+                 ["constexpr const char* kNames[] = {\"a\"};"]),
+                ("files", ["std::map<std::string, int> files;"], ["namespace files = std::filesystem;"])]:
+            with self.subTest(name=name):
+                self.empty()
+                self.unnamed("engine/nn/a.cpp", *one)
+                self.unnamed("engine/nn/c.cpp", "int other = 1;")
+                self.assertEqual(self.offences(), [])
+                self.unnamed("engine/train/b.cpp", "int more() {", "  return 1'000;", "}", *other)
+                found = self.offences()
+                self.assertEqual(len(found), 1, found)
+                for part in ["engine/nn/a.cpp", "engine/train/b.cpp", f" {name} "]:
+                    self.assertIn(part, found[0])
+
+    def test_static_functions_and_constants_outside_are_noticed(self):
+        for line in ["static int one(int x) { return x; }", "constexpr int one = 1;", "using one = int;"]:
+            with self.subTest(line=line):
+                self.empty()
+                self.unnamed("tools/a.cpp", "int one = 1;")
+                self.unnamed("tools/bench/b.cpp", "int two = 1;", before=[line])
+                self.assertEqual(len(self.offences()), 1)
+
+    def test_what_is_one_or_never_in_one_file_passes(self):
+        self.unnamed("engine/nn/a.cpp", "int one = 1;", "using engine::Code;", "namespace fs = std::filesystem;",
+                     "class Own {", "  int x() const;", "};", "int Own::x() const {", "  return 1;", "}")
+        self.unnamed("collectives/a.cpp", "int one = 1;")
+        self.unnamed("engine/cpu/a.cpp", "int one = 1;")
+        self.unnamed("engine/train/a.cpp", "using engine::Code;", "namespace fs = std::filesystem;", "int x(int one) {",
+                     "  int Own = 1;", "  return one + Own;", "}", "enum class Way { one };",
+                     before=["const int& one() {", "}"])
+        for program in ["ops", "step"]:
+            self.unnamed(f"bench/{program}.cpp", "int turns = 1;", before=["int main() {", "}"])
+        self.assertEqual(self.offences(), [])
+        self.unnamed("bench/part.cpp", "int turns = 1;")
+        self.assertEqual(len(self.offences()), 2)
+
+
 class Format(InTree):
     def test_a_badly_formatted_file_is_noticed(self):
         program, why = check_format.find_clang_format()

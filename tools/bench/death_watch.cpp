@@ -13,7 +13,7 @@ namespace lockstep::tools::bench {
 namespace {
 
 // For the error to come to the end of the program by itself.
-constexpr std::chrono::milliseconds kPatience{300};
+constexpr std::chrono::milliseconds kErrorPatience{300};
 
 }  // namespace
 
@@ -50,7 +50,7 @@ void DeathWatch::died(const std::string& what) {
   if (!lost_.empty() || over_) return;
   lost_ = what;
   if (link_ != nullptr) link_->stop(engine::Code::kPeerLost, what);
-  if (changed_.wait_for(lock, kPatience, [this] { return over_; })) return;
+  if (changed_.wait_for(lock, kErrorPatience, [this] { return over_; })) return;
   complain(what);
   leave(exit_code(engine::Code::kPeerLost));
 }

@@ -32,7 +32,7 @@ std::string quoted(const std::string& text) {
 
 // What takes part in a line of CSV, with commas between.
 template <class Text>
-std::string joined(const Fields& fields, const Text& text) {
+std::string comma_joined(const Fields& fields, const Text& text) {
   std::string line;
   for (const auto& field : fields) {
     if (&field != &fields.front()) line += ',';
@@ -60,11 +60,11 @@ std::string json_line(const Fields& fields) {
 }
 
 std::string csv_heading(const Fields& fields) {
-  return joined(fields, [](const auto& field) { return quoted(field.first); });
+  return comma_joined(fields, [](const auto& field) { return quoted(field.first); });
 }
 
 std::string csv_line(const Fields& fields) {
-  return joined(fields, [](const auto& field) {
+  return comma_joined(fields, [](const auto& field) {
     const nlohmann::json& value = field.second;
     if (value.is_null()) return std::string();
     return value.is_string() ? quoted(value.template get<std::string>()) : value.dump();

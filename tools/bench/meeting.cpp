@@ -18,7 +18,7 @@ namespace {
 
 using Flag = std::atomic<std::uint64_t>;
 
-constexpr std::uint64_t kLeft = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kHasLeft = std::numeric_limits<std::uint64_t>::max();
 constexpr int kBareSpins = 2000;  // then others may need this core
 constexpr int kLooks = 1000;      // between two looks at the clock
 constexpr int kTries = 5, kRounds = 4000;
@@ -50,7 +50,7 @@ Meeting::~Meeting() {
 }
 
 void Meeting::leave() {
-  if (!link_) flags_[std::size_t(ranks_.rank())]->store(kLeft);
+  if (!link_) flags_[std::size_t(ranks_.rank())]->store(kHasLeft);
   if (link_) link_->stop(engine::Code::kAborted, "another rank gave up");
 }
 
@@ -94,7 +94,7 @@ void Meeting::flag(std::uint64_t now, int ranks) {
   engine::Clock::time_point begin{};
   for (int rank = 0, spins = 0; rank < ranks;) {
     const std::uint64_t there = flags_[std::size_t(rank)]->load(std::memory_order_acquire);
-    if (there == kLeft) {
+    if (there == kHasLeft) {
       left_ = true;
       engine::fail(engine::Code::kPeerLost, "{}", why(fmt::format("rank {} gave up", rank)));
     }

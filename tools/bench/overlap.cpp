@@ -50,7 +50,7 @@ int units_for(double us, const strategies::Ranks& ranks, Meeting& meeting, Backw
   return std::max(kBuckets, int(us / slowest * kTrial));
 }
 
-Fields fields(const Overlap& o) {
+Fields overlap_fields(const Overlap& o) {
   Fields all{{"bytes", o.bytes},
              {"count", o.count},
              {"algorithm", o.choice.algorithm},
@@ -116,15 +116,15 @@ Overlap overlap(const strategies::Ranks& ranks, Meeting& meeting, const Setting&
 
 std::string overlap_heading(Form form) {
   if (form == Form::kJson) return {};
-  if (form == Form::kCsv) return csv_heading(fields({}));
+  if (form == Form::kCsv) return csv_heading(overlap_fields({}));
   return fmt::format("{:>11} {:>10} {:<20}   {:>11} {:>11} {:>11} {:>9} {:>6}  reason", "bytes",
                      "count", "algorithm", "compute us", "alone us", "together us", "hidden %",
                      "wrong");
 }
 
 std::string to_text(const Overlap& o, Form form) {
-  if (form == Form::kJson) return json_line(fields(o));
-  if (form == Form::kCsv) return csv_line(fields(o));
+  if (form == Form::kJson) return json_line(overlap_fields(o));
+  if (form == Form::kCsv) return csv_line(overlap_fields(o));
   return fmt::format("{:>11} {:>10} {:<20} {} {:>11.1f} {:>11.1f} {:>11.1f} {:>9.0f} {:>6}  {}",
                      o.bytes, o.count, o.choice.algorithm, mark(o.choice), o.compute_us, o.alone_us,
                      o.together_us, o.hidden_percent(), wrong_cell(o.wrong, form), o.choice.reason);

@@ -10,7 +10,8 @@
 namespace lockstep::tools::bench {
 namespace {
 
-constexpr double kWidth = 970, kHeight = 520, kLeft = 70, kRight = 260, kTop = 50, kBottom = 60;
+constexpr double kPlotWidth = 970, kPlotHeight = 520, kLeftMargin = 70, kRightMargin = 260,
+                 kTopMargin = 50, kBottomMargin = 60;
 constexpr std::array<const char*, 7> kColours{"#1764ab", "#c1272d", "#2a8a3e", "#8a4fbf",
                                               "#c77700", "#00848c", "#b03a86"};
 
@@ -78,33 +79,35 @@ std::string to_svg(const std::vector<Row>& rows, const std::string& title, const
   const double first = std::floor(std::log10(low)), last = std::floor(std::log10(high)) + 1;
   const double sizes = std::max(1.0, std::log2(most / least));
   const auto x = [&](double bytes) {
-    return kLeft + (kWidth - kLeft - kRight) * std::log2(bytes / least) / sizes;
+    return kLeftMargin +
+           (kPlotWidth - kLeftMargin - kRightMargin) * std::log2(bytes / least) / sizes;
   };
   const auto y = [&](double busbw) {
     const double at = (std::log10(std::max(busbw, std::pow(10, first))) - first) / (last - first);
-    return kHeight - kBottom - (kHeight - kTop - kBottom) * at;
+    return kPlotHeight - kBottomMargin - (kPlotHeight - kTopMargin - kBottomMargin) * at;
   };
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" "
       "font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
       "<text x=\"{}\" y=\"24\" font-size=\"15\">{}</text>\n",
-      kWidth, kHeight, kLeft, escaped(title));
+      kPlotWidth, kPlotHeight, kLeftMargin, escaped(title));
   for (double power = first; power <= last; ++power) {
     const double at = y(std::pow(10, power));
     svg += fmt::format(
         "<path d=\"M{} {:.1f}H{}\" stroke=\"#dddddd\"/><text x=\"{}\" y=\"{:.1f}\" "
         "text-anchor=\"end\">{:g}</text>\n",
-        kLeft, at, kWidth - kRight, kLeft - 8, at + 4, std::pow(10, power));
+        kLeftMargin, at, kPlotWidth - kRightMargin, kLeftMargin - 8, at + 4, std::pow(10, power));
   }
   for (double bytes = least; bytes <= most * 1.01; bytes *= sizes > 10 ? 16 : 4)
     svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", x(bytes),
-                       kHeight - kBottom + 20, size_name(bytes));
+                       kPlotHeight - kBottomMargin + 20, size_name(bytes));
   svg += fmt::format(
       "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">size of one rank's input</text>\n"
       "<text transform=\"translate(18 {}) rotate(-90)\" text-anchor=\"middle\">bus bandwidth, "
       "GB/s</text>\n",
-      (kLeft + kWidth - kRight) / 2, kHeight - 15, (kTop + kHeight - kBottom) / 2);
-  double legend = kTop + 10;
+      (kLeftMargin + kPlotWidth - kRightMargin) / 2, kPlotHeight - 15,
+      (kTopMargin + kPlotHeight - kBottomMargin) / 2);
+  double legend = kTopMargin + 10;
   for (const Line& line : all) {
     std::string points;
     for (const Point& p : line.points)
@@ -118,8 +121,8 @@ std::string to_svg(const std::vector<Row>& rows, const std::string& title, const
     svg += fmt::format(
         "<polyline points=\"{}\" {}/>\n<path d=\"M{} {}h24\" {}/><text x=\"{}\" "
         "y=\"{}\">{}</text>\n",
-        points, style, kWidth - kRight + 12, legend, style, kWidth - kRight + 42, legend + 4,
-        escaped(line.name));
+        points, style, kPlotWidth - kRightMargin + 12, legend, style,
+        kPlotWidth - kRightMargin + 42, legend + 4, escaped(line.name));
     legend += 20;
   }
   return svg + "</svg>\n";

@@ -56,7 +56,7 @@ std::optional<double> time_of(const Regret& r, const std::string& name) {
 }
 
 // Without the times of all.
-Fields fields(const Regret& r) {
+Fields regret_fields(const Regret& r) {
   const auto& predicted = r.choice.predicted_us;
   Fields all{{"bytes", r.bytes},
              {"count", r.count},
@@ -110,7 +110,7 @@ Regret regret(const strategies::Ranks& ranks, Meeting& meeting, const Setting& s
 std::string heading(const std::vector<std::string>& columns, Form form) {
   if (form == Form::kJson) return {};
   if (form == Form::kCsv) {
-    Fields all = fields({});
+    Fields all = regret_fields({});
     for (const std::string& name : columns) all.emplace_back(name + "_us", nullptr);
     return csv_heading(all);
   }
@@ -122,7 +122,7 @@ std::string heading(const std::vector<std::string>& columns, Form form) {
 
 std::string to_text(const Regret& r, const std::vector<std::string>& columns, Form form) {
   if (form != Form::kTable) {
-    Fields all = fields(r);
+    Fields all = regret_fields(r);
     if (form == Form::kJson) {
       nlohmann::json us;
       for (const auto& [name, one] : r.us) us[name] = one;

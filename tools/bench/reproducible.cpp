@@ -21,16 +21,16 @@ using strategies::Communicator;
 using strategies::Reduce;
 
 // Numbers of some twenty binary digits' range, in every type.
-double number(int rank, std::size_t i) {
+double random_number(int rank, std::size_t i) {
   const auto random = engine::random_bits(1, std::uint64_t(rank), i);
   return (engine::uniform(random[0]) - 0.5) * std::ldexp(1.0, int(random[1] % 20) - 14);
 }
 
 template <class T>
-void write(std::byte* data, std::size_t count, int rank) {
+void write_numbers(std::byte* data, std::size_t count, int rank) {
   using Number = std::conditional_t<sizeof(T) == 2, float, double>;
   T* const to = reinterpret_cast<T*>(data);
-  for (std::size_t i = 0; i < count; ++i) to[i] = T(Number(number(rank, i)));
+  for (std::size_t i = 0; i < count; ++i) to[i] = T(Number(random_number(rank, i)));
 }
 
 // Calls `body` with a number of the type.
@@ -52,7 +52,7 @@ void with_type(engine::DType dtype, const Body& body) {
   engine::broken("sums of integers are reproducible");
 }
 
-Fields fields(const Reproducible& r) {
+Fields reproducible_fields(const Reproducible& r) {
   Fields all{{"bytes", r.bytes},
              {"count", r.count},
              {"algorithm", r.choice.algorithm},
@@ -96,7 +96,7 @@ Reproducible reproducible(const strategies::Ranks& ranks, Meeting& meeting, cons
   found.wrong = time_in_turns(ranks, meeting, setting, count, variants);
   found.plain_us = variants[0].times.median, found.reproducible_us = variants[1].times.median;
   found.wait = worse(variants[0].times.wait, variants[1].times.wait);
-  with_type(task.dtype, [&]<class T>(T) { write<T>(memory.data(), count, ranks.rank()); });
+  with_type(task.dtype, [&]<class T>(T) { write_numbers<T>(memory.data(), count, ranks.rank()); });
   reduce(same);
   found.bits = ranks.ops.checksum(memory.data(), found.bytes, 0);
   return found;
@@ -104,14 +104,14 @@ Reproducible reproducible(const strategies::Ranks& ranks, Meeting& meeting, cons
 
 std::string reproducible_heading(Form form) {
   if (form == Form::kJson) return {};
-  if (form == Form::kCsv) return csv_heading(fields({}));
+  if (form == Form::kCsv) return csv_heading(reproducible_fields({}));
   return fmt::format("{:>11} {:>10} {:<20}   {:>11} {:>15} {:>6} {:>16} {:>6}  reason", "bytes",
                      "count", "algorithm", "plain us", "reproducible us", "times", "bits", "wrong");
 }
 
 std::string to_text(const Reproducible& r, Form form) {
-  if (form == Form::kJson) return json_line(fields(r));
-  if (form == Form::kCsv) return csv_line(fields(r));
+  if (form == Form::kJson) return json_line(reproducible_fields(r));
+  if (form == Form::kCsv) return csv_line(reproducible_fields(r));
   return fmt::format("{:>11} {:>10} {:<20} {} {:>11.1f} {:>15.1f} {:>6.2f} {:016x} {:>6}  {}",
                      r.bytes, r.count, r.choice.algorithm, mark(r.choice), r.plain_us,
                      r.reproducible_us, r.times(), r.bits, wrong_cell(r.wrong, form),

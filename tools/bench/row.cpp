@@ -10,11 +10,11 @@
 namespace lockstep::tools::bench {
 namespace {
 
-std::string number(std::optional<double> value, int digits) {
+std::string cell(std::optional<double> value, int digits) {
   return value ? fmt::format("{:.{}f}", *value, digits) : "-";
 }
 
-nlohmann::json json(std::optional<double> value) {
+nlohmann::json number_or_null(std::optional<double> value) {
   return value ? nlohmann::json(*value) : nlohmann::json();
 }
 
@@ -26,13 +26,13 @@ std::string table(const Row& row, bool mpi) {
       "{:>6}",
       row.bytes, row.count, row.choice.algorithm, mark(row.choice), m.in_place.median,
       m.in_place.least, m.in_place.p99, m.out_of_place.median, row.algbw(), row.busbw(),
-      number(row.roofline_percent(), 0), number(row.choice.predicted_us, 1),
+      cell(row.roofline_percent(), 0), cell(row.choice.predicted_us, 1),
       wrong_cell(m.wrong, Form::kTable));
-  if (mpi) text += fmt::format(" {:>10} {:>6}", number(row.mpi_us(), 1), number(row.ratio(), 2));
+  if (mpi) text += fmt::format(" {:>10} {:>6}", cell(row.mpi_us(), 1), cell(row.ratio(), 2));
   return text + "  " + row.choice.reason;
 }
 
-Fields fields(const Row& row, bool mpi) {
+Fields row_fields(const Row& row, bool mpi) {
   const Measured& m = row.measured;
   const auto seen = [](double number) { return number > 0 ? nlohmann::json(number) : nullptr; };
   Fields all{{"bytes", row.bytes},
@@ -47,12 +47,12 @@ Fields fields(const Row& row, bool mpi) {
              {"out_of_place_p99_us", m.out_of_place.p99},
              {"algbw_gb_s", row.algbw()},
              {"busbw_gb_s", row.busbw()},
-             {"roofline_percent", json(row.roofline_percent())},
-             {"predicted_us", json(row.choice.predicted_us)},
+             {"roofline_percent", number_or_null(row.roofline_percent())},
+             {"predicted_us", number_or_null(row.choice.predicted_us)},
              {"wrong", wrong_json(m.wrong)}};
   if (mpi) {
-    all.emplace_back("mpi_us", json(row.mpi_us()));
-    all.emplace_back("ratio", json(row.ratio()));
+    all.emplace_back("mpi_us", number_or_null(row.mpi_us()));
+    all.emplace_back("ratio", number_or_null(row.ratio()));
     all.emplace_back("mpi_wrong", wrong_json(m.mpi_wrong));
     all.emplace_back("mpi_processors_us", m.mpi ? seen(m.mpi->processors) : nullptr);
   }
@@ -95,7 +95,7 @@ const char* mark(const Choice& choice) {
 
 std::string heading(Form form, bool mpi) {
   if (form == Form::kJson) return {};
-  if (form == Form::kCsv) return csv_heading(fields({}, mpi));
+  if (form == Form::kCsv) return csv_heading(row_fields({}, mpi));
   return fmt::format(
       "{:>11} {:>10} {:<20}   {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6} {:>9} {:>6}{}  {}",
       "bytes", "count", "algorithm", "us", "min", "p99", "out us", "algbw", "busbw", "roof %",
@@ -104,8 +104,8 @@ std::string heading(Form form, bool mpi) {
 
 std::string to_text(const Row& row, Form form, bool mpi) {
   return form == Form::kTable ? table(row, mpi)
-         : form == Form::kCsv ? csv_line(fields(row, mpi))
-                              : json_line(fields(row, mpi));
+         : form == Form::kCsv ? csv_line(row_fields(row, mpi))
+                              : json_line(row_fields(row, mpi));
 }
 
 }  // namespace lockstep::tools::bench

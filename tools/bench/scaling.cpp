@@ -70,7 +70,7 @@ class Step {
   collectives::Executor& executor_;
 };
 
-Fields fields(const Scaling& s, const Scaling& alone) {
+Fields scaling_fields(const Scaling& s, const Scaling& alone) {
   Fields all{{"weak_step_ms", s.weak.step * 1e3},
              {"weak_images_per_second", s.weak.images_per_second},
              {"weak_percent", 100 * s.weak.efficiency(alone.weak)},
@@ -111,15 +111,15 @@ Scaling scaling(const strategies::Ranks& ranks, Meeting& meeting, const Setting&
 
 std::string scaling_heading(Form form) {
   if (form == Form::kJson) return {};
-  if (form == Form::kCsv) return csv_heading(fields({}, {}));
+  if (form == Form::kCsv) return csv_heading(scaling_fields({}, {}));
   return fmt::format("{:>5} {:>12} {:>10} {:>7} {:>14} {:>10} {:>9} {:>9} {:>6}", "ranks",
                      "weak: step ms", "images/s", "%", "strong: step ms", "images/s", "%",
                      "links ms", "wrong");
 }
 
 std::string to_text(const Scaling& s, const Scaling& alone, Form form) {
-  if (form == Form::kJson) return json_line(fields(s, alone));
-  if (form == Form::kCsv) return csv_line(fields(s, alone));
+  if (form == Form::kJson) return json_line(scaling_fields(s, alone));
+  if (form == Form::kCsv) return csv_line(scaling_fields(s, alone));
   return fmt::format(
       "{:>5} {:>13.2f} {:>10.1f} {:>7.1f} {:>15.2f} {:>10.1f} {:>9.1f} {:>9.2f} {:>6}",
       s.weak.ranks, s.weak.step * 1e3, s.weak.images_per_second,

@@ -30,7 +30,7 @@ constexpr double kSeconds = 4;
 constexpr std::size_t kProcessorsFrom = std::size_t(64) << 10;
 
 // Of what the ranks exchange at once.
-constexpr std::size_t kMostBytes = std::size_t(512) << 10;
+constexpr std::size_t kMostGathered = std::size_t(512) << 10;
 
 using Series = std::vector<std::vector<double>>;  // microseconds, of each variant
 
@@ -43,9 +43,9 @@ double process_us() {
 // Everybody's text, all of one length, which may be long: in pieces that an exchange takes.
 std::vector<std::string> gathered(collectives::Bootstrap& bootstrap, const std::string& mine) {
   std::vector<std::string> all(std::size_t(bootstrap.processes()));
-  for (std::size_t begin = 0; begin < mine.size(); begin += kMostBytes) {
+  for (std::size_t begin = 0; begin < mine.size(); begin += kMostGathered) {
     const auto piece =
-        bootstrap.all_gather(mine.substr(begin, kMostBytes), "times of the benchmark");
+        bootstrap.all_gather(mine.substr(begin, kMostGathered), "times of the benchmark");
     for (std::size_t process = 0; process < all.size(); ++process) all[process] += piece[process];
   }
   return all;

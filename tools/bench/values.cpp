@@ -48,7 +48,7 @@ double most_exact(DType dtype) {
   return dtype == DType::kFloat16 ? 2048 : dtype == DType::kBFloat16 ? 256 : 0x1p24;
 }
 
-double joined(ReduceOp op, double a, double b) {
+double combined(ReduceOp op, double a, double b) {
   switch (op) {
     case ReduceOp::kSum:
       return a + b;
@@ -85,7 +85,7 @@ double Values::input(std::size_t place, int rank, int round) const {
 double Values::result(std::size_t place, int round) const {
   double all = input(place, 0, round);
   for (int rank = 1; rank < ranks_; ++rank) {
-    all = joined(op_, all, input(place, rank, round));
+    all = combined(op_, all, input(place, rank, round));
   }
   if (!mean_) return all;
   const double scale = 1.0 / ranks_;
