@@ -109,7 +109,8 @@ IdxFile read_idx_file(const std::filesystem::path& path, int extents) {
   for (int i = 0; i < extents; ++i) {
     const std::uint32_t extent = big_endian(header.subspan(std::size_t(4 + 4 * i)));
     idx.extents.push_back(extent);
-    if (extent != 0 && announced > std::numeric_limits<std::int64_t>::max() / extent) {
+    if (extent != 0 &&
+        announced > std::uint64_t(std::numeric_limits<std::int64_t>::max()) / extent) {
       fail(Code::kCorrupt, "data: {}: extents: more elements than 63 bits count", name);
     }
     announced *= extent;
