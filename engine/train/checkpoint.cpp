@@ -24,7 +24,6 @@ constexpr std::string_view kReplaced = ".replaced";  // whole, set aside for ano
 constexpr std::string_view kOld = ".old";            // being removed
 constexpr std::string_view kManifestFile = "/manifest.json";
 constexpr std::string_view kPrefix = "step-";
-constexpr std::size_t kDigits = 10;
 
 std::string folder_name(std::int64_t step) {
   return fmt::format("{}{:010}", kPrefix, step);

@@ -24,7 +24,7 @@ using engine::require;
 namespace {
 
 constexpr std::size_t kSaved = 3;                       // checkpoints that are remembered
-constexpr std::chrono::milliseconds kNobody{500};       // for servers that no job was opened on
+constexpr std::chrono::milliseconds kUnopened{500};     // for servers that no job was opened on
 constexpr std::chrono::milliseconds kFarewell{5000};    // for those that follow, and servers
 constexpr const char* kOwnState = "parameter_server.";  // in checkpoints: versions and pushes
 
@@ -106,7 +106,7 @@ void ParameterServer::close() {
         Clock::now() + (failed ? std::min(options_.deadline, kFarewell) : options_.deadline));
     if (taken_) return;  // they are another's
     servers_->done(failed ? why_failed_ : "the chief is done", failed,
-                   std::min(options_.deadline, generation_ == 0 ? kNobody : kFarewell));
+                   std::min(options_.deadline, generation_ == 0 ? kUnopened : kFarewell));
   } catch (const std::exception& error) {
     options_.log.warning("the others could not be told that the job is over: {}", error.what());
   }
