@@ -66,7 +66,7 @@ Socket listen_at(const Endpoint& at, bool again) {
 }
 
 // All interfaces; of a host without IPv6, those of IPv4.
-Endpoint everywhere(int port, bool six) {
+Endpoint any_address(int port, bool six) {
   Endpoint all = endpoint(six ? "::" : "0.0.0.0", port);
   all.text = kEverywhere;
   return all;
@@ -77,8 +77,8 @@ std::vector<Socket> listen_at(const std::vector<std::string>& addresses, int por
   std::vector<Socket> sockets;
   const bool again = port != 0;
   if (addresses.empty()) {
-    Socket socket = listen_at(everywhere(port, true), again);
-    if (!socket && errno != EADDRINUSE) socket = listen_at(everywhere(port, false), again);
+    Socket socket = listen_at(any_address(port, true), again);
+    if (!socket && errno != EADDRINUSE) socket = listen_at(any_address(port, false), again);
     if (socket) sockets.push_back(std::move(socket));
     return sockets;
   }

@@ -22,7 +22,7 @@ namespace lockstep::engine::data {
 namespace {
 
 constexpr std::size_t kMostLine = 4096;  // bytes; a line of the form has about 250
-constexpr std::size_t kBlock = std::size_t(1) << 20;
+constexpr std::size_t kReadAtOnce = std::size_t(1) << 20;
 
 class OpenFile {
  public:
@@ -93,13 +93,13 @@ class CriteoFile final : public Dataset {
   // One pass over the file, block by block; what is left of the last line of a block goes to the
   // front of the next.
   void look() {
-    std::vector<char> block(kBlock);
+    std::vector<char> block(kReadAtOnce);
     std::uint64_t offset = 0;  // of the block in the file
     std::size_t kept = 0;
     std::uint64_t checksum = crc32_z(0, nullptr, 0);
     for (bool whole = false; !whole;) {
       const std::size_t got = file_.read(std::span(block).subspan(kept), offset + kept);
-      whole = got < kBlock - kept;
+      whole = got < kReadAtOnce - kept;
       checksum = crc32_z(checksum, reinterpret_cast<const Bytef*>(block.data() + kept), got);
       const std::string_view text(block.data(), kept + got);
       std::size_t begin = 0;

@@ -18,7 +18,7 @@ namespace {
 using Path = std::filesystem::path;
 
 // The file itself, else the one with .gz; an empty path when neither is there.
-Path find(const Path& plain) {
+Path plain_or_gz(const Path& plain) {
   std::error_code error;
   if (std::filesystem::exists(plain, error)) return plain;
   Path compressed = plain;
@@ -27,7 +27,7 @@ Path find(const Path& plain) {
 }
 
 Path need(const Path& plain) {
-  Path found = find(plain);
+  Path found = plain_or_gz(plain);
   if (found.empty())
     fail(Code::kIo, "data: {} is missing, and so is {}.gz", plain.string(),
          plain.filename().string());
@@ -82,8 +82,8 @@ Sets idx(const std::string& folder, std::size_t classes) {
   Sets sets;
   sets.train = train;
   sets.around = train->black();
-  if (find(path / "t10k-images-idx3-ubyte").empty() &&
-      find(path / "t10k-labels-idx1-ubyte").empty()) {
+  if (plain_or_gz(path / "t10k-images-idx3-ubyte").empty() &&
+      plain_or_gz(path / "t10k-labels-idx1-ubyte").empty()) {
     return sets;
   }
   sets.test = read_set(path, "t10k", name + "/test", train->classes());
