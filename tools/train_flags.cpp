@@ -81,6 +81,10 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "wide_deep, a file in Criteo's text format; or 'random' for one batch of random "
                  "examples; without it, digits, colour images or clicks that the program draws")
       ->check(file_name("a file or folder, or random"));
+  app.add_option("--test", f.test,
+                 "for wide_deep with --data FILE: a file of test data in the same format; folders "
+                 "have test data of their own")
+      ->check(file_name("a file"));
   app.add_option("--strategy", f.strategy,
                  "replicas of this process, or of all that mpirun started; or replicas that share "
                  "variables on servers")

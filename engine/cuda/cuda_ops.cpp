@@ -174,7 +174,7 @@ void CudaOps::answer(Asked& asked) {
     const HostView numbers(*this, question.numbers, question.rows);
     if (question.layer.empty()) {
       for (std::size_t row = 0; row < question.rows; ++row)
-        class_of(numbers.tensor().as<float>()[row], question.classes, row);
+        class_of(numbers.tensor().as<float>()[row], question.classes, row, state.ids);
     } else {
       std::vector<std::uint32_t> places(question.rows * question.source.fields);
       Ops::embedding_rows(&state, question.source, numbers.tensor(), question.layer, places.data());

@@ -124,8 +124,9 @@ void check_reduce(const ReduceArguments& a, std::size_t most) {
   }
 }
 
-std::size_t class_of(float target, std::size_t classes, std::size_t row) {
-  require(is_index(target, classes), "row {} names class {}; classes are 0 to {}", row, target,
+std::size_t class_of(float target, std::size_t classes, std::size_t row, const std::int64_t* ids) {
+  require(is_index(target, classes), "{} {} has the class {}; classes are 0 to {}",
+          ids == nullptr ? "row" : "example", ids == nullptr ? std::int64_t(row) : ids[row], target,
           classes - 1);
   return std::size_t(target);
 }

@@ -426,6 +426,8 @@ void EvaluationLoop::run(Replica& r) {
   Pipeline pipeline(data_, options);
   WorkQueue queue(strategy_, r, pipeline, accumulate_);
   double sums[4] = {};  // loss, correct, examples, among the first five
+  const bool two_classes = data_.classes() == 2 && r.graph.correct() &&
+                           r.graph.target().columns() == 1 && r.graph.output().columns() == 2;
   Vote vote;
   while (const std::optional<Work> work = queue.next()) {
     if (interrupted(r, vote)) return;
@@ -438,6 +440,7 @@ void EvaluationLoop::run(Replica& r) {
       sums[1] += count_correct(r);
       sums[2] += double(r.state.examples);
       if (has_top(r, kTop)) sums[3] += double(count_top(r));
+      if (two_classes) score(r);
       if (outputs_ != nullptr) pass_on(r);
     }
   }
@@ -449,6 +452,31 @@ void EvaluationLoop::run(Replica& r) {
   std::scoped_lock lock(mutex_);
   result_ = {loss / examples, accuracy(r, correct, examples), std::uint64_t(examples)};
   if (has_top(r, kTop)) result_->top5 = accuracy(r, top, examples);
+  two_classes_ = two_classes;
+}
+
+void EvaluationLoop::score(Replica& r) {
+  const std::size_t rows = std::size_t(r.state.examples);
+  const HostView output(*r.context->ops, r.graph.output(), rows);
+  const HostView target(*r.context->ops, r.graph.target(), rows);
+  std::scoped_lock lock(mutex_);
+  append_scores(output.tensor(), target.tensor(), rows, scores_);
+}
+
+// The chief sorts all scores, and tells the others.
+std::optional<Evaluation> EvaluationLoop::result() {
+  if (!result_ || !two_classes_) return result_;
+  std::vector<ScoredExample> all;
+  for (const std::string& bytes :
+       strategy_.collect(score_bytes(std::exchange(scores_, {})), "scores of an evaluation"))
+    append_scores(bytes, all);
+  const double area[] = {area_under_curve(std::move(all))};
+  strategy_.run([&](Replica& r) {
+    const std::vector<double> told = strategy_.gather(r, area, "evaluation");
+    std::scoped_lock lock(mutex_);
+    result_->auc = told[0];
+  });
+  return result_;
 }
 
 void EvaluationLoop::pass_on(Replica& r) {

@@ -11,6 +11,7 @@
 
 #include "engine/data/dataset.h"
 #include "engine/optim/optimizer.h"
+#include "engine/train/area_under_curve.h"
 #include "engine/train/recording.h"
 #include "engine/train/trainer.h"
 
@@ -67,12 +68,14 @@ class EvaluationLoop {
   EvaluationLoop(Strategy& strategy, const Dataset& data, int accumulate,
                  const Trainer::Outputs* outputs, const FitOptions* fit);
   void run(Replica& replica);
-  // After run. Nothing: it was interrupted, on all replicas before the same batch.
-  const std::optional<Evaluation>& result() const { return result_; }
+  // After run; collective, outside of the strategy's run. Nothing: it was interrupted, on all
+  // replicas before the same batch.
+  std::optional<Evaluation> result();
 
  private:
   struct Vote;
   bool interrupted(Replica& replica, Vote& vote) const;
+  void score(Replica& replica);
   void pass_on(Replica& replica);
   Strategy& strategy_;
   const Dataset& data_;
@@ -80,6 +83,8 @@ class EvaluationLoop {
   const Trainer::Outputs* outputs_;
   const FitOptions* fit_;
   std::mutex mutex_;
+  bool two_classes_ = false;
+  std::vector<ScoredExample> scores_;  // of this process, where there are two classes
   std::optional<Evaluation> result_;
 };
 

@@ -197,13 +197,14 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
   loop_bytes_ = loop_bytes(data);
   run_ = fmt::format(
       "{}\n{}\ndata: {}, fingerprint {:016x}\nshuffle: {}\ncheckpoints: {}\nevery: {}\n"
-      "test data: {}\neval: {}",
+      "test data: {}\neval: {}\nsteps per execution: {}",
       optimizer_.describe(),
       options.steps > 0 ? fmt::format("steps: {}", options.steps)
                         : fmt::format("epochs: {}", options.epochs),
       data.describe(), data.fingerprint(), options.shuffle,
       options.checkpoints.empty() ? "none" : options.checkpoints, options.every,
-      options.test == nullptr ? "none" : options.test->describe(), options.evaluate_every);
+      options.test == nullptr ? "none" : options.test->describe(), options.evaluate_every,
+      options.steps_per_execution);
   run_ += options.profile == nullptr ? "\nprofile: none"
                                      : fmt::format("\nprofile: {} steps", options.profile->steps());
   if (strategy_.follows()) return follow(data, options);

@@ -63,6 +63,9 @@ struct Evaluation {
   // The part whose class is among the five largest outputs, the first of equals before the others;
   // NaN where the loss counts none, or where there are no more classes than five.
   double top5 = std::numeric_limits<double>::quiet_NaN();
+  // Of data of two classes: the area under the ROC curve of the logits, exact over replicas; NaN of
+  // other data, and where all examples are of one class.
+  double auc = std::numeric_limits<double>::quiet_NaN();
 };
 
 struct FitOptions {

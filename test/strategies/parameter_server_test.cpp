@@ -161,6 +161,22 @@ TEST_F(ParameterServerTest, SynchronousWorkersAreReplicas) {
   }
 }
 
+// Also where steps are reported together, and their shares are not whole batches.
+TEST_F(ParameterServerTest, SynchronousStepsHaveTheLossOfTheWholeBatch) {
+  for (const std::int64_t together : {1, 3}) {
+    Job job = momentum_job();
+    job.steps_per_execution = together;
+    std::vector<std::size_t> examples;
+    job.on_step = [&](const engine::StepReport& report) { examples.push_back(report.examples); };
+    const Outcome one = train_mirrored(job, replicas(1));
+    const std::vector<std::size_t> whole = std::exchange(examples, {});
+    const Outcome other =
+        train_with(2, 3, job, [](auto& options) { options.updates.synchronous = true; });
+    EXPECT_EQ(examples, whole);
+    EXPECT_LT(difference(one.losses, other.losses), 1e-12);
+  }
+}
+
 TEST_F(ParameterServerTest, AsynchronousWorkersShareTheStepsAndLearn) {
   const Outcome outcome = train_with(2, 3, momentum_job(200));
   EXPECT_EQ(outcome.history.steps, 200);

@@ -180,6 +180,7 @@ engine::History train(engine::Strategy& strategy, const Job& job, Outcome* outco
   if (!job.last_hears_alone || me.rank + me.local == me.size) fit.interrupt = job.interrupt;
   fit.test = job.test;
   fit.prefetch_threads = job.prefetch;
+  fit.steps_per_execution = job.steps_per_execution;
   fit.on_step = [&](const engine::StepReport& report) {
     if (outcome != nullptr) outcome->losses.push_back(report.loss);
     if (job.on_step) job.on_step(report);

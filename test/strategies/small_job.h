@@ -76,6 +76,7 @@ struct Job {
   std::size_t batch = 11;
   int accumulate = 1;
   int prefetch = 0;  // threads that read ahead
+  std::int64_t steps_per_execution = 1;
   std::string checkpoints;
   std::int64_t every = 0;
   engine::Storage* storage = nullptr;
