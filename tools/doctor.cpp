@@ -26,6 +26,7 @@
 #include "strategies/pmix/exchange.h"
 #include "tools/command.h"
 #include "tools/exit_codes.h"
+#include "tools/standard_streams.h"
 
 namespace lockstep::tools {
 namespace {
@@ -175,12 +176,13 @@ Command add_doctor(CLI::App& app) {
     if (*json) {
       nlohmann::json object = nlohmann::json::object();
       for (const Finding& f : findings) object[f.part] = {{"found", f.found}, {"text", f.text}};
-      fmt::print("{}\n", object.dump());
+      print(object.dump() + "\n");
       return int(kDone);
     }
-    for (const Finding& f : findings) {
-      fmt::print("{} {:16} {}\n", f.found ? "found  " : "missing", f.part, f.text);
-    }
+    std::string text;
+    for (const Finding& f : findings)
+      text += fmt::format("{} {:16} {}\n", f.found ? "found  " : "missing", f.part, f.text);
+    print(text);
     return int(kDone);
   };
 }

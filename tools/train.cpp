@@ -30,6 +30,7 @@
 #include "tools/progress.h"
 #include "tools/records.h"
 #include "tools/signals.h"
+#include "tools/standard_streams.h"
 #include "tools/strategy_choice.h"
 #include "tools/train_flags.h"
 
@@ -378,10 +379,7 @@ int train(const TrainFlags& f, const Program& program) {
   for (const std::string& line : session.memory_of_gpus()) progress.say(line);
   records->close(*strategy);
   if (chief && f.json) {
-    fmt::print("{}\n", result(f, *strategy, history).dump());
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      engine::fail(engine::Code::kIo, "standard output cannot be written: the result is lost");
-    }
+    print(result(f, *strategy, history).dump() + "\n");
   }
   // Only now is the job over: had the chief died before its result was out, the others would say
   // so.
