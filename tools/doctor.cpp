@@ -146,7 +146,15 @@ std::vector<Finding> examine() {
   for (std::size_t i = 0; i < fabric.size(); ++i)
     found(i == 0 ? "fabric" : fmt::format("fabric, {}", i + 1), fabric[i]);
   const collectives::mpi::Launch launch = collectives::mpi::launch();
-  if (launch.present) {
+  std::string foreign;
+  try {
+    collectives::mpi::require_known_launcher();
+  } catch (const engine::Error& error) {
+    foreign = error.what();
+  }
+  if (!foreign.empty()) {
+    missing("job", foreign);
+  } else if (launch.present) {
     found("job", fmt::format("process {} of {}, {} of {} on this host", launch.rank, launch.size,
                              launch.local_rank, launch.local_size));
   } else {

@@ -44,9 +44,8 @@ std::chrono::milliseconds milliseconds(double seconds) {
 }
 
 strategies::ClusterConfig tf_config(const Log& log) {
-  const char* text = std::getenv("TF_CONFIG");
-  require(text != nullptr,
-          "--status cluster: there is no TF_CONFIG, which says what the cluster is");
+  const char* text = strategies::tf_config_of_environment();
+  require(text != nullptr, "--status cluster: there is no TF_CONFIG that says what the cluster is");
   auto config = strategies::parse_tf_config(text, strategies::ClusterUse::kParameterServer);
   for (const std::string& warning : config.warnings) log.warning("{}", warning);
   return config;
@@ -55,7 +54,8 @@ strategies::ClusterConfig tf_config(const Log& log) {
 // Where to listen: as asked, else as the cluster says.
 std::string address_of(const ServeFlags& f, const Log& log) {
   if (!f.address.empty()) return f.address;
-  if (std::getenv("TF_CONFIG") == nullptr) return strategies::grpc::ServeOptions().address;
+  if (strategies::tf_config_of_environment() == nullptr)
+    return strategies::grpc::ServeOptions().address;
   const strategies::ClusterConfig config = tf_config(log);
   require(config.task.role == strategies::Role::kServer,
           "TF_CONFIG: this task is {}, and lockstep serve is for tasks of job \"ps\": start it "

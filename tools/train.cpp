@@ -217,7 +217,9 @@ nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
 // Which task of which cluster this is, where TF_CONFIG says so. Processes of an all-reduce find
 // each other by their launcher: what started several without one would have each train alone.
 Cluster cluster_of(const TrainFlags& f, int processes, const Log& log) {
-  const char* const text = std::getenv("TF_CONFIG");
+  const char* const text = strategies::tf_config_of_environment();
+  if (text == nullptr || f.strategy != "parameter_server")
+    collectives::mpi::require_known_launcher();
   if (text == nullptr) return std::nullopt;
   if (f.strategy == "mirrored") {
     log.warning(
@@ -260,8 +262,20 @@ int serve_task(const TrainFlags& f, const strategies::ClusterConfig& cluster,
   return end->failed ? kTryAgain : kDone;
 }
 
-int train(const TrainFlags& f, const Program& program) {
+// The flags with a strategy: several processes that were started together train together.
+TrainFlags with_strategy(TrainFlags f, int processes, const Log& log) {
+  if (!f.strategy.empty()) return f;
+  f.strategy = processes > 1 ? "collective_all_reduce" : "mirrored";
+  if (processes > 1)
+    log.info("strategy: {}, since {} processes were started together; --strategy chooses another",
+             f.strategy, processes);
+  return f;
+}
+
+int train(const TrainFlags& given, const Program& program) {
   collectives::mpi::Launch launch = collectives::mpi::launch();
+  const TrainFlags f = with_strategy(
+      given, launch.size, Log("", launch.rank == 0 ? Log::Level::kInfo : Log::Level::kWarning));
   const Cluster cluster = together([&] { return cluster_of(f, launch.size, Log()); });
   const bool supervise = f.strategy == "parameter_server" && !cluster && launch.size > 1;
   if (supervise) {
