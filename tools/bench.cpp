@@ -28,6 +28,7 @@
 #include "tools/command.h"
 #include "tools/exit_codes.h"
 #include "tools/leaving.h"
+#include "tools/standard_streams.h"
 
 namespace lockstep::tools {
 namespace {
@@ -138,9 +139,7 @@ class BenchOfRank {
 
  private:
   void say(const std::string& line) const {
-    if (ranks_.rank() != 0 || line.empty()) return;
-    fmt::print("{}\n", line);
-    std::fflush(stdout);
+    if (ranks_.rank() == 0 && !line.empty()) print(line + "\n");
   }
   void say_marks() const {
     if (form_ == Form::kTable) say(bench::kMarked);

@@ -24,6 +24,7 @@
 #include "tools/network_flags.h"
 #include "tools/plan_picture.h"
 #include "tools/plan_text.h"
+#include "tools/standard_streams.h"
 #include "tools/topology_choice.h"
 
 namespace lockstep::tools {
@@ -113,10 +114,7 @@ int tell(const PlanFlags& f, const PlanSource& source, const Topology& topology,
   }
   const std::string text = f.json ? plan_json(source, topology, choices, model.get()) + "\n"
                                   : plan_text(source, topology, choices, model.get());
-  std::fputs(text.c_str(), stdout);
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    engine::fail(engine::Code::kIo, "standard output cannot be written");
-  }
+  print(text);
   return kDone;
 }
 

@@ -17,9 +17,12 @@
 #include "tools/data_choice.h"
 #include "tools/exit_codes.h"
 #include "tools/leaving.h"
+#include "tools/standard_streams.h"
 
 namespace lockstep::tools {
 namespace {
+
+constexpr std::size_t kBlock = std::size_t(1) << 16;  // bytes that are printed together
 
 struct PredictFlags {
   std::string checkpoints, data, split = "test";
@@ -106,22 +109,21 @@ int predict(const PredictFlags& f, const Program& program) {
   const std::size_t classes = graph.output_shape().elements();
   std::string header = "index,label";
   for (std::size_t c = 0; c < classes; ++c) header += fmt::format(",{}{}", f.logits ? "l" : "p", c);
-  // With the first line of results: what is refused until then leaves nothing on standard output.
-  bool headed = false;
+  // Printed in blocks, with the first results: what is refused until then leaves nothing on
+  // standard output.
+  std::string lines = header + "\n";
   const engine::Evaluation evaluation =
       trainer.predict(*data, f.batch, [&](std::int64_t example, std::span<const double> output) {
-        if (!std::exchange(headed, true)) std::puts(header.c_str());
         const auto label = std::max_element(output.begin(), output.end()) - output.begin();
-        std::string line = fmt::format("{},{}", example, label);
+        lines += fmt::format("{},{}", example, label);
         const std::vector<double> p = softmax(output);
         for (std::size_t c = 0; c < classes; ++c) {
-          line += f.logits ? fmt::format(",{:.9g}", output[c]) : fmt::format(",{:.6g}", p[c]);
+          lines += f.logits ? fmt::format(",{:.9g}", output[c]) : fmt::format(",{:.6g}", p[c]);
         }
-        std::puts(line.c_str());
+        lines += '\n';
+        if (lines.size() >= kBlock) print(std::exchange(lines, {}));
       });
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    engine::fail(engine::Code::kIo, "standard output cannot be written");
-  }
+  print(lines);
   const bool counts = graph.loss().counts_correct();
   std::string more =
       std::isnan(evaluation.top5) ? "" : fmt::format(" (top-5 {:.4f})", evaluation.top5);

@@ -30,6 +30,7 @@
 #include "tools/progress.h"
 #include "tools/records.h"
 #include "tools/signals.h"
+#include "tools/standard_streams.h"
 #include "tools/strategy_choice.h"
 #include "tools/train_flags.h"
 
@@ -220,7 +221,9 @@ nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
 // Which task of which cluster this is, where TF_CONFIG says so. Processes of an all-reduce find
 // each other by their launcher: what started several without one would have each train alone.
 Cluster cluster_of(const TrainFlags& f, int processes, const Log& log) {
-  const char* const text = std::getenv("TF_CONFIG");
+  const char* const text = strategies::tf_config_of_environment();
+  if (text == nullptr || f.strategy != "parameter_server")
+    collectives::mpi::require_known_launcher();
   if (text == nullptr) return std::nullopt;
   if (f.strategy == "mirrored") {
     log.warning(
@@ -263,8 +266,20 @@ int serve_task(const TrainFlags& f, const strategies::ClusterConfig& cluster,
   return end->failed ? kTryAgain : kDone;
 }
 
-int train(const TrainFlags& f, const Program& program) {
+// The flags with a strategy: several processes that were started together train together.
+TrainFlags with_strategy(TrainFlags f, int processes, const Log& log) {
+  if (!f.strategy.empty()) return f;
+  f.strategy = processes > 1 ? "collective_all_reduce" : "mirrored";
+  if (processes > 1)
+    log.info("strategy: {}, since {} processes were started together; --strategy chooses another",
+             f.strategy, processes);
+  return f;
+}
+
+int train(const TrainFlags& given, const Program& program) {
   collectives::mpi::Launch launch = collectives::mpi::launch();
+  const TrainFlags f = with_strategy(
+      given, launch.size, Log("", launch.rank == 0 ? Log::Level::kInfo : Log::Level::kWarning));
   const Cluster cluster = together([&] { return cluster_of(f, launch.size, Log()); });
   const bool supervise = f.strategy == "parameter_server" && !cluster && launch.size > 1;
   if (supervise) {
@@ -382,10 +397,7 @@ int train(const TrainFlags& f, const Program& program) {
   for (const std::string& line : session.memory_of_gpus()) progress.say(line);
   records->close(*strategy);
   if (chief && f.json) {
-    fmt::print("{}\n", result(f, *strategy, history).dump());
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      engine::fail(engine::Code::kIo, "standard output cannot be written: the result is lost");
-    }
+    print(result(f, *strategy, history).dump() + "\n");
   }
   // Only now is the job over: had the chief died before its result was out, the others would say
   // so.

@@ -87,9 +87,9 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->check(file_name("a file"));
   app.add_option("--strategy", f.strategy,
                  "replicas of this process, or of all that mpirun started; or replicas that share "
-                 "variables on servers")
-      ->check(one_of({"mirrored", "collective_all_reduce", "parameter_server"}))
-      ->capture_default_str();
+                 "variables on servers (default: collective_all_reduce where mpirun started "
+                 "several processes, else mirrored)")
+      ->check(one_of({"mirrored", "collective_all_reduce", "parameter_server"}));
   app.add_option("--replicas", f.replicas,
                  "replicas per process: under mpirun each process has so many (default: 1; on "
                  "--device cuda one on each GPU of the process)")

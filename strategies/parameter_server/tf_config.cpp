@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -128,7 +129,22 @@ void warn_of_unknown(const json& object, std::string_view where,
       warnings.push_back(fmt::format("TF_CONFIG: {}{} is ignored", where, brief(key)));
 }
 
+// An object that names no cluster is none, unless something else in it may have been meant to.
+bool names_cluster(std::string_view text) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return false;
+  const json all = json::parse(text, nullptr, false);
+  if (all.is_null()) return false;
+  if (!all.is_object()) return true;
+  const json* cluster = find(all, "cluster");
+  return cluster == nullptr ? !all.empty() : !cluster->is_object() || !cluster->empty();
+}
+
 }  // namespace
+
+const char* tf_config_of_environment() {
+  const char* const text = std::getenv("TF_CONFIG");
+  return text != nullptr && names_cluster(text) ? text : nullptr;
+}
 
 ClusterConfig parse_tf_config(std::string_view text, ClusterUse use) {
   const json all = json::parse(text, nullptr, false);
