@@ -120,6 +120,7 @@ class Includes(InTree):
         for header, home in [("mpi.h", "collectives/mpi"), ("oneapi/dnnl/dnnl.hpp", "engine/cpu"),
                              ("Eigen/Core", "engine/cpu"), ("hwloc.h", "collectives/hwloc"),
                              ("grpcpp/grpcpp.h", "strategies/grpc"), ("openssl/pem.h", "strategies/grpc"),
+                             ("openssl/hmac.h", "collectives/tcp"),
                              ("CLI/CLI.hpp", "tools")]:
             with self.subTest(header=header):
                 self.empty()

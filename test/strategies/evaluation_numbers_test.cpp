@@ -83,7 +83,9 @@ void expect_evaluated(engine::Strategy& strategy, std::size_t classes, double sm
   EXPECT_NEAR(found.loss, expected.loss, 1e-12);
   EXPECT_NEAR(found.accuracy, expected.accuracy, 1e-12);
   EXPECT_EQ(std::isnan(found.auc), classes != 2);
-  if (classes == 2) EXPECT_NEAR(found.auc, expected.auc, 1e-12);
+  if (classes == 2) {
+    EXPECT_NEAR(found.auc, expected.auc, 1e-12);
+  }
   if (classes > 5) {
     EXPECT_NEAR(found.top5, expected.top5, 1e-12);
     EXPECT_GT(found.top5, found.accuracy);
