@@ -30,7 +30,7 @@ constexpr std::array<std::pair<std::string_view, const char*>, 13> kKinds{{
     {"PAR1"sv, "a Parquet file, which is not read"},
     {"\x89PNG"sv, "an image, and not a data set"},
     {"\xff\xfe"sv, "text in UTF-16: convert it to UTF-8"},
-    {"version https://git-lfs"sv, "a pointer of Git LFS: fetch the file itself, with git lfs pull"},
+    {"version "sv, "a pointer of Git LFS: fetch the file itself, with git lfs pull"},
     {"<"sv, "a web page or XML, as a failed download leaves: download the file again"},
     {"{\""sv, "JSON, as a failed download leaves: download the file again"},
 }};

@@ -207,7 +207,7 @@ TEST_F(Criteo, TheUsualVariantsAreRead) {
   const std::string first = joined(fields_of(0)), second = joined(fields_of(1));
   write(first + "\n" + second + "\n");
   const Sets plain = criteo(path_);
-  const Example expected = read(*plain.train, 1);
+  const Example before = read(*plain.train, 0), expected = read(*plain.train, 1);
   const std::string path = path_;
   for (const std::string& text :
        {first + "\r\n" + second + "\r\n", first + "\n" + second + "\n\n\r\n",
@@ -216,7 +216,7 @@ TEST_F(Criteo, TheUsualVariantsAreRead) {
     write(text);
     const Sets sets = criteo(path_);
     ASSERT_EQ(sets.train->size(), 2u) << text;
-    EXPECT_EQ(read(*sets.train, 0).input, read(*plain.train, 0).input);
+    EXPECT_EQ(read(*sets.train, 0).input, before.input);
     EXPECT_EQ(read(*sets.train, 1).input, expected.input);
     EXPECT_EQ(read(*sets.train, 1).target, expected.target);
     path_ = path + ".gz";
