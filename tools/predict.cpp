@@ -76,13 +76,14 @@ int predict(const PredictFlags& f, const Program& program) {
   const engine::Log silent("", engine::Log::Level::kError,
                            [](engine::Log::Level, std::string_view) {});
   engine::Checkpoints checkpoints(*storage, f.checkpoints, 1, silent);  // `restore` speaks, below
-  const auto step = checkpoints.newest();
-  if (!step) {
+  engine::RunState state;
+  const bool there =
+      checkpoints.use_newest([&](std::int64_t step) { state = checkpoints.read_state(step); });
+  if (!there) {
     engine::fail(engine::Code::kIo,
                  "there is no checkpoint in {}; lockstep train --checkpoints {} makes them",
                  f.checkpoints, f.checkpoints);
   }
-  const engine::RunState state = checkpoints.read_state(*step);
   engine::require(
       !state.model.empty(),
       "the checkpoint names no model, as one that a program of its own has made: only "
@@ -104,7 +105,7 @@ int predict(const PredictFlags& f, const Program& program) {
   engine::TrainerOptions trainer_options;
   trainer_options.log = log;
   engine::Trainer trainer(strategy, graph, engine::optim::sgd(), trainer_options);
-  trainer.restore(f.checkpoints);
+  state.step = trainer.restore(f.checkpoints).step;  // a run may have saved another since
 
   const std::size_t classes = graph.output_shape().elements();
   std::string header = "index,label";
