@@ -86,7 +86,7 @@ void check_together(const TrainFlags& f, int processes) {
   engine::require(!f.profile_steps || !f.profile.empty(),
                   "--profile-steps {} without --profile records nothing: name a file for the trace",
                   f.profile_steps.value_or(0));
-  engine::require(f.every == 0 || !f.checkpoints.empty(),
+  engine::require(f.every == "0" || !f.checkpoints.empty(),
                   "--every {} without --checkpoints saves nothing: name a folder for them",
                   f.every);
   check_device(f);
@@ -341,7 +341,9 @@ int train(const TrainFlags& f, const Program& program) {
   fit.steps_ahead = f.steps_ahead;
   fit.steps_per_execution = f.steps_per_execution;
   fit.checkpoints = f.checkpoints;
-  fit.every = f.every;
+  const Interval every = interval_of(f.every).value();
+  fit.every = every.steps;
+  fit.every_seconds = every.seconds;
   fit.keep = f.keep;
   fit.test = sets.test.get();
   fit.evaluate_every = f.evaluate_every;

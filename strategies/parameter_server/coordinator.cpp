@@ -217,6 +217,11 @@ void Coordinator::done(int worker, std::int64_t step) {
   changed_.notify_all();
 }
 
+void Coordinator::pause() {
+  dealer_.pause();
+  changed_.notify_all();
+}
+
 void Coordinator::stop(int) {
   dealer_.stop();
   changed_.notify_all();

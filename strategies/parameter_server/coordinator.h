@@ -60,6 +60,7 @@ class Coordinator : public rpc::Service, public WorkSource {
   // not there and nothing was done for so long, Error(kTimeout) where all are there and nothing was
   // done for ten times as long; and what `fail` was given.
   bool wait(std::chrono::milliseconds deadline);
+  void pause();  // ends the segment after the steps that are under way
   engine::Standing standing() const { return dealer_.standing(); }
   std::vector<int> missing() const;  // workers that are not there
   int lost() const;                  // processes, so far

@@ -236,11 +236,10 @@ void ParameterServer::finish(engine::Replica& replica) {
 // made.
 Totals ParameterServer::report(engine::Replica& replica, std::int64_t, const Totals& mine) {
   Worker& w = worker(replica);
-  if (mine.stop > 0) {
-    source().stop(w.rank);
-  }
+  if (mine.stop > 0) source().stop(w.rank);
+  if (mine.save > 0) coordinator_->pause();  // worker 0 alone asks for it
   Totals last = std::exchange(w.last, mine);
-  last.stop = 0;
+  last.stop = last.save = 0;
   return last;
 }
 

@@ -97,6 +97,23 @@ TEST_F(ParameterServerTest, OneAsynchronousWorkerIsOneReplicaBitForBit) {
   }
 }
 
+TEST_F(ParameterServerTest, CheckpointsByTimeChangeNoBits) {
+  for (const bool synchronous : {false, true}) {
+    const auto change = [&](ParameterServerOptions& o) { o.updates.synchronous = synchronous; };
+    const int workers = synchronous ? 2 : 1;
+    Job job = momentum_job();
+    const Outcome plain = train_with(2, workers, job, change);
+    job.checkpoints = folder_;
+    job.every_seconds = 1e-9;
+    const Outcome saved = train_with(2, workers, job, change);
+    EXPECT_EQ(saved.weights, plain.weights);
+    EXPECT_EQ(saved.history.interrupted, 0);
+    const auto found = std::distance(fs::directory_iterator(folder_), fs::directory_iterator());
+    EXPECT_EQ(found, 3);  // of the last saves; the lock has gone
+    fs::remove_all(folder_);
+  }
+}
+
 // One worker has its bits with prefetched weights and without, also where staleness would slow it
 // down. With all of them prefetched it asks for weights at the beginning alone, else in each step
 // for those whose gradients left before backward had ended.

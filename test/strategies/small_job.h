@@ -78,6 +78,7 @@ struct Job {
   int prefetch = 0;  // threads that read ahead
   std::string checkpoints;
   std::int64_t every = 0;
+  double every_seconds = 0;
   engine::Storage* storage = nullptr;
   int retries = 0;
   std::int64_t profile_steps = 0;               // where above 0: so many are recorded
