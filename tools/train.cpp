@@ -345,6 +345,8 @@ int train(const TrainFlags& f, const Program& program) {
   fit.every = every.steps;
   fit.every_seconds = every.seconds;
   fit.keep = f.keep;
+  // A synchronous job goes on from its last checkpoint where a server has come back empty.
+  if (f.strategy == "parameter_server" && !f.checkpoints.empty()) fit.retries = f.restarts;
   fit.test = sets.test.get();
   fit.evaluate_every = f.evaluate_every;
   fit.interrupt = &interrupt;

@@ -114,6 +114,30 @@ TEST_F(ParameterServerTest, CheckpointsByTimeChangeNoBits) {
   }
 }
 
+// Long before the deadline.
+TEST_F(ParameterServerTest, SynchronousTrainingGoesOnWhereAServerDiesWhileItSaves) {
+  Job job = momentum_job();
+  const auto synchronous = [](ParameterServerOptions& o) { o.updates.synchronous = true; };
+  const Outcome plain = train_with(2, 2, job, synchronous);
+  job.checkpoints = folder_;
+  job.every = 5;
+  job.retries = 1;
+  MortalServers servers(2, *device_, engine::DType::kFloat64);
+  std::atomic<int> saves = 0;
+  servers.on_call = [&](std::size_t server, std::string_view method) {
+    if (method != "Save" || server != 1 || ++saves != 2) return;
+    servers.kill(1);
+    servers.start(1);
+  };
+  ParameterServerOptions mine = options(servers, 2, 2);
+  synchronous(mine);
+  const auto begin = engine::Clock::now();
+  ParameterServer strategy(mine);
+  EXPECT_EQ(train(strategy, job, nullptr).restores, 1);
+  EXPECT_EQ(strategy.weights(), plain.weights[0]);
+  EXPECT_LT(engine::Clock::now() - begin, mine.deadline / 2);
+}
+
 // One worker has its bits with prefetched weights and without, also where staleness would slow it
 // down. With all of them prefetched it asks for weights at the beginning alone, else in each step
 // for those whose gradients left before backward had ended.
