@@ -87,7 +87,7 @@ void check_together(const TrainFlags& f, int processes) {
   engine::require(!f.profile_steps || !f.profile.empty(),
                   "--profile-steps {} without --profile records nothing: name a file for the trace",
                   f.profile_steps.value_or(0));
-  engine::require(f.every == 0 || !f.checkpoints.empty(),
+  engine::require(f.every == "0" || !f.checkpoints.empty(),
                   "--every {} without --checkpoints saves nothing: name a folder for them",
                   f.every);
   check_device(f);
@@ -360,9 +360,13 @@ int train(const TrainFlags& given, const Program& program) {
   fit.steps_ahead = f.steps_ahead;
   fit.steps_per_execution = f.steps_per_execution;
   fit.checkpoints = f.checkpoints;
-  fit.every = f.every;
+  const Interval every = interval_of(f.every).value();
+  fit.every = every.steps;
+  fit.every_seconds = every.seconds;
   fit.keep = f.keep;
   fit.notes = data_notes(data_choice(f));
+  // A synchronous job goes on from its last checkpoint where a server has come back empty.
+  if (f.strategy == "parameter_server" && !f.checkpoints.empty()) fit.retries = f.restarts;
   fit.test = sets.test.get();
   fit.evaluate_every = f.evaluate_every;
   fit.interrupt = &interrupt;

@@ -305,8 +305,8 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--checkpoints", f.checkpoints,
                  "folder: continues from what it holds, and saves there")
       ->check(file_name("a folder"));
-  app.add_option("--every", f.every, "steps between checkpoints; 0: after each epoch")
-      ->check(counts)
+  app.add_option("--every", f.every, "steps or time between checkpoints; 0: after each epoch")
+      ->check(steps_or_time())
       ->capture_default_str();
   app.add_option("--keep", f.keep, "checkpoints that stay")
       ->check(at_least_one)

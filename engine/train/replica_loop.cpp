@@ -94,6 +94,10 @@ LoopBytes loop_bytes(const Dataset& data) {
           std::size_t(data.size()) * kOrders * sizeof(std::uint64_t)};
 }
 
+std::int64_t batches_of_epoch(std::uint64_t examples, std::size_t batch) {
+  return std::int64_t((examples + batch - 1) / batch);
+}
+
 // Made once, since making one may allocate.
 struct TrainingLoop::Hooks {
   Graph::Hook before, ready, nothing;
@@ -173,6 +177,7 @@ struct TrainingLoop::Made {
     mine.correct += next.mine.correct;
     mine.examples += next.mine.examples;
     mine.stop += next.mine.stop;
+    mine.save += next.mine.save;
     steps += next.steps;
     whole += next.whole;
   }
@@ -237,6 +242,9 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, cons
   numbers.mark(work.step);
   mine.examples = double(work.mine.size());
   if (options_.interrupt != nullptr && options_.interrupt->load() != 0) mine.stop = 1;
+  const std::chrono::duration<double> since_saved = Clock::now() - progress_.saved_at;
+  const bool by_time = !options_.checkpoints.empty() && options_.every_seconds > 0;
+  if (r.rank == 0 && by_time && since_saved.count() >= options_.every_seconds) mine.save = 1;
   return mine;
 }
 
@@ -306,7 +314,8 @@ void TrainingLoop::run(Replica& r) {
                waited / steps,
                messages / steps,
                traffic_since()};
-    return last.stop == 0;  // everybody sees the same sums, so everybody stops here
+    // Everybody sees the same sums, so everybody stops here.
+    return last.stop == 0 && last.save == 0;
   };
   std::optional<Made> execution;  // what is not reported yet
   const auto end_step = [&](Made& made) {

@@ -19,7 +19,8 @@ namespace lockstep::engine {
 
 // How far a fit has come. Written by the replicas' threads under the loop's lock.
 struct Progress {
-  std::int64_t step = 0;  // done
+  std::int64_t step = 0;         // done
+  Clock::time_point saved_at{};  // the last checkpoint, or the beginning; written between runs
   DataPosition position;
   int stopped = 0;  // a signal's number: somebody voted to stop
   double seconds = 0;
@@ -32,6 +33,9 @@ struct Progress {
 
 // What a loop over this data set takes: batches that are read ahead, and the order of its examples.
 LoopBytes loop_bytes(const Dataset& data);
+
+// Steps that it takes to use so many examples.
+std::int64_t batches_of_epoch(std::uint64_t examples, std::size_t batch);
 
 class TrainingLoop {
  public:

@@ -243,6 +243,11 @@ void Coordinator::report(int worker, std::int64_t step, const engine::Totals& sh
   changed_.notify_all();
 }
 
+void Coordinator::pause() {
+  dealer_.pause();
+  changed_.notify_all();
+}
+
 void Coordinator::stop(int) {
   dealer_.stop();
   changed_.notify_all();

@@ -62,6 +62,7 @@ class Coordinator : public rpc::Service, public WorkSource {
   // not there and nothing was done for so long, Error(kTimeout) where all are there and nothing was
   // done for ten times as long; and what `fail` was given.
   bool wait(std::chrono::milliseconds deadline);
+  void pause();  // ends the segment after the steps that are under way
   engine::Standing standing() const { return dealer_.standing(); }
   // Synchronous: waits until as many workers as make an update have reported the step, and returns
   // the sums over all that have, since the step of the last call. Throws what `wait` throws.

@@ -417,6 +417,7 @@ void ParameterServer::fail(const Error& why, bool from_chief) {
   }
   for (const auto& worker : workers_)
     if (worker->servers) worker->servers->fail(why);
+  if (servers_) servers_->fail(why);
 }
 
 void ParameterServer::abort(const Error& error) noexcept {
@@ -488,6 +489,7 @@ void ParameterServer::recover(std::size_t server) {
       return;
     } catch (const Error& error) {
       if (error.code() == Code::kUnavailable || error.code() == Code::kTimeout) throw;
+      if (error.code() == Code::kIo) return lost(Code::kIo, error.what());
       wrong = error.what();
     }
   }

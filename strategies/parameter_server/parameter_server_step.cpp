@@ -238,11 +238,12 @@ Totals ParameterServer::report(engine::Replica& replica, std::int64_t step, cons
   if (mine.stop > 0) {
     source().stop(w.rank);
   }
+  if (mine.save > 0) coordinator_->pause();  // worker 0 alone asks for it
   if (options_.updates.synchronous) source().report(w.rank, step, mine);
   Totals last = last_report(w);
   w.last = mine;
   w.reported = step;
-  last.stop = 0;
+  last.stop = last.save = 0;
   return last;
 }
 

@@ -97,6 +97,47 @@ TEST_F(ParameterServerTest, OneAsynchronousWorkerIsOneReplicaBitForBit) {
   }
 }
 
+TEST_F(ParameterServerTest, CheckpointsByTimeChangeNoBits) {
+  for (const bool synchronous : {false, true}) {
+    const auto change = [&](ParameterServerOptions& o) { o.updates.synchronous = synchronous; };
+    const int workers = synchronous ? 2 : 1;
+    Job job = momentum_job();
+    const Outcome plain = train_with(2, workers, job, change);
+    job.checkpoints = folder_;
+    job.every_seconds = 1e-9;
+    const Outcome saved = train_with(2, workers, job, change);
+    EXPECT_EQ(saved.weights, plain.weights);
+    EXPECT_EQ(saved.history.interrupted, 0);
+    const auto found = std::distance(fs::directory_iterator(folder_), fs::directory_iterator());
+    EXPECT_EQ(found, 3);  // of the last saves; the lock has gone
+    fs::remove_all(folder_);
+  }
+}
+
+// Long before the deadline.
+TEST_F(ParameterServerTest, SynchronousTrainingGoesOnWhereAServerDiesWhileItSaves) {
+  Job job = momentum_job();
+  const auto synchronous = [](ParameterServerOptions& o) { o.updates.synchronous = true; };
+  const Outcome plain = train_with(2, 2, job, synchronous);
+  job.checkpoints = folder_;
+  job.every = 5;
+  job.retries = 1;
+  MortalServers servers(2, *device_, engine::DType::kFloat64);
+  std::atomic<int> saves = 0;
+  servers.on_call = [&](std::size_t server, std::string_view method) {
+    if (method != "Save" || server != 1 || ++saves != 2) return;
+    servers.kill(1);
+    servers.start(1);
+  };
+  ParameterServerOptions mine = options(servers, 2, 2);
+  synchronous(mine);
+  const auto begin = engine::Clock::now();
+  ParameterServer strategy(mine);
+  EXPECT_EQ(train(strategy, job, nullptr).restores, 1);
+  EXPECT_EQ(strategy.weights(), plain.weights[0]);
+  EXPECT_LT(engine::Clock::now() - begin, mine.deadline / 2);
+}
+
 // One worker has its bits with prefetched weights and without, also where staleness would slow it
 // down. With all of them prefetched it asks for weights at the beginning alone, else in each step
 // for those whose gradients left before backward had ended.

@@ -175,6 +175,7 @@ engine::History train(engine::Strategy& strategy, const Job& job, Outcome* outco
   fit.accumulate = job.accumulate;
   fit.checkpoints = job.checkpoints;
   fit.every = job.every;
+  fit.every_seconds = job.every_seconds;
   fit.retries = job.retries;
   const engine::Membership me = strategy.membership();
   if (!job.last_hears_alone || me.rank + me.local == me.size) fit.interrupt = job.interrupt;
