@@ -53,12 +53,7 @@ class WorkQueue {
 };
 
 PipelineOptions pipeline_options(std::uint64_t seed, bool shuffle, int threads) {
-  PipelineOptions options;
-  options.seed = seed;
-  options.shuffle = shuffle;
-  options.threads = threads;
-  options.in_place = threads == 0;
-  return options;
+  return {.seed = seed, .shuffle = shuffle, .threads = threads, .in_place = threads == 0};
 }
 
 // Right answers among the rows in use; 0 where the loss counts none.
@@ -92,10 +87,6 @@ LoopBytes loop_bytes(const Dataset& data) {
   constexpr std::size_t kOrders = 2;  // of two epochs, since requests run ahead over the border
   return {(kAhead + 1) * (numbers * sizeof(float) + sizeof(std::int64_t)),
           std::size_t(data.size()) * kOrders * sizeof(std::uint64_t)};
-}
-
-std::int64_t batches_of_epoch(std::uint64_t examples, std::size_t batch) {
-  return std::int64_t((examples + batch - 1) / batch);
 }
 
 // Made once, since making one may allocate.

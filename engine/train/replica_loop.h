@@ -35,7 +35,9 @@ struct Progress {
 LoopBytes loop_bytes(const Dataset& data);
 
 // Steps that it takes to use so many examples.
-std::int64_t batches_of_epoch(std::uint64_t examples, std::size_t batch);
+inline std::int64_t batches_of_epoch(std::uint64_t examples, std::size_t batch) {
+  return std::int64_t((examples + batch - 1) / batch);
+}
 
 class TrainingLoop {
  public:

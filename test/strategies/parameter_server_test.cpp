@@ -16,6 +16,7 @@
 #include "strategies/parameter_server/in_process.h"
 #include "test/strategies/faulty_connection.h"
 #include "test/strategies/mortal_servers.h"
+#include "test/strategies/parameter_server_fixture.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -28,62 +29,6 @@ using engine::Error;
 using testing::HasSubstr;
 
 namespace fs = std::filesystem;
-
-class ParameterServerTest : public testing::Test {
- protected:
-  ParameterServerTest() {
-    std::string name = (fs::temp_directory_path() / "lockstep-servers-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~ParameterServerTest() override { fs::remove_all(folder_); }
-
-  ParameterServerOptions options(MortalServers& servers, int count, int replicas = 1) {
-    ParameterServerOptions options;
-    options.updates.warm_up = 0;
-    options.devices.assign(std::size_t(replicas), device_.get());
-    options.servers = std::size_t(count);
-    options.connect = [&](std::size_t server) { return servers.connect(server); };
-    options.placement.partitioner = FixedShards{2};
-    options.chunk_bytes = 1000;
-    options.deadline = 20s;
-    options.look = 20ms;
-    options.log = engine::Log("", engine::Log::Level::kError);
-    return options;
-  }
-  Outcome train_with(int count, int replicas, const Job& job,
-                     const std::function<void(ParameterServerOptions&)>& change = {}) {
-    MortalServers servers(count, *device_, engine::DType::kFloat64);
-    ParameterServerOptions mine = options(servers, count, replicas);
-    if (change) change(mine);
-    ParameterServer strategy(mine);
-    Outcome outcome;
-    outcome.history = train(strategy, job, &outcome);
-    outcome.weights.push_back(strategy.weights());
-    counts_ = strategy.counts();
-    return outcome;
-  }
-  static Job momentum_job(std::int64_t steps = 20) {
-    Job job;
-    job.steps = steps;
-    return job;
-  }
-  // Weights decay, and the other parameters do not.
-  static Job decay_job() {
-    Job job;
-    job.norm = true;
-    job.optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9, .weight_decay = 0.1});
-    return job;
-  }
-  Job adam_job() {
-    Job job;
-    job.optimizer = engine::optim::adam({.rate = 0.01});
-    return job;
-  }
-
-  const std::unique_ptr<engine::Device> device_ = engine::reference_device();
-  std::string folder_;
-  ServerWorker::Counts counts_;
-};
 
 TEST_F(ParameterServerTest, OneAsynchronousWorkerIsOneReplicaBitForBit) {
   for (const Job& job : {momentum_job(), adam_job(), decay_job()}) {
