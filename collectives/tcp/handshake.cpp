@@ -57,7 +57,7 @@ Handshake::Text text_field(const std::string& text) {
   return chars;
 }
 
-// What a stranger may have written, fit for a message.
+// Returns the text of a field that a stranger may have written, with ? for unprintable characters.
 std::string readable(const Handshake::Text& field) {
   std::string text(field.data(), strnlen(field.data(), field.size()));
   std::replace_if(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the ranks of one job share, and no one else knows. Plain values.
+// The name of a job and the secret that its ranks share, and nobody else knows. Plain values.
 #pragma once
 #include <string>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the ranks of a job connect. The lower rank of a pair dials, the higher one accepts, and both
+// The ranks of a job connect here. The lower rank of a pair dials, the higher one accepts, and both
 // prove that they know the key of the job (handshake.h). Only then both count the connection: an
 // attempt that one side gave up is never used by the other. Strangers are refused and keep nobody
 // waiting; a silent one is closed after two seconds. One thread.

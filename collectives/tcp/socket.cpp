@@ -94,6 +94,15 @@ std::string text_of(const sockaddr_storage& address) {
   return fmt::format("[{}]:{}", text.data(), ntohs(six.sin6_port));
 }
 
+// `name` is getsockname or getpeername.
+template <class Name>
+std::string endpoint_text(const Socket& socket, Name name) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  const bool known = name(socket.file(), reinterpret_cast<sockaddr*>(&address), &length) == 0;
+  return known ? text_of(address) : std::string();
+}
+
 // Empty where others cannot reach this host under it.
 std::string usable(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
@@ -187,19 +196,11 @@ std::vector<Socket> listen_on(const std::vector<std::string>& addresses, Ports p
 }
 
 std::string local_endpoint(const Socket& socket) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  const bool known =
-      getsockname(socket.file(), reinterpret_cast<sockaddr*>(&address), &length) == 0;
-  return known ? text_of(address) : std::string();
+  return endpoint_text(socket, getsockname);
 }
 
 std::string remote_endpoint(const Socket& socket) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  const bool known =
-      getpeername(socket.file(), reinterpret_cast<sockaddr*>(&address), &length) == 0;
-  return known ? text_of(address) : std::string();
+  return endpoint_text(socket, getpeername);
 }
 
 int port_of(const Socket& socket) {

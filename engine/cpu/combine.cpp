@@ -22,7 +22,8 @@
 namespace lockstep::engine::cpu {
 namespace {
 
-// As many sources as registers hold, in pieces that are whole groups and others.
+// Combines as many sources as registers hold: whole groups by the kernel at once, what is left
+// before and behind them by a group in local memory.
 class Pieces {
  public:
   explicit Pieces(const Combination& c)

@@ -111,7 +111,7 @@ void with_type(const CombineGroups& g) {
   }
 }
 
-// Of combine_halves mostly: the blocks between are float32.
+// Kernels for 16-bit numbers. combine_halves mixes them with float32, which its blocks hold.
 template <class T>
 void with_narrow(const CombineGroups& g) {
   if (g.source == g.target) return with_type<T>(g);
