@@ -36,7 +36,7 @@ Driver load_driver() {
   take(library, driver.memcpy_async, "cuMemcpyAsync");
   take(library, driver.memset_d8, "cuMemsetD8_v2");
   take(library, driver.memset_d8_async, "cuMemsetD8Async");
-  take(library, driver.stream_create, "cuStreamCreate");
+  take(library, driver.stream_create, "cuStreamCreateWithPriority");
   take(library, driver.stream_destroy, "cuStreamDestroy_v2");
   take(library, driver.stream_query, "cuStreamQuery");
   take(library, driver.stream_synchronize, "cuStreamSynchronize");

@@ -44,7 +44,7 @@ struct Driver {
   decltype(&cuMemsetD8Async) memset_d8_async = nullptr;
 
   // Streams and events.
-  decltype(&cuStreamCreate) stream_create = nullptr;
+  decltype(&cuStreamCreateWithPriority) stream_create = nullptr;
   decltype(&cuStreamDestroy) stream_destroy = nullptr;
   decltype(&cuStreamQuery) stream_query = nullptr;
   decltype(&cuStreamSynchronize) stream_synchronize = nullptr;

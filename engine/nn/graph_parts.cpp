@@ -127,6 +127,23 @@ void Graph::Plan::plan_moments() {
     }
     backward_moment[i] = moment++;
   }
+  apart.assign(graph.nodes.size(), false);
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const PlannedNode& node = graph.nodes[i];
+    if (node.range.empty() || chain_of[i] != kNone || !node.layer->gradients_apart()) continue;
+    const std::size_t from = graph.storage[node.inputs[0]];
+    const DType dtype = ops->dtype();
+    apart[i] = graph.wanted[from] &&
+               ops->gradients_apart(bytes(shape(from), dtype) + bytes(shape(node.output), dtype));
+  }
+}
+
+std::size_t Graph::Plan::apart_end(std::size_t i) const {
+  if (!apart[i]) return backward_end(i);
+  for (std::size_t later = 0; i-- > 0;) {
+    if (apart[i] && ++later == Ops::kApart) return backward_begin(i) - 1;
+  }
+  return last_moment();
 }
 
 // What is written by the loop or read by it lives all the time. The output of a layer lives from
@@ -156,12 +173,12 @@ void Graph::Plan::plan_values() {
       extend(values[from], forward_end(i));
       if (again[i]) extend(values_late[from], again_moment[i]);
       if (late && (chained || node.layer->backward_reads_input(k)))
-        extend(values_late[from], backward_end(i));
+        extend(values_late[from], apart_end(i));
     }
     if (late && (chained || node.layer->backward_reads_output()))
       extend(values_late[node.output], backward_end(i));
     // A frozen layer has no backward, and may run again for a reader that has.
-    const std::size_t kept = late ? backward_end(i) : forward_end(i);
+    const std::size_t kept = late ? apart_end(i) : forward_end(i);
     workspaces.push_back(book(node.layer->workspace(*ops, node.input_shapes, rows),
                               forward_begin(i), again[i] ? std::max(kept, again_moment[i]) : kept));
   }
@@ -190,7 +207,7 @@ void Graph::Plan::plan_gradients() {
     if (!node.backward) continue;
     const std::size_t now = backward_begin(i), end = backward_end(i);
     invariant(gradients[node.output] != kNone, "a layer whose gradient nobody writes");
-    blocks[gradients[node.output]].last = end;
+    blocks[gradients[node.output]].last = apart_end(i);
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       const std::size_t value = graph.storage[node.inputs[k]];
       if (!graph.wanted[value]) continue;

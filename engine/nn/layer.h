@@ -150,6 +150,9 @@ class Layer {
   // What backward reads of forward's operands: the others need not be kept until then.
   virtual bool backward_reads_output() const { return true; }
   virtual bool backward_reads_input(std::size_t) const { return true; }
+  // Whether what backward is given, but for y and dx, may be read beside the kernels that follow it
+  // (Ops::gradients_apart), so that it is kept for longer.
+  virtual bool gradients_apart() const { return false; }
   // Whether backward, on these kernels, can add the gradient of its only input to another's.
   virtual bool adds_gradient(const Ops&) const { return false; }
   virtual void forward(Context&, const ForwardArguments&) const = 0;

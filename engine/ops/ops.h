@@ -231,6 +231,16 @@ class Ops {
                                     bool accumulate) = 0;
   // Whether backward of a convolution can add to dx in the pass that makes it.
   virtual bool adds_gradients() const { return false; }
+  // Whether gradients of weights can be made apart, beside the kernels that follow, where they read
+  // so many bytes. They are those of the dense layer or convolution whose backward is called
+  // between `begin_apart` and `end_apart`, with a dx: its x, dy and workspace stay as they are
+  // until the kApart-th `begin_apart` from then, or `join_apart`. Kernels queued after that, and
+  // reductions behind any `reduce_behind_kernels`, come behind these gradients.
+  static constexpr std::size_t kApart = 3;
+  virtual bool gradients_apart(std::size_t /*bytes*/) const { return false; }
+  virtual void begin_apart() {}
+  virtual void end_apart() {}
+  virtual void join_apart() {}
 
   // What dense layers and convolutions forward and backward will hold: planned without making
   // anything, so of a library's kernels it is an estimate. Kernels that are not asked need little.

@@ -62,16 +62,19 @@ class GpuLaunches : public testing::Test {
 
   cuda::FakeGpu gpu_{{.memory = std::size_t(1) << 30, .kernels = idle_kernels}};
   std::vector<std::unique_ptr<engine::Device>> gpus_ = [this] {
-    auto made = cuda::gpu_list(gpu_.driver(),
-                               {.image = cuda::FakeGpu::image,
-                                .ops = [](const cuda::GpuParts& gpu, DType dtype,
-                                          engine::OpsOptions) -> std::unique_ptr<engine::Ops> {
-                                  return std::make_unique<cuda::CudaOps>(
-                                      gpu, dtype, std::make_unique<cuda::FakeProducts>(gpu.kernels),
-                                      std::make_unique<cuda::FakeConvolutions>(gpu.kernels));
-                                },
-                                .libraries = [] { return std::string("idle"); }},
-                               cuda::Memory::kFraction);
+    auto made = cuda::gpu_list(
+        gpu_.driver(),
+        {.image = cuda::FakeGpu::image,
+         .ops = [](const cuda::GpuParts& gpu, DType dtype,
+                   engine::OpsOptions) -> std::unique_ptr<engine::Ops> {
+           const auto fakes = [&] {
+             return cuda::LaneLibraries{std::make_unique<cuda::FakeProducts>(gpu.kernels),
+                                        std::make_unique<cuda::FakeConvolutions>(gpu.kernels)};
+           };
+           return std::make_unique<cuda::CudaOps>(gpu, dtype, fakes(), fakes());
+         },
+         .libraries = [] { return std::string("idle"); }},
+        cuda::Memory::kFraction);
     return made;
   }();
 };

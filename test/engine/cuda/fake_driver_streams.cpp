@@ -131,7 +131,7 @@ std::shared_ptr<FakeEvent> event_of(const FakeState& state, CUevent handle) {
 
 void fill_streams(Driver& driver) {
   fill_events(driver);
-  driver.stream_create = [](CUstream* handle, unsigned flags) {
+  driver.stream_create = [](CUstream* handle, unsigned flags, int) {
     return in_context([&](FakeState& state, const FakeContext& context) {
       if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_NOT_SUPPORTED;
       FakeStream* const stream = state.queue.make_stream(context.gpu);
