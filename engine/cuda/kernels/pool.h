@@ -47,6 +47,19 @@ struct PoolBackward {
   const void* places = nullptr;
 };
 
+// The same for windows of 2 x 2 side by side, of whole groups of 8 channels, at addresses that are
+// aligned to 16 bytes: kernels that need few registers, so that more of them run at a time.
+struct QuadPoolForward : PoolForward {
+  static constexpr const char* kName = "quad_pool_forward";
+};
+struct QuadPoolBackward : PoolBackward {
+  static constexpr const char* kName = "quad_pool_backward";
+};
+constexpr bool pools_quads(const PoolSizes& s) {
+  return s.largest && s.kernel_height == 2 && s.kernel_width == 2 && s.stride == 2 &&
+         s.padding == 0 && s.channels % 8 == 0;
+}
+
 // Returns whether a thread of the backward kernel computes 2 x 2 inputs. At most 2 x 2 windows
 // cover them.
 constexpr bool pools_by_four(const PoolSizes& s) {
@@ -64,6 +77,6 @@ constexpr unsigned pool_blocks(std::size_t elements, std::size_t channels) {
   return unsigned((items + 255) / 256);
 }
 
-using PoolKernels = std::tuple<PoolForward, PoolBackward>;
+using PoolKernels = std::tuple<PoolForward, PoolBackward, QuadPoolForward, QuadPoolBackward>;
 
 }  // namespace lockstep::engine::cuda

@@ -18,9 +18,15 @@ namespace pool_kernels_test {
 constexpr std::size_t kPlanned = 4;
 
 PoolSizes sizes_of(const PoolSpec& s) {
-  return {s.kind == PoolKind::kMax,  unsigned(s.height),          unsigned(s.width),
-          unsigned(s.channels),      unsigned(s.output_height()), unsigned(s.output_width()),
-          unsigned(s.kernel_height), unsigned(s.kernel_width),    unsigned(s.stride),
+  return {s.kind == PoolKind::kMax,
+          unsigned(s.height),
+          unsigned(s.width),
+          unsigned(s.channels),
+          unsigned(s.output_height()),
+          unsigned(s.output_width()),
+          unsigned(s.kernel_height),
+          unsigned(s.kernel_width),
+          unsigned(s.stride),
           unsigned(s.padding)};
 }
 
@@ -29,12 +35,23 @@ std::vector<PoolSpec> specs() {
   for (const PoolKind kind : {PoolKind::kMax, PoolKind::kAverage})
     for (const std::size_t channels : {1u, 3u, 8u, 24u}) {
       all.push_back({kind, 6, 8, channels, 2, 2, 2, 0});
+      all.push_back({kind, 7, 5, channels, 2, 2, 2, 0});  // the last row and column are in none
       all.push_back({kind, 7, 5, channels, 3, 3, 2, 1});
       all.push_back({kind, 5, 7, channels, 3, 2, 1, 1});  // windows overlap
       all.push_back({kind, 7, 8, channels, 2, 3, 4, 0});  // some inputs are in no window
       all.push_back({kind, 4, 3, channels, 4, 3, 1, 0});  // one window
     }
   return all;
+}
+
+// As CudaOps chooses.
+template <class T>
+void pool(LaunchShape shape, const PoolForward& a) {
+  emulate(shape, [&] { pools_quads(a.sizes) ? run<T>(QuadPoolForward{a}) : run<T>(a); });
+}
+template <class T>
+void pool(LaunchShape shape, const PoolBackward& a) {
+  emulate(shape, [&] { pools_quads(a.sizes) ? run<T>(QuadPoolBackward{a}) : run<T>(a); });
 }
 
 template <class T>
@@ -82,10 +99,10 @@ TYPED_TEST(PoolKernels, AreThoseOfTheReference) {
                                       : sizeof(LargePoolPlace);
         std::vector<std::uint8_t> places(s.kind == PoolKind::kMax ? place * y.size() : 0, 99);
         const PoolForward a{&state, sizes_of(s), images.data(), y.data(), places.data()};
-        emulate(shape, [&] { run<T>(a); });
+        pool<T>(shape, a);
         ASSERT_NO_FATAL_FAILURE(expect_near(y, y0.values(), used * s.outputs(), "y"));
         const PoolBackward b{&state, sizes_of(s), gradients.data(), dx.data(), places.data()};
-        emulate(shape, [&] { run<T>(b); });
+        pool<T>(shape, b);
         ASSERT_NO_FATAL_FAILURE(expect_near(dx, dx0.values(), used * s.inputs(), "dx"));
         for (std::size_t i = used * s.outputs(); i < y.size(); ++i) ASSERT_EQ(float(y[i]), 7.0f);
         for (std::size_t i = used * s.inputs(); i < dx.size(); ++i) ASSERT_EQ(float(dx[i]), 7.0f);
@@ -111,7 +128,7 @@ TYPED_TEST(PoolKernels, WhatIsNotANumberWins) {
       std::vector<PoolPlace> places(channels, 9);
       const PoolSpec s{PoolKind::kMax, 2, 2, channels};
       const PoolForward a{&state, sizes_of(s), x.data(), y.data(), places.data()};
-      emulate({1, 1, 32}, [&] { run<T>(a); });
+      pool<T>({1, 1, 32}, a);
       EXPECT_TRUE(std::isnan(float(y[0])));
       EXPECT_EQ(places[0], at);
       for (std::size_t c = 1; c < channels; ++c) EXPECT_FALSE(std::isnan(float(y[c])));
