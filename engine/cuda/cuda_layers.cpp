@@ -32,7 +32,8 @@ PoolSizes sizes_of(const PoolSpec& spec) {
           .kernel_height = unsigned(spec.kernel_height),
           .kernel_width = unsigned(spec.kernel_width),
           .stride = unsigned(spec.stride),
-          .padding = unsigned(spec.padding)};
+          .padding = unsigned(spec.padding),
+          .relu = spec.relu};
 }
 
 // The second extent of a grid is 65535 at most.

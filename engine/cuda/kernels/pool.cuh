@@ -95,7 +95,10 @@ __device__ void pool_window(const PoolForward& a, const T* image, Site site, T* 
   const float pixels = float(rows.size() * columns.size());
   for (unsigned w = 0; w < kWidth && !s.largest; ++w) result.values[w] /= pixels;
   store(narrowed<T>(result), y, aligned);
-  if (s.largest) store(winners, places, aligned);
+  if (!s.largest) return;
+  for (unsigned w = 0; w < kWidth; ++w)
+    if (s.relu && !(result.values[w] > 0)) winners.values[w] = Place(-1);
+  store(winners, places, aligned);
 }
 
 template <class T, unsigned kWidth, class Place>
@@ -280,7 +283,7 @@ __device__ void run(const QuadPoolForward& a) {
             place = wins ? PoolPlace(i + 1) : place;
           });
           y.values[w] = narrow<T>(largest);
-          places.values[w] = place;
+          places.values[w] = s.relu & !(largest > 0) ? PoolPlace(-1) : place;
         }
         const std::size_t at = row * outputs +
                                (std::size_t(site.y) * s.output_width + site.x) * s.channels +

@@ -19,14 +19,16 @@ struct PoolSizes {
   unsigned output_height = 0, output_width = 0;
   unsigned kernel_height = 2, kernel_width = 2;
   unsigned stride = 2, padding = 0;
+  bool relu = false;  // of a largest pool: nobody wins where nothing is above 0
 };
 
 // `places`, of a largest pool: for each output the number of its winner in its window, row by row,
-// as a PoolPlace; where windows have more pixels than that counts, as a LargePoolPlace.
+// as a PoolPlace; where windows have more pixels than that counts, as a LargePoolPlace. The largest
+// of either is no pixel's.
 using PoolPlace = std::uint8_t;
 using LargePoolPlace = std::uint32_t;
 constexpr bool small_places(std::size_t pixels) {
-  return pixels <= 256;
+  return pixels < 256;
 }
 struct PoolForward {
   static constexpr const char* kName = "pool_forward";

@@ -3,7 +3,9 @@
 // are neither read nor written.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "engine/cuda/kernels/pool.cuh"
@@ -27,7 +29,8 @@ PoolSizes sizes_of(const PoolSpec& s) {
           unsigned(s.kernel_height),
           unsigned(s.kernel_width),
           unsigned(s.stride),
-          unsigned(s.padding)};
+          unsigned(s.padding),
+          s.relu};
 }
 
 std::vector<PoolSpec> specs() {
@@ -112,6 +115,45 @@ TYPED_TEST(PoolKernels, AreThoseOfTheReference) {
         ASSERT_EQ(as_doubles(dx), first);
       }
     }
+  }
+}
+
+// Backward gives what a mask of the outputs that are not above 0 leaves of the gradient. Inputs of
+// ReLU's have many of these, and NaN, which is none of them.
+TYPED_TEST(PoolKernels, GoBackThroughAReLU) {
+  using T = TypeParam;
+  for (PoolSpec s : specs()) {
+    if (s.kind != PoolKind::kMax) continue;
+    SCOPED_TRACE(testing::Message() << s.height << "x" << s.width << "x" << s.channels
+                                    << ", kernel " << s.kernel_height);
+    StepState state;
+    state.examples = 2;
+    std::vector<T> x = narrowed_to<T>(images(2, s)), y(2 * s.outputs()), y0 = y;
+    for (std::size_t i = 0; i < x.size(); ++i)
+      if (float(x[i]) < 0.5f || i % 11 == 0) x[i] = T(i % 13 == 0 ? -1.0f : 0.0f);
+    x[0] = T(std::numeric_limits<float>::quiet_NaN());
+    const std::vector<T> dy = narrowed_to<T>(random_numbers(y.size(), 2));
+    std::vector<LargePoolPlace> places(y.size());
+    const auto backward = [&](const std::vector<T>& gradients) {
+      std::vector<T> dx(2 * s.inputs(), T(7.0f));
+      pool<T>({1, 1, 32},
+              PoolBackward{&state, sizes_of(s), gradients.data(), dx.data(), places.data()});
+      return as_doubles(dx);
+    };
+    const auto forward = [&](std::vector<T>& to) {
+      pool<T>({1, 1, 32}, PoolForward{&state, sizes_of(s), x.data(), to.data(), places.data()});
+    };
+    forward(y0);
+    std::vector<T> passed = dy;
+    for (std::size_t i = 0; i < y.size(); ++i)
+      if (!(float(y0[i]) > 0)) passed[i] = T(0.0f);
+    const std::vector<double> expected = backward(passed);
+    s.relu = true;
+    forward(y);
+    EXPECT_EQ(std::memcmp(y.data(), y0.data(), y.size() * sizeof(T)), 0);
+    EXPECT_EQ(backward(dy), expected);
+    EXPECT_NE(passed.size(),
+              std::size_t(std::ranges::count_if(passed, [](T g) { return float(g) != 0; })));
   }
 }
 
