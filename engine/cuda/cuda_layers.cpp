@@ -32,7 +32,8 @@ PoolSizes sizes_of(const PoolSpec& spec) {
           .kernel_height = unsigned(spec.kernel_height),
           .kernel_width = unsigned(spec.kernel_width),
           .stride = unsigned(spec.stride),
-          .padding = unsigned(spec.padding)};
+          .padding = unsigned(spec.padding),
+          .relu = spec.relu};
 }
 
 // The second extent of a grid is 65535 at most.
@@ -121,8 +122,9 @@ void CudaOps::pool_forward(const StepState* state, const PoolSpec& spec, Tensor 
   check_spec(spec);
   check_batch(x, dtype_, spec.inputs(), "x of a pool");
   check_batch(y, dtype_, spec.outputs(), "y of a pool");
-  launch(images_grid(spec.outputs(), spec.channels, y.rows()),
-         PoolForward{state, sizes_of(spec), x.data, y.data, workspace});
+  const PoolForward call{state, sizes_of(spec), x.data, y.data, workspace};
+  const Grid grid = images_grid(spec.outputs(), spec.channels, y.rows());
+  pools_quads(call.sizes) ? launch(grid, QuadPoolForward{call}) : launch(grid, call);
 }
 
 void CudaOps::pool_backward(const StepState* state, const PoolSpec& spec, Tensor dy, Tensor dx,
@@ -132,8 +134,9 @@ void CudaOps::pool_backward(const StepState* state, const PoolSpec& spec, Tensor
   check_batch(dx, dtype_, spec.inputs(), "dx of a pool");
   const PoolSizes sizes = sizes_of(spec);
   const std::size_t elements = pools_by_four(sizes) ? fours(sizes) * spec.channels : spec.inputs();
-  launch(images_grid(elements, spec.channels, dx.rows()),
-         PoolBackward{state, sizes, dy.data, dx.data, workspace});
+  const PoolBackward call{state, sizes, dy.data, dx.data, workspace};
+  const Grid grid = images_grid(elements, spec.channels, dx.rows());
+  pools_quads(sizes) ? launch(grid, QuadPoolBackward{call}) : launch(grid, call);
 }
 
 }  // namespace lockstep::engine::cuda

@@ -78,6 +78,7 @@ class CudaOps final : public Ops {
                     std::byte* workspace) override;
   void pool_backward(const StepState* state, const PoolSpec& spec, Tensor dy, Tensor dx,
                      const std::byte* workspace) override;
+  bool pools_relu() const override { return true; }
 
   void batch_norm_sums(const StepState* state, const BatchNormSpec& spec, Tensor x,
                        double* sums) override;

@@ -113,8 +113,10 @@ void CudaOps::convolution_forward(const StepState* state, const ConvolutionSpec&
   check_parameter(b, dtype_, spec.filters, "the bias of a convolution");
   invariant(state != nullptr && x.rows() == y.rows(), "a convolution of two batches");
   if (is_thin(spec)) {
-    launch(lines_grid(x.rows() * spec.output_height() * spec.output_width(), spec.filters),
-           ThinForward{state, thin_sizes(spec), x.data, w.data, b.data, y.data,
+    const ThinSizes sizes = thin_sizes(spec);
+    const std::size_t most = std::size_t(context_->facts().multiprocessors) * kLineResidents;
+    launch({.blocks = unsigned(least(x.rows() * sizes.bands(), most)), .threads = kLineThreads},
+           ThinForward{state, sizes, x.data, w.data, b.data, y.data,
                        spec.activation == Activation::kRelu});
     return;
   }

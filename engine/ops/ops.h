@@ -65,6 +65,9 @@ struct PoolSpec {
   std::size_t height = 0, width = 0, channels = 0;  // of the input
   std::size_t kernel_height = 2, kernel_width = 2;
   std::size_t stride = 2, padding = 0;
+  // A max pool of a ReLU's outputs: backward gives the gradient of the ReLU's inputs, which windows
+  // without a positive value do not have; where Ops::pools_relu says so.
+  bool relu = false;
   std::size_t output_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
   std::size_t output_width() const { return (width + 2 * padding - kernel_width) / stride + 1; }
   std::size_t inputs() const { return height * width * channels; }  // elements of a row
@@ -256,6 +259,8 @@ class Ops {
                             std::byte* workspace) = 0;
   virtual void pool_backward(const StepState* state, const PoolSpec& spec, Tensor dy, Tensor dx,
                              const std::byte* workspace) = 0;
+  // Whether a max pool goes back through the ReLU before it, too (PoolSpec::relu).
+  virtual bool pools_relu() const { return false; }
 
   // A convolution and the pool behind it: x to y, the pooled values. `workspace` (for so many rows,
   // the same in all slices) carries what backward and the next slice need. Here, as the two kernels

@@ -124,7 +124,14 @@ extern "C" __global__ void pool_forward(PoolForward a) {
 extern "C" __global__ void pool_backward(PoolBackward a) {
   run<Element>(a);
 }
-extern "C" __global__ void thin_forward(ThinForward a) {
+extern "C" __global__ void quad_pool_forward(QuadPoolForward a) {
+  run<Element>(a);
+}
+extern "C" __global__ void quad_pool_backward(QuadPoolBackward a) {
+  run<Element>(a);
+}
+extern "C" __global__ void __launch_bounds__(kLineThreads, kLineResidents)
+    thin_forward(ThinForward a) {
   run<Element>(a);
 }
 extern "C" __global__ void __launch_bounds__(kLineThreads, kSumResidents)

@@ -95,7 +95,10 @@ __device__ void pool_window(const PoolForward& a, const T* image, Site site, T* 
   const float pixels = float(rows.size() * columns.size());
   for (unsigned w = 0; w < kWidth && !s.largest; ++w) result.values[w] /= pixels;
   store(narrowed<T>(result), y, aligned);
-  if (s.largest) store(winners, places, aligned);
+  if (!s.largest) return;
+  for (unsigned w = 0; w < kWidth; ++w)
+    if (s.relu && !(result.values[w] > 0)) winners.values[w] = Place(-1);
+  store(winners, places, aligned);
 }
 
 template <class T, unsigned kWidth, class Place>
@@ -250,6 +253,75 @@ __device__ void run(const PoolBackward& a) {
   if (pools_by_four(a.sizes))
     return a.sizes.kernel_width == 2 ? gather_fours<T, 1>(a) : gather_fours<T, 2>(a);
   pool_ways(a.sizes, [&](auto width, auto place) { gather_all<T, width(), decltype(place)>(a); });
+}
+
+template <class T>
+__device__ void run(const QuadPoolForward& a) {
+  const PoolSizes& s = a.sizes;
+  const std::size_t inputs = std::size_t(s.height) * s.width * s.channels;
+  const std::size_t outputs = std::size_t(s.output_height) * s.output_width * s.channels;
+  each_site<kPack>(
+      a.state, s, s.output_height, s.output_width, [&](std::size_t row, const Site& site) {
+        const T* const corner = static_cast<const T*>(a.x) + row * inputs +
+                                (std::size_t(2 * site.y) * s.width + 2 * site.x) * s.channels +
+                                site.channel;
+        Pack<T, kPack> window[4];
+        repeat<4>([&](unsigned i) {
+          window[i] =
+              load<kPack>(corner + (std::size_t(i / 2) * s.width + i % 2) * s.channels, true);
+        });
+        Pack<T, kPack> y;
+        Pack<PoolPlace, kPack> places;
+        for (unsigned w = 0; w < kPack; ++w) {
+          float largest = wide(window[0].values[w]);
+          PoolPlace place = 0;
+          repeat<3>([&](unsigned i) {
+            const float value = wide(window[i + 1].values[w]);
+            // As above, without a branch for each number.
+            const bool wins = !(value <= largest) & (largest == largest);
+            largest = wins ? value : largest;
+            place = wins ? PoolPlace(i + 1) : place;
+          });
+          y.values[w] = narrow<T>(largest);
+          places.values[w] = s.relu & !(largest > 0) ? PoolPlace(-1) : place;
+        }
+        const std::size_t at = row * outputs +
+                               (std::size_t(site.y) * s.output_width + site.x) * s.channels +
+                               site.channel;
+        store(y, static_cast<T*>(a.y) + at, true);
+        store(places, static_cast<PoolPlace*>(a.places) + at, true);
+      });
+}
+
+// Inputs that are in no window, at the lower and right edge, have a site, too.
+template <class T>
+__device__ void run(const QuadPoolBackward& a) {
+  const PoolSizes& s = a.sizes;
+  const std::size_t inputs = std::size_t(s.height) * s.width * s.channels;
+  const std::size_t outputs = std::size_t(s.output_height) * s.output_width * s.channels;
+  each_site<kPack>(
+      a.state, s, (s.height + 1) / 2, (s.width + 1) / 2, [&](std::size_t row, const Site& site) {
+        Pack<T, kPack> dy{};
+        Pack<PoolPlace, kPack> places{};
+        if (site.y < s.output_height && site.x < s.output_width) {
+          const std::size_t at = row * outputs +
+                                 (std::size_t(site.y) * s.output_width + site.x) * s.channels +
+                                 site.channel;
+          dy = load<kPack>(static_cast<const T*>(a.dy) + at, true);
+          places = load<kPack>(static_cast<const PoolPlace*>(a.places) + at, true);
+        }
+        repeat<4>([&](unsigned i) {
+          const unsigned y = 2 * site.y + i / 2, x = 2 * site.x + i % 2;
+          if (y >= s.height || x >= s.width) return;
+          Pack<T, kPack> dx;
+          for (unsigned w = 0; w < kPack; ++w)
+            dx.values[w] = places.values[w] == i ? dy.values[w] : narrow<T>(0.0f);
+          store(dx,
+                static_cast<T*>(a.dx) + row * inputs + (std::size_t(y) * s.width + x) * s.channels +
+                    site.channel,
+                true);
+        });
+      });
 }
 
 }  // namespace lockstep::engine::cuda

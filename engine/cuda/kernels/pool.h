@@ -19,14 +19,16 @@ struct PoolSizes {
   unsigned output_height = 0, output_width = 0;
   unsigned kernel_height = 2, kernel_width = 2;
   unsigned stride = 2, padding = 0;
+  bool relu = false;  // of a largest pool: nobody wins where nothing is above 0
 };
 
 // `places`, of a largest pool: for each output the number of its winner in its window, row by row,
-// as a PoolPlace; where windows have more pixels than that counts, as a LargePoolPlace.
+// as a PoolPlace; where windows have more pixels than that counts, as a LargePoolPlace. The largest
+// of either is no pixel's.
 using PoolPlace = std::uint8_t;
 using LargePoolPlace = std::uint32_t;
 constexpr bool small_places(std::size_t pixels) {
-  return pixels <= 256;
+  return pixels < 256;
 }
 struct PoolForward {
   static constexpr const char* kName = "pool_forward";
@@ -47,6 +49,19 @@ struct PoolBackward {
   const void* places = nullptr;
 };
 
+// The same for windows of 2 x 2 side by side, of whole groups of 8 channels, at addresses that are
+// aligned to 16 bytes: kernels that need few registers, so that more of them run at a time.
+struct QuadPoolForward : PoolForward {
+  static constexpr const char* kName = "quad_pool_forward";
+};
+struct QuadPoolBackward : PoolBackward {
+  static constexpr const char* kName = "quad_pool_backward";
+};
+constexpr bool pools_quads(const PoolSizes& s) {
+  return s.largest && s.kernel_height == 2 && s.kernel_width == 2 && s.stride == 2 &&
+         s.padding == 0 && s.channels % 8 == 0;
+}
+
 // Returns whether a thread of the backward kernel computes 2 x 2 inputs. At most 2 x 2 windows
 // cover them.
 constexpr bool pools_by_four(const PoolSizes& s) {
@@ -64,6 +79,6 @@ constexpr unsigned pool_blocks(std::size_t elements, std::size_t channels) {
   return unsigned((items + 255) / 256);
 }
 
-using PoolKernels = std::tuple<PoolForward, PoolBackward>;
+using PoolKernels = std::tuple<PoolForward, PoolBackward, QuadPoolForward, QuadPoolBackward>;
 
 }  // namespace lockstep::engine::cuda
