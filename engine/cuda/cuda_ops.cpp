@@ -249,9 +249,9 @@ const StepState* CudaOps::stage(const StepState& state, const HostBatch& batch, 
   return reinterpret_cast<const StepState*>(state_.data());
 }
 
-Grid CudaOps::lines_grid(std::size_t lines, std::size_t channels) const {
+Grid CudaOps::lines_grid(std::size_t lines, std::size_t channels, unsigned residents) const {
   return {.blocks = line_tiles(channels),
-          .rows = line_blocks(lines, channels, context_->facts().multiprocessors),
+          .rows = line_blocks(lines, channels, context_->facts().multiprocessors, residents),
           .threads = kLineThreads};
 }
 

@@ -89,6 +89,11 @@ class CudaOps final : public Ops {
                                 bool accumulate, double* sums) override;
   void batch_norm_backward(const StepState* state, const BatchNormSpec& spec,
                            const BatchNormBackward& call) override;
+  void batch_norm_pair_gradient_sums(const StepState* state, const BatchNormSpec& spec,
+                                     const BatchNormPair& pair, bool accumulate,
+                                     const std::array<BatchNormGradients, 2>& results) override;
+  void batch_norm_pair_backward(const StepState* state, const BatchNormSpec& spec,
+                                const BatchNormPair& pair) override;
   void batch_norm_moments(const BatchNormSpec& spec, const engine::BatchNormMoments& call) override;
   void batch_norm_fixed_moments(const BatchNormSpec& spec, const double* averages,
                                 double* moments) override;
@@ -161,7 +166,8 @@ class CudaOps final : public Ops {
   // Blocks of 256 threads for so many elements: enough to fill the GPU, each thread some elements.
   Grid grid_for(std::size_t elements) const;
   // Of kernels that write each line.
-  Grid lines_grid(std::size_t lines, std::size_t channels) const;
+  Grid lines_grid(std::size_t lines, std::size_t channels,
+                  unsigned residents = kLineResidents) const;
   // Rows that were planned for but are not in use become zeros: products go over all rows. Nothing
   // is queued where all are in use.
   void clear_rest(const StepState* state, Tensor batch);

@@ -58,6 +58,11 @@ void check_call(const BatchNormSpec& spec, DType dtype, const BatchNormForward& 
   }
   check_parameter(call.scale, dtype, spec.channels, "batch norm: scale");
   check_parameter(call.shift, dtype, spec.channels, "batch norm: shift");
+  if (call.other_moments != nullptr) {
+    invariant(call.other && call.other_scale && call.other_shift, "batch norm: half a pair");
+    check_parameter(call.other_scale, dtype, spec.channels, "batch norm: scale of other");
+    check_parameter(call.other_shift, dtype, spec.channels, "batch norm: shift of other");
+  }
   invariant(call.moments != nullptr && (call.mask != nullptr || spec.mask_of_row() == 0),
             "batch norm: no moments or no mask");
 }

@@ -16,6 +16,7 @@
 // library; wrong shapes are broken invariants.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -291,6 +292,12 @@ class Ops {
                                         bool accumulate, double* sums) = 0;
   virtual void batch_norm_backward(const StepState* state, const BatchNormSpec& spec,
                                    const BatchNormBackward& call) = 0;
+  // Backward of a pair, whose dx are not the memory of dy. A device may read dy once for both.
+  virtual void batch_norm_pair_gradient_sums(const StepState* state, const BatchNormSpec& spec,
+                                             const BatchNormPair& pair, bool accumulate,
+                                             const std::array<BatchNormGradients, 2>& results);
+  virtual void batch_norm_pair_backward(const StepState* state, const BatchNormSpec& spec,
+                                        const BatchNormPair& pair);
   // What forward needs, from the sums, or from moving averages. Cost: a few channels.
   virtual void batch_norm_moments(const BatchNormSpec& spec, const BatchNormMoments& call);
   virtual void batch_norm_fixed_moments(const BatchNormSpec& spec, const double* averages,

@@ -4,6 +4,7 @@
 
 #include "engine/cuda/kernels/batch_norm.cuh"
 #include "engine/cuda/kernels/batch_norm_lines.cuh"
+#include "engine/cuda/kernels/batch_norm_pair.cuh"
 #include "engine/cuda/kernels/column_sums.cuh"
 #include "engine/cuda/kernels/dropout.cuh"
 #include "engine/cuda/kernels/embedding.cuh"
@@ -100,6 +101,18 @@ extern "C" __global__ void __launch_bounds__(kLineThreads, kSumResidents)
 }
 extern "C" __global__ void __launch_bounds__(kLineThreads, kLineResidents)
     batch_norm_backward(BatchNormBackpropagate a) {
+  run<Element>(a);
+}
+extern "C" __global__ void __launch_bounds__(kLineThreads, kPairResidents)
+    batch_norm_pair_forward(BatchNormPairApply a) {
+  run<Element>(a);
+}
+extern "C" __global__ void __launch_bounds__(kLineThreads, kSumResidents)
+    batch_norm_pair_gradient_sums(BatchNormPairGradientSums a) {
+  run<Element>(a);
+}
+extern "C" __global__ void __launch_bounds__(kLineThreads, kPairResidents)
+    batch_norm_pair_backward(BatchNormPairBackpropagate a) {
   run<Element>(a);
 }
 extern "C" __global__ void __launch_bounds__(kLineThreads, kSumResidents)

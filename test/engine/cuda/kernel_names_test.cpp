@@ -33,7 +33,8 @@ std::string text_of(const std::filesystem::path& path) {
 
 // Names of kernels as arguments tell them.
 Names told() {
-  const std::regex pattern(R"x(struct (\w+) \{\s+static constexpr const char\* kName = "(\w+)";)x");
+  const std::regex pattern(
+      R"x(struct (\w+)(?: : \w+)? \{\s+static constexpr const char\* kName = "(\w+)";)x");
   Names names;
   for (const auto& entry : std::filesystem::directory_iterator(folder())) {
     if (entry.path().extension() != ".h") continue;
