@@ -25,7 +25,6 @@ CudaOps::CudaOps(const GpuParts& gpu, DType dtype, LaneLibraries libraries, Lane
       main_(gpu, std::move(libraries), true),
       gradients_(gpu, std::move(apart), false),
       forked_(gpu.context),
-      gradients_done_{Event(gpu.context), Event(gpu.context), Event(gpu.context)},
       staging_(gpu.context, gpu.memory),
       state_(gpu.memory.allocate(sizeof(StepState), "the words of a step")),
       problem_(gpu.memory.allocate(sizeof(Problem), "the words of a step")),
@@ -44,6 +43,7 @@ CudaOps::CudaOps(const GpuParts& gpu, DType dtype, LaneLibraries libraries, Lane
       pinned_word_(gpu.memory.pinned(sizeof(std::uint64_t))),
       update_state_(gpu.memory.allocate(sizeof(StepState), "the words of a step")),
       recorder_(std::make_unique<Recorder>(*this)) {
+  while (gradients_done_.size() < kMostApart) gradients_done_.emplace_back(gpu.context);
   const Problem none;
   write(&none, problem_.data(), sizeof none);
 }

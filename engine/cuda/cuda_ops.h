@@ -68,8 +68,8 @@ class CudaOps final : public Ops {
                             Tensor dy, Tensor w, Tensor dx, Tensor dw, Tensor db,
                             bool accumulate) override;
   bool adds_gradients() const override { return true; }
-  bool gradients_apart(std::size_t bytes) const override;
-  void begin_apart() override;
+  std::size_t apart_bytes() const override { return std::size_t(24) << 20; }
+  void begin_apart(std::size_t keep) override;
   void end_apart() override { apart_ = false; }
   void join_apart() override;
 
@@ -209,7 +209,7 @@ class CudaOps final : public Ops {
   bool apart_ = false;      // gradients may go apart
   std::size_t parted_ = 0;  // how many did so since kernels came behind all of them
   Event forked_;
-  std::array<Event, kApart> gradients_done_;  // in turn
+  std::deque<Event> gradients_done_;  // kMostApart, in turn
   HostStaging staging_;
   StepState published_;           // as the host last gave it
   Buffer state_, problem_, sum_;  // a StepState, a Problem, a double on the GPU

@@ -41,7 +41,7 @@ void Graph::Plan::backward_node(Context& context, std::size_t i, bool accumulate
   Step& step = steps[i];
   step.backward.accumulate = accumulate;
   observed(i, Observer::Pass::kBackward, step.forward.y, [&] {
-    if (apart[i]) ops->begin_apart();
+    if (apart[i]) ops->begin_apart(keeps_apart[i]);
     graph.nodes[i].layer->backward(context, step.backward);
     if (apart[i]) ops->end_apart();
     for (const Addition& addition : step.additions) {

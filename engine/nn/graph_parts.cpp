@@ -2,6 +2,8 @@
 #include "engine/nn/graph_parts.h"
 
 #include <algorithm>
+#include <deque>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/nn/host_layer.h"
@@ -20,6 +22,7 @@ Graph::Plan::Plan(const GraphSpec& s, Ops& o, std::size_t r, GraphOptions option
   plan_again(options.recompute);
   plan_slices();
   plan_moments();
+  plan_apart();
   plan_values();
   plan_gradients();
   plan_touched();
@@ -127,23 +130,37 @@ void Graph::Plan::plan_moments() {
     }
     backward_moment[i] = moment++;
   }
-  apart.assign(graph.nodes.size(), false);
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    const PlannedNode& node = graph.nodes[i];
-    if (node.range.empty() || chain_of[i] != kNone || !node.layer->gradients_apart()) continue;
-    const std::size_t from = graph.storage[node.inputs[0]];
-    const DType dtype = ops->dtype();
-    apart[i] = graph.wanted[from] &&
-               ops->gradients_apart(bytes(shape(from), dtype) + bytes(shape(node.output), dtype));
-  }
 }
 
-std::size_t Graph::Plan::apart_end(std::size_t i) const {
-  if (!apart[i]) return backward_end(i);
-  for (std::size_t later = 0; i-- > 0;) {
-    if (apart[i] && ++later == Ops::kApart) return backward_begin(i) - 1;
+// As many layers' gradients at a time as read what the device wants, or one layer's. Where one
+// reads a multiple of that, its kernels and most others fill the device, and two at once only take
+// the cache from each other.
+void Graph::Plan::plan_apart() {
+  constexpr std::size_t kFills = 4;
+  const std::size_t count = graph.nodes.size(), window = ops->apart_bytes();
+  apart.assign(count, false);
+  keeps_apart.assign(count, 0);
+  ends_apart.assign(count, last_moment());
+  std::deque<std::pair<std::size_t, std::size_t>> reading;  // nodes, and bytes
+  std::size_t sum = 0;
+  for (std::size_t i = count; i-- > 0 && window > 0;) {
+    const PlannedNode& node = graph.nodes[i];
+    const std::size_t from = graph.storage[node.inputs[0]];
+    if (node.range.empty() || chain_of[i] != kNone || !graph.wanted[from]) continue;
+    if (!node.layer->gradients_apart()) continue;
+    const std::size_t mine =
+        bytes(shape(from), ops->dtype()) + bytes(shape(node.output), ops->dtype());
+    if (mine > kFills * window) return apart.assign(count, false);
+    while (!reading.empty() && (sum + mine > window || reading.size() + 1 == Ops::kMostApart)) {
+      ends_apart[reading.front().first] = backward_begin(i) - 1;
+      sum -= reading.front().second;
+      reading.pop_front();
+    }
+    apart[i] = true;
+    keeps_apart[i] = reading.size();
+    reading.emplace_back(i, mine);
+    sum += mine;
   }
-  return last_moment();
 }
 
 // What is written by the loop or read by it lives all the time. The output of a layer lives from

@@ -235,14 +235,15 @@ class Ops {
                                     bool accumulate) = 0;
   // Whether backward of a convolution can add to dx in the pass that makes it.
   virtual bool adds_gradients() const { return false; }
-  // Whether gradients of weights can be made apart, beside the kernels that follow, where they read
-  // so many bytes. They are those of the dense layer or convolution whose backward is called
-  // between `begin_apart` and `end_apart`, with a dx: its x, dy and workspace stay as they are
-  // until the kApart-th `begin_apart` from then, or `join_apart`. Kernels queued after that, and
-  // reductions behind any `reduce_behind_kernels`, come behind these gradients.
-  static constexpr std::size_t kApart = 3;
-  virtual bool gradients_apart(std::size_t /*bytes*/) const { return false; }
-  virtual void begin_apart() {}
+  // Gradients of weights made apart, beside the kernels that follow: those of the dense layer or
+  // convolution whose backward, with a dx, is called between `begin_apart` and `end_apart`. Its x,
+  // dy and workspace stay as they are until a `begin_apart` that keeps fewer such calls apart, or
+  // `join_apart`. Kernels queued after that, and reductions behind any `reduce_behind_kernels`,
+  // come behind these gradients. `apart_bytes`: what they should read at a time; 0: nothing goes
+  // apart.
+  static constexpr std::size_t kMostApart = 8;
+  virtual std::size_t apart_bytes() const { return 0; }
+  virtual void begin_apart(std::size_t /*keep*/) {}  // fewer than kMostApart
   virtual void end_apart() {}
   virtual void join_apart() {}
 

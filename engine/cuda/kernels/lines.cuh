@@ -211,7 +211,7 @@ class TileSums {
   }
   // Adds in order, but the loads of several chunks are under way together: they take longest.
   __device__ double stretch(unsigned n, unsigned begin, unsigned end) const {
-    constexpr unsigned kAtOnce = 32;
+    constexpr unsigned kAtOnce = 16;
     double sum = 0;
     for (unsigned first = begin; first < end; first += kAtOnce) {
       double values[kAtOnce];
