@@ -64,7 +64,7 @@ struct Driver {
   decltype(&cuModuleEnumerateFunctions) module_enumerate_functions = nullptr;
   decltype(&cuFuncGetName) func_get_name = nullptr;
   decltype(&cuFuncLoad) func_load = nullptr;
-  decltype(&cuLaunchKernel) launch_kernel = nullptr;
+  decltype(&cuLaunchKernelEx) launch_kernel_ex = nullptr;
 
   // Streams recorded as graphs.
   decltype(&cuStreamBeginCapture) stream_begin_capture = nullptr;

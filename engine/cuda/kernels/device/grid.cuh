@@ -28,6 +28,19 @@ __device__ inline unsigned threads() {
   return blockDim.x;
 }
 
+// Waits until the previous kernel of the stream has ended and its writes are visible, then allows
+// the next kernel to start early. Every thread of every kernel calls this first. The previous
+// kernel waited as well before it ended, so all earlier kernels have ended, too. Waiting blocks
+// cannot deadlock: they start when all blocks of the previous kernel have passed this line.
+//
+// GPUs below compute capability 9.0 never start a kernel early.
+__device__ inline void wait_for_earlier_kernels() {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // All threads of the block come here before one goes on.
 __device__ inline void barrier() {
   __syncthreads();
