@@ -35,10 +35,10 @@ __device__ inline unsigned threads() {
 //
 // GPUs below compute capability 9.0 never start a kernel early.
 __device__ inline void wait_for_earlier_kernels() {
-#if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();
-  cudaTriggerProgrammaticLaunchCompletion();
-#endif
+  if constexpr (__CUDA_ARCH__ >= 900) {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  }
 }
 
 // All threads of the block come here before one goes on.
