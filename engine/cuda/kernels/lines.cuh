@@ -89,20 +89,17 @@ struct ChannelSums {
 template <class T>
 using FewSums = std::conditional_t<sizeof(T) == 2, float, double>;
 
-// Whether the block is the last of `count` that come here; then it may read, by read_fresh, what
-// the others have written before. All threads of the block call it.
+// Returns whether the block is the last of `count` that come here. That block may read, by
+// read_fresh, what the others have written before. All threads of the block call it.
 __device__ inline bool is_last(std::uint32_t* ticket, unsigned count) {
   std::uint32_t* const before = shared<std::uint32_t, 1>();
-  fence();
   barrier();
   if (thread() == 0) {
     *before = count_up(ticket);
     if (*before + 1 == count) *ticket = 0;
   }
   barrier();
-  const bool last = *before + 1 == count;
-  if (last) fence();
-  return last;
+  return *before + 1 == count;
 }
 
 // The numbers of an array that a lane holds.

@@ -91,18 +91,15 @@ __device__ inline void atomic_add(std::uint64_t* to, std::uint64_t value) {
   static_assert(sizeof(std::uint64_t) == sizeof(unsigned long long));
   atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
 }
-// What *to was before it became one more.
+// Adds one to *to and returns what it was. What the block wrote before its last barrier is visible
+// to blocks that count later, after their next barrier.
 __device__ inline std::uint32_t count_up(std::uint32_t* to) {
-  return atomicAdd(to, 1u);
+  return __nv_atomic_fetch_add(to, 1u, __NV_ATOMIC_ACQ_REL, __NV_THREAD_SCOPE_DEVICE);
 }
 // Returns the index of the lowest set bit; `bits` is not 0. nvcc compiles std::countr_zero to the
 // constant 32 in device code.
 __device__ inline unsigned lowest_bit(std::uint32_t bits) {
   return unsigned(__ffs(int(bits)) - 1);
-}
-// What the thread has written before is there for whoever sees what it writes after.
-__device__ inline void fence() {
-  __threadfence();
 }
 // Of what other blocks of the same kernel have written, too.
 __device__ inline double read_fresh(const double* from) {
