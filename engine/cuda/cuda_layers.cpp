@@ -59,7 +59,7 @@ Grid images_grid(std::size_t elements, std::size_t channels, std::size_t rows) {
   constexpr std::size_t kMost = 65535;
   return {.blocks = pool_blocks(elements, channels),
           .rows = unsigned(least(rows, kMost)),
-          .threads = 256};
+          .threads = kPoolThreads};
 }
 
 }  // namespace
@@ -171,7 +171,9 @@ void CudaOps::pool_forward(const StepState* state, const PoolSpec& spec, Tensor 
   check_batch(y, dtype_, spec.outputs(), "y of a pool");
   const PoolForward call{state, sizes_of(spec), x.data, y.data, workspace};
   const Grid grid = images_grid(spec.outputs(), spec.channels, y.rows());
-  pools_quads(call.sizes) ? launch(grid, QuadPoolForward{call}) : launch(grid, call);
+  if (!pools_by_two(call.sizes)) return launch(grid, call);
+  spec.kernel_width == 2 ? launch(grid, QuadPoolForward{call})
+                         : launch(grid, NinePoolForward{call});
 }
 
 void CudaOps::pool_backward(const StepState* state, const PoolSpec& spec, Tensor dy, Tensor dx,
@@ -180,10 +182,15 @@ void CudaOps::pool_backward(const StepState* state, const PoolSpec& spec, Tensor
   check_batch(dy, dtype_, spec.outputs(), "dy of a pool");
   check_batch(dx, dtype_, spec.inputs(), "dx of a pool");
   const PoolSizes sizes = sizes_of(spec);
-  const std::size_t elements = pools_by_four(sizes) ? fours(sizes) * spec.channels : spec.inputs();
+  const bool by_two = pools_by_two(sizes);
+  const std::size_t pairs = std::size_t(input_pairs(sizes.height, sizes.padding)) *
+                            input_pairs(sizes.width, sizes.padding);
   const PoolBackward call{state, sizes, dy.data, dx.data, workspace};
-  const Grid grid = images_grid(elements, spec.channels, dx.rows());
-  pools_quads(sizes) ? launch(grid, QuadPoolBackward{call}) : launch(grid, call);
+  const Grid grid =
+      images_grid(by_two ? pairs * spec.channels : spec.inputs(), spec.channels, dx.rows());
+  if (!by_two) return launch(grid, call);
+  spec.kernel_width == 2 ? launch(grid, QuadPoolBackward{call})
+                         : launch(grid, NinePoolBackward{call});
 }
 
 }  // namespace lockstep::engine::cuda

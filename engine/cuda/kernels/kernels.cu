@@ -150,6 +150,15 @@ extern "C" __global__ void quad_pool_forward(QuadPoolForward a) {
 extern "C" __global__ void quad_pool_backward(QuadPoolBackward a) {
   start(a);
 }
+// The number of blocks that a multiprocessor runs at a time. A thread holds a whole window.
+constexpr unsigned kNineResidents = sizeof(Element) == 2 ? 4 : 2;
+extern "C" __global__ void __launch_bounds__(kPoolThreads, kNineResidents)
+    nine_pool_forward(NinePoolForward a) {
+  start(a);
+}
+extern "C" __global__ void nine_pool_backward(NinePoolBackward a) {
+  start(a);
+}
 extern "C" __global__ void __launch_bounds__(kLineThreads, kLineResidents)
     thin_forward(ThinForward a) {
   start(a);

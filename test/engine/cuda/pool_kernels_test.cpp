@@ -43,6 +43,10 @@ std::vector<PoolSpec> specs() {
       all.push_back({kind, 5, 7, channels, 3, 2, 1, 1});  // windows overlap
       all.push_back({kind, 7, 8, channels, 2, 3, 4, 0});  // some inputs are in no window
       all.push_back({kind, 4, 3, channels, 4, 3, 1, 0});  // one window
+      all.push_back({kind, 6, 8, channels, 3, 3, 2, 0});  // the last row and column are in none
+      all.push_back({kind, 8, 6, channels, 3, 3, 2, 2});  // one row of the first windows is there
+      all.push_back({kind, 5, 6, channels, 2, 2, 2, 1});
+      all.push_back({kind, 1, 2, channels, 3, 3, 2, 1});
     }
   return all;
 }
@@ -50,11 +54,17 @@ std::vector<PoolSpec> specs() {
 // As CudaOps chooses.
 template <class T>
 void pool(LaunchShape shape, const PoolForward& a) {
-  emulate(shape, [&] { pools_quads(a.sizes) ? run<T>(QuadPoolForward{a}) : run<T>(a); });
+  emulate(shape, [&] {
+    if (!pools_by_two(a.sizes)) return run<T>(a);
+    a.sizes.kernel_width == 2 ? run<T>(QuadPoolForward{a}) : run<T>(NinePoolForward{a});
+  });
 }
 template <class T>
 void pool(LaunchShape shape, const PoolBackward& a) {
-  emulate(shape, [&] { pools_quads(a.sizes) ? run<T>(QuadPoolBackward{a}) : run<T>(a); });
+  emulate(shape, [&] {
+    if (!pools_by_two(a.sizes)) return run<T>(a);
+    a.sizes.kernel_width == 2 ? run<T>(QuadPoolBackward{a}) : run<T>(NinePoolBackward{a});
+  });
 }
 
 template <class T>
@@ -157,23 +167,31 @@ TYPED_TEST(PoolKernels, GoBackThroughAReLU) {
   }
 }
 
-// The first that is none is the winner, wherever it lies in the window.
+// The first that is none is the winner, wherever it lies in the window and whatever the others are.
 TYPED_TEST(PoolKernels, WhatIsNotANumberWins) {
   using T = TypeParam;
   for (const std::size_t channels : {1u, 8u}) {
-    for (std::uint32_t at = 0; at < 4; ++at) {
-      StepState state;
-      state.examples = 1;
-      std::vector<T> x = narrowed_to<T>(random_numbers(4 * channels, 1)), y(channels);
-      x[at * channels] = T(std::numeric_limits<float>::quiet_NaN());
-      x[3 * channels] = x[at * channels];
-      std::vector<PoolPlace> places(channels, 9);
-      const PoolSpec s{PoolKind::kMax, 2, 2, channels};
-      const PoolForward a{&state, sizes_of(s), x.data(), y.data(), places.data()};
-      pool<T>({1, 1, 32}, a);
-      EXPECT_TRUE(std::isnan(float(y[0])));
-      EXPECT_EQ(places[0], at);
-      for (std::size_t c = 1; c < channels; ++c) EXPECT_FALSE(std::isnan(float(y[c])));
+    for (const PoolSpec& s : {PoolSpec{PoolKind::kMax, 2, 2, channels},
+                              PoolSpec{PoolKind::kMax, 3, 3, channels, 3, 3, 2, 0},
+                              PoolSpec{PoolKind::kMax, 2, 2, channels, 3, 3, 2, 1}}) {
+      ASSERT_EQ(s.outputs(), channels);
+      const std::size_t pixels = s.height * s.width;
+      for (std::size_t at = 0; at < pixels; ++at) {
+        StepState state;
+        state.examples = 1;
+        std::vector<T> x = narrowed_to<T>(random_numbers(pixels * channels, 1)), y(channels);
+        for (std::size_t i = 0; i < pixels; ++i)
+          x[i * channels] = T(std::numeric_limits<float>::infinity());
+        x[at * channels] = T(std::numeric_limits<float>::quiet_NaN());
+        x[(pixels - 1) * channels] = x[at * channels];
+        std::vector<PoolPlace> places(channels, 99);
+        const PoolForward a{&state, sizes_of(s), x.data(), y.data(), places.data()};
+        pool<T>({1, 1, 32}, a);
+        EXPECT_TRUE(std::isnan(float(y[0])));
+        EXPECT_EQ(places[0], (at / s.width + s.padding) * s.kernel_width + at % s.width + s.padding)
+            << s.height << "x" << s.width << "x" << channels << ", pixel " << at;
+        for (std::size_t c = 1; c < channels; ++c) EXPECT_FALSE(std::isnan(float(y[c])));
+      }
     }
   }
 }
