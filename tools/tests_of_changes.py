@@ -40,7 +40,7 @@ PROGRAMS = [
     ("strategies/", "strategies job_ranks"),
     ("models/", "strategies"),
     ("bench/", "bench_device tools"),
-    ("tools/bench", "tools bench_refused"),
+    ("tools/bench", "tools bench_refused bench_device"),
     ("tools/quickstart", "quickstart_sh"),
     ("tools/build_folder", "quickstart_sh"),
     ("tools/setup", "setup_sh"),
