@@ -5,8 +5,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "collectives/nccl/nccl.h"
+#include "collectives/size_rules.h"
 #include "collectives/topology.h"
 #include "engine/base/error.h"
 #include "tools/bench/device_ranks.h"
@@ -49,14 +51,20 @@ void require_devices(const Devices& devices, engine::DType dtype) {
                     engine::name(dtype), to_string(device->id()));
 }
 
-// Says in a line why, where there is none.
-std::optional<strategies::VendorLibrary> nccl_of(const Devices& devices) {
+// Null where NCCL cannot add; a line says why.
+std::unique_ptr<bench::NcclRanks> nccl_of(const Devices& devices, std::chrono::seconds deadline) {
   std::string why = bench::NcclRanks::refusal(devices);
   if (why.empty() && !collectives::nccl::available()) why = collectives::nccl::finding();
-  if (why.empty())
-    return strategies::VendorLibrary{collectives::nccl::version, collectives::nccl::open};
+  try {
+    if (why.empty())
+      return std::make_unique<bench::NcclRanks>(
+          devices, strategies::VendorLibrary{collectives::nccl::version, collectives::nccl::open},
+          deadline);
+  } catch (const engine::Error& error) {
+    why = error.what();
+  }
   complain(fmt::format("NCCL is not timed: {}", why));
-  return std::nullopt;
+  return nullptr;
 }
 
 std::string head(const Devices& devices) {
@@ -84,10 +92,14 @@ bool bench_devices(const BenchFlags& f, const bench::Setting& asked, strategies:
   if (!calibration.note.empty()) complain(calibration.note);
   const auto counts = f.counts();
   const auto planned = bench::planned(setting.task, calibration.topology, counts);
-  bench::DeviceRanks ranks(setting, {.devices = devices,
-                                     .costs = calibration.topology.hosts[0].costs,
-                                     .nccl = nccl_of(devices),
-                                     .deadline = std::chrono::seconds(f.deadline)});
+  const std::chrono::seconds deadline(f.deadline);
+  const auto nccl = nccl_of(devices, deadline);
+  bench::DeviceSetting on{.devices = devices,
+                          .costs = calibration.topology.hosts[0].costs,
+                          .nccl = nccl.get(),
+                          .deadline = deadline};
+  if (f.copy) on.copied = collectives::parse_size(*f.copy);
+  bench::DeviceRanks ranks(setting, on);
   const bench::Form form = f.form();
   if (form == bench::Form::kTable) print(head(devices));
   if (form != bench::Form::kJson) print(bench::heading(form, bench::Rival::kNccl) + "\n");

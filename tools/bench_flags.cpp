@@ -45,6 +45,7 @@ void require_effect(const BenchFlags& f) {
                                                      {"--links", !f.links.empty()}};
   for (const auto& [name, given] : of_scaling)
     engine::require(f.scaling || !given, "{} is for --scaling alone", name);
+  engine::require(f.on_devices() || !f.copy, "--copy is for --device and --devices alone");
   engine::require(f.links.empty() || !f.assumed,
                   "--links says what things cost, so --assumed has nothing to do");
 }
@@ -240,6 +241,9 @@ void declare(CLI::App& app, BenchFlags& f) {
   app.add_option("--devices", f.devices, "a device for each replica, as in cuda:0,cuda:1")
       ->delimiter(',')
       ->excludes(device);
+  app.add_option("--copy", f.copy,
+                 "for --device: size of the copy that gives the roofline (default: 256MiB)")
+      ->check(byte_size(4096, kLargest));
   app.add_option("--compare", f.compare, "time this, too, in turn")->check(one_of({"mpi"}));
   app.add_option("--deadline", f.deadline, "seconds of every wait for another rank")
       ->check(whole_number(1, 86'400))

@@ -29,6 +29,7 @@ struct BenchFlags {
   std::optional<double> compute_ms;
   std::optional<int> batch;
   std::string links;
+  std::optional<std::string> copy;   // of ranks on devices: else 256 MiB
   std::string device;                // of all ranks; "cuda": all GPUs
   std::vector<std::string> devices;  // instead: of each rank
   NetworkFlags network;

@@ -101,8 +101,11 @@ struct Idle : collectives::DeviceCommunicator {
 TEST(BenchDevices, ARivalThatAddsNothingIsWrongAndLockstepIsNot) {
   FakeDevices gpus({.gpus = 2});
   DeviceSetting setting = on({&gpus[0], &gpus[1]});
-  setting.nccl = strategies::VendorLibrary{
-      {}, [](auto&, const auto&) { return std::make_unique<testing::NiceMock<Idle>>(); }};
+  const NcclRanks idle(
+      setting.devices,
+      {{}, [](auto&, const auto&) { return std::make_unique<testing::NiceMock<Idle>>(); }},
+      setting.deadline);
+  setting.nccl = &idle;
   const Measured found =
       DeviceRanks(small_setting(DType::kFloat32), setting).measure("ring", kCount);
   EXPECT_EQ(found.wrong, 0u);
@@ -121,21 +124,18 @@ TEST(BenchDevices, NcclTakesOneRankOnEachGpu) {
 
 TEST(BenchDevices, ARankThatCannotOpenNcclEndsAllOfThemAtOnce) {
   FakeDevices gpus({.gpus = 2});
-  DeviceSetting setting = on({&gpus[0], &gpus[1]});
-  setting.deadline = std::chrono::seconds(5);
   std::optional<engine::Code> heard;
-  setting.nccl = strategies::VendorLibrary{{}, [&](collectives::Bootstrap& bootstrap, const auto&) {
-                                             if (bootstrap.process() == 1)
-                                               engine::fail(engine::Code::kDevice, "no memory");
-                                             try {
-                                               bootstrap.all_gather("", "a meeting");
-                                             } catch (const engine::Error& error) {
-                                               heard = error.code();
-                                               throw;
-                                             }
-                                             return std::make_unique<testing::NiceMock<Idle>>();
-                                           }};
-  EXPECT_THROW(DeviceRanks(small_setting(DType::kFloat32), setting), engine::Error);
+  const auto open = [&](collectives::Bootstrap& bootstrap, const auto&) {
+    if (bootstrap.process() == 1) engine::fail(engine::Code::kDevice, "no memory");
+    try {
+      bootstrap.all_gather("", "a meeting");
+    } catch (const engine::Error& error) {
+      heard = error.code();
+      throw;
+    }
+    return std::make_unique<testing::NiceMock<Idle>>();
+  };
+  EXPECT_THROW(NcclRanks({&gpus[0], &gpus[1]}, {{}, open}, std::chrono::seconds(5)), engine::Error);
   EXPECT_EQ(heard, engine::Code::kDevice) << "not that it waited in vain";
 }
 

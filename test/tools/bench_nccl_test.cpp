@@ -20,10 +20,10 @@ TEST(BenchNccl, ItsSumsAreCheckedAndTimedInTurnAndItEndsInOrder) {
   {
     Setting setting;
     setting.iterations = 3;
-    DeviceRanks ranks(setting, {.devices = {&gpus[0], &gpus[1], &gpus[2]},
-                                .nccl = test::library(nccl),
-                                .copied = 8192,
-                                .batch_seconds = 1e-6});
+    const std::vector<engine::Device*> devices{&gpus[0], &gpus[1], &gpus[2]};
+    const NcclRanks theirs(devices, test::library(nccl), std::chrono::seconds(20));
+    DeviceRanks ranks(setting,
+                      {.devices = devices, .nccl = &theirs, .copied = 8192, .batch_seconds = 1e-6});
     for (const std::size_t count : {1000, 5000}) {
       const Measured found = ranks.measure("direct", count);
       EXPECT_EQ(found.wrong, 0u);

@@ -85,6 +85,7 @@ class Refused(program.Case):
                 (["--devices", "cpu:0"], ["1 ranks on cpu:0: give 2 to 16"]),
                 (["--device", "cpu:0", "--ranks", "17"], ["17 ranks", "give 2 to 16"]),
                 (["--devices", "cpu:0,cpu:0", "--ranks", "2"], ["--devices gives each rank a device", "--ranks"]),
+                (["--copy", "1MiB"], ["--copy is for --device"]),
                 (["--device", "cpu:0", "--regret"], ["--device goes without --regret"]),
                 (["--device", "cpu:0", "--scaling"], ["--device goes without --scaling"]),
                 (["--device", "cpu:0", "--op", "max"], ["--device times the sums of all_reduce", "max"]),

@@ -47,7 +47,8 @@ class Bench(program.Case):
 
     def test_ranks_on_devices_have_a_line_for_each_size(self):
         """Processors stand in for GPUs."""
-        flags = ["bench", "--devices", "cpu:0,cpu:0", "--min", "64", "--max", "64k", "--factor", "16", "--iterations", "2"]
+        flags = ["bench", "--devices", "cpu:0,cpu:0", "--min", "64", "--max", "64k", "--factor", "16", "--iterations", "2",
+                 "--copy", "1MiB"]
         done = self.good(*flags, "--json")
         self.assertEqual(done.stderr, "lockstep: NCCL is not timed: cpu:0 is not a GPU\n")
         found = rows(done)

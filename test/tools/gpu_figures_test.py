@@ -18,7 +18,7 @@ spec.loader.exec_module(gpu_report)
 
 SMALL_DEVICE = ["--device", "cpu:0", "--copy-mib", "1", "--parameters", "5000", "--turns", "2", "--batch-ms", "0.1"]
 SMALL_BENCH = ["bench", "--device", "cpu:0", "--min", "1MiB", "--max", "1MiB", "--algorithm", "direct", "--assumed",
-               "--iterations", "1"]
+               "--iterations", "1", "--copy", "1MiB"]
 SMALL_STEP = ["--whole", "--model", "mlp", "--batch", "16", "--warm-up", "4", "--steps", "12", "--group", "4",
               "--product", "64", "--copy-mib", "1"]
 

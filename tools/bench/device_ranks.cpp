@@ -71,26 +71,25 @@ DeviceRanks::DeviceRanks(const Setting& setting, const DeviceSetting& of_devices
                   "{} ranks on devices: 2 to {} can be timed", devices.size(), kMostReplicas);
   ops_ = devices[0]->ops(setting.task.dtype, {});
   copy_ = std::make_unique<CopyCeiling>(*ops_, of_devices_.copied);
-  if (of_devices_.nccl)
-    nccl_ = std::make_unique<NcclRanks>(devices, *of_devices_.nccl, of_devices_.deadline);
 }
 
 Measured DeviceRanks::measure(const std::string& algorithm, std::size_t count) {
+  const NcclRanks* const nccl = of_devices_.nccl;
   FlatReplicas replicas(flat_options(setting_, of_devices_, algorithm, count));
   Measured measured;
   const auto check = [&] {
     replicas.all_reduce(1);
     add(measured.wrong, replicas.wrong_sums());
-    if (!nccl_) return;
-    replicas.all_reduce(1, *nccl_);
+    if (nccl == nullptr) return;
+    replicas.all_reduce(1, *nccl);
     add(measured.rival_wrong, replicas.wrong_sums());
   };
   Batches copy{[&](int calls) { return copy_->seconds(calls); }};
   const int most = std::min(Batches::kMostCalls, replicas.most_calls());
   Batches ours{[&](int calls) { return replicas.all_reduce(calls); }, most};
-  Batches theirs{[&](int calls) { return replicas.all_reduce(calls, *nccl_); }, most};
+  Batches theirs{[&](int calls) { return replicas.all_reduce(calls, *nccl); }, most};
   std::vector<Batches*> all{&copy, &ours};
-  if (nccl_) all.push_back(&theirs);
+  if (nccl != nullptr) all.push_back(&theirs);
   if (setting_.check == Check::kAll) check();
   time_batches(all, setting_.iterations > 0 ? setting_.iterations : kBatchTurns,
                of_devices_.batch_seconds);
@@ -99,7 +98,7 @@ Measured DeviceRanks::measure(const std::string& algorithm, std::size_t count) {
   const double rate = copy_->moved() / engine::median(copy.samples);
   measured.in_place = times_of_batches(ours);
   measured.iterations = measured.in_place.rounds;
-  if (nccl_) measured.rival = times_of_batches(theirs);
+  if (nccl != nullptr) measured.rival = times_of_batches(theirs);
   measured.copy_gb_s = rate / 1e9;
   measured.roofline_us = 1e6 * roofline(double(count * engine::size_of(setting_.task.dtype)), rate);
   return measured;

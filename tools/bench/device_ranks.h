@@ -10,13 +10,12 @@
 // One thread owns it; each rank has a thread of its own inside. What the setting names outlives it.
 #pragma once
 #include <chrono>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "collectives/link_costs.h"
 #include "engine/device/device.h"
-#include "strategies/vendor_sums.h"
 #include "tools/bench/ceilings.h"
 #include "tools/bench/measure.h"
 #include "tools/bench/nccl_ranks.h"
@@ -24,18 +23,17 @@
 namespace lockstep::tools::bench {
 
 struct DeviceSetting {
-  std::vector<engine::Device*> devices = {};           // one entry a rank: 2 to kMostReplicas
-  collectives::HostCosts costs = {};                   // of these ranks
-  std::optional<strategies::VendorLibrary> nccl = {};  // else NCCL is not timed
-  std::chrono::milliseconds deadline{60000};           // of every wait for another rank
-  std::size_t copied = std::size_t(256) << 20;         // bytes of the copy
-  double batch_seconds = 0.02;                         // about, of calls between two waits
+  std::vector<engine::Device*> devices = {};    // one entry a rank: 2 to kMostReplicas
+  collectives::HostCosts costs = {};            // of these ranks
+  const NcclRanks* nccl = nullptr;              // of these ranks; null: not timed
+  std::chrono::milliseconds deadline{60000};    // of every wait for another rank
+  std::size_t copied = std::size_t(256) << 20;  // bytes of the copy
+  double batch_seconds = 0.02;                  // about, of calls between two waits
 };
 
 class DeviceRanks {
  public:
-  // Throws Error(kInvalid) for a type that a device has no kernels for, Error(kMemory), and what
-  // opening NCCL throws.
+  // Throws Error(kInvalid) for a type that a device has no kernels for, and Error(kMemory).
   DeviceRanks(const Setting& setting, const DeviceSetting& of_devices);
 
   // Sums are compared with the exact ones before and after they are timed (Check::kAll), or after
@@ -49,7 +47,6 @@ class DeviceRanks {
   DeviceSetting of_devices_;
   std::unique_ptr<engine::Ops> ops_;
   std::unique_ptr<CopyCeiling> copy_;
-  std::unique_ptr<NcclRanks> nccl_;
 };
 
 // Bytes a second that each device receives from all others at most; 0 where all ranks are on one
