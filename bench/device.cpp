@@ -80,6 +80,7 @@ int run(const Flags& f) {
 int main(int argc, char** argv) {
   lockstep::bench::Flags f;
   CLI::App app{"Updates of replicas on one device, and its copy.", "bench_device"};
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--device", f.device, "cuda:0, cpu:0")->capture_default_str();
   app.add_option("--dtypes", f.dtypes, "of gradients and weights")->capture_default_str();
   app.add_option("--parameters", f.parameters, "of optimizer and updates")->capture_default_str();
