@@ -27,7 +27,8 @@ class TestsOfChanges(unittest.TestCase):
     def test_each_program_of_the_table_is_a_test(self):
         names = {name for test in TESTS for name in (test["name"], test["name"].rstrip("0123456789").rstrip("_"))}
         optional = {"nccl", "cuda", "cuda_kernels", "cuda_ops", "bench_device", "servers", "mpi_bootstrap_2", "mpi_failure",
-                    "exchange", "virtual_cluster_sh", "task_cluster_sh", "bundle_sh", "install"}
+                    "exchange", "virtual_cluster_sh", "task_cluster_sh", "bundle_sh", "gpu_rehearsal_py",
+                    "install"}
         programs = {program for _, programs in CHANGES.PROGRAMS for program in programs.split()}
         self.assertLessEqual(programs - optional, names)
 

@@ -13,7 +13,6 @@
 
 namespace lockstep::engine {
 namespace cuda {
-namespace {
 
 GpuKernels fake_kernels() {
   return {.image = FakeGpu::image,
@@ -26,6 +25,8 @@ GpuKernels fake_kernels() {
           },
           .libraries = [] { return std::string("loops"); }};
 }
+
+namespace {
 
 FakeGpuOptions with_libraries(FakeGpuOptions options) {
   options.kernels = kernels_with_libraries;
