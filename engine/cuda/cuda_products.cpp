@@ -221,8 +221,8 @@ void CudaOps::bias_gradient(const StepState* state, std::size_t positions, std::
   check_parameter(db, dtype_, channels, "the gradient of a bias");
   const std::size_t groups = line_groups(channels);
   const Partials room = partials(dy.rows() * positions, channels, groups, 1);
-  launch(sums_grid(groups, room), ColumnSums{state, positions, channels, nullptr, dy.data, false,
-                                             room, db.data, accumulate});
+  launch(sums_grid(groups, room),
+         ColumnSums{state, positions, channels, dy.data, room, db.data, accumulate});
 }
 
 }  // namespace lockstep::engine::cuda
