@@ -160,23 +160,23 @@ void CudaOps::softmax(const StepState* state, Tensor logits, Tensor probabilitie
 }
 
 double CudaOps::batch_sum(const StepState* state, Tensor rows) {
-  queue_batch_sum(state, rows, reinterpret_cast<double*>(answer_.data()));
+  queue_batch_sum(state, rows, reinterpret_cast<double*>(answer_.data()), 0);
   synchronize();
   return *reinterpret_cast<const double*>(answer_.data());
 }
 
-void CudaOps::queue_batch_sum(const StepState* state, Tensor rows, double* sum) {
+void CudaOps::queue_batch_sum(const StepState* state, Tensor rows, double* sum, std::size_t odd) {
   rows_in_use(&published_, {rows});
   check_batch(rows, DType::kFloat64, 1, "batch sum: rows");
-  launch({.threads = BatchSum::kThreads}, BatchSum{state, {rows.as<double>(), nullptr}, sum});
+  batch_sums_apart({state, {rows.as<double>(), nullptr}, sum, odd}, 1);
 }
 
-void CudaOps::queue_batch_sums(const StepState* state, Tensor first, Tensor second, double* sums) {
+void CudaOps::queue_batch_sums(const StepState* state, Tensor first, Tensor second, double* sums,
+                               std::size_t odd) {
   rows_in_use(&published_, {first, second});
   check_batch(first, DType::kFloat64, 1, "batch sum: rows");
   check_batch(second, DType::kFloat64, 1, "batch sum: rows");
-  launch({.blocks = 2, .threads = BatchSum::kThreads},
-         BatchSum{state, {first.as<double>(), second.as<double>()}, sums});
+  batch_sums_apart({state, {first.as<double>(), second.as<double>()}, sums, odd}, 2);
 }
 
 }  // namespace lockstep::engine::cuda
