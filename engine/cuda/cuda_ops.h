@@ -21,7 +21,6 @@
 #include "engine/cuda/host_staging.h"
 #include "engine/cuda/kernels/lines.h"
 #include "engine/cuda/kernels/problem.h"
-#include "engine/cuda/kernels/sums.h"
 #include "engine/cuda/lane.h"
 #include "engine/ops/ops.h"
 
@@ -126,9 +125,8 @@ class CudaOps final : public Ops {
                      Tensor losses) override;
   void softmax(const StepState* state, Tensor logits, Tensor probabilities) override;
   double batch_sum(const StepState* state, Tensor rows) override;
-  void queue_batch_sum(const StepState* state, Tensor rows, double* sum, std::size_t odd) override;
-  void queue_batch_sums(const StepState* state, Tensor first, Tensor second, double* sums,
-                        std::size_t odd) override;
+  void queue_batch_sum(const StepState* state, Tensor rows, double* sum) override;
+  void queue_batch_sums(const StepState* state, Tensor first, Tensor second, double* sums) override;
 
   std::uint64_t checksum(const std::byte* data, std::size_t bytes,
                          std::size_t offset) const override;
@@ -173,10 +171,6 @@ class CudaOps final : public Ops {
   // Rows that were planned for but are not in use become zeros: products go over all rows. Nothing
   // is queued where all are in use.
   void clear_rest(const StepState* state, Tensor batch);
-  void batch_sums_apart(const BatchSum& sums, unsigned count);
-  void fork();
-  template <class Queue>
-  void part(Queue queue);
   // Backward of a layer: calls `data` where there is a dx, and `gradients`, in lanes of their own
   // where they may be. Both read what was queued before.
   template <class Data, class Gradients>

@@ -160,23 +160,23 @@ void CudaOps::softmax(const StepState* state, Tensor logits, Tensor probabilitie
 }
 
 double CudaOps::batch_sum(const StepState* state, Tensor rows) {
-  queue_batch_sum(state, rows, reinterpret_cast<double*>(answer_.data()), 0);
+  queue_batch_sum(state, rows, reinterpret_cast<double*>(answer_.data()));
   synchronize();
   return *reinterpret_cast<const double*>(answer_.data());
 }
 
-void CudaOps::queue_batch_sum(const StepState* state, Tensor rows, double* sum, std::size_t odd) {
+void CudaOps::queue_batch_sum(const StepState* state, Tensor rows, double* sum) {
   rows_in_use(&published_, {rows});
   check_batch(rows, DType::kFloat64, 1, "batch sum: rows");
-  batch_sums_apart({state, {rows.as<double>(), nullptr}, sum, odd}, 1);
+  launch({.threads = BatchSum::kThreads}, BatchSum{state, {rows.as<double>(), nullptr}, sum});
 }
 
-void CudaOps::queue_batch_sums(const StepState* state, Tensor first, Tensor second, double* sums,
-                               std::size_t odd) {
+void CudaOps::queue_batch_sums(const StepState* state, Tensor first, Tensor second, double* sums) {
   rows_in_use(&published_, {first, second});
   check_batch(first, DType::kFloat64, 1, "batch sum: rows");
   check_batch(second, DType::kFloat64, 1, "batch sum: rows");
-  batch_sums_apart({state, {first.as<double>(), second.as<double>()}, sums, odd}, 2);
+  launch({.blocks = 2, .threads = BatchSum::kThreads},
+         BatchSum{state, {first.as<double>(), second.as<double>()}, sums});
 }
 
 }  // namespace lockstep::engine::cuda

@@ -45,25 +45,6 @@ void CudaOps::join_apart() {
   parted_ = 0;
 }
 
-// What is queued in the other lane from now on comes behind the kernels so far.
-void CudaOps::fork() {
-  stream_.record(forked_);
-  gradients_.stream.wait(forked_);
-}
-
-// Calls what queues kernels of the other lane.
-template <class Queue>
-void CudaOps::part(Queue queue) {
-  struct Away {
-    CudaOps& ops;
-    explicit Away(CudaOps& o) : ops(o) { ops.lane_ = &ops.gradients_; }
-    ~Away() { ops.lane_ = &ops.main_; }
-  };
-  const Away away(*this);
-  queue();
-  gradients_.stream.record(gradients_done_[parted_++ % kMostApart]);
-}
-
 // Calls what queues dx, where there is one, and what queues gradients of parameters.
 template <class Data, class Gradients>
 void CudaOps::backward_apart(bool has_dx, Data data, Gradients gradients) {
@@ -71,14 +52,17 @@ void CudaOps::backward_apart(bool has_dx, Data data, Gradients gradients) {
     if (has_dx) data();
     return gradients();
   }
-  fork();
+  struct Away {
+    CudaOps& ops;
+    explicit Away(CudaOps& o) : ops(o) { ops.lane_ = &ops.gradients_; }
+    ~Away() { ops.lane_ = &ops.main_; }
+  };
+  stream_.record(forked_);
+  gradients_.stream.wait(forked_);
   data();
-  part(gradients);
-}
-
-void CudaOps::batch_sums_apart(const BatchSum& sums, unsigned count) {
-  fork();
-  part([&] { launch({.blocks = count, .threads = BatchSum::kThreads}, sums); });
+  const Away away(*this);
+  gradients();
+  gradients_.stream.record(gradients_done_[parted_++ % kMostApart]);
 }
 
 void CudaOps::dense_backward(const StepState* state, const DenseSpec& spec, Tensor x, Tensor y,

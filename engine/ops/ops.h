@@ -356,17 +356,14 @@ class Ops {
   // The one sum over the rows of a batch: float64 [rows] to a number on the host, as a balanced
   // tree in row order.
   virtual double batch_sum(const StepState* state, Tensor rows) = 0;
-  // The same, queued, perhaps beside the kernels that follow: to shared memory, in odd steps so
-  // many numbers further on.
-  virtual void queue_batch_sum(const StepState* state, Tensor rows, double* sum,
-                               std::size_t odd = 0) {
-    sum[std::size_t(state->step % 2) * odd] = batch_sum(state, rows);
+  // The same, queued: to shared memory.
+  virtual void queue_batch_sum(const StepState* state, Tensor rows, double* sum) {
+    *sum = batch_sum(state, rows);
   }
   // Of two batches, which have the same rows: to two numbers there, one behind the other.
-  virtual void queue_batch_sums(const StepState* state, Tensor first, Tensor second, double* sums,
-                                std::size_t odd = 0) {
-    queue_batch_sum(state, first, sums, odd);
-    queue_batch_sum(state, second, sums + 1, odd);
+  virtual void queue_batch_sums(const StepState* state, Tensor first, Tensor second, double* sums) {
+    queue_batch_sum(state, first, sums);
+    queue_batch_sum(state, second, sums + 1);
   }
 
   // Host float32 to this device's element type: x.elements() of them.

@@ -94,8 +94,8 @@ struct TrainingLoop::Hooks {
   Graph::Hook before, ready, nothing;
 };
 
-// The sums of losses and of right answers (zero where the loss counts none) of each micro-batch, of
-// a step and of the one before it: kernels may write them long after they were queued.
+// The sums of losses and of right answers of each micro-batch, of a step and of the one before it:
+// kernels may write them long after they were queued.
 class TrainingLoop::Numbers {
  public:
   Numbers(Replica& replica, int parts, bool ahead)
@@ -109,15 +109,16 @@ class TrainingLoop::Numbers {
   // Queues those of a part that is at its loss.
   void ask(std::int64_t step, int part) {
     Ops& ops = *replica_.context->ops;
-    const std::size_t odd = 2 * std::size_t(parts_);
+    double* const to = at(step, part);
+    to[1] = 0;  // where the loss counts none
     const Tensor losses = replica_.graph.losses();
     if (const Tensor correct = replica_.graph.correct()) {
-      ops.queue_batch_sums(replica_.context->state, losses, correct, at(0, part), odd);
+      ops.queue_batch_sums(replica_.context->state, losses, correct, to);
     } else {
-      ops.queue_batch_sum(replica_.context->state, losses, at(0, part), odd);
+      ops.queue_batch_sum(replica_.context->state, losses, to);
     }
     if (!ahead_) ops.synchronize();
-    if (!ahead_ && !std::isfinite(at(step, part)[0])) {
+    if (!ahead_ && !std::isfinite(to[0])) {
       fail(Code::kInvalid, "the loss is not finite at step {}, on rank {}: {}", step, replica_.rank,
            find_not_finite(replica_));
     }
@@ -215,7 +216,7 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, cons
       {
         const auto span = recording.span(Part::kLoss);
         r.graph.evaluate_loss(*r.context, true);
-        numbers.ask(work.step, part);
+        if (!numbers.ahead()) numbers.ask(work.step, part);
       }
       r.graph.backward(*r.context, part > 0, last ? hooks.ready : hooks.nothing);
       if (!last) return;
@@ -227,6 +228,7 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, cons
     } else {
       queue();
     }
+    if (numbers.ahead()) numbers.ask(work.step, part);
   }
   numbers.mark(work.step);
   mine.examples = double(work.mine.size());

@@ -65,7 +65,7 @@ __device__ void run(const BatchSum& a) {
     barrier();
     if (thread() < nodes) parts[thread()] = part;
   }
-  if (thread() == 0) a.sums[std::size_t(a.state->step % 2) * a.odd + block()] = parts[0].sum;
+  if (thread() == 0) a.sums[block()] = parts[0].sum;
 }
 
 // Word `index` of the data; what a short last one lacks is zero.

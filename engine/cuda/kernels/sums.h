@@ -11,14 +11,13 @@
 namespace lockstep::engine::cuda {
 
 // The sum of the rows in use, as balanced_sum has it: of one batch or two, each by a block of
-// kThreads. In odd steps it goes `odd` numbers further on.
+// kThreads.
 struct BatchSum {
   static constexpr const char* kName = "batch_sum";
   static constexpr unsigned kThreads = 256;  // a power of two
   const StepState* state;
   const double* rows[2];
   double* sums;  // may be memory of the host that the GPU reaches
-  std::size_t odd = 0;
 };
 
 // Adds to *sum, which must have been set, the checksum of some bytes. Any grid.
