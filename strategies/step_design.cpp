@@ -188,7 +188,7 @@ class Designer {
   std::size_t width() const { return engine::size_of(graph_.dtype()); }
   std::size_t bytes_of(Range bucket) const { return bucket.size() * width(); }
 
-  // Of queued sums on one host each more costs little, and all but the last hide behind backward.
+  // One more queued sum on one host costs little, and backward hides all but the last.
   std::size_t usual_bucket() const {
     if (!input_.queued || hosts_ > 1) return kBucketBytes;
     return std::clamp(graph_.trainable() * width() / 8, kBucketBytes / 8, kBucketBytes);

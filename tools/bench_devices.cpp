@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "collectives/gpu_costs.h"
 #include "collectives/nccl/nccl.h"
 #include "collectives/size_rules.h"
 #include "collectives/topology.h"
@@ -90,6 +91,8 @@ bool bench_devices(const BenchFlags& f, const bench::Setting& asked, strategies:
   const strategies::Calibration calibration =
       device_costs(devices, found, f.assumed ? DeviceCosts::kAssumed : DeviceCosts::kFresh);
   if (!calibration.note.empty()) complain(calibration.note);
+  // Nothing is assumed of one GPU, whose ranks meet in its own memory.
+  const bool priced = !f.assumed || collectives::each_gpu(names_of(devices)).size() != 1;
   const auto counts = f.counts();
   const auto planned = bench::planned(setting.task, calibration.topology, counts);
   const std::chrono::seconds deadline(f.deadline);
@@ -111,6 +114,7 @@ bool bench_devices(const BenchFlags& f, const bench::Setting& asked, strategies:
       row.task = setting.task;
       row.bytes = count * engine::size_of(setting.task.dtype), row.count = count;
       row.choice = choice;
+      if (!priced) row.choice.predicted_us.reset();
       row.devices = fmt::format("{}", fmt::join(names_of(devices), ","));
       row.measured = ranks.measure(choice.algorithm, count);
       verdict.add(row.measured.wrong);

@@ -60,8 +60,8 @@ void require_of_devices(const BenchFlags& f, const bench::Setting& s, int proces
   engine::require(f.devices.empty() || f.ranks == 0,
                   "--devices gives each rank a device, so --ranks has nothing to do");
   const std::string other = f.scaling ? "scaling" : f.other();
-  engine::require(other.empty(), "{} goes without --{}, which is of ranks on processors", flag,
-                  other);
+  engine::require(other.empty(), "{} goes without --{}, which times ranks on processors alone",
+                  flag, other);
   engine::require(s.task.collective == Collective::kAllReduce && f.operation() == "sum",
                   "{} times the sums of all_reduce, not {} of {}", flag, f.operation(),
                   f.collective);

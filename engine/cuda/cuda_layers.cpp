@@ -172,8 +172,9 @@ void CudaOps::pool_forward(const StepState* state, const PoolSpec& spec, Tensor 
   const PoolForward call{state, sizes_of(spec), x.data, y.data, workspace};
   const Grid grid = images_grid(spec.outputs(), spec.channels, y.rows());
   if (!pools_by_two(call.sizes)) return launch(grid, call);
-  spec.kernel_width == 2 ? launch(grid, QuadPoolForward{call})
-                         : launch(grid, NinePoolForward{call});
+  check_aligned({x.data, y.data, workspace});
+  if (spec.kernel_width == 2) return launch(grid, QuadPoolForward{call});
+  launch(grid, NinePoolForward{call});
 }
 
 void CudaOps::pool_backward(const StepState* state, const PoolSpec& spec, Tensor dy, Tensor dx,
@@ -189,8 +190,9 @@ void CudaOps::pool_backward(const StepState* state, const PoolSpec& spec, Tensor
   const Grid grid =
       images_grid(by_two ? pairs * spec.channels : spec.inputs(), spec.channels, dx.rows());
   if (!by_two) return launch(grid, call);
-  spec.kernel_width == 2 ? launch(grid, QuadPoolBackward{call})
-                         : launch(grid, NinePoolBackward{call});
+  check_aligned({dx.data, dy.data, workspace});
+  if (spec.kernel_width == 2) return launch(grid, QuadPoolBackward{call});
+  launch(grid, NinePoolBackward{call});
 }
 
 }  // namespace lockstep::engine::cuda

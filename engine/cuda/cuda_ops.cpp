@@ -249,6 +249,12 @@ const StepState* CudaOps::stage(const StepState& state, const HostBatch& batch, 
   return reinterpret_cast<const StepState*>(state_.data());
 }
 
+void CudaOps::check_aligned(std::initializer_list<const void*> operands) {
+  for (const void* const data : operands)
+    invariant(reinterpret_cast<std::uintptr_t>(data) % 16 == 0,
+              "operands of pools and of convolutions of few channels are aligned to 16 bytes");
+}
+
 Grid CudaOps::lines_grid(std::size_t lines, std::size_t channels, unsigned residents) const {
   return {.blocks = line_tiles(channels),
           .rows = line_blocks(lines, channels, context_->facts().multiprocessors, residents),

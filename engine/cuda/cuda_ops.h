@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -69,8 +70,8 @@ class CudaOps final : public Ops {
                             bool accumulate) override;
   bool adds_gradients() const override { return true; }
   std::size_t apart_bytes() const override { return std::size_t(24) << 20; }
-  void begin_apart(std::size_t keep) override;
-  void end_apart() override { apart_ = false; }
+  void begin_apart(std::size_t running) override;
+  void end_apart() override;
   void join_apart() override;
 
   std::size_t pool_workspace(const PoolSpec& spec, std::size_t rows) override;
@@ -157,7 +158,7 @@ class CudaOps final : public Ops {
     Buffer answer;  // pinned: a Problem
   };
 
-  // Of the lane at work, and the grid of the kernel that adds such sums.
+  // Of the lane at work (Lane::partials); and the grid of the kernel that adds such sums.
   Partials partials(std::size_t lines, std::size_t channels, std::size_t groups, std::size_t count,
                     unsigned tile = kSumGroups) {
     return lane_->partials(lines, channels, groups, count, tile);
@@ -175,6 +176,8 @@ class CudaOps final : public Ops {
   // where they may be. Both read what was queued before.
   template <class Data, class Gradients>
   void backward_apart(bool has_dx, Data data, Gradients gradients);
+  // Of kernels that load 16 bytes at once wherever their operands lie.
+  static void check_aligned(std::initializer_list<const void*> operands);
   void thin_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor y,
                       Tensor dy, Tensor dw, Tensor db, bool accumulate);
   std::byte* fold(const StepState* state, const ConvolutionSpec& spec, Tensor x,
@@ -207,7 +210,7 @@ class CudaOps final : public Ops {
   Lane* lane_ = &main_;  // at work
   CudaStream& stream_ = main_.stream;
   bool apart_ = false;      // gradients may go apart
-  std::size_t parted_ = 0;  // how many did so since kernels came behind all of them
+  std::size_t parted_ = 0;  // how many layers had them apart since kernels came behind all of them
   Event forked_;
   std::deque<Event> gradients_done_;  // kMostApart, in turn
   HostStaging staging_;

@@ -35,17 +35,22 @@ void CudaOps::dense_forward(const StepState* state, const DenseSpec& spec, Tenso
                        x.data, w.data, b.data, y.data);
 }
 
-void CudaOps::begin_apart(std::size_t keep) {
-  if (parted_ > keep) stream_.wait(gradients_done_[(parted_ - 1 - keep) % kMostApart]);
+void CudaOps::begin_apart(std::size_t running) {
+  if (parted_ > running) stream_.wait(gradients_done_[(parted_ - 1 - running) % kMostApart]);
   apart_ = true;
 }
 
+void CudaOps::end_apart() {
+  gradients_.stream.record(gradients_done_[parted_++ % kMostApart]);
+  apart_ = false;
+}
+
 void CudaOps::join_apart() {
+  if (apart_) end_apart();  // an exception left backward
   if (parted_ > 0) stream_.wait(gradients_done_[(parted_ - 1) % kMostApart]);
   parted_ = 0;
 }
 
-// Calls what queues dx, where there is one, and what queues gradients of parameters.
 template <class Data, class Gradients>
 void CudaOps::backward_apart(bool has_dx, Data data, Gradients gradients) {
   if (!apart_ || !has_dx) {
@@ -62,7 +67,6 @@ void CudaOps::backward_apart(bool has_dx, Data data, Gradients gradients) {
   data();
   const Away away(*this);
   gradients();
-  gradients_.stream.record(gradients_done_[parted_++ % kMostApart]);
 }
 
 void CudaOps::dense_backward(const StepState* state, const DenseSpec& spec, Tensor x, Tensor y,
@@ -106,6 +110,7 @@ void CudaOps::convolution_forward(const StepState* state, const ConvolutionSpec&
   check_parameter(b, dtype_, spec.filters, "the bias of a convolution");
   invariant(state != nullptr && x.rows() == y.rows(), "a convolution of two batches");
   if (is_thin(spec)) {
+    check_aligned({y.data});
     const ThinSizes sizes = thin_sizes(spec);
     const std::size_t most = std::size_t(context_->facts().multiprocessors) * kLineResidents;
     launch({.blocks = unsigned(least(x.rows() * sizes.bands(), most)), .threads = kLineThreads},
@@ -195,6 +200,7 @@ void CudaOps::thin_gradients(const StepState* state, const ConvolutionSpec& spec
   check_parameter(db, dtype_, spec.filters, "the gradient of a bias");
   const bool relu = spec.activation == Activation::kRelu;
   if (relu) check_batch(y, dtype_, spec.outputs(), "y of a convolution");
+  check_aligned({dy.data, relu ? y.data : nullptr});
   const std::size_t lines = dy.rows() * spec.output_height() * spec.output_width();
   const std::size_t groups = spec.filters / kThinWidth;
   const ThinSizes sizes = thin_sizes(spec);

@@ -23,9 +23,12 @@ class BatchNorm final : public Layer {
       : members_(std::move(members)), activation_(activation), adds_(adds) {}
 
   std::string describe() const override {
+    const std::string other = is_pair() ? fmt::format(" batch_norm, momentum {}, epsilon {}",
+                                                      members_[1].momentum, members_[1].epsilon)
+                                        : "";
     return fmt::format("batch_norm, momentum {}, epsilon {}{}{}{}{}", members_[0].momentum,
                        members_[0].epsilon, synchronised() ? ", synchronised" : "",
-                       adds_ ? ", add" : "", is_pair() ? " batch_norm" : "",
+                       adds_ ? ", add" : "", other,
                        activation_ == Activation::kRelu ? ", relu" : "");
   }
   bool on_device() const override { return true; }

@@ -132,14 +132,14 @@ void Graph::Plan::plan_moments() {
   }
 }
 
-// As many layers' gradients at a time as read what the device wants, or one layer's. Where one
-// reads a multiple of that, its kernels and most others fill the device, and two at once only take
-// the cache from each other.
+// Gradients of weights go apart while the layers read at most `apart_bytes` together; a larger
+// layer goes apart alone. Where a layer reads a multiple of that, its kernels and most others fill
+// the device, and two at once only take the cache from each other: then none does.
 void Graph::Plan::plan_apart() {
   constexpr std::size_t kFills = 4;
   const std::size_t count = graph.nodes.size(), window = ops->apart_bytes();
   apart.assign(count, false);
-  keeps_apart.assign(count, 0);
+  running.assign(count, 0);
   ends_apart.assign(count, last_moment());
   std::deque<std::pair<std::size_t, std::size_t>> reading;  // nodes, and bytes
   std::size_t sum = 0;
@@ -157,7 +157,7 @@ void Graph::Plan::plan_apart() {
       reading.pop_front();
     }
     apart[i] = true;
-    keeps_apart[i] = reading.size();
+    running[i] = reading.size();
     reading.emplace_back(i, mine);
     sum += mine;
   }

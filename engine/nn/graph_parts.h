@@ -101,8 +101,9 @@ struct Graph::Plan {
   std::vector<bool> again;  // of each node: backward of its block runs it once more
   std::vector<bool> inner;  // of each value: forward alone keeps it, within its block
   std::vector<std::size_t> again_moment, backward_moment;  // of each node
-  std::vector<bool> apart;  // of each node: its gradients of weights are made beside the others,
-  std::vector<std::size_t> keeps_apart, ends_apart;  // with so many; and until when they read
+  std::vector<bool> apart;              // of each node: its gradients of weights are made apart
+  std::vector<std::size_t> running;     // how many nodes' before it may then still be made
+  std::vector<std::size_t> ends_apart;  // the last moment at which they read
   StepState slice_state;
   Observer* observer = nullptr;
 

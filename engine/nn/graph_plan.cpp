@@ -158,6 +158,7 @@ void plan_sources(const GraphSpec& spec, GraphPlan& plan) {
 // Returns the full name of the k-th of `count` parameters, statistics or reductions of a node.
 std::string full_name(const PlannedNode& node, std::size_t k, std::size_t count,
                       const std::string& name) {
+  invariant(node.merged.empty() || count % 2 == 0, "a merged layer has as many as the other");
   const bool own = node.merged.empty() || k < count / 2;
   return (own ? node.name : node.merged) + "." + name;
 }

@@ -154,8 +154,8 @@ class Layer {
   // What backward reads of forward's operands: the others need not be kept until then.
   virtual bool backward_reads_output() const { return true; }
   virtual bool backward_reads_input(std::size_t) const { return true; }
-  // Whether what backward is given, but for y and dx, may be read beside the kernels that follow it
-  // (Ops::gradients_apart), so that it is kept for longer.
+  // Whether backward may make gradients of weights apart (Ops::begin_apart). Then what it is given,
+  // but for y and dx, is kept for longer.
   virtual bool gradients_apart() const { return false; }
   // Whether backward, on these kernels, can add the gradient of its only input to another's.
   virtual bool adds_gradient(const Ops&) const { return false; }

@@ -46,6 +46,7 @@ void check_spec(const ConvolutionSpec& spec) {
 
 void check_spec(const PoolSpec& spec) {
   invariant(spec.channels > 0, "a pool without channels");
+  invariant(!spec.relu || spec.kind == PoolKind::kMax, "ReLU's mask in a pool of averages");
   check_windows(spec);
   invariant(spec.padding < spec.kernel_height && spec.padding < spec.kernel_width,
             "a padding as wide as the window of a pool: some windows would be empty");

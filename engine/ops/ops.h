@@ -235,15 +235,15 @@ class Ops {
                                     bool accumulate) = 0;
   // Whether backward of a convolution can add to dx in the pass that makes it.
   virtual bool adds_gradients() const { return false; }
-  // Gradients of weights made apart, beside the kernels that follow: those of the dense layer or
-  // convolution whose backward, with a dx, is called between `begin_apart` and `end_apart`. Its x,
-  // dy and workspace stay as they are until a `begin_apart` that keeps fewer such calls apart, or
-  // `join_apart`. Kernels queued after that, and reductions behind any `reduce_behind_kernels`,
-  // come behind these gradients. `apart_bytes`: what they should read at a time; 0: nothing goes
-  // apart.
+  // Between `begin_apart` and `end_apart`, backward of dense layers and convolutions that have a dx
+  // may make gradients of weights apart: on a second queue, beside the kernels that follow. What
+  // such a layer was given as x, dy and workspace stays as it is until a later `begin_apart` says
+  // that fewer layers before it may still run (`running`, below kMostApart), or until `join_apart`.
+  // Kernels queued after that, and reductions behind any `reduce_behind_kernels`, come behind these
+  // gradients. `apart_bytes`: what layers should read together meanwhile; 0: nothing goes apart.
   static constexpr std::size_t kMostApart = 8;
   virtual std::size_t apart_bytes() const { return 0; }
-  virtual void begin_apart(std::size_t /*keep*/) {}  // fewer than kMostApart
+  virtual void begin_apart(std::size_t /*running*/) {}
   virtual void end_apart() {}
   virtual void join_apart() {}
 

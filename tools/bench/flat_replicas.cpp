@@ -201,10 +201,6 @@ std::uint64_t FlatReplicas::same_weights() {
   return sums[0];
 }
 
-double FlatReplicas::all_reduce_bytes() const {
-  return 2 * replicas() * double(options_.elements * size_of(options_.dtype));
-}
-
 // The optimizer's state, and the weights that it is applied to (of 16 bits their masters, which are
 // written as well), exist once.
 double FlatReplicas::fused_bytes() const {

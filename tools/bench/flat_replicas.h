@@ -59,9 +59,7 @@ class FlatReplicas {
   // Returns a checksum of the weights. Throws Error(kInvalid) where replicas differ.
   std::uint64_t same_weights();
 
-  // Bytes that must be read and written at least, over all replicas: by an all-reduce of n replicas
-  // each gradient is read and each sum written once; by sums with the updates inside.
-  double all_reduce_bytes() const;
+  // Bytes that sums with the updates inside must read and write at least, over all replicas.
   double fused_bytes() const;
   std::size_t buckets() const { return strategy_.step().buckets.size(); }
   std::string algorithm() const { return strategy_.algorithm(); }

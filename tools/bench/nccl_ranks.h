@@ -36,7 +36,7 @@ class NcclRanks {
 
  private:
   void on_each(const std::function<void(std::size_t rank)>& body);
-  void close();
+  void close() noexcept;
 
   std::vector<std::unique_ptr<collectives::Bootstrap>> bootstraps_;
   std::vector<std::unique_ptr<engine::Ops>> ops_;
