@@ -71,6 +71,9 @@ extern "C" __global__ void batch_sum(BatchSum a) {
 extern "C" __global__ void checksum(Checksum a) {
   run<Element>(a);
 }
+extern "C" __global__ void checksums(Checksums a) {
+  run<Element>(a);
+}
 extern "C" __global__ void embedding_rows(EmbeddingRows a) {
   run<Element>(a);
 }
