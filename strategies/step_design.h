@@ -31,7 +31,8 @@
 
 namespace lockstep::strategies {
 
-// Of gradients that are summed together, where nobody asked for more or less.
+// Of gradients that are summed together, where nobody asked for more or less; fewer where sums are
+// queued on one host (step_design.cpp).
 inline constexpr std::size_t kBucketBytes = std::size_t(4) << 20;
 
 struct DesignOptions {

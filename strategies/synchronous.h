@@ -151,7 +151,7 @@ class Synchronous : public engine::Strategy {
   Synchronous(SynchronousOptions options, collectives::Bootstrap& bootstrap);
 
  private:
-  static constexpr std::size_t kTotals = 4;  // numbers of engine::Totals that are sums ...
+  static constexpr std::size_t kTotals = 5;  // numbers of engine::Totals that are sums ...
   static constexpr std::size_t kTimes = 2;   // ... and those of which each rank's are sent,
   static constexpr std::size_t kNumbersOfRank = kTimes + 1;  // with a hash of its weights
   Mirror& mirror(engine::Replica& replica) const;

@@ -128,7 +128,7 @@ Totals Synchronous::totals_of(Mirror& m) {
   const double* numbers =
       reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.metrics_range.begin;
   check_mirrors(m, numbers + kTotals + kTimes);
-  Totals totals{numbers[0], numbers[1], numbers[2], numbers[3]};
+  Totals totals{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
   if (rule_.scaling.dynamic) {
     totals.loss_scale = m.reported_scale.scale;
     totals.skipped = double(m.reported_scale.skipped);
@@ -176,6 +176,7 @@ Totals Synchronous::report(engine::Replica& replica, std::int64_t step, const To
   numbers[1] = mine.correct;
   numbers[2] = mine.examples;
   numbers[3] = mine.stop;
+  numbers[4] = mine.save;
   double* own = numbers + kTotals + std::size_t(m.rank) * kNumbersOfRank;
   own[0] = mine.waited;
   own[1] = mine.messages;

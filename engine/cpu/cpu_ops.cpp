@@ -312,8 +312,9 @@ void CpuOps<T>::softmax_cross_entropy(const StepState* state, double smoothing, 
   float* const memory = wide(2 * rows * classes);
   const Widened numbers(of(logits), memory, 0), gradients(of(dlogits), memory, rows * classes);
   cpu::softmax_cross_entropy(rows, classes, smoothing, numbers.load(rows * classes),
-                             target.as<float>(), state->inverse_examples * state->loss_scale,
-                             gradients.data(), losses.as<double>(), correct.as<double>());
+                             target.as<float>(), state->ids,
+                             state->inverse_examples * state->loss_scale, gradients.data(),
+                             losses.as<double>(), correct.as<double>());
   gradients.store(rows * classes);
 }
 

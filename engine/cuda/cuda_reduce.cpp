@@ -52,6 +52,7 @@ void CudaOps::reduce_behind_kernels() {
   stream_.record(kernels_done_);
   const std::scoped_lock lock(mutex_);
   beside_.wait(kernels_done_);
+  if (parted_ > 0) beside_.wait(gradients_done_[(parted_ - 1) % kMostApart]);
 }
 
 void CudaOps::go_behind_reductions() {

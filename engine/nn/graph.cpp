@@ -41,7 +41,9 @@ void Graph::Plan::backward_node(Context& context, std::size_t i, bool accumulate
   Step& step = steps[i];
   step.backward.accumulate = accumulate;
   observed(i, Observer::Pass::kBackward, step.forward.y, [&] {
+    if (apart[i]) ops->begin_apart(keeps_apart[i]);
     graph.nodes[i].layer->backward(context, step.backward);
+    if (apart[i]) ops->end_apart();
     for (const Addition& addition : step.additions) {
       ops->add(context.state, addition.to, addition.from, addition.to);
     }
@@ -298,6 +300,7 @@ void Graph::backward(Context& context, bool accumulate, const Hook& ready) {
     }
     i = first_node;
   }
+  plan.ops->join_apart();
 }
 
 }  // namespace lockstep::engine

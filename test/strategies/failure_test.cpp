@@ -67,6 +67,69 @@ TEST(Law4, AReplicaThatGoesSilentIsNamedWithTheBucketAndWhoArrived) {
   }
 }
 
+// Cannot give example 17: throws, or gives it a class that there is not.
+class Unreadable : public Table {
+ public:
+  enum class How : std::uint8_t { kException, kNoException, kError, kClass };
+  explicit Unreadable(How how) : Table(39, 20, 1), how_(how) {}
+  void read(std::uint64_t index, std::span<float> input, std::span<float> target) const override {
+    Table::read(index, input, target);
+    target[0] = float(index % 5);
+    if (index != 17) return;
+    if (how_ == How::kException) throw std::runtime_error("no such image");
+    if (how_ == How::kNoException) throw 17;
+    if (how_ == How::kError) throw Error(Code::kCorrupt, "a checksum is wrong");
+    target[0] = 5;
+  }
+
+ private:
+  How how_;
+};
+
+// What each of so many processes, with two replicas each, says of an epoch of training.
+std::vector<std::string> said_of(const engine::Dataset& data, int processes, int prefetch) {
+  const std::vector<int> host(std::size_t(processes), 0);
+  const auto bootstraps = collectives::in_memory_bootstrap(host, std::chrono::seconds(20));
+  std::vector<std::string> said(host.size());
+  std::vector<std::thread> threads;
+  for (std::size_t p = 0; p < host.size(); ++p)
+    threads.emplace_back([&, p] {
+      try {
+        strategies::CollectiveAllReduce strategy(replicas(2), *bootstraps[p]);
+        engine::GraphSpec graph("classes", {20});
+        graph.then("dense", engine::dense(5));
+        graph.set_loss(engine::softmax_cross_entropy());
+        engine::Trainer trainer(strategy, graph, engine::optim::sgd());
+        engine::FitOptions fit;
+        fit.global_batch = 11;
+        fit.prefetch_threads = prefetch;
+        trainer.fit(data, fit);
+      } catch (const Error& error) {
+        said[p] = error.what();
+      } catch (const std::exception& error) {
+        said[p] = std::string("no Error: ") + error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return said;
+}
+
+TEST(Law4, WhatADataSetThrowsIsAnErrorOfAllProcessesThatNamesTheExample) {
+  using How = Unreadable::How;
+  for (const auto& [how, text] : {std::pair{How::kException, "no such image"},
+                                  {How::kNoException, "no std::exception"},
+                                  {How::kError, "a checksum is wrong"},
+                                  {How::kClass, "has the class 5"}}) {
+    for (const int prefetch : {0, 1}) {
+      for (const std::string& said : said_of(Unreadable(how), 2, prefetch)) {
+        EXPECT_THAT(said,
+                    testing::AllOf(testing::HasSubstr("example 17 "), testing::HasSubstr(text),
+                                   testing::Not(testing::HasSubstr("no Error"))));
+      }
+    }
+  }
+}
+
 // However many parameters a bucket has: a reason has 1,023 bytes, and who is missing stands last.
 TEST(Law4, ABucketOfManyParametersIsNamedInFewWords) {
   engine::GraphSpec graph("deep", {20});

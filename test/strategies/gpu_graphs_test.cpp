@@ -163,7 +163,7 @@ TEST(GpuGraphs, WhatADeviceRefusesIsQueuedAndSaidOnce) {
     train(strategy, job_of(s), &outcome);
     EXPECT_EQ(strategy.repeated(), 0);
     EXPECT_EQ(line_of(strategy.explain(), "graphs: ")
-                  .find("graphs: off, since the device refused: cuda:0: cuLaunchKernel of "),
+                  .find("graphs: off, since the device refused: cuda:0: cuLaunchKernelEx of "),
               0u);
     EXPECT_EQ(strategy.weights(0), queued.weights[0]);
     EXPECT_EQ(outcome.losses, queued.losses);
