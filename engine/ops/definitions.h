@@ -30,11 +30,16 @@ constexpr bool is_index(T number, std::size_t count) {
   return number >= 0 && double(number) < double(count) && T(std::size_t(number)) == number;
 }
 
-// What word `index` of an array adds to the checksum: its product with an odd number, a different
-// one for each of 2^31 words. So a single changed word always changes the sum, and so do two that
-// change places. One multiplication, since every weight is read for this in every step.
+// The factor of word `index` of an array in a checksum: an odd number, a different one for each of
+// 2^31 words. It grows by the same number from word to word.
+constexpr std::uint32_t checksum_factor(std::uint64_t index) {
+  return (2 * std::uint32_t(index) + 1) * 0x9e3779b1U;
+}
+
+// What a word adds to the checksum. A single changed word always changes the sum, and so do two
+// that change places. One multiplication, since every weight is read for this in every step.
 constexpr std::uint64_t checksum_word(std::uint32_t word, std::uint64_t index) {
-  return std::uint64_t(word) * std::uint32_t((2 * std::uint32_t(index) + 1) * 0x9e3779b1U);
+  return std::uint64_t(word) * checksum_factor(index);
 }
 
 // The sum of `count` numbers as a balanced tree: the first (count + 1) / 2 and the rest, each added
