@@ -2,12 +2,12 @@
 #include "engine/cpu/cpu_ops.h"
 
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 #include "engine/base/error.h"
 #include "engine/cpu/batch_norm.h"
 #include "engine/cpu/bfloat16_loops.h"
+#include "engine/cpu/checksum.h"
 #include "engine/cpu/embedding.h"
 #include "engine/cpu/loops.h"
 #include "engine/cpu/losses.h"
@@ -364,19 +364,7 @@ void CpuOps<T>::load(const float* from, Tensor x) {
 template <class T>
 std::uint64_t CpuOps<T>::checksum(const std::byte* data, std::size_t bytes,
                                   std::size_t offset) const {
-  const std::size_t words = bytes / 4;
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < words; ++i) {
-    std::uint32_t word = 0;
-    std::memcpy(&word, data + 4 * i, 4);
-    sum += checksum_word(word, offset + i);
-  }
-  if (bytes % 4 != 0) {
-    std::uint32_t word = 0;
-    std::memcpy(&word, data + 4 * words, bytes % 4);
-    sum += checksum_word(word, offset + words);
-  }
-  return sum;
+  return cpu::checksum(data, bytes, offset);
 }
 
 template <class T>

@@ -28,7 +28,6 @@ CudaOps::CudaOps(const GpuParts& gpu, DType dtype, LaneLibraries libraries, Lane
       staging_(gpu.context, gpu.memory),
       state_(gpu.memory.allocate(sizeof(StepState), "the words of a step")),
       problem_(gpu.memory.allocate(sizeof(Problem), "the words of a step")),
-      sum_(gpu.memory.allocate(sizeof(double), "the words of a step")),
       answer_(gpu.memory.pinned(sizeof(double))),
       asked_{Asked(gpu.context, gpu.memory), Asked(gpu.context, gpu.memory)},
       copies_(gpu.context),

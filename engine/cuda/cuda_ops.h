@@ -131,8 +131,8 @@ class CudaOps final : public Ops {
 
   std::uint64_t checksum(const std::byte* data, std::size_t bytes,
                          std::size_t offset) const override;
-  void queue_checksum(const std::byte* data, std::size_t bytes, std::size_t offset,
-                      std::uint64_t* sum) override;
+  void queue_checksums(const std::byte* data, std::span<const Range> ranges,
+                       std::uint64_t* sums) override;
   void reduce(const ReduceArguments& arguments) const override;
   void find_factors(const FactorArguments& arguments) const override;
 
@@ -214,9 +214,9 @@ class CudaOps final : public Ops {
   Event forked_;
   std::deque<Event> gradients_done_;  // kMostApart, in turn
   HostStaging staging_;
-  StepState published_;           // as the host last gave it
-  Buffer state_, problem_, sum_;  // a StepState, a Problem, a double on the GPU
-  Buffer answer_;                 // pinned: a double
+  StepState published_;     // as the host last gave it
+  Buffer state_, problem_;  // a StepState, a Problem on the GPU
+  Buffer answer_;           // pinned: a double
   std::array<Asked, 2> asked_;
   std::size_t asking_ = 0;               // the one at work
   std::array<std::size_t, 2> marked_{};  // that before each mark of kernels

@@ -371,15 +371,18 @@ class Ops {
 
   // Of memory that is written: these two are queued beside all other kernels (see above); a
   // checksum is waited for.
-  // A 64-bit sum of mixed words; equal bits give equal sums, whatever the order of adding:
-  // sum over i of mix(word_i + (offset + i) * odd), modulo 2^64, over 4-byte words
-  // (a last short one is filled with zeros); `offset` counts words. See engine/ops/definitions.h.
+  // A 64-bit sum; equal bits give equal sums, whatever the order of adding: the sum over i of
+  // checksum_word(word_i, offset + i) of engine/ops/definitions.h, modulo 2^64, over 4-byte words
+  // (a last short one is filled with zeros); `offset` counts words.
   virtual std::uint64_t checksum(const std::byte* data, std::size_t bytes,
                                  std::size_t offset) const = 0;
-  // The same among all other kernels, queued: to shared memory.
-  virtual void queue_checksum(const std::byte* data, std::size_t bytes, std::size_t offset,
-                              std::uint64_t* sum) {
-    *sum = checksum(data, bytes, offset);
+  // The same among all other kernels, queued, for ranges of elements of `data`, each from offset 0:
+  // added to sums[i]. Both arrays lie in memory that `allocate` gave.
+  virtual void queue_checksums(const std::byte* data, std::span<const Range> ranges,
+                               std::uint64_t* sums) {
+    const std::size_t width = size_of(dtype());
+    for (const Range& range : ranges)
+      *sums++ += checksum(data + range.begin * width, range.size() * width, 0);
   }
 
   // Any thread.

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <filesystem>
 #include <thread>
 
+#include "engine/train/checkpoint.h"
 #include "engine/train/staging.h"
 #include "test/strategies/small_job.h"
 
@@ -202,24 +205,45 @@ TEST(Law4, ADeathThatOthersToldOfEndsTheJobWithoutWaiting) {
   }
 }
 
+// Rank 0 alone writes its part of a checkpoint. The others come no further, until it gives up.
+class OneSaves final : public strategies::Mirrored {
+ public:
+  using Mirrored::Mirrored;
+  std::vector<engine::Shard> save(engine::Replica& replica, engine::Checkpoints& checkpoints,
+                                  std::int64_t step, std::string_view what) override {
+    if (replica.rank == 0) return Mirrored::save(replica, checkpoints, step, what);
+    given_up_.wait(false);
+    engine::fail(Code::kAborted, "rank {} saved nothing", replica.rank);
+  }
+  void abort(const Error& error) noexcept override {
+    Mirrored::abort(error);
+    given_up_ = true;
+    given_up_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> given_up_ = false;
+};
+
 TEST(Law4, SavingOnOneRankOnlyIsAnErrorThatSaysSo) {
+  std::string folder = testing::TempDir() + "lockstep-failure-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
   auto options = replicas(4);
-  options.deadline =
-      std::chrono::seconds(2);  // long: a thread that starts late would be named alone
-  strategies::Mirrored strategy(options);
-  const Job job;
-  strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
+  options.deadline = std::chrono::seconds(1);  // long: a thread that starts late would be named
+  OneSaves strategy(options);
+  Job job;
+  job.steps = 2;
+  job.checkpoints = folder + "/runs";
   try {
-    strategy.run([&](engine::Replica& r) {
-      if (r.rank == 0) strategy.gather(r, {}, "saving step 5: all ranks must save together");
-    });
+    train(strategy, job, nullptr);
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
-    const std::string text = error.what();
     EXPECT_EQ(error.code(), Code::kTimeout);
-    EXPECT_NE(text.find("all ranks must save together"), std::string::npos) << text;
-    EXPECT_NE(text.find("missing: ranks 1 2 3"), std::string::npos) << text;
+    EXPECT_THAT(error.what(), testing::HasSubstr("saving step 2: all ranks must save together"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("missing: ranks 1 2 3"));
   }
+  EXPECT_FALSE(std::filesystem::exists(job.checkpoints + "/step-0000000002"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Law4, AfterAnErrorTheStrategyCanBeOpenedAfresh) {

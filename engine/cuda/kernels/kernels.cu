@@ -79,6 +79,9 @@ extern "C" __global__ void batch_sum(BatchSum a) {
 extern "C" __global__ void checksum(Checksum a) {
   start(a);
 }
+extern "C" __global__ void checksums(Checksums a) {
+  start(a);
+}
 extern "C" __global__ void embedding_rows(EmbeddingRows a) {
   start(a);
 }
