@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What one device's memory gives to the updates of replicas on it: the optimizer alone, and the
-// update inside the all-reduce against a separate one. Beside each the copy of the same run, which
-// takes turns with it, and the share of it that is reached. The all-reduce alone is timed by
-// `lockstep bench --device`.
+// Times the updates of replicas on one device: the optimizer alone, and the update inside the
+// all-reduce against a separate one. A copy in the same run takes turns with each, and the table
+// says which share of the copy's rate is reached. `lockstep bench --device` times the all-reduce
+// alone.
 //
 //   bench_device --device cuda:0
 //   bench_device --device cpu:0 --parameters 1000000

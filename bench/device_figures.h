@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What updates reach of a device's memory, alone and with the sums of a step (sums alone: `lockstep
-// bench --device`): the copy of the same run is the measure, and all that is compared takes turns
-// with it. Each function measures one table, of one element type, checks what was computed, and
-// returns a JSON object; times are medians over the turns, each of a batch of calls between two
+// Measures updates on a device, alone and with the sums of a step, against the rate of a copy in
+// the same run (`lockstep bench --device` measures sums alone). All that is compared takes turns
+// with the copy. Each function measures one table, of one element type, checks what was computed,
+// and returns a JSON object; times are medians over the turns, each of a batch of calls between two
 // waits for the device.
 //
 // One thread. The device outlives the call. Throw Error(kMemory) where the device is too small,

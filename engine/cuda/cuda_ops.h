@@ -158,7 +158,7 @@ class CudaOps final : public Ops {
     Buffer answer;  // pinned: a Problem
   };
 
-  // Of the lane at work (Lane::partials); and the grid of the kernel that adds such sums.
+  // Returns Lane::partials of the lane at work; and the grid of the kernel that adds such sums.
   Partials partials(std::size_t lines, std::size_t channels, std::size_t groups, std::size_t count,
                     unsigned tile = kSumGroups) {
     return lane_->partials(lines, channels, groups, count, tile);
@@ -172,11 +172,11 @@ class CudaOps final : public Ops {
   // Rows that were planned for but are not in use become zeros: products go over all rows. Nothing
   // is queued where all are in use.
   void clear_rest(const StepState* state, Tensor batch);
-  // Backward of a layer: calls `data` where there is a dx, and `gradients`, in lanes of their own
-  // where they may be. Both read what was queued before.
+  // Calls `data` where there is a dx, and `gradients`; in lanes of their own between `begin_apart`
+  // and `end_apart`. Both read what was queued before.
   template <class Data, class Gradients>
   void backward_apart(bool has_dx, Data data, Gradients gradients);
-  // Of kernels that load 16 bytes at once wherever their operands lie.
+  // Some kernels load 16 bytes at once without a look at the address. This looks.
   static void check_aligned(std::initializer_list<const void*> operands);
   void thin_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor y,
                       Tensor dy, Tensor dw, Tensor db, bool accumulate);

@@ -16,7 +16,7 @@
 
 namespace lockstep::engine::cuda {
 
-// What computes in one lane besides own kernels.
+// The libraries of one lane, which compute there beside our own kernels.
 struct LaneLibraries {
   std::unique_ptr<Products> products;
   std::unique_ptr<Convolutions> convolutions;

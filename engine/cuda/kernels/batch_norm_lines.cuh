@@ -61,7 +61,7 @@ struct Normalisation {
   __device__ float operator()(float x) const { return (x - mean) * factor + shift; }
 };
 
-// How the second input is added: as it is ...
+// The second input is added as it is ...
 struct PlainOther {
   template <class T>
   __device__ static PlainOther of(const BatchNormApply&, std::size_t) {

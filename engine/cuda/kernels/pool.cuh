@@ -188,7 +188,7 @@ __device__ void run(const PoolBackward& a) {
 
 // The rest is for sizes that pools_by_two. A thread starts all its loads before it uses one. Values
 // stay in words of lanes, since nvcc unpacks 16-bit values at their load and then waits for it.
-// What lies beyond an edge is loaded from the nearest pixel, since loads in branches wait as well.
+// A pixel beyond an edge is replaced by the nearest one, since loads in branches wait as well.
 template <class T>
 inline constexpr unsigned kWords = kPack * sizeof(T) / sizeof(std::uint32_t);
 template <class T>

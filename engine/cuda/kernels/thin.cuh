@@ -28,8 +28,8 @@ struct ThinBand {
   }
 };
 
-// What the block sees of a band: its numbers in float32, zero beyond the image, row by row, and
-// tables of what lies where among them.
+// A band as the block sees it: its numbers in float32, row by row, zero beyond the image, and
+// tables of the places of taps and positions among them.
 class ThinView {
  public:
   // Fills the tables for kTaps taps from `first` on. All threads of the block call it; a barrier
@@ -78,7 +78,7 @@ class ThinView {
     barrier();
   }
 
-  // What a tap sees of a position is at(tap(number) + corner(position)). Both are in bytes.
+  // A tap sees the number at(tap(number) + corner(position)) of a position. Both are in bytes.
   __device__ unsigned tap(unsigned number) const { return taps_[number]; }
   __device__ unsigned corner(unsigned position) const { return corners_[position]; }
   __device__ float at(unsigned place) const {
