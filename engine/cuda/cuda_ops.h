@@ -180,6 +180,8 @@ class CudaOps final : public Ops {
   static void check_aligned(std::initializer_list<const void*> operands);
   void thin_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor y,
                       Tensor dy, Tensor dw, Tensor db, bool accumulate);
+  void narrow_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor dy,
+                        Tensor dw, Tensor db, bool accumulate);
   std::byte* fold(const StepState* state, const ConvolutionSpec& spec, Tensor x,
                   std::size_t before);
   void weights_gradient(const StepState* state, Convolution call, Tensor x, Tensor dy, Tensor dw,

@@ -5,6 +5,7 @@
 #include "engine/cuda/cuda_ops.h"
 #include "engine/cuda/folded_convolution.h"
 #include "engine/cuda/kernels/column_sums.h"
+#include "engine/cuda/narrow_convolution.h"
 #include "engine/cuda/thin_convolution.h"
 #include "engine/ops/checks.h"
 
@@ -154,7 +155,7 @@ void CudaOps::convolution_backward(const StepState* state, const ConvolutionSpec
   check_parameter(dw, dtype_, spec.weights(), "the gradient of weights");
   if (is_thin(spec) && !dx) return thin_gradients(state, spec, x, y, dy, dw, db, accumulate);
   mask_gradient(state, spec.outputs(), spec.activation, y, dy);
-  if (dw) {
+  if (dw && !is_narrow(spec, dtype_)) {
     clear_rest(state, dy);
     if (!folds(spec)) clear_rest(state, x);
   }
@@ -170,6 +171,8 @@ void CudaOps::convolution_backward(const StepState* state, const ConvolutionSpec
     lane_->convolutions->run(lane_->stream, sum, dy.data, w.data, nullptr, dx.data);
   };
   backward_apart(bool(dx), data, [&] {
+    if (dw && is_narrow(spec, dtype_))
+      return narrow_gradients(state, spec, x, dy, dw, db, accumulate);
     bias_gradient(state, spec.output_height() * spec.output_width(), spec.filters, dy, db,
                   accumulate);
     if (dw) weights_gradient(state, call, x, dy, dw, accumulate);
@@ -210,6 +213,21 @@ void CudaOps::thin_gradients(const StepState* state, const ConvolutionSpec& spec
            ThinGradients{state, sizes, tap, x.data, relu ? y.data : nullptr, dy.data, room, dw.data,
                          tap == 0 ? db.data : nullptr, accumulate});
   }
+}
+
+void CudaOps::narrow_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x,
+                               Tensor dy, Tensor dw, Tensor db, bool accumulate) {
+  check_parameter(db, dtype_, spec.filters, "the gradient of a bias");
+  check_aligned({x.data, dy.data});
+  const NarrowSizes sizes = narrow_sizes(spec);
+  const auto chunks = unsigned(least(dy.rows() * sizes.bands(), kMostNarrowChunks));
+  auto* const sums =
+      reinterpret_cast<float*>(lane_->scratch(chunks * sizes.sums() * sizeof(float)));
+  launch({.blocks = chunks, .threads = sizes.threads(), .shared = 2 * sizes.band_bytes()},
+         NarrowGradient{state, sizes, x.data, dy.data, chunks, sums});
+  launch({.blocks = (sizes.sums() + kNarrowEndValues - 1) / kNarrowEndValues,
+          .threads = kNarrowEndThreads},
+         NarrowGradientEnd{sizes, chunks, sums, dw.data, db.data, accumulate});
 }
 
 // dy becomes zero where a fused ReLU let nothing pass.

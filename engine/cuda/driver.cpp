@@ -54,6 +54,7 @@ Driver load_driver() {
   take(library, driver.module_enumerate_functions, "cuModuleEnumerateFunctions");
   take(library, driver.func_get_name, "cuFuncGetName");
   take(library, driver.func_load, "cuFuncLoad");
+  take(library, driver.func_set_attribute, "cuFuncSetAttribute");
   take(library, driver.launch_kernel_ex, "cuLaunchKernelEx");
   take(library, driver.stream_begin_capture, "cuStreamBeginCapture_v2");
   take(library, driver.stream_end_capture, "cuStreamEndCapture");

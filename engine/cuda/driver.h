@@ -64,6 +64,7 @@ struct Driver {
   decltype(&cuModuleEnumerateFunctions) module_enumerate_functions = nullptr;
   decltype(&cuFuncGetName) func_get_name = nullptr;
   decltype(&cuFuncLoad) func_load = nullptr;
+  decltype(&cuFuncSetAttribute) func_set_attribute = nullptr;
   decltype(&cuLaunchKernelEx) launch_kernel_ex = nullptr;
 
   // Streams recorded as graphs.

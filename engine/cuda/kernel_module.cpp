@@ -32,6 +32,8 @@ bool can_start_early(const Context& context) {
   return context.facts().capability >= 90 && version_of(context.driver()) >= 12030;
 }
 
+constexpr unsigned kFreelyShared = 48 << 10;  // bytes of a block that need no permission
+
 }  // namespace
 
 // Drivers load a kernel when it is first launched, which may wait for all work on the GPU and does
@@ -84,6 +86,11 @@ void KernelModule::start(CudaStream& stream, Grid grid, const char* name,
   if (found == functions_.end()) broken(fmt::format("there is no kernel {} in the module", name));
   stream.queue([&] {
     context_->use();
+    if (grid.shared > kFreelyShared)
+      context_->check(
+          context_->driver().func_set_attribute(
+              found->second, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, int(grid.shared)),
+          "cuFuncSetAttribute");
     CUlaunchAttribute attribute{};
     attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     attribute.value.programmaticStreamSerializationAllowed = 1;
@@ -93,6 +100,7 @@ void KernelModule::start(CudaStream& stream, Grid grid, const char* name,
     config.gridDimZ = 1;
     config.blockDimX = grid.threads;
     config.blockDimY = config.blockDimZ = 1;
+    config.sharedMemBytes = grid.shared;
     config.hStream = stream.handle();
     config.attrs = &attribute;
     config.numAttrs = early_ ? 1 : 0;

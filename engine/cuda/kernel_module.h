@@ -19,6 +19,7 @@ struct Grid {
   unsigned blocks = 1;
   unsigned rows = 1;  // the second extent of the blocks
   unsigned threads = 256;
+  unsigned shared = 0;  // bytes that each block has beside its own arrays (`window`)
 };
 
 class KernelModule {

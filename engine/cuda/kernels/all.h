@@ -9,6 +9,7 @@
 #include "engine/cuda/kernels/factors.h"
 #include "engine/cuda/kernels/fold.h"
 #include "engine/cuda/kernels/losses.h"
+#include "engine/cuda/kernels/narrow.h"
 #include "engine/cuda/kernels/pointwise.h"
 #include "engine/cuda/kernels/pool.h"
 #include "engine/cuda/kernels/reduce.h"
@@ -21,6 +22,7 @@ namespace lockstep::engine::cuda {
 using Kernels = decltype(std::tuple_cat(PointwiseKernels(), RowsKernels(), LossesKernels(),
                                         SumsKernels(), EmbeddingKernels(), BatchNormKernels(),
                                         ColumnSumsKernels(), FoldKernels(), PoolKernels(),
-                                        ReduceKernels(), ThinKernels(), FactorsKernels()));
+                                        ReduceKernels(), ThinKernels(), NarrowKernels(),
+                                        FactorsKernels()));
 
 }  // namespace lockstep::engine::cuda

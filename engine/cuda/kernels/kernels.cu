@@ -11,6 +11,7 @@
 #include "engine/cuda/kernels/factors.cuh"
 #include "engine/cuda/kernels/fold.cuh"
 #include "engine/cuda/kernels/losses.cuh"
+#include "engine/cuda/kernels/narrow.cuh"
 #include "engine/cuda/kernels/pointwise.cuh"
 #include "engine/cuda/kernels/pool.cuh"
 #include "engine/cuda/kernels/reduce.cuh"
@@ -168,6 +169,13 @@ extern "C" __global__ void __launch_bounds__(kLineThreads, kLineResidents)
 }
 extern "C" __global__ void __launch_bounds__(kLineThreads, kSumResidents)
     thin_gradients(ThinGradients a) {
+  start(a);
+}
+extern "C" __global__ void __launch_bounds__(kMostNarrowThreads, 1)
+    narrow_gradient(NarrowGradient a) {
+  start(a);
+}
+extern "C" __global__ void narrow_gradient_end(NarrowGradientEnd a) {
   start(a);
 }
 extern "C" __global__ void reduce_sum(ReduceSum a) {

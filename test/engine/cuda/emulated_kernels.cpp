@@ -16,6 +16,7 @@
 #include "engine/cuda/kernels/factors.cuh"
 #include "engine/cuda/kernels/fold.cuh"
 #include "engine/cuda/kernels/losses.cuh"
+#include "engine/cuda/kernels/narrow.cuh"
 #include "engine/cuda/kernels/pointwise.cuh"
 #include "engine/cuda/kernels/pool.cuh"
 #include "engine/cuda/kernels/reduce.cuh"

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -38,6 +40,12 @@ namespace {
 constexpr unsigned kWarp = 32, kMostThreads = 1024;
 constexpr std::size_t kStackBytes = std::size_t(256) << 10, kMostShared = std::size_t(48) << 10;
 
+struct Copy {
+  std::byte* to = nullptr;
+  const void* from = nullptr;
+  std::size_t bytes = 0;
+};
+
 struct Fiber {
   Fiber() : stack(new std::byte[kStackBytes]) {
     if (__tsan_create_fiber != nullptr) sanitizer = __tsan_create_fiber(0);
@@ -51,14 +59,17 @@ struct Fiber {
   std::unique_ptr<std::byte[]> stack;
   ucontext_t context{};
   void* sanitizer = nullptr;
-  unsigned thread = 0;         // that it runs
-  std::uint64_t received = 0;  // by a shuffle
+  unsigned thread = 0;                      // that it runs
+  std::uint64_t received = 0;               // by a shuffle
+  std::deque<std::vector<Copy>> copies{1};  // by groups, of which the last one grows
 };
 
 // A shuffle that lanes have come to.
 struct Warp {
   std::array<Fiber*, kWarp> lanes{};  // null: not there yet
   std::array<std::uint64_t, kWarp> given{};
+  std::array<void*, kWarp> together{};
+  void (*act)(const std::array<void*, kWarp>&) = nullptr;  // null: a shuffle
   unsigned arrived = 0;
   Shuffle shuffle;
 };
@@ -76,6 +87,9 @@ class Emulator {
   }
   void barrier();
   std::uint64_t exchange(std::uint64_t value, Shuffle shuffle);
+  void together(void* mine, void (*act)(const std::array<void*, kWarp>&));
+  Fiber& running() { return *running_; }
+  std::byte* window() { return window_.data(); }
   void* shared(const void* key, std::size_t bytes);
 
  private:
@@ -100,6 +114,7 @@ class Emulator {
   bool ending_ = false;
   std::map<const void*, std::vector<std::byte>> shared_;
   std::size_t shared_bytes_ = 0;
+  std::vector<std::byte> window_;
 
   // Of the block.
   std::vector<unsigned> order_;  // in which threads are started
@@ -129,6 +144,7 @@ void Emulator::run(LaunchShape shape, const std::function<void()>& body) {
             "emulator: blocks are whole warps of 32 threads, at most 1024");
   body_ = &body;
   place_ = {0, shape.blocks, 0, shape.block_rows, 0, shape.threads};
+  window_.resize(shape.shared);
   if (__tsan_get_current_fiber != nullptr) sanitizer_ = __tsan_get_current_fiber();
   std::vector<std::uint64_t> blocks(std::size_t(shape.blocks) * shape.block_rows);
   std::iota(blocks.begin(), blocks.end(), std::uint64_t(0));
@@ -145,6 +161,7 @@ void Emulator::run(LaunchShape shape, const std::function<void()>& body) {
 
 void Emulator::run_block() {
   for (auto& [key, bytes] : shared_) std::fill(bytes.begin(), bytes.end(), std::byte(0xff));
+  std::fill(window_.begin(), window_.end(), std::byte(0xff));
   draw_order();
   warps_.assign(place_.threads / kWarp, Warp{});
   started_ = finished_ = 0;
@@ -218,6 +235,7 @@ void Emulator::take_threads(Fiber& self) {
     while (started_ < order_.size()) {
       self.thread = order_[started_++];
       place_.thread = self.thread;
+      self.copies.assign(1, {});
       (*body_)();
       ++finished_;
     }
@@ -278,7 +296,8 @@ std::uint64_t Emulator::exchange(std::uint64_t value, Shuffle shuffle) {
   invariant(shuffle.kind == Shuffle::Kind::kDown || shuffle.amount < kWarp,
             "emulator: a shuffle with a lane that no warp has");
   if (warp.arrived == 0) warp.shuffle = shuffle;
-  invariant(warp.shuffle == shuffle, "emulator: lanes of a warp that shuffle in different ways");
+  invariant(warp.shuffle == shuffle && warp.act == nullptr,
+            "emulator: lanes of a warp that shuffle in different ways");
   warp.lanes[lane] = &self;
   warp.given[lane] = value;
   if (++warp.arrived == kWarp) {
@@ -292,6 +311,22 @@ std::uint64_t Emulator::exchange(std::uint64_t value, Shuffle shuffle) {
   }
   suspend(self);
   return self.received;
+}
+
+void Emulator::together(void* mine, void (*act)(const std::array<void*, kWarp>&)) {
+  Fiber& self = *running_;
+  const unsigned lane = self.thread % kWarp;
+  Warp& warp = warps_[self.thread / kWarp];
+  if (warp.arrived == 0) warp.act = act;
+  invariant(warp.act == act, "emulator: lanes of a warp that do different things together");
+  warp.lanes[lane] = &self;
+  warp.together[lane] = mine;
+  if (++warp.arrived == kWarp) {
+    act(warp.together);
+    ready_.insert(ready_.end(), warp.lanes.begin(), warp.lanes.end());
+    warp = Warp{};
+  }
+  suspend(self);
 }
 
 void* Emulator::shared(const void* key, std::size_t bytes) {
@@ -342,6 +377,31 @@ void emulated_barrier() {
 
 std::uint64_t emulated_exchange(std::uint64_t value, Shuffle shuffle) {
   return emulator().exchange(value, shuffle);
+}
+
+void emulated_together(void* mine, void (*work)(const std::array<void*, 32>& lanes)) {
+  emulator().together(mine, work);
+}
+
+void emulated_copy(std::byte* to, const void* from, std::size_t bytes) {
+  invariant(
+      (reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from)) % 16 == 0,
+      "emulator: a copy that is not aligned");
+  emulator().running().copies.back().push_back({to, from, bytes});
+}
+
+void emulated_commit() {
+  emulator().running().copies.emplace_back();
+}
+
+void emulated_wait(unsigned left) {
+  auto& groups = emulator().running().copies;
+  for (; groups.size() > left + 1; groups.pop_front())
+    for (const Copy& copy : groups.front()) std::memcpy(copy.to, copy.from, copy.bytes);
+}
+
+std::byte* emulated_window() {
+  return emulator().window();
 }
 
 void* emulated_shared(const void* key, std::size_t bytes) {

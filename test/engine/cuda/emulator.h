@@ -5,12 +5,14 @@
 // program with a message where
 //   - a thread has left while others of its block wait at a barrier,
 //   - a lane misses a shuffle of its warp, or takes part with another one,
-//   - a block shares more than 48 KiB.
-// What a block shares holds ones in all bits (NaN) when the block starts. Threads are fibers, which
+//   - a block shares more than 48 KiB, and what its launch asked for.
+// Copies into it that a thread does not wait for arrive as late as they may. What a block shares
+// holds ones in all bits (NaN) when the block starts. Threads are fibers, which
 // the address and thread sanitizers are told of. A kernel that waits for nothing costs a call a
 // thread; a wait costs about a microsecond. Any thread may emulate, several at a time; not from
 // within a kernel. A body must not throw.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,6 +23,7 @@ struct LaunchShape {
   unsigned blocks = 1;
   unsigned block_rows = 1;
   unsigned threads = 256;  // of a block; whole warps of 32, at most 1024
+  unsigned shared = 0;     // bytes of `emulated_window`
 };
 
 // Runs `body` once for each thread of each block.
@@ -46,6 +49,18 @@ struct Shuffle {
   bool operator==(const Shuffle&) const = default;
 };
 std::uint64_t emulated_exchange(std::uint64_t value, Shuffle shuffle);
+
+// Calls work(those of all lanes) once, when all lanes of the warp are here with the same `work`.
+void emulated_together(void* mine, void (*work)(const std::array<void*, 32>& lanes));
+
+// Copies of the thread into memory of the block: they arrive when it waits for all groups but the
+// latest `left`, to which those belong that no commit followed.
+void emulated_copy(std::byte* to, const void* from, std::size_t bytes);
+void emulated_commit();
+void emulated_wait(unsigned left);
+
+// The memory of the block that its launch asked for, aligned to 16 bytes.
+std::byte* emulated_window();
 
 // The array of the block that `key` names, aligned to 16 bytes.
 void* emulated_shared(const void* key, std::size_t bytes);

@@ -185,8 +185,9 @@ void fill_streams(Driver& driver) {
       if (early) ++state.early;
       const auto* const found = reinterpret_cast<const FakeModule::Function*>(function);
       if (found->gpu != stream->gpu) return CUDA_ERROR_INVALID_HANDLE;
-      return launch(state, stream, *found->kernel, {c.gridDimX, c.gridDimY, c.blockDimX},
-                    parameters[0]);
+      if (c.sharedMemBytes > found->most_shared) return CUDA_ERROR_INVALID_VALUE;
+      return launch(state, stream, *found->kernel,
+                    {c.gridDimX, c.gridDimY, c.blockDimX, c.sharedMemBytes}, parameters[0]);
     });
   };
 }

@@ -27,7 +27,8 @@ struct FakeContext {
 struct FakeModule {
   struct Function {
     const EmulatedKernel* kernel = nullptr;
-    int gpu = 0;  // into which its module was loaded
+    int gpu = 0;                      // into which its module was loaded
+    unsigned most_shared = 48 << 10;  // bytes that a launch may ask for
   };
   std::vector<Function> functions;
 };

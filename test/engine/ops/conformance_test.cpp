@@ -114,6 +114,9 @@ constexpr std::size_t kConvolutions[][8] = {
     {9, 6, 48, 80, 3, 3, 1, 1},
     {3, 4, 16, 16, 3, 3, 1, 0},
     {5, 5, 80, 32, 3, 3, 1, 1},
+    // own kernels for gradients on a GPU
+    {6, 7, 32, 64, 3, 3, 1, 0},
+    {5, 4, 32, 32, 3, 3, 1, 1},
     // as products of matrices
     {5, 4, 32, 48, 1, 1, 1, 0},
     {6, 7, 48, 32, 1, 1, 2, 0},
