@@ -19,10 +19,9 @@
 
 namespace lockstep::engine::cuda {
 
-using Kernels = decltype(std::tuple_cat(PointwiseKernels(), RowsKernels(), LossesKernels(),
-                                        SumsKernels(), EmbeddingKernels(), BatchNormKernels(),
-                                        ColumnSumsKernels(), FoldKernels(), PoolKernels(),
-                                        ReduceKernels(), ThinKernels(), NarrowKernels(),
-                                        FactorsKernels()));
+using Kernels = decltype(std::tuple_cat(
+    PointwiseKernels(), RowsKernels(), LossesKernels(), SumsKernels(), EmbeddingKernels(),
+    BatchNormKernels(), ColumnSumsKernels(), FoldKernels(), PoolKernels(), ReduceKernels(),
+    ThinKernels(), NarrowKernels(), FactorsKernels()));
 
 }  // namespace lockstep::engine::cuda
