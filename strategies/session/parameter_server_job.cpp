@@ -43,6 +43,8 @@ GpuShare neighbours(const ClusterConfig& cluster) {
 
 // All workers' processes have as many replicas: a GPU that is over has none.
 StrategyOptions with_equal_devices(Session& session, StrategyOptions options, GpuShare share) {
+  if (options.device == "auto") options.replicas = options.replicas.value_or(1);
+  options = with_kind(session, std::move(options), share);
   if (options.device == "cuda" && !options.replicas)
     options.replicas = std::max(1, int(session.gpus().size()) / share.among);
   return with_devices(session, options, share);
