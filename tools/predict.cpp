@@ -22,7 +22,7 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr std::size_t kBlock = std::size_t(1) << 16;  // bytes that are printed together
+constexpr std::size_t kPrintedTogether = std::size_t(1) << 16;  // bytes that are printed together
 
 struct PredictFlags {
   std::string checkpoints, data, split = "test";
@@ -96,7 +96,7 @@ int predict(const PredictFlags& f, const Program& program) {
           lines += f.logits ? fmt::format(",{:.9g}", output[c]) : fmt::format(",{:.6g}", p[c]);
         }
         lines += '\n';
-        if (lines.size() >= kBlock) print(std::exchange(lines, {}));
+        if (lines.size() >= kPrintedTogether) print(std::exchange(lines, {}));
       });
   print(lines);
   const bool counts = graph.loss().counts_correct();

@@ -40,14 +40,14 @@ constexpr ForeignLauncher kForeign[] = {
     {"RANK", "WORLD_SIZE", "torchrun or a launcher like it"},
 };
 
-constexpr std::initializer_list<const char*> kSizes{"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS",
-                                                    "SLURM_NTASKS"};
+constexpr std::initializer_list<const char*> kSizeVariables{"OMPI_COMM_WORLD_SIZE",
+                                                            "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"};
 
 }  // namespace
 
 void require_known_launcher() {
   if (launch().present) {
-    engine::require(first_number(kSizes, 1).has_value(),
+    engine::require(first_number(kSizeVariables, 1).has_value(),
                     "OMPI_COMM_WORLD_RANK or PMIX_RANK says that a launcher started this process, "
                     "and no OMPI_COMM_WORLD_SIZE or SLURM_NTASKS how many there are: start them "
                     "with Open MPI's mpirun -n N or with srun --mpi=pmix -n N");
@@ -71,7 +71,7 @@ Launch launch() {
   if (!rank) return found;
   found.present = true;
   found.rank = *rank;
-  found.size = first_number(kSizes, 1).value_or(1);
+  found.size = first_number(kSizeVariables, 1).value_or(1);
   found.local_rank = first_number({"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, 0).value_or(0);
   found.local_size = first_number({"OMPI_COMM_WORLD_LOCAL_SIZE"}, 1).value_or(1);
   return found;

@@ -116,6 +116,10 @@ SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
   SynchronousOptions result;
   result.threads = threads_of(options, session.launch().local_size);
   result.devices = devices_of(session, options);
+  if (result.devices[0]->id().kind != "cuda") {
+    const int replicas = int(options.devices.size()) * session.launch().local_size;
+    session.watch_processors(result.threads, result.threads * replicas);
+  }
   const bool chief_of_gpus = session.launch().present && session.launch().size > 1 &&
                              session.launch().rank == 0 && result.devices[0]->id().kind == "cuda";
   if (chief_of_gpus || on_several_gpus(result.devices)) result.gpus = engine::gpu_topology();

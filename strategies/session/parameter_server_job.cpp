@@ -165,6 +165,11 @@ Parts parts(Session& session, const ServerOptions& asked, const StrategyOptions&
   result.threads = threads_of(options, share.among);
   result.devices = devices_of(session, options);
   engine::Device& device = *result.devices.front();
+  if (device.id().kind != "cuda") {
+    const int replicas = int(options.devices.size()) * share.among;
+    const int of_servers = servers.cluster ? 0 : servers.servers;  // also of this process
+    session.watch_processors(result.threads, result.threads * replicas + of_servers);
+  }
   result.dtype = options.dtype.value_or(kept_dtype(device));
   result.kernels = options.kernels;
   result.updates = servers.updates;

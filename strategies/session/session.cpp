@@ -4,13 +4,23 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "strategies/parameter_server/tf_config.h"
 #include "strategies/session/supervisor.h"
+#include "strategies/session/processor_watch.h"
 
 namespace lockstep::strategies {
 
+namespace {
+
+// Of several processes on a host one speaks for all.
+engine::Log silent() {
+  return engine::Log("", engine::Log::Level::kError, [](engine::Log::Level, std::string_view) {});
+}
+
+}  // namespace
 Session::Session(int argc, char** argv, SessionOptions options)
     : options_(std::move(options)),
       program_(argc > 0 && argv != nullptr ? std::filesystem::path(argv[0]).filename().string()
@@ -90,6 +100,15 @@ collectives::Bootstrap& Session::bootstrap() {
 }
 
 void Session::connected() {
+void Session::watch_processors(int of_replica, int threads) {
+  processor_watch_.reset();
+  processor_watch_ = std::make_unique<ProcessorWatch>(
+      ProcessorWatchOptions{.library_threads = of_replica,
+                            .threads = threads,
+                            .processors = collectives::machine().cores,
+                            .log = launch_.local_rank == 0 ? options_.log : silent()});
+}
+
   start_watch_.reset();
 }
 

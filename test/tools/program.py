@@ -88,8 +88,9 @@ class Case(unittest.TestCase):
 
 
 def said(done):
-    """The lines of standard error, but for that of a busy machine, on which measuring costs takes long."""
-    return [line for line in done.stderr.splitlines() if "are still being measured" not in line]
+    """The lines of standard error, but for those of a busy machine, on which measuring costs takes long."""
+    return [line for line in done.stderr.splitlines()
+            if "are still being measured" not in line and "busy with other work" not in line]
 
 
 def refused(case, arguments, code, words, prefix=()):
