@@ -85,7 +85,11 @@ std::vector<Finding> examine() {
             "cache, and what memory NUMA nodes have, for where ranks run (install libhwloc-dev, "
             "build again)");
   }
-  found("memory", fmt::format("{:.1f} GiB may be used", double(machine.memory) / 0x1p30));
+  if (machine.memory > 0) {
+    found("memory", fmt::format("{:.1f} GiB may be used", double(machine.memory) / 0x1p30));
+  } else {
+    missing("memory", "the system does not say how much there is");
+  }
   const auto devices = engine::all_devices();
   for (const auto& device : devices) {
     found("device " + to_string(device->id()), device->description());
