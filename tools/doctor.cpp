@@ -128,6 +128,12 @@ std::vector<Finding> examine() {
   } else {
     missing("mpirun", "not in PATH; it starts jobs of several processes (install openmpi-bin)");
   }
+  const std::string keep_alive = collectives::mpi::missing_keep_alive();
+  if (keep_alive.empty()) {
+    found("keep-alive", "mpirun notices a host that it cannot reach any more");
+  } else {
+    missing("keep-alive", "for jobs of several hosts: " + keep_alive);
+  }
   if (strategies::grpc::available()) {
     found("gRPC", strategies::grpc::version());
   } else {

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "collectives/mpi/mpi_bootstrap.h"
@@ -63,6 +64,13 @@ void require_known_launcher() {
                  "run of this process alone, unset {0}",
                  foreign.size, size, foreign.name);
   }
+}
+
+std::string missing_keep_alive() {
+  if (first_number({"OMPI_MCA_oob_tcp_keepalive_time"}, 1)) return {};
+  return "mpirun may wait for ever for a host that it cannot reach any more; to end within half a "
+         "minute it needs --mca oob_tcp_keepalive_time 10 --mca oob_tcp_keepalive_intvl 5 --mca "
+         "oob_tcp_keepalive_probes 3";
 }
 
 Launch launch() {

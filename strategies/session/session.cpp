@@ -6,13 +6,13 @@
 #include <filesystem>
 #include <utility>
 
+#include "collectives/machine.h"
 #include "engine/base/error.h"
 #include "strategies/parameter_server/tf_config.h"
-#include "strategies/session/supervisor.h"
 #include "strategies/session/processor_watch.h"
+#include "strategies/session/supervisor.h"
 
 namespace lockstep::strategies {
-
 namespace {
 
 // Of several processes on a host one speaks for all.
@@ -21,6 +21,7 @@ engine::Log silent() {
 }
 
 }  // namespace
+
 Session::Session(int argc, char** argv, SessionOptions options)
     : options_(std::move(options)),
       program_(argc > 0 && argv != nullptr ? std::filesystem::path(argv[0]).filename().string()
@@ -99,7 +100,6 @@ collectives::Bootstrap& Session::bootstrap() {
   return *bootstrap_;
 }
 
-void Session::connected() {
 void Session::watch_processors(int of_replica, int threads) {
   processor_watch_.reset();
   processor_watch_ = std::make_unique<ProcessorWatch>(
@@ -109,7 +109,13 @@ void Session::watch_processors(int of_replica, int threads) {
                             .log = launch_.local_rank == 0 ? options_.log : silent()});
 }
 
+void Session::connected() {
   start_watch_.reset();
+  if (!bootstrap_ || launch_.rank != 0 || std::exchange(connected_, true)) return;
+  const bool several_hosts = std::ranges::max(bootstrap_->hosts()) > 0;
+  const std::string missing = collectives::mpi::missing_keep_alive();
+  if (several_hosts && collectives::mpi::launch().present && !missing.empty())
+    log().warning("{}", missing);
 }
 
 }  // namespace lockstep::strategies

@@ -90,7 +90,7 @@ class Session {
   std::unique_ptr<collectives::mpi::StartWatch> start_watch_;
   std::unique_ptr<ProcessorWatch> processor_watch_;
   std::unique_ptr<collectives::Bootstrap> bootstrap_;
-  bool abandoned_ = false;
+  bool abandoned_ = false, connected_ = false;
   int exceptions_ = 0;  // on their way when the session was made
 };
 
