@@ -15,7 +15,7 @@
 namespace lockstep::collectives {
 namespace {
 
-constexpr std::array<std::size_t, 3> kSizes{512, std::size_t(4) << 10, std::size_t(32) << 10};
+constexpr std::array<std::size_t, 3> kTrialSizes{512, std::size_t(4) << 10, std::size_t(32) << 10};
 constexpr double kMayBeFastest = 4;               // times as long as the fastest
 constexpr double kMostOfAll = 0.1;                // of the time of all, that one may take once
 constexpr int kFirstTries = 2, kMostTries = 300;  // repetitions at first, and then
@@ -62,7 +62,7 @@ ProbeGroup group_of(const Topology& topology, std::size_t bytes,
 std::vector<Trial> planned_trials(const Topology& topology, double seconds) {
   std::vector<Trial> trials;
   if (topology.ranks.size() < 2) return trials;
-  for (const std::size_t bytes : kSizes) {
+  for (const std::size_t bytes : kTrialSizes) {
     std::vector<Trial> of_size;
     double least = std::numeric_limits<double>::infinity();
     for (const Algorithm* algorithm : candidates(topology, bytes)) {
@@ -85,7 +85,7 @@ std::vector<ProbeGroup> trial_groups(const Topology& topology, bool tried, doubl
   double meeting = std::numeric_limits<double>::infinity();
   for (const Trial& trial : topology.trials) meeting = std::min(meeting, trial.seconds);
   std::vector<ProbeGroup> groups;
-  for (const std::size_t bytes : kSizes) {
+  for (const std::size_t bytes : kTrialSizes) {
     std::vector<const Algorithm*> algorithms;
     std::vector<int> repetitions;
     for (const Trial& trial : topology.trials) {
@@ -97,7 +97,7 @@ std::vector<ProbeGroup> trial_groups(const Topology& topology, bool tried, doubl
     }
     if (algorithms.empty()) continue;
     groups.push_back(group_of(topology, bytes, algorithms));
-    if (!groups.back().wire) groups.back().seconds = seconds / double(kSizes.size());
+    if (!groups.back().wire) groups.back().seconds = seconds / double(kTrialSizes.size());
     for (std::size_t i = 0; i < repetitions.size(); ++i)
       groups.back().probes[i].repetitions = repetitions[i];
   }
@@ -107,7 +107,7 @@ std::vector<ProbeGroup> trial_groups(const Topology& topology, bool tried, doubl
 std::vector<ProbeGroup> largest_trials(const Topology& topology) {
   std::vector<ProbeGroup> groups;
   if (topology.ranks.size() > 1)
-    for (const std::size_t bytes : kSizes)
+    for (const std::size_t bytes : kTrialSizes)
       groups.push_back(group_of(topology, bytes, candidates(topology, bytes)));
   return groups;
 }

@@ -139,7 +139,7 @@ std::vector<Finding> examine() {
   } else {
     missing("gRPC",
             "built without it; it gives parameter servers (install libgrpc++-dev libprotobuf-dev "
-            "protobuf-compiler libssl-dev, build again)");
+            "protobuf-compiler, build again)");
   }
   if (strategies::pmix::available()) {
     found("PMIx", strategies::pmix::version());

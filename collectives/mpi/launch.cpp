@@ -25,7 +25,7 @@ std::optional<int> first_number(std::initializer_list<const char*> names, int le
   return std::nullopt;
 }
 
-// What launchers tell their processes, and lockstep cannot use.
+// A launcher that lockstep does not support sets these variables in its processes.
 struct ForeignLauncher {
   const char* rank;
   const char* size;

@@ -87,7 +87,7 @@ Jobs jobs_of(const json& cluster) {
   return jobs;
 }
 
-ClusterTask task_of(const json& task, const Jobs& jobs) {
+ClusterTask task_from(const json& task, const Jobs& jobs) {
   const json* type = find(task, "type");
   require(type != nullptr && type->is_string(),
           "TF_CONFIG: task's \"type\" {}; it must be \"chief\", \"worker\", \"ps\" or "
@@ -171,7 +171,7 @@ ClusterConfig parse_tf_config(std::string_view text, ClusterUse use) {
             "TF_CONFIG: cluster's \"ps\" has {} address{}, but all-reduce uses no servers: leave "
             "\"ps\" out, or use the strategy parameter_server",
             servers, servers == 1 ? "" : "es");
-  config.task = task_of(task, jobs);
+  config.task = task_from(task, jobs);
   return config;
 }
 

@@ -164,6 +164,47 @@ class Folder(Case):
         for line in told:
             self.assertIn(f"the same command again goes on from step {whole(folder)[-1]}", line)
 
+    def test_predictions_are_made_while_a_run_saves_every_few_steps(self):
+        folder = self.top / "c"
+        with Started(folder, "--every", "2", "--keep", "2") as job:
+            for _ in range(10):
+                said = self.good("predict", "--checkpoints", folder, "--threads", "1").stderr
+                self.assertRegex(said, r"\Astep \d+: accuracy .*\n\Z")   # nothing was damaged, or passed over
+            self.assertEqual(job.end(signal.SIGTERM)[0], 143)
+
+    def test_links_are_followed(self):
+        there, link = self.top / "there", self.top / "link"
+        there.mkdir()
+        link.symlink_to(there)
+        with Started(link, "--every", "50") as job:
+            refused(self, ["train", *SMALL, "--checkpoints", there], 74, [f"{there} is in use"])
+            self.assertEqual(job.end(signal.SIGTERM)[0], 143)
+        saved = whole(there)[-1]
+        newest = there / f"step-{saved:010}"
+        newest.rename(self.top / "elsewhere")
+        newest.symlink_to(self.top / "elsewhere")
+        self.assertIn(f"step {saved}: ", self.good("predict", "--checkpoints", link).stderr)
+        result = self.result(*ENDLESS, "--steps", saved + 1, "--checkpoints", link, "--keep", "1")
+        self.assertEqual((result["first_step"], whole(there)), (saved, [saved + 1]))
+        self.assertTrue((self.top / "elsewhere" / "manifest.json").exists(), "what a link leads to is the user's")
+        gone = self.top / "gone"
+        gone.symlink_to(self.top / "nowhere")
+        refused(self, ["train", *SMALL, "--checkpoints", gone], 74, [f"{gone}: it is a symbolic link to", "not there"])
+
+    def test_checkpoints_by_time(self):
+        folder = self.top / "c"
+        for every, left in (("1h", [30]), ("0.001s", None)):
+            self.result(*ENDLESS, "--steps", "30", "--every", every, "--checkpoints", folder / every)
+            steps = whole(folder / every)
+            self.assertEqual(steps[-1], 30)
+            self.assertTrue(steps == left if left else len(steps) == 3 and any(step % 6 for step in steps), steps)
+        file = self.top / "flags.json"
+        file.write_text('{"every": 20}')
+        self.result(*ENDLESS, "--steps", "30", "--config", file, "--checkpoints", folder / "file")
+        self.assertEqual(whole(folder / "file"), [20, 30])
+        for wrong in ("0m", "10x", "-1", "m"):
+            refused(self, ["train", *SMALL, "--checkpoints", folder, "--every", wrong], 64, ["--every", "10m"])
+
     def test_a_checkpoint_is_not_taken_for_its_folder(self):
         folder = self.top / "c"
         self.good("train", *SMALL, "--checkpoints", folder)
