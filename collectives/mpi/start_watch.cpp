@@ -56,8 +56,8 @@ struct StartWatch::State {
 
   // Others may have left because one is stopped, for which they waited as long as they may.
   void gone(const std::string& who) {
-    const std::string stopped = stopped_siblings();
-    lost(stopped.empty() ? who + " died while the job was starting" : stopped);
+    const std::string cause = stopped_siblings();
+    lost(cause.empty() ? who + " died while the job was starting" : cause);
   }
 
   // Looks for siblings until all are found. `known` are being watched. `since`: from when on

@@ -77,7 +77,9 @@ std::string warnings_of(std::vector<double> parts) {
     while (asked <= parts.size() + 2 && engine::Clock::now() < until)
       std::this_thread::sleep_for(1ms);
     EXPECT_GT(asked, parts.size());
-    if (!said.empty()) EXPECT_LT(seconds_of_waits(), 0.2 * kSpinning);
+    if (!said.empty()) {
+      EXPECT_LT(seconds_of_waits(), 0.2 * kSpinning);
+    }
   }
   return said;
 }
