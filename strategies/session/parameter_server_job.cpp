@@ -41,7 +41,8 @@ GpuShare neighbours(const ClusterConfig& cluster) {
           int(std::count_if(workers.begin(), workers.end(), here))};
 }
 
-// All workers' processes have as many replicas: a GPU that is over has none.
+// All workers' processes have as many replicas: a GPU that is over has none, and one where each
+// process chooses its kind of device for itself.
 StrategyOptions with_equal_devices(Session& session, StrategyOptions options, GpuShare share) {
   if (options.device == "auto") options.replicas = options.replicas.value_or(1);
   options = with_kind(session, std::move(options), share);
