@@ -57,6 +57,11 @@ class Launchers(Case):
         done = self.good("train", *SMALL)
         self.assertNotIn("strategy: ", done.stderr)
 
+    def test_doctor_says_whether_mpirun_notices_a_lost_host(self):
+        for flags, found in (([], False), (["--mca", "oob_tcp_keepalive_time", "10"], True)):
+            done = self.good("doctor", "--json", prefix=[*mpirun(1), *flags])
+            self.assertEqual(json.loads(done.stdout)["keep-alive"]["found"], found)
+
     def test_the_first_lines_say_which_device(self):
         if any(part.startswith("device cuda") for part in json.loads(program.run("doctor", "--json").stdout)):
             self.skipTest("this machine has a GPU")
