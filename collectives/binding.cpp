@@ -3,12 +3,16 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <map>
+#include <string_view>
 #include <tuple>
 
+#include "collectives/cgroup.h"
 #include "collectives/processor_map.h"
 
 namespace lockstep::collectives {
@@ -114,14 +118,10 @@ Places places_of(const MachineMap& map, std::size_t replicas, std::size_t thread
   return of_replicas;
 }
 
-std::string taking_turns(std::size_t replicas, std::size_t threads, std::size_t processors,
-                         bool one_process_has_several) {
-  return fmt::format("{} replica{} of {} thread{} share {} processor{}: they take turns{}",
-                     replicas, replicas == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
-                     processors, processors == 1 ? "" : "s",
-                     processors == 1 && one_process_has_several
-                         ? " (mpirun binds a process to one core unless it is told --bind-to none)"
-                         : "");
+std::string taking_turns(std::size_t replicas, std::size_t threads, std::size_t processors) {
+  return fmt::format("{} replica{} of {} thread{} share {} processor{}: they take turns", replicas,
+                     replicas == 1 ? "" : "s", threads, threads == 1 ? "" : "s", processors,
+                     processors == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -173,8 +173,7 @@ std::vector<Binding> plan_bindings(std::span<const HostProcess> processes, const
     if (all == 0) continue;
     if (same.replicas * each > there)
       for (const std::size_t p : same.processes)
-        bindings[p].warning =
-            taking_turns(same.replicas, each, there, processes[p].replicas * threads > 1);
+        bindings[p].warning = taking_turns(same.replicas, each, there);
     if (same.replicas * each > all || there < all) continue;
     Places places = places_of(part_of(map, processors), same.replicas, each);
     auto next = places.begin();
@@ -187,6 +186,26 @@ std::vector<Binding> plan_bindings(std::span<const HostProcess> processes, const
 Binding plan_binding(std::span<const HostProcess> processes, std::size_t mine,
                      const MachineMap& map, int threads, int cores) {
   return plan_bindings(processes, map, threads, cores)[mine];
+}
+
+std::string why_confined(const Confinement& c) {
+  if (c.quota > 0 && c.quota < c.allowed)
+    return fmt::format("a CPU quota, as containers have, allows {:g} of {} processors", c.quota,
+                       c.allowed);
+  if (c.allowed >= c.online) return {};
+  if (c.bound_by_mpirun)
+    return fmt::format("mpirun bound this process to {} of {} processors; give it --bind-to none",
+                       c.allowed, c.online);
+  return fmt::format(
+      "this process may run on {} of {} processors, by taskset, a cpuset or a batch "
+      "system",
+      c.allowed, c.online);
+}
+
+Confinement confinement() {
+  const char* const bound = std::getenv("OMPI_MCA_orte_bound_at_launch");
+  return {int(allowed_processors().size()), int(sysconf(_SC_NPROCESSORS_ONLN)),
+          cgroup_limits().cores, bound != nullptr && std::string_view(bound) == "1"};
 }
 
 void bind_this_thread(std::span<const int> processors) {

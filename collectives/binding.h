@@ -45,6 +45,15 @@ std::vector<Binding> plan_bindings(std::span<const HostProcess> processes, const
 Binding plan_binding(std::span<const HostProcess> processes, std::size_t mine,
                      const MachineMap& map, int threads, int cores);
 
+// What keeps a process to fewer processors than the machine has.
+struct Confinement {
+  int allowed = 1, online = 1;  // processors
+  double quota = 0;             // of the control group, in processors; 0: none
+  bool bound_by_mpirun = false;
+};
+Confinement confinement();                              // of this process
+std::string why_confined(const Confinement& confined);  // for people; empty where nothing does
+
 // The calling thread, and those that it starts from now on. A kernel that refuses is left alone: it
 // costs speed, nothing else.
 void bind_this_thread(std::span<const int> processors);

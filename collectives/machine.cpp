@@ -2,6 +2,7 @@
 #include "collectives/machine.h"
 
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,6 +43,14 @@ std::size_t bytes_of(const char* file, std::string_view label) {
   return kilobytes * 1024;
 }
 
+// Of the computer, as a call of the system says it where there is no /proc.
+std::size_t all_memory() {
+  const std::size_t listed = bytes_of("/proc/meminfo", "MemTotal");
+  struct sysinfo info {};
+  if (listed > 0 || sysinfo(&info) != 0) return listed;
+  return std::size_t(info.totalram) * info.mem_unit;
+}
+
 // What a resource limit of this process leaves of what it counts: `label` of /proc/self/status.
 std::size_t room_below(__rlimit_resource limit, std::string_view label) {
   rlimit bounds{};
@@ -62,14 +71,15 @@ Machine machine() {
   m.quota = limits.cores;
   m.cores = std::max(1, int(allowed.size()));
   if (m.quota > 0) m.cores = std::min(m.cores, std::max(1, int(std::ceil(m.quota))));
-  m.memory = std::min(bytes_of("/proc/meminfo", "MemTotal"), limits.memory);
+  m.memory = std::min(all_memory(), limits.memory);
   return m;
 }
 
 std::size_t available_memory(std::size_t processes) {
-  const std::size_t shared =
-      std::min(bytes_of("/proc/meminfo", "MemAvailable") + bytes_of("/proc/meminfo", "SwapFree"),
-               cgroup_limits().available);
+  // Without /proc nobody knows what of it is taken.
+  const std::size_t free =
+      bytes_of("/proc/meminfo", "MemAvailable") + bytes_of("/proc/meminfo", "SwapFree");
+  const std::size_t shared = std::min(free > 0 ? free : all_memory(), cgroup_limits().available);
   const std::size_t own =
       std::min(room_below(RLIMIT_AS, "VmSize"), room_below(RLIMIT_DATA, "VmData"));
   return std::min(shared / std::max<std::size_t>(processes, 1), own);
@@ -91,7 +101,11 @@ std::size_t last_cache() {
 
 std::size_t process_memory() {
   const std::size_t proportional = bytes_of("/proc/self/smaps_rollup", "Pss");
-  return proportional > 0 ? proportional : bytes_of("/proc/self/status", "VmRSS");
+  const std::size_t resident =
+      proportional > 0 ? proportional : bytes_of("/proc/self/status", "VmRSS");
+  rusage used{};
+  if (resident > 0 || getrusage(RUSAGE_SELF, &used) != 0) return resident;
+  return std::size_t(used.ru_maxrss) * 1024;  // the most so far
 }
 
 }  // namespace lockstep::collectives

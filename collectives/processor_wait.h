@@ -6,6 +6,8 @@
 // system, some microseconds.
 #pragma once
 #include <functional>
+#include <map>
+#include <string>
 #include <string_view>
 
 namespace lockstep::collectives {
@@ -36,6 +38,17 @@ class ProcessorWaitClock {
   ProcessorWait now() const;
   std::function<double()> waited_;
   ProcessorWait at_;  // since the thread, and the clock, began
+};
+
+// Likewise of all threads of this process: a lap is that of the thread that waited longest. Of one
+// that is new its time before counts, too.
+class ThreadWaits {
+ public:
+  ProcessorWait lap();
+
+ private:
+  std::map<std::string, double> waited_;  // by thread
+  double at_ = 0;
 };
 
 // Seconds in a text of /proc/thread-self/schedstat, "47802000 1200000 17": the second number, in

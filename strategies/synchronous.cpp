@@ -95,7 +95,10 @@ void Synchronous::find_processors() {
   }
   binding_ = collectives::plan_binding(processes, mine, collectives::processor_map(),
                                        options_.threads, collectives::machine().cores);
-  if (mine == 0 && !binding_.warning.empty()) options_.log.warning("{}", binding_.warning);
+  if (mine == 0 && !binding_.warning.empty()) {
+    const std::string why = collectives::why_confined(collectives::confinement());
+    options_.log.warning("{}{}{}", binding_.warning, why.empty() ? "" : "; ", why);
+  }
   if (!options_.bind) binding_.processors.assign(options_.devices.size(), {});
 }
 

@@ -27,7 +27,7 @@ MAY = {
     "engine/reference": OPS,
     "engine/cpu": OPS,
     "engine/cuda": OPS,
-    "engine/runtime": ["engine/base", "engine/device"] + DEVICES,
+    "engine/runtime": OPS + DEVICES,
     "engine/nn": OPS,
     "engine/optim": OPS,
     "engine/data": ["engine/base", "engine/device", "engine/tensor"],

@@ -85,7 +85,11 @@ std::vector<Finding> examine() {
             "cache, and what memory NUMA nodes have, for where ranks run (install libhwloc-dev, "
             "build again)");
   }
-  found("memory", fmt::format("{:.1f} GiB may be used", double(machine.memory) / 0x1p30));
+  if (machine.memory > 0) {
+    found("memory", fmt::format("{:.1f} GiB may be used", double(machine.memory) / 0x1p30));
+  } else {
+    missing("memory", "the system does not say how much there is");
+  }
   const auto devices = engine::all_devices();
   for (const auto& device : devices) {
     found("device " + to_string(device->id()), device->description());
@@ -123,6 +127,12 @@ std::vector<Finding> examine() {
     found("mpirun", mpirun);
   } else {
     missing("mpirun", "not in PATH; it starts jobs of several processes (install openmpi-bin)");
+  }
+  const std::string keep_alive = collectives::mpi::missing_keep_alive();
+  if (keep_alive.empty()) {
+    found("keep-alive", "mpirun notices a host that it cannot reach any more");
+  } else {
+    missing("keep-alive", "for jobs of several hosts: " + keep_alive);
   }
   if (strategies::grpc::available()) {
     found("gRPC", strategies::grpc::version());

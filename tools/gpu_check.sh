@@ -188,7 +188,7 @@ correctness() {
   beside run test gpu_train 150 "$(program test_gpu_train)"
   beside digits_on_replicas
   beside digits_in_processes
-  beside train digits_processor 60 "${digits[@]}" --replicas 2
+  beside train digits_processor 60 "${digits[@]}" --device cpu --replicas 2
   beside digits_otherwise
   local sanitizer tool
   sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)

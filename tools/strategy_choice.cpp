@@ -129,10 +129,17 @@ void check_servers(const TrainFlags& f) {
 }
 
 void check_device(const TrainFlags& f) {
-  const std::vector<std::string> asked = f.devices.empty() ? std::vector{f.device} : f.devices;
-  const bool gpus = std::ranges::any_of(
-      asked, [](const std::string& name) { return engine::parse_device_id(name).kind == "cuda"; });
+  std::vector<std::string> asked = f.devices.empty() ? std::vector{f.device} : f.devices;
+  const bool automatic = asked == std::vector<std::string>{"auto"};
+  if (automatic && f.dtype.empty()) return;
+  const auto is_gpu = [](const engine::DeviceId& id) { return id.kind == "cuda"; };
+  const bool gpus = automatic || std::ranges::any_of(asked, is_gpu, engine::parse_device_id);
   const auto devices = gpus ? engine::all_devices() : engine::host_devices();
+  if (automatic) {
+    const auto gpu =
+        std::ranges::find_if(devices, is_gpu, [](const auto& device) { return device->id(); });
+    asked = {gpu == devices.end() ? "cpu" : to_string((*gpu)->id())};
+  }
   for (const std::string& name : asked) {
     const engine::Device& device = engine::find(devices, engine::parse_device_id(name));
     if (f.dtype.empty() || device.supports(engine::dtype_of(f.dtype))) continue;

@@ -92,7 +92,7 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->check(one_of({"mirrored", "collective_all_reduce", "parameter_server"}));
   app.add_option("--replicas", f.replicas,
                  "replicas per process: under mpirun each process has so many (default: 1; on "
-                 "--device cuda one on each GPU of the process)")
+                 "GPUs one on each GPU of the process)")
       ->check(whole_number(1, kMostReplicas));
   app.add_option("--batch", f.batch, "examples of a step over all replicas")
       ->check(at_least_one)
@@ -150,8 +150,9 @@ void declare(CLI::App& app, TrainFlags& f) {
       ->capture_default_str();
   auto* const device =
       app.add_option("--device", f.device,
-                     "of all replicas: cpu; cuda:0 and so on; cuda: the GPUs of this host, which "
-                     "its processes share; or reference: plain loops, slow")
+                     "device of all replicas: auto (GPUs where every process can have one that "
+                     "works, else cpu), cpu, cuda (the GPUs of this host, which its processes "
+                     "share), cuda:N, or reference (exact, slow)")
           ->capture_default_str();
   app.add_option("--devices", f.devices,
                  "a device for each replica of this process, as in cuda:0,cuda:1; one may stand "

@@ -35,7 +35,7 @@ struct TrainFlags {
   std::string tf32 = "on";
   int steps_ahead = 1;
   std::int64_t steps_per_execution = 1;
-  std::string device = "cpu", dtype, algorithm = "auto", update = "auto", kernels = "auto",
+  std::string device = "auto", dtype, algorithm = "auto", update = "auto", kernels = "auto",
               bind = "auto", graphs = "auto";
   std::optional<std::string> loss_scale;
   NetworkFlags network;

@@ -196,6 +196,7 @@ TEXT
 # As environment, so that the same parameter in --mpirun counts (mpirun refuses one given twice).
 export OMPI_MCA_plm_rsh_agent="bash $folder/agent.sh"
 export OMPI_MCA_btl=tcp,self,vader OMPI_MCA_pml=ob1 OMPI_MCA_mpi_yield_when_idle=1
+export OMPI_MCA_oob_tcp_keepalive_time=10 OMPI_MCA_oob_tcp_keepalive_intvl=5 OMPI_MCA_oob_tcp_keepalive_probes=3
 export OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_oob_tcp_if_include=eth0
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 

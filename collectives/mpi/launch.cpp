@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "collectives/mpi/mpi_bootstrap.h"
@@ -40,14 +41,14 @@ constexpr ForeignLauncher kForeign[] = {
     {"RANK", "WORLD_SIZE", "torchrun or a launcher like it"},
 };
 
-constexpr std::initializer_list<const char*> kSizes{"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS",
-                                                    "SLURM_NTASKS"};
+constexpr std::initializer_list<const char*> kSizeVariables{"OMPI_COMM_WORLD_SIZE",
+                                                            "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"};
 
 }  // namespace
 
 void require_known_launcher() {
   if (launch().present) {
-    engine::require(first_number(kSizes, 1).has_value(),
+    engine::require(first_number(kSizeVariables, 1).has_value(),
                     "OMPI_COMM_WORLD_RANK or PMIX_RANK says that a launcher started this process, "
                     "and no OMPI_COMM_WORLD_SIZE or SLURM_NTASKS how many there are: start them "
                     "with Open MPI's mpirun -n N or with srun --mpi=pmix -n N");
@@ -65,13 +66,20 @@ void require_known_launcher() {
   }
 }
 
+std::string missing_keep_alive() {
+  if (first_number({"OMPI_MCA_oob_tcp_keepalive_time"}, 1)) return {};
+  return "mpirun may wait for ever for a host that it cannot reach any more; to end within half a "
+         "minute it needs --mca oob_tcp_keepalive_time 10 --mca oob_tcp_keepalive_intvl 5 --mca "
+         "oob_tcp_keepalive_probes 3";
+}
+
 Launch launch() {
   Launch found;
   const auto rank = first_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}, 0);
   if (!rank) return found;
   found.present = true;
   found.rank = *rank;
-  found.size = first_number(kSizes, 1).value_or(1);
+  found.size = first_number(kSizeVariables, 1).value_or(1);
   found.local_rank = first_number({"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, 0).value_or(0);
   found.local_size = first_number({"OMPI_COMM_WORLD_LOCAL_SIZE"}, 1).value_or(1);
   return found;

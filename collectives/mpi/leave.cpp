@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <thread>
 
 #include "collectives/mpi/mpi_bootstrap.h"
@@ -11,6 +12,8 @@
 namespace lockstep::collectives::mpi {
 
 void leave(const std::string& why, std::chrono::milliseconds after) noexcept {
+  static std::atomic_flag left;  // what a second thread sees follows from this end
+  while (left.test_and_set()) pause();
   const Launch me = launch();
   const std::string line = me.present ? fmt::format("lockstep: rank {}: {}\n", me.rank, why)
                                       : fmt::format("lockstep: {}\n", why);

@@ -9,8 +9,9 @@ namespace lockstep::collectives::mpi {
 
 inline constexpr int kTryAgain = 75;  // EX_TEMPFAIL of sysexits: the same job may work another time
 
-// "lockstep: rank 1: <why>"; from any thread. `after` the line and before the end others have time
-// to see for themselves what this process saw, and not only that it left.
+// "lockstep: rank 1: <why>"; from any thread, and the first one speaks for the process. `after` the
+// line and before the end others have time to see for themselves what this process saw, and not
+// only that it left.
 [[noreturn]] void leave(const std::string& why, std::chrono::milliseconds after = {}) noexcept;
 
 }  // namespace lockstep::collectives::mpi

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "collectives/mpi/mpi_transport.h"
+#include "collectives/mpi/siblings.h"
 #include "collectives/mpi/watchdog.h"
 #include "engine/base/error.h"
 #include "engine/base/hash.h"
@@ -177,10 +178,10 @@ class MpiBootstrap : public Bootstrap {
       throw_if_abandoned();
       if (Clock::now() > end) {
         failed_ = true;
-        fail(Code::kTimeout,
-             "process {} of {} waited {} s for the others: {}; one of them is dead, stopped or did "
-             "not come so far",
-             process_, processes_, double(deadline_.count()) / 1000, what);
+        const std::string stopped = stopped_siblings();
+        fail(Code::kTimeout, "process {} of {} waited {} s for the others: {}; {}", process_,
+             processes_, double(deadline_.count()) / 1000, what,
+             stopped.empty() ? "one of them is dead, stopped or did not come so far" : stopped);
       }
       nap();
     }

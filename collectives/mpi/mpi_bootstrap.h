@@ -26,6 +26,10 @@ Launch launch();
 // variable and the ways that work.
 void require_known_launcher();
 
+// For people: which options Open MPI's mpirun needs to notice a host that it cannot reach any more.
+// Empty where they are set, as far as the environment of its processes says.
+std::string missing_keep_alive();
+
 struct Options {
   std::chrono::milliseconds deadline{60000};
 };

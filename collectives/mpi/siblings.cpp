@@ -121,7 +121,28 @@ std::vector<int> children_of(int parent) {
   return listed ? children : children_from_status(parent);
 }
 
+// The process that is stopped: this one, or what a wrapper script started.
+std::optional<int> stopped_process(int pid) {
+  const auto status = status_of(pid);
+  if (!status) return std::nullopt;
+  if (status->state == 'T' || status->state == 't') return pid;
+  for (const int child : children_of(pid))
+    if (const auto stopped = stopped_process(child)) return stopped;
+  return std::nullopt;
+}
+
 }  // namespace
+
+std::string stopped_siblings() {
+  std::string text;
+  for (const Sibling& sibling : look_for_family().siblings) {
+    const auto stopped = stopped_process(sibling.pid);
+    if (!stopped) continue;
+    text += fmt::format("{}rank {} (pid {}) is stopped; kill -CONT {} lets it go on",
+                        text.empty() ? "" : "; ", sibling.rank, *stopped, *stopped);
+  }
+  return text;
+}
 
 // Up from this process until a parent is none of ours: that is the launcher, and `stem` is the one
 // of its children that we descend from. Then down again to its other children.

@@ -4,6 +4,7 @@
 // A wrapper script between launcher and program stands for its program. Reads a few files of /proc
 // for each child of the launcher; any thread; never fails: what cannot be read is not seen. Linux.
 #pragma once
+#include <string>
 #include <vector>
 
 namespace lockstep::collectives::mpi {
@@ -20,5 +21,9 @@ struct Family {
   bool settled = false;
 };
 Family look_for_family();
+
+// "rank 2 (pid 1234) is stopped; kill -CONT 1234 lets it go on", of those that a signal or a
+// debugger stopped; empty where none is.
+std::string stopped_siblings();
 
 }  // namespace lockstep::collectives::mpi

@@ -47,11 +47,17 @@ struct StartWatch::State {
         })),
         patience(most),
         watch([this](const std::string& who, int pid) {
-          lost(fmt::format("{} (pid {}) died while the job was starting", who, pid));
+          gone(fmt::format("{} (pid {})", who, pid));
         }) {
     if (me.present && me.local_size > 1) {
       thread = std::jthread([this](const std::stop_token& stop) { scan(stop); });
     }
+  }
+
+  // Others may have left because one is stopped, for which they waited as long as they may.
+  void gone(const std::string& who) {
+    const std::string cause = stopped_siblings();
+    lost(cause.empty() ? who + " died while the job was starting" : cause);
   }
 
   // Looks for siblings until all are found. `known` are being watched. `since`: from when on
@@ -77,7 +83,7 @@ struct StartWatch::State {
       else if (!since)
         since = Clock::now();
       if (since && Clock::now() - *since >= patience) {
-        lost(fmt::format("{} died while the job was starting", missing(me, known)));
+        gone(missing(me, known));
         return;
       }
       std::unique_lock lock(mutex);

@@ -4,7 +4,8 @@
 // MPI_Init for ever. This watches the processes of this host in that time. A death ends this
 // process with one line, "rank 2 (pid 1234) died while the job was starting", and exit code 75; so
 // does one that died before it could be seen, a second after the launcher has started all it had to
-// start. Deaths on other hosts are not seen here: MPI_Init's deadline ends those.
+// start. Where another rank is stopped that one is named instead. Deaths on other hosts are not
+// seen here: MPI_Init's deadline ends those.
 //
 // Made before MPI starts; released when the processes know each other's pids. Two threads of its
 // own.

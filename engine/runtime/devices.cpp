@@ -2,12 +2,14 @@
 #include "engine/runtime/devices.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/cpu/cpu_device.h"
 #include "engine/cuda/cuda_device.h"
+#include "engine/ops/ops.h"
 #include "engine/reference/reference_device.h"
 
 namespace lockstep::engine {
@@ -44,6 +46,25 @@ Device& find(std::span<const std::unique_ptr<Device>> devices, const DeviceId& i
     fail(Code::kInvalid, "there is no device {}; this machine has {}; {}", to_string(id), known,
          fmt::join(cuda_findings(), "; "));
   fail(Code::kInvalid, "there is no device {}; this machine has {}", to_string(id), known);
+}
+
+std::string fault_of(Device& device) {
+  using Numbers = std::array<float, 4>;
+  constexpr Numbers kNumbers{1, -2, 0.5, 3}, kDoubled{2, -4, 1, 6};
+  try {
+    const std::unique_ptr<Ops> ops = device.ops(DType::kFloat32, {});
+    const Buffer from = ops->allocate(sizeof(Numbers), "a first sum");
+    const Buffer to = ops->allocate(sizeof(Numbers), "a first sum");
+    const Shape shape{kNumbers.size(), 1};
+    const Tensor x{from.data(), shape, DType::kFloat32}, y{to.data(), shape, DType::kFloat32};
+    ops->write(kNumbers.data(), from.data(), sizeof(Numbers));
+    ops->add(ops->publish({.examples = kNumbers.size()}), x, x, y);
+    Numbers sums{};
+    ops->read(to.data(), sums.data(), sizeof sums);
+    return sums == kDoubled ? "" : to_string(device.id()) + " computes a wrong sum";
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 std::vector<std::string> describe_memory(std::span<Device* const> devices) {

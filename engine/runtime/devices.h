@@ -38,6 +38,10 @@ std::vector<std::unique_ptr<Device>> all_devices(const DeviceOptions& options = 
 // Throws Error(kInvalid) with a list of what there is, and of GPUs with the reason why not.
 Device& find(std::span<const std::unique_ptr<Device>> devices, const DeviceId& id);
 
+// Why the device cannot be used, found by a small sum on it; empty where it computes that. Takes as
+// long as opening its libraries.
+std::string fault_of(Device& device);
+
 // For people, of those with memory of their own that this process has used: how much at most, and
 // of how much that it might have used, a line each.
 std::vector<std::string> describe_memory(std::span<Device* const> devices);

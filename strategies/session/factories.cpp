@@ -13,6 +13,8 @@ namespace lockstep::strategies {
 
 namespace {
 
+constexpr std::size_t kLongestFault = 500;  // characters that are sent
+
 // A line of what the GPUs are, and where.
 std::string gpus_text(const std::vector<engine::Device*>& gpus) {
   std::string text;
@@ -22,12 +24,41 @@ std::string gpus_text(const std::vector<engine::Device*>& gpus) {
   return text;
 }
 
+bool several_processes(const Session& session) {
+  return session.launch().present && session.launch().size > 1;
+}
+
+// Why this process cannot compute on GPUs; empty where it can.
+std::string why_no_gpu(Session& session, const StrategyOptions& options, GpuShare share) {
+  const std::vector<engine::Device*> gpus = session.gpus();
+  if (gpus.empty()) return "no GPU was found";
+  if (int(gpus.size()) < share.among)
+    return fmt::format("{} processes on a host are too many for one of its {} GPUs each",
+                       share.among, gpus.size());
+  for (const int gpu : deal_gpus({int(gpus.size()), share.number, share.among, options.replicas})) {
+    const std::string fault = engine::fault_of(*gpus[std::size_t(gpu)]);
+    if (!fault.empty()) return fault;
+  }
+  return {};
+}
+
 }  // namespace
+
+StrategyOptions with_kind(Session& session, StrategyOptions options, GpuShare share) {
+  if (options.device != "auto" || !options.devices.empty()) return options;
+  std::vector<std::string> faults{why_no_gpu(session, options, share)};
+  if (several_processes(session))
+    faults = session.bootstrap().all_gather(faults[0].substr(0, kLongestFault), "GPUs that work");
+  const auto fault = std::ranges::find_if_not(faults, &std::string::empty);
+  options.device = fault == faults.end() ? "cuda" : "cpu";
+  if (fault != faults.end()) session.log().info("device: cpu, because {}", *fault);
+  return options;
+}
 
 GpuShare share_of_gpus(Session& session, const StrategyOptions& options) {
   GpuShare share;
-  if (options.device != "cuda" || !session.launch().present || session.launch().size == 1)
-    return share;
+  const bool gpus = options.device == "cuda" || options.device == "auto";
+  if (!gpus || !options.devices.empty() || !several_processes(session)) return share;
   const std::vector<std::string> seen =
       session.bootstrap().all_gather(gpus_text(session.gpus()), "GPUs that processes see");
   const std::vector<int> host = session.bootstrap().hosts();
@@ -80,10 +111,15 @@ bool on_several_gpus(const std::vector<engine::Device*>& devices) {
 }
 
 SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
-  const StrategyOptions options = with_devices(session, given, share_of_gpus(session, given));
+  const GpuShare share = share_of_gpus(session, given);
+  const StrategyOptions options = with_devices(session, with_kind(session, given, share), share);
   SynchronousOptions result;
   result.threads = threads_of(options, session.launch().local_size);
   result.devices = devices_of(session, options);
+  if (result.devices[0]->id().kind != "cuda") {
+    const int replicas = int(options.devices.size()) * session.launch().local_size;
+    session.watch_processors(result.threads, result.threads * replicas);
+  }
   const bool chief_of_gpus = session.launch().present && session.launch().size > 1 &&
                              session.launch().rank == 0 && result.devices[0]->id().kind == "cuda";
   if (chief_of_gpus || on_several_gpus(result.devices)) result.gpus = engine::gpu_topology();

@@ -18,7 +18,8 @@ namespace lockstep::strategies {
 
 struct StrategyOptions {
   std::optional<int> replicas = {};  // of this process; else one, or one a GPU of "cuda"
-  // Of all of them. "cuda": the GPUs of this host, which its processes share (gpu_deal.h).
+  // Of all of them. "cuda": the GPUs of this host, which its processes share (gpu_deal.h). "auto":
+  // "cuda" where every process of the job can have a GPU that works, else "cpu".
   std::string device = "cpu";
   // A device for each replica instead of these two: {"cuda:0", "cuda:1"}. One may stand there more
   // than once.
@@ -59,8 +60,10 @@ struct GpuShare {
   int number = 0, among = 1;
 };
 // Of the processes of a job that a launcher started. Collective where there are several and the
-// options are for device "cuda".
+// options are for device "cuda" or "auto".
 GpuShare share_of_gpus(Session& session, const StrategyOptions& options);
+// The options with "cuda" or "cpu" in place of "auto", which is logged. Collective likewise.
+StrategyOptions with_kind(Session& session, StrategyOptions options, GpuShare share = {});
 // The options with `devices` in place of `device` and `replicas`. Error(kInvalid) where GPUs are
 // fewer than processes.
 StrategyOptions with_devices(Session& session, StrategyOptions options, GpuShare share = {});

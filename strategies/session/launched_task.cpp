@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "collectives/machine.h"
+#include "collectives/mpi/mpi_bootstrap.h"
 #include "collectives/tcp/socket.h"
 #include "engine/base/error.h"
 #include "strategies/parameter_server/host_port.h"
@@ -57,6 +58,8 @@ int run_launched_task(char** argv, const LaunchedOptions& options) {
   const auto job = pmix::join();
   const ClusterTask me = role_of_rank(job->rank(), job->size(), options.servers);
   const bool one_host = job->host_size() == job->size();
+  const std::string keep_alive = collectives::mpi::missing_keep_alive();
+  if (!one_host && job->rank() == 0 && !keep_alive.empty()) options.log.warning("{}", keep_alive);
   const std::string host = own_host(options.interface, one_host);
   const HeldPort port(HostPort{host, 0}.loopback());
   const std::string mine = to_string(HostPort{host, port.port()});

@@ -41,8 +41,11 @@ GpuShare neighbours(const ClusterConfig& cluster) {
           int(std::count_if(workers.begin(), workers.end(), here))};
 }
 
-// All workers' processes have as many replicas: a GPU that is over has none.
+// All workers' processes have as many replicas: a GPU that is over has none, and one where each
+// process chooses its kind of device for itself.
 StrategyOptions with_equal_devices(Session& session, StrategyOptions options, GpuShare share) {
+  if (options.device == "auto") options.replicas = options.replicas.value_or(1);
+  options = with_kind(session, std::move(options), share);
   if (options.device == "cuda" && !options.replicas)
     options.replicas = std::max(1, int(session.gpus().size()) / share.among);
   return with_devices(session, options, share);
@@ -163,6 +166,11 @@ Parts parts(Session& session, const ServerOptions& asked, const StrategyOptions&
   result.threads = threads_of(options, share.among);
   result.devices = devices_of(session, options);
   engine::Device& device = *result.devices.front();
+  if (device.id().kind != "cuda") {
+    const int replicas = int(options.devices.size()) * share.among;
+    const int of_servers = servers.cluster ? 0 : servers.servers;  // also of this process
+    session.watch_processors(result.threads, result.threads * replicas + of_servers);
+  }
   result.dtype = options.dtype.value_or(kept_dtype(device));
   result.kernels = options.kernels;
   result.updates = servers.updates;

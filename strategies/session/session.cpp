@@ -4,12 +4,23 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
+#include <utility>
 
+#include "collectives/machine.h"
 #include "engine/base/error.h"
 #include "strategies/parameter_server/tf_config.h"
+#include "strategies/session/processor_watch.h"
 #include "strategies/session/supervisor.h"
 
 namespace lockstep::strategies {
+namespace {
+
+// Of several processes on a host one speaks for all.
+engine::Log silent() {
+  return engine::Log("", engine::Log::Level::kError, [](engine::Log::Level, std::string_view) {});
+}
+
+}  // namespace
 
 Session::Session(int argc, char** argv, SessionOptions options)
     : options_(std::move(options)),
@@ -89,8 +100,22 @@ collectives::Bootstrap& Session::bootstrap() {
   return *bootstrap_;
 }
 
+void Session::watch_processors(int of_replica, int threads) {
+  processor_watch_.reset();
+  processor_watch_ = std::make_unique<ProcessorWatch>(
+      ProcessorWatchOptions{.library_threads = of_replica,
+                            .threads = threads,
+                            .processors = collectives::machine().cores,
+                            .log = launch_.local_rank == 0 ? options_.log : silent()});
+}
+
 void Session::connected() {
   start_watch_.reset();
+  if (!bootstrap_ || launch_.rank != 0 || std::exchange(connected_, true)) return;
+  const bool several_hosts = std::ranges::max(bootstrap_->hosts()) > 0;
+  const std::string missing = collectives::mpi::missing_keep_alive();
+  if (several_hosts && collectives::mpi::launch().present && !missing.empty())
+    log().warning("{}", missing);
 }
 
 }  // namespace lockstep::strategies

@@ -33,6 +33,8 @@ struct SessionOptions {
   engine::Log log = engine::Log();
 };
 
+class ProcessorWatch;
+
 using MpiCommunicator = collectives::mpi::Communicator;
 
 class Session {
@@ -62,6 +64,10 @@ class Session {
   const collectives::mpi::Launch& launch() const { return launch_; }
   // The processes of this job: MPI's where a launcher started several, else this one. Starts MPI.
   collectives::Bootstrap& bootstrap();
+  // From now on library threads sleep while they wait where processors are too few, and a warning
+  // says where other programs take them (processor_watch.h). `threads`: of all processes of the job
+  // on this host, `of_replica` each. The last call counts.
+  void watch_processors(int of_replica, int threads);
   // All processes know each other and watch over each other: starting has ended.
   void connected();
   // That which has started this process and looks at it, such as Nsight Systems; mostly null. It is
@@ -82,8 +88,9 @@ class Session {
   std::vector<std::unique_ptr<engine::Device>> devices_;
   std::vector<std::unique_ptr<engine::Device>> all_devices_;  // with GPUs, once one was asked for
   std::unique_ptr<collectives::mpi::StartWatch> start_watch_;
+  std::unique_ptr<ProcessorWatch> processor_watch_;
   std::unique_ptr<collectives::Bootstrap> bootstrap_;
-  bool abandoned_ = false;
+  bool abandoned_ = false, connected_ = false;
   int exceptions_ = 0;  // on their way when the session was made
 };
 

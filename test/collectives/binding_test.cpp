@@ -46,7 +46,20 @@ TEST(Binding, WhatALauncherChoseIsKept) {
   EXPECT_THAT(plan_binding(processes, 1, {}, 1, 64).processors, ElementsAre(ElementsAre(1)));
   EXPECT_EQ(plan_binding(processes, 1, {}, 1, 64).warning, "");
   const std::vector<HostProcess> narrow{{{0}, 2}, {{1}, 2}};
-  EXPECT_THAT(plan_binding(narrow, 0, {}, 1, 64).warning, HasSubstr("--bind-to none"));
+  EXPECT_EQ(plan_binding(narrow, 0, {}, 1, 64).warning,
+            "2 replicas of 1 thread share 1 processor: they take turns");
+}
+
+TEST(Binding, WhatKeepsAProcessToFewProcessorsIsNamed) {
+  EXPECT_EQ(why_confined({.allowed = 4, .online = 4}), "");
+  EXPECT_EQ(why_confined({.allowed = 4, .online = 4, .quota = 8}), "");
+  EXPECT_EQ(why_confined({.allowed = 4, .online = 8, .quota = 1.5, .bound_by_mpirun = true}),
+            "a CPU quota, as containers have, allows 1.5 of 4 processors");
+  EXPECT_THAT(why_confined({.allowed = 1, .online = 8, .bound_by_mpirun = true}),
+              HasSubstr("mpirun bound this process to 1 of 8 processors; give it --bind-to none"));
+  EXPECT_THAT(why_confined({.allowed = 1, .online = 8}),
+              testing::AllOf(HasSubstr("1 of 8 processors, by taskset"),
+                             testing::Not(HasSubstr("mpirun"))));
 }
 
 TEST(Binding, AQuotaCountsLikeFewerProcessors) {

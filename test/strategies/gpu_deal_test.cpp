@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
+#include "engine/ops/ops.h"
+#include "engine/runtime/devices.h"
 #include "strategies/session/factories.h"
 #include "strategies/session/gpu_deal.h"
 
@@ -76,6 +78,39 @@ TEST(GpuDeal, WithoutGpusTheDeviceIsLookedForAndTheErrorSaysWhatThereIs) {
   } catch (const engine::Error& error) {
     EXPECT_NE(std::string(error.what()).find("there is no device cuda:0"), std::string::npos);
   }
+}
+
+// A driver that lists a GPU which cannot compute, as a fake one does.
+class BrokenDevice final : public engine::Device {
+ public:
+  engine::DeviceId id() const override { return {"cuda", 0}; }
+  std::string description() const override { return "broken"; }
+  std::string instructions() const override { return ""; }
+  engine::DType default_dtype() const override { return engine::DType::kFloat32; }
+  bool supports(engine::DType) const override { return true; }
+  engine::Buffer allocate(std::size_t bytes) override { return engine::Buffer(bytes); }
+  std::unique_ptr<engine::Stream> stream() override { return nullptr; }
+  std::unique_ptr<engine::Ops> ops(engine::DType, engine::OpsOptions) override {
+    engine::fail(engine::Code::kUnavailable, "libcublasLt.so.13 cannot be opened");
+  }
+};
+
+TEST(GpuDeal, ADeviceWorksWhereASumOnItIsRight) {
+  for (const auto& device : engine::host_devices()) EXPECT_EQ(engine::fault_of(*device), "");
+  BrokenDevice broken;
+  EXPECT_EQ(engine::fault_of(broken), "libcublasLt.so.13 cannot be opened");
+}
+
+TEST(GpuDeal, WithoutAGpuTheKindThatIsChosenIsTheProcessor) {
+  std::string said;
+  const engine::Log log("", engine::Log::Level::kInfo,
+                        [&](engine::Log::Level, std::string_view line) { said += line; });
+  Session session(0, nullptr, {.log = log});
+  EXPECT_EQ(with_kind(session, {.device = "reference"}).device, "reference");
+  EXPECT_EQ(said, "");
+  if (!session.gpus().empty()) GTEST_SKIP() << "this machine has a GPU";
+  EXPECT_EQ(with_kind(session, {.device = "auto"}).device, "cpu");
+  EXPECT_EQ(said, "device: cpu, because no GPU was found");
 }
 
 TEST(GpuDeal, OtherDevicesAreAsManyAsTheReplicas) {

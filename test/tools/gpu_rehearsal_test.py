@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""`lockstep bench --device` on fake GPUs, and a rehearsal of tools/gpu_check.sh on one: the programs that it runs are the
-real ones, but for what finds GPUs, and do what they are told in small. It ends with the tables that it ends with on a GPU.
+"""`lockstep bench --device` and `train` on fake GPUs, and a rehearsal of tools/gpu_check.sh on one: the programs that it
+runs are the real ones, but for what finds GPUs, and do what they are told in small. It ends with the tables that it ends
+with on a GPU.
 
 usage: gpu_rehearsal_test.py LOCKSTEP BENCH_DEVICE BENCH_STEP TEST_CUDA_OPS [NAMES OF TESTS]
 
@@ -120,6 +121,21 @@ class BenchOnGpus(unittest.TestCase):
         self.assertIn("ranks 0 and 1 are both on cuda:0", done.stderr)
         self.assertIn("# 2 ranks on cuda:0,cuda:0: Fake GPU", done.stdout)
         self.assertRegex(done.stdout, r"\n +4096 +1024 direct .*\n +4096 +1024 ring ")
+
+
+class TrainOnGpus(unittest.TestCase):
+    def first_lines(self, gpus, prefix=()):
+        done = subprocess.run([*prefix, PROGRAMS[0], "train", *program_test.ENDLESS, "--steps", "1", "--eval", "0"],
+                              capture_output=True, text=True, timeout=120,
+                              env={**os.environ, "LOCKSTEP_FAKE_GPUS": gpus, "XDG_CACHE_HOME": ""})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return "\n".join(done.stderr.splitlines()[:3])
+
+    def test_gpus_are_used_where_every_process_can_have_one(self):
+        self.assertIn("replicas on cuda:0 (Fake GPU", self.first_lines("1"))
+        if shutil.which("mpirun"):
+            self.assertIn("device: cpu, because 2 processes on a host are too many for one of its 1 GPUs each",
+                          self.first_lines("1", program_test.mpirun()))
 
 
 if __name__ == "__main__":

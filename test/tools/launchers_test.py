@@ -57,6 +57,22 @@ class Launchers(Case):
         done = self.good("train", *SMALL)
         self.assertNotIn("strategy: ", done.stderr)
 
+    def test_doctor_says_whether_mpirun_notices_a_lost_host(self):
+        for flags, found in (([], False), (["--mca", "oob_tcp_keepalive_time", "10"], True)):
+            done = self.good("doctor", "--json", prefix=[*mpirun(1), *flags])
+            self.assertEqual(json.loads(done.stdout)["keep-alive"]["found"], found)
+
+    def test_the_first_lines_say_which_device(self):
+        if any(part.startswith("device cuda") for part in json.loads(program.run("doctor", "--json").stdout)):
+            self.skipTest("this machine has a GPU")
+        for prefix, flags in (((), []), (mpirun(), []), ((), ["--strategy", "parameter_server", "--replicas", "2"])):
+            lines = self.good("train", *SMALL, *flags, prefix=prefix).stderr.splitlines()
+            said = [number for number, line in enumerate(lines) if "device: cpu, because no GPU was found" in line]
+            self.assertEqual(len(said), 1, lines)
+            self.assertLess(said[0], 4)
+        self.assertNotIn("no GPU was found", self.good("train", *SMALL, "--device", "cpu").stderr)
+        refused(self, ["train", *SMALL, "--dtype", "float16"], 64, ["--dtype float16", "cpu:0 has no kernels"])
+
     def test_an_empty_tf_config_is_none(self):
         for text in ("", " \n", "{}", "null", '{"cluster": {}}', '{"cluster": {}, "task": {"type": "worker", "index": 0}}'):
             with mock.patch.dict(os.environ, {"TF_CONFIG": text}):

@@ -37,6 +37,17 @@ os.environ.pop("MALLOC_PERTURB_", None)
 
 
 class Memory(unittest.TestCase):
+    def test_without_proc_memory_is_not_taken_for_zero(self):
+        hidden = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$0" "$@"']
+        if subprocess.run([*hidden, "true"], capture_output=True).returncode != 0:
+            self.skipTest("/proc cannot be hidden here")
+        done = subprocess.run([*hidden, LOCKSTEP, "doctor"], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertRegex(done.stdout, r"(?m)^found   memory +[0-9.]*[1-9][0-9.]* GiB may be used$")
+        done = subprocess.run([*hidden, LOCKSTEP, "train", "--model", "mlp", "--examples", "100", "--batch", "50", "--steps", "2",
+                               "--device", "cpu"], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn(" 0.0 the program", done.stderr)
+
     def check(self, model, flags, prefix=(), batch=128):
         with tempfile.TemporaryDirectory() as top, tempfile.TemporaryFile("w+") as errors:
             log = pathlib.Path(top) / "log"

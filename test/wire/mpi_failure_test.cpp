@@ -13,8 +13,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "collectives/mpi/leave.h"
 #include "engine/base/error.h"
 
 namespace {
@@ -31,8 +33,19 @@ struct Outcome {
   std::string text;    // standard output and error of all
 };
 
-// Runs mpirun with the program of mpi_program.cpp until it ends or `most` is over.
-Outcome job(int processes, const std::string& part, int rank, std::chrono::seconds most) {
+// Lines in which a rank says why it leaves.
+int reports(const std::string& text) {
+  int count = 0;
+  for (auto at = text.find("lockstep: rank "); text.find('\n', at) != text.npos;
+       at = text.find("lockstep: rank ", at + 1))
+    ++count;
+  return count;
+}
+
+// Runs mpirun with the program of mpi_program.cpp until it ends, `most` is over or there are
+// `enough` reports.
+Outcome job(int processes, const std::string& part, int rank, std::chrono::seconds most,
+            int enough = 1000) {
   std::vector<std::string> words = {std::getenv("LOCKSTEP_MPIRUN"),
                                     "--oversubscribe",
                                     "--bind-to",
@@ -60,7 +73,7 @@ Outcome job(int processes, const std::string& part, int rank, std::chrono::secon
   close(ends[1]);
   Outcome outcome;
   const auto end = Clock::now() + most;
-  for (;;) {
+  while (reports(outcome.text) < enough) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
     if (left <= 0) break;
@@ -110,6 +123,15 @@ TEST_F(StartOfAJob, ADeathWithinMpiInitIsNamed) {
               ContainsRegex("rank 2: rank 1 \\(pid [0-9]+\\) died while the job was starting"));
 }
 
+// The stopped rank is still there: nobody ends it, so that mpirun waits.
+TEST_F(StartOfAJob, AllNameTheProcessThatIsStopped) {
+  const std::string text = job(3, "stop-before", 1, kFarBelowTheDeadline, 2).text;
+  for (const char* line : {"rank 0: ", "rank 2: "})
+    EXPECT_THAT(text, ContainsRegex(line + std::string("[^\n]*rank 1 \\(pid [0-9]+\\) is stopped; "
+                                                       "kill -CONT [0-9]+ lets it go on")));
+  EXPECT_THAT(text, Not(HasSubstr("died")));
+}
+
 TEST_F(StartOfAJob, AProcessThatNeverStartsMpiEndsTheOthersAtTheDeadline) {
   const Outcome outcome = job(2, "stay-away", 1, kFarBelowTheDeadline);
   EXPECT_TRUE(outcome.ended);
@@ -143,6 +165,16 @@ TEST_F(StartOfAJob, AfterTheReleaseAnEndIsNoDeath) {
   EXPECT_TRUE(outcome.ended);
   EXPECT_THAT(outcome.text, AllOf(HasSubstr("rank 1 goes on"), HasSubstr("rank 2 goes on")));
   EXPECT_THAT(outcome.text, Not(HasSubstr("died")));
+}
+
+TEST(Leave, OneThreadSpeaksForTheProcess) {
+  using lockstep::collectives::mpi::leave;
+  EXPECT_EXIT(
+      {
+        const std::jthread other([] { leave("first or second", 50ms); });
+        leave("first or second", 50ms);
+      },
+      testing::ExitedWithCode(75), "^lockstep: first or second\n$");
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // One process of a job under mpirun. The first argument says what it plays:
-//   exchange            all-gathers of several lengths, hosts, topology; exit code 0 when all is
-//   right die-before RANK     that rank is killed before it does anything; the others start MPI
+//   exchange            all-gathers of several lengths, hosts, topology; exit code 0: all is right
+//   die-before RANK     that rank is killed before it does anything; the others start MPI
+//   stop-before RANK    that rank is stopped instead
 //   die-within RANK     that rank is killed while it is in MPI_Init, which the others enter late
 //   stay-away RANK      that rank never starts MPI, but lives
 //   no-gather RANK      that rank starts MPI and does not come to the exchange
@@ -95,6 +96,7 @@ int play(const std::string& part, int rank) {
     return 0;
   }
   if (part == "die-before" && chosen) die();
+  if (part == "stop-before" && chosen) raise(SIGSTOP);
   if (part == "stay-away" && chosen) {
     std::this_thread::sleep_for(4s);
     return 0;
@@ -110,7 +112,8 @@ int play(const std::string& part, int rank) {
       std::this_thread::sleep_for(600ms);
     }
   }
-  const auto bootstrap = mpi::open({.deadline = part == "stay-away" ? 1500ms : 20000ms});
+  const bool brief = part == "stay-away" || part == "stop-before";
+  const auto bootstrap = mpi::open({.deadline = brief ? 1500ms : 20000ms});
   bootstrap->all_gather(std::to_string(getpid()), "pids");
   watch.release();
   if (part == "leave-early") bootstrap->all_gather("", "releases");  // nobody leaves before

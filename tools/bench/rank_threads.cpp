@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "collectives/bootstrap.h"
+#include "engine/base/error.h"
 #include "engine/ops/ops.h"
 
 namespace lockstep::tools::bench {
@@ -15,20 +16,24 @@ void on_threads(const std::vector<int>& host, strategies::Session& session,
                 const std::function<void(const strategies::Ranks&)>& body) {
   const auto bootstraps = collectives::in_memory_bootstrap(host, deadline);
   std::mutex mutex;
-  std::exception_ptr first;
+  std::exception_ptr first, told;  // `told`: that another rank gave up, which has the reason
   std::vector<std::jthread> threads;
   for (const auto& bootstrap : bootstraps)
     threads.emplace_back([&, mine = bootstrap.get()] {
       try {
         const auto ops = session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
         body({strategies::rank_of_each_process(*mine), *ops, deadline, session.network()});
+      } catch (const engine::Error& error) {
+        std::scoped_lock lock(mutex);
+        std::exception_ptr& kind = error.code() == engine::Code::kPeerLost ? told : first;
+        if (!kind) kind = std::current_exception();
       } catch (...) {
         std::scoped_lock lock(mutex);
         if (!first) first = std::current_exception();
       }
     });
   threads.clear();  // joins
-  if (first) std::rethrow_exception(first);
+  if (first || told) std::rethrow_exception(first ? first : told);
 }
 
 }  // namespace lockstep::tools::bench
