@@ -14,6 +14,7 @@
 #include "collectives/json_reading.h"
 #include "engine/base/error.h"
 #include "engine/base/hash.h"
+#include "engine/base/plain_file.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -64,12 +65,11 @@ fs::path CostCache::file(const std::string& fingerprint) const {
 }
 
 std::optional<std::string> CostCache::read(const std::string& fingerprint) const {
-  std::ifstream in(file(fingerprint), std::ios::binary);
-  if (!in) return std::nullopt;
-  std::string text(Bootstrap::kMostBytes, '\0');
-  in.read(text.data(), std::streamsize(text.size()));
-  text.resize(std::size_t(in.gcount()));
-  return text;
+  try {
+    return engine::read_text(file(fingerprint).string(), "it", Bootstrap::kMostBytes);
+  } catch (const engine::Error&) {
+    return std::nullopt;
+  }
 }
 
 void CostCache::write(const std::string& fingerprint, const Topology& topology) const {

@@ -25,7 +25,7 @@ class CostCache {
  public:
   explicit CostCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  // The file's text, to be handed to `costs_from`; none where there is no file.
+  // The file's text, to be handed to `costs_from`; none where no file can be read.
   std::optional<std::string> read(const std::string& fingerprint) const;
   // Throws Error(kIo) where that cannot be.
   void write(const std::string& fingerprint, const Topology& topology) const;

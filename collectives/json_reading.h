@@ -7,12 +7,17 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives::json_reading {
 
-// An error says at which line and column it stops to be JSON, or which key stands twice.
+// An error says at which line and column it stops to be JSON, which key stands twice, which number
+// is larger than a double, or that it is nested deeper than 32 levels.
 nlohmann::json parse(const std::string& text, const std::string& what);
+
+// Returns the value as JSON for an error that quotes it.
+std::string quoted(const nlohmann::json& value);
 
 // A whole number from `least` to a billion.
 int number(const nlohmann::json& object, const char* key, int least);
@@ -43,7 +48,7 @@ auto reading(const std::string& what, const Work& work) {
   try {
     return work();
   } catch (const nlohmann::json::exception& error) {
-    engine::fail(engine::Code::kInvalid, "{}: {}", what, error.what());
+    engine::fail(engine::Code::kInvalid, "{}: {}", what, engine::reason_of(error));
   } catch (const engine::Error& error) {
     engine::fail(error.code(), "{}: {}", what, error.what());
   }

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {
@@ -45,7 +46,8 @@ const Algorithm& find_algorithm(std::string_view name, std::span<const Algorithm
     if (algorithm.name == name) return algorithm;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", algorithm.name);
   }
-  engine::fail(engine::Code::kInvalid, "unknown all-reduce algorithm '{}'; known: {}", name, known);
+  engine::fail(engine::Code::kInvalid, "unknown all-reduce algorithm '{}'; known: {}",
+               engine::brief(name), known);
 }
 
 }  // namespace lockstep::collectives

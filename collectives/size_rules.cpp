@@ -7,6 +7,7 @@
 #include <charconv>
 #include <utility>
 
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {
@@ -31,16 +32,18 @@ SizeRule parse_rule(std::string_view entry) {
   SizeRule rule;
   rule.algorithm = entry.substr(0, colon);
   require(!rule.algorithm.empty(),
-          "'{}' names no algorithm: write NAME or NAME:FROM..TO, e.g. direct:..64k", entry);
+          "'{}' names no algorithm: write NAME or NAME:FROM..TO, e.g. direct:..64k",
+          engine::brief(entry));
   if (colon == std::string_view::npos) return rule;
   const std::string_view range = entry.substr(colon + 1);
   const std::size_t dots = range.find("..");
   require(dots != std::string_view::npos, "'{}' has no range: write {}:FROM..TO, e.g. {}:..64k",
-          entry, rule.algorithm, rule.algorithm);
+          engine::brief(entry), engine::brief(rule.algorithm), engine::brief(rule.algorithm));
   const std::string_view from = range.substr(0, dots), to = range.substr(dots + 2);
   if (!from.empty()) rule.from = parse_size(from);
   if (!to.empty()) rule.to = parse_size(to);
-  require(rule.from < rule.to, "'{}' holds no size: {} is not below {}", entry, from, to);
+  require(rule.from < rule.to, "'{}' holds no size: {} is not below {}", engine::brief(entry), from,
+          to);
   return rule;
 }
 
@@ -64,8 +67,8 @@ std::size_t parse_size(std::string_view text, std::size_t plain) {
     if (unit == name) factor = bytes;
   const bool whole = std::all_of(text.data(), end, is_digit);
   require(error == std::errc() && is_digit(text[0]) && factor > 0 && (whole || factor > 1),
-          "'{}' is no size: write e.g. 65536, 64k, 64KiB or 1.5m", text);
-  require(number * double(factor) <= kMostSize, "'{}' bytes are too many", text);
+          "'{}' is no size: write e.g. 65536, 64k, 64KiB or 1.5m", engine::brief(text));
+  require(number * double(factor) <= kMostSize, "'{}' bytes are too many", engine::brief(text));
   if (!whole) return std::size_t(number * double(factor));
   std::size_t exact = 0;  // where a double has too few digits
   std::from_chars(text.data(), end, exact);
@@ -89,8 +92,9 @@ std::vector<SizeRule> parse_size_rules(std::string_view text) {
     const std::size_t comma = std::min(text.find(',', at), text.size());
     SizeRule rule = parse_rule(without_blanks(text.substr(at, comma - at)));
     for (const SizeRule& other : rules) {
-      require(rule.from >= other.to || other.from >= rule.to, "'{}': {} and {} both want {}", text,
-              other.algorithm, rule.algorithm, size_text(std::max(rule.from, other.from)));
+      require(rule.from >= other.to || other.from >= rule.to, "'{}': {} and {} both want {}",
+              engine::brief(text), other.algorithm, rule.algorithm,
+              size_text(std::max(rule.from, other.from)));
     }
     rules.push_back(std::move(rule));
     at = comma + 1;

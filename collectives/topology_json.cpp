@@ -2,6 +2,7 @@
 // A topology as JSON: what to_json writes, and the short form in which people describe a cluster.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "collectives/processor_map.h"
 #include "collectives/registry.h"
 #include "collectives/topology.h"
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {
@@ -20,12 +22,22 @@ using json_reading::list;
 using json_reading::number;
 using json_reading::only;
 using json_reading::quantity;
-using json_reading::text;
 using json_reading::truth;
 using nlohmann::json;
 
 constexpr int kMostRanks = 65536, kMostRanksOfAHost = 1024;
 constexpr double kMostStreamBytes = 1e18;
+
+// A text that messages quote.
+std::string text(const json& object, const char* key,
+                 const std::optional<std::string>& otherwise = {}) {
+  std::string found =
+      otherwise ? json_reading::text(object, key, *otherwise) : json_reading::text(object, key);
+  require(found.size() <= engine::kMostQuoted,
+          "\"{}\" may have at most {} bytes, and has {}: \"{}\"", key, engine::kMostQuoted,
+          found.size(), engine::brief(found));
+  return found;
+}
 
 json json_of(const HostCosts& costs) {
   json passes = json::array(), links = json::array();
@@ -74,7 +86,8 @@ json json_of(const std::vector<Trial>& trials) {
 LinkClass link_class(const std::string& word) {
   for (const LinkClass link : {LinkClass::kMemory, LinkClass::kNvlink, LinkClass::kPcie})
     if (word == name(link)) return link;
-  engine::fail(engine::Code::kInvalid, "\"link\" is memory, nvlink or pcie, not '{}'", word);
+  engine::fail(engine::Code::kInvalid, "\"link\" is memory, nvlink or pcie, not '{}'",
+               engine::brief(word));
 }
 
 HostCosts host_costs(const json& from) {
@@ -151,7 +164,7 @@ std::vector<Trial> trials_of(const json& all) {
 Topology::Host host_of(const json& h) {
   const json memory = h.value("memory", json(0u));
   require(memory.is_number_unsigned(), "\"memory\" must be a whole number from 0 on, not {}",
-          memory.dump());
+          json_reading::quoted(memory));
   return {.name = text(h, "name"),
           .cpu = text(h, "cpu", ""),
           .numa_nodes = number(h, "numa_nodes", 1, 1),
@@ -173,7 +186,7 @@ DescribedHost described_host(const json& h, int ranks) {
   for (const char* const other : {"cores", "numa_nodes", "memory"})
     require(!h.contains(other), "\"machine\" of host {} says what \"{}\" says: one of them",
             described.host.name, other);
-  const MachineMap map = hwloc::described_machine(text(h, "machine"));
+  const MachineMap map = hwloc::described_machine(json_reading::text(h, "machine"));
   const std::vector<int> processors = numbers(map);
   described.host.numa_nodes = int(map.nodes.size());
   for (const NumaNode& node : map.nodes) described.host.memory += node.memory;

@@ -5,6 +5,7 @@
 #include <array>
 #include <numeric>
 
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
 #include "models/lenet5.h"
 #include "models/mlp.h"
@@ -63,7 +64,7 @@ engine::GraphSpec build(std::string_view name, BuildOptions options) {
         return distance(name, a.name) < distance(name, b.name);
       });
   const bool near = distance(name, nearest.name) <= std::max<std::size_t>(2, name.size() / 3);
-  engine::fail(engine::Code::kInvalid, "unknown model '{}'{}; known: {}", name,
+  engine::fail(engine::Code::kInvalid, "unknown model '{}'{}; known: {}", engine::brief(name),
                near ? fmt::format("; did you mean {}?", nearest.name) : std::string(), list());
 }
 

@@ -2,6 +2,7 @@
 #include "strategies/network.h"
 
 #include "collectives/tcp/tcp_transport.h"
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
 
 namespace lockstep::strategies {
@@ -9,7 +10,7 @@ namespace lockstep::strategies {
 void require_possible(const Network& network) {
   const std::string& transport = network.transport;
   engine::require(transport == "auto" || transport == "tcp" || transport == "mpi",
-                  "unknown transport '{}'; known: auto, tcp, mpi", transport);
+                  "unknown transport '{}'; known: auto, tcp, mpi", engine::brief(transport));
   const bool of_tcp = !network.interface.empty() || network.first_port != 0;
   engine::require(transport != "mpi" || !of_tcp,
                   "interface and ports are transport tcp's; MPI has options of its own for them");

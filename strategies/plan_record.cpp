@@ -6,6 +6,7 @@
 #include <set>
 
 #include "collectives/size_rules.h"
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
 #include "engine/device/device.h"
 
@@ -25,7 +26,8 @@ auto read_record(const std::string& record, Body body) {
   try {
     return body(json::parse(record));
   } catch (const json::exception& e) {
-    engine::fail(engine::Code::kCorrupt, "the checkpoint's plan cannot be read: {}", e.what());
+    engine::fail(engine::Code::kCorrupt, "the checkpoint's plan cannot be read: {}",
+                 engine::reason_of(e));
   }
 }
 

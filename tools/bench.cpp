@@ -4,14 +4,13 @@
 // or replicas on devices (bench_devices.h). Rank 0 prints. What is measured and how:
 // bench/measure.h.
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <thread>
 
 #include "collectives/cost_cache.h"
 #include "collectives/machine.h"
 #include "engine/ops/ops.h"
+#include "engine/train/whole_file.h"
 #include "strategies/calibration.h"
 #include "strategies/rank_processors.h"
 #include "strategies/session/session.h"
@@ -47,11 +46,7 @@ constexpr std::chrono::milliseconds kWord{200};
 
 // Before hours of measuring. What was not there is not there afterwards.
 void require_writable(const std::string& path) {
-  std::error_code error;
-  const bool there = std::filesystem::exists(path, error);
-  const bool opens = std::ofstream(path, std::ios::app).is_open();
-  if (!opens) engine::fail(engine::Code::kIo, "--plot: {} cannot be written", path);
-  if (!there) std::filesystem::remove(path, error);
+  const engine::WholeFile tried(path);
 }
 
 // Ranks that are as many as the processors get one each.

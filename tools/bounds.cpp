@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "collectives/size_rules.h"
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
 
 namespace lockstep::tools {
@@ -30,7 +31,8 @@ std::optional<T> parsed(const std::string& text) {
 CLI::Validator validator(std::string what, std::string brief,
                          std::function<bool(const std::string&)> right) {
   auto check = [what = std::move(what), right = std::move(right)](std::string& text) {
-    return right(text) ? std::string() : fmt::format("must be {}, not '{}'", what, text);
+    return right(text) ? std::string()
+                       : fmt::format("must be {}, not '{}'", what, engine::brief(text));
   };
   return CLI::Validator(std::move(check), std::move(brief));
 }

@@ -5,19 +5,19 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "collectives/json_reading.h"
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
+#include "engine/base/plain_file.h"
 
 namespace lockstep::tools {
 namespace {
 
-using engine::Code;
-using engine::fail;
+using engine::brief;
 using engine::require;
 using nlohmann::json;
 
@@ -35,17 +35,7 @@ std::optional<std::string> file_of(const std::vector<std::string>& arguments) {
 }
 
 json read_config(const std::string& file) {
-  std::ifstream stream(file);
-  stream.peek();  // a folder can be opened, and not read
-  if (!stream.is_open() || stream.bad()) {
-    fail(Code::kIo, "{}: {} cannot be read; it must be a JSON file", kFlag, file);
-  }
-  std::string text(kMostConfig + 1, '\0');
-  stream.read(text.data(), std::streamsize(text.size()));
-  text.resize(std::size_t(stream.gcount()));
-  require(text.size() <= kMostConfig,
-          "{}: {} is longer than the {} bytes that a file of flags may be", kFlag, file,
-          kMostConfig);
+  const std::string text = engine::read_text(file, kFlag + ": " + file, kMostConfig);
   return collectives::json_reading::parse(text, fmt::format("{}: {}", kFlag, file));
 }
 
@@ -77,7 +67,8 @@ std::string complaint(CLI::Option& option, const std::string& value) {
 void append(std::vector<std::string>& arguments, CLI::Option& option, const std::string& name,
             const json& value, const std::string& file) {
   auto wants = [&](bool right, const char* what) {
-    require(right, "{}: {}: \"{}\" must be {}, not {}", kFlag, file, name, what, value.dump());
+    require(right, "{}: {}: \"{}\" must be {}, not {}", kFlag, file, brief(name), what,
+            collectives::json_reading::quoted(value));
   };
   if (option.get_items_expected_min() == 0) {  // takes no value
     wants(value.is_boolean(), "true or false");
@@ -123,8 +114,8 @@ Configured with_config(CLI::App& command, std::vector<std::string> arguments) {
   for (const auto& [name, value] : values.items()) {
     CLI::Option* option = command.get_option_no_throw("--" + name);
     require(option != nullptr && "--" + name != kFlag && name != "help",
-            "{}: {}: \"{}\" is not a flag of {}; lockstep {} --help lists them", kFlag, *file, name,
-            command.get_name(), command.get_name());
+            "{}: {}: \"{}\" is not a flag of {}; lockstep {} --help lists them", kFlag, *file,
+            brief(name), command.get_name(), command.get_name());
     if (on_command_line(arguments, name) || other_end_on_command_line(arguments, name)) continue;
     append(from_file, *option, name, value, *file);
     of_file.push_back(name);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include <string_view>
 
 #include "collectives/mpi/mpi_bootstrap.h"
+#include "engine/base/brief.h"
 #include "tools/signals.h"
 
 namespace lockstep::tools {
@@ -51,8 +53,11 @@ bool wait_for_the_end(std::chrono::milliseconds patience) {
 }  // namespace
 
 void complain(const std::string& text) {
-  std::string line = fmt::format("lockstep: {}", text);
-  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::string line = fmt::format("lockstep: {}", engine::brief_words(text));
+  // What is quoted must neither begin a line of its own nor command a terminal.
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return std::iscntrl(static_cast<unsigned char>(c)); },
+      ' ');
   std::fputs((line + "\n").c_str(), stderr);
 }
 

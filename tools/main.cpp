@@ -8,8 +8,10 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
+#include "engine/base/brief.h"
 #include "engine/base/version.h"
 #include "strategies/session/supervisor.h"
 #include "tools/command.h"
@@ -57,15 +59,16 @@ std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error,
     const auto flag = std::find_if(left.begin(), left.end(), [](const std::string& argument) {
       return argument.starts_with("-");
     });
-    if (flag != left.end()) return fmt::format("unknown flag '{}'{}", *flag, help);
+    if (flag != left.end()) return fmt::format("unknown flag '{}'{}", engine::brief(*flag), help);
     if (!left.empty()) {
-      return fmt::format("unexpected argument '{}'{}, which begin with --", left[0], help);
+      return fmt::format("unexpected argument '{}'{}, which begin with --", engine::brief(left[0]),
+                         help);
     }
     return (lacks_value(error) ? value_wanted(*each, error.what()) : error.what()) + help;
   }
   if (command.empty()) return fmt::format("no command; known: {} (lockstep --help)", known);
   return fmt::format("unknown {} '{}'; known commands: {} (lockstep --help)",
-                     command.starts_with("-") ? "flag" : "command", command, known);
+                     command.starts_with("-") ? "flag" : "command", engine::brief(command), known);
 }
 
 int run(int argc, char** argv) {
@@ -138,6 +141,13 @@ int main(int argc, char** argv) {
     tools::leave_in_turn(code, error.what());
   } catch (const std::bad_alloc&) {
     tools::complain("out of memory");
+    tools::leave(tools::kSystem);
+  } catch (const std::system_error& error) {
+    const bool threads = error.code() == std::errc::resource_unavailable_try_again;
+    tools::complain(fmt::format("the system refuses: {}{}", error.what(),
+                                threads ? "; are more threads or processes needed than ulimit -u, "
+                                          "or the container, allows?"
+                                        : ""));
     tools::leave(tools::kSystem);
   } catch (const std::exception& error) {
     tools::complain(error.what());

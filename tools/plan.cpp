@@ -3,7 +3,6 @@
 // a file or a name describes and that nobody need have.
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -11,6 +10,7 @@
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "engine/optim/optimizer.h"
 #include "engine/runtime/devices.h"
+#include "engine/train/whole_file.h"
 #include "models/registry.h"
 #include "strategies/calibration.h"
 #include "strategies/session/session.h"
@@ -82,10 +82,7 @@ PlannedModel planned(const PlanFlags& f, const Topology& topology,
 }
 
 void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) engine::fail(engine::Code::kIo, "{} cannot be written", path);
+  engine::WholeFile(path).commit(text);
 }
 
 // Whoever asks for an algorithm at sizes that the table does not have is told so.

@@ -152,7 +152,8 @@ Command add_serve(CLI::App& app) {
                    ->check(number_from(0, kMostSeconds))
                    ->capture_default_str();
   auto* limit = app.add_option("--memory-limit", f->memory_limit,
-                               "of all arrays together; 0: what the system gives")
+                               "of all that clients create; 0: what the machine has free at the "
+                               "start, less a reserve")
                     ->check(byte_size(0, kMostMemory))
                     ->capture_default_str();
   auto* restarts =

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "collectives/json_reading.h"
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
 #include "strategies/parameter_server/sequence_table.h"
 
@@ -123,10 +125,13 @@ std::string server_text(const std::string& address, const json& status) {
 
 std::string status_text(const std::string& address, const std::string& text) {
   try {
-    const json status = json::parse(text);
+    const json status = collectives::json_reading::parse(text, "the answer");
     if (status.contains("containers")) return server_text(address, status);
     return fmt::format("{}:\n{}\n", address, status.dump(2));
   } catch (const json::exception& error) {
+    engine::fail(engine::Code::kCorrupt, "{} answered something that is no status: {}", address,
+                 engine::reason_of(error));
+  } catch (const engine::Error& error) {
     engine::fail(engine::Code::kCorrupt, "{} answered something that is no status: {}", address,
                  error.what());
   }

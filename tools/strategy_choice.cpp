@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "collectives/cost_cache.h"
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
 #include "engine/runtime/devices.h"
 #include "strategies/session/parameter_server_job.h"
@@ -33,7 +34,8 @@ engine::LossScaling loss_scaling(const std::string& text) {
   const char* const end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, scale);
   engine::require(error == std::errc() && at == end && std::isfinite(scale) && scale > 0,
-                  "--loss-scale '{}': it is a number from 2^-14 to 2^64, or dynamic", text);
+                  "--loss-scale '{}': it is a number from 2^-14 to 2^64, or dynamic",
+                  engine::brief(text));
   return {.start = scale};
 }
 

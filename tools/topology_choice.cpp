@@ -2,11 +2,10 @@
 #include "tools/topology_choice.h"
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "collectives/example_topologies.h"
 #include "engine/base/error.h"
+#include "engine/base/plain_file.h"
 
 namespace lockstep::tools {
 namespace {
@@ -25,13 +24,7 @@ std::string read_topology(const std::string& path) {
         "HOSTSxRANKS",
         path, example_names(", "));
   }
-  if (!fs::is_regular_file(path, error)) engine::fail(engine::Code::kIo, "{} is no file", path);
-  engine::require(fs::file_size(path, error) <= kMostTopology,
-                  "{} is larger than {} MiB, which no topology is", path, kMostTopology >> 20);
-  std::ifstream file(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), {});
-  if (!file) engine::fail(engine::Code::kIo, "{} cannot be read", path);
-  return text;
+  return engine::read_text(path, path, kMostTopology);
 }
 
 }  // namespace

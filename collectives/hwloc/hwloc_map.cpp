@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "collectives/hwloc/machine_map.h"
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives::hwloc {
@@ -113,7 +114,7 @@ MachineMap described_machine(const std::string& description) {
   const auto refuse = [&](const std::string& why) {
     engine::fail(engine::Code::kInvalid,
                  "\"{}\" describes no machine: {}; write it like \"numa:2 core:4 pu:2\"",
-                 description.substr(0, kMostDescription), why);
+                 engine::brief(description), why);
   };
   if (description.size() > kMostDescription) refuse("it is too long");
   const std::size_t processors = described_processors(description);

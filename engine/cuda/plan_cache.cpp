@@ -18,6 +18,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/hash.h"
+#include "engine/base/plain_file.h"
 
 namespace lockstep::engine::cuda {
 namespace {
@@ -33,7 +34,7 @@ constexpr std::string_view kBetween = " = ";
 class FileLock {
  public:
   explicit FileLock(const fs::path& path)
-      : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+      : file_(PlainFile(path.string(), O_RDWR | O_CREAT).release()) {
     constexpr int kTries = 2000;
     constexpr std::chrono::milliseconds kPause(5);
     if (file_ < 0) return;
@@ -95,22 +96,11 @@ std::map<std::string, std::string> parse(std::string_view text, const std::strin
   return parse_lines(body.substr(head.size()));
 }
 
-// None where there is no file. Throws Error(kCorrupt), Error(kIo).
+// None where there is no file. Throws Error(kIo), Error(kInvalid).
 std::optional<std::string> file_text(const fs::path& path) {
   std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) return std::nullopt;
-  if (!fs::is_regular_file(status)) fail(Code::kCorrupt, "it is not a file");
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
-  const std::streamoff bytes = in ? std::streamoff(in.tellg()) : -1;
-  if (bytes < 0) fail(Code::kIo, "it cannot be read");
-  if (std::size_t(bytes) > PlanCache::kMostBytes) {
-    fail(Code::kCorrupt, "it has {} bytes; {} are the most", bytes, PlanCache::kMostBytes);
-  }
-  std::string text(std::size_t(bytes), '\0');
-  in.seekg(0).read(text.data(), bytes);
-  if (!in) fail(Code::kIo, "it cannot be read");
-  return text;
+  if (!fs::exists(path, error)) return std::nullopt;
+  return read_text(path.string(), "it", PlanCache::kMostBytes);
 }
 
 }  // namespace

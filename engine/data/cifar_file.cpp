@@ -1,40 +1,39 @@
 // SPDX-License-Identifier: MIT
 #include "engine/data/cifar_file.h"
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <new>
+#include <span>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/plain_file.h"
 #include "engine/data/near_miss.h"
 
 namespace lockstep::engine::data {
 
 std::uint64_t read_cifar_file(const std::filesystem::path& path, CifarFile& content) {
   const std::string name = path.string();
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (status.type() == std::filesystem::file_type::not_found) {
-    fail(Code::kIo, "data: {} is missing", name);
-  }
-  if (!std::filesystem::is_regular_file(status)) fail(Code::kIo, "data: {} is not a file", name);
-  const std::uint64_t bytes = std::filesystem::file_size(path, error);
-  if (error) fail(Code::kIo, "data: {}: {}", name, error.message());
+  const PlainFile file(name);
+  if (file.error() == ENOENT) fail(Code::kIo, "data: {} is missing", name);
+  if (!file.fault().empty()) fail(Code::kIo, "data: {} {}", name, file.fault());
+  const std::uint64_t bytes = file.bytes();
+  const auto read = [&](std::span<char> to, std::uint64_t offset) {
+    try {
+      return file.read(to, offset);
+    } catch (const std::system_error& error) {
+      fail(Code::kIo, "data: {} cannot be read: {}", name, error.code().message());
+    }
+  };
   if (bytes == 0 || bytes % kCifarRecord != 0) {
     std::string first(32, '\0');
-    std::ifstream(path, std::ios::binary).read(first.data(), std::streamsize(first.size()));
+    first.resize(read(first, 0));
     refuse_known_kind(name, first);
     fail(Code::kCorrupt, "data: {}: size: {} bytes, should be records of {} bytes each", name,
          bytes, kCifarRecord);
-  }
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    fail(Code::kIo, "data: {} cannot be opened: {}", name,
-         errno ? std::strerror(errno) : "no memory");
   }
   const std::uint64_t count = bytes / kCifarRecord;
   const std::size_t before = content.labels.size();
@@ -44,11 +43,16 @@ std::uint64_t read_cifar_file(const std::filesystem::path& path, CifarFile& cont
   } catch (const std::bad_alloc&) {
     fail(Code::kIo, "data: {}: {} bytes of memory are not to be had", name, bytes);
   }
-  std::array<std::uint8_t, kCifarRecord> record;
+  constexpr std::uint64_t kAtOnce = 64;  // records
+  std::vector<char> block(kAtOnce * kCifarRecord);
   for (std::uint64_t i = 0; i < count; ++i) {
-    if (!file.read(reinterpret_cast<char*>(record.data()), kCifarRecord)) {
-      fail(Code::kIo, "data: {}: ends after {} of {} records, or cannot be read", name, i, count);
+    if (i % kAtOnce == 0) {
+      const auto some = std::span(block).first(std::min(kAtOnce, count - i) * kCifarRecord);
+      if (read(some, i * kCifarRecord) < some.size())
+        fail(Code::kIo, "data: {}: has become shorter than its {} records", name, count);
     }
+    const auto* record =
+        reinterpret_cast<const std::uint8_t*>(block.data()) + i % kAtOnce * kCifarRecord;
     if (record[0] >= kCifarClasses) {
       fail(Code::kCorrupt, "data: {}: label {} of example {}: should be below {}", name, record[0],
            i, kCifarClasses);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/plain_file.h"
 #include "engine/base/random.h"
 #include "engine/data/clicks.h"
 #include "engine/data/criteo_line.h"
@@ -30,17 +31,16 @@ constexpr std::size_t kMostLine = 4096;  // bytes; a line of the form has about 
 constexpr std::size_t kReadAtOnce = std::size_t(1) << 20;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
+// The caller closes it.
 int opened(const std::string& path) {
   std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (std::filesystem::is_directory(status)) {
+  if (std::filesystem::is_directory(path, error)) {
     fail(Code::kIo, "data: {} is not a file, but a folder: name one file; {}", path,
          folder_content(path));
   }
-  if (!std::filesystem::is_regular_file(status)) fail(Code::kIo, "data: {} is not a file", path);
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) fail(Code::kIo, "data: {} cannot be opened: {}", path, std::strerror(errno));
-  return file;
+  PlainFile file(path);
+  if (!file.fault().empty()) fail(Code::kIo, "data: {} {}", path, file.fault());
+  return file.release();
 }
 
 // A file that goes with the process.

@@ -6,26 +6,19 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 
 #include "engine/base/error.h"
+#include "engine/base/plain_file.h"
 
 namespace lockstep::engine::data {
 
 GzipFile::GzipFile(const std::filesystem::path& path) : path_(path.string()) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (!std::filesystem::is_regular_file(status)) {
-    fail(Code::kIo, "data: {} is not a file", path_);
-  }
-  stored_ = std::filesystem::file_size(path, error);
-  if (error) fail(Code::kIo, "data: {}: {}", path_, error.message());
-  errno = 0;
-  file_.reset(gzopen(path_.c_str(), "rb"));
-  if (!file_) {
-    fail(Code::kIo, "data: {} cannot be opened: {}", path_,
-         errno ? std::strerror(errno) : "no memory");
-  }
+  PlainFile file(path_);
+  if (!file.fault().empty()) fail(Code::kIo, "data: {} {}", path_, file.fault());
+  stored_ = file.bytes();
+  file_.reset(gzdopen(file.number(), "rb"));
+  if (!file_) fail(Code::kIo, "data: {} cannot be opened: no memory", path_);
+  file.release();  // it is closed with the stream
 }
 
 void GzipFile::Close::operator()(gzFile_s* file) const {

@@ -11,10 +11,22 @@
 
 namespace lockstep::engine {
 
+namespace {
+
+std::size_t heap_alignment(std::size_t bytes) {
+  return bytes >= (std::size_t(4) << 20) ? std::size_t(2) << 20 : 4096;
+}
+
+}  // namespace
+
+std::size_t Buffer::taken(std::size_t bytes) {
+  const std::size_t alignment = heap_alignment(bytes);
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
 Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-  const std::size_t alignment = bytes >= (std::size_t(4) << 20) ? std::size_t(2) << 20 : 4096;
-  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  const std::size_t alignment = heap_alignment(bytes), rounded = taken(bytes);
   void* memory = std::aligned_alloc(alignment, rounded);
   if (memory == nullptr) fail(Code::kIo, "no memory for {} bytes", bytes);
   // Systems where huge pages are to be asked for; where there are none nothing is lost.

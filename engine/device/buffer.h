@@ -21,6 +21,8 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer();
+  // What the heap takes for so many bytes: alignment is the larger part of a small buffer.
+  static std::size_t taken(std::size_t bytes);
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
 #include "engine/cpu/cpu_device.h"
 #include "engine/cuda/cuda_device.h"
@@ -43,9 +44,9 @@ Device& find(std::span<const std::unique_ptr<Device>> devices, const DeviceId& i
     known += (known.empty() ? "" : ", ") + to_string(device->id());
   }
   if (id.kind == "cuda" && !same_kind)
-    fail(Code::kInvalid, "there is no device {}; this machine has {}; {}", to_string(id), known,
-         fmt::join(cuda_findings(), "; "));
-  fail(Code::kInvalid, "there is no device {}; this machine has {}", to_string(id), known);
+    fail(Code::kInvalid, "there is no device {}; this machine has {}; {}", brief(to_string(id)),
+         known, fmt::join(cuda_findings(), "; "));
+  fail(Code::kInvalid, "there is no device {}; this machine has {}", brief(to_string(id)), known);
 }
 
 std::string fault_of(Device& device) {

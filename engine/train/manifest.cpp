@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
 #include "engine/train/safetensors.h"
 
@@ -262,7 +263,7 @@ Json parse_bounded(std::string_view text, const std::string& path) {
   try {
     return Json::parse(text, bounds);
   } catch (const Json::exception& error) {
-    fail(Code::kCorrupt, "{}: not JSON: {}", path, error.what());
+    fail(Code::kCorrupt, "{}: not JSON: {}", path, reason_of(error));
   }
 }
 
@@ -302,7 +303,7 @@ std::string manifest_text(const Manifest& manifest) {
                 {"arrays", arrays_json(manifest)}}
                .dump(1);
   } catch (const Json::exception& error) {
-    fail(Code::kInvalid, "a text of the run's state is not UTF-8: {}", error.what());
+    fail(Code::kInvalid, "a text of the run's state is not UTF-8: {}", reason_of(error));
   }
   body.erase(0, std::string_view("{\n").size());
   body += '\n';

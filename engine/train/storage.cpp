@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/plain_file.h"
 
 namespace lockstep::engine {
 namespace {
@@ -28,56 +29,37 @@ constexpr std::size_t kMostHolder = 200;  // bytes that are read of what a lock'
   fail(code, "cannot {} {}: {}", verb, path, std::generic_category().message(error));
 }
 
-// An open file; closes itself. `valid` is false where opening failed: errno tells why.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  int number() const { return number_; }
-  bool valid() const { return number_ >= 0; }
-
- private:
-  int number_;
-};
-
-Descriptor open_folder(std::string_view verb, const std::string& path) {
-  Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.valid()) refuse(verb, path, errno);
-  return folder;
-}
-
-void sync_now(const Descriptor& file, const std::string& path) {
+// Returns 0, or the system's number for what went wrong.
+int sync_error(int file) {
   int result = 0;
   do {
-    result = ::fsync(file.number());
+    result = ::fsync(file);
   } while (result != 0 && errno == EINTR);
   // Some file systems cannot sync folders and say EINVAL: then there is nothing to wait for.
-  if (result != 0 && errno != EINVAL) refuse("sync", path, errno);
+  return result != 0 && errno != EINVAL ? errno : 0;
 }
 
-// Opens a plain file. O_NONBLOCK so that a pipe does not make the caller wait.
-Descriptor open_file(std::string_view verb, const std::string& path, int flags) {
-  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644));
+void sync_folder_now(const std::string& path) {
+  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) refuse("sync", path, errno);
+  const int error = sync_error(folder);
+  ::close(folder);
+  if (error != 0) refuse("sync", path, error);
+}
+
+PlainFile open_file(std::string_view verb, const std::string& path, int flags) {
+  PlainFile file(path, flags);
+  if (file.fault().empty()) return file;
   const bool reads = (flags & O_ACCMODE) == O_RDONLY;
-  if (!file.valid()) {
-    const int error = errno;
-    if (error == ELOOP && !reads)
-      fail(Code::kIo, "cannot {} {}: it is a symbolic link", verb, path);
-    const bool absent = error == ENOENT || error == ENOTDIR || error == ELOOP || error == ENXIO;
-    refuse(verb, path, error, reads && absent ? Code::kCorrupt : Code::kIo);
-  }
-  struct stat status {};
-  if (::fstat(file.number(), &status) != 0) refuse(verb, path, errno);
-  if (!S_ISREG(status.st_mode))
-    fail(reads ? Code::kCorrupt : Code::kIo, "cannot {} {}: it is not a file", verb, path);
-  return file;
+  const int error = file.error();
+  if (error == 0)
+    fail(reads ? Code::kCorrupt : Code::kIo, "cannot {} {}: it {}", verb, path, file.fault());
+  if (error == ELOOP && !reads) fail(Code::kIo, "cannot {} {}: it is a symbolic link", verb, path);
+  const bool absent = error == ENOENT || error == ENOTDIR || error == ELOOP || error == ENXIO;
+  refuse(verb, path, error, reads && absent ? Code::kCorrupt : Code::kIo);
 }
 
-void write_all(const Descriptor& file, const std::string& path, std::span<const std::byte> bytes) {
+void write_all(const PlainFile& file, const std::string& path, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(file.number(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
@@ -89,17 +71,19 @@ void write_all(const Descriptor& file, const std::string& path, std::span<const 
 
 class PosixFile : public StorageFile {
  public:
-  PosixFile(Descriptor file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
+  PosixFile(PlainFile file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
   void write(std::span<const std::byte> bytes) override { write_all(file_, path_, bytes); }
-  void sync() override { sync_now(file_, path_); }
+  void sync() override {
+    if (const int error = sync_error(file_.number()); error != 0) refuse("sync", path_, error);
+  }
 
  private:
-  Descriptor file_;
+  PlainFile file_;
   std::string path_;
 };
 
 // Whether `path` still names this open file.
-bool names(const std::string& path, const Descriptor& file) {
+bool names(const std::string& path, const PlainFile& file) {
   struct stat open {
   }, there{};
   return ::fstat(file.number(), &open) == 0 && ::lstat(path.c_str(), &there) == 0 &&
@@ -110,7 +94,7 @@ bool names(const std::string& path, const Descriptor& file) {
 // process included. It is removed while the lock is held, so that nobody can have locked it then.
 class PosixLock : public StorageLock {
  public:
-  PosixLock(Descriptor file, std::string path, bool works)
+  PosixLock(PlainFile file, std::string path, bool works)
       : file_(std::move(file)), path_(std::move(path)), works_(works) {}
   PosixLock(const PosixLock&) = delete;
   PosixLock& operator=(const PosixLock&) = delete;
@@ -124,7 +108,7 @@ class PosixLock : public StorageLock {
   }
 
  private:
-  Descriptor file_;
+  PlainFile file_;
   std::string path_;
   bool works_;
 };
@@ -155,7 +139,7 @@ class PosixStorage : public Storage {
     }
   }
 
-  void sync_folder(const std::string& path) override { sync_now(open_folder("sync", path), path); }
+  void sync_folder(const std::string& path) override { sync_folder_now(path); }
 
   void remove_tree(const std::string& path) override {
     std::error_code error;
@@ -195,25 +179,19 @@ class PosixStorage : public Storage {
   }
 
   std::uint64_t size(const std::string& path) override {
-    struct stat status {};
-    if (::fstat(open_file("read", path, O_RDONLY).number(), &status) != 0) {
-      refuse("read", path, errno);
-    }
-    return std::uint64_t(status.st_size);
+    return open_file("read", path, O_RDONLY).bytes();
   }
 
   void read(const std::string& path, std::uint64_t offset, std::span<std::byte> to) override {
-    const Descriptor file = open_file("read", path, O_RDONLY);
-    while (!to.empty()) {
-      const ssize_t got = ::pread(file.number(), to.data(), to.size(), off_t(offset));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) refuse("read", path, errno);
-      if (got == 0) {
-        fail(Code::kCorrupt, "cannot read {}: it ends at byte {}, {} bytes too early", path, offset,
-             to.size());
+    const PlainFile file = open_file("read", path, O_RDONLY);
+    try {
+      const std::size_t got = file.read({reinterpret_cast<char*>(to.data()), to.size()}, offset);
+      if (got < to.size()) {
+        fail(Code::kCorrupt, "cannot read {}: it ends at byte {}, {} bytes too early", path,
+             offset + got, to.size() - got);
       }
-      to = to.subspan(std::size_t(got));
-      offset += std::uint64_t(got);
+    } catch (const std::system_error& error) {
+      refuse("read", path, error.code().value());
     }
   }
 
@@ -222,7 +200,7 @@ class PosixStorage : public Storage {
   std::unique_ptr<StorageLock> lock(const std::string& path, const std::string& mine,
                                     std::string& holder) override {
     for (int tries = 0; tries < kLockTries; ++tries) {
-      Descriptor file = open_file("lock", path, O_RDWR | O_CREAT | O_NOFOLLOW);
+      PlainFile file = open_file("lock", path, O_RDWR | O_CREAT | O_NOFOLLOW);
       int result = 0;
       do {
         result = ::flock(file.number(), LOCK_EX | LOCK_NB);
@@ -249,7 +227,7 @@ class PosixStorage : public Storage {
     if (::mkdir(path.c_str(), 0777) == 0) {
       const auto parent = std::filesystem::path(path).parent_path();
       const std::string above = parent.empty() ? "." : parent.string();
-      sync_now(open_folder("sync", above), above);
+      sync_folder_now(above);
       return true;
     }
     const int error = errno;  // not only EEXIST: "/" or a read-only folder above may say others

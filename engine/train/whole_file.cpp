@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "engine/train/whole_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 #include <system_error>
 
 #include "engine/base/error.h"
+#include "engine/base/plain_file.h"
 
 namespace lockstep::engine {
 namespace {
@@ -42,8 +42,10 @@ WholeFile::WholeFile(const std::string& path)
     fail(Code::kIo, "cannot write {}: it is not a file; name one, or one that is still to be made",
          path);
   }
-  file_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file_ < 0) cannot_write(path, errno);
+  PlainFile partial(partial_, O_WRONLY | O_CREAT | O_TRUNC);
+  if (!partial.fault().empty())
+    fail(Code::kIo, "cannot write {}: {} {}", path, partial_, partial.fault());
+  file_ = partial.release();
 }
 
 WholeFile::~WholeFile() {

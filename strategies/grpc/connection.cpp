@@ -13,6 +13,7 @@
 
 #include "strategies/grpc/byte_buffer.h"
 #include "strategies/grpc/channel_arguments.h"
+#include "strategies/grpc/library_threads.h"
 #include "strategies/grpc/status.h"
 #include "strategies/parameter_server/host_port.h"
 #include "strategies/parameter_server/timed_work.h"
@@ -207,6 +208,7 @@ class GrpcConnection : public rpc::Connection {
 std::unique_ptr<rpc::Connection> connect(const std::string& address,
                                          const ConnectOptions& options) {
   keep_freed_memory();
+  require_threads();
   return std::make_unique<GrpcConnection>(address, options);
 }
 

@@ -19,6 +19,7 @@
 
 #include "strategies/grpc/byte_buffer.h"
 #include "strategies/grpc/channel_arguments.h"
+#include "strategies/grpc/library_threads.h"
 #include "strategies/grpc/status.h"
 #include "strategies/parameter_server/host_port.h"
 #include "strategies/parameter_server/timed_work.h"
@@ -268,6 +269,7 @@ class GrpcServer : public Server {
 
 std::unique_ptr<Server> serve(rpc::Service& service, const ServeOptions& options) {
   keep_freed_memory();
+  require_threads();
   return std::make_unique<GrpcServer>(service, options);
 }
 

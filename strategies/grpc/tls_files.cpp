@@ -6,12 +6,10 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <memory>
 
 #include "engine/base/error.h"
+#include "engine/base/plain_file.h"
 
 namespace lockstep::strategies::grpc {
 
@@ -22,19 +20,13 @@ using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 using Memory = std::unique_ptr<BIO, decltype(&BIO_free)>;
 
+// Bytes of a file; all authorities that browsers know take 220 KB.
+constexpr std::size_t kMostTlsText = std::size_t(4) << 20;
+
 std::string tls_text(const std::string& what, const std::string& path) {
   engine::require(!path.empty(),
                   "TLS needs three files (authority, certificate, key), and no {} was given", what);
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  for (char piece[4096]; file.good();) {
-    file.read(piece, sizeof(piece));
-    text.append(piece, std::size_t(file.gcount()));
-  }
-  if (!file.eof())  // it could not be opened, or is a folder
-    engine::fail(Code::kIo, "cannot read the TLS {} {}: {}", what, path, std::strerror(errno));
-  return text;
+  return engine::read_text(path, fmt::format("the TLS {} {}", what, path), kMostTlsText);
 }
 
 Memory memory_of(const std::string& text) {

@@ -7,8 +7,15 @@
 
 namespace lockstep::strategies {
 
-ChunkedArray::ChunkedArray(std::size_t elements, std::size_t width)
-    : elements_(elements), width_(width) {
+std::uint64_t ChunkedArray::memory(std::size_t elements, std::size_t width) {
+  constexpr std::uint64_t kOfChunk = 128;  // bytes beside its elements
+  const std::uint64_t rest = elements % kChunk;
+  return elements / kChunk * (engine::Buffer::taken(kChunk * width) + kOfChunk) +
+         (rest > 0 ? engine::Buffer::taken(rest * width) + kOfChunk : 0);
+}
+
+ChunkedArray::ChunkedArray(std::size_t elements, std::size_t width, const MemoryBudget* budget)
+    : elements_(elements), width_(width), budget_(budget) {
   for (std::size_t begin = 0; begin < elements; begin += kChunk) {
     chunks_.push_back(std::make_shared<Chunk>(std::min(kChunk, elements - begin) * width));
   }
@@ -61,8 +68,18 @@ void ChunkedArray::reserve(std::span<const engine::Range> ranges) {
     retired_.pop_back();
     --free_;
   }
-  for (; free_ < lent.size(); ++free_)
-    retired_.push_back(std::make_shared<Chunk>(chunks_[0]->memory.bytes()));
+  // Slow readers must not make it many times as large.
+  for (; free_ < lent.size(); ++free_) {
+    const std::size_t bytes = chunks_[0]->memory.bytes();
+    MemoryBudget::Share share;
+    if (budget_ != nullptr) {
+      share = retired_.size() < chunks_.size()
+                  ? budget_->add(bytes)
+                  : budget_->take(bytes, "an array that is read and written at once");
+    }
+    retired_.push_back(std::make_shared<Chunk>(bytes));
+    retired_.back()->share = std::move(share);
+  }
   retired_.reserve(retired_.size() + 1);
 }
 

@@ -17,6 +17,7 @@
 
 #include "engine/device/buffer.h"
 #include "engine/tensor/tensor.h"
+#include "strategies/parameter_server/memory_budget.h"
 #include "strategies/parameter_server/rpc.h"
 
 namespace lockstep::strategies {
@@ -25,8 +26,11 @@ class ChunkedArray {
  public:
   static constexpr std::size_t kChunk = std::size_t(1) << 20;  // elements
 
-  // Zeros, `width` bytes each. Throws Error(kIo) where there is no memory.
-  ChunkedArray(std::size_t elements, std::size_t width);
+  // Zeros, `width` bytes each, which the caller has a share for. `budget`: of the chunks that take
+  // others' places; outlives the array; null: there is none. Throws Error(kIo) where there is no
+  // memory.
+  ChunkedArray(std::size_t elements, std::size_t width, const MemoryBudget* budget = nullptr);
+  static std::uint64_t memory(std::size_t elements, std::size_t width);  // that it takes
   std::size_t elements() const { return elements_; }
 
   // Appends the elements of the range as they are now, a slice for each chunk.
@@ -34,7 +38,8 @@ class ChunkedArray {
   void copy(engine::Range range, std::byte* to) const;
 
   // Makes sure that writes to these ranges, as long as nothing is lent in between, take no memory.
-  // Throws Error(kIo), and nothing is changed.
+  // Throws Error(kIo) or, for more of them than there are chunks, Error(kMemory); nothing is
+  // changed then.
   void reserve(std::span<const engine::Range> ranges);
   // Calls write(part, old, now) for each chunk's part of the range: `old` is where its elements
   // are, `now` where all of them are to be written: the same memory, or memory apart from it.
@@ -48,6 +53,7 @@ class ChunkedArray {
     explicit Chunk(std::size_t bytes) : memory(bytes) {}
     engine::Buffer memory;
     std::atomic<int> loans{0};
+    MemoryBudget::Share share;
     // Acquire: what readers did with it comes before what is written then.
     bool lent() const { return loans.load(std::memory_order_acquire) > 0; }
   };
@@ -55,6 +61,7 @@ class ChunkedArray {
   void exchange(std::size_t chunk, engine::Range but);
 
   std::size_t elements_ = 0, width_ = 0;
+  const MemoryBudget* budget_ = nullptr;
   std::vector<std::shared_ptr<Chunk>> chunks_;
   std::vector<std::shared_ptr<Chunk>> retired_;  // replaced; still read, or free to be used again
   std::size_t free_ = 0;                         // of those, the last so many are free

@@ -18,14 +18,15 @@ bool asks_for_step(const engine::UpdateRule& rule) {
 
 }  // namespace
 
-HeldShard::HeldShard(const ShardSpec& s, const engine::UpdateRule& rule)
+HeldShard::HeldShard(const ShardSpec& s, const engine::UpdateRule& rule, const MemoryBudget* budget)
     : spec(s),
-      weights(s.elements(), size_of(s.dtype)),
+      weights(s.elements(), size_of(s.dtype), budget),
       updates(s.elements()),
       assigned(s.elements()) {
+  if (budget != nullptr) runs_ = budget->add(0);
   if (spec.frozen) return;
   for (std::size_t slot = 0; slot < rule.slots(); ++slot)
-    slots.emplace_back(spec.elements(), size_of(spec.dtype));
+    slots.emplace_back(spec.elements(), size_of(spec.dtype), budget);
   if (spec.sparse && asks_for_step(rule)) row_updates.resize(spec.rows);
 }
 
@@ -85,6 +86,7 @@ void HeldShard::update(Range range, const Gradients& gradients, const UpdateTerm
 void HeldShard::count_update(Range range) {
   if (!spec.sparse) {
     updates.add(range, 1);
+    count_runs();
   } else if (!row_updates.empty()) {
     ++row_updates[range.begin / spec.row_elements()];
   }
@@ -102,6 +104,12 @@ void HeldShard::assign(Range range, const Gradients& values) {
     }
   });
   assigned.set(range, 1);
+  count_runs();
+}
+
+void HeldShard::count_runs() {
+  constexpr std::uint64_t kOfRun = 64;  // bytes
+  runs_.resize((updates.count() + assigned.count()) * kOfRun);
 }
 
 }  // namespace lockstep::strategies

@@ -13,6 +13,7 @@
 #include "engine/ops/ops.h"
 #include "strategies/parameter_server/chunked_array.h"
 #include "strategies/parameter_server/job_spec.h"
+#include "strategies/parameter_server/memory_budget.h"
 #include "strategies/parameter_server/range_values.h"
 
 namespace lockstep::strategies {
@@ -28,7 +29,8 @@ struct UpdateTerms {
 class HeldShard {
  public:
   // Zeros. Throws Error(kIo) where there is no memory.
-  HeldShard(const ShardSpec& spec, const engine::UpdateRule& rule);
+  HeldShard(const ShardSpec& spec, const engine::UpdateRule& rule,
+            const MemoryBudget* budget = nullptr);
 
   mutable std::shared_mutex mutex;
   const ShardSpec spec;
@@ -56,6 +58,8 @@ class HeldShard {
 
  private:
   std::vector<RangeValues::Run> steps(engine::Range range) const;
+  void count_runs();
+  MemoryBudget::Share runs_;  // of `updates` and `assigned`, which ranges of a client's choice cut
 };
 
 }  // namespace lockstep::strategies

@@ -6,6 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/train/safetensors.h"
+#include "strategies/parameter_server/chunked_array.h"
 
 namespace lockstep::strategies {
 
@@ -48,6 +49,8 @@ void check_shard(const ShardSpec& shard) {
   const std::string name = in_quotes(shard.name);
   require(!shard.name.empty() && shard.name.find('@') == std::string::npos,
           "a variable may not be named {}: empty, or with an '@'", name);
+  require(shard.name.size() <= kMostName, "the name {} has {} bytes; at most {} can be", name,
+          shard.name.size(), kMostName);
   const std::size_t rows = shard.shape.rank() == 0 ? 1 : shard.shape[0];
   require(shard.first_row <= rows && shard.rows <= rows - shard.first_row,
           "{} rows from row {} on are not within {} of shape {}", shard.rows, shard.first_row, name,
@@ -73,6 +76,18 @@ std::uint64_t ShardSpec::bytes(const engine::UpdateRule& rule) const {
 std::uint64_t JobSpec::bytes() const {
   std::uint64_t bytes = 0;
   for (const ShardSpec& shard : shards) bytes += shard.bytes(rule);
+  return bytes;
+}
+
+std::uint64_t JobSpec::memory() const {
+  constexpr std::uint64_t kOfShard = 1024, kOfWorker = 512;  // bytes beside names and arrays
+  std::uint64_t bytes = placement_hash.size() + policy.workers * kOfWorker;
+  for (const ShardSpec& shard : shards) {
+    const std::uint64_t arrays = shard.frozen ? 1 : 1 + rule.slots();
+    bytes += arrays * ChunkedArray::memory(shard.elements(), size_of(shard.dtype));
+    if (shard.sparse) bytes += shard.rows * sizeof(std::int32_t);
+    bytes += 2 * shard.name.size() + kOfShard;
+  }
   return bytes;
 }
 

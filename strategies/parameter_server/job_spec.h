@@ -49,12 +49,15 @@ struct UpdatePolicy {
   bool operator==(const UpdatePolicy&) const = default;
 };
 
+constexpr std::size_t kMostName = 1024;  // bytes of the name of a container or a variable
+
 struct JobSpec {
   std::string placement_hash = {};  // of the whole placement, the same on all tasks
   std::vector<ShardSpec> shards = {};
   engine::UpdateRule rule = {};
   UpdatePolicy policy = {};
-  std::uint64_t bytes() const;  // of all shards
+  std::uint64_t bytes() const;   // of all shards
+  std::uint64_t memory() const;  // that a server takes for it, names and all
   bool operator==(const JobSpec&) const = default;
 };
 

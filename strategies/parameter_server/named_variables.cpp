@@ -7,55 +7,81 @@
 #include "engine/base/error.h"
 #include "engine/base/hash.h"
 #include "engine/train/safetensors.h"
+#include "strategies/parameter_server/job_spec.h"
 
 namespace lockstep::strategies {
 
 using engine::in_quotes;
 using engine::require;
 
-void NamedVariables::assign(const std::string& name, How how, const Value& value,
-                            const engine::Ops& ops) {
+NamedVariables::Variable NamedVariables::copied(const std::string& name, const Value& value,
+                                                const MemoryBudget& budget) const {
+  constexpr std::uint64_t kOfVariable = 512;  // bytes beside its name and its elements
   require(!name.empty(), "a variable of container {} has no name", in_quotes(container_));
+  require(name.size() <= kMostName, "the name {} in container {} has {} bytes; at most {} can be",
+          in_quotes(name), in_quotes(container_), name.size(), kMostName);
   std::size_t came = 0;
   for (const rpc::Slice& slice : value.body) came += slice.size;
   require(came == value.bytes(), "{} of container {} has {} bytes as {} {}, and {} came",
           in_quotes(name), in_quotes(container_), value.bytes(), engine::name(value.dtype),
           to_string(value.shape), came);
-  engine::Buffer memory(came);
+  Variable variable{value.shape, value.dtype, std::make_shared<Held>()};
+  variable.held->share =
+      budget.take(kOfVariable + name.size() + engine::Buffer::taken(came),
+                  fmt::format("{} of container {}", in_quotes(name), in_quotes(container_)));
+  variable.held->memory = engine::Buffer(came);
   std::size_t at = 0;
   for (const rpc::Slice& slice : value.body) {
-    if (slice.size > 0) std::memcpy(memory.data() + at, slice.data, slice.size);
+    if (slice.size > 0) std::memcpy(variable.held->memory.data() + at, slice.data, slice.size);
     at += slice.size;
   }
-  std::scoped_lock lock(mutex_);
+  return variable;
+}
+
+NamedVariables::Variable& NamedVariables::at(const std::string& name, const Variable& like) {
   const auto found = variables_.find(name);
-  if (how == How::kInit) {
-    require(found == variables_.end(), "{} is in container {} already", in_quotes(name),
-            in_quotes(container_));
-  }
-  if (how == How::kInit || how == How::kForce) {
-    variables_.insert_or_assign(name, Variable{value.shape, value.dtype, std::move(memory)});
-    return;
-  }
   require(found != variables_.end(), "there is no {} in container {}", in_quotes(name),
           in_quotes(container_));
-  Variable& there = found->second;
-  require(there.shape == value.shape && there.dtype == value.dtype,
+  const Variable& there = found->second;
+  require(there.shape == like.shape && there.dtype == like.dtype,
           "{} of container {} is {} {}, not {} {}", in_quotes(name), in_quotes(container_),
-          engine::name(there.dtype), to_string(there.shape), engine::name(value.dtype),
-          to_string(value.shape));
-  if (how == How::kSet) {
-    there.memory = std::move(memory);
-  } else if (came > 0) {
-    const std::byte* const from[] = {there.memory.data(), memory.data()};
-    std::byte* const to[] = {there.memory.data()};
-    engine::ReduceArguments sum;
-    sum.dtype = value.dtype;
-    sum.from = from;
-    sum.to = to;
-    sum.count = value.shape.elements();
-    ops.reduce(sum);
+          engine::name(there.dtype), to_string(there.shape), engine::name(like.dtype),
+          to_string(like.shape));
+  return found->second;
+}
+
+NamedVariables::Variable NamedVariables::put(const std::string& name, How how, Variable variable) {
+  std::scoped_lock lock(mutex_);
+  if (how == How::kInit) {
+    require(!variables_.contains(name), "{} is in container {} already", in_quotes(name),
+            in_quotes(container_));
   }
+  Variable& there = how == How::kSet ? at(name, variable) : variables_[name];
+  bytes_ += variable.held->memory.bytes();
+  if (there.held) bytes_ -= there.held->memory.bytes();
+  return std::exchange(there, std::move(variable));
+}
+
+// Where others set the variable meanwhile, this was added before.
+void NamedVariables::add(const std::string& name, const Variable& variable,
+                         const engine::Ops& ops) {
+  std::scoped_lock one(adding_);
+  std::shared_ptr<Held> before;
+  {
+    std::scoped_lock lock(mutex_);
+    before = at(name, variable).held;
+  }
+  const std::byte* const from[] = {before->memory.data(), variable.held->memory.data()};
+  std::byte* const to[] = {variable.held->memory.data()};
+  engine::ReduceArguments sum;
+  sum.dtype = variable.dtype;
+  sum.from = from;
+  sum.to = to;
+  sum.count = variable.shape.elements();
+  if (sum.count > 0) ops.reduce(sum);
+  std::scoped_lock lock(mutex_);
+  Variable& there = variables_.at(name);
+  if (there.held == before) there.held = variable.held;
 }
 
 NamedVariables::Value NamedVariables::read(const std::string& name) const {
@@ -65,10 +91,8 @@ NamedVariables::Value NamedVariables::read(const std::string& name) const {
           in_quotes(container_));
   const Variable& there = found->second;
   Value value{there.shape, there.dtype, {}};
-  if (value.bytes() == 0) return value;
-  const auto copy = std::make_shared<std::vector<std::byte>>(
-      there.memory.data(), there.memory.data() + there.memory.bytes());
-  value.body.push_back({copy->data(), copy->size(), copy});
+  const engine::Buffer& memory = there.held->memory;
+  if (memory.bytes() > 0) value.body.push_back({memory.data(), memory.bytes(), there.held});
   return value;
 }
 
@@ -84,9 +108,7 @@ std::size_t NamedVariables::size() const {
 
 std::uint64_t NamedVariables::bytes() const {
   std::scoped_lock lock(mutex_);
-  std::uint64_t bytes = 0;
-  for (const auto& [name, variable] : variables_) bytes += variable.memory.bytes();
-  return bytes;
+  return bytes_;
 }
 
 std::uint64_t NamedVariables::checksum(const engine::Ops& ops) const {
@@ -94,7 +116,7 @@ std::uint64_t NamedVariables::checksum(const engine::Ops& ops) const {
   std::uint64_t sum = 0;
   for (const auto& [name, variable] : variables_) {
     sum += engine::hash(name + to_string(variable.shape)) *
-           (1 + ops.checksum(variable.memory.data(), variable.memory.bytes(), 0));
+           (1 + ops.checksum(variable.held->memory.data(), variable.held->memory.bytes(), 0));
   }
   return sum;
 }

@@ -24,7 +24,8 @@ class RangeValues {
   std::vector<Run> runs() const { return runs({0, size_}); }
   void set(engine::Range range, std::int64_t value);
   void add(engine::Range range, std::int64_t value);
-  bool all(std::int64_t value) const;  // true where there are no elements
+  std::size_t count() const { return begins_.size(); }  // of runs
+  bool all(std::int64_t value) const;                   // true where there are no elements
 
  private:
   void split(std::size_t at);

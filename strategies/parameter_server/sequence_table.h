@@ -31,6 +31,7 @@ class SequenceTable {
   std::uint64_t last() const;      // the highest; 0: none
   std::uint64_t lost() const;
   Ranges ranges() const;
+  std::size_t count() const { return ends_.size(); }  // of ranges
 
  private:
   std::map<std::uint64_t, std::uint64_t> ends_;  // by first number

@@ -263,7 +263,12 @@ std::int64_t restore_shard(ShardStore& store, const std::string& container,
     job->load(generation, step, fill);
     return job->version();
   }
-  const auto next = std::make_shared<TrainingShards>(container, generation, spec, store.ops());
+  // It takes the place of what is there, so it may take as much beside it for a while.
+  const std::uint64_t memory = spec.memory();
+  const auto next = std::make_shared<TrainingShards>(
+      container, generation, spec, store.ops(), store.budget(),
+      store.budget().take(memory, "a restore of container " + engine::in_quotes(container),
+                          memory));
   next->load(generation, step, fill);
   store.replace(container, job, next);
   return next->version();

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/parameter_server/shard_status.h"
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <span>
 
 namespace lockstep::strategies {
 namespace {
+
+constexpr std::size_t kMostContainers = 1000;  // that are described
 
 nlohmann::json job_json(const TrainingShards& job) {
   const ShardCounts counts = job.counts();
@@ -57,12 +61,15 @@ nlohmann::json job_json(const TrainingShards& job) {
 
 std::string status_json(const ShardStore& store) {
   nlohmann::json containers = nlohmann::json::array();
-  for (const ShardStore::ContainerState& container : store.containers()) {
+  const auto there = store.containers();
+  for (const ShardStore::ContainerState& container :
+       std::span(there).first(std::min(there.size(), kMostContainers))) {
     nlohmann::json& here = containers.emplace_back(nlohmann::json{
         {"name", container.name}, {"variables", container.variables}, {"bytes", container.bytes}});
     if (container.job) here["job"] = job_json(*container.job);
   }
-  const nlohmann::json all{{"containers", containers}};
+  nlohmann::json all{{"containers", containers}};
+  if (there.size() > kMostContainers) all["more_containers"] = there.size() - kMostContainers;
   return all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

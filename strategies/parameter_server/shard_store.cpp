@@ -15,7 +15,7 @@ using engine::in_quotes;
 using engine::require;
 
 ShardStore::ShardStore(const engine::Ops& ops, std::uint64_t most_bytes)
-    : ops_(ops), most_bytes_(most_bytes) {}
+    : ops_(ops), budget_(most_bytes) {}
 
 ShardStore::~ShardStore() {
   for (const ContainerState& container : containers())
@@ -28,58 +28,69 @@ std::shared_ptr<ShardStore::Container> ShardStore::find(const std::string& name)
   return found == containers_.end() ? nullptr : found->second;
 }
 
-std::uint64_t ShardStore::bytes() const {
-  std::uint64_t bytes = 0;
-  for (const auto& [name, container] : containers_) {
-    bytes += container->variables.bytes();
-    if (container->job) bytes += container->job->spec().bytes();
-  }
-  return bytes;
+std::shared_ptr<ShardStore::Container> ShardStore::make(const std::string& name) const {
+  constexpr std::uint64_t kOfContainer = 1024, kCopies = 3;  // bytes; of its name
+  require(name.size() <= kMostName, "the name {} of a container has {} bytes; at most {} can be",
+          in_quotes(name), name.size(), kMostName);
+  return std::make_shared<Container>(
+      name, budget_.take(kOfContainer + kCopies * name.size(), "container " + in_quotes(name)));
 }
 
-void ShardStore::check_room(std::uint64_t more, std::uint64_t less, const std::string& what) const {
-  if (most_bytes_ == 0) return;
-  const std::uint64_t there = bytes() - less;
-  if (there > most_bytes_ || more > most_bytes_ - there) {
-    engine::fail(Code::kMemory, "{} has {} bytes; {} are taken of the {} that the server may take",
-                 what, more, there, most_bytes_);
+// The job that is open, which one of this spec and generation may replace; null: none is open. The
+// mutex is held.
+std::shared_ptr<TrainingShards> ShardStore::replaced(const std::string& name,
+                                                     std::uint64_t generation,
+                                                     const JobSpec& spec) const {
+  const auto found = containers_.find(name);
+  if (found == containers_.end()) return nullptr;
+  for (const ShardSpec& shard : spec.shards) {
+    require(!found->second->variables.holds(shard.name),
+            "{} of container {} is a client's own variable", in_quotes(shard.name),
+            in_quotes(name));
   }
+  const auto job = found->second->job;
+  if (!job || (generation == job->generation() && job->spec() == spec)) return job;
+  require(generation > job->generation(), "container {} is of generation {}; {} is not later",
+          in_quotes(name), job->generation(), generation);
+  return job;
 }
 
-// Memory is taken under the lock, so that two openings at once do not take it twice.
 std::uint64_t ShardStore::open(const std::string& name, std::uint64_t generation,
                                const JobSpec& spec) {
   check(spec);
   require(generation >= 1, "container {} is opened in generation 0", in_quotes(name));
+  const std::string what = fmt::format("the job of container {}", in_quotes(name));
+  const auto same = [&](const std::shared_ptr<TrainingShards>& job) {
+    return job && job->generation() == generation && job->spec() == spec;
+  };
   std::shared_ptr<TrainingShards> before;
   {
     std::scoped_lock lock(mutex_);
+    before = replaced(name, generation, spec);
+  }
+  if (same(before)) return spec.bytes();
+  const std::uint64_t now = before ? before->spec().memory() : 0;
+  MemoryBudget::Share share = budget_.take(spec.memory(), what, now);
+  const engine::Error why(Code::kUnavailable,
+                          fmt::format("container {} was opened anew", in_quotes(name)));
+  if (before && !budget_.are_free(share.bytes())) {
+    before->close(why);
+    std::scoped_lock lock(mutex_);
+    const auto found = containers_.find(name);
+    if (found != containers_.end() && found->second->job == before) found->second->job = nullptr;
+    before = nullptr;
+  }
+  auto job =
+      std::make_shared<TrainingShards>(name, generation, spec, ops_, budget_, std::move(share));
+  {
+    std::scoped_lock lock(mutex_);
+    before = replaced(name, generation, spec);  // it may be another by now
+    if (same(before)) return spec.bytes();
     auto found = containers_.find(name);
-    if (found != containers_.end()) before = found->second->job;
-    if (before) {
-      const std::uint64_t now = before->generation();
-      if (generation == now && before->spec() == spec) return spec.bytes();
-      require(generation > now, "container {} is of generation {}; {} is not later",
-              in_quotes(name), now, generation);
-    }
-    if (found != containers_.end()) {
-      for (const ShardSpec& shard : spec.shards) {
-        require(!found->second->variables.holds(shard.name),
-                "{} of container {} is a client's own variable", in_quotes(shard.name),
-                in_quotes(name));
-      }
-    }
-    check_room(spec.bytes(), before ? before->spec().bytes() : 0,
-               fmt::format("the job of container {}", in_quotes(name)));
-    auto job = std::make_shared<TrainingShards>(name, generation, spec, ops_);
-    if (found == containers_.end())
-      found = containers_.emplace(name, std::make_shared<Container>(name)).first;
+    if (found == containers_.end()) found = containers_.emplace(name, make(name)).first;
     found->second->job = std::move(job);
   }
-  if (before) {
-    before->close(
-        {Code::kUnavailable, fmt::format("container {} was opened anew", in_quotes(name))});
-  }
+  if (before) before->close(why);
   return spec.bytes();
 }
 
@@ -125,21 +136,36 @@ std::int64_t ShardStore::assign_parts(const std::string& container, std::uint64_
   return job(container)->assign(generation, parts, body);
 }
 
+// The mutex is held.
+void ShardStore::require_own(const Container& container, const std::string& name) const {
+  if (!container.job) return;
+  for (const ShardSpec& shard : container.job->spec().shards) {
+    require(shard.name != name, "{} of container {} belongs to a training job", in_quotes(name),
+            in_quotes(container.variables.container()));
+  }
+}
+
+// A variable that is there stays until its container goes, and no job of that name is opened: so it
+// is added to without the lock.
 void ShardStore::assign(const std::string& container, const std::string& name,
                         NamedVariables::How how, const NamedVariables::Value& value) {
+  std::shared_ptr<Container> target = find(container);
+  if (target) {
+    std::scoped_lock lock(mutex_);
+    require_own(*target, name);
+  }
+  if (!target) target = make(container);
+  NamedVariables::Variable variable = target->variables.copied(name, value, budget_);
+  if (how == NamedVariables::How::kAdd) return target->variables.add(name, variable, ops_);
+  NamedVariables::Variable before;  // given back without the lock
   std::scoped_lock lock(mutex_);
   const auto found = containers_.find(container);
-  const bool there = found != containers_.end();
-  if (there && found->second->job) {
-    for (const ShardSpec& shard : found->second->job->spec().shards) {
-      require(shard.name != name, "{} of container {} belongs to a training job", in_quotes(name),
-              in_quotes(container));
-    }
+  if (found != containers_.end()) {
+    target = found->second;
+    require_own(*target, name);
   }
-  check_room(value.bytes(), 0, in_quotes(name));
-  auto target = there ? found->second : std::make_shared<Container>(container);
-  target->variables.assign(name, how, value, ops_);
-  if (!there) containers_.emplace(container, std::move(target));
+  before = target->variables.put(name, how, std::move(variable));
+  if (found == containers_.end()) containers_.emplace(container, std::move(target));
 }
 
 NamedVariables::Value ShardStore::read(const std::string& container,

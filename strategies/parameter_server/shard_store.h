@@ -6,8 +6,8 @@
 // Errors, thrown unless said: kInvalid what can never be, with the names; kUnavailable what may be
 // when the chief has opened or restored; kIo and kMemory no memory. Nothing is changed then.
 //
-// Threads: any. One lock for the containers' names, held for look-ups, while a client's variable is
-// written, and while a job's memory is taken; shards have their own locks (training_shards.h).
+// Threads: any. One lock for the containers' names, held for look-ups alone: neither while memory
+// is taken nor while values are written. Shards have their own locks (training_shards.h).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -15,8 +15,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "strategies/parameter_server/memory_budget.h"
 #include "strategies/parameter_server/named_variables.h"
 #include "strategies/parameter_server/training_shards.h"
 
@@ -24,7 +26,8 @@ namespace lockstep::strategies {
 
 class ShardStore {
  public:
-  // `ops` outlives the store. `most_bytes`: of all arrays together; 0: what the system gives.
+  // `ops` outlives the store. `most_bytes`: of all that clients create (memory_budget.h); 0: what
+  // the machine has free, less a reserve.
   explicit ShardStore(const engine::Ops& ops, std::uint64_t most_bytes = 0);
   ~ShardStore();  // calls that wait end with kAborted
   ShardStore(const ShardStore&) = delete;
@@ -32,7 +35,8 @@ class ShardStore {
 
   // The container's shards, afresh: zeros without values. The generation is larger than that of
   // what was open there; the same one with the same spec is the same call once more, and changes
-  // nothing. Calls that waited end with kUnavailable. Their bytes.
+  // nothing. Calls that waited end with kUnavailable. Their bytes. Where both do not fit into what
+  // the machine has free, the one before is closed first.
   std::uint64_t open(const std::string& container, std::uint64_t generation, const JobSpec& spec);
   // `done` is called once, or an error thrown.
   void pull(const std::string& container, PullOrder order, CallerPointer caller, Answered done);
@@ -69,19 +73,24 @@ class ShardStore {
   // A 64-bit sum of everything that is kept: equal contents give equal sums.
   std::uint64_t checksum() const;
   const engine::Ops& ops() const { return ops_; }
+  const MemoryBudget& budget() const { return budget_; }
 
  private:
   struct Container {
-    explicit Container(const std::string& name) : variables(name) {}
+    Container(const std::string& name, MemoryBudget::Share of_name)
+        : variables(name), share(std::move(of_name)) {}
     NamedVariables variables;
+    const MemoryBudget::Share share;
     std::shared_ptr<TrainingShards> job;  // guarded by the store's mutex
   };
   std::shared_ptr<Container> find(const std::string& name) const;  // null: none
-  std::uint64_t bytes() const;                                     // the mutex is held
-  void check_room(std::uint64_t more, std::uint64_t less, const std::string& what) const;
+  std::shared_ptr<Container> make(const std::string& name) const;
+  void require_own(const Container& container, const std::string& name) const;
+  std::shared_ptr<TrainingShards> replaced(const std::string& name, std::uint64_t generation,
+                                           const JobSpec& spec) const;
 
   const engine::Ops& ops_;
-  const std::uint64_t most_bytes_;
+  const MemoryBudget budget_;
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Container>, std::less<>> containers_;
 };

@@ -62,6 +62,8 @@ bool TrainingShards::Worker::goes_on(const PushOrder& order) const {
 
 void TrainingShards::push(PushOrder order, CallerPointer caller, Answered done) {
   check_push(order);
+  budget_.check("a push to container " + engine::in_quotes(container_));
+  auto share = order.want_weights ? share_of_call(order.parts, 0) : nullptr;
   VersionWaiters::Taken ready;
   ShardAnswer result;
   {  // before the gate: nobody waits there for a restore
@@ -86,7 +88,7 @@ void TrainingShards::push(PushOrder order, CallerPointer caller, Answered done) 
   pull.bfloat16 = order.bfloat16;
   const std::int64_t after = spec_.policy.synchronous ? order.step + 1 : 0;
   auto go_on = [this, pull = std::move(pull), result = std::move(result), worker = order.worker,
-                done](const engine::Error* why) mutable {
+                done, share = std::move(share)](const engine::Error* why) mutable {
     if (why != nullptr) {
       result.error = *why;
     } else {
@@ -190,7 +192,9 @@ bool TrainingShards::answered(const PushOrder& order, Worker& worker, ShardAnswe
 
 // That the push came. The mutex is held.
 void TrainingShards::remember(const PushOrder& order, Worker& worker, const ShardAnswer& result) {
+  constexpr std::uint64_t kOfRange = 64;  // bytes
   worker.sequences.add(order.sequence);
+  worker.share.resize(worker.sequences.count() * kOfRange);
   worker.at = engine::Clock::now();
   for (const rpc::Slice& slice : order.body) counts_.bytes_pushed += slice.size;
   if (order.rows) counts_.rows_pushed += order.rows->rows.size();
@@ -219,7 +223,18 @@ std::vector<Contributions::Gradient> TrainingShards::keep(const PushOrder& order
       gradient.rows = std::make_shared<std::vector<std::uint64_t>>(order.rows->rows);
       elements = order.rows->rows.size() * shard.row_elements();
     }
-    gradient.values = reader.keep(elements, shard.dtype);
+    // It stays until those of other workers have come.
+    struct Kept {
+      MemoryBudget::Share share;
+      std::shared_ptr<const std::byte> values;
+    };
+    const auto kept = std::make_shared<Kept>();
+    kept->share =
+        budget_.take(elements * size_of(shard.dtype) +
+                         (order.rows ? order.rows->rows.size() * sizeof(std::uint64_t) : 0),
+                     "a gradient of container " + engine::in_quotes(container_));
+    kept->values = reader.keep(elements, shard.dtype);
+    gradient.values = {kept, kept->values.get()};
   }
   return gradients;
 }

@@ -42,20 +42,23 @@ void ShardCounts::add_staleness(std::uint64_t value) {
 }
 
 TrainingShards::TrainingShards(std::string container, std::uint64_t generation, JobSpec spec,
-                               const engine::Ops& ops)
+                               const engine::Ops& ops, const MemoryBudget& budget,
+                               MemoryBudget::Share share)
     : container_(std::move(container)),
       spec_(std::move(spec)),
       ops_(ops),
+      budget_(budget),
+      share_(std::move(share)),
       generation_(generation),
       contributions_(spec_.policy.needed()) {
   bool empty = true;
   for (const ShardSpec& shard : spec_.shards) {
-    shards_.push_back(std::make_unique<HeldShard>(shard, spec_.rule));
+    shards_.push_back(std::make_unique<HeldShard>(shard, spec_.rule, &budget_));
     if (!shard.frozen) units_ += shard.sparse ? 1 : shard.elements();
     empty = empty && shard.elements() == 0;
   }
   for (std::uint32_t worker = 0; worker < spec_.policy.workers; ++worker)
-    workers_.push_back(std::make_unique<Worker>());
+    workers_.emplace_back(std::make_unique<Worker>())->share = budget_.add(0);
   ready_ = empty;
 }
 
@@ -152,6 +155,15 @@ TrainingShards::Locks TrainingShards::lock(const std::vector<HeldPart>& parts) {
   return locks;
 }
 
+// Of what a call keeps while it waits.
+std::shared_ptr<MemoryBudget::Share> TrainingShards::share_of_call(
+    const std::vector<HeldPart>& parts, std::size_t rows) const {
+  constexpr std::size_t kOfCall = 1024;  // bytes beside its parts and rows
+  return std::make_shared<MemoryBudget::Share>(
+      budget_.take(kOfCall + parts.size() * sizeof(HeldPart) + rows * sizeof(std::uint64_t),
+                   "a call to container " + in_quotes(container_)));
+}
+
 void TrainingShards::when_reached(std::int64_t version, std::uint64_t generation,
                                   CallerPointer caller, VersionWaiters::Continue go_on) {
   {
@@ -171,8 +183,10 @@ void TrainingShards::pull(PullOrder order, CallerPointer caller, Answered done) 
   if (order.rows) check_rows(*order.rows);
   const std::int64_t at_least = order.at_least;
   const std::uint64_t generation = order.generation;
+  auto share = share_of_call(order.parts, order.rows ? order.rows->rows.size() : 0);
   when_reached(at_least, generation, std::move(caller),
-               [this, order = std::move(order), done = std::move(done)](const engine::Error* why) {
+               [this, order = std::move(order), done = std::move(done),
+                share = std::move(share)](const engine::Error* why) {
                  ShardAnswer result;
                  if (why != nullptr) {
                    result.error = *why;
@@ -225,6 +239,7 @@ void TrainingShards::answer(const PullOrder& order, ShardAnswer& result) {
 std::int64_t TrainingShards::assign(std::uint64_t generation, const std::vector<HeldPart>& parts,
                                     const std::vector<rpc::Slice>& body) {
   check_parts(parts);
+  budget_.check("assigning to container " + in_quotes(container_));
   std::size_t bytes = 0;
   for (const HeldPart& part : parts) bytes += part.size() * size_of(spec_.shards[part.shard].dtype);
   require(bytes_of(body) == bytes, "the parts have {} bytes, and {} came", bytes, bytes_of(body));

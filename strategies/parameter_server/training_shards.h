@@ -44,9 +44,10 @@ namespace lockstep::strategies {
 
 class TrainingShards {
  public:
-  // The spec is checked. `ops` outlives this. Throws Error(kIo) where there is no memory.
+  // The spec is checked, and `share` is of its memory. `ops` and `budget` outlive this. Throws
+  // Error(kIo) where there is no memory.
   TrainingShards(std::string container, std::uint64_t generation, JobSpec spec,
-                 const engine::Ops& ops);
+                 const engine::Ops& ops, const MemoryBudget& budget, MemoryBudget::Share share);
   const JobSpec& spec() const { return spec_; }
   std::uint64_t generation() const;
   std::int64_t version() const;
@@ -102,7 +103,8 @@ class TrainingShards {
   struct Worker {
     std::mutex turn;  // held during a push; what follows is guarded by the shards' mutex
     SequenceTable sequences;
-    bool began = false;  // a step
+    MemoryBudget::Share share;  // of the sequences
+    bool began = false;         // a step
     std::int64_t pulled = 0, step = 0;
     std::uint64_t ended = 0;  // the number of its last push; 0: it is open
     std::uint64_t staleness = 0;
@@ -137,12 +139,16 @@ class TrainingShards {
   void update_rows(HeldShard& shard, const Contributions::Complete& complete,
                    const UpdateTerms& terms);
   void answer(const PullOrder& order, ShardAnswer& answer);
+  std::shared_ptr<MemoryBudget::Share> share_of_call(const std::vector<HeldPart>& parts,
+                                                     std::size_t rows) const;
   void when_reached(std::int64_t version, std::uint64_t generation, CallerPointer caller,
                     VersionWaiters::Continue go_on);
 
   const std::string container_;
   const JobSpec spec_;
   const engine::Ops& ops_;
+  const MemoryBudget& budget_;
+  const MemoryBudget::Share share_;
   std::vector<std::unique_ptr<HeldShard>> shards_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::size_t units_ = 0;  // synchronous: what must be updated before the version rises

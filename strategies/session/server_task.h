@@ -21,7 +21,7 @@ namespace lockstep::strategies {
 
 struct ServerTaskOptions {
   grpc::ServeOptions serve = {};  // loopback and any free port, unless told otherwise
-  std::uint64_t most_bytes = 0;   // of all arrays; 0: what the system gives
+  std::uint64_t most_bytes = 0;   // of what clients create: shard_store.h
   // `join` fails after so long without any call, ten times as long before the first; 0: waits.
   std::chrono::milliseconds life = {};
   // What a server that is asked to end gives those that still call it, to save what it holds.

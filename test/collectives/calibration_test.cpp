@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -306,6 +307,14 @@ TEST(Probes, OtherProbesHaveAnotherHash) {
   EXPECT_TRUE(changed([](auto& g) { g[1].probes[1].size *= 2; }));
   EXPECT_TRUE(changed([](auto& g) { g[1].probes[1].kind = Probe::Kind::kFetched; }));
   EXPECT_TRUE(changed([](auto& g) { g[1].step[1].plan.lanes[0][0].pop_back(); }));
+}
+
+TEST_F(Stored, APipeInTheirPlaceIsNotWaitedFor) {
+  fs::create_directories(folder_ / "below");
+  ASSERT_EQ(::mkfifo(cache_.file(print_).c_str(), 0600), 0);
+  EXPECT_FALSE(cache_.read(print_));
+  cache_.write(print_, topology_);
+  EXPECT_TRUE(cache_.read(print_));
 }
 
 TEST_F(Stored, AFolderThatCannotBeIsSaid) {

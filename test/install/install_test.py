@@ -163,6 +163,65 @@ class Headers(Installed):
             self.good([*COMPILER, "-std=c++20", "-fsyntax-only", *flags, "car.cpp"])
 
 
+# What blocks of READMEs that are statements find around them, by a word of theirs: arguments of a function.
+AROUND = {
+    'graph.then("scale"': "lockstep::GraphSpec& graph",
+    "check_gradient": "const lockstep::Shape& shape",
+    "cifar10": "lockstep::Trainer& trainer, const std::string& folder",
+    "trunk": "lockstep::GraphSpec& graph",
+    "Buckets": "int argc, char** argv, std::vector<float>& weights, float* w1, float* w2, std::size_t i",
+    "MPI_Init": "int argc, char** argv, MPI_Comm part",
+}
+# Whole in a program of test/face, which test/face/shown.py compares line by line.
+SHOWN = ("class SmoothedCrossEntropy", "class Table")
+FOREIGN = re.compile(r"^\s*#\s*include\s*<([^>]*/[^>]*|[^>]*\.h)>", re.MULTILINE)
+
+
+def readme_blocks():
+    for path in sorted(SOURCE.glob("**/README.md")):
+        if not path.is_relative_to(BUILD):
+            for block in re.findall(r"^```(?:cpp|c\+\+)\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+                yield path.relative_to(SOURCE), block
+
+
+class Readmes(Installed):
+    def unit(self, blocks):
+        """One translation unit: blocks of one README may use each other's classes."""
+        includes, text = [], ""
+        for number, (path, block) in enumerate(blocks):
+            includes += [re.sub(r'"(.*)"', r"<lockstep/\1>", line) for line in block.splitlines() if line.startswith("#include")]
+            code = "\n".join(line for line in block.splitlines() if not line.startswith("#include"))
+            code = code.replace("for (...)", "for (;;)")
+            declared, between, rest = code.partition("\n...\n") if code.lstrip().startswith("class ") else ("", "", code)
+            rest = re.sub(r"^\s*\.\.\.(\s+//.*)?$", "", rest, flags=re.MULTILINE)
+            if code.lstrip().startswith("namespace "):
+                text += code
+                continue
+            if "int main(" not in rest:
+                around = next((arguments for word, arguments in AROUND.items() if word in rest), "")
+                rest = f"[[maybe_unused]] void block_{number}({around}) {{\n{rest}\n}}"
+            text += f'\nnamespace {path.parent.name or "top"}_readme {{\n{declared}\n{rest}\n}}\n'
+        standard = [f"#include <{name}>" for name in ("algorithm", "memory", "span", "string", "vector", "lockstep/lockstep.h")]
+        return "\n".join([*standard, *includes]) + text
+
+    def test_their_blocks_compile(self):
+        blocks = [(path, block) for path, block in readme_blocks() if not any(word in block for word in SHOWN)]
+        self.assertGreater(len(blocks), 8)
+        mpi = [block for block in blocks if "MPI_" in block[1]]
+        (self.work / "readmes.cpp").write_text(self.unit([block for block in blocks if block not in mpi]))
+        flags = ["-std=c++20", "-fsyntax-only", *self.flags("--cflags")]
+        self.good([*COMPILER, *flags, "readmes.cpp"])
+        found = run(["pkg-config", "--cflags", "ompi-cxx"])
+        if mpi and found.returncode == 0:
+            (self.work / "mpi.cpp").write_text("#include <mpi.h>\n" + self.unit(mpi))
+            self.good([*COMPILER, *flags, *found.stdout.split(), "mpi.cpp"])
+
+    def test_headers_need_only_what_readers_are_told(self):
+        for path in self.headers():
+            foreign = [name for name in FOREIGN.findall(path.read_text(encoding="utf-8")) if name != "fmt/format.h"]
+            self.assertEqual(foreign, [], path)
+
+
 class PkgConfig(Installed):
     def compile(self, source, *words):
         self.good([*COMPILER, "-std=c++20", *self.flags("--cflags"), source, "-o", "program", *words])

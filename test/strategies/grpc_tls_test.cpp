@@ -148,7 +148,8 @@ TEST_F(Tls, EachFileThatIsWrongIsNamed) {
        {&TlsFiles::authority, &TlsFiles::certificate, &TlsFiles::key}) {
     TlsFiles files = ours_->files();
     files.*which = "/nowhere/at/all.pem";
-    EXPECT_THAT(line(files, Code::kIo), HasSubstr("/nowhere/at/all.pem: No such file"));
+    EXPECT_THAT(line(files, Code::kIo),
+                HasSubstr("/nowhere/at/all.pem cannot be opened: No such file"));
     files.*which = folder;
     EXPECT_THAT(line(files, Code::kIo), HasSubstr(folder));
     for (const std::string& path : {empty, noise}) {

@@ -95,25 +95,6 @@ TEST_F(Store, WhatDoesNotFitIsRefusedAndNothingIsChanged) {
   EXPECT_EQ(store.checksum(), before);
 }
 
-TEST_F(Store, TakesNoMoreMemoryThanItMay) {
-  ShardStore small(*ops, 100);
-  JobSpec spec;
-  spec.shards = {whole_shard("w", {12})};
-  small.assign("c", "x", How::kInit,
-               {{10}, engine::DType::kFloat32, slices_of(std::vector<float>(10))});
-  spec.rule = adam_rule();
-  EXPECT_THAT(refused([&] { small.open("c", 1, spec); }, Code::kMemory), HasSubstr("144 bytes"));
-  spec.rule = sgd_rule();
-  EXPECT_EQ(small.open("c", 1, spec), 48u);
-  EXPECT_NE(refused(
-                [&] {
-                  small.assign("c", "y", How::kInit,
-                               {{4}, engine::DType::kFloat32, slices_of(std::vector<float>(4))});
-                },
-                Code::kMemory),
-            "");
-}
-
 TEST_F(Store, OpenSaysWhatCannotBe) {
   JobSpec good;
   good.shards = {whole_shard("w", {4, 3}), whole_shard("b", {4})};

@@ -103,7 +103,7 @@ class Refused(program.Case):
         """Before anything is measured."""
         for prefix in ((), *([program.mpirun(2)] if program.HAVE_MPI else [])):
             program.refused(self, ["bench", "--json", "--plot", "/proc/none.svg"], 74,
-                            ["--plot: /proc/none.svg cannot be written"], prefix=prefix)
+                            ["cannot write /proc/none.svg"], prefix=prefix)
         file = self.top / "bench.svg"
         program.refused(self, ["bench", "--collective", "reduce_scatter", "--algorithm", "ring", "--plot", file], 64,
                         ["ring"])

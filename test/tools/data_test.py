@@ -158,7 +158,7 @@ class Clicks(Case):
         train = self.file("train.txt", 60)
         refused(self, [*self.FLAGS, "--test", train], 64, ["--test", "without --data"])
         refused(self, ["train", *MLP, "--data", self.top, "--test", train], 64, ["--test", "beside the training data"])
-        refused(self, [*self.FLAGS, "--data", train, "--test", self.top / "none"], 74, ["none", "is not a file"])
+        refused(self, [*self.FLAGS, "--data", train, "--test", self.top / "none"], 74, ["none", "cannot be opened"])
         train.write_text(train.read_text().replace("\t", ","))
         refused(self, [*self.FLAGS, "--data", train], 65, ["commas stand between its 40 fields"])
 

@@ -247,7 +247,7 @@ class Plan(Case):
             (["--topology", "1x33"], 64, ["'1x33'", "1 to 32 ranks"]),
             (["--topology", "1000x3"], 64, ["'1000x3'", "2048 ranks in all"]),
             (["--topology", "99999999999x1"], 64, ["'99999999999x1'", "1 to 1024 hosts"]),
-            (["--topology", self.top], 74, ["is no file"]),
+            (["--topology", self.top], 74, ["is not a file, but a folder"]),
             (["--topology", ""], 64, ["--topology", "the name of a file or of an example", "''"]),
             (["--topology", "1x2", "--svg", ""], 64, ["--svg", "the name of a file", "''"]),
             (["--topology", "1x2", "--topology-out", ""], 64, ["--topology-out", "the name of a file", "''"]),
@@ -279,7 +279,7 @@ class Plan(Case):
             (["--topology", "3x1", "--algorithm", "direct"], 64, ["direct was asked for and cannot be", "host"]),
             (["--topology", "3x1", "--algorithm", "tree:..4k"], 64, ["unknown all-reduce algorithm 'tree'", "ring"]),
             (["--topology", "3x1", "--algorithm", "ring:4k"], 64, ["has no range"]),
-            (["--topology", "3x1", "--svg", "/nowhere/x.svg"], 74, ["/nowhere/x.svg cannot be written"]),
+            (["--topology", "3x1", "--svg", "/nowhere/x.svg"], 74, ["cannot write /nowhere/x.svg"]),
             (["--topology", "3x1", "--svg", self.top / "x.svg", "--size", "big", "--topology-out", self.top / "x.json"],
              64, ["--size", "must be a size", "'big'"]),
             (["--topology", "3x1", "--svg", self.top / "x.svg", "--size", "1000000g"], 64, ["--size", "to 16 GiB"]),
@@ -292,7 +292,7 @@ class Plan(Case):
             (["--devices", "cpu,cuda:99"], 64, ["there is no device cuda:99", "cpu:0"]),
             (["--assumed", "--fresh"], 64, ["--assumed and --fresh: one of them"]),
             (["--topology", "3x1", "--fresh"], 64, ["--fresh has nothing to do"]),
-            (["--assumed", "--topology-out", "/nowhere/x.json"], 74, ["/nowhere/x.json cannot be written"]),
+            (["--assumed", "--topology-out", "/nowhere/x.json"], 74, ["cannot write /nowhere/x.json"]),
         ]
         for arguments, code, words in cases:
             with self.subTest(arguments=arguments):

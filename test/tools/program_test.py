@@ -147,8 +147,8 @@ class Config(Case):
         for value, word in rows:
             with self.subTest(value):
                 refused(self, ["train", "--config", self.write(value)], 64, [word])
-        refused(self, ["train", "--config", self.top / "none"], 74, ["none", "cannot be read"])
-        refused(self, ["train", "--config", self.top], 74, ["cannot be read"])
+        refused(self, ["train", "--config", self.top / "none"], 74, ["none", "cannot be opened"])
+        refused(self, ["train", "--config", self.top], 74, ["is not a file, but a folder"])
 
     def test_a_value_that_is_not_used_may_be_anything(self):
         file = self.write({"model": "mlp", "examples": 300, "epochs": -7, "batch": "many", "rate": {}, "json": 3,

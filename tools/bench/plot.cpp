@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <fstream>
 
-#include "engine/base/error.h"
+#include "engine/train/whole_file.h"
 
 namespace lockstep::tools::bench {
 namespace {
@@ -135,9 +134,7 @@ std::string to_svg(const std::vector<Row>& rows, const std::string& title,
 
 void write_svg(const std::string& path, const std::vector<Row>& rows, const std::string& title,
                const std::string& rival) {
-  std::ofstream file(path);
-  file << to_svg(rows, title, rival);
-  if (!file.flush()) engine::fail(engine::Code::kIo, "{} cannot be written", path);
+  engine::WholeFile(path).commit(to_svg(rows, title, rival));
 }
 
 }  // namespace lockstep::tools::bench

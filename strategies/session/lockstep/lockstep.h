@@ -25,6 +25,7 @@
 #include "engine/data/sets.h"
 #include "engine/nn/gradient_check.h"
 #include "engine/nn/graph_spec.h"
+#include "engine/nn/initial.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/loss.h"
 #include "engine/optim/optimizer.h"
@@ -95,6 +96,29 @@ using engine::reference_ops;
 using engine::Shape;
 using engine::StepState;
 using engine::Tensor;
+
+// For models of your own: models/README.md.
+using engine::add;
+using engine::average_pool;
+using engine::batch_norm;
+using engine::columns;
+using engine::concatenate;
+using engine::constant;
+using engine::convolution;
+using engine::dense;
+using engine::dropout;
+using engine::embedding;
+using engine::flatten;
+using engine::global_average_pool;
+using engine::glorot_uniform;
+using engine::he_normal;
+using engine::LayerPtr;
+using engine::max_pool;
+using engine::mean_squared_error;
+using engine::relu;
+using engine::softmax_cross_entropy;
+using engine::tanh;
+using engine::uniform_within;
 
 // The models' library; all of them and a registry by name: models/README.md.
 namespace models {

@@ -285,7 +285,7 @@ TEST_F(Criteo, LinesOfAnotherFormAreRefused) {
   write(good + "\n" + std::string(3 << 20, 'a'));
   EXPECT_THAT(error(), HasSubstr("line 2: longer than 4096 bytes"));
   std::filesystem::remove(path_);
-  EXPECT_THAT(error(), HasSubstr("io: data: " + path_ + " is not a file"));
+  EXPECT_THAT(error(), HasSubstr("io: data: " + path_ + " cannot be opened: No such file"));
   path_ = folder_.string();
   EXPECT_THAT(error(), HasSubstr("is not a file"));
 }
