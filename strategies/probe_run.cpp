@@ -135,7 +135,10 @@ void ProbeRun::measure(int index, const ProbeGroup& group, std::size_t number, T
   const int rank = mine_[std::size_t(index)];
   Team& team = *teams_[number];
   Executor executor(rank, team, transports_[std::size_t(index)].get(), ops_, {},
-                    {.deadline = deadline_, .read_ahead = read_ahead_});
+                    {.deadline = deadline_,
+                     .stream_from = access_.results,
+                     .cache = access_.touched,
+                     .read_ahead = access_.read_ahead});
   executor.open(group.step);
   // Where kinds of access are compared each plan has an executor of its own.
   std::deque<Executor> others;
@@ -151,8 +154,8 @@ void ProbeRun::measure(int index, const ProbeGroup& group, std::size_t number, T
   std::vector<Executor*> of_probe(group.probes.size(), &executor);
   for (std::size_t p = 0; p < group.probes.size(); ++p) {
     const Probe::Kind kind = group.probes[p].kind;
-    if (kind == Probe::Kind::kKept) of_probe[p] = open(kNever, read_ahead_);
-    if (kind == Probe::Kind::kStreamed) of_probe[p] = open(0, read_ahead_);
+    if (kind == Probe::Kind::kKept) of_probe[p] = open(kNever, access_.read_ahead);
+    if (kind == Probe::Kind::kStreamed) of_probe[p] = open(0, access_.read_ahead);
     if (kind == Probe::Kind::kWriteAhead) of_probe[p] = open(kNever, false);
     if (kind == Probe::Kind::kReadAhead) of_probe[p] = open(kNever, true);
   }

@@ -18,6 +18,7 @@
 
 #include "collectives/calibration.h"
 #include "collectives/memory/peer_watch.h"
+#include "collectives/memory_access.h"
 #include "collectives/probes.h"
 #include "collectives/processor_wait.h"
 #include "collectives/team.h"
@@ -45,11 +46,12 @@ class ProbeRun {
   // the group says does fewer turns of it. Every wait has the deadline; throws
   // Error(kTimeout) or Error(kPeerLost) naming ranks.
   std::vector<collectives::Sample> measure(const std::vector<collectives::ProbeGroup>& groups);
-  // What my host does from now on (ExecutorOptions), but where a probe says otherwise.
-  void read_ahead(bool better) { read_ahead_ = better; }
-  // Of all that was measured: the rank that waited longest for a processor. The same on all
-  // processes.
+  // How my host goes over memory from now on, but where a probe says otherwise.
+  void access(const collectives::MemoryAccess& access) { access_ = access; }
+  // Of all that was measured, or since the waits were forgotten: the rank that waited longest for a
+  // processor. The same on all processes.
   collectives::ProcessorWait processor_wait() const;
+  void forget_waits() { waits_.assign(waits_.size(), {}); }
 
  private:
   // Of one rank: of each group, of each probe, how often it was done and how long each took; behind
@@ -71,7 +73,7 @@ class ProbeRun {
   std::chrono::milliseconds deadline_;
   std::function<double()> waited_;
   std::vector<int> mine_;
-  bool read_ahead_ = false;
+  collectives::MemoryAccess access_ = {};
   std::size_t elements_ = 0;  // of a rank's gradient space
   std::unique_ptr<HostMemory> memory_;
   std::vector<std::unique_ptr<collectives::Transport>> transports_;  // of my ranks

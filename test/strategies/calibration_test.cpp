@@ -227,6 +227,55 @@ TEST_F(Calibrations, WhatOtherWorkDisturbedIsUsedAndNotKept) {
   EXPECT_EQ(files().size(), 2u);
 }
 
+// On one host a start has no time for more. What is kept is good for such starts, and for nobody
+// who needs all costs.
+TEST_F(Calibrations, TrialsAloneLeaveAllOtherCostsAsTheyWere) {
+  CalibrationOptions alone = options();
+  alone.trials_alone = true;
+  const Ended timed = run({0, 0}, 1, alone);
+  const Topology& first = timed.calibrations[0].topology;
+  EXPECT_EQ(timed.errors[0], "");
+  EXPECT_EQ(timed.calibrations[1].topology, first);
+  EXPECT_EQ(first.costs_are, "assumed");
+  EXPECT_EQ(first.hosts[0].costs, collectives::HostCosts());
+  EXPECT_TRUE(timed.calibrations[1].kept);
+  ASSERT_EQ(files().size(), 1u);
+  const Ended again = run({0, 0}, 1, alone);
+  EXPECT_TRUE(again.calibrations[1].cached);
+  EXPECT_EQ(again.calibrations[1].topology, first);
+  const Ended all = run({0, 0}, 1, options());
+  EXPECT_FALSE(all.calibrations[0].cached);
+  EXPECT_EQ(all.calibrations[0].topology.costs_are, "measured");
+  EXPECT_EQ(all.calibrations[0].note, "");
+  const Ended start = run({0, 0}, 1, alone);
+  EXPECT_TRUE(start.calibrations[0].cached);
+  EXPECT_EQ(start.calibrations[0].topology, all.calibrations[0].topology);
+  EXPECT_EQ(files().size(), 1u);
+}
+
+// `busy`: of each look at the clock of waits, before and after what is timed, whether the rank
+// waited for hours until then.
+TEST_F(Calibrations, TrialsThatOtherWorkDisturbedAreTimedAgainAndThenNotUsed) {
+  const int processors = int(collectives::allowed_processors().size());
+  if (processors < 2) GTEST_SKIP() << "two ranks share the processor";
+  const auto timed = [&](int looks) {
+    CalibrationOptions busy = options();
+    busy.trials_alone = true;
+    std::atomic<int> looked{0};
+    busy.waited = [&looked, looks] { return 3600.0 * std::min(++looked, looks); };
+    return run({0}, 2, busy).calibrations[0];
+  };
+  const Calibration always = timed(1 << 20);
+  EXPECT_EQ(always.topology.trials.size(), 0u);
+  EXPECT_FALSE(always.kept);
+  EXPECT_THAT(always.note, AllOf(HasSubstr("busy with other work"), HasSubstr("is not used")));
+  EXPECT_FALSE(fs::exists(folder_));
+  const Calibration once = timed(8);  // two ranks, before and after; the first times alone
+  EXPECT_GT(once.topology.trials.size(), 0u);
+  EXPECT_TRUE(once.kept);
+  EXPECT_EQ(once.note, "");
+}
+
 // Of each probe a third of the repetitions is done, and no more where that has taken long.
 TEST_F(Calibrations, ASlowMachineMeasuresLess) {
   std::atomic<int> reductions{0};
