@@ -20,10 +20,11 @@ struct Trial {
 };
 
 // Returns the factor of the algorithm's price for so many bytes. At the bytes of its trials the
-// price is what they took. Between them the factor changes by as much whenever the bytes double;
-// before the first it stays; behind the last it goes to 1, which it is from kFaded times those
-// bytes on. An algorithm without trials has the middle factor of the others; where there are no
-// trials the factor is 1. The result has the same bits on all machines.
+// price is what they took; at those of others it has the largest factor of these, so that nothing
+// is chosen because it was not timed. Between them the factor changes by as much whenever the bytes
+// double; before the first it stays; behind the last it goes to 1, which it is from kFaded times
+// those bytes on. Where there are no trials the factor is 1. The result has the same bits on all
+// machines.
 inline constexpr double kFaded = 16;
 double trial_factor(std::span<const Trial> trials, std::string_view algorithm, double bytes);
 

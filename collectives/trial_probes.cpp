@@ -23,9 +23,11 @@ constexpr double kMostOfAll = 0.1, kMostOnHost = 0.02;
 constexpr int kFirstTries = 2, kMostTries = 300;  // repetitions at first, and then
 constexpr double kShortest = 1e-9;                // s: of a clock that is too coarse
 // Meetings of the ranks for each repetition, and what writing numbers takes beside their sum.
-constexpr double kMeetingsOnHost = 3, kWriting = 0.5;
+constexpr double kMeetingsOnHost = 3, kWritingPart = 0.5;
 // Parts of the samples that differ by less agree.
 constexpr double kAgree = 1.5;
+// Of the time of all trials: for the first tries, and for those that other work disturbed.
+constexpr double kFirstTime = 0.3, kRetried = 0.3;
 
 std::vector<std::size_t> trial_sizes(const Topology& topology, std::size_t most) {
   if (topology.hosts.size() > 1) most = std::min(most, kMostTriedBetweenHosts);
@@ -71,11 +73,15 @@ ProbeGroup group_of(const Topology& topology, std::size_t bytes,
   return made;
 }
 
+bool is_of(const Trial& trial, const Sample& sample) {
+  return sample.probe.kind == Probe::Kind::kSum && sample.probe.size == trial.bytes &&
+         sample.probe.algorithm == trial.algorithm;
+}
+
 // Null where there is none.
 const Sample* sample_of(const Trial& trial, const std::vector<Sample>& samples) {
   const auto found = std::ranges::find_if(samples, [&](const Sample& sample) {
-    return sample.probe.kind == Probe::Kind::kSum && sample.probe.size == trial.bytes &&
-           sample.probe.algorithm == trial.algorithm && !sample.seconds.empty();
+    return is_of(trial, sample) && !sample.seconds.empty();
   });
   return found == samples.end() ? nullptr : &*found;
 }
@@ -123,13 +129,14 @@ std::vector<ProbeGroup> trial_groups(const Topology& topology, const std::vector
     std::vector<const Algorithm*> algorithms;
     for (const Trial* trial : of_size) algorithms.push_back(&find_algorithm(trial->algorithm));
     ProbeGroup& group = groups.emplace_back(group_of(topology, bytes, algorithms));
-    if (!wire) group.seconds = seconds / double(by_size.size());
+    if (!wire) group.seconds = seconds / double(by_size.size()), group.limit = seconds;
     for (std::size_t i = 0; i < of_size.size(); ++i) {
-      const double each = wire ? meeting + of_size[i]->seconds
-                               : kMeetingsOnHost * meeting + (1 + kWriting) * of_size[i]->seconds;
-      const double times = seconds / double(trials.size()) / each - kFirstTries;
+      const double each =
+          wire ? meeting + of_size[i]->seconds
+               : kMeetingsOnHost * meeting + (1 + kWritingPart) * of_size[i]->seconds;
+      const double times = seconds / double(trials.size()) / each;
       group.probes[i].repetitions =
-          tried ? int(std::clamp(times, 1.0, double(kMostTries))) : kFirstTries;
+          tried ? int(std::clamp(times, double(kFirstTries), double(kMostTries))) : kFirstTries;
     }
   }
   return groups;
@@ -160,6 +167,26 @@ std::vector<Trial> disturbed(const std::vector<Trial>& trials, const std::vector
       found.push_back(trial);
   }
   return found;
+}
+
+void time_trials(Topology& topology, double seconds, const RunProbes& run) {
+  std::vector<Sample> samples;
+  std::vector<Trial> left = topology.trials;
+  const auto measure = [&](bool tried, double part) {
+    if (left.empty()) return;
+    add_samples(samples, run(trial_groups(topology, left, tried, part * seconds)));
+    add_times(topology.trials, samples);
+    left = topology.trials;
+  };
+  measure(false, kFirstTime);
+  measure(true, 1 - kFirstTime - kRetried);
+  left = disturbed(topology.trials, samples);
+  for (const Trial& trial : left)
+    std::erase_if(samples, [&](const Sample& sample) { return is_of(trial, sample); });
+  measure(true, kRetried);
+  left = disturbed(topology.trials, samples);
+  std::erase_if(topology.trials,
+                [&](const Trial& trial) { return std::ranges::find(left, trial) != left.end(); });
 }
 
 }  // namespace lockstep::collectives

@@ -3,6 +3,7 @@
 // topology's costs, at a few sizes, as often as a time allows. Pure functions; any thread.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "collectives/calibration.h"
@@ -22,7 +23,7 @@ std::vector<Trial> planned_trials(const Topology& topology, double seconds,
                                   std::size_t most = kMostTriedOnHost);
 
 // Returns a group for each size of `trials`. Each is run a few times at first; where `tried`, as
-// often as its part of `seconds` allows by what it took.
+// often as its part of `seconds` allows by what it took. On one host they end after `seconds`.
 std::vector<ProbeGroup> trial_groups(const Topology& topology, const std::vector<Trial>& trials,
                                      bool tried, double seconds);
 
@@ -36,5 +37,11 @@ void add_times(std::vector<Trial>& trials, const std::vector<Sample>& samples);
 // Returns the trials whose samples other work disturbed, or which have too few: those of which no
 // two of three parts, by time, agree.
 std::vector<Trial> disturbed(const std::vector<Trial>& trials, const std::vector<Sample>& samples);
+
+// Runs the topology's trials: first a few times each, which tells how often there is time for it,
+// then so often, then those again that other work disturbed. Erases those that it disturbs twice.
+// `run`: runs such groups and returns what all ranks measured.
+using RunProbes = std::function<std::vector<Sample>(const std::vector<ProbeGroup>&)>;
+void time_trials(Topology& topology, double seconds, const RunProbes& run);
 
 }  // namespace lockstep::collectives

@@ -54,9 +54,8 @@ constexpr std::size_t kShareOfMemory = 4;
 constexpr double kSignals = 15e-3, kLines = 20e-3, kSmallPasses = 15e-3, kMiddlePasses = 35e-3,
                  kLargestPasses = 75e-3, kSmallStores = 15e-3, kLargestStores = 40e-3,
                  kWire = 120e-3;  // s
-// Trials on one host where ranks share processors take so many times as long. Of the time of all
-// trials, this part is kept for those that other work disturbed.
-constexpr double kShared = 3, kAgain = 0.3;
+// Trials on one host where ranks share processors take so many times as long.
+constexpr double kShared = 3;
 // Of what is within hosts, where there is a wire to measure, too.
 constexpr double kPartBesideWire = 0.35;
 
@@ -165,34 +164,12 @@ struct JobIdentity {
   std::string fingerprint;
 };
 
+// Ranks that are more than processors wait for each other, every time: that is no disturbance.
 struct Measured {
   Topology topology;
   collectives::ProcessorWait wait = {};  // of the rank that waited longest
   bool disturbed = false;                // by other work
 };
-
-// Runs the trials of `found`: first a few times each, which tell how often there is time for it,
-// then so often, then those again that other work disturbed. Those that it disturbs twice are
-// erased.
-void time_trials(ProbeRun& run, Topology& found, double seconds) {
-  std::vector<Sample> sums;
-  std::vector<collectives::Trial> left = found.trials;
-  const auto measure = [&](bool tried, double part) {
-    if (left.empty()) return;
-    collectives::add_samples(
-        sums, run.measure(collectives::trial_groups(found, left, tried, part * seconds)));
-    collectives::add_times(found.trials, sums);
-    left = found.trials;
-  };
-  measure(false, 1 - kAgain);
-  measure(true, 1 - kAgain);
-  left = collectives::disturbed(found.trials, sums);
-  measure(true, kAgain);
-  const auto disturbed = collectives::disturbed(found.trials, sums);
-  std::erase_if(found.trials, [&](const collectives::Trial& trial) {
-    return std::ranges::find(disturbed, trial) != disturbed.end();
-  });
-}
 
 // What the ranks do while they are timed, as an executor of a step would.
 collectives::MemoryAccess access_of(const JobRanks& ranks, const Topology& topology) {
@@ -200,7 +177,6 @@ collectives::MemoryAccess access_of(const JobRanks& ranks, const Topology& topol
       topology.hosts[std::size_t(ranks.host[std::size_t(ranks.mine().front())])].costs);
 }
 
-// Trials alone. Other work has two chances to disturb them.
 Measured tried(const JobIdentity& job, const Topology& topology, const engine::Ops& ops,
                const CalibrationOptions& options) {
   const JobRanks& ranks = job.ranks;
@@ -211,16 +187,16 @@ Measured tried(const JobIdentity& job, const Topology& topology, const engine::O
                options.deadline, options.network, options.waited);
   run.access(access_of(ranks, topology));
   Measured result{topology};
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    result.topology.trials = collectives::planned_trials(topology, seconds, most);
-    time_trials(run, result.topology, seconds);
+  // Ranks whose processors other work has take longer, as those that share them do.
+  for (const double time : {seconds, options.trials * (kShared - 1)}) {
+    result.topology.trials = collectives::planned_trials(topology, time, most);
+    collectives::time_trials(result.topology, time,
+                             [&](const auto& groups) { return run.measure(groups); });
     result.wait = run.processor_wait();
-    // Ranks that are more than processors wait for each other, every time.
+    // In so short a time the least wait that counts elsewhere would be most of it.
     result.disturbed = job.mine.enough && result.wait.part() > result.wait.kPart;
-    if (!result.disturbed) return result;
-    run.forget_waits();
+    if (!result.disturbed) break;
   }
-  result.topology.trials.clear();
   return result;
 }
 
@@ -255,7 +231,7 @@ Measured measured(const JobIdentity& job, const Topology& topology, const engine
   Topology found =
       costs_of_first(ranks.bootstrap, topology, samples, job.processors, seconds, most);
   run.access(access_of(ranks, found));
-  time_trials(run, found, seconds);
+  collectives::time_trials(found, seconds, [&](const auto& groups) { return run.measure(groups); });
   const collectives::ProcessorWait wait = run.processor_wait();
   return {std::move(found), wait, job.mine.enough && wait.disturbed()};
 }
@@ -280,13 +256,11 @@ class Patience {
   std::jthread thread_;  // last: it uses the others
 };
 
-std::string disturbed_note(const collectives::ProcessorWait& wait, bool used, bool would_be_kept) {
-  std::string what = used ? "used" : "not used";
-  if (would_be_kept) what += used ? ", but not kept" : " and not kept";
+std::string disturbed_note(const collectives::ProcessorWait& wait, bool would_be_kept) {
   return fmt::format(
       "the machine is busy with other work: while costs of ranks and links were measured a rank "
-      "waited {:.0f} % of the time for a processor; what was measured is {}{}",
-      100 * wait.part(), what, would_be_kept ? ": the next job measures anew" : "");
+      "waited {:.0f} % of the time for a processor; what was measured is used{}",
+      100 * wait.part(), would_be_kept ? ", but not kept: the next job measures anew" : "");
 }
 
 // Of what is run on any machine, as it would be on one of a few ranks.
@@ -383,9 +357,9 @@ Calibration calibrate(collectives::Bootstrap& bootstrap, const Topology& topolog
     result.topology = std::move(found.topology);
     patience.reset();
     if (first && found.disturbed) {
-      add_note(result.note,
-               disturbed_note(found.wait, !options.trials_alone, !options.cache.empty()));
-    } else if (first && !options.cache.empty()) {
+      add_note(result.note, disturbed_note(found.wait, !options.cache.empty()));
+    } else if (first && !options.cache.empty() &&
+               !(options.trials_alone && result.topology.trials.empty())) {
       try {
         collectives::CostCache(options.cache).write(job.fingerprint, result.topology);
         result.kept = true;

@@ -6,7 +6,7 @@
 //
 // A second job of the same shape on the same machines takes them from a file
 // (collectives/cost_cache.h) which the first process reads and writes. What was measured while
-// other work had the processors is not kept: the next job measures anew.
+// other work had the processors is used, and not kept: the next job measures anew.
 #pragma once
 #include <chrono>
 #include <filesystem>
@@ -26,9 +26,8 @@ struct CalibrationOptions {
   Network network = {};
   std::filesystem::path cache = {};  // folder of the files; empty: none is read or written
   bool fresh = false;                // do not read; what is measured is stored
-  // On one host: only times all-reduces (collectives/trial.h), which take no longer than a start
-  // may wait. All other costs are assumed. Those that other work disturbs twice are not used
-  // either.
+  // On one host: only times all-reduces (collectives/trial.h), for as long as a start may wait. All
+  // other costs are assumed.
   bool trials_alone = false;
   // s: of all trials together; on one host where ranks are more than processors three times as
   // much.
@@ -49,7 +48,7 @@ struct Calibration {
   bool cached = false;             // the costs are from a file
   bool kept = false;               // they were measured now, and are in that file for the next job
   // For who started the job, one line, on the first process; else empty: what was wrong with that
-  // file, or that the costs are not kept, or not used, since other work disturbed them.
+  // file, or that the costs are not kept since other work disturbed them.
   std::string note = {};
 };
 

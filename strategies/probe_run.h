@@ -48,23 +48,24 @@ class ProbeRun {
   std::vector<collectives::Sample> measure(const std::vector<collectives::ProbeGroup>& groups);
   // How my host goes over memory from now on, but where a probe says otherwise.
   void access(const collectives::MemoryAccess& access) { access_ = access; }
-  // Of all that was measured, or since the waits were forgotten: the rank that waited longest for a
-  // processor. The same on all processes.
+  // Of all that was measured: the rank that waited longest for a processor. The same on all
+  // processes.
   collectives::ProcessorWait processor_wait() const;
-  void forget_waits() { waits_.assign(waits_.size(), {}); }
 
  private:
   // Of one rank: of each group, of each probe, how often it was done and how long each took; behind
   // them how long it waited for a processor, and how long all took.
   using Times = std::vector<double>;
   void watch();
-  void measure(int index, const collectives::ProbeGroup& group, std::size_t number, Times& times);
+  void measure(int index, const collectives::ProbeGroup& group, std::size_t number,
+               engine::Clock::time_point run_began, Times& times);
   std::vector<std::string> exchange(const std::string& mine);
   void listen(const std::stop_token& stop) noexcept;
   void add_team(const collectives::ProbeGroup& group);
   std::vector<collectives::Sample> samples_of(const std::vector<collectives::ProbeGroup>& groups,
                                               const std::vector<std::string>& all);
-  // Of the host's group with this number: 1 where this turn is to be done.
+  // Of the host's group with this number: 1 where this turn is to be done; of turn 0: 1 where the
+  // group's limit has passed.
   std::atomic<std::uint32_t>& goes_on(std::size_t team, int turn) const;
   void stop(engine::Code code, const std::string& why) noexcept;
 
