@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What one device's memory gives to the sums and updates of several replicas on it: direct
-// all-reduces of 2, 4 and 8 replicas, the optimizer, and the update inside the all-reduce against
-// both apart. Beside each the copy of the same run, which takes turns with it, and the share of it
-// that is reached. Every sum is checked, element by element.
+// Times the updates of replicas on one device: the optimizer alone, and the update inside the
+// all-reduce against a separate one. A copy in the same run takes turns with each, and the table
+// says which share of the copy's rate is reached. `lockstep bench --device` times the all-reduce
+// alone.
 //
 //   bench_device --device cuda:0
-//   bench_device --device cpu:0 --mib 4 --parameters 1000000
+//   bench_device --device cpu:0 --parameters 1000000
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -21,8 +21,7 @@ namespace {
 struct Flags {
   std::string device = "cuda:0";
   std::vector<std::string> dtypes = {"bfloat16", "float32"};
-  std::vector<int> replicas = {2, 4, 8};
-  int mib = 64, copy_mib = 256, update_replicas = 4, turns = 7;
+  int copy_mib = 256, update_replicas = 4, turns = 7;
   std::size_t parameters = 25'600'000;
   double batch_ms = 20;
   bool json = false;
@@ -41,11 +40,7 @@ void print(const nlohmann::json& object, bool json) {
     const auto bench = object["bench"].get<std::string>();
     fmt::print("{} in {} on {}; a copy: {:.1f} GB/s\n", bench, object["dtype"].get<std::string>(),
                object["device"].get<std::string>(), object["copy_gb_s"].get<double>());
-    if (bench == "all_reduce") {
-      for (const nlohmann::json& row : object["all_reduces"])
-        print_shares(row, fmt::format("{} replicas, {:.1f} MiB each", row["replicas"].get<int>(),
-                                      row["mib"].get<double>()));
-    } else if (bench == "optimizer") {
+    if (bench == "optimizer") {
       print_shares(object, fmt::format("{} parameters, {} bytes each",
                                        object["parameters"].get<std::size_t>(),
                                        object["bytes_per_parameter"].get<double>()));
@@ -65,14 +60,12 @@ int run(const Flags& f) {
   const auto devices = id.kind == "cuda" ? engine::all_devices() : engine::host_devices();
   engine::Device& device = engine::find(devices, id);
   DeviceOptions options;
-  options.replicas = f.replicas;
-  options.bytes = std::size_t(f.mib) << 20;
   options.copied = std::size_t(f.copy_mib) << 20;
   options.parameters = f.parameters;
   options.update_replicas = f.update_replicas;
   options.turns = f.turns;
   options.batch_seconds = f.batch_ms / 1e3;
-  for (const auto measure : {all_reduce_figures, optimizer_figures, update_figures}) {
+  for (const auto measure : {optimizer_figures, update_figures}) {
     for (const std::string& dtype : f.dtypes) {
       options.dtype = engine::dtype_of(dtype);
       print(measure(device, options), f.json);
@@ -86,15 +79,10 @@ int run(const Flags& f) {
 
 int main(int argc, char** argv) {
   lockstep::bench::Flags f;
-  CLI::App app{"Sums and updates of several replicas on one device, and its copy.", "bench_device"};
+  CLI::App app{"Updates of replicas on one device, and its copy.", "bench_device"};
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--device", f.device, "cuda:0, cpu:0")->capture_default_str();
   app.add_option("--dtypes", f.dtypes, "of gradients and weights")->capture_default_str();
-  app.add_option("--replicas", f.replicas, "of the all-reduces")
-      ->check(CLI::Range(2, 16))
-      ->capture_default_str();
-  app.add_option("--mib", f.mib, "of a replica's gradients, in the all-reduces")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
   app.add_option("--parameters", f.parameters, "of optimizer and updates")->capture_default_str();
   app.add_option("--update-replicas", f.update_replicas, "of the updates")
       ->check(CLI::Range(2, 16))

@@ -7,36 +7,23 @@
 #include <memory>
 #include <string>
 
-#include "bench/ceilings.h"
-#include "bench/flat_replicas.h"
 #include "engine/base/error.h"
 #include "engine/base/median.h"
 #include "engine/optim/optimizer.h"
+#include "tools/bench/batches.h"
+#include "tools/bench/ceilings.h"
+#include "tools/bench/flat_replicas.h"
 
 namespace lockstep::bench {
 namespace {
 
-constexpr int kFirstCalls = 3;    // untimed: the first ones load kernels and touch memory
-constexpr int kMostCalls = 1000;  // of a batch
+using tools::bench::Batches;
+using tools::bench::CopyCeiling;
+using tools::bench::FlatOptions;
+using tools::bench::FlatReplicas;
 
-// Something that is timed: seconds of one of so many calls, and the samples of its turns.
-struct Timed {
-  std::function<double(int)> seconds;
-  int most_calls = kMostCalls;
-  int calls = 1;
-  std::vector<double> samples = {};
-};
-
-// All take turns, so that a device that grows slower or faster does so for all of them.
-void take_turns(const std::vector<Timed*>& all, const DeviceOptions& options) {
-  for (Timed* timed : all) {
-    timed->seconds(std::min(kFirstCalls, timed->most_calls));
-    const double once = timed->seconds(std::min(kFirstCalls, timed->most_calls));
-    const double calls = std::ceil(options.batch_seconds / std::max(once, 1e-9));
-    timed->calls = int(std::clamp(calls, 1.0, double(timed->most_calls)));
-  }
-  for (int turn = 0; turn < options.turns; ++turn)
-    for (Timed* timed : all) timed->samples.push_back(timed->seconds(timed->calls));
+void take_turns(const std::vector<Batches*>& all, const DeviceOptions& options) {
+  time_batches(all, options.turns, options.batch_seconds);
 }
 
 // The copy that the others are held against.
@@ -52,14 +39,14 @@ struct Copy {
   }
   std::unique_ptr<engine::Ops> ops;
   CopyCeiling ceiling;
-  Timed timed = {};
+  Batches timed = {};
 };
 
 void require_measurable(const DeviceOptions& options) {
   engine::require(options.turns >= 1 && options.batch_seconds > 0,
                   "at least one turn, of some time, is needed");
-  engine::require(options.bytes >= 4096 && options.copied >= 4096,
-                  "sums and copies of less than 4096 bytes tell nothing of a device's memory");
+  engine::require(options.copied >= 4096,
+                  "copies of less than 4096 bytes tell nothing of a device's memory");
   engine::require(options.parameters >= 1024, "{} parameters: at least 1024 are needed",
                   options.parameters);
 }
@@ -71,7 +58,7 @@ nlohmann::json head(const char* bench, engine::Device& device, const DeviceOptio
           {"turns", options.turns}};
 }
 
-void add_times(nlohmann::json& row, const Timed& timed, double bytes, double copy_rate) {
+void add_times(nlohmann::json& row, const Batches& timed, double bytes, double copy_rate) {
   const double seconds = engine::median(timed.samples);
   row["calls"] = timed.calls;
   row["microseconds"] = seconds * 1e6;
@@ -79,15 +66,14 @@ void add_times(nlohmann::json& row, const Timed& timed, double bytes, double cop
   row["share_of_copy"] = bytes / seconds / copy_rate;
 }
 
-FlatOptions flat(engine::Device& device, const DeviceOptions& options, int replicas,
-                 std::size_t elements) {
+FlatOptions flat(engine::Device& device, const DeviceOptions& options, int replicas) {
   FlatOptions flat;
-  flat.device = &device;
-  flat.replicas = replicas;
-  flat.elements = elements;
+  flat.devices.assign(std::size_t(replicas), &device);
+  flat.elements = options.parameters;
   flat.dtype = options.dtype;
   flat.update = "apart";
-  flat.bucket_bytes = (elements + engine::kBlock) * sizeof(double);  // more than there is: one
+  flat.bucket_bytes =
+      (options.parameters + engine::kBlock) * sizeof(double);  // more than there is: one
   return flat;
 }
 
@@ -97,54 +83,14 @@ engine::UpdateRule momentum() {
 
 }  // namespace
 
-nlohmann::json all_reduce_figures(engine::Device& device, const DeviceOptions& options) {
-  require_measurable(options);
-  Copy copy(device, options);
-  struct Way {
-    explicit Way(const FlatOptions& f) : replicas(f) {}
-    FlatReplicas replicas;
-    Timed timed = {};
-    std::uint64_t checksum = 0;
-  };
-  std::vector<std::unique_ptr<Way>> ways;
-  std::vector<Timed*> all{&copy.timed};
-  for (const int replicas : options.replicas) {
-    const std::size_t elements = options.bytes / size_of(options.dtype);
-    ways.push_back(std::make_unique<Way>(flat(device, options, replicas, elements)));
-    Way& way = *ways.back();
-    way.replicas.check_sums();
-    way.checksum = way.replicas.same_gradients();
-    way.timed.most_calls = std::min(kMostCalls, way.replicas.most_calls());
-    way.timed.seconds = [&way](int calls) { return way.replicas.all_reduce(calls); };
-    all.push_back(&way.timed);
-  }
-  take_turns(all, options);
-  nlohmann::json object = head("all_reduce", device, options);
-  const double rate = copy.rate();
-  object["copy_gb_s"] = rate / 1e9;
-  for (std::size_t i = 0; i < ways.size(); ++i) {
-    Way& way = *ways[i];
-    way.replicas.same_gradients();  // what was timed
-    way.replicas.check_sums();      // and what comes behind it
-    engine::require(way.replicas.same_gradients() == way.checksum,
-                    "the same all-reduce gave other bits the second time");
-    nlohmann::json row{{"replicas", options.replicas[i]},
-                       {"mib", double(options.bytes) / 0x1p20},
-                       {"algorithm", way.replicas.algorithm()}};
-    add_times(row, way.timed, way.replicas.all_reduce_bytes(), rate);
-    object["all_reduces"].push_back(std::move(row));
-  }
-  return object;
-}
-
 nlohmann::json optimizer_figures(engine::Device& device, const DeviceOptions& options) {
   require_measurable(options);
   Copy copy(device, options);
-  FlatOptions alone = flat(device, options, 1, options.parameters);
+  FlatOptions alone = flat(device, options, 1);
   alone.rule = momentum();
   alone.update = "fused";
   FlatReplicas replica(alone);
-  Timed timed{.seconds = [&](int calls) { return replica.update(calls); }};
+  Batches timed{.seconds = [&](int calls) { return replica.update(calls); }};
   take_turns({&copy.timed, &timed}, options);
   nlohmann::json object = head("optimizer", device, options);
   const double rate = copy.rate();
@@ -162,19 +108,19 @@ nlohmann::json update_figures(engine::Device& device, const DeviceOptions& optio
     Way(std::string n, const FlatOptions& f) : name(std::move(n)), replicas(f) {}
     std::string name;
     FlatReplicas replicas;
-    Timed timed = {};
+    Batches timed = {};
   };
   std::vector<std::unique_ptr<Way>> ways;
-  std::vector<Timed*> all{&copy.timed};
+  std::vector<Batches*> all{&copy.timed};
   for (const char* update : {"fused", "apart"}) {
     for (const bool in_one : {false, true}) {
-      FlatOptions mine = flat(device, options, options.update_replicas, options.parameters);
+      FlatOptions mine = flat(device, options, options.update_replicas);
       mine.rule = momentum();
       mine.update = update;
       if (!in_one) mine.bucket_bytes = 0;
       ways.push_back(std::make_unique<Way>(std::string(update) + (in_one ? "_in_one" : ""), mine));
       Way& way = *ways.back();
-      way.timed.most_calls = std::min(kMostCalls, way.replicas.most_calls());
+      way.timed.most_calls = std::min(Batches::kMostCalls, way.replicas.most_calls());
       way.timed.seconds = [&way](int calls) { return way.replicas.update(calls); };
       all.push_back(&way.timed);
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// What the sums and updates of a step reach of a device's memory: the copy of the same run is the
-// measure, and all that is compared takes turns with it. Each function measures one table, of one
-// element type, checks what was computed, and returns a JSON object; times are medians over the
-// turns, each of a batch of calls between two waits for the device.
+// Measures updates on a device, alone and with the sums of a step, against the rate of a copy in
+// the same run (`lockstep bench --device` measures sums alone). All that is compared takes turns
+// with the copy. Each function measures one table, of one element type, checks what was computed,
+// and returns a JSON object; times are medians over the turns, each of a batch of calls between two
+// waits for the device.
 //
 // One thread. The device outlives the call. Throw Error(kMemory) where the device is too small,
 // Error(kInvalid) for options that cannot be and for a result that is wrong.
 #pragma once
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "engine/device/device.h"
 #include "engine/tensor/tensor.h"
@@ -17,8 +17,6 @@ namespace lockstep::bench {
 
 struct DeviceOptions {
   engine::DType dtype = engine::DType::kFloat32;
-  std::vector<int> replicas = {2, 4, 8};        // of the all-reduces
-  std::size_t bytes = std::size_t(64) << 20;    // of the gradients of a replica, there
   std::size_t parameters = 25'600'000;          // of optimizer and updates
   int update_replicas = 4;                      // of the updates
   std::size_t copied = std::size_t(256) << 20;  // bytes of the copy
@@ -26,9 +24,6 @@ struct DeviceOptions {
   double batch_seconds = 0.02;  // that a batch of calls takes, about
 };
 
-// {"bench": "all_reduce", "copy_gb_s", "all_reduces": [{"replicas", "mib", "calls",
-// "microseconds", "gb_s", "share_of_copy"}]}: direct, of 2 P N bytes. Every element is checked.
-nlohmann::json all_reduce_figures(engine::Device& device, const DeviceOptions& options);
 // {"bench": "optimizer", "parameters", "bytes_per_parameter", "copy_gb_s", "calls", "microseconds",
 // "gb_s", "share_of_copy"}: SGD with momentum, one replica.
 nlohmann::json optimizer_figures(engine::Device& device, const DeviceOptions& options);

@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 
-#include "bench/ceilings.h"
 #include "bench/roofline.h"
 #include "bench/step_parts.h"
 #include "engine/base/error.h"
@@ -18,9 +17,13 @@
 #include "engine/optim/optimizer.h"
 #include "engine/train/trainer.h"
 #include "strategies/synchronous.h"
+#include "tools/bench/ceilings.h"
 
 namespace lockstep::bench {
 namespace {
+
+using tools::bench::CopyCeiling;
+using tools::bench::ProductCeiling;
 
 constexpr double kStepRate = 0.01, kMomentum = 0.9;
 constexpr int kReaders = 4;  // threads of a replica that copy examples: input is not the question

@@ -231,6 +231,7 @@ int run(const Flags& f, int argc, char** argv) {
 int main(int argc, char** argv) {
   lockstep::bench::Flags f;
   CLI::App app{"Where a training step's time goes.", "bench_step"};
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--model", f.model)->capture_default_str();
   app.add_option("--strategy", f.strategy)->capture_default_str();
   app.add_option("--algorithm", f.algorithm)->capture_default_str();

@@ -119,6 +119,21 @@ void TrafficOps::batch_norm_backward(const StepState*, const engine::BatchNormSp
                                    batch(call.dother) + double(rows_ * spec.mask_of_row()));
 }
 
+// Both read the same dy and mask, once.
+void TrafficOps::batch_norm_pair_gradient_sums(const StepState*, const engine::BatchNormSpec& spec,
+                                               const engine::BatchNormPair& pair, bool,
+                                               const std::array<engine::BatchNormGradients, 2>&) {
+  count("batch norm: sums of gradients", batch(pair[0].x) + batch(pair[1].x) + batch(pair[0].dy) +
+                                             double(rows_ * spec.mask_of_row()));
+}
+
+void TrafficOps::batch_norm_pair_backward(const StepState*, const engine::BatchNormSpec& spec,
+                                          const engine::BatchNormPair& pair) {
+  count("batch norm backward", batch(pair[0].x) + batch(pair[1].x) + batch(pair[0].dy) +
+                                   batch(pair[0].dx) + batch(pair[1].dx) +
+                                   double(rows_ * spec.mask_of_row()));
+}
+
 void TrafficOps::relu(const StepState*, Tensor x, Tensor y) {
   count("relu", batch(x) + batch(y));
 }

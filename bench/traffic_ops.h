@@ -12,6 +12,7 @@
 //
 // One thread. Memory is the host's, and stays as it was.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -61,6 +62,12 @@ class TrafficOps final : public engine::Ops {
                                 engine::Tensor dshift, bool accumulate, double* sums) override;
   void batch_norm_backward(const engine::StepState*, const engine::BatchNormSpec& spec,
                            const engine::BatchNormBackward& call) override;
+  void batch_norm_pair_gradient_sums(
+      const engine::StepState*, const engine::BatchNormSpec& spec,
+      const engine::BatchNormPair& pair, bool accumulate,
+      const std::array<engine::BatchNormGradients, 2>& results) override;
+  void batch_norm_pair_backward(const engine::StepState*, const engine::BatchNormSpec& spec,
+                                const engine::BatchNormPair& pair) override;
   void batch_norm_moments(const engine::BatchNormSpec&, const engine::BatchNormMoments&) override {}
   void batch_norm_fixed_moments(const engine::BatchNormSpec&, const double*, double*) override {}
   void relu(const engine::StepState*, engine::Tensor x, engine::Tensor y) override;

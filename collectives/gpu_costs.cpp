@@ -22,7 +22,7 @@ constexpr double kPcie = 24e9, kBetweenProcessors = 10e9;
 constexpr double kKernel = 7e-6;
 constexpr double kLeastMemory = 1e12;  // where a GPU does not say
 
-std::size_t place_of(const std::vector<std::string>& names, const std::string& name) {
+std::size_t index_of(const std::vector<std::string>& names, const std::string& name) {
   return std::size_t(std::ranges::find(names, name) - names.begin());
 }
 
@@ -81,7 +81,7 @@ double nvlink_bandwidth(int generation) {
 std::vector<std::string> each_gpu(const std::vector<std::string>& devices) {
   std::vector<std::string> each;
   for (const std::string& device : devices)
-    if (place_of(each, device) == each.size()) each.push_back(device);
+    if (index_of(each, device) == each.size()) each.push_back(device);
   return each;
 }
 
@@ -105,7 +105,7 @@ HostCosts gpu_costs(const GpuTopology& gpus, const std::vector<std::string>& dev
   costs.passes = {{0, memory, memory}};
   for (std::size_t a = 0; a < devices.size(); ++a) {
     for (std::size_t b = a + 1; b < devices.size(); ++b) {
-      const std::size_t from = place_of(each, devices[a]), to = place_of(each, devices[b]);
+      const std::size_t from = index_of(each, devices[a]), to = index_of(each, devices[b]);
       const GpuTopology::Pair* pair = pair_of(gpus, devices[a], devices[b]);
       const GpuLink link = pair == nullptr ? GpuLink::kUnknown : pair->link;
       const double slower =

@@ -26,7 +26,7 @@ std::string_view epilogue_name(Epilogue epilogue) {
 using Out = std::back_insert_iterator<std::string>;
 
 // "r0 r1.gradient+4096": ranks that name the same place stand together.
-void print(Out out, const std::vector<Operand>& operands) {
+void print_operands(Out out, const std::vector<Operand>& operands) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Operand& o = operands[i];
     fmt::format_to(out, " r{}", o.rank);
@@ -36,13 +36,13 @@ void print(Out out, const std::vector<Operand>& operands) {
   }
 }
 
-void print(Out out, const Step& step) {
+void print_step(Out out, const Step& step) {
   fmt::format_to(out, "{}{}", name(step.action), epilogue_name(step.epilogue));
   if (step.epilogue == Epilogue::kScale) fmt::format_to(out, " {}", step.scale);
   if (step.count) fmt::format_to(out, " {}:", step.count);
-  print(out, step.from);
+  print_operands(out, step.from);
   if (!step.to.empty()) fmt::format_to(out, " ->");
-  print(out, step.to);
+  print_operands(out, step.to);
   if (step.wire) fmt::format_to(out, " as {}", engine::name(*step.wire));
   if (step.action == Action::kPostSend) fmt::format_to(out, " to r{}", step.peer);
   if (step.action == Action::kPostReceive) fmt::format_to(out, " from r{}", step.peer);
@@ -52,7 +52,7 @@ void print(Out out, const Step& step) {
                    fmt::join(step.ranks, " r"));
 }
 
-void print(Out out, const Plan& plan) {
+void print_plan(Out out, const Plan& plan) {
   fmt::format_to(out, "plan {}: {}, {} of {} in {} [{}, {}), hosts of ranks: {}", plan.name,
                  plan.algorithm, operation(plan), engine::name(plan.dtype), name(plan.space),
                  plan.subject.begin, plan.subject.end, fmt::join(plan.host, " "));
@@ -64,7 +64,7 @@ void print(Out out, const Plan& plan) {
       fmt::format_to(out, "  rank {} lane {}\n", rank, lane);
       for (std::size_t i = 0; i < steps.size(); ++i) {
         fmt::format_to(out, "    {} ", i);
-        print(out, steps[i]);
+        print_step(out, steps[i]);
         fmt::format_to(out, "\n");
       }
     }
@@ -100,7 +100,7 @@ std::string title(const Plan& plan) {
 
 std::string print(const Plan& plan) {
   std::string text;
-  print(std::back_inserter(text), plan);
+  print_plan(std::back_inserter(text), plan);
   return text;
 }
 
@@ -112,7 +112,7 @@ std::string print(const StepPlan& step) {
     if (!step[i].after.empty()) fmt::format_to(out, " after {}", fmt::join(step[i].after, " "));
     if (step[i].first_in_line) fmt::format_to(out, ", first in line");
     fmt::format_to(out, "\n");
-    print(out, step[i].plan);
+    print_plan(out, step[i].plan);
   }
   return text;
 }

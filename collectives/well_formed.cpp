@@ -158,7 +158,7 @@ std::string alternation(const StepPlan& step) {
   return {};
 }
 
-std::string malformed(const Plan& plan) {
+std::string malformed_plan(const Plan& plan) {
   if (plan.host.size() != plan.lanes.size())
     return "not as many hosts as ranks in plan " + plan.name;
   for (int rank = 0; rank < plan.ranks(); ++rank) {
@@ -197,7 +197,7 @@ std::string malformed(const StepPlan& step) {
       if (earlier < 0 || std::size_t(earlier) >= i)
         return fmt::format("plan {} comes after stage {}, which is not an earlier one", plan.name,
                            earlier);
-    if (std::string wrong = malformed(plan); !wrong.empty()) return wrong;
+    if (std::string wrong = malformed_plan(plan); !wrong.empty()) return wrong;
   }
   return alternation(step);
 }

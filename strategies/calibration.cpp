@@ -30,7 +30,7 @@
 namespace lockstep::strategies {
 namespace {
 
-using collectives::kPage;
+using collectives::kPageBytes;
 using collectives::ProbeGroup;
 using collectives::Sample;
 using collectives::Topology;
@@ -79,7 +79,7 @@ Passes largest_passes(const JobRanks& ranks, std::size_t touched) {
   const auto all = ranks.bootstrap.all_gather(std::to_string(each), "memory for calibration");
   std::size_t least = each;
   for (const std::string& other : all) least = std::min(least, std::size_t(std::stoull(other)));
-  Passes largest{std::max(least / kPage * kPage, kPage), 0};
+  Passes largest{std::max(least / kPageBytes * kPageBytes, kPageBytes), 0};
   for (const int host : ranks.host)
     largest.ranks = std::max(largest.ranks,
                              std::size_t(std::count(ranks.host.begin(), ranks.host.end(), host)));

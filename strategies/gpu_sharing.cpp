@@ -19,7 +19,7 @@ namespace {
 using engine::ProcessSharing;
 using nlohmann::json;
 
-constexpr int kMostReplicas = 64;  // that one kernel adds
+constexpr int kMostSharing = 64;  // that one kernel adds
 
 std::string dump(const json& told) {
   return told.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -41,7 +41,7 @@ class Offer {
                         to_string(other->id()));
       memory_ = devices[0]->allocate(ProcessSharing::kShareUnit);
       mark_ = device_->make_mark();
-      page_ = collectives::MappedMemory("lockstep: is memory shared", collectives::kPage);
+      page_ = collectives::MappedMemory("lockstep: is memory shared", collectives::kPageBytes);
       told_["memory"] = device_->export_memory(memory_.data());
       told_["mark"] = mark_->exported();
       told_["page"] = collectives::to_text(page_.address());
@@ -60,7 +60,7 @@ class Offer {
       const std::unique_ptr<engine::ProcessMark> mark = device_->open_mark(theirs.at("mark"));
       const engine::Buffer page =
           collectives::map_peer(collectives::mapping_address(theirs.at("page").get<std::string>()));
-      const engine::Buffer pinned = device_->pin(page.data(), collectives::kPage);
+      const engine::Buffer pinned = device_->pin(page.data(), collectives::kPageBytes);
       return {};
     } catch (const engine::Error& error) {
       return error.what();
@@ -86,9 +86,9 @@ std::string refusal_of(const std::vector<int>& processes, const std::vector<json
       return fmt::format("process {} cannot share its GPU: {}", process, why);
     replicas += one.at("replicas").get<int>();
   }
-  if (replicas > kMostReplicas)
+  if (replicas > kMostSharing)
     return fmt::format("{} replicas are on one host, and at most {} add in each other's memory",
-                       replicas, kMostReplicas);
+                       replicas, kMostSharing);
   return {};
 }
 

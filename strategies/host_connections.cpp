@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <optional>
-#include <random>
 #include <set>
 
 #include "collectives/outcome.h"
@@ -12,22 +11,6 @@
 
 namespace lockstep::strategies {
 namespace {
-
-// 32 bytes, as hexadecimal text for the bootstrap.
-std::string random_key() {
-  std::random_device device;
-  std::string text;
-  for (int i = 0; i < 8; ++i) text += fmt::format("{:08x}", device());
-  return text;
-}
-
-std::string key_bytes(const std::string& text) {
-  std::string key;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
-    key += char(std::stoi(text.substr(i, 2), nullptr, 16));
-  }
-  return key;
-}
 
 // {rank here, rank there}
 std::vector<std::pair<int, int>> pairs_of(const std::vector<int>& mine,
@@ -49,15 +32,17 @@ std::vector<std::unique_ptr<collectives::Transport>> connect_sockets(
   const auto all = collectives::all_or_none(ranks.bootstrap, what + "addresses of the ranks", [&] {
     fabric.emplace(
         collectives::TcpOptions{network.interface, network.first_port, network.last_port});
-    return fabric->address() + "\n" + random_key();
+    return fabric->address() + "\n" + collectives::random_secret();
   });
   std::vector<std::string> address;
   for (const int process : ranks.process) {
     const std::string& text = all[std::size_t(process)];
     address.push_back(text.substr(0, text.find('\n')));
   }
-  return fabric->connect(ranks.mine(), pairs, address,
-                         key_bytes(all[0].substr(all[0].find('\n') + 1)), deadline,
+  const std::size_t end = all[0].find('\n');
+  const collectives::JobKey key{.job = what + all[0].substr(0, end),
+                                .secret = all[0].substr(end + 1)};
+  return fabric->connect(ranks.mine(), pairs, address, key, deadline,
                          [&] { ranks.bootstrap.throw_if_abandoned(); });
 }
 

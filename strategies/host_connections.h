@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Connections between the ranks that the plans of a step let talk across hosts: each process
-// listens, tells its address through the bootstrap with a random key, and the ranks of each pair
-// meet (collectives/tcp); or MPI carries their messages (collectives/mpi).
+// listens, sends its address and a random key through the bootstrap, and the ranks of each pair
+// connect (collectives/tcp); or MPI carries their messages (collectives/mpi).
 #pragma once
 #include <chrono>
 #include <memory>

@@ -191,11 +191,6 @@ std::byte* Mirror::widened(const engine::Parameter& frozen) const {
   return reinterpret_cast<std::byte*>(to);
 }
 
-std::uint64_t* Mirror::checks_of(std::int64_t step) const {
-  return reinterpret_cast<std::uint64_t*>(checks.data() +
-                                          std::size_t(step % 2) * checks.bytes() / 2);
-}
-
 std::byte* Mirror::exchange(int point) {
   const engine::Range range = design_->points[std::size_t(point)];
   return space(Space::kExchange) + range.begin * sizeof(double);

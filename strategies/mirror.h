@@ -17,6 +17,7 @@
 #include "engine/train/strategy.h"
 #include "strategies/loss_scale.h"
 #include "strategies/step_design.h"
+#include "strategies/weight_checks.h"
 
 namespace lockstep::strategies {
 
@@ -100,9 +101,7 @@ class Mirror : private OwnOps,
   std::size_t timed_steps = 0;
   std::chrono::milliseconds deadline{0};  // 20 median steps; 0: not known yet
   std::int64_t reported = -1;             // the step of the last report; -1: none since `open`
-  // Checksums of the watched weights: those of even steps, and those of odd ones. Shared.
-  engine::Buffer checks;
-  std::uint64_t* checks_of(std::int64_t step) const;
+  std::optional<WeightChecks> checks;     // where mirrors are compared; since `open`
   std::optional<LossScale> loss_scale;    // where it is dynamic; since `open`
   engine::LossScaleState reported_scale;  // as the reported step had it
   std::vector<double> averaged;           // statistics as they were when they were last averaged

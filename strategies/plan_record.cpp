@@ -39,7 +39,7 @@ std::string replicas_of(const std::vector<int>& host) {
                      hosts == 1 ? "" : "s");
 }
 
-std::string threads_of(int threads) {
+std::string threads_text(int threads) {
   return fmt::format("{} thread{} a replica", threads, threads == 1 ? "" : "s");
 }
 
@@ -263,8 +263,8 @@ bool other_arithmetic(const std::string& record, const std::vector<int>& host,
     const std::string instructions = plan.value("instructions", chief.instructions);
     std::string there, here;
     if (threads != chief.threads) {
-      there = threads_of(threads);
-      here = threads_of(chief.threads);
+      there = threads_text(threads);
+      here = threads_text(chief.threads);
     }
     if (instructions != chief.instructions) {
       const char* const joint = there.empty() ? "" : " and ";

@@ -11,7 +11,7 @@
 namespace lockstep::strategies {
 namespace {
 
-std::string_view name(Reduce operation) {
+std::string_view operation_name(Reduce operation) {
   static constexpr std::array<std::string_view, 5> kNames{"sum", "mean", "min", "max", "product"};
   return kNames[std::size_t(operation)];
 }
@@ -35,7 +35,7 @@ void RankCall::describe(const double* numbers, std::string& text) {
   const auto out = std::back_inserter(text);
   switch (Kind(int(numbers[0]))) {
     case Kind::kAllReduce:
-      fmt::format_to(out, "all_reduce of {} {} ({}", count, type, name(Reduce(detail)));
+      fmt::format_to(out, "all_reduce of {} {} ({}", count, type, operation_name(Reduce(detail)));
       if (memory != 0) fmt::format_to(out, ", in allocated memory {}", memory);
       text += ")";
       return;
@@ -47,7 +47,7 @@ void RankCall::describe(const double* numbers, std::string& text) {
       return;
     case Kind::kBuckets:
       fmt::format_to(out, "buckets for {} gradient{} of {} ({})", count, count == 1 ? "" : "s",
-                     type, name(Reduce(detail)));
+                     type, operation_name(Reduce(detail)));
       return;
     case Kind::kBucket:
       fmt::format_to(out, "bucket {} of buckets {}, of {} {}", detail, memory, count, type);

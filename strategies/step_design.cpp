@@ -78,7 +78,7 @@ class Designer {
     design_.rule = input_.rule;
     check_wire();
     if (options_.wire == "bfloat16") design_.wire = options_.wire;
-    design_.bucket_bytes = options_.bucket_bytes > 0 ? options_.bucket_bytes : kBucketBytes;
+    design_.bucket_bytes = options_.bucket_bytes > 0 ? options_.bucket_bytes : usual_bucket();
     design_.buckets = options_.bucket_ends.empty()
                           ? cut_buckets(graph_.trainable(), design_.bucket_bytes, width())
                           : buckets_of(options_.bucket_ends, graph_.trainable());
@@ -187,6 +187,12 @@ class Designer {
 
   std::size_t width() const { return engine::size_of(graph_.dtype()); }
   std::size_t bytes_of(Range bucket) const { return bucket.size() * width(); }
+
+  // One more queued sum on one host costs little, and backward hides all but the last.
+  std::size_t usual_bucket() const {
+    if (!input_.queued || hosts_ > 1) return kBucketBytes;
+    return std::clamp(graph_.trainable() * width() / 8, kBucketBytes / 8, kBucketBytes);
+  }
   bool needs_norm() const { return input_.rule.needs_squares(); }
   bool needs_layer_norms() const { return input_.rule.needs() == engine::Needs::kLayerNorms; }
 

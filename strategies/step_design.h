@@ -31,7 +31,7 @@
 
 namespace lockstep::strategies {
 
-// Of gradients that are summed together, where nobody asked for more or less.
+// The usual size of a bucket, where sums are not queued on one host (those: step_design.cpp).
 inline constexpr std::size_t kBucketBytes = std::size_t(4) << 20;
 
 struct DesignOptions {

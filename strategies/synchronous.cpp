@@ -237,7 +237,6 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
         "loss scale {} was asked for, the checkpoint was written with {}: bits may differ",
         text_of(rule_.scaling), text_of(*scaled_before));
   const engine::Graph first(graph, *ops, 1, graph_options());
-  plan_checks(first);
   const std::string shares =
       options_.shares.empty() ? "equal" : fmt::format("{}", fmt::join(options_.shares, " "));
   const std::string flags = fmt::format(
@@ -308,7 +307,7 @@ void Synchronous::design(const engine::Graph& graph) {
   input.rule = rule_;
   input.host = host_;
   input.totals = kTotals;
-  input.metrics_per_rank = numbers_of_rank();
+  input.metrics_per_rank = kNumbersOfRank;
   input.gather_per_rank = kGather;
   input.unlike = unlike_processors(topology_);
   input.queued = queued_;
@@ -407,8 +406,9 @@ void Synchronous::open_executors(const JobRanks& ranks) {
   open_vendor();
   if (vendor_sums_) executor.vendor_sum = std::bind_front(&VendorSums::sum, vendor_sums_.get());
   for (std::size_t i = 0; i < mirrors_.size(); ++i) {
-    mirrors_[i]->checks =
-        mirrors_[i]->kernels().allocate_shared(2 * checked_at(0).size() * sizeof(std::uint64_t));
+    if (options_.checksums && host_.size() > 1)
+      mirrors_[i]->checks.emplace(mirrors_[i]->kernels(), mirrors_[i]->graph,
+                                  open_.batch / host_.size());
     mirrors_[i]->open(design_, rule_, *team_, std::move(transports[i]), executor);
   }
   watch_vendor();

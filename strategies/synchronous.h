@@ -150,8 +150,9 @@ class Synchronous : public engine::Strategy {
   Synchronous(SynchronousOptions options, collectives::Bootstrap& bootstrap);
 
  private:
-  static constexpr std::size_t kTotals = 4;  // numbers of engine::Totals that are sums ...
-  static constexpr std::size_t kTimes = 2;   // ... and those of which each rank's are sent
+  static constexpr std::size_t kTotals = 5;  // numbers of engine::Totals that are sums ...
+  static constexpr std::size_t kTimes = 2;   // ... and those of which each rank's are sent,
+  static constexpr std::size_t kNumbersOfRank = kTimes + 1;  // with a hash of its weights
   Mirror& mirror(engine::Replica& replica) const;
   int first_rank() const;
   engine::GraphOptions graph_options() const;
@@ -189,11 +190,8 @@ class Synchronous : public engine::Strategy {
   void open_recordings();
   std::string graphs_sentence() const;
   bool record(Mirror& mirror, int part, const std::function<void()>& queue);
-  void queue_checks(Mirror& mirror, engine::Range range);
-  void check_mirrors(const double* numbers, std::int64_t step) const;
-  std::size_t numbers_of_rank() const;  // in the metrics, behind the sums
-  void plan_checks(const engine::Graph& graph);
-  const std::vector<std::size_t>& checked_at(std::int64_t step) const;  // parameters, by index
+  void check_mirrors(Mirror& mirror, const double* hashes);
+  std::string mirrors_sentence() const;
   engine::Totals totals_of(Mirror& mirror);
 
   SynchronousOptions options_;
@@ -213,10 +211,9 @@ class Synchronous : public engine::Strategy {
   std::vector<std::unique_ptr<engine::Device>> host_devices_;  // of fallbacks
   std::unique_ptr<engine::Ops> planning_ops_;                  // likewise, of graphs that only plan
   bool planner_chose_ = false;                                 // by the topology's costs ...
-  std::string costs_are_ = {};  // ... and how these were found; empty: nobody has asked for them
-  std::vector<std::vector<std::size_t>> checked_;  // entries of the layout, by turn of the check
-  bool planned_before_ = false;                    // the plan is a checkpoint's ...
-  bool queued_ = false;              // kernels are, on a device with memory of its own
+  std::string costs_are_ = {};   // ... and how these were found; empty: nobody has asked for them
+  bool planned_before_ = false;  // the plan is a checkpoint's ...
+  bool queued_ = false;          // kernels are, on a device with memory of its own
   std::string vendor_, no_vendor_;   // the library's sums that are best, or why there are none
   std::optional<bool> shares_gpus_;  // with other processes of some host, since `open` ...
   std::string gpu_exchange_;         // ... and the sentence that says so; empty: none

@@ -55,8 +55,8 @@ void Synchronous::compute(engine::Replica& replica, int part, std::size_t whole,
     m.executor().wait(int(stage), "before a recorded step");
   if (m.loss_scale || host_.size() > 1) m.kernels().go_behind_reductions();
   if (m.loss_scale) m.loss_scale->give(m.context->state, m.Replica::state.step);
-  if (part == 0) queue_checks(m, {0, m.graph.parameters()});
   recordings_->repeat(local, part);
+  if (m.checks && part + 1 == open_.accumulate) m.checks->keep(m.Replica::state.step);
 }
 
 // False: it was refused. Plans run on the host as always, and are at their end when all of it is

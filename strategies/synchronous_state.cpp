@@ -128,8 +128,22 @@ std::string Synchronous::reason() const {
   return design_.reason;
 }
 
+// Before `open`, of one replica, or where nothing is compared: nothing.
+std::string Synchronous::mirrors_sentence() const {
+  if (mirrors_.empty() || !mirrors_[0]->checks) return {};
+  const bool fused = design_.update == "fused";
+  const std::size_t cycle = mirrors_[0]->checks->cycle();
+  std::string text = "\nmirrors: the weights of all replicas are compared in every step";
+  if (cycle > 1) text += fmt::format(", those of large layers in turn, all within {} steps", cycle);
+  text += "; a difference ends the run within one step more. Not found: wrong gradients";
+  if (fused) text += ", wrong optimizer state";
+  if (fused && cycle > 1) text += ", a difference that an update overwrites before its turn";
+  return text;
+}
+
 std::string Synchronous::explain() const {
   std::string text = fmt::format("{}: {}\n{}", name(), topology_.describe(), sentence(design_));
+  text += mirrors_sentence();
   const bool on_host = mirrors_.empty() || mirrors_[0]->kernels().in_host_memory();
   if (planned_before_) {
     text += other_arithmetic_ ? "\nthe plan is the checkpoint's"

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The calls of a step: see synchronous.h.
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
+#include <ranges>
 
 #include "strategies/synchronous.h"
 
@@ -13,15 +17,19 @@ using engine::Totals;
 
 namespace {
 
-// Every parameter's checksum is compared once in so many steps.
-constexpr std::size_t kCheckCycle = 16;
 constexpr int kMeetings = 10;  // a meeting outside of steps may take so many deadlines
 
-double high_half(std::uint64_t sum) {
-  return double(sum >> 32);
-}
-double low_half(std::uint64_t sum) {
-  return double(sum & 0xffffffffu);
+// The number that stands most often among those of all ranks, the first where several do; `number`
+// gives that of a rank.
+template <class Number>
+std::size_t most_common(std::size_t ranks, const Number& number) {
+  std::size_t most = 0, common = 0;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    std::size_t equal = 0;
+    for (std::size_t other = 0; other < ranks; ++other) equal += number(rank) == number(other);
+    if (equal > common) common = equal, most = rank;
+  }
+  return most;
 }
 
 }  // namespace
@@ -49,23 +57,6 @@ std::optional<engine::Work> Synchronous::next(engine::Replica& replica) {
   return work;
 }
 
-// Which entries of the layout are compared at a step: every kCheckCycle-th, in turn; in another
-// turn in each cycle, so that all get theirs where some steps alone are reported.
-void Synchronous::plan_checks(const engine::Graph& graph) {
-  checked_.assign(kCheckCycle, {});
-  if (!options_.checksums) return;
-  const std::vector<engine::Parameter>& layout = graph.layout();
-  std::size_t turn = 0;
-  for (std::size_t i = 0; i < layout.size(); ++i) {
-    if (!layout[i].frozen) checked_[turn++ % kCheckCycle].push_back(i);
-  }
-}
-
-const std::vector<std::size_t>& Synchronous::checked_at(std::int64_t step) const {
-  const auto turn = std::size_t(step);
-  return checked_[(turn + turn / kCheckCycle) % kCheckCycle];
-}
-
 void Synchronous::staged(engine::Replica& replica) {
   if (auto& loss_scale = mirror(replica).loss_scale) loss_scale->staged();
 }
@@ -87,29 +78,17 @@ void Synchronous::before_forward(engine::Replica& replica, Range range) {
   if (m.loss_scale && updated && work_.training && !m.recording)
     m.loss_scale->give(m.context->state, m.Replica::state.step);
   m.executor().progress();
-  if (!m.recording) queue_checks(m, range);
 }
 
-// Weights of the last step, which nobody writes before this rank's gradients are ready: the moment
-// to look at them.
-void Synchronous::queue_checks(Mirror& m, Range range) {
-  if (!options_.checksums || !work_.training || host_.size() == 1) return;
-  const std::size_t width = engine::size_of(m.graph.dtype());
-  const std::vector<std::size_t>& entries = checked_at(m.Replica::state.step);
-  for (std::size_t place = 0; place < entries.size(); ++place) {
-    const engine::Parameter& parameter = m.graph.layout()[entries[place]];
-    if (!range.holds(parameter.range)) continue;
-    m.kernels().queue_checksum(m.space(Space::kWeight) + parameter.range.begin * width,
-                               parameter.range.size() * width, 0,
-                               m.checks_of(m.Replica::state.step) + place);
-  }
-}
-
-// Starts the collectives of every bucket that ends before `end`.
+// Starts the collectives of every bucket that ends before `end`. Weights up to there are not read
+// again in this step, and until this rank starts a bucket nobody writes its weights: all that the
+// step has computed with is checked here.
 void Synchronous::start_buckets(Mirror& m, std::size_t end) {
   if (m.started == 0) m.update_state = m.Replica::state;  // every update of the last step is done
-  if (m.started < design_.buckets.size() && design_.buckets[m.started].end <= end)
+  if (m.started < design_.buckets.size() && design_.buckets[m.started].end <= end) {
+    if (m.checks) m.checks->add(m.space(Space::kWeight), end, m.Replica::state.step);
     m.kernels().reduce_behind_kernels();
+  }
   for (; m.started < design_.buckets.size() && design_.buckets[m.started].end <= end; ++m.started) {
     for (int stage : design_.stages[m.started]) m.executor().start(stage, &m.update_state);
   }
@@ -135,6 +114,11 @@ void Synchronous::finish(engine::Replica& replica) {
                     "backward has not announced every gradient");
   m.started = 0;
   m.behind_updates = false;
+  if (m.checks) {
+    m.checks->add(m.space(Space::kWeight), m.graph.parameters(), m.Replica::state.step);
+    m.checks->end_step();
+    if (!m.recording) m.checks->keep(m.Replica::state.step);
+  }
   m.executor().progress();
 }
 
@@ -143,8 +127,8 @@ Totals Synchronous::totals_of(Mirror& m) {
   m.executor().finish(design_.metrics, "metrics");
   const double* numbers =
       reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.metrics_range.begin;
-  check_mirrors(numbers + kTotals + kTimes, m.reported);
-  Totals totals{numbers[0], numbers[1], numbers[2], numbers[3]};
+  check_mirrors(m, numbers + kTotals + kTimes);
+  Totals totals{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
   if (rule_.scaling.dynamic) {
     totals.loss_scale = m.reported_scale.scale;
     totals.skipped = double(m.reported_scale.skipped);
@@ -153,17 +137,12 @@ Totals Synchronous::totals_of(Mirror& m) {
   }
   const double* times = numbers + kTotals;
   totals.waited = times[0];
-  for (std::size_t rank = 0; rank < host_.size(); ++rank, times += numbers_of_rank()) {
+  for (std::size_t rank = 0; rank < host_.size(); ++rank, times += kNumbersOfRank) {
     totals.waited = std::min(totals.waited, times[0]);
     if (times[1] > 0 && (totals.messages == 0 || times[1] < totals.messages))
       totals.messages = times[1];
   }
   return totals;
-}
-
-// A rank's times, then its checksums.
-std::size_t Synchronous::numbers_of_rank() const {
-  return kTimes + 2 * checked_at(0).size();
 }
 
 // A wait may take as long as 20 median steps of the last kTimedSteps, where that is more than the
@@ -197,13 +176,14 @@ Totals Synchronous::report(engine::Replica& replica, std::int64_t step, const To
   numbers[1] = mine.correct;
   numbers[2] = mine.examples;
   numbers[3] = mine.stop;
-  double* own = numbers + kTotals + std::size_t(m.rank) * numbers_of_rank();
+  numbers[4] = mine.save;
+  double* own = numbers + kTotals + std::size_t(m.rank) * kNumbersOfRank;
   own[0] = mine.waited;
   own[1] = mine.messages;
-  for (std::size_t place = 0; place < checked_at(step).size(); ++place) {
-    const std::uint64_t sum = m.checks_of(step)[place];
-    own[kTimes + 2 * place] = high_half(sum);
-    own[kTimes + 2 * place + 1] = low_half(sum);
+  if (m.checks) {
+    // A host that is not a step ahead of its device has waited for the loss alone.
+    if (step == m.Replica::state.step) m.kernels().synchronize();
+    own[kTimes] = m.checks->take(step);
   }
   m.reported = step;
   m.executor().start(design_.metrics, nullptr);
@@ -211,32 +191,32 @@ Totals Synchronous::report(engine::Replica& replica, std::int64_t step, const To
   return before;
 }
 
-// Every rank has every rank's checksums of the same weights: rank 0's stand at `numbers`. The
-// mirrors that differ from most others are named.
-void Synchronous::check_mirrors(const double* numbers, std::int64_t step) const {
-  const std::vector<std::size_t>& entries = checked_at(step);
-  if (host_.size() == 1) return;
-  const std::size_t stride = numbers_of_rank();
-  for (std::size_t k = 0; k < entries.size(); ++k) {
-    auto same = [&](std::size_t a, std::size_t b) {
-      return std::equal(numbers + a * stride + 2 * k, numbers + a * stride + 2 * k + 2,
-                        numbers + b * stride + 2 * k);
-    };
-    std::size_t most = 0, common = 0;  // a rank whose bits most ranks have
-    for (std::size_t rank = 0; rank < host_.size(); ++rank) {
-      std::size_t equal = 0;
-      for (std::size_t other = 0; other < host_.size(); ++other) equal += same(rank, other);
-      if (equal > common) common = equal, most = rank;
+// Every rank has every rank's hash of the weights, the first of them at `hashes`. So all find here
+// that some differ, and then tell each other which: the ranks that differ from most are named.
+void Synchronous::check_mirrors(Mirror& m, const double* hashes) {
+  const auto rank_hash = [&](std::size_t rank) { return hashes[rank * kNumbersOfRank]; };
+  const auto differs_from = [](const auto& number, std::size_t most) {
+    return [&number, most](std::size_t rank) { return number(rank) != number(most); };
+  };
+  const auto ranks = std::views::iota(std::size_t(0), host_.size());
+  if (std::ranges::none_of(ranks, differs_from(rank_hash, 0))) return;
+  const std::size_t pieces = m.checks->pieces();
+  for (std::size_t first = 0; first < pieces; first += kGather) {
+    std::array<double, kGather> mine{};
+    const std::size_t count = std::min(kGather, pieces - first);
+    for (std::size_t k = 0; k < count; ++k) mine[k] = m.checks->hash_of(first + k);
+    const std::vector<double> all = gather(m, mine, "comparing mirrors that differ");
+    for (std::size_t k = 0; k < count; ++k) {
+      const auto hash = [&](std::size_t rank) { return all[rank * kGather + k]; };
+      const std::size_t most = most_common(host_.size(), hash);
+      auto others = ranks | std::views::filter(differs_from(hash, most));
+      if (others.begin() == others.end()) continue;
+      engine::fail(Code::kCorrupt,
+                   "mirrors are no longer equal: {} differs on rank {} from rank {} at step {}",
+                   m.checks->parameter(first + k), fmt::join(others, ", "), most, m.reported);
     }
-    if (common == host_.size()) continue;
-    std::string others;
-    for (std::size_t rank = 0; rank < host_.size(); ++rank) {
-      if (!same(rank, most)) others += fmt::format("{}{}", others.empty() ? "" : ", ", rank);
-    }
-    engine::fail(Code::kCorrupt,
-                 "mirrors are no longer equal: {} differs on rank {} from rank {} at step {}",
-                 mirrors_[0]->graph.layout()[entries[k]].name, others, most, step);
   }
+  engine::fail(Code::kCorrupt, "mirrors are no longer equal at step {}", m.reported);
 }
 
 Totals Synchronous::settle(engine::Replica& replica) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // lockstep bench: how long collectives take on this machine, by size and algorithm, checked, beside
-// their roofline and MPI's own. Ranks are the processes of the job, or threads of this one. Rank 0
-// prints. What is measured and how: bench/measure.h.
+// their roofline and MPI's or NCCL's own. Ranks are the processes of the job, threads of this one,
+// or replicas on devices (bench_devices.h). Rank 0 prints. What is measured and how:
+// bench/measure.h.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -23,11 +24,13 @@
 #include "tools/bench/room.h"
 #include "tools/bench/scaling_runs.h"
 #include "tools/bench/verdict.h"
+#include "tools/bench_devices.h"
 #include "tools/bench_flags.h"
 #include "tools/chief_files.h"
 #include "tools/command.h"
 #include "tools/exit_codes.h"
 #include "tools/leaving.h"
+#include "tools/standard_streams.h"
 
 namespace lockstep::tools {
 namespace {
@@ -139,9 +142,7 @@ class BenchOfRank {
 
  private:
   void say(const std::string& line) const {
-    if (ranks_.rank() != 0 || line.empty()) return;
-    fmt::print("{}\n", line);
-    std::fflush(stdout);
+    if (ranks_.rank() == 0 && !line.empty()) print(line + "\n");
   }
   void say_marks() const {
     if (form_ == Form::kTable) say(bench::kMarked);
@@ -188,7 +189,8 @@ class BenchOfRank {
       say("# us, min, p99: median, least and 99th percentile in place, in microseconds; out us: "
           "median out of place; GB/s in place");
     say_marks();
-    say(bench::heading(form_, setting_.mpi));
+    const bench::Rival rival = setting_.mpi ? bench::Rival::kMpi : bench::Rival::kNone;
+    say(bench::heading(form_, rival));
     std::vector<bench::Row> rows;
     for (const std::size_t count : sizes_) {
       for (const auto& choice : choices(f_.algorithm, count)) {
@@ -199,22 +201,15 @@ class BenchOfRank {
         row.barrier_ns = meeting_.pair_ns();  // which on virtual machines changes within a run
         row.measured = bench::measure(ranks_, meeting_, setting_, choice.algorithm, count);
         verdict_.add(row.measured.wrong);
-        verdict_.add_mpi(row.measured.mpi_wrong);
+        verdict_.add_rival(row.measured.rival_wrong);
         other_work_.add(row.measured.in_place.wait);
         rows.push_back(row);
-        say(bench::to_text(row, form_, setting_.mpi));
+        say(bench::to_text(row, form_, rival));
       }
     }
-    if (ranks_.rank() == 0 && !f_.plot.empty()) plot(rows);
-  }
-
-  void plot(const std::vector<bench::Row>& rows) const {
-    std::ofstream file(f_.plot);
-    const std::string op = setting_.task.reduces() ? fmt::format(" ({})", f_.operation()) : "";
-    file << bench::to_svg(
-        rows, fmt::format("{} of {}{}, {} ranks", f_.collective, f_.dtype, op, ranks_.size()),
-        bench::mpi_name(setting_.task.collective));
-    if (!file.flush()) engine::fail(engine::Code::kIo, "{} cannot be written", f_.plot);
+    if (ranks_.rank() == 0 && !f_.plot.empty())
+      bench::write_svg(f_.plot, rows, f_.title(ranks_.size()),
+                       bench::mpi_name(setting_.task.collective));
   }
 
   // The planner's choice against those that were asked for, and it.
@@ -319,7 +314,8 @@ int run_bench(const BenchFlags& f, const Program& program) {
     task.host.assign(1, 0);
     bench::asked(task, f.algorithm, 1);
     if (f.scaling) runs.emplace(scaling_runs(f, s));
-    if (processes == 1 && f.links.empty()) bench::require_mappings(f.threads(), f.reproducible);
+    if (processes == 1 && f.links.empty() && !f.on_devices())
+      bench::require_mappings(f.threads(), f.reproducible);
     return s;
   });
   const bool each_host = true;  // may have interfaces of its own
@@ -330,6 +326,7 @@ int run_bench(const BenchFlags& f, const Program& program) {
   open_chief_files(session, [&] {
     if (!f.plot.empty() && session.launch().rank == 0) require_writable(f.plot);
   });
+  if (f.on_devices()) return code_of(bench_devices(f, setting, session));
   const std::chrono::seconds deadline(f.deadline);
   if (processes == 1) {
     const int threads = f.threads();

@@ -45,8 +45,31 @@ void require_effect(const BenchFlags& f) {
                                                      {"--links", !f.links.empty()}};
   for (const auto& [name, given] : of_scaling)
     engine::require(f.scaling || !given, "{} is for --scaling alone", name);
+  engine::require(f.on_devices() || !f.copy, "--copy is for --device and --devices alone");
   engine::require(f.links.empty() || !f.assumed,
                   "--links says what things cost, so --assumed has nothing to do");
+}
+
+// Ranks on devices are replicas of one process, whose steps sum gradients.
+void require_of_devices(const BenchFlags& f, const bench::Setting& s, int processes) {
+  const char* const flag = f.devices.empty() ? "--device" : "--devices";
+  engine::require(processes == 1,
+                  "{} times replicas of one process, and {} processes were started: start one, "
+                  "without mpirun",
+                  flag, processes);
+  engine::require(f.devices.empty() || f.ranks == 0,
+                  "--devices gives each rank a device, so --ranks has nothing to do");
+  const std::string other = f.scaling ? "scaling" : f.other();
+  engine::require(other.empty(), "{} goes without --{}, which times ranks on processors alone",
+                  flag, other);
+  engine::require(s.task.collective == Collective::kAllReduce && f.operation() == "sum",
+                  "{} times the sums of all_reduce, not {} of {}", flag, f.operation(),
+                  f.collective);
+  engine::require(!s.mpi, "--compare mpi is of ranks on processors; NCCL is timed beside GPUs");
+  engine::require(!f.warmup, "{} times batches of calls, so --warmup has nothing to do", flag);
+  engine::require(f.network.given().empty(),
+                  "{} sends nothing between hosts, so {} has nothing to do", flag,
+                  f.network.given());
 }
 
 std::string known_algorithms() {
@@ -68,6 +91,11 @@ bench::ScalingFlags BenchFlags::scale() const {
   scale.batch = batch.value_or(scale.batch);
   scale.links = links;
   return scale;
+}
+
+std::string BenchFlags::title(int count) const {
+  const std::string operated = setting().task.reduces() ? fmt::format(" ({})", operation()) : "";
+  return fmt::format("{} of {}{}, {} ranks", collective, dtype, operated, count);
 }
 
 std::string BenchFlags::fewest() const {
@@ -130,6 +158,7 @@ void BenchFlags::require_possible(int processes) const {
                   "--op mean needs floating point, not {}", dtype);
   engine::require(s.task.reduces() || !op,
                   "--collective {} reduces nothing, so --op has nothing to do", collective);
+  if (on_devices()) require_of_devices(*this, s, processes);
   engine::require(ranks == 0 || processes == 1,
                   "--ranks starts threads in one process, and {} processes were started; they are "
                   "the ranks",
@@ -205,6 +234,16 @@ void declare(CLI::App& app, BenchFlags& f) {
                  "threads of this process, without mpirun; 0: two, or one that a launcher started")
       ->check(whole_number(0, 256))
       ->capture_default_str();
+  auto* const device =
+      app.add_option("--device", f.device,
+                     "time replicas of this process on a device instead, beside NCCL: cuda:0; "
+                     "cuda: ranks on all GPUs in turn (--ranks, default: 2, or one on each GPU)");
+  app.add_option("--devices", f.devices, "a device for each replica, as in cuda:0,cuda:1")
+      ->delimiter(',')
+      ->excludes(device);
+  app.add_option("--copy", f.copy,
+                 "for --device: size of the copy that gives the roofline (default: 256MiB)")
+      ->check(byte_size(4096, kLargest));
   app.add_option("--compare", f.compare, "time this, too, in turn")->check(one_of({"mpi"}));
   app.add_option("--deadline", f.deadline, "seconds of every wait for another rank")
       ->check(whole_number(1, 86'400))

@@ -29,6 +29,9 @@ struct BenchFlags {
   std::optional<double> compute_ms;
   std::optional<int> batch;
   std::string links;
+  std::optional<std::string> copy;   // of ranks on devices: else 256 MiB
+  std::string device;                // of all ranks; "cuda": all GPUs
+  std::vector<std::string> devices;  // instead: of each rank
   NetworkFlags network;
 
   // What is timed instead of one collective after the other: "regret", "overlap", "reproducible";
@@ -37,6 +40,8 @@ struct BenchFlags {
     return regret ? "regret" : overlap ? "overlap" : reproducible ? "reproducible" : "";
   }
   std::string operation() const { return op.value_or("sum"); }
+  bool on_devices() const { return !device.empty() || !devices.empty(); }
+  std::string title(int count) const;  // of a picture, of so many ranks
   bench::Form form() const;
   bench::Setting setting() const;
   bench::ScalingFlags scale() const;

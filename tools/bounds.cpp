@@ -77,6 +77,27 @@ CLI::Validator port_range() {
       "such as 40000-40100", [](const std::string& text) { return ports_of(text).has_value(); });
 }
 
+std::optional<Interval> interval_of(const std::string& text) {
+  if (const auto steps = parsed<std::int64_t>(text)) {
+    if (*steps < 0 || *steps > kVeryMany) return std::nullopt;
+    return Interval{*steps, 0};
+  }
+  constexpr std::pair<char, double> kUnits[] = {{'s', 1}, {'m', 60}, {'h', 3600}};
+  for (const auto& [unit, seconds] : kUnits) {
+    if (!text.ends_with(unit)) continue;
+    const auto count = parsed<double>(text.substr(0, text.size() - 1));
+    if (count && *count > 0 && *count * seconds <= kVeryMany) return Interval{0, *count * seconds};
+  }
+  return std::nullopt;
+}
+
+CLI::Validator steps_or_time() {
+  return validator(
+      fmt::format("a number of steps from 0 to {}, or a time such as 90s, 10m or 2h", kVeryMany),
+      "e.g. 90s, 10m or 2h; a number alone: steps",
+      [](const std::string& text) { return interval_of(text).has_value(); });
+}
+
 CLI::Validator byte_size(std::size_t least, std::size_t most, std::size_t plain,
                          const std::string& word) {
   const std::string instead = word.empty() ? "" : word + " or ";

@@ -21,6 +21,13 @@ CLI::Validator number_from(double least, double most);
 CLI::Validator port_range();
 // The first and the last port of such a text; nothing where it is none.
 std::optional<std::pair<int, int>> ports_of(const std::string& text);
+// Between two checkpoints: steps ("500"), or time ("90s", "10m", "2h").
+struct Interval {
+  std::int64_t steps = 0;
+  double seconds = 0;
+};
+std::optional<Interval> interval_of(const std::string& text);  // nothing where it is neither
+CLI::Validator steps_or_time();
 // A size as collectives::parse_size reads it. `plain`: bytes of a number without a unit, 1 or a
 // MiB. `word`: may stand instead; empty: none may.
 CLI::Validator byte_size(std::size_t least, std::size_t most, std::size_t plain = 1,

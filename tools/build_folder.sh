@@ -67,8 +67,8 @@ compile_aloud() {
   return "${PIPESTATUS[0]}"
 }
 
-# told FINISHED TOTAL SECONDS: the share that is done, and the time left if the rest takes its share.
-told() {
+# progress_text FINISHED TOTAL SECONDS: the share that is done, and the time left if the rest takes its share.
+progress_text() {
   local left=$(($3 * ($2 - $1) / $1))
   printf '%3d %% built, about %d:%02d left' $((100 * $1 / $2)) $((left / 60)) $((left % 60))
 }
@@ -82,11 +82,11 @@ show_progress() {
       if [ -n "$shown" ]; then printf '\r\033[K'; shown=''; fi
       printf '%s\n' "$line"
     elif [ -t 1 ]; then
-      shown=$(told "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" $((SECONDS - begin)))
+      shown=$(progress_text "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" $((SECONDS - begin)))
       printf '\r\033[K%s' "$shown"
     elif [ $((SECONDS - last)) -ge "$progress_seconds" ]; then
       last=$SECONDS
-      printf '%s\n' "$(told "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" $((SECONDS - begin)))"
+      printf '%s\n' "$(progress_text "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" $((SECONDS - begin)))"
     fi
   done
   if [ -n "$shown" ]; then printf '\n'; fi

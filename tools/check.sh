@@ -97,7 +97,11 @@ fi
 export OMP_WAIT_POLICY=passive
 
 if [ "$mode" = changed ]; then
-  mapfile -t names < <(tools/tests_of_changes.py build "$revision")
+  if ! changes=$(tools/tests_of_changes.py build "$revision"); then
+    failed "it is not known what has changed"
+    finish
+  fi
+  mapfile -t names <<<"$changes"
   say "tests: ${names[*]}"
   run_tests build --no-rebuild --timeout-multiplier 2 "${names[@]}"
   finish

@@ -2,6 +2,9 @@
 #include "tools/data_choice.h"
 
 #include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -14,6 +17,21 @@ namespace {
 
 constexpr std::uint64_t kExamples = 8000;
 constexpr std::size_t kPadding = 4;  // of crops, in pixels
+
+// Names of notes in a manifest.
+constexpr const char* kDataNote = "data";
+constexpr const char* kTestNote = "test";
+constexpr const char* kExamplesNote = "examples";
+constexpr const char* kAugmentNote = "augment";
+
+bool is_utf8(const std::string& text) {
+  try {
+    static_cast<void>(nlohmann::json(text).dump());
+    return true;
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
+}
 
 // How many ids of each field the model's embeddings have rows for; 0: it embeds none.
 std::size_t buckets_of(const engine::GraphSpec& graph) {
@@ -42,7 +60,7 @@ engine::data::Sets choose_clicks(const DataChoice& choice, std::size_t buckets) 
     options.seed = choice.seed;
     return engine::data::generated_clicks(options);
   }
-  if (!choice.data.empty()) return engine::data::criteo(choice.data, buckets);
+  if (!choice.data.empty()) return engine::data::criteo(choice.data, buckets, choice.test);
   options.train = choice.examples.value_or(options.train);
   return engine::data::generated_clicks(options);
 }
@@ -61,9 +79,15 @@ engine::data::Sets choose_plain(const DataChoice& choice, const engine::GraphSpe
                   "--examples {} is of the examples that the program draws, and --data {} gives "
                   "others: leave one of them out",
                   choice.examples.value_or(0), choice.data);
-  if (const std::size_t buckets = buckets_of(graph); buckets > 0) {
-    return choose_clicks(choice, buckets);
-  }
+  const std::size_t buckets = buckets_of(graph);
+  engine::require(choice.test.empty() || buckets > 0,
+                  "--test {}: test data of images lie beside the training data, in the folder of "
+                  "--data: leave it out",
+                  choice.test);
+  engine::require(choice.test.empty() || (!choice.data.empty() && choice.data != "random"),
+                  "--test {} without --data FILE: what the program draws has test data of its own",
+                  choice.test);
+  if (buckets > 0) return choose_clicks(choice, buckets);
   const engine::Shape shape = graph.input_shape();
   const bool colours = shape.rank() == 3 && shape[2] == 3;
   if (choice.data.empty() && colours) return choose_images(choice, graph);
@@ -94,6 +118,39 @@ engine::data::Sets choose_data(const DataChoice& choice, const engine::GraphSpec
       sets.train,
       {.pad = crop ? kPadding : 0, .flip = flip, .seed = choice.seed, .around = sets.around});
   return sets;
+}
+
+std::map<std::string, std::string> data_notes(const DataChoice& choice) {
+  std::map<std::string, std::string> notes;
+  const auto put = [&](const char* name, const std::string& flag) {
+    const bool drawn = flag.empty() || flag == "random";
+    const std::string path = drawn ? flag : std::filesystem::absolute(flag).string();
+    if (!path.empty() && is_utf8(path)) notes[name] = path;
+  };
+  put(kDataNote, choice.data);
+  put(kTestNote, choice.test);
+  if (choice.examples) notes[kExamplesNote] = std::to_string(*choice.examples);
+  if (choice.augment != "none") notes[kAugmentNote] = choice.augment;
+  return notes;
+}
+
+DataChoice recorded_choice(const engine::RunState& state) {
+  const auto note = [&](const char* name) {
+    const auto found = state.notes.find(name);
+    return found == state.notes.end() ? std::string() : found->second;
+  };
+  DataChoice choice;
+  choice.data = note(kDataNote);
+  choice.test = note(kTestNote);
+  choice.batch = state.batch;
+  choice.seed = state.seed;
+  if (const std::string text = note(kExamplesNote); !text.empty()) {
+    std::uint64_t examples = 0;
+    std::from_chars(text.data(), text.data() + text.size(), examples);
+    if (examples > 0) choice.examples = examples;
+  }
+  if (const std::string augment = note(kAugmentNote); !augment.empty()) choice.augment = augment;
+  return choice;
 }
 
 }  // namespace lockstep::tools

@@ -5,16 +5,19 @@
 // Criteo's format.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
 #include "engine/data/sets.h"
 #include "engine/nn/graph_spec.h"
+#include "engine/train/checkpoint.h"
 
 namespace lockstep::tools {
 
 struct DataChoice {
   std::string data;                       // the flag
+  std::string test = {};                  // the flag: a file of test data, in Criteo's format
   std::size_t batch = 1;                  // examples of random data
   std::optional<std::uint64_t> examples;  // the flag: drawn for training; else 8000, clicks 100,000
   std::uint64_t seed = 1;
@@ -23,5 +26,11 @@ struct DataChoice {
 // Throws Error(kInvalid) where examples were asked for of data that are not drawn, the model
 // embeds ids in another form than clicks have, or what is no image is to be augmented.
 engine::data::Sets choose_data(const DataChoice& choice, const engine::GraphSpec& graph);
+
+// Returns what a manifest keeps of a choice (RunState::notes). Paths are absolute there; one that
+// is not UTF-8 is left out.
+std::map<std::string, std::string> data_notes(const DataChoice& choice);
+// Returns the choice of the run that wrote a checkpoint.
+DataChoice recorded_choice(const engine::RunState& state);
 
 }  // namespace lockstep::tools

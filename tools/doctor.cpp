@@ -26,6 +26,7 @@
 #include "strategies/pmix/exchange.h"
 #include "tools/command.h"
 #include "tools/exit_codes.h"
+#include "tools/standard_streams.h"
 
 namespace lockstep::tools {
 namespace {
@@ -128,7 +129,7 @@ std::vector<Finding> examine() {
   } else {
     missing("gRPC",
             "built without it; it gives parameter servers (install libgrpc++-dev libprotobuf-dev "
-            "protobuf-compiler libssl-dev, build again)");
+            "protobuf-compiler, build again)");
   }
   if (strategies::pmix::available()) {
     found("PMIx", strategies::pmix::version());
@@ -145,7 +146,15 @@ std::vector<Finding> examine() {
   for (std::size_t i = 0; i < fabric.size(); ++i)
     found(i == 0 ? "fabric" : fmt::format("fabric, {}", i + 1), fabric[i]);
   const collectives::mpi::Launch launch = collectives::mpi::launch();
-  if (launch.present) {
+  std::string foreign;
+  try {
+    collectives::mpi::require_known_launcher();
+  } catch (const engine::Error& error) {
+    foreign = error.what();
+  }
+  if (!foreign.empty()) {
+    missing("job", foreign);
+  } else if (launch.present) {
     found("job", fmt::format("process {} of {}, {} of {} on this host", launch.rank, launch.size,
                              launch.local_rank, launch.local_size));
   } else {
@@ -175,12 +184,13 @@ Command add_doctor(CLI::App& app) {
     if (*json) {
       nlohmann::json object = nlohmann::json::object();
       for (const Finding& f : findings) object[f.part] = {{"found", f.found}, {"text", f.text}};
-      fmt::print("{}\n", object.dump());
+      print(object.dump() + "\n");
       return int(kDone);
     }
-    for (const Finding& f : findings) {
-      fmt::print("{} {:16} {}\n", f.found ? "found  " : "missing", f.part, f.text);
-    }
+    std::string text;
+    for (const Finding& f : findings)
+      text += fmt::format("{} {:16} {}\n", f.found ? "found  " : "missing", f.part, f.text);
+    print(text);
     return int(kDone);
   };
 }

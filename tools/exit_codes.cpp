@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "tools/exit_codes.h"
 
-#include <csignal>
-
 namespace lockstep::tools {
 
 ExitCode exit_code(engine::Code code) {
@@ -29,8 +27,8 @@ ExitCode exit_code(engine::Code code) {
   return kDefect;
 }
 
-ExitCode exit_code_of_signal(int signal) {
-  return signal == SIGINT ? kInterrupted : kTerminated;
+int exit_code_of_signal(int signal) {
+  return 128 + signal;
 }
 
 }  // namespace lockstep::tools

@@ -214,7 +214,17 @@ speed() {
   torch torch 80 --modes eager graphed
   step resnet50_32 80 --model resnet50 --device cuda:0 --batch 32 --warm-up 20 --steps 220
   step mnist_cnn_128 25 --model mnist_cnn --device cuda:0 --batch 128 --warm-up 200 --steps 2200 --group 100
-  run bench device 80 "$(program bench_device)" --device cuda:0 --json
+  local dtype ranks
+  for dtype in bfloat16 float32; do
+    for ranks in 2 4 8; do
+      run bench "all_reduce_${ranks}_$dtype" 25 "$lockstep" bench --device cuda:0 --ranks "$ranks" --dtype "$dtype" \
+        --min 64MiB --max 64MiB --algorithm direct --assumed --json
+    done
+  done
+  run bench device 60 "$(program bench_device)" --device cuda:0 --json
+  if [[ $doctor == *'"device cuda:1'* ]]; then
+    run bench all_reduce_gpus 60 "$lockstep" bench --device cuda --min 64KiB --factor 16 --algorithm all --json
+  fi
   # One replica before and after two: clocks change.
   twin() { step "resnet50_128$1" "$2" --model resnet50 --devices "$3" --batch "$4" --warm-up 20 --steps 80 --layer-steps 0; }
   twin '' 80 cuda:0 128

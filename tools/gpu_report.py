@@ -205,11 +205,10 @@ def over_torch(runs, name, model, batch):
 
 
 def all_reduce(runs, dtype, replicas):
-    for table in figures(runs, "device", "bench", "all_reduce"):
-        for row in table["all_reduces"] if table["dtype"] == dtype else []:
-            if row["replicas"] == replicas:
-                return number(row, "share_of_copy")
-    raise NotMeasured(f"device has no all-reduce of {replicas} replicas in {dtype}")
+    row = figures(runs, f"all_reduce_{replicas}_{dtype}")[0]
+    if number(row, "wrong") > 0:
+        raise NotMeasured(f"{row['wrong']} elements of the sums are wrong")
+    return number(row, "roofline_percent") / 100
 
 
 def of_table(runs, bench, dtype, key):
@@ -357,7 +356,7 @@ def correctness_demands():
 def all_demands(runs, seconds, most):
     """Those of the parts that were run."""
     found = []
-    if any(name.startswith("step_") or name == "device" for name in runs["bench"]):
+    if any(name.startswith(("step_", "all_reduce_")) or name == "device" for name in runs["bench"]):
         found += speed_demands()
     if runs["test"]:
         found += correctness_demands()

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "tools/exit_codes.h"
 #include "tools/help.h"
 #include "tools/leaving.h"
+#include "tools/standard_streams.h"
 
 namespace lockstep::tools {
 namespace {
@@ -101,7 +103,12 @@ int run(int argc, char** argv) {
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == int(CLI::ExitCodes::Success)) return app.exit(error);  // --help
+    if (error.get_exit_code() == int(CLI::ExitCodes::Success)) {  // --help
+      std::ostringstream help;
+      app.exit(error, help, help);
+      print(help.str());
+      return kDone;
+    }
     leave_together(kUsage, what_is_wrong(app, error, command));
   }
   if (train->parsed()) return run_train(program);
@@ -118,6 +125,8 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   namespace tools = lockstep::tools;
   try {
+    tools::ignore_write_signals();
+    tools::never_wait_for_standard_error();
     lockstep::strategies::name_task();
     return tools::run(argc, argv);
   } catch (const lockstep::engine::Error& error) {

@@ -11,22 +11,22 @@
 #include <optional>
 
 #include "collectives/cost_cache.h"
-#include "collectives/gpu_costs.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "engine/optim/optimizer.h"
 #include "engine/runtime/devices.h"
 #include "models/registry.h"
 #include "strategies/calibration.h"
-#include "strategies/gpu_calibration.h"
 #include "strategies/session/session.h"
 #include "strategies/step_design.h"
 #include "tools/bounds.h"
 #include "tools/command.h"
+#include "tools/device_costs.h"
 #include "tools/exit_codes.h"
 #include "tools/leaving.h"
 #include "tools/network_flags.h"
 #include "tools/plan_picture.h"
 #include "tools/plan_text.h"
+#include "tools/standard_streams.h"
 #include "tools/topology_choice.h"
 
 namespace lockstep::tools {
@@ -116,10 +116,7 @@ int tell(const PlanFlags& f, const PlanSource& source, const Topology& topology,
   }
   const std::string text = f.json ? plan_json(source, topology, choices, model.get()) + "\n"
                                   : plan_text(source, topology, choices, model.get());
-  std::fputs(text.c_str(), stdout);
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    engine::fail(engine::Code::kIo, "standard output cannot be written");
-  }
+  print(text);
   return kDone;
 }
 
@@ -165,46 +162,18 @@ collectives::Choices choose(const PlanFlags& f, const Topology& topology, PlanSo
   return choices;
 }
 
-std::vector<std::string> names_of(const std::vector<engine::Device*>& devices) {
-  std::vector<std::string> names;
-  for (const engine::Device* device : devices) names.push_back(to_string(device->id()));
-  return names;
-}
-
 // A device for each replica of this process.
 std::vector<engine::Device*> devices_of(const PlanFlags& f, strategies::Session& session) {
   std::vector<engine::Device*> devices;
   for (const std::string& name : f.devices) devices.push_back(&session.device(name));
   if (devices.empty())
     devices.assign(std::size_t(f.replicas.value_or(1)), session.devices()[0].get());
-  const auto on_gpu = [](const engine::Device* device) { return device->id().kind == "cuda"; };
-  const auto gpus = std::ranges::count_if(devices, on_gpu);
-  engine::require(gpus == 0 || gpus == std::ptrdiff_t(devices.size()),
-                  "--devices {}: replicas on GPUs and on processors do not reach each other's "
-                  "memory: give devices of one kind",
-                  fmt::join(f.devices, ","));
   engine::require(
-      gpus == 0 || session.launch().size == 1,
+      !are_gpus(devices) || session.launch().size == 1,
       "--devices {}: between GPUs of several processes nothing is measured; plan them in "
       "one process, or describe them (--topology)",
       fmt::join(f.devices, ","));
   return devices;
-}
-
-// What replicas on GPUs cost each other; nothing where these are processors.
-std::optional<strategies::Calibration> gpus_of(const PlanFlags& f,
-                                               const std::vector<engine::Device*>& devices,
-                                               const Topology& found) {
-  if (devices[0]->id().kind != "cuda") return std::nullopt;
-  strategies::GpuCalibration how;
-  how.devices = devices;
-  if (collectives::each_gpu(names_of(devices)).size() > 1) how.gpus = engine::gpu_topology();
-  how.cache = collectives::cache_folder();
-  how.fresh = f.fresh;
-  strategies::Calibration assumed;
-  assumed.topology = found;
-  collectives::assume_gpu_costs(assumed.topology, how.gpus);
-  return f.assumed ? assumed : strategies::calibrate_gpus(assumed.topology, how);
 }
 
 // The ranks of this job, measured.
@@ -257,13 +226,17 @@ int plan(const PlanFlags& f, const Program& program) {
   Topology topology = collectives::discover(session.bootstrap(), names_of(devices));
   session.connected();
   PlanSource source{"this job"};
-  std::optional<strategies::Calibration> gpus = gpus_of(f, devices, topology);
-  if (gpus) topology = gpus->topology;
-  if (!f.assumed) {
-    const strategies::Calibration calibration = gpus ? *gpus : calibrated(f, session, topology);
+  const bool gpus = are_gpus(devices);
+  if (gpus || !f.assumed) {
+    const strategies::Calibration calibration = gpus
+                                                    ? device_costs(devices, topology,
+                                                                   f.assumed ? DeviceCosts::kAssumed
+                                                                   : f.fresh ? DeviceCosts::kFresh
+                                                                             : DeviceCosts::kStored)
+                                                    : calibrated(f, session, topology);
     if (!calibration.note.empty()) session.log().warning("{}", calibration.note);
     topology = calibration.topology;
-    source.seconds = calibration.seconds, source.stored = calibration.cached;
+    if (!f.assumed) source.seconds = calibration.seconds, source.stored = calibration.cached;
   }
   // All together, so that all refuse what cannot be.
   const auto choices = choose(f, topology, source, &session.bootstrap());

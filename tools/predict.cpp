@@ -17,9 +17,12 @@
 #include "tools/data_choice.h"
 #include "tools/exit_codes.h"
 #include "tools/leaving.h"
+#include "tools/standard_streams.h"
 
 namespace lockstep::tools {
 namespace {
+
+constexpr std::size_t kPredictedAtOnce = std::size_t(1) << 16;  // bytes that are printed together
 
 struct PredictFlags {
   std::string checkpoints, data, split = "test";
@@ -38,6 +41,31 @@ std::vector<double> softmax(std::span<const double> logits) {
   return p;
 }
 
+// The data that the flags name, else those of the run that wrote the checkpoint.
+engine::data::Sets data_of(const PredictFlags& f, const engine::RunState& state,
+                           const engine::GraphSpec& graph) {
+  DataChoice choice = recorded_choice(state);
+  const bool named = !f.data.empty() || f.examples;
+  if (!f.data.empty()) choice.data = f.data, choice.test = "";
+  if (named) choice.examples = f.examples;
+  if (named) return choose_data(choice, graph);
+  engine::data::Sets sets;
+  try {
+    sets = choose_data(choice, graph);
+  } catch (const engine::Error& error) {
+    throw engine::Error(
+        error.code(), fmt::format("{}; the checkpoint was trained on {}: name its data with --data",
+                                  error.what(), state.dataset));
+  }
+  engine::require(sets.train->fingerprint() == state.dataset_fingerprint,
+                  "the checkpoint of step {} was trained on {}, and {} is {} now: name the data "
+                  "with --data",
+                  state.step, state.dataset,
+                  choice.data.empty() ? "what the program draws" : choice.data,
+                  sets.train->describe());
+  return sets;
+}
+
 int predict(const PredictFlags& f, const Program& program) {
   together([] {
     const int processes = collectives::mpi::launch().size;
@@ -48,13 +76,14 @@ int predict(const PredictFlags& f, const Program& program) {
   const engine::Log silent("", engine::Log::Level::kError,
                            [](engine::Log::Level, std::string_view) {});
   engine::Checkpoints checkpoints(*storage, f.checkpoints, 1, silent);  // `restore` speaks, below
-  const auto step = checkpoints.newest();
-  if (!step) {
+  engine::RunState state;
+  const bool there =
+      checkpoints.use_newest([&](std::int64_t step) { state = checkpoints.read_state(step); });
+  if (!there) {
     engine::fail(engine::Code::kIo,
                  "there is no checkpoint in {}; lockstep train --checkpoints {} makes them",
                  f.checkpoints, f.checkpoints);
   }
-  const engine::RunState state = checkpoints.read_state(*step);
   engine::require(
       !state.model.empty(),
       "the checkpoint names no model, as one that a program of its own has made: only "
@@ -62,7 +91,7 @@ int predict(const PredictFlags& f, const Program& program) {
       "and Trainer::predict do it");
   const bool synchronised = state.graph.find(", synchronised") != std::string::npos;
   const engine::GraphSpec graph = models::build(state.model, {.synchronised = synchronised});
-  const engine::data::Sets sets = choose_data({f.data, f.batch, f.examples}, graph);
+  const engine::data::Sets sets = data_of(f, state, graph);
   for (const std::string& warning : sets.warnings) log.warning("{}", warning);
   const auto& data = f.split == "test" ? sets.test : sets.train;
   engine::require(data != nullptr, "the data has no test part: use --split train");
@@ -76,32 +105,36 @@ int predict(const PredictFlags& f, const Program& program) {
   engine::TrainerOptions trainer_options;
   trainer_options.log = log;
   engine::Trainer trainer(strategy, graph, engine::optim::sgd(), trainer_options);
-  trainer.restore(f.checkpoints);
+  state.step = trainer.restore(f.checkpoints).step;  // a run may have saved another since
 
   const std::size_t classes = graph.output_shape().elements();
   std::string header = "index,label";
   for (std::size_t c = 0; c < classes; ++c) header += fmt::format(",{}{}", f.logits ? "l" : "p", c);
-  // With the first line of results: what is refused until then leaves nothing on standard output.
-  bool headed = false;
+  // Printed in blocks, with the first results: what is refused until then leaves nothing on
+  // standard output.
+  std::string lines = header + "\n";
   const engine::Evaluation evaluation =
       trainer.predict(*data, f.batch, [&](std::int64_t example, std::span<const double> output) {
-        if (!std::exchange(headed, true)) std::puts(header.c_str());
         const auto label = std::max_element(output.begin(), output.end()) - output.begin();
-        std::string line = fmt::format("{},{}", example, label);
+        lines += fmt::format("{},{}", example, label);
         const std::vector<double> p = softmax(output);
         for (std::size_t c = 0; c < classes; ++c) {
-          line += f.logits ? fmt::format(",{:.9g}", output[c]) : fmt::format(",{:.6g}", p[c]);
+          lines += f.logits ? fmt::format(",{:.9g}", output[c]) : fmt::format(",{:.6g}", p[c]);
         }
-        std::puts(line.c_str());
+        lines += '\n';
+        if (lines.size() >= kPredictedAtOnce) print(std::exchange(lines, {}));
       });
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    engine::fail(engine::Code::kIo, "standard output cannot be written");
-  }
+  print(lines);
   const bool counts = graph.loss().counts_correct();
-  const std::string top5 =
+  std::string more =
       std::isnan(evaluation.top5) ? "" : fmt::format(" (top-5 {:.4f})", evaluation.top5);
-  std::fputs(fmt::format("step {}: {} {:.4f}{} on {}\n", state.step, counts ? "accuracy" : "loss",
-                         counts ? evaluation.accuracy : evaluation.loss, top5, data->describe())
+  if (!std::isnan(evaluation.auc)) more += fmt::format(" (AUC {:.4f})", evaluation.auc);
+  const std::string trained_on = sets.train->fingerprint() == state.dataset_fingerprint
+                                     ? ""
+                                     : fmt::format(" (trained on {})", state.dataset);
+  std::fputs(fmt::format("step {}: {} {:.4f}{} on {}{}\n", state.step, counts ? "accuracy" : "loss",
+                         counts ? evaluation.accuracy : evaluation.loss, more, data->describe(),
+                         trained_on)
                  .c_str(),
              stderr);
   return kDone;
@@ -116,8 +149,7 @@ Command add_predict(CLI::App& app) {
       ->required();
   app.add_option("--data", f->data,
                  "folder of IDX files or of CIFAR-10's .bin files, or for wide_deep a file in "
-                 "Criteo's text "
-                 "format; without it, digits, colour images or clicks that the program draws")
+                 "Criteo's text format (default: the data that the run was trained on)")
       ->check(file_name("a file or folder, or random"));
   app.add_option("--split", f->split, "part of the data")
       ->check(one_of({"test", "train"}))
@@ -127,8 +159,8 @@ Command add_predict(CLI::App& app) {
       ->capture_default_str();
   app.add_option(
          "--examples", f->examples,
-         "generated digits, images or clicks of the training part, without --data (default: "
-         "8000, 100000 clicks)")
+         "generated digits, images or clicks of the training part, without --data (default: as "
+         "many as the run was trained on)")
       ->check(whole_number(1, 1'000'000));
   app.add_option("--threads", f->threads, "library threads; 0: all cores")
       ->check(whole_number(0, 4096))

@@ -37,8 +37,9 @@ std::string Progress::line(const engine::StepReport& report) const {
   const double seconds = std::chrono::duration<double>(engine::Clock::now() - start_).count();
   const double done = double(report.step + 1 - first_step_);
   const double left = double(report.steps - report.step - 1) * seconds / std::max(1.0, done);
-  return fmt::format("step {}/{}  epoch {}  {:.0f} images/s  loss {:.4f}  {} left", report.step + 1,
-                     report.steps, report.epoch + 1, rate_, report.loss, duration_text(left));
+  return fmt::format("step {}/{}  epoch {}  {:.0f} examples/s  loss {:.4f}  {} left",
+                     report.step + 1, report.steps, report.epoch + 1, rate_, report.loss,
+                     duration_text(left));
 }
 
 void Progress::step(const engine::StepReport& report) {
@@ -66,14 +67,15 @@ void Progress::step(const engine::StepReport& report) {
 }
 
 void Progress::epoch(std::int64_t epoch, const engine::StepReport& last) {
-  say(fmt::format("epoch {}: {} in its last step, {:.0f} images/s", epoch,
+  say(fmt::format("epoch {}: {} in its last step, {:.0f} examples/s", epoch,
                   metrics(last.loss, last.accuracy), rate_));
 }
 
 void Progress::evaluation(const engine::Evaluation& test, std::int64_t epochs) {
   say(fmt::format("test after {} epoch{}: {}", epochs, epochs == 1 ? "" : "s",
                   metrics(test.loss, test.accuracy)) +
-      (std::isnan(test.top5) ? "" : fmt::format(", top-5 {:.4f}", test.top5)));
+      (std::isnan(test.top5) ? "" : fmt::format(", top-5 {:.4f}", test.top5)) +
+      (std::isnan(test.auc) ? "" : fmt::format(", AUC {:.4f}", test.auc)));
 }
 
 void Progress::erase() {

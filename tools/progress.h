@@ -26,7 +26,7 @@ class Progress {
   std::int64_t examples_per_epoch_;
   engine::Clock::time_point start_ = engine::Clock::now(), last_{};
   std::int64_t first_step_ = -1, last_step_ = -1;
-  double rate_ = 0;  // images/s of all workers, smoothed
+  double rate_ = 0;  // examples/s of all workers, smoothed
   bool drawn_ = false;
 };
 

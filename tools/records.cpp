@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <span>
+#include <vector>
 
 #include "engine/train/trace.h"
 
@@ -11,13 +13,13 @@ namespace lockstep::tools {
 
 namespace {
 
-// Of an evaluation or a step: a loss that counts none has no accuracy, and few classes have no top
-// 5, so no point of a curve (and null in a line). They stand last.
-std::span<const engine::Summary::Scalar> with_accuracy(
-    std::span<const engine::Summary::Scalar> scalars) {
-  while (scalars.size() > 1 && std::isnan(scalars.back().value))
-    scalars = scalars.first(scalars.size() - 1);
-  return scalars;
+// Of an evaluation or a step: a loss that counts none has no accuracy, few classes have no top 5,
+// and more than two no area under a curve, so there is no point (and null in a line).
+std::vector<engine::Summary::Scalar> numbers_of(std::span<const engine::Summary::Scalar> scalars) {
+  std::vector<engine::Summary::Scalar> numbers;
+  std::ranges::copy_if(scalars, std::back_inserter(numbers),
+                       [](const auto& scalar) { return !std::isnan(scalar.value); });
+  return numbers;
 }
 
 constexpr std::int64_t kProfiled = 20;  // steps, where nothing else was asked for
@@ -59,7 +61,7 @@ void Records::step(const engine::StepReport& report) {
                                              {"train/images_per_second", report.images_per_second},
                                              {"train/comm_exposed_ms", report.waited * 1e3},
                                              {"train/accuracy", report.accuracy}};
-  summary_->write(report.step, with_accuracy(scalars));
+  summary_->write(report.step, numbers_of(scalars));
   if (report.loss_scale == 0) return;
   const engine::Summary::Scalar scaled[] = {{"train/loss_scale", report.loss_scale},
                                             {"train/skipped_steps", double(report.skipped_steps)}};
@@ -75,13 +77,16 @@ void Records::evaluation(const engine::Evaluation& test, std::int64_t steps, std
                                   {"epoch", epochs},
                                   {"loss", test.loss},
                                   {"accuracy", test.accuracy},
-                                  {"top5", test.top5}});
+                                  {"top5", test.top5},
+                                  {"auc", test.auc}});
   }
   if (!summary_) return;
   summary_->begin(steps);
-  const engine::Summary::Scalar scalars[] = {
-      {"test/loss", test.loss}, {"test/accuracy", test.accuracy}, {"test/top5", test.top5}};
-  summary_->write(last, with_accuracy(scalars));
+  const engine::Summary::Scalar scalars[] = {{"test/loss", test.loss},
+                                             {"test/accuracy", test.accuracy},
+                                             {"test/top5", test.top5},
+                                             {"test/auc", test.auc}};
+  summary_->write(last, numbers_of(scalars));
 }
 
 void Records::checkpoint(std::int64_t step) {

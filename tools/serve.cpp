@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // lockstep serve: one server of a parameter server job, until the chief says that the job is over;
 // with --status, what living tasks say of themselves.
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,6 +17,7 @@
 #include "tools/exit_codes.h"
 #include "tools/leaving.h"
 #include "tools/signals.h"
+#include "tools/standard_streams.h"
 #include "tools/status_text.h"
 #include "tools/tls_flags.h"
 
@@ -43,17 +43,9 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(std::int64_t(seconds * 1e3));
 }
 
-// What a line of a program reads, whole, as soon as it is there.
-void print_line(const std::string& line) {
-  fmt::print("{}\n", line);
-  if (std::fflush(stdout) != 0)
-    engine::fail(engine::Code::kIo, "standard output cannot be written");
-}
-
 strategies::ClusterConfig tf_config(const Log& log) {
-  const char* text = std::getenv("TF_CONFIG");
-  require(text != nullptr,
-          "--status cluster: there is no TF_CONFIG, which says what the cluster is");
+  const char* text = strategies::tf_config_of_environment();
+  require(text != nullptr, "--status cluster: there is no TF_CONFIG that says what the cluster is");
   auto config = strategies::parse_tf_config(text, strategies::ClusterUse::kParameterServer);
   for (const std::string& warning : config.warnings) log.warning("{}", warning);
   return config;
@@ -62,7 +54,8 @@ strategies::ClusterConfig tf_config(const Log& log) {
 // Where to listen: as asked, else as the cluster says.
 std::string address_of(const ServeFlags& f, const Log& log) {
   if (!f.address.empty()) return f.address;
-  if (std::getenv("TF_CONFIG") == nullptr) return strategies::grpc::ServeOptions().address;
+  if (strategies::tf_config_of_environment() == nullptr)
+    return strategies::grpc::ServeOptions().address;
   const strategies::ClusterConfig config = tf_config(log);
   require(config.task.role == strategies::Role::kServer,
           "TF_CONFIG: this task is {}, and lockstep serve is for tasks of job \"ps\": start it "
@@ -103,7 +96,7 @@ int status(const ServeFlags& f, const Log& log) {
     }
     tasks.push_back(std::move(task));
   }
-  print_line(f.json ? nlohmann::json{{"tasks", tasks}}.dump() : text.substr(0, text.size() - 1));
+  print(f.json ? nlohmann::json{{"tasks", tasks}}.dump() + "\n" : text);
   return code;
 }
 
@@ -127,13 +120,13 @@ int serve_alone(const ServeFlags& f, const Log& log) {
   options.log = log;
   const auto task = strategies::server_task(options);
   log.info("serving at {}{}", task->address(), f.tls.none() ? ", without TLS" : ", by mutual TLS");
-  if (f.json) print_line(nlohmann::json{{"address", task->address()}}.dump());
+  if (f.json) print(nlohmann::json{{"address", task->address()}}.dump() + "\n");
   const auto end = task->join(engine::Clock::time_point::max(), &interrupt);
   if (!end) {
     log.info("stopped by a signal");
     return exit_code_of_signal(interrupt);
   }
-  if (f.json) print_line(nlohmann::json{{"failed", end->failed}, {"why", end->why}}.dump());
+  if (f.json) print(nlohmann::json{{"failed", end->failed}, {"why", end->why}}.dump() + "\n");
   if (end->failed) {
     complain(fmt::format("the chief ended the job: {}", end->why));
     return kTryAgain;

@@ -18,10 +18,10 @@ TEXT
 # What building and training need.
 build=(
   g++ meson ninja-build pkg-config
-  libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
+  libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev zlib1g-dev libssl-dev
   libeigen3-dev libdnnl-dev libhwy-dev librandom123-dev
   libopenmpi-dev openmpi-bin libpmix-dev libhwloc-dev
-  libgrpc++-dev libprotobuf-dev protobuf-compiler libssl-dev
+  libgrpc++-dev libprotobuf-dev protobuf-compiler
 )
 # What the tests need besides, and what makes building again fast.
 tests=(ccache git python3 libgtest-dev libgmock-dev iproute2 cmake openssl clang-format-14)

@@ -11,32 +11,43 @@ namespace {
 std::atomic<int> word{0};  // a handler has no argument of ours
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// Signals that come at once are handled in an order that nobody chose: of these the SIGINT counts,
-// which came from a person, where the SIGTERM is what a launcher made of it.
-void remember(int signal) {
-  int before = 0;
-  if (word.compare_exchange_strong(before, signal) || signal != SIGINT) return;
-  if (before == SIGINT) _exit(128 + SIGINT);
-  word = SIGINT;
+// Those by which people, schedulers and launchers end a run.
+constexpr int kEnding[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU};
+
+bool from_a_person(int signal) {
+  return signal == SIGINT || signal == SIGQUIT;
 }
 
-void handle_with(void (*handler)(int)) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+// Signals that come at once are handled in an order that nobody chose. One from a person counts
+// before the one that a launcher makes of it.
+void remember(int signal) {
+  int before = 0;
+  if (word.compare_exchange_strong(before, signal) || !from_a_person(signal)) return;
+  if (from_a_person(before)) _exit(128 + signal);
+  word = signal;
+}
+
+// Signals that are ignored, as after nohup, and those with a handler of somebody else's stay so.
+void replace_handler(void (*from)(int), void (*to)(int)) {
+  for (const int signal : kEnding) {
+    struct sigaction action {};
+    if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != from) continue;
+    action = {};
+    action.sa_handler = to;
+    sigemptyset(&action.sa_mask);
+    sigaction(signal, &action, nullptr);
+  }
 }
 
 }  // namespace
 
 const std::atomic<int>& watch_signals() {
-  handle_with(remember);
+  replace_handler(SIG_DFL, remember);
   return word;
 }
 
 void unwatch_signals() {
-  handle_with(SIG_DFL);
+  replace_handler(remember, SIG_DFL);
 }
 
 }  // namespace lockstep::tools

@@ -5,13 +5,19 @@
 usage: tests_of_changes.py BUILD [REVISION]
 
 What has changed: files that differ from REVISION, and new ones; REVISION is by default the last commit, or the one
-before where nothing differs from it. The tests: the unit programs of the folders in which they lie, the scripts of
-test/ that have changed, and the lints.
+before where nothing differs from it. The tests: of a source in test/, the tests that run what it is built into; of
+another file, the unit programs of its folder; the scripts of test/ that have changed; and the lints.
+
+exit code: 0 the names were printed, 1 git or meson failed
 """
 import json
+import os
 import pathlib
+import re
 import subprocess
 import sys
+
+UNIT = re.compile(r"-unity[0-9]+\.cpp$")
 
 # The first line whose path begins so: the programs that hold what lies there.
 PROGRAMS = [
@@ -34,20 +40,19 @@ PROGRAMS = [
     ("strategies/", "strategies job_ranks"),
     ("models/", "strategies"),
     ("bench/", "bench_device tools"),
-    ("tools/bench", "tools bench_refused"),
+    ("tools/bench", "tools bench_refused bench_device"),
     ("tools/quickstart", "quickstart_sh"),
     ("tools/build_folder", "quickstart_sh"),
     ("tools/setup", "setup_sh"),
     ("tools/bundle", "bundle_sh"),
-    ("tools/gpu_report", "gpu_report_py"),
+    ("tools/gpu_report", "gpu_report_py gpu_rehearsal_py"),
+    ("tools/gpu_check", "gpu_rehearsal_py bundle_sh"),
     ("tools/count_tests", "count_tests_py"),
     ("tools/tests_of_changes", "tests_of_changes_py"),
     ("tools/virtual_cluster", "virtual_cluster_sh"),
     ("tools/task_cluster", "task_cluster_sh"),
     ("tools/install/", "install"),
     ("tools/", "tools program"),
-    ("test/fuzz/", "fuzz"),
-    ("test/wire/", "wire"),
 ]
 
 
@@ -64,20 +69,35 @@ def changed(revision):
 
 
 def programs_of(path):
-    """Names of programs, without the numbers of their shards."""
-    if path.endswith(".md") or (path.startswith("test/") and path.endswith(".py")):
+    """Names of the programs of a folder, without the numbers of their shards."""
+    if path.endswith(".md") or (path.startswith("test/") and not path.endswith(".h")):
         return set()
-    below = path.removeprefix("test/")   # tests mirror the tree
-    for candidate in (path, below):
-        for prefix, programs in PROGRAMS:
-            if candidate.startswith(prefix):
-                return set(programs.split())
+    for prefix, programs in PROGRAMS:
+        if path.removeprefix("test/").startswith(prefix):   # tests mirror the tree
+            return set(programs.split())
     return set()
 
 
-def chosen(tests, paths):
-    """Names of those of `tests` (name, suites, command) that hold the files at `paths`."""
-    programs = set().union(*(programs_of(path) for path in paths)) if paths else set()
+def sources_of(part):
+    """Those of a target, and in a build of units those that the units include."""
+    for name in part["sources"]:
+        yield name
+    for name in part["generated_sources"]:
+        if UNIT.search(name) and os.path.exists(name):
+            yield from re.findall(r"^#include<(.*)>$", pathlib.Path(name).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def built_from(targets, paths):
+    """Ids of the targets that have one of the files at `paths`, which lie in test/, among their sources."""
+    ends = tuple("/" + path for path in paths if path.startswith("test/"))
+    return {target["id"] for target in targets for part in target["target_sources"]
+            if any(os.path.normpath(source).endswith(ends) for source in sources_of(part))} if ends else set()
+
+
+def chosen(tests, targets, paths):
+    """Names of those of `tests` that hold the files at `paths`; tests and targets as `meson introspect` tells them."""
+    programs = set().union(*(programs_of(path) for path in paths))
+    built = built_from(targets, paths)
     headers = any(path.endswith(".h") for path in paths)
     scripts = {pathlib.Path(path).name for path in paths if path.startswith("test/") and path.endswith(".py")}
     names = []
@@ -86,15 +106,24 @@ def chosen(tests, paths):
         lint = any(suite.endswith("lint") for suite in test["suite"]) and (headers or name != "headers")
         program = name in programs or name.rstrip("0123456789").rstrip("_") in programs
         script = any(pathlib.Path(word).name in scripts for word in test["cmd"])
-        if lint or program or script:
+        if lint or program or script or built.intersection(test["depends"]):
             names.append(name)
     return names
 
 
+def introspected(build, what):
+    return json.loads("\n".join(lines_of("meson", "introspect", what, build)))
+
+
 def main():
-    tests = json.loads("\n".join(lines_of("meson", "introspect", "--tests", sys.argv[1])))
-    revision = sys.argv[2] if len(sys.argv) > 2 else ""
-    print("\n".join(chosen(tests, changed(revision))))
+    build, revision = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
+    try:
+        paths = changed(revision)
+        print("\n".join(chosen(introspected(build, "--tests"), introspected(build, "--targets"), paths)))
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr or error.stdout).strip().splitlines()
+        print(f"tests_of_changes: {' '.join(error.cmd)} failed: {said[0] if said else error}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -30,6 +30,7 @@
 #include "tools/progress.h"
 #include "tools/records.h"
 #include "tools/signals.h"
+#include "tools/standard_streams.h"
 #include "tools/strategy_choice.h"
 #include "tools/train_flags.h"
 
@@ -86,10 +87,14 @@ void check_together(const TrainFlags& f, int processes) {
   engine::require(!f.profile_steps || !f.profile.empty(),
                   "--profile-steps {} without --profile records nothing: name a file for the trace",
                   f.profile_steps.value_or(0));
-  engine::require(f.every == 0 || !f.checkpoints.empty(),
+  engine::require(f.every == "0" || !f.checkpoints.empty(),
                   "--every {} without --checkpoints saves nothing: name a folder for them",
                   f.every);
   check_device(f);
+}
+
+DataChoice data_choice(const TrainFlags& f) {
+  return {f.data, f.test, f.batch, f.examples, f.seed, f.augment};
 }
 
 // The data sets, and whether checkpoints can be kept: what depends on the files of this host.
@@ -112,8 +117,7 @@ engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph, int
   engine::require(needed <= there,
                   "--batch {} needs {:.1f} GiB for its inputs alone, and {:.1f} GiB are free",
                   f.batch, needed / 0x1p30, there / 0x1p30);
-  DataChoice choice{f.data, f.batch, f.examples, f.seed, f.augment};
-  engine::data::Sets sets = choose_data(choice, graph);
+  engine::data::Sets sets = choose_data(data_choice(f), graph);
   const std::size_t here =
       f.devices.empty() ? std::size_t(f.replicas.value_or(1)) : f.devices.size();
   const std::size_t replicas = here * std::size_t(std::max(processes, 1));
@@ -204,6 +208,7 @@ nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
   if (history.test) {
     object["test_accuracy"] = history.test->accuracy;  // null where that is NaN
     object["test_top5"] = history.test->top5;          // likewise
+    object["test_auc"] = history.test->auc;            // likewise
     object["test_loss"] = history.test->loss;
   }
   if (history.traffic) object["traffic"] = to_json(*history.traffic, history.traffic_steps);
@@ -216,7 +221,9 @@ nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
 // Which task of which cluster this is, where TF_CONFIG says so. Processes of an all-reduce find
 // each other by their launcher: what started several without one would have each train alone.
 Cluster cluster_of(const TrainFlags& f, int processes, const Log& log) {
-  const char* const text = std::getenv("TF_CONFIG");
+  const char* const text = strategies::tf_config_of_environment();
+  if (text == nullptr || f.strategy != "parameter_server")
+    collectives::mpi::require_known_launcher();
   if (text == nullptr) return std::nullopt;
   if (f.strategy == "mirrored") {
     log.warning(
@@ -259,8 +266,20 @@ int serve_task(const TrainFlags& f, const strategies::ClusterConfig& cluster,
   return end->failed ? kTryAgain : kDone;
 }
 
-int train(const TrainFlags& f, const Program& program) {
+// The flags with a strategy: several processes that were started together train together.
+TrainFlags with_strategy(TrainFlags f, int processes, const Log& log) {
+  if (!f.strategy.empty()) return f;
+  f.strategy = processes > 1 ? "collective_all_reduce" : "mirrored";
+  if (processes > 1)
+    log.info("strategy: {}, since {} processes were started together; --strategy chooses another",
+             f.strategy, processes);
+  return f;
+}
+
+int train(const TrainFlags& given, const Program& program) {
   collectives::mpi::Launch launch = collectives::mpi::launch();
+  const TrainFlags f = with_strategy(
+      given, launch.size, Log("", launch.rank == 0 ? Log::Level::kInfo : Log::Level::kWarning));
   const Cluster cluster = together([&] { return cluster_of(f, launch.size, Log()); });
   const bool supervise = f.strategy == "parameter_server" && !cluster && launch.size > 1;
   if (supervise) {
@@ -341,8 +360,13 @@ int train(const TrainFlags& f, const Program& program) {
   fit.steps_ahead = f.steps_ahead;
   fit.steps_per_execution = f.steps_per_execution;
   fit.checkpoints = f.checkpoints;
-  fit.every = f.every;
+  const Interval every = interval_of(f.every).value();
+  fit.every = every.steps;
+  fit.every_seconds = every.seconds;
   fit.keep = f.keep;
+  fit.notes = data_notes(data_choice(f));
+  // A synchronous job goes on from its last checkpoint where a server has come back empty.
+  if (f.strategy == "parameter_server" && !f.checkpoints.empty()) fit.retries = f.restarts;
   fit.test = sets.test.get();
   fit.evaluate_every = f.evaluate_every;
   fit.interrupt = &interrupt;
@@ -352,9 +376,8 @@ int train(const TrainFlags& f, const Program& program) {
     progress.say(fmt::format("{} on {}", f.model, sets.train->describe()));
     if (!sets.test && f.data != "random") {
       progress.say(fmt::format(
-          "there will be no test accuracy, because {} has no test data: t10k-images-idx3-ubyte and "
-          "t10k-labels-idx1-ubyte, or CIFAR-10's test_batch.bin",
-          f.data));
+          "there will be no test accuracy, because {} has no test data: {}", f.data,
+          sets.test_files.empty() ? "name a file of them with --test" : sets.test_files));
     }
     progress.say(strategy->explain());
     if (f.placement) progress.say(strategy->placement());
@@ -378,10 +401,7 @@ int train(const TrainFlags& f, const Program& program) {
   for (const std::string& line : session.memory_of_gpus()) progress.say(line);
   records->close(*strategy);
   if (chief && f.json) {
-    fmt::print("{}\n", result(f, *strategy, history).dump());
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      engine::fail(engine::Code::kIo, "standard output cannot be written: the result is lost");
-    }
+    print(result(f, *strategy, history).dump() + "\n");
   }
   // Only now is the job over: had the chief died before its result was out, the others would say
   // so.

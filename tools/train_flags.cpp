@@ -81,11 +81,15 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "wide_deep, a file in Criteo's text format; or 'random' for one batch of random "
                  "examples; without it, digits, colour images or clicks that the program draws")
       ->check(file_name("a file or folder, or random"));
+  app.add_option("--test", f.test,
+                 "for wide_deep with --data FILE: a file of test data in the same format; folders "
+                 "have test data of their own")
+      ->check(file_name("a file"));
   app.add_option("--strategy", f.strategy,
                  "replicas of this process, or of all that mpirun started; or replicas that share "
-                 "variables on servers")
-      ->check(one_of({"mirrored", "collective_all_reduce", "parameter_server"}))
-      ->capture_default_str();
+                 "variables on servers (default: collective_all_reduce where mpirun started "
+                 "several processes, else mirrored)")
+      ->check(one_of({"mirrored", "collective_all_reduce", "parameter_server"}));
   app.add_option("--replicas", f.replicas,
                  "replicas per process: under mpirun each process has so many (default: 1; on "
                  "--device cuda one on each GPU of the process)")
@@ -301,8 +305,8 @@ void declare(CLI::App& app, TrainFlags& f) {
   app.add_option("--checkpoints", f.checkpoints,
                  "folder: continues from what it holds, and saves there")
       ->check(file_name("a folder"));
-  app.add_option("--every", f.every, "steps between checkpoints; 0: after each epoch")
-      ->check(counts)
+  app.add_option("--every", f.every, "steps or time between checkpoints; 0: after each epoch")
+      ->check(steps_or_time())
       ->capture_default_str();
   app.add_option("--keep", f.keep, "checkpoints that stay")
       ->check(at_least_one)

@@ -14,7 +14,8 @@
 namespace lockstep::tools {
 
 struct TrainFlags {
-  std::string model = "mnist_cnn", data, strategy = "mirrored";
+  std::string model = "mnist_cnn", data, test;
+  std::string strategy;         // else by the number of processes
   std::optional<int> replicas;  // else one, or one a GPU of --device cuda
   std::size_t batch = 64;
   std::optional<std::int64_t> epochs;  // where no steps are given: else 6
@@ -42,7 +43,8 @@ struct TrainFlags {
   std::optional<double> deadline_seconds;                          // else the strategy's own
   std::string config, checkpoints, log, summary, profile;
   std::optional<std::int64_t> profile_steps;  // else 20
-  std::int64_t every = 0, evaluate_every = 1;
+  std::string every = "0";                    // steps or a time
+  std::int64_t evaluate_every = 1;
   int keep = 3;
   int servers = 1;  // of parameter_server, and what follows
   strategies::UpdateOptions

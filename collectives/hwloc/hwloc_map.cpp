@@ -17,12 +17,12 @@ constexpr std::size_t kMostProcessors = 4096, kMostDescription = 1000;
 struct Destroy {
   void operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }
 };
-using Topology = std::unique_ptr<hwloc_topology, Destroy>;
+using HwlocTopology = std::unique_ptr<hwloc_topology, Destroy>;
 
-Topology create() {
+HwlocTopology create() {
   hwloc_topology_t made = nullptr;
   if (hwloc_topology_init(&made) != 0) return nullptr;
-  return Topology(made);
+  return HwlocTopology(made);
 }
 
 // The nearest of these around a processor.
@@ -33,7 +33,7 @@ hwloc_obj_t around(hwloc_obj_t processor, bool (*is)(hwloc_obj_type_t)) {
 }
 
 // The last cache: the outermost that holds data.
-hwloc_obj_t last_cache(hwloc_obj_t processor) {
+hwloc_obj_t outermost_cache(hwloc_obj_t processor) {
   hwloc_obj_t last = nullptr;
   for (hwloc_obj_t at = processor; at != nullptr; at = at->parent)
     if (hwloc_obj_type_is_dcache(at->type) != 0) last = at;
@@ -56,7 +56,7 @@ MachineMap map_of(hwloc_topology_t topology) {
        (at = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, at)) != nullptr;) {
     const hwloc_obj_t core =
         around(at, [](hwloc_obj_type_t type) { return type == HWLOC_OBJ_CORE; });
-    const hwloc_obj_t cache = last_cache(at);
+    const hwloc_obj_t cache = outermost_cache(at);
     // Of several memories at one place the first is the ordinary one.
     const int node = std::max(0, hwloc_bitmap_first(at->nodeset));
     map.processors.push_back({int(at->os_index), name_of(core, at), name_of(cache, at), node});
@@ -99,7 +99,7 @@ std::string version() {
 }
 
 std::optional<MachineMap> this_machine() {
-  const Topology topology = create();
+  const HwlocTopology topology = create();
   if (topology == nullptr) return std::nullopt;
   // Asks the processors themselves, one by one: a thread would have to go to each.
   hwloc_topology_set_components(topology.get(), HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
@@ -120,7 +120,7 @@ MachineMap described_machine(const std::string& description) {
   if (processors == 0) refuse("a level has nothing in it");
   if (processors > kMostProcessors)
     refuse("it has more than " + std::to_string(kMostProcessors) + " processors");
-  const Topology topology = create();
+  const HwlocTopology topology = create();
   if (topology == nullptr ||
       hwloc_topology_set_synthetic(topology.get(), description.c_str()) != 0 ||
       hwloc_topology_load(topology.get()) != 0)

@@ -30,10 +30,10 @@ std::size_t key_offset(std::size_t bytes) {
   return whole_pages(bytes);
 }
 std::size_t file_bytes(std::size_t bytes) {
-  return key_offset(bytes) + kPage;
+  return key_offset(bytes) + kPageBytes;
 }
 
-std::string reason() {
+std::string system_reason() {
   return std::strerror(errno);
 }
 
@@ -52,7 +52,7 @@ void reserve(int file, std::size_t bytes, const std::string& name) {
     } else if (errno == EOPNOTSUPP) {
       return;  // pages then come with the first touch
     } else if (errno != EINTR) {
-      fail(Code::kIo, "no {} bytes of shared memory for {}: {}", bytes, name, reason());
+      fail(Code::kIo, "no {} bytes of shared memory for {}: {}", bytes, name, system_reason());
     }
   }
 }
@@ -66,7 +66,8 @@ void take_huge_pages(int file, std::byte* data, std::size_t bytes) {
   const std::size_t whole = bytes / kHugePage * kHugePage;
   if (reinterpret_cast<std::uintptr_t>(data) % kHugePage != 0 || whole == 0) return;
   for (std::size_t at = 0; at < whole; at += kHugePage)
-    if (fallocate(file, 0, off_t(at), off_t(kPage)) != 0) return;  // `reserve` says what is wrong
+    if (fallocate(file, 0, off_t(at), off_t(kPageBytes)) != 0)
+      return;  // `reserve` says what is wrong
   madvise(data, whole, kCollapse);
 }
 
@@ -95,14 +96,15 @@ engine::Buffer map(int file, std::size_t bytes, const std::string& what) {
       }
     }
   }
-  if (at == MAP_FAILED) fail(Code::kIo, "cannot map {} ({} bytes): {}", what, bytes, reason());
+  if (at == MAP_FAILED)
+    fail(Code::kIo, "cannot map {} ({} bytes): {}", what, bytes, system_reason());
   return engine::Buffer(static_cast<std::byte*>(at), bytes, [at, whole] { munmap(at, whole); });
 }
 
 std::uint64_t random_key() {
   std::uint64_t key = 0;
   while (getrandom(&key, sizeof key, 0) != ssize_t(sizeof key)) {
-    if (errno != EINTR) fail(Code::kIo, "no random numbers from the system: {}", reason());
+    if (errno != EINTR) fail(Code::kIo, "no random numbers from the system: {}", system_reason());
   }
   return key;
 }
@@ -146,10 +148,10 @@ MappedMemory::MappedMemory(const std::string& name, std::size_t bytes) {
          available);
   }
   const int file = memfd_create(name.substr(0, 200).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (file < 0) fail(Code::kIo, "no shared memory (memfd) for {}: {}", name, reason());
+  if (file < 0) fail(Code::kIo, "no shared memory (memfd) for {}: {}", name, system_reason());
   file_ = owner(file);
   if (ftruncate(file, off_t(file_bytes(bytes))) != 0) {
-    fail(Code::kIo, "no {} bytes of shared memory for {}: {}", bytes, name, reason());
+    fail(Code::kIo, "no {} bytes of shared memory for {}: {}", bytes, name, system_reason());
   }
   buffer_ = map(file, bytes, name);
   take_huge_pages(file, buffer_.data(), bytes);
@@ -172,7 +174,8 @@ engine::Buffer map_peer(const MappingAddress& address) {
     fail(Code::kIo, "{} is not the memory that process {} told of: no file", path, address.pid);
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file < 0)
-    fail(Code::kIo, "cannot open the memory of process {}: {}: {}", address.pid, path, reason());
+    fail(Code::kIo, "cannot open the memory of process {}: {}: {}", address.pid, path,
+         system_reason());
   const engine::Buffer closer = owner(file);
   // What its owner could cut short would end this process at the next access.
   const int seals = fcntl(file, F_GET_SEALS);
@@ -180,7 +183,7 @@ engine::Buffer map_peer(const MappingAddress& address) {
     fail(Code::kIo, "{} is not the memory that process {} told of: it can be cut short", path,
          address.pid);
   struct stat status {};
-  if (fstat(file, &status) != 0) fail(Code::kIo, "cannot look at {}: {}", path, reason());
+  if (fstat(file, &status) != 0) fail(Code::kIo, "cannot look at {}: {}", path, system_reason());
   if (address.bytes > kMostMapped || !S_ISREG(status.st_mode) ||
       std::size_t(status.st_size) != file_bytes(address.bytes)) {
     fail(Code::kIo, "{} is not the memory that process {} told of: {} bytes, not {}", path,

@@ -13,10 +13,10 @@
 
 namespace lockstep::collectives {
 
-constexpr std::size_t kPage = 4096;  // bytes of a small one
-// So many bytes, up to the end of their last page.
+constexpr std::size_t kPageBytes = 4096;  // of the smallest page
+// Returns `bytes` rounded up to whole pages.
 constexpr std::size_t whole_pages(std::size_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 
 // Where a peer finds it; sent through the bootstrap as text.

@@ -21,6 +21,10 @@ struct Launch {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
 };
 Launch launch();
+// Throws Error(kInvalid) where a launcher that says nothing of the above (MPICH, Slurm without
+// PMIx, torchrun) started several processes, which would each do the whole work alone. Names its
+// variable and the ways that work.
+void require_known_launcher();
 
 struct Options {
   std::chrono::milliseconds deadline{60000};

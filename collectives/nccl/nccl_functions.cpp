@@ -28,7 +28,7 @@ std::string linker_words() {
 }
 
 // Of a library in a folder that the system's search does not know; else the reason of that search.
-void* open(const std::string& file) {
+void* open_library(const std::string& file) {
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
   if (void* const library = ::dlopen(file.c_str(), kFlags)) return library;
   const std::string reason = linker_words();
@@ -40,7 +40,7 @@ void* open(const std::string& file) {
 }  // namespace
 
 NcclFunctions load_nccl(const std::string& file) {
-  void* const library = open(file);
+  void* const library = open_library(file);
   const auto take = [&]<class Function>(Function*& function, const char* name) {
     function = reinterpret_cast<Function*>(::dlsym(library, name));
     if (function == nullptr)

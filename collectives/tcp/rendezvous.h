@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// How ranks get their connections. The lower rank of a pair connects and says hello (key, who, to
-// whom); the higher one compares the key in constant time and acknowledges; the lower one confirms.
-// Only then both count the connection: an attempt that one side gave up is never used by the other.
-// Whoever has a wrong key, or talks something else, is closed without a word; whoever is silent is
-// closed after two seconds, and keeps nobody waiting. One thread.
+// The ranks of a job connect here. The lower rank of a pair dials, the higher one accepts, and both
+// prove that they know the key of the job (handshake.h). Only then both count the connection: an
+// attempt that one side gave up is never used by the other. Strangers are refused and keep nobody
+// waiting; a silent one is closed after two seconds. One thread.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/tcp/job_key.h"
 #include "collectives/tcp/socket.h"
 
 namespace lockstep::collectives::tcp {
@@ -25,14 +25,14 @@ struct Met {
 struct Invitation {
   std::vector<std::pair<int, int>> pairs;  // rank here, rank there
   std::vector<std::string> address;        // of each rank
-  std::string key;                         // kKeyBytes
+  JobKey key;
   std::chrono::milliseconds deadline{};
   std::function<void()> check = {};  // asked all the while: what it throws ends the meeting
 };
-inline constexpr std::size_t kKeyBytes = 32;
 
-// All pairs, in their order. Throws Error(kTimeout) naming who did not come, Error(kInvalid),
-// and what `check` throws.
+// Returns the connections of all pairs, in their order. Throws Error(kTimeout) that names who did
+// not come, what went wrong at each of its addresses, and who was refused meanwhile;
+// Error(kInvalid); and what `check` throws.
 std::vector<Met> meet(std::span<const Socket> listeners, const Invitation& invitation);
 
 }  // namespace lockstep::collectives::tcp

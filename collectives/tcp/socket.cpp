@@ -26,7 +26,6 @@ namespace {
 
 constexpr int kBacklog = 128;
 constexpr int kTries = 100;  // ports that the system picks
-const std::string kEverywhere = "all interfaces";
 
 void set(const Socket& socket, int level, int option, int value) {
   // A kernel without the option is worse off, not wrong.
@@ -56,8 +55,6 @@ Endpoint endpoint(const std::string& host, int port) {
 Socket listen_at(const Endpoint& at, bool again) {
   Socket socket(::socket(at.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return socket;
-  if (at.address.ss_family == AF_INET6 && at.text == kEverywhere)
-    set(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   if (again) set(socket, SOL_SOCKET, SO_REUSEADDR, 1);
   if (bind(socket.file(), reinterpret_cast<const sockaddr*>(&at.address), at.length) != 0 ||
       listen(socket.file(), kBacklog) != 0)
@@ -65,30 +62,45 @@ Socket listen_at(const Endpoint& at, bool again) {
   return socket;
 }
 
-// All interfaces; of a host without IPv6, those of IPv4.
-Endpoint everywhere(int port, bool six) {
-  Endpoint all = endpoint(six ? "::" : "0.0.0.0", port);
-  all.text = kEverywhere;
-  return all;
-}
-
-// At one port, 0 for one that the system picks; empty where that is not free on all addresses.
+// At one port, 0 for one that the system picks. Empty, with errno, if that is not free on all
+// addresses that exist, or none exists.
 std::vector<Socket> listen_at(const std::vector<std::string>& addresses, int port) {
   std::vector<Socket> sockets;
   const bool again = port != 0;
-  if (addresses.empty()) {
-    Socket socket = listen_at(everywhere(port, true), again);
-    if (!socket && errno != EADDRINUSE) socket = listen_at(everywhere(port, false), again);
-    if (socket) sockets.push_back(std::move(socket));
-    return sockets;
-  }
   for (const std::string& address : addresses) {
     Socket socket = listen_at(endpoint(address, port), again);
+    if (!socket && errno == EADDRNOTAVAIL) continue;
     if (!socket) return {};
     port = port_of(socket);
     sockets.push_back(std::move(socket));
   }
   return sockets;
+}
+
+std::string text_of(const sockaddr_storage& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (address.ss_family == AF_INET) {
+    const auto& four = reinterpret_cast<const sockaddr_in&>(address);
+    inet_ntop(AF_INET, &four.sin_addr, text.data(), text.size());
+    return fmt::format("{}:{}", text.data(), ntohs(four.sin_port));
+  }
+  if (address.ss_family != AF_INET6) return {};
+  const auto& six = reinterpret_cast<const sockaddr_in6&>(address);
+  if (IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) {
+    inet_ntop(AF_INET, &six.sin6_addr.s6_addr[12], text.data(), text.size());
+    return fmt::format("{}:{}", text.data(), ntohs(six.sin6_port));
+  }
+  inet_ntop(AF_INET6, &six.sin6_addr, text.data(), text.size());
+  return fmt::format("[{}]:{}", text.data(), ntohs(six.sin6_port));
+}
+
+// `name` is getsockname or getpeername.
+template <class Name>
+std::string endpoint_text(const Socket& socket, Name name) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  const bool known = name(socket.file(), reinterpret_cast<sockaddr*>(&address), &length) == 0;
+  return known ? text_of(address) : std::string();
 }
 
 // Empty where others cannot reach this host under it.
@@ -181,6 +193,14 @@ std::vector<Socket> listen_on(const std::vector<std::string>& addresses, Ports p
                  "each process of a host needs one while it connects",
                  ports.first, ports.last, std::strerror(errno));
   return sockets;
+}
+
+std::string local_endpoint(const Socket& socket) {
+  return endpoint_text(socket, getsockname);
+}
+
+std::string remote_endpoint(const Socket& socket) {
+  return endpoint_text(socket, getpeername);
 }
 
 int port_of(const Socket& socket) {

@@ -41,10 +41,15 @@ std::vector<std::string> local_addresses(const std::string& interface = {});
 struct Ports {
   int first = 0, last = 0;
 };
-// One socket an address, all at one port; without addresses one on all interfaces, IPv6 and IPv4.
-// A port that another process listens on is passed over. Throws Error(kIo).
+// Returns one listening socket an address, all at one port. Skips a port that another process
+// listens on, and an address that cannot be used yet, such as an IPv6 address that the kernel still
+// checks. Throws Error(kIo) if no address is left or no port is free.
 std::vector<Socket> listen_on(const std::vector<std::string>& addresses, Ports ports);
 int port_of(const Socket& socket);
+// "10.0.0.1:35012", "[fd00::1]:35012"; an IPv4 address inside an IPv6 one as IPv4. Empty for a
+// socket of another family and, of the remote end, for one that is not connected.
+std::string local_endpoint(const Socket& socket);
+std::string remote_endpoint(const Socket& socket);
 // Sends at once, and asks a silent peer for a sign of life after a second, three times, so that an
 // idle connection with a dead host ends after four.
 void tune(const Socket& socket);

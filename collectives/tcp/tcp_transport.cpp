@@ -18,6 +18,17 @@ struct TcpFabric::State {
   std::string address;
 };
 
+namespace {
+
+// "10.0.0.1" of "10.0.0.1:35012", "fd00::1" of "[fd00::1]:35012".
+std::string address_of(const tcp::Socket& listener) {
+  const std::string endpoint = tcp::local_endpoint(listener);
+  const std::string address = endpoint.substr(0, endpoint.rfind(':'));
+  return address.starts_with('[') ? address.substr(1, address.size() - 2) : address;
+}
+
+}  // namespace
+
 void require_possible(const TcpOptions& options) {
   const auto [interface, first, last] = options;
   engine::require((first == 0 && last == 0) || (first >= 1 && first <= last && last <= 65535),
@@ -27,11 +38,11 @@ void require_possible(const TcpOptions& options) {
 
 TcpFabric::TcpFabric(const TcpOptions& options) {
   require_possible(options);
-  const auto addresses = tcp::local_addresses(options.interface);
-  const std::vector<std::string> all;
   state_ = std::make_unique<State>();
-  state_->listeners = tcp::listen_on(options.interface.empty() ? all : addresses,
+  state_->listeners = tcp::listen_on(tcp::local_addresses(options.interface),
                                      {options.first_port, options.last_port});
+  std::vector<std::string> addresses;
+  for (const tcp::Socket& listener : state_->listeners) addresses.push_back(address_of(listener));
   state_->address =
       fmt::format("{}:{}", fmt::join(addresses, ","), tcp::port_of(state_->listeners[0]));
 }
@@ -43,8 +54,8 @@ std::string TcpFabric::address() const {
 
 std::vector<std::unique_ptr<Transport>> TcpFabric::connect(
     const std::vector<int>& ranks, const std::vector<std::pair<int, int>>& pairs,
-    const std::vector<std::string>& address, const std::string& key,
-    std::chrono::milliseconds deadline, const std::function<void()>& check) {
+    const std::vector<std::string>& address, const JobKey& key, std::chrono::milliseconds deadline,
+    const std::function<void()>& check) {
   engine::require(!state_->listeners.empty(), "a fabric connects once");
   for (const auto& pair : pairs) {
     engine::require(std::find(ranks.begin(), ranks.end(), pair.first) != ranks.end(),

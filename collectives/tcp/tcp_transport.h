@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Messages between hosts over own sockets and poll. A rank keeps one connection to each rank that
 // it exchanges messages with; a dead peer is an end of file at once; silence, of a host or of the
-// way to it, ends after some five seconds. Connections are accepted only with a random key that the
-// bootstrap spread, 32 bytes, compared in constant time; others are closed. Frames carry tag and
-// length; a message that was not posted yet is kept, up to 64 MiB a connection, and not read
-// beyond.
+// way to it, ends after some five seconds. Both ends of a connection prove that they know the key
+// that the bootstrap spread (handshake.h); all other connections are refused. What follows is
+// neither encrypted nor signed. Frames carry tag and length; a message that was not posted yet is
+// kept, up to 64 MiB a connection, and not read beyond.
 //
 // How full the wire gets, and at what cost: collectives/README.md.
 #pragma once
@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/tcp/job_key.h"
 #include "collectives/transport.h"
 
 namespace lockstep::collectives {
@@ -31,12 +32,12 @@ void require_possible(const TcpOptions& options);
 // One process's listening sockets and the way to all its ranks' connections.
 class TcpFabric {
  public:
-  // Listens: on all interfaces, IPv6 and IPv4, unless one is named. Throws Error(kIo), and what
+  // Listens on the addresses of the interface, or of all but loopback. Throws Error(kIo), and what
   // require_possible throws.
   explicit TcpFabric(const TcpOptions& options = {});
   ~TcpFabric();
-  // "10.0.0.1,192.168.0.1:35012", the addresses of this host but loopback (loopback alone where
-  // there is nothing else): for the bootstrap.
+  // Returns "10.0.0.1,192.168.0.1:35012" for the bootstrap: the addresses that it listens on, which
+  // are 127.0.0.1 alone on a host that has no other.
   std::string address() const;
   // Connects the ranks of this process with those of others: `pairs` of {rank here, rank there};
   // the lower rank of a pair connects, the higher accepts. `address[rank]` as above. Element i of
@@ -46,7 +47,7 @@ class TcpFabric {
   std::vector<std::unique_ptr<Transport>> connect(const std::vector<int>& ranks,
                                                   const std::vector<std::pair<int, int>>& pairs,
                                                   const std::vector<std::string>& address,
-                                                  const std::string& key,
+                                                  const JobKey& key,
                                                   std::chrono::milliseconds deadline,
                                                   const std::function<void()>& check = {});
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The middle of some samples, which one that was disturbed does not move. Pure; any thread.
+// The median of samples: a few disturbed ones hardly move it. Pure; any thread.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace lockstep::engine {
 
-// Of an even number of them the upper one of the middle; 0 of none.
+// Returns the upper one of the two middle values if their number is even, and 0 if there is none.
 template <class T>
 T median(std::vector<T> values) {
   if (values.empty()) return T{};

@@ -35,7 +35,11 @@ struct Plain {
     for (std::size_t i = 0; i < elements(a); ++i) {
       const std::size_t c = i % a.channels;
       float y = centred(a, i) * a.factor[c] + a.shift[c];
-      if (a.other != nullptr) y += float(a.other[i]);
+      if (a.other_factor != nullptr) {
+        y += (float(a.other[i]) - a.other_about[c]) * a.other_factor[c] + a.other_shift[c];
+      } else if (a.other != nullptr) {
+        y += float(a.other[i]);
+      }
       if (a.mask != nullptr && y > 0) a.mask[i / 8] |= std::uint8_t(1u << (i % 8));
       a.y[i] = T(a.mask != nullptr && y < 0 ? 0.0f : y);
     }
@@ -97,7 +101,7 @@ struct Scratch {
     numbers = reinterpret_cast<float*>(memory + of_threads * sizeof(double));
     std::fill_n(sums, of_threads, 0.0);
   }
-  static std::size_t bytes(const BatchNormSpec& s) { return 4 * s.channels * sizeof(float); }
+  static std::size_t bytes(const BatchNormSpec& s) { return 6 * s.channels * sizeof(float); }
 };
 
 // Adds up the pairs of sums of all threads, each for its rows, into `to`.
@@ -161,13 +165,23 @@ template <class T>
 void batch_norm_forward(Library& library, const BatchNormSpec& s, std::size_t rows,
                         const BatchNormForward& a) {
   const Scratch scratch(library, s);
-  float* const numbers = scratch.numbers;
-  set_means(s, a.moments, numbers);
-  set_factors<T>(s, a.moments, a.scale, numbers + s.channels);
-  for (std::size_t c = 0; c < s.channels; ++c) {
-    numbers[2 * s.channels + c] = float(a.shift.as<T>()[c]);
-  }
+  // Means, factors and shifts.
+  const auto set = [&](const double* moments, const Tensor& scale, const Tensor& shift, float* to) {
+    set_means(s, moments, to);
+    set_factors<T>(s, moments, scale, to + s.channels);
+    for (std::size_t c = 0; c < s.channels; ++c) {
+      to[2 * s.channels + c] = float(shift.as<T>()[c]);
+    }
+  };
+  float *const numbers = scratch.numbers, *const of_other = numbers + 3 * s.channels;
+  set(a.moments, a.scale, a.shift, numbers);
   BatchNormPart<T> whole;
+  if (a.other_moments != nullptr) {
+    set(a.other_moments, a.other_scale, a.other_shift, of_other);
+    whole.other_about = of_other;
+    whole.other_factor = of_other + s.channels;
+    whole.other_shift = of_other + 2 * s.channels;
+  }
   whole.channels = s.channels;
   whole.x = a.x.as<T>();
   whole.other = a.other.as<T>();

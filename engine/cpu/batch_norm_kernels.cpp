@@ -146,7 +146,13 @@ HWY_INLINE void forward_of(const BatchNormPart<T>& a) {
         const std::size_t channel = c + j * kWidth, at = p * a.channels + channel;
         const Vector centred = hn::Sub(load(a.x + at), load(a.about + channel));
         Vector y = hn::MulAdd(centred, load(a.factor + channel), load(a.shift + channel));
-        if (a.other != nullptr) y = hn::Add(y, load(a.other + at));
+        if (a.other_factor != nullptr) {
+          const Vector other = hn::Sub(load(a.other + at), load(a.other_about + channel));
+          y = hn::Add(
+              y, hn::MulAdd(other, load(a.other_factor + channel), load(a.other_shift + channel)));
+        } else if (a.other != nullptr) {
+          y = hn::Add(y, load(a.other + at));
+        }
         masks[j] = hn::Gt(y, zero());
         put<kStream>(a.mask == nullptr ? y : cut(y), a.y + at);
       }

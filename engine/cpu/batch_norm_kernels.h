@@ -23,6 +23,8 @@ struct BatchNormPart {
   const float* about = nullptr;          // of sums: what values are near to; else the means
   const float* factor = nullptr;         // scale times deviation
   const float* shift = nullptr;          // of forward
+  // The same of `other`, which is normalised before it is added; null: it is added as it is.
+  const float *other_about = nullptr, *other_factor = nullptr, *other_shift = nullptr;
   const float *level = nullptr, *slope = nullptr;  // of backward: g - level - (x - about) slope
   double* sums = nullptr;
 };
@@ -30,7 +32,8 @@ struct BatchNormPart {
 // sums[c] += x - about, sums[channels + c] += (x - about)^2.
 void batch_norm_sums(const BatchNormPart<float>& part);
 void batch_norm_sums(const BatchNormPart<BFloat16>& part);
-// y = relu((x - about) factor + shift + other), with its bits where `mask`.
+// y = relu((x - about) factor + shift + other), with its bits where `mask`, where `other` may be
+// normalised likewise.
 void batch_norm_forward(const BatchNormPart<float>& part);
 void batch_norm_forward(const BatchNormPart<BFloat16>& part);
 // With g = dy where it passed: sums[c] += g, sums[channels + c] += g (x - about).

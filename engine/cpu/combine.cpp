@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Up to four sources are added in registers, four vectors of each at a time, so that as many loads
-// are under way as the core can wait for; other operations join two. More sources are two halves,
-// each combined into a block that stays in the first cache. Numbers of 16 bits are float32 in
-// registers and in those blocks, and are rounded where they are stored into targets.
+// Up to four sources are added in registers, four vectors of each at a time; other operations join
+// two. More sources are two halves, each combined into a block that stays in the first cache.
+// Numbers of 16 bits are float32 in registers and in those blocks, and are rounded where they are
+// stored into targets.
 //
 // Several targets are memory of several cores. Their lines are asked for some way ahead as lines to
 // be written: else a line that another core has changed moves twice, first to be read and again to
@@ -12,250 +12,92 @@
 // writes whole lines without fetching them first.
 #include "engine/cpu/combine.h"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/cpu/combine.cpp"
-#include <hwy/cache_control.h>
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdint>
-#include <type_traits>
+#include <bit>
+#include <cstring>
 
-#include "engine/base/error.h"
-#include "engine/cpu/narrow-inl.h"
+#include "engine/cpu/combine_kernels.h"
 
-HWY_BEFORE_NAMESPACE();
 namespace lockstep::engine::cpu {
-namespace HWY_NAMESPACE {
+namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-// Each operation joins two vectors, and has a last word on the result: most leave it as it is.
-struct Unchanged {
-  template <class D, class V>
-  HWY_INLINE V end(D, V result) const {
-    return result;
-  }
-};
-struct Sum : Unchanged {
-  template <class D, class V>
-  HWY_INLINE V join(D, V a, V b) const {
-    return hn::Add(a, b);
-  }
-};
-template <class T>
-struct ScaledSum : Sum {
-  T scale;
-  template <class D, class V>
-  HWY_INLINE V end(D d, V sum) const {
-    return hn::Mul(sum, hn::Set(d, scale));
-  }
-};
-struct Product : Unchanged {
-  template <class D, class V>
-  HWY_INLINE V join(D, V a, V b) const {
-    return hn::Mul(a, b);
-  }
-};
-// A number that is none (NaN) wins over all numbers.
-template <class T, bool kLargest>
-struct Extreme : Unchanged {
-  template <class D, class V>
-  HWY_INLINE V join(D, V a, V b) const {
-    auto other = kLargest ? hn::Gt(b, a) : hn::Lt(b, a);
-    if constexpr (std::is_floating_point_v<T>) other = hn::Or(other, hn::IsNaN(b));
-    return hn::IfThenElse(other, b, a);
-  }
-};
-
-// The balanced tree over elements i, i + 1, ... of `from`.
-template <std::size_t kSources, class D, class T, class Op>
-HWY_INLINE hn::Vec<D> tree(D d, const Op& op, const T* const* from, std::size_t i) {
-  if constexpr (kSources == 1) {
-    return load(d, from[0] + i);
-  } else {
-    constexpr std::size_t kHalf = (kSources + 1) / 2;
-    return op.join(d, tree<kHalf>(d, op, from, i), tree<kSources - kHalf>(d, op, from + kHalf, i));
-  }
-}
-
-template <std::size_t kSources, class In, class T, class Op>
-class Pass {
+// Combines as many sources as registers hold: whole groups by the kernel at once, what is left
+// before and behind them by a group in local memory.
+class Pieces {
  public:
-  Pass(const Combination& c, const Op& op) : op_(op), to_(c.to), at_(c.write_at), count_(c.count) {
-    for (std::size_t s = 0; s < kSources; ++s)
-      from_[s] = reinterpret_cast<const In*>(c.from[s]) + c.read_at;
-    if (c.stream) stream_ = aligned_alike();
-    if (c.read_ahead && to_.size() > 1) read_ahead_ = in_place();
+  explicit Pieces(const Combination& c)
+      : c_(c),
+        source_(size_of(c.source)),
+        target_(c.target == c.source ? source_ : size_of(c.target)),
+        group_shift_(std::countr_zero(kGroupBytes / std::max(source_, sizeof(float)))) {
+    groups_.source = c.source, groups_.target = c.target;
+    if (source_ == 2 && c.from.size() == 1 && c.target == c.source && c.scale == 1) {
+      // A copy: 16 bits would be float32 in between.
+      groups_.source = groups_.target = DType::kInt32;
+      ++group_shift_;
+    }
+    groups_.op = c.from.size() > 1 ? c.op : ReduceOp::kSum;  // one is its own sum and minimum
+    groups_.sources = c.from.size();
+    groups_.scale = c.scale;
   }
 
-  HWY_INLINE void run() const {
-    std::size_t i = 0;
-    if (stream_) {
-      const std::size_t lead =
-          std::size_t(-reinterpret_cast<std::uintptr_t>(target(0)) % kLine) / sizeof(T);
-      for (; i < std::min(lead, count_); ++i) element(i);
-      for (; i + 4 * kWidth <= count_; i += 4 * kWidth) four<true>(i);
-      hwy::FlushStream();
+  void run() {
+    if (c_.to.empty()) return;
+    const Targets all{.to = c_.to, .first = c_.write_at * target_};
+    const auto border = c_.stream ? elements_to_border(all, target_) : std::nullopt;
+    const std::size_t lead = std::min(border.value_or(0), c_.count);
+    const std::size_t whole = (c_.count - lead) >> group_shift_;
+    const std::size_t rest = lead + (whole << group_shift_);
+    if (lead > 0) part(0, lead);
+    if (whole > 0) {
+      point(lead);
+      groups_.targets = {c_.to, all.first + lead * target_, nullptr, border.has_value()};
+      groups_.groups = whole;
+      groups_.read_ahead = c_.read_ahead && is_in_place(all);
+      combine_groups(groups_);
     }
-    const std::size_t asked = !stream_ && to_.size() > 1 ? count_ : 0;
-    const std::size_t ahead = (read_ahead_ ? kReadAhead : kWriteAhead) / sizeof(T);
-    if (!read_ahead_)
-      for (std::size_t at = 0; at < std::min(ahead, asked); at += kLine / sizeof(T)) ask(at);
-    for (; i + 4 * kWidth <= count_; i += 4 * kWidth) {
-      if (i + 4 * kWidth + ahead <= asked)
-        for (std::size_t at = 0; at < 4 * kWidth; at += kLine / sizeof(T)) ask(i + ahead + at);
-      four<false>(i);
-    }
-    for (; i < count_; ++i) element(i);
+    if (rest < c_.count) part(rest, c_.count - rest);
   }
 
  private:
-  static constexpr std::size_t kLine = 64;
-  using Number = Computed<In>;
-  using Lanes = hn::CappedTag<Number, kLine / sizeof(Number)>;
-  static constexpr std::size_t kWidth = hn::MaxLanes(Lanes());
-  static constexpr std::size_t kWriteAhead = 4096, kReadAhead = 2048;  // bytes
+  bool is_in_place(const Targets& all) const {
+    const std::size_t first = c_.read_at * source_;
+    return c_.to.size() > 1 && std::any_of(c_.from.begin(), c_.from.end(), [&](const auto* from) {
+             return from + first == all.at(0);
+           });
+  }
 
-  HWY_INLINE void ask(std::size_t i) const {
-    if (read_ahead_) {
-      for (std::size_t s = 0; s < kSources; ++s) __builtin_prefetch(from_[s] + i, 0);
-    } else {
-      for (std::size_t t = 0; t < to_.size(); ++t) __builtin_prefetch(target(t) + i, 1);
+  void point(std::size_t at) {
+    for (std::size_t s = 0; s < c_.from.size(); ++s)
+      groups_.from[s] = c_.from[s] + (c_.read_at + at) * source_;
+  }
+
+  // Less than a group, through groups in local memory.
+  [[gnu::noinline]] void part(std::size_t at, std::size_t count) {
+    LocalGroup sources[kSummedAtOnce], result;
+    point(at);
+    for (std::size_t s = 0; s < c_.from.size(); ++s) {
+      std::byte* const local = sources[s].bytes;
+      std::memcpy(local, groups_.from[s], count * source_);
+      std::memset(local + count * source_, 0, ((std::size_t{1} << group_shift_) - count) * source_);
+      groups_.from[s] = local;
     }
+    std::byte* const to[] = {result.bytes};
+    groups_.targets = {.to = to};
+    groups_.groups = 1;
+    combine_groups(groups_);
+    for (std::byte* const target : c_.to)
+      std::memcpy(target + (c_.write_at + at) * target_, result.bytes, count * target_);
   }
 
-  bool in_place() const {
-    return std::any_of(from_, from_ + kSources, [&](const In* from) {
-      return reinterpret_cast<const std::byte*>(from) == reinterpret_cast<std::byte*>(target(0));
-    });
-  }
-
-  T* target(std::size_t t) const { return reinterpret_cast<T*>(to_[t]) + at_; }
-
-  // Whether the targets reach the border of a cache line at the same element.
-  bool aligned_alike() const {
-    if (to_.empty()) return false;
-    const auto place = [&](std::size_t t) {
-      return reinterpret_cast<std::uintptr_t>(target(t)) % kLine;
-    };
-    for (std::size_t t = 1; t < to_.size(); ++t)
-      if (place(t) != place(0)) return false;
-    return place(0) % sizeof(T) == 0;
-  }
-
-  template <bool kStream>
-  HWY_INLINE void four(std::size_t i) const {
-    const Lanes d;
-    const auto a = op_.end(d, tree<kSources>(d, op_, from_, i));
-    const auto b = op_.end(d, tree<kSources>(d, op_, from_, i + kWidth));
-    const auto c = op_.end(d, tree<kSources>(d, op_, from_, i + 2 * kWidth));
-    const auto e = op_.end(d, tree<kSources>(d, op_, from_, i + 3 * kWidth));
-    for (std::size_t t = 0; t < to_.size(); ++t) {
-      T* const to = target(t) + i;
-      store_two<kStream>(d, a, b, to);
-      store_two<kStream>(d, c, e, to + 2 * kWidth);
-    }
-  }
-
-  HWY_INLINE void element(std::size_t i) const {
-    const hn::CappedTag<Number, 1> d;
-    const auto value = op_.end(d, tree<kSources>(d, op_, from_, i));
-    for (std::size_t t = 0; t < to_.size(); ++t) store_one(d, value, target(t) + i);
-  }
-
-  Op op_;
-  const In* from_[kSources];
-  std::span<std::byte* const> to_;
-  std::size_t at_, count_;
-  bool stream_ = false, read_ahead_ = false;
+  const Combination& c_;
+  std::size_t source_, target_;  // bytes of an element
+  int group_shift_;              // of the elements in a group the binary logarithm
+  CombineGroups groups_;
 };
 
-// Where the target is the narrower type, the sources are the two blocks of combine_halves.
-template <class In, class Out, class Op>
-void up_to_four(const Combination& c, const Op& op) {
-  if constexpr (sizeof(In) > sizeof(Out)) {
-    if (c.from.size() == 1) return Pass<1, In, Out, Op>(c, op).run();
-    Pass<2, In, Out, Op>(c, op).run();
-  } else {
-    switch (c.from.size()) {
-      case 1:
-        return Pass<1, In, Out, Op>(c, op).run();
-      case 2:
-        return Pass<2, In, Out, Op>(c, op).run();
-      case 3:
-        return Pass<3, In, Out, Op>(c, op).run();
-      default:
-        return Pass<4, In, Out, Op>(c, op).run();
-    }
-  }
-}
-
-// One source is its own sum and minimum.
-template <class In, class Out>
-void with_types(const Combination& c) {
-  using Number = Computed<In>;
-  switch (c.from.size() > 1 ? c.op : ReduceOp::kSum) {
-    case ReduceOp::kMin:
-      return Pass<2, In, Out, Extreme<Number, false>>(c, {}).run();
-    case ReduceOp::kMax:
-      return Pass<2, In, Out, Extreme<Number, true>>(c, {}).run();
-    case ReduceOp::kProduct:
-      return Pass<2, In, Out, Product>(c, {}).run();
-    case ReduceOp::kSum:
-      break;
-  }
-  if constexpr (std::is_floating_point_v<Number> && sizeof(In) >= sizeof(Out)) {
-    if (c.scale != 1) {
-      ScaledSum<Number> op;
-      op.scale = Number(c.scale);
-      return up_to_four<In, Out>(c, op);
-    }
-  }
-  up_to_four<In, Out>(c, Sum());
-}
-
-template <class T>
-void with_narrow(const Combination& c) {
-  if (c.source != c.target)
-    return c.source == DType::kFloat32 ? with_types<float, T>(c) : with_types<T, float>(c);
-  if (c.from.size() == 1 && c.scale == 1)  // a copy
-    return Pass<1, std::int16_t, std::int16_t, Sum>(c, {}).run();
-  with_types<T, T>(c);
-}
-
-void CombineInRegisters(const Combination& c) {
-  switch (std::max(c.source, c.target)) {  // the narrow ones are the last
-    case DType::kFloat32:
-      return with_types<float, float>(c);
-    case DType::kFloat64:
-      return with_types<double, double>(c);
-    case DType::kInt32:
-      return with_types<std::int32_t, std::int32_t>(c);
-    case DType::kInt64:
-      return with_types<std::int64_t, std::int64_t>(c);
-    case DType::kFloat16:
-      return with_narrow<Half>(c);
-    case DType::kBFloat16:
-      return with_narrow<BFloat16>(c);
-  }
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace lockstep::engine::cpu
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace lockstep::engine::cpu {
-
-HWY_EXPORT(CombineInRegisters);
-
-namespace {
-
-// Sources. Sums are what is asked for, and each number of sources is a kernel for each type and
-// instruction set.
+// Sources. Sums are what is asked for: others join two at a time.
 std::size_t most_in_registers(ReduceOp op) {
   return op == ReduceOp::kSum ? kSummedAtOnce : 2;
 }
@@ -291,8 +133,7 @@ void combine_halves(const Combination& whole) {
 }  // namespace
 
 void combine(const Combination& c) {
-  if (c.from.size() <= most_in_registers(c.op)) return HWY_DYNAMIC_DISPATCH(CombineInRegisters)(c);
-  combine_halves(c);
+  c.from.size() <= most_in_registers(c.op) ? Pieces(c).run() : combine_halves(c);
 }
 
 bool scales_in_registers(DType dtype, double scale) {
@@ -301,4 +142,3 @@ bool scales_in_registers(DType dtype, double scale) {
 }
 
 }  // namespace lockstep::engine::cpu
-#endif

@@ -2,12 +2,12 @@
 #include "engine/cpu/cpu_ops.h"
 
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 #include "engine/base/error.h"
 #include "engine/cpu/batch_norm.h"
 #include "engine/cpu/bfloat16_loops.h"
+#include "engine/cpu/checksum.h"
 #include "engine/cpu/embedding.h"
 #include "engine/cpu/loops.h"
 #include "engine/cpu/losses.h"
@@ -312,8 +312,9 @@ void CpuOps<T>::softmax_cross_entropy(const StepState* state, double smoothing, 
   float* const memory = wide(2 * rows * classes);
   const Widened numbers(of(logits), memory, 0), gradients(of(dlogits), memory, rows * classes);
   cpu::softmax_cross_entropy(rows, classes, smoothing, numbers.load(rows * classes),
-                             target.as<float>(), state->inverse_examples * state->loss_scale,
-                             gradients.data(), losses.as<double>(), correct.as<double>());
+                             target.as<float>(), state->ids,
+                             state->inverse_examples * state->loss_scale, gradients.data(),
+                             losses.as<double>(), correct.as<double>());
   gradients.store(rows * classes);
 }
 
@@ -363,19 +364,7 @@ void CpuOps<T>::load(const float* from, Tensor x) {
 template <class T>
 std::uint64_t CpuOps<T>::checksum(const std::byte* data, std::size_t bytes,
                                   std::size_t offset) const {
-  const std::size_t words = bytes / 4;
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < words; ++i) {
-    std::uint32_t word = 0;
-    std::memcpy(&word, data + 4 * i, 4);
-    sum += checksum_word(word, offset + i);
-  }
-  if (bytes % 4 != 0) {
-    std::uint32_t word = 0;
-    std::memcpy(&word, data + 4 * words, bytes % 4);
-    sum += checksum_word(word, offset + words);
-  }
-  return sum;
+  return cpu::checksum(data, bytes, offset);
 }
 
 template <class T>

@@ -59,12 +59,12 @@ void softmax(std::size_t rows, std::size_t classes, const float* logits, float* 
 }
 
 void softmax_cross_entropy(std::size_t rows, std::size_t classes, double smoothing,
-                           const float* logits, const float* target, double weight, float* dlogits,
-                           double* losses, double* correct) {
+                           const float* logits, const float* target, const std::int64_t* ids,
+                           double weight, float* dlogits, double* losses, double* correct) {
   const double spread = smoothing / double(classes);  // each class's part of what is smoothed
   for (std::size_t r = 0; r < rows; ++r) {
     const float* from = logits + r * classes;
-    const std::size_t wanted = class_of(target[r], classes, r);
+    const std::size_t wanted = class_of(target[r], classes, r, ids);
     const std::size_t found = first_largest(from, classes);
     const float largest = from[found];
     double below = double(from[wanted]) - double(largest);

@@ -2,16 +2,17 @@
 // Losses over float32 rows; sums of a row are double. ops.h says what they compute. Any thread.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 namespace lockstep::engine::cpu {
 
 void softmax(std::size_t rows, std::size_t classes, const float* logits, float* probabilities);
 
-// `weight` multiplies the gradient; dlogits, losses and correct may be null. Throws Error(kInvalid)
-// where a target is no class.
+// `weight` multiplies the gradient; ids, dlogits, losses and correct may be null. Throws
+// Error(kInvalid) where a target is no class.
 void softmax_cross_entropy(std::size_t rows, std::size_t classes, double smoothing,
-                           const float* logits, const float* target, double weight, float* dlogits,
-                           double* losses, double* correct);
+                           const float* logits, const float* target, const std::int64_t* ids,
+                           double weight, float* dlogits, double* losses, double* correct);
 
 void squared_error(std::size_t rows, std::size_t columns, const float* y, const float* target,
                    double weight, float* dy, double* losses);

@@ -132,12 +132,22 @@ constexpr bool kNarrow = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 template <class T>
 using Computed = std::conditional_t<kNarrow<T>, float, T>;
 
+// Where there are no vectors: calls, which compile faster than many copies.
+template <class T>
+HWY_NOINLINE float widened_one(const T* from) {
+  return float(*from);
+}
+template <class T>
+HWY_NOINLINE void narrow_one(float value, T* to) {
+  *to = T(value);
+}
+
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load(D d, const T* from) {
   if constexpr (!kNarrow<T>) {
     return hn::LoadU(d, from);
   } else if constexpr (hn::MaxLanes(D()) == 1) {
-    return hn::Set(d, float(*from));
+    return hn::Set(d, widened_one(from));
   } else {
     return load_narrow(d, from);
   }
@@ -146,7 +156,7 @@ HWY_INLINE hn::Vec<D> load(D d, const T* from) {
 template <class D, class T>
 HWY_INLINE void store_one(D d, hn::Vec<D> value, T* to) {
   if constexpr (kNarrow<T> && hn::MaxLanes(D()) == 1) {
-    *to = T(hn::GetLane(value));
+    narrow_one(hn::GetLane(value), to);
   } else if constexpr (kNarrow<T>) {
     hn::StoreU(narrowed(d, T(), value), Narrow<D>(), reinterpret_cast<std::int16_t*>(to));
   } else {
@@ -163,8 +173,27 @@ HWY_INLINE void store(D d, hn::Vec<D> value, hn::TFromD<D>* to) {
   }
 }
 
+// Two vectors as one of T, which is narrow. (`Combine` and `ConcatOdd` are found by their
+// arguments: without vectors there are none.)
+template <class T, class D>
+using Whole =
+    hn::Repartition<std::conditional_t<std::is_same_v<T, BFloat16>, std::uint16_t, std::int16_t>,
+                    D>;
+
+template <class D>
+HWY_INLINE hn::Vec<Whole<BFloat16, D>> packed(D d, BFloat16, hn::Vec<D> a, hn::Vec<D> b) {
+  const Whole<BFloat16, D> whole;
+  return ConcatOdd(whole, hn::BitCast(whole, rounded_words(d, b)),
+                   hn::BitCast(whole, rounded_words(d, a)));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<Whole<Half, D>> packed(D d, Half, hn::Vec<D> a, hn::Vec<D> b) {
+  return Combine(Whole<Half, D>(), narrowed(d, Half(), b), narrowed(d, Half(), a));
+}
+
 // Two vectors, one behind the other; narrow ones fill one, since less than one cannot go past the
-// caches. (`Combine` and `ConcatOdd` are found by their arguments: without vectors there are none.)
+// caches.
 template <bool kStream, class D, class T>
 HWY_INLINE void store_two(D d, hn::Vec<D> a, hn::Vec<D> b, T* to) {
   if constexpr (!kNarrow<T>) {
@@ -173,15 +202,9 @@ HWY_INLINE void store_two(D d, hn::Vec<D> a, hn::Vec<D> b, T* to) {
   } else if constexpr (hn::MaxLanes(D()) == 1) {
     store_one(d, a, to);
     store_one(d, b, to + 1);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    const hn::Repartition<std::uint16_t, D> whole;
-    const auto upper = ConcatOdd(whole, hn::BitCast(whole, rounded_words(d, b)),
-                                 hn::BitCast(whole, rounded_words(d, a)));
-    store<kStream>(whole, upper, reinterpret_cast<std::uint16_t*>(to));
   } else {
-    const hn::Repartition<std::int16_t, D> whole;
-    const auto both = Combine(whole, narrowed(d, T(), b), narrowed(d, T(), a));
-    store<kStream>(whole, both, reinterpret_cast<std::int16_t*>(to));
+    const Whole<T, D> whole;
+    store<kStream>(whole, packed(d, T(), a, b), reinterpret_cast<hn::TFromD<decltype(whole)>*>(to));
   }
 }
 

@@ -7,20 +7,9 @@
 // the instruction set. Compiled for each instruction set and chosen as the program runs. No state;
 // any thread.
 #pragma once
-#include <cstddef>
-#include <span>
-
 #include "engine/ops/reduce.h"
 
 namespace lockstep::engine::cpu {
-
-// Of an update: elements [at, at + count) of targets, old weights and slots, and sources that begin
-// there. `added`: of which there is one, the sum, in the type that is computed in.
-struct UpdatePiece {
-  std::span<const std::byte* const> from;
-  bool added = false;
-  std::size_t at = 0, count = 0;
-};
 
 // float32, float64 and bfloat16 with its masters; `arguments` are checked (check_reduce), and their
 // epilogue is kUpdate. With `stream` targets that are aligned alike are written past the caches,

@@ -13,8 +13,9 @@ std::optional<CudaMemory> cuda_memory(Device&) {
 }
 
 std::vector<std::string> cuda_findings() {
-  return {"the kernels for GPUs were left out of this build: configure it with -Dcuda=enabled "
-          "(needs the CUDA toolkit and the headers of cuDNN 9)"};
+  return {
+      "the kernels for GPUs were left out of this build: configure it with -Dcuda=enabled "
+      "(needs the CUDA toolkit and the headers of cuDNN 9)"};
 }
 
 GpuTopology cuda_topology() {

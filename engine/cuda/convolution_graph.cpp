@@ -17,7 +17,7 @@ cudnnDataType_t cudnn_type(DType type) {
   return type == DType::kBFloat16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
 }
 
-const char* name(Convolution::Pass pass) {
+const char* pass_name(Convolution::Pass pass) {
   if (pass == Convolution::Pass::kForward) return "forward";
   return pass == Convolution::Pass::kGradientOfData ? "gradient of data" : "gradient of weights";
 }
@@ -29,7 +29,7 @@ std::string convolution_text(const Convolution& call) {
   return fmt::format(
       "convolution, {}, of {} images {}x{}x{} of {}, {} filters {}x{}, stride {}, "
       "padding {}{}{}{}",
-      name(call.pass), call.rows, s.height, s.width, s.channels, engine::name(call.dtype),
+      pass_name(call.pass), call.rows, s.height, s.width, s.channels, engine::name(call.dtype),
       s.filters, s.kernel_height, s.kernel_width, s.stride, s.padding,
       forward && s.bias ? ", bias" : "",
       forward && s.activation == Activation::kRelu ? ", relu" : "",

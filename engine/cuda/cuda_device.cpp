@@ -57,22 +57,24 @@ GpuKernels kernels_with(const CudaOptions& options) {
   const auto caches = std::make_shared<PlanCaches>(options.plan_cache, options.log);
   const bool tf32 = options.tf32;
   const std::size_t candidates = options.plan_candidates;
-  return {
-      .image = kernel_image,
-      .ops = [libraries, caches, tf32, candidates](const GpuParts& gpu, DType dtype,
-                                                   OpsOptions) -> std::unique_ptr<Ops> {
-        const Libraries& opened = libraries->opened();
-        gpu.context.keep();
-        auto products = std::make_unique<CublasLt>(opened.products, gpu.context, gpu.memory, tf32);
-        PlanCache& cache = caches->of(machine_of(gpu.context.facts(), opened.convolutions));
-        auto convolutions = std::make_unique<CudnnConvolutions>(
-            opened.convolutions, gpu.context, gpu.memory, cache, tf32, candidates);
-        return std::make_unique<CudaOps>(gpu, dtype, std::move(products), std::move(convolutions));
-      },
-      .libraries = [libraries, tf32] { return version_text(libraries->opened(), tf32); },
-      .plans = [libraries, caches](const GpuFacts& gpu) -> PlanCache& {
-        return caches->of(machine_of(gpu, libraries->opened().convolutions));
-      }};
+  return {.image = kernel_image,
+          .ops = [libraries, caches, tf32, candidates](const GpuParts& gpu, DType dtype,
+                                                       OpsOptions) -> std::unique_ptr<Ops> {
+            const Libraries& opened = libraries->opened();
+            gpu.context.keep();
+            PlanCache& cache = caches->of(machine_of(gpu.context.facts(), opened.convolutions));
+            const auto of_lane = [&] {
+              return LaneLibraries{
+                  std::make_unique<CublasLt>(opened.products, gpu.context, gpu.memory, tf32),
+                  std::make_unique<CudnnConvolutions>(opened.convolutions, gpu.context, gpu.memory,
+                                                      cache, tf32, candidates)};
+            };
+            return std::make_unique<CudaOps>(gpu, dtype, of_lane(), of_lane());
+          },
+          .libraries = [libraries, tf32] { return version_text(libraries->opened(), tf32); },
+          .plans = [libraries, caches](const GpuFacts& gpu) -> PlanCache& {
+            return caches->of(machine_of(gpu, libraries->opened().convolutions));
+          }};
 }
 
 }  // namespace

@@ -22,6 +22,24 @@ unsigned tile_for(Tensor x, std::size_t channels) {
                                                                         : kSumGroups;
 }
 
+const std::uint8_t* mask_of(const BatchNormSpec& s, const BatchNormBackward& call) {
+  return s.activation == Activation::kRelu ? call.mask : nullptr;
+}
+
+BatchNormGradientSums gradient_sums(const StepState* state, const BatchNormSpec& s,
+                                    const BatchNormBackward& call, const Partials& room,
+                                    const BatchNormGradients& results, bool accumulate) {
+  return {state,        s.positions,         s.channels,          call.x.data,
+          call.dy.data, call.moments,        mask_of(s, call),    room,
+          results.sums, results.dscale.data, results.dshift.data, accumulate};
+}
+
+BatchNormBackpropagate backpropagate(const StepState* state, const BatchNormSpec& s,
+                                     const BatchNormBackward& call) {
+  return {state,        s.positions,      s.channels, call.x.data, call.dy.data, call.scale.data,
+          call.moments, mask_of(s, call), call.sums,  call.count,  call.dx.data, call.dother.data};
+}
+
 PoolSizes sizes_of(const PoolSpec& spec) {
   return {.largest = spec.kind == PoolKind::kMax,
           .height = unsigned(spec.height),
@@ -32,7 +50,8 @@ PoolSizes sizes_of(const PoolSpec& spec) {
           .kernel_height = unsigned(spec.kernel_height),
           .kernel_width = unsigned(spec.kernel_width),
           .stride = unsigned(spec.stride),
-          .padding = unsigned(spec.padding)};
+          .padding = unsigned(spec.padding),
+          .relu = spec.relu};
 }
 
 // The second extent of a grid is 65535 at most.
@@ -40,7 +59,7 @@ Grid images_grid(std::size_t elements, std::size_t channels, std::size_t rows) {
   constexpr std::size_t kMost = 65535;
   return {.blocks = pool_blocks(elements, channels),
           .rows = unsigned(least(rows, kMost)),
-          .threads = 256};
+          .threads = kPoolThreads};
 }
 
 }  // namespace
@@ -77,10 +96,20 @@ void CudaOps::batch_norm_fixed_moments(const BatchNormSpec& s, const double* ave
 void CudaOps::batch_norm_forward(const StepState* state, const BatchNormSpec& s,
                                  const BatchNormForward& call) {
   check_call(s, dtype_, call);
-  launch(lines_grid(call.x.rows() * s.positions, s.channels),
-         BatchNormApply{state, s.positions, s.channels, call.x.data, call.other.data,
-                        call.scale.data, call.shift.data, call.moments, call.y.data,
-                        s.activation == Activation::kRelu ? call.mask : nullptr});
+  const std::size_t lines = call.x.rows() * s.positions;
+  const BatchNormApply one{
+      state,           s.positions,
+      s.channels,      call.x.data,
+      call.other.data, call.scale.data,
+      call.shift.data, call.moments,
+      call.y.data,     s.activation == Activation::kRelu ? call.mask : nullptr};
+  if (call.other_moments == nullptr) return launch(lines_grid(lines, s.channels), one);
+  BatchNormPairApply both{one, one};
+  both.second.x = call.other.data;
+  both.second.scale = call.other_scale.data;
+  both.second.shift = call.other_shift.data;
+  both.second.moments = call.other_moments;
+  launch(lines_grid(lines, s.channels, kPairResidents), both);
 }
 
 void CudaOps::batch_norm_gradient_sums(const StepState* state, const BatchNormSpec& s,
@@ -92,21 +121,40 @@ void CudaOps::batch_norm_gradient_sums(const StepState* state, const BatchNormSp
   const std::size_t groups = line_groups(s.channels);
   const Partials room =
       partials(call.x.rows() * s.positions, s.channels, groups, 2, tile_for(call.x, s.channels));
-  launch(
-      sums_grid(groups, room),
-      BatchNormGradientSums{state, s.positions, s.channels, call.x.data, call.dy.data, call.moments,
-                            s.activation == Activation::kRelu ? call.mask : nullptr, room, sums,
-                            dscale.data, dshift.data, accumulate});
+  launch(sums_grid(groups, room),
+         gradient_sums(state, s, call, room, {sums, dscale, dshift}, accumulate));
+}
+
+void CudaOps::batch_norm_pair_gradient_sums(const StepState* state, const BatchNormSpec& s,
+                                            const BatchNormPair& pair, bool accumulate,
+                                            const std::array<BatchNormGradients, 2>& results) {
+  for (std::size_t k = 0; k < 2; ++k) {
+    check_call(s, dtype_, pair[k]);
+    check_parameter(results[k].dscale, dtype_, s.channels, "batch norm: dscale");
+    check_parameter(results[k].dshift, dtype_, s.channels, "batch norm: dshift");
+  }
+  const Tensor& x = pair[0].x;
+  const std::size_t groups = line_groups(s.channels);
+  const Partials room =
+      partials(x.rows() * s.positions, s.channels, groups, 3, tile_for(x, s.channels));
+  launch(sums_grid(groups, room),
+         BatchNormPairGradientSums{gradient_sums(state, s, pair[0], room, results[0], accumulate),
+                                   gradient_sums(state, s, pair[1], room, results[1], accumulate)});
 }
 
 void CudaOps::batch_norm_backward(const StepState* state, const BatchNormSpec& s,
                                   const BatchNormBackward& call) {
   check_call(s, dtype_, call);
-  launch(lines_grid(call.x.rows() * s.positions, s.channels),
-         BatchNormBackpropagate{state, s.positions, s.channels, call.x.data, call.dy.data,
-                                call.scale.data, call.moments,
-                                s.activation == Activation::kRelu ? call.mask : nullptr, call.sums,
-                                call.count, call.dx.data, call.dother.data});
+  launch(lines_grid(call.x.rows() * s.positions, s.channels), backpropagate(state, s, call));
+}
+
+void CudaOps::batch_norm_pair_backward(const StepState* state, const BatchNormSpec& s,
+                                       const BatchNormPair& pair) {
+  for (const BatchNormBackward& call : pair) check_call(s, dtype_, call);
+  if (!pair[0].dx && !pair[1].dx) return;
+  launch(lines_grid(pair[0].x.rows() * s.positions, s.channels, kPairResidents),
+         BatchNormPairBackpropagate{backpropagate(state, s, pair[0]),
+                                    backpropagate(state, s, pair[1])});
 }
 
 std::size_t CudaOps::pool_workspace(const PoolSpec& spec, std::size_t rows) {
@@ -121,8 +169,12 @@ void CudaOps::pool_forward(const StepState* state, const PoolSpec& spec, Tensor 
   check_spec(spec);
   check_batch(x, dtype_, spec.inputs(), "x of a pool");
   check_batch(y, dtype_, spec.outputs(), "y of a pool");
-  launch(images_grid(spec.outputs(), spec.channels, y.rows()),
-         PoolForward{state, sizes_of(spec), x.data, y.data, workspace});
+  const PoolForward call{state, sizes_of(spec), x.data, y.data, workspace};
+  const Grid grid = images_grid(spec.outputs(), spec.channels, y.rows());
+  if (!pools_by_two(call.sizes)) return launch(grid, call);
+  check_aligned({x.data, y.data, workspace});
+  if (spec.kernel_width == 2) return launch(grid, QuadPoolForward{call});
+  launch(grid, NinePoolForward{call});
 }
 
 void CudaOps::pool_backward(const StepState* state, const PoolSpec& spec, Tensor dy, Tensor dx,
@@ -131,9 +183,16 @@ void CudaOps::pool_backward(const StepState* state, const PoolSpec& spec, Tensor
   check_batch(dy, dtype_, spec.outputs(), "dy of a pool");
   check_batch(dx, dtype_, spec.inputs(), "dx of a pool");
   const PoolSizes sizes = sizes_of(spec);
-  const std::size_t elements = pools_by_four(sizes) ? fours(sizes) * spec.channels : spec.inputs();
-  launch(images_grid(elements, spec.channels, dx.rows()),
-         PoolBackward{state, sizes, dy.data, dx.data, workspace});
+  const bool by_two = pools_by_two(sizes);
+  const std::size_t pairs = std::size_t(input_pairs(sizes.height, sizes.padding)) *
+                            input_pairs(sizes.width, sizes.padding);
+  const PoolBackward call{state, sizes, dy.data, dx.data, workspace};
+  const Grid grid =
+      images_grid(by_two ? pairs * spec.channels : spec.inputs(), spec.channels, dx.rows());
+  if (!by_two) return launch(grid, call);
+  check_aligned({dx.data, dy.data, workspace});
+  if (spec.kernel_width == 2) return launch(grid, QuadPoolBackward{call});
+  launch(grid, NinePoolBackward{call});
 }
 
 }  // namespace lockstep::engine::cuda

@@ -17,19 +17,17 @@ namespace lockstep::engine::cuda {
 CudaOps::Asked::Asked(const Context& context, Memory& memory)
     : done(context), answer(memory.pinned(sizeof(Problem))) {}
 
-CudaOps::CudaOps(const GpuParts& gpu, DType dtype, std::unique_ptr<Products> products,
-                 std::unique_ptr<Convolutions> convolutions)
+CudaOps::CudaOps(const GpuParts& gpu, DType dtype, LaneLibraries libraries, LaneLibraries apart)
     : dtype_(dtype),
       context_(&gpu.context),
       memory_(&gpu.memory),
       kernels_(&gpu.kernels),
-      stream_(gpu.context),
+      main_(gpu, std::move(libraries), true),
+      gradients_(gpu, std::move(apart), false),
+      forked_(gpu.context),
       staging_(gpu.context, gpu.memory),
-      products_(std::move(products)),
-      convolutions_(std::move(convolutions)),
       state_(gpu.memory.allocate(sizeof(StepState), "the words of a step")),
       problem_(gpu.memory.allocate(sizeof(Problem), "the words of a step")),
-      sum_(gpu.memory.allocate(sizeof(double), "the words of a step")),
       answer_(gpu.memory.pinned(sizeof(double))),
       asked_{Asked(gpu.context, gpu.memory), Asked(gpu.context, gpu.memory)},
       copies_(gpu.context),
@@ -44,6 +42,7 @@ CudaOps::CudaOps(const GpuParts& gpu, DType dtype, std::unique_ptr<Products> pro
       pinned_word_(gpu.memory.pinned(sizeof(std::uint64_t))),
       update_state_(gpu.memory.allocate(sizeof(StepState), "the words of a step")),
       recorder_(std::make_unique<Recorder>(*this)) {
+  while (gradients_done_.size() < kMostApart) gradients_done_.emplace_back(gpu.context);
   const Problem none;
   write(&none, problem_.data(), sizeof none);
 }
@@ -54,6 +53,7 @@ CudaOps::~CudaOps() {
   try {
     copies_.synchronize();
     stream_.synchronize();
+    gradients_.stream.synchronize();
     beside_.synchronize();
   } catch (const std::exception&) {
     // Of work that failed nothing uses them any more.
@@ -75,6 +75,7 @@ void CudaOps::write(const void* from, std::byte* to, std::size_t bytes) {
 // A copy into memory that is not pinned may wait in the driver, which knows no deadline: so first
 // all that it would wait for.
 void CudaOps::read(const std::byte* from, void* to, std::size_t bytes) {
+  join_apart();
   stream_.synchronize();
   if (recording()) {  // which was refused
     std::memset(to, 0, bytes);
@@ -95,15 +96,21 @@ const StepState* CudaOps::publish(const StepState& state) {
 }
 
 void CudaOps::synchronize() {
+  join_apart();
   if (recording()) return stream_.synchronize();  // which refuses
   if (Asked& asked = asked_[asking_]; !asked.questions.empty())
     stream_.copy(asked.answer.data(), problem_.data(), sizeof(Problem));
   stream_.synchronize();
-  if (!recorder_->keeps()) outgrown_.clear();
+  if (!recorder_->keeps()) {
+    outgrown_.clear();
+    main_.forget_outgrown();
+    gradients_.forget_outgrown();
+  }
   for (const std::size_t older : {1 - asking_, asking_}) answer(asked_[older]);
 }
 
 void CudaOps::mark_kernels(int number) {
+  join_apart();
   Asked& asked = asked_[asking_];
   if (!asked.questions.empty()) stream_.copy(asked.answer.data(), problem_.data(), sizeof(Problem));
   stream_.record(asked.done);
@@ -174,7 +181,7 @@ void CudaOps::answer(Asked& asked) {
     const HostView numbers(*this, question.numbers, question.rows);
     if (question.layer.empty()) {
       for (std::size_t row = 0; row < question.rows; ++row)
-        class_of(numbers.tensor().as<float>()[row], question.classes, row);
+        class_of(numbers.tensor().as<float>()[row], question.classes, row, state.ids);
     } else {
       std::vector<std::uint32_t> places(question.rows * question.source.fields);
       Ops::embedding_rows(&state, question.source, numbers.tensor(), question.layer, places.data());
@@ -241,32 +248,16 @@ const StepState* CudaOps::stage(const StepState& state, const HostBatch& batch, 
   return reinterpret_cast<const StepState*>(state_.data());
 }
 
-std::byte* CudaOps::scratch(std::size_t bytes) {
-  if (scratch_.bytes() < bytes) {
-    outgrown_.push_back(std::move(scratch_));
-    scratch_ = memory_->allocate(bytes, "numbers between two kernels");
-  }
-  return scratch_.data();
+void CudaOps::check_aligned(std::initializer_list<const void*> operands) {
+  for (const void* const data : operands)
+    invariant(reinterpret_cast<std::uintptr_t>(data) % 16 == 0,
+              "operands of pools and of convolutions of few channels are aligned to 16 bytes");
 }
 
-Grid CudaOps::lines_grid(std::size_t lines, std::size_t channels) const {
+Grid CudaOps::lines_grid(std::size_t lines, std::size_t channels, unsigned residents) const {
   return {.blocks = line_tiles(channels),
-          .rows = line_blocks(lines, channels, context_->facts().multiprocessors),
+          .rows = line_blocks(lines, channels, context_->facts().multiprocessors, residents),
           .threads = kLineThreads};
-}
-
-Partials CudaOps::partials(std::size_t lines, std::size_t channels, std::size_t groups,
-                           std::size_t count, unsigned tile) {
-  const unsigned chunks = sum_chunks(lines, groups, tile);
-  const std::size_t tickets = sum_tiles(groups, tile) * sizeof(std::uint32_t);
-  if (tickets_.bytes() < tickets) {
-    outgrown_.push_back(std::move(tickets_));
-    tickets_ = memory_->allocate(tickets, "who is the last to add");
-    stream_.fill(tickets_.data(), 0, tickets);
-  }
-  auto* const sums = scratch(std::size_t(chunks) * count * channels * sizeof(double));
-  return {chunks, reinterpret_cast<double*>(sums),
-          reinterpret_cast<std::uint32_t*>(tickets_.data()), tile};
 }
 
 Grid CudaOps::sums_grid(std::size_t groups, const Partials& partials) {

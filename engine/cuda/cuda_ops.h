@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The kernels of one replica on a GPU, for one element type. Everything is queued on the replica's
-// stream; `read`, `synchronize` and `batch_sum` wait for it. `reduce` and `checksum` have a stream
-// of their own, beside it, and events in both of them order the two. Members are defined by
+// stream, and gradients of weights on another while `begin_apart` holds; `read`, `synchronize` and
+// `batch_sum` wait for both. `reduce` and `checksum` have a stream of their own beside them, and
+// events order all of them. Members are defined by
 // subject: cuda_ops.cpp (memory), cuda_products.cpp (dense layers, convolutions),
 // cuda_pointwise.cpp, cuda_layers.cpp (batch norm, pools), cuda_reduce.cpp. Threads, costs and
 // errors: engine/ops/ops.h.
@@ -10,26 +11,25 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "engine/cuda/convolutions.h"
 #include "engine/cuda/gpu.h"
 #include "engine/cuda/host_staging.h"
 #include "engine/cuda/kernels/lines.h"
 #include "engine/cuda/kernels/problem.h"
-#include "engine/cuda/products.h"
+#include "engine/cuda/lane.h"
 #include "engine/ops/ops.h"
 
 namespace lockstep::engine::cuda {
 
 class CudaOps final : public Ops {
  public:
-  CudaOps(const GpuParts& gpu, DType dtype, std::unique_ptr<Products> products,
-          std::unique_ptr<Convolutions> convolutions);
+  CudaOps(const GpuParts& gpu, DType dtype, LaneLibraries libraries, LaneLibraries apart);
   ~CudaOps() override;
 
   DType dtype() const override { return dtype_; }
@@ -69,12 +69,17 @@ class CudaOps final : public Ops {
                             Tensor dy, Tensor w, Tensor dx, Tensor dw, Tensor db,
                             bool accumulate) override;
   bool adds_gradients() const override { return true; }
+  std::size_t apart_bytes() const override { return std::size_t(24) << 20; }
+  void begin_apart(std::size_t running) override;
+  void end_apart() override;
+  void join_apart() override;
 
   std::size_t pool_workspace(const PoolSpec& spec, std::size_t rows) override;
   void pool_forward(const StepState* state, const PoolSpec& spec, Tensor x, Tensor y,
                     std::byte* workspace) override;
   void pool_backward(const StepState* state, const PoolSpec& spec, Tensor dy, Tensor dx,
                      const std::byte* workspace) override;
+  bool pools_relu() const override { return true; }
 
   void batch_norm_sums(const StepState* state, const BatchNormSpec& spec, Tensor x,
                        double* sums) override;
@@ -85,6 +90,11 @@ class CudaOps final : public Ops {
                                 bool accumulate, double* sums) override;
   void batch_norm_backward(const StepState* state, const BatchNormSpec& spec,
                            const BatchNormBackward& call) override;
+  void batch_norm_pair_gradient_sums(const StepState* state, const BatchNormSpec& spec,
+                                     const BatchNormPair& pair, bool accumulate,
+                                     const std::array<BatchNormGradients, 2>& results) override;
+  void batch_norm_pair_backward(const StepState* state, const BatchNormSpec& spec,
+                                const BatchNormPair& pair) override;
   void batch_norm_moments(const BatchNormSpec& spec, const engine::BatchNormMoments& call) override;
   void batch_norm_fixed_moments(const BatchNormSpec& spec, const double* averages,
                                 double* moments) override;
@@ -121,8 +131,8 @@ class CudaOps final : public Ops {
 
   std::uint64_t checksum(const std::byte* data, std::size_t bytes,
                          std::size_t offset) const override;
-  void queue_checksum(const std::byte* data, std::size_t bytes, std::size_t offset,
-                      std::uint64_t* sum) override;
+  void queue_checksums(const std::byte* data, std::span<const Range> ranges,
+                       std::uint64_t* sums) override;
   void reduce(const ReduceArguments& arguments) const override;
   void find_factors(const FactorArguments& arguments) const override;
 
@@ -148,26 +158,36 @@ class CudaOps final : public Ops {
     Buffer answer;  // pinned: a Problem
   };
 
-  // Device memory for the numbers between two kernels of one call; the next call may use it.
-  std::byte* scratch(std::size_t bytes);
-  // Returns scratch memory and tickets for `count` sums per channel over so many lines, and the
-  // grid of the kernel that adds them. The next call reuses them.
+  // Returns Lane::partials of the lane at work; and the grid of the kernel that adds such sums.
   Partials partials(std::size_t lines, std::size_t channels, std::size_t groups, std::size_t count,
-                    unsigned tile = kSumGroups);
+                    unsigned tile = kSumGroups) {
+    return lane_->partials(lines, channels, groups, count, tile);
+  }
   static Grid sums_grid(std::size_t groups, const Partials& partials);
   // Blocks of 256 threads for so many elements: enough to fill the GPU, each thread some elements.
   Grid grid_for(std::size_t elements) const;
   // Of kernels that write each line.
-  Grid lines_grid(std::size_t lines, std::size_t channels) const;
+  Grid lines_grid(std::size_t lines, std::size_t channels,
+                  unsigned residents = kLineResidents) const;
   // Rows that were planned for but are not in use become zeros: products go over all rows. Nothing
   // is queued where all are in use.
   void clear_rest(const StepState* state, Tensor batch);
+  // Calls `data` where there is a dx, and `gradients`; in lanes of their own between `begin_apart`
+  // and `end_apart`. Both read what was queued before.
+  template <class Data, class Gradients>
+  void backward_apart(bool has_dx, Data data, Gradients gradients);
+  // Some kernels load 16 bytes at once without a look at the address. This looks.
+  static void check_aligned(std::initializer_list<const void*> operands);
   void thin_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor y,
                       Tensor dy, Tensor dw, Tensor db, bool accumulate);
   std::byte* fold(const StepState* state, const ConvolutionSpec& spec, Tensor x,
                   std::size_t before);
-  void bias_gradient(const StepState* state, std::size_t positions, std::size_t channels,
-                     Activation activation, Tensor y, Tensor dy, Tensor db, bool accumulate);
+  void weights_gradient(const StepState* state, Convolution call, Tensor x, Tensor dy, Tensor dw,
+                        bool accumulate);
+  void mask_gradient(const StepState* state, std::size_t columns, Activation activation, Tensor y,
+                     Tensor dy);
+  void bias_gradient(const StepState* state, std::size_t positions, std::size_t channels, Tensor dy,
+                     Tensor db, bool accumulate);
   void ask(Question question);
   void ask_now(Question question);  // not while kernels are recorded
   const std::byte* copy_of(const std::byte* data, std::size_t bytes);
@@ -179,26 +199,28 @@ class CudaOps final : public Ops {
     if constexpr (requires { arguments.state; })
       invariant(static_cast<const void*>(arguments.state) == state_.data(),
                 "kernels get the words of a step that publish gave");
-    kernels_->launch(stream_, grid, arguments);
+    kernels_->launch(lane_->stream, grid, arguments);
   }
 
   DType dtype_;
   const Context* context_;
   Memory* memory_;
   const KernelModule* kernels_;
-  CudaStream stream_;
+  Lane main_, gradients_;
+  Lane* lane_ = &main_;  // at work
+  CudaStream& stream_ = main_.stream;
+  bool apart_ = false;      // gradients may go apart
+  std::size_t parted_ = 0;  // how many layers had them apart since kernels came behind all of them
+  Event forked_;
+  std::deque<Event> gradients_done_;  // kMostApart, in turn
   HostStaging staging_;
-  std::unique_ptr<Products> products_;
-  std::unique_ptr<Convolutions> convolutions_;
-  StepState published_;           // as the host last gave it
-  Buffer state_, problem_, sum_;  // a StepState, a Problem, a double on the GPU
-  Buffer answer_;                 // pinned: a double
+  StepState published_;     // as the host last gave it
+  Buffer state_, problem_;  // a StepState, a Problem on the GPU
+  Buffer answer_;           // pinned: a double
   std::array<Asked, 2> asked_;
   std::size_t asking_ = 0;               // the one at work
   std::array<std::size_t, 2> marked_{};  // that before each mark of kernels
-  Buffer scratch_;
-  Buffer tickets_;                // zero but while a kernel runs (engine/cuda/kernels/lines.h)
-  std::vector<Buffer> outgrown_;  // scratch that queued kernels may still use
+  std::vector<Buffer> outgrown_;         // copies that queued kernels may still use
 
   std::byte* arriving(std::size_t bytes);  // where the next batch comes to, when that is free
   // Of batches that come from the host.

@@ -16,7 +16,7 @@
 namespace lockstep::engine::cuda {
 namespace {
 
-constexpr unsigned kThreads = 256;
+constexpr unsigned kBlockThreads = 256;
 constexpr std::size_t kMostBlocks = std::size_t(1) << 20;  // kernels go on where there are fewer
 
 // Columns of batches that are alike; the rows in use are there.
@@ -30,9 +30,10 @@ std::size_t columns_of(DType dtype, const StepState& published,
 
 // A warp for each row.
 Grid warps_for(std::size_t rows) {
-  constexpr std::size_t kRows = kThreads / 32;
+  constexpr std::size_t kRows = kBlockThreads / 32;
   const std::size_t blocks = (rows + kRows - 1) / kRows;
-  return {.blocks = unsigned(std::clamp<std::size_t>(blocks, 1, kMostBlocks)), .threads = kThreads};
+  return {.blocks = unsigned(std::clamp<std::size_t>(blocks, 1, kMostBlocks)),
+          .threads = kBlockThreads};
 }
 
 }  // namespace
@@ -120,7 +121,7 @@ void CudaOps::embedding_backward(const StepState* state, const EmbeddingSpec& sp
   if (!accumulate) stream_.fill(dw.data, 0, dw.bytes());
   constexpr std::size_t kMostTiles = 65535, kWarp = 32;
   const std::size_t threads =
-      std::min<std::size_t>(kThreads, (spec.columns + kWarp - 1) / kWarp * kWarp);
+      std::min<std::size_t>(kBlockThreads, (spec.columns + kWarp - 1) / kWarp * kWarp);
   const std::size_t picks = dy.rows() * spec.fields, tiles = (spec.columns + threads - 1) / threads;
   launch({.blocks = unsigned(std::min(picks, kMostBlocks)),
           .rows = unsigned(std::min(tiles, kMostTiles)),

@@ -24,15 +24,49 @@ void CudaOps::dense_forward(const StepState* state, const DenseSpec& spec, Tenso
   check_parameter(w, dtype_, spec.inputs * spec.outputs, "weights of a dense layer");
   check_parameter(b, dtype_, spec.outputs, "the bias of a dense layer");
   invariant(state != nullptr && x.rows() == y.rows(), "a dense layer of two batches");
-  products_->run(stream_,
-                 {.dtype = dtype_,
-                  .m = x.rows(),
-                  .n = spec.outputs,
-                  .k = spec.inputs,
-                  .transpose_b = true,
-                  .bias = bool(b),
-                  .relu = spec.activation == Activation::kRelu},
-                 x.data, w.data, b.data, y.data);
+  lane_->products->run(lane_->stream,
+                       {.dtype = dtype_,
+                        .m = x.rows(),
+                        .n = spec.outputs,
+                        .k = spec.inputs,
+                        .transpose_b = true,
+                        .bias = bool(b),
+                        .relu = spec.activation == Activation::kRelu},
+                       x.data, w.data, b.data, y.data);
+}
+
+void CudaOps::begin_apart(std::size_t running) {
+  if (parted_ > running) stream_.wait(gradients_done_[(parted_ - 1 - running) % kMostApart]);
+  apart_ = true;
+}
+
+void CudaOps::end_apart() {
+  gradients_.stream.record(gradients_done_[parted_++ % kMostApart]);
+  apart_ = false;
+}
+
+void CudaOps::join_apart() {
+  if (apart_) end_apart();  // an exception left backward
+  if (parted_ > 0) stream_.wait(gradients_done_[(parted_ - 1) % kMostApart]);
+  parted_ = 0;
+}
+
+template <class Data, class Gradients>
+void CudaOps::backward_apart(bool has_dx, Data data, Gradients gradients) {
+  if (!apart_ || !has_dx) {
+    if (has_dx) data();
+    return gradients();
+  }
+  struct Away {
+    CudaOps& ops;
+    explicit Away(CudaOps& o) : ops(o) { ops.lane_ = &ops.gradients_; }
+    ~Away() { ops.lane_ = &ops.main_; }
+  };
+  stream_.record(forked_);
+  gradients_.stream.wait(forked_);
+  data();
+  const Away away(*this);
+  gradients();
 }
 
 void CudaOps::dense_backward(const StepState* state, const DenseSpec& spec, Tensor x, Tensor y,
@@ -42,23 +76,29 @@ void CudaOps::dense_backward(const StepState* state, const DenseSpec& spec, Tens
   check_batch(dy, dtype_, spec.outputs, "dy of a dense layer");
   check_batch(dx, dtype_, spec.inputs, "dx of a dense layer");
   check_parameter(dw, dtype_, spec.inputs * spec.outputs, "the gradient of weights");
-  bias_gradient(state, 1, spec.outputs, spec.activation, y, dy, db, accumulate);
   const std::size_t rows = dy.rows();
-  if (dx) {
-    products_->run(stream_, {.dtype = dtype_, .m = rows, .n = spec.inputs, .k = spec.outputs},
-                   dy.data, w.data, nullptr, dx.data);
+  mask_gradient(state, spec.outputs, spec.activation, y, dy);
+  if (dw) {
+    clear_rest(state, x);
+    clear_rest(state, dy);
   }
-  if (!dw) return;
-  clear_rest(state, x);
-  clear_rest(state, dy);
-  products_->run(stream_,
-                 {.dtype = dtype_,
-                  .m = spec.outputs,
-                  .n = spec.inputs,
-                  .k = rows,
-                  .transpose_a = true,
-                  .accumulate = accumulate},
-                 dy.data, x.data, nullptr, dw.data);
+  const auto data = [&] {
+    lane_->products->run(lane_->stream,
+                         {.dtype = dtype_, .m = rows, .n = spec.inputs, .k = spec.outputs}, dy.data,
+                         w.data, nullptr, dx.data);
+  };
+  backward_apart(bool(dx), data, [&] {
+    bias_gradient(state, 1, spec.outputs, dy, db, accumulate);
+    if (!dw) return;
+    lane_->products->run(lane_->stream,
+                         {.dtype = dtype_,
+                          .m = spec.outputs,
+                          .n = spec.inputs,
+                          .k = rows,
+                          .transpose_a = true,
+                          .accumulate = accumulate},
+                         dy.data, x.data, nullptr, dw.data);
+  });
 }
 
 void CudaOps::convolution_forward(const StepState* state, const ConvolutionSpec& spec, Tensor x,
@@ -70,8 +110,11 @@ void CudaOps::convolution_forward(const StepState* state, const ConvolutionSpec&
   check_parameter(b, dtype_, spec.filters, "the bias of a convolution");
   invariant(state != nullptr && x.rows() == y.rows(), "a convolution of two batches");
   if (is_thin(spec)) {
-    launch(lines_grid(x.rows() * spec.output_height() * spec.output_width(), spec.filters),
-           ThinForward{state, thin_sizes(spec), x.data, w.data, b.data, y.data,
+    check_aligned({y.data});
+    const ThinSizes sizes = thin_sizes(spec);
+    const std::size_t most = std::size_t(context_->facts().multiprocessors) * kLineResidents;
+    launch({.blocks = unsigned(least(x.rows() * sizes.bands(), most)), .threads = kLineThreads},
+           ThinForward{state, sizes, x.data, w.data, b.data, y.data,
                        spec.activation == Activation::kRelu});
     return;
   }
@@ -84,8 +127,8 @@ void CudaOps::convolution_forward(const StepState* state, const ConvolutionSpec&
     launch(grid_for(given.weights()), FoldWeights{fold_sizes(spec), w.data, room});
     weights = room, images = room + aligned_bytes(given.weights() * size_of(dtype_));
   }
-  convolutions_->run(
-      stream_,
+  lane_->convolutions->run(
+      lane_->stream,
       {.pass = Convolution::Pass::kForward, .spec = given, .rows = x.rows(), .dtype = dtype_},
       images, weights, b.data, y.data);
 }
@@ -96,7 +139,7 @@ std::byte* CudaOps::fold(const StepState* state, const ConvolutionSpec& spec, Te
                          std::size_t before) {
   const std::size_t images = x.rows() * folded(spec).inputs(),
                     begin = aligned_bytes(before * size_of(dtype_));
-  std::byte* const room = scratch(begin + images * size_of(dtype_));
+  std::byte* const room = lane_->scratch(begin + images * size_of(dtype_));
   launch(grid_for(images), FoldImages{state, fold_sizes(spec), x.rows(), x.data, room + begin});
   return room;
 }
@@ -110,35 +153,45 @@ void CudaOps::convolution_backward(const StepState* state, const ConvolutionSpec
   check_batch(dx, dtype_, spec.inputs(), "dx of a convolution");
   check_parameter(dw, dtype_, spec.weights(), "the gradient of weights");
   if (is_thin(spec) && !dx) return thin_gradients(state, spec, x, y, dy, dw, db, accumulate);
-  bias_gradient(state, spec.output_height() * spec.output_width(), spec.filters, spec.activation, y,
-                dy, db, accumulate);
+  mask_gradient(state, spec.outputs(), spec.activation, y, dy);
+  if (dw) {
+    clear_rest(state, dy);
+    if (!folds(spec)) clear_rest(state, x);
+  }
   // Neither is part of these sums.
   ConvolutionSpec bare = spec;
   bare.bias = bare.adds = false;
   bare.activation = Activation::kNone;
-  Convolution call{.spec = bare, .rows = dy.rows(), .dtype = dtype_};
-  if (dx) {
-    call.pass = Convolution::Pass::kGradientOfData;
-    call.accumulate = spec.adds;
-    convolutions_->run(stream_, call, dy.data, w.data, nullptr, dx.data);
-  }
-  if (!dw) return;
+  const Convolution call{.spec = bare, .rows = dy.rows(), .dtype = dtype_};
+  const auto data = [&] {
+    Convolution sum = call;
+    sum.pass = Convolution::Pass::kGradientOfData;
+    sum.accumulate = spec.adds;
+    lane_->convolutions->run(lane_->stream, sum, dy.data, w.data, nullptr, dx.data);
+  };
+  backward_apart(bool(dx), data, [&] {
+    bias_gradient(state, spec.output_height() * spec.output_width(), spec.filters, dy, db,
+                  accumulate);
+    if (dw) weights_gradient(state, call, x, dy, dw, accumulate);
+  });
+}
+
+void CudaOps::weights_gradient(const StepState* state, Convolution call, Tensor x, Tensor dy,
+                               Tensor dw, bool accumulate) {
+  const ConvolutionSpec spec = call.spec;
   call.pass = Convolution::Pass::kGradientOfWeights;
-  clear_rest(state, dy);
-  if (folds(spec)) {
-    call.spec = folded(bare);
-    call.accumulate = accumulate;
-    std::byte* const room = fold(state, spec, x, call.spec.weights());
-    const std::byte* const images = room + aligned_bytes(call.spec.weights() * size_of(dtype_));
-    if (accumulate)  // what is there, so that the sum is rounded once
-      launch(grid_for(call.spec.weights()), FoldWeights{fold_sizes(spec), dw.data, room});
-    convolutions_->run(stream_, call, images, dy.data, nullptr, room);
-    launch(grid_for(spec.weights()), UnfoldGradient{fold_sizes(spec), room, dw.data});
+  call.accumulate = accumulate;
+  if (!folds(spec)) {
+    lane_->convolutions->run(lane_->stream, call, x.data, dy.data, nullptr, dw.data);
     return;
   }
-  clear_rest(state, x);
-  call.accumulate = accumulate;
-  convolutions_->run(stream_, call, x.data, dy.data, nullptr, dw.data);
+  call.spec = folded(spec);
+  std::byte* const room = fold(state, spec, x, call.spec.weights());
+  const std::byte* const images = room + aligned_bytes(call.spec.weights() * size_of(dtype_));
+  if (accumulate)  // what is there, so that the sum is rounded once
+    launch(grid_for(call.spec.weights()), FoldWeights{fold_sizes(spec), dw.data, room});
+  lane_->convolutions->run(lane_->stream, call, images, dy.data, nullptr, room);
+  launch(grid_for(spec.weights()), UnfoldGradient{fold_sizes(spec), room, dw.data});
 }
 
 // Of all rows in use in one pass for each kThinTaps taps, of which the first has the bias besides.
@@ -147,6 +200,7 @@ void CudaOps::thin_gradients(const StepState* state, const ConvolutionSpec& spec
   check_parameter(db, dtype_, spec.filters, "the gradient of a bias");
   const bool relu = spec.activation == Activation::kRelu;
   if (relu) check_batch(y, dtype_, spec.outputs(), "y of a convolution");
+  check_aligned({dy.data, relu ? y.data : nullptr});
   const std::size_t lines = dy.rows() * spec.output_height() * spec.output_width();
   const std::size_t groups = spec.filters / kThinWidth;
   const ThinSizes sizes = thin_sizes(spec);
@@ -158,23 +212,23 @@ void CudaOps::thin_gradients(const StepState* state, const ConvolutionSpec& spec
   }
 }
 
-// Of `positions` x `channels` numbers a row: dy becomes zero where a fused ReLU let nothing pass,
-// and db the sum of the rest, where it is wanted. Both in one pass.
+// dy becomes zero where a fused ReLU let nothing pass.
+void CudaOps::mask_gradient(const StepState* state, std::size_t columns, Activation activation,
+                            Tensor y, Tensor dy) {
+  if (activation != Activation::kRelu) return;
+  check_batch(y, dtype_, columns, "y of a layer");
+  launch(grid_for(dy.elements()), MaskGradient{state, columns, y.data, dy.data});
+}
+
+// db, where it is wanted: the sums of dy over `positions` of each row.
 void CudaOps::bias_gradient(const StepState* state, std::size_t positions, std::size_t channels,
-                            Activation activation, Tensor y, Tensor dy, Tensor db,
-                            bool accumulate) {
-  const bool masks = activation == Activation::kRelu;
-  if (masks) check_batch(y, dtype_, positions * channels, "y of a layer");
-  if (!db) {
-    if (masks)
-      launch(grid_for(dy.elements()), MaskGradient{state, positions * channels, y.data, dy.data});
-    return;
-  }
+                            Tensor dy, Tensor db, bool accumulate) {
+  if (!db) return;
   check_parameter(db, dtype_, channels, "the gradient of a bias");
   const std::size_t groups = line_groups(channels);
   const Partials room = partials(dy.rows() * positions, channels, groups, 1);
-  launch(sums_grid(groups, room), ColumnSums{state, positions, channels, masks ? y.data : nullptr,
-                                             dy.data, masks, room, db.data, accumulate});
+  launch(sums_grid(groups, room),
+         ColumnSums{state, positions, channels, dy.data, room, db.data, accumulate});
 }
 
 }  // namespace lockstep::engine::cuda

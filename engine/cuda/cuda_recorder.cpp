@@ -41,6 +41,7 @@ void CudaOps::Recorder::begin(int number, engine::Recorder* first) {
   } else {
     stream.wait(theirs->begun_);
   }
+  ops_.gradients_.stream.record_into(capture_.get());
   const std::scoped_lock lock(ops_.mutex_);
   ops_.beside_.record_into(capture_.get());
   ops_.beside_.wait(first == nullptr ? begun_ : theirs->begun_);
@@ -48,6 +49,8 @@ void CudaOps::Recorder::begin(int number, engine::Recorder* first) {
 }
 
 void CudaOps::Recorder::leave() {
+  ops_.join_apart();
+  ops_.gradients_.stream.record_into(nullptr);
   ops_.go_behind_reductions();
   ops_.stream_.record(left_);
   kept_[number_];
@@ -87,6 +90,7 @@ std::string CudaOps::Recorder::end(std::span<engine::Recorder* const> others) {
 
 void CudaOps::Recorder::abandon() noexcept {
   ops_.stream_.record_into(nullptr);
+  ops_.gradients_.stream.record_into(nullptr);
   ops_.beside_.record_into(nullptr);
   if (!std::exchange(began_, false)) return;
   CUgraph graph = nullptr;

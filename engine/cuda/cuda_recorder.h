@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The Recorder (engine/ops/recorder.h) of a replica on a GPU: its two streams become part of one
+// The Recorder (engine/ops/recorder.h) of a replica on a GPU: its streams become part of one
 // recording, those of all who record together become one graph of the driver's, and the first
 // launches it on the stream of its kernels. The words of a step stay where `publish` puts them, so
 // repetitions read new ones. Of numbers that are looked at (wrong ids and classes) the recording

@@ -52,6 +52,7 @@ void CudaOps::reduce_behind_kernels() {
   stream_.record(kernels_done_);
   const std::scoped_lock lock(mutex_);
   beside_.wait(kernels_done_);
+  if (parted_ > 0) beside_.wait(gradients_done_[(parted_ - 1) % kMostApart]);
 }
 
 void CudaOps::go_behind_reductions() {
@@ -181,13 +182,12 @@ std::uint64_t CudaOps::checksum(const std::byte* data, std::size_t bytes,
   return sum;
 }
 
-void CudaOps::queue_checksum(const std::byte* data, std::size_t bytes, std::size_t offset,
-                             std::uint64_t* sum) {
-  stream_.fill(sum_.data(), 0, sizeof(std::uint64_t));
-  if (bytes > 0)
-    launch(grid_for(bytes / 4),
-           Checksum{data, bytes, offset, reinterpret_cast<std::uint64_t*>(sum_.data())});
-  stream_.copy(sum, sum_.data(), sizeof(std::uint64_t));
+void CudaOps::queue_checksums(const std::byte* data, std::span<const Range> ranges,
+                              std::uint64_t* sums) {
+  static_assert(sizeof(Range) == 2 * sizeof(std::size_t));
+  launch(
+      {.blocks = unsigned(ranges.size()), .rows = Checksums::kRows},
+      Checksums{data, reinterpret_cast<const std::size_t*>(ranges.data()), size_of(dtype()), sums});
 }
 
 }  // namespace lockstep::engine::cuda

@@ -136,6 +136,7 @@ bool CudnnConvolutions::has_room(const ConvolutionPlan& plan, const std::string&
 ConvolutionPlan CudnnConvolutions::fastest(CudaStream& stream, const Convolution& call,
                                            std::vector<ConvolutionPlan> plans, Operands operands,
                                            void* scratch) {
+  wait_for_all(*context_, CudaStream::kDeadline);  // nothing else runs while they are timed
   Buffer instead;
   if (call.accumulate) {
     instead = memory_->allocate(target_bytes(call), "target of convolutions while they are timed");

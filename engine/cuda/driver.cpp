@@ -36,7 +36,7 @@ Driver load_driver() {
   take(library, driver.memcpy_async, "cuMemcpyAsync");
   take(library, driver.memset_d8, "cuMemsetD8_v2");
   take(library, driver.memset_d8_async, "cuMemsetD8Async");
-  take(library, driver.stream_create, "cuStreamCreate");
+  take(library, driver.stream_create, "cuStreamCreateWithPriority");
   take(library, driver.stream_destroy, "cuStreamDestroy_v2");
   take(library, driver.stream_query, "cuStreamQuery");
   take(library, driver.stream_synchronize, "cuStreamSynchronize");
@@ -54,7 +54,7 @@ Driver load_driver() {
   take(library, driver.module_enumerate_functions, "cuModuleEnumerateFunctions");
   take(library, driver.func_get_name, "cuFuncGetName");
   take(library, driver.func_load, "cuFuncLoad");
-  take(library, driver.launch_kernel, "cuLaunchKernel");
+  take(library, driver.launch_kernel_ex, "cuLaunchKernelEx");
   take(library, driver.stream_begin_capture, "cuStreamBeginCapture_v2");
   take(library, driver.stream_end_capture, "cuStreamEndCapture");
   take(library, driver.stream_is_capturing, "cuStreamIsCapturing");

@@ -44,7 +44,7 @@ struct Driver {
   decltype(&cuMemsetD8Async) memset_d8_async = nullptr;
 
   // Streams and events.
-  decltype(&cuStreamCreate) stream_create = nullptr;
+  decltype(&cuStreamCreateWithPriority) stream_create = nullptr;
   decltype(&cuStreamDestroy) stream_destroy = nullptr;
   decltype(&cuStreamQuery) stream_query = nullptr;
   decltype(&cuStreamSynchronize) stream_synchronize = nullptr;
@@ -64,7 +64,7 @@ struct Driver {
   decltype(&cuModuleEnumerateFunctions) module_enumerate_functions = nullptr;
   decltype(&cuFuncGetName) func_get_name = nullptr;
   decltype(&cuFuncLoad) func_load = nullptr;
-  decltype(&cuLaunchKernel) launch_kernel = nullptr;
+  decltype(&cuLaunchKernelEx) launch_kernel_ex = nullptr;
 
   // Streams recorded as graphs.
   decltype(&cuStreamBeginCapture) stream_begin_capture = nullptr;

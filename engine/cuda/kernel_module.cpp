@@ -23,12 +23,21 @@ void require_known(const Context& context, CUresult loaded) {
        version_text(version_of(context.driver())));
 }
 
+// Returns whether kernels are launched with programmatic dependent launch: the GPU may start them
+// while the previous kernel of the stream runs, and they wait themselves
+// (`wait_for_earlier_kernels` in grid.cuh). The driver keeps the full order behind copies and
+// awaited events, and for kernels that libraries launch without this attribute. Drivers capture it
+// in graphs since CUDA 12.3.
+bool can_start_early(const Context& context) {
+  return context.facts().capability >= 90 && version_of(context.driver()) >= 12030;
+}
+
 }  // namespace
 
 // Drivers load a kernel when it is first launched, which may wait for all work on the GPU and does
 // not do while a stream is recorded. So all are loaded here.
 KernelModule::KernelModule(const Context& context, std::span<const std::byte> image)
-    : context_(&context) {
+    : context_(&context), early_(can_start_early(context)) {
   invariant(!image.empty(), "a module without an image");
   context.use();
   const Driver& driver = context.driver();
@@ -75,13 +84,24 @@ void KernelModule::start(CudaStream& stream, Grid grid, const char* name,
   if (found == functions_.end()) broken(fmt::format("there is no kernel {} in the module", name));
   stream.queue([&] {
     context_->use();
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchConfig config{};
+    config.gridDimX = grid.blocks;
+    config.gridDimY = grid.rows;
+    config.gridDimZ = 1;
+    config.blockDimX = grid.threads;
+    config.blockDimY = config.blockDimZ = 1;
+    config.hStream = stream.handle();
+    config.attrs = &attribute;
+    config.numAttrs = early_ ? 1 : 0;
     // The driver copies what the address leads to before it returns, and writes nothing there.
     void* parameters[] = {const_cast<void*>(arguments)};
     const CUresult result =
-        context_->driver().launch_kernel(found->second, grid.blocks, grid.rows, 1, grid.threads, 1,
-                                         1, 0, stream.handle(), parameters, nullptr);
+        context_->driver().launch_kernel_ex(&config, found->second, parameters, nullptr);
     if (result != CUDA_SUCCESS)
-      context_->check(result, fmt::format("cuLaunchKernel of {}", name).c_str());
+      context_->check(result, fmt::format("cuLaunchKernelEx of {}", name).c_str());
   });
 }
 

@@ -39,6 +39,7 @@ class KernelModule {
   void start(CudaStream& stream, Grid grid, const char* name, const void* arguments) const;
 
   const Context* context_;
+  bool early_;  // whether kernels may start before the one before has ended
   CUmodule module_ = nullptr;
   // All of them, found when this is made; by a name without making a string of it.
   std::map<std::string, CUfunction, std::less<>> functions_;

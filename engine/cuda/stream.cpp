@@ -89,9 +89,11 @@ double milliseconds_between(const Context& context, const Event& from, const Eve
 }
 
 // Such a stream does not wait for the one that libraries use by default, nor that for it.
-CudaStream::CudaStream(const Context& context) : context_(&context) {
+CudaStream::CudaStream(const Context& context, bool urgent) : context_(&context) {
   context.use();
-  context.check(context.driver().stream_create(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  // A smaller number is more urgent, and 0 the least.
+  context.check(context.driver().stream_create(&stream_, CU_STREAM_NON_BLOCKING, urgent ? -1 : 0),
+                "cuStreamCreateWithPriority");
   context.add(stream_);
 }
 

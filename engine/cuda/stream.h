@@ -46,7 +46,8 @@ class CudaStream final : public Stream {
   // A stuck GPU is not waited for longer than this.
   static constexpr std::chrono::seconds kDeadline{300};
 
-  explicit CudaStream(const Context& context);
+  // `urgent`: where the GPU has room for blocks of several streams, this one's go first.
+  explicit CudaStream(const Context& context, bool urgent = false);
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;

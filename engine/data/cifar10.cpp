@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/random.h"
 #include "engine/data/cifar_file.h"
+#include "engine/data/near_miss.h"
 #include "engine/data/pixel_images.h"
 #include "engine/data/sets.h"
 
@@ -34,13 +35,15 @@ std::shared_ptr<const PixelImages> images(CifarFile file, const std::string& nam
 Sets cifar10(const std::string& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
-    fail(Code::kIo, "data: {} is not a folder", folder);
+    const bool file = std::filesystem::exists(folder, error);
+    fail(Code::kIo, "data: {} is not a folder{}", folder,
+         file ? ": name the one that holds the files of the data set" : "");
   }
   const auto path = std::filesystem::absolute(folder).lexically_normal();
   const auto place = find_cifar10(path);
   if (place.empty()) {
-    fail(Code::kIo, "data: {} is missing, and so is cifar-10-batches-bin beside it",
-         (path / "data_batch_1.bin").string());
+    fail(Code::kIo, "data: {} is missing, and so is cifar-10-batches-bin beside it; {}",
+         (path / "data_batch_1.bin").string(), folder_content(path));
   }
   const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
   std::string fewer;  // files of them, and how many
@@ -52,6 +55,7 @@ Sets cifar10(const std::string& folder) {
   CifarFile train;
   for (int number = 1; number <= 5; ++number) read(fmt::format("data_batch_{}.bin", number), train);
   Sets sets;
+  sets.test_files = "test_batch.bin";
   sets.train = images(std::move(train), name + "/train");
   if (std::filesystem::exists(place / "test_batch.bin", error)) {
     CifarFile test;

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "engine/base/error.h"
+#include "engine/data/near_miss.h"
 
 namespace lockstep::engine::data {
 
@@ -23,6 +24,9 @@ std::uint64_t read_cifar_file(const std::filesystem::path& path, CifarFile& cont
   const std::uint64_t bytes = std::filesystem::file_size(path, error);
   if (error) fail(Code::kIo, "data: {}: {}", name, error.message());
   if (bytes == 0 || bytes % kCifarRecord != 0) {
+    std::string first(32, '\0');
+    std::ifstream(path, std::ios::binary).read(first.data(), std::streamsize(first.size()));
+    refuse_known_kind(name, first);
     fail(Code::kCorrupt, "data: {}: size: {} bytes, should be records of {} bytes each", name,
          bytes, kCifarRecord);
   }

@@ -6,9 +6,12 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <new>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -17,26 +20,69 @@
 #include "engine/base/random.h"
 #include "engine/data/clicks.h"
 #include "engine/data/criteo_line.h"
+#include "engine/data/gzip_file.h"
+#include "engine/data/near_miss.h"
 
 namespace lockstep::engine::data {
 namespace {
 
 constexpr std::size_t kMostLine = 4096;  // bytes; a line of the form has about 250
-constexpr std::size_t kBlock = std::size_t(1) << 20;
+constexpr std::size_t kReadAtOnce = std::size_t(1) << 20;
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-class OpenFile {
- public:
-  explicit OpenFile(const std::string& path) : path_(path) {
-    std::error_code error;
-    const auto status = std::filesystem::status(path, error);
-    if (!std::filesystem::is_regular_file(status)) fail(Code::kIo, "data: {} is not a file", path);
-    file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file_ < 0) fail(Code::kIo, "data: {} cannot be opened: {}", path, std::strerror(errno));
+int opened(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (std::filesystem::is_directory(status)) {
+    fail(Code::kIo, "data: {} is not a file, but a folder: name one file; {}", path,
+         folder_content(path));
   }
-  ~OpenFile() { ::close(file_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
+  if (!std::filesystem::is_regular_file(status)) fail(Code::kIo, "data: {} is not a file", path);
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) fail(Code::kIo, "data: {} cannot be opened: {}", path, std::strerror(errno));
+  return file;
+}
 
+// A file that goes with the process.
+int temporary_file(const std::filesystem::path& folder) {
+  std::string pattern = (folder / "lockstep-XXXXXX").string();
+  const int file = ::mkostemp(pattern.data(), O_CLOEXEC);
+  if (file >= 0) ::unlink(pattern.c_str());
+  return file;
+}
+
+// The text of a file: once from its beginning to its end, and then anywhere. That of a compressed
+// one is kept in a temporary file as it comes.
+class CriteoText {
+ public:
+  explicit CriteoText(const std::string& path) : path_(path), file_(opened(path)) {
+    std::array<char, 2> first{};
+    if (read(first, 0) < first.size() || first != std::array{'\x1f', '\x8b'}) return;
+    inflated_ = std::make_unique<GzipFile>(path);
+    const auto folder = std::filesystem::temp_directory_path();
+    place_ = folder.string();
+    const int file = temporary_file(folder);
+    if (file < 0) no_room();
+    ::close(std::exchange(file_, file));
+  }
+  ~CriteoText() { ::close(file_); }
+  CriteoText(const CriteoText&) = delete;
+  CriteoText& operator=(const CriteoText&) = delete;
+
+  // Bytes behind those of the call before, as many as there are.
+  std::size_t next(std::span<char> out) {
+    std::size_t got = 0;
+    if (!inflated_) {
+      got = read(out, offset_);
+    } else {
+      got = inflated_->read({reinterpret_cast<std::uint8_t*>(out.data()), out.size()});
+      if (inflated_->cut_short())
+        fail(Code::kCorrupt, "data: {}: gzip: ends before its checksum", path_);
+      keep(out.first(got));
+    }
+    offset_ += got;
+    return got;
+  }
   // Bytes from `offset` on, as many as there are. Any thread.
   std::size_t read(std::span<char> out, std::uint64_t offset) const {
     std::size_t done = 0;
@@ -53,8 +99,26 @@ class OpenFile {
   const std::string& path() const { return path_; }
 
  private:
+  void keep(std::span<const char> text) {
+    while (!text.empty()) {
+      const ssize_t put = ::write(file_, text.data(), text.size());
+      if (put < 0 && errno == EINTR) continue;
+      if (put <= 0) no_room();
+      text = text.subspan(std::size_t(put));
+    }
+  }
+  [[noreturn]] void no_room() const {
+    fail(Code::kIo,
+         "data: {} is compressed, and cannot be inflated into {}: {}; inflate it yourself, or set "
+         "TMPDIR to a folder with more room",
+         path_, place_, std::strerror(errno));
+  }
+
   std::string path_;
-  int file_ = -1;
+  int file_;
+  std::string place_;                   // of the temporary file
+  std::unique_ptr<GzipFile> inflated_;  // null: the file is not compressed
+  std::uint64_t offset_ = 0;            // of what comes next
 };
 
 // Knows where each line begins. The file was looked at once, so it has no line that is wrong; if
@@ -93,16 +157,18 @@ class CriteoFile final : public Dataset {
   // One pass over the file, block by block; what is left of the last line of a block goes to the
   // front of the next.
   void look() {
-    std::vector<char> block(kBlock);
+    std::vector<char> block(kReadAtOnce);
     std::uint64_t offset = 0;  // of the block in the file
     std::size_t kept = 0;
     std::uint64_t checksum = crc32_z(0, nullptr, 0);
     for (bool whole = false; !whole;) {
-      const std::size_t got = file_.read(std::span(block).subspan(kept), offset + kept);
-      whole = got < kBlock - kept;
+      const std::size_t got = file_.next(std::span(block).subspan(kept));
+      whole = got < kReadAtOnce - kept;
       checksum = crc32_z(checksum, reinterpret_cast<const Bytef*>(block.data() + kept), got);
       const std::string_view text(block.data(), kept + got);
-      std::size_t begin = 0;
+      std::size_t begin =
+          offset == 0 && text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+      if (offset == 0) refuse_known_kind(file_.path(), text.substr(0, kMostLine));
       while (begin < text.size()) {
         const std::size_t end = text.find('\n', begin);
         const bool last = end == std::string_view::npos;
@@ -119,29 +185,42 @@ class CriteoFile final : public Dataset {
       offset += begin;
     }
     if (starts_.empty()) fail(Code::kCorrupt, "data: {}: no lines", file_.path());
-    starts_.push_back(offset);
+    starts_.push_back(behind_);
     fingerprint_ = stream_key(checksum, fmt::format("criteo 1 {} lines, {} bytes, ids below {}",
                                                     size(), offset, buckets_));
   }
+  // Empty lines may stand at the end alone.
   void take(std::string_view line, std::uint64_t offset) {
+    if (line.empty() || line == "\r") {
+      ended_ = true;
+      return;
+    }
+    if (ended_) {
+      fail(Code::kCorrupt, "data: {}: line {} is empty, and others follow it: remove it",
+           file_.path(), starts_.size() + 1);
+    }
+    behind_ = offset + line.size() + 1;
     std::array<float, kClickColumns> input;
     std::array<float, 1> target;
     parse_criteo_line(line, file_.path(), starts_.size() + 1, buckets_, input, target);
     starts_.push_back(offset);
   }
 
-  OpenFile file_;
+  CriteoText file_;
   std::size_t buckets_;
+  bool ended_ = false;
+  std::uint64_t behind_ = 0;           // the last line and its end
   std::vector<std::uint64_t> starts_;  // of each line, and one behind the end of the last
   std::uint64_t fingerprint_ = 0;
 };
 
 }  // namespace
 
-Sets criteo(const std::string& file, std::size_t buckets) {
+Sets criteo(const std::string& file, std::size_t buckets, const std::string& test) {
   check_buckets(buckets);
   Sets sets;
   sets.train = std::make_shared<CriteoFile>(file, buckets);
+  if (!test.empty()) sets.test = std::make_shared<CriteoFile>(test, buckets);
   return sets;
 }
 

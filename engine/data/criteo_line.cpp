@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <system_error>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/random.h"
@@ -34,6 +35,18 @@ bool read_number(std::string_view text, int base, T& number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+// For the end of a message about a line with another number of fields.
+std::string what_it_may_be(std::string_view line, std::size_t fields) {
+  if (fields == kClickColumns) return "; it seems to lack its label, as Criteo's test.txt does";
+  for (const auto& [separator, name] :
+       {std::pair{',', "commas"}, {';', "semicolons"}, {' ', "spaces"}}) {
+    const std::size_t parts = std::size_t(std::ranges::count(line, separator)) + 1;
+    if (fields == 1 && (parts == kFieldsOfALine || parts == kClickColumns))
+      return fmt::format("; {} stand between its {} fields: write tabs instead", name, parts);
+  }
+  return "";
+}
+
 std::uint64_t bucket_of(std::size_t field, std::uint64_t word, std::size_t buckets) {
   constexpr std::uint64_t kKey = 0x437269746f0001;
   const auto bits = random_bits(kKey, word, field);
@@ -44,12 +57,14 @@ std::uint64_t bucket_of(std::size_t field, std::uint64_t word, std::size_t bucke
 
 void parse_criteo_line(std::string_view line, const std::string& file, std::uint64_t number,
                        std::size_t buckets, std::span<float> input, std::span<float> target) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
   const std::size_t fields = std::size_t(std::ranges::count(line, '\t')) + 1;
   if (fields != kFieldsOfALine) {
     fail(Code::kCorrupt,
          "data: {}: line {}: {} fields with tabs between them, should be {}: a label, {} numbers, "
-         "{} words",
-         file, number, fields, kFieldsOfALine, kClickNumbers, kClickFields);
+         "{} words{}",
+         file, number, fields, kFieldsOfALine, kClickNumbers, kClickFields,
+         what_it_may_be(line, fields));
   }
   for (std::size_t i = 0; i < kFieldsOfALine; ++i) {
     const std::size_t end = std::min(line.find('\t'), line.size());
@@ -60,6 +75,9 @@ void parse_criteo_line(std::string_view line, const std::string& file, std::uint
            shown(text), right);
     };
     if (i == 0) {
+      const bool heading =
+          number == 1 && !text.empty() && std::isalpha(static_cast<unsigned char>(text[0]));
+      if (heading) wrong("the label 0 or 1: remove the line where it is a heading");
       if (text != "0" && text != "1") wrong("the label 0 or 1");
       target[0] = text == "1" ? 1 : 0;
     } else if (i <= kClickNumbers) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// One line of Criteo's text format, without its end: fields with a tab between them, the label 0 or
-// 1, 13 whole numbers and 26 hexadecimal words of 32 bits, all of which but the label may be empty.
-// Pure; any thread; about a microsecond a line.
+// One line of Criteo's text format, without its end (a carriage return may be left): fields with a
+// tab between them, the label 0 or 1, 13 whole numbers and 26 hexadecimal words of 32 bits, all of
+// which but the label may be empty. Pure; any thread; about a microsecond a line.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -18,7 +18,8 @@ class Dataset {
   virtual Shape input_shape() const = 0;             // of one example, NHWC without the N
   virtual std::size_t target_columns() const = 0;    // 1: a class, as a number
   virtual std::size_t classes() const { return 0; }  // 0: not a classification
-  // Writes one example: input_shape().elements() and target_columns() numbers.
+  // Writes one example: input_shape().elements() and target_columns() numbers. What it throws ends
+  // the training of all ranks with an Error that names the example.
   virtual void read(std::uint64_t index, std::span<float> input, std::span<float> target) const = 0;
   // The same for training in an epoch, from 0 on: data that differ from epoch to epoch, as
   // augmented ones do, override it, and are pure in (epoch, index). Evaluations call `read`.

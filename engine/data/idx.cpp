@@ -9,6 +9,7 @@
 #include "engine/base/error.h"
 #include "engine/base/random.h"
 #include "engine/data/idx_file.h"
+#include "engine/data/near_miss.h"
 #include "engine/data/pixel_images.h"
 #include "engine/data/sets.h"
 
@@ -17,29 +18,70 @@ namespace {
 
 using Path = std::filesystem::path;
 
-// The file itself, else the one with .gz; an empty path when neither is there.
-Path find(const Path& plain) {
-  std::error_code error;
-  if (std::filesystem::exists(plain, error)) return plain;
-  Path compressed = plain;
-  compressed += ".gz";
-  return std::filesystem::exists(compressed, error) ? compressed : Path();
+// A file's name without what stands around it: "train", "images", "idx3-ubyte".
+struct Name {
+  std::string part, content, type;
+  std::string text() const { return part + "-" + content + "-" + type; }
+};
+
+// Returns the file of that name, as it is published (train-images-idx3-ubyte), as some archives
+// have it (train-images.idx3-ubyte), or in a folder of either name; each plain or with .gz. Empty
+// where there is none.
+Path find_file(const Path& folder, const Name& name, bool in_folders = true) {
+  Path other;  // exists, but is no file
+  for (const char* separator : {"-", "."}) {
+    for (const char* end : {"", ".gz"}) {
+      const Path path = folder / (name.part + "-" + name.content + separator + name.type + end);
+      std::error_code error;
+      const auto kind = std::filesystem::status(path, error).type();
+      if (kind == std::filesystem::file_type::not_found || kind == std::filesystem::file_type::none)
+        continue;
+      if (kind != std::filesystem::file_type::directory) return path;
+      if (Path within = in_folders ? find_file(path, name, false) : Path(); !within.empty())
+        return within;
+      other = path;
+    }
+  }
+  return in_folders ? other : Path();
 }
 
-Path need(const Path& plain) {
-  Path found = find(plain);
+// What may be meant where a file is missing, for the end of a message.
+std::string perhaps(const Path& folder, const Name& name) {
+  // "image" and "label": some names have no s.
+  std::string near =
+      similar_file(folder, {name.part, name.content.substr(0, name.content.size() - 1)});
+  if (near.empty()) return folder_content(folder);
+  const Path path = folder / near;
+  for (const Path& above : {path.parent_path().parent_path(), path.parent_path()}) {
+    if (find_file(above, name) == path)
+      return fmt::format("{} has it: name that folder", above.string());
+  }
+  const bool compressed = path.extension() == ".gz";
+  return fmt::format("there is {}: if that is meant, rename it to {}{}", near, name.text(),
+                     compressed ? ".gz" : "");
+}
+
+Path need(const Path& folder, const Name& name) {
+  Path found = find_file(folder, name);
   if (found.empty())
-    fail(Code::kIo, "data: {} is missing, and so is {}.gz", plain.string(),
-         plain.filename().string());
+    fail(Code::kIo, "data: {} is missing, and so is {}.gz; {}", (folder / name.text()).string(),
+         name.text(), perhaps(folder, name));
   return found;
+}
+
+Name images_of(const std::string& part) {
+  return {part, "images", "idx3-ubyte"};
+}
+Name labels_of(const std::string& part) {
+  return {part, "labels", "idx1-ubyte"};
 }
 
 // Reads <folder>/<prefix>-images-idx3-ubyte and <prefix>-labels-idx1-ubyte. `classes` is 0 when the
 // labels are to say how many there are; else they must be below it.
 std::shared_ptr<const PixelImages> read_set(const Path& folder, const std::string& prefix,
                                             const std::string& name, std::size_t classes) {
-  const Path images_path = need(folder / (prefix + "-images-idx3-ubyte"));
-  const Path labels_path = need(folder / (prefix + "-labels-idx1-ubyte"));
+  const Path images_path = need(folder, images_of(prefix));
+  const Path labels_path = need(folder, labels_of(prefix));
   IdxFile images = read_idx_file(images_path, 3);
   const IdxFile labels = read_idx_file(labels_path, 1);
   const std::size_t count = images.extents[0];
@@ -73,7 +115,9 @@ std::shared_ptr<const PixelImages> read_set(const Path& folder, const std::strin
 Sets idx(const std::string& folder, std::size_t classes) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
-    fail(Code::kIo, "data: {} is not a folder", folder);
+    const bool file = std::filesystem::exists(folder, error);
+    fail(Code::kIo, "data: {} is not a folder{}", folder,
+         file ? ": name the one that holds the files of the data set" : "");
   }
   // "a/digits/" and "a/digits" are both called digits.
   const Path path = std::filesystem::absolute(folder).lexically_normal();
@@ -82,8 +126,16 @@ Sets idx(const std::string& folder, std::size_t classes) {
   Sets sets;
   sets.train = train;
   sets.around = train->black();
-  if (find(path / "t10k-images-idx3-ubyte").empty() &&
-      find(path / "t10k-labels-idx1-ubyte").empty()) {
+  sets.test_files = images_of("t10k").text() + " and " + labels_of("t10k").text();
+  if (find_file(path, images_of("t10k")).empty() && find_file(path, labels_of("t10k")).empty()) {
+    for (const char* word : {"t10k", "test"}) {
+      const std::string near = similar_file(path, {word, "image"});
+      if (near.empty()) continue;
+      sets.warnings.push_back(
+          fmt::format("data: {} is not read as test data: they are {} in the folder {}", near,
+                      sets.test_files, path.string()));
+      break;
+    }
     return sets;
   }
   sets.test = read_set(path, "t10k", name + "/test", train->classes());

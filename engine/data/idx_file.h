@@ -15,9 +15,10 @@ struct IdxFile {
 };
 
 // Reads a whole file of unsigned bytes with `extents` extents. What the header announces is checked
-// against the size of the file before memory is taken; no more is inflated than it announces.
-// Throws Error(kIo) for what the system refuses, Error(kCorrupt) naming file and field for what is
-// wrong.
+// against the size of the file before memory is taken, and elements that need much more memory than
+// the file has bytes are counted first: so a wrong file takes little. No more is inflated than it
+// announces. Throws Error(kIo) for what the system refuses, Error(kCorrupt) naming file and field
+// for what is wrong.
 IdxFile read_idx_file(const std::filesystem::path& path, int extents);
 
 }  // namespace lockstep::engine::data

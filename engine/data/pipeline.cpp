@@ -7,8 +7,10 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <stop_token>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -153,12 +155,37 @@ struct Pipeline::State {
       const std::uint64_t example = std::uint64_t(slot.batch.ids[row]);
       const auto input = inputs.subspan(row * input_elements, input_elements);
       const auto target = targets.subspan(row * target_columns, target_columns);
-      if (options.plain) {
-        dataset.read(example, input, target);
-      } else {
-        dataset.read_in(slot.epoch, example, input, target);
+      try {
+        if (options.plain) {
+          dataset.read(example, input, target);
+        } else {
+          dataset.read_in(slot.epoch, example, input, target);
+        }
+      } catch (...) {
+        throw_with_example(example);
       }
     }
+  }
+
+  // Of the exception that is being handled: the same code where it is an Error.
+  [[noreturn]] void throw_with_example(std::uint64_t example) const {
+    const auto named = [&](Code code, std::string_view what) {
+      fail(code, "data: example {} of {}: {}", example, dataset.describe(), what);
+    };
+    try {
+      throw;
+    } catch (const Error& error) {
+      named(error.code(), error.what());
+    } catch (const std::bad_alloc&) {
+      named(Code::kMemory, "out of memory");
+    } catch (const std::system_error& error) {
+      named(Code::kIo, error.what());
+    } catch (const std::exception& error) {
+      named(Code::kInvalid, error.what());
+    } catch (...) {
+      named(Code::kInvalid, "it threw what is no std::exception");
+    }
+    broken("an exception that was not thrown on");
   }
 
   // The oldest request that has rows left to give out; null without one. Under the lock.

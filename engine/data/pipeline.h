@@ -5,7 +5,8 @@
 // come back in the order in which they were made.
 //
 // Threads: request, take and cancel from one thread (the replica's); reading happens on `threads`
-// others. An exception of a reader is rethrown by `take`. The data set outlives the pipeline.
+// others. What a data set throws is thrown by `take`, as an Error that names the example. The data
+// set outlives the pipeline.
 #pragma once
 #include <chrono>
 #include <cstdint>

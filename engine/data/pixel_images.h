@@ -40,7 +40,7 @@ class PixelImages : public Dataset {
   std::vector<std::array<float, 256>> values_;  // of a byte, for each channel or for all
 };
 
-// CRC-32, of which fingerprints are made. About a nanosecond for some bytes.
+// CRC-32, of which fingerprints are made.
 std::uint64_t checksum(const std::vector<std::uint8_t>& bytes);
 
 }  // namespace lockstep::engine::data

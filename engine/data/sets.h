@@ -13,14 +13,16 @@ namespace lockstep::engine::data {
 // Train and test belong together; `test` may be null.
 struct Sets {
   std::shared_ptr<const Dataset> train, test;  // shared: a trainer may outlive its maker's scope
+  std::string test_files = {};                 // that a folder has where it has test data
   float around = 0;                            // what lies around an image: black, or the mean
   std::vector<std::string> warnings = {};      // of what can be read and may not be meant
 };
 
 // The MNIST family: a folder with train-images-idx3-ubyte, train-labels-idx1-ubyte and, if present,
-// t10k-*, each plain or with .gz. Pixels become (v / 255 - 0.5) * 2. Throws Error(kIo) naming the
-// file that is missing, Error(kCorrupt) naming file and field. Labels must be below `classes`; 0:
-// the training labels say how many there are, at least 10.
+// t10k-*, each plain or with .gz, with a dot before idx, or in a folder of its own name. Pixels
+// become (v / 255 - 0.5) * 2. Throws Error(kIo) naming the file that is missing, Error(kCorrupt)
+// naming file and field. Labels must be below `classes`; 0: the training labels say how many there
+// are, at least 10.
 Sets idx(const std::string& folder, std::size_t classes = 0);
 
 struct DigitsOptions {
@@ -59,12 +61,13 @@ struct ClicksOptions {
 // i is a function of (seed, i), drawn when it is read: about 3 us, no memory, no file.
 Sets generated_clicks(ClicksOptions options = {});
 
-// A file in Criteo's text format, for training alone: lines of a label, 13 whole numbers and 26
-// hexadecimal words, with tabs between them (criteo_line.h). The same form as generated clicks. The
-// whole file is looked at once, about a microsecond a line; then examples are read from the file,
-// and 8 bytes a line stay in memory. Throws Error(kIo) for what the system refuses, Error(kCorrupt)
-// naming file, line and field.
-Sets criteo(const std::string& file, std::size_t buckets = 38462);
+// Files in Criteo's text format, for training and, where named, for tests: lines of a label, 13
+// whole numbers and 26 hexadecimal words, with tabs between them (criteo_line.h), plain or
+// compressed by gzip. The same form as generated clicks. The whole file is looked at once, about a
+// microsecond a line; then examples are read from the file, and 8 bytes a line stay in memory. A
+// compressed one is inflated into a temporary file. Throws Error(kIo) for what the system refuses,
+// Error(kCorrupt) naming file, line and field.
+Sets criteo(const std::string& file, std::size_t buckets = 38462, const std::string& test = {});
 
 // `count` images of random numbers and random classes, kept in memory: for measurements.
 Sets random_images(Shape input, std::size_t classes, std::uint64_t count, std::uint64_t seed);

@@ -63,6 +63,7 @@ class Convolution final : public Layer {
     return window_ == 0 ? ops.convolution_memory(sizes.convolution, rows)
                         : ops.pooled_convolution_memory(sizes, rows);
   }
+  bool gradients_apart() const override { return true; }
   bool backward_reads_output() const override {
     return window_ == 0 && activation_ == Activation::kRelu;
   }

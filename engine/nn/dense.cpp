@@ -40,6 +40,7 @@ class Dense final : public Layer {
   double work(std::span<const Shape> inputs) const override {
     return double(inputs[0].elements() * outputs_);
   }
+  bool gradients_apart() const override { return true; }
   bool backward_reads_output() const override { return activation_ == Activation::kRelu; }
   void forward(Context& context, const ForwardArguments& a) const override {
     const Tensor x = flat(a.x[0]);

@@ -41,7 +41,9 @@ void Graph::Plan::backward_node(Context& context, std::size_t i, bool accumulate
   Step& step = steps[i];
   step.backward.accumulate = accumulate;
   observed(i, Observer::Pass::kBackward, step.forward.y, [&] {
+    if (apart[i]) ops->begin_apart(running[i]);
     graph.nodes[i].layer->backward(context, step.backward);
+    if (apart[i]) ops->end_apart();
     for (const Addition& addition : step.additions) {
       ops->add(context.state, addition.to, addition.from, addition.to);
     }
@@ -274,6 +276,7 @@ void Graph::backward(Context& context, bool accumulate, const Hook& ready) {
       "model {}: gradients of compact rows belong to the rows of one batch, so those of several "
       "cannot be added up; leave micro-batches out",
       plan.spec.name());
+  plan.ops->join_apart();  // where an exception ended the last backward
   for (std::size_t i = plan.steps.size(); i-- > 0;) {
     if (!plan.graph.nodes[i].backward) continue;
     const std::size_t first_node = plan.first_of(i);
@@ -298,6 +301,7 @@ void Graph::backward(Context& context, bool accumulate, const Hook& ready) {
     }
     i = first_node;
   }
+  plan.ops->join_apart();
 }
 
 }  // namespace lockstep::engine

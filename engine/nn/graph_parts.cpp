@@ -2,6 +2,8 @@
 #include "engine/nn/graph_parts.h"
 
 #include <algorithm>
+#include <deque>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/nn/host_layer.h"
@@ -20,6 +22,7 @@ Graph::Plan::Plan(const GraphSpec& s, Ops& o, std::size_t r, GraphOptions option
   plan_again(options.recompute);
   plan_slices();
   plan_moments();
+  plan_apart();
   plan_values();
   plan_gradients();
   plan_touched();
@@ -129,6 +132,37 @@ void Graph::Plan::plan_moments() {
   }
 }
 
+// Gradients of weights go apart while the layers read at most `apart_bytes` together; a larger
+// layer goes apart alone. Where a layer reads a multiple of that, its kernels and most others fill
+// the device, and two at once only take the cache from each other: then none does.
+void Graph::Plan::plan_apart() {
+  constexpr std::size_t kFills = 4;
+  const std::size_t count = graph.nodes.size(), window = ops->apart_bytes();
+  apart.assign(count, false);
+  running.assign(count, 0);
+  ends_apart.assign(count, last_moment());
+  std::deque<std::pair<std::size_t, std::size_t>> reading;  // nodes, and bytes
+  std::size_t sum = 0;
+  for (std::size_t i = count; i-- > 0 && window > 0;) {
+    const PlannedNode& node = graph.nodes[i];
+    const std::size_t from = graph.storage[node.inputs[0]];
+    if (node.range.empty() || chain_of[i] != kNone || !graph.wanted[from]) continue;
+    if (!node.layer->gradients_apart()) continue;
+    const std::size_t mine =
+        bytes(shape(from), ops->dtype()) + bytes(shape(node.output), ops->dtype());
+    if (mine > kFills * window) return apart.assign(count, false);
+    while (!reading.empty() && (sum + mine > window || reading.size() + 1 == Ops::kMostApart)) {
+      ends_apart[reading.front().first] = backward_begin(i) - 1;
+      sum -= reading.front().second;
+      reading.pop_front();
+    }
+    apart[i] = true;
+    running[i] = reading.size();
+    reading.emplace_back(i, mine);
+    sum += mine;
+  }
+}
+
 // What is written by the loop or read by it lives all the time. The output of a layer lives from
 // the layer's forward until its last reader: a forward, or a backward that runs and looks at it. An
 // inner value of a block that runs again lives twice: until its last reader in forward, and again.
@@ -156,12 +190,12 @@ void Graph::Plan::plan_values() {
       extend(values[from], forward_end(i));
       if (again[i]) extend(values_late[from], again_moment[i]);
       if (late && (chained || node.layer->backward_reads_input(k)))
-        extend(values_late[from], backward_end(i));
+        extend(values_late[from], apart_end(i));
     }
     if (late && (chained || node.layer->backward_reads_output()))
       extend(values_late[node.output], backward_end(i));
     // A frozen layer has no backward, and may run again for a reader that has.
-    const std::size_t kept = late ? backward_end(i) : forward_end(i);
+    const std::size_t kept = late ? apart_end(i) : forward_end(i);
     workspaces.push_back(book(node.layer->workspace(*ops, node.input_shapes, rows),
                               forward_begin(i), again[i] ? std::max(kept, again_moment[i]) : kept));
   }
@@ -190,7 +224,7 @@ void Graph::Plan::plan_gradients() {
     if (!node.backward) continue;
     const std::size_t now = backward_begin(i), end = backward_end(i);
     invariant(gradients[node.output] != kNone, "a layer whose gradient nobody writes");
-    blocks[gradients[node.output]].last = end;
+    blocks[gradients[node.output]].last = apart_end(i);
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       const std::size_t value = graph.storage[node.inputs[k]];
       if (!graph.wanted[value]) continue;

@@ -50,6 +50,7 @@ struct Graph::Plan {
   std::size_t backward_begin(std::size_t i) const { return backward_moment[last_of(i)]; }
   std::size_t backward_end(std::size_t i) const { return backward_moment[first_of(i)]; }
   std::size_t last_moment() const { return backward_moment[0]; }
+  std::size_t apart_end(std::size_t i) const { return apart[i] ? ends_apart[i] : backward_end(i); }
   // The block whose last layer is i, where blocks run again; else kNone.
   std::size_t block_that_ends(std::size_t i) const;
   // Whether the output of node i lies between two layers of a chain.
@@ -67,6 +68,7 @@ struct Graph::Plan {
   void plan_slices();
   void plan_again(bool recompute);
   void plan_moments();
+  void plan_apart();
   void plan_values();
   void plan_gradients();
   void plan_touched();
@@ -99,6 +101,9 @@ struct Graph::Plan {
   std::vector<bool> again;  // of each node: backward of its block runs it once more
   std::vector<bool> inner;  // of each value: forward alone keeps it, within its block
   std::vector<std::size_t> again_moment, backward_moment;  // of each node
+  std::vector<bool> apart;              // of each node: its gradients of weights are made apart
+  std::vector<std::size_t> running;     // how many nodes' before it may then still be made
+  std::vector<std::size_t> ends_apart;  // the last moment at which they read
   StepState slice_state;
   Observer* observer = nullptr;
 

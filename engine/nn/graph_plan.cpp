@@ -21,6 +21,34 @@ std::vector<std::size_t> count_readers(const GraphSpec& spec) {
   return readers;
 }
 
+// Removes a node from the plan. `maker` is that of plan_nodes.
+PlannedNode take_node(std::size_t at, std::vector<std::size_t>& maker, std::size_t none,
+                      GraphPlan& plan) {
+  PlannedNode node = std::move(plan.nodes[at]);
+  plan.nodes.erase(plan.nodes.begin() + std::ptrdiff_t(at));
+  for (std::size_t& other : maker) {
+    if (other == at) other = none;
+    other -= other != none && other > at;
+  }
+  return node;
+}
+
+// Merges the maker of the second input of `node` into it, where nobody else reads that input, both
+// belong to one block, and the layers can do it. The input is then nowhere, as `node.output`'s.
+void merge_maker(const GraphSpec& spec, const std::vector<std::size_t>& readers,
+                 std::vector<std::size_t>& maker, PlannedNode& node, GraphPlan& plan) {
+  const std::size_t none = spec.nodes().size(), input = node.inputs[1], at = maker[input];
+  if (readers[input] != 1 || at == none || plan.nodes[at].block != node.block) return;
+  std::shared_ptr<const Layer> merged = node.layer->with_maker(*plan.nodes[at].layer);
+  if (!merged) return;
+  const PlannedNode other = take_node(at, maker, none, plan);
+  node.layer = std::move(merged);
+  node.merged = other.name;
+  node.inputs[1] = other.inputs[0];
+  node.input_shapes[1] = other.input_shapes[0];
+  plan.storage[input] = node.output;
+}
+
 // A sum of two values goes into the maker of one of them where nobody else reads that one and the
 // maker can do it. It then runs where the sum stood, when both are there, so it moves behind what
 // was added since. False: the sum runs by itself. `maker` is that of plan_nodes.
@@ -34,15 +62,13 @@ bool fuse_add(const GraphSpec& spec, std::size_t i, const std::vector<std::size_
     if (readers[mine] != 1 || at == none) continue;
     std::shared_ptr<const Layer> fused = plan.nodes[at].layer->with_add();
     if (!fused) continue;
-    PlannedNode node = std::move(plan.nodes[at]);
-    plan.nodes.erase(plan.nodes.begin() + std::ptrdiff_t(at));
-    for (std::size_t& other_maker : maker) other_maker -= other_maker != none && other_maker > at;
+    PlannedNode node = take_node(at, maker, none, plan);
     node.layer = std::move(fused);
     node.inputs.push_back(other);
     node.input_shapes.push_back(spec.shape({other}));
     plan.storage[mine] = plan.storage[node.output] = plan.storage[i + 1] = i + 1;
     node.output = i + 1;
-    maker[mine] = none;
+    merge_maker(spec, readers, maker, node, plan);
     maker[i + 1] = plan.nodes.size();
     plan.nodes.push_back(std::move(node));
     return true;
@@ -129,6 +155,14 @@ void plan_sources(const GraphSpec& spec, GraphPlan& plan) {
   }
 }
 
+// Returns the full name of the k-th of `count` parameters, statistics or reductions of a node.
+std::string full_name(const PlannedNode& node, std::size_t k, std::size_t count,
+                      const std::string& name) {
+  invariant(node.merged.empty() || count % 2 == 0, "a merged layer has as many as the other");
+  const bool own = node.merged.empty() || k < count / 2;
+  return (own ? node.name : node.merged) + "." + name;
+}
+
 // Parameters in the order in which backward finishes them: nodes from the last to the first, within
 // a node as the layer names them; then the frozen ones.
 void plan_parameters(const GraphSpec& spec, std::size_t compact_rows, GraphPlan& plan) {
@@ -136,7 +170,7 @@ void plan_parameters(const GraphSpec& spec, std::size_t compact_rows, GraphPlan&
     const std::vector<ParameterSpec> specs = node.layer->parameters(node.input_shapes);
     node.parameters.resize(specs.size());
     for (std::size_t k = 0; k < specs.size(); ++k) {
-      const std::string name = node.name + "." + specs[k].name;
+      const std::string name = full_name(node, k, specs.size(), specs[k].name);
       if (spec.frozen(name) != frozen) continue;
       node.parameters[k] = plan.layout.size();
       const Shape& whole = specs[k].shape;
@@ -180,8 +214,9 @@ void plan_gradients(GraphPlan& plan) {
 void plan_reductions(GraphPlan& plan) {
   for (PlannedNode& node : plan.nodes) {
     node.point = int(plan.reductions.size());
-    for (const ReductionSpec& reduction : node.layer->reductions(node.input_shapes)) {
-      plan.reductions.push_back({node.name + "." + reduction.name, reduction.count});
+    const std::vector<ReductionSpec> specs = node.layer->reductions(node.input_shapes);
+    for (std::size_t k = 0; k < specs.size(); ++k) {
+      plan.reductions.push_back({full_name(node, k, specs.size(), specs[k].name), specs[k].count});
     }
   }
 }
@@ -190,10 +225,12 @@ void plan_statistics(GraphPlan& plan) {
   std::size_t end = 0;
   for (PlannedNode& node : plan.nodes) {
     node.statistics = end;
-    for (const StatisticSpec& statistic : node.layer->statistics(node.input_shapes)) {
-      plan.statistics.push_back(
-          {node.name + "." + statistic.name, {end, end + statistic.count}, statistic.initial});
-      end += statistic.count;
+    const std::vector<StatisticSpec> specs = node.layer->statistics(node.input_shapes);
+    for (std::size_t k = 0; k < specs.size(); ++k) {
+      plan.statistics.push_back({full_name(node, k, specs.size(), specs[k].name),
+                                 {end, end + specs[k].count},
+                                 specs[k].initial});
+      end += specs[k].count;
     }
   }
 }

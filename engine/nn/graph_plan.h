@@ -15,6 +15,7 @@ namespace lockstep::engine {
 
 struct PlannedNode {
   std::string name;
+  std::string merged;                    // the layer merged into it (Layer::with_maker), or empty
   std::shared_ptr<const Layer> layer;    // with ReLU where one was fused
   std::vector<std::size_t> inputs;       // values
   std::vector<Shape> input_shapes;       // without rows

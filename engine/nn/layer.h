@@ -123,6 +123,10 @@ class Layer {
   // The same layer with a second input of the shape of its output, which is added before any
   // activation, where it can do that in one pass; else null.
   virtual std::shared_ptr<const Layer> with_add() const { return nullptr; }
+  // The same layer, which has a second input, merged with the layer that makes that input: it reads
+  // the only input of `maker` instead. Its parameters, statistics and reductions are followed by as
+  // many of the maker. Null where it cannot do that in one pass.
+  virtual std::shared_ptr<const Layer> with_maker(const Layer& /*maker*/) const { return nullptr; }
   // The same layer with a max pool behind it, of windows of `window` x `window` side by side, where
   // it can do that in one pass; else null.
   virtual std::shared_ptr<const Layer> with_max_pool(std::size_t /*window*/) const {
@@ -150,6 +154,9 @@ class Layer {
   // What backward reads of forward's operands: the others need not be kept until then.
   virtual bool backward_reads_output() const { return true; }
   virtual bool backward_reads_input(std::size_t) const { return true; }
+  // Whether backward may make gradients of weights apart (Ops::begin_apart). Then what it is given,
+  // but for y and dx, is kept for longer.
+  virtual bool gradients_apart() const { return false; }
   // Whether backward, on these kernels, can add the gradient of its only input to another's.
   virtual bool adds_gradient(const Ops&) const { return false; }
   virtual void forward(Context&, const ForwardArguments&) const = 0;

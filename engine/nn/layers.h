@@ -41,8 +41,9 @@ struct BatchNormOptions {
 // Any shape, its last extent the channels. Scale [channels], one; shift [channels], zero. In
 // training mean and variance of a channel are those of the micro-batch; in evaluation moving
 // averages, which are statistics (layer.h): "mean" and "variance", the unbiased one. A sum with a
-// second input and ReLU behind it run in the same pass. Synchronised, two sums over the replicas
-// meet in each step, and N replicas make the step of one. Ioffe and Szegedy 2015.
+// second input and ReLU behind it run in the same pass, and so does a batch norm that makes the
+// second input for this sum alone, if both are synchronised or neither is. Synchronised, two sums
+// over the replicas meet in each step, and N replicas make the step of one. Ioffe and Szegedy 2015.
 LayerPtr batch_norm(BatchNormOptions options = {});
 
 LayerPtr relu();

@@ -8,6 +8,20 @@
 
 namespace lockstep::engine {
 
+void Ops::batch_norm_pair_gradient_sums(const StepState* state, const BatchNormSpec& spec,
+                                        const BatchNormPair& pair, bool accumulate,
+                                        const std::array<BatchNormGradients, 2>& results) {
+  for (std::size_t k = 0; k < 2; ++k)
+    batch_norm_gradient_sums(state, spec, pair[k], results[k].dscale, results[k].dshift, accumulate,
+                             results[k].sums);
+}
+
+void Ops::batch_norm_pair_backward(const StepState* state, const BatchNormSpec& spec,
+                                   const BatchNormPair& pair) {
+  for (const BatchNormBackward& call : pair)
+    if (call.dx) batch_norm_backward(state, spec, call);
+}
+
 void Ops::batch_norm_moments(const BatchNormSpec& spec, const BatchNormMoments& call) {
   const std::size_t channels = spec.channels;
   const double n = call.sums[2 * channels], count = std::max(1.0, n);

@@ -2,6 +2,8 @@
 // Batch normalisation: each channel is brought to mean 0 and variance 1 over all rows and positions
 // of a batch, then scaled and shifted by two parameters. Fused with what usually follows: the sum
 // with a second input, and ReLU, of which backward keeps one bit an element instead of the output.
+// The second input may itself be normalised in the same pass (a pair, as at the end of a residual
+// block whose shortcut has a batch norm): then `other` below is its normalised value.
 // Source: Ioffe and Szegedy 2015. Plain values; statistics are float64, in the memory of operands.
 //
 //   mean, variance  of a channel over all rows in use and positions (the biased variance)
@@ -14,6 +16,7 @@
 // where n counts rows times positions. The sums of forward and of dx go over all replicas where
 // statistics are synchronised; those of dscale and dshift are the replica's own.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -50,6 +53,9 @@ struct BatchNormForward {
   Tensor y = {};      // may be the memory of x or of other
   const double* moments = nullptr;
   std::uint8_t* mask = nullptr;  // written where there is an activation
+  // Normalises `other` before it is added; null: adds it as it is.
+  const double* other_moments = nullptr;
+  Tensor other_scale = {}, other_shift = {};
 };
 
 struct BatchNormBackward {
@@ -60,6 +66,15 @@ struct BatchNormBackward {
   const double* sums = nullptr;   // gradient_sums() numbers; null: the moments are constants
   const double* count = nullptr;  // n of these sums, at least 1; of no sums null
 };
+
+// Results of the sums of backward.
+struct BatchNormGradients {
+  double* sums = nullptr;           // gradient_sums() numbers
+  Tensor dscale = {}, dshift = {};  // none: not wanted
+};
+
+// The two batch norms of a pair: they have the same dy and mask, and no dother.
+using BatchNormPair = std::array<BatchNormBackward, 2>;
 
 // From the sums of forward: the moments, and n; and the moving averages follow, where there are
 // any: average = keep average + (1 - keep) value, of the mean and of the unbiased variance. Of no

@@ -46,6 +46,7 @@ void check_spec(const ConvolutionSpec& spec) {
 
 void check_spec(const PoolSpec& spec) {
   invariant(spec.channels > 0, "a pool without channels");
+  invariant(!spec.relu || spec.kind == PoolKind::kMax, "ReLU's mask in a pool of averages");
   check_windows(spec);
   invariant(spec.padding < spec.kernel_height && spec.padding < spec.kernel_width,
             "a padding as wide as the window of a pool: some windows would be empty");
@@ -58,6 +59,11 @@ void check_call(const BatchNormSpec& spec, DType dtype, const BatchNormForward& 
   }
   check_parameter(call.scale, dtype, spec.channels, "batch norm: scale");
   check_parameter(call.shift, dtype, spec.channels, "batch norm: shift");
+  if (call.other_moments != nullptr) {
+    invariant(call.other && call.other_scale && call.other_shift, "batch norm: half a pair");
+    check_parameter(call.other_scale, dtype, spec.channels, "batch norm: scale of other");
+    check_parameter(call.other_shift, dtype, spec.channels, "batch norm: shift of other");
+  }
   invariant(call.moments != nullptr && (call.mask != nullptr || spec.mask_of_row() == 0),
             "batch norm: no moments or no mask");
 }
@@ -124,8 +130,9 @@ void check_reduce(const ReduceArguments& a, std::size_t most) {
   }
 }
 
-std::size_t class_of(float target, std::size_t classes, std::size_t row) {
-  require(is_index(target, classes), "row {} names class {}; classes are 0 to {}", row, target,
+std::size_t class_of(float target, std::size_t classes, std::size_t row, const std::int64_t* ids) {
+  require(is_index(target, classes), "{} {} has the class {}; classes are 0 to {}",
+          ids == nullptr ? "row" : "example", ids == nullptr ? std::int64_t(row) : ids[row], target,
           classes - 1);
   return std::size_t(target);
 }

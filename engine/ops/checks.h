@@ -41,8 +41,9 @@ void check_call(const BatchNormSpec& spec, DType dtype, const BatchNormBackward&
 // At least one source, and what the epilogue needs is there. Squares are of `most` elements.
 void check_reduce(const ReduceArguments& arguments, std::size_t most = kBlock);
 
-// The class that a row's target names. Throws Error(kInvalid) where the number is not one of
-// 0 .. classes - 1: labels come from files.
-std::size_t class_of(float target, std::size_t classes, std::size_t row);
+// The class that a row's target names. Throws Error(kInvalid), which names the example (of `ids`,
+// by row; the row where that is null), where the number is not one of 0 .. classes - 1: labels come
+// from files.
+std::size_t class_of(float target, std::size_t classes, std::size_t row, const std::int64_t* ids);
 
 }  // namespace lockstep::engine

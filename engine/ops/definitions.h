@@ -30,13 +30,16 @@ constexpr bool is_index(T number, std::size_t count) {
   return number >= 0 && double(number) < double(count) && T(std::size_t(number)) == number;
 }
 
-// What word `index` of an arena adds to the checksum: the finaliser of splitmix64 (Steele, Lea and
-// Flood 2014), a bijection, so a single changed word always changes the sum.
+// The factor of word `index` of an array in a checksum: an odd number, a different one for each of
+// 2^31 words. It grows by the same number from word to word.
+constexpr std::uint32_t checksum_factor(std::uint64_t index) {
+  return (2 * std::uint32_t(index) + 1) * 0x9e3779b1U;
+}
+
+// What a word adds to the checksum. A single changed word always changes the sum, and so do two
+// that change places. One multiplication, since every weight is read for this in every step.
 constexpr std::uint64_t checksum_word(std::uint32_t word, std::uint64_t index) {
-  std::uint64_t x = word + index * 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
+  return std::uint64_t(word) * checksum_factor(index);
 }
 
 // The sum of `count` numbers as a balanced tree: the first (count + 1) / 2 and the rest, each added

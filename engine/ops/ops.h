@@ -16,6 +16,7 @@
 // library; wrong shapes are broken invariants.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -65,6 +66,9 @@ struct PoolSpec {
   std::size_t height = 0, width = 0, channels = 0;  // of the input
   std::size_t kernel_height = 2, kernel_width = 2;
   std::size_t stride = 2, padding = 0;
+  // A max pool of a ReLU's outputs: backward gives the gradient of the ReLU's inputs, which windows
+  // without a positive value do not have; where Ops::pools_relu says so.
+  bool relu = false;
   std::size_t output_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
   std::size_t output_width() const { return (width + 2 * padding - kernel_width) / stride + 1; }
   std::size_t inputs() const { return height * width * channels; }  // elements of a row
@@ -231,6 +235,17 @@ class Ops {
                                     bool accumulate) = 0;
   // Whether backward of a convolution can add to dx in the pass that makes it.
   virtual bool adds_gradients() const { return false; }
+  // Between `begin_apart` and `end_apart`, backward of dense layers and convolutions that have a dx
+  // may make gradients of weights apart: on a second queue, beside the kernels that follow. What
+  // such a layer was given as x, dy and workspace stays as it is until a later `begin_apart` says
+  // that fewer layers before it may still run (`running`, below kMostApart), or until `join_apart`.
+  // Kernels queued after that, and reductions behind any `reduce_behind_kernels`, come behind these
+  // gradients. `apart_bytes`: what layers should read together meanwhile; 0: nothing goes apart.
+  static constexpr std::size_t kMostApart = 8;
+  virtual std::size_t apart_bytes() const { return 0; }
+  virtual void begin_apart(std::size_t /*running*/) {}
+  virtual void end_apart() {}
+  virtual void join_apart() {}
 
   // What dense layers and convolutions forward and backward will hold: planned without making
   // anything, so of a library's kernels it is an estimate. Kernels that are not asked need little.
@@ -246,6 +261,8 @@ class Ops {
                             std::byte* workspace) = 0;
   virtual void pool_backward(const StepState* state, const PoolSpec& spec, Tensor dy, Tensor dx,
                              const std::byte* workspace) = 0;
+  // Whether a max pool goes back through the ReLU before it, too (PoolSpec::relu).
+  virtual bool pools_relu() const { return false; }
 
   // A convolution and the pool behind it: x to y, the pooled values. `workspace` (for so many rows,
   // the same in all slices) carries what backward and the next slice need. Here, as the two kernels
@@ -276,6 +293,12 @@ class Ops {
                                         bool accumulate, double* sums) = 0;
   virtual void batch_norm_backward(const StepState* state, const BatchNormSpec& spec,
                                    const BatchNormBackward& call) = 0;
+  // Backward of a pair, whose dx are not the memory of dy. A device may read dy once for both.
+  virtual void batch_norm_pair_gradient_sums(const StepState* state, const BatchNormSpec& spec,
+                                             const BatchNormPair& pair, bool accumulate,
+                                             const std::array<BatchNormGradients, 2>& results);
+  virtual void batch_norm_pair_backward(const StepState* state, const BatchNormSpec& spec,
+                                        const BatchNormPair& pair);
   // What forward needs, from the sums, or from moving averages. Cost: a few channels.
   virtual void batch_norm_moments(const BatchNormSpec& spec, const BatchNormMoments& call);
   virtual void batch_norm_fixed_moments(const BatchNormSpec& spec, const double* averages,
@@ -348,15 +371,18 @@ class Ops {
 
   // Of memory that is written: these two are queued beside all other kernels (see above); a
   // checksum is waited for.
-  // A 64-bit sum of mixed words; equal bits give equal sums, whatever the order of adding:
-  // sum over i of mix(word_i + (offset + i) * odd), modulo 2^64, over 4-byte words
-  // (a last short one is filled with zeros); `offset` counts words. See engine/ops/definitions.h.
+  // A 64-bit sum; equal bits give equal sums, whatever the order of adding: the sum over i of
+  // checksum_word(word_i, offset + i) of engine/ops/definitions.h, modulo 2^64, over 4-byte words
+  // (a last short one is filled with zeros); `offset` counts words.
   virtual std::uint64_t checksum(const std::byte* data, std::size_t bytes,
                                  std::size_t offset) const = 0;
-  // The same among all other kernels, queued: to shared memory.
-  virtual void queue_checksum(const std::byte* data, std::size_t bytes, std::size_t offset,
-                              std::uint64_t* sum) {
-    *sum = checksum(data, bytes, offset);
+  // The same among all other kernels, queued, for ranges of elements of `data`, each from offset 0:
+  // added to sums[i]. Both arrays lie in memory that `allocate` gave.
+  virtual void queue_checksums(const std::byte* data, std::span<const Range> ranges,
+                               std::uint64_t* sums) {
+    const std::size_t width = size_of(dtype());
+    for (const Range& range : ranges)
+      *sums++ += checksum(data + range.begin * width, range.size() * width, 0);
   }
 
   // Any thread.

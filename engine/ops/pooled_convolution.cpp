@@ -4,6 +4,14 @@
 namespace lockstep::engine {
 namespace {
 
+// Where the pool's backward goes through the ReLU, no pass over the convolution's outputs is needed
+// for it.
+PoolSpec pool_of(const Ops& ops, const PooledConvolutionSpec& spec) {
+  PoolSpec pool = spec.pool();
+  pool.relu = ops.pools_relu() && spec.convolution.activation == Activation::kRelu;
+  return pool;
+}
+
 // The workspace: the values between both kernels, their gradients, the pool's own.
 struct Parts {
   Tensor values, gradients;  // of the rows of the call
@@ -34,15 +42,18 @@ void Ops::pooled_convolution_forward(const StepState* state, const PooledConvolu
                                      PooledConvolutionMemory memory) {
   const Parts parts(*this, spec, memory, x.rows());
   convolution_forward(state, spec.convolution, x, w, b, parts.values);
-  pool_forward(state, spec.pool(), parts.values, y, parts.pool);
+  pool_forward(state, pool_of(*this, spec), parts.values, y, parts.pool);
 }
 
 void Ops::pooled_convolution_backward(const StepState* state, const PooledConvolutionSpec& spec,
                                       Tensor x, Tensor dy, Tensor w, Tensor dx, Tensor dw,
                                       Tensor db, PooledConvolutionMemory memory, bool accumulate) {
   const Parts parts(*this, spec, memory, x.rows());
-  pool_backward(state, spec.pool(), dy, parts.gradients, parts.pool);
-  convolution_backward(state, spec.convolution, x, parts.values, parts.gradients, w, dx, dw, db,
+  const PoolSpec pool = pool_of(*this, spec);
+  pool_backward(state, pool, dy, parts.gradients, parts.pool);
+  ConvolutionSpec convolution = spec.convolution;
+  if (pool.relu) convolution.activation = Activation::kNone;
+  convolution_backward(state, convolution, x, parts.values, parts.gradients, w, dx, dw, db,
                        accumulate || !memory.slice.first);
 }
 

@@ -32,10 +32,18 @@ void ReferenceOps<T>::batch_norm_forward(const StepState* state, const BatchNorm
   for (std::size_t row = 0; row < rows; ++row) {
     for (std::size_t i = 0; i < s.columns(); ++i) {
       const std::size_t at = row * s.columns() + i, c = i % s.channels;
-      double y = (double(a.x.as<T>()[at]) - a.moments[c]) * a.moments[s.channels + c] *
-                     double(a.scale.as<T>()[c]) +
-                 double(a.shift.as<T>()[c]);
-      if (a.other) y += double(a.other.as<T>()[at]);
+      const auto normal = [&](const Tensor& x, const double* moments, const Tensor& scale,
+                              const Tensor& shift) {
+        return (double(x.as<T>()[at]) - moments[c]) * moments[s.channels + c] *
+                   double(scale.as<T>()[c]) +
+               double(shift.as<T>()[c]);
+      };
+      double y = normal(a.x, a.moments, a.scale, a.shift);
+      if (a.other_moments != nullptr) {
+        y += normal(a.other, a.other_moments, a.other_scale, a.other_shift);
+      } else if (a.other) {
+        y += double(a.other.as<T>()[at]);
+      }
       if (cuts && y > 0) a.mask[row * s.mask_of_row() + i / 8] |= std::uint8_t(1u << (i % 8));
       a.y.as<T>()[at] = T(cuts && y < 0 ? 0.0 : y);
     }

@@ -57,7 +57,7 @@ void ReferenceOps<T>::softmax_cross_entropy(const StepState* state, double smoot
   const double weight = state->inverse_examples * state->loss_scale;
   for (std::size_t r = 0; r < rows; ++r) {
     const T* from = logits.as<T>() + r * classes;
-    const std::size_t wanted = class_of(target.as<float>()[r], classes, r);
+    const std::size_t wanted = class_of(target.as<float>()[r], classes, r, state->ids);
     const std::size_t found = first_largest(from, classes);
     const double largest = double(from[found]);
     const double sum = sum_of_powers(from, classes, largest);

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "engine/train/checkpoint.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <charconv>
-#include <cstring>
+#include <chrono>
 #include <filesystem>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/train/checkpoint_reader.h"
 #include "engine/train/manifest.h"
-#include "engine/train/rounded_read.h"
 #include "engine/train/safetensors.h"
 
 namespace lockstep::engine {
@@ -22,9 +21,30 @@ namespace {
 constexpr std::string_view kPartial = ".partial";    // being written
 constexpr std::string_view kReplaced = ".replaced";  // whole, set aside for another of its step
 constexpr std::string_view kOld = ".old";            // being removed
-constexpr std::string_view kManifestFile = "/manifest.json";
 constexpr std::string_view kPrefix = "step-";
-constexpr std::size_t kDigits = 10;
+
+// Before a read that the system refused is tried again: network file systems recover.
+constexpr std::chrono::milliseconds kPauses[] = {
+    std::chrono::milliseconds(10), std::chrono::milliseconds(50), std::chrono::milliseconds(250)};
+constexpr int kMostLooks = 10;  // for a checkpoint that a run removes while it is read
+
+template <class Read>
+auto retry_reading(const Log& log, Read read) {
+  for (const std::chrono::milliseconds pause : kPauses) {
+    try {
+      return read();
+    } catch (const Error& error) {
+      if (error.code() != Code::kIo) throw;
+      log.warning("{}; trying again", error.what());
+    }
+    std::this_thread::sleep_for(pause);
+  }
+  return read();
+}
+
+double in_mebibytes(std::uint64_t bytes) {
+  return double(bytes) / 0x1p20;
+}
 
 std::string folder_name(std::int64_t step) {
   return fmt::format("{}{:010}", kPrefix, step);
@@ -61,18 +81,6 @@ std::string folder_above(const std::string& folder) {
 std::string key_of(const Piece& piece) {
   const bool whole = piece.range == Range{0, piece.shape.elements()};
   return whole ? piece.name : fmt::format("{}@{}", piece.name, piece.range.begin);
-}
-
-void check_piece(const Piece& piece) {
-  require(!piece.name.empty() && piece.name.find('@') == std::string::npos,
-          "an array of a checkpoint may not be named {}: empty, or with an '@'",
-          in_quotes(piece.name));
-  const auto [begin, end] = piece.range;
-  require(begin <= end && end <= piece.shape.elements(),
-          "elements {} to {} of {} are not within its shape {}", begin, end, in_quotes(piece.name),
-          to_string(piece.shape));
-  require(piece.data != nullptr || piece.range.empty(), "the piece of {} has no memory",
-          in_quotes(piece.name));
 }
 
 std::optional<Shape> shape_from(std::string_view text) {
@@ -119,120 +127,6 @@ void collect(const Safetensors& file, int shard, const std::string& path,
   }
 }
 
-Manifest read_manifest(Storage& storage, const std::string& folder) {
-  const std::string path = folder + std::string(kManifestFile);
-  if (!storage.exists(path)) fail(Code::kCorrupt, "{} is not there", path);
-  const std::uint64_t bytes = storage.size(path);
-  if (bytes > kMaxManifestBytes) {
-    fail(Code::kCorrupt, "{}: {} bytes; at most {} are possible", path, bytes, kMaxManifestBytes);
-  }
-  std::string text(std::size_t(bytes), '\0');
-  storage.read(path, 0, std::as_writable_bytes(std::span(text)));
-  return parse_manifest(text, path);
-}
-
-std::string shard_path(const std::string& folder, int shard, const Manifest& manifest) {
-  return folder + "/" + shard_name(shard, int(manifest.shards.size()));
-}
-
-// The manifest of a checkpoint whose files are all there and as long as it says.
-Manifest check_sizes(Storage& storage, const std::string& folder) {
-  Manifest manifest = read_manifest(storage, folder);
-  for (std::size_t i = 0; i < manifest.shards.size(); ++i) {
-    const std::string path = shard_path(folder, int(i), manifest);
-    if (!storage.exists(path)) fail(Code::kCorrupt, "{} is not there", path);
-    const std::uint64_t bytes = storage.size(path);
-    if (bytes != manifest.shards[i].bytes) {
-      fail(Code::kCorrupt, "{}: {} bytes, but {} were written", path, bytes,
-           manifest.shards[i].bytes);
-    }
-  }
-  return manifest;
-}
-
-void check_crc(Storage& storage, const std::string& path, const Shard& shard) {
-  std::vector<std::byte> block(
-      std::size_t(std::min<std::uint64_t>(std::uint64_t{1} << 20, shard.bytes)));
-  std::uint32_t crc = 0;
-  for (std::uint64_t at = 0; at < shard.bytes; at += block.size()) {
-    const auto part = std::span(block).first(
-        std::size_t(std::min<std::uint64_t>(block.size(), shard.bytes - at)));
-    storage.read(path, at, part);
-    crc = std::uint32_t(crc32_z(crc, reinterpret_cast<const Bytef*>(part.data()), part.size()));
-  }
-  if (crc != shard.crc) {
-    fail(Code::kCorrupt, "{}: its checksum is {:08x}, but {:08x} was written: it was damaged", path,
-         crc, shard.crc);
-  }
-}
-
-// Copies from a checkpoint's parts into pieces of memory; reads each shard's header once.
-class Restorer {
- public:
-  Restorer(Storage& storage, std::string folder)
-      : storage_(storage), folder_(std::move(folder)), manifest_(check_sizes(storage, folder_)) {
-    for (const Manifest::Array& array : manifest_.arrays) arrays_[array.name] = &array;
-    headers_.resize(manifest_.shards.size());
-  }
-
-  void fill(const Piece& piece, std::span<const std::string> missing_is_zero) {
-    check_piece(piece);
-    const auto found = arrays_.find(piece.name);
-    const std::size_t width = size_of(piece.dtype);
-    if (found == arrays_.end()) {
-      const bool zero =
-          std::any_of(missing_is_zero.begin(), missing_is_zero.end(),
-                      [&](const std::string& prefix) { return piece.name.starts_with(prefix); });
-      require(zero, "{} holds no array {}", folder_, in_quotes(piece.name));
-      if (!piece.range.empty()) std::memset(piece.data, 0, piece.range.size() * width);
-      return;
-    }
-    const Manifest::Array& array = *found->second;
-    const bool rounds = piece.dtype != array.dtype && computed_in(piece.dtype) == array.dtype;
-    require(array.shape == piece.shape && (array.dtype == piece.dtype || rounds),
-            "{} holds {} as {} {}, but {} {} is wanted", folder_, in_quotes(piece.name),
-            name(array.dtype), to_string(array.shape), name(piece.dtype), to_string(piece.shape));
-    // Parts ascend: begin with the first that reaches into the piece.
-    auto part = std::upper_bound(
-        array.parts.begin(), array.parts.end(), piece.range.begin,
-        [](std::size_t begin, const Manifest::Part& p) { return begin < p.range.end; });
-    for (; part != array.parts.end() && part->range.begin < piece.range.end; ++part) {
-      const Range both{std::max(part->range.begin, piece.range.begin),
-                       std::min(part->range.end, piece.range.end)};
-      if (both.empty()) continue;
-      const std::uint64_t at =
-          data_begin(array, *part) + (both.begin - part->range.begin) * size_of(array.dtype);
-      const std::string path = shard_path(folder_, part->shard, manifest_);
-      std::byte* const to = piece.data + (both.begin - piece.range.begin) * width;
-      if (rounds) {
-        read_rounded(storage_, path, at, piece.dtype, both.size(), to);
-      } else {
-        storage_.read(path, at, {to, both.size() * width});
-      }
-    }
-  }
-
- private:
-  // Where the part's bytes begin in its file; checks that the file agrees with the manifest.
-  std::uint64_t data_begin(const Manifest::Array& array, const Manifest::Part& part) {
-    const std::string path = shard_path(folder_, part.shard, manifest_);
-    auto& header = headers_[std::size_t(part.shard)];
-    if (!header) header = read_safetensors(storage_, path);
-    const auto found = header->tensors.find(part.key);
-    if (found == header->tensors.end() || found->second.dtype != array.dtype ||
-        found->second.shape.elements() != part.range.size()) {
-      fail(Code::kCorrupt, "{}: {} is not as the manifest says", path, in_quotes(part.key));
-    }
-    return found->second.begin;
-  }
-
-  Storage& storage_;
-  std::string folder_;
-  Manifest manifest_;
-  std::map<std::string_view, const Manifest::Array*> arrays_;
-  std::vector<std::optional<Safetensors>> headers_;  // by shard; read when first needed
-};
-
 }  // namespace
 
 Checkpoints::Checkpoints(Storage& storage, std::string folder, int keep, Log log)
@@ -252,6 +146,10 @@ std::string Checkpoints::found(std::int64_t step) const {
   fail(Code::kInvalid, "{} holds no checkpoint of step {}", folder_, step);
 }
 
+bool Checkpoints::holds(std::int64_t step) const {
+  return storage_.exists(path(step)) || storage_.exists(path(step) + std::string(kReplaced));
+}
+
 void Checkpoints::remove(const std::string& tree) const {
   try {
     storage_.remove_tree(tree);
@@ -260,9 +158,11 @@ void Checkpoints::remove(const std::string& tree) const {
   }
 }
 
-void Checkpoints::prepare() {
+void Checkpoints::prepare(std::uint64_t bytes, std::int64_t saves) {
   const std::string trial = path(0) + std::string(kPartial);
   try {
+    storage_.make_folder(folder_);
+    remove_leftovers();
     storage_.make_folder(trial);
     const std::string text = "a trial whether checkpoints can be written here\n";
     storage_.create(trial + "/trial")->write(std::as_bytes(std::span(text)));
@@ -274,6 +174,28 @@ void Checkpoints::prepare() {
          "disk with room",
          error.what());
   }
+  bytes_ = bytes;
+  require_room(saves);
+}
+
+// A save removes the oldest first where there is no room, so at most max(2, keep) lie there at
+// once.
+void Checkpoints::require_room(std::int64_t saves) {
+  if (bytes_ == 0 || saves == 0) return;
+  const std::int64_t there = std::int64_t(steps().size());
+  const std::uint64_t room = storage_.room(folder_);
+  const auto more = [&](int keep) {
+    return std::max<std::int64_t>(0, std::min<std::int64_t>(saves, std::max(2, keep) - there));
+  };
+  const auto fits = [&](int keep) { return room / bytes_ >= std::uint64_t(more(keep)); };
+  if (fits(keep_)) return;
+  int keep = keep_;
+  while (keep > 0 && !fits(keep)) --keep;
+  fail(Code::kIo,
+       "no room for checkpoints in {}: {:.1f} MiB are free, and {} more of {:.1f} MiB each are "
+       "needed to keep {}; {}make room, or give a folder on another disk",
+       folder_, in_mebibytes(room), more(keep_), in_mebibytes(bytes_), keep_,
+       keep > 0 ? fmt::format("keep fewer (--keep {}), ", keep) : "");
 }
 
 void Checkpoints::abandon(std::int64_t step) noexcept {
@@ -284,11 +206,17 @@ void Checkpoints::abandon(std::int64_t step) noexcept {
   }
 }
 
-// Removes what earlier writers left when they died. A folder that was set aside comes back where
-// its successor never came.
 void Checkpoints::begin(std::int64_t step) {
   require(step >= 0, "there is no checkpoint of step {}", step);
   storage_.make_folder(folder_);
+  remove_leftovers();
+  if (bytes_ > 0 && storage_.room(folder_) < bytes_) prune(step - 1, std::max(1, keep_ - 1));
+  storage_.make_folder(path(step) + std::string(kPartial));
+}
+
+// Removes what earlier writers left when they died. A folder that was set aside comes back where
+// its successor never came.
+void Checkpoints::remove_leftovers() {
   for (const std::string& entry : storage_.list(folder_)) {
     const auto name = read_folder_name(entry);
     if (!name) continue;
@@ -302,7 +230,6 @@ void Checkpoints::begin(std::int64_t step) {
       storage_.sync_folder(folder_);
     }
   }
-  storage_.make_folder(path(step) + std::string(kPartial));
 }
 
 Shard Checkpoints::write_shard(std::int64_t step, int rank, int ranks,
@@ -378,14 +305,17 @@ void Checkpoints::commit(const RunState& state, std::span<const Shard> shards) {
   storage_.rename(partial, whole);
   storage_.sync_folder(folder_);
   remove(aside);
-  prune(state.step);
+  bytes_ = 0;
+  for (const Shard& shard : shards) bytes_ += shard.bytes;
+  verified_.insert(state.step);
+  prune(state.step, keep_);
 }
 
-// Keeps the newest keep_ whole ones up to the step `newest`, which was just written. Those that are
-// older than all of these go, whole or not; later ones are of a history that was left, and are
-// written anew when the run comes there. Whole means here: the manifest is right and all files have
-// their size; reading all data for this would cost too much.
-void Checkpoints::prune(std::int64_t newest) const {
+// Keeps the newest `keep` whole ones up to the step `newest`. Those that are older than all of
+// these go, whole or not; later ones are of a history that was left, and are written anew when the
+// run comes there. Whole means here: the manifest is right and all files have their size; reading
+// all data for this would cost too much. So none goes before one stays whose data this run knows.
+void Checkpoints::prune(std::int64_t newest, int keep) const {
   try {
     std::vector<std::int64_t> steps;
     for (const std::string& entry : storage_.list(folder_)) {
@@ -395,8 +325,9 @@ void Checkpoints::prune(std::int64_t newest) const {
     std::sort(steps.rbegin(), steps.rend());
     std::vector<std::string> removed;
     int whole = 0;
+    bool verified = false;
     for (const std::int64_t step : steps) {
-      if (whole == keep_) {
+      if (whole >= keep && verified) {
         const std::string old = path(step) + std::string(kOld);
         storage_.remove_tree(old);
         storage_.rename(path(step), old);
@@ -404,8 +335,9 @@ void Checkpoints::prune(std::int64_t newest) const {
         continue;
       }
       try {
-        check_sizes(storage_, path(step));
+        CheckpointReader(storage_, path(step));
         ++whole;
+        verified = verified || verified_.contains(step);
       } catch (const Error& error) {
         log_.warning("not counted among the checkpoints that are kept: {}", error.what());
       }
@@ -428,23 +360,49 @@ std::vector<std::int64_t> Checkpoints::steps() {
   return result;
 }
 
+// Calls `look` until it does not return false, which says that a run has removed what it looked at.
+template <class Look>
+void Checkpoints::look_again(Look look) const {
+  for (int tries = 0; tries < kMostLooks; ++tries)
+    if (look()) return;
+  fail(
+      Code::kIo,
+      "the run that saves in {} removes checkpoints faster than they can be read: let it keep more "
+      "(--keep), or wait until it has ended",
+      folder_);
+}
+
 std::optional<std::int64_t> Checkpoints::newest_whole() {
-  std::vector<std::int64_t> all = steps();
-  for (auto step = all.rbegin(); step != all.rend(); ++step) {
-    try {
-      verify(*step);
-      return *step;
-    } catch (const Error& error) {
-      if (error.code() == Code::kInvalid) throw;
-      log_.warning("the checkpoint of step {} cannot be used: {}; {}", *step, error.what(),
-                   step + 1 == all.rend() ? "there is none before it" : "trying the one before");
+  std::optional<std::int64_t> found;
+  look_again([&] {
+    std::vector<std::int64_t> all = retry_reading(log_, [&] { return steps(); });
+    if (all.empty()) all = steps();  // a listing may miss one that is renamed meanwhile
+    for (auto step = all.rbegin(); step != all.rend(); ++step) {
+      try {
+        verify(*step);
+        found = *step;
+        return true;
+      } catch (const Error& error) {
+        if (!holds(*step)) return false;
+        if (error.code() == Code::kIo) {
+          fail(Code::kIo,
+               "{}; nothing says that the checkpoint of step {} is damaged, so no older one is "
+               "used: start again, or remove {}",
+               error.what(), *step, path(*step));
+        }
+        if (error.code() != Code::kCorrupt) throw;
+        log_.warning("the checkpoint of step {} cannot be used: {}; {}", *step, error.what(),
+                     step + 1 == all.rend() ? "there is none before it" : "trying the one before");
+      }
     }
-  }
-  return std::nullopt;
+    return true;
+  });
+  return found;
 }
 
 std::optional<std::int64_t> Checkpoints::newest() {
-  if (storage_.exists(folder_ + std::string(kManifestFile))) {
+  const std::string manifest = folder_ + std::string(kManifestFile);
+  if (retry_reading(log_, [&] { return storage_.exists(manifest); })) {
     fail(Code::kInvalid, "{} is a checkpoint; name the folder above it: {}", folder_,
          folder_above(folder_));
   }
@@ -461,30 +419,46 @@ std::optional<std::int64_t> Checkpoints::newest() {
        reason);
 }
 
+bool Checkpoints::use_newest(const std::function<void(std::int64_t)>& use) {
+  std::optional<std::int64_t> step;
+  look_again([&] {
+    step = newest();
+    if (!step) return true;
+    try {
+      use(*step);
+    } catch (const Error&) {
+      if (holds(*step)) throw;
+      return false;
+    }
+    return true;
+  });
+  return step.has_value();
+}
+
 void Checkpoints::verify(std::int64_t step) {
-  const std::string folder = found(step);
-  const Manifest manifest = check_sizes(storage_, folder);
-  for (std::size_t i = 0; i < manifest.shards.size(); ++i) {
-    check_crc(storage_, shard_path(folder, int(i), manifest), manifest.shards[i]);
-  }
+  retry_reading(log_, [&] { CheckpointReader(storage_, found(step)).check_sums(); });
+  verified_.insert(step);
 }
 
 RunState Checkpoints::read_state(std::int64_t step) {
-  return read_manifest(storage_, found(step)).state;
+  return retry_reading(log_, [&] { return read_manifest(storage_, found(step)).state; });
 }
 
 std::vector<Checkpoints::ArrayInfo> Checkpoints::arrays(std::int64_t step) {
   std::vector<ArrayInfo> result;
-  for (const Manifest::Array& array : read_manifest(storage_, found(step)).arrays) {
+  const Manifest manifest =
+      retry_reading(log_, [&] { return read_manifest(storage_, found(step)); });
+  for (const Manifest::Array& array : manifest.arrays)
     result.push_back({array.name, array.shape, array.dtype});
-  }
   return result;
 }
 
 void Checkpoints::restore(std::int64_t step, std::span<const Piece> pieces,
                           std::span<const std::string> missing_is_zero) {
-  Restorer restorer(storage_, found(step));
-  for (const Piece& piece : pieces) restorer.fill(piece, missing_is_zero);
+  retry_reading(log_, [&] {
+    CheckpointReader reader(storage_, found(step));
+    for (const Piece& piece : pieces) reader.fill(piece, missing_is_zero);
+  });
 }
 
 }  // namespace lockstep::engine

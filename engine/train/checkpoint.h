@@ -11,8 +11,10 @@
 // Threads: `write_shard`, `restore` by each rank for itself; the others by one thread of the chief.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,12 +54,15 @@ class Checkpoints {
   // `keep`: how many whole ones stay; at least 1.
   Checkpoints(Storage& storage, std::string folder, int keep, Log log);
 
-  // Before a run: makes the folder, and tries whether a checkpoint could be written there. Throws
-  // Error(kIo) where not; leaves nothing but the folder.
-  void prepare();
+  // Before a run that holds the folder: removes what killed writers left, and tries whether
+  // checkpoints can be written. `bytes`: of one, about, 0 where it is not known; `saves`: how many
+  // the run writes at most. Throws Error(kIo) where there is no room for as many as will lie there
+  // at once, or nothing can be written; leaves nothing but the folder.
+  void prepare(std::uint64_t bytes = 0, std::int64_t saves = 0);
   // Saving, in this order: chief begin; every rank write_shard; (all know that all have written);
   // chief commit. After a failure the chief abandons: what was written of this step goes, since it
   // would fill the disk that others need. (A process that dies leaves it to the next `begin`.)
+  // Where there is no room for another one, `begin` removes the oldest: max(1, keep - 1) stay.
   void begin(std::int64_t step);
   Shard write_shard(std::int64_t step, int rank, int ranks, std::span<const Piece> pieces);
   // `shards`: what the ranks reported. Checks that all files are there (a folder that not all hosts
@@ -67,13 +72,19 @@ class Checkpoints {
 
   void abandon(std::int64_t step) noexcept;
 
-  // The newest checkpoint whose manifest and checksums are right; each newer one that is not is
-  // reported in the log, by file. Removes nothing. Throws Error(kInvalid) where a newer version of
+  // All that read try again for a moment where the system refuses, Error(kIo), and then give up.
+  //
+  // The newest checkpoint whose manifest and checksums are right; each newer one that is damaged is
+  // reported in the log, by file. Removes nothing; what a run removes meanwhile is passed over.
+  // Throws Error(kIo) where one cannot be read, and Error(kInvalid) where a newer version of
   // lockstep wrote the newest one: going back silently would lose its steps.
   std::optional<std::int64_t> newest_whole();
   // The same for who goes on from there: Error(kCorrupt) where checkpoints are there and none is
   // whole, and Error(kInvalid) where the folder is itself a checkpoint.
   std::optional<std::int64_t> newest();
+  // Calls `use` with it; false: there is none. Where `use` fails since a run has removed the
+  // checkpoint meanwhile, it is called again with the then newest one.
+  bool use_newest(const std::function<void(std::int64_t step)>& use);
   // Reads all of one; throws Error(kCorrupt) or Error(kIo), with the reason, if it is not whole.
   void verify(std::int64_t step);
   std::vector<std::int64_t> steps();       // of all folders, ascending, whole or not
@@ -96,10 +107,17 @@ class Checkpoints {
   std::string path(std::int64_t step) const;   // where it lies in the end
   std::string found(std::int64_t step) const;  // where it lies now
   void remove(const std::string& tree) const;
-  void prune(std::int64_t newest) const;
+  bool holds(std::int64_t step) const;
+  template <class Look>
+  void look_again(Look look) const;
+  void remove_leftovers();
+  void require_room(std::int64_t saves);
+  void prune(std::int64_t newest, int keep) const;
   Storage& storage_;
   std::string folder_;
   int keep_;
+  std::uint64_t bytes_ = 0;          // of one; 0: not known
+  std::set<std::int64_t> verified_;  // steps that were written or read whole
   Log log_;
 };
 

@@ -4,9 +4,11 @@
 //   {"time":1760000000.125,"event":"step","step":42,"loss":0.25,"note":"..."}
 //
 // `time` is in seconds since 1970 (UTC), the rest as given; numbers that are not finite are null.
-// Every line is handed to the system whole before `write` returns. A disk that is full is not worth
-// a training run: the first line that cannot be written is reported in the log, and the run goes
-// on; so does the log of events as soon as there is room. One thread at a time.
+// Every line is handed to the system whole before `write` returns. It never waits: where a pipe is
+// full, up to 1 MiB of lines are held back until its reader goes on, at the end for one second. A
+// full disk or a reader that has gone is not worth a training run: the first line that is lost is
+// reported in the log, and the run goes on; so does the log of events as soon as it can. One thread
+// at a time.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -28,7 +30,8 @@ class EventLog {
   };
 
   // Appends to a file, on a line of its own where the last run was cut off within one. Throws
-  // Error(kIo) where it cannot be opened. An empty path: nothing is written.
+  // Error(kIo) where it cannot be opened. An empty path: nothing is written. A FIFO may be read
+  // later: events are lost until then.
   EventLog(const std::string& path, Log log);
   // Writes to a stream that outlives this.
   EventLog(std::ostream& stream, Log log);
@@ -40,10 +43,15 @@ class EventLog {
   void write(std::string_view event, std::initializer_list<Field> fields = {});
 
  private:
+  void open();
   bool put(std::string_view text);  // errno tells why not
+  bool flush();
+  void report(int reason);          // the first time
   std::ostream* stream_ = nullptr;  // one of the two is there, or none
   int file_ = -1;
-  std::string path_;  // for messages
+  std::string path_;
+  bool fifo_ = false;
+  std::string held_;  // what a reader that stands still has not taken
   Log log_;
   bool broken_line_ = false;  // the end of the file is not the end of a line
   bool reported_ = false;

@@ -54,7 +54,9 @@ FolderClaim::~FolderClaim() {
 
 void FolderClaim::require_held() const {
   if (lock_) return;
-  fail(Code::kIo, "no checkpoint could be written: {}; give a folder that can be written", wrong_);
+  fail(Code::kIo,
+       "no checkpoint could be written: {}; give a folder that can be written, on a disk with room",
+       wrong_);
 }
 
 }  // namespace lockstep::engine

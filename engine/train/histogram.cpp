@@ -7,14 +7,14 @@
 namespace lockstep::engine {
 namespace {
 
-constexpr double kLeast = 1e-6;  // seconds
+constexpr double kShortest = 1e-6;  // seconds
 
 }  // namespace
 
 void Histogram::add(double seconds) {
   std::size_t bin = 0;
-  if (seconds >= kLeast) {
-    const double place = 1 + kPerOctave * std::log2(seconds / kLeast);
+  if (seconds >= kShortest) {
+    const double place = 1 + kPerOctave * std::log2(seconds / kShortest);
     bin = std::size_t(std::min(place, double(bins_.size() - 1)));
   }
   ++bins_[bin];
@@ -29,7 +29,7 @@ double Histogram::quantile(double part) const {
     so_far += double(bins_[bin]);
     if (so_far < wanted) continue;
     if (bin == 0) return 0;
-    return std::min(most_, kLeast * std::exp2((double(bin) - 0.5) / kPerOctave));
+    return std::min(most_, kShortest * std::exp2((double(bin) - 0.5) / kPerOctave));
   }
   return 0;
 }

@@ -53,12 +53,7 @@ class WorkQueue {
 };
 
 PipelineOptions pipeline_options(std::uint64_t seed, bool shuffle, int threads) {
-  PipelineOptions options;
-  options.seed = seed;
-  options.shuffle = shuffle;
-  options.threads = threads;
-  options.in_place = threads == 0;
-  return options;
+  return {.seed = seed, .shuffle = shuffle, .threads = threads, .in_place = threads == 0};
 }
 
 // Right answers among the rows in use; 0 where the loss counts none.
@@ -173,6 +168,7 @@ struct TrainingLoop::Made {
     mine.correct += next.mine.correct;
     mine.examples += next.mine.examples;
     mine.stop += next.mine.stop;
+    mine.save += next.mine.save;
     steps += next.steps;
     whole += next.whole;
   }
@@ -237,6 +233,9 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, cons
   numbers.mark(work.step);
   mine.examples = double(work.mine.size());
   if (options_.interrupt != nullptr && options_.interrupt->load() != 0) mine.stop = 1;
+  const std::chrono::duration<double> since_saved = Clock::now() - progress_.saved_at;
+  const bool by_time = !options_.checkpoints.empty() && options_.every_seconds > 0;
+  if (r.rank == 0 && by_time && since_saved.count() >= options_.every_seconds) mine.save = 1;
   return mine;
 }
 
@@ -306,7 +305,8 @@ void TrainingLoop::run(Replica& r) {
                waited / steps,
                messages / steps,
                traffic_since()};
-    return last.stop == 0;  // everybody sees the same sums, so everybody stops here
+    // Everybody sees the same sums, so everybody stops here.
+    return last.stop == 0 && last.save == 0;
   };
   std::optional<Made> execution;  // what is not reported yet
   const auto end_step = [&](Made& made) {
@@ -426,6 +426,8 @@ void EvaluationLoop::run(Replica& r) {
   Pipeline pipeline(data_, options);
   WorkQueue queue(strategy_, r, pipeline, accumulate_);
   double sums[4] = {};  // loss, correct, examples, among the first five
+  const bool two_classes = data_.classes() == 2 && r.graph.correct() &&
+                           r.graph.target().columns() == 1 && r.graph.output().columns() == 2;
   Vote vote;
   while (const std::optional<Work> work = queue.next()) {
     if (interrupted(r, vote)) return;
@@ -438,6 +440,7 @@ void EvaluationLoop::run(Replica& r) {
       sums[1] += count_correct(r);
       sums[2] += double(r.state.examples);
       if (has_top(r, kTop)) sums[3] += double(count_top(r));
+      if (two_classes) score(r);
       if (outputs_ != nullptr) pass_on(r);
     }
   }
@@ -449,6 +452,31 @@ void EvaluationLoop::run(Replica& r) {
   std::scoped_lock lock(mutex_);
   result_ = {loss / examples, accuracy(r, correct, examples), std::uint64_t(examples)};
   if (has_top(r, kTop)) result_->top5 = accuracy(r, top, examples);
+  two_classes_ = two_classes;
+}
+
+void EvaluationLoop::score(Replica& r) {
+  const std::size_t rows = std::size_t(r.state.examples);
+  const HostView output(*r.context->ops, r.graph.output(), rows);
+  const HostView target(*r.context->ops, r.graph.target(), rows);
+  std::scoped_lock lock(mutex_);
+  append_scores(output.tensor(), target.tensor(), rows, scores_);
+}
+
+// The chief sorts all scores, and tells the others.
+std::optional<Evaluation> EvaluationLoop::result() {
+  if (!result_ || !two_classes_) return result_;
+  std::vector<ScoredExample> all;
+  for (const std::string& bytes :
+       strategy_.collect(score_bytes(std::exchange(scores_, {})), "scores of an evaluation"))
+    append_scores(bytes, all);
+  const double area[] = {area_under_curve(std::move(all))};
+  strategy_.run([&](Replica& r) {
+    const std::vector<double> told = strategy_.gather(r, area, "evaluation");
+    std::scoped_lock lock(mutex_);
+    result_->auc = told[0];
+  });
+  return result_;
 }
 
 void EvaluationLoop::pass_on(Replica& r) {

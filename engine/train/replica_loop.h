@@ -11,6 +11,7 @@
 
 #include "engine/data/dataset.h"
 #include "engine/optim/optimizer.h"
+#include "engine/train/area_under_curve.h"
 #include "engine/train/recording.h"
 #include "engine/train/trainer.h"
 
@@ -18,7 +19,8 @@ namespace lockstep::engine {
 
 // How far a fit has come. Written by the replicas' threads under the loop's lock.
 struct Progress {
-  std::int64_t step = 0;  // done
+  std::int64_t step = 0;         // done
+  Clock::time_point saved_at{};  // the last checkpoint, or the beginning; written between runs
   DataPosition position;
   int stopped = 0;  // a signal's number: somebody voted to stop
   double seconds = 0;
@@ -31,6 +33,11 @@ struct Progress {
 
 // What a loop over this data set takes: batches that are read ahead, and the order of its examples.
 LoopBytes loop_bytes(const Dataset& data);
+
+// Steps that it takes to use so many examples.
+inline std::int64_t batches_of_epoch(std::uint64_t examples, std::size_t batch) {
+  return std::int64_t((examples + batch - 1) / batch);
+}
 
 class TrainingLoop {
  public:
@@ -67,12 +74,14 @@ class EvaluationLoop {
   EvaluationLoop(Strategy& strategy, const Dataset& data, int accumulate,
                  const Trainer::Outputs* outputs, const FitOptions* fit);
   void run(Replica& replica);
-  // After run. Nothing: it was interrupted, on all replicas before the same batch.
-  const std::optional<Evaluation>& result() const { return result_; }
+  // After run; collective, outside of the strategy's run. Nothing: it was interrupted, on all
+  // replicas before the same batch.
+  std::optional<Evaluation> result();
 
  private:
   struct Vote;
   bool interrupted(Replica& replica, Vote& vote) const;
+  void score(Replica& replica);
   void pass_on(Replica& replica);
   Strategy& strategy_;
   const Dataset& data_;
@@ -80,6 +89,8 @@ class EvaluationLoop {
   const Trainer::Outputs* outputs_;
   const FitOptions* fit_;
   std::mutex mutex_;
+  bool two_classes_ = false;
+  std::vector<ScoredExample> scores_;  // of this process, where there are two classes
   std::optional<Evaluation> result_;
 };
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,8 +23,9 @@ namespace {
 constexpr int kLockTries = 100;           // each of which another must have ended in between
 constexpr std::size_t kMostHolder = 200;  // bytes that are read of what a lock's holder wrote
 
-[[noreturn]] void refuse(std::string_view verb, const std::string& path, int error) {
-  fail(Code::kIo, "cannot {} {}: {}", verb, path, std::generic_category().message(error));
+[[noreturn]] void refuse(std::string_view verb, const std::string& path, int error,
+                         Code code = Code::kIo) {
+  fail(code, "cannot {} {}: {}", verb, path, std::generic_category().message(error));
 }
 
 // An open file; closes itself. `valid` is false where opening failed: errno tells why.
@@ -42,8 +44,8 @@ class Descriptor {
   int number_;
 };
 
-Descriptor open_folder(std::string_view verb, const std::string& path, int flags) {
-  Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags));
+Descriptor open_folder(std::string_view verb, const std::string& path) {
+  Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.valid()) refuse(verb, path, errno);
   return folder;
 }
@@ -57,24 +59,21 @@ void sync_now(const Descriptor& file, const std::string& path) {
   if (result != 0 && errno != EINVAL) refuse("sync", path, errno);
 }
 
-// Opens a plain file. Neither it nor the folder that it lies in may be a symbolic link. O_NONBLOCK
-// keeps a pipe under this name from blocking us before we can look at what it is.
+// Opens a plain file. O_NONBLOCK so that a pipe does not make the caller wait.
 Descriptor open_file(std::string_view verb, const std::string& path, int flags) {
-  const std::size_t slash = path.rfind('/');
-  const std::string folder_path =
-      slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
-  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
-  Descriptor folder(::open(folder_path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (!folder.valid()) refuse(verb, path, errno);
-  Descriptor file(
-      ::openat(folder.number(), name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0644));
+  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644));
+  const bool reads = (flags & O_ACCMODE) == O_RDONLY;
   if (!file.valid()) {
-    if (errno == ELOOP) fail(Code::kIo, "cannot {} {}: it is a symbolic link", verb, path);
-    refuse(verb, path, errno);
+    const int error = errno;
+    if (error == ELOOP && !reads)
+      fail(Code::kIo, "cannot {} {}: it is a symbolic link", verb, path);
+    const bool absent = error == ENOENT || error == ENOTDIR || error == ELOOP || error == ENXIO;
+    refuse(verb, path, error, reads && absent ? Code::kCorrupt : Code::kIo);
   }
   struct stat status {};
   if (::fstat(file.number(), &status) != 0) refuse(verb, path, errno);
-  if (!S_ISREG(status.st_mode)) fail(Code::kIo, "cannot {} {}: it is not a file", verb, path);
+  if (!S_ISREG(status.st_mode))
+    fail(reads ? Code::kCorrupt : Code::kIo, "cannot {} {}: it is not a file", verb, path);
   return file;
 }
 
@@ -144,8 +143,8 @@ class PosixStorage : public Storage {
   bool remove_folder(const std::string& path) override { return ::rmdir(path.c_str()) == 0; }
 
   std::unique_ptr<StorageFile> create(const std::string& path) override {
-    return std::make_unique<PosixFile>(open_file("write", path, O_WRONLY | O_CREAT | O_TRUNC),
-                                       path);
+    return std::make_unique<PosixFile>(
+        open_file("write", path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW), path);
   }
 
   void rename(const std::string& from, const std::string& to) override {
@@ -156,9 +155,7 @@ class PosixStorage : public Storage {
     }
   }
 
-  void sync_folder(const std::string& path) override {
-    sync_now(open_folder("sync", path, 0), path);
-  }
+  void sync_folder(const std::string& path) override { sync_now(open_folder("sync", path), path); }
 
   void remove_tree(const std::string& path) override {
     std::error_code error;
@@ -191,6 +188,12 @@ class PosixStorage : public Storage {
     return false;
   }
 
+  std::uint64_t room(const std::string& folder) override {
+    struct statvfs status {};
+    if (::statvfs(folder.c_str(), &status) != 0) refuse("look at the disk of", folder, errno);
+    return std::uint64_t(status.f_bavail) * status.f_frsize;
+  }
+
   std::uint64_t size(const std::string& path) override {
     struct stat status {};
     if (::fstat(open_file("read", path, O_RDONLY).number(), &status) != 0) {
@@ -206,7 +209,7 @@ class PosixStorage : public Storage {
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) refuse("read", path, errno);
       if (got == 0) {
-        fail(Code::kIo, "cannot read {}: it ends at byte {}, {} bytes too early", path, offset,
+        fail(Code::kCorrupt, "cannot read {}: it ends at byte {}, {} bytes too early", path, offset,
              to.size());
       }
       to = to.subspan(std::size_t(got));
@@ -219,7 +222,7 @@ class PosixStorage : public Storage {
   std::unique_ptr<StorageLock> lock(const std::string& path, const std::string& mine,
                                     std::string& holder) override {
     for (int tries = 0; tries < kLockTries; ++tries) {
-      Descriptor file = open_file("lock", path, O_RDWR | O_CREAT);
+      Descriptor file = open_file("lock", path, O_RDWR | O_CREAT | O_NOFOLLOW);
       int result = 0;
       do {
         result = ::flock(file.number(), LOCK_EX | LOCK_NB);
@@ -246,12 +249,19 @@ class PosixStorage : public Storage {
     if (::mkdir(path.c_str(), 0777) == 0) {
       const auto parent = std::filesystem::path(path).parent_path();
       const std::string above = parent.empty() ? "." : parent.string();
-      sync_now(open_folder("sync", above, 0), above);
+      sync_now(open_folder("sync", above), above);
       return true;
     }
     const int error = errno;  // not only EEXIST: "/" or a read-only folder above may say others
     struct stat status {};
-    if (::stat(path.c_str(), &status) != 0) refuse("make folder", path, error);
+    const bool there = ::stat(path.c_str(), &status) == 0;
+    std::error_code is_no_link;
+    const auto target = std::filesystem::read_symlink(path, is_no_link);
+    if (!there && !is_no_link) {
+      fail(Code::kIo, "cannot make folder {}: it is a symbolic link to {}, which is not there",
+           path, target.string());
+    }
+    if (!there) refuse("make folder", path, error);
     if (!S_ISDIR(status.st_mode)) {
       fail(Code::kIo, "cannot make folder {}: there is a file of this name", path);
     }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // What a checkpoint needs of a file system, so that tests can make every call of it fail. All calls
-// throw Error(kIo) with the system's reason and the path. POSIX semantics (NFS and Lustre have
-// them). One thread at a time per path.
+// throw Error(kIo) with the system's reason and the path where the system refuses. A file that
+// cannot be read since it is not there, is no file or is too short is an Error(kCorrupt). POSIX
+// semantics (NFS and Lustre have them). One thread at a time per path.
 //
-// Only plain files are read and written: a symbolic link, a pipe or a device under the name of a
-// file is an error, and so is a symbolic link as the folder that the file lies in (folders above
-// may be links). Files are made with mode 0644 and folders with 0777, both less the umask.
+// Only plain files are read and written, no pipes or devices. Symbolic links to folders, and to
+// files that are read, are followed; renaming and removing are done to the link. A file is never
+// written through a link. Files are made with mode 0644 and folders with 0777, less the umask.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -44,7 +45,9 @@ class Storage {
   virtual void sync_folder(const std::string& path) = 0;
   virtual void remove_tree(const std::string& path) = 0;                 // not there: fine
   virtual std::vector<std::string> list(const std::string& folder) = 0;  // names; none: not there
-  virtual bool exists(const std::string& path) = 0;
+  virtual bool exists(const std::string& path) = 0;                      // a link to nothing does
+  // Bytes that may still be written on the disk of this folder.
+  virtual std::uint64_t room(const std::string& folder) = 0;
   virtual std::uint64_t size(const std::string& path) = 0;
   // Bytes [offset, offset + to.size()) of a file; throws where it is shorter.
   virtual void read(const std::string& path, std::uint64_t offset, std::span<std::byte> to) = 0;

@@ -95,6 +95,7 @@ struct Totals {
   double correct = 0;
   double examples = 0;
   double stop = 0;  // votes to stop after this step
+  double save = 0;  // votes to pause after it for a checkpoint
   // Seconds of the step before this one: what a replica waited, and in which messages of it were
   // under way. Of all replicas the least; of messages the least of those that had any.
   double waited = 0, messages = 0;

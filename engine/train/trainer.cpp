@@ -7,17 +7,17 @@
 #include <cmath>
 #include <csignal>
 
+#include "engine/train/checkpoint_size.h"
 #include "engine/train/model_difference.h"
 #include "engine/train/replica_loop.h"
 
 namespace lockstep::engine {
 namespace {
 
-constexpr std::size_t kEvaluationBatch = 100;
 constexpr std::int64_t kEarlySteps = 20;  // before it is told where their time goes
 
-std::int64_t batches_of_epoch(std::uint64_t examples, std::size_t batch) {
-  return std::int64_t((examples + batch - 1) / batch);
+bool by_epochs(const FitOptions& options) {
+  return options.every == 0 && options.every_seconds == 0;
 }
 
 // A model's description without the line of its loss, which is the last.
@@ -114,12 +114,10 @@ void Trainer::check(const Dataset& data) const {
           graph_.output_shape().elements(), data.describe(), data.classes());
 }
 
-// The newest whole checkpoint's state, where there is one, and it belongs to this model and data.
-// Every process reads for itself. Without data only weights are wanted, which are of the layers.
-std::optional<RunState> Trainer::find(Checkpoints& checkpoints, const Dataset* data) {
-  const std::optional<std::int64_t> step = checkpoints.newest();
-  if (!step) return std::nullopt;
-  RunState state = checkpoints.read_state(*step);
+// The state of a checkpoint, which must belong to this model and data. Every process reads for
+// itself. Without data only weights are wanted, which are of the layers.
+RunState Trainer::find(Checkpoints& checkpoints, std::int64_t step, const Dataset* data) {
+  RunState state = checkpoints.read_state(step);
   const bool weights_alone = data == nullptr;
   const std::string theirs = weights_alone ? layers_of(state.graph) : state.graph;
   const std::string ours = weights_alone ? layers_of(graph_.describe()) : graph_.describe();
@@ -130,12 +128,12 @@ std::optional<RunState> Trainer::find(Checkpoints& checkpoints, const Dataset* d
     fail(Code::kInvalid,
          "the checkpoint of step {} holds another model: {}: give another folder for checkpoints, "
          "or {}",
-         *step, difference.text, difference.remedy);
+         step, difference.text, difference.remedy);
   }
   require(data == nullptr || state.dataset_fingerprint == data->fingerprint(),
           "the checkpoint of step {} was trained on {}, and this is {}: give another folder for "
           "checkpoints, or the same data",
-          *step, state.dataset, data == nullptr ? "" : data->describe());
+          step, state.dataset, data == nullptr ? "" : data->describe());
   if (state.seed != seed_) {
     options_.log.warning("the checkpoint's seed {} is used, not {}", state.seed, seed_);
   }
@@ -177,11 +175,14 @@ void Trainer::open_with(Checkpoints& checkpoints, const std::optional<RunState>&
 
 RunState Trainer::restore(const std::string& folder) {
   Checkpoints checkpoints(*storage_, folder, 1, options_.log);
-  const std::optional<RunState> state = find(checkpoints, nullptr);
-  require(state.has_value(), "there is no whole checkpoint in {}", folder);
-  open_with(checkpoints, state, batch_ == 0 ? kEvaluationBatch : batch_, accumulate_,
-            fresh_slots(checkpoints, *state));
-  return *state;
+  RunState state;
+  const bool there = checkpoints.use_newest([&](std::int64_t step) {
+    state = find(checkpoints, step, nullptr);
+    open_with(checkpoints, state, batch_ == 0 ? kEvaluationBatch : batch_, accumulate_,
+              fresh_slots(checkpoints, state));
+  });
+  require(there, "there is no whole checkpoint in {}", folder);
+  return state;
 }
 
 History Trainer::fit(const Dataset& data, const FitOptions& options) {
@@ -191,19 +192,22 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
   require(options.steps_per_execution >= 1, "steps_per_execution must be at least 1");
   require(options.steps_ahead == 0 || options.steps_ahead == 1, "steps_ahead is 0 or 1, not {}",
           options.steps_ahead);
-  require(options.every >= 0 && options.keep >= 1, "checkpoints: every >= 0 and keep >= 1");
+  require(std::min(double(options.every), options.every_seconds) >= 0 && options.keep >= 1,
+          "checkpoints: every >= 0, every_seconds >= 0 and keep >= 1");
   check(data);
   if (options.test != nullptr) check(*options.test);
   loop_bytes_ = loop_bytes(data);
   run_ = fmt::format(
-      "{}\n{}\ndata: {}, fingerprint {:016x}\nshuffle: {}\ncheckpoints: {}\nevery: {}\n"
-      "test data: {}\neval: {}",
+      "{}\n{}\ndata: {}, fingerprint {:016x}\nshuffle: {}\ncheckpoints: {}\nevery: {}{}\n"
+      "test data: {}\neval: {}\nsteps per execution: {}",
       optimizer_.describe(),
       options.steps > 0 ? fmt::format("steps: {}", options.steps)
                         : fmt::format("epochs: {}", options.epochs),
       data.describe(), data.fingerprint(), options.shuffle,
       options.checkpoints.empty() ? "none" : options.checkpoints, options.every,
-      options.test == nullptr ? "none" : options.test->describe(), options.evaluate_every);
+      options.every_seconds > 0 ? fmt::format(" or {} s", options.every_seconds) : "",
+      options.test == nullptr ? "none" : options.test->describe(), options.evaluate_every,
+      options.steps_per_execution);
   run_ += options.profile == nullptr ? "\nprofile: none"
                                      : fmt::format("\nprofile: {} steps", options.profile->steps());
   if (strategy_.follows()) return follow(data, options);
@@ -218,9 +222,10 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
   for (;;) {
     Fit fit{data, options, 0, {}, -1, {}, {}, false};
     fit.progress.clocks.resize(std::size_t(strategy_.membership().local));
+    fit.progress.saved_at = Clock::now();
     try {
       begin(fit, restores > 0);
-      if (fit.checkpoints && fit.progress.step < fit.steps) prepare(*fit.checkpoints, claim);
+      if (fit.checkpoints && fit.progress.step < fit.steps) prepare(fit, claim);
       if (options.on_open && strategy_.membership().chief) options.on_open();
       fit.history.first_step = fit.progress.step;
       fit.history.restores = restores;
@@ -251,7 +256,9 @@ void Trainer::begin(Fit& fit, bool reopen) {
   }
   std::optional<RunState> state;
   const auto look = [&] {
-    if (fit.checkpoints) state = find(*fit.checkpoints, &fit.data);
+    if (!fit.checkpoints) return;
+    fit.checkpoints->use_newest(
+        [&](std::int64_t step) { state = find(*fit.checkpoints, step, &fit.data); });
   };
   strategy_.together(look, "the newest checkpoint");
   if (state) {
@@ -300,12 +307,18 @@ void Trainer::tell(const Fit& fit, const RunState& state) const {
       optimizer_.describe());
 }
 
-// A folder that cannot be written is known before the first step, not after the last.
-void Trainer::prepare(Checkpoints& checkpoints, const std::optional<FolderClaim>& claim) {
+// A folder that cannot be written, or has no room, is known before the first step, not at a save.
+void Trainer::prepare(Fit& fit, const std::optional<FolderClaim>& claim) {
+  const FitOptions& options = fit.options;
+  const std::size_t left = std::size_t(fit.steps - fit.progress.step);
+  std::size_t between = options.every > 0 ? std::size_t(options.every) : 1;
+  if (by_epochs(options)) between = batches_of_epoch(fit.data.size(), options.global_batch);
+  const std::int64_t saves = batches_of_epoch(left, between);
   strategy_.run([&](Replica& replica) {
     if (replica.rank == 0) {
-      checkpoints.prepare();
       claim->require_held();
+      fit.checkpoints->prepare(checkpoint_bytes(graph_, optimizer_.rule, replica.graph.dtype()),
+                               saves);
     }
     strategy_.gather(replica, {}, "trying the folder of checkpoints");
   });
@@ -325,7 +338,9 @@ History Trainer::run(Fit& fit) {
     if (!fit.measured && fit.progress.step - fit.history.first_step >= kEarlySteps) measure(fit);
     const bool epoch_done = fit.progress.position.example == 0;
     const bool all_done = fit.progress.step == fit.steps;
-    const bool due = options.every > 0 ? fit.progress.step % options.every == 0 : epoch_done;
+    const bool ended_early = fit.progress.step < until;  // a checkpoint by time is due
+    const bool at_step = options.every > 0 && fit.progress.step % options.every == 0;
+    const bool due = ended_early || at_step || (by_epochs(options) && epoch_done);
     if (fit.checkpoints && (due || all_done || fit.progress.stopped)) save(fit);
     if (epoch_done && chief && options.on_epoch) {
       options.on_epoch(fit.progress.position.epoch, fit.progress.last);
@@ -454,32 +469,8 @@ void Trainer::save(Fit& fit) {
          error.what());
   }
   fit.saved = step;
+  fit.progress.saved_at = Clock::now();
   if (strategy_.membership().chief && fit.options.on_checkpoint) fit.options.on_checkpoint(step);
-}
-
-Evaluation Trainer::evaluate(const Dataset& data, std::size_t global_batch) {
-  return *forward_all(data, global_batch, nullptr, nullptr);
-}
-
-Evaluation Trainer::predict(const Dataset& data, std::size_t global_batch, const Outputs& outputs) {
-  return *forward_all(data, global_batch, &outputs, nullptr);
-}
-
-// Nothing: the fit of which it is was interrupted.
-std::optional<Evaluation> Trainer::forward_all(const Dataset& data, std::size_t batch,
-                                               const Outputs* outputs, const FitOptions* fit) {
-  check(data);
-  if (strategy_.follows()) return Evaluation();
-  if (batch_ == 0) open(batch == 0 ? kEvaluationBatch : batch, 1, "");
-  WorkSpec work;
-  work.examples = data.size();
-  work.batch = batch == 0 ? batch_ : std::min(batch, batch_);
-  work.steps = batches_of_epoch(data.size(), work.batch);
-  work.training = false;
-  strategy_.deal(work);
-  EvaluationLoop loop(strategy_, data, accumulate_, outputs, fit);
-  strategy_.run([&](Replica& replica) { loop.run(replica); });
-  return loop.result();
 }
 
 }  // namespace lockstep::engine

@@ -63,6 +63,9 @@ struct Evaluation {
   // The part whose class is among the five largest outputs, the first of equals before the others;
   // NaN where the loss counts none, or where there are no more classes than five.
   double top5 = std::numeric_limits<double>::quiet_NaN();
+  // Of data of two classes: the area under the ROC curve of the logits, exact over replicas; NaN of
+  // other data, and where all examples are of one class.
+  double auc = std::numeric_limits<double>::quiet_NaN();
 };
 
 struct FitOptions {
@@ -74,7 +77,8 @@ struct FitOptions {
   bool shuffle = true;
 
   std::string checkpoints = {};  // folder, of this run alone while it lasts; empty: none
-  std::int64_t every = 0;        // steps between checkpoints; 0: at the end of each epoch
+  std::int64_t every = 0;        // steps between checkpoints; 0: at the end of each epoch ...
+  double every_seconds = 0;      // ... or, where above 0, by time: at the first step after so long
   int keep = 3;                  // checkpoints that stay
   Profile* profile = nullptr;    // records a few steps; outlives the call
   int retries = 0;               // after Error(kUnavailable): restore and go on, so many times
@@ -156,16 +160,17 @@ class Trainer {
 
  private:
   struct Fit;
+  static constexpr std::size_t kEvaluationBatch = 100;
   void open(std::size_t batch, int accumulate, const std::string& plan);
   void tell_fallbacks();
-  std::optional<RunState> find(Checkpoints& checkpoints, const Dataset* data);
+  RunState find(Checkpoints& checkpoints, std::int64_t step, const Dataset* data);
   std::vector<std::string> fresh_slots(Checkpoints& checkpoints, const RunState& state);
   void open_with(Checkpoints& checkpoints, const std::optional<RunState>& state, std::size_t batch,
                  int accumulate, const std::vector<std::string>& fresh);
   void check(const Dataset& data) const;
   void begin(Fit& fit, bool reopen);
   void tell(const Fit& fit, const RunState& state) const;
-  void prepare(Checkpoints& checkpoints, const std::optional<FolderClaim>& claim);
+  void prepare(Fit& fit, const std::optional<FolderClaim>& claim);
   History run(Fit& fit);
   History follow(const Dataset& data, const FitOptions& options);
   void train(Fit& fit, std::int64_t until);

@@ -18,11 +18,25 @@ namespace {
   fail(Code::kIo, "cannot write {}: {}", path, std::generic_category().message(reason));
 }
 
+// Where symbolic links lead, whether something is there or not.
+std::string behind_links(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as the kernel's
+  std::filesystem::path at = path;
+  std::error_code error;
+  for (int link = 0; std::filesystem::is_symlink(at, error); ++link) {
+    if (link == kMostLinks) cannot_write(path, ELOOP);
+    at = at.parent_path() / std::filesystem::read_symlink(at, error);
+    if (error) cannot_write(path, error.value());
+  }
+  return at.string();
+}
+
 }  // namespace
 
-WholeFile::WholeFile(const std::string& path) : path_(path), partial_(path + ".partial") {
+WholeFile::WholeFile(const std::string& path)
+    : path_(behind_links(path)), partial_(path_ + ".partial") {
   std::error_code error;
-  const auto kind = std::filesystem::status(path, error).type();
+  const auto kind = std::filesystem::status(path_, error).type();
   if (kind != std::filesystem::file_type::regular &&
       kind != std::filesystem::file_type::not_found) {
     fail(Code::kIo, "cannot write {}: it is not a file; name one, or one that is still to be made",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A result file that is whole or absent: it is written beside its name, as NAME.partial, and
-// renamed when it is done. What stood there before stays until then. That it can be written is
-// known at once, before long work begins. One thread at a time.
+// renamed when it is done. What stood there before stays until then. Symbolic links are followed.
+// That it can be written is known at once, before long work begins. One thread at a time.
 #pragma once
 #include <string>
 #include <string_view>

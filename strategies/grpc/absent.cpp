@@ -20,7 +20,7 @@ namespace {
   engine::fail(
       engine::Code::kInvalid,
       "this build of lockstep has no gRPC, which parameter servers need: install it (Debian: "
-      "libgrpc++-dev libprotobuf-dev protobuf-compiler libssl-dev), then run "
+      "libgrpc++-dev libprotobuf-dev protobuf-compiler), then run "
       "meson setup --reconfigure -Dgrpc=enabled");
 }
 

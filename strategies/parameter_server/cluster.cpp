@@ -13,7 +13,7 @@ namespace {
 
 using engine::require;
 
-constexpr std::array<std::string_view, 4> kNames{"chief", "worker", "ps", "evaluator"};
+constexpr std::array<std::string_view, 4> kJobNames{"chief", "worker", "ps", "evaluator"};
 
 ClusterTask worker(std::size_t number) {
   return {number == 0 ? Role::kChief : Role::kWorker, number};
@@ -40,7 +40,7 @@ std::string all_names(const ClusterSpec& spec) {
 }  // namespace
 
 std::string_view name(Role role) {
-  return kNames[std::size_t(role)];
+  return kJobNames[std::size_t(role)];
 }
 
 TaskName task_name(const ClusterSpec& spec, const ClusterTask& task) {

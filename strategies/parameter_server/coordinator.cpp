@@ -72,7 +72,9 @@ std::string job_difference(std::string_view mine, std::string_view who, std::str
 }  // namespace
 
 Coordinator::Coordinator(const CoordinatorOptions& options)
-    : options_(options), dealer_(options.workers, options.aggregate, options.warm_up) {
+    : options_(options),
+      dealer_(options.workers, options.aggregate, options.warm_up),
+      totals_(options.workers) {
   sweep();
 }
 
@@ -148,6 +150,7 @@ void Coordinator::begin(const Segment& segment) {
     segment_.generation = generation_;
     segment_failed_.reset();
     dealer_.begin(segment.work);
+    totals_.begin(segment.work.first_step, segment.work.first_step + segment.work.steps);
     progress_ = Clock::now();
   }
   answer_waiters();
@@ -181,12 +184,27 @@ int Coordinator::lost() const {
 
 bool Coordinator::wait(std::chrono::milliseconds deadline) {
   std::unique_lock lock(mutex_);
+  wait_until(lock, deadline, [&] {
+    bool own = false;  // work for the chief's replicas
+    for (int worker = 0; worker < options_.local; ++worker) own |= dealer_.waiting_for(worker);
+    return own || dealer_.finished();
+  });
+  return dealer_.finished();
+}
+
+engine::Totals Coordinator::totals(std::int64_t step, std::chrono::milliseconds deadline) {
+  std::unique_lock lock(mutex_);
+  wait_until(lock, deadline,
+             [&] { return totals_.reported(step) >= options_.aggregate || dealer_.finished(); });
+  return totals_.take(step);
+}
+
+void Coordinator::wait_until(std::unique_lock<std::mutex>& lock, std::chrono::milliseconds deadline,
+                             const std::function<bool()>& over) {
   for (;;) {
     if (failed_) throw *failed_;
     if (segment_failed_) throw *segment_failed_;
-    if (dealer_.finished()) return true;
-    for (int worker = 0; worker < options_.local; ++worker)
-      if (dealer_.waiting_for(worker)) return false;
+    if (over()) return;
     changed_.wait_for(lock, kBetweenSweeps);
     if (Clock::now() < progress_ + deadline) continue;
     if (const std::vector<int> workers = absent(); !workers.empty())
@@ -214,6 +232,19 @@ void Coordinator::done(int worker, std::int64_t step) {
     dealer_.done(worker, step);
     progress_ = Clock::now();
   }
+  changed_.notify_all();
+}
+
+void Coordinator::report(int worker, std::int64_t step, const engine::Totals& share) {
+  {
+    std::scoped_lock lock(mutex_);
+    totals_.add(worker, step, share);
+  }
+  changed_.notify_all();
+}
+
+void Coordinator::pause() {
+  dealer_.pause();
   changed_.notify_all();
 }
 
@@ -348,6 +379,8 @@ class Coordinator::Calls {
       NextReply answer;
       if (c_.segment_.number != 0 && c_.segment_.number == head.segment()) {
         for (const std::int64_t step : head.done()) c_.dealer_.done(worker, step);
+        for (const Share& share : head.shares())
+          c_.totals_.add(worker, share.step(), {share.loss(), share.correct(), share.examples()});
         if (head.done_size() > 0) c_.progress_ = Clock::now();
         if (head.stop()) c_.dealer_.stop();
         if (!head.only_done())

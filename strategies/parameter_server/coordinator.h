@@ -12,6 +12,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -20,6 +21,7 @@
 
 #include "engine/base/log.h"
 #include "strategies/parameter_server/rpc.h"
+#include "strategies/parameter_server/step_totals.h"
 #include "strategies/parameter_server/timed_work.h"
 #include "strategies/parameter_server/work_dealer.h"
 #include "strategies/parameter_server/work_source.h"
@@ -60,13 +62,18 @@ class Coordinator : public rpc::Service, public WorkSource {
   // not there and nothing was done for so long, Error(kTimeout) where all are there and nothing was
   // done for ten times as long; and what `fail` was given.
   bool wait(std::chrono::milliseconds deadline);
+  void pause();  // ends the segment after the steps that are under way
   engine::Standing standing() const { return dealer_.standing(); }
+  // Synchronous: waits until as many workers as make an update have reported the step, and returns
+  // the sums over all that have, since the step of the last call. Throws what `wait` throws.
+  engine::Totals totals(std::int64_t step, std::chrono::milliseconds deadline);
   std::vector<int> missing() const;  // workers that are not there
   int lost() const;                  // processes, so far
 
   // Waits while the steps are another's (WorkDealer's warm-up).
   std::optional<engine::Work> next(int worker) override;
   void done(int worker, std::int64_t step) override;
+  void report(int worker, std::int64_t step, const engine::Totals& share) override;
   void flush(int) override {}
   void stop(int worker) override;
   bool stopped() const override { return dealer_.stopped(); }
@@ -98,6 +105,9 @@ class Coordinator : public rpc::Service, public WorkSource {
   std::optional<rpc::Reply> answer_to(const Waiter& waiter);
   void answer_waiters();  // takes the lock
   void sweep();
+  // The lock is held. Returns when `over` does; throws what `wait` throws.
+  void wait_until(std::unique_lock<std::mutex>& lock, std::chrono::milliseconds deadline,
+                  const std::function<bool()>& over);
   bool is_missing(int worker) const;
   std::vector<int> absent() const;  // `missing`, the lock is held
 
@@ -111,6 +121,7 @@ class Coordinator : public rpc::Service, public WorkSource {
   int lost_ = 0;
   std::optional<engine::Error> failed_;
   Segment segment_;
+  StepTotals totals_;
   std::optional<engine::Error> segment_failed_;
   engine::Clock::time_point progress_ = {};  // the last time that a step was done, or somebody came
   engine::Clock::time_point swept_ = engine::Clock::now();

@@ -142,7 +142,7 @@ std::optional<Segment> Follower::order() {
     work.run_steps = head.run_steps();
     work.seed = head.seed();
     stopped_ = false;
-    for (Told& told : told_) told = {{}, false, told.calls};
+    for (Told& told : told_) told = {.calls = told.calls};
     expected_ = segment_.generation;
     return segment_;
   }
@@ -155,11 +155,18 @@ std::optional<engine::Work> Follower::ask(int worker, bool only_done) {
   request.set_incarnation(incarnation_);
   request.set_segment(segment_.number);
   for (const std::int64_t step : told.done) request.add_done(step);
+  for (const auto& [step, share] : told.shares) {
+    Share* const to = request.add_shares();
+    to->set_step(step);
+    to->set_loss(share.loss);
+    to->set_correct(share.correct);
+    to->set_examples(share.examples);
+  }
   request.set_stop(told.stop);
   request.set_only_done(only_done);
   request.set_call(++told.calls);
   const auto head = chief_answer<NextReply>(call("Next", message_of(request)));
-  told = {{}, false, told.calls};
+  told = {.calls = told.calls};
   if (head.stopped()) stopped_ = true;
   if (!head.work()) return std::nullopt;
   engine::Work work;
@@ -179,9 +186,13 @@ void Follower::done(int worker, std::int64_t step) {
   told_[std::size_t(worker - options_.first)].done.push_back(step);
 }
 
+void Follower::report(int worker, std::int64_t step, const engine::Totals& share) {
+  told_[std::size_t(worker - options_.first)].shares.emplace_back(step, share);
+}
+
 void Follower::flush(int worker) {
   const Told& told = told_[std::size_t(worker - options_.first)];
-  if (!told.done.empty() || told.stop) ask(worker, true);
+  if (!told.done.empty() || !told.shares.empty() || told.stop) ask(worker, true);
 }
 
 void Follower::stop(int worker) {

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "strategies/parameter_server/retry.h"
@@ -51,6 +52,7 @@ class Follower : public WorkSource {
 
   std::optional<engine::Work> next(int worker) override;
   void done(int worker, std::int64_t step) override;
+  void report(int worker, std::int64_t step, const engine::Totals& share) override;
   void flush(int worker) override;
   void stop(int worker) override;
   bool stopped() const override { return stopped_; }
@@ -58,6 +60,7 @@ class Follower : public WorkSource {
  private:
   struct Told {  // of one worker, not said yet
     std::vector<std::int64_t> done = {};
+    std::vector<std::pair<std::int64_t, engine::Totals>> shares = {};  // by step
     bool stop = false;
     std::uint64_t calls = 0;  // of Next
   };

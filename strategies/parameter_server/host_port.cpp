@@ -51,6 +51,9 @@ bool HostPort::loopback() const {
 }
 
 HostPort parse_host_port(std::string_view text, std::uint16_t least_port) {
+  const std::size_t scheme = text.find("://");
+  if (scheme != std::string_view::npos)
+    refuse(text, fmt::format("leave out '{}'", shown(text.substr(0, scheme + 3))));
   const bool brackets = text.starts_with('[');
   const std::size_t colon = text.rfind(':');
   const std::size_t host_end = brackets ? text.rfind(']') : colon;

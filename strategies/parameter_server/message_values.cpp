@@ -42,7 +42,7 @@ std::vector<HeldPart> list_of(const google::protobuf::RepeatedPtrField<Part>& pa
 }
 
 template <class Head>
-ShardRows rows_of(const Head& head) {
+ShardRows shard_rows(const Head& head) {
   return {head.shard(), {head.rows().begin(), head.rows().end()}};
 }
 
@@ -110,7 +110,7 @@ PullOrder order_of(const PullRequest& head) {
 PullOrder order_of(const PullRowsRequest& head) {
   PullOrder order;
   order.generation = head.generation();
-  order.rows = rows_of(head);
+  order.rows = shard_rows(head);
   order.at_least = head.at_least();
   order.bfloat16 = head.bfloat16();
   return order;
@@ -125,7 +125,7 @@ PushOrder order_of(const PushRequest& head, std::vector<rpc::Slice> body) {
 
 PushOrder order_of(const PushRowsRequest& head, std::vector<rpc::Slice> body) {
   PushOrder order = push_of(head, std::move(body));
-  order.rows = rows_of(head);
+  order.rows = shard_rows(head);
   return order;
 }
 

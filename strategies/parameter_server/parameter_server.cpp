@@ -24,7 +24,7 @@ using engine::require;
 namespace {
 
 constexpr std::size_t kSaved = 3;                       // checkpoints that are remembered
-constexpr std::chrono::milliseconds kNobody{500};       // for servers that no job was opened on
+constexpr std::chrono::milliseconds kUnopened{500};     // for servers that no job was opened on
 constexpr std::chrono::milliseconds kFarewell{5000};    // for those that follow, and servers
 constexpr const char* kOwnState = "parameter_server.";  // in checkpoints: versions and pushes
 
@@ -106,7 +106,7 @@ void ParameterServer::close() {
         Clock::now() + (failed ? std::min(options_.deadline, kFarewell) : options_.deadline));
     if (taken_) return;  // they are another's
     servers_->done(failed ? why_failed_ : "the chief is done", failed,
-                   std::min(options_.deadline, generation_ == 0 ? kNobody : kFarewell));
+                   std::min(options_.deadline, generation_ == 0 ? kUnopened : kFarewell));
   } catch (const std::exception& error) {
     options_.log.warning("the others could not be told that the job is over: {}", error.what());
   }
@@ -417,6 +417,7 @@ void ParameterServer::fail(const Error& why, bool from_chief) {
   }
   for (const auto& worker : workers_)
     if (worker->servers) worker->servers->fail(why);
+  if (servers_) servers_->fail(why);
 }
 
 void ParameterServer::abort(const Error& error) noexcept {
@@ -488,6 +489,7 @@ void ParameterServer::recover(std::size_t server) {
       return;
     } catch (const Error& error) {
       if (error.code() == Code::kUnavailable || error.code() == Code::kTimeout) throw;
+      if (error.code() == Code::kIo) return lost(Code::kIo, error.what());
       wrong = error.what();
     }
   }

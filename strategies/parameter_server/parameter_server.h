@@ -155,6 +155,7 @@ class ParameterServer : public engine::Strategy {
   void recover();
   void place(const engine::Graph& graph);
   void end_step(Worker& worker);
+  engine::Totals last_report(Worker& worker);
   void wait_for_others();
   void attach_again(const engine::Error& error);
   void run_once(const std::function<void(engine::Replica&)>& body);

@@ -232,15 +232,32 @@ void ParameterServer::finish(engine::Replica& replica) {
   w.pushed = true;
 }
 
-// Each replica sees its own sums. A vote ends what is dealt out; the steps that are under way are
-// made.
-Totals ParameterServer::report(engine::Replica& replica, std::int64_t, const Totals& mine) {
+// A vote ends what is dealt out; the steps that are under way are made.
+Totals ParameterServer::report(engine::Replica& replica, std::int64_t step, const Totals& mine) {
   Worker& w = worker(replica);
   if (mine.stop > 0) {
     source().stop(w.rank);
   }
-  Totals last = std::exchange(w.last, mine);
-  last.stop = 0;
+  if (mine.save > 0) coordinator_->pause();  // worker 0 alone asks for it
+  if (options_.updates.synchronous) source().report(w.rank, step, mine);
+  Totals last = last_report(w);
+  w.last = mine;
+  w.reported = step;
+  last.stop = last.save = 0;
+  return last;
+}
+
+// What the last report told: of the whole batch on rank 0 of a synchronous job, else of the
+// replica's own examples. By then all others have pushed that step, and say so with their next
+// call.
+Totals ParameterServer::last_report(Worker& w) {
+  Totals last = std::exchange(w.last, {});
+  const std::optional<std::int64_t> step = std::exchange(w.reported, {});
+  if (!step || w.rank != 0 || !options_.updates.synchronous) return last;
+  const Totals whole = coordinator_->totals(*step, options_.deadline);
+  last.loss = whole.loss;
+  last.correct = whole.correct;
+  last.examples = whole.examples;
   return last;
 }
 
@@ -248,7 +265,7 @@ Totals ParameterServer::settle(engine::Replica& replica) {
   Worker& w = worker(replica);
   end_step(w);
   source().flush(w.rank);
-  Totals last = std::exchange(w.last, {});
+  Totals last = last_report(w);
   last.stop = source().stopped() ? 1 : 0;
   return last;
 }

@@ -16,7 +16,8 @@ using engine::Clock;
 
 namespace {
 
-constexpr std::uint64_t kSlowDisk = 10'000;  // bytes a millisecond
+constexpr std::uint64_t kSlowDisk = 10'000;          // bytes a millisecond
+constexpr std::chrono::milliseconds kUntilLook{20};  // whether others have failed
 
 template <class Head>
 Head server_answer(const rpc::Message& message) {
@@ -75,6 +76,10 @@ std::vector<rpc::Message> Servers::all(std::string_view method, std::vector<rpc:
   std::vector<rpc::Message> answers;
   std::optional<engine::Error> failed;
   for (std::size_t i = 0; i < replies.size(); ++i) {
+    while (replies[i].wait_for(kUntilLook) != std::future_status::ready) {
+      std::scoped_lock lock(mutex_);
+      if (failed_) throw *failed_;
+    }
     rpc::Reply reply = replies[i].get();
     if (reply.ok()) {
       answers.push_back(std::move(reply.message));
@@ -123,6 +128,10 @@ rpc::Message Servers::open_request(std::size_t server) const {
 }
 
 void Servers::open(const std::vector<JobSpec>& specs, std::uint64_t generation) {
+  {
+    std::scoped_lock lock(mutex_);
+    failed_.reset();
+  }
   specs_ = specs;
   generation_ = generation;
   std::vector<rpc::Message> requests;
@@ -200,6 +209,11 @@ void Servers::assign(const std::vector<std::vector<ShardChunk>>& chunks, const V
     }
     if (failed) throw *failed;
   }
+}
+
+void Servers::fail(const engine::Error& why) {
+  std::scoped_lock lock(mutex_);
+  if (!failed_) failed_ = why;
 }
 
 std::vector<engine::Shard> Servers::save(const std::string& folder, std::int64_t step) {

@@ -3,12 +3,14 @@
 // written and read, and looks now and then whether each still has what it was given.
 //
 // Errors are thrown with the server's address; none is waited for longer than the deadline.
-// Threads: one at a time, but for `probe`. Built only where there is protobuf.
+// Threads: one at a time, but for `probe` and `fail`. Built only where there is protobuf.
 #pragma once
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,6 +50,8 @@ class Servers {
   void restore(const std::string& folder, std::int64_t step, const std::vector<std::string>& zero);
   void restore(std::size_t server, const std::string& folder, std::int64_t step,
                const std::vector<std::string>& zero);
+  // Calls to all servers that wait end with this error, until `open`. Any thread.
+  void fail(const engine::Error& why);
   void done(const std::string& why, bool failed, std::chrono::milliseconds deadline);
 
   // Whether the server, which is asked to open its part again if it has lost it, has all values.
@@ -67,6 +71,8 @@ class Servers {
   std::vector<JobSpec> specs_;
   std::uint64_t generation_ = 0;
   std::vector<std::unique_ptr<rpc::Connection>> connections_;
+  std::mutex mutex_;  // of what follows
+  std::optional<engine::Error> failed_;
 };
 
 }  // namespace lockstep::strategies

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -86,7 +87,7 @@ Jobs jobs_of(const json& cluster) {
   return jobs;
 }
 
-ClusterTask task_of(const json& task, const Jobs& jobs) {
+ClusterTask task_from(const json& task, const Jobs& jobs) {
   const json* type = find(task, "type");
   require(type != nullptr && type->is_string(),
           "TF_CONFIG: task's \"type\" {}; it must be \"chief\", \"worker\", \"ps\" or "
@@ -128,7 +129,22 @@ void warn_of_unknown(const json& object, std::string_view where,
       warnings.push_back(fmt::format("TF_CONFIG: {}{} is ignored", where, brief(key)));
 }
 
+// An object that names no cluster is none, unless something else in it may have been meant to.
+bool names_cluster(std::string_view text) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return false;
+  const json all = json::parse(text, nullptr, false);
+  if (all.is_null()) return false;
+  if (!all.is_object()) return true;
+  const json* cluster = find(all, "cluster");
+  return cluster == nullptr ? !all.empty() : !cluster->is_object() || !cluster->empty();
+}
+
 }  // namespace
+
+const char* tf_config_of_environment() {
+  const char* const text = std::getenv("TF_CONFIG");
+  return text != nullptr && names_cluster(text) ? text : nullptr;
+}
 
 ClusterConfig parse_tf_config(std::string_view text, ClusterUse use) {
   const json all = json::parse(text, nullptr, false);
@@ -155,7 +171,7 @@ ClusterConfig parse_tf_config(std::string_view text, ClusterUse use) {
             "TF_CONFIG: cluster's \"ps\" has {} address{}, but all-reduce uses no servers: leave "
             "\"ps\" out, or use the strategy parameter_server",
             servers, servers == 1 ? "" : "es");
-  config.task = task_of(task, jobs);
+  config.task = task_from(task, jobs);
   return config;
 }
 

@@ -6,8 +6,7 @@
 //    "task": {"type": "worker", "index": 0}}
 //
 // Without a job "chief" worker 0 is the chief. An index may be quoted, as templates of pods do.
-// Evaluators may be listed or not: they are not part of the cluster. Pure; nothing is read from the
-// environment here.
+// Evaluators may be listed or not: they are not part of the cluster.
 #pragma once
 #include <string>
 #include <string_view>
@@ -27,8 +26,12 @@ struct ClusterConfig {
   std::vector<std::string> warnings = {};  // what was ignored: a line each
 };
 
-// `text`: the variable's value. Throws Error(kInvalid), one line that begins with TF_CONFIG and
-// says what would be right.
+// The value of TF_CONFIG in the environment. Null where it names no cluster: it is not set, blank,
+// null or {}, or its "cluster" is {}, as programs of one process have it.
+const char* tf_config_of_environment();
+
+// `text`: the variable's value. Pure. Throws Error(kInvalid), one line that begins with TF_CONFIG
+// and says what would be right.
 ClusterConfig parse_tf_config(std::string_view text, ClusterUse use);
 
 // What parse_tf_config reads back as the same spec and task: to start tasks with.

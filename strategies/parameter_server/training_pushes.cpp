@@ -17,7 +17,7 @@ using engine::require;
 namespace {
 
 // What a push changes: of a sparse shard, which is one part, all of it.
-std::vector<HeldPart> parts_of(const PushOrder& order, const JobSpec& spec) {
+std::vector<HeldPart> pushed_parts(const PushOrder& order, const JobSpec& spec) {
   if (!order.rows) return order.parts;
   return {{order.rows->shard, 0, spec.shards[order.rows->shard].elements()}};
 }
@@ -257,7 +257,7 @@ ShardAnswer TrainingShards::push_synchronous(const PushOrder& order, Worker& wor
     std::scoped_lock lock(mutex_);
     if (answered(order, worker, result)) return result;
   }
-  const std::vector<HeldPart> parts = parts_of(order, spec_);
+  const std::vector<HeldPart> parts = pushed_parts(order, spec_);
   std::vector<Contributions::Gradient> gradients = keep(order, parts);
   std::vector<Contributions::Complete> complete;
   {

@@ -94,6 +94,15 @@ void WorkDealer::lost(int worker) {
 void WorkDealer::stop() {
   std::scoped_lock lock(mutex_);
   stopped_ = true;
+  close();
+}
+
+void WorkDealer::pause() {
+  std::scoped_lock lock(mutex_);
+  close();
+}
+
+void WorkDealer::close() {
   end_ = dealt_;
   if (aggregate_ == 0) return;
   // The last that anybody has is made by all.

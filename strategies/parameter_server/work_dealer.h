@@ -33,7 +33,8 @@ class WorkDealer {
   void done(int worker, std::int64_t step);
   void lost(int worker);  // whatever it has is dealt anew
   // Deals no more; synchronous: than what brings all to the step that the foremost has.
-  void stop();
+  void pause();
+  void stop();  // the same, and the run ends there
   bool stopped() const;
   // Nothing is left to do, nor under way.
   bool finished() const;
@@ -53,6 +54,7 @@ class WorkDealer {
   std::optional<engine::Work> next_share(int worker);
   std::optional<engine::Work> next_batch(int worker);
   bool held_back(int worker) const;
+  void close();  // the lock is held
 
   const int workers_, aggregate_;
   const std::int64_t warm_up_;

@@ -24,6 +24,9 @@ class WorkSource {
   virtual std::optional<engine::Work> next(int worker) = 0;
   // The gradients of a step are with the servers. May be told with the next call.
   virtual void done(int worker, std::int64_t step) = 0;
+  // Synchronous: the sums of this worker's shares of the steps since its last report, of which
+  // `step` is the last. May be told with the next call.
+  virtual void report(int worker, std::int64_t step, const engine::Totals& share) = 0;
   virtual void flush(int worker) = 0;  // what was not told yet is
   virtual void stop(int worker) = 0;   // all are to stop after the steps that they have
   virtual bool stopped() const = 0;

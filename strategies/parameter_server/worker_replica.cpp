@@ -92,6 +92,8 @@ void ParameterServer::Worker::begin() {
   began.reset();
   pushed = fixed = false;
   ahead = 0;
+  reported.reset();
+  last = {};
   leaving_.clear();
   marks_ = 0;
 }

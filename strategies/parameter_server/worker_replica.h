@@ -50,7 +50,8 @@ struct ParameterServer::Worker : private WorkerOps,
   int ahead = 0;                      // steps that it was given and has not begun
   std::int64_t dealt = 0;             // batches of an evaluation
   engine::DataPosition position;
-  engine::Totals last;
+  std::optional<std::int64_t> reported;  // the last report's step
+  engine::Totals last;                   // what it told
 
  private:
   struct Leaving {

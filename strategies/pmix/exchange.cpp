@@ -21,7 +21,7 @@ using engine::Clock;
 using engine::Code;
 using engine::require;
 
-constexpr std::size_t kMostBytes = std::size_t(64) << 10;
+constexpr std::size_t kMostValue = std::size_t(64) << 10;
 constexpr std::chrono::milliseconds kPause{20};  // between questions for who has not come
 
 std::string said(pmix_status_t status) {
@@ -88,9 +88,9 @@ class Joined : public Exchange {
 
   std::vector<std::string> all(const std::string& name, const std::string& mine,
                                Clock::time_point deadline) override {
-    require(!mine.empty() && mine.size() <= kMostBytes,
+    require(!mine.empty() && mine.size() <= kMostValue,
             "a text of {} bytes for the other processes: it has from 1 to {}", mine.size(),
-            kMostBytes);
+            kMostValue);
     require(mine.find('\0') == std::string::npos, "a text for the other processes has no zeros");
     const std::string key = "lockstep." + name;
     require(key.size() < PMIX_MAX_KEYLEN, "'{}' is too long a name", name);

@@ -104,7 +104,7 @@ int serve(const ClusterConfig& cluster, const ServerOptions& servers,
 ServerOptions take_part(Session& session, ServerOptions servers,
                         std::chrono::milliseconds deadline) {
   if (servers.cluster) return servers;
-  if (const char* text = std::getenv("TF_CONFIG")) {
+  if (const char* text = tf_config_of_environment()) {
     servers.cluster = parse_tf_config(text, ClusterUse::kParameterServer);
     for (const std::string& warning : servers.cluster->warnings)
       session.log().warning("{}", warning);

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "engine/base/error.h"
+#include "strategies/parameter_server/tf_config.h"
 #include "strategies/session/supervisor.h"
 
 namespace lockstep::strategies {
@@ -21,6 +22,8 @@ Session::Session(int argc, char** argv, SessionOptions options)
       exceptions_(std::uncaught_exceptions()) {
   name_task();
   require_possible(options_.network);
+  if (options_.launched && !supervised() && tf_config_of_environment() == nullptr)
+    collectives::mpi::require_known_launcher();
   // A sibling that dies before this process has met it would leave it waiting in MPI's own start.
   if (launch_.present && launch_.local_size > 1) {
     start_watch_ = std::make_unique<collectives::mpi::StartWatch>();

@@ -38,7 +38,8 @@ using MpiCommunicator = collectives::mpi::Communicator;
 class Session {
  public:
   // argc and argv are the program's, so that messages can name it. Throws Error(kInvalid) for a
-  // network that cannot be.
+  // network that cannot be, and in one of several processes of a launcher that cannot join them
+  // (require_known_launcher), unless TF_CONFIG does.
   Session(int argc, char** argv, SessionOptions options = {});
   // For a program that has called MPI_Init itself: on a communicator of its choice, which this
   // process belongs to. Collective over it. The session neither starts nor ends MPI, and ends

@@ -69,10 +69,15 @@ void name_task() {
   if (supervised()) prctl(PR_SET_NAME, program_invocation_short_name);
 }
 
+// Ignored signals stay ignored.
 Supervisor::Supervisor(engine::Log log) : log_(std::move(log)) {
   sigemptyset(&taken_);
-  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP})
-    sigaddset(&taken_, signal);
+  sigaddset(&taken_, SIGCHLD);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU, SIGTSTP}) {
+    struct sigaction now {};
+    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN)
+      sigaddset(&taken_, signal);
+  }
   pthread_sigmask(SIG_BLOCK, &taken_, &before_);
   struct sigaction standard {};  // where SIGCHLD is ignored nobody hears how a child ended
   standard.sa_handler = SIG_DFL;
@@ -96,7 +101,7 @@ int Supervisor::run(char** argv, const TaskOptions& task) {
     const int status = wait();
     if (WIFEXITED(status)) return WEXITSTATUS(status);
     const int signal = WTERMSIG(status);
-    if (asked_to_end_ != 0) return kBySignal + signal;
+    if (asked_to_end_ || signal == passed_on_) return kBySignal + signal;
     const std::string death = fmt::format("{} (process {}) was killed by signal {} ({})", task.name,
                                           process, signal, strsignal(signal));
     if (number == task.restarts)
@@ -162,7 +167,8 @@ void Supervisor::pass_on(int signal) {
     kill(task_, SIGCONT);
     return;
   }
-  if (ends(signal)) asked_to_end_ = signal;
+  asked_to_end_ = asked_to_end_ || ends(signal);
+  passed_on_ = signal;
   kill(task_, signal);
 }
 

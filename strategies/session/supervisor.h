@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Starts this program once more as its child, the task, and again when that is killed: so a task
 // may die (out of memory, a defect, kill -9) and its place in the job does not. Signals go on to
-// the task; it does not outlive its supervisor, not even one that is killed.
+// the task unless they are ignored; it does not outlive its supervisor, not even one that is
+// killed.
 //
 //   if (const auto start = supervised()) return task(*start);
 //   Supervisor supervisor;
@@ -63,7 +64,8 @@ class Supervisor {
   sigset_t taken_{}, before_{};
   struct sigaction child_before_ {};
   pid_t task_ = 0;  // 0: none lives
-  int asked_to_end_ = 0;
+  bool asked_to_end_ = false;
+  int passed_on_ = 0;  // the last signal, which may be one that the task does not handle
 };
 
 }  // namespace lockstep::strategies

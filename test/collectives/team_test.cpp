@@ -89,6 +89,7 @@ TEST(Team, TheFirstReasonWinsAndStays) {
   for (int again = 0; again < 2; ++again) {
     try {
       t.team.rethrow();
+      ADD_FAILURE() << "nothing was thrown";
     } catch (const engine::Error& error) {
       EXPECT_EQ(error.code(), Code::kPeerLost);
       EXPECT_STREQ(error.what(), "rank 7 died");
@@ -106,6 +107,7 @@ TEST(Team, OfManyReasonsAtOnceOneIsKeptWhole) {
     for (auto& thread : threads) thread.join();
     try {
       t.team.rethrow();
+      ADD_FAILURE() << "nothing was thrown";
     } catch (const engine::Error& error) {
       const std::string why = error.what();
       EXPECT_EQ(why, std::string(900, why[0]));
@@ -345,6 +347,7 @@ TEST(Processes, OneThatIsKilledIsNamedByTheDeadlineOfTheOthers) {
     EXPECT_EQ(exit_code(children[std::size_t(rank)]), 2 + int(Code::kTimeout));
   try {
     team.rethrow();
+    FAIL() << "nothing was thrown";
   } catch (const engine::Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("bucket 0 (direct, 20000 bytes): rank "));
     EXPECT_THAT(error.what(), testing::HasSubstr("missing: rank 1"));

@@ -90,5 +90,21 @@ TEST(IdxFuzz, ADamagedCompressedFileIsRefusedOrReadAsItWas) {
   EXPECT_LT(accepted, kInputs / 2);  // time, system and so on in gzip's header may be anything
 }
 
+// The header announces a thousand times what is there, which zlib could have made of so many bytes.
+TEST(IdxFuzz, ACompressedFileThatHoldsLessThanItAnnouncesTakesLittleMemory) {
+  constexpr std::size_t kBytes = std::size_t(4) << 20;
+  for (const std::size_t held : {std::size_t(10), std::size_t(30) << 20}) {
+    std::string text;
+    append_big_endian(text, 0x800 + kExtents);
+    for (const std::uint32_t extent : {4'000'000u, 28u, 28u}) append_big_endian(text, extent);
+    text = compressed(text + std::string(held, '\0'));
+    MemoryFile file;
+    file.set(text + std::string(kBytes, 'x'));
+    watch_memory();
+    EXPECT_THROW(engine::data::read_idx_file(file.path(), kExtents), Error);
+    EXPECT_LT(most_memory(), kLittle) << held;
+  }
+}
+
 }  // namespace idx_fuzz_test
 }  // namespace lockstep::test

@@ -24,11 +24,13 @@ KERNELS = "engine/cuda/kernels/"
 NOT_IN_KERNELS = re.compile(r"\bstd::(countr_\w+|countl_\w+|popcount|bit_width|bit_ceil|bit_floor|has_single_bit)\s*[<(]")
 
 # What a .cpp keeps to itself: names in unnamed namespaces, and of static functions, constants and usings. Unity builds
-# put several files of a library into one, where a second such name is an error, or an overload taken for the first.
+# put several files of a library into one, where a second such name, or a header's, is an error, or an overload or a
+# constant that is silently taken for the other.
 IN_UNITY = LIBRARIES + ("tools", "bench")
 NOT_IN_UNITY = "engine/cpu/"
 PROGRAM = re.compile(r"^int main\(", re.MULTILINE)
 UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.DOTALL | re.MULTILINE)
+NAMESPACE = re.compile(r"^namespace ([\w:]+) \{$(.*?)^\}  // namespace \1$", re.DOTALL | re.MULTILINE)
 OF_NAMESPACES = re.compile(r"^(?:namespace .*\{|\}  // namespace.*)$", re.MULTILINE)
 NO_CODE = re.compile(r'//.*?$|/\*.*?\*/|^ *#.*?$|R"\(.*?\)"|"(?:\\.|[^"\\])*"|' r"'(?:\\[^']+|[^'\\])'",
                      re.DOTALL | re.MULTILINE)
@@ -90,25 +92,36 @@ def names_of(declaration):
     return names
 
 
+def named(declared):
+    """The names, each with what declares it."""
+    return {name: declaration for declaration in declared for name in names_of(declaration)}
+
+
 def own_names(text):
-    """Names that a file keeps to itself, with what declares them."""
     own = declarations("".join(UNNAMED.findall(text)))
     own += [one for one in declarations(UNNAMED.sub("", text)) if OUTSIDE.match(without_templates(one))]
-    return {name: declaration for declaration in own for name in names_of(declaration)}
+    return named(own)
 
 
 def check_names(texts):
     """`texts`: of the files of one library, or of programs, of which two are never in one."""
     programs = {path for path, text in texts.items() if PROGRAM.search(text)}
-    seen = {}
-    for path, text in texts.items():
-        for name, declaration in own_names(text).items():
-            for other, before in seen.setdefault(name, []):
+    headers = [path for path in texts if path.endswith(".h")]
+    seen = {}   # by name: the file, of a header the namespace, the declaration
+    for path in headers:
+        for namespace, body in NAMESPACE.findall(texts[path]):
+            for name, declaration in named(declarations(body)).items():
+                seen.setdefault(name, []).append((path, namespace + "::", declaration))
+    for path in sorted(set(texts) - set(headers)):
+        here = NAMESPACE.search(texts[path])
+        for name, declaration in own_names(texts[path]).items():
+            for other, namespace, before in seen.setdefault(name, []):
                 alike = declaration == before and ALIAS.match(declaration)
-                if not alike and not {path, other} <= programs:
+                apart = {path, other} <= programs or not f"{here and here.group(1)}::".startswith(namespace)
+                if not alike and not apart:
                     yield f"{path}: {name} is a name of {other}, too: unity builds put several files into one"
                     break
-            seen[name].append((path, declaration))
+            seen[name].append((path, "", declaration))
 
 
 def check(root, headers, absent=()):
@@ -122,7 +135,7 @@ def check(root, headers, absent=()):
             name = path.relative_to(root).as_posix()
             text = path.read_text(encoding="utf-8")
             yield from check_text(name, text)
-            if path.suffix == ".cpp" and top in IN_UNITY and not name.startswith(NOT_IN_UNITY):
+            if path.suffix in (".h", ".cpp") and top in IN_UNITY and not name.startswith(NOT_IN_UNITY):
                 in_unity[name] = text
             if path.suffix == ".h" and top in LIBRARIES and not name.endswith("-inl.h"):
                 found.add(name)

@@ -120,6 +120,7 @@ class Includes(InTree):
         for header, home in [("mpi.h", "collectives/mpi"), ("oneapi/dnnl/dnnl.hpp", "engine/cpu"),
                              ("Eigen/Core", "engine/cpu"), ("hwloc.h", "collectives/hwloc"),
                              ("grpcpp/grpcpp.h", "strategies/grpc"), ("openssl/pem.h", "strategies/grpc"),
+                             ("openssl/hmac.h", "collectives/tcp"),
                              ("CLI/CLI.hpp", "tools")]:
             with self.subTest(header=header):
                 self.empty()
@@ -227,6 +228,17 @@ class Names(InTree):
                 self.assertEqual(len(found), 1, found)
                 for part in ["engine/nn/a.cpp", "engine/train/b.cpp", f" {name} "]:
                     self.assertIn(part, found[0])
+
+    def test_a_name_of_a_header_of_the_namespace_or_around_it_is_noticed(self):
+        for namespace, offences in [("lockstep", 1), ("lockstep::engine", 1), ("lockstep::engine::cuda", 0)]:
+            with self.subTest(namespace=namespace):
+                self.empty()
+                self.write("engine/nn/a.h", Form.LICENCE, "#pragma once", f"namespace {namespace} {{",
+                           "int rows_of(const Shape& shape);", f"}}  // namespace {namespace}")
+                self.write("engine/nn/b.cpp", Form.LICENCE, "namespace lockstep::engine {", "namespace {",
+                           "template <class Head>", "int rows_of(const Head& head) {", "}", "}  // namespace",
+                           "}  // namespace lockstep::engine")
+                self.assertEqual(len(list(check_form.check(self.root, ["engine/nn/a.h"]))), offences)
 
     def test_static_functions_and_constants_outside_are_noticed(self):
         for line in ["static int one(int x) { return x; }", "constexpr int one = 1;", "using one = int;"]:

@@ -167,6 +167,7 @@ class Spy : public engine::Storage {
   void remove_tree(const std::string& path) override { files_->remove_tree(path); }
   std::vector<std::string> list(const std::string& folder) override { return files_->list(folder); }
   bool exists(const std::string& path) override { return files_->exists(path); }
+  std::uint64_t room(const std::string& folder) override { return files_->room(folder); }
   std::uint64_t size(const std::string& path) override { return files_->size(path); }
   void read(const std::string& path, std::uint64_t offset, std::span<std::byte> to) override {
     files_->read(path, offset, to);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Evaluation under all three strategies: the accuracy among the first five classes, and the loss of
-// labels as they are.
+// Evaluation under all three strategies: the accuracy among the first five classes, the area under
+// the curve of two, and the loss of labels as they are.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 
 #include "engine/nn/layers.h"
 #include "engine/reference/reference_device.h"
+#include "engine/train/area_under_curve.h"
 #include "strategies/parameter_server/in_process.h"
 #include "strategies/parameter_server/parameter_server.h"
 #include "test/strategies/mortal_servers.h"
@@ -44,6 +45,7 @@ engine::GraphSpec classifier(std::size_t classes, double smoothing = 0) {
 // What a plain look at all outputs says.
 engine::Evaluation by_hand(engine::Trainer& trainer, std::size_t classes) {
   engine::Evaluation result{0, 0, kExamples, 0};
+  std::vector<engine::ScoredExample> scores;
   const engine::Evaluation said =
       trainer.predict(Labels(classes), 11, [&](std::int64_t example, std::span<const double> y) {
         const std::size_t wanted = std::size_t(example) * 7 % classes;
@@ -56,7 +58,10 @@ engine::Evaluation by_hand(engine::Trainer& trainer, std::size_t classes) {
         result.loss += (std::log(sum) - y[wanted]) / double(kExamples);
         result.accuracy += double(before == 0) / double(kExamples);
         result.top5 += double(before < 5) / double(kExamples);
+        scores.push_back({float(y[1] - y[0]), wanted == 1});
       });
+  if (classes == 2) result.auc = engine::area_under_curve(scores);
+  EXPECT_EQ(std::isnan(said.auc), classes != 2);
   EXPECT_EQ(std::isnan(said.top5), classes <= 5);
   return result;
 }
@@ -77,6 +82,10 @@ void expect_evaluated(engine::Strategy& strategy, std::size_t classes, double sm
   const engine::Evaluation expected = by_hand(trainer, classes);
   EXPECT_NEAR(found.loss, expected.loss, 1e-12);
   EXPECT_NEAR(found.accuracy, expected.accuracy, 1e-12);
+  EXPECT_EQ(std::isnan(found.auc), classes != 2);
+  if (classes == 2) {
+    EXPECT_NEAR(found.auc, expected.auc, 1e-12);
+  }
   if (classes > 5) {
     EXPECT_NEAR(found.top5, expected.top5, 1e-12);
     EXPECT_GT(found.top5, found.accuracy);
@@ -86,16 +95,17 @@ void expect_evaluated(engine::Strategy& strategy, std::size_t classes, double sm
   }
 }
 
-// What every process is told.
-std::vector<double> top5_of_processes(const std::vector<int>& host) {
+// What every process is told: the area of two classes, else the accuracy among five.
+std::vector<double> told_by_processes(const std::vector<int>& host, std::size_t classes) {
   const auto bootstraps = collectives::in_memory_bootstrap(host, std::chrono::seconds(20));
   std::vector<double> told(host.size());
   std::vector<std::thread> processes;
   for (std::size_t p = 0; p < host.size(); ++p)
     processes.emplace_back([&, p] {
       strategies::CollectiveAllReduce strategy(replicas(2), *bootstraps[p]);
-      engine::Trainer trainer(strategy, classifier(12), engine::optim::sgd());
-      told[p] = trainer.evaluate(Labels(12), 11).top5;
+      engine::Trainer trainer(strategy, classifier(classes), engine::optim::sgd());
+      const engine::Evaluation found = trainer.evaluate(Labels(classes), 11);
+      told[p] = classes == 2 ? found.auc : found.top5;
       bootstraps[p]->finish();
     });
   for (std::thread& process : processes) process.join();
@@ -104,7 +114,7 @@ std::vector<double> top5_of_processes(const std::vector<int>& host) {
 
 TEST(EvaluationNumbers, IsWhatAPlainLookSaysUnderMirrored) {
   for (const int count : {1, 3})
-    for (const std::size_t classes : {5, 6, 12})
+    for (const std::size_t classes : {2, 5, 6, 12})
       for (const double smoothing : {0.0, 0.3}) {
         strategies::Mirrored strategy(replicas(count));
         expect_evaluated(strategy, classes, smoothing);
@@ -113,7 +123,7 @@ TEST(EvaluationNumbers, IsWhatAPlainLookSaysUnderMirrored) {
 
 TEST(EvaluationNumbers, IsWhatAPlainLookSaysWithParameterServers) {
   const auto device = engine::reference_device();
-  for (const std::size_t classes : {5, 12})
+  for (const std::size_t classes : {2, 5, 12})
     for (const double smoothing : {0.0, 0.3}) {
       MortalServers servers(2, *device, engine::DType::kFloat64);
       strategies::ParameterServerOptions options;
@@ -128,13 +138,16 @@ TEST(EvaluationNumbers, IsWhatAPlainLookSaysWithParameterServers) {
 }
 
 TEST(EvaluationNumbers, OfProcessesIsThatOfOneInAllOfThem) {
-  strategies::Mirrored strategy(replicas(1));
-  engine::Trainer trainer(strategy, classifier(12), engine::optim::sgd());
-  const double one = trainer.evaluate(Labels(12), 11).top5;
-  EXPECT_GT(one, 0);
-  EXPECT_LT(one, 1);
-  for (const std::vector<int>& host : {std::vector<int>{0, 0}, {0, 1}})
-    for (const double told : top5_of_processes(host)) EXPECT_EQ(told, one);
+  for (const std::size_t classes : {2, 12}) {
+    strategies::Mirrored strategy(replicas(1));
+    engine::Trainer trainer(strategy, classifier(classes), engine::optim::sgd());
+    const engine::Evaluation alone = trainer.evaluate(Labels(classes), 11);
+    const double one = classes == 2 ? alone.auc : alone.top5;
+    EXPECT_GT(one, 0);
+    EXPECT_LT(one, 1);
+    for (const std::vector<int>& host : {std::vector<int>{0, 0}, {0, 1}})
+      for (const double told : told_by_processes(host, classes)) EXPECT_EQ(told, one);
+  }
 }
 
 // A model learns by smoothed labels, and reports the loss that it makes small.

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <filesystem>
 #include <thread>
 
+#include "engine/train/checkpoint.h"
 #include "engine/train/staging.h"
 #include "test/strategies/small_job.h"
 
@@ -60,6 +63,69 @@ TEST(Law4, AReplicaThatGoesSilentIsNamedWithTheBucketAndWhoArrived) {
     EXPECT_NE(text.find("missing"), std::string::npos) << text;
     if (std::string(algorithm) == "direct") {
       EXPECT_NE(text.find("missing: rank 2"), std::string::npos) << text;
+    }
+  }
+}
+
+// Cannot give example 17: throws, or gives it a class that there is not.
+class Unreadable : public Table {
+ public:
+  enum class How : std::uint8_t { kException, kNoException, kError, kClass };
+  explicit Unreadable(How how) : Table(39, 20, 1), how_(how) {}
+  void read(std::uint64_t index, std::span<float> input, std::span<float> target) const override {
+    Table::read(index, input, target);
+    target[0] = float(index % 5);
+    if (index != 17) return;
+    if (how_ == How::kException) throw std::runtime_error("no such image");
+    if (how_ == How::kNoException) throw 17;
+    if (how_ == How::kError) throw Error(Code::kCorrupt, "a checksum is wrong");
+    target[0] = 5;
+  }
+
+ private:
+  How how_;
+};
+
+// What each of so many processes, with two replicas each, says of an epoch of training.
+std::vector<std::string> said_of(const engine::Dataset& data, int processes, int prefetch) {
+  const std::vector<int> host(std::size_t(processes), 0);
+  const auto bootstraps = collectives::in_memory_bootstrap(host, std::chrono::seconds(20));
+  std::vector<std::string> said(host.size());
+  std::vector<std::thread> threads;
+  for (std::size_t p = 0; p < host.size(); ++p)
+    threads.emplace_back([&, p] {
+      try {
+        strategies::CollectiveAllReduce strategy(replicas(2), *bootstraps[p]);
+        engine::GraphSpec graph("classes", {20});
+        graph.then("dense", engine::dense(5));
+        graph.set_loss(engine::softmax_cross_entropy());
+        engine::Trainer trainer(strategy, graph, engine::optim::sgd());
+        engine::FitOptions fit;
+        fit.global_batch = 11;
+        fit.prefetch_threads = prefetch;
+        trainer.fit(data, fit);
+      } catch (const Error& error) {
+        said[p] = error.what();
+      } catch (const std::exception& error) {
+        said[p] = std::string("no Error: ") + error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return said;
+}
+
+TEST(Law4, WhatADataSetThrowsIsAnErrorOfAllProcessesThatNamesTheExample) {
+  using How = Unreadable::How;
+  for (const auto& [how, text] : {std::pair{How::kException, "no such image"},
+                                  {How::kNoException, "no std::exception"},
+                                  {How::kError, "a checksum is wrong"},
+                                  {How::kClass, "has the class 5"}}) {
+    for (const int prefetch : {0, 1}) {
+      for (const std::string& said : said_of(Unreadable(how), 2, prefetch)) {
+        EXPECT_THAT(said,
+                    testing::AllOf(testing::HasSubstr("example 17 "), testing::HasSubstr(text),
+                                   testing::Not(testing::HasSubstr("no Error"))));
+      }
     }
   }
 }
@@ -139,24 +205,45 @@ TEST(Law4, ADeathThatOthersToldOfEndsTheJobWithoutWaiting) {
   }
 }
 
+// Rank 0 alone writes its part of a checkpoint. The others come no further, until it gives up.
+class OneSaves final : public strategies::Mirrored {
+ public:
+  using Mirrored::Mirrored;
+  std::vector<engine::Shard> save(engine::Replica& replica, engine::Checkpoints& checkpoints,
+                                  std::int64_t step, std::string_view what) override {
+    if (replica.rank == 0) return Mirrored::save(replica, checkpoints, step, what);
+    given_up_.wait(false);
+    engine::fail(Code::kAborted, "rank {} saved nothing", replica.rank);
+  }
+  void abort(const Error& error) noexcept override {
+    Mirrored::abort(error);
+    given_up_ = true;
+    given_up_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> given_up_ = false;
+};
+
 TEST(Law4, SavingOnOneRankOnlyIsAnErrorThatSaysSo) {
+  std::string folder = testing::TempDir() + "lockstep-failure-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
   auto options = replicas(4);
-  options.deadline =
-      std::chrono::seconds(2);  // long: a thread that starts late would be named alone
-  strategies::Mirrored strategy(options);
-  const Job job;
-  strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
+  options.deadline = std::chrono::seconds(1);  // long: a thread that starts late would be named
+  OneSaves strategy(options);
+  Job job;
+  job.steps = 2;
+  job.checkpoints = folder + "/runs";
   try {
-    strategy.run([&](engine::Replica& r) {
-      if (r.rank == 0) strategy.gather(r, {}, "saving step 5: all ranks must save together");
-    });
+    train(strategy, job, nullptr);
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
-    const std::string text = error.what();
     EXPECT_EQ(error.code(), Code::kTimeout);
-    EXPECT_NE(text.find("all ranks must save together"), std::string::npos) << text;
-    EXPECT_NE(text.find("missing: ranks 1 2 3"), std::string::npos) << text;
+    EXPECT_THAT(error.what(), testing::HasSubstr("saving step 2: all ranks must save together"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("missing: ranks 1 2 3"));
   }
+  EXPECT_FALSE(std::filesystem::exists(job.checkpoints + "/step-0000000002"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Law4, AfterAnErrorTheStrategyCanBeOpenedAfresh) {

@@ -11,11 +11,9 @@
 #include <optional>
 #include <thread>
 
-#include "collectives/nccl/hierarchical.h"
 #include "engine/cpu/cpu_device.h"
-#include "test/collectives/nccl/fake_nccl.h"
+#include "test/collectives/nccl/stream_meeting.h"
 #include "test/engine/cuda/fake_devices.h"
-#include "test/engine/cuda/fake_meeting.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -24,34 +22,6 @@ namespace gpu_nccl_test {
 using collectives::nccl::FakeNccl;
 using engine::DType;
 using testing::HasSubstr;
-
-class StreamMeeting final : public FakeNccl::Meeting {
- public:
-  StreamMeeting(int ranks, std::function<void()> run) : meeting_(ranks, std::move(run)) {}
-  void join(void* stream) override { meeting_.join(static_cast<CUstream>(stream)); }
-  void give_up() override { meeting_.give_up(); }
-
- private:
-  engine::cuda::FakeMeeting meeting_;
-};
-
-FakeNccl::Meet in_streams() {
-  return [](int ranks, std::function<void()> run) {
-    return std::make_unique<StreamMeeting>(ranks, std::move(run));
-  };
-}
-
-strategies::VendorLibrary library(FakeNccl& nccl) {
-  using namespace collectives::nccl;
-  return {[] { return "2.28.9"; },
-          [&nccl](collectives::Bootstrap& bootstrap,
-                  const Options& options) -> std::unique_ptr<Communicator> {
-            auto flat = NcclCommunicator::open(
-                bootstrap, [&nccl] { return nccl.functions(); }, options);
-            if (!options.hierarchical) return flat;
-            return std::make_unique<Hierarchical>(std::move(flat), bootstrap.hosts());
-          }};
-}
 
 // A job of so many processes, each on a GPU of its own.
 struct GpuJob {

@@ -16,6 +16,7 @@
 #include "strategies/parameter_server/in_process.h"
 #include "test/strategies/faulty_connection.h"
 #include "test/strategies/mortal_servers.h"
+#include "test/strategies/parameter_server_fixture.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -29,62 +30,6 @@ using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 
-class ParameterServerTest : public testing::Test {
- protected:
-  ParameterServerTest() {
-    std::string name = (fs::temp_directory_path() / "lockstep-servers-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~ParameterServerTest() override { fs::remove_all(folder_); }
-
-  ParameterServerOptions options(MortalServers& servers, int count, int replicas = 1) {
-    ParameterServerOptions options;
-    options.updates.warm_up = 0;
-    options.devices.assign(std::size_t(replicas), device_.get());
-    options.servers = std::size_t(count);
-    options.connect = [&](std::size_t server) { return servers.connect(server); };
-    options.placement.partitioner = FixedShards{2};
-    options.chunk_bytes = 1000;
-    options.deadline = 20s;
-    options.look = 20ms;
-    options.log = engine::Log("", engine::Log::Level::kError);
-    return options;
-  }
-  Outcome train_with(int count, int replicas, const Job& job,
-                     const std::function<void(ParameterServerOptions&)>& change = {}) {
-    MortalServers servers(count, *device_, engine::DType::kFloat64);
-    ParameterServerOptions mine = options(servers, count, replicas);
-    if (change) change(mine);
-    ParameterServer strategy(mine);
-    Outcome outcome;
-    outcome.history = train(strategy, job, &outcome);
-    outcome.weights.push_back(strategy.weights());
-    counts_ = strategy.counts();
-    return outcome;
-  }
-  static Job momentum_job(std::int64_t steps = 20) {
-    Job job;
-    job.steps = steps;
-    return job;
-  }
-  // Weights decay, and the other parameters do not.
-  static Job decay_job() {
-    Job job;
-    job.norm = true;
-    job.optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9, .weight_decay = 0.1});
-    return job;
-  }
-  Job adam_job() {
-    Job job;
-    job.optimizer = engine::optim::adam({.rate = 0.01});
-    return job;
-  }
-
-  const std::unique_ptr<engine::Device> device_ = engine::reference_device();
-  std::string folder_;
-  ServerWorker::Counts counts_;
-};
-
 TEST_F(ParameterServerTest, OneAsynchronousWorkerIsOneReplicaBitForBit) {
   for (const Job& job : {momentum_job(), adam_job(), decay_job()}) {
     const Outcome one = train_mirrored(job, replicas(1));
@@ -95,6 +40,47 @@ TEST_F(ParameterServerTest, OneAsynchronousWorkerIsOneReplicaBitForBit) {
       EXPECT_EQ(other.history.steps, 20);
     }
   }
+}
+
+TEST_F(ParameterServerTest, CheckpointsByTimeChangeNoBits) {
+  for (const bool synchronous : {false, true}) {
+    const auto change = [&](ParameterServerOptions& o) { o.updates.synchronous = synchronous; };
+    const int workers = synchronous ? 2 : 1;
+    Job job = momentum_job();
+    const Outcome plain = train_with(2, workers, job, change);
+    job.checkpoints = folder_;
+    job.every_seconds = 1e-9;
+    const Outcome saved = train_with(2, workers, job, change);
+    EXPECT_EQ(saved.weights, plain.weights);
+    EXPECT_EQ(saved.history.interrupted, 0);
+    const auto found = std::distance(fs::directory_iterator(folder_), fs::directory_iterator());
+    EXPECT_EQ(found, 3);  // of the last saves; the lock has gone
+    fs::remove_all(folder_);
+  }
+}
+
+// Long before the deadline.
+TEST_F(ParameterServerTest, SynchronousTrainingGoesOnWhereAServerDiesWhileItSaves) {
+  Job job = momentum_job();
+  const auto synchronous = [](ParameterServerOptions& o) { o.updates.synchronous = true; };
+  const Outcome plain = train_with(2, 2, job, synchronous);
+  job.checkpoints = folder_;
+  job.every = 5;
+  job.retries = 1;
+  MortalServers servers(2, *device_, engine::DType::kFloat64);
+  std::atomic<int> saves = 0;
+  servers.on_call = [&](std::size_t server, std::string_view method) {
+    if (method != "Save" || server != 1 || ++saves != 2) return;
+    servers.kill(1);
+    servers.start(1);
+  };
+  ParameterServerOptions mine = options(servers, 2, 2);
+  synchronous(mine);
+  const auto begin = engine::Clock::now();
+  ParameterServer strategy(mine);
+  EXPECT_EQ(train(strategy, job, nullptr).restores, 1);
+  EXPECT_EQ(strategy.weights(), plain.weights[0]);
+  EXPECT_LT(engine::Clock::now() - begin, mine.deadline / 2);
 }
 
 // One worker has its bits with prefetched weights and without, also where staleness would slow it
@@ -158,6 +144,22 @@ TEST_F(ParameterServerTest, SynchronousWorkersAreReplicas) {
     const Outcome again =
         train_with(2, 3, job, [](auto& options) { options.updates.synchronous = true; });
     EXPECT_EQ(difference(again.weights[0], other.weights[0]), 0) << "whoever comes first";
+  }
+}
+
+// Also where steps are reported together, and their shares are not whole batches.
+TEST_F(ParameterServerTest, SynchronousStepsHaveTheLossOfTheWholeBatch) {
+  for (const std::int64_t together : {1, 3}) {
+    Job job = momentum_job();
+    job.steps_per_execution = together;
+    std::vector<std::size_t> examples;
+    job.on_step = [&](const engine::StepReport& report) { examples.push_back(report.examples); };
+    const Outcome one = train_mirrored(job, replicas(1));
+    const std::vector<std::size_t> whole = std::exchange(examples, {});
+    const Outcome other =
+        train_with(2, 3, job, [](auto& options) { options.updates.synchronous = true; });
+    EXPECT_EQ(examples, whole);
+    EXPECT_LT(difference(one.losses, other.losses), 1e-12);
   }
 }
 

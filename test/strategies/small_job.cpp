@@ -175,11 +175,13 @@ engine::History train(engine::Strategy& strategy, const Job& job, Outcome* outco
   fit.accumulate = job.accumulate;
   fit.checkpoints = job.checkpoints;
   fit.every = job.every;
+  fit.every_seconds = job.every_seconds;
   fit.retries = job.retries;
   const engine::Membership me = strategy.membership();
   if (!job.last_hears_alone || me.rank + me.local == me.size) fit.interrupt = job.interrupt;
   fit.test = job.test;
   fit.prefetch_threads = job.prefetch;
+  fit.steps_per_execution = job.steps_per_execution;
   fit.on_step = [&](const engine::StepReport& report) {
     if (outcome != nullptr) outcome->losses.push_back(report.loss);
     if (job.on_step) job.on_step(report);

@@ -76,8 +76,10 @@ struct Job {
   std::size_t batch = 11;
   int accumulate = 1;
   int prefetch = 0;  // threads that read ahead
+  std::int64_t steps_per_execution = 1;
   std::string checkpoints;
   std::int64_t every = 0;
+  double every_seconds = 0;
   engine::Storage* storage = nullptr;
   int retries = 0;
   std::int64_t profile_steps = 0;               // where above 0: so many are recorded

@@ -111,6 +111,26 @@ class Supervisor(unittest.TestCase):
             process.send_signal(number)
             self.assertEqual(self.ended(process), (128 + number, [], []))
 
+    def test_a_task_that_dies_of_a_signal_that_was_passed_on_is_not_started_again(self):
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU):
+            process = self.start(5, "wait")
+            self.task(process, 0)
+            process.send_signal(number)
+            self.assertEqual(self.ended(process), (128 + number, [], []))
+
+    def test_signals_that_are_ignored_stay_ignored(self):
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        try:
+            process = self.start(1, "wait")
+        finally:
+            signal.signal(signal.SIGHUP, before)
+        seen = self.task(process, 0)
+        process.send_signal(signal.SIGHUP)
+        os.kill(seen, signal.SIGKILL)   # not by the signal: it is started again
+        self.task(process, 1)
+        process.terminate()
+        self.assertEqual(self.ended(process)[0], 143)
+
     def test_a_terminals_signal_comes_once(self):
         process = subprocess.Popen([PROGRAM, "5", "signals"], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    start_new_session=True)

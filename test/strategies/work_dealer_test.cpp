@@ -158,6 +158,19 @@ TEST(WorkDealer, StoppedAsynchronousWorkersDealNoMore) {
   EXPECT_EQ(dealer.standing().step, 7);
 }
 
+TEST(WorkDealer, PausedWorkersEndTheSegmentAndTheRunIsNotStopped) {
+  WorkDealer dealer(2, 0);
+  dealer.begin(segment(10));
+  ASSERT_TRUE(dealer.next(0));
+  dealer.pause();
+  EXPECT_FALSE(dealer.next(1));
+  EXPECT_FALSE(dealer.finished());
+  dealer.done(0, 5);
+  EXPECT_TRUE(dealer.finished());
+  EXPECT_FALSE(dealer.stopped());
+  EXPECT_EQ(dealer.standing().step, 6);
+}
+
 // Nobody waits for a gradient of a worker that has stopped before.
 TEST(WorkDealer, StoppedSynchronousWorkersEndWithTheSameStep) {
   WorkDealer dealer(2, 2);

@@ -283,13 +283,27 @@ class Checkpoints(Case):
         for strategy in ("mirrored", "collective_all_reduce") if program.HAVE_MPI else ("mirrored",):
             prefix = program.mpirun(2) if strategy == "collective_all_reduce" else ()
             with self.subTest(strategy), mounted(self, self.top / strategy, f"size={CHECKPOINT * 3 // 2}") as disk:
-                flags = ["train", *SMALL, "--strategy", strategy, "--checkpoints", disk / "runs", "--every", "2"]
-                self.refused(f"a full disk, {strategy}", 74, ["step 4 could not be saved", "No space left"], *flags, prefix=prefix)
+                flags = ["train", *ENDLESS, "--strategy", strategy, "--checkpoints", disk / "runs", "--every", "2"]
+                long = [*flags, "--steps", "6"]
+                self.refused(f"a disk with room for one of two, {strategy}", 74, ["no room for checkpoints", "MiB are free"], *long,
+                             prefix=prefix, keeps=disk)
+                self.good(*flags, "--steps", "2", prefix=prefix)
+                self.refused(f"a full disk, {strategy}", 74, ["no room for checkpoints", "MiB are free"], *long, prefix=prefix)
                 self.assertEqual(steps(disk / "runs"), ["step-0000000002"])   # whole, and nothing beside it
                 self.good("predict", "--checkpoints", disk / "runs")
                 subprocess.run(["mount", "-o", f"remount,size={CHECKPOINT * 9}", str(disk)], check=True)
-                done = self.good(*flags, "--json", prefix=prefix)
+                done = self.good(*long, "--json", prefix=prefix)
                 self.assertEqual(json.loads(done.stdout)["first_step"], 2)
+
+    def test_a_disk_with_room_for_two(self):
+        with mounted(self, self.top / "disk", f"size={CHECKPOINT * 5 // 2}") as disk:
+            flags = ["train", *ENDLESS, "--every", "1", "--checkpoints", disk / "runs"]
+            words = ["no room for checkpoints", "(--keep 2)"]
+            self.refused("a disk with room for two of three", 74, words, *flags, "--steps", "6", keeps=disk)
+            self.good(*flags, "--steps", "2")
+            self.refused("the same, with two there", 74, words, *flags, "--steps", "6", keeps=disk)
+            self.good(*flags, "--steps", "6", "--keep", "2")
+            self.assertEqual(steps(disk / "runs"), ["step-0000000005", "step-0000000006"])
 
     def test_a_disk_that_is_full_at_the_start(self):
         with mounted(self, self.top / "disk", "size=64k,nr_inodes=64") as disk:

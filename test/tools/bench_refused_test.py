@@ -25,6 +25,11 @@ class Refused(program.Case):
         program.refused(self, ["bench", "--compare", "mpi", "--dtype", "bfloat16"], 64,
                         ["MPI_Allreduce", "knows no bfloat16"], prefix=program.mpirun(2))
 
+    def test_ranks_on_devices_are_of_one_process(self):
+        program.refused(self, ["bench", "--device", "cpu:0"], 64,
+                        ["--device times replicas of one process", "2 processes were started"],
+                        prefix=program.mpirun(2))
+
     def test_bad_flags_are_one_line(self):
         for arguments, words in (
                 (["--min", "4Ki"], ["--min", "must be a size", "64KiB", "'4Ki'"]),
@@ -74,6 +79,22 @@ class Refused(program.Case):
                 (["--transport", "mpi", "--ports", "40000"], ["ports", "transport tcp"]),
                 (["--compare", "nccl"], ["--compare", "mpi"]),
                 (["--compare", "mpi"], ["--compare mpi"]),
+                (["--device", "cuda:99"], ["there is no device cuda:99", "this machine has cpu:0"]),
+                (["--device", "tpu"], ["there is no device tpu:0"]),
+                (["--device", "cpu:0", "--devices", "cpu:0,cpu:0"], ["--device excludes --devices"]),
+                (["--devices", "cpu:0"], ["1 ranks on cpu:0: give 2 to 16"]),
+                (["--device", "cpu:0", "--ranks", "17"], ["17 ranks", "give 2 to 16"]),
+                (["--devices", "cpu:0,cpu:0", "--ranks", "2"], ["--devices gives each rank a device", "--ranks"]),
+                (["--copy", "1MiB"], ["--copy is for --device"]),
+                (["--device", "cpu:0", "--regret"], ["--device goes without --regret"]),
+                (["--device", "cpu:0", "--scaling"], ["--device goes without --scaling"]),
+                (["--device", "cpu:0", "--op", "max"], ["--device times the sums of all_reduce", "max"]),
+                (["--devices", "cpu:0,cpu:0", "--collective", "broadcast"], ["--devices times the sums of all_reduce", "broadcast"]),
+                (["--device", "cpu:0", "--compare", "mpi"], ["--compare mpi", "NCCL is timed beside GPUs"]),
+                (["--device", "cpu:0", "--warmup", "2"], ["--warmup has nothing to do"]),
+                (["--device", "cpu:0", "--ports", "40000"], ["between hosts", "--ports", "nothing to do"]),
+                (["--device", "cpu:0", "--dtype", "float16"], ["--dtype float16", "cpu:0 has no kernels"]),
+                (["--device", "cpu:0", "--algorithm", "fast"], ["'fast'", "direct", "ring"]),
                 (["--plot", ""], ["--plot", "the name of a file", "''"]),
                 (["--frobnicate"], ["unknown flag '--frobnicate'"])):
             program.refused(self, ["bench", *arguments], 64, words)

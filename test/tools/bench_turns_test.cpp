@@ -185,18 +185,18 @@ TEST(BenchTurns, ARoundBeginsWhenAllHaveWrittenAndEndsBeforeAnyWritesAnew) {
 TEST(BenchVerdict, SaysWhoseResultsWereWrong) {
   Verdict verdict;
   EXPECT_TRUE(verdict.right());
-  verdict.add(0), verdict.add(std::nullopt), verdict.add_mpi(0);
+  verdict.add(0), verdict.add(std::nullopt), verdict.add_rival(0);
   EXPECT_TRUE(verdict.right());
   EXPECT_THAT(verdict.lines("MPI_Bcast"), IsEmpty());
   verdict.add(1);
   EXPECT_FALSE(verdict.right());
   EXPECT_THAT(verdict.lines("MPI_Bcast"), ElementsAre("1 element of results is wrong"));
-  verdict.add(2), verdict.add_mpi(4);
+  verdict.add(2), verdict.add_rival(4);
   EXPECT_THAT(verdict.lines("MPI_Bcast"),
               ElementsAre("3 elements of results are wrong",
                           "4 elements of MPI_Bcast's results are wrong"));
   Verdict of_mpi;
-  of_mpi.add_mpi(1);
+  of_mpi.add_rival(1);
   EXPECT_FALSE(of_mpi.right());
 }
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What bench_device and bench_step print is what tools/gpu_report.py reads: both run on the processor, in small.
+"""What bench_device, bench_step and `lockstep bench --device` print is what tools/gpu_report.py reads: they run on the
+processor, in small.
 
-usage: gpu_figures_test.py GPU_REPORT BENCH_DEVICE BENCH_STEP
+usage: gpu_figures_test.py GPU_REPORT BENCH_DEVICE BENCH_STEP LOCKSTEP
 """
 import importlib.util
 import pathlib
@@ -10,13 +11,14 @@ import subprocess
 import sys
 import unittest
 
-REPORT, DEVICE, STEP = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:4])
+REPORT, DEVICE, STEP, LOCKSTEP = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:5])
 spec = importlib.util.spec_from_file_location("gpu_report", REPORT)
 gpu_report = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(gpu_report)
 
-SMALL_DEVICE = ["--device", "cpu:0", "--mib", "1", "--copy-mib", "1", "--parameters", "5000", "--turns", "2",
-                "--batch-ms", "0.1"]
+SMALL_DEVICE = ["--device", "cpu:0", "--copy-mib", "1", "--parameters", "5000", "--turns", "2", "--batch-ms", "0.1"]
+SMALL_BENCH = ["bench", "--device", "cpu:0", "--min", "1MiB", "--max", "1MiB", "--algorithm", "direct", "--assumed",
+               "--iterations", "1", "--copy", "1MiB"]
 SMALL_STEP = ["--whole", "--model", "mlp", "--batch", "16", "--warm-up", "4", "--steps", "12", "--group", "4",
               "--product", "64", "--copy-mib", "1"]
 
@@ -30,8 +32,13 @@ def output(program, *arguments):
 
 class Figures(unittest.TestCase):
     def test_of_a_device_are_read(self):
-        text = output(DEVICE, *SMALL_DEVICE, "--json")
-        runs = {"test": {}, "bench": {"device": {"result": "passed", **gpu_report.objects_of(text)}}}
+        text = {"device": output(DEVICE, *SMALL_DEVICE, "--json")}
+        for dtype in ("bfloat16", "float32"):
+            for ranks in ("2", "4", "8"):
+                text[f"all_reduce_{ranks}_{dtype}"] = output(LOCKSTEP, *SMALL_BENCH, "--ranks", ranks, "--dtype", dtype,
+                                                             "--json")
+        runs = {"test": {}, "bench": {name: {"result": "passed", **gpu_report.objects_of(said)}
+                                      for name, said in text.items()}}
         table = gpu_report.judged(runs, 1, 10)
         measured = {name for name, row in table.items() if isinstance(row["measured"], float)}
         wanted = {name for name in table if name.startswith(("all_reduce_", "optimizer_", "fused_update_"))}

@@ -34,10 +34,8 @@ def torch_figures(modes):
 
 
 def device_figures(share=0.9, ratio=1.6):
-    sums = [{"bench": "all_reduce", "dtype": dtype, "copy_gb_s": 1.0,
-             "all_reduces": [{"replicas": n, "share_of_copy": share} for n in (2, 4, 8)]} for dtype in DTYPES]
     optimizer = [{"bench": "optimizer", "dtype": dtype, "share_of_copy": share} for dtype in DTYPES]
-    return sums + optimizer + [{"bench": "update", "dtype": dtype, "fused_over_apart": ratio} for dtype in DTYPES]
+    return optimizer + [{"bench": "update", "dtype": dtype, "fused_over_apart": ratio} for dtype in DTYPES]
 
 
 class Case(unittest.TestCase):
@@ -55,6 +53,9 @@ class Case(unittest.TestCase):
         self.bench("torch", *torch_figures(["eager", "graphed"]))
         self.bench("torch_compiled", *torch_figures(["compiled_graphed"]))
         self.bench("device", *device_figures())
+        for dtype in DTYPES:
+            for ranks in (2, 4, 8):
+                self.bench(f"all_reduce_{ranks}_{dtype}", {"roofline_percent": 90, "wrong": 0})
         self.bench("step_resnet50_128", {"images_per_second": 1000})
         self.bench("step_resnet50_128_twice", {"images_per_second": 990})
         self.bench("step_resnet50_128_again", {"images_per_second": 1010})
@@ -152,18 +153,21 @@ class Case(unittest.TestCase):
         self.assertAlmostEqual(self.demands()["resnet50_256_aim"]["measured"], 1.5)
 
     def test_shares_and_ratios_of_the_device_are_judged_each(self):
-        figures = device_figures()
-        figures[0]["all_reduces"][2]["share_of_copy"] = 0.849
-        self.bench("device", *figures)
+        self.bench("all_reduce_8_bfloat16", {"roofline_percent": 84.9, "wrong": 0})
         self.missed("all_reduce_8_bfloat16", 0.849)
+        self.bench("all_reduce_8_bfloat16", {"roofline_percent": 90, "wrong": 0})
         figures = device_figures()
-        figures[3]["share_of_copy"] = 0.84
+        figures[1]["share_of_copy"] = 0.84
         self.bench("device", *figures)
         self.missed("optimizer_float32", 0.84)
         figures = device_figures()
-        figures[4]["fused_over_apart"] = 1.49
+        figures[2]["fused_over_apart"] = 1.49
         self.bench("device", *figures)
         self.missed("fused_update_bfloat16", 1.49)
+
+    def test_sums_that_are_wrong_are_not_measured(self):
+        self.bench("all_reduce_4_float32", {"roofline_percent": 90, "wrong": 3}, code="70")
+        self.unknown("all_reduce_4_float32", "3 elements of the sums are wrong")
 
     def test_mirrors_that_differ_are_missed(self):
         self.gtest("gpu_train", DIGITS, "FAILED", code="1")
@@ -206,9 +210,9 @@ class Case(unittest.TestCase):
         self.unknown("resnet50_32_over_pytorch", "failed", "too little memory")
         self.bench("device", *device_figures()[:2], code="124")
         table = self.demands()
-        self.assertIs(table["all_reduce_2_float32"]["met"], True, "what was printed before counts")
-        self.assertIsNone(table["optimizer_bfloat16"]["met"])
-        self.assertIn("timed out", table["optimizer_bfloat16"]["reason"])
+        self.assertIs(table["optimizer_float32"]["met"], True, "what was printed before counts")
+        self.assertIsNone(table["fused_update_bfloat16"]["met"])
+        self.assertIn("timed out", table["fused_update_bfloat16"]["reason"])
         self.gtest("gpu_train", DIGITS, "OK", code="late")
         self.unknown("tests", "gpu_train", "no time left")
         del self.runs["step_resnet50_128_twice"]
@@ -249,7 +253,7 @@ class Case(unittest.TestCase):
 
     def test_a_part_alone_has_its_own_demands(self):
         speed = {name: run for name, run in self.runs.items()
-                 if name.startswith(("step_", "torch")) or name == "device"}
+                 if name.startswith(("step_", "torch", "all_reduce_")) or name == "device"}
         both, self.runs = self.runs, speed
         of_speed = self.demands()
         self.runs = {name: run for name, run in both.items() if name not in speed}

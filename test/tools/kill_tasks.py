@@ -125,6 +125,22 @@ class Tasks(Case):
         self.assertEqual(result["steps"], 1500)
         self.assertIn("was given the checkpoint of step", err)
 
+    def test_a_synchronous_job_goes_on_as_a_whole_from_the_last_checkpoint(self):
+        folder = self.top / "sync"
+        self.begin("--sync", "--steps", "600", "--checkpoints", folder, "--every", "50")
+        self.saved(folder, 50)
+        self.kill("ps 1")
+        result, err = self.result()
+        self.assertEqual(result["steps"], 600)
+        self.assertIn("restores and goes on (1 of 3 times)", err)
+
+    def test_checkpoints_by_time(self):
+        for flags in ([], ["--sync"]):
+            folder = self.top / f"time{len(flags)}"
+            self.begin("--steps", "200", "--checkpoints", folder, "--every", "0.01s", *flags)
+            result, err = self.result()
+            self.assertEqual((result["steps"], len(whole(folder)), whole(folder)[-1]), (200, 3, 200), err)
+
     def test_without_the_chief_all_end_within_seconds(self):
         folder = self.top / "chief"
         self.begin("--steps", "1000000", "--checkpoints", folder, "--every", "50", "--deadline", "60")

@@ -49,17 +49,17 @@ TEST(MetricsOfARun, StepsOfOthersCount) {
       progress.step(report);
     progress.epoch(1, report);
     EXPECT_THAT(testing::internal::GetCapturedStderr(),
-                testing::HasSubstr(fmt::format("{} images/s", 100 * workers)));
+                testing::HasSubstr(fmt::format("{} examples/s", 100 * workers)));
   }
 }
 
 TEST(MetricsOfARun, LinesNameAnAccuracyWhereThereIsOne) {
   EXPECT_EQ(lines(0.75),
-            "epoch 1: loss 0.5000, accuracy 0.7500 in its last step, 0 images/s\n"
+            "epoch 1: loss 0.5000, accuracy 0.7500 in its last step, 0 examples/s\n"
             "test after 1 epoch: loss 0.2500, accuracy 0.7500\n"
             "test after 2 epochs: loss 0.1250, accuracy 0.7500\n");
   EXPECT_EQ(lines(kNone),
-            "epoch 1: loss 0.5000 in its last step, 0 images/s\n"
+            "epoch 1: loss 0.5000 in its last step, 0 examples/s\n"
             "test after 1 epoch: loss 0.2500\n"
             "test after 2 epochs: loss 0.1250\n");
 }

@@ -111,7 +111,7 @@ def main(doc):
     global LOCKSTEP, HAVE_MPI
     if len(sys.argv) < 2:
         sys.exit(doc)
-    LOCKSTEP = sys.argv.pop(1)
+    LOCKSTEP = os.path.abspath(sys.argv.pop(1))
     parts = json.loads(run("doctor", "--json").stdout)
     HAVE_MPI = parts["MPI"]["found"] and shutil.which("mpirun") is not None
     if not HAVE_MPI:

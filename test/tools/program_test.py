@@ -260,7 +260,7 @@ class BadInput(Case):
             (["--bucket", "64q"], 64, ["--bucket", "64k", "'64q'"]),
             (["--memory-limit", "much"], 64, ["--memory-limit", "64k", "bytes"]),
             (["--deadline", "0"], 64, ["--deadline", "above 0"]),
-            (["--every", "-1"], 64, ["--every", "from 0"]),
+            (["--every", "-1"], 64, ["--every", "from 0", "10m"]),
             (["--keep", "0"], 64, ["--keep", "from 1"]),
             (["--eval", "-1"], 64, ["--eval", "from 0"]),
             (["--profile-steps", "0"], 64, ["--profile-steps", "from 1 to"]),

@@ -85,7 +85,7 @@ class Progress(unittest.TestCase):
         self.assertEqual(self.compile(seconds=0), (0, lines[0] + "\n" + lines[1] + "\n" + warning + lines[2] + "\n"))
 
     def test_the_time_left_is_what_the_rest_takes_at_the_speed_so_far(self):
-        done = subprocess.run(["bash", "-c", f". {shlex.quote(str(BUILD_FOLDER))}; told 30 40 241"], capture_output=True,
+        done = subprocess.run(["bash", "-c", f". {shlex.quote(str(BUILD_FOLDER))}; progress_text 30 40 241"], capture_output=True,
                               text=True, check=True)
         self.assertEqual(done.stdout, " 75 % built, about 1:20 left")
 

@@ -46,7 +46,8 @@ class Signals(Case):
         self.assertEqual((result["first_step"], result["steps"]), (saved, saved + 5))
 
     def test_one_process_saves_its_step_and_goes_on_later(self):
-        for number, wanted in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        for number, wanted in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131),
+                               (signal.SIGUSR1, 138), (signal.SIGUSR2, 140), (signal.SIGXCPU, 152)):
             code, errors, folder = self.stop(number)
             self.assertEqual(code, wanted, errors)
             self.assertIn(f"saved step {whole(folder)[-1]} in", errors)
@@ -60,6 +61,27 @@ class Signals(Case):
         self.assertEqual(len(list(folder.glob(f"step-*{saved}/*.safetensors"))), 2)
         self.goes_on(folder, mpirun(), COLLECTIVE)
 
+    def test_schedulers_warn_mpirun_before_they_kill_it(self):
+        for number in (signal.SIGUSR1, signal.SIGUSR2):   # which mpirun passes on at once
+            code, errors, folder = self.stop(number, mpirun(), "launcher")
+            self.assertEqual(code, 128 + number, errors)
+            self.assertIn(f"saved step {whole(folder)[-1]} in", errors)
+            self.goes_on(folder, mpirun(), COLLECTIVE)
+
+    def test_signals_that_are_ignored_at_the_start_stay_ignored(self):
+        ignored = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1)
+        folder = self.top / "c"
+        with Started(folder, "--every", "50", ignored=ignored) as first:
+            for number in ignored:
+                os.kill(first.job.pid, number)
+            later = whole(folder)[-1] + 100
+            begin = time.monotonic()
+            while first.job.poll() is None and whole(folder)[-1] < later and time.monotonic() - begin < PATIENCE:
+                time.sleep(0.02)
+            code, said = first.end(signal.SIGTERM)
+            self.assertEqual(code, 143, said)
+            self.assertGreaterEqual(whole(folder)[-1], later)
+
     def test_a_signal_to_mpirun_leaves_a_whole_checkpoint(self):
         # mpirun ends with a code of its own, and kills what has not ended a second later.
         code, errors, folder = self.stop(signal.SIGTERM, mpirun(), "launcher")
@@ -70,10 +92,11 @@ class Signals(Case):
 class Started:
     """A program that trains into a folder until it is told to end."""
 
-    def __init__(self, folder, *flags, prefix=()):
+    def __init__(self, folder, *flags, prefix=(), ignored=()):
         self.errors = tempfile.TemporaryFile("w+")
         self.job = subprocess.Popen([*prefix, program.LOCKSTEP, "train", *ENDLESS, "--steps", "1000000", "--eval", "0",
-                                     "--checkpoints", str(folder), *flags], stdout=subprocess.DEVNULL, stderr=self.errors)
+                                     "--checkpoints", str(folder), *flags], stdout=subprocess.DEVNULL, stderr=self.errors,
+                                    preexec_fn=lambda: [signal.signal(each, signal.SIG_IGN) for each in ignored])
         begin = time.monotonic()
         while not whole(folder) and self.job.poll() is None and time.monotonic() - begin < PATIENCE:
             time.sleep(0.02)
@@ -140,6 +163,47 @@ class Folder(Case):
         self.assertTrue(told, said)
         for line in told:
             self.assertIn(f"the same command again goes on from step {whole(folder)[-1]}", line)
+
+    def test_predictions_are_made_while_a_run_saves_every_few_steps(self):
+        folder = self.top / "c"
+        with Started(folder, "--every", "2", "--keep", "2") as job:
+            for _ in range(10):
+                said = self.good("predict", "--checkpoints", folder, "--threads", "1").stderr
+                self.assertRegex(said, r"\Astep \d+: accuracy .*\n\Z")   # nothing was damaged, or passed over
+            self.assertEqual(job.end(signal.SIGTERM)[0], 143)
+
+    def test_links_are_followed(self):
+        there, link = self.top / "there", self.top / "link"
+        there.mkdir()
+        link.symlink_to(there)
+        with Started(link, "--every", "50") as job:
+            refused(self, ["train", *SMALL, "--checkpoints", there], 74, [f"{there} is in use"])
+            self.assertEqual(job.end(signal.SIGTERM)[0], 143)
+        saved = whole(there)[-1]
+        newest = there / f"step-{saved:010}"
+        newest.rename(self.top / "elsewhere")
+        newest.symlink_to(self.top / "elsewhere")
+        self.assertIn(f"step {saved}: ", self.good("predict", "--checkpoints", link).stderr)
+        result = self.result(*ENDLESS, "--steps", saved + 1, "--checkpoints", link, "--keep", "1")
+        self.assertEqual((result["first_step"], whole(there)), (saved, [saved + 1]))
+        self.assertTrue((self.top / "elsewhere" / "manifest.json").exists(), "what a link leads to is the user's")
+        gone = self.top / "gone"
+        gone.symlink_to(self.top / "nowhere")
+        refused(self, ["train", *SMALL, "--checkpoints", gone], 74, [f"{gone}: it is a symbolic link to", "not there"])
+
+    def test_checkpoints_by_time(self):
+        folder = self.top / "c"
+        for every, left in (("1h", [30]), ("0.001s", None)):
+            self.result(*ENDLESS, "--steps", "30", "--every", every, "--checkpoints", folder / every)
+            steps = whole(folder / every)
+            self.assertEqual(steps[-1], 30)
+            self.assertTrue(steps == left if left else len(steps) == 3 and any(step % 6 for step in steps), steps)
+        file = self.top / "flags.json"
+        file.write_text('{"every": 20}')
+        self.result(*ENDLESS, "--steps", "30", "--config", file, "--checkpoints", folder / "file")
+        self.assertEqual(whole(folder / "file"), [20, 30])
+        for wrong in ("0m", "10x", "-1", "m"):
+            refused(self, ["train", *SMALL, "--checkpoints", folder, "--every", wrong], 64, ["--every", "10m"])
 
     def test_a_checkpoint_is_not_taken_for_its_folder(self):
         folder = self.top / "c"

@@ -29,6 +29,22 @@ class Servers(Case):
             result = self.result(*SMALL, *self.SERVERS, "--replicas", "3", "--partition", "fixed:2", *flags)
             self.assertEqual((result["steps"], result["replicas"]), (6, 3))
 
+    def test_synchronous_steps_have_the_loss_of_the_whole_batch(self):
+        """Of workers in one process, and in three of mpirun."""
+        def steps(*flags, prefix=()):
+            log = self.top / f"log{len(list(self.top.iterdir()))}"
+            self.good("train", *SMALL, *flags, "--log", log, prefix=prefix)
+            events = [json.loads(line) for line in log.read_text().splitlines()]
+            return [(event["loss"], event["accuracy"]) for event in events if event["event"] == "step"]
+
+        one = steps()
+        self.assertEqual(len(one), 6)
+        sync = [*self.SERVERS, "--sync"]
+        for several in (lambda: steps(*sync, "--replicas", "3"), lambda: steps(*sync, prefix=mpirun(4))):
+            for (loss, accuracy), (found, right) in zip(one, several(), strict=True):
+                self.assertAlmostEqual(found, loss, places=4)
+                self.assertAlmostEqual(right, accuracy, places=9)
+
     def test_of_tables_the_touched_rows_travel(self):
         flags = ["--model", "wide_deep", "--steps", "12", "--examples", "2000", "--batch", "40", *self.SERVERS, "--servers", "3",
                  "--partition", "fixed:3"]

@@ -36,6 +36,41 @@ TEST(Signals, TheWordIsTheOneThatCame) {
   EXPECT_EXIT(end_after({SIGINT}), testing::ExitedWithCode(SIGINT), "");
   EXPECT_EXIT(end_after({SIGTERM}), testing::ExitedWithCode(SIGTERM), "");
   EXPECT_EXIT(end_after({SIGTERM, SIGTERM, SIGTERM}), testing::ExitedWithCode(SIGTERM), "");
+  for (const int signal : {SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU})
+    EXPECT_EXIT(end_after({signal}), testing::ExitedWithCode(signal), "");
+}
+
+TEST(Signals, TheFirstOfALauncherCounts) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(end_after({SIGUSR1, SIGTERM, SIGUSR1}), testing::ExitedWithCode(SIGUSR1), "");
+  EXPECT_EXIT(end_after({SIGXCPU, SIGXCPU}), testing::ExitedWithCode(SIGXCPU), "");
+}
+
+TEST(Signals, IgnoredOnesStayIgnored) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU})
+    EXPECT_EXIT(
+        {
+          std::signal(signal, SIG_IGN);
+          watch_signals();
+          raise(signal);
+          unwatch_signals();
+          raise(signal);
+          std::_Exit(watch_signals());
+        },
+        testing::ExitedWithCode(0), "");
+}
+
+TEST(Signals, OnceTheyAreNotWatchedTheyEndTheProgram) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1})
+    EXPECT_EXIT(
+        {
+          watch_signals();
+          unwatch_signals();
+          raise(signal);
+        },
+        testing::KilledBySignal(signal), "");
 }
 
 // A terminal sends SIGINT to a launcher and its processes, and the launcher then SIGTERM.
@@ -50,6 +85,7 @@ TEST(Signals, TheSecondSigintEndsTheProgram) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(end_after({SIGINT, SIGINT}), testing::ExitedWithCode(128 + SIGINT), "");
   EXPECT_EXIT(end_after({SIGTERM, SIGINT, SIGINT}), testing::ExitedWithCode(128 + SIGINT), "");
+  EXPECT_EXIT(end_after({SIGINT, SIGQUIT}), testing::ExitedWithCode(128 + SIGQUIT), "");
 }
 
 }  // namespace signals_test

@@ -5,7 +5,6 @@
 usage: tests_of_changes_test.py TESTS_OF_CHANGES_PY BUILD
 """
 import importlib.util
-import json
 import subprocess
 import sys
 import unittest
@@ -13,13 +12,13 @@ import unittest
 SPEC = importlib.util.spec_from_file_location("tests_of_changes", sys.argv[1])
 CHANGES = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(CHANGES)
-TESTS = json.loads(subprocess.run(["meson", "introspect", "--tests", sys.argv[2]], capture_output=True, text=True,
-                                  check=True).stdout)
+BUILD = sys.argv[2]
+TESTS, TARGETS = CHANGES.introspected(BUILD, "--tests"), CHANGES.introspected(BUILD, "--targets")
 
 
 class TestsOfChanges(unittest.TestCase):
     def chosen(self, *paths):
-        return [name for name in CHANGES.chosen(TESTS, paths) if not self.is_lint(name)]
+        return [name for name in CHANGES.chosen(TESTS, TARGETS, paths) if not self.is_lint(name)]
 
     @staticmethod
     def is_lint(name):
@@ -28,7 +27,8 @@ class TestsOfChanges(unittest.TestCase):
     def test_each_program_of_the_table_is_a_test(self):
         names = {name for test in TESTS for name in (test["name"], test["name"].rstrip("0123456789").rstrip("_"))}
         optional = {"nccl", "cuda", "cuda_kernels", "cuda_ops", "bench_device", "servers", "mpi_bootstrap_2", "mpi_failure",
-                    "exchange", "virtual_cluster_sh", "task_cluster_sh", "bundle_sh", "install"}
+                    "exchange", "virtual_cluster_sh", "task_cluster_sh", "bundle_sh", "gpu_rehearsal_py",
+                    "install"}
         programs = {program for _, programs in CHANGES.PROGRAMS for program in programs.split()}
         self.assertLessEqual(programs - optional, names)
 
@@ -39,13 +39,19 @@ class TestsOfChanges(unittest.TestCase):
 
     def test_a_test_brings_its_program(self):
         self.assertEqual(self.chosen("test/wire/topology_test.cpp"), ["wire"])
+        self.assertEqual(self.chosen("test/engine/nn/graph_memory_test.cpp"), ["allocations"])   # of another folder
+
+    def test_a_revision_that_is_none_is_an_error_in_one_line(self):
+        done = subprocess.run([sys.argv[1], BUILD, "no-such-revision"], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, r"\Atests_of_changes: git diff .* failed: .*no-such-revision.*\n\Z")
 
     def test_a_script_brings_the_tests_that_run_it(self):
         self.assertEqual(self.chosen("test/tools/restart_test.py"), ["restart"])
 
     def test_the_headers_are_compiled_alone_where_one_has_changed(self):
-        self.assertNotIn("headers", CHANGES.chosen(TESTS, ["engine/base/log.cpp"]))
-        self.assertIn("headers", CHANGES.chosen(TESTS, ["engine/base/log.h"]))
+        self.assertNotIn("headers", CHANGES.chosen(TESTS, TARGETS, ["engine/base/log.cpp"]))
+        self.assertIn("headers", CHANGES.chosen(TESTS, TARGETS, ["engine/base/log.h"]))
 
     def test_documents_bring_the_lints_alone(self):
         self.assertEqual(self.chosen("README.md", "tools/README.md"), [])

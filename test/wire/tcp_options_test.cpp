@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "collectives/tcp/socket.h"
@@ -40,25 +41,29 @@ Error error_of(const TcpOptions& options) {
 // A range of ports that nobody listens on: the system picked its first one a moment ago.
 TcpOptions free_range(int length) {
   for (;;) {
-    const int first = port_of(TcpFabric());
+    const int first = port_of(TcpFabric(kLoopback));
     if (first + length > 65535) continue;
     const auto fits = [&](int port) {
       try {
-        return port_of(TcpFabric({.first_port = port, .last_port = port})) == port;
+        return port_of(TcpFabric({.interface = "lo", .first_port = port, .last_port = port})) ==
+               port;
       } catch (const Error&) {
         return false;
       }
     };
     bool all = true;
     for (int port = first; all && port < first + length; ++port) all = fits(port);
-    if (all) return {.first_port = first, .last_port = first + length - 1};
+    if (all) return {.interface = "lo", .first_port = first, .last_port = first + length - 1};
   }
 }
 
-bool connects(const std::string& address, int port) {
-  const auto to = tcp::endpoints(address + ":" + std::to_string(port))[0];
+bool connects(const tcp::Endpoint& to) {
   const tcp::Socket socket(::socket(to.address.ss_family, SOCK_STREAM, 0));
   return ::connect(socket.file(), reinterpret_cast<const sockaddr*>(&to.address), to.length) == 0;
+}
+
+bool connects(const std::string& address, int port) {
+  return connects(tcp::endpoints(address + ":" + std::to_string(port))[0]);
 }
 
 bool have_six() {
@@ -86,15 +91,21 @@ void exchange(TcpFabric& zero, TcpFabric& one, const std::vector<std::string>& a
 
 TEST(TcpOptions, RanksMeetOverIPv6Too) {
   if (!have_six()) GTEST_SKIP() << "no ::1 here";
-  TcpFabric zero, one;
+  TcpFabric zero(kLoopback), one(kLoopback);
   exchange(zero, one, {fmt::format("::1:{}", port_of(zero)), fmt::format("::1:{}", port_of(one))});
 }
 
-TEST(TcpOptions, OneListenerTakesBothFamilies) {
+TEST(TcpOptions, OnlyTheAnnouncedAddressesListen) {
   const TcpFabric fabric;
-  EXPECT_TRUE(connects("127.0.0.1", port_of(fabric)));
-  if (have_six()) {
-    EXPECT_TRUE(connects("::1", port_of(fabric)));
+  const auto announced = tcp::endpoints(fabric.address());
+  ASSERT_FALSE(announced.empty());
+  for (const tcp::Endpoint& endpoint : announced) EXPECT_TRUE(connects(endpoint)) << endpoint.text;
+  for (const tcp::Endpoint& loopback :
+       tcp::endpoints(fmt::format("127.0.0.1,127.0.0.2,::1:{}", port_of(fabric)))) {
+    const bool told = std::any_of(announced.begin(), announced.end(), [&](const auto& endpoint) {
+      return endpoint.text == loopback.text;
+    });
+    EXPECT_EQ(connects(loopback), told) << loopback.text;
   }
 }
 

@@ -19,7 +19,7 @@ inline constexpr std::size_t kMuch = std::size_t(30) << 20;  // more than the me
 class Peer {
  public:
   explicit Peer(const std::function<void(Transport&)>& part) {
-    TcpFabric zero, one;
+    TcpFabric zero(kLoopback), one(kLoopback);
     const std::vector<std::string> address = {on_loopback(zero), on_loopback(one)};
     pid_ = fork();
     if (pid_ == 0) {

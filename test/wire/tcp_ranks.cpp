@@ -33,11 +33,11 @@ void on_threads(int ranks, const std::function<void(int)>& body) {
   if (first) std::rethrow_exception(first);
 }
 
-std::vector<std::unique_ptr<Transport>> connect_all(int ranks, const std::string& key) {
+std::vector<std::unique_ptr<Transport>> connect_all(int ranks) {
   std::vector<std::unique_ptr<TcpFabric>> fabrics;
   std::vector<std::string> address;
   for (int rank = 0; rank < ranks; ++rank) {
-    fabrics.push_back(std::make_unique<TcpFabric>());
+    fabrics.push_back(std::make_unique<TcpFabric>(kLoopback));
     address.push_back(on_loopback(*fabrics.back()));
   }
   std::vector<std::unique_ptr<Transport>> transports;
@@ -48,7 +48,7 @@ std::vector<std::unique_ptr<Transport>> connect_all(int ranks, const std::string
       if (other != rank) pairs.emplace_back(rank, other);
     }
     transports[std::size_t(rank)] = std::move(fabrics[std::size_t(rank)]->connect(
-        {rank}, pairs, address, key, std::chrono::seconds(60))[0]);
+        {rank}, pairs, address, kTestKey, std::chrono::seconds(60))[0]);
   });
   return transports;
 }

@@ -11,12 +11,13 @@
 
 namespace lockstep::collectives {
 
-inline const std::string kTestKey(32, 'k');
+inline const JobKey kTestKey{"test", std::string(32, 'k')};
+inline const TcpOptions kLoopback{.interface = "lo"};
 
-// The transports of `ranks`, all connected with all. `address` may be changed before it is used.
-std::vector<std::unique_ptr<Transport>> connect_all(int ranks, const std::string& key = kTestKey);
+// The transports of `ranks`, all connected with all.
+std::vector<std::unique_ptr<Transport>> connect_all(int ranks);
 
-// "127.0.0.1:35012"
+// "127.0.0.1:35012", of a fabric that listens on loopback.
 std::string on_loopback(const TcpFabric& fabric);
 
 // Runs `body(rank)` on one thread each and throws the first error.

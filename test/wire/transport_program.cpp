@@ -71,7 +71,7 @@ struct Job {
     const auto all = bootstrap->all_gather(fabric.address(), "addresses");
     std::vector<std::string> address;
     for (const int p : process()) address.push_back(all[std::size_t(p)]);
-    return fabric.connect(mine(), pairs, address, std::string(32, 'k'), 30s);
+    return fabric.connect(mine(), pairs, address, {"test", std::string(32, 'k')}, 30s);
   }
 };
 

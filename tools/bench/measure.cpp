@@ -70,8 +70,8 @@ Measured measure(const strategies::Ranks& ranks, Meeting& meeting, const Setting
   measured.roofline_us = wire_us(task, count, setting.wire);
   if (!w.roofline.empty()) measured.roofline_us = variants[2].times.median;
   if (setting.mpi) {
-    measured.mpi = variants.back().times;
-    measured.mpi_wrong = variants.back().wrong;
+    measured.rival = variants.back().times;
+    measured.rival_wrong = variants.back().wrong;
   }
   return measured;
 }

@@ -12,10 +12,12 @@ namespace lockstep::tools::bench {
 
 struct Measured {
   int iterations = 0;
-  Times in_place, out_of_place;
+  Times in_place;
+  std::optional<Times> out_of_place;
   std::optional<double> roofline_us;  // median; between hosts what the wire takes
-  std::optional<Times> mpi;
-  Wrong wrong, mpi_wrong;  // of lockstep's results and of MPI's
+  std::optional<Times> rival;         // MPI or NCCL
+  Wrong wrong, rival_wrong;           // of lockstep's results and of the rival's
+  double copy_gb_s = 0;  // of ranks on devices: of a copy within the first one's memory
 };
 
 Measured measure(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fstream>
+
+#include "engine/base/error.h"
 
 namespace lockstep::tools::bench {
 namespace {
@@ -28,7 +31,7 @@ double bandwidth(const Row& row, double us) {
   return double(row.bytes) / us / 1e3 * row.task.bus_factor();
 }
 
-std::vector<Line> lines(const std::vector<Row>& rows, const std::string& mpi) {
+std::vector<Line> lines(const std::vector<Row>& rows, const std::string& rival) {
   std::vector<Line> all;
   const auto add = [&](const std::string& name, const std::string& colour, bool dashed,
                        const Row& row, double us) {
@@ -43,11 +46,12 @@ std::vector<Line> lines(const std::vector<Row>& rows, const std::string& mpi) {
     const std::string colour = kColours[std::size_t(known - algorithms.begin()) % kColours.size()];
     if (known == algorithms.end()) algorithms.push_back(name);
     add(name + ", in place", colour, false, row, row.measured.in_place.median);
-    add(name + ", out of place", colour, true, row, row.measured.out_of_place.median);
+    if (row.measured.out_of_place)
+      add(name + ", out of place", colour, true, row, row.measured.out_of_place->median);
     // These two are measured again beside each algorithm: the first of a size stands for all.
     if (&row != rows.data() && (&row)[-1].bytes == row.bytes) continue;
     if (row.measured.roofline_us) add("roofline", "#888888", true, row, *row.measured.roofline_us);
-    if (row.measured.mpi) add(mpi, "#000000", false, row, row.measured.mpi->median);
+    if (row.measured.rival) add(rival, "#000000", false, row, row.measured.rival->median);
   }
   return all;
 }
@@ -67,8 +71,9 @@ std::string escaped(const std::string& text) {
 
 }  // namespace
 
-std::string to_svg(const std::vector<Row>& rows, const std::string& title, const std::string& mpi) {
-  const std::vector<Line> all = lines(rows, mpi);
+std::string to_svg(const std::vector<Row>& rows, const std::string& title,
+                   const std::string& rival) {
+  const std::vector<Line> all = lines(rows, rival);
   double least = 1e300, most = 0, low = 1e300, high = 0;
   for (const Line& line : all)
     for (const Point& p : line.points) {
@@ -126,6 +131,13 @@ std::string to_svg(const std::vector<Row>& rows, const std::string& title, const
     legend += 20;
   }
   return svg + "</svg>\n";
+}
+
+void write_svg(const std::string& path, const std::vector<Row>& rows, const std::string& title,
+               const std::string& rival) {
+  std::ofstream file(path);
+  file << to_svg(rows, title, rival);
+  if (!file.flush()) engine::fail(engine::Code::kIo, "{} cannot be written", path);
 }
 
 }  // namespace lockstep::tools::bench

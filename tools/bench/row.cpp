@@ -18,43 +18,62 @@ nlohmann::json number_or_null(std::optional<double> value) {
   return value ? nlohmann::json(*value) : nlohmann::json();
 }
 
-std::string table(const Row& row, bool mpi) {
+std::optional<double> median(const std::optional<Times>& times) {
+  if (!times) return std::nullopt;
+  return times->median;
+}
+
+const char* title(Rival rival) {
+  return rival == Rival::kNccl ? "NCCL us" : "MPI us";
+}
+
+std::string table(const Row& row, Rival rival) {
   const Measured& m = row.measured;
   std::string text = fmt::format(
-      "{:>11} {:>10} {:<20} {} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>8.2f} {:>8.2f} {:>6} "
+      "{:>11} {:>10} {:<20} {} {:>10.1f} {:>10.1f} {:>10.1f} {:>10} {:>8.2f} {:>8.2f} {:>6} "
       "{:>9} "
       "{:>6}",
       row.bytes, row.count, row.choice.algorithm, mark(row.choice), m.in_place.median,
-      m.in_place.least, m.in_place.p99, m.out_of_place.median, row.algbw(), row.busbw(),
+      m.in_place.least, m.in_place.p99, cell(median(m.out_of_place), 1), row.algbw(), row.busbw(),
       cell(row.roofline_percent(), 0), cell(row.choice.predicted_us, 1),
       wrong_cell(m.wrong, Form::kTable));
-  if (mpi) text += fmt::format(" {:>10} {:>6}", cell(row.mpi_us(), 1), cell(row.ratio(), 2));
+  if (rival != Rival::kNone)
+    text += fmt::format(" {:>10} {:>6}", cell(row.rival_us(), 1), cell(row.ratio(), 2));
   return text + "  " + row.choice.reason;
 }
 
-Fields row_fields(const Row& row, bool mpi) {
+Fields row_fields(const Row& row, Rival rival) {
   const Measured& m = row.measured;
+  const bool mpi = rival == Rival::kMpi;
+  const std::string its = mpi ? "mpi" : "nccl";
+  const auto apart = [&m](double Times::*number) {
+    return m.out_of_place ? nlohmann::json(*m.out_of_place.*number) : nlohmann::json();
+  };
   const auto seen = [](double number) { return number > 0 ? nlohmann::json(number) : nullptr; };
   Fields all{{"bytes", row.bytes},
              {"count", row.count},
              {"algorithm", row.choice.algorithm},
              {"reason", row.choice.reason},
              {"in_place_us", m.in_place.median},
-             {"out_of_place_us", m.out_of_place.median},
+             {"out_of_place_us", apart(&Times::median)},
              {"min_us", m.in_place.least},
              {"p99_us", m.in_place.p99},
-             {"out_of_place_min_us", m.out_of_place.least},
-             {"out_of_place_p99_us", m.out_of_place.p99},
+             {"out_of_place_min_us", apart(&Times::least)},
+             {"out_of_place_p99_us", apart(&Times::p99)},
              {"algbw_gb_s", row.algbw()},
              {"busbw_gb_s", row.busbw()},
              {"roofline_percent", number_or_null(row.roofline_percent())},
              {"predicted_us", number_or_null(row.choice.predicted_us)},
              {"wrong", wrong_json(m.wrong)}};
-  if (mpi) {
-    all.emplace_back("mpi_us", number_or_null(row.mpi_us()));
+  if (rival != Rival::kNone) {
+    all.emplace_back(its + "_us", number_or_null(row.rival_us()));
     all.emplace_back("ratio", number_or_null(row.ratio()));
-    all.emplace_back("mpi_wrong", wrong_json(m.mpi_wrong));
-    all.emplace_back("mpi_processors_us", m.mpi ? seen(m.mpi->processors) : nullptr);
+    all.emplace_back(its + "_wrong", wrong_json(m.rival_wrong));
+  }
+  if (mpi) all.emplace_back("mpi_processors_us", m.rival ? seen(m.rival->processors) : nullptr);
+  if (rival == Rival::kNccl) {
+    all.emplace_back("devices", row.devices);
+    all.emplace_back("copy_gb_s", m.copy_gb_s);
   }
   all.emplace_back("chosen", row.choice.chosen);
   all.emplace_back("iterations", m.iterations);
@@ -71,14 +90,13 @@ std::optional<double> Row::roofline_percent() const {
   return 100 * *measured.roofline_us / measured.in_place.median;
 }
 
-std::optional<double> Row::mpi_us() const {
-  if (!measured.mpi) return std::nullopt;
-  return measured.mpi->median;
+std::optional<double> Row::rival_us() const {
+  return median(measured.rival);
 }
 
 std::optional<double> Row::ratio() const {
-  if (!measured.mpi) return std::nullopt;
-  return measured.mpi->median / measured.in_place.median;
+  if (!measured.rival) return std::nullopt;
+  return measured.rival->median / measured.in_place.median;
 }
 
 nlohmann::json wrong_json(const Wrong& wrong) {
@@ -93,19 +111,20 @@ const char* mark(const Choice& choice) {
   return choice.chosen ? "*" : " ";
 }
 
-std::string heading(Form form, bool mpi) {
+std::string heading(Form form, Rival rival) {
   if (form == Form::kJson) return {};
-  if (form == Form::kCsv) return csv_heading(row_fields({}, mpi));
+  if (form == Form::kCsv) return csv_heading(row_fields({}, rival));
   return fmt::format(
       "{:>11} {:>10} {:<20}   {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6} {:>9} {:>6}{}  {}",
       "bytes", "count", "algorithm", "us", "min", "p99", "out us", "algbw", "busbw", "roof %",
-      "predicted", "wrong", mpi ? fmt::format(" {:>10} {:>6}", "MPI us", "ratio") : "", "reason");
+      "predicted", "wrong",
+      rival != Rival::kNone ? fmt::format(" {:>10} {:>6}", title(rival), "ratio") : "", "reason");
 }
 
-std::string to_text(const Row& row, Form form, bool mpi) {
-  return form == Form::kTable ? table(row, mpi)
-         : form == Form::kCsv ? csv_line(row_fields(row, mpi))
-                              : json_line(row_fields(row, mpi));
+std::string to_text(const Row& row, Form form, Rival rival) {
+  return form == Form::kTable ? table(row, rival)
+         : form == Form::kCsv ? csv_line(row_fields(row, rival))
+                              : json_line(row_fields(row, rival));
 }
 
 }  // namespace lockstep::tools::bench

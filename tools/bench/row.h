@@ -9,17 +9,21 @@
 
 namespace lockstep::tools::bench {
 
+// What is timed beside lockstep, with columns of its own.
+enum class Rival { kNone, kMpi, kNccl };
+
 struct Row {
   Task task;
   std::size_t bytes = 0, count = 0;  // of one rank
   Choice choice;
   Measured measured;
-  double barrier_ns = 0;  // of this run; 0: nothing was measured
+  double barrier_ns = 0;     // of this run; 0: nothing was measured
+  std::string devices = {};  // "cuda:0,cuda:1", of each rank that is on a device
   double algbw() const { return double(bytes) / measured.in_place.median / 1e3; }  // GB/s, in place
   double busbw() const { return algbw() * task.bus_factor(); }
   std::optional<double> roofline_percent() const;
-  std::optional<double> mpi_us() const;
-  std::optional<double> ratio() const;  // MPI's time over ours, in place
+  std::optional<double> rival_us() const;
+  std::optional<double> ratio() const;  // the rival's time over ours, in place
 };
 
 enum class Form { kTable, kCsv, kJson };
@@ -32,8 +36,8 @@ std::string wrong_cell(const Wrong& wrong, Form form);
 const char* mark(const Choice& choice);
 constexpr const char* kMarked = "# *: what the planner chooses";
 
-// Column names; empty in JSON. `mpi`: whether MPI's columns are there.
-std::string heading(Form form, bool mpi);
-std::string to_text(const Row& row, Form form, bool mpi);
+// Column names; empty in JSON. Ranks on devices have columns of their own, and NCCL as the rival.
+std::string heading(Form form, Rival rival);
+std::string to_text(const Row& row, Form form, Rival rival);
 
 }  // namespace lockstep::tools::bench

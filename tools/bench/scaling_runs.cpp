@@ -12,6 +12,7 @@
 #include "strategies/step_design.h"
 #include "tools/bench/rank_threads.h"
 #include "tools/bench/room.h"
+#include "tools/standard_streams.h"
 #include "tools/topology_choice.h"
 
 namespace lockstep::tools::bench {
@@ -21,9 +22,7 @@ constexpr int kMostThreads = 64;
 constexpr int kSteps = 8;  // timed, where nobody asked for others
 
 void say(const std::string& line) {
-  if (line.empty()) return;
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
+  if (!line.empty()) print(line + "\n");
 }
 
 }  // namespace

@@ -82,14 +82,6 @@ void slowest(const strategies::Ranks& ranks, Series& series, Series& processors,
   }
 }
 
-Times times(std::vector<double> us, std::vector<double> processors) {
-  std::sort(us.begin(), us.end());
-  std::sort(processors.begin(), processors.end());
-  const auto last = std::size_t(std::ceil(0.99 * double(us.size()))) - 1;
-  return {int(us.size()), us[us.size() / 2], us.front(), us[last],
-          processors[processors.size() / 2]};
-}
-
 // What is asked for, or so many that a gigabyte is reduced, but not very few and not very many.
 // `one_of_each` does an untimed round of every variant; the same number on all ranks.
 int rounds(const strategies::Ranks& ranks, const Setting& setting, std::size_t bytes,
@@ -112,6 +104,12 @@ int rounds(const strategies::Ranks& ranks, const Setting& setting, std::size_t b
 }
 
 }  // namespace
+
+Times times_of(std::vector<double> us) {
+  std::sort(us.begin(), us.end());
+  const auto last = std::size_t(std::ceil(0.99 * double(us.size()))) - 1;
+  return {int(us.size()), us[us.size() / 2], us.front(), us[last]};
+}
 
 void add(Wrong& sum, const Wrong& more) {
   if (more) sum = sum.value_or(0) + *more;
@@ -185,7 +183,8 @@ Wrong time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Sett
   slowest(ranks, series, processors, wait, wrong);
   Wrong of_all;
   for (std::size_t v = 0; v < variants.size(); ++v) {
-    variants[v].times = times(series[v], processors[v]);
+    variants[v].times = times_of(std::move(series[v]));
+    variants[v].times.processors = times_of(std::move(processors[v])).median;
     variants[v].times.wait = wait;
     variants[v].wrong = std::nullopt;
     if (setting.check != Check::kNone && variants[v].exact) variants[v].wrong = wrong[v];

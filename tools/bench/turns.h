@@ -43,6 +43,9 @@ struct Times {  // microseconds, over so many rounds
   collectives::ProcessorWait wait = {};
 };
 
+// Returns the figures of these times, in microseconds; at least one.
+Times times_of(std::vector<double> us);
+
 // One thing that is timed: where its input and result lie, and what runs.
 struct Variant {
   std::byte* input = nullptr;

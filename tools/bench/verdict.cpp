@@ -13,12 +13,12 @@ std::string line(std::size_t wrong, const std::string& whose) {
 
 }  // namespace
 
-std::vector<std::string> Verdict::lines(const std::string& mpi_name) const {
+std::vector<std::string> Verdict::lines(const std::string& rival) const {
   std::vector<std::string> all;
   if (const std::size_t wrong = wrong_.value_or(0); wrong > 0)
     all.push_back(line(wrong, "results"));
-  if (const std::size_t wrong = mpi_wrong_.value_or(0); wrong > 0)
-    all.push_back(line(wrong, fmt::format("{}'s results", mpi_name)));
+  if (const std::size_t wrong = rival_wrong_.value_or(0); wrong > 0)
+    all.push_back(line(wrong, fmt::format("{}'s results", rival)));
   return all;
 }
 

@@ -93,15 +93,15 @@ struct ValuesEnd {
 };
 
 // By narrow tiles, or by wide ones where the caller wants them.
-template <class Way, unsigned kAtOnce, class Make, class End>
+template <class Way, unsigned kAtOnce, unsigned kSums = 2, class Make, class End>
 __device__ void sum_batch(std::size_t lines, std::size_t channels, const Partials& partials,
                           Make make, const End& end) {
   if constexpr (Way::kWidth == kPack) {
     if (partials.tile == kWideSumGroups)
-      return sum_lines<Way::kWidth, 2, kAtOnce, double, kWideSumGroups>(lines, channels, partials,
-                                                                        make, end);
+      return sum_lines<Way::kWidth, kSums, kAtOnce, double, kWideSumGroups>(lines, channels,
+                                                                            partials, make, end);
   }
-  sum_lines<Way::kWidth, 2, kAtOnce>(lines, channels, partials, make, end);
+  sum_lines<Way::kWidth, kSums, kAtOnce>(lines, channels, partials, make, end);
 }
 
 template <class T>

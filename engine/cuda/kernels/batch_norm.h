@@ -89,7 +89,25 @@ struct BatchNormBackpropagate {
   void *dx = nullptr, *dother = nullptr;
 };
 
-using BatchNormKernels = std::tuple<BatchNormSums, BatchNormFindMoments, BatchNormFixedMoments,
-                                    BatchNormApply, BatchNormGradientSums, BatchNormBackpropagate>;
+// The same for the two batch norms of a pair, in one pass. `second` has what differs: of the second
+// batch norm x, its parameters, moments and results.
+struct BatchNormPairApply : BatchNormApply {
+  static constexpr const char* kName = "batch_norm_pair_forward";
+  BatchNormApply second = {};
+};
+// Partials are of three sums.
+struct BatchNormPairGradientSums : BatchNormGradientSums {
+  static constexpr const char* kName = "batch_norm_pair_gradient_sums";
+  BatchNormGradientSums second = {};
+};
+struct BatchNormPairBackpropagate : BatchNormBackpropagate {
+  static constexpr const char* kName = "batch_norm_pair_backward";
+  BatchNormBackpropagate second = {};
+};
+
+using BatchNormKernels =
+    std::tuple<BatchNormSums, BatchNormFindMoments, BatchNormFixedMoments, BatchNormApply,
+               BatchNormGradientSums, BatchNormBackpropagate, BatchNormPairApply,
+               BatchNormPairGradientSums, BatchNormPairBackpropagate>;
 
 }  // namespace lockstep::engine::cuda

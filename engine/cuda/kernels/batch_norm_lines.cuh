@@ -48,7 +48,7 @@ struct Gradients {
   }
 };
 
-// y = activation((x - mean) factor + shift + other) of one channel.
+// (x - mean) factor + shift of one channel.
 struct Normalisation {
   float mean, factor, shift;
   template <class T>
@@ -58,9 +58,25 @@ struct Normalisation {
     return {float(a.moments[c]), float(double(wide(scale[c])) * a.moments[a.channels + c]),
             wide(shift[c])};
   }
-  __device__ float operator()(float x, float other) const {
-    return (x - mean) * factor + shift + other;
+  __device__ float operator()(float x) const { return (x - mean) * factor + shift; }
+};
+
+// The second input is added as it is ...
+struct PlainOther {
+  template <class T>
+  __device__ static PlainOther of(const BatchNormApply&, std::size_t) {
+    return {};
   }
+  __device__ float operator()(float other) const { return other; }
+};
+// ... or normalised by the second batch norm of a pair.
+struct NormalisedOther {
+  Normalisation normal;
+  template <class T>
+  __device__ static NormalisedOther of(const BatchNormPairApply& a, std::size_t c) {
+    return {Normalisation::of<T>(a.second, c)};
+  }
+  __device__ float operator()(float other) const { return normal(other); }
 };
 
 // What is read of a line: x, and what is added, where there is something.
@@ -78,8 +94,8 @@ struct ForwardLine {
 };
 
 // Whole groups of channels: each is one byte of the mask.
-template <class T, class Way, bool kAdds>
-__device__ void normalise_groups(const BatchNormApply& a) {
+template <class T, class Way, bool kAdds, class Other, class Arguments>
+__device__ void normalise_groups(const Arguments& a) {
   constexpr unsigned kAtOnce = kAdds ? 2 : 4;
   const Threads<kPack> mine(a.channels);
   const T* const x = static_cast<const T*>(a.x);
@@ -90,7 +106,9 @@ __device__ void normalise_groups(const BatchNormApply& a) {
     if (!mine.works(tile)) continue;
     const std::size_t channel = mine.channel(tile);
     Normalisation normal[kPack];
+    Other other_of[kPack];
     for (unsigned w = 0; w < kPack; ++w) normal[w] = Normalisation::of<T>(a, channel + w);
+    for (unsigned w = 0; w < kPack; ++w) other_of[w] = Other::template of<T>(a, channel + w);
     each_line<kAtOnce>(
         std::size_t(block_row()) * mine.slots + mine.slot, std::size_t(block_rows()) * mine.slots,
         lines,
@@ -106,7 +124,8 @@ __device__ void normalise_groups(const BatchNormApply& a) {
           Pack<float, kPack> results;
           unsigned passes = 0;
           for (unsigned w = 0; w < kPack; ++w) {
-            const float result = normal[w](wide(values.x.values[w]), values.added(w));
+            const float added = kAdds ? other_of[w](values.added(w)) : 0.0f;
+            const float result = normal[w](wide(values.x.values[w])) + added;
             passes |= result > 0 ? 1u << w : 0u;
             results.values[w] = a.mask != nullptr && result < 0 ? 0.0f : result;
           }
@@ -117,8 +136,8 @@ __device__ void normalise_groups(const BatchNormApply& a) {
 }
 
 // Any number of channels: a thread has the elements of one byte of the mask at a time.
-template <class T>
-__device__ void normalise_bytes(const BatchNormApply& a) {
+template <class T, class Other, class Arguments>
+__device__ void normalise_bytes(const Arguments& a) {
   const T* const x = static_cast<const T*>(a.x);
   const T* const other = static_cast<const T*>(a.other);
   T* const y = static_cast<T*>(a.y);
@@ -131,9 +150,9 @@ __device__ void normalise_bytes(const BatchNormApply& a) {
     const std::size_t count = least(8, columns - begin);
     unsigned passes = 0;
     for (unsigned k = 0; k < count; ++k) {
-      const std::size_t i = begin + k, at = row * columns + i;
-      const float added = other == nullptr ? 0.0f : wide(other[at]);
-      const float result = Normalisation::of<T>(a, i % a.channels)(wide(x[at]), added);
+      const std::size_t i = begin + k, at = row * columns + i, c = i % a.channels;
+      const float added = other == nullptr ? 0.0f : Other::template of<T>(a, c)(wide(other[at]));
+      const float result = Normalisation::of<T>(a, c)(wide(x[at])) + added;
       passes |= result > 0 ? 1u << k : 0u;
       y[at] = narrow<T>(a.mask != nullptr && result < 0 ? 0.0f : result);
     }
@@ -146,9 +165,22 @@ __device__ void run(const BatchNormApply& a) {
   go(a.channels, packs_at(a.x, a.other, a.y), [&](auto way) {
     using Way = decltype(way);
     if constexpr (Way::kWidth == kPack) {
-      a.other != nullptr ? normalise_groups<T, Way, true>(a) : normalise_groups<T, Way, false>(a);
+      a.other != nullptr ? normalise_groups<T, Way, true, PlainOther>(a)
+                         : normalise_groups<T, Way, false, PlainOther>(a);
     } else {
-      normalise_bytes<T>(a);
+      normalise_bytes<T, PlainOther>(a);
+    }
+  });
+}
+
+template <class T>
+__device__ void run(const BatchNormPairApply& a) {
+  go(a.channels, packs_at(a.x, a.other, a.y), [&](auto way) {
+    using Way = decltype(way);
+    if constexpr (Way::kWidth == kPack) {
+      normalise_groups<T, Way, true, NormalisedOther>(a);
+    } else {
+      normalise_bytes<T, NormalisedOther>(a);
     }
   });
 }

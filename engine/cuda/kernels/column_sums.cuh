@@ -18,35 +18,20 @@ __device__ Pack<T, kWidth> masked(const Pack<T, kWidth>& y, Pack<T, kWidth> dy) 
   return dy;
 }
 
-template <class T, unsigned kWidth>
-struct ColumnLine {
-  Pack<T, kWidth> y, dy;
-};
-
 template <class T, class Way>
 struct ColumnAdder {
   static constexpr unsigned kWidth = Way::kWidth;
-  const T* y;
-  T* dy;  // the group's channels of the first line
+  const T* dy;  // the group's channels of the first line
   std::size_t channels;
-  bool masks;
-  __device__ ColumnLine<T, kWidth> read(std::size_t line) const {
-    ColumnLine<T, kWidth> result{};
-    result.dy = load<kWidth>(dy + line * channels, Way::kAligned);
-    if (y != nullptr) result.y = load<kWidth>(y + line * channels, Way::kAligned);
-    return result;
+  __device__ Pack<T, kWidth> read(std::size_t line) const {
+    return load<kWidth>(dy + line * channels, Way::kAligned);
   }
   template <std::size_t kLines>
-  __device__ void add(std::size_t line, std::size_t step,
-                      const ColumnLine<T, kWidth> (&lines)[kLines],
+  __device__ void add(std::size_t, std::size_t, const Pack<T, kWidth> (&lines)[kLines],
                       ChannelSums<1, kWidth>& sums) const {
     Pack<FewSums<T>, kWidth> few{};
-    for (unsigned k = 0; k < kLines; ++k) {
-      const ColumnLine<T, kWidth>& values = lines[k];
-      const Pack<T, kWidth> g = y == nullptr ? values.dy : masked(values.y, values.dy);
-      if (masks) store(g, dy + (line - k * step) * channels, Way::kAligned);
-      for (unsigned w = 0; w < kWidth; ++w) few.values[w] += FewSums<T>(wide(g.values[w]));
-    }
+    for (const Pack<T, kWidth>& line : lines)
+      for (unsigned w = 0; w < kWidth; ++w) few.values[w] += FewSums<T>(wide(line.values[w]));
     for (unsigned w = 0; w < kWidth; ++w) sums.values[0][w] += double(few.values[w]);
   }
 };
@@ -63,15 +48,13 @@ struct ColumnsEnd {
 
 template <class T>
 __device__ void run(const ColumnSums& a) {
-  const T* const y = static_cast<const T*>(a.y);
-  T* const dy = static_cast<T*>(a.dy);
-  go(a.channels, packs_at(y, dy), [&](auto way) {
+  const T* const dy = static_cast<const T*>(a.dy);
+  go(a.channels, packs_at(dy), [&](auto way) {
     using Way = decltype(way);
     sum_lines<Way::kWidth, 1, 2>(
         std::size_t(a.state->examples) * a.positions, a.channels, a.partials,
         [&](std::size_t channel) {
-          return ColumnAdder<T, Way>{y == nullptr ? nullptr : y + channel, dy + channel, a.channels,
-                                     a.masks};
+          return ColumnAdder<T, Way>{dy + channel, a.channels};
         },
         ColumnsEnd<T>{a});
   });

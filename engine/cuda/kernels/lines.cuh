@@ -89,20 +89,17 @@ struct ChannelSums {
 template <class T>
 using FewSums = std::conditional_t<sizeof(T) == 2, float, double>;
 
-// Whether the block is the last of `count` that come here; then it may read, by read_fresh, what
-// the others have written before. All threads of the block call it.
+// Returns whether the block is the last of `count` that come here. That block may read, by
+// read_fresh, what the others have written before. All threads of the block call it.
 __device__ inline bool is_last(std::uint32_t* ticket, unsigned count) {
   std::uint32_t* const before = shared<std::uint32_t, 1>();
-  fence();
   barrier();
   if (thread() == 0) {
     *before = count_up(ticket);
     if (*before + 1 == count) *ticket = 0;
   }
   barrier();
-  const bool last = *before + 1 == count;
-  if (last) fence();
-  return last;
+  return *before + 1 == count;
 }
 
 // The numbers of an array that a lane holds.
@@ -110,17 +107,18 @@ struct LaneShare {
   unsigned first, count;
 };
 
-// Adds the arrays of all lanes whose numbers differ in the bits kMask, kMask / 2, ..., kLeast. Each
-// exchange halves the numbers that a lane holds. Returns the lane's share, which starts at
-// numbers[0]. All lanes of a warp call it.
-template <unsigned kMask, unsigned kLeast, unsigned kCount>
-__device__ LaneShare add_lanes(double (&numbers)[kCount], unsigned lane, LaneShare share) {
+// Adds the arrays of all lanes whose numbers differ in the bits kMask, kMask / 2, ..., kLeast, in
+// float64. Each exchange halves the numbers that a lane holds. Returns the lane's share, which
+// starts at sums[0]. All lanes of a warp call it.
+template <unsigned kMask, unsigned kLeast, class Number, unsigned kCount, unsigned kShare>
+__device__ LaneShare add_lanes(const Number (&numbers)[kCount], unsigned lane, LaneShare share,
+                               double (&sums)[kShare]) {
   constexpr unsigned kHalf = (kCount + 1) / 2;
   const bool upper = (lane & kMask) != 0;
   double half[kHalf];
   repeat<kHalf>([&](unsigned i) {
-    const double low = numbers[i], high = i + kHalf < kCount ? numbers[i + kHalf] : 0;
-    half[i] = (upper ? high : low) + shuffle_xor(upper ? low : high, kMask);
+    const Number low = numbers[i], high = i + kHalf < kCount ? numbers[i + kHalf] : Number(0);
+    half[i] = double(upper ? high : low) + double(shuffle_xor(upper ? low : high, kMask));
   });
   if (upper) share.first += kHalf;
   if (upper) {
@@ -128,9 +126,13 @@ __device__ LaneShare add_lanes(double (&numbers)[kCount], unsigned lane, LaneSha
   } else {
     share.count = share.count < kHalf ? share.count : kHalf;
   }
-  if constexpr (kMask > kLeast) share = add_lanes<kMask / 2, kLeast>(half, lane, share);
-  repeat<kHalf>([&](unsigned i) { numbers[i] = half[i]; });
-  return share;
+  if constexpr (kMask > kLeast) {
+    return add_lanes<kMask / 2, kLeast>(half, lane, share, sums);
+  } else {
+    static_assert(kHalf == kShare);
+    repeat<kHalf>([&](unsigned i) { sums[i] = half[i]; });
+    return share;
+  }
 }
 
 // The sums of one tile, from those of a block's threads to the result.
@@ -157,15 +159,18 @@ class TileSums {
   __device__ void add_threads(unsigned chunk, const ChannelSums<kSums, kWidth, Sum>& sums) const {
     double* const of_warps = shared<double, kWarps * kNumbers>();
     const unsigned lane = thread() % kWarpThreads, group = lane % kGroups;
-    double mine[kSums * kWidth];
-    for (unsigned k = 0; k < kSums; ++k)
-      for (unsigned w = 0; w < kWidth; ++w) mine[k * kWidth + w] = double(sums.values[k][w]);
-    const LaneShare share = add_lanes<kWarpThreads / 2, kGroups>(mine, lane, {0, kSums * kWidth});
-    double* const to = of_warps + thread() / kWarpThreads * kNumbers + group * kWidth;
     constexpr unsigned kSlots = kWarpThreads / kGroups;
-    repeat<(kSums * kWidth + kSlots - 1) / kSlots>([&](unsigned i) {
+    constexpr unsigned kShare = (kSums * kWidth + kSlots - 1) / kSlots;
+    Sum mine[kSums * kWidth];
+    for (unsigned k = 0; k < kSums; ++k)
+      for (unsigned w = 0; w < kWidth; ++w) mine[k * kWidth + w] = sums.values[k][w];
+    double added[kShare];
+    const LaneShare share =
+        add_lanes<kWarpThreads / 2, kGroups>(mine, lane, {0, kSums * kWidth}, added);
+    double* const to = of_warps + thread() / kWarpThreads * kNumbers + group * kWidth;
+    repeat<kShare>([&](unsigned i) {
       const unsigned n = share.first + i;
-      if (i < share.count) to[n / kWidth * kChannels + n % kWidth] = mine[i];
+      if (i < share.count) to[n / kWidth * kChannels + n % kWidth] = added[i];
     });
     barrier();
     for (unsigned n = thread(); n < kNumbers; n += kLineThreads) {

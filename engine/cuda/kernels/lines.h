@@ -19,6 +19,7 @@ inline constexpr unsigned kLineGroups = 32;      // largest tile of kernels that
 inline constexpr unsigned kSumGroups = 4;        // tile of kernels that add
 inline constexpr unsigned kWideSumGroups = 8;    // likewise, for large batches
 inline constexpr unsigned kLineResidents = 3;    // blocks that a multiprocessor has room for
+inline constexpr unsigned kPairResidents = 2;    // likewise, of kernels that write for two layers
 inline constexpr unsigned kSumResidents = 2;     // likewise, of kernels that add lines
 inline constexpr unsigned kMostSumBlocks = 264;  // of these: an H100 has room for as many
 
@@ -47,9 +48,10 @@ constexpr std::size_t blocks_of_tile(std::size_t most, std::size_t tiles) {
 }
 
 // Returns the second extent of the grid of a kernel that writes each line.
-constexpr unsigned line_blocks(std::size_t lines, std::size_t channels, int multiprocessors) {
+constexpr unsigned line_blocks(std::size_t lines, std::size_t channels, int multiprocessors,
+                               unsigned residents = kLineResidents) {
   const std::size_t wanted = lines / (std::size_t(4) * line_slots(channels)) + 1;
-  const std::size_t most = std::size_t(multiprocessors) * kLineResidents;
+  const std::size_t most = std::size_t(multiprocessors) * residents;
   return unsigned(least(wanted, blocks_of_tile(most, line_tiles(channels))));
 }
 

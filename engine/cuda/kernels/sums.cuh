@@ -80,23 +80,36 @@ __device__ inline std::uint32_t word_at(const Checksum& a, std::size_t index) {
   return word;
 }
 
-template <class T>
-__device__ void run(const Checksum& a) {
+// The part of thread `first` of `stride`.
+__device__ inline void add_checksum(const Checksum& a, std::size_t first, std::size_t stride) {
   using Words = WideAccess<std::uint32_t>;
   std::uint64_t sum = 0;
   const std::size_t whole = wide_accesses(a.data) ? a.bytes / sizeof(Words) : 0;
-  for (std::size_t i = first_index(); i < whole; i += index_stride()) {
+  for (std::size_t i = first; i < whole; i += stride) {
     const Words words = static_cast<const Words*>(a.data)[i];
     for (std::size_t k = 0; k < Words::kCount; ++k) {
       sum += checksum_word(words.values[k], a.offset + i * Words::kCount + k);
     }
   }
-  for (std::size_t i = whole * Words::kCount + first_index(); i * 4 < a.bytes;
-       i += index_stride()) {
+  for (std::size_t i = whole * Words::kCount + first; i * 4 < a.bytes; i += stride) {
     sum += checksum_word(word_at(a, i), a.offset + i);
   }
   sum = sum_of_warp(sum);
   if (lane() == 0) atomic_add(a.sum, sum);
+}
+
+template <class T>
+__device__ void run(const Checksum& a) {
+  add_checksum(a, first_index(), index_stride());
+}
+
+template <class T>
+__device__ void run(const Checksums& a) {
+  const std::size_t begin = a.ranges[2 * block()], end = a.ranges[2 * block() + 1];
+  add_checksum({static_cast<const std::byte*>(a.data) + begin * a.width, (end - begin) * a.width, 0,
+                a.sums + block()},
+               std::size_t(block_row()) * threads() + thread(),
+               std::size_t(block_rows()) * threads());
 }
 
 }  // namespace lockstep::engine::cuda

@@ -29,6 +29,16 @@ struct Checksum {
   std::uint64_t* sum;
 };
 
-using SumsKernels = std::tuple<BatchSum, Checksum>;
+// Adds to sums[i] the checksum of range i. Column i of the grid, of kRows blocks, does it.
+struct Checksums {
+  static constexpr const char* kName = "checksums";
+  static constexpr unsigned kRows = 2;
+  const void* data;
+  const std::size_t* ranges;  // begin and end of each, in elements ...
+  std::size_t width;          // ... of so many bytes
+  std::uint64_t* sums;
+};
+
+using SumsKernels = std::tuple<BatchSum, Checksum, Checksums>;
 
 }  // namespace lockstep::engine::cuda

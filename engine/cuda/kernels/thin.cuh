@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Bodies of the kernels in thin.h. Forward a thread has kPack filters of some positions, and
-// weights lie in float32 where all threads of its block reach them. Backward it has four filters,
-// and a sum for each of the taps and one for the bias.
+// Bodies of the kernels in thin.h. Forward a thread has kPack filters of a few positions at a time.
+// Backward it has four filters of kThinLines positions in each band, and a sum for each of the taps
+// and one for the bias. No position needs a division or a look whether it is in the image.
 #pragma once
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <grid.cuh>
@@ -14,124 +15,186 @@
 
 namespace lockstep::engine::cuda {
 
-// A number that kernels see: its row and column in the window, and how far it lies behind the
-// window's first one.
-struct ThinTap {
-  unsigned y = 0, x = 0, offset = 0;
+// A band of outputs.
+struct ThinBand {
+  std::size_t image, line;  // of the first output
+  unsigned row, positions;
+  __device__ ThinBand(const ThinSizes& s, std::size_t number) {
+    const auto [of_batch, of_image] = divide(number, s.bands());
+    image = of_batch;
+    row = unsigned(of_image) * s.band;
+    line = (image * s.output_height + row) * s.output_width;
+    positions = unsigned(least(s.band, s.output_height - row)) * s.output_width;
+  }
 };
 
-// Fills the table with kCount taps from `first` on. All threads of the block call it; a barrier
-// must follow. The table saves divisions for each position.
-template <unsigned kCount>
-__device__ void find_taps(const ThinSizes& s, unsigned first, ThinTap* taps) {
-  if (thread() >= kCount || first + thread() >= s.taps()) return;
-  const unsigned tap = first + thread(), pixel = tap / s.channels;
-  const unsigned y = pixel / s.kernel_width, x = pixel - y * s.kernel_width;
-  taps[thread()] = {y, x, (y * s.width + x) * s.channels + tap - pixel * s.channels};
-}
+// A band as the block sees it: its numbers in float32, row by row, zero beyond the image, and
+// tables of the places of taps and positions among them.
+class ThinView {
+ public:
+  // Fills the tables for kTaps taps from `first` on. All threads of the block call it; a barrier
+  // must follow.
+  template <unsigned kTaps>
+  __device__ static ThinView of(const ThinSizes& s, unsigned first) {
+    ThinView view(shared<unsigned, kTaps>());
+    const unsigned pitch = s.pitch();
+    if (thread() < kTaps) {
+      const unsigned tap = first + thread(), y = tap / (s.kernel_width * s.channels);
+      // The rest of its number in a row of the window is its place in a row of the image.
+      view.taps_[thread()] = tap < s.taps() ? (y * (pitch - s.kernel_width * s.channels) + tap) *
+                                                  unsigned(sizeof(float))
+                                            : 0;
+    }
+    for (unsigned i = thread(); i < s.band * s.output_width; i += threads()) {
+      const unsigned y = i / s.output_width, x = i - y * s.output_width;
+      view.corners_[i] = (y * pitch + x * s.channels) * s.stride * unsigned(sizeof(float));
+    }
+    return view;
+  }
 
-// The window of one position. Its upper left corner wraps where it is above or left of
-// the image.
-template <class T>
-struct ThinCorner {
-  const T* first;
-  unsigned y, x;
-  __device__ ThinCorner(const ThinSizes& s, const T* images, std::size_t line) {
-    const auto [lines, ox] = divide(line, s.output_width);
-    const auto [row, oy] = divide(lines, s.output_height);
-    y = unsigned(oy) * s.stride - s.padding;
-    x = unsigned(ox) * s.stride - s.padding;
-    first = images + ((std::int64_t(row) * s.height + int(y)) * s.width + int(x)) * s.channels;
+  // Goes on to a band. All threads of the block call it.
+  template <class T>
+  __device__ void show(const ThinSizes& s, const T* images, const ThinBand& band) {
+    constexpr unsigned kAtOnce = 2;  // rows whose loads are under way together
+    const unsigned pitch = s.pitch(), rows = s.rows(s.band), warps = threads() / kWarp;
+    const unsigned numbers = s.width * s.channels, left = s.padding * s.channels;
+    const T* const image = images + band.image * s.height * numbers;
+    barrier();
+    for (unsigned first = thread() / kWarp; first < rows; first += kAtOnce * warps) {
+      for (unsigned column = lane(); column < pitch; column += kWarp) {
+        const unsigned x = column - left;  // above and left of the image numbers wrap
+        float values[kAtOnce];
+        repeat<kAtOnce>([&](unsigned k) {
+          const unsigned y = band.row * s.stride - s.padding + first + k * warps;
+          const bool there = y < s.height && x < numbers && first + k * warps < rows;
+          values[k] = there ? wide(image[std::size_t(y) * numbers + x]) : 0.0f;
+        });
+        repeat<kAtOnce>([&](unsigned k) {
+          const unsigned row = first + k * warps;
+          if (row < rows) pixels_[row * pitch + column] = values[k];
+        });
+      }
+    }
+    barrier();
   }
-  // Returns the number that a tap sees, zero beyond the image.
-  __device__ float at(const ThinSizes& s, const ThinTap& tap) const {
-    return y + tap.y < s.height && x + tap.x < s.width ? wide(first[tap.offset]) : 0.0f;
+
+  // A tap sees the number at(tap(number) + corner(position)) of a position. Both are in bytes.
+  __device__ unsigned tap(unsigned number) const { return taps_[number]; }
+  __device__ unsigned corner(unsigned position) const { return corners_[position]; }
+  __device__ float at(unsigned place) const {
+    return *reinterpret_cast<const float*>(reinterpret_cast<const std::byte*>(pixels_) + place);
   }
+
+ private:
+  __device__ explicit ThinView(unsigned* taps)
+      : taps_(taps),
+        corners_(shared<unsigned, kMostThinOutputs>()),
+        pixels_(shared<float, kMostThinPixels>()) {}
+  unsigned *taps_, *corners_;
+  float* pixels_;
 };
 
 template <class T>
 __device__ void run(const ThinForward& a) {
+  constexpr unsigned kAtOnce = 3;  // positions, for which weights are loaded once
+  using Filters = Pack<float, kPack>;
   const ThinSizes& s = a.sizes;
-  const unsigned taps = s.taps();
+  const unsigned taps = s.taps(), groups = s.filters / kPack;
   const T* const w = static_cast<const T*>(a.w);
-  const T* const x = static_cast<const T*>(a.x);
   const T* const bias = static_cast<const T*>(a.bias);
   T* const y = static_cast<T*>(a.y);
-  float* const weights = shared<float, kMostThinTaps * kMostThinFilters>();  // [taps][filters]
+  // [taps][groups]
+  Filters* const weights = shared<Filters, kMostThinTaps * kMostThinFilters / kPack>();
   for (unsigned i = thread(); i < taps * s.filters; i += threads()) {
     const unsigned tap = i / s.filters;
-    weights[i] = wide(w[(i - tap * s.filters) * taps + tap]);
+    weights[i / kPack].values[i % kPack] = wide(w[(i - tap * s.filters) * taps + tap]);
   }
-  ThinTap* const table = shared<ThinTap, kMostThinTaps>();
-  find_taps<kMostThinTaps>(s, 0, table);
-  barrier();
+  ThinView view = ThinView::of<kMostThinTaps>(s, 0);
   const Threads<kPack> mine(s.filters);
-  const bool aligned = packs_at(y);
-  const std::size_t lines = std::size_t(a.state->examples) * s.output_height * s.output_width;
-  for (std::size_t tile = block(); tile < mine.tiles(); tile += blocks()) {
-    if (!mine.works(tile)) continue;
-    const unsigned filter = unsigned(mine.channel(tile));
-    Pack<float, kPack> start{};
-    for (unsigned v = 0; v < kPack && bias != nullptr; ++v)
-      start.values[v] = wide(bias[filter + v]);
-    const std::size_t first = std::size_t(block_row()) * mine.slots + mine.slot;
-    const std::size_t step = std::size_t(block_rows()) * mine.slots;
-    for (std::size_t line = first; line < lines; line += step) {
-      const ThinCorner<T> corner(s, x, line);
-      Pack<float, kPack> sums{};
+  const unsigned filter = mine.group * kPack;
+  const bool works = mine.works(0);
+  Filters start{};
+  for (unsigned v = 0; v < kPack && bias != nullptr && works; ++v)
+    start.values[v] = wide(bias[filter + v]);
+  const std::size_t bands = std::size_t(a.state->examples) * s.bands();
+  const std::size_t step = std::size_t(blocks()) * block_rows();
+  for (std::size_t at = std::size_t(block_row()) * blocks() + block(); at < bands; at += step) {
+    const ThinBand band(s, at);
+    view.show(s, static_cast<const T*>(a.x), band);
+    for (unsigned first = works ? mine.slot : band.positions; first < band.positions;
+         first += kAtOnce * mine.slots) {
+      const auto there = [&](unsigned k) { return first + k * mine.slots < band.positions; };
+      unsigned corners[kAtOnce];
+      repeat<kAtOnce>(
+          [&](unsigned k) { corners[k] = view.corner(there(k) ? first + k * mine.slots : first); });
+      Filters sums[kAtOnce] = {};
       for (unsigned tap = 0; tap < taps; ++tap) {
-        const float seen = corner.at(s, table[tap]);
-        const float* const from = weights + tap * s.filters + filter;
-        for (unsigned v = 0; v < kPack; ++v) sums.values[v] += seen * from[v];
+        const Filters by = weights[tap * groups + mine.group];
+        const unsigned offset = view.tap(tap);
+        repeat<kAtOnce>([&](unsigned k) {
+          const float seen = view.at(offset + corners[k]);
+          for (unsigned v = 0; v < kPack; ++v) sums[k].values[v] += seen * by.values[v];
+        });
       }
-      for (unsigned v = 0; v < kPack; ++v) {
-        const float sum = sums.values[v] + start.values[v];
-        sums.values[v] = a.relu && sum < 0 ? 0.0f : sum;
-      }
-      store(narrowed<T>(sums), y + line * s.filters + filter, aligned);
+      repeat<kAtOnce>([&](unsigned k) {
+        if (!there(k)) return;
+        for (unsigned v = 0; v < kPack; ++v) {
+          const float sum = sums[k].values[v] + start.values[v];
+          sums[k].values[v] = a.relu && sum < 0 ? 0.0f : sum;
+        }
+        const std::size_t line = band.line + first + k * mine.slots;
+        store(narrowed<T>(sums[k]), y + line * s.filters + filter, true);
+      });
     }
   }
 }
 
+// A thread's outputs in a band, of which all are on their way before it adds the first. They are
+// kept in words: a compiler takes packs of narrow values apart where they arrive, and so waits.
 template <class T>
-struct ThinLine {
-  Pack<float, kThinWidth> g;
-  float seen[kThinTaps];
-};
+class ThinOutputs {
+ public:
+  static constexpr unsigned kSlots = kLineThreads / kSumGroups;
+  using Sums = ChannelSums<kThinTaps + 1, kThinWidth, float>;
 
-template <class T>
-struct ThinAdder {
-  const ThinGradients& a;
-  const ThinTap* taps;
-  std::size_t filter;
-  bool aligned;
-  __device__ ThinLine<T> read(std::size_t line) const {
-    const ThinSizes& s = a.sizes;
-    const std::size_t at = line * s.filters + filter;
-    ThinLine<T> result;
-    result.g = widened(load<kThinWidth>(static_cast<const T*>(a.dy) + at, aligned));
-    if (a.y != nullptr) {
-      const auto y = widened(load<kThinWidth>(static_cast<const T*>(a.y) + at, aligned));
-      for (unsigned v = 0; v < kThinWidth; ++v)
-        if (!(y.values[v] > 0)) result.g.values[v] = 0;
-    }
-    const ThinCorner<T> corner(s, static_cast<const T*>(a.x), line);
-    const unsigned count = s.taps() - a.first_tap;
-    repeat<kThinTaps>(
-        [&](unsigned k) { result.seen[k] = k < count ? corner.at(s, taps[k]) : 0.0f; });
-    return result;
-  }
-  template <std::size_t kLines, class Sums>
-  __device__ void add(std::size_t, std::size_t, const ThinLine<T> (&lines)[kLines],
-                      Sums& sums) const {
-    repeat<kLines>([&](unsigned l) {
-      for (unsigned v = 0; v < kThinWidth; ++v) {
-        const float g = lines[l].g.values[v];
-        sums.values[0][v] += g;
-        repeat<kThinTaps>([&](unsigned k) { sums.values[k + 1][v] += g * lines[l].seen[k]; });
-      }
+  __device__ void read(const ThinGradients& a, const ThinBand& band, unsigned slot,
+                       std::size_t filter) {
+    slot_ = slot;
+    end_ = band.positions;
+    masks_ = a.y != nullptr;
+    const auto* const dy = static_cast<const T*>(a.dy) + band.line * a.sizes.filters + filter;
+    const auto* const y =
+        masks_ ? static_cast<const T*>(a.y) + band.line * a.sizes.filters + filter : dy;
+    repeat<kThinLines>([&](unsigned k) {
+      const std::size_t at = least(slot + k * kSlots, end_ - 1) * a.sizes.filters;
+      dy_[k] = load<kWords>(reinterpret_cast<const std::uint32_t*>(dy + at), true);
+      y_[k] = load<kWords>(reinterpret_cast<const std::uint32_t*>(y + at), true);
     });
   }
+  __device__ void add(const ThinView& view, Sums& sums) const {
+    unsigned taps[kThinTaps];
+    repeat<kThinTaps>([&](unsigned t) { taps[t] = view.tap(t); });
+    repeat<kThinLines>([&](unsigned k) {
+      if (slot_ + k * kSlots >= end_) return;
+      const unsigned corner = view.corner(slot_ + k * kSlots);
+      auto g = widened(std::bit_cast<Pack<T, kThinWidth>>(dy_[k]));
+      const auto y = widened(std::bit_cast<Pack<T, kThinWidth>>(y_[k]));
+      for (unsigned v = 0; v < kThinWidth; ++v) {
+        if (masks_ && !(y.values[v] > 0)) g.values[v] = 0;
+        sums.values[0][v] += g.values[v];
+      }
+      repeat<kThinTaps>([&](unsigned t) {
+        const float seen = view.at(taps[t] + corner);
+        for (unsigned v = 0; v < kThinWidth; ++v) sums.values[t + 1][v] += g.values[v] * seen;
+      });
+    });
+  }
+
+ private:
+  static constexpr unsigned kWords = kThinWidth * sizeof(T) / sizeof(std::uint32_t);
+  Pack<std::uint32_t, kWords> y_[kThinLines], dy_[kThinLines];
+  unsigned slot_, end_;
+  bool masks_;
 };
 
 template <class T>
@@ -148,19 +211,31 @@ struct ThinEnd {
   }
 };
 
+// A chunk has every so many-th band. Like sum_lines it begins with what was written last.
 template <class T>
 __device__ void run(const ThinGradients& a) {
   const ThinSizes& s = a.sizes;
-  const std::size_t lines = std::size_t(a.state->examples) * s.output_height * s.output_width;
-  ThinTap* const taps = shared<ThinTap, kThinTaps>();
-  find_taps<kThinTaps>(s, a.first_tap, taps);
-  barrier();
-  sum_lines<kThinWidth, kThinTaps + 1, 1, float>(
-      lines, s.filters, a.partials,
-      [&](std::size_t filter) {
-        return ThinAdder<T>{a, taps, filter, packs_at(a.y, a.dy)};
-      },
-      ThinEnd<T>{a});
+  const Threads<kThinWidth> mine(s.filters, kSumGroups);
+  const std::size_t bands = std::size_t(a.state->examples) * s.bands();
+  const unsigned chunks = a.partials.chunks;
+  const ThinEnd<T> end{a};
+  ThinView view = ThinView::of<kThinTaps>(s, a.first_tap);
+  for (std::size_t tile = block(); tile < mine.tiles(); tile += blocks()) {
+    const TileSums<kThinWidth, kThinTaps + 1, kSumGroups, ThinEnd<T>> tile_sums(
+        a.partials, s.filters, tile, end);
+    for (unsigned chunk = block_row(); chunk < chunks; chunk += block_rows()) {
+      typename ThinOutputs<T>::Sums sums;
+      for (std::size_t at = chunk; at < bands; at += chunks) {
+        const ThinBand band(s, bands - 1 - at);
+        ThinOutputs<T> outputs;
+        if (mine.works(tile)) outputs.read(a, band, mine.slot, mine.channel(tile));
+        view.show(s, static_cast<const T*>(a.x), band);
+        if (mine.works(tile)) outputs.add(view, sums);
+      }
+      tile_sums.add_threads(chunk, sums);
+      tile_sums.add_chunks();
+    }
+  }
 }
 
 }  // namespace lockstep::engine::cuda

@@ -2,9 +2,10 @@
 // Convolutions whose kernels see few numbers, as the first of a network for small images: so little
 // is multiplied that the outputs' way to memory is all that counts, and libraries have no kernel
 // that knows it. Arguments of forward, and of the gradients of weights and bias. Taps are the
-// numbers that a kernel sees, kernel_height x kernel_width x channels. Addresses are the GPU's,
-// arrays are of the module's type; sums are float32. Lines and grids are those of
-// engine/cuda/kernels/lines.h, of `filters` channels, which are whole groups of 8; gradients go by
+// numbers that a kernel sees, kernel_height x kernel_width x channels. A block works on bands: some
+// rows of an image's outputs. What their windows see lies in shared memory. Addresses are the
+// GPU's, arrays are of the module's type, y and dy aligned to 16 bytes; sums are float32. `filters`
+// are whole groups of 8; the grid of the gradients is that of engine/cuda/kernels/lines.h for
 // groups of kThinWidth.
 #pragma once
 #include <cstddef>
@@ -19,15 +20,25 @@ inline constexpr unsigned kThinTaps = 9;           // whose gradients one kernel
 inline constexpr unsigned kMostThinTaps = 27;      // of a convolution
 inline constexpr unsigned kMostThinFilters = 128;  // one tile of them
 inline constexpr unsigned kThinWidth = 4;          // filters of a thread that adds gradients
+inline constexpr unsigned kThinLines = 6;          // its outputs in a band
+inline constexpr unsigned kMostThinOutputs = kThinLines * kLineThreads / kSumGroups;  // of a band
+inline constexpr unsigned kMostThinPixels = 4096;  // numbers that a band sees
 
 // In numbers that are fast to divide.
 struct ThinSizes {
   unsigned height = 0, width = 0, channels = 0;
   unsigned output_height = 0, output_width = 0, filters = 0;
   unsigned kernel_height = 0, kernel_width = 0, stride = 1, padding = 0;
+  unsigned band = 1;  // rows of outputs
   constexpr unsigned taps() const { return kernel_height * kernel_width * channels; }
+  constexpr unsigned bands() const { return (output_height + band - 1) / band; }  // of an image
+  // Returns the numbers in a row of the padded image, and the rows that `count` rows of outputs
+  // see.
+  constexpr unsigned pitch() const { return (width + 2 * padding) * channels; }
+  constexpr unsigned rows(unsigned count) const { return (count - 1) * stride + kernel_height; }
 };
 
+// Any grid; a block has kLineThreads.
 struct ThinForward {
   static constexpr const char* kName = "thin_forward";
   const StepState* state = nullptr;

@@ -9,6 +9,7 @@
 #include "engine/cuda/kernels/all.h"
 #include "engine/cuda/kernels/batch_norm.cuh"
 #include "engine/cuda/kernels/batch_norm_lines.cuh"
+#include "engine/cuda/kernels/batch_norm_pair.cuh"
 #include "engine/cuda/kernels/column_sums.cuh"
 #include "engine/cuda/kernels/dropout.cuh"
 #include "engine/cuda/kernels/embedding.cuh"

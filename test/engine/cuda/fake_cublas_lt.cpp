@@ -92,8 +92,9 @@ void FakeCublasLt::drop(const void* object) {
 }
 
 cublasStatus_t FakeCublasLt::multiply(const LtObject& description, float alpha, const void* a,
-                                      const LtObject& a_layout, const void* b, const LtObject& b_layout,
-                                      float beta, const void* c, void* d, const LtObject& d_layout) {
+                                      const LtObject& a_layout, const void* b,
+                                      const LtObject& b_layout, float beta, const void* c, void* d,
+                                      const LtObject& d_layout) {
   if (answer != CUBLAS_STATUS_SUCCESS) return answer;
   if (d_layout.type != CUDA_R_32F) return answer;
   const Operand left(a, a_layout, get(description, CUBLASLT_MATMUL_DESC_TRANSA, int(CUBLAS_OP_N)));

@@ -13,17 +13,20 @@
 
 namespace lockstep::engine {
 namespace cuda {
-namespace {
 
 GpuKernels fake_kernels() {
   return {.image = FakeGpu::image,
           .ops = [](const GpuParts& gpu, DType dtype, OpsOptions) -> std::unique_ptr<Ops> {
-            return std::make_unique<CudaOps>(gpu, dtype,
-                                             std::make_unique<FakeProducts>(gpu.kernels),
-                                             std::make_unique<FakeConvolutions>(gpu.kernels));
+            const auto loops = [&] {
+              return LaneLibraries{std::make_unique<FakeProducts>(gpu.kernels),
+                                   std::make_unique<FakeConvolutions>(gpu.kernels)};
+            };
+            return std::make_unique<CudaOps>(gpu, dtype, loops(), loops());
           },
           .libraries = [] { return std::string("loops"); }};
 }
+
+namespace {
 
 FakeGpuOptions with_libraries(FakeGpuOptions options) {
   options.kernels = kernels_with_libraries;

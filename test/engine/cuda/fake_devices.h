@@ -7,11 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "engine/cuda/gpu.h"
 #include "engine/device/device.h"
 #include "test/engine/cuda/fake_gpu.h"
 #include "test/engine/cuda/fake_options.h"
 
 namespace lockstep::engine::cuda {
+
+// Loops for NVIDIA's libraries, for a fake that has kernels_with_libraries.
+GpuKernels fake_kernels();
 
 // Their kernels have those of the libraries too, whatever `options` says.
 class FakeDevices {

@@ -98,6 +98,13 @@ std::vector<std::span<std::byte>> unreached(FakeState& state, int process, int g
   return all;
 }
 
+bool starts_early(const CUlaunchConfig& config) {
+  return std::any_of(config.attrs, config.attrs + config.numAttrs, [](const auto& attribute) {
+    return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+           attribute.value.programmaticStreamSerializationAllowed != 0;
+  });
+}
+
 CUresult launch(FakeState& state, FakeStream* stream, const EmulatedKernel& kernel,
                 LaunchShape shape, const void* arguments) {
   const std::size_t number = state.launches++;
@@ -131,7 +138,7 @@ std::shared_ptr<FakeEvent> event_of(const FakeState& state, CUevent handle) {
 
 void fill_streams(Driver& driver) {
   fill_events(driver);
-  driver.stream_create = [](CUstream* handle, unsigned flags) {
+  driver.stream_create = [](CUstream* handle, unsigned flags, int) {
     return in_context([&](FakeState& state, const FakeContext& context) {
       if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_NOT_SUPPORTED;
       FakeStream* const stream = state.queue.make_stream(context.gpu);
@@ -163,16 +170,23 @@ void fill_streams(Driver& driver) {
       return result_of(state.queue.wait(stream, itself(event)));
     });
   };
-  driver.launch_kernel = [](CUfunction function, unsigned x, unsigned y, unsigned z,
-                            unsigned threads, unsigned threads_y, unsigned threads_z, unsigned,
-                            CUstream handle, void** parameters, void**) {
-    return with_stream(handle, [&](FakeState& state, FakeStream* stream) {
-      if (x == 0 || y == 0 || z != 1 || threads == 0 || threads_y != 1 || threads_z != 1) {
+  // A kernel that may start early waits for the one before it, so here it runs behind that.
+  driver.launch_kernel_ex = [](const CUlaunchConfig* config, CUfunction function, void** parameters,
+                               void**) {
+    return with_stream(config->hStream, [&](FakeState& state, FakeStream* stream) {
+      const CUlaunchConfig& c = *config;
+      if (c.gridDimX == 0 || c.gridDimY == 0 || c.gridDimZ != 1 || c.blockDimX == 0 ||
+          c.blockDimY != 1 || c.blockDimZ != 1) {
         return CUDA_ERROR_INVALID_VALUE;
       }
+      const bool early = starts_early(c);
+      if (early && (state.options.capability < 90 || state.options.driver_version < 12030))
+        return CUDA_ERROR_NOT_SUPPORTED;
+      if (early) ++state.early;
       const auto* const found = reinterpret_cast<const FakeModule::Function*>(function);
       if (found->gpu != stream->gpu) return CUDA_ERROR_INVALID_HANDLE;
-      return launch(state, stream, *found->kernel, {x, y, threads}, parameters[0]);
+      return launch(state, stream, *found->kernel, {c.gridDimX, c.gridDimY, c.blockDimX},
+                    parameters[0]);
     });
   };
 }

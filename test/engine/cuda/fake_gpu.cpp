@@ -43,6 +43,11 @@ void FakeGpu::stick() {
   state_->queue.stick();
 }
 
+std::size_t FakeGpu::early_launches() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->early;
+}
+
 std::vector<std::string> FakeGpu::kernels_run() const {
   const std::lock_guard lock(state_->mutex);
   return state_->kernels_run;

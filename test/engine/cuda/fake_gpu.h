@@ -39,6 +39,7 @@ class FakeGpu {
   void stick();  // from now on nothing that is queued runs
 
   std::vector<std::string> kernels_run() const;  // in their order
+  std::size_t early_launches() const;            // launches that let a kernel start early
   std::size_t free_memory(int gpu = 0) const;
   // What was made and is still there: "1 stream, 2 blocks"; empty where nothing is.
   std::string left() const;

@@ -64,6 +64,7 @@ struct FakeState {
   std::vector<std::string> kernels_run;
   std::size_t launches = 0;
   std::size_t recorded = 0;  // of them
+  std::size_t early = 0;     // likewise, that may start before the kernel before has ended
 };
 
 }  // namespace lockstep::engine::cuda

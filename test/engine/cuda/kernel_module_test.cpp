@@ -112,6 +112,22 @@ TEST_F(KernelModuleTest, KernelsOfAStreamRunInTheirOrder) {
   EXPECT_THAT(fake_.kernels_run(), ElementsAre("number", "halve"));
 }
 
+// Only kernels for compute capability 9.0 and newer wait for the kernel before by themselves.
+TEST(KernelModule, KernelsStartEarlyWhereTheyWaitByThemselves) {
+  for (const int capability : {80, 89, 90, 120}) {
+    FakeGpu fake(with_kernels({.capability = capability}));
+    const Driver driver = fake.driver();
+    const Context context(driver, 0);
+    Memory memory(context);
+    const Buffer buffer = memory.allocate(128);
+    const KernelModule module(context, FakeGpu::image(DType::kFloat32));
+    CudaStream stream(context);
+    module.launch(stream, {.threads = 32}, Halve{reinterpret_cast<std::uint32_t*>(buffer.data())});
+    stream.synchronize();
+    EXPECT_EQ(fake.early_launches(), capability >= 90 ? 1U : 0U) << capability;
+  }
+}
+
 TEST_F(KernelModuleTest, NoBlocksAreNoLaunch) {
   module_.launch(stream_, {.blocks = 0}, Number{numbers_, 1024, 7});
   module_.launch(stream_, {.rows = 0}, Number{numbers_, 1024, 7});
@@ -157,7 +173,7 @@ class RefusedLaunch : public KernelModuleTest {
 TEST_F(RefusedLaunch, IsAnErrorThatNamesTheKernelAndLeavesTheOthers) {
   module_.launch(stream_, {.threads = 32}, Number{numbers_, 1024, 40});
   EXPECT_EQ(refusal([&] { module_.launch(stream_, {.threads = 32}, Halve{numbers_}); }),
-            "cuda:0: cuLaunchKernel of halve failed: too many resources requested for launch "
+            "cuda:0: cuLaunchKernelEx of halve failed: too many resources requested for launch "
             "(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)");
   stream_.synchronize();
   EXPECT_EQ(numbers_[0], 40U);

@@ -33,7 +33,8 @@ std::string text_of(const std::filesystem::path& path) {
 
 // Names of kernels as arguments tell them.
 Names told() {
-  const std::regex pattern(R"x(struct (\w+) \{\s+static constexpr const char\* kName = "(\w+)";)x");
+  const std::regex pattern(
+      R"x(struct (\w+)(?: : \w+)? \{\s+static constexpr const char\* kName = "(\w+)";)x");
   Names names;
   for (const auto& entry : std::filesystem::directory_iterator(folder())) {
     if (entry.path().extension() != ".h") continue;
@@ -44,9 +45,11 @@ Names told() {
   return names;
 }
 
+// Names of kernels that are compiled, of those alone that begin in `start`: another one would not
+// wait for the kernel before it.
 Names compiled() {
   const std::regex pattern(
-      R"(extern "C" __global__ void (?:__launch_bounds__\([\w, ]+\)\s+)?(\w+)\((\w+) a\))");
+      R"(extern "C" __global__ void (?:__launch_bounds__\([\w, ]+\)\s+)?(\w+)\((\w+) a\) \{\s+start\(a\);\s+\})");
   const std::string text = text_of(folder() / "kernels.cu");
   Names names;
   for (std::sregex_iterator match(text.begin(), text.end(), pattern), end; match != end; ++match)

@@ -3,7 +3,9 @@
 // are neither read nor written.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "engine/cuda/kernels/pool.cuh"
@@ -18,10 +20,17 @@ namespace pool_kernels_test {
 constexpr std::size_t kPlanned = 4;
 
 PoolSizes sizes_of(const PoolSpec& s) {
-  return {s.kind == PoolKind::kMax,  unsigned(s.height),          unsigned(s.width),
-          unsigned(s.channels),      unsigned(s.output_height()), unsigned(s.output_width()),
-          unsigned(s.kernel_height), unsigned(s.kernel_width),    unsigned(s.stride),
-          unsigned(s.padding)};
+  return {s.kind == PoolKind::kMax,
+          unsigned(s.height),
+          unsigned(s.width),
+          unsigned(s.channels),
+          unsigned(s.output_height()),
+          unsigned(s.output_width()),
+          unsigned(s.kernel_height),
+          unsigned(s.kernel_width),
+          unsigned(s.stride),
+          unsigned(s.padding),
+          s.relu};
 }
 
 std::vector<PoolSpec> specs() {
@@ -29,12 +38,33 @@ std::vector<PoolSpec> specs() {
   for (const PoolKind kind : {PoolKind::kMax, PoolKind::kAverage})
     for (const std::size_t channels : {1u, 3u, 8u, 24u}) {
       all.push_back({kind, 6, 8, channels, 2, 2, 2, 0});
+      all.push_back({kind, 7, 5, channels, 2, 2, 2, 0});  // the last row and column are in none
       all.push_back({kind, 7, 5, channels, 3, 3, 2, 1});
       all.push_back({kind, 5, 7, channels, 3, 2, 1, 1});  // windows overlap
       all.push_back({kind, 7, 8, channels, 2, 3, 4, 0});  // some inputs are in no window
       all.push_back({kind, 4, 3, channels, 4, 3, 1, 0});  // one window
+      all.push_back({kind, 6, 8, channels, 3, 3, 2, 0});  // the last row and column are in none
+      all.push_back({kind, 8, 6, channels, 3, 3, 2, 2});  // one row of the first windows is there
+      all.push_back({kind, 5, 6, channels, 2, 2, 2, 1});
+      all.push_back({kind, 1, 2, channels, 3, 3, 2, 1});
     }
   return all;
+}
+
+// As CudaOps chooses.
+template <class T>
+void pool(LaunchShape shape, const PoolForward& a) {
+  emulate(shape, [&] {
+    if (!pools_by_two(a.sizes)) return run<T>(a);
+    a.sizes.kernel_width == 2 ? run<T>(QuadPoolForward{a}) : run<T>(NinePoolForward{a});
+  });
+}
+template <class T>
+void pool(LaunchShape shape, const PoolBackward& a) {
+  emulate(shape, [&] {
+    if (!pools_by_two(a.sizes)) return run<T>(a);
+    a.sizes.kernel_width == 2 ? run<T>(QuadPoolBackward{a}) : run<T>(NinePoolBackward{a});
+  });
 }
 
 template <class T>
@@ -82,10 +112,10 @@ TYPED_TEST(PoolKernels, AreThoseOfTheReference) {
                                       : sizeof(LargePoolPlace);
         std::vector<std::uint8_t> places(s.kind == PoolKind::kMax ? place * y.size() : 0, 99);
         const PoolForward a{&state, sizes_of(s), images.data(), y.data(), places.data()};
-        emulate(shape, [&] { run<T>(a); });
+        pool<T>(shape, a);
         ASSERT_NO_FATAL_FAILURE(expect_near(y, y0.values(), used * s.outputs(), "y"));
         const PoolBackward b{&state, sizes_of(s), gradients.data(), dx.data(), places.data()};
-        emulate(shape, [&] { run<T>(b); });
+        pool<T>(shape, b);
         ASSERT_NO_FATAL_FAILURE(expect_near(dx, dx0.values(), used * s.inputs(), "dx"));
         for (std::size_t i = used * s.outputs(); i < y.size(); ++i) ASSERT_EQ(float(y[i]), 7.0f);
         for (std::size_t i = used * s.inputs(); i < dx.size(); ++i) ASSERT_EQ(float(dx[i]), 7.0f);
@@ -98,23 +128,70 @@ TYPED_TEST(PoolKernels, AreThoseOfTheReference) {
   }
 }
 
-// The first that is none is the winner, wherever it lies in the window.
+// Backward gives what a mask of the outputs that are not above 0 leaves of the gradient. Inputs of
+// ReLU's have many of these, and NaN, which is none of them.
+TYPED_TEST(PoolKernels, GoBackThroughAReLU) {
+  using T = TypeParam;
+  for (PoolSpec s : specs()) {
+    if (s.kind != PoolKind::kMax) continue;
+    SCOPED_TRACE(testing::Message() << s.height << "x" << s.width << "x" << s.channels
+                                    << ", kernel " << s.kernel_height);
+    StepState state;
+    state.examples = 2;
+    std::vector<T> x = narrowed_to<T>(images(2, s)), y(2 * s.outputs()), y0 = y;
+    for (std::size_t i = 0; i < x.size(); ++i)
+      if (float(x[i]) < 0.5f || i % 11 == 0) x[i] = T(i % 13 == 0 ? -1.0f : 0.0f);
+    x[0] = T(std::numeric_limits<float>::quiet_NaN());
+    const std::vector<T> dy = narrowed_to<T>(random_numbers(y.size(), 2));
+    std::vector<LargePoolPlace> places(y.size());
+    const auto backward = [&](const std::vector<T>& gradients) {
+      std::vector<T> dx(2 * s.inputs(), T(7.0f));
+      pool<T>({1, 1, 32},
+              PoolBackward{&state, sizes_of(s), gradients.data(), dx.data(), places.data()});
+      return as_doubles(dx);
+    };
+    const auto forward = [&](std::vector<T>& to) {
+      pool<T>({1, 1, 32}, PoolForward{&state, sizes_of(s), x.data(), to.data(), places.data()});
+    };
+    forward(y0);
+    std::vector<T> passed = dy;
+    for (std::size_t i = 0; i < y.size(); ++i)
+      if (!(float(y0[i]) > 0)) passed[i] = T(0.0f);
+    const std::vector<double> expected = backward(passed);
+    s.relu = true;
+    forward(y);
+    EXPECT_EQ(std::memcmp(y.data(), y0.data(), y.size() * sizeof(T)), 0);
+    EXPECT_EQ(backward(dy), expected);
+    EXPECT_NE(passed.size(),
+              std::size_t(std::ranges::count_if(passed, [](T g) { return float(g) != 0; })));
+  }
+}
+
+// The first that is none is the winner, wherever it lies in the window and whatever the others are.
 TYPED_TEST(PoolKernels, WhatIsNotANumberWins) {
   using T = TypeParam;
   for (const std::size_t channels : {1u, 8u}) {
-    for (std::uint32_t at = 0; at < 4; ++at) {
-      StepState state;
-      state.examples = 1;
-      std::vector<T> x = narrowed_to<T>(random_numbers(4 * channels, 1)), y(channels);
-      x[at * channels] = T(std::numeric_limits<float>::quiet_NaN());
-      x[3 * channels] = x[at * channels];
-      std::vector<PoolPlace> places(channels, 9);
-      const PoolSpec s{PoolKind::kMax, 2, 2, channels};
-      const PoolForward a{&state, sizes_of(s), x.data(), y.data(), places.data()};
-      emulate({1, 1, 32}, [&] { run<T>(a); });
-      EXPECT_TRUE(std::isnan(float(y[0])));
-      EXPECT_EQ(places[0], at);
-      for (std::size_t c = 1; c < channels; ++c) EXPECT_FALSE(std::isnan(float(y[c])));
+    for (const PoolSpec& s : {PoolSpec{PoolKind::kMax, 2, 2, channels},
+                              PoolSpec{PoolKind::kMax, 3, 3, channels, 3, 3, 2, 0},
+                              PoolSpec{PoolKind::kMax, 2, 2, channels, 3, 3, 2, 1}}) {
+      ASSERT_EQ(s.outputs(), channels);
+      const std::size_t pixels = s.height * s.width;
+      for (std::size_t at = 0; at < pixels; ++at) {
+        StepState state;
+        state.examples = 1;
+        std::vector<T> x = narrowed_to<T>(random_numbers(pixels * channels, 1)), y(channels);
+        for (std::size_t i = 0; i < pixels; ++i)
+          x[i * channels] = T(std::numeric_limits<float>::infinity());
+        x[at * channels] = T(std::numeric_limits<float>::quiet_NaN());
+        x[(pixels - 1) * channels] = x[at * channels];
+        std::vector<PoolPlace> places(channels, 99);
+        const PoolForward a{&state, sizes_of(s), x.data(), y.data(), places.data()};
+        pool<T>({1, 1, 32}, a);
+        EXPECT_TRUE(std::isnan(float(y[0])));
+        EXPECT_EQ(places[0], (at / s.width + s.padding) * s.kernel_width + at % s.width + s.padding)
+            << s.height << "x" << s.width << "x" << channels << ", pixel " << at;
+        for (std::size_t c = 1; c < channels; ++c) EXPECT_FALSE(std::isnan(float(y[c])));
+      }
     }
   }
 }

@@ -68,5 +68,23 @@ TEST(SumsKernels, ChecksumIsThatOfTheDefinition) {
   }
 }
 
+TEST(SumsKernels, ChecksumsOfRangesAreAddedToTheirSums) {
+  alignas(16) std::uint16_t memory[3000];
+  for (std::size_t i = 0; i < std::size(memory); ++i) memory[i] = std::uint16_t(i * 3037 + 1);
+  const std::size_t ranges[] = {0, 16, 16, 2993, 7, 7, 2999, 3000};
+  std::uint64_t wanted[] = {1, 2, 3, 4};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::size_t bytes = 2 * (ranges[2 * i + 1] - ranges[2 * i]);
+    emulate({1, 1, 32}, [&] {
+      run<float>(Checksum{memory + ranges[2 * i], bytes, 0, wanted + i});
+    });
+  }
+  for (const unsigned rows : {1u, 3u}) {
+    std::uint64_t sums[] = {1, 2, 3, 4};
+    emulate({4, rows, 64}, [&] { run<float>(Checksums{memory, ranges, 2, sums}); });
+    EXPECT_EQ(std::vector(sums, sums + 4), std::vector(wanted, wanted + 4)) << rows;
+  }
+}
+
 }  // namespace sums_kernels_test
 }  // namespace lockstep::engine::cuda

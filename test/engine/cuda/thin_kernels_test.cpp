@@ -35,6 +35,16 @@ std::vector<ConvolutionSpec> convolutions() {
                          .padding = kernel / 2,
                          .bias = true,
                          .activation = relu ? Activation::kRelu : Activation::kNone});
+  // Images of two bands, of which the second is shorter.
+  all.push_back({.height = 21,
+                 .width = 20,
+                 .channels = 1,
+                 .filters = 8,
+                 .kernel_height = 3,
+                 .kernel_width = 3,
+                 .padding = 1,
+                 .bias = true,
+                 .activation = Activation::kRelu});
   return all;
 }
 
@@ -150,6 +160,12 @@ TEST(ThinConvolution, SeesFewNumbers) {
   s.channels = 1, s.filters = 6;
   EXPECT_FALSE(is_thin(s));
   s.filters = 136;
+  EXPECT_FALSE(is_thin(s));
+  s.filters = 32, s.width = kMostThinOutputs + 2;
+  EXPECT_TRUE(is_thin(s));
+  ++s.width;
+  EXPECT_FALSE(is_thin(s));
+  s.width = 40, s.padding = kMostThinPixels / 6, s.stride = 4;
   EXPECT_FALSE(is_thin(s));
 }
 

@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <zlib.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdlib>
@@ -13,6 +15,7 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -52,6 +55,11 @@ class Criteo : public testing::Test {
     std::filesystem::remove_all(folder_, ignored);
   }
   void write(const std::string& text) { std::ofstream(path_, std::ios::binary) << text; }
+  void write_compressed(const std::string& text) {
+    gzFile file = gzopen(path_.c_str(), "wb");
+    EXPECT_EQ(gzwrite(file, text.data(), unsigned(text.size())), int(text.size()));
+    EXPECT_EQ(gzclose(file), Z_OK);
+  }
   // Three good lines, of which the second has `text` in field `field`, counted from 1.
   void spoil(std::size_t field, const std::string& text) {
     std::vector<std::string> fields = fields_of(1);
@@ -187,16 +195,84 @@ TEST_F(Criteo, EachWrongFieldIsNamed) {
   expect(40, "100000000", "a hexadecimal word of 32 bits");
   expect(40, "-1", "a hexadecimal word");
   expect(20, "0x10", "a hexadecimal word");
-  expect(40, "68fd1e64\r", "'68fd1e64?'");
+  expect(40, "68fd1e64\r\r", "'68fd1e64?'");
   expect(2, std::string(500, '7'), "7777...', should be a whole number");
   expect(2, std::string("1\0", 2), "'1?'");
   spoil(5, "17");
   EXPECT_EQ(error(), "none");
 }
 
+// With the ends of lines, the mark and the empty lines that other systems write, and compressed.
+TEST_F(Criteo, TheUsualVariantsAreRead) {
+  const std::string first = joined(fields_of(0)), second = joined(fields_of(1));
+  write(first + "\n" + second + "\n");
+  const Sets plain = criteo(path_);
+  const Example before = read(*plain.train, 0), expected = read(*plain.train, 1);
+  const std::string path = path_;
+  for (const std::string& text :
+       {first + "\r\n" + second + "\r\n", first + "\n" + second + "\n\n\r\n",
+        "\xef\xbb\xbf" + first + "\n" + second + "\n", first + "\r\n" + second + "\r\n\r\n"}) {
+    path_ = path;
+    write(text);
+    const Sets sets = criteo(path_);
+    ASSERT_EQ(sets.train->size(), 2u) << text;
+    EXPECT_EQ(read(*sets.train, 0).input, before.input);
+    EXPECT_EQ(read(*sets.train, 1).input, expected.input);
+    EXPECT_EQ(read(*sets.train, 1).target, expected.target);
+    path_ = path + ".gz";
+    write_compressed(text);
+    const Sets inflated = criteo(path_);
+    EXPECT_EQ(read(*inflated.train, 1).input, expected.input);
+    EXPECT_EQ(inflated.train->fingerprint(), sets.train->fingerprint());
+  }
+}
+
+TEST_F(Criteo, ALongCompressedFileIsReadAnywhere) {
+  std::string text;
+  for (std::uint64_t i = 0; i < 9000; ++i) text += joined(fields_of(i)) + "\n";
+  write_compressed(text);
+  const Sets sets = criteo(path_);
+  ASSERT_EQ(sets.train->size(), 9000u);
+  for (const std::uint64_t i : {8999u, 4000u, 0u})
+    EXPECT_EQ(read(*sets.train, i).input[4], float(std::log1p(double(i + 4)))) << i;
+  std::filesystem::resize_file(path_, std::filesystem::file_size(path_) - 3);
+  EXPECT_THAT(error(), AllOf(HasSubstr("corrupt: "), HasSubstr("gzip: ends before its checksum")));
+  write_compressed(std::string(64 << 20, '\0'));
+  EXPECT_THAT(error(), HasSubstr("line 1: longer than 4096 bytes"));
+}
+
+TEST_F(Criteo, ATestFileStandsBesideTheTrainingFile) {
+  write(joined(fields_of(0)) + "\n");
+  const std::string train = std::exchange(path_, path_ + ".test");
+  write(joined(fields_of(1)) + "\n" + joined(fields_of(2)) + "\n");
+  const Sets sets = criteo(train, 500, path_);
+  EXPECT_EQ(sets.train->size(), 1u);
+  EXPECT_EQ(sets.test->size(), 2u);
+  EXPECT_EQ(sets.test->describe(), "criteo day.tsv.test: 2 of 13 numbers and 26 ids below 500");
+}
+
+TEST_F(Criteo, NearMissesAreNamed) {
+  const auto said = [&](const std::string& text) {
+    write(text);
+    return error();
+  };
+  const std::string good = joined(fields_of(0));
+  std::string commas = good;
+  std::ranges::replace(commas, '\t', ',');
+  EXPECT_THAT(said(commas + "\n"), HasSubstr("commas stand between its 40 fields: write tabs"));
+  EXPECT_THAT(said(good.substr(2) + "\n"),
+              AllOf(HasSubstr("39 fields"), HasSubstr("lack its label")));
+  EXPECT_THAT(said("label" + good.substr(1) + "\n" + good), HasSubstr("where it is a heading"));
+  EXPECT_THAT(said("<html>"), HasSubstr("a web page"));
+  EXPECT_THAT(said("PK\x03\x04 and so on"), HasSubstr("a zip archive: unpack it"));
+  EXPECT_THAT(said(good + "\n\n" + good), HasSubstr("line 2 is empty, and others follow it"));
+  path_ = folder_.string();
+  EXPECT_THAT(error(), HasSubstr("name one file; the folder holds day.tsv"));
+}
+
 TEST_F(Criteo, LinesOfAnotherFormAreRefused) {
   const std::string good = joined(fields_of(0));
-  write(good + "\n\n" + good + "\n");
+  write(good + "\na\n" + good + "\n");
   EXPECT_THAT(error(), HasSubstr("corrupt: data: " + path_ + ": line 2: 1 fields with tabs"));
   write(good + "\n" + good + "\t5\n");
   EXPECT_THAT(error(), AllOf(HasSubstr("line 2: 41 fields"), HasSubstr("should be 40: a label")));

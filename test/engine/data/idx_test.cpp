@@ -155,6 +155,58 @@ TEST_F(Idx, TheFirstBytesSayWhetherAFileIsCompressedAndNotItsName) {
   expect_three_images(*idx(folder_.string()).train);
 }
 
+// As archives and Kaggle name them: a dot for a dash, a folder of the file's name.
+TEST_F(Idx, FilesAreReadUnderTheirUsualNames) {
+  const Bytes pixels = images(3, 2, 3), classes = labels({4, 0, 9});
+  remove(kImages);
+  remove(kLabels);
+  write("train-images.idx3-ubyte", pixels);
+  write("train-labels.idx1-ubyte.gz", compressed(classes));
+  expect_three_images(*idx(folder_.string()).train);
+  remove("train-images.idx3-ubyte");
+  remove("train-labels.idx1-ubyte.gz");
+  std::filesystem::create_directory(folder_ / kImages);
+  std::filesystem::create_directory(folder_ / "train-labels.idx1-ubyte");
+  write(std::string(kImages) + "/" + kImages, pixels);
+  write(std::string("train-labels.idx1-ubyte/") + kLabels + ".gz", compressed(classes));
+  expect_three_images(*idx(folder_.string()).train);
+}
+
+TEST_F(Idx, NearMissesAreNamed) {
+  const auto rename = [&](const std::string& from, const std::string& to) {
+    std::filesystem::rename(folder_ / from, folder_ / to);
+  };
+  rename(kImages, "emnist-Train-images-idx3-ubyte");
+  EXPECT_THAT(error(),
+              HasSubstr("there is emnist-Train-images-idx3-ubyte: if that is meant, rename "
+                        "it to train-images-idx3-ubyte"));
+  std::filesystem::create_directories(folder_ / "MNIST" / "raw");
+  rename("emnist-Train-images-idx3-ubyte", std::string("MNIST/raw/") + kImages);
+  EXPECT_THAT(error(), HasSubstr((folder_ / "MNIST/raw").string() + " has it: name that folder"));
+  std::filesystem::remove_all(folder_ / "MNIST");
+  EXPECT_THAT(error(), HasSubstr("the folder holds t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, "
+                                 "train-labels-idx1-ubyte"));
+  write(kImages, images(3, 2, 3));
+  remove("t10k-labels-idx1-ubyte");
+  rename("t10k-images-idx3-ubyte", "test-images-idx3-ubyte");
+  const Sets sets = idx(folder_.string());
+  EXPECT_EQ(sets.test, nullptr);
+  EXPECT_THAT(sets.warnings, testing::ElementsAre(AllOf(HasSubstr("test-images-idx3-ubyte"),
+                                                        HasSubstr("t10k-images-idx3-ubyte"))));
+}
+
+TEST_F(Idx, WhatAFileIsInsteadIsNamed) {
+  for (const auto& [bytes, kind] :
+       {std::pair{Bytes("<!DOCTYPE html><html><body>404"), "a web page"},
+        {Bytes("\n  <html>"), "a web page"},
+        {Bytes("PK\x03\x04rest of it"), "a zip archive: unpack it"},
+        {Bytes("version https://git-lfs.github.com/spec/v1\noid"), "git lfs pull"},
+        {compressed(compressed(images(3, 2, 3))), "compressed by gzip: inflate it"}}) {
+    write(kImages, bytes);
+    EXPECT_THAT(error(), AllOf(HasSubstr("corrupt: "), HasSubstr(kImages), HasSubstr(kind)));
+  }
+}
+
 TEST_F(Idx, EqualDataHaveEqualFingerprintsAndOthersNot) {
   const auto fingerprint = [&] { return idx(folder_.string()).train->fingerprint(); };
   const std::uint64_t first = fingerprint();

@@ -261,6 +261,29 @@ TEST(Pipeline, AnErrorOfAReaderComesOutOfTheTakeOfItsBatch) {
   }
 }
 
+TEST(Pipeline, WhatADataSetThrowsIsAnErrorThatNamesTheExample) {
+  const auto code_of = [](const std::function<void()>& thrown) {
+    const Numbers data(12, [&](std::uint64_t index) {
+      if (index == 5) thrown();
+    });
+    Pipeline pipeline(data, {.shuffle = false});
+    pipeline.request(0, {4, 8});
+    try {
+      pipeline.take();
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("data: example 5 of numbers: "));
+      return error.code();
+    }
+    ADD_FAILURE() << "nothing was thrown";
+    return Code::kAborted;
+  };
+  EXPECT_EQ(code_of([] { throw Error(Code::kCorrupt, "bits"); }), Code::kCorrupt);
+  EXPECT_EQ(code_of([] { throw std::bad_alloc(); }), Code::kMemory);
+  EXPECT_EQ(code_of([] { throw std::ios_base::failure("disk"); }), Code::kIo);
+  EXPECT_EQ(code_of([] { throw std::out_of_range("index"); }), Code::kInvalid);
+  EXPECT_EQ(code_of([] { throw 5; }), Code::kInvalid);
+}
+
 TEST(Pipeline, AReaderThatHangsEndsTheWaitingAndIsDescribed) {
   Gate gate;
   const Numbers data(2, [&](std::uint64_t) { gate.wait(); });

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -60,17 +61,18 @@ TEST(BatchNorm, GivesEachChannelMeanZeroAndVarianceOne) {
   }
 }
 
-// A residual block; `apart` keeps every layer by itself, since dropout of nothing stands between.
-GraphSpec residual(bool apart) {
+// A residual block with a batch norm in its shortcut. `apart` keeps every layer by itself, since
+// dropout of nothing stands between.
+GraphSpec residual(bool apart, BatchNormOptions options = {}, BatchNormOptions shortcut = {}) {
   GraphSpec spec("m", {5, 4, 3});
   const auto between = [&](const std::string& name, GraphSpec::Value value) {
     return apart ? spec.add(name, dropout(0), value) : value;
   };
   const auto stem = spec.then("stem", convolution(4, 3, {.padding = 1}));
   const auto main = spec.add("conv", convolution(4, 3, {.padding = 1, .bias = false}), stem);
-  const auto bn = between("a", spec.add("bn", batch_norm(), main));
+  const auto bn = between("a", spec.add("bn", batch_norm(options), main));
   const auto short_conv = spec.add("short", convolution(4, 1, {.bias = false}), stem);
-  const auto short_bn = between("b", spec.add("short_bn", batch_norm(), short_conv));
+  const auto short_bn = between("b", spec.add("short_bn", batch_norm(shortcut), short_conv));
   const auto sum = between("c", spec.add("add", add(), {bn, short_bn}));
   spec.add("relu", relu(), sum);
   spec.then("dense", dense(3));
@@ -78,25 +80,152 @@ GraphSpec residual(bool apart) {
   return spec;
 }
 
-TEST(BatchNorm, TakesInTheSumAndTheReluBehindIt) {
+std::vector<std::string> layers_of(const GraphSpec& spec) {
+  return Solo(spec, *kOps, 2).graph.layers();
+}
+
+// The layouts differ, since backward finishes parameters in another order.
+void expect_same_gradients(const Solo& fused, const Solo& apart) {
+  ASSERT_EQ(fused.graph.layout().size(), apart.graph.layout().size());
+  for (const Parameter& parameter : fused.graph.layout()) {
+    const auto other = std::ranges::find(apart.graph.layout(), parameter.name, &Parameter::name);
+    ASSERT_NE(other, apart.graph.layout().end()) << parameter.name;
+    for (std::size_t i = 0; i < parameter.range.size() && !parameter.frozen; ++i) {
+      EXPECT_NEAR(fused.gradient()[parameter.range.begin + i],
+                  apart.gradient()[other->range.begin + i], 1e-14)
+          << parameter.name;
+    }
+  }
+}
+
+TEST(BatchNorm, TakesInTheSumItsOtherBatchNormAndTheReluBehindIt) {
   Solo fused(residual(false), *kOps, 4), apart(residual(true), *kOps, 4);
   Watcher watcher;
   fused.graph.observe(&watcher);
   fused.step();
   apart.step();
-  EXPECT_EQ(watcher.forward,
-            (std::vector<std::string>{"stem", "conv", "short", "short_bn", "bn", "dense"}));
+  EXPECT_EQ(watcher.forward, (std::vector<std::string>{"stem", "conv", "short", "bn", "dense"}));
   EXPECT_EQ(fused.loss(), apart.loss());
-  // The layouts differ, since backward finishes parameters in another order.
-  for (const Parameter& parameter : fused.graph.layout()) {
-    for (const Parameter& other : apart.graph.layout()) {
-      if (other.name != parameter.name) continue;
-      for (std::size_t i = 0; i < parameter.range.size(); ++i) {
-        EXPECT_NEAR(fused.gradient()[parameter.range.begin + i],
-                    apart.gradient()[other.range.begin + i], 1e-14)
-            << parameter.name;
-      }
-    }
+  expect_same_gradients(fused, apart);
+  EXPECT_LT(fused.graph.activation_bytes(), apart.graph.activation_bytes());
+}
+
+TEST(BatchNorm, KeepsItsNamesWhereItIsTakenIn) {
+  const Graph graph(residual(false, {.synchronised = true}, {.synchronised = true}), *kOps, 2);
+  std::vector<std::string> names;
+  for (std::size_t k = 2; k < 6; ++k) names.push_back(graph.layout()[k].name);
+  for (const Statistic& statistic : graph.statistics()) names.push_back(statistic.name);
+  for (const ReductionSpec& reduction : graph.reductions()) names.push_back(reduction.name);
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "bn.scale", "bn.shift", "short_bn.scale", "short_bn.shift", "bn.mean",
+                       "bn.variance", "short_bn.mean", "short_bn.variance", "bn.sums",
+                       "bn.gradient_sums", "short_bn.sums", "short_bn.gradient_sums"}));
+}
+
+TEST(BatchNorm, OfAShortcutHasItsOwnOptionsAndGradients) {
+  const BatchNormOptions options{.momentum = 0.5, .epsilon = 1e-3};
+  const BatchNormOptions shortcut{.momentum = 0.75, .epsilon = 0.2};
+  Solo fused(residual(false, options, shortcut), *kOps, 4),
+      apart(residual(true, options, shortcut), *kOps, 4);
+  for (int step = 0; step < 2; ++step) {
+    fused.step(step > 0);
+    apart.step(step > 0);
+  }
+  expect_same_gradients(fused, apart);
+  const std::span<double> averages = fused.graph.statistic_values(),
+                          others = apart.graph.statistic_values();
+  for (const Statistic& statistic : fused.graph.statistics()) {
+    const auto other =
+        std::ranges::find(apart.graph.statistics(), statistic.name, &Statistic::name);
+    for (std::size_t i = 0; i < statistic.range.size(); ++i)
+      EXPECT_NEAR(averages[statistic.range.begin + i], others[other->range.begin + i], 1e-14)
+          << statistic.name;
+  }
+  for (Solo* solo : {&fused, &apart}) {
+    solo->context.training = false;
+    solo->step();
+  }
+  expect_same_gradients(fused, apart);
+  for (std::size_t i = 0; i < fused.output().size(); ++i)
+    EXPECT_NEAR(fused.output()[i], apart.output()[i], 1e-14);
+  for (const bool training : {true, false}) {
+    GradientCheckOptions check;
+    check.training = training;
+    const GradientCheck found = check_gradient(*kOps, residual(false, options, shortcut), check);
+    EXPECT_LT(found.worst, 1e-6) << found.place;
+  }
+}
+
+TEST(BatchNorm, OfAShortcutHasTheSameGradientsBesideFrozenParameters) {
+  for (const std::vector<const char*>& frozen : {std::vector<const char*>{"bn."},
+                                                 {"short_bn."},
+                                                 {"stem", "short."},
+                                                 {"stem", "conv."},
+                                                 {"stem", "conv.", "short.", "bn."}}) {
+    GraphSpec specs[2] = {residual(false), residual(true)};
+    for (GraphSpec& spec : specs)
+      for (const char* prefix : frozen) spec.freeze(prefix);
+    Solo fused(specs[0], *kOps, 4), apart(specs[1], *kOps, 4);
+    fused.step();
+    apart.step();
+    expect_same_gradients(fused, apart);
+  }
+}
+
+// As on a second replica with the same batch: sums are twice as large, of twice as many values.
+class TwiceContext final : public Context {
+ public:
+  TwiceContext(Ops& o, const Graph& graph) : Context(o), alone_(o, graph) {
+    for (const ReductionSpec& reduction : graph.reductions()) counts_.push_back(reduction.count);
+  }
+  std::byte* exchange(int point) override { return alone_.exchange(point); }
+  void reduce(int point) override {
+    double* const sums = reinterpret_cast<double*>(exchange(point));
+    for (std::size_t i = 0; i < counts_[std::size_t(point)]; ++i) sums[i] *= 2;
+    points.push_back(point);
+  }
+  std::vector<int> points;
+
+ private:
+  LocalContext alone_;
+  std::vector<std::size_t> counts_;
+};
+
+TEST(BatchNorm, OfAShortcutAddsUpEachOfItsSumsOverReplicasOnce) {
+  const GraphSpec spec = residual(false, {.synchronised = true}, {.synchronised = true});
+  Solo solo(spec, *kOps, 4), plain(residual(false), *kOps, 4);
+  TwiceContext context(*kOps, solo.graph);
+  context.state = &solo.state;
+  solo.graph.forward(context, {});
+  solo.graph.evaluate_loss(context, true);
+  solo.graph.backward(context, false, {});
+  std::ranges::sort(context.points);
+  EXPECT_EQ(context.points, (std::vector<int>{0, 1, 2, 3}));
+  plain.step();
+  EXPECT_NEAR(solo.loss(), plain.loss(), 1e-14);
+  expect_same_gradients(solo, plain);
+}
+
+TEST(BatchNorm, OfAShortcutRunsByItselfWhereItCannotBeTakenIn) {
+  const auto alone = [](const GraphSpec& spec) {
+    return std::ranges::count(layers_of(spec), "short_bn") == 1;
+  };
+  EXPECT_FALSE(alone(residual(false)));
+  EXPECT_TRUE(alone(residual(false, {.synchronised = true})));
+  EXPECT_TRUE(alone(residual(false, {}, {.synchronised = true})));
+  // Between the shortcut's batch norm and the sum: another reader, ReLU, the end of a block.
+  for (const int kind : {0, 1, 2}) {
+    GraphSpec spec("m", {4});
+    if (kind == 2) spec.begin_block();
+    auto shortcut = spec.add("short_bn", batch_norm(), spec.input());
+    if (kind == 1) shortcut = spec.add("short_relu", relu(), shortcut);
+    if (kind == 2) spec.end_block();
+    const auto main = spec.add("dense", dense(4), kind == 0 ? shortcut : spec.input());
+    spec.add("add", add(), {spec.add("bn", batch_norm(), main), shortcut});
+    spec.set_loss(mean_squared_error());
+    const std::vector<std::string> layers = layers_of(spec);
+    EXPECT_EQ(layers, (std::vector<std::string>{"short_bn", "dense", "bn"})) << kind;
+    EXPECT_LT(check_gradient(*kOps, spec).worst, 1e-6) << kind;
   }
 }
 
@@ -207,6 +336,28 @@ TEST(Recompute, RunsOnceMoreWhatBackwardReadsAndNothingElse) {
                                       "b.dropout", "b.conv2", "b.bn2",   "b.conv2", "b.dropout",
                                       "b.bn1",     "b.conv1", "a.conv1", "a.bn1",   "a.conv2",
                                       "a.bn2",     "a.conv2", "a.bn1",   "a.conv1", "stem"}));
+}
+
+// Also where the layer that took it in runs again.
+TEST(Recompute, OfABatchNormOfAShortcutGivesTheSameBits) {
+  GraphSpec spec("m", {4, 4, 3});
+  const auto stem = spec.then("stem", convolution(4, 3, {.padding = 1}));
+  spec.begin_block();
+  const auto bn = spec.add("bn", batch_norm(), spec.add("conv", convolution(4, 1), stem));
+  const auto other = spec.add("short_bn", batch_norm(), spec.add("short", convolution(4, 1), stem));
+  spec.add("relu", relu(), spec.add("add", add(), {bn, other}));
+  spec.then("last", convolution(4, 3, {.padding = 1}));
+  spec.end_block();
+  spec.then("dense", dense(3));
+  spec.set_loss(softmax_cross_entropy());
+  Solo kept(spec, *kOps, 4), again(spec, *kOps, 4, 1, {.recompute = true});
+  Watcher watcher;
+  again.graph.observe(&watcher);
+  kept.step();
+  again.step();
+  EXPECT_EQ(watcher.backward, (std::vector<std::string>{"dense", "conv", "short", "bn", "last",
+                                                        "bn", "short", "conv", "stem"}));
+  EXPECT_EQ(again.gradient(), kept.gradient());
 }
 
 TEST(Recompute, OfFrozenLayersRunsNothingAgain) {

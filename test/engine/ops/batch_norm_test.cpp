@@ -69,6 +69,81 @@ Results run(Machine& m, const Case& c) {
   return results;
 }
 
+// Two batch norms whose outputs are added, in one pass.
+Results run_pair(Machine& m, const Case& c) {
+  const BatchNormSpec& s = c.spec;
+  const StepState* const state = m.publish(state_of(c.rows.used));
+  const Shape shape{c.rows.planned, s.positions, s.channels};
+  const auto parameter = [&](std::uint64_t seed) {
+    return m.operand({s.channels}, random_numbers(s.channels, seed));
+  };
+  const auto batch = [&](std::uint64_t seed) {
+    return m.operand(shape, random_batch(c.rows.planned, c.rows.used, s.columns(), seed));
+  };
+  Ops& ops = m.ops();
+  const Operand dy = batch(3), y = m.empty(shape);
+  const Operand x[2] = {batch(1), batch(2)}, dx[2] = {m.empty(shape), m.empty(shape)};
+  const Operand scale[2] = {parameter(4), parameter(5)}, shift[2] = {parameter(6), parameter(7)};
+  const Operand dscale[2] = {parameter(8), parameter(9)},
+                dshift[2] = {parameter(10), parameter(11)};
+  std::vector<Numbers<double>> sums, moments, counts, gradient_sums;
+  for (int k = 0; k < 2; ++k) {
+    sums.push_back(m.numbers(std::vector<double>(s.sums(), 7)));
+    moments.push_back(m.numbers(std::vector<double>(s.moments(), 7)));
+    counts.push_back(m.numbers(std::vector<double>(1, 7)));
+    gradient_sums.push_back(m.numbers(std::vector<double>(s.gradient_sums(), 7)));
+    ops.batch_norm_statistics(state, s, x[k].tensor, sums[k].data(),
+                              {sums[k].data(), moments[k].data(), counts[k].data(), nullptr, 0});
+  }
+  const auto mask = m.numbers(std::vector<std::uint8_t>(c.rows.planned * s.mask_of_row() + 1, 0));
+  BatchNormForward forward{x[0].tensor, scale[0].tensor, shift[0].tensor, x[1].tensor, y.tensor};
+  forward.moments = moments[0].data(), forward.mask = mask.data();
+  forward.other_moments = moments[1].data();
+  forward.other_scale = scale[1].tensor, forward.other_shift = shift[1].tensor;
+  ops.batch_norm_forward(state, s, forward);
+
+  BatchNormPair pair;
+  std::array<BatchNormGradients, 2> results;
+  for (int k = 0; k < 2; ++k) {
+    pair[k] = {x[k].tensor, dy.tensor, scale[k].tensor};
+    pair[k].moments = moments[k].data(), pair[k].mask = mask.data();
+    results[k] = {gradient_sums[k].data(), dscale[k].tensor, dshift[k].tensor};
+  }
+  ops.batch_norm_pair_gradient_sums(state, s, pair, c.accumulate, results);
+  for (int k = 0; k < 2; ++k) {
+    if (!c.constant) pair[k].sums = gradient_sums[k].data(), pair[k].count = counts[k].data();
+    if (c.other || k == 0) pair[k].dx = dx[k].tensor;
+  }
+  ops.batch_norm_pair_backward(state, s, pair);
+  Results all = {y.values(c.rows.used)};
+  for (int k = 0; k < 2; ++k) {
+    for (const Operand* operand : {&dscale[k], &dshift[k]}) all.push_back(operand->values());
+    all.push_back(gradient_sums[k].values());
+    if (c.other || k == 0) all.push_back(dx[k].values(c.rows.used));
+  }
+  return all;
+}
+
+// `other` of a case: the gradient of the second input is wanted.
+TEST_F(Conformance, BatchNormPair) {
+  const std::size_t sizes[][2] = {{1, 1}, {5, 3}, {9, 16}, {4, 24}, {49, 80}};
+  int counter = 0;
+  for (const auto& [positions, channels] : sizes) {
+    for (Rows rows : {Rows{1, 1}, Rows{5, 3}, Rows{3, 0}}) {
+      for (int variant : {counter % 16, (counter + 7) % 16}) {
+        Case c{{positions, channels}, rows, variant % 2 == 1, variant / 4 % 2 == 1,
+               variant / 8 == 1,      0};
+        c.spec.activation = variant / 2 % 2 == 0 ? Activation::kNone : Activation::kRelu;
+        compare(fmt::format("{} positions of {} channels, {} of {} rows, variant {}", positions,
+                            channels, rows.used, rows.planned, variant),
+                [&](Machine& m) { return run_pair(m, c); });
+        if (enough_failed()) return;
+      }
+      ++counter;
+    }
+  }
+}
+
 TEST_F(Conformance, BatchNorm) {
   const std::size_t sizes[][2] = {{1, 1}, {5, 3}, {1, 16}, {9, 16}, {4, 24}, {49, 80}, {300, 64}};
   int counter = 0;

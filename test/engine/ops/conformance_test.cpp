@@ -471,5 +471,24 @@ TEST_F(Conformance, LoadAndChecksumAgreeOnAllDevices) {
   }
 }
 
+TEST_F(Conformance, ChecksumsOfRangesAreAddedToWhatIsThere) {
+  for (Machine& m : machines_) {
+    SCOPED_TRACE(m.name());
+    const std::size_t width = size_of(m.dtype());
+    const Operand x = m.operand({5000}, random_numbers(5000, 1));
+    const std::vector<Range> ranges{{0, 1}, {16, 4999}, {7, 7}, {4999, 5000}};
+    const auto there = m.numbers(ranges);
+    const auto sums = m.numbers(std::vector<std::uint64_t>{1, 2, 3, 4});
+    for (int repeat = 0; repeat < 2; ++repeat)
+      m.ops().queue_checksums(x.tensor.data, {there.data(), ranges.size()}, sums.data());
+    m.ops().synchronize();
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      const std::uint64_t one =
+          m.ops().checksum(x.tensor.data + ranges[i].begin * width, ranges[i].size() * width, 0);
+      EXPECT_EQ(sums.values()[i], i + 1 + 2 * one) << i;
+    }
+  }
+}
+
 }  // namespace conformance_test
 }  // namespace lockstep::engine

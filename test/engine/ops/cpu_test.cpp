@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <thread>
+#include <future>
 
 #include "engine/base/error.h"
 #include "engine/cpu/shape_cache.h"
@@ -19,7 +19,9 @@ using testing::HasSubstr;
 
 constexpr std::size_t kAllowed = std::size_t(1) << 20;  // bytes that nobody counts
 
-void run_convolution(Machine& m, const ConvolutionSpec& spec, std::size_t rows) {
+// Outputs, and gradients of the inputs, the weights and the biases.
+std::vector<std::vector<double>> run_convolution(Machine& m, const ConvolutionSpec& spec,
+                                                 std::size_t rows) {
   StepState state;
   state.examples = std::int64_t(rows);
   const Shape in{rows, spec.height, spec.width, spec.channels};
@@ -28,10 +30,12 @@ void run_convolution(Machine& m, const ConvolutionSpec& spec, std::size_t rows) 
   const Operand x = m.operand(in, random_numbers(in.elements(), 1)), dx = m.empty(in);
   const Operand w = m.operand(kernel, random_numbers(kernel.elements(), 2)), dw = m.empty(kernel);
   const Operand b = m.operand({spec.filters}, random_numbers(spec.filters, 3));
-  const Operand db = m.empty({spec.filters}), y = m.empty(out), dy = m.empty(out);
+  const Operand db = m.empty({spec.filters}), y = m.empty(out);
+  const Operand dy = m.operand(out, random_numbers(out.elements(), 4));
   m.ops().convolution_forward(&state, spec, x.tensor, w.tensor, b.tensor, y.tensor);
   m.ops().convolution_backward(&state, spec, x.tensor, y.tensor, dy.tensor, w.tensor, dx.tensor,
                                dw.tensor, db.tensor, false);
+  return {y.values(), dx.values(), dw.values(), db.values()};
 }
 
 // The convolutions of mnist_cnn and lenet5, the first ones with one channel; pieces of 8 rows and
@@ -88,14 +92,18 @@ TEST(Cpu, ImplementationsOfAnotherDeviceAreNotKnown) {
 
 TEST(Cpu, ReplicasOfSeveralThreadsComputeAtTheSameTime) {
   const auto device = cpu_device();
-  std::vector<std::thread> replicas;
-  for (int replica = 0; replica < 3; ++replica) {
-    replicas.emplace_back([&device] {
-      Machine m(*device, DType::kFloat32);
-      for (std::size_t rows : {20u, 3u, 20u}) run_convolution(m, {8, 8, 3, 4, 3, 3, 1, 1}, rows);
-    });
-  }
-  for (std::thread& replica : replicas) replica.join();
+  const auto compute = [&device] {
+    Machine m(*device, DType::kFloat32, {.threads = 2});
+    std::vector<std::vector<std::vector<double>>> all;
+    for (std::size_t rows : {20u, 3u, 20u})
+      all.push_back(run_convolution(m, {8, 8, 3, 4, 3, 3, 1, 1}, rows));
+    return all;
+  };
+  const auto alone = compute();
+  std::vector<std::future<decltype(compute())>> replicas;
+  for (int replica = 0; replica < 3; ++replica)
+    replicas.push_back(std::async(std::launch::async, compute));
+  for (auto& replica : replicas) EXPECT_EQ(replica.get(), alone);
 }
 
 TEST(Cpu, RefusesTypesAndThreadsThatItDoesNotHave) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Convolutions by every instruction set of this machine give what the reference gives.
+// Convolutions and checksums by every instruction set of this machine give what the reference
+// gives.
 #include <gtest/gtest.h>
 
 #include "engine/base/error.h"
+#include "engine/cpu/checksum.h"
+#include "engine/ops/definitions.h"
 #include "test/engine/ops/conformance.h"
 #include "test/engine/ops/instruction_sets.h"
 
@@ -68,6 +71,24 @@ TEST_F(Instructions, OfEverySetGiveWhatTheReferenceGives) {
             if (enough_failed()) return;
           }
         }
+      }
+    }
+  }
+}
+
+TEST(Checksum, IsTheSumOfItsWordsByEverySet) {
+  std::vector<std::byte> memory(400);
+  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = std::byte(i * 37 + 200);
+  InstructionSets sets;
+  for (const std::int64_t one : sets.all()) {
+    SCOPED_TRACE(sets.use(one));
+    for (const std::size_t offset : {std::size_t(0), std::size_t(5), std::size_t(1) << 31}) {
+      for (std::size_t bytes = 0; bytes < 300; ++bytes) {
+        const std::byte* const data = memory.data() + bytes % 5;  // aligned or not
+        std::uint64_t sum = 0;
+        for (std::size_t at = 0; at < bytes; ++at)
+          sum += checksum_word(std::uint32_t(data[at]) << at % 4 * 8, offset + at / 4);
+        ASSERT_EQ(cpu::checksum(data, bytes, offset), sum) << bytes << " bytes, from " << offset;
       }
     }
   }

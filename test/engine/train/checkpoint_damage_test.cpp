@@ -155,24 +155,45 @@ TEST_F(CheckpointDamageTest, AShardThatIsNotAsTheManifestSaysIsNoticedWhenRestor
   }
 }
 
+TEST_F(CheckpointDamageTest, LinksAreFollowedAndTheNextSaveReplacesTheLinkAlone) {
+  const TemporaryFolder folder;
+  const auto storage = engine::posix_storage();
+  const std::string runs = folder.path() + "/runs", newest = runs + "/step-0000000002";
+  const std::string shard = engine::shard_name(1, 2), link = folder.path() + "/link";
+  save_two(*storage, runs, tiny_arrays(1));
+  std::filesystem::rename(newest + "/" + shard, folder.path() + "/elsewhere");
+  std::filesystem::create_symlink(folder.path() + "/elsewhere", newest + "/" + shard);
+  std::filesystem::rename(newest, folder.path() + "/aside");
+  std::filesystem::create_directory_symlink(folder.path() + "/aside", newest);
+  std::filesystem::create_directory_symlink(runs, link);
+  Checkpoints checkpoints(*storage, link, 1, lines_.log());
+  EXPECT_EQ(checkpoints.newest_whole(), 2);
+  std::mt19937_64 random(5);
+  save(checkpoints, 3, tiny_arrays(2), 1, random);
+  EXPECT_THAT(storage->list(runs), testing::ElementsAre("step-0000000003"));
+  EXPECT_THAT(storage->list(folder.path() + "/aside"), testing::Contains("manifest.json"));
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(lines_.all(), "");
+}
+
 TEST_F(CheckpointDamageTest, WhatIsNoFileOrNoFolderIsNotUsed) {
   const TemporaryFolder folder;
   const auto storage = engine::posix_storage();
   const std::string runs = folder.path() + "/runs", newest = runs + "/step-0000000002";
   const std::string shard = engine::shard_name(1, 2);
   save_two(*storage, runs, tiny_arrays(1));
-  // A symbolic link to the very same bytes.
+  // A symbolic link to nothing, then a folder.
   std::filesystem::rename(newest + "/" + shard, folder.path() + "/elsewhere");
-  std::filesystem::create_symlink(folder.path() + "/elsewhere", newest + "/" + shard);
+  std::filesystem::create_symlink(folder.path() + "/nowhere", newest + "/" + shard);
   expect_fallback(*storage, runs, shard);
   std::filesystem::remove(newest + "/" + shard);
   std::filesystem::create_directory(newest + "/" + shard);
   expect_fallback(*storage, runs, shard);
   std::filesystem::remove(newest + "/" + shard);
   std::filesystem::rename(folder.path() + "/elsewhere", newest + "/" + shard);
-  // The folder a link to itself elsewhere, then a file.
+  // The folder a link to nothing, then a file.
   std::filesystem::rename(newest, folder.path() + "/aside");
-  std::filesystem::create_directory_symlink(folder.path() + "/aside", newest);
+  std::filesystem::create_directory_symlink(folder.path() + "/nowhere", newest);
   expect_fallback(*storage, runs, "step-0000000002");
   std::filesystem::remove(newest);
   std::filesystem::copy_file(folder.path() + "/aside/manifest.json", newest);

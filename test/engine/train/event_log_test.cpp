@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "engine/train/event_log.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -122,6 +127,104 @@ TEST(EventLogTest, ItGoesOnWhenThereIsRoomAgain) {
   EXPECT_FALSE(json::accept(written[1]));
   EXPECT_EQ(json::parse(written[2]).at("step"), 4);
   EXPECT_TRUE(lines.contain("File too large")) << lines.all();
+}
+
+// A FIFO, and how it is read.
+class Pipe {
+ public:
+  explicit Pipe(const std::string& path) : path_(path) {
+    EXPECT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  }
+  ~Pipe() { close(); }
+  void open() { file_ = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK); }
+  void close() {
+    if (file_ >= 0) ::close(file_);
+    file_ = -1;
+  }
+  std::string read() const {  // what is there
+    std::string all(1 << 17, 0);
+    const ssize_t got = ::read(file_, all.data(), all.size());
+    all.resize(std::size_t(std::max<ssize_t>(got, 0)));
+    return all;
+  }
+
+ private:
+  std::string path_;
+  int file_ = -1;
+};
+
+constexpr int kMoreThanAPipeHolds = 3000;  // events, of 60 bytes and more
+
+void write_steps(EventLog& events, int count) {
+  for (int step = 0; step < count; ++step) events.write("step", {{"step", step}});
+}
+
+TEST(EventLogTest, AReaderThatHasGoneHoldsNobodyUp) {
+  const TemporaryFolder folder;
+  Pipe pipe(folder.path() + "/pipe");
+  const auto handler = ::signal(SIGPIPE, SIG_IGN);
+  LogLines lines;
+  {
+    pipe.open();
+    EventLog events(folder.path() + "/pipe", lines.log());
+    write_steps(events, 1);
+    EXPECT_THAT(pipe.read(), HasSubstr("\"step\":0"));
+    pipe.close();
+    write_steps(events, kMoreThanAPipeHolds);
+    EXPECT_TRUE(lines.contain("no process reads it; events are lost, training goes on"));
+    pipe.open();  // the next reader hears what comes from then on
+    events.write("step", {{"step", 7}});
+    EXPECT_EQ(json::parse(pipe.read()).at("step"), 7);
+  }
+  ::signal(SIGPIPE, handler);
+}
+
+TEST(EventLogTest, AFifoThatNobodyReadsYetIsNoError) {
+  const TemporaryFolder folder;
+  Pipe pipe(folder.path() + "/pipe");
+  LogLines lines;
+  EventLog events(folder.path() + "/pipe", lines.log());
+  write_steps(events, 1);
+  EXPECT_TRUE(lines.contain("no process reads it")) << lines.all();
+  pipe.open();
+  events.write("step", {{"step", 7}});
+  EXPECT_EQ(json::parse(pipe.read()).at("step"), 7);
+}
+
+TEST(EventLogTest, AReaderThatIsSlowLosesNothing) {
+  const TemporaryFolder folder;
+  Pipe pipe(folder.path() + "/pipe");
+  pipe.open();
+  LogLines lines;
+  EventLog events(folder.path() + "/pipe", lines.log());
+  write_steps(events, kMoreThanAPipeHolds);
+  std::string all;
+  for (int step = kMoreThanAPipeHolds; step < kMoreThanAPipeHolds + 20; ++step) {
+    all += pipe.read();
+    events.write("step", {{"step", step}});
+  }
+  all += pipe.read();
+  std::istringstream said(all);
+  std::int64_t expected = 0;
+  for (std::string line; std::getline(said, line); ++expected)
+    ASSERT_EQ(json::parse(line).at("step"), expected);
+  EXPECT_EQ(expected, kMoreThanAPipeHolds + 20);
+  EXPECT_EQ(lines.all(), "");
+}
+
+TEST(EventLogTest, AReaderThatStandsStillHoldsNobodyUp) {
+  const TemporaryFolder folder;
+  Pipe pipe(folder.path() + "/pipe");
+  pipe.open();
+  LogLines lines;
+  const auto begin = engine::Clock::now();
+  {
+    EventLog events(folder.path() + "/pipe", lines.log());
+    write_steps(events, 10 * kMoreThanAPipeHolds);
+    EXPECT_LT(engine::Clock::now() - begin, std::chrono::seconds(20));
+    EXPECT_TRUE(lines.contain("its reader stands still; events are lost, training goes on"));
+  }
+  EXPECT_LT(engine::Clock::now() - begin, std::chrono::seconds(25));
 }
 
 TEST(EventLogTest, WithoutAPathNothingIsWritten) {

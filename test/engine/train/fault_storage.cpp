@@ -86,6 +86,12 @@ bool FaultStorage::exists(const std::string& path) {
   return there;
 }
 
+std::uint64_t FaultStorage::room(const std::string& folder) {
+  std::uint64_t bytes = 0;
+  run([&] { bytes = real_.room(folder); });
+  return bytes;
+}
+
 std::uint64_t FaultStorage::size(const std::string& path) {
   std::uint64_t bytes = 0;
   run([&] { bytes = real_.size(path); });

@@ -33,6 +33,7 @@ class FaultStorage : public engine::Storage {
   void remove_tree(const std::string& path) override;
   std::vector<std::string> list(const std::string& folder) override;
   bool exists(const std::string& path) override;
+  std::uint64_t room(const std::string& folder) override;
   std::uint64_t size(const std::string& path) override;
   void read(const std::string& path, std::uint64_t offset, std::span<std::byte> to) override;
   std::unique_ptr<engine::StorageLock> lock(const std::string& path, const std::string& mine,

@@ -14,8 +14,9 @@ std::string name_of(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-[[noreturn]] void refuse(const std::string& path, const char* reason) {
-  engine::fail(engine::Code::kIo, "cannot use {}: {}", path, reason);
+[[noreturn]] void refuse(const std::string& path, const char* reason,
+                         engine::Code code = engine::Code::kIo) {
+  engine::fail(code, "cannot use {}: {}", path, reason);
 }
 
 }  // namespace
@@ -43,13 +44,15 @@ struct MemoryStorage::Node {
 
 class MemoryStorage::File : public engine::StorageFile {
  public:
-  explicit File(NodePointer node) : node_(std::move(node)) {}
+  File(MemoryStorage& storage, NodePointer node) : storage_(storage), node_(std::move(node)) {}
   void write(std::span<const std::byte> bytes) override {
+    if (storage_.room("") < bytes.size()) refuse("a file", "No space left on device");
     node_->now.insert(node_->now.end(), bytes.begin(), bytes.end());
   }
   void sync() override { node_->on_disk = node_->now; }
 
  private:
+  MemoryStorage& storage_;
   NodePointer node_;
 };
 
@@ -141,7 +144,7 @@ MemoryStorage::NodePointer MemoryStorage::folder_of(const std::string& path) con
 
 std::vector<std::byte>& MemoryStorage::contents(const std::string& path) {
   const NodePointer node = find(path);
-  if (!node || node->is_folder) refuse(path, "not a file");
+  if (!node || node->is_folder) refuse(path, "not a file", engine::Code::kCorrupt);
   return node->now;
 }
 
@@ -178,7 +181,7 @@ std::unique_ptr<engine::StorageFile> MemoryStorage::create(const std::string& pa
     folder_of(path)->change({"", name_of(path), node});
   }
   node->now.clear();
-  return std::make_unique<File>(node);
+  return std::make_unique<File>(*this, node);
 }
 
 void MemoryStorage::rename(const std::string& from, const std::string& to) {
@@ -224,13 +227,27 @@ bool MemoryStorage::exists(const std::string& path) {
   return find(path) != nullptr;
 }
 
+std::uint64_t MemoryStorage::bytes_of(const Node& node) {
+  std::uint64_t bytes = node.now.size();
+  for (const auto& [name, entry] : node.entries) bytes += bytes_of(*entry);
+  return bytes;
+}
+
+std::uint64_t MemoryStorage::room(const std::string&) {
+  const std::uint64_t used =
+      limit_ == std::numeric_limits<std::uint64_t>::max() ? 0 : bytes_of(*root_);
+  return limit_ - std::min(limit_, used);
+}
+
 std::uint64_t MemoryStorage::size(const std::string& path) {
   return contents(path).size();
 }
 
 void MemoryStorage::read(const std::string& path, std::uint64_t offset, std::span<std::byte> to) {
   const auto& bytes = contents(path);
-  if (offset > bytes.size() || to.size() > bytes.size() - offset) refuse(path, "it is too short");
+  if (offset > bytes.size() || to.size() > bytes.size() - offset) {
+    refuse(path, "it is too short", engine::Code::kCorrupt);
+  }
   if (!to.empty()) std::memcpy(to.data(), bytes.data() + offset, to.size());
 }
 

@@ -5,6 +5,7 @@
 // contents. One thread.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <random>
@@ -23,6 +24,7 @@ class MemoryStorage : public engine::Storage {
   std::unique_ptr<MemoryStorage> copy() const;
   void lose_power(std::mt19937_64& random);
   std::vector<std::byte>& contents(const std::string& path);  // of a file: to damage it
+  void limit(std::uint64_t bytes) { limit_ = bytes; }         // of all files: the disk is full then
 
   std::vector<std::string> make_folder(const std::string& path) override;
   bool remove_folder(const std::string& path) override;
@@ -32,6 +34,7 @@ class MemoryStorage : public engine::Storage {
   void remove_tree(const std::string& path) override;
   std::vector<std::string> list(const std::string& folder) override;
   bool exists(const std::string& path) override;
+  std::uint64_t room(const std::string& folder) override;
   std::uint64_t size(const std::string& path) override;
   void read(const std::string& path, std::uint64_t offset, std::span<std::byte> to) override;
   // Outlives the lock.
@@ -48,7 +51,9 @@ class MemoryStorage : public engine::Storage {
   static NodePointer copy_of(const Node& node);
   NodePointer find(const std::string& path) const;  // null: not there
   NodePointer folder_of(const std::string& path) const;
+  static std::uint64_t bytes_of(const Node& node);
   NodePointer root_;
+  std::uint64_t limit_ = std::numeric_limits<std::uint64_t>::max();
   std::map<std::string, std::string> locks_;  // who has it, by path
 };
 

@@ -67,7 +67,7 @@ TEST_F(StorageTest, FilesAreReadAsTheyWereWritten) {
   EXPECT_EQ(storage_->size(at("f")), 5u);
   EXPECT_THAT(
       error_of([&] { get(at("f"), 3, 5); }),
-      AllOf(StartsWith("io: cannot read "), HasSubstr("ends at byte 5, 3 bytes too early")));
+      AllOf(StartsWith("corrupt: cannot read "), HasSubstr("ends at byte 5, 3 bytes too early")));
 }
 
 TEST_F(StorageTest, FoldersAreMadeWithParentsListedRenamedAndRemoved) {
@@ -102,25 +102,42 @@ TEST_F(StorageTest, ModesFollowTheUmask) {
   EXPECT_EQ(status.st_mode & 0777, 0750u);
 }
 
-TEST_F(StorageTest, SymbolicLinksPipesAndDevicesAreNotFiles) {
-  put(at("real"), "x");
+TEST_F(StorageTest, PipesDevicesAndFoldersAreNotFiles) {
   storage_->make_folder(at("folder"));
-  put(at("folder/f"), "x");
-  std::filesystem::create_symlink(at("real"), at("link"));
-  std::filesystem::create_directory_symlink(at("folder"), at("folder_link"));
   ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);
-  const std::vector<std::string> paths{at("link"), at("folder_link/f"), at("pipe"), at("folder"),
-                                       "/dev/zero"};
-  for (const std::string& path : paths) {
-    EXPECT_THAT(error_of([&] { get(path, 0, 1); }), StartsWith("io: cannot read " + path)) << path;
-    EXPECT_THAT(error_of([&] { storage_->size(path); }), StartsWith("io: ")) << path;
+  std::filesystem::create_symlink("/dev/zero", at("link"));
+  for (const std::string& path : {at("pipe"), at("folder"), at("link"), std::string("/dev/zero")}) {
+    EXPECT_THAT(error_of([&] { get(path, 0, 1); }), StartsWith("corrupt: cannot read " + path));
+    EXPECT_THAT(error_of([&] { storage_->size(path); }), StartsWith("corrupt: ")) << path;
     EXPECT_THAT(error_of([&] { put(path, "y"); }), StartsWith("io: cannot write " + path)) << path;
   }
-  EXPECT_EQ(get(at("real"), 0, 1), "x");
-  // Folders above the file's own may be links: people put their runs on another disk that way.
-  storage_->make_folder(at("folder/run"));
-  put(at("folder_link/run/f"), "z");
-  EXPECT_EQ(get(at("folder/run/f"), 0, 1), "z");
+}
+
+// People put their runs on another disk that way.
+TEST_F(StorageTest, LinksAreReadThroughAndFilesAreNotWrittenThroughThem) {
+  storage_->make_folder(at("folder"));
+  put(at("folder/f"), "x");
+  std::filesystem::create_symlink(at("folder/f"), at("link"));
+  std::filesystem::create_directory_symlink(at("folder"), at("folder_link"));
+  EXPECT_EQ(get(at("link"), 0, 1), "x");
+  EXPECT_EQ(storage_->size(at("folder_link/f")), 1u);
+  put(at("folder_link/g"), "y");
+  EXPECT_EQ(get(at("folder/g"), 0, 1), "y");
+  storage_->make_folder(at("folder_link/run"));
+  EXPECT_THAT(storage_->list(at("folder_link")), ElementsAre("f", "g", "run"));
+  EXPECT_THAT(error_of([&] { put(at("link"), "z"); }), EndsWith("it is a symbolic link"));
+  EXPECT_EQ(get(at("folder/f"), 0, 1), "x");
+  std::filesystem::create_directory_symlink(at("nowhere"), at("dangling"));
+  EXPECT_THAT(error_of([&] { storage_->make_folder(at("dangling")); }),
+              AllOf(HasSubstr("a symbolic link to " + at("nowhere")), EndsWith("not there")));
+}
+
+TEST_F(StorageTest, TheRoomOnADiskShrinksByWhatIsWritten) {
+  const std::uint64_t before = storage_->room(folder_.path());
+  EXPECT_GT(before, 0u);
+  put(at("f"), std::string(std::size_t(8) << 20, 'x'));
+  EXPECT_LT(storage_->room(folder_.path()), before);  // others write and remove too, but less
+  EXPECT_THAT(error_of([&] { storage_->room(at("none")); }), HasSubstr(at("none")));
 }
 
 TEST_F(StorageTest, RemovingDoesNotFollowLinks) {

@@ -42,6 +42,23 @@ TEST(WholeFileTest, WhatWasThereStaysUntilTheNewFileIsWhole) {
   EXPECT_EQ(entries(folder.path()), 1u);
 }
 
+TEST(WholeFileTest, LinksStayAndWhatTheyLeadToIsWritten) {
+  const TemporaryFolder folder;
+  const std::string there = folder.path() + "/there", first = folder.path() + "/first";
+  fs::create_directory(there);
+  fs::create_symlink("there/link", first);  // relative, and to a file that is still to be made
+  fs::create_symlink(there + "/file", there + "/link");
+  for (const std::string text : {"new", "newer"}) {
+    WholeFile(first).commit(text);
+    EXPECT_TRUE(fs::is_symlink(first));
+    EXPECT_TRUE(fs::is_symlink(there + "/link"));
+    EXPECT_EQ(content(there + "/file"), text);
+    EXPECT_EQ(entries(there), 2u);
+  }
+  fs::create_symlink(folder.path() + "/loop", folder.path() + "/loop");
+  EXPECT_THROW(WholeFile(folder.path() + "/loop"), engine::Error);
+}
+
 TEST(WholeFileTest, WhatIsNotCommittedLeavesNothing) {
   const TemporaryFolder folder;
   { WholeFile file(folder.path() + "/file"); }

@@ -28,6 +28,19 @@ __device__ inline unsigned threads() {
   return blockDim.x;
 }
 
+// Waits until the previous kernel of the stream has ended and its writes are visible, then allows
+// the next kernel to start early. Every thread of every kernel calls this first. The previous
+// kernel waited as well before it ended, so all earlier kernels have ended, too. Waiting blocks
+// cannot deadlock: they start when all blocks of the previous kernel have passed this line.
+//
+// GPUs below compute capability 9.0 never start a kernel early.
+__device__ inline void wait_for_earlier_kernels() {
+  if constexpr (__CUDA_ARCH__ >= 900) {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  }
+}
+
 // All threads of the block come here before one goes on.
 __device__ inline void barrier() {
   __syncthreads();
@@ -78,18 +91,15 @@ __device__ inline void atomic_add(std::uint64_t* to, std::uint64_t value) {
   static_assert(sizeof(std::uint64_t) == sizeof(unsigned long long));
   atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
 }
-// What *to was before it became one more.
+// Adds one to *to and returns what it was. What the block wrote before its last barrier is visible
+// to blocks that count later, after their next barrier.
 __device__ inline std::uint32_t count_up(std::uint32_t* to) {
-  return atomicAdd(to, 1u);
+  return __nv_atomic_fetch_add(to, 1u, __NV_ATOMIC_ACQ_REL, __NV_THREAD_SCOPE_DEVICE);
 }
 // Returns the index of the lowest set bit; `bits` is not 0. nvcc compiles std::countr_zero to the
 // constant 32 in device code.
 __device__ inline unsigned lowest_bit(std::uint32_t bits) {
   return unsigned(__ffs(int(bits)) - 1);
-}
-// What the thread has written before is there for whoever sees what it writes after.
-__device__ inline void fence() {
-  __threadfence();
 }
 // Of what other blocks of the same kernel have written, too.
 __device__ inline double read_fresh(const double* from) {

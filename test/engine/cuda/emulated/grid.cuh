@@ -86,12 +86,11 @@ inline void atomic_add(std::uint64_t* to, std::uint64_t value) {
   std::atomic_ref(*to).fetch_add(value, std::memory_order_relaxed);
 }
 inline std::uint32_t count_up(std::uint32_t* to) {
-  return std::atomic_ref(*to).fetch_add(1, std::memory_order_relaxed);
+  return std::atomic_ref(*to).fetch_add(1, std::memory_order_acq_rel);
 }
 inline unsigned lowest_bit(std::uint32_t bits) {
   return unsigned(std::countr_zero(bits));
 }
-inline void fence() {}
 inline double read_fresh(const double* from) {
   return *from;
 }

@@ -13,7 +13,7 @@
 #include "engine/device/buffer.h"
 #include "engine/ops/ops.h"
 
-namespace lockstep::bench {
+namespace lockstep::tools::bench {
 
 // Seconds of one of so many calls of `body`, which queue work of `ops`: from a wait to a wait.
 template <class Body>
@@ -55,4 +55,4 @@ class ProductCeiling {
   engine::StepState state_;
 };
 
-}  // namespace lockstep::bench
+}  // namespace lockstep::tools::bench

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include "bench/flat_replicas.h"
+#include "tools/bench/flat_replicas.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <mutex>
 
@@ -9,7 +10,7 @@
 #include "engine/nn/graph_spec.h"
 #include "engine/nn/loss.h"
 
-namespace lockstep::bench {
+namespace lockstep::tools::bench {
 namespace {
 
 using collectives::Space;
@@ -36,14 +37,20 @@ class Flat final : public engine::Layer {
   std::size_t elements_;
 };
 
-strategies::SynchronousOptions strategy_options(const FlatOptions& f) {
-  engine::require(f.replicas >= 1 && f.replicas <= 16,
-                  "{} replicas: 1 to 16 have sums that are exact in 16 bits", f.replicas);
+strategies::SynchronousOptions flat_strategy(const FlatOptions& f) {
+  const std::size_t replicas = f.devices.size();
+  engine::require(replicas >= 1 && replicas <= kMostReplicas,
+                  "{} replicas: 1 to {} have sums that are exact in 16 bits", replicas,
+                  kMostReplicas);
   engine::require(f.elements >= 1, "a parameter of 0 numbers; it needs at least 1");
   strategies::SynchronousOptions options;
-  options.devices.assign(std::size_t(f.replicas), f.device);
+  options.devices = f.devices;
   options.dtype = f.dtype;
-  options.algorithm = f.replicas > 1 ? "direct" : "auto";
+  options.algorithm = replicas > 1 ? f.algorithm : "auto";
+  options.deadline = f.deadline;
+  options.loss_scale =
+      engine::LossScaling{};  // a dynamic one looks at all gradients after the sums
+  options.log = engine::Log({}, engine::Log::Level::kError);  // many are made, each would warn
   options.update = f.update;
   options.bucket_bytes = f.bucket_bytes;
   options.checksums = false;  // of weights while they are used: no part of sums and updates
@@ -56,21 +63,21 @@ int gradient(std::size_t i, int rank) {
   return int((i + i / 61 + 7 * std::size_t(rank)) % 16);
 }
 
-int gradient_sum(std::size_t i, int replicas) {
+int gradient_sum(std::size_t i, std::size_t replicas) {
   int sum = 0;
-  for (int rank = 0; rank < replicas; ++rank) sum += gradient(i, rank);
+  for (std::size_t rank = 0; rank < replicas; ++rank) sum += gradient(i, int(rank));
   return sum;
 }
 
 }  // namespace
 
 FlatReplicas::FlatReplicas(const FlatOptions& options)
-    : options_(options), strategy_(strategy_options(options)) {
+    : options_(options), strategy_(flat_strategy(options)) {
   engine::GraphSpec graph("flat", {1});
   graph.then("flat", std::make_shared<Flat>(options.elements));
   graph.set_loss(engine::mean_squared_error());
-  strategy_.open(graph, options.rule, {.batch = std::size_t(options.replicas)});
-  fresh_.resize(std::size_t(options.replicas));
+  strategy_.open(graph, options.rule, {.batch = options.devices.size()});
+  fresh_.resize(options.devices.size());
   const std::size_t width = size_of(options.dtype);
   strategy_.run([&](engine::Replica& r) {
     auto& mirror = static_cast<Mirror&>(r);
@@ -95,8 +102,7 @@ void FlatReplicas::write_gradients(Mirror& mirror) {
 }
 
 // Of all replicas together, from when they met until the last one is done.
-template <class Calls>
-double FlatReplicas::timed(const Calls& calls) {
+double FlatReplicas::timed(const OfReplica& calls) {
   std::mutex mutex;
   auto first = engine::Clock::time_point::max(), last = engine::Clock::time_point::min();
   strategy_.run([&](engine::Replica& r) {
@@ -130,13 +136,22 @@ double FlatReplicas::all_reduce(int calls) {
   return seconds / calls;
 }
 
+double FlatReplicas::all_reduce(int calls, const NcclRanks& nccl) {
+  const double seconds = timed([&](Mirror& mirror) {
+    for (int i = 0; i < calls; ++i)
+      nccl.sum(mirror.rank, mirror.space(Space::kGradient), options_.elements, options_.dtype,
+               mirror.kernels().reductions_queue());
+  });
+  return seconds / calls;
+}
+
 double FlatReplicas::update(int calls) {
   const double seconds = timed([&](Mirror& mirror) {
     const engine::Range all{0, mirror.graph.trainable()};
     for (int i = 0; i < calls; ++i) {
       mirror.Replica::state.step = step_ + i;
       mirror.Replica::state.examples = 1;
-      mirror.Replica::state.inverse_examples = 1.0 / options_.replicas;
+      mirror.Replica::state.inverse_examples = 1.0 / replicas();
       mirror.Replica::state.rate = kTinyRate;
       strategy_.gradient_ready(mirror, all);
       strategy_.finish(mirror);
@@ -150,52 +165,40 @@ double FlatReplicas::update(int calls) {
 // Each makes the sums n times as large, and the largest is below 256.
 int FlatReplicas::most_calls() const {
   constexpr int kExponents = 127 - 8;
-  return kExponents / std::max(1, int(std::bit_width(unsigned(options_.replicas - 1))));
+  return kExponents / std::max(1, int(std::bit_width(options_.devices.size() - 1)));
 }
 
-void FlatReplicas::check_sums() {
-  all_reduce(1);
+std::size_t FlatReplicas::wrong_sums() {
   const std::size_t width = size_of(options_.dtype);
+  std::atomic<std::size_t> wrong{0};
   strategy_.run([&](engine::Replica& r) {
     auto& mirror = static_cast<Mirror&>(r);
     std::vector<std::byte> sums(std::min(kHandledAtOnce, options_.elements) * width);
+    std::size_t here = 0;
     for (std::size_t at = 0; at < options_.elements; at += kHandledAtOnce) {
       const std::size_t count = std::min(kHandledAtOnce, options_.elements - at);
       mirror.kernels().read(mirror.space(Space::kGradient) + at * width, sums.data(),
                             count * width);
-      for (std::size_t i = 0; i < count; ++i) {
-        const double found = engine::number_at(sums.data(), options_.dtype, i);
-        const int right = gradient_sum(at + i, options_.replicas);
-        engine::require(found == right, "element {} of the sum is {} on replica {}, not {}", at + i,
-                        found, r.rank, right);
-      }
+      for (std::size_t i = 0; i < count; ++i)
+        here += engine::number_at(sums.data(), options_.dtype, i) !=
+                gradient_sum(at + i, options_.devices.size());
     }
+    wrong += here;
   });
-}
-
-std::uint64_t FlatReplicas::same(Space space, const char* what) {
-  std::vector<std::uint64_t> sums(std::size_t(options_.replicas));
-  strategy_.run([&](engine::Replica& r) {
-    auto& mirror = static_cast<Mirror&>(r);
-    sums[std::size_t(r.rank)] =
-        mirror.kernels().checksum(mirror.space(space), fresh_[0].bytes(), 0);
-  });
-  for (std::size_t rank = 1; rank < sums.size(); ++rank)
-    engine::require(sums[rank] == sums[0], "{} of replica {} are others than those of replica 0",
-                    what, rank);
-  return sums[0];
-}
-
-std::uint64_t FlatReplicas::same_gradients() {
-  return same(Space::kGradient, "the sums");
+  return wrong;
 }
 
 std::uint64_t FlatReplicas::same_weights() {
-  return same(Space::kWeight, "the weights");
-}
-
-double FlatReplicas::all_reduce_bytes() const {
-  return 2.0 * options_.replicas * double(options_.elements * size_of(options_.dtype));
+  std::vector<std::uint64_t> sums(options_.devices.size());
+  strategy_.run([&](engine::Replica& r) {
+    auto& mirror = static_cast<Mirror&>(r);
+    sums[std::size_t(r.rank)] =
+        mirror.kernels().checksum(mirror.space(Space::kWeight), fresh_[0].bytes(), 0);
+  });
+  for (std::size_t rank = 1; rank < sums.size(); ++rank)
+    engine::require(sums[rank] == sums[0],
+                    "the weights of replica {} are others than those of replica 0", rank);
+  return sums[0];
 }
 
 // The optimizer's state, and the weights that it is applied to (of 16 bits their masters, which are
@@ -205,7 +208,7 @@ double FlatReplicas::fused_bytes() const {
   const double kept = double(size_of(engine::computed_in(options_.dtype)));
   const double state = 2 * double(options_.rule.slots()) * kept;
   const double weights = engine::has_master(options_.dtype) ? 2 * kept : width;
-  return double(options_.elements) * (2 * options_.replicas * width + state + weights);
+  return double(options_.elements) * (2 * replicas() * width + state + weights);
 }
 
-}  // namespace lockstep::bench
+}  // namespace lockstep::tools::bench

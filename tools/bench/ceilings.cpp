@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "bench/ceilings.h"
+#include "tools/bench/ceilings.h"
 
 #include <cmath>
 #include <utility>
@@ -7,7 +7,7 @@
 
 #include "engine/base/random.h"
 
-namespace lockstep::bench {
+namespace lockstep::tools::bench {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t(1) << 20;  // elements that are written at once
@@ -82,4 +82,4 @@ bool ProductCeiling::finite() const {
   return std::isfinite(sum) && sum > 0;
 }
 
-}  // namespace lockstep::bench
+}  // namespace lockstep::tools::bench

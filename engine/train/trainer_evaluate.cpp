@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// Evaluating: all batches of a data set through the graph, forward alone.
+#include "engine/train/replica_loop.h"
+#include "engine/train/trainer.h"
+
+namespace lockstep::engine {
+
+Evaluation Trainer::evaluate(const Dataset& data, std::size_t global_batch) {
+  return *forward_all(data, global_batch, nullptr, nullptr);
+}
+
+Evaluation Trainer::predict(const Dataset& data, std::size_t global_batch, const Outputs& outputs) {
+  return *forward_all(data, global_batch, &outputs, nullptr);
+}
+
+// Nothing: the fit of which it is was interrupted.
+std::optional<Evaluation> Trainer::forward_all(const Dataset& data, std::size_t batch,
+                                               const Outputs* outputs, const FitOptions* fit) {
+  check(data);
+  if (strategy_.follows()) return Evaluation();
+  if (batch_ == 0) open(batch == 0 ? kEvaluationBatch : batch, 1, "");
+  WorkSpec work;
+  work.examples = data.size();
+  work.batch = batch == 0 ? batch_ : std::min(batch, batch_);
+  work.steps = batches_of_epoch(data.size(), work.batch);
+  work.training = false;
+  strategy_.deal(work);
+  EvaluationLoop loop(strategy_, data, accumulate_, outputs, fit);
+  strategy_.run([&](Replica& replica) { loop.run(replica); });
+  return loop.result();
+}
+
+}  // namespace lockstep::engine
