@@ -82,6 +82,35 @@ std::optional<collectives::ExecutorOptions> own_options(Probe::Kind kind,
   }
 }
 
+// Runs the plans of a group with one executor, and those that compare kinds of access with their
+// own.
+class GroupExecutors {
+ public:
+  GroupExecutors(int rank, Team& team, collectives::Transport* transport, const engine::Ops& ops,
+                 const collectives::ExecutorOptions& options, const ProbeGroup& group) {
+    const auto open = [&](const collectives::ExecutorOptions& own) {
+      Executor& made =
+          all_.emplace_back(rank, team, transport, ops, collectives::OwnedState{}, own);
+      made.open(group.step);
+      return &made;
+    };
+    of_plan_.assign(group.step.size(), open(options));
+    for (std::size_t p = 0; p < group.probes.size(); ++p)
+      if (const auto own = own_options(group.probes[p].kind, options)) of_plan_[p + 1] = open(*own);
+  }
+
+  void run(int plan) {
+    Executor& by = *of_plan_[std::size_t(plan)];
+    by.start(plan, nullptr);
+    by.wait(plan, "calibration");
+  }
+  void tell_peers() { all_.front().tell_peers(); }
+
+ private:
+  std::deque<Executor> all_;
+  std::vector<Executor*> of_plan_;
+};
+
 // Of a rank that does not come to the exchange of times.
 bool left(engine::Code code) {
   return code == engine::Code::kTimeout || code == engine::Code::kPeerLost;
@@ -157,56 +186,37 @@ void ProbeRun::measure(int index, const ProbeGroup& group, std::size_t number,
                        Clock::time_point run_began, Times& times) {
   const int rank = mine_[std::size_t(index)];
   Team& team = *teams_[number];
-  const collectives::ExecutorOptions options{.deadline = deadline_,
-                                             .stream_from = access_.results,
-                                             .cache = access_.touched,
-                                             .read_ahead = access_.read_ahead};
-  Executor executor(rank, team, transports_[std::size_t(index)].get(), ops_, {}, options);
-  executor.open(group.step);
-  std::deque<Executor> others;
-  std::vector<Executor*> of_probe(group.probes.size(), &executor);
-  for (std::size_t p = 0; p < group.probes.size(); ++p) {
-    const auto own = own_options(group.probes[p].kind, options);
-    if (!own) continue;
-    of_probe[p] = &others.emplace_back(rank, team, transports_[std::size_t(index)].get(), ops_,
-                                       collectives::OwnedState{}, *own);
-    of_probe[p]->open(group.step);
-  }
+  GroupExecutors executors(rank, team, transports_[std::size_t(index)].get(), ops_,
+                           {.deadline = deadline_,
+                            .stream_from = access_.results,
+                            .cache = access_.touched,
+                            .read_ahead = access_.read_ahead},
+                           group);
   auto* const numbers = reinterpret_cast<float*>(memory_->block(rank));
-  const auto run = [&](int plan) {
-    Executor& by = plan == 0 ? executor : *of_probe[std::size_t(plan) - 1];
-    by.start(plan, nullptr);
-    by.wait(plan, "calibration");
-  };
+  const bool leads = rank == memory_->local().front();
   // Within a host all meet before, so that all write, and again, so that all begin; and behind it,
   // so that nobody writes while others are in it. Between hosts a meeting takes longer than many a
-  // probe, and nobody writes.
-  // The first rank of the host says whether the limit has passed, the others hear it at the
-  // meeting.
+  // probe, and nobody writes. The first rank of a host says whether to go on, and the others hear
+  // it at the next meeting.
   std::atomic<std::uint32_t>& over = goes_on(number, 0);
   const auto once = [&](std::size_t probe) -> std::optional<double> {
     if (group.writes) std::fill_n(numbers, group.elements, 1.0f);
-    if (group.limit > 0 && rank == memory_->local().front() &&
-        engine::seconds_since(run_began) > group.limit)
-      over.store(1);
-    if (!group.wire) run(0);
+    if (leads && group.limit > 0 && engine::seconds_since(run_began) > group.limit) over.store(1);
+    if (!group.wire) executors.run(0);
     if (over.load() != 0) return std::nullopt;
-    run(0);
+    executors.run(0);
     const auto begin = Clock::now();
-    run(int(probe) + 1);
-    const std::chrono::duration<double> took = Clock::now() - begin;
-    if (!group.wire) run(0);
-    return took.count();
+    executors.run(int(probe) + 1);
+    const double took = engine::seconds_since(begin);
+    if (!group.wire) executors.run(0);
+    return took;
   };
   const auto began = Clock::now();
-  // The first rank of the host says so, the others hear it at the meeting.
   const auto next_turn = [&](int turn) {
     if (group.wire || turn == 0) return true;
-    if (rank == memory_->local().front()) {
-      const std::chrono::duration<double> took = Clock::now() - began;
-      goes_on(number, turn).store(another_turn(group, turn, took.count()) ? 1 : 0);
-    }
-    run(0);
+    if (leads)
+      goes_on(number, turn).store(another_turn(group, turn, engine::seconds_since(began)) ? 1 : 0);
+    executors.run(0);
     return goes_on(number, turn).load() != 0;
   };
   try {
@@ -230,7 +240,7 @@ void ProbeRun::measure(int index, const ProbeGroup& group, std::size_t number,
     }
   } catch (const engine::Error& error) {
     team.stop(error.code(), error.what());
-    executor.tell_peers();
+    executors.tell_peers();
     throw;
   }
 }
