@@ -13,6 +13,7 @@ namespace lockstep::collectives {
 namespace {
 
 constexpr std::array<int, 3> kFewHosts{2, 4, kExactHosts};  // hosts of the pictures
+constexpr int kFewRanks = 2;                                // of a host, for telling how steps grow
 constexpr double kLooksAStep = 16;                          // that take as long as simulating one
 // For telling how steps grow: bytes for each rank, large enough that no plan leaves rounds out.
 constexpr std::size_t kUsualBytes = std::size_t(64) << 10;
@@ -133,11 +134,15 @@ struct Pictures {
     return algorithm.make(request(topologies[i], bytes, options));
   }
   // Between 4 and 8 hosts what grows with the hosts grows by twice what it did between 2 and 4,
-  // what grows with their logarithm by as much.
+  // what grows with their logarithm by as much. Few ranks a host tell it as well as all.
   bool grows_with_hosts() const {
+    const int ranks = std::min(kFewRanks, int(topologies[0].ranks.size()) / kFewHosts[0]);
     std::array<double, kFewHosts.size()> steps{};
-    for (std::size_t i = 0; i < kFewHosts.size(); ++i)
-      steps[i] = steps_a_rank(plan(i, topologies[i].ranks.size() * kUsualBytes));
+    for (std::size_t i = 0; i < kFewHosts.size(); ++i) {
+      const Topology few = equal_hosts(kFewHosts[i], ranks, {}, {});
+      steps[i] =
+          steps_a_rank(algorithm.make(request(few, few.ranks.size() * kUsualBytes, options)));
+    }
     return steps[2] - steps[1] >= 1.5 * (steps[1] - steps[0]);
   }
 };
@@ -192,7 +197,7 @@ Price price(const Algorithm& algorithm, const Topology& topology, std::size_t by
   // nothing to do in it.
   const auto all_ranks = double(topology.ranks.size());
   const double looks = line ? all_ranks * all_ranks / kLooksAStep : 0;
-  if (steps * all_ranks + looks < options.exact_steps) return exact();
+  if (steps * all_ranks + looks < (line ? 1 : 4) * options.exact_steps) return exact();
   const auto few = [&](std::size_t i) {
     return price_of(plans[i], pictures.topologies[i], bytes, options);
   };

@@ -47,9 +47,10 @@ struct PriceOptions {
 };
 
 // Of priced_request, with the update inside where that is asked for. Exactly simulated where the
-// cluster has at most kExactHosts hosts, and where the plan has less than `exact_steps`. Else from
-// smaller pictures, of the first 2, 4 or 8 hosts, in one of two ways. A cluster of unequal hosts is
-// pictured as if all were like its slowest one.
+// cluster has at most kExactHosts hosts, and where the plan has less than `exact_steps` (in the
+// second way below, less than four times as many). Else from smaller pictures, of the first 2, 4 or
+// 8 hosts, in one of two ways. A cluster of unequal hosts is pictured as if all were like its
+// slowest one.
 // - Where the steps of a rank grow with the number of hosts, as in a ring, 4 and 8 hosts are
 //   simulated with as many bytes for each host as there would be. Then a rank does in each round
 //   what it would do, and there are more rounds the more hosts there are: so the line through both
