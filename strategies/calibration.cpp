@@ -183,12 +183,12 @@ Measured tried(const JobIdentity& job, const Topology& topology, const engine::O
   const std::size_t most =
       most_tried(largest_passes(ranks, touched_by_host(options, job.mine.hosts_of_machine)));
   const double seconds = options.trials * (job.mine.enough ? 1 : kShared);
-  ProbeRun run(ranks, collectives::largest_trials(topology, most), ops, job.mine.binding.processors,
-               options.deadline, options.network, options.waited);
-  run.access(access_of(ranks, topology));
   Measured result{topology};
   // Ranks whose processors other work has take longer, as those that share them do.
   for (const double time : {seconds, options.trials * (kShared - 1)}) {
+    ProbeRun run(ranks, collectives::largest_trials(topology, most), ops,
+                 job.mine.binding.processors, options.deadline, options.network, options.waited);
+    run.access(access_of(ranks, topology));
     result.topology.trials = collectives::planned_trials(topology, time, most);
     collectives::time_trials(result.topology, time,
                              [&](const auto& groups) { return run.measure(groups); });
@@ -356,8 +356,11 @@ Calibration calibrate(collectives::Bootstrap& bootstrap, const Topology& topolog
                                           : measured(job, topology, ops, options);
     result.topology = std::move(found.topology);
     patience.reset();
+    result.disturbed = found.disturbed;
     if (first && found.disturbed) {
-      add_note(result.note, disturbed_note(found.wait, !options.cache.empty()));
+      // A start on one host says it in its explanation alone: little is lost.
+      if (!options.trials_alone)
+        add_note(result.note, disturbed_note(found.wait, !options.cache.empty()));
     } else if (first && !options.cache.empty() &&
                !(options.trials_alone && result.topology.trials.empty())) {
       try {

@@ -47,6 +47,7 @@ struct Calibration {
   double seconds = 0;              // that it took
   bool cached = false;             // the costs are from a file
   bool kept = false;               // they were measured now, and are in that file for the next job
+  bool disturbed = false;          // by other work, so that they are not kept
   // For who started the job, one line, on the first process; else empty: what was wrong with that
   // file, or that the costs are not kept since other work disturbed them.
   std::string note = {};

@@ -360,6 +360,7 @@ void Synchronous::find_costs() {
         "all-reduces timed in {:.2f} s while the job started, the rest assumed", found.seconds);
   }
   if (found.kept) costs_are_ += ", and kept in " + folder + " for the next such job";
+  if (found.disturbed) costs_are_ += "; not kept, since the machine is busy with other work";
 }
 
 Calibration Synchronous::measured_costs(const CalibrationOptions& calibration) {
