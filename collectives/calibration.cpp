@@ -21,7 +21,6 @@ namespace {
 
 using Kind = Probe::Kind;
 
-constexpr int kParts = 3;  // of the repetitions, by time
 // Of bytes between hosts: beside what so many take nobody sees who was asleep.
 constexpr double kManyBytes = 128 << 10;
 constexpr int kHalvings = 36;  // of a search: a second to less than a tenth of a nanosecond
@@ -385,25 +384,30 @@ void add_samples(std::vector<Sample>& samples, std::vector<Sample> more) {
   }
 }
 
-double usual_seconds(const Sample& sample, const std::vector<int>& ranks) {
+std::vector<double> part_medians(const Sample& sample, const std::vector<int>& ranks, int parts) {
   std::vector<double> slowest;
   for (const auto& of_ranks : sample.seconds) {
     double most = 0;
     for (const int rank : ranks) most = std::max(most, of_ranks[std::size_t(rank)]);
     slowest.push_back(most);
   }
-  double least = std::numeric_limits<double>::infinity();
+  const std::size_t all = std::min(std::size_t(parts), slowest.size());
+  std::vector<double> medians;
+  for (std::size_t part = 0; part < all; ++part) {
+    const auto cut = [&](std::size_t p) {
+      return slowest.begin() + std::ptrdiff_t(slowest.size() * p / all);
+    };
+    medians.push_back(engine::median<double>({cut(part), cut(part + 1)}));
+  }
+  return medians;
+}
+
+double usual_seconds(const Sample& sample, const std::vector<int>& ranks) {
   const Probe& probe = sample.probe;
+  if (probe.kind == Kind::kSum) return engine::median(part_medians(sample, ranks));
   const bool wakes =
       probe.kind >= Kind::kTurn && !(probe.kind == Kind::kBulk && probe.size >= kManyBytes);
-  const std::size_t parts = wakes ? 1 : std::min<std::size_t>(kParts, slowest.size());
-  for (std::size_t part = 0; part < parts; ++part) {
-    const auto cut = [&](std::size_t p) {
-      return slowest.begin() + std::ptrdiff_t(slowest.size() * p / parts);
-    };
-    least = std::min(least, engine::median<double>({cut(part), cut(part + 1)}));
-  }
-  return least;
+  return std::ranges::min(part_medians(sample, ranks, wakes ? 1 : kParts));
 }
 
 bool better_read_ahead(const std::vector<Sample>& samples, const std::vector<int>& ranks) {

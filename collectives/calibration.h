@@ -19,12 +19,18 @@ struct Sample {
 // Puts `more` to the samples: of a probe that is there already its repetitions, behind those.
 void add_samples(std::vector<Sample>& samples, std::vector<Sample> more);
 
-// What one number stands for all repetitions: of each the slowest of `ranks`; of these the median,
-// since predictions are of the usual call and not of the luckiest. Within a host the least median
-// of three parts by time, since what else the machine does comes in bursts, and one that hits a
-// part does not hit all; and so for many bytes between hosts. For few of all: there ranks may be
-// asleep or not when a message comes, and the part in which nobody slept is not the usual one. Of
-// sums of few bytes (kSum) likewise, which are compared with each other.
+// Cuts the repetitions into so many parts by time (fewer where there are not so many) and returns
+// the median of each. A repetition took as long as the slowest of `ranks`.
+inline constexpr int kParts = 3;
+std::vector<double> part_medians(const Sample& sample, const std::vector<int>& ranks,
+                                 int parts = kParts);
+
+// Returns the one number that stands for all repetitions. It is a median, since predictions are of
+// the usual call and not of the luckiest. Within a host, and for many bytes between hosts, it is
+// the least of the part medians: other work comes in bursts, and one that hits a part does not hit
+// all. For few bytes between hosts it is the median of all, since there ranks may be asleep or not
+// when a message comes, and the part in which nobody slept is not the usual one. For all-reduces
+// (kSum), which are compared with each other, it is the middle one of the part medians.
 double usual_seconds(const Sample& sample, const std::vector<int>& ranks);
 
 // Whether sums in place of `ranks`, those of a host, are clearly faster where they ask ahead for

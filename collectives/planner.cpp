@@ -19,9 +19,6 @@ using engine::require;
 
 constexpr std::size_t kSmallestPlanned = 256, kLargestPlanned = std::size_t(256) << 20;
 
-// Prices so near are equal.
-constexpr double kAlike = 1.002;
-
 // Who prices the k-th: they are dealt out forwards and backwards in turn, so that nobody always has
 // the same algorithm.
 int process_of(std::size_t k, int processes) {
@@ -73,8 +70,10 @@ Prices prices(const Topology& topology, const std::vector<const Algorithm*>& abl
   const int processes = together == nullptr ? 1 : together->processes();
   const auto mine = [&] {
     std::string text;
+    std::size_t done = 0;
     for (std::size_t k = 0; k < list.size(); ++k) {
       if (processes > 1 && process_of(k, processes) != together->process()) continue;
+      if (priced.progress) priced.progress(done++, list.size() / std::size_t(processes));
       const auto [size, i] = list[k];
       Price price = collectives::price(*able[i], topology, sizes[size], priced);
       if (is_tried(*able[i])) {
@@ -92,7 +91,7 @@ Prices prices(const Topology& topology, const std::vector<const Algorithm*>& abl
     mine();
   for (std::size_t size = 0; size < sizes.size(); ++size)
     for (std::size_t i = 0; i < able.size(); ++i) prices[size][i] = prices[size][first[size][i]];
-  // Trials of few bytes are believed less the more bytes there are: these still take as long.
+  // Trials are believed less the more bytes there are behind the last: these still take as long.
   for (std::size_t size = 1; size < sizes.size() && !topology.trials.empty(); ++size)
     for (std::size_t i = 0; i < able.size(); ++i) {
       Price& price = prices[size][i];
@@ -132,6 +131,7 @@ Choices plan_all_reduce(const Topology& topology, std::span<const Algorithm> alg
   Choices choices;
   choices.request_ = priced_request(topology, 0);
   choices.rules_ = rules;
+  if (topology.costs_are == "measured" || !topology.trials.empty()) choices.alike_ = kAlikeMeasured;
   choices.sizes_ = std::move(sizes);
   const std::vector<int>& host = choices.request_.host;
   std::vector<const Algorithm*> able;
@@ -215,7 +215,7 @@ Choice Choices::choose(std::size_t bytes) const {
       if (differs(i)) least = std::min(least, prices[i].seconds);
     std::size_t found = none;
     for (std::size_t i = 0; i < none; ++i)
-      if (differs(i) && prices[i].seconds <= least * kAlike &&
+      if (differs(i) && prices[i].seconds <= least * alike_ &&
           (found == none || half_as_many(prices[i], prices[found])))
         found = i;
     return found;
@@ -250,11 +250,13 @@ Choice Choices::choose(std::size_t bytes) const {
   } else {
     // Against the next that takes longer.
     std::size_t than = other;
-    while (than < none && prices[than].seconds <= choice.seconds * kAlike)
+    while (than < none && prices[than].seconds <= choice.seconds * alike_)
       as_long.push_back(than), than = cheapest(as_long);
     choice.reason = than == none ? "none takes less time"
                                  : reason(prices[chosen], prices[than], algorithms_[than]);
-    if (than != other) choice.reason += fmt::format("; {} takes as long", choice.runner_up);
+    if (than != other)
+      choice.reason += fmt::format("; {} takes as long{}", choice.runner_up,
+                                   alike_ > kAlike ? ", within 10 %" : "");
     if (than != other && half_as_many(prices[chosen], prices[other]))
       choice.reason += fmt::format(", in {:.0f} messages for {:.0f}", prices[other].messages,
                                    prices[chosen].messages);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Which algorithm for which size, and why: every algorithm is priced by the simulator on the
-// topology for sizes from 256 B to 256 MiB, and the cheapest is chosen: of those that differ by
-// less than two thousandths the first in the order of the algorithms, unless a later one needs half
-// of its messages between hosts or less; of those whose plans are the same, the first alone. Rules
+// topology for sizes from 256 B to 256 MiB, and the cheapest is chosen. Of those that take as long
+// (kAlike) it is the simplest, the first in the order of the algorithms, unless a later one needs
+// half of its messages between hosts or less. Of equal plans the first alone is priced. Rules
 // can ask for others. A pure function of topology and algorithms, so all ranks of a job choose
 // alike once they hold the same measurements; `hash` is for comparing that. Any thread.
 //
@@ -22,6 +22,10 @@
 #include "collectives/topology.h"
 
 namespace lockstep::collectives {
+
+// Prices take as long as the least of them if they exceed it by at most this factor. Where ranks
+// were measured it is larger, since no measurement gives the same numbers twice.
+inline constexpr double kAlike = 1.002, kAlikeMeasured = 1.1;
 
 // For one size: what was chosen, and what would have been next.
 struct Choice {
@@ -73,6 +77,7 @@ class Choices {
   std::vector<std::size_t> sizes_;
   std::vector<std::vector<Price>> prices_;  // [size][algorithm]
   std::vector<SizeRule> rules_;
+  double alike_ = kAlike;
 };
 
 std::string time_text(double seconds);  // "45 ns", "12.3 us", "4.56 ms", "1.20 s"

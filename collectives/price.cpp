@@ -5,6 +5,7 @@
 #include <array>
 
 #include "collectives/doublings.h"
+#include "collectives/example_topologies.h"
 #include "collectives/ring_order.h"
 #include "collectives/size_rules.h"
 
@@ -12,6 +13,8 @@ namespace lockstep::collectives {
 namespace {
 
 constexpr std::array<int, 3> kFewHosts{2, 4, kExactHosts};  // hosts of the pictures
+constexpr int kFewRanks = 2;                                // of a host, for telling how steps grow
+constexpr double kLooksAStep = 16;                          // that take as long as simulating one
 // For telling how steps grow: bytes for each rank, large enough that no plan leaves rounds out.
 constexpr std::size_t kUsualBytes = std::size_t(64) << 10;
 
@@ -68,17 +71,52 @@ Price each(const Of& of) {
           .trial = of(&Price::trial)};
 }
 
+struct HostRanks {
+  std::size_t ranks = 0;
+  int cores = 1;  // that they share
+  bool operator==(const HostRanks&) const = default;
+};
+
+std::vector<HostRanks> ranks_by_host_of(const Topology& topology) {
+  std::vector<HostRanks> hosts(topology.hosts.size());
+  for (const Topology::Rank& rank : topology.ranks) ++hosts[std::size_t(rank.host)].ranks;
+  for (const Topology::Process& process : topology.processes)
+    hosts[std::size_t(process.host)].cores =
+        std::max(hosts[std::size_t(process.host)].cores, process.cores);
+  for (std::size_t host = 0; host < hosts.size(); ++host)
+    if (const int cores = topology.hosts[host].costs.cores; cores > 0) hosts[host].cores = cores;
+  return hosts;
+}
+
 // Ranks of a host side by side, all hosts alike.
-bool equal_in_order(const Topology& topology) {
-  const std::size_t hosts = topology.hosts.size(), ranks = topology.ranks.size();
-  if (ranks % hosts != 0) return false;
-  for (std::size_t rank = 0; rank < ranks; ++rank)
-    if (topology.ranks[rank].host != int(rank / (ranks / hosts))) return false;
-  for (std::size_t host = 0; host < hosts; ++host)
-    if (topology.hosts[host].costs != topology.hosts[0].costs ||
-        topology.cores_of_host(int(host)) != topology.cores_of_host(0))
+bool equal_in_order(const Topology& topology, const std::vector<HostRanks>& hosts) {
+  for (std::size_t rank = 0; rank < topology.ranks.size(); ++rank)
+    if (topology.ranks[rank].host != int(rank / hosts[0].ranks)) return false;
+  for (std::size_t host = 0; host < hosts.size(); ++host)
+    if (hosts[host] != hosts[0] || topology.hosts[host].costs != topology.hosts[0].costs)
       return false;
   return true;
+}
+
+// How long the ranks of a host roughly take to add so many bytes of each, for comparing hosts.
+double seconds_to_add(const HostCosts& costs, const HostRanks& host, double bytes) {
+  const auto ranks = double(host.ranks);
+  const MemoryPass pass = costs.pass(ranks * bytes);
+  const double at_once =
+      costs.link == LinkClass::kMemory ? std::min(ranks, double(host.cores)) : ranks;
+  return costs.signal + 2 * ranks * bytes / std::min(pass.host, pass.core * at_once);
+}
+
+// A cluster in which every host is like the slowest one of this.
+Topology leveled(const Topology& topology, const std::vector<HostRanks>& hosts, std::size_t bytes) {
+  std::size_t slowest = 0;
+  double most = 0;
+  for (std::size_t host = 0; host < hosts.size(); ++host) {
+    const double seconds = seconds_to_add(topology.hosts[host].costs, hosts[host], double(bytes));
+    if (seconds > most) slowest = host, most = seconds;
+  }
+  return equal_hosts(int(hosts.size()), int(hosts[slowest].ranks), topology.hosts[slowest].costs,
+                     topology.wire, hosts[slowest].cores);
 }
 
 // The same algorithm on the first hosts of a cluster.
@@ -96,11 +134,15 @@ struct Pictures {
     return algorithm.make(request(topologies[i], bytes, options));
   }
   // Between 4 and 8 hosts what grows with the hosts grows by twice what it did between 2 and 4,
-  // what grows with their logarithm by as much.
+  // what grows with their logarithm by as much. Few ranks a host tell it as well as all.
   bool grows_with_hosts() const {
+    const int ranks = std::min(kFewRanks, int(topologies[0].ranks.size()) / kFewHosts[0]);
     std::array<double, kFewHosts.size()> steps{};
-    for (std::size_t i = 0; i < kFewHosts.size(); ++i)
-      steps[i] = steps_a_rank(plan(i, topologies[i].ranks.size() * kUsualBytes));
+    for (std::size_t i = 0; i < kFewHosts.size(); ++i) {
+      const Topology few = equal_hosts(kFewHosts[i], ranks, {}, {});
+      steps[i] =
+          steps_a_rank(algorithm.make(request(few, few.ranks.size() * kUsualBytes, options)));
+    }
     return steps[2] - steps[1] >= 1.5 * (steps[1] - steps[0]);
   }
 };
@@ -133,8 +175,11 @@ Price price(const Algorithm& algorithm, const Topology& topology, std::size_t by
   const auto exact = [&] {
     return price_of(algorithm.make(request(topology, bytes, options)), topology, bytes, options);
   };
-  if (hosts <= kExactHosts || !equal_in_order(topology)) return exact();
-  const Pictures pictures(algorithm, topology, options);
+  if (hosts <= kExactHosts) return exact();
+  const std::vector<HostRanks> ranks = ranks_by_host_of(topology);
+  const Pictures pictures(
+      algorithm, equal_in_order(topology, ranks) ? topology : leveled(topology, ranks, bytes),
+      options);
   const bool line = pictures.grows_with_hosts();
   const auto bytes_for = [&](std::size_t i) {
     const auto few = std::size_t(kFewHosts[i]), all = std::size_t(hosts);
@@ -148,7 +193,11 @@ Price price(const Algorithm& algorithm, const Topology& topology, std::size_t by
   const double steps =
       steps_a_rank(plans[2]) +
       (line ? hosts_on : doublings_on) * (steps_a_rank(plans[2]) - steps_a_rank(plans[1]));
-  if (steps * double(topology.ranks.size()) < (line ? 1 : 10) * options.exact_steps) return exact();
+  // An algorithm of rounds through all ranks looks at each round for each rank, also where there is
+  // nothing to do in it.
+  const auto all_ranks = double(topology.ranks.size());
+  const double looks = line ? all_ranks * all_ranks / kLooksAStep : 0;
+  if (steps * all_ranks + looks < (line ? 1 : 4) * options.exact_steps) return exact();
   const auto few = [&](std::size_t i) {
     return price_of(plans[i], pictures.topologies[i], bytes, options);
   };

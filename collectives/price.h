@@ -3,6 +3,7 @@
 // optimizer's update inside. Pure; any thread.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <optional>
 
 #include "collectives/registry.h"
@@ -33,7 +34,7 @@ Range priced_subject(std::size_t bytes);
 Request priced_request(const Topology& topology, std::size_t bytes);
 
 inline constexpr int kExactHosts = 8;
-inline constexpr double kExactSteps = 150'000;
+inline constexpr double kExactSteps = 100'000;
 
 struct PriceOptions {
   // With the update inside (Request::update), of an algorithm that has a place for it.
@@ -41,12 +42,15 @@ struct PriceOptions {
   std::size_t slots = 1;  // of an update, inside or alone: what it keeps beside each weight
   std::optional<DType> wire = {};  // Request::wire
   double exact_steps = kExactSteps;
+  // Planner: called before each price with how many are found, and how many this process finds.
+  std::function<void(std::size_t done, std::size_t all)> progress = {};
 };
 
 // Of priced_request, with the update inside where that is asked for. Exactly simulated where the
-// cluster has at most kExactHosts hosts or is not of equal ones, and where the plan has less than
-// `exact_steps` (in the second way below, less than ten times as many). Else from smaller pictures,
-// of the first 2, 4 or 8 hosts, in one of two ways:
+// cluster has at most kExactHosts hosts, and where the plan has less than `exact_steps` (in the
+// second way below, less than four times as many). Else from smaller pictures, of the first 2, 4 or
+// 8 hosts, in one of two ways. A cluster of unequal hosts is pictured as if all were like its
+// slowest one.
 // - Where the steps of a rank grow with the number of hosts, as in a ring, 4 and 8 hosts are
 //   simulated with as many bytes for each host as there would be. Then a rank does in each round
 //   what it would do, and there are more rounds the more hosts there are: so the line through both

@@ -59,6 +59,8 @@ struct ProbeGroup {
   bool wire = false;    // between hosts
   // Within a host: how long all of it may take; 0: as long as it takes. See `another_turn`.
   double seconds = 0;
+  // Within a host: no repetition begins so long after the first group of its run; 0: all do.
+  double limit = 0;
   // float32 that the plans use of each rank's gradient and scratch spaces
   std::size_t elements = 0, scratch = 0;
 };

@@ -164,8 +164,8 @@ std::string reason(const Price& mine, const Price& than, std::string_view name) 
     const Price a = by_costs(mine), b = by_costs(than);
     if (a.seconds < b.seconds) return reason(a, b, name);
     return fmt::format(
-        "sums of few bytes were tried: by these it takes {}, {} {}, other than by messages and "
-        "bytes alone, {} and {}",
+        "both were timed on these ranks: it takes {}, {} {} (by the costs of their steps {} and "
+        "{})",
         time_text(mine.seconds), name, time_text(than.seconds), time_text(a.seconds),
         time_text(b.seconds));
   }

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include "collectives/algorithms.h"
@@ -15,11 +15,27 @@
 namespace lockstep::collectives {
 namespace {
 
-constexpr std::array<std::size_t, 3> kTrialSizes{512, std::size_t(4) << 10, std::size_t(32) << 10};
-constexpr double kMayBeFastest = 4;               // times as long as the fastest
-constexpr double kMostOfAll = 0.1;                // of the time of all, that one may take once
+constexpr std::size_t kSmallestTrial = std::size_t(1) << 10, kTrialGrowth = 4;
+constexpr double kMayBeFastest = 4;  // times as long as the fastest
+// Of the time of all, that one may take once. On one host costs may be assumed, and all sizes
+// large.
+constexpr double kMostOfAll = 0.1, kMostOnHost = 0.02;
 constexpr int kFirstTries = 2, kMostTries = 300;  // repetitions at first, and then
 constexpr double kShortest = 1e-9;                // s: of a clock that is too coarse
+// Meetings of the ranks for each repetition, and what writing numbers takes beside their sum.
+constexpr double kMeetingsOnHost = 3, kWritingPart = 0.5;
+// Parts of the samples that differ by less agree.
+constexpr double kAgree = 1.5;
+// Of the time of all trials: for the first tries, and for those that other work disturbed.
+constexpr double kFirstTime = 0.3, kRetried = 0.3;
+
+std::vector<std::size_t> trial_sizes(const Topology& topology, std::size_t most) {
+  if (topology.hosts.size() > 1) most = std::min(most, kMostTriedBetweenHosts);
+  std::vector<std::size_t> sizes;
+  for (std::size_t bytes = kSmallestTrial; bytes <= most; bytes *= kTrialGrowth)
+    sizes.push_back(bytes);
+  return sizes;
+}
 
 // That have a plan of their own.
 std::vector<const Algorithm*> candidates(const Topology& topology, std::size_t bytes) {
@@ -57,12 +73,31 @@ ProbeGroup group_of(const Topology& topology, std::size_t bytes,
   return made;
 }
 
+bool is_of(const Trial& trial, const Sample& sample) {
+  return sample.probe.kind == Probe::Kind::kSum && sample.probe.size == trial.bytes &&
+         sample.probe.algorithm == trial.algorithm;
+}
+
+// Null where there is none.
+const Sample* sample_of(const Trial& trial, const std::vector<Sample>& samples) {
+  const auto found = std::ranges::find_if(samples, [&](const Sample& sample) {
+    return is_of(trial, sample) && !sample.seconds.empty();
+  });
+  return found == samples.end() ? nullptr : &*found;
+}
+
+std::vector<int> ranks_of_sample(const Sample& sample) {
+  std::vector<int> all(sample.seconds[0].size());
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 }  // namespace
 
-std::vector<Trial> planned_trials(const Topology& topology, double seconds) {
+std::vector<Trial> planned_trials(const Topology& topology, double seconds, std::size_t most) {
   std::vector<Trial> trials;
   if (topology.ranks.size() < 2) return trials;
-  for (const std::size_t bytes : kTrialSizes) {
+  for (const std::size_t bytes : trial_sizes(topology, most)) {
     std::vector<Trial> of_size;
     double least = std::numeric_limits<double>::infinity();
     for (const Algorithm* algorithm : candidates(topology, bytes)) {
@@ -74,54 +109,84 @@ std::vector<Trial> planned_trials(const Topology& topology, double seconds) {
                   [&](const Trial& trial) { return trial.simulated > kMayBeFastest * least; });
     trials.insert(trials.end(), of_size.begin(), of_size.end());
   }
+  const double longest = (topology.hosts.size() > 1 ? kMostOfAll : kMostOnHost) * seconds;
   std::erase_if(trials, [&](const Trial& trial) {
-    return trial.simulated <= 0 || trial.simulated > kMostOfAll * seconds;
+    return trial.simulated <= 0 || trial.simulated > longest;
   });
   return trials;
 }
 
 // Each has the same part of the time. A meeting is taken to be as long as the fastest.
-std::vector<ProbeGroup> trial_groups(const Topology& topology, bool tried, double seconds) {
+std::vector<ProbeGroup> trial_groups(const Topology& topology, const std::vector<Trial>& trials,
+                                     bool tried, double seconds) {
+  const bool wire = topology.hosts.size() > 1;
   double meeting = std::numeric_limits<double>::infinity();
-  for (const Trial& trial : topology.trials) meeting = std::min(meeting, trial.seconds);
+  for (const Trial& trial : trials) meeting = std::min(meeting, trial.seconds);
+  std::map<std::size_t, std::vector<const Trial*>> by_size;
+  for (const Trial& trial : trials) by_size[std::size_t(trial.bytes)].push_back(&trial);
   std::vector<ProbeGroup> groups;
-  for (const std::size_t bytes : kTrialSizes) {
+  for (const auto& [bytes, of_size] : by_size) {
     std::vector<const Algorithm*> algorithms;
-    std::vector<int> repetitions;
-    for (const Trial& trial : topology.trials) {
-      if (trial.bytes != double(bytes)) continue;
-      algorithms.push_back(&find_algorithm(trial.algorithm));
-      const double times =
-          seconds / double(topology.trials.size()) / (meeting + trial.seconds) - kFirstTries;
-      repetitions.push_back(tried ? int(std::clamp(times, 1.0, double(kMostTries))) : kFirstTries);
+    for (const Trial* trial : of_size) algorithms.push_back(&find_algorithm(trial->algorithm));
+    ProbeGroup& group = groups.emplace_back(group_of(topology, bytes, algorithms));
+    if (!wire) group.seconds = seconds / double(by_size.size()), group.limit = seconds;
+    for (std::size_t i = 0; i < of_size.size(); ++i) {
+      const double each =
+          wire ? meeting + of_size[i]->seconds
+               : kMeetingsOnHost * meeting + (1 + kWritingPart) * of_size[i]->seconds;
+      const double times = seconds / double(trials.size()) / each;
+      group.probes[i].repetitions =
+          tried ? int(std::clamp(times, double(kFirstTries), double(kMostTries))) : kFirstTries;
     }
-    if (algorithms.empty()) continue;
-    groups.push_back(group_of(topology, bytes, algorithms));
-    if (!groups.back().wire) groups.back().seconds = seconds / double(kTrialSizes.size());
-    for (std::size_t i = 0; i < repetitions.size(); ++i)
-      groups.back().probes[i].repetitions = repetitions[i];
   }
   return groups;
 }
 
-std::vector<ProbeGroup> largest_trials(const Topology& topology) {
+std::vector<ProbeGroup> largest_trials(const Topology& topology, std::size_t most) {
   std::vector<ProbeGroup> groups;
   if (topology.ranks.size() > 1)
-    for (const std::size_t bytes : kTrialSizes)
+    for (const std::size_t bytes : trial_sizes(topology, most))
       groups.push_back(group_of(topology, bytes, candidates(topology, bytes)));
   return groups;
 }
 
 void add_times(std::vector<Trial>& trials, const std::vector<Sample>& samples) {
   for (Trial& trial : trials)
-    for (const Sample& sample : samples) {
-      if (sample.probe.kind != Probe::Kind::kSum || sample.probe.size != trial.bytes ||
-          sample.probe.algorithm != trial.algorithm || sample.seconds.empty())
-        continue;
-      std::vector<int> all(sample.seconds[0].size());
-      std::iota(all.begin(), all.end(), 0);
-      trial.seconds = std::max(usual_seconds(sample, all), kShortest);
-    }
+    if (const Sample* sample = sample_of(trial, samples))
+      trial.seconds = std::max(usual_seconds(*sample, ranks_of_sample(*sample)), kShortest);
+}
+
+std::vector<Trial> disturbed(const std::vector<Trial>& trials, const std::vector<Sample>& samples) {
+  std::vector<Trial> found;
+  for (const Trial& trial : trials) {
+    const Sample* sample = sample_of(trial, samples);
+    std::vector<double> parts;
+    if (sample != nullptr) parts = part_medians(*sample, ranks_of_sample(*sample));
+    std::sort(parts.begin(), parts.end());
+    if (parts.size() < 2 || parts[1] > kAgree * std::max(parts[0], kShortest))
+      found.push_back(trial);
+  }
+  return found;
+}
+
+void time_trials(Topology& topology, double seconds, const RunProbes& run) {
+  std::vector<Sample> samples;
+  std::vector<Trial> left = topology.trials;
+  const auto measure = [&](bool tried, double part) {
+    if (left.empty()) return;
+    add_samples(samples, run(trial_groups(topology, left, tried, part * seconds)));
+    add_times(topology.trials, samples);
+    left = topology.trials;
+  };
+  measure(false, kFirstTime);
+  measure(true, 1 - kFirstTime - kRetried);
+  left = disturbed(topology.trials, samples);
+  for (const Trial& trial : left)
+    std::erase_if(samples, [&](const Sample& sample) { return is_of(trial, sample); });
+  measure(true, kRetried);
+  left = disturbed(topology.trials, samples);
+  std::erase_if(topology.trials,
+                [&](const Trial& trial) { return std::ranges::find(left, trial) != left.end(); });
 }
 
 }  // namespace lockstep::collectives

@@ -16,6 +16,7 @@
 #include "collectives/example_topologies.h"
 #include "collectives/machine.h"
 #include "collectives/memory/mapped_memory.h"
+#include "collectives/memory_access.h"
 #include "collectives/outcome.h"
 #include "collectives/probes.h"
 #include "collectives/processor_wait.h"
@@ -36,7 +37,7 @@ using collectives::Topology;
 
 // Costs of an executor that works otherwise are of no use: counted up when it does. What is run,
 // and by which plans, is in the fingerprint by itself.
-constexpr int kCostsVersion = 7;
+constexpr int kCostsVersion = 8;
 
 // Memory that all ranks of a machine touch in the largest pass: so much more than the last cache
 // that little of it stays there, and not so much that it takes long, or long to get.
@@ -53,6 +54,8 @@ constexpr std::size_t kShareOfMemory = 4;
 constexpr double kSignals = 15e-3, kLines = 20e-3, kSmallPasses = 15e-3, kMiddlePasses = 35e-3,
                  kLargestPasses = 75e-3, kSmallStores = 15e-3, kLargestStores = 40e-3,
                  kWire = 120e-3;  // s
+// Trials on one host where ranks share processors take so many times as long.
+constexpr double kShared = 3;
 // Of what is within hosts, where there is a wire to measure, too.
 constexpr double kPartBesideWire = 0.35;
 
@@ -88,9 +91,12 @@ struct LocalProbes {
   std::vector<ProbeGroup> first, then;
 };
 
-LocalProbes local_probes(const JobRanks& ranks, const CalibrationOptions& options,
-                         int hosts_of_machine) {
-  const Passes largest_pass = largest_passes(ranks, touched_by_host(options, hosts_of_machine));
+// Of trials: the largest, in bytes of a rank, where the ranks of a host touch no more than this.
+std::size_t most_tried(const Passes& largest) {
+  return std::min(collectives::kMostTriedOnHost, largest.bytes);
+}
+
+LocalProbes local_probes(const JobRanks& ranks, const Passes& largest_pass, int hosts_of_machine) {
   LocalProbes local{{collectives::signal_probes(ranks.host), collectives::line_probe(ranks.host)},
                     {}};
   local.first[0].seconds = kSignals;
@@ -134,11 +140,11 @@ std::vector<int> processors_of_hosts(const JobRanks& ranks, int here) {
 // processes share processors they would take them from each other.
 Topology costs_of_first(collectives::Bootstrap& bootstrap, Topology topology,
                         const std::vector<Sample>& samples, const std::vector<int>& processors,
-                        double trials) {
+                        double trials, std::size_t most) {
   const auto all = collectives::all_or_none(bootstrap, "measured costs", [&] {
     if (bootstrap.process() != 0) return std::string();
     Topology measured = collectives::calibrated(topology, samples, processors);
-    measured.trials = collectives::planned_trials(measured, trials);
+    measured.trials = collectives::planned_trials(measured, trials, most);
     return to_json(measured);
   });
   const Topology found = collectives::topology_from_json(all[0]);
@@ -158,16 +164,49 @@ struct JobIdentity {
   std::string fingerprint;
 };
 
-// First what is within hosts, then the wire; then sums, with the costs that follow from both.
+// Ranks that are more than processors wait for each other, every time: that is no disturbance.
 struct Measured {
   Topology topology;
-  collectives::ProcessorWait wait;  // of the rank that waited longest
+  collectives::ProcessorWait wait = {};  // of the rank that waited longest
+  bool disturbed = false;                // by other work
 };
 
+// What the ranks do while they are timed, as an executor of a step would.
+collectives::MemoryAccess access_of(const JobRanks& ranks, const Topology& topology) {
+  return collectives::memory_access(
+      topology.hosts[std::size_t(ranks.host[std::size_t(ranks.mine().front())])].costs);
+}
+
+Measured tried(const JobIdentity& job, const Topology& topology, const engine::Ops& ops,
+               const CalibrationOptions& options) {
+  const JobRanks& ranks = job.ranks;
+  const std::size_t most =
+      most_tried(largest_passes(ranks, touched_by_host(options, job.mine.hosts_of_machine)));
+  const double seconds = options.trials * (job.mine.enough ? 1 : kShared);
+  Measured result{topology};
+  // Ranks whose processors other work has take longer, as those that share them do.
+  for (const double time : {seconds, options.trials * (kShared - 1)}) {
+    ProbeRun run(ranks, collectives::largest_trials(topology, most), ops,
+                 job.mine.binding.processors, options.deadline, options.network, options.waited);
+    run.access(access_of(ranks, topology));
+    result.topology.trials = collectives::planned_trials(topology, time, most);
+    collectives::time_trials(result.topology, time,
+                             [&](const auto& groups) { return run.measure(groups); });
+    result.wait = run.processor_wait();
+    // In so short a time the least wait that counts elsewhere would be most of it.
+    result.disturbed = job.mine.enough && result.wait.part() > result.wait.kPart;
+    if (!result.disturbed) break;
+  }
+  return result;
+}
+
+// First what is within hosts, then the wire; then sums, with the costs that follow from both.
 Measured measured(const JobIdentity& job, const Topology& topology, const engine::Ops& ops,
                   const CalibrationOptions& options) {
   const JobRanks& ranks = job.ranks;
-  const LocalProbes local = local_probes(ranks, options, job.mine.hosts_of_machine);
+  const Passes largest_pass =
+      largest_passes(ranks, touched_by_host(options, job.mine.hosts_of_machine));
+  const LocalProbes local = local_probes(ranks, largest_pass, job.mine.hosts_of_machine);
   std::vector<ProbeGroup> largest = local.first;
   largest.insert(largest.end(), local.then.begin(), local.then.end());
   std::optional<collectives::WireProbes> wire;
@@ -175,29 +214,26 @@ Measured measured(const JobIdentity& job, const Topology& topology, const engine
     wire.emplace(ranks.host, kWire);
     largest.push_back(wire->largest());
   }
-  for (ProbeGroup& group : collectives::largest_trials(topology))
+  const std::size_t most = most_tried(largest_pass);
+  for (ProbeGroup& group : collectives::largest_trials(topology, most))
     largest.push_back(std::move(group));
   ProbeRun run(ranks, largest, ops, job.mine.binding.processors, options.deadline, options.network,
                options.waited);
   std::vector<Sample> samples = run.measure(local.first);
-  run.read_ahead(collectives::better_read_ahead(samples, ranks.local()));
+  run.access({.read_ahead = collectives::better_read_ahead(samples, ranks.local())});
   collectives::add_samples(samples, run.measure(local.then));
   while (wire) {
     const auto group = wire->next(samples);
     if (!group) break;
     collectives::add_samples(samples, run.measure({*group}));
   }
+  const double seconds = options.trials * (ranks.one_host() && !job.mine.enough ? kShared : 1);
   Topology found =
-      costs_of_first(ranks.bootstrap, topology, samples, job.processors, options.trials);
-  // First a few times each, which tell how often there is time for it.
-  std::vector<Sample> sums;
-  for (const bool tried : {false, true}) {
-    if (found.trials.empty()) break;
-    const auto groups = collectives::trial_groups(found, tried, options.trials);
-    collectives::add_samples(sums, run.measure(groups));
-    collectives::add_times(found.trials, sums);
-  }
-  return {std::move(found), run.processor_wait()};
+      costs_of_first(ranks.bootstrap, topology, samples, job.processors, seconds, most);
+  run.access(access_of(ranks, found));
+  collectives::time_trials(found, seconds, [&](const auto& groups) { return run.measure(groups); });
+  const collectives::ProcessorWait wait = run.processor_wait();
+  return {std::move(found), wait, job.mine.enough && wait.disturbed()};
 }
 
 // Says that it takes long, if it does while this lives.
@@ -268,10 +304,11 @@ JobIdentity identity_of(collectives::Bootstrap& bootstrap, const Topology& topol
   return {std::move(ranks), std::move(mine), std::move(processors), std::move(fingerprint)};
 }
 
-// From the first process's file. `instead`: what is done where that is of no use.
+// From the first process's file. `trials_suffice`: without measured costs. `instead`: what is done
+// where that is of no use.
 Calibration stored_by_first(collectives::Bootstrap& bootstrap, const Topology& topology,
                             const std::string& fingerprint, const CalibrationOptions& options,
-                            const char* instead) {
+                            bool trials_suffice, const char* instead) {
   Calibration result;
   result.topology = topology;
   const bool first = bootstrap.process() == 0;
@@ -282,8 +319,9 @@ Calibration stored_by_first(collectives::Bootstrap& bootstrap, const Topology& t
   text = bootstrap.all_gather(text, "stored costs")[0];
   if (text.empty()) return result;
   try {
-    result.topology = collectives::costs_from(text, fingerprint, topology);
-    result.cached = true;
+    Topology found = collectives::costs_from(text, fingerprint, topology);
+    result.cached = trials_suffice || found.costs_are == "measured";
+    if (result.cached) result.topology = std::move(found);
   } catch (const engine::Error& error) {  // on all processes, which have the same fingerprint
     if (first)
       result.note = fmt::format("{} is ignored, and {}: {}", cache.file(fingerprint).string(),
@@ -299,7 +337,7 @@ Calibration stored_costs(collectives::Bootstrap& bootstrap, const Topology& topo
   const auto begin = engine::Clock::now();
   const JobIdentity job = identity_of(bootstrap, topology, options);
   Calibration result =
-      stored_by_first(bootstrap, topology, job.fingerprint, options, "costs are assumed");
+      stored_by_first(bootstrap, topology, job.fingerprint, options, true, "costs are assumed");
   result.seconds = engine::seconds_since(begin);
   return result;
 }
@@ -308,20 +346,23 @@ Calibration calibrate(collectives::Bootstrap& bootstrap, const Topology& topolog
                       const engine::Ops& ops, const CalibrationOptions& options) {
   const auto begin = engine::Clock::now();
   const JobIdentity job = identity_of(bootstrap, topology, options);
-  Calibration result =
-      stored_by_first(bootstrap, topology, job.fingerprint, options, "its costs are measured anew");
+  Calibration result = stored_by_first(bootstrap, topology, job.fingerprint, options,
+                                       options.trials_alone, "its costs are measured anew");
   if (!result.cached) {
     const bool first = bootstrap.process() == 0;
     std::optional<Patience> patience;
     if (first && options.tell) patience.emplace(options);
-    auto [found, wait] = measured(job, topology, ops, options);
-    result.topology = std::move(found);
+    Measured found = options.trials_alone ? tried(job, topology, ops, options)
+                                          : measured(job, topology, ops, options);
+    result.topology = std::move(found.topology);
     patience.reset();
-    // Ranks that are more than processors wait for each other, every time.
-    const bool disturbed = job.mine.enough && wait.disturbed();
-    if (first && disturbed) {
-      add_note(result.note, disturbed_note(wait, !options.cache.empty()));
-    } else if (first && !options.cache.empty()) {
+    result.disturbed = found.disturbed;
+    if (first && found.disturbed) {
+      // A start on one host says it in its explanation alone: little is lost.
+      if (!options.trials_alone)
+        add_note(result.note, disturbed_note(found.wait, !options.cache.empty()));
+    } else if (first && !options.cache.empty() &&
+               !(options.trials_alone && result.topology.trials.empty())) {
       try {
         collectives::CostCache(options.cache).write(job.fingerprint, result.topology);
         result.kept = true;

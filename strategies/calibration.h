@@ -26,7 +26,11 @@ struct CalibrationOptions {
   Network network = {};
   std::filesystem::path cache = {};  // folder of the files; empty: none is read or written
   bool fresh = false;                // do not read; what is measured is stored
-  // s: of all trials together (collectives/trial.h). What takes a tenth of it alone is not tried.
+  // On one host: only times all-reduces (collectives/trial.h), for as long as a start may wait. All
+  // other costs are assumed.
+  bool trials_alone = false;
+  // s: of all trials together; on one host where ranks are more than processors three times as
+  // much.
   double trials = 40e-3;
   // Bytes that all ranks of a host touch at most; 0: so many that the last cache holds little.
   std::size_t most_touched = 0;
@@ -39,10 +43,11 @@ struct CalibrationOptions {
 };
 
 struct Calibration {
-  collectives::Topology topology;  // with costs, `costs_are` "measured"
+  collectives::Topology topology;  // `costs_are` "measured"; "assumed" beside trials alone
   double seconds = 0;              // that it took
   bool cached = false;             // the costs are from a file
   bool kept = false;               // they were measured now, and are in that file for the next job
+  bool disturbed = false;          // by other work, so that they are not kept
   // For who started the job, one line, on the first process; else empty: what was wrong with that
   // file, or that the costs are not kept since other work disturbed them.
   std::string note = {};

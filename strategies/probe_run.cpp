@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <limits>
+#include <optional>
 
 #include "collectives/executor.h"
 #include "collectives/memory/mapped_memory.h"
@@ -59,6 +60,56 @@ collectives::StepPlan all_plans(const std::vector<ProbeGroup>& groups) {
     all.insert(all.end(), group.step.begin(), group.step.end());
   return all;
 }
+
+// Where kinds of access are compared each plan has an executor of its own.
+std::optional<collectives::ExecutorOptions> own_options(Probe::Kind kind,
+                                                        collectives::ExecutorOptions options) {
+  constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
+  switch (kind) {
+    case Probe::Kind::kKept:
+      options.stream_from = kNever;
+      return options;
+    case Probe::Kind::kStreamed:
+      options.stream_from = 0;
+      return options;
+    case Probe::Kind::kWriteAhead:
+    case Probe::Kind::kReadAhead:
+      options.stream_from = kNever;
+      options.read_ahead = kind == Probe::Kind::kReadAhead;
+      return options;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Runs the plans of a group with one executor, and those that compare kinds of access with their
+// own.
+class GroupExecutors {
+ public:
+  GroupExecutors(int rank, Team& team, collectives::Transport* transport, const engine::Ops& ops,
+                 const collectives::ExecutorOptions& options, const ProbeGroup& group) {
+    const auto open = [&](const collectives::ExecutorOptions& own) {
+      Executor& made =
+          all_.emplace_back(rank, team, transport, ops, collectives::OwnedState{}, own);
+      made.open(group.step);
+      return &made;
+    };
+    of_plan_.assign(group.step.size(), open(options));
+    for (std::size_t p = 0; p < group.probes.size(); ++p)
+      if (const auto own = own_options(group.probes[p].kind, options)) of_plan_[p + 1] = open(*own);
+  }
+
+  void run(int plan) {
+    Executor& by = *of_plan_[std::size_t(plan)];
+    by.start(plan, nullptr);
+    by.wait(plan, "calibration");
+  }
+  void tell_peers() { all_.front().tell_peers(); }
+
+ private:
+  std::deque<Executor> all_;
+  std::vector<Executor*> of_plan_;
+};
 
 // Of a rank that does not come to the exchange of times.
 bool left(engine::Code code) {
@@ -131,71 +182,57 @@ std::atomic<std::uint32_t>& ProbeRun::goes_on(std::size_t team, int turn) const 
   return reinterpret_cast<std::atomic<std::uint32_t>*>(lines + team * kLine)[turn];
 }
 
-void ProbeRun::measure(int index, const ProbeGroup& group, std::size_t number, Times& times) {
+void ProbeRun::measure(int index, const ProbeGroup& group, std::size_t number,
+                       Clock::time_point run_began, Times& times) {
   const int rank = mine_[std::size_t(index)];
   Team& team = *teams_[number];
-  Executor executor(rank, team, transports_[std::size_t(index)].get(), ops_, {},
-                    {.deadline = deadline_, .read_ahead = read_ahead_});
-  executor.open(group.step);
-  // Where kinds of access are compared each plan has an executor of its own.
-  std::deque<Executor> others;
-  const auto open = [&](std::size_t stream_from, bool read_ahead) {
-    Executor& other = others.emplace_back(
-        rank, team, transports_[std::size_t(index)].get(), ops_, collectives::OwnedState{},
-        collectives::ExecutorOptions{
-            .deadline = deadline_, .stream_from = stream_from, .read_ahead = read_ahead});
-    other.open(group.step);
-    return &other;
-  };
-  constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
-  std::vector<Executor*> of_probe(group.probes.size(), &executor);
-  for (std::size_t p = 0; p < group.probes.size(); ++p) {
-    const Probe::Kind kind = group.probes[p].kind;
-    if (kind == Probe::Kind::kKept) of_probe[p] = open(kNever, read_ahead_);
-    if (kind == Probe::Kind::kStreamed) of_probe[p] = open(0, read_ahead_);
-    if (kind == Probe::Kind::kWriteAhead) of_probe[p] = open(kNever, false);
-    if (kind == Probe::Kind::kReadAhead) of_probe[p] = open(kNever, true);
-  }
+  GroupExecutors executors(rank, team, transports_[std::size_t(index)].get(), ops_,
+                           {.deadline = deadline_,
+                            .stream_from = access_.results,
+                            .cache = access_.touched,
+                            .read_ahead = access_.read_ahead},
+                           group);
   auto* const numbers = reinterpret_cast<float*>(memory_->block(rank));
-  const auto run = [&](int plan) {
-    Executor& by = plan == 0 ? executor : *of_probe[std::size_t(plan) - 1];
-    by.start(plan, nullptr);
-    by.wait(plan, "calibration");
-  };
+  const bool leads = rank == memory_->local().front();
   // Within a host all meet before, so that all write, and again, so that all begin; and behind it,
   // so that nobody writes while others are in it. Between hosts a meeting takes longer than many a
-  // probe, and nobody writes.
-  const auto once = [&](std::size_t probe) {
+  // probe, and nobody writes. The first rank of a host says whether to go on, and the others hear
+  // it at the next meeting.
+  std::atomic<std::uint32_t>& over = goes_on(number, 0);
+  const auto once = [&](std::size_t probe) -> std::optional<double> {
     if (group.writes) std::fill_n(numbers, group.elements, 1.0f);
-    if (!group.wire) run(0);
-    run(0);
+    if (leads && group.limit > 0 && engine::seconds_since(run_began) > group.limit) over.store(1);
+    if (!group.wire) executors.run(0);
+    if (over.load() != 0) return std::nullopt;
+    executors.run(0);
     const auto begin = Clock::now();
-    run(int(probe) + 1);
-    const std::chrono::duration<double> took = Clock::now() - begin;
-    if (!group.wire) run(0);
-    return took.count();
+    executors.run(int(probe) + 1);
+    const double took = engine::seconds_since(begin);
+    if (!group.wire) executors.run(0);
+    return took;
   };
   const auto began = Clock::now();
-  // The first rank of the host says so, the others hear it at the meeting.
   const auto next_turn = [&](int turn) {
     if (group.wire || turn == 0) return true;
-    if (rank == memory_->local().front()) {
-      const std::chrono::duration<double> took = Clock::now() - began;
-      goes_on(number, turn).store(another_turn(group, turn, took.count()) ? 1 : 0);
-    }
-    run(0);
+    if (leads)
+      goes_on(number, turn).store(another_turn(group, turn, engine::seconds_since(began)) ? 1 : 0);
+    executors.run(0);
     return goes_on(number, turn).load() != 0;
   };
   try {
     std::vector<Times> found(group.probes.size());
-    for (int turn = 0; turn < ProbeGroup::kTurns && next_turn(turn); ++turn)
-      for (std::size_t p = 0; p < group.probes.size(); ++p) {
+    bool ended = false;  // as all ranks know
+    for (int turn = 0; turn < ProbeGroup::kTurns && !ended && next_turn(turn); ++turn)
+      for (std::size_t p = 0; p < group.probes.size() && !ended; ++p) {
         const int all = group.probes[p].repetitions;
         // The caches hold what another probe used.
-        if (all > kFew && !group.wire) once(p);
-        for (int i = all * turn / ProbeGroup::kTurns; i < all * (turn + 1) / ProbeGroup::kTurns;
-             ++i)
-          found[p].push_back(once(p));
+        if (all > kFew && !group.wire) ended = !once(p);
+        for (int i = all * turn / ProbeGroup::kTurns;
+             i < all * (turn + 1) / ProbeGroup::kTurns && !ended; ++i) {
+          const std::optional<double> took = once(p);
+          if (took) found[p].push_back(*took);
+          ended = !took;
+        }
       }
     for (const Times& one : found) {
       times.push_back(double(one.size()));
@@ -203,7 +240,7 @@ void ProbeRun::measure(int index, const ProbeGroup& group, std::size_t number, T
     }
   } catch (const engine::Error& error) {
     team.stop(error.code(), error.what());
-    executor.tell_peers();
+    executors.tell_peers();
     throw;
   }
 }
@@ -219,8 +256,9 @@ std::vector<Sample> ProbeRun::measure(const std::vector<ProbeGroup>& groups) {
         [&](int index) {
           Times& of_rank = times[std::size_t(index)];
           collectives::ProcessorWaitClock clock(waited_);
+          const Clock::time_point began = Clock::now();
           for (std::size_t g = 0; g < groups.size(); ++g)
-            measure(index, groups[g], before + g, of_rank);
+            measure(index, groups[g], before + g, began, of_rank);
           const collectives::ProcessorWait wait = clock.lap();
           of_rank.insert(of_rank.end(), {wait.waited, wait.seconds});
         },

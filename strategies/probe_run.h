@@ -18,6 +18,7 @@
 
 #include "collectives/calibration.h"
 #include "collectives/memory/peer_watch.h"
+#include "collectives/memory_access.h"
 #include "collectives/probes.h"
 #include "collectives/processor_wait.h"
 #include "collectives/team.h"
@@ -45,8 +46,8 @@ class ProbeRun {
   // the group says does fewer turns of it. Every wait has the deadline; throws
   // Error(kTimeout) or Error(kPeerLost) naming ranks.
   std::vector<collectives::Sample> measure(const std::vector<collectives::ProbeGroup>& groups);
-  // What my host does from now on (ExecutorOptions), but where a probe says otherwise.
-  void read_ahead(bool better) { read_ahead_ = better; }
+  // How my host goes over memory from now on, but where a probe says otherwise.
+  void access(const collectives::MemoryAccess& access) { access_ = access; }
   // Of all that was measured: the rank that waited longest for a processor. The same on all
   // processes.
   collectives::ProcessorWait processor_wait() const;
@@ -56,13 +57,15 @@ class ProbeRun {
   // them how long it waited for a processor, and how long all took.
   using Times = std::vector<double>;
   void watch();
-  void measure(int index, const collectives::ProbeGroup& group, std::size_t number, Times& times);
+  void measure(int index, const collectives::ProbeGroup& group, std::size_t number,
+               engine::Clock::time_point run_began, Times& times);
   std::vector<std::string> exchange(const std::string& mine);
   void listen(const std::stop_token& stop) noexcept;
   void add_team(const collectives::ProbeGroup& group);
   std::vector<collectives::Sample> samples_of(const std::vector<collectives::ProbeGroup>& groups,
                                               const std::vector<std::string>& all);
-  // Of the host's group with this number: 1 where this turn is to be done.
+  // Of the host's group with this number: 1 where this turn is to be done; of turn 0: 1 where the
+  // group's limit has passed.
   std::atomic<std::uint32_t>& goes_on(std::size_t team, int turn) const;
   void stop(engine::Code code, const std::string& why) noexcept;
 
@@ -71,7 +74,7 @@ class ProbeRun {
   std::chrono::milliseconds deadline_;
   std::function<double()> waited_;
   std::vector<int> mine_;
-  bool read_ahead_ = false;
+  collectives::MemoryAccess access_ = {};
   std::size_t elements_ = 0;  // of a rank's gradient space
   std::unique_ptr<HostMemory> memory_;
   std::vector<std::unique_ptr<collectives::Transport>> transports_;  // of my ranks

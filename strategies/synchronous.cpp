@@ -327,12 +327,11 @@ void Synchronous::design(const engine::Graph& graph) {
   design_ = design_step(input, design_options);
 }
 
-// What the ranks cost each other, for the planner. On one host a start does not wait for that:
-// there it is what was measured before, or assumed. Collective.
+// Finds what the ranks cost each other, for the planner. Collective.
 void Synchronous::find_costs() {
   if (!costs_are_.empty()) return;
   if (queued_ && bootstrap_.processes() == 1) return find_gpu_costs();
-  if (queued_ && topology_.hosts.size() > 1) {
+  if (queued_) {
     costs_are_ = "assumed: between GPUs of several processes nothing is measured yet";
     return;
   }
@@ -346,22 +345,25 @@ void Synchronous::find_costs() {
   calibration.cache = options_.cost_cache;
   calibration.most_touched = options_.most_touched;
   calibration.tell = [this](const std::string& line) { options_.log.info("{}", line); };
-  const bool measures = topology_.hosts.size() > 1;
-  Calibration found =
-      measures ? measured_costs(calibration) : stored_costs(bootstrap_, topology_, calibration);
+  calibration.trials_alone = topology_.hosts.size() == 1;
+  Calibration found = measured_costs(calibration);
   if (!found.note.empty()) options_.log.warning("{}", found.note);
   topology_ = std::move(found.topology);
   const std::string folder = options_.cost_cache.string();
   if (found.cached) {
     costs_are_ = "measured before, and read from " + folder;
-  } else if (!measures) {
-    costs_are_ =
-        "assumed, since none are kept of such ranks, and on one host no start waits for measuring "
-        "(lockstep plan measures and keeps them)";
-  } else {
-    costs_are_ = fmt::format("measured in {:.2f} s while the job started", found.seconds);
-    if (found.kept) costs_are_ += ", and kept in " + folder + " for the next such job";
+    return;
   }
+  if (!calibration.trials_alone) {
+    costs_are_ = fmt::format("measured in {:.2f} s while the job started", found.seconds);
+  } else if (topology_.trials.empty()) {
+    costs_are_ = "assumed, since other work disturbed what was timed";
+  } else {
+    costs_are_ = fmt::format(
+        "all-reduces timed in {:.2f} s while the job started, the rest assumed", found.seconds);
+  }
+  if (found.kept) costs_are_ += ", and kept in " + folder + " for the next such job";
+  if (found.disturbed) costs_are_ += "; not kept, since the machine is busy with other work";
 }
 
 Calibration Synchronous::measured_costs(const CalibrationOptions& calibration) {

@@ -70,9 +70,8 @@ struct SynchronousOptions {
   std::optional<std::chrono::milliseconds> deadline = {};
   Network network = {};  // between hosts
   // For algorithms and places of the update that are not asked for, the planner chooses by what the
-  // ranks were measured to cost each other (calibration.h), once a strategy: between hosts while
-  // the job starts, on one host before, if `cost_cache` has it, so that the start takes no longer;
-  // else by costs that are assumed.
+  // ranks were measured to cost each other (calibration.h), once a strategy, unless `cost_cache`
+  // has it: on one host sums alone are timed, so that the start stays short. Else by assumed costs.
   bool measured = false;
   std::filesystem::path cost_cache = {};  // folder of measured costs; empty: none are kept
   std::size_t most_touched = 0;           // bytes, while they are measured (calibration.h)

@@ -56,11 +56,12 @@ strategies::RankProcessors bind(const strategies::JobRanks& ranks) {
   return found;
 }
 
-// What the ranks of this job were measured to cost; the same on all. Before any of them is bound:
+// Returns what the ranks of this job were measured to cost; the same on all. Other collectives than
+// all-reduce leave nothing to choose, so for them nothing is measured. Before any rank is bound:
 // that is how other commands find the machine, and the costs that they stored of it.
 collectives::Topology costs(const BenchFlags& f, const strategies::Ranks& ranks) {
   const auto found = collectives::discover(ranks.bootstrap, {"cpu:0"});
-  if (f.assumed || ranks.size() == 1) return found;
+  if (f.assumed || ranks.size() == 1 || f.collective != "all_reduce") return found;
   strategies::CalibrationOptions options;
   options.deadline = ranks.deadline;
   options.network = ranks.network;
@@ -102,7 +103,7 @@ class BenchOfRank {
     sizes_ = f.counts();
     bench::require_room(ranks, threads, bytes_taken(), "a benchmark of " + f.most());
     const collectives::Topology topology = costs(f, ranks);
-    if (!f.assumed) setting_.wire = topology.wire.bandwidth;
+    if (topology.costs_are == "measured") setting_.wire = topology.wire.bandwidth;
     ranks_.access = collectives::memory_access(
         topology.hosts[std::size_t(ranks.host[std::size_t(ranks.rank())])].costs);
     const strategies::RankProcessors processors = bind(ranks);

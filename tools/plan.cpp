@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // lockstep plan: which all-reduce for which size on a cluster, and why: of this job, or of one that
 // a file or a name describes and that nobody need have.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -114,13 +117,44 @@ int tell(const PlanFlags& f, const PlanSource& source, const Topology& topology,
   return kDone;
 }
 
+// Says on standard error how far planning is: on a terminal in one line that is rewritten,
+// elsewhere in a line now and then; nothing where it takes less than a second.
+class PlanningProgress {
+ public:
+  PlanningProgress(bool visible, std::size_t ranks)
+      : visible_(visible), terminal_(isatty(STDERR_FILENO) != 0), ranks_(ranks) {}
+  ~PlanningProgress() {
+    if (drawn_) std::fputs("\r\033[K", stderr);
+  }
+  PlanningProgress(const PlanningProgress&) = delete;
+  PlanningProgress& operator=(const PlanningProgress&) = delete;
+
+  void operator()(std::size_t done, std::size_t all) {
+    const double seconds = engine::seconds_since(begin_);
+    if (!visible_ || seconds < next_) return;
+    next_ = seconds + (terminal_ ? kRedraw : kLine);
+    drawn_ = terminal_;
+    fmt::print(stderr, "{}lockstep: planning for {} ranks: {} of {} predictions are made{}",
+               terminal_ ? "\r\033[K" : "", ranks_, done, all, terminal_ ? "" : "\n");
+    std::fflush(stderr);
+  }
+
+ private:
+  static constexpr double kFirst = 1, kRedraw = 0.1, kLine = 5;  // s
+  bool visible_, terminal_, drawn_ = false;
+  std::size_t ranks_;
+  double next_ = kFirst;
+  engine::Clock::time_point begin_ = engine::Clock::now();
+};
+
 // `together`: of the processes that call this, where there is a job. Also tells how long it took.
 collectives::Choices choose(const PlanFlags& f, const Topology& topology, PlanSource& source,
                             collectives::Bootstrap* together = nullptr) {
   const auto begin = engine::Clock::now();
-  auto choices = collectives::plan_all_reduce(topology, collectives::all_reduce_algorithms(),
-                                              collectives::parse_size_rules(f.algorithm),
-                                              collectives::planned_sizes(), together);
+  PlanningProgress progress(together == nullptr || together->process() == 0, topology.ranks.size());
+  auto choices = collectives::plan_all_reduce(
+      topology, collectives::all_reduce_algorithms(), collectives::parse_size_rules(f.algorithm),
+      collectives::planned_sizes(), together, {.progress = std::ref(progress)});
   source.planning_seconds = std::chrono::duration<double>(engine::Clock::now() - begin).count();
   return choices;
 }

@@ -140,7 +140,7 @@ Plan among_leaders(const Request& request, std::string algorithm, int most,
                    const MakeExchange& make) {
   refuse_squares(request, algorithm);
   const Leaders leaders(request, most, make);  // also where it only refuses
-  if (most == kEveryRank && leaders.hosts().size() == 1) {
+  if (leaders.hosts().size() == 1) {
     Plan plan = direct_all_reduce(request);
     plan.algorithm = std::move(algorithm);
     return plan;

@@ -38,8 +38,8 @@ inline constexpr int kEveryRank = std::numeric_limits<int>::max();  // as `most`
 // all ranks of its host: as many slices as the smallest host has ranks, at most `most`. With
 // request.turn the slices go round the ranks of a host, also where it has more than there are
 // slices. The leaders of a slice are the parties of an exchange, in the order of the hosts'
-// numbers. Ranks of a host meet once before and once after all exchanges. Where every rank of one
-// host leads there is nothing to exchange: that is direct.
+// numbers. Ranks of a host meet once before and once after all exchanges. On one host there is
+// nothing to exchange, and the plan is that of direct, in which no leader does the work of all.
 Plan among_leaders(const Request& request, std::string algorithm, int most,
                    const MakeExchange& make);
 std::size_t among_leaders_scratch(const Request& request, int most, const MakeExchange& make);

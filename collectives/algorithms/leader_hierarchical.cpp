@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The picture of 2018: on each host one leader adds the numbers of all its ranks, the leaders form
 // a ring, and each propagates the result inside its host. The same bytes on the wire as with many
-// leaders, in fewer messages; but one rank of a host does all its work.
+// leaders, in fewer messages; but one rank of a host does all its work. On one host this is direct.
 #include "collectives/algorithms/exchange_plans.h"
 
 namespace lockstep::collectives {
@@ -15,6 +15,7 @@ std::size_t leader_hierarchical_scratch(const Request& request) {
 }
 
 std::string_view leader_hierarchical_same(const Request& request) {
+  if (direct_refusal(request.host).empty()) return "direct";
   const RanksOfHosts ranks = ranks_of_hosts(request);
   if (ranks.least > 1) return "";
   return ranks.most == 1 ? hierarchical_same(request) : "hierarchical";

@@ -255,6 +255,17 @@ TEST(Planner, ProcessesThatDivideTheWorkEndWithWhatEachWouldFind) {
   }
 }
 
+TEST(Planner, SaysBeforeEachPriceHowManyAreFound) {
+  std::vector<std::size_t> done;
+  std::size_t all = 0;
+  plan_all_reduce(
+      example_topology("4x4"), all_reduce_algorithms(), {}, {kKiB, kMiB}, nullptr,
+      {.progress = [&](std::size_t found, std::size_t of) { done.push_back(found), all = of; }});
+  ASSERT_EQ(done.size(), all);
+  for (std::size_t i = 0; i < all; ++i) EXPECT_EQ(done[i], i);
+  EXPECT_GT(all, 4u);
+}
+
 TEST(Planner, WhatOneProcessCannotPriceFailsOnAll) {
   const auto algorithms = with({"forever", false, anywhere, forever, no_scratch});
   const Divided divided(3, example_topology("1x4"), algorithms, {kMiB});

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "collectives/algorithms.h"
 #include "collectives/example_topologies.h"
 
 namespace lockstep::collectives {
@@ -66,16 +67,40 @@ TEST(Price, IsNoLessThanItsParts) {
   }
 }
 
-// No picture of one host tells of its neighbours when they are not like it.
-TEST(Price, UnequalHostsAreSimulatedWhole) {
+// The slowest of unequal hosts holds up all.
+TEST(Price, UnequalHostsTakeAsLongAsTheSlowest) {
   const Topology example = example_topology("3x1");
   Topology topology = equal_hosts(12, 1, example.hosts[0].costs, example.wire);
   const Algorithm& ring = find_algorithm("ring");
   const double equal = price(ring, topology, kMiB, {.exact_steps = 0}).seconds;
   topology.hosts[11].costs.passes = {{0, 1e8, 1e8}};
-  const Price unequal = price(ring, topology, kMiB, {.exact_steps = 0});
-  EXPECT_FALSE(unequal.reduced);
-  EXPECT_GT(unequal.seconds, 2 * equal);
+  const Price whole = price(ring, topology, kMiB);
+  EXPECT_FALSE(whole.reduced);
+  EXPECT_GT(whole.seconds, 2 * equal);
+  const Price reduced = price(ring, topology, kMiB, {.exact_steps = 0});
+  EXPECT_TRUE(reduced.reduced);
+  EXPECT_GE(reduced.seconds, 0.9 * whole.seconds);
+  EXPECT_LE(reduced.seconds, 2 * whole.seconds);
+}
+
+// Counted in plans, not in seconds: none that is made has so many steps, whatever the cluster is.
+TEST(Price, NoPlanOfThousandsOfRanksIsMadeWhole) {
+  const Topology example = example_topology("3x1");
+  static std::size_t most = 0;
+  const Algorithm counted{.name = "ring",
+                          .refusal = [](const std::vector<int>&) { return std::string(); },
+                          .make =
+                              [](const Request& request) {
+                                most = std::max(most, request.host.size());
+                                return ring_all_reduce(request);
+                              }};
+  for (const bool equal : {true, false}) {
+    Topology topology = equal_hosts(1024, 4, example.hosts[0].costs, example.wire);
+    if (!equal) topology.hosts[11].costs.passes = {{0, 1e8, 1e8}};
+    for (const std::size_t bytes : {256 * std::size_t(1), kMiB, 256 * kMiB})
+      EXPECT_TRUE(price(counted, topology, bytes).reduced) << equal << " " << bytes;
+  }
+  EXPECT_LE(most, 64u);
 }
 
 // Inside the sums an update reads weights and reads and writes its slots once for the job, apart

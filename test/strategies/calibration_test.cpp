@@ -227,6 +227,58 @@ TEST_F(Calibrations, WhatOtherWorkDisturbedIsUsedAndNotKept) {
   EXPECT_EQ(files().size(), 2u);
 }
 
+// On one host a start has no time for more. What is kept is good for such starts, and for nobody
+// who needs all costs.
+TEST_F(Calibrations, TrialsAloneLeaveAllOtherCostsAsTheyWere) {
+  CalibrationOptions alone = options();
+  alone.trials_alone = true;
+  const Ended timed = run({0, 0}, 1, alone);
+  const Topology& first = timed.calibrations[0].topology;
+  EXPECT_EQ(timed.errors[0], "");
+  EXPECT_EQ(timed.calibrations[1].topology, first);
+  EXPECT_EQ(first.costs_are, "assumed");
+  EXPECT_EQ(first.hosts[0].costs, collectives::HostCosts());
+  EXPECT_TRUE(timed.calibrations[1].kept);
+  ASSERT_EQ(files().size(), 1u);
+  const Ended again = run({0, 0}, 1, alone);
+  EXPECT_TRUE(again.calibrations[1].cached);
+  EXPECT_EQ(again.calibrations[1].topology, first);
+  const Ended all = run({0, 0}, 1, options());
+  EXPECT_FALSE(all.calibrations[0].cached);
+  EXPECT_EQ(all.calibrations[0].topology.costs_are, "measured");
+  EXPECT_EQ(all.calibrations[0].note, "");
+  const Ended start = run({0, 0}, 1, alone);
+  EXPECT_TRUE(start.calibrations[0].cached);
+  EXPECT_EQ(start.calibrations[0].topology, all.calibrations[0].topology);
+  EXPECT_EQ(files().size(), 1u);
+}
+
+TEST_F(Calibrations, TrialsBesideOtherWorkAreNotKept) {
+  const int processors = int(collectives::allowed_processors().size());
+  CalibrationOptions busy = options();
+  busy.trials_alone = true;
+  std::atomic<int> hours{0};
+  busy.waited = [&] { return 3600.0 * ++hours; };
+  const Calibration alone = run({0}, processors, busy).calibrations[0];
+  EXPECT_TRUE(alone.disturbed);
+  EXPECT_EQ(alone.note, "") << "a start that is only less sure of its choice warns of nothing";
+  EXPECT_FALSE(fs::exists(folder_));
+  EXPECT_FALSE(run({0}, processors + 1, busy).calibrations[0].disturbed);
+}
+
+// Each sum takes longer than all have, in each of the rounds of both attempts.
+TEST_F(Calibrations, TrialsThatNeverEndInTimeAreLeftOut) {
+  CalibrationOptions busy = options();
+  busy.trials_alone = true;
+  busy.most_touched = std::size_t(64) << 20;  // all sizes
+  std::atomic<int> hours{0};
+  busy.waited = [&] { return 3600.0 * ++hours; };
+  const Ended ended = run({0}, int(collectives::allowed_processors().size()), busy,
+                          [](int) { std::this_thread::sleep_for(15ms); });
+  EXPECT_EQ(ended.errors[0], "");
+  EXPECT_THAT(ended.calibrations[0].topology.trials, testing::IsEmpty());
+}
+
 // Of each probe a third of the repetitions is done, and no more where that has taken long.
 TEST_F(Calibrations, ASlowMachineMeasuresLess) {
   std::atomic<int> reductions{0};

@@ -8,8 +8,10 @@ usage: bench_test.py LOCKSTEP [NAMES OF TESTS]
 import csv
 import io
 import json
+import os
 import sys
 import xml.etree.ElementTree as xml
+from unittest import mock
 
 import program
 
@@ -223,6 +225,14 @@ class Bench(program.Case):
                     self.assertAlmostEqual(row["busbw_gb_s"], row["algbw_gb_s"] * factor, places=6)
             alone, = rows(self.good("bench", "--min", "4k", "--max", "4k", "--json", "--collective", collective, "--ranks", "1"))
             self.assertEqual((alone["wrong"], alone["busbw_gb_s"], alone["reason"]), (0, 0, "one rank has nobody to tell"))
+
+    def test_costs_are_measured_where_something_is_chosen_by_them(self):
+        """What is measured is kept, of ranks that are more than processors always."""
+        crowd = str(len(os.sched_getaffinity(0)) + 1)
+        for collective, kept in (("broadcast", 0), ("all_gather", 0), ("reduce_scatter", 0), ("all_reduce", 1)):
+            with mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(self.top / collective)}):
+                self.good("bench", "--min", "4k", "--max", "4k", "--iterations", "1", "--ranks", crowd, "--collective", collective)
+            self.assertEqual(len(list((self.top / collective).glob("lockstep/*"))), kept, collective)
 
     def test_mpi_is_timed_beside_every_collective(self):
         prefix = program.mpirun(3)
