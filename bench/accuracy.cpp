@@ -2,7 +2,7 @@
 // How near the convolutions of processors come to double precision: the fastest kernels beside the
 // direct method, and a wide dense layer with the own kernel and without. Relative error (L2) of the
 // output and of both gradients.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <vector>

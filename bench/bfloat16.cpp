@@ -5,7 +5,7 @@
 // counts. What bfloat16 gives is compared with what float32 gives.
 //
 //   bench_bfloat16 [rows]
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 //
 //   bench_device --device cuda:0
 //   bench_device --device cpu:0 --parameters 1000000
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "bench/roofline.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

@@ -9,7 +9,7 @@
 //
 //   bench_rpc --chunks 4,8,16 --json
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>

@@ -4,7 +4,7 @@
 // algorithm for every size.
 //
 // usage: simulate [--topology NAME] [--algorithm NAME] [--bytes N] [--plan] [--json]
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>

@@ -5,7 +5,7 @@
 // of this process. Checked: the loss falls.
 //
 //   bench_slow_worker --model mlp --others 2 --times 10
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>

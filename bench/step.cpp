@@ -8,7 +8,7 @@
 //   bench_step --model mnist_cnn --replicas 2 --batch 128
 //   bench_step --model resnet50 --device cuda:0 --batch 256
 //   mpirun -n 2 bench_step --strategy collective_all_reduce --model mlp --batch 256
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>

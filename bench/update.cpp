@@ -12,7 +12,7 @@
 //
 //   bench_update --mib 80 --replicas 2
 //   mpirun -n 2 bench_update --strategy collective_all_reduce --optimizer adam
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Waiting for plans, and what is said where that takes too long.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <thread>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "collectives/json_reading.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <functional>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "collectives/processor_map.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "collectives/simulator.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <bit>
 #include <compare>

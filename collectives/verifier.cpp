@@ -7,7 +7,7 @@
 // Two accesses of one cell, of which one is a write, must be ordered.
 #include "collectives/verifier.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "collectives/well_formed.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <tuple>

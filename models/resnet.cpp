@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "models/resnet.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "engine/nn/layers.h"
 

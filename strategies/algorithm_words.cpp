@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/algorithm_words.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <set>

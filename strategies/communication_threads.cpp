@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/communication_threads.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace lockstep::strategies {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/gpu_spaces.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/host_connections.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <optional>
 #include <set>

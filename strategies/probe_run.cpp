@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/probe_run.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <condition_variable>

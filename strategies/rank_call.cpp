@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/rank_call.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <iterator>
 #include <string_view>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/rank_processors.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -4,6 +4,7 @@
 // words for people in synchronous_state.cpp.
 #include "strategies/synchronous.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>

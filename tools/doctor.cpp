@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // lockstep doctor: what this machine and this build have, and what each missing part would give.
 // Ends with 0 whatever it finds: a missing part is a fact, not a failure.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>

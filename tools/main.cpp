@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // lockstep: one program, one command a file. Results go to standard output, everything else to
 // standard error. Errors are one line; exit codes stand in exit_codes.h.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdlib>

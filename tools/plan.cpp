@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // lockstep plan: which all-reduce for which size on a cluster, and why: of this job, or of one that
 // a file or a name describes and that nobody need have.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>

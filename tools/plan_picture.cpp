@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/plan_picture.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/status_text.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 

@@ -7,7 +7,7 @@
 //   4. arrive: I have read and stored
 //   5. await all: nobody reads or writes my memory any more
 // In all, n S are read and n S written, for n ranks and S elements: the lower bound. Two waits.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -11,7 +11,7 @@
 // that is enough: my half of execution e is read by another rank in execution e alone. He arrives
 // in execution e + 1 when he has done so, since a rank begins an execution when the one before has
 // ended there. I await that arrival in execution e + 1, and write the half again in e + 2.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "collectives/algorithms/steps.h"
 #include "engine/base/error.h"

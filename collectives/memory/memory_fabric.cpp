@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "collectives/memory/memory_fabric.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <chrono>

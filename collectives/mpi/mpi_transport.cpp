@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "collectives/mpi/mpi_transport.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <mpi.h>
 #include <sys/prctl.h>
 #include <time.h>

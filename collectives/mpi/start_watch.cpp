@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "collectives/mpi/start_watch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <condition_variable>

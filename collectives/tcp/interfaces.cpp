@@ -2,7 +2,7 @@
 // The kernel's files: Documentation/ABI/testing/sysfs-class-net and stable/sysfs-class-infiniband.
 #include "collectives/tcp/interfaces.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 

@@ -3,7 +3,7 @@
 // broken invariant is a defect of lockstep: it stops the program with a message and its place.
 // Thread-safe; costs nothing until something is wrong (messages are formatted only then).
 #pragma once
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <chrono>
 #include <source_location>

@@ -3,7 +3,7 @@
 // text. A value that is passed along, not a global. Copies share one sink; any thread may write; a
 // line is written whole.
 #pragma once
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <functional>
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/cuda/cublas_lt_functions.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "engine/cuda/library.h"
 

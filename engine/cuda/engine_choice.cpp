@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/cuda/engine_choice.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <charconv>
 #include <system_error>

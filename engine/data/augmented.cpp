@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/data/augmented.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <span>

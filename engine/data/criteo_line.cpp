@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/data/criteo_line.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cctype>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/data/pixel_images.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <zlib.h>
 
 #include <utility>

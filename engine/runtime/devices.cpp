@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/runtime/devices.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <string>

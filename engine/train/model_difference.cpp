@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/train/model_difference.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <sstream>
 #include <string_view>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/train/step_times.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/train/trace.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 // to begin an epoch. The loop of a replica stands in replica_loop.cpp.
 #include "engine/train/trainer.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <csignal>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/parameter_server/coordinator.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <utility>
 

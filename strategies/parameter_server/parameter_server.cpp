@@ -3,6 +3,7 @@
 // parameter_server_step.cpp.
 #include "strategies/parameter_server/parameter_server.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cstring>
 #include <utility>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The calls of a step: see parameter_server.h.
+#include <fmt/format.h>
 #include <algorithm>
 #include <utility>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/parameter_server/task_name.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <charconv>

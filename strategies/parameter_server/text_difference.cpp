@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/parameter_server/text_difference.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "strategies/session/parameter_server_job.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "test/collectives/faulty_transport.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A rank that goes silent is named by every living rank, and no other is, whatever the algorithm,
 // whoever waits for whom: also those whose neighbours in the plan merely wait themselves.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Executed sums equal serial ones, exactly, for inputs whose sums are exact in every order; and
 // those that are not show what each algorithm promises of the order.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

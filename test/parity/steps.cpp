@@ -8,7 +8,7 @@
 // numbers of an image], and `labels`, float32 [steps, rows]. Written are the gradients of the first
 // step, by name, into G; one JSON object with the mean loss of each step goes to standard output.
 // All files are safetensors.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Law 4: nobody waits for ever, and what is thrown names the collective and who did not come.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Replicas on a GPU train as those on the processor do. The GPU is a fake one that runs its streams
 // as late as it may and in an odd order, so whoever reads before waiting reads old numbers.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

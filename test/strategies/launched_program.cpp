@@ -7,7 +7,7 @@
 //   chief     the chief dies
 //   cause     the chief tells the others that it failed, and needs some time to end with code 5
 //   servers   there are too many servers
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>

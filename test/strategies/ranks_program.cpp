@@ -11,7 +11,7 @@
 //              their session all the same
 //   sum        the same, but rank 1 is killed where the others wait for its part of a sum
 //   large      prints its pid and sums 64 MiB again and again, until it is told why it cannot
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <atomic>

@@ -2,6 +2,7 @@
 // Reproducible sums of the lower layer: the same bits by every algorithm, on every layout, in every
 // order of the ranks, and the exact sum rounded once wherever the numbers of a block are as near to
 // each other as is promised.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 // then does as it was told.
 //
 // usage: supervised_program RESTARTS PART, where PART is wait, exit:CODE, abort or signals
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <csignal>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "test/strategies/tcp_proxy.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <poll.h>
 

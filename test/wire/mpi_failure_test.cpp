@@ -2,7 +2,7 @@
 // Jobs that go wrong while they start, under `mpirun --enable-recovery`, which leaves survivors
 // alone.
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>

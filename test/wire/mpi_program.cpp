@@ -9,7 +9,7 @@
 //   other-exchange RANK that rank exchanges something else than the others
 //   abandon RANK        that rank never ends its bootstrap; the others know that, and end theirs
 //   leave-early RANK    that rank ends orderly after the watch was released; the others go on
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <chrono>

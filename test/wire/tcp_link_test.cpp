@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Two processes in two network namespaces, joined by a virtual cable that is pulled: silence, which
 // no end of file announces. Needs root.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -7,7 +7,7 @@
 // - lengths: sender and receiver name different lengths, and the receiver must notice;
 // - tell: rank 0 stops and says why, and its peers must hear its words;
 // - late: the last process posts nothing, and the others must be told at the deadline.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <chrono>

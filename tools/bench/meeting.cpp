@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/bench/meeting.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <atomic>

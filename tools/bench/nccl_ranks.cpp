@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/bench/nccl_ranks.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <exception>
 #include <mutex>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/bench/reproducible.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/bench/scaling_runs.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 #include <numeric>

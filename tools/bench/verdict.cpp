@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/bench/verdict.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace lockstep::tools::bench {
 namespace {

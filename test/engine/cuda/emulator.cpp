@@ -5,7 +5,7 @@
 // Fibers are kept for later blocks and calls.
 #include "test/engine/cuda/emulator.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <ucontext.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Criteo's text format: what is written is read, in any order; what is wrong is named with its
 // file, line and field.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

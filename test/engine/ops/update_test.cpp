@@ -3,7 +3,7 @@
 // elements' own type, one operation after the other: so an update fused into a sum and one apart
 // from it are equal, whatever the slices, the number of ranks and the instruction set. Of bfloat16
 // in float32, on masters, and what is stored is the master rounded once.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
