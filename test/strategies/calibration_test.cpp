@@ -88,8 +88,7 @@ class Calibrations : public testing::Test {
 };
 
 TEST_F(Calibrations, AllRanksHoldTheSameNumbers) {
-  for (const std::vector<int>& host :
-       {std::vector{0, 0}, {0, 1}, {0, 0, 1}, {0, 1, 0, 1}, {0, 1, 2}}) {
+  for (const std::vector<int>& host : {std::vector{0, 0}, {0, 1, 1}, {0, 1, 0, 1}}) {
     // However slow the machine is, each sum is tried.
     const Ended ended = run(host, 1, {.deadline = 60s, .trials = 10, .most_touched = kTouched});
     const Topology& first = ended.calibrations[0].topology;
