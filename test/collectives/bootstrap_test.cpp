@@ -10,6 +10,7 @@
 
 #include "collectives/outcome.h"
 #include "engine/base/error.h"
+#include "test/support/events.h"
 
 namespace lockstep::test {
 namespace bootstrap_test {
@@ -89,7 +90,7 @@ TEST(Bootstrap, AnAbandonedExchangeAndAllLaterOnesEndAtOnce) {
   const auto begin = engine::Clock::now();
   const auto errors = run(views, [&](collectives::Bootstrap& mine) {
     if (mine.process() == 1) {
-      std::this_thread::sleep_for(milliseconds(50));
+      EXPECT_TRUE(await(others_sleep));
       return mine.abandon(Code::kPeerLost, "rank 1 died");
     }
     for (int attempt = 0; attempt < 2; ++attempt) {

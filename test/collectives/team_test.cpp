@@ -13,6 +13,7 @@
 
 #include "collectives/binding.h"
 #include "test/collectives/job.h"
+#include "test/support/events.h"
 
 namespace lockstep::test {
 namespace team_test {
@@ -181,7 +182,7 @@ TEST(Team, AStopWakesSleepers) {
   Threads t({0});
   const auto begin = engine::Clock::now();
   std::thread sleeper([&] { Team::Sleeper(t.team).sleep(std::chrono::seconds(30)); });
-  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_TRUE(await(others_sleep));
   t.team.stop(Code::kAborted, "over");
   sleeper.join();
   EXPECT_LT(engine::Clock::now() - begin, std::chrono::seconds(20));

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Compiles each header alone, and twice in one unit, so that a missing include or guard shows.
 
+What stands before a header hides nothing if the header includes it anyway: so headers of which each includes
+the one before share a unit, and a common one that they include is compiled once for many.
+
 usage: check_headers.py ROOT BUILD HEADER...
 
 HEADER are paths from ROOT. The compiler and its flags are those by which BUILD compiles headers_alone.cpp, without
@@ -11,9 +14,13 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
+import tempfile
+
+COMMON = ("engine/ops/ops.h", "engine/base/error.h")   # compiled once each; the larger first
 
 
 def command_of(build):
@@ -30,23 +37,73 @@ def command_of(build):
     return kept
 
 
-def check(command, build, header):
-    text = f'#include "{header}"\n' * 2
-    done = subprocess.run([*command, "-fsyntax-only", "-x", "c++", "-"], input=text, capture_output=True, text=True,
+def compile_headers(command, build, headers, first=""):
+    text = first + "".join(f'#include "{header}"\n' * 2 for header in headers)
+    return subprocess.run([*command, "-fsyntax-only", "-x", "c++", "-"], input=text, capture_output=True, text=True,
                           cwd=build, check=False)
-    return "" if done.returncode == 0 else f"{header}: does not compile alone\n{done.stderr}"
 
 
-def check_all(command, build, headers):
+def closures(root, headers):
+    """Of each header all those that it includes, directly or not."""
+    direct = {header: re.findall(r'^#include "(.+)"', (root / header).read_text(encoding="utf-8"), re.M)
+              for header in headers}
+    known = {}
+
+    def closure(header):
+        if header not in known:
+            known[header] = set()   # for circles
+            known[header] = {each for other in direct[header] if other in direct for each in {other} | closure(other)}
+        return known[header]
+    return {header: closure(header) for header in headers}
+
+
+def chains(included):
+    """The headers in lists, in which each is included by the next: the longest ones first."""
+    left = sorted(included, key=lambda header: -len(included[header]))
+    found = []
+    while left:
+        chain = [left.pop(0)]
+        while below := [header for header in left if header in included[chain[-1]]]:
+            left.remove(below[0])
+            chain.append(below[0])
+        found.append(chain[::-1])
+    return found
+
+
+def precompile(command, build, headers, folder):
+    """Of each header a line that includes what is compiled already."""
+    lines = {}
+    for number, header in enumerate(headers):
+        file = pathlib.Path(folder) / f"{number}.h"
+        file.write_text(f'#include "{header}"\n', encoding="utf-8")
+        subprocess.run([*command, "-x", "c++-header", str(file), "-o", f"{file}.gch"], capture_output=True, cwd=build,
+                       check=False)
+        lines[header] = f'#include "{file}"\n'
+    return lines
+
+
+def check_all(command, build, headers, root=None):
     """What is wrong with the headers, as many at once as there are cores."""
-    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return [text for text in pool.map(lambda header: check(command, build, header), headers) if text]
+    included = closures(root or build, headers)
+
+    def check(unit):
+        first = [line for header, line in ready.items() if header in included[unit[-1]]]
+        if compile_headers(command, build, unit, "".join(first[:1])).returncode == 0:
+            return []
+        alone = {header: compile_headers(command, build, [header]) for header in unit}
+        return [f"{header}: does not compile alone\n{done.stderr}"
+                for header, done in alone.items() if done.returncode != 0]
+
+    with tempfile.TemporaryDirectory() as folder, \
+            concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        ready = precompile(command, build, [header for header in COMMON if header in included], folder)
+        return [text for texts in pool.map(check, chains(included)) for text in texts]
 
 
 def main():
     build = pathlib.Path(sys.argv[2])
     headers = sys.argv[3:]
-    offences = check_all(command_of(build), build, headers)
+    offences = check_all(command_of(build), build, headers, pathlib.Path(sys.argv[1]))
     print("\n".join(offences) if offences else f"{len(headers)} headers compile alone")
     return 1 if offences else 0
 

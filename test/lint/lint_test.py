@@ -286,6 +286,15 @@ class HeaderAlone(InTree):
         self.assertFalse(self.compiles("#pragma once", "struct A { std::vector<int> x; };"))
         self.assertFalse(self.compiles("struct A {};"))
 
+    def test_one_that_others_hide_is_noticed_and_named(self):
+        self.write("a.h", "#pragma once", "struct A {};")
+        self.write("b.h", "#pragma once", "inline A b;")
+        self.write("c.h", "#pragma once", '#include "a.h"', '#include "b.h"')
+        self.write("d.h", "#pragma once", '#include "a.h"', "inline A d;")
+        command = COMPILER + ["-std=c++20", "-I", str(self.root)]
+        offences = check_headers.check_all(command, self.root, ["b.h", "a.h", "c.h", "d.h"])
+        self.assertEqual([text.split(":")[0] for text in offences], ["b.h"])
+
 
 if __name__ == "__main__":
     if not COMPILER:

@@ -19,6 +19,7 @@
 #include "engine/base/version.h"
 #include "engine/cpu/cpu_device.h"
 #include "test/strategies/observed_device.h"
+#include "test/support/events.h"
 
 namespace lockstep::test {
 namespace calibration_test {
@@ -47,7 +48,8 @@ struct Ended {
 Ended run(
     const std::vector<int>& host, int replicas, const CalibrationOptions& options,
     const std::function<void(int process)>& on_reduce = [](int) {},
-    const std::function<void(int process, CalibrationOptions&)>& change = [](int, auto&) {}) {
+    const std::function<void(int process, CalibrationOptions&)>& change = [](int, auto&) {},
+    const std::function<void(int process)>& failed = [](int) {}) {
   auto views = collectives::in_memory_bootstrap(host, 60s);
   Ended ended{std::vector<Calibration>(host.size()), std::vector<std::string>(host.size())};
   std::vector<std::thread> threads;
@@ -62,6 +64,7 @@ Ended run(
         ended.calibrations[p] = strategies::calibrate(*views[p], topology, *ops, mine);
       } catch (const std::exception& error) {
         ended.errors[p] = error.what();
+        failed(int(p));
       }
     });
   for (std::thread& thread : threads) thread.join();
@@ -85,8 +88,7 @@ class Calibrations : public testing::Test {
 };
 
 TEST_F(Calibrations, AllRanksHoldTheSameNumbers) {
-  for (const std::vector<int>& host :
-       {std::vector{0, 0}, {0, 1}, {0, 0, 1}, {0, 1, 0, 1}, {0, 1, 2}}) {
+  for (const std::vector<int>& host : {std::vector{0, 0}, {0, 1, 1}, {0, 1, 0, 1}}) {
     // However slow the machine is, each sum is tried.
     const Ended ended = run(host, 1, {.deadline = 60s, .trials = 10, .most_touched = kTouched});
     const Topology& first = ended.calibrations[0].topology;
@@ -366,10 +368,13 @@ TEST_F(Calibrations, ARankThatFailsInATrialEndsTheOthers) {
 // Lives, and does not come.
 TEST_F(Calibrations, ARankThatStopsIsNamedAtTheDeadline) {
   std::atomic<int> reductions{0};
-  const Ended ended =
-      run({0, 0, 0}, 1, {.deadline = 1500ms, .most_touched = kTouched}, [&](int process) {
-        if (process == 2 && ++reductions == 100) std::this_thread::sleep_for(5s);
-      });
+  std::atomic<bool> told = false;
+  const Ended ended = run(
+      {0, 0, 0}, 1, {.deadline = 1500ms, .most_touched = kTouched},
+      [&](int process) {
+        if (process == 2 && ++reductions == 100) EXPECT_TRUE(await([&] { return told.load(); }));
+      },
+      [](int, auto&) {}, [&](int) { told = true; });
   for (const std::size_t p : {0, 1})
     EXPECT_THAT(ended.errors[p], AllOf(HasSubstr("calibration"), HasSubstr("missing: rank 2")));
 }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "strategies/parameter_server/messages.pb.h"
+#include "test/support/events.h"
 
 namespace lockstep::test {
 namespace follower_test {
@@ -47,7 +48,7 @@ TEST(FollowerTest, SaysNothingOfALossOnceItIsThereAgain) {
   follower.when_lost([&](const engine::Error& why) {
     EXPECT_EQ(why.code(), Code::kPeerLost) << why.what();
     begun.set_value();
-    std::this_thread::sleep_for(200ms);
+    EXPECT_TRUE(await(others_sleep));
     ++told;
   });
   follower.attach("a job");

@@ -16,6 +16,7 @@
 #include "test/strategies/faulty_connection.h"
 #include "test/strategies/mortal_servers.h"
 #include "test/strategies/small_job.h"
+#include "test/support/events.h"
 
 namespace lockstep::test {
 namespace followers_test {
@@ -48,8 +49,7 @@ class Door : public rpc::Service {
   rpc::Service* chief_ = nullptr;
 };
 
-// Ends within a step, as if killed, after so many of its own (-1: does not): with gradients under
-// way, or before there are any.
+// Ends within a step, as if killed, after so many of its own: with gradients under way, or before.
 enum class Dies : std::uint8_t { kInForward, kPushing };
 class Mortal : public ParameterServer {
  public:
@@ -72,7 +72,6 @@ class Mortal : public ParameterServer {
   const std::chrono::seconds pause_;
 };
 
-// What became of a process.
 struct End {
   engine::History history = {};
   std::optional<Error> error = {};
@@ -120,6 +119,7 @@ class FollowersTest : public testing::Test {
     mine.log = engine::Log("", engine::Log::Level::kWarning, [&](auto, std::string_view line) {
       std::scoped_lock lock(mutex);
       end.said += line;
+      if (line.find("its steps go to others") != line.npos) others_go_on_ = true;
     });
     try {
       Mortal strategy(mine, dies_after, where_, first == 2 ? pause_of_two_ : 0s);
@@ -173,7 +173,7 @@ class FollowersTest : public testing::Test {
   Dies where_ = Dies::kPushing;
   bool slam_ = false;  // the chief says nothing at its end
   std::chrono::seconds pause_of_two_ = 0s;
-  std::atomic<bool> cut_ = false;  // nobody reaches the chief
+  std::atomic<bool> cut_ = false, others_go_on_ = false;  // from the chief; without the one
   std::chrono::milliseconds deadline_ = 20s, patience_ = 5s;
 };
 
@@ -194,7 +194,7 @@ TEST_F(FollowersTest, MakeTheStepsThatTheyAreGiven) {
 TEST_F(FollowersTest, OneThatComesAMomentLaterHasItsPart) {
   workers_ = 2;
   auto chief = start(0, job(20));
-  std::this_thread::sleep_for(500ms);
+  std::this_thread::sleep_for(100ms);  // many steps would be made by then
   const End one = process(1, job(20));
   EXPECT_FALSE(one.error) << one.error->what();
   EXPECT_GT(one.history.steps, 0);
@@ -226,8 +226,8 @@ TEST_F(FollowersTest, OneThatWasSilentForAWhileGoesOn) {
     };
     auto chief = start(0, leads);
     trains.get_future().wait();
-    cut_ = true;
-    std::this_thread::sleep_for(900ms);
+    others_go_on_ = false, cut_ = true;
+    EXPECT_TRUE(await([this] { return others_go_on_.load(); }));
     cut_ = false;
     const End follower = one.get(), end = chief.get();
     EXPECT_FALSE(follower.error) << follower.error->what();

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <latch>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "test/engine/cuda/fake_devices.h"
 #include "test/engine/cuda/fake_driver.h"
 #include "test/strategies/small_job.h"
+#include "test/support/events.h"
 
 namespace lockstep::test {
 namespace gpu_ipc_test {
@@ -37,6 +39,7 @@ struct Processes {
   std::function<void(strategies::Synchronous&, engine::cuda::FakeDevices&, std::int64_t step,
                      std::jthread&)>
       on_step = {};
+  std::function<void(int process)> failed = [](int) {};
   std::string explained = {};            // by the first
   int hosts = 0;                         // of the plan
   std::vector<std::string> errors = {};  // of each process
@@ -73,6 +76,7 @@ struct Processes {
             const std::scoped_lock lock(mutex);
             errors[me] = error.what();
             if (!first) first = std::current_exception();
+            failed(int(me));
           }
         });
     }
@@ -303,11 +307,15 @@ TEST(GpuIpc, AProcessThatDoesNotComeIsNamedAtTheDeadline) {
   Job job = small(DType::kFloat32);
   std::atomic<int> blocks{0};
   Processes two;
+  std::latch over(1);  // for the other
   two.options.deadline = std::chrono::milliseconds(500);
+  two.failed = [&](int process) {
+    if (process == 0) over.count_down();
+  };
   two.prepare = [&](auto& options, int process) {
     if (process == 1)
       options.hook = [&] {
-        if (++blocks == 20) std::this_thread::sleep_for(std::chrono::seconds(3));
+        if (++blocks == 20) EXPECT_TRUE(await([&] { return over.try_wait(); }));
       };
   };
   const auto begin = engine::Clock::now();

@@ -15,6 +15,7 @@
 #include "test/collectives/nccl/stream_meeting.h"
 #include "test/engine/cuda/fake_devices.h"
 #include "test/strategies/small_job.h"
+#include "test/support/events.h"
 
 namespace lockstep::test {
 namespace gpu_nccl_test {
@@ -212,8 +213,10 @@ TEST(GpuNccl, ARankThatFailsEndsTheOthersWaitsLongBeforeTheDeadline) {
 TEST(GpuNccl, ARankThatDoesNotComeIsWaitedForUntilTheDeadline) {
   GpuJob gpus{.host = {0, 1}, .job = small(DType::kFloat32)};
   gpus.options.deadline = std::chrono::milliseconds(500);
+  FakeNccl* nccl = nullptr;
+  gpus.prepare = [&](FakeNccl& made) { nccl = &made; };
   gpus.job.on_step = [&](const engine::StepReport& report) {
-    if (report.step == 3) std::this_thread::sleep_for(std::chrono::seconds(3));
+    if (report.step == 3) EXPECT_TRUE(await([&] { return nccl->aborted() > 0; }));
   };
   const engine::Error error = failure(gpus);
   EXPECT_EQ(error.code(), engine::Code::kTimeout) << error.what();

@@ -9,6 +9,7 @@
 #include "collectives/algorithms.h"
 #include "collectives/outcome.h"
 #include "engine/base/error.h"
+#include "test/support/events.h"
 
 namespace lockstep::test {
 namespace host_connections_test {
@@ -27,7 +28,7 @@ TEST(HostConnections, ADeathWhileTheyAreMadeEndsThem) {
   std::jthread other([&] {
     const std::string nobody = "127.0.0.1:1\n" + std::string(64, '0');
     collectives::all_or_none(*views[1], "sum: addresses of the ranks", [&] { return nobody; });
-    std::this_thread::sleep_for(200ms);
+    EXPECT_TRUE(await(others_sleep));
     views[1]->abandon(engine::Code::kPeerLost, "rank 1 (process 4711) died");
   });
   const auto begin = engine::Clock::now();

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -121,23 +122,24 @@ TEST_F(LossScale, OfABatchIsRightToTheLastBits) {
 }
 
 TEST_F(LossScale, AStepThatIsNotFiniteChangesNothing) {
+  std::size_t turn = 0;
   for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16})
     for (const optim::Optimizer& optimizer : kAll)
-      for (const std::string update : {"auto", "apart"})
-        for (const int count : {1, 2, 7}) {  // some of seven own nothing
-          SCOPED_TRACE(optimizer.describe() + " " + update + " " + std::to_string(count));
-          Job one = job(dtype, 6, optimizer, {3, 4});
-          one.checkpoints = fresh_folder();
-          one.every = 1;
-          const Outcome outcome =
-              train_mirrored(one, options_for(dtype, count, dynamic(512, 100), update));
-          for (const auto& mirror : outcome.weights) ASSERT_EQ(mirror, outcome.weights[0]);
-          EXPECT_EQ(outcome.history.skipped_steps, 2);
-          EXPECT_EQ(outcome.history.loss_scale, 128);
-          const auto of = [&](std::int64_t step) { return arrays(one.checkpoints, step); };
-          EXPECT_EQ(of(5), of(4));
-          EXPECT_NE(of(6), of(5));
-        }
+      for (const std::string update : {"auto", "apart"}) {
+        const int count = std::array{1, 2, 7}[turn++ % 3];  // some of seven own nothing
+        SCOPED_TRACE(optimizer.describe() + " " + update + " " + std::to_string(count));
+        Job one = job(dtype, 6, optimizer, {3, 4});
+        one.checkpoints = fresh_folder();
+        one.every = 1;
+        const Outcome outcome =
+            train_mirrored(one, options_for(dtype, count, dynamic(512, 100), update));
+        for (const auto& mirror : outcome.weights) ASSERT_EQ(mirror, outcome.weights[0]);
+        EXPECT_EQ(outcome.history.skipped_steps, 2);
+        EXPECT_EQ(outcome.history.loss_scale, 128);
+        const auto of = [&](std::int64_t step) { return arrays(one.checkpoints, step); };
+        EXPECT_EQ(of(5), of(4));
+        EXPECT_NE(of(6), of(5));
+      }
 }
 
 // Of hosts apart, where one rank alone has the infinity.

@@ -76,8 +76,8 @@ class KilledInExchange : public collectives::Bootstrap {
   void throw_if_abandoned() override { other_.throw_if_abandoned(); }
   void finish() override { other_.finish(); }
   std::vector<std::string> all_gather(const std::string& mine, const std::string& what) override {
+    if (what == what_) other_.all_gather("", what + ": all are there");
     if (what == what_ && process() == 1) {
-      std::this_thread::sleep_for(200ms);  // until the others wait
       kill(getpid(), SIGKILL);
     }
     return other_.all_gather(mine, what);
@@ -154,10 +154,15 @@ int play(const std::string& part, int argc, char** argv) {
     }
     return 1;
   }
+  const std::vector<std::string> pids =
+      session.bootstrap().all_gather(fmt::format("{}", getpid()), "process ids");
   c.all_reduce(std::span(values));
   if (c.rank() == 1) {
     if (part == "die") kill(getpid(), SIGKILL);
-    std::this_thread::sleep_for(5s);
+    // Lives until no other does.
+    for (const std::string& pid : pids)
+      while (std::stoi(pid) != getpid() && kill(std::stoi(pid), 0) == 0)
+        std::this_thread::sleep_for(1ms);
     _exit(0);
   }
   c.all_reduce(std::span(values));

@@ -57,7 +57,12 @@ class Killed(unittest.TestCase):
                 while any(map(alive, pids.values())) and time.monotonic() - killed < 20:
                     time.sleep(0.005)
                 took = time.monotonic() - killed
-                time.sleep(1)  # for what they said, which mpirun passes on
+                # What they said, which mpirun passes on.
+                alarm = threading.Timer(20, job.terminate)
+                alarm.start()
+                while sum(line.startswith("exit") for line in said) < ranks and (line := job.stdout.readline()):
+                    said.append(line)
+                alarm.cancel()
             finally:
                 job.terminate()  # between hosts Open MPI 4.1 itself does not end after a death
             said += job.stdout.readlines()

@@ -34,7 +34,7 @@ using testing::HasSubstr;
 __extension__ using Wide = __int128;
 __extension__ using Size = unsigned __int128;
 
-constexpr std::size_t kLengths[] = {0, 1, 2, 7, 8, 16, 1001, 4095};
+constexpr std::size_t kLengths[] = {0, 1, 7, 16, 1001, 4095};
 constexpr std::size_t kLongest = 4095;
 constexpr int kRange = 20;  // binary digits between a block's numbers: within the guarantee
 
@@ -275,7 +275,8 @@ TEST_P(Reproducible, SumsHaveTheSameBitsByEveryAlgorithmOnEveryLayoutInEveryOrde
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Reproducible, testing::Range(1, 10));
+// Of each size that an algorithm tells apart, and more than eight, which need a digit more.
+INSTANTIATE_TEST_SUITE_P(Ranks, Reproducible, testing::Values(1, 2, 3, 4, 5, 9));
 
 // 1, half a step of it, and something small that decides which of two neighbours is the nearest:
 // with a rounding in between it would be lost, and then the even one would be taken.

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -19,6 +20,7 @@
 #include "strategies/session/task_status.h"
 #include "test/strategies/certificates.h"
 #include "test/strategies/service_calls.h"
+#include "test/support/events.h"
 
 namespace lockstep::test {
 namespace server_task_test {
@@ -245,7 +247,7 @@ TEST(ServerTask, JoinEndsWithASignal) {
   const auto server = server_task(quiet());
   std::atomic<int> signal = 0;
   std::thread other([&] {
-    std::this_thread::sleep_for(50ms);
+    EXPECT_TRUE(await(others_sleep));
     signal = 15;
   });
   const auto begun = Clock::now();
@@ -283,13 +285,16 @@ TEST(ServerTask, JoinEndsAfterASilenceWhereItWasToldTo) {
 TEST(ServerTask, ThatIsAskedToEndWaitsForTheJob) {
   ServerTaskOptions options = quiet();
   options.farewell = kLong;
+  std::promise<void> asked;
+  options.log = engine::Log("", engine::Log::Level::kWarning,
+                            [&](auto, std::string_view) { asked.set_value(); });
   const auto server = server_task(options);
   const std::atomic<int> interrupt = SIGTERM;
   EXPECT_FALSE(server->join(Clock::now() + kLong, &interrupt).has_value()) << "nobody came yet";
   Client client(*server);
   client.assign("x", How::kInit, 0);
   std::thread chief([&] {
-    std::this_thread::sleep_for(300ms);
+    EXPECT_EQ(asked.get_future().wait_for(kLong), std::future_status::ready);
     client.assign("x", How::kAdd, 1);
     client.variables.done("all is saved", false);
   });

@@ -16,9 +16,9 @@ std::size_t open_files() {
   return std::size_t(std::distance(begin(files), end(files)));
 }
 
-TEST(Session, AHundredOfThemLeaveNothingOpen) {
+TEST(Session, ManyOfThemLeaveNothingOpen) {
   std::size_t before = 0;
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 20; ++i) {
     strategies::Session session(0, nullptr, {.log = engine::Log("", engine::Log::Level::kError)});
     auto strategy = strategies::collective_all_reduce(
         session, {.replicas = 2, .device = "reference", .threads = 1});
@@ -26,7 +26,7 @@ TEST(Session, AHundredOfThemLeaveNothingOpen) {
     job.steps = 2;
     train(strategy, job, nullptr);
     if (i == 0) before = open_files();
-    if (i == 99) {
+    if (i == 19) {
       EXPECT_EQ(open_files(), before);
     }
   }

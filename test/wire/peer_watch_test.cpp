@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "test/support/events.h"
 
 namespace lockstep::collectives {
 namespace peer_watch_test {
@@ -113,7 +114,7 @@ TEST(PeerWatch, APeerThatIsGoneAlreadyIsLost) {
   child.end();
   Losses losses;
   PeerWatch watch(losses.callback());
-  std::this_thread::sleep_for(50ms);  // until it sleeps
+  EXPECT_TRUE(test::await(test::others_sleep));
   watch.add("rank 0", pid);
   EXPECT_THAT(losses.wait(1), ElementsAre(std::pair(std::string("rank 0"), pid)));
 }
@@ -128,7 +129,7 @@ TEST(PeerWatch, AfterReleaseDeathsAreExpected) {
     watch.add("rank 2", late.pid());
     child.end();
     late.end();
-    std::this_thread::sleep_for(50ms);
+    EXPECT_TRUE(test::await(test::others_sleep));  // again
   }
   EXPECT_THAT(losses.now(), IsEmpty());
 }

@@ -18,6 +18,7 @@
 
 #include "collectives/tcp/rank_transport.h"
 #include "engine/base/random.h"
+#include "test/support/events.h"
 
 namespace lockstep::collectives::tcp {
 namespace tcp_connection_test {
@@ -407,7 +408,7 @@ TEST(TcpConnection, APeerThatReadsLateAndStillSendsHearsTheReason) {
     transport->abort(Code::kPeerLost, "rank 3 (process 4711) died");
     transport.reset();
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_TRUE(test::await(test::others_sleep));
   reader.post_send(2, 2, unread.data(), unread.size(), sent);
   expect_message_and_reason(reader, data.size());
 }

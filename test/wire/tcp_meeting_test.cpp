@@ -11,6 +11,7 @@
 #include "collectives/tcp/rendezvous.h"
 #include "collectives/tcp/socket.h"
 #include "engine/base/error.h"
+#include "test/support/events.h"
 #include "test/wire/handshake_peer.h"
 #include "test/wire/tcp_ranks.h"
 
@@ -355,7 +356,7 @@ TEST(TcpMeeting, WhatIsKnownMeanwhileEndsItAtOnce) {
   const std::vector<std::string> address = {on_loopback(zero), on_loopback(one)};
   std::atomic<bool> dead{false};
   std::jthread watch([&] {
-    std::this_thread::sleep_for(200ms);
+    EXPECT_TRUE(test::await(test::others_sleep));
     dead = true;
   });
   const auto begin = engine::Clock::now();

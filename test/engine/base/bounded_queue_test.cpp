@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "test/support/events.h"
 
 namespace lockstep::engine {
 namespace bounded_queue_test {
@@ -123,7 +124,7 @@ TEST(BoundedQueue, CloseWakesAllWhoWaitToPop) {
       if (!item) ++ends;
     });
   }
-  std::this_thread::sleep_for(milliseconds(10));  // so that most of them wait by now
+  EXPECT_TRUE(test::await(test::others_sleep));
   queue.close();
   poppers.clear();
   EXPECT_EQ(ends, 8);
@@ -143,7 +144,7 @@ TEST(BoundedQueue, CloseWakesAllWhoWaitToPushAndDrainsWhatWasInside) {
       }
     });
   }
-  std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_TRUE(test::await(test::others_sleep));
   queue.close();
   pushers.clear();
   EXPECT_EQ(refused, 4);

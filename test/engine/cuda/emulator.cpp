@@ -10,7 +10,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
+#include <bit>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -46,6 +46,24 @@ struct Copy {
   std::size_t bytes = 0;
 };
 
+// Where a flow of control goes on. A swapcontext asks the kernel for signals, twice: most of what a
+// kernel with barriers takes.
+using Flow = std::array<void*, 5>;
+
+// The compiler wants the two halves in functions of their own.
+[[noreturn, gnu::noinline, gnu::no_sanitize("address")]] void go_on(Flow& to) {
+  __builtin_longjmp(to.data(), 1);
+}
+
+// Goes on at `to`, until somebody goes on at `from`.
+[[gnu::noinline, gnu::no_sanitize("address")]] void change(Flow& from, Flow& to) {
+  if (__builtin_setjmp(from.data()) == 0) go_on(to);
+}
+
+[[gnu::noinline, gnu::no_sanitize("address")]] void begin(Flow& from, const ucontext_t& to) {
+  if (__builtin_setjmp(from.data()) == 0) setcontext(&to);
+}
+
 struct Fiber {
   Fiber() : stack(new std::byte[kStackBytes]) {
     if (__tsan_create_fiber != nullptr) sanitizer = __tsan_create_fiber(0);
@@ -57,7 +75,9 @@ struct Fiber {
   Fiber& operator=(const Fiber&) = delete;
 
   std::unique_ptr<std::byte[]> stack;
-  ucontext_t context{};
+  ucontext_t context{};  // where it begins
+  Flow flow{};
+  bool begun = false;
   void* sanitizer = nullptr;
   unsigned thread = 0;                      // that it runs
   std::uint64_t received = 0;               // by a shuffle
@@ -99,6 +119,7 @@ class Emulator {
   void draw_order();
   unsigned rank(unsigned thread) const { return ranks_[thread / kWarp]; }
   Fiber* choose();
+  void may_go_on(Fiber* fiber);
   Fiber* idle_fiber();
   void add_fiber();
   void resume(Fiber& fiber);
@@ -120,11 +141,13 @@ class Emulator {
   std::vector<unsigned> order_;  // in which threads are started
   std::vector<unsigned> ranks_;  // of warps: the least goes first, equal ones in any order
   std::size_t started_ = 0, finished_ = 0;
-  std::vector<Fiber*> ready_, at_barrier_;
+  std::array<std::vector<Fiber*>, kMostThreads / kWarp + 1> ready_;  // by rank
+  std::uint64_t ranks_ready_ = 0;  // a bit of each rank of which there are some
+  std::vector<Fiber*> at_barrier_;
   std::vector<Warp> warps_;
 
   // Of the scheduler, and which fiber runs.
-  ucontext_t context_{};
+  Flow flow_{};
   Fiber* running_ = nullptr;
   void* sanitizer_ = nullptr;
   const void* stack_ = nullptr;
@@ -189,18 +212,24 @@ void Emulator::draw_order() {
 // One that may go on, or one for threads that were not started yet; null where there is none.
 Fiber* Emulator::choose() {
   const bool fresh = started_ < order_.size();
-  if (ready_.empty()) return fresh ? idle_fiber() : nullptr;
-  std::swap(ready_[random_() % ready_.size()], ready_.back());
-  const auto before = [&](Fiber* a, Fiber* b) { return rank(a->thread) < rank(b->thread); };
-  const auto best = std::min_element(ready_.rbegin(), ready_.rend(), before);
+  if (ranks_ready_ == 0) return fresh ? idle_fiber() : nullptr;
+  const auto best = unsigned(std::countr_zero(ranks_ready_));
   if (fresh) {
-    const unsigned first = rank(order_[started_]), other = rank((*best)->thread);
-    if (first < other || (first == other && random_() % 2 == 0)) return idle_fiber();
+    const unsigned first = rank(order_[started_]);
+    if (first < best || (first == best && random_() % 2 == 0)) return idle_fiber();
   }
-  Fiber* const next = *best;
-  std::swap(*best, ready_.back());
-  ready_.pop_back();
+  std::vector<Fiber*>& ready = ready_[best];
+  std::swap(ready[random_() % ready.size()], ready.back());
+  Fiber* const next = ready.back();
+  ready.pop_back();
+  if (ready.empty()) ranks_ready_ &= ~(std::uint64_t(1) << best);
   return next;
+}
+
+void Emulator::may_go_on(Fiber* fiber) {
+  const unsigned its = rank(fiber->thread);
+  ready_[its].push_back(fiber);
+  ranks_ready_ |= std::uint64_t(1) << its;
 }
 
 Fiber* Emulator::idle_fiber() {
@@ -251,8 +280,7 @@ void Emulator::take_threads(Fiber& self) {
   if (__sanitizer_start_switch_fiber != nullptr)
     __sanitizer_start_switch_fiber(nullptr, stack_, stack_bytes_);
   if (__tsan_switch_to_fiber != nullptr) __tsan_switch_to_fiber(sanitizer_, 0);
-  setcontext(&context_);
-  std::abort();
+  go_on(flow_);
 }
 
 void Emulator::resume(Fiber& fiber) {
@@ -263,7 +291,11 @@ void Emulator::resume(Fiber& fiber) {
     __sanitizer_start_switch_fiber(&fake_stack, fiber.stack.get(), kStackBytes);
   }
   if (__tsan_switch_to_fiber != nullptr) __tsan_switch_to_fiber(fiber.sanitizer, 0);
-  invariant(swapcontext(&context_, &fiber.context) == 0, "emulator: swapcontext failed");
+  if (std::exchange(fiber.begun, true)) {
+    change(flow_, fiber.flow);
+  } else {
+    begin(flow_, fiber.context);
+  }
   if (__sanitizer_finish_switch_fiber != nullptr) {
     __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
   }
@@ -276,7 +308,7 @@ void Emulator::suspend(Fiber& self) {
     __sanitizer_start_switch_fiber(&fake_stack, stack_, stack_bytes_);
   }
   if (__tsan_switch_to_fiber != nullptr) __tsan_switch_to_fiber(sanitizer_, 0);
-  invariant(swapcontext(&self.context, &context_) == 0, "emulator: swapcontext failed");
+  change(self.flow, flow_);
   if (__sanitizer_finish_switch_fiber != nullptr) {
     __sanitizer_finish_switch_fiber(fake_stack, &stack_, &stack_bytes_);
   }
@@ -285,7 +317,10 @@ void Emulator::suspend(Fiber& self) {
 void Emulator::barrier() {
   Fiber& self = *running_;
   at_barrier_.push_back(&self);
-  if (at_barrier_.size() == order_.size()) std::swap(ready_, at_barrier_);  // the others all wait
+  if (at_barrier_.size() == order_.size()) {  // the others all wait
+    for (Fiber* const fiber : at_barrier_) may_go_on(fiber);
+    at_barrier_.clear();
+  }
   suspend(self);
 }
 
@@ -305,7 +340,7 @@ std::uint64_t Emulator::exchange(std::uint64_t value, Shuffle shuffle) {
       const bool down = shuffle.kind == Shuffle::Kind::kDown;
       const unsigned from = down ? to + shuffle.amount : to ^ shuffle.amount;
       warp.lanes[to]->received = warp.given[from < kWarp ? from : to];
-      ready_.push_back(warp.lanes[to]);
+      may_go_on(warp.lanes[to]);
     }
     warp = Warp{};
   }
@@ -323,7 +358,7 @@ void Emulator::together(void* mine, void (*act)(const std::array<void*, kWarp>&)
   warp.together[lane] = mine;
   if (++warp.arrived == kWarp) {
     act(warp.together);
-    ready_.insert(ready_.end(), warp.lanes.begin(), warp.lanes.end());
+    for (Fiber* const each : warp.lanes) may_go_on(each);
     warp = Warp{};
   }
   suspend(self);

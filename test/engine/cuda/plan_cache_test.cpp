@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
@@ -16,6 +15,7 @@
 
 #include "engine/base/error.h"
 #include "engine/cuda/plan_caches.h"
+#include "test/support/events.h"
 
 namespace lockstep::engine::cuda {
 namespace plan_cache_test {
@@ -281,7 +281,7 @@ TEST_F(PlanCacheTest, AProblemIsFoundOnceByManyThreads) {
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
       const auto find = [&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        EXPECT_TRUE(test::await(test::others_sleep));
         return std::to_string(++found);
       };
       EXPECT_EQ(mine.choose("a", builds, find), "1");
