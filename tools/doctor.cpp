@@ -26,6 +26,7 @@
 #include "strategies/pmix/exchange.h"
 #include "tools/command.h"
 #include "tools/exit_codes.h"
+#include "tools/help.h"
 #include "tools/standard_streams.h"
 
 namespace lockstep::tools {
@@ -188,7 +189,9 @@ std::vector<Finding> examine() {
 
 Command add_doctor(CLI::App& app) {
   auto json = std::make_shared<bool>(false);  // lives as long as the parser's callbacks
-  app.add_flag("--json", *json, "one JSON object instead of text");
+  app.option_defaults()->group("General");
+  app.add_flag("--json", *json, "print one JSON object instead of text");
+  end_help(app, "  lockstep doctor\n  mpirun -n 2 lockstep doctor --json");
   return [json](const Program&) {
     const std::vector<Finding> findings = examine();
     if (*json) {

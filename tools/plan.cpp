@@ -22,12 +22,14 @@
 #include "tools/command.h"
 #include "tools/device_costs.h"
 #include "tools/exit_codes.h"
+#include "tools/help.h"
 #include "tools/leaving.h"
 #include "tools/network_flags.h"
 #include "tools/plan_picture.h"
 #include "tools/plan_text.h"
 #include "tools/standard_streams.h"
 #include "tools/topology_choice.h"
+#include "tools/verbosity.h"
 
 namespace lockstep::tools {
 namespace {
@@ -44,6 +46,7 @@ struct PlanFlags {
   std::vector<std::string> devices;  // instead: of each replica
   bool json = false, assumed = false, fresh = false;
   NetworkFlags network;
+  Verbosity verbosity;
 
   std::size_t drawn() const { return size ? collectives::parse_size(*size) : kDrawn; }
 };
@@ -244,32 +247,40 @@ int plan(const PlanFlags& f, const Program& program) {
 
 Command add_plan(CLI::App& app) {
   auto f = std::make_shared<PlanFlags>();  // lives as long as the parser's callbacks
+  app.option_defaults()->group("Cluster");
   app.add_option("--topology", f->topology, topology_help("a cluster other than this job's"))
       ->check(file_name("a file or of an example"));
   app.add_option("--replicas", f->replicas,
-                 "of this process, where no topology is given (default: 1)")
+                 "replicas of this process, without --topology (default: 1)")
       ->check(whole_number(1, 256));
-  app.add_option(
-         "--devices", f->devices,
-         "a device for each replica of this process instead, as in cuda:0,cuda:1: what these "
-         "GPUs cost each other is measured, and kept for train")
+  app.add_option("--devices", f->devices,
+                 "device of each replica of this process, e.g. cuda:0,cuda:1: measures the costs "
+                 "between these GPUs, and keeps them for train")
       ->delimiter(',')
       ->excludes("--replicas");
-  app.add_option("--model", f->model, "show this model's buckets: " + models::list());
-  app.add_option("--algorithm", f->algorithm,
-                 "what to use instead of the cheapest, e.g. direct:..64k,ring:64k..");
   app.add_flag("--assumed", f->assumed,
-               "measure nothing: take the costs of a server of the middle");
-  app.add_flag("--fresh", f->fresh, "measure, also where costs of these ranks are stored");
+               "measure nothing, and assume the costs of a typical server");
+  app.add_flag("--fresh", f->fresh, "measure even if costs of these ranks are stored");
   declare(app, f->network);
+  app.option_defaults()->group("Choice");
+  app.add_option("--model", f->model, "show the buckets of this model: " + models::list());
+  app.add_option("--algorithm", f->algorithm,
+                 "algorithm to use instead of the fastest, e.g. direct:..64k,ring:64k..");
+  app.option_defaults()->group("Output");
   app.add_option("--topology-out", f->topology_out,
-                 "write hosts, ranks and costs into this file, for --topology")
+                 "file for hosts, ranks and costs; --topology reads it")
       ->check(file_name());
-  app.add_option("--svg", f->svg, "draw the cluster and one all-reduce into this file")
+  app.add_option("--svg", f->svg, "file for a picture of the cluster and of one all-reduce")
       ->check(file_name());
-  app.add_option("--size", f->size, "size of the all-reduce that --svg draws (default: 1MiB)")
+  app.add_option("--size", f->size,
+                 "size of the all-reduce in the picture of --svg (default: 1MiB)")
       ->check(byte_size(1, kMostDrawn));
-  app.add_flag("--json", f->json, "one JSON object instead of text");
+  app.add_flag("--json", f->json, "print one JSON object instead of text");
+  declare(app, f->verbosity);
+  end_help(app,
+           "  lockstep plan --replicas 2\n"
+           "  lockstep plan --topology 16x8 --model resnet50 --svg plan.svg\n"
+           "  mpirun -n 2 lockstep plan --topology-out job.json");
   return [f](const Program& program) { return plan(*f, program); };
 }
 

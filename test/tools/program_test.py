@@ -108,8 +108,8 @@ class Output(Case):
             for word in words:
                 self.assertIn(word, text, command)
             for line in text.splitlines():   # a name, then whether it takes a number or a text; the rest is prose
-                if line.startswith("  --"):
-                    self.assertRegex(line, r"^  --[a-z0-9-]+( (NUMBER|TEXT)( REQUIRED)?)?( |$)")
+                if line.startswith("  -"):
+                    self.assertRegex(line, r"^  (-[a-z], )?--[a-z0-9-]+(, --[a-z0-9_-]+)*( (NUMBER|TEXT)( REQUIRED)?)?( |$)")
 
 
 class Config(Case):
