@@ -123,7 +123,8 @@ Configured with_config(CLI::App& command, std::vector<std::string> arguments) {
   const json values = read_config(*file);
   for (const auto& [name, value] : values.items()) {
     CLI::Option* option = command.get_option_no_throw("--" + name);
-    const std::string hint = option == nullptr ? engine::did_you_mean(name, long_names(command)) : "";
+    const std::string hint =
+        option == nullptr ? engine::did_you_mean(name, long_names(command)) : "";
     require(option != nullptr && "--" + name != kFlag && name != "help",
             "{}: {}: \"{}\" is not a flag of {}{} lockstep {} --help lists them", kFlag, *file,
             brief(name), command.get_name(), hint.empty() ? ";" : hint, command.get_name());

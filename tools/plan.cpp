@@ -87,8 +87,9 @@ PlannedModel planned(const PlanFlags& f, const Topology& topology,
   return model;
 }
 
-void write_file(const std::string& path, const std::string& text) {
+void write_file(const PlanFlags& f, const std::string& path, const std::string& text) {
   engine::WholeFile(path).commit(text);
+  f.verbosity.written(path);
 }
 
 // Whoever asks for an algorithm at sizes that the table does not have is told so.
@@ -109,10 +110,11 @@ int tell(const PlanFlags& f, const PlanSource& source, const Topology& topology,
   tell_idle_rules(f, choices);
   std::unique_ptr<PlannedModel> model;
   if (!f.model.empty()) model = std::make_unique<PlannedModel>(planned(f, topology, choices));
-  if (!f.topology_out.empty()) write_file(f.topology_out, to_json(topology) + "\n");
+  if (!f.topology_out.empty()) write_file(f, f.topology_out, to_json(topology) + "\n");
   if (!f.svg.empty()) {
-    write_file(f.svg, plan_picture(source.name, topology, collectives::all_reduce_algorithms(),
-                                   choices.choose(f.drawn())));
+    write_file(f, f.svg,
+               plan_picture(source.name, topology, collectives::all_reduce_algorithms(),
+                            choices.choose(f.drawn())));
   }
   const std::string text = f.json ? plan_json(source, topology, choices, model.get()) + "\n"
                                   : plan_text(source, topology, choices, model.get());
@@ -154,7 +156,8 @@ class PlanningProgress {
 collectives::Choices choose(const PlanFlags& f, const Topology& topology, PlanSource& source,
                             collectives::Bootstrap* together = nullptr) {
   const auto begin = engine::Clock::now();
-  PlanningProgress progress(together == nullptr || together->process() == 0, topology.ranks.size());
+  const bool first = together == nullptr || together->process() == 0;
+  PlanningProgress progress(first && !f.verbosity.quiet, topology.ranks.size());
   auto choices = collectives::plan_all_reduce(
       topology, collectives::all_reduce_algorithms(), collectives::parse_size_rules(f.algorithm),
       collectives::planned_sizes(), together, {.progress = std::ref(progress)});
@@ -184,7 +187,7 @@ strategies::Calibration calibrated(const PlanFlags& f, strategies::Session& sess
   options.network = session.network();
   options.cache = collectives::cache_folder();
   options.fresh = f.fresh;
-  options.tell = complain;
+  if (!f.verbosity.quiet) options.tell = complain;
   return strategies::calibrate(session.bootstrap(), found, *ops, options);
 }
 

@@ -74,7 +74,8 @@ int predict(const PredictFlags& f, const Program& program) {
     const int processes = collectives::mpi::launch().size;
     engine::require(processes == 1, "predict runs in one process, and {} were started", processes);
   });
-  const engine::Log log("", engine::Log::Level::kWarning);
+  const engine::Log log(
+      "", f.verbosity.verbose ? engine::Log::Level::kDebug : engine::Log::Level::kWarning);
   const auto storage = engine::posix_storage();
   const engine::Log silent("", engine::Log::Level::kError,
                            [](engine::Log::Level, std::string_view) {});
@@ -135,6 +136,7 @@ int predict(const PredictFlags& f, const Program& program) {
   const std::string trained_on = sets.train->fingerprint() == state.dataset_fingerprint
                                      ? ""
                                      : fmt::format(" (trained on {})", state.dataset);
+  if (f.verbosity.quiet) return kDone;
   std::fputs(fmt::format("step {}: {} {:.4f}{} on {}{}\n", state.step, counts ? "accuracy" : "loss",
                          counts ? evaluation.accuracy : evaluation.loss, more, data->describe(),
                          trained_on)

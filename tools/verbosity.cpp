@@ -11,7 +11,7 @@ engine::Log::Level Verbosity::level() const {
 }
 
 void Verbosity::written(const std::string& path) const {
-  if (!quiet) complain("wrote " + path);
+  if (!quiet) tell("wrote " + path);
 }
 
 void declare(CLI::App& app, Verbosity& verbosity) {

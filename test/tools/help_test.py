@@ -114,4 +114,4 @@ class Help(Case):
 
 
 if __name__ == "__main__":
-    sys.exit(0 if program.main(__doc__) else 1)
+    sys.exit(not program.main(__doc__))
