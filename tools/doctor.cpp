@@ -97,9 +97,12 @@ std::vector<Finding> examine() {
   }
   const bool gpus =
       std::ranges::any_of(devices, [](const auto& device) { return device->id().kind == "cuda"; });
-  const std::vector<std::string> told = engine::describe_gpus();
-  for (std::size_t i = 0; i < told.size(); ++i)
-    findings.push_back({i == 0 ? "CUDA" : fmt::format("CUDA, {}", i + 1), gpus, told[i]});
+  const std::vector<std::string> told = engine::describe_gpus();  // the driver first
+  findings.push_back({"CUDA", told.size() > 1, told[0]});
+  for (std::size_t i = 1; i < told.size(); ++i)
+    findings.push_back({i == 1 ? "GPUs" : fmt::format("GPUs, {}", i), gpus, told[i]});
+  for (const engine::LibraryFinding& library : engine::gpu_libraries())
+    findings.push_back({library.name, library.found, library.text});
   findings.push_back({"NCCL", collectives::nccl::available(), collectives::nccl::finding()});
   const std::vector<std::string> links = describe(engine::gpu_topology());
   for (std::size_t i = 0; i < links.size(); ++i)
