@@ -7,6 +7,7 @@
 
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
+#include "engine/base/spelling.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -41,13 +42,13 @@ std::span<const Algorithm> all_reduce_algorithms() {
 }
 
 const Algorithm& find_algorithm(std::string_view name, std::span<const Algorithm> among) {
-  std::string known;
+  std::vector<std::string> known;
   for (const Algorithm& algorithm : among) {
     if (algorithm.name == name) return algorithm;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", algorithm.name);
+    known.emplace_back(algorithm.name);
   }
-  engine::fail(engine::Code::kInvalid, "unknown all-reduce algorithm '{}'; known: {}",
-               engine::brief(name), known);
+  engine::fail(engine::Code::kInvalid, "unknown all-reduce algorithm '{}'{}", engine::brief(name),
+               engine::known_names(name, known));
 }
 
 }  // namespace lockstep::collectives

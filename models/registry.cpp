@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "models/registry.h"
 
-#include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
+#include "engine/base/spelling.h"
 #include "models/lenet5.h"
 #include "models/mlp.h"
 #include "models/mnist_cnn.h"
@@ -33,23 +32,6 @@ constexpr std::array<Entry, 8> kModels{{
     {"wide_deep_10m", wide_deep_10m},
 }};
 
-// How many letters must be put in, taken out or changed to make `b` of `a` (Levenshtein): row i
-// holds the distances of the first i letters of a to all beginnings of b.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t(0));
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 engine::GraphSpec build(std::string_view name, BuildOptions options) {
@@ -59,13 +41,8 @@ engine::GraphSpec build(std::string_view name, BuildOptions options) {
                     "model {} has no batch norm whose statistics could be synchronised", name);
     return options.synchronised ? entry.build_with({.synchronised = true}) : entry.build();
   }
-  const Entry& nearest =
-      *std::min_element(kModels.begin(), kModels.end(), [&](const Entry& a, const Entry& b) {
-        return distance(name, a.name) < distance(name, b.name);
-      });
-  const bool near = distance(name, nearest.name) <= std::max<std::size_t>(2, name.size() / 3);
-  engine::fail(engine::Code::kInvalid, "unknown model '{}'{}; known: {}", engine::brief(name),
-               near ? fmt::format("; did you mean {}?", nearest.name) : std::string(), list());
+  engine::fail(engine::Code::kInvalid, "unknown model '{}'{}", engine::brief(name),
+               engine::known_names(name, names()));
 }
 
 std::vector<std::string> names() {

@@ -19,7 +19,7 @@ void require_finite(const LossScaleState& state, std::int64_t step) {
                "the gradients are not finite at step {}, as at the {} steps before it, and a loss "
                "scale of {:g} does not help: try a smaller rate or clipping, or train in bfloat16 "
                "or float32",
-               step, state.in_a_row - 1, state.scale);
+               step + 1, state.in_a_row - 1, state.scale);
 }
 
 }  // namespace

@@ -213,10 +213,10 @@ void Synchronous::check_mirrors(Mirror& m, const double* hashes) {
       if (others.begin() == others.end()) continue;
       engine::fail(Code::kCorrupt,
                    "mirrors are no longer equal: {} differs on rank {} from rank {} at step {}",
-                   m.checks->parameter(first + k), fmt::join(others, ", "), most, m.reported);
+                   m.checks->parameter(first + k), fmt::join(others, ", "), most, m.reported + 1);
     }
   }
-  engine::fail(Code::kCorrupt, "mirrors are no longer equal at step {}", m.reported);
+  engine::fail(Code::kCorrupt, "mirrors are no longer equal at step {}", m.reported + 1);
 }
 
 Totals Synchronous::settle(engine::Replica& replica) {

@@ -67,7 +67,7 @@ collectives::Topology costs(const BenchFlags& f, const strategies::Ranks& ranks)
   options.network = ranks.network;
   options.cache = collectives::cache_folder();
   options.fresh = true;  // who measures wants to know what is now
-  options.tell = complain;
+  if (!f.verbosity.quiet) options.tell = complain;
   const auto calibration = strategies::calibrate(ranks.bootstrap, found, ranks.ops, options);
   if (!calibration.note.empty()) complain(calibration.note);
   return calibration.topology;
@@ -202,9 +202,13 @@ class BenchOfRank {
         say(bench::to_text(row, form_, rival));
       }
     }
-    if (ranks_.rank() == 0 && !f_.plot.empty())
-      bench::write_svg(f_.plot, rows, f_.title(ranks_.size()),
-                       bench::mpi_name(setting_.task.collective));
+    if (ranks_.rank() == 0 && !f_.plot.empty()) write_plot(rows);
+  }
+
+  void write_plot(const std::vector<bench::Row>& rows) const {
+    bench::write_svg(f_.plot, rows, f_.title(ranks_.size()),
+                     bench::mpi_name(setting_.task.collective));
+    f_.verbosity.written(f_.plot);
   }
 
   // The planner's choice against those that were asked for, and it.
@@ -325,7 +329,7 @@ int run_bench(const BenchFlags& f, const Program& program) {
   const std::chrono::seconds deadline(f.deadline);
   if (processes == 1) {
     const int threads = f.threads();
-    if (threads == 1 && f.ranks == 0 && f.links.empty())
+    if (threads == 1 && f.ranks == 0 && f.links.empty() && !f.verbosity.quiet)
       complain(
           "one process was started, so there is one rank, and nothing to send: mpirun -n 2 starts "
           "two, --ranks 2 makes two of threads");

@@ -126,7 +126,10 @@ bool bench_devices(const BenchFlags& f, const bench::Setting& asked, strategies:
   if (form == bench::Form::kTable)
     print(fmt::format("# a copy within {} moves {:.1f} GB/s\n", to_string(devices[0]->id()),
                       rows.back().measured.copy_gb_s));
-  if (!f.plot.empty()) bench::write_svg(f.plot, rows, f.title(int(devices.size())), kNccl);
+  if (!f.plot.empty()) {
+    bench::write_svg(f.plot, rows, f.title(int(devices.size())), kNccl);
+    f.verbosity.written(f.plot);
+  }
   for (const std::string& line : verdict.lines(kNccl)) complain(line);
   return verdict.right();
 }

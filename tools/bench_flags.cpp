@@ -11,6 +11,7 @@
 #include "collectives/size_rules.h"
 #include "engine/base/error.h"
 #include "tools/bounds.h"
+#include "tools/help.h"
 #include "tools/topology_choice.h"
 
 namespace lockstep::tools {
@@ -77,6 +78,114 @@ std::string known_algorithms() {
   for (const auto& algorithm : collectives::all_reduce_algorithms())
     names += fmt::format("{}{}", names.empty() ? "" : ", ", algorithm.name);
   return names;
+}
+
+void declare_sizes(CLI::App& app, BenchFlags& f) {
+  app.option_defaults()->group("Sizes");
+  app.add_option("-b,--min,--minbytes", f.min,
+                 "smallest size of one rank's input; for all_gather of its result (default: 4KiB)")
+      ->check(byte_size(1, kLargest));
+  app.add_option("-e,--max,--maxbytes", f.max, "largest size (default: 64MiB)")
+      ->check(byte_size(1, kLargest))
+      ->capture_default_str();
+  app.add_option("-f,--factor,--stepfactor", f.factor,
+                 "factor between one size and the next (default: 2)")
+      ->check(number_from(1.001, 1e6));  // less would be sizes without end
+}
+
+void declare_operation(CLI::App& app, BenchFlags& f) {
+  app.option_defaults()->group("Operation");
+  app.add_option("--collective", f.collective, "collective to time")
+      ->check(one_of({"all_reduce", "reduce_scatter", "all_gather", "broadcast"}))
+      ->capture_default_str();
+  app.add_option("-d,--dtype,--datatype", f.dtype, "element type")
+      ->check(one_of({"float32", "float64", "float16", "bfloat16", "int32", "int64"}))
+      ->capture_default_str();
+  app.add_option("-o,--op", f.op, "reduction operation (default: sum)")
+      ->check(one_of({"sum", "mean", "min", "max", "product"}));
+  app.add_option("--algorithm", f.algorithm,
+                 fmt::format("auto, all, or a list of auto, {} with commas between; or by size: "
+                             "direct:..64k,ring:64k..",
+                             known_algorithms()))
+      ->capture_default_str();
+  app.add_flag("--assumed", f.assumed,
+               "choose and predict by assumed costs instead of measuring the costs between ranks");
+}
+
+void declare_measurement(CLI::App& app, BenchFlags& f) {
+  app.option_defaults()->group("Measurement");
+  app.add_option("-n,--iterations,--iters", f.iterations,
+                 "timed iterations of each size; 0: chosen by size")
+      ->check(whole_number(0, 50'000))
+      ->capture_default_str();
+  app.add_option("-w,--warmup,--warmup_iters", f.warmup,
+                 "untimed iterations at the beginning of each round (default: 2, or none if one "
+                 "takes a second)")
+      ->check(whole_number(0, 50'000));
+  app.add_option("--check", f.check, "iterations whose results are compared with the exact ones")
+      ->check(one_of({"all", "last", "none"}))
+      ->expected(0, 1)
+      ->default_str("all");
+  app.add_option("--compare", f.compare, "time this too, in alternation")->check(one_of({"mpi"}));
+  app.add_flag("--regret", f.regret,
+               "compare the planner's choice with the best of --algorithm (default: all)");
+  app.add_flag("--overlap", f.overlap, "measure how much of the all-reduce backward hides");
+  app.add_flag("--reproducible", f.reproducible,
+               "measure the cost of sums that have the same bits with every algorithm");
+}
+
+void declare_scaling(CLI::App& app, BenchFlags& f) {
+  app.option_defaults()->group("Scaling");
+  app.add_flag("--scaling", f.scaling,
+               "measure weak and strong scaling over 1, 2, 4, ... ranks with simulated computation "
+               "and gradients");
+  app.add_option("--gradients", f.gradients,
+                 "with --scaling: total size of the gradients, or resnet50 (default: resnet50)")
+      ->check(byte_size(1, kLargest, 1, "resnet50"));
+  app.add_option("--compute-ms", f.compute_ms,
+                 "with --scaling: computation time of one rank's step (default: 350, a V100 with "
+                 "128 images in float32)")
+      ->check(number_above(0, 1e6));
+  app.add_option("--batch", f.batch, "with --scaling: images of one rank's step (default: 128)")
+      ->check(whole_number(1, 1'000'000));
+  app.add_option("--links", f.links,
+                 topology_help("with --scaling: simulate the links of this cluster, with a thread "
+                               "for each rank"))
+      ->check(file_name("a file or of an example"));
+}
+
+void declare_ranks(CLI::App& app, BenchFlags& f) {
+  app.option_defaults()->group("Ranks and devices");
+  app.add_option("-t,--ranks,--nthreads", f.ranks,
+                 "threads of this process as ranks, without mpirun; 0: two, or one under a "
+                 "launcher")
+      ->check(whole_number(0, 256))
+      ->capture_default_str();
+  auto* const device =
+      app.add_option("--device", f.device,
+                     "time replicas of this process on a device, beside NCCL: cuda:0, or cuda for "
+                     "all GPUs in rotation (--ranks, default: 2, or one on each GPU)");
+  app.add_option("--devices", f.devices, "device of each replica, e.g. cuda:0,cuda:1")
+      ->delimiter(',')
+      ->excludes(device);
+  app.add_option("--copy", f.copy,
+                 "with --device: size of the copy that gives the roofline (default: 256MiB)")
+      ->check(byte_size(4096, kLargest));
+}
+
+void declare_bench_communication(CLI::App& app, BenchFlags& f) {
+  app.option_defaults()->group("Communication");
+  app.add_option("--deadline", f.deadline, "seconds that a rank waits for another")
+      ->check(whole_number(1, 86'400))
+      ->capture_default_str();
+  declare(app, f.network);
+}
+
+void declare_bench_output(CLI::App& app, BenchFlags& f) {
+  app.option_defaults()->group("Output");
+  app.add_flag("--json", f.json, "print one JSON object per line instead of the table");
+  app.add_flag("--csv", f.csv, "print comma-separated values instead of the table");
+  app.add_option("--plot", f.plot, "file for a plot (SVG)")->check(file_name());
 }
 
 }  // namespace
@@ -198,82 +307,18 @@ void BenchFlags::require_possible(int processes) const {
 }
 
 void declare(CLI::App& app, BenchFlags& f) {
-  app.add_option("--min", f.min,
-                 "smallest size of one rank's input, of all_gather: of the result (default: 4KiB)")
-      ->check(byte_size(1, kLargest));
-  app.add_option("--max", f.max, "largest (default: 64MiB)")
-      ->check(byte_size(1, kLargest))
-      ->capture_default_str();
-  app.add_option("--factor", f.factor, "from one size to the next (default: 2)")
-      ->check(number_from(1.001, 1e6));  // less would be sizes without end
-  app.add_option("--iterations", f.iterations, "timed rounds of each size; 0: by size")
-      ->check(whole_number(0, 50'000))
-      ->capture_default_str();
-  app.add_option("--warmup", f.warmup,
-                 "untimed rounds at the beginning of each turn (default: 2, none where rounds take "
-                 "a second)")
-      ->check(whole_number(0, 50'000));
-  app.add_option("--dtype", f.dtype, "element type")
-      ->check(one_of({"float32", "float64", "float16", "bfloat16", "int32", "int64"}))
-      ->capture_default_str();
-  app.add_option("--op", f.op, "operation of what is reduced (default: sum)")
-      ->check(one_of({"sum", "mean", "min", "max", "product"}));
-  app.add_option("--algorithm", f.algorithm,
-                 fmt::format("auto, all, or some of auto, {} with commas between; or by size: "
-                             "direct:..64k,ring:64k..",
-                             known_algorithms()))
-      ->capture_default_str();
-  app.add_option("--collective", f.collective, "what is timed")
-      ->check(one_of({"all_reduce", "reduce_scatter", "all_gather", "broadcast"}))
-      ->capture_default_str();
-  app.add_option("--check", f.check, "rounds whose results are compared with the exact ones")
-      ->check(one_of({"all", "last", "none"}))
-      ->expected(0, 1)
-      ->default_str("all");
-  app.add_option("--ranks", f.ranks,
-                 "threads of this process, without mpirun; 0: two, or one that a launcher started")
-      ->check(whole_number(0, 256))
-      ->capture_default_str();
-  auto* const device =
-      app.add_option("--device", f.device,
-                     "time replicas of this process on a device instead, beside NCCL: cuda:0; "
-                     "cuda: ranks on all GPUs in turn (--ranks, default: 2, or one on each GPU)");
-  app.add_option("--devices", f.devices, "a device for each replica, as in cuda:0,cuda:1")
-      ->delimiter(',')
-      ->excludes(device);
-  app.add_option("--copy", f.copy,
-                 "for --device: size of the copy that gives the roofline (default: 256MiB)")
-      ->check(byte_size(4096, kLargest));
-  app.add_option("--compare", f.compare, "time this, too, in turn")->check(one_of({"mpi"}));
-  app.add_option("--deadline", f.deadline, "seconds of every wait for another rank")
-      ->check(whole_number(1, 86'400))
-      ->capture_default_str();
-  declare(app, f.network);
-  app.add_flag("--assumed", f.assumed,
-               "choose and predict without measuring first what ranks cost each other");
-  app.add_flag("--regret", f.regret,
-               "what the planner's choice costs against the best of --algorithm (default: all)");
-  app.add_flag("--overlap", f.overlap, "how much of the all-reduce a backward pass hides");
-  app.add_flag("--reproducible", f.reproducible,
-               "what sums cost that have the same bits by every algorithm");
-  app.add_flag("--scaling", f.scaling,
-               "weak and strong scaling over 1, 2, 4, ... ranks that compute nothing: their time "
-               "and their gradients are faked");
-  app.add_option("--gradients", f.gradients,
-                 "for --scaling: resnet50, or how large they are together (default: resnet50)")
-      ->check(byte_size(1, kLargest, 1, "resnet50"));
-  app.add_option(
-         "--compute-ms", f.compute_ms,
-         "for --scaling: computing of one rank's step (default: 350: a V100, 128 images, float32)")
-      ->check(number_above(0, 1e6));
-  app.add_option("--batch", f.batch, "for --scaling: images of one rank's step (default: 128)")
-      ->check(whole_number(1, 1'000'000));
-  app.add_option("--links", f.links,
-                 topology_help("for --scaling: fake the links of this cluster, one thread a rank"))
-      ->check(file_name("a file or of an example"));
-  app.add_flag("--json", f.json, "one JSON object a line instead of the table");
-  app.add_flag("--csv", f.csv, "comma-separated values instead of the table");
-  app.add_option("--plot", f.plot, "file for a picture (SVG)")->check(file_name());
+  declare_sizes(app, f);
+  declare_operation(app, f);
+  declare_measurement(app, f);
+  declare_scaling(app, f);
+  declare_ranks(app, f);
+  declare_bench_communication(app, f);
+  declare_bench_output(app, f);
+  declare(app, f.verbosity);
+  end_help(app,
+           "  lockstep bench --ranks 2 -b 4k -e 64m -f 2 --algorithm all --plot all.svg\n"
+           "  mpirun -n 2 lockstep bench --compare mpi\n"
+           "  lockstep bench --devices cuda:0,cuda:1");
 }
 
 }  // namespace lockstep::tools

@@ -11,6 +11,7 @@
 #include "tools/bench/scaling_runs.h"
 #include "tools/bench/turns.h"
 #include "tools/network_flags.h"
+#include "tools/verbosity.h"
 
 namespace lockstep::tools {
 
@@ -33,6 +34,7 @@ struct BenchFlags {
   std::string device;                // of all ranks; "cuda": all GPUs
   std::vector<std::string> devices;  // instead: of each rank
   NetworkFlags network;
+  Verbosity verbosity;
 
   // What is timed instead of one collective after the other: "regret", "overlap", "reproducible";
   // empty: nothing else.

@@ -11,6 +11,7 @@
 #include "collectives/size_rules.h"
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
+#include "engine/base/spelling.h"
 
 namespace lockstep::tools {
 namespace {
@@ -128,9 +129,13 @@ CLI::Validator one_of(std::vector<std::string> words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     list += (i == 0 ? "" : i + 1 < words.size() ? ", " : " or ") + words[i];
   }
-  return validator(list, list, [words = std::move(words)](const std::string& text) {
-    return std::find(words.begin(), words.end(), text) != words.end();
-  });
+  return CLI::Validator(
+      [list, words = std::move(words)](std::string& text) {
+        if (std::ranges::find(words, text) != words.end()) return std::string();
+        return fmt::format("must be {}, not '{}'{}", list, engine::brief(text),
+                           engine::did_you_mean(text, words));
+      },
+      list);
 }
 
 }  // namespace lockstep::tools

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "tools/config_file.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -13,6 +15,7 @@
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
 #include "engine/base/plain_file.h"
+#include "engine/base/spelling.h"
 
 namespace lockstep::tools {
 namespace {
@@ -104,6 +107,13 @@ bool names(const std::string& text, const std::string& flag) {
   return false;
 }
 
+std::vector<std::string> long_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    std::ranges::copy(option->get_lnames(), std::back_inserter(names));
+  return names;
+}
+
 }  // namespace
 
 Configured with_config(CLI::App& command, std::vector<std::string> arguments) {
@@ -113,12 +123,20 @@ Configured with_config(CLI::App& command, std::vector<std::string> arguments) {
   const json values = read_config(*file);
   for (const auto& [name, value] : values.items()) {
     CLI::Option* option = command.get_option_no_throw("--" + name);
+    const std::string hint =
+        option == nullptr ? engine::did_you_mean(name, long_names(command)) : "";
     require(option != nullptr && "--" + name != kFlag && name != "help",
-            "{}: {}: \"{}\" is not a flag of {}; lockstep {} --help lists them", kFlag, *file,
-            brief(name), command.get_name(), command.get_name());
-    if (on_command_line(arguments, name) || other_end_on_command_line(arguments, name)) continue;
+            "{}: {}: \"{}\" is not a flag of {}{} lockstep {} --help lists them", kFlag, *file,
+            brief(name), command.get_name(), hint.empty() ? ";" : hint, command.get_name());
+    const std::vector<std::string>& names = option->get_lnames();
+    require(std::ranges::find(of_file, names[0]) == of_file.end(),
+            "{}: {}: \"{}\" is there twice, by several of its names ({}): leave one of them out",
+            kFlag, *file, names[0], fmt::join(names, ", "));
+    const bool given = std::ranges::any_of(
+        names, [&](const std::string& one) { return on_command_line(arguments, one); });
+    if (given || other_end_on_command_line(arguments, name)) continue;
     append(from_file, *option, name, value, *file);
-    of_file.push_back(name);
+    of_file.push_back(names[0]);
   }
   const auto at = std::find(arguments.begin(), arguments.end(), command.get_name());
   arguments.insert(at == arguments.end() ? at : at + 1, from_file.begin(), from_file.end());

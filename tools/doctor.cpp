@@ -27,6 +27,7 @@
 #include "strategies/pmix/exchange.h"
 #include "tools/command.h"
 #include "tools/exit_codes.h"
+#include "tools/help.h"
 #include "tools/standard_streams.h"
 
 namespace lockstep::tools {
@@ -97,9 +98,12 @@ std::vector<Finding> examine() {
   }
   const bool gpus =
       std::ranges::any_of(devices, [](const auto& device) { return device->id().kind == "cuda"; });
-  const std::vector<std::string> told = engine::describe_gpus();
-  for (std::size_t i = 0; i < told.size(); ++i)
-    findings.push_back({i == 0 ? "CUDA" : fmt::format("CUDA, {}", i + 1), gpus, told[i]});
+  const std::vector<std::string> told = engine::describe_gpus();  // the driver first
+  findings.push_back({"CUDA", told.size() > 1, told[0]});
+  for (std::size_t i = 1; i < told.size(); ++i)
+    findings.push_back({i == 1 ? "GPUs" : fmt::format("GPUs, {}", i), gpus, told[i]});
+  for (const engine::LibraryFinding& library : engine::gpu_libraries())
+    findings.push_back({library.name, library.found, library.text});
   findings.push_back({"NCCL", collectives::nccl::available(), collectives::nccl::finding()});
   const std::vector<std::string> links = describe(engine::gpu_topology());
   for (std::size_t i = 0; i < links.size(); ++i)
@@ -189,7 +193,9 @@ std::vector<Finding> examine() {
 
 Command add_doctor(CLI::App& app) {
   auto json = std::make_shared<bool>(false);  // lives as long as the parser's callbacks
-  app.add_flag("--json", *json, "one JSON object instead of text");
+  app.option_defaults()->group("General");
+  app.add_flag("--json", *json, "print one JSON object instead of text");
+  end_help(app, "  lockstep doctor\n  mpirun -n 2 lockstep doctor --json");
   return [json](const Program&) {
     const std::vector<Finding> findings = examine();
     if (*json) {

@@ -79,7 +79,7 @@ lockstep=$(program lockstep)
 [ -x "$lockstep" ] || fail "there is no program lockstep: build it, or say --build FOLDER"
 doctor=$("$lockstep" doctor --json) || fail "lockstep doctor ended with an error"
 if [[ $doctor != *'"device cuda:'* ]]; then
-  reason=$(sed -n 's/.*"CUDA":{"found":false,"text":"\([^"]*\)".*/\1/p' <<<"$doctor")
+  reason=$(sed -n 's/.*"\(CUDA\|GPUs\)":{"found":false,"text":"\([^"]*\)".*/\2/p' <<<"$doctor")
   say "skipped, lockstep finds no GPU: ${reason:-this lockstep was built without CUDA}"
   exit 77
 fi

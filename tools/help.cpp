@@ -4,13 +4,76 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::tools {
 namespace {
 
 const std::string kDefault = "(default: ";
+constexpr std::size_t kWidth = 66;  // of descriptions
+
+// Returns the text with ends of lines instead of some blanks.
+std::string wrapped(const std::string& text) {
+  std::string lines;
+  std::size_t width = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string word = text.substr(at, end - at);
+    if (width > 0 && width + 1 + word.size() > kWidth) {
+      lines += '\n';
+      width = 0;
+    }
+    lines += (width > 0 ? " " : "") + word;
+    width += (width > 0 ? 1 : 0) + word.size();
+    at = end + 1;
+  }
+  return lines;
+}
+
+// Whether the text has each of the words that the bounds list: "auto, on or off".
+bool lists(const std::string& text, const std::string& bounds) {
+  const std::string list = CLI::detail::find_and_replace(bounds, " or ", ", ");
+  for (std::size_t at = 0; at < list.size();) {
+    const std::size_t end = std::min(list.find(", ", at), list.size());
+    if (text.find(list.substr(at, end - at)) == std::string::npos) return false;
+    at = end + 2;
+  }
+  return true;
+}
+
+std::string described(const CLI::Option& option) {
+  std::string text = option.get_description();
+  const std::string type = option.get_type_name();
+  if (type.empty()) return text;
+  std::string bounds = type.substr(std::min(type.find(':'), type.size() - 1) + 1);
+  if (lists(text, bounds)) bounds.clear();
+  const std::string value = option.get_default_str();
+  const std::size_t said = text.rfind(kDefault);
+  if (said != std::string::npos) {
+    if (!bounds.empty()) text.insert(said + 1, bounds + "; ");
+    return text;
+  }
+  if (value.empty()) return bounds.empty() ? text : fmt::format("{} ({})", text, bounds);
+  return fmt::format("{} ({}{}default: {})", text, bounds, bounds.empty() ? "" : "; ", value);
+}
 
 }  // namespace
+
+// "-b, --min, --minbytes".
+std::string Help::make_option_name(const CLI::Option* option, bool positional) const {
+  return CLI::detail::find_and_replace(CLI::Formatter::make_option_name(option, positional), ",",
+                                       ", ");
+}
+
+// One empty line before each group, where the library has two.
+std::string Help::make_usage(const CLI::App* app, std::string name) const {
+  return CLI::Formatter::make_usage(app, std::move(name)) + "\n";
+}
+
+std::string Help::make_group(std::string group, bool positional,
+                             std::vector<const CLI::Option*> options) const {
+  return CLI::Formatter::make_group(std::move(group), positional, std::move(options)).substr(1);
+}
 
 // The parser's type is "INT:0 to 256": what bounds.h says stands behind the colon.
 std::string Help::make_option_opts(const CLI::Option* option) const {
@@ -21,18 +84,13 @@ std::string Help::make_option_opts(const CLI::Option* option) const {
 }
 
 std::string Help::make_option_desc(const CLI::Option* option) const {
-  std::string text = option->get_description();
-  const std::string type = option->get_type_name();
-  if (type.empty()) return text;
-  const std::string bounds = type.substr(std::min(type.find(':'), type.size() - 1) + 1);
-  const std::string value = option->get_default_str();
-  const std::size_t said = text.rfind(kDefault);
-  if (said != std::string::npos) {
-    if (!bounds.empty()) text.insert(said + 1, bounds + "; ");
-    return text;
-  }
-  if (value.empty()) return bounds.empty() ? text : fmt::format("{} ({})", text, bounds);
-  return fmt::format("{} ({}{}default: {})", text, bounds, bounds.empty() ? "" : "; ", value);
+  return wrapped(described(*option));
+}
+
+void end_help(CLI::App& app, const std::string& examples) {
+  app.option_defaults()->group("General");
+  app.set_help_flag("-h,--help", "print this help and exit");
+  app.footer("Examples:\n" + examples);
 }
 
 }  // namespace lockstep::tools

@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: MIT
-// How --help shows a flag: on the left its name and whether it takes a number or a text, on the
+// How --help shows a flag: on the left its names and whether it takes a number or a text, on the
 // right what it is, what it may be, and its default.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 namespace lockstep::tools {
 
 class Help : public CLI::Formatter {
  public:
+  std::string make_usage(const CLI::App* app, std::string name) const override;
+  std::string make_group(std::string group, bool positional,
+                         std::vector<const CLI::Option*> options) const override;
+  std::string make_option_name(const CLI::Option* option, bool positional) const override;
   std::string make_option_opts(const CLI::Option* option) const override;
   std::string make_option_desc(const CLI::Option* option) const override;
 };
+
+// Adds --help behind all other flags, in the group "General", and lines of examples at the end.
+void end_help(CLI::App& app, const std::string& examples);
 
 }  // namespace lockstep::tools

@@ -52,13 +52,16 @@ bool wait_for_the_end(std::chrono::milliseconds patience) {
 
 }  // namespace
 
-void complain(const std::string& text) {
-  std::string line = fmt::format("lockstep: {}", engine::brief_words(text));
+void tell(std::string line) {
   // What is quoted must neither begin a line of its own nor command a terminal.
   std::replace_if(
       line.begin(), line.end(), [](char c) { return std::iscntrl(static_cast<unsigned char>(c)); },
       ' ');
   std::fputs((line + "\n").c_str(), stderr);
+}
+
+void complain(const std::string& text) {
+  tell(fmt::format("lockstep: {}", engine::brief_words(text)));
 }
 
 void leave(int code) {

@@ -9,6 +9,9 @@
 
 namespace lockstep::tools {
 
+// Writes a line to standard error; control characters in it become blanks.
+void tell(std::string line);
+
 // "lockstep: <text>" on standard error, as one line whatever `text` holds.
 void complain(const std::string& text);
 

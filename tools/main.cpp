@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // lockstep: one program, one command a file. Results go to standard output, everything else to
 // standard error. Errors are one line; exit codes stand in exit_codes.h.
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "engine/base/brief.h"
+#include "engine/base/spelling.h"
 #include "engine/base/version.h"
 #include "strategies/session/supervisor.h"
 #include "tools/command.h"
@@ -47,48 +49,92 @@ std::string value_wanted(const CLI::App& command, const std::string& said) {
                      bounds.empty() ? "" : " ", bounds);
 }
 
+std::vector<std::string> flags_of(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+// Returns "; did you mean --model?", "; it is a flag of lockstep predict", or nothing. `argument`
+// is unknown to the command.
+std::string meant(const CLI::App& app, const CLI::App& command, const std::string& argument) {
+  const std::size_t begin = std::min(argument.find_first_not_of('-'), argument.size());
+  const std::string name =
+      "--" + argument.substr(begin, std::min(argument.find('='), argument.size()) - begin);
+  const std::vector<std::string> own = flags_of(command);
+  if (std::ranges::find(own, name) != own.end()) return "; did you mean " + name + "?";
+  std::vector<std::string> others;
+  for (const CLI::App* other : app.get_subcommands(nullptr))
+    if (other != &command && other->get_option_no_throw(name) != nullptr)
+      others.push_back("lockstep " + other->get_name());
+  if (!others.empty()) return fmt::format("; it is a flag of {}", fmt::join(others, ", "));
+  std::vector<std::string> names;
+  for (const std::string& one : own) names.push_back(one.substr(2));
+  const std::string nearest = engine::nearest(name.substr(2), names);
+  return nearest.empty() ? nearest : "; did you mean --" + nearest + "?";
+}
+
 // What the parser found wrong, in our words, with the way to help. `command`: the first argument.
 std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error,
                           const std::string& command) {
-  std::string known;
+  std::vector<std::string> known;
   for (const CLI::App* each : app.get_subcommands(nullptr)) {
-    known += (known.empty() ? "" : ", ") + each->get_name();
+    known.push_back(each->get_name());
     if (each->get_name() != command) continue;
-    const std::string help = fmt::format("; lockstep {} --help lists the flags", command);
+    const auto with_help = [&](const std::string& text, const char* more = "") {
+      return fmt::format("{}{} lockstep {} --help lists the flags{}", text,
+                         text.ends_with("?") ? "" : ";", command, more);
+    };
     const std::vector<std::string> left = app.remaining(true);
     const auto flag = std::find_if(left.begin(), left.end(), [](const std::string& argument) {
       return argument.starts_with("-");
     });
-    if (flag != left.end()) return fmt::format("unknown flag '{}'{}", engine::brief(*flag), help);
-    if (!left.empty()) {
-      return fmt::format("unexpected argument '{}'{}, which begin with --", engine::brief(left[0]),
-                         help);
-    }
-    return (lacks_value(error) ? value_wanted(*each, error.what()) : error.what()) + help;
+    if (flag != left.end())
+      return with_help(
+          fmt::format("unknown flag '{}'{}", engine::brief(*flag), meant(app, *each, *flag)));
+    if (!left.empty())
+      return with_help(fmt::format("unexpected argument '{}'{}", engine::brief(left[0]),
+                                   meant(app, *each, left[0])),
+                       ", which begin with --");
+    return with_help(lacks_value(error) ? value_wanted(*each, error.what()) : error.what());
   }
-  if (command.empty()) return fmt::format("no command; known: {} (lockstep --help)", known);
-  return fmt::format("unknown {} '{}'; known commands: {} (lockstep --help)",
-                     command.starts_with("-") ? "flag" : "command", engine::brief(command), known);
+  const std::string commands = fmt::format("{} (lockstep --help)", fmt::join(known, ", "));
+  if (command.empty()) return "no command; known: " + commands;
+  if (command.starts_with("-"))
+    return fmt::format("unknown flag '{}'; a command must come first: {}", engine::brief(command),
+                       commands);
+  const std::string hint = engine::did_you_mean(command, known);
+  return fmt::format("unknown command '{}'{} known: {}", engine::brief(command),
+                     hint.empty() ? ";" : hint, commands);
 }
 
 int run(int argc, char** argv) {
   setenv("GRPC_VERBOSITY", "NONE", 0);  // what is wrong is said once, by us
   CLI::App app{
-      "Synchronous data-parallel training: every device holds a mirror of the model, every "
-      "step the gradients are summed by an all-reduce, every mirror takes the same update.",
+      "Synchronous data-parallel training: every device holds a mirror of the model. In every "
+      "step\nan all-reduce sums the gradients, and every mirror applies the same update.",
       "lockstep"};
-  app.set_version_flag("--version", "lockstep " + std::string(engine::version()));
-  app.formatter(std::make_shared<Help>());  // of the commands, too
+  app.set_version_flag("--version", "lockstep " + std::string(engine::version()),
+                       "print the version and exit");
+  app.set_help_flag("-h,--help", "print this help and exit");
+  const auto formatter = std::make_shared<Help>();
+  formatter->label("SUBCOMMAND", "COMMAND");
+  app.formatter(formatter);  // of the commands, too
   app.require_subcommand(1);
+  app.footer("lockstep COMMAND --help lists the flags of a command, with examples.");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   CLI::App* train = app.add_subcommand("train", "train a model");
-  CLI::App* predict = app.add_subcommand("predict", "labels and probabilities from a checkpoint");
-  CLI::App* plan =
-      app.add_subcommand("plan", "which all-reduce for which size on a cluster, and why");
-  CLI::App* bench = app.add_subcommand("bench", "how long collectives take on this machine");
+  CLI::App* predict =
+      app.add_subcommand("predict", "print labels and probabilities from a checkpoint");
+  CLI::App* plan = app.add_subcommand(
+      "plan", "show the all-reduce algorithm for each size on a cluster, and why");
+  CLI::App* bench = app.add_subcommand("bench", "time collectives on this machine");
   CLI::App* serve =
-      app.add_subcommand("serve", "a server of a parameter server job, or how one is");
-  CLI::App* doctor = app.add_subcommand("doctor", "what was found, and what is missing");
+      app.add_subcommand("serve", "run a server of a parameter server job, or show its status");
+  CLI::App* doctor = app.add_subcommand(
+      "doctor", "show what this machine and this build have, and what is missing");
+  for (CLI::App* command : app.get_subcommands({})) command->group("Commands");
   const Command run_train = add_train(*train);
   const Command run_predict = add_predict(*predict);
   const Command run_plan = add_plan(*plan);

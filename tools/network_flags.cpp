@@ -22,13 +22,14 @@ strategies::Network NetworkFlags::network() const {
 
 void declare(CLI::App& app, NetworkFlags& f) {
   app.add_option("--transport", f.transport,
-                 "of messages between hosts: own sockets (tcp, which auto is) or MPI's messages")
+                 "transport between hosts: sockets (tcp, the same as auto) or MPI messages (mpi)")
       ->check(one_of({"auto", "tcp", "mpi"}))
       ->capture_default_str();
   app.add_option("--interface", f.interface,
-                 "network interface by which hosts reach each other, such as eth1 (default: any)");
-  app.add_option("--ports", f.ports,
-                 "on which a process listens for other hosts while the job starts (default: any)")
+                 "network interface between hosts, such as eth1 (default: any)");
+  app.add_option(
+         "--ports", f.ports,
+         "ports on which a process listens for other hosts while the job starts (default: any)")
       ->check(port_range());
 }
 

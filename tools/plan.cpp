@@ -23,12 +23,14 @@
 #include "tools/command.h"
 #include "tools/device_costs.h"
 #include "tools/exit_codes.h"
+#include "tools/help.h"
 #include "tools/leaving.h"
 #include "tools/network_flags.h"
 #include "tools/plan_picture.h"
 #include "tools/plan_text.h"
 #include "tools/standard_streams.h"
 #include "tools/topology_choice.h"
+#include "tools/verbosity.h"
 
 namespace lockstep::tools {
 namespace {
@@ -45,6 +47,7 @@ struct PlanFlags {
   std::vector<std::string> devices;  // instead: of each replica
   bool json = false, assumed = false, fresh = false;
   NetworkFlags network;
+  Verbosity verbosity;
 
   std::size_t drawn() const { return size ? collectives::parse_size(*size) : kDrawn; }
 };
@@ -85,8 +88,9 @@ PlannedModel planned(const PlanFlags& f, const Topology& topology,
   return model;
 }
 
-void write_file(const std::string& path, const std::string& text) {
+void write_file(const PlanFlags& f, const std::string& path, const std::string& text) {
   engine::WholeFile(path).commit(text);
+  f.verbosity.written(path);
 }
 
 // Whoever asks for an algorithm at sizes that the table does not have is told so.
@@ -107,10 +111,11 @@ int tell(const PlanFlags& f, const PlanSource& source, const Topology& topology,
   tell_idle_rules(f, choices);
   std::unique_ptr<PlannedModel> model;
   if (!f.model.empty()) model = std::make_unique<PlannedModel>(planned(f, topology, choices));
-  if (!f.topology_out.empty()) write_file(f.topology_out, to_json(topology) + "\n");
+  if (!f.topology_out.empty()) write_file(f, f.topology_out, to_json(topology) + "\n");
   if (!f.svg.empty()) {
-    write_file(f.svg, plan_picture(source.name, topology, collectives::all_reduce_algorithms(),
-                                   choices.choose(f.drawn())));
+    write_file(f, f.svg,
+               plan_picture(source.name, topology, collectives::all_reduce_algorithms(),
+                            choices.choose(f.drawn())));
   }
   const std::string text = f.json ? plan_json(source, topology, choices, model.get()) + "\n"
                                   : plan_text(source, topology, choices, model.get());
@@ -152,7 +157,8 @@ class PlanningProgress {
 collectives::Choices choose(const PlanFlags& f, const Topology& topology, PlanSource& source,
                             collectives::Bootstrap* together = nullptr) {
   const auto begin = engine::Clock::now();
-  PlanningProgress progress(together == nullptr || together->process() == 0, topology.ranks.size());
+  const bool first = together == nullptr || together->process() == 0;
+  PlanningProgress progress(first && !f.verbosity.quiet, topology.ranks.size());
   auto choices = collectives::plan_all_reduce(
       topology, collectives::all_reduce_algorithms(), collectives::parse_size_rules(f.algorithm),
       collectives::planned_sizes(), together, {.progress = std::ref(progress)});
@@ -182,7 +188,7 @@ strategies::Calibration calibrated(const PlanFlags& f, strategies::Session& sess
   options.network = session.network();
   options.cache = collectives::cache_folder();
   options.fresh = f.fresh;
-  options.tell = complain;
+  if (!f.verbosity.quiet) options.tell = complain;
   return strategies::calibrate(session.bootstrap(), found, *ops, options);
 }
 
@@ -245,32 +251,40 @@ int plan(const PlanFlags& f, const Program& program) {
 
 Command add_plan(CLI::App& app) {
   auto f = std::make_shared<PlanFlags>();  // lives as long as the parser's callbacks
+  app.option_defaults()->group("Cluster");
   app.add_option("--topology", f->topology, topology_help("a cluster other than this job's"))
       ->check(file_name("a file or of an example"));
   app.add_option("--replicas", f->replicas,
-                 "of this process, where no topology is given (default: 1)")
+                 "replicas of this process, without --topology (default: 1)")
       ->check(whole_number(1, 256));
-  app.add_option(
-         "--devices", f->devices,
-         "a device for each replica of this process instead, as in cuda:0,cuda:1: what these "
-         "GPUs cost each other is measured, and kept for train")
+  app.add_option("--devices", f->devices,
+                 "device of each replica of this process, e.g. cuda:0,cuda:1: measures the costs "
+                 "between these GPUs, and keeps them for train")
       ->delimiter(',')
       ->excludes("--replicas");
-  app.add_option("--model", f->model, "show this model's buckets: " + models::list());
-  app.add_option("--algorithm", f->algorithm,
-                 "what to use instead of the cheapest, e.g. direct:..64k,ring:64k..");
   app.add_flag("--assumed", f->assumed,
-               "measure nothing: take the costs of a server of the middle");
-  app.add_flag("--fresh", f->fresh, "measure, also where costs of these ranks are stored");
+               "measure nothing, and assume the costs of a typical server");
+  app.add_flag("--fresh", f->fresh, "measure even if costs of these ranks are stored");
   declare(app, f->network);
+  app.option_defaults()->group("Choice");
+  app.add_option("--model", f->model, "show the buckets of this model: " + models::list());
+  app.add_option("--algorithm", f->algorithm,
+                 "algorithm to use instead of the fastest, e.g. direct:..64k,ring:64k..");
+  app.option_defaults()->group("Output");
   app.add_option("--topology-out", f->topology_out,
-                 "write hosts, ranks and costs into this file, for --topology")
+                 "file for hosts, ranks and costs; --topology reads it")
       ->check(file_name());
-  app.add_option("--svg", f->svg, "draw the cluster and one all-reduce into this file")
+  app.add_option("--svg", f->svg, "file for a picture of the cluster and of one all-reduce")
       ->check(file_name());
-  app.add_option("--size", f->size, "size of the all-reduce that --svg draws (default: 1MiB)")
+  app.add_option("--size", f->size,
+                 "size of the all-reduce in the picture of --svg (default: 1MiB)")
       ->check(byte_size(1, kMostDrawn));
-  app.add_flag("--json", f->json, "one JSON object instead of text");
+  app.add_flag("--json", f->json, "print one JSON object instead of text");
+  declare(app, f->verbosity);
+  end_help(app,
+           "  lockstep plan --replicas 2\n"
+           "  lockstep plan --topology 16x8 --model resnet50 --svg plan.svg\n"
+           "  mpirun -n 2 lockstep plan --topology-out job.json");
   return [f](const Program& program) { return plan(*f, program); };
 }
 

@@ -16,8 +16,10 @@
 #include "tools/command.h"
 #include "tools/data_choice.h"
 #include "tools/exit_codes.h"
+#include "tools/help.h"
 #include "tools/leaving.h"
 #include "tools/standard_streams.h"
+#include "tools/verbosity.h"
 
 namespace lockstep::tools {
 namespace {
@@ -30,6 +32,7 @@ struct PredictFlags {
   std::optional<std::uint64_t> examples;
   int threads = 0;
   bool logits = false;
+  Verbosity verbosity;
 };
 
 std::vector<double> softmax(std::span<const double> logits) {
@@ -71,7 +74,8 @@ int predict(const PredictFlags& f, const Program& program) {
     const int processes = collectives::mpi::launch().size;
     engine::require(processes == 1, "predict runs in one process, and {} were started", processes);
   });
-  const engine::Log log("", engine::Log::Level::kWarning);
+  const engine::Log log(
+      "", f.verbosity.verbose ? engine::Log::Level::kDebug : engine::Log::Level::kWarning);
   const auto storage = engine::posix_storage();
   const engine::Log silent("", engine::Log::Level::kError,
                            [](engine::Log::Level, std::string_view) {});
@@ -132,6 +136,7 @@ int predict(const PredictFlags& f, const Program& program) {
   const std::string trained_on = sets.train->fingerprint() == state.dataset_fingerprint
                                      ? ""
                                      : fmt::format(" (trained on {})", state.dataset);
+  if (f.verbosity.quiet) return kDone;
   std::fputs(fmt::format("step {}: {} {:.4f}{} on {}{}\n", state.step, counts ? "accuracy" : "loss",
                          counts ? evaluation.accuracy : evaluation.loss, more, data->describe(),
                          trained_on)
@@ -144,6 +149,7 @@ int predict(const PredictFlags& f, const Program& program) {
 
 Command add_predict(CLI::App& app) {
   auto f = std::make_shared<PredictFlags>();  // lives as long as the parser's callbacks
+  app.option_defaults()->group("Data");
   app.add_option("--checkpoints", f->checkpoints, "folder of checkpoints")
       ->check(file_name("a folder"))
       ->required();
@@ -154,19 +160,24 @@ Command add_predict(CLI::App& app) {
   app.add_option("--split", f->split, "part of the data")
       ->check(one_of({"test", "train"}))
       ->capture_default_str();
-  app.add_option("--batch", f->batch, "examples at once")
+  app.add_option("--examples", f->examples,
+                 "number of generated training examples, without --data (default: as many as the "
+                 "run was trained on)")
+      ->check(whole_number(1, 1'000'000));
+  app.option_defaults()->group("Execution");
+  app.add_option("--batch,--batch-size", f->batch, "examples per batch")
       ->check(whole_number(1, 100'000))
       ->capture_default_str();
-  app.add_option(
-         "--examples", f->examples,
-         "generated digits, images or clicks of the training part, without --data (default: as "
-         "many as the run was trained on)")
-      ->check(whole_number(1, 1'000'000));
   app.add_option("--threads", f->threads, "library threads; 0: all cores")
       ->check(whole_number(0, 4096))
       ->capture_default_str();
+  app.option_defaults()->group("Output");
   app.add_flag("--logits", f->logits,
-               "logits (l0, l1, ...) instead of probabilities (p0, p1, ...)");
+               "print logits (l0, l1, ...) instead of probabilities (p0, p1, ...)");
+  declare(app, f->verbosity);
+  end_help(app,
+           "  lockstep predict --checkpoints runs/a > test.csv\n"
+           "  lockstep predict --checkpoints runs/a --split train --logits");
   return [f](const Program& program) { return predict(*f, program); };
 }
 

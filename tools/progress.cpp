@@ -21,17 +21,15 @@ std::string duration_text(double seconds) {
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
-std::string metrics(double loss, double accuracy) {
-  const std::string text = fmt::format("loss {:.4f}", loss);
-  return std::isnan(accuracy) ? text : text + fmt::format(", accuracy {:.4f}", accuracy);
+// `of`: "mean " or nothing.
+std::string metrics(double loss, double accuracy, const char* of = "") {
+  const std::string text = fmt::format("{}loss {:.4f}", of, loss);
+  return std::isnan(accuracy) ? text : text + fmt::format(", {}accuracy {:.4f}", of, accuracy);
 }
 
 }  // namespace
 
-Progress::Progress(bool visible, std::int64_t examples_per_epoch)
-    : visible_(visible),
-      terminal_(isatty(STDERR_FILENO) != 0),
-      examples_per_epoch_(examples_per_epoch) {}
+Progress::Progress(bool visible) : visible_(visible), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 std::string Progress::line(const engine::StepReport& report) const {
   const double seconds = std::chrono::duration<double>(engine::Clock::now() - start_).count();
@@ -50,8 +48,10 @@ void Progress::step(const engine::StepReport& report) {
   }
   // Where workers make steps of their own, those that the others began meanwhile are not reported.
   const auto steps = last_step_ < 0 ? 1 : std::max<std::int64_t>(1, report.step - last_step_);
+  if (report.step <= last_step_) sums_ = {};  // the run went back to a checkpoint
   last_step_ = report.step;
   const double rate = report.images_per_second * double(steps);
+  add(report, rate);
   rate_ = rate_ == 0 ? rate : 0.9 * rate_ + 0.1 * rate;
   const auto now = engine::Clock::now();
   const double since = std::chrono::duration<double>(now - last_).count();
@@ -66,9 +66,22 @@ void Progress::step(const engine::StepReport& report) {
   std::fflush(stderr);
 }
 
-void Progress::epoch(std::int64_t epoch, const engine::StepReport& last) {
-  say(fmt::format("epoch {}: {} in its last step, {:.0f} examples/s", epoch,
-                  metrics(last.loss, last.accuracy), rate_));
+// Reports may stand for steps of different numbers of examples, the last batch of an epoch too.
+void Progress::add(const engine::StepReport& report, double rate) {
+  if (sums_.epoch != report.epoch) sums_ = {.epoch = report.epoch};
+  const double examples = double(report.examples);
+  sums_.examples += examples;
+  sums_.loss += examples * report.loss;
+  sums_.accuracy += examples * report.accuracy;
+  if (rate > 0) sums_.seconds += examples / rate;
+}
+
+void Progress::epoch(std::int64_t epoch) {
+  const double all = sums_.examples;
+  say(all == 0 ? fmt::format("epoch {}: finished", epoch)
+               : fmt::format("epoch {}: {}, {:.0f} examples/s", epoch,
+                             metrics(sums_.loss / all, sums_.accuracy / all, "mean "),
+                             sums_.seconds > 0 ? all / sums_.seconds : 0));
 }
 
 void Progress::evaluation(const engine::Evaluation& test, std::int64_t epochs) {

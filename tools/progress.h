@@ -11,22 +11,27 @@ namespace lockstep::tools {
 
 class Progress {
  public:
-  // `visible`: false on processes that are not the chief.
-  Progress(bool visible, std::int64_t examples_per_epoch);
+  // `visible`: false on processes that are not the chief, and with --quiet.
+  explicit Progress(bool visible);
   void step(const engine::StepReport& report);
-  void epoch(std::int64_t epoch, const engine::StepReport& last);
+  void epoch(std::int64_t epoch);  // prints means over the epoch's steps of this run
   void evaluation(const engine::Evaluation& test, std::int64_t epochs);
   void say(const std::string& line);  // a line of its own
   void close();
 
  private:
   std::string line(const engine::StepReport& report) const;
+  void add(const engine::StepReport& report, double rate);
   void erase();
   bool visible_, terminal_;
-  std::int64_t examples_per_epoch_;
   engine::Clock::time_point start_ = engine::Clock::now(), last_{};
   std::int64_t first_step_ = -1, last_step_ = -1;
   double rate_ = 0;  // examples/s of all workers, smoothed
+  // Sums over the examples of the current epoch.
+  struct Sums {
+    std::int64_t epoch = -1;
+    double examples = 0, loss = 0, accuracy = 0, seconds = 0;
+  } sums_;
   bool drawn_ = false;
 };
 

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iterator>
 #include <span>
 #include <vector>
 
+#include "engine/train/checkpoint.h"
 #include "engine/train/trace.h"
 
 namespace lockstep::tools {
@@ -26,7 +28,8 @@ constexpr std::int64_t kProfiled = 20;  // steps, where nothing else was asked f
 
 }  // namespace
 
-Records::Records(const TrainFlags& f, bool chief, const engine::Log& log) : log_(log) {
+Records::Records(const TrainFlags& f, bool chief, const engine::Log& log)
+    : log_(log), folder_(f.checkpoints), log_file_(f.log), trace_file_(f.profile) {
   if (!f.profile.empty()) profile_.emplace(f.profile_steps.value_or(kProfiled));
   if (!chief) return;
   if (!f.log.empty()) events_.emplace(f.log, log);
@@ -35,20 +38,21 @@ Records::Records(const TrainFlags& f, bool chief, const engine::Log& log) : log_
 }
 
 void Records::step(const engine::StepReport& report) {
+  const std::int64_t step = report.step + 1;  // steps done, as checkpoints count them
   if (events_) {
-    events_->write("step", {{"step", report.step},
+    events_->write("step", {{"step", step},
                             {"loss", report.loss},
                             {"accuracy", report.accuracy},
                             {"rate", report.rate},
                             {"images_per_second", report.images_per_second},
                             {"comm_exposed_ms", report.waited * 1e3}});
     if (report.loss_scale > 0) {
-      events_->write("loss_scale", {{"step", report.step},
+      events_->write("loss_scale", {{"step", step},
                                     {"loss_scale", report.loss_scale},
                                     {"skipped_steps", report.skipped_steps}});
     }
     if (const auto& t = report.traffic) {
-      events_->write("traffic", {{"step", report.step},
+      events_->write("traffic", {{"step", step},
                                  {"bytes_pulled", t->bytes_pulled},
                                  {"bytes_pushed", t->bytes_pushed},
                                  {"rows_pulled", t->rows_pulled},
@@ -61,19 +65,18 @@ void Records::step(const engine::StepReport& report) {
                                              {"train/images_per_second", report.images_per_second},
                                              {"train/comm_exposed_ms", report.waited * 1e3},
                                              {"train/accuracy", report.accuracy}};
-  summary_->write(report.step, numbers_of(scalars));
+  summary_->write(step, numbers_of(scalars));
   if (report.loss_scale == 0) return;
   const engine::Summary::Scalar scaled[] = {{"train/loss_scale", report.loss_scale},
                                             {"train/skipped_steps", double(report.skipped_steps)}};
-  summary_->write(report.step, scaled);
+  summary_->write(step, scaled);
 }
 
-// An evaluation stands at the last step before it, where that step's loss stands. A run that had
-// nothing left to train begins behind that step, whose points of an earlier run stay.
+// A run that had nothing left to train begins behind the last step, whose points of an earlier run
+// stay.
 void Records::evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs) {
-  const std::int64_t last = std::max<std::int64_t>(0, steps - 1);
   if (events_) {
-    events_->write("evaluation", {{"step", last},
+    events_->write("evaluation", {{"step", steps},
                                   {"epoch", epochs},
                                   {"loss", test.loss},
                                   {"accuracy", test.accuracy},
@@ -81,15 +84,16 @@ void Records::evaluation(const engine::Evaluation& test, std::int64_t steps, std
                                   {"auc", test.auc}});
   }
   if (!summary_) return;
-  summary_->begin(steps);
+  summary_->begin(steps + 1);
   const engine::Summary::Scalar scalars[] = {{"test/loss", test.loss},
                                              {"test/accuracy", test.accuracy},
                                              {"test/top5", test.top5},
                                              {"test/auc", test.auc}};
-  summary_->write(last, numbers_of(scalars));
+  summary_->write(steps, numbers_of(scalars));
 }
 
 void Records::checkpoint(std::int64_t step) {
+  checkpoint_ = step;
   if (events_) events_->write("checkpoint", {{"step", step}});
 }
 
@@ -102,6 +106,16 @@ void Records::close(engine::Strategy& strategy) {
                  timeline->left_out(), rank);
   }
   if (trace_) trace_->commit(trace);
+}
+
+std::vector<std::string> Records::files() const {
+  std::vector<std::string> files;
+  if (checkpoint_ >= 0)
+    files.push_back(std::filesystem::path(folder_) / engine::checkpoint_name(checkpoint_));
+  if (events_) files.push_back(log_file_);
+  if (summary_) files.push_back(summary_->path());
+  if (trace_) files.push_back(trace_file_);
+  return files;
 }
 
 }  // namespace lockstep::tools

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/train/event_log.h"
 #include "engine/train/profile.h"
@@ -28,9 +29,13 @@ class Records {
   engine::Profile* profile() { return profile_ ? &*profile_ : nullptr; }
   // After training: the trace. Collective.
   void close(engine::Strategy& strategy);
+  // After close: what the chief wrote, of checkpoints the last one.
+  std::vector<std::string> files() const;
 
  private:
   engine::Log log_;
+  std::string folder_, log_file_, trace_file_;  // as the flags name them
+  std::int64_t checkpoint_ = -1;                // the step of the last one
   std::optional<engine::EventLog> events_;
   std::optional<engine::Summary> summary_;
   std::optional<engine::Profile> profile_;

@@ -15,11 +15,13 @@
 #include "tools/bounds.h"
 #include "tools/command.h"
 #include "tools/exit_codes.h"
+#include "tools/help.h"
 #include "tools/leaving.h"
 #include "tools/signals.h"
 #include "tools/standard_streams.h"
 #include "tools/status_text.h"
 #include "tools/tls_flags.h"
+#include "tools/verbosity.h"
 
 namespace lockstep::tools {
 namespace {
@@ -37,6 +39,7 @@ struct ServeFlags {
   bool insecure = false, json = false;
   double life = 0, deadline = 5;
   int restarts = 0;
+  Verbosity verbosity;
 };
 
 std::chrono::milliseconds milliseconds(double seconds) {
@@ -139,43 +142,49 @@ int serve_alone(const ServeFlags& f, const Log& log) {
 
 Command add_serve(CLI::App& app) {
   auto f = std::make_shared<ServeFlags>();  // lives as long as the parser's callbacks
-  auto* address = app.add_option(
-      "--address", f->address,
-      "HOST:PORT to listen on; port 0: one that is free (default: what TF_CONFIG says of this "
-      "task, else 127.0.0.1:0)");
-  declare(app, f->tls);
-  auto* insecure =
-      app.add_flag("--insecure", f->insecure, "other hosts may reach the address without TLS");
+  app.option_defaults()->group("Server");
+  auto* address = app.add_option("--address", f->address,
+                                 "HOST:PORT to listen on; port 0: a free one (default: this task's "
+                                 "address in TF_CONFIG, else 127.0.0.1:0)");
   auto* life = app.add_option("--life", f->life,
                               "seconds without a call after which the server ends with an error; "
                               "0: never")
                    ->check(number_from(0, kMostSeconds))
                    ->capture_default_str();
   auto* limit = app.add_option("--memory-limit", f->memory_limit,
-                               "of all that clients create; 0: what the machine has free at the "
-                               "start, less a reserve")
+                               "largest memory of all that clients create; 0: the memory that is "
+                               "free at the start, less a reserve")
                     ->check(byte_size(0, kMostMemory))
                     ->capture_default_str();
-  auto* restarts =
-      app.add_option(
-             "--restarts", f->restarts,
-             "a server that is killed is started again so often, empty and at the same address")
-          ->check(whole_number(0, kMostRestarts))
-          ->capture_default_str();
-  auto* status_of = app.add_option(
-      "--status", f->status,
-      "serves nothing, but asks the tasks at these addresses (A or A,B,...) how they are; "
-      "'cluster': all servers of TF_CONFIG");
+  auto* restarts = app.add_option("--restarts", f->restarts,
+                                  "how often a server that was killed is started again, empty and "
+                                  "at the same address")
+                       ->check(whole_number(0, kMostRestarts))
+                       ->capture_default_str();
+  app.option_defaults()->group("Security");
+  declare(app, f->tls);
+  auto* insecure =
+      app.add_flag("--insecure", f->insecure, "let other hosts connect to the address without TLS");
+  app.option_defaults()->group("Status");
+  auto* status_of =
+      app.add_option("--status", f->status,
+                     "ask the tasks at these addresses (A or A,B,...) for their "
+                     "status instead of serving; 'cluster': all servers of TF_CONFIG");
   for (auto* flag : {address, insecure, life, limit, restarts}) status_of->excludes(flag);
   app.add_option("--deadline", f->deadline, "seconds that --status waits for each answer")
       ->check(number_above(0, kMostSeconds))
       ->needs(status_of)
       ->capture_default_str();
+  app.option_defaults()->group("Output");
   app.add_flag("--json", f->json,
-               "JSON instead of text: of --status one object; of a server one when it serves, and "
-               "one when the job is over");
+               "print JSON instead of text: with --status one object; as a server one object at "
+               "the start and one at the end of the job");
+  declare(app, f->verbosity);
+  end_help(app,
+           "  lockstep serve --address 127.0.0.1:2222\n"
+           "  lockstep serve --status 127.0.0.1:2222 --json");
   return [f, status_of](const Program& program) {
-    const Log log("server");
+    const Log log("server", f->verbosity.level());
     if (status_of->count() > 0) return status(*f, log);
     const bool alone = f->restarts == 0 || strategies::supervised();
     return alone ? serve_alone(*f, log) : supervise(*f, program, log);

@@ -7,11 +7,13 @@ namespace lockstep::tools {
 
 void declare(CLI::App& app, strategies::grpc::TlsFiles& files) {
   app.add_option("--tls-authority", files.authority,
-                 "certificates (PEM) of those who sign certificates of tasks; with the next two "
-                 "tasks talk by mutual TLS alone")
+                 "certificates (PEM) of the authority that signs the tasks' certificates; with the "
+                 "next two flags tasks use mutual TLS only")
       ->check(file_name());
-  app.add_option("--tls-certificate", files.certificate, "of this task (PEM)")->check(file_name());
-  app.add_option("--tls-key", files.key, "of this certificate (PEM), without a password")
+  app.add_option("--tls-certificate", files.certificate, "certificate of this task (PEM)")
+      ->check(file_name());
+  app.add_option("--tls-key", files.key,
+                 "private key of this certificate (PEM), without a password")
       ->check(file_name());
 }
 

@@ -276,10 +276,17 @@ TrainFlags with_strategy(TrainFlags f, int processes, const Log& log) {
   return f;
 }
 
+// The first two lines: what trains, and by which algorithm.
+std::string in_brief(const std::string& explained) {
+  const std::size_t end = explained.find('\n', explained.find('\n') + 1);
+  return end == std::string::npos ? explained : explained.substr(0, end) + "   [-v for details]";
+}
+
 int train(const TrainFlags& given, const Program& program) {
   collectives::mpi::Launch launch = collectives::mpi::launch();
-  const TrainFlags f = with_strategy(
-      given, launch.size, Log("", launch.rank == 0 ? Log::Level::kInfo : Log::Level::kWarning));
+  const TrainFlags f =
+      with_strategy(given, launch.size,
+                    Log("", launch.rank == 0 ? given.verbosity.level() : Log::Level::kWarning));
   const Cluster cluster = together([&] { return cluster_of(f, launch.size, Log()); });
   const bool supervise = f.strategy == "parameter_server" && !cluster && launch.size > 1;
   if (supervise) {
@@ -291,7 +298,7 @@ int train(const TrainFlags& given, const Program& program) {
     tasks.tls = f.tls;
     tasks.insecure = f.insecure;
     if (f.deadline_seconds) tasks.deadline = strategy_options(f).deadline.value();
-    tasks.log = Log(fmt::format("process {}", launch.rank));
+    tasks.log = Log(fmt::format("process {}", launch.rank), f.verbosity.level());
     return strategies::run_launched_task(program.argv, tasks);
   }
   const std::atomic<int>& interrupt = watch_signals();
@@ -305,7 +312,7 @@ int train(const TrainFlags& given, const Program& program) {
   }
   const bool first = !launch.present || launch.rank == 0;
   Log log(launch.size > 1 ? fmt::format("process {}", launch.rank) : "",
-          first ? Log::Level::kInfo : Log::Level::kWarning);
+          first ? f.verbosity.level() : Log::Level::kWarning);
   // What can be wrong with the flags is said before other processes are waited for.
   const auto flags = [&](auto body, bool each_host = false) {
     return together([&] { return naming_the_file(program.configured, body); }, each_host);
@@ -345,7 +352,7 @@ int train(const TrainFlags& given, const Program& program) {
         f.batch, size - f.batch, size, size);
   }
   if (chief) warn_of_warm_up(f, sets.train->size(), size, log);
-  Progress progress(chief, std::int64_t(sets.train->size()));
+  Progress progress(chief && !f.verbosity.quiet);
   engine::TrainerOptions trainer_options;
   trainer_options.seed = f.seed;
   trainer_options.model = f.model;
@@ -379,27 +386,29 @@ int train(const TrainFlags& given, const Program& program) {
           "there will be no test accuracy, because {} has no test data: {}", f.data,
           sets.test_files.empty() ? "name a file of them with --test" : sets.test_files));
     }
-    progress.say(strategy->explain());
+    progress.say(f.verbosity.verbose ? strategy->explain() : in_brief(strategy->explain()));
     if (f.placement) progress.say(strategy->placement());
   };
   fit.on_step = [&](const engine::StepReport& report) {
     progress.step(report);
     records->step(report);
   };
-  fit.on_epoch = [&](std::int64_t epoch, const engine::StepReport& last) {
-    progress.epoch(epoch, last);
-  };
+  fit.on_epoch = [&](std::int64_t epoch, const auto&) { progress.epoch(epoch); };
   fit.on_evaluation = [&](const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs) {
     progress.evaluation(test, epochs);
     records->evaluation(test, steps, epochs);
   };
-  fit.on_checkpoint = [&](std::int64_t step) { records->checkpoint(step); };
+  fit.on_checkpoint = [&](std::int64_t step) {
+    records->checkpoint(step);
+    if (f.verbosity.verbose) progress.say(fmt::format("saved step {} in {}", step, f.checkpoints));
+  };
   const engine::History history = trainer.fit(*sets.train, fit);
   progress.close();
   if (history.times) progress.say(history.times->describe());
   if (history.traffic) progress.say(traffic_text(*history.traffic, history.traffic_steps));
   for (const std::string& line : session.memory_of_gpus()) progress.say(line);
   records->close(*strategy);
+  for (const std::string& file : records->files()) f.verbosity.written(file);
   if (chief && f.json) {
     print(result(f, *strategy, history).dump() + "\n");
   }

@@ -10,6 +10,7 @@
 #include "strategies/grpc/tls_files.h"
 #include "strategies/parameter_server/update_options.h"
 #include "tools/network_flags.h"
+#include "tools/verbosity.h"
 
 namespace lockstep::tools {
 
@@ -57,6 +58,7 @@ struct TrainFlags {
   bool recompute = false;
   std::string batch_norm = "local", augment = "none";
   bool assumed = false, json = false, placement = false;
+  Verbosity verbosity;
 
   std::size_t bucket_bytes() const;        // 0: chosen
   std::size_t memory_limit_bytes() const;  // 0: what there is

@@ -18,6 +18,10 @@ std::vector<std::string> cuda_findings() {
       "(needs the CUDA toolkit and the headers of cuDNN 9)"};
 }
 
+std::vector<LibraryFinding> cuda_libraries() {
+  return {};
+}
+
 GpuTopology cuda_topology() {
   return {};
 }

@@ -51,6 +51,16 @@ std::string fault(Load load) {
   return "";
 }
 
+// `version` opens the library and returns its name and version.
+template <class Version>
+LibraryFinding finding(const char* name, Version version) {
+  LibraryFinding found{.name = name};
+  const std::string why_not = fault([&] { found.text = version(); });
+  found.found = why_not.empty();
+  if (!found.found) found.text = why_not;
+  return found;
+}
+
 // The kernels of the GPUs: own ones, and the libraries'.
 GpuKernels kernels_with(const CudaOptions& options) {
   const auto libraries = std::make_shared<LateLibraries>();
@@ -100,13 +110,13 @@ std::optional<CudaMemory> cuda_memory(Device& device) {
 std::vector<std::string> cuda_findings() {
   std::vector<std::string> lines;
   const std::string driver = cuda::fault([&] { lines = cuda::gpu_findings(cuda::load_driver()); });
-  if (!driver.empty()) return {driver};
-  const std::string products = cuda::fault([] { cuda::load_cublas_lt(); });
-  if (!products.empty()) lines.push_back(products);
-  const std::string convolutions =
-      cuda::fault([&] { lines.push_back(cuda::version_text(cuda::load_cudnn())); });
-  if (!convolutions.empty()) lines.push_back(convolutions);
-  return lines;
+  return driver.empty() ? lines : std::vector{driver};
+}
+
+std::vector<LibraryFinding> cuda_libraries() {
+  return {cuda::finding("cuBLASLt", [] { return cuda::version_text(cuda::load_cublas_lt()); }),
+          cuda::finding("cuDNN", [] { return cuda::version_text(cuda::load_cudnn()); }),
+          cuda::finding("NVML", [] { return cuda::version_text(cuda::load_nvml()); })};
 }
 
 GpuTopology cuda_topology() {

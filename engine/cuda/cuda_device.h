@@ -13,6 +13,7 @@
 #include "engine/base/log.h"
 #include "engine/device/device.h"
 #include "engine/device/gpu_topology.h"
+#include "engine/device/library_finding.h"
 
 namespace lockstep::engine {
 
@@ -40,8 +41,12 @@ struct CudaMemory {
 };
 std::optional<CudaMemory> cuda_memory(Device& device);
 
-// For `lockstep doctor`, each one line: the driver and each GPU, or why it cannot be used.
+// For `lockstep doctor`, each one line: the driver, then each GPU; or only why there is no driver.
 std::vector<std::string> cuda_findings();
+
+// The libraries beside the driver, whether there is a driver or not; empty if this was built
+// without kernels for GPUs. Reads files of hundreds of megabytes.
+std::vector<LibraryFinding> cuda_libraries();
 
 // How the GPUs that can be used are linked; empty where there are none. What could not be asked is
 // said in its note. Where there are several NVML is started, which takes a tenth of a second.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "engine/cuda/nvml.h"
 
+#include <fmt/format.h>
+
 #include "engine/cuda/library.h"
 
 namespace lockstep::engine::cuda {
@@ -15,6 +17,7 @@ Nvml load_nvml() {
   take(library, nvml.init, "nvmlInit_v2");
   take(library, nvml.shutdown, "nvmlShutdown");
   take(library, nvml.error_string, "nvmlErrorString");
+  take(library, nvml.system_get_nvml_version, "nvmlSystemGetNVMLVersion");
   take(library, nvml.device_get_handle_by_pci_bus_id, "nvmlDeviceGetHandleByPciBusId_v2");
   take(library, nvml.device_get_topology_common_ancestor, "nvmlDeviceGetTopologyCommonAncestor");
   take(library, nvml.device_get_nvlink_state, "nvmlDeviceGetNvLinkState");
@@ -22,6 +25,17 @@ Nvml load_nvml() {
   take(library, nvml.device_get_nvlink_remote_device_type, "nvmlDeviceGetNvLinkRemoteDeviceType");
   take(library, nvml.device_get_nvlink_remote_pci_info, "nvmlDeviceGetNvLinkRemotePciInfo_v2");
   return nvml;
+}
+
+std::string version_text(const Nvml& nvml) {
+  NvmlResult result = nvml.init();
+  std::array<char, 80> version{};
+  if (result == 0) {
+    result = nvml.system_get_nvml_version(version.data(), unsigned(version.size() - 1));
+    nvml.shutdown();
+  }
+  return result == 0 ? fmt::format("NVML {}", version.data())
+                     : fmt::format("NVML, which cannot be started: {}", nvml.error_string(result));
 }
 
 }  // namespace lockstep::engine::cuda

@@ -6,6 +6,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <string>
 
 namespace lockstep::engine::cuda {
 
@@ -37,6 +38,7 @@ struct Nvml {
   NvmlResult (*init)() = nullptr;
   NvmlResult (*shutdown)() = nullptr;
   const char* (*error_string)(NvmlResult) = nullptr;
+  NvmlResult (*system_get_nvml_version)(char*, unsigned) = nullptr;
   NvmlResult (*device_get_handle_by_pci_bus_id)(const char*, NvmlDevice*) = nullptr;
   NvmlResult (*device_get_topology_common_ancestor)(NvmlDevice, NvmlDevice,
                                                     NvmlAncestor*) = nullptr;
@@ -50,5 +52,8 @@ struct Nvml {
 // Opens libnvidia-ml.so.1, which comes with the driver. Throws Error(kUnavailable), in one line,
 // also where a function is missing. Does not start it.
 Nvml load_nvml();
+
+// "NVML 13.580.65"; starts it for that. If it cannot be started, says so instead of the version.
+std::string version_text(const Nvml& nvml);
 
 }  // namespace lockstep::engine::cuda

@@ -90,6 +90,10 @@ std::vector<std::string> describe_gpus() {
   return cuda_findings();
 }
 
+std::vector<LibraryFinding> gpu_libraries() {
+  return cuda_libraries();
+}
+
 GpuTopology gpu_topology() {
   return cuda_topology();
 }

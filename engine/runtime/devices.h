@@ -11,6 +11,7 @@
 #include "engine/base/log.h"
 #include "engine/device/device.h"
 #include "engine/device/gpu_topology.h"
+#include "engine/device/library_finding.h"
 
 namespace lockstep::engine {
 
@@ -46,8 +47,13 @@ std::string fault_of(Device& device);
 // of how much that it might have used, a line each.
 std::vector<std::string> describe_memory(std::span<Device* const> devices);
 
-// For people: the driver and each GPU, or why there is none, a line each.
+// For people, a line each: the driver, then each GPU or that there is none; or only why there is no
+// driver.
 std::vector<std::string> describe_gpus();
+
+// The libraries that GPUs compute with, found or missing, whether there is a driver or not; empty
+// if kernels for GPUs were left out of this build. Opens them.
+std::vector<LibraryFinding> gpu_libraries();
 
 // How the GPUs that can be used are linked; empty where there are none.
 GpuTopology gpu_topology();

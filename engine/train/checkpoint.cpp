@@ -46,10 +46,6 @@ double in_mebibytes(std::uint64_t bytes) {
   return double(bytes) / 0x1p20;
 }
 
-std::string folder_name(std::int64_t step) {
-  return fmt::format("{}{:010}", kPrefix, step);
-}
-
 // "step-0000000042.partial" is {42, ".partial"}; nothing for names that are not of this form.
 struct FolderName {
   std::int64_t step = 0;
@@ -62,7 +58,7 @@ std::optional<FolderName> read_folder_name(std::string_view text) {
   const auto [end, error] =
       std::from_chars(text.data() + kPrefix.size(), text.data() + dot, result.step);
   if (error != std::errc() || result.step < 0) return std::nullopt;
-  if (folder_name(result.step) != text.substr(0, dot)) return std::nullopt;
+  if (checkpoint_name(result.step) != text.substr(0, dot)) return std::nullopt;
   return result;
 }
 
@@ -129,6 +125,10 @@ void collect(const Safetensors& file, int shard, const std::string& path,
 
 }  // namespace
 
+std::string checkpoint_name(std::int64_t step) {
+  return fmt::format("{}{:010}", kPrefix, step);
+}
+
 Checkpoints::Checkpoints(Storage& storage, std::string folder, int keep, Log log)
     : storage_(storage), folder_(std::move(folder)), keep_(keep), log_(std::move(log)) {
   require(!folder_.empty(), "the folder for checkpoints has no name");
@@ -136,7 +136,7 @@ Checkpoints::Checkpoints(Storage& storage, std::string folder, int keep, Log log
 }
 
 std::string Checkpoints::path(std::int64_t step) const {
-  return folder_ + "/" + folder_name(step);
+  return folder_ + "/" + checkpoint_name(step);
 }
 
 std::string Checkpoints::found(std::int64_t step) const {

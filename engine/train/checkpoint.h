@@ -49,6 +49,8 @@ struct Shard {
   std::uint32_t crc = 0;
 };
 
+std::string checkpoint_name(std::int64_t step);  // "step-0000000042"
+
 class Checkpoints {
  public:
   // `keep`: how many whole ones stay; at least 1.

@@ -68,9 +68,9 @@ Recording::Span Recording::span(Part part) const {
 
 Recording::Span Recording::step(std::int64_t step) const {
   if (profile_ != nullptr) {
-    profile_->records(step) ? timeline_->begin_step(step) : timeline_->end_steps();
+    profile_->records(step) ? timeline_->begin_step(step + 1) : timeline_->end_steps();
   }
-  return {wanted(), int(Part::kStep), step};
+  return {wanted(), int(Part::kStep), step + 1};
 }
 
 void Recording::begins(const std::string& name, Pass pass) {

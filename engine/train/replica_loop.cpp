@@ -119,8 +119,8 @@ class TrainingLoop::Numbers {
     }
     if (!ahead_) ops.synchronize();
     if (!ahead_ && !std::isfinite(to[0])) {
-      fail(Code::kInvalid, "the loss is not finite at step {}, on rank {}: {}", step, replica_.rank,
-           find_not_finite(replica_));
+      fail(Code::kInvalid, "the loss is not finite at step {}, on rank {}: {}", step + 1,
+           replica_.rank, find_not_finite(replica_));
     }
   }
   // All of the step is queued.
@@ -139,7 +139,7 @@ class TrainingLoop::Numbers {
            "the loss is not finite at step {}, on rank {}; the next step was queued already: to "
            "see where it began, go on from the last checkpoint with 0 steps ahead (--steps-ahead "
            "0)",
-           step, replica_.rank);
+           step + 1, replica_.rank);
     }
   }
 

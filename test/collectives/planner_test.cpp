@@ -204,7 +204,7 @@ TEST(Planner, RulesAreObeyedOrRefusedWithAReason) {
       reason_of([&] { plan(hosts, "direct:..64k"); }),
       HasSubstr("algorithm direct was asked for and cannot be: it needs all ranks on one host"));
   EXPECT_THAT(reason_of([&] { plan(hosts, "rinq"); }),
-              HasSubstr("unknown all-reduce algorithm 'rinq'; known: direct, one_shot, ring"));
+              HasSubstr("unknown all-reduce algorithm 'rinq'; did you mean ring? known: direct, one_shot, ring"));
 }
 
 // Processes that divide the work among themselves.

@@ -207,7 +207,7 @@ std::string error_of(std::string_view name) {
 
 TEST(Models, AnUnknownNameIsAnsweredWithTheNearestAndAll) {
   EXPECT_EQ(error_of("mnist_cn"),
-            "unknown model 'mnist_cn'; did you mean mnist_cnn?; known: lenet5, mlp, mlp_wide, "
+            "unknown model 'mnist_cn'; did you mean mnist_cnn? known: lenet5, mlp, mlp_wide, "
             "mnist_cnn, resnet20, resnet50, wide_deep, wide_deep_10m");
   EXPECT_THAT(error_of("lenet"), HasSubstr("did you mean lenet5?"));
   EXPECT_THAT(error_of("mlp-wide"), HasSubstr("did you mean mlp_wide?"));

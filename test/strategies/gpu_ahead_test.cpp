@@ -174,12 +174,12 @@ TEST(GpuAhead, ALossThatIsNotFiniteNamesItsStep) {
   data.input = std::numeric_limits<float>::infinity();
   data.target = 1;
   const std::string there = error_of(*processor, data, 1);
-  EXPECT_NE(there.find("the loss is not finite at step 4, on rank 0: the input is not finite"),
+  EXPECT_NE(there.find("the loss is not finite at step 5, on rank 0: the input is not finite"),
             std::string::npos)
       << there;
   EXPECT_EQ(error_of(*gpu, data, 0), there);
   const std::string ahead = error_of(*gpu, data, 1);
-  EXPECT_NE(ahead.find("the loss is not finite at step 4, on rank 0; the next step was queued"),
+  EXPECT_NE(ahead.find("the loss is not finite at step 5, on rank 0; the next step was queued"),
             std::string::npos)
       << ahead;
 }

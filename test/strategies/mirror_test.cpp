@@ -142,7 +142,7 @@ void expect_named(const Ended& ended, const std::string& parameter, std::int64_t
   for (const std::string& error : ended.errors)
     EXPECT_EQ(error, fmt::format("mirrors are no longer equal: {} differs on rank {} from rank 0 "
                                  "at step {}",
-                                 parameter, kRank, step));
+                                 parameter, kRank, step + 1));
 }
 
 // The mirrors are equal, but not those of an undisturbed run.
@@ -177,7 +177,7 @@ TEST(Law2, AWrongSlotIsFoundWhereEachReplicaHasItsOwn) {
     for (const std::string& error : ended.errors) {
       EXPECT_THAT(error, HasSubstr("mirrors are no longer equal: dense"));
       EXPECT_THAT(error, HasSubstr(fmt::format("differs on rank {} from rank 0 at step {}", kRank,
-                                               kStep + 1)));
+                                               kStep + 2)));
     }
   }
 }

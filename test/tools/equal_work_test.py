@@ -22,7 +22,7 @@ TOLERANCE = 1e-5
 
 
 def train(prefix, lockstep, folder, *flags):
-    command = prefix + [lockstep, "train", "--checkpoints", str(folder), "--json", "--threads", "1",
+    command = prefix + [lockstep, "train", "--checkpoints", str(folder), "--json", "--verbose", "--threads", "1",
                         *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250)
     if done.returncode != 0:

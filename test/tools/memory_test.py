@@ -52,7 +52,7 @@ class Memory(unittest.TestCase):
         with tempfile.TemporaryDirectory() as top, tempfile.TemporaryFile("w+") as errors:
             log = pathlib.Path(top) / "log"
             job = subprocess.Popen([*prefix, LOCKSTEP, "train", "--model", model, "--batch", str(batch), "--examples",
-                                    "2000", "--epochs", "1000000", "--eval", "0", "--log", str(log),
+                                    "2000", "--epochs", "1000000", "--eval", "0", "--verbose", "--log", str(log),
                                     *([] if "--threads" in flags else ["--threads", "1"]), *flags], stdout=subprocess.DEVNULL, stderr=errors)
             try:
                 begin = time.monotonic()

@@ -27,12 +27,18 @@ std::string content(const std::string& path) {
 }
 
 std::string lines(double accuracy) {
-  engine::StepReport report;
-  report.loss = 0.5;
-  report.accuracy = accuracy;
-  tools::Progress progress(true, 10);
+  tools::Progress progress(true);
   testing::internal::CaptureStderr();
-  progress.epoch(1, report);
+  engine::StepReport report;  // two batches of the first epoch, one of them smaller
+  for (const double loss : {0.75, 0.25}) {
+    report.loss = loss;
+    report.accuracy = accuracy + (loss - 0.5) / 2;
+    report.examples = loss > 0.5 ? 6 : 2;
+    report.images_per_second = 100;
+    progress.step(report);
+    ++report.step;
+  }
+  progress.epoch(1);
   progress.evaluation({0.25, accuracy, 10}, 1);
   progress.evaluation({0.125, accuracy, 10}, 2);
   return testing::internal::GetCapturedStderr();
@@ -41,13 +47,14 @@ std::string lines(double accuracy) {
 // The chief makes every third step, and says the rate of all.
 TEST(MetricsOfARun, StepsOfOthersCount) {
   for (const std::int64_t workers : {1, 3}) {
-    tools::Progress progress(true, 10);
+    tools::Progress progress(true);
     testing::internal::CaptureStderr();
     engine::StepReport report;
     report.images_per_second = 100;
+    report.examples = 10;
     for (report.step = 7; report.step < 7 + 100 * workers; report.step += workers)
       progress.step(report);
-    progress.epoch(1, report);
+    progress.epoch(1);
     EXPECT_THAT(testing::internal::GetCapturedStderr(),
                 testing::HasSubstr(fmt::format("{} examples/s", 100 * workers)));
   }
@@ -55,11 +62,11 @@ TEST(MetricsOfARun, StepsOfOthersCount) {
 
 TEST(MetricsOfARun, LinesNameAnAccuracyWhereThereIsOne) {
   EXPECT_EQ(lines(0.75),
-            "epoch 1: loss 0.5000, accuracy 0.7500 in its last step, 0 examples/s\n"
+            "epoch 1: mean loss 0.6250, mean accuracy 0.8125, 100 examples/s\n"
             "test after 1 epoch: loss 0.2500, accuracy 0.7500\n"
             "test after 2 epochs: loss 0.1250, accuracy 0.7500\n");
   EXPECT_EQ(lines(kNone),
-            "epoch 1: loss 0.5000 in its last step, 0 examples/s\n"
+            "epoch 1: mean loss 0.6250, 100 examples/s\n"
             "test after 1 epoch: loss 0.2500\n"
             "test after 2 epochs: loss 0.1250\n");
 }

@@ -59,9 +59,9 @@ class Trace(unittest.TestCase):
     def check_layers(self, spans):
         """Every layer of every replica in each direction and step (by slices of the batch), and the rest of a step."""
         seen = collections.Counter((s["pid"], s["args"]["step"], s["cat"], s["name"]) for s in spans)
-        self.assertEqual({key[1] for key in seen}, set(range(10, 10 + STEPS)))
+        self.assertEqual({key[1] for key in seen}, set(range(11, 11 + STEPS)))
         for rank in range(4):
-            for step in range(10, 10 + STEPS):
+            for step in range(11, 11 + STEPS):
                 for layer in LAYERS:
                     for direction in ("forward", "backward"):
                         self.assertGreaterEqual(seen[rank, step, direction, layer], 1, (rank, step, direction, layer))

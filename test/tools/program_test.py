@@ -79,12 +79,12 @@ class Output(Case):
         by_kind = {}
         for event in events:
             by_kind.setdefault(event["event"], []).append(event)
-        self.assertEqual([e["step"] for e in by_kind["step"]], list(range(6)))
+        self.assertEqual([e["step"] for e in by_kind["step"]], list(range(1, 7)))
         for event in by_kind["step"]:
             for field in ("loss", "accuracy", "rate", "images_per_second", "comm_exposed_ms"):
                 self.assertIsInstance(event[field], (int, float))
         self.assertEqual([e["step"] for e in by_kind["checkpoint"]], [4, 6])
-        self.assertEqual([e["epoch"] for e in by_kind["evaluation"]], [1])
+        self.assertEqual([(e["epoch"], e["step"]) for e in by_kind["evaluation"]], [(1, 6)])
 
     def test_placement_says_where_each_variable_lies(self):
         lines = self.good("train", *SMALL, "--replicas", "2", "--placement").stderr.splitlines()
@@ -108,8 +108,8 @@ class Output(Case):
             for word in words:
                 self.assertIn(word, text, command)
             for line in text.splitlines():   # a name, then whether it takes a number or a text; the rest is prose
-                if line.startswith("  --"):
-                    self.assertRegex(line, r"^  --[a-z0-9-]+( (NUMBER|TEXT)( REQUIRED)?)?( |$)")
+                if line.startswith("  -"):
+                    self.assertRegex(line, r"^  (-[a-z], )?--[a-z0-9-]+(, --[a-z0-9_-]+)*( (NUMBER|TEXT)( REQUIRED)?)?( |$)")
 
 
 class Config(Case):
@@ -376,7 +376,7 @@ class BadInput(Case):
         self.assertRegex(line, r"^all-reduce: ring for \d+ buckets and direct for 1 with the optimizer's update inside, ")
         self.assertIn("because ring: it was asked for; direct: it was asked for", line)
         for again in ([], ["--algorithm", "ring:65536..,direct:..64KiB"], ["--algorithm", rules]):
-            done = self.good("train", *flags, *again, "--steps", "6")
+            done = self.good("train", *flags, *again, "--steps", "6", "--verbose")
             self.assertIn("the plan is the checkpoint's, so that the bits are the same", done.stderr)
             self.assertNotIn("bits may differ", done.stderr)
             self.assertEqual(json.loads(done.stdout)["algorithm"], rules)

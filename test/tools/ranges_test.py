@@ -63,9 +63,9 @@ class Ranges(unittest.TestCase):
         self.assertEqual(len(self.nested), replicas)
         for ranges in self.nested.values():
             outermost = [name for inside, name in ranges if not inside]
-            self.assertEqual([name for name in outermost if name.startswith("step ")], [f"step {k}" for k in range(STEPS)])
+            self.assertEqual([name for name in outermost if name.startswith("step ")], [f"step {k + 1}" for k in range(STEPS)])
             for k in range(STEPS):
-                parts = [name for inside, name in ranges if inside == (f"step {k}",)]
+                parts = [name for inside, name in ranges if inside == (f"step {k + 1}",)]
                 passes = [name for name in parts if name.startswith(("forward: ", "backward: ", "loss", "input"))]
                 passes = list(dict.fromkeys(passes))  # a layer may take its batch in slices
                 self.assertEqual(sorted(passes), sorted(["input", "loss"] + [f"{way}: {layer}" for layer in LAYERS
@@ -93,7 +93,7 @@ class Ranges(unittest.TestCase):
 
     def test_a_run_that_fails_leaves_nothing_open(self):
         self.train("--replicas", "2", "--rate", "1e30", model="mnist_cnn", code=64)
-        self.assertIn(((), "step 0"), next(iter(self.nested.values())))
+        self.assertIn(((), "step 1"), next(iter(self.nested.values())))
 
     def test_parameter_servers(self):
         self.train("--strategy", "parameter_server", "--replicas", "2")

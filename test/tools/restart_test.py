@@ -246,7 +246,7 @@ class Checkpoints(Case):
         self.assertEqual(whole(folder), [30, 40])
 
     def test_other_threads_or_instructions_than_the_checkpoints_are_said_in_a_line(self):
-        flags = ["train", *ENDLESS, "--eval", "0", "--checkpoints", self.top / "c"]
+        flags = ["train", *ENDLESS, "--eval", "0", "-v", "--checkpoints", self.top / "c"]
         self.good(*flags, "--steps", "1")
         changes = [((), 1, ""), ((), 2, "1 thread a replica, this run has 2 threads a replica:"), ((), 2, "")]
         if platform.machine() == "x86_64":
@@ -270,7 +270,7 @@ class Checkpoints(Case):
                 ["batch norm local there, synchronised here", "or --batch-norm local"])
 
     def test_of_another_optimizer_no_reason_of_the_last_ones_is_told(self):
-        flags = ["train", *ENDLESS, "--replicas", "2", "--eval", "0", "--checkpoints", self.top / "c"]
+        flags = ["train", *ENDLESS, "--replicas", "2", "--eval", "0", "-v", "--checkpoints", self.top / "c"]
         self.assertIn("because lars needs", self.good(*flags, "--steps", "1", "--optimizer", "lars").stderr)
         for steps, same in ((2, False), (3, True)):
             said = self.good(*flags, "--steps", steps, "--optimizer", "sgd").stderr

@@ -116,24 +116,24 @@ class Summary(unittest.TestCase):
         checkpoints = ["--checkpoints", self.top / "c"]
         self.train("--steps", "9", *checkpoints, "--every", "4")
         self.compare(python)
-        # As after a kill behind the checkpoint of step 8: the next run does step 8 again.
+        # As after a kill behind the checkpoint of step 8: the next run does step 9 again.
         shutil.rmtree(self.top / "c" / "step-0000000009")
         self.train("--steps", "14", *checkpoints)
         self.assertEqual(len(list(self.folder.iterdir())), 2)
-        self.assertEqual(sorted(self.logged()["train/loss"]), list(range(14)))
+        self.assertEqual(sorted(self.logged()["train/loss"]), list(range(1, 15)))
         self.compare(python)
         self.train("--steps", "14", *checkpoints)
-        self.assertEqual(sorted(self.logged()["train/loss"]), list(range(14)))
+        self.assertEqual(sorted(self.logged()["train/loss"]), list(range(1, 15)))
         self.compare(python)
 
     def test_a_finished_run_that_is_started_again_keeps_its_curves(self):
         for _ in range(2):
             self.train("--steps", "9", "--checkpoints", self.top / "c")
         first, again = (list(events(path)) for path in sorted(self.folder.iterdir(), key=lambda p: p.stat().st_mtime_ns))
-        self.assertEqual(first[:2] + first[-1:], [("version", 0), ("mark", 0), ("scalars", 8)])
-        self.assertEqual(again, [("version", 0), ("mark", 9), ("scalars", 8)])
+        self.assertEqual(first[:2] + first[-1:], [("version", 0), ("mark", 1), ("scalars", 9)])
+        self.assertEqual(again, [("version", 0), ("mark", 10), ("scalars", 9)])
         lines = [json.loads(line) for line in (self.top / "log").read_text(encoding="utf-8").splitlines()]
-        self.assertEqual([line["step"] for line in lines if line["event"] == "evaluation"][-2:], [8, 8])
+        self.assertEqual([line["step"] for line in lines if line["event"] == "evaluation"][-2:], [9, 9])
 
     def test_only_the_chief_writes(self):
         if not HAVE_MPI:

@@ -36,7 +36,7 @@ class Update(Case):
                 ended, kept = {}, {}
                 for update in ("fused", "apart"):
                     folder = self.top / name / update
-                    done = self.good("train", *SMALL, *COLLECTIVE, *rule, "--update", update, "--checkpoints", folder,
+                    done = self.good("train", *SMALL, *COLLECTIVE, *rule, "--update", update, "-v", "--checkpoints", folder,
                                      prefix=mpirun(2))
                     kept[update] = float(re.search(r"([0-9.]+) the optimizer's state", done.stderr)[1])
                     ended[update] = state(folder)

@@ -41,6 +41,10 @@ std::vector<std::string> cuda_findings() {
   return cuda::gpu_findings(fake_of_process().driver());
 }
 
+std::vector<LibraryFinding> cuda_libraries() {
+  return {};
+}
+
 GpuTopology cuda_topology() {
   return cuda::gpu_links(fake_of_process().driver(), nullptr, "fake GPUs have no NVML");
 }

@@ -46,6 +46,10 @@ Nvml FakeNvml::table() const {
   nvml.error_string = [](NvmlResult result) {
     return result == kNotFound ? "Not Found" : "Unknown Error";
   };
+  nvml.system_get_nvml_version = [](char* version, unsigned size) {
+    if (installed->starts_ == 0) return kInvalid;
+    return std::snprintf(version, size, "13.580.65") < int(size) ? 0 : kInvalid;
+  };
   nvml.device_get_handle_by_pci_bus_id = [](const char* bus_id, NvmlDevice* device) {
     unsigned domain = 0, bus = 0;
     if (installed->starts_ == 0 || std::sscanf(bus_id, "%x:%x", &domain, &bus) != 2)

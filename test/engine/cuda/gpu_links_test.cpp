@@ -166,5 +166,17 @@ TEST(Nvml, IsOpenedOrSaidToBeMissing) {
   }
 }
 
+TEST(Nvml, TellsItsVersionOrWhyItCannotBeStarted) {
+  const FakeNvml good({});
+  EXPECT_EQ(version_text(good.table()), "NVML 13.580.65");
+  EXPECT_EQ(good.starts(), 0);
+}
+
+TEST(Nvml, ThatCannotBeStartedHasNoVersion) {
+  const FakeNvml bad({}, FakeNvml::kError);
+  EXPECT_EQ(version_text(bad.table()), "NVML, which cannot be started: Unknown Error");
+  EXPECT_EQ(bad.starts(), 0);
+}
+
 }  // namespace gpu_links_test
 }  // namespace lockstep::engine::cuda

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#include "tools/verbosity.h"
+
+#include "tools/leaving.h"
+
+namespace lockstep::tools {
+
+engine::Log::Level Verbosity::level() const {
+  using Level = engine::Log::Level;
+  return quiet ? Level::kWarning : verbose ? Level::kDebug : Level::kInfo;
+}
+
+void Verbosity::written(const std::string& path) const {
+  if (!quiet) tell("wrote " + path);
+}
+
+void declare(CLI::App& app, Verbosity& verbosity) {
+  app.option_defaults()->group("General");
+  auto* const quiet =
+      app.add_flag("-q,--quiet", verbosity.quiet, "print only results, warnings and errors");
+  app.add_flag("-v,--verbose", verbosity.verbose, "print details, such as the reasons of choices")
+      ->excludes(quiet);
+}
+
+}  // namespace lockstep::tools

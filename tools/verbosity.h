@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// How much a command says on standard error: --quiet, --verbose. Results and errors are not
+// affected.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "engine/base/log.h"
+
+namespace lockstep::tools {
+
+struct Verbosity {
+  bool quiet = false, verbose = false;
+
+  engine::Log::Level level() const;             // least level of the lines that are printed
+  void written(const std::string& path) const;  // "wrote PATH", unless quiet
+};
+
+// Adds --quiet and --verbose to the group "General".
+void declare(CLI::App& app, Verbosity& verbosity);
+
+}  // namespace lockstep::tools
