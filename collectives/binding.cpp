@@ -14,6 +14,7 @@
 
 #include "collectives/cgroup.h"
 #include "collectives/processor_map.h"
+#include "engine/base/quantity.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -119,9 +120,9 @@ Places places_of(const MachineMap& map, std::size_t replicas, std::size_t thread
 }
 
 std::string taking_turns(std::size_t replicas, std::size_t threads, std::size_t processors) {
-  return fmt::format("{} replica{} of {} thread{} share {} processor{}: they take turns", replicas,
-                     replicas == 1 ? "" : "s", threads, threads == 1 ? "" : "s", processors,
-                     processors == 1 ? "" : "s");
+  return fmt::format("{} of {} share {}: they take turns", engine::count_text(replicas, "replica"),
+                     engine::count_text(threads, "thread"),
+                     engine::count_text(processors, "processor"));
 }
 
 }  // namespace

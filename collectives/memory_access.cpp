@@ -36,11 +36,12 @@ MemoryAccess memory_access(const HostCosts& costs) {
 
 std::string sentence(const MemoryAccess& access) {
   return fmt::format(
-      "results of {} and more, and updates that touch more than {} ({}); sums in place ask ahead "
-      "for lines to be {}",
+      "for results from {} on, and for updates that touch more than {} ({}); sums in place "
+      "prefetch "
+      "lines to {} them",
       size_text(access.results), size_text(access.touched),
-      access.measured ? "measured" : "by the last cache, not measured",
-      access.read_ahead ? "read" : "written");
+      access.measured ? "measured" : "the size of the last cache, not measured",
+      access.read_ahead ? "read" : "write");
 }
 
 void decide_stores(HostCosts& costs, std::vector<StoreTimes> times) {

@@ -246,20 +246,21 @@ Choice Choices::choose(std::size_t bytes) const {
     choice.reason = "there is one rank, so nothing has to be sent";
   } else if (other == none) {
     choice.reason = algorithms_.size() == 1 ? "no other algorithm can serve these ranks"
-                                            : "all others make the same plan";
+                                            : "all other algorithms make the same plan";
   } else {
     // Against the next that takes longer.
     std::size_t than = other;
     while (than < none && prices[than].seconds <= choice.seconds * alike_)
       as_long.push_back(than), than = cheapest(as_long);
-    choice.reason = than == none ? "none takes less time"
-                                 : reason(prices[chosen], prices[than], algorithms_[than]);
+    choice.reason = than == none
+                        ? "no other algorithm takes less time"
+                        : reason(choice.algorithm, prices[chosen], algorithms_[than], prices[than]);
     if (than != other)
       choice.reason += fmt::format("; {} takes as long{}", choice.runner_up,
-                                   alike_ > kAlike ? ", within 10 %" : "");
+                                   alike_ > kAlike ? " (within 10 %)" : "");
     if (than != other && half_as_many(prices[chosen], prices[other]))
-      choice.reason += fmt::format(", in {:.0f} messages for {:.0f}", prices[other].messages,
-                                   prices[chosen].messages);
+      choice.reason += fmt::format(", but sends {:.0f} messages instead of {:.0f}",
+                                   prices[other].messages, prices[chosen].messages);
   }
   return choice;
 }

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "collectives/binding.h"
+#include "engine/base/quantity.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -125,8 +126,9 @@ std::vector<std::string> describe_nodes(const MachineMap& map) {
       ++count;
       cores.insert(one.core);
     }
-    texts.push_back(fmt::format("node {}: {} processor{} on {} core{}", node.number, count,
-                                count == 1 ? "" : "s", cores.size(), cores.size() == 1 ? "" : "s"));
+    texts.push_back(fmt::format("node {}: {} on {}", node.number,
+                                engine::count_text(std::uint64_t(count), "processor"),
+                                engine::count_text(cores.size(), "core")));
     if (node.memory > 0) texts.back() += fmt::format(", {:.1f} GiB", double(node.memory) / 0x1p30);
   }
   return texts;

@@ -6,19 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "collectives/planner.h"
+#include "engine/base/quantity.h"
 
 namespace lockstep::collectives {
 namespace {
-
-std::string amount(double bytes) {
-  if (bytes < 1024) return fmt::format("{:.0f} bytes", bytes);
-  if (bytes < double(1 << 20)) return fmt::format("{:.4g} KiB", bytes / 1024);
-  if (bytes < double(1 << 30)) return fmt::format("{:.4g} MiB", bytes / double(1 << 20));
-  return fmt::format("{:.4g} GiB", bytes / double(1 << 30));
-}
 
 // What an all-reduce needs; it takes at least as long as it needs any of them.
 enum Need { kWire, kPart, kRounds, kWork };
@@ -51,9 +46,8 @@ std::string_view part_name(HostPart part) {
   return kNames[std::size_t(part)];
 }
 
-std::string in_turn(double rounds) {
-  if (rounds < 1.5) return "1 signal or message";
-  return fmt::format("{:.0f} signals and messages one after the other", rounds);
+std::string rounds_text(double rounds) {
+  return engine::count_text(rounds < 1.5 ? 1 : std::uint64_t(rounds + 0.5), "communication round");
 }
 
 // So much more is no matter of the last digits: the first in the order of the needs stays.
@@ -64,85 +58,81 @@ constexpr double kHardlyPauses = 0.85;
 // So many fewer bytes are the reason of other things.
 constexpr double kFewer = 0.9;
 
-// Of what is chosen and the other, in words.
+// The chosen all-reduce and another one, in words.
 class Comparison {
  public:
-  Comparison(const Price& mine, const Price& than, std::string_view other)
-      : mine_(mine), than_(than), other_(other) {}
+  Comparison(std::string_view name, const Price& mine, std::string_view other, const Price& than)
+      : name_(name), other_(other), mine_(mine), than_(than) {}
 
   double saved(Need need) const { return seconds(than_, need) - seconds(mine_, need); }
 
-  // "it sends 44 KiB from a host (15.6 us of the wire), ring 64 KiB (22.8 us)".
+  // "direct sends 44 KiB from a host (15.6 us of the wire), ring 64 KiB (22.8 us)".
   std::string less(Need need) const {
     const std::string take = time_text(seconds(mine_, need));
     const std::string takes = time_text(seconds(than_, need));
-    if (need == kWire)
-      return fmt::format("{} ({} of the wire), {} {} ({})", sends(), take, other_,
-                         amount(than_.wire_bytes), takes);
+    if (need == kWire) return sends(" of the wire", need);
     // As many, of which fewer are messages.
     if (need == kRounds && std::abs(mine_.rounds - than_.rounds) < 0.5)
-      return fmt::format("its {} take {}, those of {} {}", in_turn(mine_.rounds), take, other_,
-                         takes);
+      return fmt::format("{} takes {} for {}, {} {}", name_, take, rounds_text(mine_.rounds),
+                         other_, takes);
     if (need == kRounds)
-      return fmt::format("it has {} ({}), {} {:.0f} ({})", in_turn(mine_.rounds), take, other_,
-                         than_.rounds, takes);
+      return fmt::format("{} needs {} ({}), {} {:.0f} ({})", name_, rounds_text(mine_.rounds), take,
+                         other_, than_.rounds, takes);
     const bool processors = need == kPart && mine_.part == HostPart::kProcessors;
     if (processors || need == kWork) {
-      const std::string works = processors ? "its processors work" : "its busiest rank works";
-      const std::string bytes = fewer_bytes();
-      if (!bytes.empty())
-        return fmt::format("{}: {} for {} instead of {}", bytes, works, take, takes);
-      return fmt::format("{} for {}, {} of {} for {}", works, take, processors ? "those" : "that",
-                         other_, takes);
+      const char* const of = processors ? " of its processors" : " of its busiest rank";
+      const double sent = mine_.wire_bytes / than_.wire_bytes;
+      const double moved = mine_.memory_bytes / than_.memory_bytes;
+      if (sent < kFewer && !(moved < sent)) return sends(of, need);
+      if (moved < kFewer) return moves(of, need);
+      return fmt::format("{} keeps {} busy for {}, {} for {}", name_,
+                         processors ? "the processors" : "its busiest rank", take, other_, takes);
     }
     if (mine_.part == HostPart::kMemory && than_.part == HostPart::kMemory &&
         mine_.memory_bytes < kFewer * than_.memory_bytes)
-      return fmt::format("{} ({}), {} {} ({})", moves(), take, other_, amount(than_.memory_bytes),
-                         takes);
-    if (mine_.part == than_.part)
-      return fmt::format("it needs {} for {}, {} for {}", part_name(mine_.part), take, other_,
-                         takes);
-    return fmt::format("it needs {} for {}, {} {} for {}", part_name(mine_.part), take, other_,
-                       part_name(than_.part), takes);
+      return moves("", need);
+    return fmt::format(
+        "{} keeps {} busy for {}, {} {}for {}", name_, part_name(mine_.part), take, other_,
+        mine_.part == than_.part ? "" : fmt::format("{} ", part_name(than_.part)), takes);
   }
 
-  // "the wire is the limit: it is idle for 0.1 ms of 5.3 ms, with ring for 1.2 ms of 6.4 ms".
+  // "the wire is the bottleneck: it is idle for 0.1 ms of 5.3 ms with direct, 1.2 of 6.4 ms with
+  // ring".
   std::string idle(Need need) const {
     const auto rest = [&](const Price& price) {
       return time_text(std::max(0.0, price.seconds - seconds(price, need)));
     };
     if (need == kRounds)
-      return fmt::format("{} take {}: all else takes {} more, with {} {}", in_turn(mine_.rounds),
-                         time_text(mine_.round_seconds), rest(mine_), other_, rest(than_));
+      return fmt::format("besides {} ({}) {} takes {}, {} {}", rounds_text(mine_.rounds),
+                         time_text(mine_.round_seconds), name_, rest(mine_), other_, rest(than_));
     const bool many = need == kPart && mine_.part == HostPart::kProcessors;
     const std::string_view what = need == kWire   ? "the wire"
                                   : need == kPart ? part_name(mine_.part)
                                                   : "the busiest rank";
     const bool limit = seconds(mine_, need) > kHardlyPauses * mine_.seconds;
-    return fmt::format("{} {} {}: {} idle for {} of {}, with {} for {} of {}", what,
-                       many ? "are" : "is", limit ? "the limit" : "needed most",
-                       many ? "they are" : "it is", rest(mine_), time_text(mine_.seconds), other_,
-                       rest(than_), time_text(than_.seconds));
+    return fmt::format("{} {} {}: {} idle for {} of {} with {}, for {} of {} with {}", what,
+                       many ? "are" : "is", limit ? "the bottleneck" : "used most",
+                       many ? "they are" : "it is", rest(mine_), time_text(mine_.seconds), name_,
+                       rest(than_), time_text(than_.seconds), other_);
   }
 
  private:
-  // What makes work, if there is so much less of it; else empty.
-  std::string fewer_bytes() const {
-    const double sent = mine_.wire_bytes / than_.wire_bytes;
-    const double moved = mine_.memory_bytes / than_.memory_bytes;
-    if (sent < kFewer && !(moved < sent))
-      return fmt::format("{}, {} {}", sends(), other_, amount(than_.wire_bytes));
-    if (moved < kFewer)
-      return fmt::format("{}, {} {}", moves(), other_, amount(than_.memory_bytes));
-    return {};
+  std::string sends(const char* of, Need need) const {
+    return compared("sends", mine_.wire_bytes, "from a host", than_.wire_bytes, of, need);
   }
-  std::string sends() const { return "it sends " + amount(mine_.wire_bytes) + " from a host"; }
-  std::string moves() const {
-    return "it moves " + amount(mine_.memory_bytes) + " through the memory of a host";
+  std::string moves(const char* of, Need need) const {
+    return compared("moves", mine_.memory_bytes, "through host memory", than_.memory_bytes, of,
+                    need);
+  }
+  std::string compared(const char* verb, double mine, const char* where, double than,
+                       const char* of, Need need) const {
+    return fmt::format("{} {} {} {} ({}{}), {} {} ({})", name_, verb, engine::bytes_text(mine),
+                       where, time_text(seconds(mine_, need)), of, other_, engine::bytes_text(than),
+                       time_text(seconds(than_, need)));
   }
 
+  std::string_view name_, other_;
   const Price &mine_, &than_;
-  std::string_view other_;
 };
 
 // As if nothing had been tried.
@@ -159,17 +149,15 @@ Price by_costs(Price price) {
 // What is needed less explains as much as it is of the other's time: where the wire is hardly used,
 // fewer bytes on it are not the reason. It must be half of the difference at least. Where both are
 // busy with the same nearly all the time, that is the limit, and how well it is used the reason.
-std::string reason(const Price& mine, const Price& than, std::string_view name) {
+std::string reason(std::string_view name, const Price& mine, std::string_view other,
+                   const Price& than) {
   if (mine.trial != 1 || than.trial != 1) {
     const Price a = by_costs(mine), b = by_costs(than);
-    if (a.seconds < b.seconds) return reason(a, b, name);
-    return fmt::format(
-        "both were timed on these ranks: it takes {}, {} {} (by the costs of their steps {} and "
-        "{})",
-        time_text(mine.seconds), name, time_text(than.seconds), time_text(a.seconds),
-        time_text(b.seconds));
+    if (a.seconds < b.seconds) return reason(name, a, other, b);
+    return fmt::format("{} takes {} and {} {}, as measured on these ranks", name,
+                       time_text(mine.seconds), other, time_text(than.seconds));
   }
-  const Comparison comparison(mine, than, name);
+  const Comparison comparison(name, mine, other, than);
   const double gain = than.seconds - mine.seconds;
   double most = 0;
   Need reason = kWire, limit = kWire;

@@ -10,7 +10,8 @@
 
 namespace lockstep::collectives {
 
-// `than` takes longer than `mine`, and is that of the algorithm `name`.
-std::string reason(const Price& mine, const Price& than, std::string_view name);
+// Compares the algorithm `name` with `other`, which takes longer.
+std::string reason(std::string_view name, const Price& mine, std::string_view other,
+                   const Price& than);
 
 }  // namespace lockstep::collectives

@@ -13,6 +13,7 @@
 #include "collectives/machine.h"
 #include "collectives/processor_map.h"
 #include "engine/base/error.h"
+#include "engine/base/quantity.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -161,17 +162,14 @@ Topology Topology::first_ranks(int count) const {
 }
 
 std::string Topology::describe() const {
-  const auto some = [](std::size_t count, const char* one, const char* many) {
-    return fmt::format("{} {}", count, count == 1 ? one : many);
-  };
-  std::string text = fmt::format("{} in {} on {}:", some(ranks.size(), "rank", "ranks"),
-                                 some(processes.size(), "process", "processes"),
-                                 some(hosts.size(), "host", "hosts"));
+  std::string text = fmt::format("{} in {} on {}:", engine::count_text(ranks.size(), "rank"),
+                                 engine::count_text(processes.size(), "process", "processes"),
+                                 engine::count_text(hosts.size(), "host"));
   for (std::size_t h = 0; h < hosts.size(); ++h) {
     const int cores = cores_of_host(int(h));
     text += fmt::format("{} {} ({}, {})", h == 0 ? "" : ",", hosts[h].name,
-                        some(std::size_t(cores), "processor", "processors"),
-                        some(std::size_t(hosts[h].numa_nodes), "NUMA node", "NUMA nodes"));
+                        engine::count_text(std::uint64_t(cores), "processor"),
+                        engine::count_text(std::uint64_t(hosts[h].numa_nodes), "NUMA node"));
   }
   return text;
 }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/base/quantity.h"
+
 namespace lockstep::strategies {
 
 std::string rules_text(const std::map<std::size_t, std::string>& chosen) {
@@ -18,6 +20,13 @@ std::string rules_text(const std::map<std::size_t, std::string>& chosen) {
   return text.ends_with(":..") ? before : text;
 }
 
+std::string prediction(const collectives::Choice& choice) {
+  if (choice.runner_up.empty()) return {};
+  return fmt::format("{} predicted for {} (next: {}, {})", collectives::time_text(choice.seconds),
+                     engine::bytes_text(double(choice.bytes)), choice.runner_up,
+                     collectives::time_text(choice.runner_up_seconds));
+}
+
 std::string counted(const std::vector<std::string>& algorithms) {
   std::string text;
   std::set<std::string> seen;
@@ -25,7 +34,7 @@ std::string counted(const std::vector<std::string>& algorithms) {
     if (!seen.insert(name).second) continue;
     const auto count = std::size_t(std::count(algorithms.begin(), algorithms.end(), name));
     if (count == algorithms.size()) return name;
-    text += text.empty() ? fmt::format("{} for {} bucket{}", name, count, count == 1 ? "" : "s")
+    text += text.empty() ? fmt::format("{} for {}", name, engine::count_text(count, "bucket"))
                          : fmt::format(" and {} for {}", name, count);
   }
   return text;

@@ -57,8 +57,8 @@ std::string Communicator::explain() const {
                         collectives::size_text(choice.bytes), choice.reason);
     before = choice.algorithm;
   }
-  return fmt::format("{}\ncosts of ranks and links: {}\nstored past the caches: {}", text,
-                     costs_are_, sentence(ranks_.access));
+  return fmt::format("{}\ncosts of ranks and links: {}\nnon-temporal stores: {}", text, costs_are_,
+                     sentence(ranks_.access));
 }
 
 const collectives::Algorithm& Communicator::algorithm_for(const Request& request) const {

@@ -5,6 +5,7 @@
 
 #include "collectives/machine.h"
 #include "engine/base/error.h"
+#include "engine/base/quantity.h"
 
 namespace lockstep::strategies {
 namespace {
@@ -14,8 +15,8 @@ namespace {
 constexpr std::size_t kLibraries = std::size_t(5) << 20;
 constexpr std::size_t kLibrariesOfReplica = std::size_t(512) << 10;
 
-double in_mebibytes(std::size_t bytes) {
-  return double(bytes) / 0x1p20;
+std::string memory_text(std::size_t bytes) {
+  return engine::bytes_text(double(bytes));
 }
 
 }  // namespace
@@ -46,10 +47,10 @@ MemoryUse memory_use(const engine::GraphMemory& graph, std::size_t replicas, std
 }
 
 std::string sentence(const MemoryUse& use, const MemoryRoom& room) {
-  std::string text = fmt::format("memory: {:.1f} MiB a process: {:.1f} the program and its data",
-                                 in_mebibytes(room.taken + use.added()), in_mebibytes(room.taken));
+  std::string text = fmt::format("memory: {} per process: {} for the program and its data",
+                                 memory_text(room.taken + use.added()), memory_text(room.taken));
   for (const MemoryUse::Part& part : use.parts) {
-    text += fmt::format(", {:.1f} {}", in_mebibytes(part.bytes), part.name);
+    text += fmt::format(", {} for {}", memory_text(part.bytes), part.name);
   }
   return text;
 }
@@ -67,16 +68,16 @@ void require_memory(const MemoryRoom& room, std::size_t limit, std::size_t batch
     (use_of(middle).added() <= most ? fits : over) = middle;
   }
   const MemoryUse::Part& largest = use.parts.front();
-  const std::string bound =
-      limited ? fmt::format("the memory limit is {:.1f} MiB, and {:.1f} are taken already",
-                            in_mebibytes(limit), in_mebibytes(room.taken))
-              : fmt::format("{:.1f} MiB are free", in_mebibytes(most));
-  engine::fail(engine::Code::kMemory,
-               "batch {} needs {:.1f} MiB more in each process, {:.1f} of it {}, and {}; the "
-               "largest tensor is {} ({:.1f} MiB); {}",
-               batch, in_mebibytes(use.added()), in_mebibytes(largest.bytes), largest.name, bound,
-               use.graph.largest, in_mebibytes(use.graph.largest_bytes),
-               fits > 0 ? fmt::format("the largest batch that fits is {}", fits) : "no batch fits");
+  const std::string bound = limited ? fmt::format("the memory limit is {}, of which {} are in use",
+                                                  memory_text(limit), memory_text(room.taken))
+                                    : fmt::format("only {} are free", memory_text(most));
+  engine::fail(
+      engine::Code::kMemory,
+      "batch {} needs {} more in each process ({} of it for {}), but {}; the largest tensor "
+      "is {} ({}); {}",
+      batch, memory_text(use.added()), memory_text(largest.bytes), largest.name, bound,
+      use.graph.largest, memory_text(use.graph.largest_bytes),
+      fits > 0 ? fmt::format("the largest batch that fits is {}", fits) : "no batch fits");
 }
 
 }  // namespace lockstep::strategies

@@ -36,7 +36,8 @@ struct MemoryUse {
 MemoryUse memory_use(const engine::GraphMemory& graph, std::size_t replicas, std::size_t arenas,
                      std::size_t slots, std::size_t batches);
 
-// "103.3 MiB a process: 12.0 the program and its data, 58.0 activations, ..."
+// "103 MiB per process: 12 MiB for the program and its data, 58 MiB for activations,
+// ..."
 std::string sentence(const MemoryUse& use, const MemoryRoom& room);
 
 // Throws Error(kMemory) where the use does not fit into the room, or, with what is taken, not below

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/base/quantity.h"
+
 namespace lockstep::strategies {
 namespace {
 
@@ -18,8 +20,8 @@ std::string devices_text(const std::vector<std::string>& devices) {
   for (auto at = devices.begin(); at != devices.end(); ++at) {
     if (std::find(devices.begin(), at, *at) != at) continue;
     const auto count = std::count(devices.begin(), devices.end(), *at);
-    text += fmt::format("{}{} of {} replica{}", text.empty() ? "" : ", ", *at, count,
-                        count == 1 ? "" : "s");
+    text += fmt::format("{}{} of {}", text.empty() ? "" : ", ", *at,
+                        engine::count_text(std::uint64_t(count), "replica"));
   }
   return text;
 }

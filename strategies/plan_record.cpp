@@ -8,6 +8,7 @@
 #include "collectives/size_rules.h"
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
+#include "engine/base/quantity.h"
 #include "engine/device/device.h"
 
 namespace lockstep::strategies {
@@ -37,12 +38,12 @@ std::vector<int> host_of_rank(const json& plan) {
 
 std::string replicas_of(const std::vector<int>& host) {
   const std::size_t hosts = count_hosts(host);
-  return fmt::format("{} replica{} on {} host{}", host.size(), host.size() == 1 ? "" : "s", hosts,
-                     hosts == 1 ? "" : "s");
+  return fmt::format("{} on {}", engine::count_text(host.size(), "replica"),
+                     engine::count_text(hosts, "host"));
 }
 
 std::string threads_text(int threads) {
-  return fmt::format("{} thread{} a replica", threads, threads == 1 ? "" : "s");
+  return engine::count_text(std::uint64_t(threads), "thread") + " a replica";
 }
 
 // All that bits depend on.

@@ -11,6 +11,7 @@
 #include "collectives/size_rules.h"
 #include "collectives/vendor_sum.h"
 #include "engine/base/error.h"
+#include "engine/base/quantity.h"
 #include "strategies/algorithm_words.h"
 #include "strategies/update_segments.h"
 
@@ -205,6 +206,7 @@ class Designer {
 
   struct Picked {
     std::string algorithm, why;  // why: the end of a sentence
+    std::string predicted = {};
   };
 
   // `choices`: the planner's, where there are any.
@@ -214,14 +216,10 @@ class Designer {
     if (ranks == 1) return {"direct", "there is one replica, so nothing has to be sent"};
     if (choices == nullptr)
       return {hosts_ == 1 ? "direct" : "ring",
-              fmt::format("{} replicas are on {} host{}", ranks, hosts_, hosts_ == 1 ? "" : "s")};
+              fmt::format("{} are on {}", engine::count_text(ranks, "replica"),
+                          engine::count_text(std::uint64_t(hosts_), "host"))};
     const collectives::Choice choice = choices->choose(bytes);
-    std::string why = choice.reason;
-    if (!choice.runner_up.empty())
-      why += fmt::format(" ({} predicted for {}, {} for {})",
-                         collectives::time_text(choice.seconds), collectives::size_text(bytes),
-                         collectives::time_text(choice.runner_up_seconds), choice.runner_up);
-    return {choice.algorithm, why};
+    return {choice.algorithm, choice.reason, prediction(choice)};
   }
 
   const collectives::Choices* choices_of_sums() const {
@@ -262,6 +260,7 @@ class Designer {
     if (picked.size() == 1) {
       design_.algorithm = picked[0].algorithm;
       design_.reason = picked[0].why;
+      design_.predicted = picked[0].predicted;
     } else {
       design_.algorithm = rules_text(chosen_);
       for (const Picked& one : picked)
@@ -353,12 +352,13 @@ class Designer {
     const double apart = seconds_of_buckets(input_.prices->apart);
     design_.update = input_.unlike || fused <= kNear * apart ? "fused" : "apart";
     design_.update_reason =
-        fmt::format("sums and updates of a step are predicted to take {} with it inside, {} apart",
+        fmt::format("the sums and updates of a step are predicted to take {} fused, {} apart",
                     collectives::time_text(fused), collectives::time_text(apart));
     if (design_.update == "apart" || fused <= apart) return;
     design_.update_reason +=
-        input_.unlike ? ", but processors are unlike, and so each weight is updated once for all"
-                      : ", which is near: so each weight is updated once for all";
+        input_.unlike
+            ? "; the processors differ, so each weight is updated once for all replicas"
+            : "; the difference is small, so each weight is updated once for all replicas";
   }
 
   // Reductions of layers first; each range from a block's beginning.

@@ -56,6 +56,7 @@ struct StepDesign {
   std::string kernels;    // auto, direct, winograd
   std::string wire;       // of gradients between hosts: bfloat16; empty: as they are
   std::string reason;     // why this algorithm, as the end of a sentence
+  std::string predicted;  // "0.98 ms predicted for 4 MiB (next: ring, 1.57 ms)"; empty: nothing is
   std::string update_reason;                      // why the update is where it is, likewise
   engine::UpdateRule rule;                        // that it was designed for
   engine::DType dtype = engine::DType::kFloat32;  // of weights and gradients
@@ -120,8 +121,8 @@ StepQuestion question(const DesignInput& input, const DesignOptions& options);
 // must have room for more than names: "bucket 1 (conv1.weight conv1.bias ... and 37 more)".
 std::string bucket_name(std::size_t index, engine::Range bucket, const engine::Graph& graph);
 
-// "all-reduce: direct with the optimizer's update inside, 2 buckets of up to 4 MiB, because ...",
-// and a line for the update: "update: fused, because ..."
+// "all-reduce: direct, update fused, 2 buckets of up to 4 MiB: 0.98 ms predicted for ..." in the
+// first line, then lines with reasons: "reason: ...", "update: fused, because ...".
 std::string sentence(const StepDesign& design);
 
 }  // namespace lockstep::strategies

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "collectives/size_rules.h"
+#include "engine/base/quantity.h"
 #include "strategies/algorithm_words.h"
 #include "strategies/step_design.h"
 
@@ -37,18 +37,18 @@ bool unlike_processors(const collectives::Topology& topology) {
 }
 
 std::string sentence(const StepDesign& design) {
-  const char* update = design.update == "fused" ? "with the optimizer's update inside"
-                                                : "followed by the update on each replica";
-  const std::string others =
-      design.other_algorithms.empty()
-          ? ""
-          : fmt::format(", other sums by {}", fmt::join(design.other_algorithms, " and "));
-  return fmt::format(
-      "all-reduce: {} {}, {} bucket{} of up to {}{}, because {}\nupdate: {}, because {}",
-      design.algorithms.empty() ? design.algorithm : counted(design.algorithms), update,
-      design.buckets.size(), design.buckets.size() == 1 ? "" : "s",
-      collectives::size_text(design.bucket_bytes), others, design.reason, design.update,
-      design.update_reason);
+  std::string text =
+      fmt::format("all-reduce: {}, update {}, {} of up to {}",
+                  design.algorithms.empty() ? design.algorithm : counted(design.algorithms),
+                  design.update, engine::count_text(design.buckets.size(), "bucket"),
+                  engine::bytes_text(double(design.bucket_bytes)));
+  if (!design.predicted.empty()) text += ": " + design.predicted;
+  text += fmt::format("\nreason: {}\nupdate: {}, because {}", design.reason, design.update,
+                      design.update_reason);
+  if (!design.other_algorithms.empty())
+    text +=
+        fmt::format("\nother sums of a step use {}", fmt::join(design.other_algorithms, " and "));
+  return text;
 }
 
 }  // namespace lockstep::strategies

@@ -133,11 +133,12 @@ std::string Synchronous::mirrors_sentence() const {
   if (mirrors_.empty() || !mirrors_[0]->checks) return {};
   const bool fused = design_.update == "fused";
   const std::size_t cycle = mirrors_[0]->checks->cycle();
-  std::string text = "\nmirrors: the weights of all replicas are compared in every step";
-  if (cycle > 1) text += fmt::format(", those of large layers in turn, all within {} steps", cycle);
-  text += "; a difference ends the run within one step more. Not found: wrong gradients";
-  if (fused) text += ", wrong optimizer state";
-  if (fused && cycle > 1) text += ", a difference that an update overwrites before its turn";
+  std::string text = "\nmirrors: each step compares the weights of all replicas";
+  if (cycle > 1) text += fmt::format("; those of large layers take turns within {} steps", cycle);
+  text +=
+      ". A difference ends the run one step later. The comparison does not find wrong gradients";
+  if (fused) text += ", a wrong optimizer state";
+  if (fused && cycle > 1) text += ", or a difference that an update overwrites first";
   return text;
 }
 
@@ -155,14 +156,15 @@ std::string Synchronous::explain() const {
   }
   if (engine::has_master(design_.dtype))
     text += fmt::format(
-        "\nnumbers: weights and gradients are {}, what updates keep is float32, a master of each "
-        "weight included",
+        "\ntypes: weights and gradients are {}; the optimizer's state and a master of each weight "
+        "are float32",
         engine::name(design_.dtype));
   if (rule_.scaling != engine::LossScaling())
     text += fmt::format("\nloss scale: {}{}", text_of(rule_.scaling),
-                        rule_.scaling.dynamic ? ", halved after a step whose gradients are not "
-                                                "finite, which changes nothing"
-                                              : "");
+                        rule_.scaling.dynamic
+                            ? "; a step whose gradients are not finite is skipped, and "
+                              "halves it"
+                            : "");
   if (!design_.wire.empty()) {
     const std::string asked =
         options_.wire.empty() ? "asked for when the checkpoint was written" : "asked for";
@@ -173,20 +175,21 @@ std::string Synchronous::explain() const {
                 : "\nwire: bfloat16 was " + asked +
                       ", and changes nothing, since all replicas are on one host";
   }
-  if (on_host) text += "\nstored past the caches: " + sentence(access_);
+  if (on_host) text += "\nnon-temporal stores: " + sentence(access_);
   if (!gpu_exchange_.empty()) text += "\nGPUs of several processes: " + gpu_exchange_;
   if (topology_.hosts.size() > 1) text += "\nbetween hosts: " + sentence(options_.network);
   text += "\n" + communication_threads_.why;
   if (!on_host)
     return text +
-           "\nkernels: the device's; where it has several for a shape, the one that was the "
-           "fastest "
-           "when it was first measured, the same in all runs on this kind of device\n" +
+           "\nkernels: the device's; of several for a shape all runs on this kind of device use "
+           "the "
+           "one that was fastest in the first measurement\n" +
            graphs_sentence() + "\n" + memory_sentence_;
   const engine::Kernels kernels = engine::kernels_of(design_.kernels);
-  text += kernels == engine::Kernels::kDirect ? "\nkernels: direct, each sum product by product"
+  text += kernels == engine::Kernels::kDirect
+              ? "\nkernels: direct, which add each sum product by product"
           : kernels == engine::Kernels::kWinograd
-              ? "\nkernels: Winograd's wherever they can be used"
+              ? "\nkernels: Winograd's, wherever a convolution can use them"
               : "\nkernels: the fastest for each layer's sizes, the same on all ranks";
   return text + "\n" + memory_sentence_;
 }

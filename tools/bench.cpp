@@ -9,6 +9,7 @@
 
 #include "collectives/cost_cache.h"
 #include "collectives/machine.h"
+#include "engine/base/quantity.h"
 #include "engine/ops/ops.h"
 #include "engine/train/whole_file.h"
 #include "strategies/calibration.h"
@@ -76,13 +77,12 @@ collectives::Topology costs(const BenchFlags& f, const strategies::Ranks& ranks)
 std::string ranks_line(const strategies::Ranks& ranks, int processors, bool threads,
                        double barrier_ns) {
   const int hosts = *std::max_element(ranks.host.begin(), ranks.host.end()) + 1;
-  std::string text = fmt::format("# {} {}{} on {} host{}, {} processor{}: {}\n", ranks.size(),
-                                 threads ? "thread" : "process",
-                                 ranks.size() == 1 ? ""
-                                 : threads         ? "s"
-                                                   : "es",
-                                 hosts, hosts == 1 ? "" : "s", processors,
-                                 processors == 1 ? "" : "s", collectives::machine().cpu);
+  std::string text = fmt::format(
+      "# {} on {}, {}: {}\n",
+      threads ? engine::count_text(std::uint64_t(ranks.size()), "thread")
+              : engine::count_text(std::uint64_t(ranks.size()), "process", "processes"),
+      engine::count_text(std::uint64_t(hosts), "host"),
+      engine::count_text(std::uint64_t(processors), "processor"), collectives::machine().cpu);
   if (barrier_ns > 0) {
     text += fmt::format(
         "# two ranks meet in {:.0f} ns{}\n", barrier_ns,

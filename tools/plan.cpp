@@ -106,8 +106,8 @@ void tell_idle_rules(const PlanFlags& f, const collectives::Choices& choices) {
 }
 
 // What there is to say; also draws. Files are written before anything is said.
-int tell(const PlanFlags& f, const PlanSource& source, const Topology& topology,
-         const collectives::Choices& choices) {
+int tell_plan(const PlanFlags& f, const PlanSource& source, const Topology& topology,
+              const collectives::Choices& choices) {
   tell_idle_rules(f, choices);
   std::unique_ptr<PlannedModel> model;
   if (!f.model.empty()) model = std::make_unique<PlannedModel>(planned(f, topology, choices));
@@ -218,7 +218,7 @@ int plan(const PlanFlags& f, const Program& program) {
       const Topology topology = described_topology(f.topology);
       PlanSource source{f.topology};
       const collectives::Choices choices = choose(f, topology, source);
-      return tell(f, source, topology, choices);
+      return tell_plan(f, source, topology, choices);
     });
   }
   together([&] { engine::require(!f.assumed || !f.fresh, "--assumed and --fresh: one of them"); });
@@ -244,7 +244,7 @@ int plan(const PlanFlags& f, const Program& program) {
   }
   // All together, so that all refuse what cannot be.
   const auto choices = choose(f, topology, source, &session.bootstrap());
-  return session.bootstrap().process() == 0 ? tell(f, source, topology, choices) : int(kDone);
+  return session.bootstrap().process() == 0 ? tell_plan(f, source, topology, choices) : int(kDone);
 }
 
 }  // namespace

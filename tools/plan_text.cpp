@@ -11,6 +11,7 @@
 #include "collectives/memory_access.h"
 #include "collectives/ring_order.h"
 #include "collectives/size_rules.h"
+#include "engine/base/quantity.h"
 
 namespace lockstep::tools {
 namespace {
@@ -53,15 +54,16 @@ std::string nodes_text(const Topology& topology, int host) {
 std::string host_text(const Topology& topology, int host, int ranks) {
   const HostCosts& costs = topology.hosts[std::size_t(host)].costs;
   const auto &near = costs.passes.front(), &far = costs.passes.back();
-  std::string text = fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
+  std::string text = engine::count_text(std::uint64_t(ranks), "rank");
   if (costs.link == LinkClass::kMemory) {
     const int cores = topology.cores_of_host(host);
-    text += fmt::format(" on {} processor{}{}; memory {} a core and {} in all", cores,
-                        cores == 1 ? "" : "s", nodes_text(topology, host), rate_text(far.core),
-                        rate_text(far.host));
-    if (costs.passes.size() > 1) text += fmt::format(", {} a core in cache", rate_text(near.core));
+    text += fmt::format(" on {}{}; memory {} per core and {} in all",
+                        engine::count_text(std::uint64_t(cores), "processor"),
+                        nodes_text(topology, host), rate_text(far.core), rate_text(far.host));
+    if (costs.passes.size() > 1)
+      text += fmt::format(", {} per core in cache", rate_text(near.core));
     if ((costs.stream_touched > 0 && costs.stream_results > 0) || costs.read_ahead)
-      text += "; stored past the caches: " + sentence(collectives::memory_access(costs));
+      text += "; non-temporal stores: " + sentence(collectives::memory_access(costs));
   } else {
     text += fmt::format(" on devices; memory {} each", rate_text(far.core));
     double least = 0, most = 0;
@@ -202,9 +204,7 @@ std::string one_rank_text() {
 
 std::string plan_text(const PlanSource& source, const Topology& topology, const Choices& choices,
                       const PlannedModel* model) {
-  const auto count = [](std::size_t n, const char* one) {
-    return fmt::format("{} {}{}", n, one, n == 1 ? "" : "s");
-  };
+  const auto count = [](std::size_t n, const char* one) { return engine::count_text(n, one); };
   std::string text =
       fmt::format("{}: {} on {}, costs {}{}\n", source.name, count(topology.ranks.size(), "rank"),
                   count(topology.hosts.size(), "host"), topology.costs_are, how(source));
@@ -223,8 +223,8 @@ std::string plan_text(const PlanSource& source, const Topology& topology, const 
     text += fmt::format("\n{} in {}:\n", model->name, count(model->buckets.size(), "bucket"));
     for (std::size_t b = 0; b < model->buckets.size(); ++b) {
       const PlannedBucket& bucket = model->buckets[b];
-      text += fmt::format("  bucket {:<3} [{}, {})  {:.1f} KiB  {}  {}\n", b, bucket.range.begin,
-                          bucket.range.end, double(bucket.choice.bytes) / 1024,
+      text += fmt::format("  bucket {:<3} [{}, {})  {}  {}  {}\n", b, bucket.range.begin,
+                          bucket.range.end, engine::bytes_text(double(bucket.choice.bytes)),
                           bucket.choice.algorithm, time_text(bucket.choice.seconds));
     }
     double seconds = 0;

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/base/quantity.h"
+
 namespace lockstep::tools {
 namespace {
 
@@ -85,7 +87,7 @@ void Progress::epoch(std::int64_t epoch) {
 }
 
 void Progress::evaluation(const engine::Evaluation& test, std::int64_t epochs) {
-  say(fmt::format("test after {} epoch{}: {}", epochs, epochs == 1 ? "" : "s",
+  say(fmt::format("test after {}: {}", engine::count_text(std::uint64_t(epochs), "epoch"),
                   metrics(test.loss, test.accuracy)) +
       (std::isnan(test.top5) ? "" : fmt::format(", top-5 {:.4f}", test.top5)) +
       (std::isnan(test.auc) ? "" : fmt::format(", AUC {:.4f}", test.auc)));

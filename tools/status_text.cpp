@@ -8,6 +8,7 @@
 #include "collectives/json_reading.h"
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
+#include "engine/base/quantity.h"
 #include "strategies/parameter_server/sequence_table.h"
 
 namespace lockstep::tools {
@@ -23,19 +24,11 @@ std::uint64_t number_at(const json& object, const char* key) {
 }
 
 std::string size(std::uint64_t bytes) {
-  constexpr std::uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
-  if (bytes < kKiB) return fmt::format("{} B", bytes);
-  const bool small = bytes < kMiB;
-  return fmt::format("{:.1f} {}", double(bytes) / double(small ? kKiB : kMiB),
-                     small ? "KiB" : "MiB");
+  return engine::bytes_text(double(bytes));
 }
 
 std::string size(const json& object, const char* key) {
   return size(number_at(object, key));
-}
-
-std::string plural(std::uint64_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 // The steps of each staleness that there were: "0: 12, 1: 40, 16 and more: 1".
@@ -68,32 +61,33 @@ std::string job_text(const json& job) {
       fmt::format("    job: {}, version {}, generation {}, {}{}\n",
                   job.at("synchronous").get<bool>() ? "synchronous" : "asynchronous",
                   job.at("version").get<std::int64_t>(), number_at(job, "generation"),
-                  plural(job.at("shards").size(), "shard"),
+                  engine::count_text(job.at("shards").size(), "shard"),
                   job.at("ready").get<bool>() ? "" : ", waits for its start values");
   text += "    pushes:";
   const char* comma = " ";
-  for (const auto& [key, name] :
-       std::initializer_list<std::pair<const char*, const char*>>{{"applied", "applied"},
-                                                                  {"kept", "kept for others'"},
-                                                                  {"late", "late"},
-                                                                  {"too_stale", "too stale"},
-                                                                  {"repeated", "repeated"},
-                                                                  {"lost", "lost"}}) {
+  for (const auto& [key, name] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"applied", "applied"},
+           {"kept", "held for other workers"},
+           {"late", "late"},
+           {"too_stale", "too stale"},
+           {"repeated", "repeated"},
+           {"lost", "lost"}}) {
     text += fmt::format("{}{} {}", comma, number_at(pushes, key), name);
     comma = ", ";
   }
-  text += fmt::format("; {}\n", plural(number_at(job, "pulls"), "pull"));
+  text += fmt::format("; {}\n", engine::count_text(number_at(job, "pulls"), "pull"));
   text += fmt::format("    moved: {} pushed, {} pulled", size(job, "bytes_pushed"),
                       size(job, "bytes_pulled"));
   if (number_at(job, "rows_pushed") + number_at(job, "rows_pulled") > 0)
-    text += fmt::format("; {} pushed, {} pulled", plural(number_at(job, "rows_pushed"), "row"),
+    text += fmt::format("; {} pushed, {} pulled",
+                        engine::count_text(number_at(job, "rows_pushed"), "row"),
                         number_at(job, "rows_pulled"));
   text += "\n";
   if (const auto steps = number_at(staleness, "steps"); steps > 0) {
-    text +=
-        fmt::format("    a worker's step: {} pushed", size(number_at(job, "bytes_pushed") / steps));
+    text += fmt::format("    per step of a worker: {} pushed",
+                        size(number_at(job, "bytes_pushed") / steps));
     if (const auto rows = number_at(job, "rows_pushed"); rows > 0)
-      text += fmt::format(", of {:.1f} rows and what is no table", double(rows) / double(steps));
+      text += fmt::format(" (with {:.1f} rows of tables)", double(rows) / double(steps));
     text += "\n";
   }
   if (number_at(staleness, "steps") > 0)
@@ -101,7 +95,7 @@ std::string job_text(const json& job) {
                         staleness.at("mean").get<double>(), number_at(staleness, "most"),
                         histogram(staleness.at("histogram")));
   if (const auto waiting = number_at(job, "waiting_calls"); waiting > 0)
-    text += fmt::format("    waiting: {}\n", plural(waiting, "call"));
+    text += fmt::format("    waiting: {}\n", engine::count_text(waiting, "call"));
   std::size_t worker = 0;
   for (const json& each : job.at("workers")) text += worker_line(worker++, each);
   return text;
@@ -109,13 +103,13 @@ std::string job_text(const json& job) {
 
 std::string server_text(const std::string& address, const json& status) {
   const json& containers = status.at("containers");
-  std::string text =
-      fmt::format("{}: a server with {}\n", address,
-                  containers.empty() ? "nothing" : plural(containers.size(), "container"));
+  std::string text = fmt::format(
+      "{}: a server with {}\n", address,
+      containers.empty() ? "no containers" : engine::count_text(containers.size(), "container"));
   for (const json& container : containers) {
     text += fmt::format("  container {}: {}, {} of clients\n", container.at("name").dump(),
                         size(container, "bytes"),
-                        plural(number_at(container, "variables"), "variable"));
+                        engine::count_text(number_at(container, "variables"), "variable"));
     if (container.contains("job")) text += job_text(container.at("job"));
   }
   return text;

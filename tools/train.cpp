@@ -13,6 +13,7 @@
 #include "collectives/registry.h"
 #include "collectives/size_rules.h"
 #include "collectives/vendor_sum.h"
+#include "engine/base/quantity.h"
 #include "engine/runtime/devices.h"
 #include "engine/train/trainer.h"
 #include "models/registry.h"
@@ -50,9 +51,9 @@ void warn_of_warm_up(const TrainFlags& f, std::uint64_t examples, std::size_t wo
       f.steps > 0 ? f.steps : f.epochs.value_or(kEpochs) * std::int64_t(an_epoch);
   if (steps > f.updates.warm_up) return;
   log.warning(
-      "all {} steps belong to the warm-up, which one worker makes alone: {} of {} workers have "
-      "nothing to do; --warm-up 0 gives them work",
-      steps, workers - 1, workers);
+      "all {} belong to the warm-up of one worker, so {} of {} workers have nothing to do; "
+      "--warm-up 0 gives them work",
+      engine::count_text(std::uint64_t(steps), "step"), workers - 1, workers);
 }
 
 // What each flag alone may be stands in train_flags.cpp; here is what must fit together.
@@ -163,12 +164,14 @@ nlohmann::json to_json(const engine::StepTimes& times) {
 }
 
 std::string traffic_text(const engine::Traffic& traffic, std::int64_t steps) {
-  const auto kib = [&](std::uint64_t bytes) { return double(bytes) / double(steps) / 0x1p10; };
+  const auto bytes = [&](std::uint64_t all) {
+    return engine::bytes_text(double(all) / double(steps));
+  };
   const auto rows = [&](std::uint64_t all) { return double(all) / double(steps); };
-  std::string text = fmt::format("a step of a worker pulled {:.1f} KiB and pushed {:.1f} KiB",
-                                 kib(traffic.bytes_pulled), kib(traffic.bytes_pushed));
+  std::string text = fmt::format("a worker pulled {} and pushed {} per step",
+                                 bytes(traffic.bytes_pulled), bytes(traffic.bytes_pushed));
   if (traffic.rows_pulled > 0)
-    text += fmt::format(", with {:.1f} and {:.1f} rows of tables", rows(traffic.rows_pulled),
+    text += fmt::format(", of which {:.1f} and {:.1f} rows of tables", rows(traffic.rows_pulled),
                         rows(traffic.rows_pushed));
   return text;
 }
@@ -271,7 +274,7 @@ TrainFlags with_strategy(TrainFlags f, int processes, const Log& log) {
   if (!f.strategy.empty()) return f;
   f.strategy = processes > 1 ? "collective_all_reduce" : "mirrored";
   if (processes > 1)
-    log.info("strategy: {}, since {} processes were started together; --strategy chooses another",
+    log.info("strategy: {}, because {} processes were started together; --strategy chooses another",
              f.strategy, processes);
   return f;
 }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "engine/base/error.h"
+#include "engine/base/quantity.h"
 #include "engine/cpu/cpu_ops.h"
 #include "engine/device/host_stream.h"
 
@@ -53,8 +54,8 @@ class CpuDevice final : public Device {
   DeviceId id() const override { return {"cpu", 0}; }
   std::string description() const override {
     const unsigned cores = std::thread::hardware_concurrency();
-    return fmt::format("{}, {}, {} core{}, {}", model_name(), widest_instructions(), cores,
-                       cores == 1 ? "" : "s", library_version());
+    return fmt::format("{}, {}, {}, {}", model_name(), widest_instructions(),
+                       count_text(cores, "core"), library_version());
   }
   std::string instructions() const override {
     constexpr std::string_view kPrefix = "cpu_isa_";

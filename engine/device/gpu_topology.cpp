@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "engine/base/quantity.h"
+
 namespace lockstep::engine {
 namespace {
 
@@ -24,7 +26,7 @@ class Groups {
 };
 
 std::string links_of(int links) {
-  return fmt::format("{} link{}", links, links == 1 ? "" : "s");
+  return count_text(std::uint64_t(links), "link");
 }
 
 }  // namespace

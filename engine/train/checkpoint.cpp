@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/quantity.h"
 #include "engine/train/checkpoint_reader.h"
 #include "engine/train/manifest.h"
 #include "engine/train/safetensors.h"
@@ -40,10 +41,6 @@ auto retry_reading(const Log& log, Read read) {
     std::this_thread::sleep_for(pause);
   }
   return read();
-}
-
-double in_mebibytes(std::uint64_t bytes) {
-  return double(bytes) / 0x1p20;
 }
 
 // "step-0000000042.partial" is {42, ".partial"}; nothing for names that are not of this form.
@@ -192,9 +189,9 @@ void Checkpoints::require_room(std::int64_t saves) {
   int keep = keep_;
   while (keep > 0 && !fits(keep)) --keep;
   fail(Code::kIo,
-       "no room for checkpoints in {}: {:.1f} MiB are free, and {} more of {:.1f} MiB each are "
-       "needed to keep {}; {}make room, or give a folder on another disk",
-       folder_, in_mebibytes(room), more(keep_), in_mebibytes(bytes_), keep_,
+       "no room for checkpoints in {}: {} are free, and {} more of {} each are needed to keep {}; "
+       "{}make room, or give a folder on another disk",
+       folder_, bytes_text(double(room)), more(keep_), bytes_text(double(bytes_)), keep_,
        keep > 0 ? fmt::format("keep fewer (--keep {}), ", keep) : "");
 }
 

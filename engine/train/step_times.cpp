@@ -81,20 +81,20 @@ bool StepTimes::communication_bound() const {
 
 std::string StepTimes::describe() const {
   const RankTimes& rank = ranks[std::size_t(slowest)];
-  std::string text = fmt::format("a step takes {} (99 of 100 at most {})", milliseconds(rank.step),
+  std::string text = fmt::format("a step takes {} (99th percentile {})", milliseconds(rank.step),
                                  milliseconds(rank.step_p99));
   if (ranks.size() == 1) return text;
   text += fmt::format(
-      "; slowest is rank {} with {} of work, for which the other{} {}; {} of "
+      "; rank {} is the slowest with {} of work, and the other{} for it for {}; {} of "
       "communication are not hidden",
-      slowest, milliseconds(rank.work), ranks.size() == 2 ? " waits" : "s wait",
+      slowest, milliseconds(rank.work), ranks.size() == 2 ? " rank waits" : " ranks wait",
       milliseconds(waited_for_slowest), milliseconds(exposed));
   if (late_in_turn > kMuch * rank.step)
     text +=
-        fmt::format("; even the rank that waits least waits {} for others that are late in turn",
+        fmt::format("; every rank waits at least {} for others, which are late in different steps",
                     milliseconds(late_in_turn));
   if (const auto hidden = hidden_percent())
-    text += fmt::format("; of {} in which messages are under way {:.0f} % are hidden",
+    text += fmt::format("; messages travel for {}, of which {:.0f} % are hidden",
                         milliseconds(messages), *hidden);
   return text;
 }
@@ -102,8 +102,8 @@ std::string StepTimes::describe() const {
 std::string StepTimes::warning() const {
   if (!communication_bound()) return {};
   return fmt::format(
-      "communication takes longer than computing, {} against {} a step: a larger batch or fewer "
-      "replicas use the machine better",
+      "communication takes longer than computation ({} instead of {} per step): a larger batch "
+      "or fewer replicas use the machine better",
       milliseconds(exposed), milliseconds(ranks[std::size_t(slowest)].work));
 }
 

@@ -296,14 +296,14 @@ void Trainer::tell(const Fit& fit, const RunState& state) const {
     log.info("nothing left to train: the checkpoint is at step {} of {}", state.step, fit.steps);
     return;
   }
-  log.info("continues after step {} of {}", state.step, fit.steps);
+  log.info("training continues after step {} of {}", state.step, fit.steps);
   if (state.steps == fit.steps && state.batch == fit.options.global_batch &&
       state.optimizer == optimizer_.describe()) {
     return;
   }
   log.info(
-      "the checkpoint was on its way to step {} with batch {} and {}; now it is step {} with batch "
-      "{} and {}",
+      "the run of the checkpoint was to end at step {} (batch {}, {}); this run ends at step {} "
+      "(batch {}, {})",
       state.steps, state.batch, state.optimizer, fit.steps, fit.options.global_batch,
       optimizer_.describe());
 }

@@ -6,6 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/hash.h"
+#include "engine/base/quantity.h"
 #include "strategies/parameter_server/host_port.h"
 
 namespace lockstep::strategies {
@@ -98,9 +99,9 @@ ClusterSpec checked(ClusterSpec spec, std::string_view source) {
 ClusterTask role_of_rank(int rank, int size, int servers) {
   require(servers >= 1, "--servers {}: a parameter server strategy needs at least 1", servers);
   require(servers < size,
-          "--servers {}: of {} rank{} none is left to train: start at least {}, or ask for fewer "
+          "--servers {}: of {} none is left to train: start at least {}, or ask for fewer "
           "servers",
-          servers, size, size == 1 ? "" : "s", servers + 1);
+          servers, engine::count_text(std::uint64_t(size), "rank"), servers + 1);
   require(rank >= 0 && rank < size, "there is no rank {} of {} ranks", rank, size);
   const int workers = size - servers;
   if (rank < workers) return worker(std::size_t(rank));

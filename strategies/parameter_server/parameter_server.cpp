@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/base/quantity.h"
 #include "engine/nn/graph_plan.h"
 #include "engine/runtime/devices.h"
 #include "strategies/parameter_server/array_reader.h"
@@ -34,10 +35,6 @@ std::uint64_t generation_after(std::uint64_t last) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
   return std::max(last + 1, std::uint64_t(microseconds));
-}
-
-std::string mebibytes_text(std::size_t bytes) {
-  return fmt::format("{:.1f} MiB", double(bytes) / 0x1p20);
 }
 
 }  // namespace
@@ -326,24 +323,26 @@ void ParameterServer::restore(engine::Replica& replica, engine::Checkpoints& che
 }
 
 std::string ParameterServer::explain() const {
-  const std::size_t largest =
-      placement_.server_bytes.empty()
-          ? 0
-          : *std::max_element(placement_.server_bytes.begin(), placement_.server_bytes.end());
-  return fmt::format("{} worker{} push{} to {} server{}, the largest with {}: {}", options_.workers,
-                     options_.workers == 1 ? "" : "s", options_.workers == 1 ? "es" : "",
-                     options_.servers, options_.servers == 1 ? "" : "s", mebibytes_text(largest),
-                     reason()) +
-         of_bodies() + of_tables();
+  const std::vector<std::size_t>& bytes = placement_.server_bytes;
+  const std::size_t largest = bytes.empty() ? 0 : *std::ranges::max_element(bytes);
+  std::string text = "parameter_server: ";
+  text += engine::count_text(std::uint64_t(options_.workers), "worker") + ", ";
+  text += engine::count_text(std::uint64_t(options_.servers), "server");
+  if (largest > 0)
+    text += fmt::format("; {} keeps {} of variables and optimizer state",
+                        options_.servers == 1 ? "it" : "the largest",
+                        engine::bytes_text(double(largest)));
+  return text + "\nupdates: " + reason() + of_bodies() + of_tables();
 }
 
 std::string ParameterServer::of_bodies() const {
   if (options_.near == 0) return "";
-  constexpr std::string_view kThere =
-      "weights and gradients travel through memory that both tasks map";
+  constexpr std::string_view kThere = "weights and gradients travel through shared memory";
   if (options_.near < options_.servers)
-    return fmt::format("\nmessages: to the {} of {} servers on this host {}, else through sockets",
-                       options_.near, options_.servers, kThere);
+    return fmt::format(
+        "\nmessages: {} to {} of {} servers, which are on this host, and through sockets to the "
+        "others",
+        kThere, options_.near, options_.servers);
   const std::string all =
       options_.servers == 1 ? "the server is" : fmt::format("all {} servers are", options_.servers);
   return fmt::format("\nmessages: {} on this host, so {}", all, kThere);
@@ -355,17 +354,18 @@ std::string ParameterServer::of_tables() const {
   std::vector<std::string> names;
   for (const engine::Parameter& table : rows_->tables()) names.push_back(table.name);
   const bool lazy = rule_.slots() > 0 || rule_.weight_decay != 0;
-  return fmt::format("\nrows: of {} the rows that a batch touches travel{}",
-                     fmt::join(names, " and "),
-                     lazy ? ", and the optimizer moves these alone (momentum, moments and decay of "
-                            "others rest until they are touched)"
-                          : "");
+  return fmt::format(
+      "\ntables: only the rows of {} that a batch touches travel{}", fmt::join(names, " and "),
+      lazy ? "; the optimizer updates only these rows (momentum, moments and decay of "
+             "other rows wait until they are touched)"
+           : "");
 }
 
 std::string ParameterServer::reason() const {
-  if (!options_.updates.synchronous) return "asynchronous, each batch goes to whoever asks";
+  if (!options_.updates.synchronous)
+    return "asynchronous, each worker takes the next batch when it is ready";
   if (options_.updates.aggregate == 0 || options_.updates.aggregate == options_.workers)
-    return "synchronous, an update waits for all";
+    return "synchronous, each update waits for all workers";
   return fmt::format("synchronous, the first {} of {} gradients make an update",
                      options_.updates.aggregate, options_.workers);
 }

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "engine/base/error.h"
+#include "engine/base/quantity.h"
 
 namespace lockstep::strategies {
 namespace {
@@ -103,9 +104,9 @@ ClusterTask task_from(const json& task, const Jobs& jobs) {
     require(!list.empty(), "TF_CONFIG: this task is a {}, but cluster has no job \"{}\"", role,
             role);
     require(*number < list.size(),
-            "TF_CONFIG: this task is {} {}, but cluster's \"{}\" has {} address{}: its index must "
+            "TF_CONFIG: this task is {} {}, but cluster's \"{}\" has {}: its index must "
             "be {}",
-            role, *number, role, list.size(), list.size() == 1 ? "" : "es",
+            role, *number, role, engine::count_text(list.size(), "address", "addresses"),
             list.size() == 1 ? "0" : fmt::format("from 0 to {}", list.size() - 1));
     return *number;
   };
@@ -168,9 +169,9 @@ ClusterConfig parse_tf_config(std::string_view text, ClusterUse use) {
             "1 server: add \"ps\":[\"HOST:PORT\"], or use a strategy of all-reduce");
   else
     require(servers == 0,
-            "TF_CONFIG: cluster's \"ps\" has {} address{}, but all-reduce uses no servers: leave "
+            "TF_CONFIG: cluster's \"ps\" has {}, but all-reduce uses no servers: leave "
             "\"ps\" out, or use the strategy parameter_server",
-            servers, servers == 1 ? "" : "es");
+            engine::count_text(servers, "address", "addresses"));
   config.task = task_from(task, jobs);
   return config;
 }

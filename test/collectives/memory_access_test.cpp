@@ -54,14 +54,15 @@ TEST(MemoryAccess, WhatWasMeasuredIsUsedElseTheLastCache) {
   EXPECT_FALSE(assumed.measured);
   EXPECT_EQ(assumed.results, ExecutorOptions().stream_from);
   EXPECT_EQ(assumed.touched, last_cache() > 0 ? last_cache() : ExecutorOptions().cache);
-  EXPECT_THAT(sentence(assumed), HasSubstr("2 MiB and more"));
+  EXPECT_THAT(sentence(assumed), HasSubstr("for results from 2 MiB on"));
   costs.stream_touched = 24 * kMiB, costs.stream_results = 3 * kMiB;
   EXPECT_EQ(memory_access(costs), (MemoryAccess{3 << 20, 24 << 20, true}));
-  EXPECT_EQ(sentence(memory_access(costs)),
-            "results of 3 MiB and more, and updates that touch more than 24 MiB (measured); "
-            "sums in place ask ahead for lines to be written");
+  EXPECT_EQ(
+      sentence(memory_access(costs)),
+      "for results from 3 MiB on, and for updates that touch more than 24 MiB (measured); sums "
+      "in place prefetch lines to write them");
   costs.read_ahead = true;
-  EXPECT_THAT(sentence(memory_access(costs)), HasSubstr("lines to be read"));
+  EXPECT_THAT(sentence(memory_access(costs)), HasSubstr("lines to read them"));
   EXPECT_TRUE(memory_access({.read_ahead = true}).read_ahead) << "whatever else is not known";
 }
 

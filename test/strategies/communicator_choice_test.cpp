@@ -61,7 +61,7 @@ TEST(CommunicatorChoice, OnOneHostIsBetweenThoseThatAddInTheOrderOfRanksAndRound
     EXPECT_THAT(said.algorithm, Each("direct"));
     EXPECT_THAT(said.explained, Each(said.explained[0]));
     EXPECT_THAT(said.explained[0],
-                HasSubstr("all-reduce: one_shot from 256 bytes on, because it "));
+                HasSubstr("all-reduce: one_shot from 256 bytes on, because one_shot "));
     EXPECT_THAT(said.explained[0], HasSubstr("; direct from "));
     EXPECT_THAT(said.explained[0], HasSubstr("\ncosts of ranks and links: assumed"));
     for (const char* other : {"ring", "halving", "hierarchical"})

@@ -63,7 +63,7 @@ TEST(Memory, WhatIsMoreThanTheLimitIsRefusedByNameAndNothingIsTaken) {
   const Opened opened = open(100'000, {10 * kMebibyte}, 80 * kMebibyte);
   EXPECT_EQ(opened.code, Code::kMemory);
   EXPECT_THAT(opened.text, HasSubstr("batch 100000 needs"));
-  EXPECT_THAT(opened.text, HasSubstr("the memory limit is 80.0 MiB, and 10.0 are taken already"));
+  EXPECT_THAT(opened.text, HasSubstr("the memory limit is 80 MiB, of which 10 MiB are in use"));
   EXPECT_THAT(opened.text, HasSubstr("the output of conv, 50000x62x62x64"));
   EXPECT_LT(collectives::process_memory(), before + 40 * kMebibyte);
 }

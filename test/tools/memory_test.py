@@ -67,7 +67,7 @@ class Memory(unittest.TestCase):
             errors.seek(0)
             lines = [line for line in errors.read().splitlines() if line.startswith("memory: ")]
         self.assertEqual(len(lines), 1, lines)
-        printed = float(re.match(r"memory: ([\d.]+) MiB a process", lines[0])[1]) * 2**20
+        printed = float(re.match(r"memory: ([\d.]+) MiB per process", lines[0])[1]) * 2**20
         print(f"{model} {' '.join(flags)}, batch {batch}: printed {printed / 2**20:.1f} MiB, measured "
               f"{', '.join(f'{size / 2**20:.1f}' for size in sizes)}")
         self.assertEqual(len(sizes), 2 if prefix else 1)

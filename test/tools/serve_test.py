@@ -68,7 +68,7 @@ class Serve(program.Case):
         self.assertEqual(self.status(server.address), [{"address": server.address, "status": {"containers": []}}])
         text = run("serve", "--status", server.address)
         self.assertEqual((text.returncode, text.stderr), (0, ""))
-        self.assertEqual(text.stdout, f"{server.address}: a server with nothing\n")
+        self.assertEqual(text.stdout, f"{server.address}: a server with no containers\n")
 
     def test_the_cluster_of_tf_config_alone(self):
         ports = free_ports(2)
@@ -83,7 +83,7 @@ class Serve(program.Case):
         self.assertIn(addresses[1], tasks[1]["error"])
         text = run("serve", "--status", ",".join(addresses))
         self.assertEqual(text.returncode, 75)
-        self.assertIn(f"{addresses[0]}: a server with nothing\n{addresses[1]}: does not answer: ", text.stdout)
+        self.assertIn(f"{addresses[0]}: a server with no containers\n{addresses[1]}: does not answer: ", text.stdout)
 
     def test_of_a_job_that_trains_counters_rise(self):
         ports = free_ports(3)

@@ -48,20 +48,21 @@ json server(const json& of_job) {
 }
 
 TEST(StatusText, SaysAllOfAServer) {
-  EXPECT_EQ(status_text("h:1", server(job()).dump()),
-            "h:1: a server with 2 containers\n"
-            "  container \"\": 4 B, 1 variable of clients\n"
-            "  container \"digits\": 1.5 MiB, 0 variables of clients\n"
-            "    job: asynchronous, version 40, generation 2, 2 shards\n"
-            "    pushes: 80 applied, 0 kept for others', 1 late, 2 too stale, 3 repeated, 4 lost; "
-            "41 pulls\n"
-            "    moved: 5.0 MiB pushed, 2.0 KiB pulled; 7 rows pushed, 8 pulled\n"
-            "    a worker's step: 128.0 KiB pushed, of 0.2 rows and what is no table\n"
-            "    staleness: mean 0.62, most 16 (steps of 0: 30, 1: 9, 16 and more: 1)\n"
-            "    waiting: 1 call\n"
-            "    worker 0: push 80, 0.2 s ago, 4 lost\n"
-            "    worker 1: push 5 of start 2, 1.5 s ago\n"
-            "    worker 2: no push yet\n");
+  EXPECT_EQ(
+      status_text("h:1", server(job()).dump()),
+      "h:1: a server with 2 containers\n"
+      "  container \"\": 4 bytes, 1 variable of clients\n"
+      "  container \"digits\": 1.5 MiB, 0 variables of clients\n"
+      "    job: asynchronous, version 40, generation 2, 2 shards\n"
+      "    pushes: 80 applied, 0 held for other workers, 1 late, 2 too stale, 3 repeated, 4 lost; "
+      "41 pulls\n"
+      "    moved: 5 MiB pushed, 2 KiB pulled; 7 rows pushed, 8 pulled\n"
+      "    per step of a worker: 128 KiB pushed (with 0.2 rows of tables)\n"
+      "    staleness: mean 0.62, most 16 (steps of 0: 30, 1: 9, 16 and more: 1)\n"
+      "    waiting: 1 call\n"
+      "    worker 0: push 80, 0.2 s ago, 4 lost\n"
+      "    worker 1: push 5 of start 2, 1.5 s ago\n"
+      "    worker 2: no push yet\n");
 }
 
 TEST(StatusText, SaysThatAJobWaitsForItsValues) {

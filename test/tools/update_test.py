@@ -38,7 +38,7 @@ class Update(Case):
                     folder = self.top / name / update
                     done = self.good("train", *SMALL, *COLLECTIVE, *rule, "--update", update, "-v", "--checkpoints", folder,
                                      prefix=mpirun(2))
-                    kept[update] = float(re.search(r"([0-9.]+) the optimizer's state", done.stderr)[1])
+                    kept[update] = float(re.search(r"([0-9.]+) MiB for the optimizer's state", done.stderr)[1])
                     ended[update] = state(folder)
                 self.assertGreater(len(ended["fused"]), 6)
                 self.assertTrue(any("/" in key for key in ended["fused"]), list(ended["fused"]))

@@ -7,6 +7,7 @@
 
 #include "collectives/machine.h"
 #include "engine/base/error.h"
+#include "engine/base/quantity.h"
 
 namespace lockstep::tools::bench {
 namespace {
@@ -41,9 +42,9 @@ void require_room(const strategies::Ranks& ranks, bool threads, std::size_t byte
   if (mine > free) {
     const auto mebibytes = [](std::size_t number) { return double(number) * 0x1p-20; };
     refusal = fmt::format(
-        "{} needs {:.1f} MiB for the {} rank{} of a host (input, output and scratch of each), and "
+        "{} needs {:.1f} MiB for the {} of a host (input, output and scratch of each), and "
         "{:.1f} MiB are free",
-        what, mebibytes(here * bytes), here, here == 1 ? "" : "s",
+        what, mebibytes(here * bytes), engine::count_text(here, "rank"),
         mebibytes(threads ? free : here * free));
   }
   // Others may see more that is free, and all are to say the same.

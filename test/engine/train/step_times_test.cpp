@@ -111,14 +111,15 @@ TEST(StepTimesTest, RanksThatAreLateInTurnAreNoCommunication) {
   EXPECT_NEAR(times.late_in_turn, 0.05, 0.002);
   EXPECT_NEAR(times.waited_for_slowest, 0, 0.002);
   EXPECT_EQ(times.warning(), "");
-  EXPECT_NE(times.describe().find("for others that are late in turn"), std::string::npos);
+  EXPECT_NE(times.describe().find(" for others, which are late in different steps"),
+            std::string::npos);
 }
 
 TEST(StepTimesTest, OneRankWaitsForNobody) {
   const StepTimes times = times_of(0.01, {0});  // 10 ms read as the middle of their bin
   EXPECT_EQ(times.slowest, 0);
   EXPECT_EQ(times.waited_for_slowest, 0);
-  EXPECT_EQ(times.describe(), "a step takes 9.96 ms (99 of 100 at most 9.96 ms)");
+  EXPECT_EQ(times.describe(), "a step takes 9.96 ms (99th percentile 9.96 ms)");
   EXPECT_EQ(times_of(0.01, {0.009}).warning(), "");
 }
 
@@ -133,11 +134,12 @@ StepTimes written(double work, double exposed, double others, double steps) {
 
 TEST(StepTimesTest, IsSaidInASentence) {
   EXPECT_EQ(written(0.00987, 0.00045, 1.52, 10).describe(),
-            "a step takes 12.3 ms (99 of 100 at most 123 ms); slowest is rank 1 with 9.87 ms of "
-            "work, for which the others wait 1520 ms; 0.45 ms of communication are not hidden");
+            "a step takes 12.3 ms (99th percentile 123 ms); rank 1 is the slowest with 9.87 ms of "
+            "work, and the other ranks wait for it for 1520 ms; 0.45 ms of communication are not "
+            "hidden");
   const StepTimes two = times_of(0.01, {0.001, 0.0});
-  EXPECT_NE(two.describe().find("slowest is rank 1 "), std::string::npos);
-  EXPECT_NE(two.describe().find("for which the other waits 1.0"), std::string::npos);
+  EXPECT_NE(two.describe().find("; rank 1 is the slowest "), std::string::npos);
+  EXPECT_NE(two.describe().find("and the other rank waits for it for 1.0"), std::string::npos);
 }
 
 TEST(StepTimesTest, CommunicationThatTakesLongerThanComputingIsAWarning) {
