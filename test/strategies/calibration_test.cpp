@@ -234,6 +234,7 @@ TEST_F(Calibrations, WhatOtherWorkDisturbedIsUsedAndNotKept) {
 TEST_F(Calibrations, TrialsAloneLeaveAllOtherCostsAsTheyWere) {
   CalibrationOptions alone = options();
   alone.trials_alone = true;
+  alone.trials = 1;  // so long that other work cannot disturb them all
   const Ended timed = run({0, 0}, 1, alone);
   const Topology& first = timed.calibrations[0].topology;
   EXPECT_EQ(timed.errors[0], "");
