@@ -51,9 +51,9 @@ void Progress::step(const engine::StepReport& report) {
   // Where workers make steps of their own, those that the others began meanwhile are not reported.
   const auto steps = last_step_ < 0 ? 1 : std::max<std::int64_t>(1, report.step - last_step_);
   if (report.step <= last_step_) sums_ = {};  // the run went back to a checkpoint
-  last_step_ = report.step;
   const double rate = report.images_per_second * double(steps);
-  add(report, rate);
+  add(report, last_step_ < 0 ? 0 : rate);
+  last_step_ = report.step;
   rate_ = rate_ == 0 ? rate : 0.9 * rate_ + 0.1 * rate;
   const auto now = engine::Clock::now();
   const double since = std::chrono::duration<double>(now - last_).count();
@@ -75,7 +75,9 @@ void Progress::add(const engine::StepReport& report, double rate) {
   sums_.examples += examples;
   sums_.loss += examples * report.loss;
   sums_.accuracy += examples * report.accuracy;
-  if (rate > 0) sums_.seconds += examples / rate;
+  if (rate == 0) return;
+  sums_.timed += examples;
+  sums_.seconds += examples / rate;
 }
 
 void Progress::epoch(std::int64_t epoch) {
@@ -83,7 +85,7 @@ void Progress::epoch(std::int64_t epoch) {
   say(all == 0 ? fmt::format("epoch {}: finished", epoch)
                : fmt::format("epoch {}: {}, {:.0f} examples/s", epoch,
                              metrics(sums_.loss / all, sums_.accuracy / all, "mean "),
-                             sums_.seconds > 0 ? all / sums_.seconds : 0));
+                             sums_.seconds > 0 ? sums_.timed / sums_.seconds : rate_));
 }
 
 void Progress::evaluation(const engine::Evaluation& test, std::int64_t epochs) {

@@ -30,7 +30,9 @@ class Progress {
   // Sums over the examples of the current epoch.
   struct Sums {
     std::int64_t epoch = -1;
-    double examples = 0, loss = 0, accuracy = 0, seconds = 0;
+    double examples = 0, loss = 0, accuracy = 0;
+    double timed = 0,
+           seconds = 0;  // without the run's first step, of which the others' are unknown
   } sums_;
   bool drawn_ = false;
 };

@@ -76,7 +76,7 @@ void expect_whole(const std::string& trace, std::int64_t first, std::int64_t ste
   // What small_graph has in one step of one replica.
   const std::size_t parameters = std::size_t(20 * 64 + 64 + 64 * 32 + 32 + 32 * 5 + 5);
   for (int rank = 0; rank < 4; ++rank) {
-    for (std::int64_t step = first; step < first + steps; ++step) {
+    for (std::int64_t step = first + 1; step <= first + steps; ++step) {
       auto count = [&](const char* category, const char* name) {
         return seen[{rank, step, category, name}];
       };

@@ -177,7 +177,7 @@ TEST(Communication, ThatTakesLongerThanComputingIsSaidOnce) {
   EXPECT_GT(history.times->exposed, 0);
   EXPECT_GT(history.times->messages, 0);
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_THAT(warnings[0], HasSubstr("communication takes longer than computing, "));
+  EXPECT_THAT(warnings[0], HasSubstr("communication takes longer than computation ("));
   RecordProperty("times", history.times->describe());
 }
 

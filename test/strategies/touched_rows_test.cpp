@@ -245,7 +245,7 @@ TEST_F(TouchedRows, WhatNobodyTouchesRests) {
     }
     EXPECT_GT(moved, 0u);
     EXPECT_GT(resting, moved);
-    EXPECT_THAT(explained_, HasSubstr("rest until they are touched"));
+    EXPECT_THAT(explained_, HasSubstr("wait until they are touched"));
     fs::remove_all(first.checkpoints);
   }
 }

@@ -95,7 +95,7 @@ class Plan(Case):
         self.assertEqual(again["table"], plan["table"])
 
     def test_a_models_update_is_where_it_takes_less_and_both_prices_are_said(self):
-        both = r"sums and updates of a step are predicted to take [\d.]+ [mu]?s with it inside, [\d.]+ [mu]?s apart"
+        both = r"the sums and updates of a step are predicted to take [\d.]+ [mu]?s fused, [\d.]+ [mu]?s apart"
         for topology, update in (("1x4", "fused"), ("3x1", "fused"), ("128x8", "apart")):
             text = self.good("plan", "--topology", topology, "--model", "mlp_wide").stdout
             self.assertRegex(text, rf"\n  update by SGD with momentum: {update}, because {both}\n$")

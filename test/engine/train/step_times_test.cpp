@@ -144,8 +144,8 @@ TEST(StepTimesTest, IsSaidInASentence) {
 
 TEST(StepTimesTest, CommunicationThatTakesLongerThanComputingIsAWarning) {
   EXPECT_EQ(written(0.004, 0.0081, 0, 10).warning(),
-            "communication takes longer than computing, 8.10 ms against 4.00 ms a step: a larger "
-            "batch or fewer replicas use the machine better");
+            "communication takes longer than computation (8.10 ms instead of 4.00 ms per step): a "
+            "larger batch or fewer replicas use the machine better");
   EXPECT_EQ(written(0.004, 0.0081, 0, 9).warning(), "") << "too few steps";
   EXPECT_EQ(written(0.004, 0.004, 0, 10).warning(), "");
 }
