@@ -8,7 +8,7 @@ namespace lockstep::engine {
 struct LibraryFinding {
   std::string name;  // "cuDNN"
   bool found = false;
-  std::string text;  // its version, or why it cannot be used, in one line
+  std::string text = {};  // its version, or why it cannot be used, in one line
 };
 
 }  // namespace lockstep::engine

@@ -373,7 +373,9 @@ TEST_F(Calibrations, ARankThatStopsIsNamedAtTheDeadline) {
   const Ended ended = run(
       {0, 0, 0}, 1, {.deadline = 1500ms, .most_touched = kTouched},
       [&](int process) {
-        if (process == 2 && ++reductions == 100) EXPECT_TRUE(await([&] { return told.load(); }));
+        if (process == 2 && ++reductions == 100) {
+          EXPECT_TRUE(await([&] { return told.load(); }));
+        }
       },
       [](int, auto&) {}, [&](int) { told = true; });
   for (const std::size_t p : {0, 1})

@@ -315,7 +315,9 @@ TEST(GpuIpc, AProcessThatDoesNotComeIsNamedAtTheDeadline) {
   two.prepare = [&](auto& options, int process) {
     if (process == 1)
       options.hook = [&] {
-        if (++blocks == 20) EXPECT_TRUE(await([&] { return over.try_wait(); }));
+        if (++blocks == 20) {
+          EXPECT_TRUE(await([&] { return over.try_wait(); }));
+        }
       };
   };
   const auto begin = engine::Clock::now();

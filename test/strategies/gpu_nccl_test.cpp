@@ -216,7 +216,9 @@ TEST(GpuNccl, ARankThatDoesNotComeIsWaitedForUntilTheDeadline) {
   FakeNccl* nccl = nullptr;
   gpus.prepare = [&](FakeNccl& made) { nccl = &made; };
   gpus.job.on_step = [&](const engine::StepReport& report) {
-    if (report.step == 3) EXPECT_TRUE(await([&] { return nccl->aborted() > 0; }));
+    if (report.step == 3) {
+      EXPECT_TRUE(await([&] { return nccl->aborted() > 0; }));
+    }
   };
   const engine::Error error = failure(gpus);
   EXPECT_EQ(error.code(), engine::Code::kTimeout) << error.what();
