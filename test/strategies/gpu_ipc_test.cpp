@@ -146,7 +146,7 @@ TEST(GpuIpc, ProcessesEndWithTheBitsOfReplicasOfOneProcess) {
                   HasSubstr("GPUs of several processes: those of a host are ranks of one host"));
       const bool streams = optimizer.rule.needs() == engine::Needs::kNothing;
       EXPECT_THAT(two.explained,
-                  HasSubstr(streams ? "all-reduce: direct with the optimizer's update" : "update"));
+                  HasSubstr(streams ? "all-reduce: direct, update fused" : "update"));
     }
   }
 }

@@ -45,7 +45,7 @@ class Cluster(unittest.TestCase):
         words = shlex.split(block.replace("\\\n", " "))
         at = words.index("--")
         done = subprocess.run([SCRIPT, "--program", LOCKSTEP, "--port", str(free_ports(6)), *words[1:at + 1], *words[at + 1:],
-                               "--threads", "1", "--json"], capture_output=True, text=True, timeout=PATIENCE)
+                               "--threads", "1", "--json", "-v"], capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()
         self.assertEqual(len(lines), 1, done.stdout)
