@@ -119,7 +119,7 @@ TEST(SafetensorsFuzz, ADamagedShardIsNeverPartOfACheckpoint) {
   LogLines lines;
   std::mt19937_64 random(3);
   Checkpoints checkpoints(storage, "runs", 2, lines.log());
-  save(checkpoints, 1, some_arrays(2), 1, random);
+  save(checkpoints, 1, tiny_arrays(2), 1, random);
   const std::string path = "runs/step-0000000001/" + engine::shard_name(0, 1);
   const std::string whole = text_of(storage.contents(path));
   for (std::uint64_t number = 0; number < kInputs && !HasFailure(); ++number) {
