@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -46,13 +45,6 @@ std::optional<Identity> identity(const Variable& variable) {
   return std::nullopt;
 }
 
-std::optional<Identity> identity_here() {
-  return identity([](const char* name) {
-    const char* text = std::getenv(name);
-    return std::string_view(text == nullptr ? "" : text);
-  });
-}
-
 // `environment`: "A=1\0B=2\0".
 std::optional<Identity> identity_in(std::string_view environment) {
   return identity([&](const std::string& name) {
@@ -69,6 +61,12 @@ std::optional<Identity> identity_in(std::string_view environment) {
 
 std::string environment_of(int pid) {
   return process_file(fmt::format("/proc/{}/environ", pid));
+}
+
+// As the launcher gave it: MPI_Init changes the environment meanwhile, and getenv must not run
+// beside that.
+std::optional<Identity> identity_here() {
+  return identity_in(environment_of(getpid()));
 }
 
 struct Status {
