@@ -45,7 +45,7 @@ std::vector<Binding> plan_bindings(std::span<const HostProcess> processes, const
 Binding plan_binding(std::span<const HostProcess> processes, std::size_t mine,
                      const MachineMap& map, int threads, int cores);
 
-// What keeps a process to fewer processors than the machine has.
+// A confinement keeps a process to fewer processors than the machine has.
 struct Confinement {
   int allowed = 1, online = 1;  // processors
   double quota = 0;             // of the control group, in processors; 0: none

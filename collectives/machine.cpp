@@ -43,7 +43,7 @@ std::size_t bytes_of(const char* file, std::string_view label) {
   return kilobytes * 1024;
 }
 
-// Of the computer, as a call of the system says it where there is no /proc.
+// Returns the bytes of the computer. Where there is no /proc a call of the system tells them.
 std::size_t all_memory() {
   const std::size_t listed = bytes_of("/proc/meminfo", "MemTotal");
   struct sysinfo info {};

@@ -98,7 +98,8 @@ bool equal_in_order(const Topology& topology, const std::vector<HostRanks>& host
   return true;
 }
 
-// How long the ranks of a host roughly take to add so many bytes of each, for comparing hosts.
+// Returns roughly the time in which the ranks of a host add so many bytes of each. It serves to
+// compare hosts.
 double seconds_to_add(const HostCosts& costs, const HostRanks& host, double bytes) {
   const auto ranks = double(host.ranks);
   const MemoryPass pass = costs.pass(ranks * bytes);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kSmallestTrial = std::size_t(1) << 10, kTrialGrowth = 4;
 constexpr double kMayBeFastest = 4;  // times as long as the fastest
-// Of the time of all, that one may take once. On one host costs may be assumed, and all sizes
+// One trial may take this part of the time of all. On one host costs may be assumed, and all sizes
 // large.
 constexpr double kMostOfAll = 0.1, kMostOnHost = 0.02;
 constexpr int kFirstTries = 2, kMostTries = 300;  // repetitions at first, and then
@@ -26,7 +26,7 @@ constexpr double kShortest = 1e-9;                // s: of a clock that is too c
 constexpr double kMeetingsOnHost = 3, kWritingPart = 0.5;
 // Parts of the samples that differ by less agree.
 constexpr double kAgree = 1.5;
-// Of the time of all trials: for the first tries, and for those that other work disturbed.
+// The first tries, and those again that other work disturbed, have these parts of the time of all.
 constexpr double kFirstTime = 0.3, kRetried = 0.3;
 
 std::vector<std::size_t> trial_sizes(const Topology& topology, std::size_t most) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which all-reduces the ranks of a job time, and how often: those that may be the fastest by the
-// topology's costs, at a few sizes, as often as a time allows. Pure functions; any thread.
+// The ranks of a job time the all-reduces that may be the fastest by the topology's costs, at a few
+// sizes, as often as a time allows. Pure functions; any thread.
 #pragma once
 #include <cstddef>
 #include <functional>

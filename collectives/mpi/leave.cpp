@@ -7,16 +7,16 @@
 #include <atomic>
 #include <thread>
 
-#include "collectives/mpi/mpi_bootstrap.h"
+#include "collectives/mpi/siblings.h"
 
 namespace lockstep::collectives::mpi {
 
 void leave(const std::string& why, std::chrono::milliseconds after) noexcept {
   static std::atomic_flag left;  // what a second thread sees follows from this end
   while (left.test_and_set()) pause();
-  const Launch me = launch();
-  const std::string line = me.present ? fmt::format("lockstep: rank {}: {}\n", me.rank, why)
-                                      : fmt::format("lockstep: {}\n", why);
+  const auto rank = rank_here();
+  const std::string line = rank ? fmt::format("lockstep: rank {}: {}\n", *rank, why)
+                                : fmt::format("lockstep: {}\n", why);
   // One call, so that lines of several ranks do not mix; whether it was written changes nothing
   // now.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());

@@ -26,8 +26,8 @@ Launch launch();
 // variable and the ways that work.
 void require_known_launcher();
 
-// For people: which options Open MPI's mpirun needs to notice a host that it cannot reach any more.
-// Empty where they are set, as far as the environment of its processes says.
+// Returns a sentence that names the options by which Open MPI's mpirun notices a host that it
+// cannot reach any more. It is empty where the environment of its processes says that they are set.
 std::string missing_keep_alive();
 
 struct Options {

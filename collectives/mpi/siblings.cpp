@@ -31,40 +31,36 @@ std::string process_file(const std::string& file) {
   return out.str();
 }
 
-// `variable`: gives the text of an environment variable, empty where it is not set.
-template <class Variable>
-std::optional<Identity> identity(const Variable& variable) {
+// Returns the text of a variable of `environment`, "A=1\0B=2\0"; empty where it is not set.
+std::string_view variable_in(std::string_view environment, const std::string& name) {
+  const std::string wanted = name + "=";
+  for (std::size_t at = 0; at < environment.size();) {
+    const std::size_t end = std::min(environment.find('\0', at), environment.size());
+    const std::string_view entry = environment.substr(at, end - at);
+    if (entry.substr(0, wanted.size()) == wanted) return entry.substr(wanted.size());
+    at = end + 1;
+  }
+  return {};
+}
+
+std::optional<Identity> identity_in(std::string_view environment) {
   Identity found;
-  found.job =
-      std::string(variable("PMIX_NAMESPACE")) + "/" + std::string(variable("OMPI_COMM_WORLD_SIZE"));
+  found.job = std::string(variable_in(environment, "PMIX_NAMESPACE")) + "/" +
+              std::string(variable_in(environment, "OMPI_COMM_WORLD_SIZE"));
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
-    const std::string_view text = variable(name);
+    const std::string_view text = variable_in(environment, name);
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), found.rank);
     if (error == std::errc() && end == text.data() + text.size() && found.rank >= 0) return found;
   }
   return std::nullopt;
 }
 
-// `environment`: "A=1\0B=2\0".
-std::optional<Identity> identity_in(std::string_view environment) {
-  return identity([&](const std::string& name) {
-    const std::string wanted = name + "=";
-    for (std::size_t at = 0; at < environment.size();) {
-      const std::size_t end = std::min(environment.find('\0', at), environment.size());
-      const std::string_view entry = environment.substr(at, end - at);
-      if (entry.substr(0, wanted.size()) == wanted) return entry.substr(wanted.size());
-      at = end + 1;
-    }
-    return std::string_view();
-  });
-}
-
 std::string environment_of(int pid) {
   return process_file(fmt::format("/proc/{}/environ", pid));
 }
 
-// As the launcher gave it: MPI_Init changes the environment meanwhile, and getenv must not run
-// beside that.
+// The kernel keeps what the launcher gave. getenv must not run beside MPI_Init, which changes the
+// environment.
 std::optional<Identity> identity_here() {
   return identity_in(environment_of(getpid()));
 }
@@ -130,6 +126,11 @@ std::optional<int> stopped_process(int pid) {
 }
 
 }  // namespace
+
+std::optional<int> rank_here() {
+  const auto here = identity_here();
+  return here ? std::optional(here->rank) : std::nullopt;
+}
 
 std::string stopped_siblings() {
   std::string text;

@@ -4,6 +4,7 @@
 // A wrapper script between launcher and program stands for its program. Reads a few files of /proc
 // for each child of the launcher; any thread; never fails: what cannot be read is not seen. Linux.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ struct Sibling {
   int rank = -1, pid = 0;
   auto operator<=>(const Sibling&) const = default;
 };
+
+// Returns the rank of this process, as its launcher set it.
+std::optional<int> rank_here();
 
 struct Family {
   std::vector<Sibling> siblings;  // the others that live, ascending

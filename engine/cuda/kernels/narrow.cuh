@@ -7,6 +7,7 @@
 #include <grid.cuh>
 #include <matrices.cuh>
 
+#include "engine/cuda/kernels/bands.cuh"
 #include "engine/cuda/kernels/elements.cuh"
 #include "engine/cuda/kernels/lines.cuh"
 #include "engine/cuda/kernels/narrow.h"
@@ -40,19 +41,6 @@ struct NarrowPixels {
   }
 };
 
-// Rows of outputs of an image, and the first of these outputs among all of the batch.
-struct NarrowBand {
-  std::size_t image, line;
-  unsigned row, positions;
-  __device__ NarrowBand(const NarrowSizes& s, std::size_t number) {
-    const auto [of_batch, of_image] = divide(number, s.bands());
-    image = of_batch;
-    row = unsigned(of_image) * s.band;
-    line = (image * s.output_height + row) * s.output_width;
-    positions = unsigned(least(s.band, s.output_height - row)) * s.output_width;
-  }
-};
-
 // What the block has of a band, in the one or the other half of its memory.
 template <unsigned kFilters>
 struct NarrowHalf {
@@ -64,7 +52,7 @@ struct NarrowHalf {
   // Begins to copy a band, with zeros beyond the image and behind the last output. All threads of
   // the block call it.
   template <class T>
-  __device__ void copy(const NarrowGradient& a, const NarrowBand& band) const {
+  __device__ void copy(const NarrowGradient& a, const OutputBand& band) const {
     const NarrowSizes& s = a.sizes;
     constexpr unsigned kPieces = decltype(x)::kPieces, kOutputPieces = decltype(dy)::kPieces;
     const unsigned pitch = s.pitch(), warps = threads() / kWarp;
@@ -173,15 +161,15 @@ __device__ void narrow_gradient(const NarrowGradient& a) {
   for (unsigned chunk = block(); chunk < a.chunks; chunk += blocks()) {
     NarrowTile<T, kFilters> tile(s);
     unsigned which = 0;
-    if (chunk < bands) Half(s, 0).template copy<T>(a, NarrowBand(s, chunk));
+    if (chunk < bands) Half(s, 0).template copy<T>(a, OutputBand(s, chunk));
     commit_copies();
     for (std::size_t number = chunk; number < bands; number += a.chunks, which ^= 1) {
       const std::size_t next = number + a.chunks;
-      if (next < bands) Half(s, which ^ 1).template copy<T>(a, NarrowBand(s, next));
+      if (next < bands) Half(s, which ^ 1).template copy<T>(a, OutputBand(s, next));
       commit_copies();
       wait_for_copies<1>();
       barrier();
-      tile.add(s, Half(s, which), NarrowBand(s, number).positions);
+      tile.add(s, Half(s, which), OutputBand(s, number).positions);
       barrier();
     }
     tile.write(s, a.sums + std::size_t(chunk) * s.sums());

@@ -8,25 +8,13 @@
 #include <cstdint>
 #include <grid.cuh>
 
+#include "engine/cuda/kernels/bands.cuh"
 #include "engine/cuda/kernels/elements.cuh"
 #include "engine/cuda/kernels/lines.cuh"
 #include "engine/cuda/kernels/pack.cuh"
 #include "engine/cuda/kernels/thin.h"
 
 namespace lockstep::engine::cuda {
-
-// A band of outputs.
-struct ThinBand {
-  std::size_t image, line;  // of the first output
-  unsigned row, positions;
-  __device__ ThinBand(const ThinSizes& s, std::size_t number) {
-    const auto [of_batch, of_image] = divide(number, s.bands());
-    image = of_batch;
-    row = unsigned(of_image) * s.band;
-    line = (image * s.output_height + row) * s.output_width;
-    positions = unsigned(least(s.band, s.output_height - row)) * s.output_width;
-  }
-};
 
 // A band as the block sees it: its numbers in float32, row by row, zero beyond the image, and
 // tables of the places of taps and positions among them.
@@ -54,7 +42,7 @@ class ThinView {
 
   // Goes on to a band. All threads of the block call it.
   template <class T>
-  __device__ void show(const ThinSizes& s, const T* images, const ThinBand& band) {
+  __device__ void show(const ThinSizes& s, const T* images, const OutputBand& band) {
     constexpr unsigned kAtOnce = 2;  // rows whose loads are under way together
     const unsigned pitch = s.pitch(), rows = s.rows(s.band), warps = threads() / kWarp;
     const unsigned numbers = s.width * s.channels, left = s.padding * s.channels;
@@ -119,7 +107,7 @@ __device__ void run(const ThinForward& a) {
   const std::size_t bands = std::size_t(a.state->examples) * s.bands();
   const std::size_t step = std::size_t(blocks()) * block_rows();
   for (std::size_t at = std::size_t(block_row()) * blocks() + block(); at < bands; at += step) {
-    const ThinBand band(s, at);
+    const OutputBand band(s, at);
     view.show(s, static_cast<const T*>(a.x), band);
     for (unsigned first = works ? mine.slot : band.positions; first < band.positions;
          first += kAtOnce * mine.slots) {
@@ -157,7 +145,7 @@ class ThinOutputs {
   static constexpr unsigned kSlots = kLineThreads / kSumGroups;
   using Sums = ChannelSums<kThinTaps + 1, kThinWidth, float>;
 
-  __device__ void read(const ThinGradients& a, const ThinBand& band, unsigned slot,
+  __device__ void read(const ThinGradients& a, const OutputBand& band, unsigned slot,
                        std::size_t filter) {
     slot_ = slot;
     end_ = band.positions;
@@ -226,7 +214,7 @@ __device__ void run(const ThinGradients& a) {
     for (unsigned chunk = block_row(); chunk < chunks; chunk += block_rows()) {
       typename ThinOutputs<T>::Sums sums;
       for (std::size_t at = chunk; at < bands; at += chunks) {
-        const ThinBand band(s, bands - 1 - at);
+        const OutputBand band(s, bands - 1 - at);
         ThinOutputs<T> outputs;
         if (mine.works(tile)) outputs.read(a, band, mine.slot, mine.channel(tile));
         view.show(s, static_cast<const T*>(a.x), band);
