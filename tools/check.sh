@@ -44,6 +44,7 @@ failures=()
 folders=()
 runner=()
 test_arguments=()
+compiler_arguments=(-g1 -fno-sanitize-recover=all)
 say() { printf 'check: %s (after %d:%02d)\n' "$*" $((SECONDS / 60)) $((SECONDS % 60)); }
 failed() { failures+=(--failed "$1"); }
 
@@ -67,7 +68,7 @@ run_sanitized() {
   local folder=$1 which=$2 suite=$3
   shift 3
   say "suite $suite under the sanitizers $which"
-  if configure "$folder" "${unity[@]}" -Ddebug=false -Dcpp_args='-g1 -fno-sanitize-recover=all' -Doptimization=1 \
+  if configure "$folder" "${unity[@]}" -Ddebug=false -Dcpp_args="${compiler_arguments[*]}" -Doptimization=1 \
     -Db_lundef=false -Dwerror=false -Db_sanitize="$which" "$@"; then
     run_tests "$folder" --suite "$suite" --timeout-multiplier 5 "${test_arguments[@]}"
   else
@@ -119,7 +120,9 @@ export LSAN_OPTIONS="suppressions='$PWD/test/leak_sanitizer.txt':print_suppressi
 export UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1
 slow='Sums.OfAMillionElements:*UpdatesAreRight*:Registry.PlansAwaitNobodyWithoutNeed:GeneratedDigitsDifficulty.*:Resnet20.*'
 if [ "$mode" = plain ]; then
-  # What chooses and prices plans only computes; no program needs kernels for GPUs.
+  # What chooses and prices plans only computes; no program needs kernels for GPUs, or for more than one kind of
+  # processor.
+  compiler_arguments+=(-DHWY_COMPILE_ONLY_STATIC)
   left_out='*Planner*:*Price*:*Layouts*:*Probes*:*Trial*:*Calibration*:*Registry*'
   test_arguments=(--test-args="--gtest_filter=-$left_out:$slow")
   run_sanitized build-sanitize address,undefined sanitized -Dcuda=disabled
