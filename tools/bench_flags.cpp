@@ -39,7 +39,8 @@ void require_effect(const BenchFlags& f) {
                                                    {"--warmup", f.warmup.has_value()}};
   for (const auto& [name, given] : of_sizes)
     engine::require(!f.scaling || !given,
-                    "--scaling times whole steps of --gradients, so {} has nothing to do", name);
+                    "--scaling times whole steps of --gradients, so {} has no effect: leave it out",
+                    name);
   const std::pair<const char*, bool> of_scaling[] = {{"--gradients", f.gradients.has_value()},
                                                      {"--compute-ms", f.compute_ms.has_value()},
                                                      {"--batch", f.batch.has_value()},
@@ -48,7 +49,7 @@ void require_effect(const BenchFlags& f) {
     engine::require(f.scaling || !given, "{} is for --scaling alone", name);
   engine::require(f.on_devices() || !f.copy, "--copy is for --device and --devices alone");
   engine::require(f.links.empty() || !f.assumed,
-                  "--links says what things cost, so --assumed has nothing to do");
+                  "--links says what things cost, so --assumed has no effect: leave it out");
 }
 
 // Ranks on devices are replicas of one process, whose steps sum gradients.
@@ -59,7 +60,7 @@ void require_of_devices(const BenchFlags& f, const bench::Setting& s, int proces
                   "without mpirun",
                   flag, processes);
   engine::require(f.devices.empty() || f.ranks == 0,
-                  "--devices gives each rank a device, so --ranks has nothing to do");
+                  "--devices gives each rank a device, so --ranks has no effect: leave it out");
   const std::string other = f.scaling ? "scaling" : f.other();
   engine::require(other.empty(), "{} goes without --{}, which times ranks on processors alone",
                   flag, other);
@@ -67,9 +68,10 @@ void require_of_devices(const BenchFlags& f, const bench::Setting& s, int proces
                   "{} times the sums of all_reduce, not {} of {}", flag, f.operation(),
                   f.collective);
   engine::require(!s.mpi, "--compare mpi is of ranks on processors; NCCL is timed beside GPUs");
-  engine::require(!f.warmup, "{} times batches of calls, so --warmup has nothing to do", flag);
+  engine::require(!f.warmup, "{} times batches of calls, so --warmup has no effect: leave it out",
+                  flag);
   engine::require(f.network.given().empty(),
-                  "{} sends nothing between hosts, so {} has nothing to do", flag,
+                  "{} sends nothing between hosts, so {} has no effect: leave it out", flag,
                   f.network.given());
 }
 
@@ -266,7 +268,8 @@ void BenchFlags::require_possible(int processes) const {
   engine::require(!engine::is_integer(s.task.dtype) || !s.task.mean,
                   "--op mean needs floating point, not {}", dtype);
   engine::require(s.task.reduces() || !op,
-                  "--collective {} reduces nothing, so --op has nothing to do", collective);
+                  "--collective {} reduces nothing, so --op has no effect: leave it out",
+                  collective);
   if (on_devices()) require_of_devices(*this, s, processes);
   engine::require(ranks == 0 || processes == 1,
                   "--ranks starts threads in one process, and {} processes were started; they are "
@@ -314,7 +317,7 @@ void declare(CLI::App& app, BenchFlags& f) {
   declare_ranks(app, f);
   declare_bench_communication(app, f);
   declare_bench_output(app, f);
-  declare(app, f.verbosity);
+  declare_quiet(app, f.verbosity);
   end_help(app,
            "  lockstep bench --ranks 2 -b 4k -e 64m -f 2 --algorithm all --plot all.svg\n"
            "  mpirun -n 2 lockstep bench --compare mpi\n"

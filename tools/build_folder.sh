@@ -54,7 +54,7 @@ compile() {
 }
 
 # Several sources in a unit: headers and templates, not code, are most of what compiling takes.
-unity=(--unity=on --unity-size=8)
+unity=(--unity=on --unity-size=16)
 
 # compile_aloud FOLDER [TARGET...]: as compile, and tells on standard error how much is done and about how long the
 # rest takes: on a terminal by one line that changes, elsewhere by a line every so many seconds. What compilers say is
@@ -81,6 +81,8 @@ show_progress() {
     if [[ ! $line =~ ^\[([0-9]+)/([0-9]+)\]\  ]]; then
       if [ -n "$shown" ]; then printf '\r\033[K'; shown=''; fi
       printf '%s\n' "$line"
+    elif [ "${BASH_REMATCH[1]}" -eq 0 ]; then # the first step, where ninja shows it before it has ended
+      continue
     elif [ -t 1 ]; then
       shown=$(progress_text "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" $((SECONDS - begin)))
       printf '\r\033[K%s' "$shown"

@@ -11,7 +11,7 @@ usage: tools/check.sh [--sanitize | --changed [REVISION]]
 
 Installs what is missing (tools/setup.sh), builds `build` with warnings as errors and runs all tests there,
 then runs the tests of parsers, the executor and shared memory in `build-sanitize` under the address and
-undefined-behaviour sanitizers.
+undefined-behavior sanitizers.
   --sanitize              runs all unit tests there, and in `build-tsan` under the thread sanitizer
   --changed [REVISION]    builds, and runs the tests of the folders in which files differ from REVISION
                           (default: the last commit, or the one before where nothing differs), and the lints
@@ -89,7 +89,9 @@ if ! tools/setup.sh; then
 fi
 
 say "build"
-if ! configure build --buildtype=release "${unity[@]}" -Dwerror=true -Dcuda=auto; then
+# A developer's build keeps its small units.
+if [ -e build/build.ninja ]; then unity_of_build=(); else unity_of_build=("${unity[@]}"); fi
+if ! configure build --buildtype=release "${unity_of_build[@]}" -Dwerror=true -Dcuda=auto; then
   failed "build: cannot be configured (log: build/meson-logs/meson-log.txt)"
   finish
 fi

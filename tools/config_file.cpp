@@ -38,13 +38,33 @@ std::optional<std::string> file_of(const std::vector<std::string>& arguments) {
 }
 
 json read_config(const std::string& file) {
-  const std::string text = engine::read_text(file, kFlag + ": " + file, kMostConfig);
-  return collectives::json_reading::parse(text, fmt::format("{}: {}", kFlag, file));
+  const std::string what = kFlag + ": " + brief(file);
+  return collectives::json_reading::parse(engine::read_text(file, what, kMostConfig), what);
 }
 
 bool on_command_line(const std::vector<std::string>& arguments, const std::string& name) {
   return std::any_of(arguments.begin(), arguments.end(), [&](const std::string& argument) {
     return argument == "--" + name || argument.starts_with("--" + name + "=");
+  });
+}
+
+// By one of its names, long or short.
+bool on_command_line(const std::vector<std::string>& arguments, const CLI::Option& option) {
+  const auto is = [&](const char* dashes) {
+    return [&arguments, dashes](const std::string& name) {
+      return std::any_of(arguments.begin(), arguments.end(), [&](const std::string& argument) {
+        return argument == dashes + name || argument.starts_with(dashes + name + "=");
+      });
+    };
+  };
+  return std::ranges::any_of(option.get_lnames(), is("--")) ||
+         std::ranges::any_of(option.get_snames(), is("-"));
+}
+
+// Who asks for --quiet does not want the file's --verbose.
+bool excluded_on_command_line(const std::vector<std::string>& arguments, CLI::Option& option) {
+  return std::ranges::any_of(option.get_excludes(), [&](const CLI::Option* other) {
+    return on_command_line(arguments, *other);
   });
 }
 
@@ -75,7 +95,7 @@ void append(std::vector<std::string>& arguments, CLI::Option& option, const std:
   };
   if (option.get_items_expected_min() == 0) {  // takes no value
     wants(value.is_boolean(), "true or false");
-    arguments.push_back(fmt::format("--{}={}", name, value.dump()));
+    if (value.get<bool>()) arguments.push_back("--" + name);
   } else if (option.get_type_name().starts_with("TEXT")) {
     // A size may be a number: its type says what a number alone counts.
     const bool size = option.get_type_name().find("alone:") != std::string::npos;
@@ -132,9 +152,9 @@ Configured with_config(CLI::App& command, std::vector<std::string> arguments) {
     require(std::ranges::find(of_file, names[0]) == of_file.end(),
             "{}: {}: \"{}\" is there twice, by several of its names ({}): leave one of them out",
             kFlag, *file, names[0], fmt::join(names, ", "));
-    const bool given = std::ranges::any_of(
-        names, [&](const std::string& one) { return on_command_line(arguments, one); });
-    if (given || other_end_on_command_line(arguments, name)) continue;
+    if (on_command_line(arguments, *option) || excluded_on_command_line(arguments, *option) ||
+        other_end_on_command_line(arguments, name))
+      continue;
     append(from_file, *option, name, value, *file);
     of_file.push_back(names[0]);
   }

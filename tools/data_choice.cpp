@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
 #include "engine/data/augmented.h"
 #include "engine/data/cifar_file.h"
@@ -14,6 +15,8 @@
 
 namespace lockstep::tools {
 namespace {
+
+using engine::brief;
 
 constexpr std::uint64_t kExamples = 8000;
 constexpr std::size_t kPadding = 4;  // of crops, in pixels
@@ -44,8 +47,8 @@ std::size_t buckets_of(const engine::GraphSpec& graph) {
     engine::require(source.first == engine::data::kClickNumbers &&
                         source.fields == engine::data::kClickFields &&
                         graph.input_shape().elements() == engine::data::kClickColumns,
-                    "model {} embeds ids that do not lie as clicks have them, {} numbers and then "
-                    "{} ids; there are no other data of ids",
+                    "model {} expects other columns than clicks have ({} numbers, then {} ids); "
+                    "there is no other data set of ids",
                     graph.name(), engine::data::kClickNumbers, engine::data::kClickFields);
     buckets = buckets == 0 ? source.rows : std::min(buckets, source.rows);
   }
@@ -76,17 +79,17 @@ engine::data::Sets choose_images(const DataChoice& choice, const engine::GraphSp
 
 engine::data::Sets choose_plain(const DataChoice& choice, const engine::GraphSpec& graph) {
   engine::require(!choice.examples || choice.data.empty(),
-                  "--examples {} is of the examples that the program draws, and --data {} gives "
-                  "others: leave one of them out",
-                  choice.examples.value_or(0), choice.data);
+                  "--examples {} is for generated data, and --data {} gives others: leave one of "
+                  "them out",
+                  choice.examples.value_or(0), brief(choice.data));
   const std::size_t buckets = buckets_of(graph);
   engine::require(choice.test.empty() || buckets > 0,
                   "--test {}: test data of images lie beside the training data, in the folder of "
                   "--data: leave it out",
                   choice.test);
   engine::require(choice.test.empty() || (!choice.data.empty() && choice.data != "random"),
-                  "--test {} without --data FILE: what the program draws has test data of its own",
-                  choice.test);
+                  "--test {} needs --data FILE; generated data has test data of its own",
+                  brief(choice.test));
   if (buckets > 0) return choose_clicks(choice, buckets);
   const engine::Shape shape = graph.input_shape();
   const bool colours = shape.rank() == 3 && shape[2] == 3;

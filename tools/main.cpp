@@ -144,7 +144,9 @@ int run(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + std::max(argc, 1));
   const std::string command = arguments.empty() ? "" : arguments[0];
   Program program{argc, argv};
-  if (command == train->get_name()) {
+  const bool wants_help = std::ranges::any_of(
+      arguments, [](const std::string& one) { return one == "--help" || one == "-h"; });
+  if (command == train->get_name() && !wants_help) {
     program.configured = together([&] { return with_config(*train, std::move(arguments)); });
     arguments = program.configured.arguments;
   }

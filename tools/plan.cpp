@@ -140,8 +140,10 @@ class PlanningProgress {
     if (!visible_ || seconds < next_) return;
     next_ = seconds + (terminal_ ? kRedraw : kLine);
     drawn_ = terminal_;
-    fmt::print(stderr, "{}lockstep: planning for {} ranks: {} of {} predictions are made{}",
-               terminal_ ? "\r\033[K" : "", ranks_, done, all, terminal_ ? "" : "\n");
+    const std::string line =
+        fmt::format("{}lockstep: planning for {} ranks: {} of {} predictions are made{}",
+                    terminal_ ? "\r\033[K" : "", ranks_, done, all, terminal_ ? "" : "\n");
+    std::fputs(line.c_str(), stderr);  // what cannot be shown is no error
     std::fflush(stderr);
   }
 
@@ -205,13 +207,13 @@ int plan(const PlanFlags& f, const Program& program) {
   if (!f.topology.empty()) {
     return together([&] {
       engine::require(!f.replicas && f.devices.empty(),
-                      "--topology says which ranks there are, so {} has nothing to do",
+                      "--topology says which ranks there are, so {} has no effect: leave it out",
                       f.replicas ? "--replicas" : "--devices");
       engine::require(!f.assumed && !f.fresh,
-                      "--topology says what things cost, so {} has nothing to do",
+                      "--topology says what things cost, so {} has no effect: leave it out",
                       f.assumed ? "--assumed" : "--fresh");
       engine::require(f.network.given().empty(),
-                      "--topology says what messages cost, so {} has nothing to do",
+                      "--topology says what messages cost, so {} has no effect: leave it out",
                       f.network.given());
       engine::require(processes == 1, "plan --topology runs in one process, and {} were started",
                       processes);
@@ -280,7 +282,7 @@ Command add_plan(CLI::App& app) {
                  "size of the all-reduce in the picture of --svg (default: 1MiB)")
       ->check(byte_size(1, kMostDrawn));
   app.add_flag("--json", f->json, "print one JSON object instead of text");
-  declare(app, f->verbosity);
+  declare_quiet(app, f->verbosity);
   end_help(app,
            "  lockstep plan --replicas 2\n"
            "  lockstep plan --topology 16x8 --model resnet50 --svg plan.svg\n"

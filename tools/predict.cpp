@@ -90,9 +90,8 @@ int predict(const PredictFlags& f, const Program& program) {
   }
   engine::require(
       !state.model.empty(),
-      "the checkpoint names no model, as one that a program of its own has made: only "
-      "checkpoints of lockstep train can be used here; in the program, Trainer::restore "
-      "and Trainer::predict do it");
+      "the checkpoint records no model's name: predict reads checkpoints of lockstep train; a "
+      "program of your own uses Trainer::restore and Trainer::predict");
   const bool synchronised = state.graph.find(", synchronised") != std::string::npos;
   const engine::GraphSpec graph = models::build(state.model, {.synchronised = synchronised});
   const engine::data::Sets sets = data_of(f, state, graph);

@@ -112,8 +112,8 @@ std::vector<std::string> Records::files() const {
   std::vector<std::string> files;
   if (checkpoint_ >= 0)
     files.push_back(std::filesystem::path(folder_) / engine::checkpoint_name(checkpoint_));
-  if (events_) files.push_back(log_file_);
-  if (summary_) files.push_back(summary_->path());
+  if (events_ && events_->whole()) files.push_back(log_file_);
+  if (summary_ && summary_->whole()) files.push_back(summary_->path());
   if (trace_) files.push_back(trace_file_);
   return files;
 }

@@ -107,7 +107,7 @@ int status(const ServeFlags& f, const Log& log) {
 int supervise(const ServeFlags& f, const Program& program, const Log& log) {
   const std::string address = address_of(f, log);
   require(strategies::parse_host_port(address, strategies::kAnyPort).port != strategies::kAnyPort,
-          "--restarts: {} is another port at each start: give --address a port", address);
+          "--restarts needs a fixed port in --address; {} picks a new one at each start", address);
   strategies::Supervisor supervisor(log);
   return supervisor.run(program.argv, {.name = "the server at " + address, .restarts = f.restarts});
 }
@@ -179,7 +179,7 @@ Command add_serve(CLI::App& app) {
   app.add_flag("--json", f->json,
                "print JSON instead of text: with --status one object; as a server one object at "
                "the start and one at the end of the job");
-  declare(app, f->verbosity);
+  declare_quiet(app, f->verbosity);
   end_help(app,
            "  lockstep serve --address 127.0.0.1:2222\n"
            "  lockstep serve --status 127.0.0.1:2222 --json");

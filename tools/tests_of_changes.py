@@ -5,8 +5,9 @@
 usage: tests_of_changes.py BUILD [REVISION]
 
 What has changed: files that differ from REVISION, and new ones; REVISION is by default the last commit, or the one
-before where nothing differs from it. The tests: of a source in test/, the tests that run what it is built into; of
-another file, the unit programs of its folder; the scripts of test/ that have changed; and the lints.
+before where nothing differs from it. The tests: of a source in test/, the tests that run what it is built into, and of
+a header those of the sources that include it; of another file, the unit programs of its folder, and of a command its
+scripts; the scripts of test/ that have changed; and the lints.
 
 exit code: 0 the names were printed, 1 git or meson failed
 """
@@ -17,6 +18,7 @@ import re
 import subprocess
 import sys
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 UNIT = re.compile(r"-unity[0-9]+\.cpp$")
 
 # The first line whose path begins so: the programs that hold what lies there.
@@ -52,8 +54,17 @@ PROGRAMS = [
     ("tools/virtual_cluster", "virtual_cluster_sh"),
     ("tools/task_cluster", "task_cluster_sh"),
     ("tools/install/", "install"),
-    ("tools/", "tools program"),
+    ("tools/config_file", "tools program"),
+    ("tools/data_choice", "tools program data files"),
+    ("tools/doctor", "tools doctor launchers"),
+    ("tools/help", "tools help texts"),
+    ("tools/plan", "tools plan output"),
+    ("tools/predict", "tools program output"),
+    ("tools/records", "tools output streams"),
+    ("tools/serve", "serve servers"),
+    ("tools/", "tools program help output texts launchers"),
 ]
+INCLUDE = re.compile(r'^#include "(test/[^"]+)"$', re.MULTILINE)
 
 
 def lines_of(*command):
@@ -87,6 +98,19 @@ def sources_of(part):
             yield from re.findall(r"^#include<(.*)>$", pathlib.Path(name).read_text(encoding="utf-8"), re.MULTILINE)
 
 
+def with_includers(paths):
+    """`paths`, and the sources in test/ that include the headers among them, by whatever way."""
+    includers = {}
+    for source in (ROOT / "test").rglob("*"):
+        if source.suffix in (".cpp", ".h"):
+            for header in INCLUDE.findall(source.read_text(encoding="utf-8")):
+                includers.setdefault(header, []).append(str(source.relative_to(ROOT)))
+    found = list(paths)
+    for path in found:   # which grows
+        found += [source for source in includers.get(path, []) if source not in found]
+    return found
+
+
 def built_from(targets, paths):
     """Ids of the targets that have one of the files at `paths`, which lie in test/, among their sources."""
     ends = tuple("/" + path for path in paths if path.startswith("test/"))
@@ -97,7 +121,7 @@ def built_from(targets, paths):
 def chosen(tests, targets, paths):
     """Names of those of `tests` that hold the files at `paths`; tests and targets as `meson introspect` tells them."""
     programs = set().union(*(programs_of(path) for path in paths))
-    built = built_from(targets, paths)
+    built = built_from(targets, with_includers(paths))
     headers = any(path.endswith(".h") for path in paths)
     scripts = {pathlib.Path(path).name for path in paths if path.startswith("test/") and path.endswith(".py")}
     names = []

@@ -13,6 +13,7 @@
 #include "collectives/registry.h"
 #include "collectives/size_rules.h"
 #include "collectives/vendor_sum.h"
+#include "engine/base/brief.h"
 #include "engine/base/quantity.h"
 #include "engine/runtime/devices.h"
 #include "engine/train/trainer.h"
@@ -66,11 +67,10 @@ void check_together(const TrainFlags& f, int processes) {
   // One for all sizes; of several the strategy knows which buckets take them.
   const auto rules = collectives::parse_size_rules(f.algorithm);
   engine::require(f.update != "fused" || !collectives::is_vendor_sum(f.algorithm),
-                  "--update fused: {} adds, and has no place for an update: use apart",
-                  f.algorithm);
+                  "--update fused: {} cannot apply an update: use --update apart", f.algorithm);
   if (f.update == "fused" && rules == std::vector{collectives::SizeRule{f.algorithm}}) {
     engine::require(collectives::find_algorithm(f.algorithm).updates,
-                    "--update fused: {} has no place for an update fused into it: use apart, or "
+                    "--update fused: {} cannot apply an update: use --update apart, or "
                     "--algorithm direct",
                     f.algorithm);
     engine::require(!f.clip || f.algorithm == "direct",
@@ -110,7 +110,7 @@ engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph, int
       engine::fail(engine::Code::kIo,
                    "--checkpoints: {} is not a folder; name one, or one that is "
                    "still to be made",
-                   f.checkpoints);
+                   engine::brief(f.checkpoints));
     }
   }
   const double needed = double(f.batch) * double(graph.input_shape().elements()) * sizeof(float);
@@ -230,8 +230,8 @@ Cluster cluster_of(const TrainFlags& f, int processes, const Log& log) {
   if (text == nullptr) return std::nullopt;
   if (f.strategy == "mirrored") {
     log.warning(
-        "TF_CONFIG is there, and --strategy mirrored does not read it: it trains in this process "
-        "alone; --strategy parameter_server makes it a task of that cluster");
+        "TF_CONFIG is ignored: --strategy mirrored trains in this process alone; with --strategy "
+        "parameter_server it is a task of that cluster");
     return std::nullopt;
   }
   if (f.strategy != "parameter_server") {
@@ -269,13 +269,22 @@ int serve_task(const TrainFlags& f, const strategies::ClusterConfig& cluster,
   return end->failed ? kTryAgain : kDone;
 }
 
-// The flags with a strategy: several processes that were started together train together.
+// The flags with a strategy: several processes that were started together train together, and so
+// do the tasks of a cluster.
 TrainFlags with_strategy(TrainFlags f, int processes, const Log& log) {
   if (!f.strategy.empty()) return f;
   f.strategy = processes > 1 ? "collective_all_reduce" : "mirrored";
-  if (processes > 1)
-    log.info("strategy: {}, because {} processes were started together; --strategy chooses another",
-             f.strategy, processes);
+  std::string why = fmt::format("{} processes were started together", processes);
+  if (const char* const text = strategies::tf_config_of_environment();
+      text != nullptr && processes == 1) {
+    const auto cluster = strategies::parse_tf_config(text, strategies::ClusterUse::kEither).spec;
+    why = "TF_CONFIG has " + engine::count_text(cluster.servers.size(), "server");
+    if (!cluster.servers.empty()) f.strategy = "parameter_server";
+    if (cluster.servers.empty() && cluster.workers.size() > 1)
+      f.strategy = "collective_all_reduce";  // which is refused: these tasks cannot find each other
+  }
+  if (f.strategy != "mirrored")
+    log.info("strategy: {}, because {}; --strategy chooses another", f.strategy, why);
   return f;
 }
 

@@ -109,7 +109,8 @@ void declare_data(CLI::App& app, TrainFlags& f) {
 
 void declare_training(CLI::App& app, TrainFlags& f) {
   app.option_defaults()->group("Training");
-  app.add_option("--batch,--batch-size", f.batch, "examples of a step, over all replicas")
+  app.add_option("--batch,--batch-size", f.batch,
+                 "global batch size: examples of a step, over all replicas")
       ->check(whole_number(1, kMostWhole))
       ->capture_default_str();
   app.add_option("--epochs", f.epochs,
@@ -229,7 +230,7 @@ void declare_servers(CLI::App& app, TrainFlags& f) {
       ->check(one_of({"on", "off"}))
       ->capture_default_str();
   app.add_option("--tables", f.tables,
-                 "what travels of embedding tables: the rows that a batch touches, or whole tables")
+                 "what is sent of embedding tables: the rows that a batch touches, or whole tables")
       ->check(one_of({"rows", "whole"}))
       ->capture_default_str();
   app.add_option("--place", f.place, "placement of variables: in turn, or by bytes")
@@ -290,7 +291,7 @@ void declare_devices(CLI::App& app, TrainFlags& f) {
       ->check(one_of({"auto", "none"}))
       ->capture_default_str();
   app.add_option("--memory-fraction", f.memory_fraction,
-                 "largest part of each GPU's free memory that this process takes")
+                 "largest fraction of each GPU's free memory that this process takes")
       ->check(number_above(0, 1))
       ->capture_default_str();
   app.add_option("--gpu-memory", f.gpu_memory,

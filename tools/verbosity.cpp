@@ -14,10 +14,13 @@ void Verbosity::written(const std::string& path) const {
   if (!quiet) tell("wrote " + path);
 }
 
-void declare(CLI::App& app, Verbosity& verbosity) {
+CLI::Option* declare_quiet(CLI::App& app, Verbosity& verbosity) {
   app.option_defaults()->group("General");
-  auto* const quiet =
-      app.add_flag("-q,--quiet", verbosity.quiet, "print only results, warnings and errors");
+  return app.add_flag("-q,--quiet", verbosity.quiet, "print only results, warnings and errors");
+}
+
+void declare(CLI::App& app, Verbosity& verbosity) {
+  auto* const quiet = declare_quiet(app, verbosity);
   app.add_flag("-v,--verbose", verbosity.verbose, "print details, such as the reasons of choices")
       ->excludes(quiet);
 }

@@ -16,7 +16,8 @@ struct Verbosity {
   void written(const std::string& path) const;  // "wrote PATH", unless quiet
 };
 
-// Adds --quiet and --verbose to the group "General".
+// Adds --quiet to the group "General"; and to a command that has details to tell --verbose, too.
+CLI::Option* declare_quiet(CLI::App& app, Verbosity& verbosity);
 void declare(CLI::App& app, Verbosity& verbosity);
 
 }  // namespace lockstep::tools

@@ -1,28 +1,68 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <initializer_list>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "engine/base/error.h"
+#include "engine/base/plain_file.h"
 
 namespace lockstep::collectives::mpi {
 namespace {
+
+constexpr std::size_t kMostParameters = 65536;  // bytes of a file
+
+std::optional<int> number_of(std::string_view text, int least) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < least) return {};
+  return value;
+}
 
 // The first of these variables that is a number from `least` on.
 std::optional<int> first_number(std::initializer_list<const char*> names, int least) {
   for (const char* name : names) {
     const char* text = std::getenv(name);
-    if (text == nullptr) continue;
-    const std::string_view all(text);
-    int value = 0;
-    const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), value);
-    if (error == std::errc() && end == all.data() + all.size() && value >= least) return value;
+    const auto number = text == nullptr ? std::nullopt : number_of(text, least);
+    if (number) return number;
   }
   return std::nullopt;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = std::min(text.find_first_not_of(" \t\r"), text.size());
+  return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
+}
+
+// Whether a parameter of Open MPI is a number from `least` on: in the environment, or in a file of
+// the user or of the system, of lines "NAME = VALUE" (ompi_info --param mca base --level 2).
+bool has_parameter(const std::string& name, int least) {
+  if (first_number({("OMPI_MCA_" + name).c_str()}, least)) return true;
+  std::vector<std::string> files{"/etc/openmpi/openmpi-mca-params.conf"};
+  if (const char* const home = std::getenv("HOME"); home != nullptr)
+    files.push_back(std::string(home) + "/.openmpi/mca-params.conf");
+  for (const std::string& file : files) {
+    std::string text;
+    try {
+      text = engine::read_text(file, file, kMostParameters);
+    } catch (const engine::Error&) {  // there is none
+      continue;
+    }
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t equals = line.find('=');
+      if (equals == std::string::npos || trimmed(std::string_view(line).substr(0, equals)) != name)
+        continue;
+      if (number_of(trimmed(std::string_view(line).substr(equals + 1)), least)) return true;
+    }
+  }
+  return false;
 }
 
 // A launcher that lockstep does not support sets these variables in its processes.
@@ -49,9 +89,9 @@ constexpr std::initializer_list<const char*> kSizeVariables{"OMPI_COMM_WORLD_SIZ
 void require_known_launcher() {
   if (launch().present) {
     engine::require(first_number(kSizeVariables, 1).has_value(),
-                    "OMPI_COMM_WORLD_RANK or PMIX_RANK says that a launcher started this process, "
-                    "and no OMPI_COMM_WORLD_SIZE or SLURM_NTASKS how many there are: start them "
-                    "with Open MPI's mpirun -n N or with srun --mpi=pmix -n N");
+                    "a launcher set OMPI_COMM_WORLD_RANK or PMIX_RANK, but not the number of "
+                    "processes (OMPI_COMM_WORLD_SIZE or SLURM_NTASKS): start them with Open MPI's "
+                    "mpirun -n N or with srun --mpi=pmix -n N");
     return;
   }
   for (const ForeignLauncher& foreign : kForeign) {
@@ -59,7 +99,7 @@ void require_known_launcher() {
     if (size == 1 || !first_number({foreign.rank}, 0)) continue;
     engine::fail(engine::Code::kInvalid,
                  "{0}={1}: {2} started {1} processes, which cannot find each other and would each "
-                 "train alone: start them with Open MPI's mpirun -n {1}, with srun --mpi=pmix -n "
+                 "work alone: start them with Open MPI's mpirun -n {1}, with srun --mpi=pmix -n "
                  "{1}, or as tasks of a cluster by TF_CONFIG (--strategy parameter_server); for a "
                  "run of this process alone, unset {0}",
                  foreign.size, size, foreign.name);
@@ -67,9 +107,9 @@ void require_known_launcher() {
 }
 
 std::string missing_keep_alive() {
-  if (first_number({"OMPI_MCA_oob_tcp_keepalive_time"}, 1)) return {};
-  return "mpirun may wait for ever for a host that it cannot reach any more; to end within half a "
-         "minute it needs --mca oob_tcp_keepalive_time 10 --mca oob_tcp_keepalive_intvl 5 --mca "
+  if (has_parameter("oob_tcp_keepalive_time", 1)) return {};
+  return "mpirun does not notice a host that it cannot reach any more; to end within half a minute "
+         "it needs --mca oob_tcp_keepalive_time 10 --mca oob_tcp_keepalive_intvl 5 --mca "
          "oob_tcp_keepalive_probes 3";
 }
 

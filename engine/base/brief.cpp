@@ -36,7 +36,7 @@ std::string brief_words(std::string_view text) {
     all += text.substr(0, next);
     text.remove_prefix(next);
   }
-  return all;
+  return brief(all, kMostOfALine);
 }
 
 std::string reason_of(const std::exception& error) {

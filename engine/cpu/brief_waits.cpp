@@ -4,20 +4,43 @@
 #include <omp.h>
 
 #include <atomic>
+#include <latch>
+#include <system_error>
+#include <vector>
 
 namespace lockstep::engine::cpu {
+namespace {
+
+// Whether the system lets this process have so many threads more. libgomp ends the process where it
+// does not.
+bool can_start(int threads) {
+  std::latch all_started(1);
+  std::vector<std::jthread> started;
+  bool can = true;
+  try {
+    for (int i = 0; i < threads; ++i) started.emplace_back([&] { all_started.wait(); });
+  } catch (const std::system_error&) {
+    can = false;
+  }
+  all_started.count_down();
+  return can;
+}
+
+}  // namespace
 
 // A team lives as long as the thread that made it.
-BriefWaits::BriefWaits()
-    : thread_([this] {
-        std::atomic<int> members = 0;  // so that the team is not optimized away
-#pragma omp parallel num_threads(omp_get_num_procs() + 1)
-        ++members;
-        std::unique_lock lock(mutex_);
-        started_ = true;
-        changed_.notify_all();
-        changed_.wait(lock, [this] { return over_; });
-      }) {
+BriefWaits::BriefWaits() {
+  const int members = omp_get_num_procs() + 1;
+  if (!can_start(members + 1)) return;
+  thread_ = std::thread([this, members] {
+    std::atomic<int> there = 0;  // so that the team is not optimized away
+#pragma omp parallel num_threads(members)
+    ++there;
+    std::unique_lock lock(mutex_);
+    started_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return over_; });
+  });
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return started_; });
 }
@@ -28,7 +51,7 @@ BriefWaits::~BriefWaits() {
     over_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace lockstep::engine::cpu

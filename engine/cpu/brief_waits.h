@@ -2,7 +2,8 @@
 // While it lives, library threads that wait for each other sleep after some microseconds, where
 // they would otherwise spin for milliseconds on a processor that other threads need. For machines
 // with more busy threads than processors. libgomp does this where it manages more threads than
-// there are processors; so this adds a team of as many threads, all of which sleep.
+// there are processors; so this adds a team of as many threads, all of which sleep. It does nothing
+// where the system refuses so many.
 #pragma once
 #include <condition_variable>
 #include <mutex>

@@ -59,7 +59,13 @@ class CriteoText {
     std::array<char, 2> first{};
     if (read(first, 0) < first.size() || first != std::array{'\x1f', '\x8b'}) return;
     inflated_ = std::make_unique<GzipFile>(path);
-    const auto folder = std::filesystem::temp_directory_path();
+    std::error_code wrong;
+    const auto folder = std::filesystem::temp_directory_path(wrong);
+    if (wrong)
+      fail(Code::kIo,
+           "data: {} is compressed, and TMPDIR ({}) is no folder to inflate it into: set TMPDIR to "
+           "a folder with room",
+           path_, wrong.message());
     place_ = folder.string();
     const int file = temporary_file(folder);
     if (file < 0) no_room();

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/base/brief.h"
 #include "engine/base/error.h"
 #include "engine/base/random.h"
 #include "engine/data/idx_file.h"
@@ -116,7 +117,7 @@ Sets idx(const std::string& folder, std::size_t classes) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
     const bool file = std::filesystem::exists(folder, error);
-    fail(Code::kIo, "data: {} is not a folder{}", folder,
+    fail(Code::kIo, "data: {} is not a folder{}", brief(folder),
          file ? ": name the one that holds the files of the data set" : "");
   }
   // "a/digits/" and "a/digits" are both called digits.

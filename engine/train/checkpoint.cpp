@@ -383,8 +383,8 @@ std::optional<std::int64_t> Checkpoints::newest_whole() {
         if (!holds(*step)) return false;
         if (error.code() == Code::kIo) {
           fail(Code::kIo,
-               "{}; nothing says that the checkpoint of step {} is damaged, so no older one is "
-               "used: start again, or remove {}",
+               "{}; the checkpoint of step {} may be intact, so no older one is used: start again, "
+               "or remove {}",
                error.what(), *step, path(*step));
         }
         if (error.code() != Code::kCorrupt) throw;
@@ -412,7 +412,7 @@ std::optional<std::int64_t> Checkpoints::newest() {
     reason = error.what();
   }
   fail(Code::kCorrupt,
-       "no whole checkpoint is there ({}): mend it, or give another folder to start afresh",
+       "no whole checkpoint is there ({}): repair it, or give another folder to start afresh",
        reason);
 }
 

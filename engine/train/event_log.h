@@ -41,6 +41,7 @@ class EventLog {
 
   // Never throws for what goes wrong with the file.
   void write(std::string_view event, std::initializer_list<Field> fields = {});
+  bool whole() const { return !reported_; }  // no line was lost so far
 
  private:
   void open();

@@ -46,7 +46,8 @@ class Storage {
   virtual void remove_tree(const std::string& path) = 0;                 // not there: fine
   virtual std::vector<std::string> list(const std::string& folder) = 0;  // names; none: not there
   virtual bool exists(const std::string& path) = 0;                      // a link to nothing does
-  // Bytes that may still be written on the disk of this folder.
+  // Bytes that may still be written on the disk of this folder; kUnknownRoom where it does not say.
+  static constexpr std::uint64_t kUnknownRoom = ~std::uint64_t(0);
   virtual std::uint64_t room(const std::string& folder) = 0;
   virtual std::uint64_t size(const std::string& path) = 0;
   // Bytes [offset, offset + to.size()) of a file; throws where it is shorter.

@@ -35,6 +35,7 @@ class Summary {
   Summary(const Summary&) = delete;
   Summary& operator=(const Summary&) = delete;
   const std::string& path() const { return path_; }
+  bool whole() const { return !reported_; }  // nothing was lost so far
 
   // Marks the run's first step; without it the first `write` does. Of several calls the first
   // counts. Neither throws for what goes wrong with the file.

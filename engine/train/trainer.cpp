@@ -98,7 +98,7 @@ void Trainer::tell_fallbacks() {
   if (names.empty() || !strategy_.membership().chief || std::exchange(told_fallbacks_, true))
     return;
   options_.log.warning(
-      "on the host, on copies, since they have no kernels for the device of the replicas: {}",
+      "these layers run on the host, since they have no kernels for the replicas' device: {}",
       fmt::join(names, ", "));
 }
 

@@ -53,7 +53,7 @@ void MemoryBudget::refuse(const std::string& what, std::uint64_t bytes) const {
   engine::fail(Code::kMemory,
                "{} needs {} bytes; {} are taken of the {} that the server may take{}", what, bytes,
                taken(), most_,
-               by_machine_ ? ", which is what its machine had free, less a reserve" : "");
+               by_machine_ ? " (the memory that was free at its start, less a reserve)" : "");
 }
 
 MemoryBudget::Share MemoryBudget::take(std::uint64_t bytes, const std::string& what,

@@ -167,7 +167,7 @@ ClusterConfig parse_tf_config(std::string_view text, ClusterUse use) {
     require(servers > 0,
             "TF_CONFIG: cluster has no job \"ps\", and a parameter server strategy needs at least "
             "1 server: add \"ps\":[\"HOST:PORT\"], or use a strategy of all-reduce");
-  else
+  if (use == ClusterUse::kAllReduce)
     require(servers == 0,
             "TF_CONFIG: cluster's \"ps\" has {}, but all-reduce uses no servers: leave "
             "\"ps\" out, or use the strategy parameter_server",

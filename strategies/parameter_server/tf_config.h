@@ -17,8 +17,8 @@
 namespace lockstep::strategies {
 
 // What the cluster is for: a parameter server strategy needs servers, all-reduce has no use for
-// them.
-enum class ClusterUse : std::uint8_t { kParameterServer, kAllReduce };
+// them, and who is still to choose takes either.
+enum class ClusterUse : std::uint8_t { kParameterServer, kAllReduce, kEither };
 
 struct ClusterConfig {
   ClusterSpec spec = {};

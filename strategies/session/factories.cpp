@@ -33,8 +33,8 @@ std::string why_no_gpu(Session& session, const StrategyOptions& options, GpuShar
   const std::vector<engine::Device*> gpus = session.gpus();
   if (gpus.empty()) return "no GPU was found";
   if (int(gpus.size()) < share.among)
-    return fmt::format("{} processes on a host are too many for one of its {} GPUs each",
-                       share.among, gpus.size());
+    return fmt::format("{} processes of this host cannot have a GPU each: it has {}", share.among,
+                       gpus.size());
   for (const int gpu : deal_gpus({int(gpus.size()), share.number, share.among, options.replicas})) {
     const std::string fault = engine::fault_of(*gpus[std::size_t(gpu)]);
     if (!fault.empty()) return fault;
@@ -51,7 +51,13 @@ StrategyOptions with_kind(Session& session, StrategyOptions options, GpuShare sh
     faults = session.bootstrap().all_gather(faults[0].substr(0, kLongestFault), "GPUs that work");
   const auto fault = std::ranges::find_if_not(faults, &std::string::empty);
   options.device = fault == faults.end() ? "cuda" : "cpu";
-  if (fault != faults.end()) session.log().info("device: cpu, because {}", *fault);
+  if (fault == faults.end()) return options;
+  // A machine without GPUs is an ordinary case; one whose GPUs do not work is not.
+  const engine::Log& log = session.log();
+  if (session.gpus().empty())
+    log.info("device: cpu, because {}", *fault);
+  else
+    log.warning("device: cpu, because {}", *fault);
   return options;
 }
 

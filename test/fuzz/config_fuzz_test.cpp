@@ -28,13 +28,15 @@ constexpr std::size_t kLittle = std::size_t(1) << 20;
 const std::string kWhole =
     R"({"epochs": 6, "rate": 0.05, "model": "mlp", "json": true, "batch": 64, "checkpoints": "a b"})";
 
-// Numbers and switches come as --name=value, texts as --name value.
+// Numbers come as --name=value, texts as --name value, switches as --name where they are true.
 std::vector<std::string> expected(const json& values) {
   std::vector<std::string> arguments;
   for (const auto& [name, value] : values.items()) {
     if (value.is_string()) {
       arguments.push_back("--" + name);
       arguments.push_back(value.get<std::string>());
+    } else if (value.is_boolean()) {
+      if (value.get<bool>()) arguments.push_back("--" + name);
     } else {
       arguments.push_back("--" + name + "=" + value.dump());
     }

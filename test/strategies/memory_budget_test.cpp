@@ -99,7 +99,7 @@ TEST_F(Budget, OfTheMachineIsLessThanWhatIsFree) {
   JobSpec huge;
   huge.shards = {whole_shard("w", {std::size_t(1) << 47})};
   EXPECT_THAT(refused([&] { store.open("c", 1, huge); }, Code::kMemory),
-              HasSubstr("what its machine had free"));
+              HasSubstr("free at its start"));
   EXPECT_EQ(store.budget().taken(), 0u);
   EXPECT_EQ(store.containers().size(), 0u);
 }

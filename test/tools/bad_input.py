@@ -138,7 +138,7 @@ class Flags(Case):
                                  (["--interface", "eth77"], ["eth77"]),
                                  (["--transport", "mpi", "--ports", "40000"], ["ports", "transport tcp"])):
                 self.refused(f"{command} with {flags[0]} {flags[1]}", 64, words, command, "--assumed", *flags)
-        self.refused("a network beside --topology", 64, ["--topology", "--ports has nothing to do"],
+        self.refused("a network beside --topology", 64, ["--topology", "--ports has no effect"],
                      "plan", "--topology", "1x4", "--ports", "40000")
         for flags in (["--momentum", "0.5"], ["--nesterov"]):
             self.refused(f"adam with {flags[0]}", 64, ["adam", flags[0], "--optimizer sgd"],

@@ -156,7 +156,7 @@ class Clicks(Case):
 
     def test_files_that_cannot_be_are_refused(self):
         train = self.file("train.txt", 60)
-        refused(self, [*self.FLAGS, "--test", train], 64, ["--test", "without --data"])
+        refused(self, [*self.FLAGS, "--test", train], 64, ["--test", "needs --data"])
         refused(self, ["train", *MLP, "--data", self.top, "--test", train], 64, ["--test", "beside the training data"])
         refused(self, [*self.FLAGS, "--data", train, "--test", self.top / "none"], 74, ["none", "cannot be opened"])
         train.write_text(train.read_text().replace("\t", ","))

@@ -134,7 +134,7 @@ class TrainOnGpus(unittest.TestCase):
     def test_gpus_are_used_where_every_process_can_have_one(self):
         self.assertIn("replicas on cuda:0 (Fake GPU", self.first_lines("1"))
         if shutil.which("mpirun"):
-            self.assertIn("device: cpu, because 2 processes on a host are too many for one of its 1 GPUs each",
+            self.assertIn("device: cpu, because 2 processes of this host cannot have a GPU each: it has 1",
                           self.first_lines("1", program_test.mpirun()))
 
 

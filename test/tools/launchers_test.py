@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Who started the program: which processes train together, and which are refused since they would each train alone.
+"""Who started the program: which processes train together, and which are refused since each would work alone.
 
 usage: launchers_test.py LOCKSTEP [NAMES OF TESTS]
 """
@@ -61,6 +61,10 @@ class Launchers(Case):
         for flags, found in (([], False), (["--mca", "oob_tcp_keepalive_time", "10"], True)):
             done = self.good("doctor", "--json", prefix=[*mpirun(1), *flags])
             self.assertEqual(json.loads(done.stdout)["keep-alive"]["found"], found)
+        (self.top / ".openmpi").mkdir()
+        (self.top / ".openmpi" / "mca-params.conf").write_text("# keep-alive\n oob_tcp_keepalive_time = 10\n")
+        with mock.patch.dict(os.environ, {"HOME": str(self.top)}):
+            self.assertTrue(json.loads(self.good("doctor", "--json").stdout)["keep-alive"]["found"])
 
     def test_the_first_lines_say_which_device(self):
         if any(part.startswith("device cuda") for part in json.loads(program.run("doctor", "--json").stdout)):

@@ -3,6 +3,7 @@
 """output_test.py LOCKSTEP: each file that a command writes is named in one line; --quiet leaves results, warnings and
 errors; an epoch's line has the means of its steps; steps have one numbering."""
 import json
+import os
 import re
 import sys
 
@@ -44,6 +45,15 @@ class Output(Case):
         self.assertEqual((done.stderr, done.stdout.splitlines()[0][:11]), ("", "index,label"))
         program.refused(self, ["train", *RUN, "-q", "--batch", "0"], 64, ["--batch"])
         program.refused(self, ["train", *RUN, "-q", "-v"], 64, ["--quiet", "--verbose"])
+        for verbose in (True, False):
+            (self.top / "flags.json").write_text(json.dumps({"verbose": verbose}))
+            self.assertEqual(said(self.good("train", *RUN, "-q", "--config", self.top / "flags.json")), [])
+
+    def test_a_file_that_lost_something_was_not_written(self):
+        os.mkfifo(self.top / "log")
+        done = self.good("train", *RUN, "--log", self.top / "log")
+        self.assertIn("events are lost", done.stderr)
+        self.assertNotIn("wrote", done.stderr)
 
     def test_more_is_said_where_it_is_asked_for(self):
         usual, more = (self.good("train", *RUN, "--checkpoints", self.top / name, *flags).stderr

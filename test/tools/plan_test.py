@@ -284,14 +284,14 @@ class Plan(Case):
              64, ["--size", "must be a size", "'big'"]),
             (["--topology", "3x1", "--svg", self.top / "x.svg", "--size", "1000000g"], 64, ["--size", "to 16 GiB"]),
             (["--topology", "3x1", "--size", "4k"], 64, ["--size 4k", "--svg"]),
-            (["--topology", "3x1", "--replicas", "2"], 64, ["--replicas has nothing to do"]),
+            (["--topology", "3x1", "--replicas", "2"], 64, ["--replicas has no effect"]),
             (["--topology", "3x1", "--model", "mpl"], 64, ["unknown model 'mpl'"]),
             (["--replicas", "0"], 64, ["--replicas"]),
-            (["--topology", "3x1", "--devices", "cpu,cpu"], 64, ["--devices has nothing to do"]),
+            (["--topology", "3x1", "--devices", "cpu,cpu"], 64, ["--devices has no effect"]),
             (["--replicas", "2", "--devices", "cpu,cpu"], 64, ["--devices", "--replicas"]),
             (["--devices", "cpu,cuda:99"], 64, ["there is no device cuda:99", "cpu:0"]),
             (["--assumed", "--fresh"], 64, ["--assumed and --fresh: one of them"]),
-            (["--topology", "3x1", "--fresh"], 64, ["--fresh has nothing to do"]),
+            (["--topology", "3x1", "--fresh"], 64, ["--fresh has no effect"]),
             (["--assumed", "--topology-out", "/nowhere/x.json"], 74, ["cannot write /nowhere/x.json"]),
         ]
         for arguments, code, words in cases:

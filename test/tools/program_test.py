@@ -147,6 +147,7 @@ class Config(Case):
         for value, word in rows:
             with self.subTest(value):
                 refused(self, ["train", "--config", self.write(value)], 64, [word])
+        self.good("train", "--config", self.top / "none", "--help")
         refused(self, ["train", "--config", self.top / "none"], 74, ["none", "cannot be opened"])
         refused(self, ["train", "--config", self.top], 74, ["is not a file, but a folder"])
 
@@ -233,7 +234,7 @@ class BadInput(Case):
             (["--algorithm", "direct:..64k,ring:32k.."], 64, ["--algorithm", "direct and ring both want 32 KiB"]),
             (["--algorithm", "direct:..64k,"], 64, ["--algorithm", "names no algorithm"]),
             (["--update", "x"], 64, ["x", "auto, fused or apart"]),
-            (["--update", "fused", "--algorithm", "halving_doubling"], 64, ["update fused", "halving_doubling", "use apart"]),
+            (["--update", "fused", "--algorithm", "halving_doubling"], 64, ["update fused", "halving_doubling", "--update apart"]),
             (["--update", "fused", "--algorithm", "ring", "--clip", "1"], 64, ["update fused", "norm", "use apart"]),
             (["--batch", "0"], 64, ["--batch", "'0'", "from 1 to"]),
             (["--batch", "-3"], 64, ["--batch", "'-3'", "from 1 to"]),
@@ -353,7 +354,7 @@ class BadInput(Case):
         self.table([
             (["--checkpoints", self.top / "empty"], 74, ["empty", "no checkpoint"]),
             (["--checkpoints", self.top / "none"], 74, ["none", "no checkpoint"]),
-            (["--checkpoints", self.top / "damaged"], 65, [shard.name, "no whole checkpoint is there", "mend it"]),
+            (["--checkpoints", self.top / "damaged"], 65, [shard.name, "no whole checkpoint is there", "repair it"]),
             (["--checkpoints", self.top / "whole", "--data", self.top / "small", "--threads", "1"], 64, ["28x28x1", "8x8x1"]),
             (["--checkpoints", self.top / "damaged", "--split", "x"], 64, ["--split", "test or train"]),
             (["--checkpoints", self.top / "damaged", "--batch", "0"], 64, ["--batch", "from 1 to"]),

@@ -85,7 +85,19 @@ class Servers(Case):
             text = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}})
             with mock.patch.dict(os.environ, {"TF_CONFIG": text}):
                 refused(self, ["train", *SMALL, *COLLECTIVE], 64, words)
-                self.good("train", *SMALL)  # one process, which looks for nobody
+                self.good("train", *SMALL, "--strategy", "mirrored")  # one process, which looks for nobody
+
+    def test_the_tasks_of_a_cluster_do_not_each_train_alone(self):
+        task = {"type": "worker", "index": 0}
+        for cluster, code, words in (
+                ({"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, 64, ["TF_CONFIG has 2 workers", "mpirun -n 2"]),
+                ({"worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]}, 75, ["server 0", "nobody answers"])):
+            with mock.patch.dict(os.environ, {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}):
+                done = program.run("train", *SMALL, "--insecure", "--deadline", "1")
+                self.assertEqual(done.returncode, code, done.stderr)
+                for word in words:
+                    self.assertIn(word, done.stderr)
+        self.assertIn("strategy: parameter_server, because TF_CONFIG has 1 server", done.stderr)
 
     def test_flags_of_another_strategy_are_refused(self):
         for flags in (["--servers", "2"], ["--sync"], ["--partition", "fixed:2"], ["--warm-up", "3"], ["--tables", "whole"]):

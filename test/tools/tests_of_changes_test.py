@@ -41,6 +41,15 @@ class TestsOfChanges(unittest.TestCase):
         self.assertEqual(self.chosen("test/wire/topology_test.cpp"), ["wire"])
         self.assertEqual(self.chosen("test/engine/nn/graph_memory_test.cpp"), ["allocations"])   # of another folder
 
+    def test_a_header_of_tests_brings_the_programs_that_include_it(self):
+        programs = {name.rstrip("0123456789").rstrip("_") for name in self.chosen("test/strategies/small_job.h")}
+        self.assertLessEqual({"strategies", "servers"}, programs)
+        self.assertGreater(len(self.chosen("test/support/events.h")), 3)
+
+    def test_a_command_brings_the_scripts_that_run_it(self):
+        self.assertIn("plan", self.chosen("tools/plan.cpp"))
+        self.assertLessEqual({"help", "texts"}, set(self.chosen("tools/help.cpp")))
+
     def test_a_revision_that_is_none_is_an_error_in_one_line(self):
         done = subprocess.run([sys.argv[1], BUILD, "no-such-revision"], capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stdout), (1, ""))

@@ -11,7 +11,7 @@ namespace lockstep::engine::cuda {
 namespace {
 
 // For functions that are given nothing else.
-FakeNvml* installed = nullptr;
+FakeNvml* installed_nvml = nullptr;
 
 constexpr NvmlResult kInvalid = 2, kNotFound = 6;
 
@@ -19,12 +19,12 @@ constexpr NvmlResult kInvalid = 2, kNotFound = 6;
 
 FakeNvml::FakeNvml(std::vector<Gpu> gpus, NvmlResult start)
     : gpus_(std::move(gpus)), start_(start) {
-  invariant(installed == nullptr, "one fake of NVML at a time");
-  installed = this;
+  invariant(installed_nvml == nullptr, "one fake of NVML at a time");
+  installed_nvml = this;
 }
 
 FakeNvml::~FakeNvml() {
-  installed = nullptr;
+  installed_nvml = nullptr;
 }
 
 const FakeNvml::Gpu& FakeNvml::gpu_of(NvmlDevice handle) {
@@ -33,33 +33,33 @@ const FakeNvml::Gpu& FakeNvml::gpu_of(NvmlDevice handle) {
 
 const FakeNvml::Link* FakeNvml::link_of(NvmlDevice handle, unsigned link) {
   const std::vector<Link>& links = gpu_of(handle).links;
-  return installed->starts_ > 0 && link < links.size() ? &links[link] : nullptr;
+  return installed_nvml->starts_ > 0 && link < links.size() ? &links[link] : nullptr;
 }
 
 Nvml FakeNvml::table() const {
   Nvml nvml;
   nvml.init = [] {
-    if (installed->start_ == 0) ++installed->starts_;
-    return installed->start_;
+    if (installed_nvml->start_ == 0) ++installed_nvml->starts_;
+    return installed_nvml->start_;
   };
-  nvml.shutdown = [] { return --installed->starts_, 0; };
+  nvml.shutdown = [] { return --installed_nvml->starts_, 0; };
   nvml.error_string = [](NvmlResult result) {
     return result == kNotFound ? "Not Found" : "Unknown Error";
   };
   nvml.system_get_nvml_version = [](char* version, unsigned size) {
-    if (installed->starts_ == 0) return kInvalid;
+    if (installed_nvml->starts_ == 0) return kInvalid;
     return std::snprintf(version, size, "13.580.65") < int(size) ? 0 : kInvalid;
   };
   nvml.device_get_handle_by_pci_bus_id = [](const char* bus_id, NvmlDevice* device) {
     unsigned domain = 0, bus = 0;
-    if (installed->starts_ == 0 || std::sscanf(bus_id, "%x:%x", &domain, &bus) != 2)
+    if (installed_nvml->starts_ == 0 || std::sscanf(bus_id, "%x:%x", &domain, &bus) != 2)
       return kInvalid;
-    if (bus >= installed->gpus_.size() || !installed->gpus_[bus].known) return kNotFound;
-    *device = reinterpret_cast<NvmlDevice>(&installed->gpus_[bus]);
+    if (bus >= installed_nvml->gpus_.size() || !installed_nvml->gpus_[bus].known) return kNotFound;
+    *device = reinterpret_cast<NvmlDevice>(&installed_nvml->gpus_[bus]);
     return 0;
   };
   nvml.device_get_topology_common_ancestor = [](NvmlDevice a, NvmlDevice b, NvmlAncestor* level) {
-    if (installed->starts_ == 0) return kInvalid;
+    if (installed_nvml->starts_ == 0) return kInvalid;
     const Gpu &one = gpu_of(a), &other = gpu_of(b);
     *level = one.node != other.node                 ? NvmlAncestor::kSystem
              : one.bridge != other.bridge           ? NvmlAncestor::kNode

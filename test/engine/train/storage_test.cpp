@@ -138,6 +138,7 @@ TEST_F(StorageTest, TheRoomOnADiskShrinksByWhatIsWritten) {
   put(at("f"), std::string(std::size_t(8) << 20, 'x'));
   EXPECT_LT(storage_->room(folder_.path()), before);  // others write and remove too, but less
   EXPECT_THAT(error_of([&] { storage_->room(at("none")); }), HasSubstr(at("none")));
+  EXPECT_EQ(storage_->room("/proc"), engine::Storage::kUnknownRoom) << "it tells of no blocks";
 }
 
 TEST_F(StorageTest, RemovingDoesNotFollowLinks) {
