@@ -45,11 +45,12 @@ folders=()
 runner=()
 test_arguments=()
 compiler_arguments=(-g1 -fno-sanitize-recover=all)
+optimization=1
 say() { printf 'check: %s (after %d:%02d)\n' "$*" $((SECONDS / 60)) $((SECONDS % 60)); }
 failed() { failures+=(--failed "$1"); }
 
-# One test more than processors: many wait for others, or for a deadline, a third of their time.
-side_by_side=$(($(nproc) + 1))
+# Two tests more than processors: many wait for others, or for a deadline, a third of their time.
+side_by_side=$(($(nproc) + 2))
 
 # The tests of one build folder: $1, the rest are arguments of `meson test`. The reports of an earlier
 # run are removed: a program that crashes would leave the old one.
@@ -57,18 +58,19 @@ run_tests() {
   local folder=$1
   shift
   rm -f "$folder"/*.xml "$folder"/meson-logs/testlog.*
-  "${runner[@]}" meson test -C "$folder" --num-processes "$side_by_side" --print-errorlogs "$@"
+  # In the background of a shell SIGINT is ignored, and tests of signals would inherit that.
+  env --default-signal "${runner[@]}" meson test -C "$folder" --num-processes "$side_by_side" --print-errorlogs "$@"
   folders+=("$folder")
 }
 
 # Unit tests under sanitizers: $1 is the folder, $2 which, $3 the suite, the rest further options of the build.
-# Lean: only these programs are built, barely optimised, with lines as all that a debugger gets (a full
+# Lean: only these programs are built, barely optimized, with lines as all that a debugger gets (a full
 # description of types takes a third of the time), and end at their first finding (to go on takes code).
 run_sanitized() {
   local folder=$1 which=$2 suite=$3
   shift 3
   say "suite $suite under the sanitizers $which"
-  if configure "$folder" "${unity[@]}" -Ddebug=false -Dcpp_args="${compiler_arguments[*]}" -Doptimization=1 \
+  if configure "$folder" "${unity[@]}" -Ddebug=false -Dcpp_args="${compiler_arguments[*]}" -Doptimization="$optimization" \
     -Db_lundef=false -Dwerror=false -Db_sanitize="$which" "$@"; then
     run_tests "$folder" --suite "$suite" --timeout-multiplier 5 "${test_arguments[@]}"
   else
@@ -122,9 +124,10 @@ export LSAN_OPTIONS="suppressions='$PWD/test/leak_sanitizer.txt':print_suppressi
 export UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1
 slow='Sums.OfAMillionElements:*UpdatesAreRight*:Registry.PlansAwaitNobodyWithoutNeed:GeneratedDigitsDifficulty.*:Resnet20.*'
 if [ "$mode" = plain ]; then
-  # What chooses and prices plans only computes; no program needs kernels for GPUs, or for more than one kind of
-  # processor.
-  compiler_arguments+=(-DHWY_COMPILE_ONLY_STATIC)
+  # What chooses and prices plans only computes. No program needs kernels for GPUs, or for more than one kind of
+  # processor (engine/cpu/meson.build).
+  compiler_arguments+=(-DHWY_COMPILE_ONLY_STATIC -fno-sanitize=null) # the address sanitizer finds null pointers, too
+  optimization=0
   left_out='*Planner*:*Price*:*Layouts*:*Probes*:*Trial*:*Calibration*:*Registry*'
   test_arguments=(--test-args="--gtest_filter=-$left_out:$slow")
   run_sanitized build-sanitize address,undefined sanitized -Dcuda=disabled
