@@ -3,7 +3,7 @@
 """Compiles each header alone, and twice in one unit, so that a missing include or guard shows.
 
 What stands before a header hides nothing if the header includes it anyway: so headers of which each includes
-the one before share a unit, and a common one that they include is compiled once for many.
+the one before share a unit, and a common one that all of them include is compiled once for many.
 
 usage: check_headers.py ROOT BUILD HEADER...
 
@@ -57,13 +57,20 @@ def closures(root, headers):
     return {header: closure(header) for header in headers}
 
 
+def common_of(included, header):
+    return next((common for common in COMMON if common in included[header]), None)
+
+
 def chains(included):
-    """The headers in lists, in which each is included by the next: the longest ones first."""
+    """The headers in lists, in which each is included by the next and all include the same common one: the longest
+    lists first."""
     left = sorted(included, key=lambda header: -len(included[header]))
     found = []
     while left:
         chain = [left.pop(0)]
-        while below := [header for header in left if header in included[chain[-1]]]:
+        common = common_of(included, chain[0])
+        while below := [header for header in left
+                        if header in included[chain[-1]] and common_of(included, header) == common]:
             left.remove(below[0])
             chain.append(below[0])
         found.append(chain[::-1])
@@ -87,8 +94,8 @@ def check_all(command, build, headers, root=None):
     included = closures(root or build, headers)
 
     def check(unit):
-        first = [line for header, line in ready.items() if header in included[unit[-1]]]
-        if compile_headers(command, build, unit, "".join(first[:1])).returncode == 0:
+        first = ready.get(common_of(included, unit[0]), "")
+        if compile_headers(command, build, unit, first).returncode == 0:
             return []
         alone = {header: compile_headers(command, build, [header]) for header in unit}
         return [f"{header}: does not compile alone\n{done.stderr}"

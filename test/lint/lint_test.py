@@ -9,6 +9,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None
 COMPILER = sys.argv[3:]
@@ -294,6 +295,15 @@ class HeaderAlone(InTree):
         command = COMPILER + ["-std=c++20", "-I", str(self.root)]
         offences = check_headers.check_all(command, self.root, ["b.h", "a.h", "c.h", "d.h"])
         self.assertEqual([text.split(":")[0] for text in offences], ["b.h"])
+
+    def test_one_that_a_common_header_hides_is_noticed(self):
+        self.write("common.h", "#pragma once", "struct C {};")
+        self.write("x.h", "#pragma once", "inline C x;")
+        self.write("y.h", "#pragma once", '#include "common.h"', '#include "x.h"')
+        command = COMPILER + ["-std=c++20", "-I", str(self.root)]
+        with mock.patch.object(check_headers, "COMMON", ("common.h",)):
+            offences = check_headers.check_all(command, self.root, ["x.h", "common.h", "y.h"])
+        self.assertEqual([text.split(":")[0] for text in offences], ["x.h"])
 
 
 if __name__ == "__main__":
