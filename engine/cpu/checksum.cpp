@@ -47,7 +47,8 @@ HWY_INLINE std::uint64_t sum_of_vectors(D d, const std::byte* data, std::size_t 
       even = hn::Add(even, step);
       odd = hn::Add(odd, step);
     }
-    // Not by SumOfLanes: some compilers' headers add its lanes as signed numbers, which must not wrap.
+    // Not by SumOfLanes: some compilers' headers add its lanes as signed numbers, which must not
+    // wrap.
     alignas(64) std::uint64_t sums[kWords / 2];
     hn::Store(hn::Add(even_sums, odd_sums), wide, sums);
     return std::accumulate(std::begin(sums), std::end(sums), std::uint64_t(0));
