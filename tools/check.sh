@@ -123,6 +123,7 @@ export ASAN_OPTIONS=halt_on_error=1:abort_on_error=1:detect_stack_use_after_retu
 export LSAN_OPTIONS="suppressions='$PWD/test/leak_sanitizer.txt':print_suppressions=0"
 export UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1
 slow='Sums.OfAMillionElements:*UpdatesAreRight*:Registry.PlansAwaitNobodyWithoutNeed:GeneratedDigitsDifficulty.*:Resnet20.*'
+slow+=':GpuGraphs.RepeatedSteps*:GpuLaw.SeveralGpusEndWith*:GpuLaw.SeveralProcessesGive*'
 if [ "$mode" = plain ]; then
   # What chooses and prices plans only computes. No program needs kernels for GPUs, or for more than one kind of
   # processor (engine/cpu/meson.build).
