@@ -42,26 +42,25 @@ json read_config(const std::string& file) {
   return collectives::json_reading::parse(engine::read_text(file, what, kMostConfig), what);
 }
 
-bool on_command_line(const std::vector<std::string>& arguments, const std::string& name) {
-  return std::any_of(arguments.begin(), arguments.end(), [&](const std::string& argument) {
-    return argument == "--" + name || argument.starts_with("--" + name + "=");
+// `flag`: "--epochs" or "-q".
+bool on_command_line(const std::vector<std::string>& arguments, const std::string& flag) {
+  return std::ranges::any_of(arguments, [&](const std::string& argument) {
+    return argument == flag || argument.starts_with(flag + "=");
   });
 }
 
-// By one of its names, long or short.
+// Returns whether the option stands there by one of its names, long or short.
 bool on_command_line(const std::vector<std::string>& arguments, const CLI::Option& option) {
-  const auto is = [&](const char* dashes) {
+  const auto stands = [&](const char* dashes) {
     return [&arguments, dashes](const std::string& name) {
-      return std::any_of(arguments.begin(), arguments.end(), [&](const std::string& argument) {
-        return argument == dashes + name || argument.starts_with(dashes + name + "=");
-      });
+      return on_command_line(arguments, dashes + name);
     };
   };
-  return std::ranges::any_of(option.get_lnames(), is("--")) ||
-         std::ranges::any_of(option.get_snames(), is("-"));
+  return std::ranges::any_of(option.get_lnames(), stands("--")) ||
+         std::ranges::any_of(option.get_snames(), stands("-"));
 }
 
-// Who asks for --quiet does not want the file's --verbose.
+// Returns whether the command line has a flag that excludes the option, as --quiet does --verbose.
 bool excluded_on_command_line(const std::vector<std::string>& arguments, CLI::Option& option) {
   return std::ranges::any_of(option.get_excludes(), [&](const CLI::Option* other) {
     return on_command_line(arguments, *other);
@@ -70,8 +69,8 @@ bool excluded_on_command_line(const std::vector<std::string>& arguments, CLI::Op
 
 // A run ends after its epochs or its steps: who asks for one does not want the file's other.
 bool other_end_on_command_line(const std::vector<std::string>& arguments, const std::string& name) {
-  return (name == "epochs" && on_command_line(arguments, "steps")) ||
-         (name == "steps" && on_command_line(arguments, "epochs"));
+  return (name == "epochs" && on_command_line(arguments, "--steps")) ||
+         (name == "steps" && on_command_line(arguments, "--epochs"));
 }
 
 // What the option's checks say to a value; empty: it may be.

@@ -230,8 +230,8 @@ Cluster cluster_of(const TrainFlags& f, int processes, const Log& log) {
   if (text == nullptr) return std::nullopt;
   if (f.strategy == "mirrored") {
     log.warning(
-        "TF_CONFIG is ignored: --strategy mirrored trains in this process alone; with --strategy "
-        "parameter_server it is a task of that cluster");
+        "TF_CONFIG is ignored, since the strategy is mirrored, which trains in this process alone; "
+        "a task of a cluster with servers needs --strategy parameter_server");
     return std::nullopt;
   }
   if (f.strategy != "parameter_server") {
@@ -273,17 +273,23 @@ int serve_task(const TrainFlags& f, const strategies::ClusterConfig& cluster,
 // do the tasks of a cluster.
 TrainFlags with_strategy(TrainFlags f, int processes, const Log& log) {
   if (!f.strategy.empty()) return f;
-  f.strategy = processes > 1 ? "collective_all_reduce" : "mirrored";
-  std::string why = fmt::format("{} processes were started together", processes);
+  strategies::ClusterSpec cluster;
   if (const char* const text = strategies::tf_config_of_environment();
-      text != nullptr && processes == 1) {
-    const auto cluster = strategies::parse_tf_config(text, strategies::ClusterUse::kEither).spec;
+      text != nullptr && processes == 1)
+    cluster = strategies::parse_tf_config(text, strategies::ClusterUse::kEither).spec;
+  std::string why;
+  if (processes > 1) {
+    f.strategy = "collective_all_reduce";
+    why = fmt::format("{} processes were started together", processes);
+  } else if (!cluster.servers.empty()) {
+    f.strategy = "parameter_server";
     why = "TF_CONFIG has " + engine::count_text(cluster.servers.size(), "server");
-    if (!cluster.servers.empty()) f.strategy = "parameter_server";
-    if (cluster.servers.empty() && cluster.workers.size() > 1)
-      f.strategy = "collective_all_reduce";  // which is refused: these tasks cannot find each other
+  } else if (cluster.workers.size() > 1) {
+    f.strategy = "collective_all_reduce";  // `cluster_of` refuses it, since no launcher is there
+  } else {
+    f.strategy = "mirrored";
   }
-  if (f.strategy != "mirrored")
+  if (!why.empty())
     log.info("strategy: {}, because {}; --strategy chooses another", f.strategy, why);
   return f;
 }

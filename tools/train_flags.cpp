@@ -182,7 +182,8 @@ void declare_strategy(CLI::App& app, TrainFlags& f) {
   app.add_option("--strategy", f.strategy,
                  "mirrored trains in this process, collective_all_reduce in all processes that "
                  "mpirun started, parameter_server with variables on servers (default: "
-                 "collective_all_reduce if mpirun started several processes, else mirrored)")
+                 "collective_all_reduce if mpirun started several processes, parameter_server if "
+                 "TF_CONFIG has servers, else mirrored)")
       ->check(one_of({"mirrored", "collective_all_reduce", "parameter_server"}));
   app.add_option("--replicas", f.replicas,
                  "replicas per process, under mpirun too (default: 1; on GPUs one on each GPU of "

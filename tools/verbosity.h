@@ -16,8 +16,9 @@ struct Verbosity {
   void written(const std::string& path) const;  // "wrote PATH", unless quiet
 };
 
-// Adds --quiet to the group "General"; and to a command that has details to tell --verbose, too.
+// Adds --quiet to the group "General".
 CLI::Option* declare_quiet(CLI::App& app, Verbosity& verbosity);
+// Adds --quiet and --verbose, for a command that has details to tell.
 void declare(CLI::App& app, Verbosity& verbosity);
 
 }  // namespace lockstep::tools

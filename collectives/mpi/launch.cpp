@@ -40,13 +40,15 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
 }
 
-// Whether a parameter of Open MPI is a number from `least` on: in the environment, or in a file of
-// the user or of the system, of lines "NAME = VALUE" (ompi_info --param mca base --level 2).
+// Returns whether a parameter of Open MPI is a number from `least` on. The environment wins over
+// the file of the user, and that over the system's (ompi_info --param mca base --level 2). The
+// lines of both are "NAME = VALUE".
 bool has_parameter(const std::string& name, int least) {
   if (first_number({("OMPI_MCA_" + name).c_str()}, least)) return true;
-  std::vector<std::string> files{"/etc/openmpi/openmpi-mca-params.conf"};
+  std::vector<std::string> files;
   if (const char* const home = std::getenv("HOME"); home != nullptr)
     files.push_back(std::string(home) + "/.openmpi/mca-params.conf");
+  files.emplace_back("/etc/openmpi/openmpi-mca-params.conf");
   for (const std::string& file : files) {
     std::string text;
     try {
@@ -56,10 +58,10 @@ bool has_parameter(const std::string& name, int least) {
     }
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
-      const std::size_t equals = line.find('=');
-      if (equals == std::string::npos || trimmed(std::string_view(line).substr(0, equals)) != name)
-        continue;
-      if (number_of(trimmed(std::string_view(line).substr(equals + 1)), least)) return true;
+      const std::string_view all(line);
+      const std::size_t equals = all.find('=');
+      if (equals == all.npos || trimmed(all.substr(0, equals)) != name) continue;
+      return number_of(trimmed(all.substr(equals + 1)), least).has_value();
     }
   }
   return false;

@@ -27,7 +27,7 @@ Launch launch();
 void require_known_launcher();
 
 // Returns a sentence that names the options by which Open MPI's mpirun notices a host that it
-// cannot reach any more. It is empty where the environment of its processes says that they are set.
+// cannot reach any more. It is empty where the environment or Open MPI's files set them.
 std::string missing_keep_alive();
 
 struct Options {

@@ -11,8 +11,8 @@
 namespace lockstep::engine::cpu {
 namespace {
 
-// Whether the system lets this process have so many threads more. libgomp ends the process where it
-// does not.
+// Returns whether the system lets this process have so many threads more. libgomp ends the process
+// where the system refuses them.
 bool can_start(int threads) {
   std::latch all_started(1);
   std::vector<std::jthread> started;

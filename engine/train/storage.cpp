@@ -175,7 +175,7 @@ class PosixStorage : public Storage {
   std::uint64_t room(const std::string& folder) override {
     struct statvfs status {};
     if (::statvfs(folder.c_str(), &status) != 0) refuse("look at the disk of", folder, errno);
-    if (status.f_blocks == 0) return kUnknownRoom;  // it does not tell, as many of FUSE
+    if (status.f_blocks == 0) return kUnknownRoom;  // many file systems of FUSE do not tell
     return std::uint64_t(status.f_bavail) * status.f_frsize;
   }
 
