@@ -125,8 +125,8 @@ int run(int argc, char** argv) {
   app.footer("lockstep COMMAND --help lists the flags of a command, with examples.");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   CLI::App* train = app.add_subcommand("train", "train a model");
-  CLI::App* predict =
-      app.add_subcommand("predict", "print labels and probabilities from a checkpoint");
+  CLI::App* predict = app.add_subcommand(
+      "predict", "print predicted labels and probabilities (CSV) from a checkpoint");
   CLI::App* plan = app.add_subcommand(
       "plan", "show the all-reduce algorithm for each size on a cluster, and why");
   CLI::App* bench = app.add_subcommand("bench", "time collectives on this machine");

@@ -81,6 +81,7 @@ void Progress::add(const engine::StepReport& report, double rate) {
 }
 
 void Progress::epoch(std::int64_t epoch) {
+  epoch_end_ = last_step_ + 1;
   const double all = sums_.examples;
   say(all == 0 ? fmt::format("epoch {}: finished", epoch)
                : fmt::format("epoch {}: {}, {:.0f} examples/s", epoch,
@@ -88,9 +89,10 @@ void Progress::epoch(std::int64_t epoch) {
                              sums_.seconds > 0 ? sums_.timed / sums_.seconds : rate_));
 }
 
-void Progress::evaluation(const engine::Evaluation& test, std::int64_t epochs) {
-  say(fmt::format("test after {}: {}", engine::count_text(std::uint64_t(epochs), "epoch"),
-                  metrics(test.loss, test.accuracy)) +
+void Progress::evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs) {
+  const std::string when = steps == epoch_end_ ? engine::count_text(std::uint64_t(epochs), "epoch")
+                                               : engine::count_text(std::uint64_t(steps), "step");
+  say(fmt::format("test after {}: {}", when, metrics(test.loss, test.accuracy)) +
       (std::isnan(test.top5) ? "" : fmt::format(", top-5 {:.4f}", test.top5)) +
       (std::isnan(test.auc) ? "" : fmt::format(", AUC {:.4f}", test.auc)));
 }

@@ -15,7 +15,8 @@ class Progress {
   explicit Progress(bool visible);
   void step(const engine::StepReport& report);
   void epoch(std::int64_t epoch);  // prints means over the epoch's steps of this run
-  void evaluation(const engine::Evaluation& test, std::int64_t epochs);
+  // Prints the epochs if `steps` ended one, else the steps.
+  void evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs);
   void say(const std::string& line);  // a line of its own
   void close();
 
@@ -25,7 +26,7 @@ class Progress {
   void erase();
   bool visible_, terminal_;
   engine::Clock::time_point start_ = engine::Clock::now(), last_{};
-  std::int64_t first_step_ = -1, last_step_ = -1;
+  std::int64_t first_step_ = -1, last_step_ = -1, epoch_end_ = -1;
   double rate_ = 0;  // examples/s of all workers, smoothed
   // Sums over the examples of the current epoch.
   struct Sums {

@@ -86,24 +86,36 @@ void check_servers(const TrainFlags& f) {
   strategies::parse_placement(f.place);
   strategies::parse_partition(f.partition);
   const TrainFlags none;
+  const strategies::UpdateOptions& updates = f.updates;
   if (f.strategy != "parameter_server") {
-    engine::require(
-        f.servers == none.servers && f.updates == none.updates && f.tables == none.tables &&
-            f.prefetch == none.prefetch && f.place == none.place && f.partition == none.partition,
-        "--servers, --sync, --aggregate, --full-rate, --most-staleness, --warm-up, "
-        "--tables, --prefetch, --place and --partition are of --strategy parameter_server; "
-        "this is {}",
-        f.strategy);
+    const std::pair<const char*, bool> given[] = {
+        {"--servers", f.servers != none.servers},
+        {"--sync", updates.synchronous},
+        {"--aggregate", updates.aggregate != none.updates.aggregate},
+        {"--full-rate", !updates.scale_rate},
+        {"--most-staleness", updates.most_staleness != none.updates.most_staleness},
+        {"--warm-up", updates.warm_up != none.updates.warm_up},
+        {"--tables", f.tables != none.tables},
+        {"--prefetch", f.prefetch != none.prefetch},
+        {"--place", f.place != none.place},
+        {"--partition", f.partition != none.partition},
+        {"--restarts", f.restarts != none.restarts},
+        {"--insecure", f.insecure},
+        {"--tls-authority", !f.tls.authority.empty()},
+        {"--tls-certificate", !f.tls.certificate.empty()},
+        {"--tls-key", !f.tls.key.empty()}};
+    for (const auto& [flag, is_given] : given)
+      engine::require(!is_given, "{} needs --strategy parameter_server, and the strategy is {}",
+                      flag, f.strategy);
     return;
   }
-  const strategies::UpdateOptions& updates = f.updates;
   engine::require(updates.aggregate == 0 || updates.synchronous,
                   "--aggregate {} without --sync: only synchronous updates wait for gradients",
                   updates.aggregate);
   engine::require(!updates.synchronous || (updates.scale_rate && updates.most_staleness == 0 &&
                                            updates.warm_up == none.updates.warm_up),
-                  "--full-rate, --most-staleness and --warm-up with --sync: its gradients are "
-                  "never stale");
+                  "--full-rate, --most-staleness and --warm-up are for asynchronous updates: with "
+                  "--sync no gradient is stale, so leave them out");
   engine::require(f.prefetch == none.prefetch || !updates.synchronous,
                   "--prefetch with --sync: its weights come when all gradients are there");
   engine::require(

@@ -40,7 +40,11 @@ std::string topology_help(const std::string& what) {
   std::string names = what + ": a JSON file, or an example:";
   for (const auto& example : collectives::example_topologies())
     names += fmt::format(" {} ({});", example.name, example.about);
-  return names + " any other HOSTSxRANKS (servers over 25 Gbit/s Ethernet)";
+  return names +
+         fmt::format(
+             " any other HOSTSxRANKS of at most {} ranks per host and {} in all (servers over "
+             "25 Gbit/s Ethernet)",
+             collectives::kMostExampleRanksOfAHost, collectives::kMostExampleRanks);
 }
 
 Topology described_topology(const std::string& name) {

@@ -371,6 +371,7 @@ int train(const TrainFlags& given, const Program& program) {
   }
   if (chief) warn_of_warm_up(f, sets.train->size(), size, log);
   Progress progress(chief && !f.verbosity.quiet);
+  Progress asked(chief);  // for what flags ask for, and the result
   engine::TrainerOptions trainer_options;
   trainer_options.seed = f.seed;
   trainer_options.model = f.model;
@@ -405,7 +406,7 @@ int train(const TrainFlags& given, const Program& program) {
           sets.test_files.empty() ? "name a file of them with --test" : sets.test_files));
     }
     progress.say(f.verbosity.verbose ? strategy->explain() : in_brief(strategy->explain()));
-    if (f.placement) progress.say(strategy->placement());
+    if (f.placement) asked.say(strategy->placement());
   };
   fit.on_step = [&](const engine::StepReport& report) {
     progress.step(report);
@@ -413,7 +414,7 @@ int train(const TrainFlags& given, const Program& program) {
   };
   fit.on_epoch = [&](std::int64_t epoch, const auto&) { progress.epoch(epoch); };
   fit.on_evaluation = [&](const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs) {
-    progress.evaluation(test, epochs);
+    progress.evaluation(test, steps, epochs);
     records->evaluation(test, steps, epochs);
   };
   fit.on_checkpoint = [&](std::int64_t step) {
@@ -427,8 +428,15 @@ int train(const TrainFlags& given, const Program& program) {
   for (const std::string& line : session.memory_of_gpus()) progress.say(line);
   records->close(*strategy);
   for (const std::string& file : records->files()) f.verbosity.written(file);
+  if (history.interrupted != 0) {
+    progress.say(fmt::format("stopped by a signal{} step {}{}{}",
+                             f.checkpoints.empty() ? " after" : "; saved", history.steps,
+                             f.checkpoints.empty() ? "" : " in ", f.checkpoints));
+  }
   if (chief && f.json) {
     print(result(f, *strategy, history).dump() + "\n");
+  } else if (f.verbosity.quiet && history.test) {
+    asked.evaluation(*history.test, history.steps, 0);
   }
   // Only now is the job over: had the chief died before its result was out, the others would say
   // so.
@@ -437,10 +445,6 @@ int train(const TrainFlags& given, const Program& program) {
     unwatch_signals();
     return kDone;
   }
-  progress.say(
-      f.checkpoints.empty()
-          ? "stopped by a signal after step " + std::to_string(history.steps)
-          : fmt::format("stopped by a signal; saved step {} in {}", history.steps, f.checkpoints));
   return exit_code_of_signal(history.interrupted);
 }
 

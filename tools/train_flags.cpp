@@ -331,7 +331,9 @@ void declare_checkpoints(CLI::App& app, TrainFlags& f) {
 
 void declare_output(CLI::App& app, TrainFlags& f) {
   app.option_defaults()->group("Output");
-  app.add_option("--log", f.log, "file of JSON lines: one for each step, evaluation and checkpoint")
+  app.add_option(
+         "--log", f.log,
+         "file of JSON lines, one for each step, evaluation and checkpoint; they are appended")
       ->check(file_name());
   app.add_option("--summary", f.summary, "folder for a TensorBoard event file of scalars by step")
       ->check(file_name("a folder"));
@@ -378,7 +380,7 @@ void declare(CLI::App& app, TrainFlags& f) {
                  "line override it");
   end_help(app,
            "  lockstep train --model mnist_cnn --replicas 4 --epochs 6 --lr 0.02\n"
-           "  lockstep train --data mnist/ --checkpoints runs/a --log runs/a.jsonl\n"
+           "  lockstep train --data mnist/ --checkpoints runs/a --log a.jsonl\n"
            "  mpirun -n 2 lockstep train --model resnet20 --batch 128 --augment crop,flip");
 }
 

@@ -39,8 +39,8 @@ std::string lines(double accuracy) {
     ++report.step;
   }
   progress.epoch(1);
-  progress.evaluation({0.25, accuracy, 10}, 1);
-  progress.evaluation({0.125, accuracy, 10}, 2);
+  progress.evaluation({0.25, accuracy, 10}, report.step, 1);
+  progress.evaluation({0.125, accuracy, 10}, report.step + 1, 1);
   return testing::internal::GetCapturedStderr();
 }
 
@@ -64,11 +64,11 @@ TEST(MetricsOfARun, LinesNameAnAccuracyWhereThereIsOne) {
   EXPECT_EQ(lines(0.75),
             "epoch 1: mean loss 0.6250, mean accuracy 0.8125, 100 examples/s\n"
             "test after 1 epoch: loss 0.2500, accuracy 0.7500\n"
-            "test after 2 epochs: loss 0.1250, accuracy 0.7500\n");
+            "test after 3 steps: loss 0.1250, accuracy 0.7500\n");
   EXPECT_EQ(lines(kNone),
             "epoch 1: mean loss 0.6250, 100 examples/s\n"
             "test after 1 epoch: loss 0.2500\n"
-            "test after 2 epochs: loss 0.1250\n");
+            "test after 3 steps: loss 0.1250\n");
 }
 
 TEST(MetricsOfARun, TheLogHasNullAndTheSummaryNothingWhereThereIsNone) {

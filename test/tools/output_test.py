@@ -47,7 +47,9 @@ class Output(Case):
         program.refused(self, ["train", *RUN, "-q", "-v"], 64, ["--quiet", "--verbose"])
         for verbose in (True, False):
             (self.top / "flags.json").write_text(json.dumps({"verbose": verbose}))
-            self.assertEqual(said(self.good("train", *RUN, "-q", "--config", self.top / "flags.json")), [])
+            result, = said(self.good("train", *RUN, "-q", "--config", self.top / "flags.json"))
+            self.assertRegex(result, r"^test after 12 steps: loss .*, accuracy ")
+        self.assertIn("dense1.weight", self.good("train", *RUN, "-q", "--placement").stderr)
 
     def test_a_file_that_lost_something_was_not_written(self):
         os.mkfifo(self.top / "log")

@@ -100,8 +100,9 @@ class Servers(Case):
         self.assertIn("strategy: parameter_server, because TF_CONFIG has 1 server", done.stderr)
 
     def test_flags_of_another_strategy_are_refused(self):
-        for flags in (["--servers", "2"], ["--sync"], ["--partition", "fixed:2"], ["--warm-up", "3"], ["--tables", "whole"]):
-            refused(self, ["train", *SMALL, *flags], 64, ["parameter_server", "mirrored"])
+        for flags in (["--servers", "2"], ["--sync"], ["--partition", "fixed:2"], ["--warm-up", "3"], ["--tables", "whole"],
+                      ["--restarts", "2"], ["--insecure"], ["--tls-key", "none.pem"]):
+            refused(self, ["train", *SMALL, *flags], 64, [flags[0], "parameter_server", "mirrored"])
         for flags in (["--algorithm", "ring"], ["--clip", "1"], ["--aggregate", "1"], ["--sync", "--full-rate"], ["--memory-limit", "1g"],
                       ["--partition", "fixed:0"]):
             refused(self, ["train", *SMALL, *self.SERVERS, *flags], 64, [])
