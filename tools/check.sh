@@ -123,7 +123,7 @@ say "tests"
 run_tests build --no-rebuild --timeout-multiplier 2
 
 # Sanitizers stop at their first finding; without halt_on_error a finding would be text in a log.
-export ASAN_OPTIONS=halt_on_error=1:abort_on_error=1:detect_stack_use_after_return=1
+export ASAN_OPTIONS=halt_on_error=1:abort_on_error=1
 export LSAN_OPTIONS="suppressions='$PWD/test/leak_sanitizer.txt':print_suppressions=0"
 export UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1
 # A filter that is given here replaces the one by which a program leaves out its slow tests, so it names them, too.
@@ -138,9 +138,11 @@ if [ "$mode" = plain ]; then
   optimization=0
   left_out='*Planner*:*Price*:*Layouts*:*Probes*:*Trial*:*Calibration*:*Registry*'
   test_arguments=(--test-args="--gtest_filter=-$left_out:$slow")
+  ASAN_OPTIONS+=:detect_stack_use_after_return=0 # without optimization it takes ten times as long
   run_sanitized build-sanitize address,undefined sanitized -Dcuda=disabled
   finish
 fi
+ASAN_OPTIONS+=:detect_stack_use_after_return=1
 run_sanitized build-sanitize address,undefined unit -Dcuda=auto
 
 # The synchronisation inside of libgomp and oneDNN is invisible to the thread sanitizer, hence one
