@@ -435,7 +435,7 @@ int train(const TrainFlags& given, const Program& program) {
   }
   if (chief && f.json) {
     print(result(f, *strategy, history).dump() + "\n");
-  } else if (f.verbosity.quiet && history.test) {
+  } else if (f.verbosity.quiet && history.test && history.interrupted == 0) {
     asked.evaluation(*history.test, history.steps, 0);
   }
   // Only now is the job over: had the chief died before its result was out, the others would say

@@ -35,7 +35,7 @@ __extension__ using Wide = __int128;
 __extension__ using Size = unsigned __int128;
 
 constexpr std::size_t kLengths[] = {0, 1, 7, 16, 1001, 4095};
-constexpr std::size_t kLongest = 4095, kMeans = 1001;  // elements; of means there is one length
+constexpr std::size_t kLongest = 4095, kMeans = 1001;  // elements; means have one length
 constexpr int kRange = 20;  // binary digits between a block's numbers: within the guarantee
 
 // Digits of a type, and the exponents of its smallest number and of what is beyond its largest.
@@ -241,7 +241,8 @@ class Expected {
                 << what << ": other bits " << where;
             if (kind == Kind::kMany) continue;
             const std::vector<T>& right = values_.at({kind, operation});
-            if (std::memcmp(values.data(), right.data(), length * sizeof(T)) == 0) continue;
+            if (length == 0 || std::memcmp(values.data(), right.data(), length * sizeof(T)) == 0)
+              continue;
             for (std::size_t i = 0; i < length; ++i)
               ASSERT_EQ(std::memcmp(&values[i], &right[i], sizeof(T)), 0)
                   << what << " " << where << ": element " << i << " is " << double(values[i])
