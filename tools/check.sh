@@ -12,7 +12,7 @@ usage: tools/check.sh [--sanitize | --changed [REVISION]]
 Installs what is missing (tools/setup.sh), builds `build` with warnings as errors and runs all tests there,
 then runs the tests of parsers, the executor and shared memory in `build-sanitize` under the address and
 undefined-behavior sanitizers.
-  --sanitize              runs all unit tests there, and in `build-tsan` those with threads under the
+  --sanitize              runs all unit tests there, and in `build-tsan` most with threads under the
                           thread sanitizer
   --changed [REVISION]    builds, and runs the tests of the folders in which files differ from REVISION
                           (default: the last commit, or the one before where nothing differs), and the lints
@@ -91,7 +91,7 @@ if ! tools/setup.sh; then
   exit 1
 fi
 
-# It links in a quarter of the time; what users build with the system's linker is linked by the quickstart.
+# gold links in a quarter of the time of the default linker.
 if ld.gold --version >/dev/null 2>&1; then export CXX_LD=gold; fi
 
 say "build"
@@ -138,7 +138,7 @@ if [ "$mode" = plain ]; then
   optimization=0
   left_out='*Planner*:*Price*:*Layouts*:*Probes*:*Trial*:*Calibration*:*Registry*'
   test_arguments=(--test-args="--gtest_filter=-$left_out:$slow")
-  ASAN_OPTIONS+=:detect_stack_use_after_return=0 # without optimization it takes ten times as long
+  ASAN_OPTIONS+=:detect_stack_use_after_return=0 # without optimization this search takes ten times as long
   run_sanitized build-sanitize address,undefined sanitized -Dcuda=disabled
   finish
 fi

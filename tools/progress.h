@@ -15,7 +15,7 @@ class Progress {
   explicit Progress(bool visible);
   void step(const engine::StepReport& report);
   void epoch(std::int64_t epoch);  // prints means over the epoch's steps of this run
-  // Prints the epochs if `steps` ended one, else the steps.
+  // Prints the epochs if the last reported step ended one, else the steps.
   void evaluation(const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs);
   void say(const std::string& line);  // a line of its own
   void close();

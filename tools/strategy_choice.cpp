@@ -88,7 +88,7 @@ void check_servers(const TrainFlags& f) {
   const TrainFlags none;
   const strategies::UpdateOptions& updates = f.updates;
   if (f.strategy != "parameter_server") {
-    const std::pair<const char*, bool> given[] = {
+    const std::pair<const char*, bool> changed[] = {
         {"--servers", f.servers != none.servers},
         {"--sync", updates.synchronous},
         {"--aggregate", updates.aggregate != none.updates.aggregate},
@@ -104,8 +104,10 @@ void check_servers(const TrainFlags& f) {
         {"--tls-authority", !f.tls.authority.empty()},
         {"--tls-certificate", !f.tls.certificate.empty()},
         {"--tls-key", !f.tls.key.empty()}};
-    for (const auto& [flag, is_given] : given)
-      engine::require(!is_given, "{} needs --strategy parameter_server, and the strategy is {}",
+    for (const auto& [flag, is_changed] : changed)
+      engine::require(!is_changed,
+                      "{} applies only to --strategy parameter_server, and the strategy is {}: "
+                      "leave the flag out, or change the strategy",
                       flag, f.strategy);
     return;
   }

@@ -42,9 +42,10 @@ std::string topology_help(const std::string& what) {
     names += fmt::format(" {} ({});", example.name, example.about);
   return names +
          fmt::format(
-             " any other HOSTSxRANKS of at most {} ranks per host and {} in all (servers over "
-             "25 Gbit/s Ethernet)",
-             collectives::kMostExampleRanksOfAHost, collectives::kMostExampleRanks);
+             " any other HOSTSxRANKS of at most {} hosts, {} ranks per host and {} ranks in all "
+             "(servers over 25 Gbit/s Ethernet)",
+             collectives::kMostExampleHosts, collectives::kMostExampleRanksOfAHost,
+             collectives::kMostExampleRanks);
 }
 
 Topology described_topology(const std::string& name) {

@@ -371,7 +371,7 @@ int train(const TrainFlags& given, const Program& program) {
   }
   if (chief) warn_of_warm_up(f, sets.train->size(), size, log);
   Progress progress(chief && !f.verbosity.quiet);
-  Progress asked(chief);  // for what flags ask for, and the result
+  Progress results(chief);  // which --quiet leaves
   engine::TrainerOptions trainer_options;
   trainer_options.seed = f.seed;
   trainer_options.model = f.model;
@@ -406,7 +406,7 @@ int train(const TrainFlags& given, const Program& program) {
           sets.test_files.empty() ? "name a file of them with --test" : sets.test_files));
     }
     progress.say(f.verbosity.verbose ? strategy->explain() : in_brief(strategy->explain()));
-    if (f.placement) asked.say(strategy->placement());
+    if (f.placement) results.say(strategy->placement());
   };
   fit.on_step = [&](const engine::StepReport& report) {
     progress.step(report);
@@ -429,14 +429,15 @@ int train(const TrainFlags& given, const Program& program) {
   records->close(*strategy);
   for (const std::string& file : records->files()) f.verbosity.written(file);
   if (history.interrupted != 0) {
-    progress.say(fmt::format("stopped by a signal{} step {}{}{}",
-                             f.checkpoints.empty() ? " after" : "; saved", history.steps,
-                             f.checkpoints.empty() ? "" : " in ", f.checkpoints));
+    progress.say(f.checkpoints.empty()
+                     ? fmt::format("stopped by a signal after step {}", history.steps)
+                     : fmt::format("stopped by a signal; saved step {} in {}", history.steps,
+                                   f.checkpoints));
   }
   if (chief && f.json) {
     print(result(f, *strategy, history).dump() + "\n");
   } else if (f.verbosity.quiet && history.test && history.interrupted == 0) {
-    asked.evaluation(*history.test, history.steps, 0);
+    results.evaluation(*history.test, history.steps, 0);
   }
   // Only now is the job over: had the chief died before its result was out, the others would say
   // so.

@@ -227,7 +227,7 @@ TEST_F(LossScale, ARunThatGoesOnHasTheSameBitsOverASkip) {
       EXPECT_EQ(rest.weights, whole.weights) << optimizer.describe() << " from " << stop;
       EXPECT_EQ(rest.history.loss_scale, whole.history.loss_scale);
       EXPECT_EQ(rest.history.skipped_steps, 3);
-      // What has no scale goes on from there, and the other way round it begins afresh.
+      // A run without a scale goes on from there, and a dynamic scale after it begins afresh.
       one.steps = 16;
       EXPECT_EQ(train_mirrored(one, options_for(dtype, 2, LossScaling())).history.skipped_steps, 0);
       one.steps = 18;

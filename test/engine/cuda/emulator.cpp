@@ -51,7 +51,7 @@ struct Copy {
 using Flow = std::array<void*, 5>;
 
 // The compiler wants the two halves in functions of their own. The thread sanitizer counts calls
-// and returns for each fiber, and from these some would never return.
+// and returns per fiber, and calls that switch fibers never return.
 [[noreturn, gnu::noinline, gnu::no_sanitize("address", "thread")]] void go_on(Flow& to) {
   __builtin_longjmp(to.data(), 1);
 }
