@@ -436,8 +436,12 @@ int train(const TrainFlags& given, const Program& program) {
   }
   if (chief && f.json) {
     print(result(f, *strategy, history).dump() + "\n");
-  } else if (f.verbosity.quiet && history.test && history.interrupted == 0) {
-    results.evaluation(*history.test, history.steps, 0);
+  } else if (f.verbosity.quiet && history.interrupted == 0) {
+    if (history.test) {
+      results.evaluation(*history.test, history.steps, 0);
+    } else if (history.steps > history.first_step) {
+      results.say(fmt::format("loss of step {}: {:.4f}", history.steps, history.loss));
+    }
   }
   // Only now is the job over: had the chief died before its result was out, the others would say
   // so.

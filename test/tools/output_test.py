@@ -49,6 +49,8 @@ class Output(Case):
             (self.top / "flags.json").write_text(json.dumps({"verbose": verbose}))
             result, = said(self.good("train", *RUN, "-q", "--config", self.top / "flags.json"))
             self.assertRegex(result, r"^test after 12 steps: loss .*, accuracy ")
+        untested, = said(self.good("train", *program.MLP, "--steps", "12", "-q", "--data", "random"))
+        self.assertRegex(untested, r"^loss of step 12: \d")
         self.assertIn("dense1.weight", self.good("train", *RUN, "-q", "--placement").stderr)
 
     def test_a_file_that_lost_something_was_not_written(self):
