@@ -182,6 +182,8 @@ class CudaOps final : public Ops {
                       Tensor dy, Tensor dw, Tensor db, bool accumulate);
   void narrow_gradients(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor dy,
                         Tensor dw, Tensor db, bool accumulate);
+  void narrow_outputs(const StepState* state, const ConvolutionSpec& spec, Tensor x, Tensor w,
+                      Tensor b, Tensor y, bool turned = false);
   std::byte* fold(const StepState* state, const ConvolutionSpec& spec, Tensor x,
                   std::size_t before);
   void weights_gradient(const StepState* state, Convolution call, Tensor x, Tensor dy, Tensor dw,

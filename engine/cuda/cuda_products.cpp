@@ -119,6 +119,7 @@ void CudaOps::convolution_forward(const StepState* state, const ConvolutionSpec&
                        spec.activation == Activation::kRelu});
     return;
   }
+  if (has_narrow_outputs(spec, dtype_, *context_)) return narrow_outputs(state, spec, x, w, b, y);
   ConvolutionSpec given = spec;
   given.bias = bool(b);
   const std::byte *images = x.data, *weights = w.data;
@@ -165,6 +166,8 @@ void CudaOps::convolution_backward(const StepState* state, const ConvolutionSpec
   bare.activation = Activation::kNone;
   const Convolution call{.spec = bare, .rows = dy.rows(), .dtype = dtype_};
   const auto data = [&] {
+    if (!spec.adds && has_narrow_outputs(spec, dtype_, *context_))
+      return narrow_outputs(state, spec, dy, w, {}, dx, true);
     Convolution sum = call;
     sum.pass = Convolution::Pass::kGradientOfData;
     sum.accumulate = spec.adds;
@@ -220,14 +223,32 @@ void CudaOps::narrow_gradients(const StepState* state, const ConvolutionSpec& sp
   check_parameter(db, dtype_, spec.filters, "the gradient of a bias");
   check_aligned({x.data, dy.data});
   const NarrowSizes sizes = narrow_sizes(spec);
-  const auto chunks = unsigned(least(dy.rows() * sizes.bands(), kMostNarrowChunks));
+  const bool groups = has_narrow_group_gradient(spec, dtype_, *context_);
+  const NarrowGroupSizes of_groups = groups ? narrow_group_sizes(spec) : NarrowGroupSizes{};
+  const unsigned bands = groups ? of_groups.bands() : sizes.bands();
+  const auto chunks = unsigned(least(dy.rows() * bands, kMostNarrowChunks));
   auto* const sums =
       reinterpret_cast<float*>(lane_->scratch(chunks * sizes.sums() * sizeof(float)));
-  launch({.blocks = chunks, .threads = sizes.threads(), .shared = 2 * sizes.band_bytes()},
-         NarrowGradient{state, sizes, x.data, dy.data, chunks, sums});
+  if (groups)
+    launch({.blocks = chunks, .threads = kNarrowGroupThreads, .shared = of_groups.bytes()},
+           NarrowGroupGradient{state, of_groups, x.data, dy.data, chunks, sums});
+  else
+    launch({.blocks = chunks, .threads = sizes.threads(), .shared = 2 * sizes.band_bytes()},
+           NarrowGradient{state, sizes, x.data, dy.data, chunks, sums});
   launch({.blocks = (sizes.sums() + kNarrowEndValues - 1) / kNarrowEndValues,
           .threads = kNarrowEndThreads},
          NarrowGradientEnd{sizes, chunks, sums, dw.data, db.data, accumulate});
+}
+
+// With `turned` x is the gradient of the outputs, and y that of the data.
+void CudaOps::narrow_outputs(const StepState* state, const ConvolutionSpec& spec, Tensor x,
+                             Tensor w, Tensor b, Tensor y, bool turned) {
+  check_aligned({x.data, w.data, b.data, y.data});
+  const NarrowOutputSizes sizes = narrow_output_sizes(spec, turned);
+  const auto blocks = unsigned(least(x.rows(), std::size_t(context_->facts().multiprocessors)));
+  launch({.blocks = blocks, .threads = kNarrowOutputThreads, .shared = sizes.bytes(turned)},
+         NarrowOutputs{state, sizes, x.data, w.data, b.data, y.data, turned,
+                       !turned && spec.activation == Activation::kRelu});
 }
 
 // dy becomes zero where a fused ReLU let nothing pass.

@@ -31,7 +31,7 @@ struct GpuParts {
 
 // Raised by every change of an own kernel, or of what is computed by which kernel, that changes
 // bits: checkpoints hold it.
-inline constexpr int kOwnKernels = 3;
+inline constexpr int kOwnKernels = 4;
 
 // What is computed on a GPU, and by what. Tests put in parts of their own.
 struct GpuKernels {

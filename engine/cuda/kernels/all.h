@@ -10,6 +10,8 @@
 #include "engine/cuda/kernels/fold.h"
 #include "engine/cuda/kernels/losses.h"
 #include "engine/cuda/kernels/narrow.h"
+#include "engine/cuda/kernels/narrow_group_gradient.h"
+#include "engine/cuda/kernels/narrow_outputs.h"
 #include "engine/cuda/kernels/pointwise.h"
 #include "engine/cuda/kernels/pool.h"
 #include "engine/cuda/kernels/reduce.h"
@@ -22,6 +24,6 @@ namespace lockstep::engine::cuda {
 using Kernels = decltype(std::tuple_cat(
     PointwiseKernels(), RowsKernels(), LossesKernels(), SumsKernels(), EmbeddingKernels(),
     BatchNormKernels(), ColumnSumsKernels(), FoldKernels(), PoolKernels(), ReduceKernels(),
-    ThinKernels(), NarrowKernels(), FactorsKernels()));
+    ThinKernels(), NarrowKernels(), NarrowOutputKernels(), NarrowGroupKernels(), FactorsKernels()));
 
 }  // namespace lockstep::engine::cuda

@@ -12,6 +12,8 @@
 #include "engine/cuda/kernels/fold.cuh"
 #include "engine/cuda/kernels/losses.cuh"
 #include "engine/cuda/kernels/narrow.cuh"
+#include "engine/cuda/kernels/narrow_group_gradient.cuh"
+#include "engine/cuda/kernels/narrow_outputs.cuh"
 #include "engine/cuda/kernels/pointwise.cuh"
 #include "engine/cuda/kernels/pool.cuh"
 #include "engine/cuda/kernels/reduce.cuh"
@@ -176,6 +178,14 @@ extern "C" __global__ void __launch_bounds__(kMostNarrowThreads, 1)
   start(a);
 }
 extern "C" __global__ void narrow_gradient_end(NarrowGradientEnd a) {
+  start(a);
+}
+extern "C" __global__ void __launch_bounds__(kNarrowGroupThreads, 1)
+    narrow_group_gradient(NarrowGroupGradient a) {
+  start(a);
+}
+extern "C" __global__ void __launch_bounds__(kNarrowOutputThreads, 1)
+    narrow_outputs(NarrowOutputs a) {
   start(a);
 }
 extern "C" __global__ void reduce_sum(ReduceSum a) {

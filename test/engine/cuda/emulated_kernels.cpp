@@ -17,6 +17,8 @@
 #include "engine/cuda/kernels/fold.cuh"
 #include "engine/cuda/kernels/losses.cuh"
 #include "engine/cuda/kernels/narrow.cuh"
+#include "engine/cuda/kernels/narrow_group_gradient.cuh"
+#include "engine/cuda/kernels/narrow_outputs.cuh"
 #include "engine/cuda/kernels/pointwise.cuh"
 #include "engine/cuda/kernels/pool.cuh"
 #include "engine/cuda/kernels/reduce.cuh"

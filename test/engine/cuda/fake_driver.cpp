@@ -303,11 +303,14 @@ void fill_modules(Driver& driver) {
     return CUDA_SUCCESS;
   };
   driver.func_set_attribute = [](CUfunction function, CUfunction_attribute attribute, int value) {
-    constexpr int kMost = 99 << 10;  // of all GPUs from compute capability 8.0 on
-    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value > kMost)
-      return CUDA_ERROR_INVALID_VALUE;
-    reinterpret_cast<FakeModule::Function*>(function)->most_shared = unsigned(value);
-    return CUDA_SUCCESS;
+    return in_context([&](FakeState& state, FakeContext&) {
+      // Of compute capability 9.0, and of all GPUs from 8.0 on.
+      const int most = state.options.capability == 90 ? 227 << 10 : 99 << 10;
+      if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value > most)
+        return CUDA_ERROR_INVALID_VALUE;
+      reinterpret_cast<FakeModule::Function*>(function)->most_shared = unsigned(value);
+      return CUDA_SUCCESS;
+    });
   };
   driver.func_load = [](CUfunction) {
     return uncaptured([](FakeState&, FakeContext&) { return CUDA_SUCCESS; });

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// The kernels of gradients between 32 and 64 channels give what the float64 reference gives, read
-// nothing beyond the rows in use, and give the same bits on every grid.
+// The kernels of convolutions between 32 and 64 channels give what the float64 reference gives,
+// read nothing beyond the rows in use, and give the same bits on every grid.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "engine/cuda/kernels/narrow.cuh"
+#include "engine/cuda/kernels/narrow_group_gradient.cuh"
+#include "engine/cuda/kernels/narrow_outputs.cuh"
 #include "engine/cuda/narrow_convolution.h"
 #include "engine/reference/reference_device.h"
 #include "test/engine/cuda/emulator.h"
@@ -81,6 +83,96 @@ TYPED_TEST(NarrowKernels, GradientsAreThoseOfTheReferenceOnEveryGrid) {
         ASSERT_NO_FATAL_FAILURE(expect_near(db, of_biases, s.filters, "db"));
         if (first.empty()) first = as_doubles(dw);
         ASSERT_EQ(as_doubles(dw), first);
+      }
+    }
+  }
+}
+
+TYPED_TEST(NarrowKernels, GradientsByGroupsOfWarpsAreThoseOfTheReferenceOnEveryGrid) {
+  using T = TypeParam;
+  const std::unique_ptr<Device> device = reference_device();
+  Machine m(*device, DType::kFloat64);
+  StepState state;
+  state.examples = kUsed;
+  for (const ConvolutionSpec& s :
+       {convolution(64, 15, 0), convolution(64, 4, 2), convolution(64, 5, 1)}) {
+    SCOPED_TRACE(testing::Message() << s.height << " rows");
+    const NarrowSizes of_end = narrow_sizes(s);
+    const std::vector<double> x = batch<T>(s.inputs(), 1), dy = batch<T>(s.outputs(), 2);
+    const Operand x0 = m.operand({kPlanned, s.inputs()}, x),
+                  dy0 = m.operand({kPlanned, s.outputs()}, dy),
+                  w0 = m.operand({s.weights()}, random_numbers(s.weights(), 3)),
+                  dw0 = m.empty({s.weights()}), db0 = m.empty({s.filters});
+    m.ops().convolution_backward(&state, s, x0.tensor, dy0.tensor, dy0.tensor, w0.tensor, {},
+                                 dw0.tensor, db0.tensor, false);
+    const std::vector<T> images = narrowed_to<T>(x), of_outputs = narrowed_to<T>(dy);
+    NarrowGroupSizes sizes = narrow_group_sizes(s);
+    ASSERT_EQ(sizes.bands(), 1u);
+    for (const unsigned band : {sizes.band, 2u}) {
+      sizes.band = band;
+      const unsigned chunks = band == 2 ? 5 : 2;
+      std::vector<double> first;
+      for (const unsigned blocks : {1u, chunks}) {
+        std::vector<float> sums(chunks * of_end.sums(), NAN);
+        std::vector<T> dw(s.weights()), db(s.filters);
+        const NarrowGroupGradient add{&state, sizes,      images.data(), of_outputs.data(),
+                                      chunks, sums.data()};
+        const NarrowGradientEnd end{of_end, chunks, sums.data(), dw.data(), db.data(), false};
+        emulate({blocks, 1, kNarrowGroupThreads, sizes.bytes()}, [&] { run<T>(add); });
+        emulate({(of_end.sums() + kNarrowEndValues - 1) / kNarrowEndValues, 1, kNarrowEndThreads},
+                [&] { run<T>(end); });
+        ASSERT_NO_FATAL_FAILURE(expect_near(dw, dw0.values(), s.weights(), "dw"));
+        ASSERT_NO_FATAL_FAILURE(expect_near(db, db0.values(), s.filters, "db"));
+        if (first.empty()) first = as_doubles(dw);
+        ASSERT_EQ(as_doubles(dw), first);
+      }
+    }
+  }
+}
+
+TYPED_TEST(NarrowKernels, OutputsAndGradientsOfDataAreThoseOfTheReferenceOnEveryGrid) {
+  using T = TypeParam;
+  const std::unique_ptr<Device> device = reference_device();
+  Machine m(*device, DType::kFloat64);
+  StepState state;
+  state.examples = kUsed;
+  for (ConvolutionSpec s : {convolution(64, 15, 0), convolution(32, 4, 2), convolution(64, 5, 1)}) {
+    SCOPED_TRACE(testing::Message() << s.height << " rows, " << s.filters << " filters");
+    s.bias = s.padding != 2;
+    if (s.bias) s.activation = Activation::kRelu;
+    const std::vector<double> x = batch<T>(s.inputs(), 1), dy = batch<T>(s.outputs(), 2),
+                              w = held_by<T>(random_numbers(s.weights(), 3)),
+                              b = held_by<T>(random_numbers(s.filters, 4));
+    const Operand x0 = m.operand({kPlanned, s.inputs()}, x),
+                  dy0 = m.operand({kPlanned, s.outputs()}, dy), w0 = m.operand({s.weights()}, w),
+                  b0 = m.operand({s.filters}, b), y0 = m.empty({kPlanned, s.outputs()}),
+                  dx0 = m.empty({kPlanned, s.inputs()});
+    m.ops().convolution_forward(&state, s, x0.tensor, w0.tensor, s.bias ? b0.tensor : Tensor{},
+                                y0.tensor);
+    ConvolutionSpec bare = s;
+    bare.activation = Activation::kNone;
+    m.ops().convolution_backward(&state, bare, x0.tensor, dy0.tensor, dy0.tensor, w0.tensor,
+                                 dx0.tensor, {}, {}, false);
+    const std::vector<T> weights = narrowed_to<T>(w), biases = narrowed_to<T>(b);
+    for (const bool turned : {false, true}) {
+      const std::vector<T> from = narrowed_to<T>(turned ? dy : x);
+      const std::size_t columns = turned ? s.inputs() : s.outputs();
+      NarrowOutputSizes sizes = narrow_output_sizes(s, turned);
+      ASSERT_EQ(sizes.bands(), 1u);
+      for (const unsigned band : {sizes.band, 2u}) {
+        sizes.band = band;
+        for (const unsigned blocks : {1u, 3u}) {
+          std::vector<T> to(kPlanned * columns, T(-8.0f));
+          const bool bias = s.bias && !turned;
+          const NarrowOutputs call{
+              &state,    sizes,  from.data(), weights.data(), bias ? biases.data() : nullptr,
+              to.data(), turned, bias};
+          emulate({blocks, 1, kNarrowOutputThreads, sizes.bytes(turned)}, [&] { run<T>(call); });
+          ASSERT_NO_FATAL_FAILURE(
+              expect_near(to, (turned ? dx0 : y0).values(), kUsed * columns, turned ? "dx" : "y"));
+          ASSERT_TRUE(std::all_of(to.begin() + long(kUsed * columns), to.end(),
+                                  [](T value) { return float(value) == -8; }));
+        }
       }
     }
   }

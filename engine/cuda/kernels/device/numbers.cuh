@@ -7,6 +7,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <cstdint>
+#include <type_traits>
+
 #include "engine/base/bfloat16.h"
 #include "engine/base/half.h"
 
@@ -38,6 +41,17 @@ template <>
 __device__ inline Half narrow<Half>(float value) {
   Half result;
   result.bits = __half_as_ushort(__float2half_rn(value));
+  return result;
+}
+
+// Of two numbers in a word each, the larger ones. NaN of `pair` stays NaN.
+template <class T>
+__device__ std::uint32_t at_least(std::uint32_t pair, std::uint32_t floor) {
+  std::uint32_t result;
+  if constexpr (std::is_same_v<T, Half>)
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(result) : "r"(pair), "r"(floor));
+  else
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(pair), "r"(floor));
   return result;
 }
 

@@ -2,6 +2,10 @@
 // The conversions of engine/cuda/kernels/device/numbers.cuh, for kernels that run in the emulator:
 // those of engine/base.
 #pragma once
+#include <array>
+#include <bit>
+#include <cstdint>
+
 #include "engine/base/bfloat16.h"
 #include "engine/base/half.h"
 
@@ -20,6 +24,15 @@ inline float wide(Half value) {
 template <class T>
 T narrow(float value) {
   return T(value);
+}
+
+template <class T>
+std::uint32_t at_least(std::uint32_t pair, std::uint32_t floor) {
+  auto numbers = std::bit_cast<std::array<T, 2>>(pair);
+  const auto least = std::bit_cast<std::array<T, 2>>(floor);
+  for (std::size_t k = 0; k < 2; ++k)
+    if (float(numbers[k]) < float(least[k])) numbers[k] = least[k];
+  return std::bit_cast<std::uint32_t>(numbers);
 }
 
 }  // namespace lockstep::engine::cuda

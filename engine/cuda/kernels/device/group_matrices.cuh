@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+// Matrices in the memory of a block that four warps multiply together (a group), the first of which
+// has a number that 4 divides: instructions of compute capability 9.0 alone (PTX ISA 9.0, "wgmma").
+// Other GPUs have none of them. The tests have a file of the same name.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "engine/base/half.h"
+
+namespace lockstep::engine::cuda {
+
+inline constexpr bool kHasGroups = __CUDA_ARCH__ == 900;
+inline constexpr unsigned kGroupThreads = 128;
+
+// A matrix of 16-bit numbers by squares of 8x8, each of eight pieces of 16 bytes one behind the
+// other. The products' sums go along one of its directions: the next square that way is `summed`
+// bytes further, and the next one the other way `kept` bytes.
+class GroupMatrix {
+ public:
+  __device__ GroupMatrix(const std::byte* at, unsigned summed, unsigned kept)
+      : words_(std::uint64_t(__cvta_generic_to_shared(at)) >> 4 | std::uint64_t(summed) >> 4 << 16 |
+               std::uint64_t(kept) >> 4 << 32) {}
+  // Returns the matrix that begins so many bytes further.
+  __device__ GroupMatrix further(unsigned bytes) const {
+    GroupMatrix result = *this;
+    result.words_ += bytes / 16;
+    return result;
+  }
+  __device__ std::uint64_t words() const { return words_; }
+
+ private:
+  std::uint64_t words_;
+};
+
+// Returns the first lane's value, which all lanes of the warp have. A compiler then computes what
+// follows from it once for the warp, which these instructions want.
+__device__ inline unsigned uniform(unsigned value) {
+  return __shfl_sync(0xffffffff, value, 0);
+}
+
+// What this thread has written to the block's memory is seen by the matrix units after a barrier.
+__device__ inline void show_to_group() {
+  if constexpr (kHasGroups) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// Between these two calls, for each array of sums, stand products that add to it, which go on by
+// themselves until `wait_for_products`. A compiler would write it later or read it earlier
+// otherwise.
+template <unsigned kCount>
+__device__ inline void settle(float (&sums)[kCount]) {
+  if constexpr (kHasGroups)
+    for (float& sum : sums) asm volatile("" : "+f"(sum)::"memory");
+}
+// Comes before a series of products, when all their sums are settled.
+__device__ inline void begin_products() {
+  if constexpr (kHasGroups) asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+// Ends a series, and waits until all of its products are in their sums, which settle then.
+__device__ inline void wait_for_products() {
+  if constexpr (kHasGroups) {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  }
+}
+
+// sums += a b for a of 64 x 16 and b of 16 x kColumns numbers of the 16-bit type T. The pieces of a
+// are of its rows, with kTurnA of its columns; those of b of its columns, with kTurnB of its rows.
+// With g = lane / 4 and t = lane % 4 a lane of warp w of the group has, for each eight columns,
+// rows 16 w + g, 16 w + g, 16 w + g + 8, 16 w + g + 8 at columns 2 t, 2 t + 1, 2 t, 2 t + 1.
+template <class T, unsigned kColumns, bool kTurnA, bool kTurnB>
+__device__ inline void multiply_add(float (&s)[kColumns / 2], const GroupMatrix& a,
+                                    const GroupMatrix& b) {
+  static_assert(kColumns == 8 || kColumns == 32 || kColumns == 64 || kColumns == 96);
+  constexpr bool kHalf = std::is_same_v<T, Half>;
+  if constexpr (!kHasGroups) {
+    return;
+  } else if constexpr (kHalf && kColumns == 8) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 "
+        "{%0, %1, %2, %3}, "
+        "%4, %5, 1, 1, 1, %6, %7;"
+        : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3])
+        : "l"(a.words()), "l"(b.words()), "n"(kTurnA), "n"(kTurnB));
+  } else if constexpr (kHalf && kColumns == 32) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+        "%16, %17, 1, 1, 1, %18, %19;"
+        : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3]), "+f"(s[4]), "+f"(s[5]), "+f"(s[6]),
+          "+f"(s[7]), "+f"(s[8]), "+f"(s[9]), "+f"(s[10]), "+f"(s[11]), "+f"(s[12]), "+f"(s[13]),
+          "+f"(s[14]), "+f"(s[15])
+        : "l"(a.words()), "l"(b.words()), "n"(kTurnA), "n"(kTurnB));
+  } else if constexpr (kHalf && kColumns == 64) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "
+        "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+        "%32, %33, 1, 1, 1, %34, %35;"
+        : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3]), "+f"(s[4]), "+f"(s[5]), "+f"(s[6]),
+          "+f"(s[7]), "+f"(s[8]), "+f"(s[9]), "+f"(s[10]), "+f"(s[11]), "+f"(s[12]), "+f"(s[13]),
+          "+f"(s[14]), "+f"(s[15]), "+f"(s[16]), "+f"(s[17]), "+f"(s[18]), "+f"(s[19]), "+f"(s[20]),
+          "+f"(s[21]), "+f"(s[22]), "+f"(s[23]), "+f"(s[24]), "+f"(s[25]), "+f"(s[26]), "+f"(s[27]),
+          "+f"(s[28]), "+f"(s[29]), "+f"(s[30]), "+f"(s[31])
+        : "l"(a.words()), "l"(b.words()), "n"(kTurnA), "n"(kTurnB));
+  } else if constexpr (kHalf) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "
+        "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, "
+        "%48, %49, 1, 1, 1, %50, %51;"
+        : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3]), "+f"(s[4]), "+f"(s[5]), "+f"(s[6]),
+          "+f"(s[7]), "+f"(s[8]), "+f"(s[9]), "+f"(s[10]), "+f"(s[11]), "+f"(s[12]), "+f"(s[13]),
+          "+f"(s[14]), "+f"(s[15]), "+f"(s[16]), "+f"(s[17]), "+f"(s[18]), "+f"(s[19]), "+f"(s[20]),
+          "+f"(s[21]), "+f"(s[22]), "+f"(s[23]), "+f"(s[24]), "+f"(s[25]), "+f"(s[26]), "+f"(s[27]),
+          "+f"(s[28]), "+f"(s[29]), "+f"(s[30]), "+f"(s[31]), "+f"(s[32]), "+f"(s[33]), "+f"(s[34]),
+          "+f"(s[35]), "+f"(s[36]), "+f"(s[37]), "+f"(s[38]), "+f"(s[39]), "+f"(s[40]), "+f"(s[41]),
+          "+f"(s[42]), "+f"(s[43]), "+f"(s[44]), "+f"(s[45]), "+f"(s[46]), "+f"(s[47])
+        : "l"(a.words()), "l"(b.words()), "n"(kTurnA), "n"(kTurnB));
+  } else if constexpr (kColumns == 8) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 "
+        "{%0, %1, %2, %3}, "
+        "%4, %5, 1, 1, 1, %6, %7;"
+        : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3])
+        : "l"(a.words()), "l"(b.words()), "n"(kTurnA), "n"(kTurnB));
+  } else if constexpr (kColumns == 32) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+        "%16, %17, 1, 1, 1, %18, %19;"
+        : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3]), "+f"(s[4]), "+f"(s[5]), "+f"(s[6]),
+          "+f"(s[7]), "+f"(s[8]), "+f"(s[9]), "+f"(s[10]), "+f"(s[11]), "+f"(s[12]), "+f"(s[13]),
+          "+f"(s[14]), "+f"(s[15])
+        : "l"(a.words()), "l"(b.words()), "n"(kTurnA), "n"(kTurnB));
+  } else if constexpr (kColumns == 64) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "
+        "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+        "%32, %33, 1, 1, 1, %34, %35;"
+        : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3]), "+f"(s[4]), "+f"(s[5]), "+f"(s[6]),
+          "+f"(s[7]), "+f"(s[8]), "+f"(s[9]), "+f"(s[10]), "+f"(s[11]), "+f"(s[12]), "+f"(s[13]),
+          "+f"(s[14]), "+f"(s[15]), "+f"(s[16]), "+f"(s[17]), "+f"(s[18]), "+f"(s[19]), "+f"(s[20]),
+          "+f"(s[21]), "+f"(s[22]), "+f"(s[23]), "+f"(s[24]), "+f"(s[25]), "+f"(s[26]), "+f"(s[27]),
+          "+f"(s[28]), "+f"(s[29]), "+f"(s[30]), "+f"(s[31])
+        : "l"(a.words()), "l"(b.words()), "n"(kTurnA), "n"(kTurnB));
+  } else {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "
+        "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, "
+        "%48, %49, 1, 1, 1, %50, %51;"
+        : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3]), "+f"(s[4]), "+f"(s[5]), "+f"(s[6]),
+          "+f"(s[7]), "+f"(s[8]), "+f"(s[9]), "+f"(s[10]), "+f"(s[11]), "+f"(s[12]), "+f"(s[13]),
+          "+f"(s[14]), "+f"(s[15]), "+f"(s[16]), "+f"(s[17]), "+f"(s[18]), "+f"(s[19]), "+f"(s[20]),
+          "+f"(s[21]), "+f"(s[22]), "+f"(s[23]), "+f"(s[24]), "+f"(s[25]), "+f"(s[26]), "+f"(s[27]),
+          "+f"(s[28]), "+f"(s[29]), "+f"(s[30]), "+f"(s[31]), "+f"(s[32]), "+f"(s[33]), "+f"(s[34]),
+          "+f"(s[35]), "+f"(s[36]), "+f"(s[37]), "+f"(s[38]), "+f"(s[39]), "+f"(s[40]), "+f"(s[41]),
+          "+f"(s[42]), "+f"(s[43]), "+f"(s[44]), "+f"(s[45]), "+f"(s[46]), "+f"(s[47])
+        : "l"(a.words()), "l"(b.words()), "n"(kTurnA), "n"(kTurnB));
+  }
+}
+
+}  // namespace lockstep::engine::cuda
