@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "collectives/processor_wait.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 
@@ -15,11 +16,14 @@
 namespace lockstep::collectives {
 namespace {
 
-double waited_by(const std::filesystem::path& thread) {
-  std::ifstream file(thread / "schedstat");
-  std::string line;
-  std::getline(file, line);
-  return waited_seconds(line);
+// Of a thread's folder. Without a stream and its buffer, as it is read again and again.
+double waited_by(const std::string& thread) {
+  const int file = ::open((thread + "/schedstat").c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  char text[128];
+  const ssize_t length = ::read(file, text, sizeof text);
+  ::close(file);
+  return length <= 0 ? 0 : waited_seconds({text, std::size_t(length)});
 }
 
 double clock_seconds() {
@@ -34,15 +38,20 @@ double seconds_without_processor() {
 }
 
 ProcessorWait ThreadWaits::lap() {
-  namespace fs = std::filesystem;
+  const std::string folder = "/proc/self/task";
   const double before = std::exchange(at_, clock_seconds());
   std::map<std::string, double> now;
   ProcessorWait longest{0, at_ - before};
-  std::error_code ignored;
-  for (fs::directory_iterator i("/proc/self/task", ignored), end; !ignored && i != end;
-       i.increment(ignored)) {
-    const std::string thread = i->path().filename();
-    now[thread] = waited_by(i->path());
+  if (!threads_)
+    threads_.reset(::opendir(folder.c_str()), [](DIR* open) {
+      if (open != nullptr) ::closedir(open);
+    });
+  if (!threads_) return longest;
+  ::rewinddir(threads_.get());
+  while (const dirent* const entry = ::readdir(threads_.get())) {
+    const std::string thread = entry->d_name;
+    if (thread.starts_with('.')) continue;
+    now[thread] = waited_by(folder + "/" + thread);
     const auto known = waited_.find(thread);
     const double since = now[thread] - (known == waited_.end() ? 0 : known->second);
     longest.waited = std::max(longest.waited, since);

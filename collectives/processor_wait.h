@@ -5,8 +5,11 @@
 // counts here: that is the ordinary noise of one. Any thread; a reading is three calls of the
 // system, some microseconds.
 #pragma once
+#include <dirent.h>
+
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -41,13 +44,14 @@ class ProcessorWaitClock {
 };
 
 // Likewise of all threads of this process: a lap is that of the thread that waited longest. Of one
-// that is new its time before counts, too.
+// that is new its time before counts, too. After the first lap nothing large is allocated.
 class ThreadWaits {
  public:
   ProcessorWait lap();
 
  private:
   std::map<std::string, double> waited_;  // by thread
+  std::shared_ptr<DIR> threads_;          // the folder of them
   double at_ = 0;
 };
 

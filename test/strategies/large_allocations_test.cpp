@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "collectives/processor_wait.h"
 #include "engine/data/sets.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/trainer.h"
@@ -73,6 +74,17 @@ TEST(LargeAllocations, TheCountSeesThem) {
   counting = false;
   EXPECT_EQ(large, 1);
   EXPECT_GT(big.size(), small.size());
+}
+
+// Steps are watched by laps at any time.
+TEST(LargeAllocations, ALapOverTheThreadsMakesNone) {
+  collectives::ThreadWaits waits;
+  waits.lap();
+  large = 0;
+  counting = true;
+  waits.lap();
+  counting = false;
+  EXPECT_EQ(large, 0);
 }
 
 TEST(LargeAllocations, NobodyMakesOneInASteadyStep) {
