@@ -80,7 +80,10 @@ struct Processes {
           }
         });
     }
-    if (first) std::rethrow_exception(first);
+    if (first) {
+      all.end_processes();  // one that gave up its GPU has closed nothing
+      std::rethrow_exception(first);
+    }
     devices.clear();
     EXPECT_EQ(all.left(), "") << "when all processes have ended";
     return outcome;

@@ -27,6 +27,7 @@ class FakeDevices {
   std::vector<std::unique_ptr<Device>> of_process(int number) const;
   std::string left() const { return fake_.left(); }
   void stick() { fake_.stick(); }
+  void end_processes() { fake_.end_processes(); }
 
  private:
   FakeGpu fake_;

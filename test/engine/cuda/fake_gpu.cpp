@@ -43,6 +43,11 @@ void FakeGpu::stick() {
   state_->queue.stick();
 }
 
+void FakeGpu::end_processes() {
+  const std::lock_guard lock(state_->mutex);
+  state_->memory.close_all();
+}
+
 std::size_t FakeGpu::early_launches() const {
   const std::lock_guard lock(state_->mutex);
   return state_->early;

@@ -36,7 +36,8 @@ class FakeGpu {
   // A module that has all emulated kernels of an element type.
   static std::span<const std::byte> image(DType dtype);
 
-  void stick();  // from now on nothing that is queued runs
+  void stick();          // from now on nothing that is queued runs
+  void end_processes();  // what processes have open of each other's memory is closed
 
   std::vector<std::string> kernels_run() const;  // in their order
   std::size_t early_launches() const;            // launches that let a kernel start early

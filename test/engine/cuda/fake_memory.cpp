@@ -97,6 +97,10 @@ bool FakeMemory::close(std::byte* opened) {
   return true;
 }
 
+void FakeMemory::close_all() {
+  std::erase_if(blocks_, [](const auto& entry) { return entry.second.of != nullptr; });
+}
+
 bool FakeMemory::pin(std::byte* data, std::size_t bytes) {
   if (is_pinned(data) || is_pinned(data + bytes - 1)) return false;
   pinned_.emplace(data, bytes);

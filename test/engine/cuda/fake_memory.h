@@ -32,6 +32,7 @@ class FakeMemory {
   // is open there already. Null where none of another process begins there.
   std::byte* open(const std::byte* data, int process, int gpu);
   bool close(std::byte* opened);  // false where it is not open
+  void close_all();
 
   // The host's pages, pinned where they lie. False where some are already; where none are.
   bool pin(std::byte* data, std::size_t bytes);
