@@ -251,7 +251,7 @@ const StepState* CudaOps::stage(const StepState& state, const HostBatch& batch, 
 void CudaOps::check_aligned(std::initializer_list<const void*> operands) {
   for (const void* const data : operands)
     invariant(reinterpret_cast<std::uintptr_t>(data) % 16 == 0,
-              "operands of pools and of convolutions of few channels are aligned to 16 bytes");
+              "operands of this kernel are aligned to 16 bytes");
 }
 
 Grid CudaOps::lines_grid(std::size_t lines, std::size_t channels, unsigned residents) const {

@@ -119,7 +119,8 @@ void CudaOps::convolution_forward(const StepState* state, const ConvolutionSpec&
                        spec.activation == Activation::kRelu});
     return;
   }
-  if (has_narrow_outputs(spec, dtype_, *context_)) return narrow_outputs(state, spec, x, w, b, y);
+  if (has_narrow_outputs(spec, dtype_, context_->facts().capability))
+    return narrow_outputs(state, spec, x, w, b, y);
   ConvolutionSpec given = spec;
   given.bias = bool(b);
   const std::byte *images = x.data, *weights = w.data;
@@ -166,7 +167,7 @@ void CudaOps::convolution_backward(const StepState* state, const ConvolutionSpec
   bare.activation = Activation::kNone;
   const Convolution call{.spec = bare, .rows = dy.rows(), .dtype = dtype_};
   const auto data = [&] {
-    if (!spec.adds && has_narrow_outputs(spec, dtype_, *context_))
+    if (!spec.adds && has_narrow_outputs(spec, dtype_, context_->facts().capability))
       return narrow_outputs(state, spec, dy, w, {}, dx, true);
     Convolution sum = call;
     sum.pass = Convolution::Pass::kGradientOfData;
@@ -223,7 +224,7 @@ void CudaOps::narrow_gradients(const StepState* state, const ConvolutionSpec& sp
   check_parameter(db, dtype_, spec.filters, "the gradient of a bias");
   check_aligned({x.data, dy.data});
   const NarrowSizes sizes = narrow_sizes(spec);
-  const bool groups = has_narrow_group_gradient(spec, dtype_, *context_);
+  const bool groups = has_narrow_group_gradient(spec, dtype_, context_->facts().capability);
   const NarrowGroupSizes of_groups = groups ? narrow_group_sizes(spec) : NarrowGroupSizes{};
   const unsigned bands = groups ? of_groups.bands() : sizes.bands();
   const auto chunks = unsigned(least(dy.rows() * bands, kMostNarrowChunks));
@@ -244,9 +245,11 @@ void CudaOps::narrow_gradients(const StepState* state, const ConvolutionSpec& sp
 void CudaOps::narrow_outputs(const StepState* state, const ConvolutionSpec& spec, Tensor x,
                              Tensor w, Tensor b, Tensor y, bool turned) {
   check_aligned({x.data, w.data, b.data, y.data});
-  const NarrowOutputSizes sizes = narrow_output_sizes(spec, turned);
-  const auto blocks = unsigned(least(x.rows(), std::size_t(context_->facts().multiprocessors)));
-  launch({.blocks = blocks, .threads = kNarrowOutputThreads, .shared = sizes.bytes(turned)},
+  const auto multiprocessors = std::size_t(context_->facts().multiprocessors);
+  const NarrowOutputSizes sizes = narrow_output_sizes(spec, turned, x.rows(), multiprocessors);
+  launch({.blocks = unsigned(least(x.rows() * sizes.bands(), multiprocessors)),
+          .threads = kNarrowOutputThreads,
+          .shared = sizes.bytes(turned)},
          NarrowOutputs{state, sizes, x.data, w.data, b.data, y.data, turned,
                        !turned && spec.activation == Activation::kRelu});
 }

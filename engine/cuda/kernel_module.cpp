@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/cuda/kernel_module.h"
 
+#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -56,7 +57,7 @@ KernelModule::KernelModule(const Context& context, std::span<const std::byte> im
       const char* name = nullptr;
       context.check(driver.func_get_name(&name, function), "cuFuncGetName");
       context.check(driver.func_load(function), "cuFuncLoad");
-      functions_.emplace(name, function);
+      kernels_.emplace(name, Kernel{function, kFreelyShared});
     }
   } catch (...) {
     driver.module_unload(module_);
@@ -82,15 +83,21 @@ void KernelModule::start(CudaStream& stream, Grid grid, const char* name,
   invariant(grid.threads % 32 == 0 && grid.threads >= 32 && grid.threads <= 1024,
             "a block has whole warps of 32 threads, and at most 1024");
   invariant(grid.rows <= 65535, "a grid has at most 65535 rows of blocks");
-  const auto found = functions_.find(std::string_view(name));
-  if (found == functions_.end()) broken(fmt::format("there is no kernel {} in the module", name));
+  const auto found = kernels_.find(std::string_view(name));
+  if (found == kernels_.end()) broken(fmt::format("there is no kernel {} in the module", name));
+  Kernel& kernel = found->second;
   stream.queue([&] {
     context_->use();
-    if (grid.shared > kFreelyShared)
-      context_->check(
-          context_->driver().func_set_attribute(
-              found->second, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, int(grid.shared)),
-          "cuFuncSetAttribute");
+    if (grid.shared > kFreelyShared) {
+      // Never lowered: another thread may be about to launch with more.
+      const std::lock_guard lock(mutex_);
+      if (grid.shared > kernel.shared)
+        context_->check(
+            context_->driver().func_set_attribute(
+                kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, int(grid.shared)),
+            "cuFuncSetAttribute");
+      kernel.shared = std::max(kernel.shared, grid.shared);
+    }
     CUlaunchAttribute attribute{};
     attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     attribute.value.programmaticStreamSerializationAllowed = 1;
@@ -107,7 +114,7 @@ void KernelModule::start(CudaStream& stream, Grid grid, const char* name,
     // The driver copies what the address leads to before it returns, and writes nothing there.
     void* parameters[] = {const_cast<void*>(arguments)};
     const CUresult result =
-        context_->driver().launch_kernel_ex(&config, found->second, parameters, nullptr);
+        context_->driver().launch_kernel_ex(&config, kernel.function, parameters, nullptr);
     if (result != CUDA_SUCCESS)
       context_->check(result, fmt::format("cuLaunchKernelEx of {}", name).c_str());
   });

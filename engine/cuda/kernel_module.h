@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -42,8 +43,13 @@ class KernelModule {
   const Context* context_;
   bool early_;  // whether kernels may start before the one before has ended
   CUmodule module_ = nullptr;
+  struct Kernel {
+    CUfunction function;
+    unsigned shared;  // bytes that a block may ask for so far
+  };
   // All of them, found when this is made; by a name without making a string of it.
-  std::map<std::string, CUfunction, std::less<>> functions_;
+  mutable std::map<std::string, Kernel, std::less<>> kernels_;
+  mutable std::mutex mutex_;  // of `shared`
 };
 
 }  // namespace lockstep::engine::cuda

@@ -3,8 +3,9 @@
 
 #include <utility>
 
-namespace lockstep::engine::cuda {
+#include "engine/cuda/kernels/lines.h"
 
+namespace lockstep::engine::cuda {
 namespace {
 
 bool is_between(const ConvolutionSpec& spec, DType dtype) {
@@ -13,57 +14,65 @@ bool is_between(const ConvolutionSpec& spec, DType dtype) {
          spec.kernel_height == kNarrowKernel && spec.kernel_width == kNarrowKernel;
 }
 
+// What both kernels on planes ask for: a gradient has no padding below zero, and Divisor divides by
+// two at least.
+bool has_planes(const ConvolutionSpec& spec, DType dtype, int capability) {
+  return capability == 90 && is_between(spec, dtype) && spec.padding < kNarrowKernel &&
+         spec.width > 1 && spec.output_width() > 1;
+}
+
+// The rows of a band are as many as have room, and as even as can be in an image; 0 where not even
+// one has room. A pixel takes no less than the bytes of all channels.
+template <class Sizes, class Bytes>
+void fit_band(Sizes& sizes, std::size_t most, Bytes bytes) {
+  const std::size_t row = std::size_t(sizes.pitch()) * kNarrowChannels * 2;
+  sizes.band = unsigned(least(sizes.output_height, most / row));
+  while (sizes.band > 0 && bytes() > most) --sizes.band;
+  if (sizes.band == 0) return;
+  const unsigned bands = sizes.bands();
+  sizes.band = (sizes.output_height + bands - 1) / bands;
+}
+
 }  // namespace
 
 bool is_narrow(const ConvolutionSpec& spec, DType dtype) {
   return is_between(spec, dtype) && narrow_sizes(spec).band > 0;
 }
 
-// The rows of a band are as even as can be in an image; 0 where not even one has room.
 NarrowSizes narrow_sizes(const ConvolutionSpec& spec) {
   NarrowSizes sizes{.height = unsigned(spec.height),
                     .width = unsigned(spec.width),
                     .output_height = unsigned(spec.output_height()),
                     .output_width = unsigned(spec.output_width()),
                     .filters = unsigned(spec.filters),
-                    .padding = unsigned(spec.padding),
-                    .band = unsigned(spec.output_height())};
-  while (sizes.band > 0 && 2 * sizes.band_bytes() > kMostNarrowBytes) --sizes.band;
-  if (sizes.band == 0) return sizes;
-  const unsigned bands = sizes.bands();
-  sizes.band = (sizes.output_height + bands - 1) / bands;
+                    .padding = unsigned(spec.padding)};
+  fit_band(sizes, kMostNarrowBytes, [&] { return 2 * sizes.band_bytes(); });
   return sizes;
 }
 
-bool has_narrow_group_gradient(const ConvolutionSpec& spec, DType dtype, const Context& context) {
-  return context.facts().capability == 90 && is_between(spec, dtype) &&
-         spec.filters == kNarrowGroupFilters && spec.padding < kNarrowKernel &&
+bool has_narrow_group_gradient(const ConvolutionSpec& spec, DType dtype, int capability) {
+  return has_planes(spec, dtype, capability) && spec.filters == kNarrowGroupFilters &&
          narrow_group_sizes(spec).band > 0;
 }
 
-// As above.
 NarrowGroupSizes narrow_group_sizes(const ConvolutionSpec& spec) {
   NarrowGroupSizes sizes{.height = unsigned(spec.height),
                          .width = unsigned(spec.width),
                          .output_height = unsigned(spec.output_height()),
                          .output_width = unsigned(spec.output_width()),
-                         .padding = unsigned(spec.padding),
-                         .band = unsigned(spec.output_height())};
-  while (sizes.band > 0 && sizes.bytes() > kMostNarrowGroupBytes) --sizes.band;
-  if (sizes.band == 0) return sizes;
-  const unsigned bands = sizes.bands();
-  sizes.band = (sizes.output_height + bands - 1) / bands;
+                         .padding = unsigned(spec.padding)};
+  fit_band(sizes, kMostNarrowGroupBytes, [&] { return sizes.bytes(); });
   return sizes;
 }
 
-bool has_narrow_outputs(const ConvolutionSpec& spec, DType dtype, const Context& context) {
-  return context.facts().capability == 90 && is_between(spec, dtype) &&
-         spec.padding < kNarrowKernel && narrow_output_sizes(spec, false).band > 0 &&
+bool has_narrow_outputs(const ConvolutionSpec& spec, DType dtype, int capability) {
+  return has_planes(spec, dtype, capability) && narrow_output_sizes(spec, false).band > 0 &&
          narrow_output_sizes(spec, true).band > 0;
 }
 
-// As above.
-NarrowOutputSizes narrow_output_sizes(const ConvolutionSpec& spec, bool turned) {
+NarrowOutputSizes narrow_output_sizes(const ConvolutionSpec& spec, bool turned, std::size_t images,
+                                      std::size_t multiprocessors) {
+  constexpr unsigned kLeastBand = 4;  // rows
   NarrowOutputSizes sizes{.height = unsigned(spec.height),
                           .width = unsigned(spec.width),
                           .channels = unsigned(spec.channels),
@@ -77,11 +86,9 @@ NarrowOutputSizes narrow_output_sizes(const ConvolutionSpec& spec, bool turned) 
     std::swap(sizes.channels, sizes.outputs);
     sizes.padding = kNarrowKernel - 1 - sizes.padding;
   }
-  sizes.band = sizes.output_height;
-  while (sizes.band > 0 && sizes.bytes(turned) > kMostNarrowOutputBytes) --sizes.band;
-  if (sizes.band == 0) return sizes;
-  const unsigned bands = sizes.bands();
-  sizes.band = (sizes.output_height + bands - 1) / bands;
+  fit_band(sizes, kMostNarrowOutputBytes, [&] { return sizes.bytes(turned); });
+  while (sizes.band > kLeastBand && 2 * images * sizes.bands() <= multiprocessors)
+    sizes.band = (sizes.band + 1) / 2;
   return sizes;
 }
 

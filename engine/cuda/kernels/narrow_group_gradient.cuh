@@ -87,15 +87,16 @@ __device__ void narrow_group_gradient(const NarrowGroupGradient& a) {
       show_to_group();
       barrier();
       sums.settle_all();
-      begin_products();
       for (unsigned step = 0; step < s.steps(); ++step) {
         const unsigned at = step * 32 * kPieceBytes;
         const GroupMatrix by = gradients.further(at);
+        begin_products();
         repeat<kNarrowKernel>([&](unsigned y) {
           multiply_add<T, NarrowGroupSums::kColumns, true, true>(
               sums.rows[y], by, seen.further(at + y * s.pitch() * kPieceBytes));
         });
         multiply_add<T, 8, true, true>(sums.bias, by, all_ones);
+        end_products();
       }
       wait_for_products();
       sums.settle_all();

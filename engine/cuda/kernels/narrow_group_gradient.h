@@ -3,8 +3,8 @@
 // filters, on the matrix units of GPUs of compute capability 9.0. A block works on bands: some rows
 // of an image's outputs. Gradients and what their windows see lie in the block's memory as planes
 // of 8 channels with rows of one length, so that a tap sees a constant distance away. What windows
-// see lies there three times, each a column further, so that one product is of three taps. Chunks
-// and sums are NarrowGradient's, and NarrowGradientEnd adds them.
+// see lies there three times, copies one and two pixels earlier, so that one product is of three
+// taps. Chunks and sums are NarrowGradient's, and NarrowGradientEnd adds them.
 #pragma once
 #include <cstddef>
 #include <tuple>

@@ -45,6 +45,11 @@ class NarrowView {
         images_(memory_, {s.height, s.width, s.pitch(), s.padding, s.rows(), s.rows() * s.pitch(),
                           s.plane()}) {}
 
+  __device__ Band band(unsigned number) const {
+    const unsigned bands = sizes_.bands(), image = number / bands;
+    return {image, (number - image * bands) * sizes_.band};
+  }
+
   // All threads of the block call these.
   __device__ void fetch_weights(const T* from, Weights& to) const {
     repeat<kWeightLoads>([&](unsigned k) {
@@ -87,6 +92,7 @@ class NarrowView {
             sums, seen.further(pixel * kPieceBytes + 2 * step * plane_), weights.further(by));
       });
     });
+    end_products();
     wait_for_products();
     settle(sums);
   }
@@ -146,17 +152,17 @@ class NarrowView {
   Images images_;
 };
 
-// A block has every so many-th image, band by band.
+// A block has every so many-th band.
 template <class T, unsigned kChannels, unsigned kOutputs, bool kTurned>
 __device__ void narrow_outputs(const NarrowOutputs& a) {
   using View = NarrowView<T, kChannels, kOutputs, kTurned>;
   constexpr unsigned kGroups = kNarrowOutputThreads / kGroupThreads;
   const View view(a.sizes);
   const auto* const images = static_cast<const T*>(a.x);
-  typename View::Band band{block(), 0};
+  typename View::Band band = view.band(block());
   const std::size_t in_use = a.state->examples;
-  // What is needed at first is on its way before anything is awaited. The first image was planned
-  // for, whether it is in use or not.
+  // What is needed at first is on its way before anything is awaited. The image of the first band
+  // was planned for, whether it is in use or not.
   typename View::Weights weights;
   view.fetch_weights(static_cast<const T*>(a.w), weights);
   typename View::Images::Pieces pieces;
@@ -172,7 +178,7 @@ __device__ void narrow_outputs(const NarrowOutputs& a) {
   const float least_value = a.relu ? 0.0f : -std::numeric_limits<float>::infinity();
   const auto floor =
       std::bit_cast<std::uint32_t>(narrowed<T>(Pack<float, 2>{least_value, least_value}));
-  while (band.image < examples) {
+  for (unsigned number = block(); band.image < examples;) {
     view.put(images, band, pieces);
     show_to_group();
     barrier();
@@ -183,8 +189,8 @@ __device__ void narrow_outputs(const NarrowOutputs& a) {
       view.multiply(tile, sums);
       view.write(sums, tile, band, floor, static_cast<T*>(a.y));
     }
-    band.row += a.sizes.band;
-    if (band.row >= a.sizes.output_height) band = {band.image + blocks(), 0};
+    number += blocks();
+    band = view.band(number);
     if (band.image >= examples) return;
     view.fetch(images, band, pieces);
     barrier();

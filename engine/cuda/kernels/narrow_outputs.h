@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Outputs, or gradients of data, of convolutions between 32 and 64 channels by kernels of 3x3 with
-// stride 1, of 16-bit types, on the matrix units of GPUs of compute capability 9.0. A gradient of
-// data is the outputs of a convolution of dy, whose weights are turned. A block works on a band:
-// some rows of an image's outputs. What their windows see lies in the block's memory as planes of 8
-// channels, in which the neighbour that a tap sees is a constant distance away; so the matrix units
-// read each tap's numbers where they lie. Addresses are the GPU's, aligned to 16 bytes.
+// Outputs, or gradients of data, of convolutions from 32 channels to 32 or 64 filters by kernels of
+// 3x3 with stride 1, of 16-bit types, on the matrix units of GPUs of compute capability 9.0. A
+// gradient of data is the outputs of a convolution of dy, whose weights are turned. A block works
+// on bands: some rows of an image's outputs. What their windows see lies in the block's memory as
+// planes of 8 channels, in which the neighbour that a tap sees is a constant distance away; so the
+// matrix units read each tap's numbers where they lie. Addresses are the GPU's, aligned to 16
+// bytes.
 #pragma once
 #include <cstddef>
 #include <tuple>
@@ -27,8 +28,7 @@ struct NarrowOutputSizes {
   // Returns the pixels of a row of the padded image, and the rows that a band sees.
   constexpr unsigned pitch() const { return width + 2 * padding; }
   constexpr unsigned rows() const { return band + kNarrowKernel - 1; }
-  // Returns the tiles of a band: positions are computed in rows of `pitch`, the last two for
-  // nobody.
+  // Returns the tiles of a band. A row has `pitch` positions, of which the last two are discarded.
   constexpr unsigned tiles() const { return (band * pitch() + kNarrowTile - 1) / kNarrowTile; }
   // Returns the bytes of 8 channels of all that a band's tiles see. Planes begin in different
   // banks.
@@ -46,7 +46,7 @@ struct NarrowOutputSizes {
   }
 };
 
-// Blocks of kNarrowOutputThreads with sizes.bytes() each, at most as many as x has images.
+// Blocks of kNarrowOutputThreads with sizes.bytes() each, at most as many as x has bands.
 struct NarrowOutputs {
   static constexpr const char* kName = "narrow_outputs";
   const StepState* state = nullptr;

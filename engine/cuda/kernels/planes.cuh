@@ -18,7 +18,7 @@ struct alignas(kPieceBytes) Piece {
   std::uint32_t words[4];
 };
 
-// Divides numbers below 65536 by one of these, other than 1, by a product.
+// Divides numbers below 65536 by a fixed divisor of at least 2, by a multiplication.
 class Divisor {
  public:
   struct Result {
@@ -42,9 +42,9 @@ struct PlaneSizes {
   unsigned plane;          // bytes
 };
 
-// All kThreads threads of the block call these. A thread has the same 8 channels of all its pixels,
-// and the first kAtOnce of them under way together, side by side with those of its neighbours.
-// Planes may have copies behind them in which each pixel lies one place, two places, ... earlier.
+// All kThreads threads of the block call these. Each copies the same 8 channels of all its pixels,
+// and has the loads of the first kAtOnce under way together. Copy k of the planes, behind the
+// others, holds pixel i + k at place i.
 template <class T, unsigned kChannels, unsigned kThreads, unsigned kCopies = 1>
 class Planes {
  public:

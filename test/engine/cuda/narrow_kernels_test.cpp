@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The kernels of convolutions between 32 and 64 channels give what the float64 reference gives,
-// read nothing beyond the rows in use, and give the same bits on every grid.
+// The kernels of convolutions from 32 channels to 32 or 64 filters give what the float64 reference
+// gives, whatever lies in rows that are not in use, and gradients with the same bits on every grid.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -192,6 +192,48 @@ TEST(NarrowConvolution, IsOfSomeSizesAlone) {
   EXPECT_TRUE(refused([](auto& s) { s.stride = 2; }));
   EXPECT_TRUE(refused([](auto& s) { s.kernel_width = 2; }));
   EXPECT_TRUE(refused([](auto& s) { s.width = 400; }));
+}
+
+TEST(NarrowConvolution, IsOnPlanesOfOneKindOfGpuAlone) {
+  const auto has = [](const ConvolutionSpec& s, int capability = 90,
+                      DType dtype = DType::kFloat16) {
+    const bool outputs = has_narrow_outputs(s, dtype, capability);
+    if (s.filters == 64) {
+      EXPECT_EQ(has_narrow_group_gradient(s, dtype, capability), outputs);
+    }
+    return outputs;
+  };
+  EXPECT_TRUE(has(convolution(64, 5, 1)));
+  EXPECT_TRUE(has(convolution(32, 5, 1)));
+  EXPECT_FALSE(has_narrow_group_gradient(convolution(32, 5, 1), DType::kFloat16, 90));
+  for (const int capability : {80, 89, 100}) EXPECT_FALSE(has(convolution(64, 5, 1), capability));
+  EXPECT_FALSE(has(convolution(64, 5, 1), 90, DType::kFloat32));
+  EXPECT_FALSE(has(convolution(64, 5, 3)));
+  ConvolutionSpec thin = convolution(64, 5, 1);
+  thin.width = 1;
+  EXPECT_FALSE(has(thin));
+  thin.width = 3, thin.padding = 0;  // outputs of one column
+  EXPECT_FALSE(has(thin));
+  ConvolutionSpec wide = convolution(64, 8192, 1);
+  wide.width = 300;
+  EXPECT_TRUE(has(wide));
+  for (const bool turned : {false, true}) {
+    const NarrowOutputSizes sizes = narrow_output_sizes(wide, turned);
+    EXPECT_GT(sizes.bands(), 1u);
+    EXPECT_LE(sizes.bytes(turned), kMostNarrowOutputBytes);
+    EXPECT_LE(sizes.output_height, sizes.bands() * sizes.band);
+  }
+  EXPECT_LE(narrow_group_sizes(wide).bytes(), kMostNarrowGroupBytes);
+  wide.width = 8192;
+  EXPECT_FALSE(has(wide));
+  EXPECT_EQ(narrow_sizes(wide).band, 0u);
+}
+
+TEST(NarrowConvolution, FewImagesAreCutIntoMoreBands) {
+  const ConvolutionSpec s = convolution(64, 26, 0);
+  EXPECT_EQ(narrow_output_sizes(s, false, 128, 132).bands(), 1u);
+  EXPECT_EQ(narrow_output_sizes(s, false, 64, 132).bands(), 2u);
+  EXPECT_EQ(narrow_output_sizes(s, false, 1, 132).band, 3u);
 }
 
 }  // namespace narrow_kernels_test

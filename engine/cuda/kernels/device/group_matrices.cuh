@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Matrices in the memory of a block that four warps multiply together (a group), the first of which
-// has a number that 4 divides: instructions of compute capability 9.0 alone (PTX ISA 9.0, "wgmma").
-// Other GPUs have none of them. The tests have a file of the same name.
+// Matrices in the memory of a block that a group of four warps multiplies together, the first of
+// which has a number that 4 divides: "wgmma" (PTX ISA), which GPUs of compute capability 9.0 alone
+// have, by code for sm_90a. The tests have a file of the same name.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,8 +15,8 @@ inline constexpr bool kHasGroups = __CUDA_ARCH__ == 900;
 inline constexpr unsigned kGroupThreads = 128;
 
 // A matrix of 16-bit numbers by squares of 8x8, each of eight pieces of 16 bytes one behind the
-// other. The products' sums go along one of its directions: the next square that way is `summed`
-// bytes further, and the next one the other way `kept` bytes.
+// other (no swizzle). From a square to the next one it is `summed` bytes along the direction over
+// which products are summed, and `kept` bytes along the other one.
 class GroupMatrix {
  public:
   __device__ GroupMatrix(const std::byte* at, unsigned summed, unsigned kept)
@@ -40,13 +40,13 @@ __device__ inline unsigned uniform(unsigned value) {
   return __shfl_sync(0xffffffff, value, 0);
 }
 
-// What this thread has written to the block's memory is seen by the matrix units after a barrier.
+// Makes what this thread has written to the block's memory visible to the matrix units after the
+// next barrier.
 __device__ inline void show_to_group() {
   if constexpr (kHasGroups) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// Between these two calls, for each array of sums, stand products that add to it, which go on by
-// themselves until `wait_for_products`. A compiler would write it later or read it earlier
-// otherwise.
+// Called before and after the products that add to these sums: keeps the compiler from moving what
+// writes or reads them across.
 template <unsigned kCount>
 __device__ inline void settle(float (&sums)[kCount]) {
   if constexpr (kHasGroups)
@@ -56,12 +56,13 @@ __device__ inline void settle(float (&sums)[kCount]) {
 __device__ inline void begin_products() {
   if constexpr (kHasGroups) asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// Ends a series, and waits until all of its products are in their sums, which settle then.
+// Ends a series of products.
+__device__ inline void end_products() {
+  if constexpr (kHasGroups) asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// Waits until all products are in their sums, which settle then.
 __device__ inline void wait_for_products() {
-  if constexpr (kHasGroups) {
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-  }
+  if constexpr (kHasGroups) asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
 // sums += a b for a of 64 x 16 and b of 16 x kColumns numbers of the 16-bit type T. The pieces of a

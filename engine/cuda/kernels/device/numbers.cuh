@@ -44,7 +44,7 @@ __device__ inline Half narrow<Half>(float value) {
   return result;
 }
 
-// Of two numbers in a word each, the larger ones. NaN of `pair` stays NaN.
+// Returns the larger number of each of two packed pairs; NaN of `pair` stays NaN.
 template <class T>
 __device__ std::uint32_t at_least(std::uint32_t pair, std::uint32_t floor) {
   std::uint32_t result;

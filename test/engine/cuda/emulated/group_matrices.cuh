@@ -53,6 +53,7 @@ void settle(float (&)[kCount]) {}
 inline void begin_products() {
   invariant(emulated_place().threads % kGroupThreads == 0, "a group that is not whole");
 }
+inline void end_products() {}
 inline void wait_for_products() {}
 
 template <class T, unsigned kColumns, bool kTurnA, bool kTurnB>
