@@ -64,7 +64,7 @@ __device__ void narrow_group_gradient(const NarrowGroupGradient& a) {
   const Planes<T, kNarrowGroupFilters, kNarrowGroupThreads> outputs(
       of_outputs,
       {s.output_height, s.output_width, s.pitch(), 0, s.band, s.positions(), s.position_plane()});
-  const unsigned group = uniform(thread() / kGroupThreads);
+  const unsigned group = of_first_lane(thread() / kGroupThreads);
   const unsigned first = group * 16 * kPieceBytes;
   const GroupMatrix seen = GroupMatrix(window(), 8 * kPieceBytes, s.plane()).further(first);
   const GroupMatrix gradients =

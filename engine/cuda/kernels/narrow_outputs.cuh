@@ -173,7 +173,8 @@ __device__ void narrow_outputs(const NarrowOutputs& a) {
       const auto* const from = static_cast<const T*>(a.bias) + 32 * part + lane() % 4 * kPack;
       bias[part] = widened(load<kPack>(from, true));
     });
-  const unsigned examples = uniform(unsigned(in_use)), group = uniform(thread() / kGroupThreads);
+  const unsigned examples = of_first_lane(unsigned(in_use)),
+                 group = of_first_lane(thread() / kGroupThreads);
   view.put_weights(weights);
   const float least_value = a.relu ? 0.0f : -std::numeric_limits<float>::infinity();
   const auto floor =

@@ -36,7 +36,7 @@ class GroupMatrix {
 
 // Returns the first lane's value, which all lanes of the warp have. A compiler then computes what
 // follows from it once for the warp, which these instructions want.
-__device__ inline unsigned uniform(unsigned value) {
+__device__ inline unsigned of_first_lane(unsigned value) {
   return __shfl_sync(0xffffffff, value, 0);
 }
 

@@ -41,7 +41,7 @@ class GroupMatrix {
   unsigned summed_, kept_;
 };
 
-inline unsigned uniform(unsigned value) {
+inline unsigned of_first_lane(unsigned value) {
   const auto first = unsigned(emulated_exchange(value, {Shuffle::Kind::kXor, 0, sizeof value}));
   invariant(first == value, "lanes of a warp with a value each");
   return value;
