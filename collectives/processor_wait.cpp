@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "collectives/processor_wait.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -43,12 +44,13 @@ ProcessorWait ThreadWaits::lap() {
   std::map<std::string, double> now;
   ProcessorWait longest{0, at_ - before};
   if (!threads_)
-    threads_.reset(::opendir(folder.c_str()), [](DIR* open) {
-      if (open != nullptr) ::closedir(open);
+    threads_.reset(static_cast<void*>(::opendir(folder.c_str())), [](void* open) {
+      if (open != nullptr) ::closedir(static_cast<DIR*>(open));
     });
   if (!threads_) return longest;
-  ::rewinddir(threads_.get());
-  while (const dirent* const entry = ::readdir(threads_.get())) {
+  auto* const threads = static_cast<DIR*>(threads_.get());
+  ::rewinddir(threads);
+  while (const dirent* const entry = ::readdir(threads)) {
     const std::string thread = entry->d_name;
     if (thread.starts_with('.')) continue;
     now[thread] = waited_by(folder + "/" + thread);

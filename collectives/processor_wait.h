@@ -5,8 +5,6 @@
 // counts here: that is the ordinary noise of one. Any thread; a reading is three calls of the
 // system, some microseconds.
 #pragma once
-#include <dirent.h>
-
 #include <functional>
 #include <map>
 #include <memory>
@@ -51,7 +49,7 @@ class ThreadWaits {
 
  private:
   std::map<std::string, double> waited_;  // by thread
-  std::shared_ptr<DIR> threads_;          // the folder of them
+  std::shared_ptr<void> threads_;         // the folder of them, a DIR
   double at_ = 0;
 };
 
