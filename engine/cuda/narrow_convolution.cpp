@@ -14,8 +14,8 @@ bool is_between(const ConvolutionSpec& spec, DType dtype) {
          spec.kernel_height == kNarrowKernel && spec.kernel_width == kNarrowKernel;
 }
 
-// What both kernels on planes ask for: a gradient has no padding below zero, and Divisor divides by
-// two at least.
+// Returns whether kernels on planes can compute it: the gradient of data must not have a negative
+// padding, and Divisor takes no divisor below two.
 bool has_planes(const ConvolutionSpec& spec, DType dtype, int capability) {
   return capability == 90 && is_between(spec, dtype) && spec.padding < kNarrowKernel &&
          spec.width > 1 && spec.output_width() > 1;
@@ -61,7 +61,7 @@ NarrowGroupSizes narrow_group_sizes(const ConvolutionSpec& spec) {
                          .output_height = unsigned(spec.output_height()),
                          .output_width = unsigned(spec.output_width()),
                          .padding = unsigned(spec.padding)};
-  fit_band(sizes, kMostNarrowGroupBytes, [&] { return sizes.bytes(); });
+  fit_band(sizes, kMostPlaneBytes, [&] { return sizes.bytes(); });
   return sizes;
 }
 
@@ -86,7 +86,7 @@ NarrowOutputSizes narrow_output_sizes(const ConvolutionSpec& spec, bool turned, 
     std::swap(sizes.channels, sizes.outputs);
     sizes.padding = kNarrowKernel - 1 - sizes.padding;
   }
-  fit_band(sizes, kMostNarrowOutputBytes, [&] { return sizes.bytes(turned); });
+  fit_band(sizes, kMostPlaneBytes, [&] { return sizes.bytes(turned); });
   while (sizes.band > kLeastBand && 2 * images * sizes.bands() <= multiprocessors)
     sizes.band = (sizes.band + 1) / 2;
   return sizes;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Which convolutions from 32 channels to 32 or 64 filters are computed by the kernels of
-// engine/cuda/kernels/narrow.h and narrow_group_gradient.h (gradients of weights and biases), and
-// of narrow_outputs.h (outputs and gradients of data). Plain functions of sizes. `capability`: 90
-// for compute capability 9.0, which alone has the two latter.
+// These plain functions of sizes choose what own kernels compute of convolutions from 32 channels
+// to 32 or 64 filters: those of engine/cuda/kernels/narrow.h and narrow_group_gradient.h gradients
+// of weights and biases, those of narrow_outputs.h outputs and gradients of data. `capability` is
+// 90 for compute capability 9.0, which alone has the two latter.
 #pragma once
 #include "engine/cuda/kernels/narrow.h"
 #include "engine/cuda/kernels/narrow_group_gradient.h"

@@ -311,7 +311,7 @@ TEST(GpuIpc, AProcessThatDoesNotComeIsNamedAtTheDeadline) {
   std::atomic<int> blocks{0};
   Processes two;
   std::latch over(1);  // for the other
-  // More than kernels take under a sanitizer: a wait for the GPU has the same deadline.
+  // A wait for the GPU has the same deadline, and kernels take a second under a sanitizer.
   two.options.deadline = std::chrono::seconds(3);
   two.failed = [&](int process) {
     if (process == 0) over.count_down();

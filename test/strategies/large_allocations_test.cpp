@@ -76,7 +76,7 @@ TEST(LargeAllocations, TheCountSeesThem) {
   EXPECT_GT(big.size(), small.size());
 }
 
-// Steps are watched by laps at any time.
+// The watch of a session may take a lap during any step.
 TEST(LargeAllocations, ALapOverTheThreadsMakesNone) {
   collectives::ThreadWaits waits;
   waits.lap();

@@ -18,6 +18,8 @@ inline constexpr unsigned kNarrowTaps = kNarrowKernel * kNarrowKernel;
 inline constexpr unsigned kMostNarrowThreads = 256;     // of a block that adds
 inline constexpr unsigned kMostNarrowBytes = 96 << 10;  // of memory that it shares
 inline constexpr unsigned kMostNarrowChunks = 128;
+// The memory that a block shares at most on GPUs of compute capability 9.0.
+inline constexpr unsigned kMostPlaneBytes = 227 << 10;
 inline constexpr unsigned kNarrowEndThreads = 256;
 inline constexpr unsigned kNarrowEndValues = 128;  // sums that a block adds at last
 

@@ -23,9 +23,9 @@ struct NarrowGroupSums {
   float rows[kNarrowKernel][kOfRow] = {};
   float bias[kOfBias] = {};
 
-  __device__ void settle_all() {
-    repeat<kNarrowKernel>([&](unsigned row) { settle(rows[row]); });
-    settle(bias);
+  __device__ void fence_all() {
+    repeat<kNarrowKernel>([&](unsigned row) { fence_sums(rows[row]); });
+    fence_sums(bias);
   }
   // visit(i, sum) for i from 0 on
   template <class Visit>
@@ -86,7 +86,7 @@ __device__ void narrow_group_gradient(const NarrowGroupGradient& a) {
       if (thread() < 16) reinterpret_cast<Piece*>(ones)[thread()] = Piece{{one, one, one, one}};
       show_to_group();
       barrier();
-      sums.settle_all();
+      sums.fence_all();
       for (unsigned step = 0; step < s.steps(); ++step) {
         const unsigned at = step * 32 * kPieceBytes;
         const GroupMatrix by = gradients.further(at);
@@ -99,10 +99,10 @@ __device__ void narrow_group_gradient(const NarrowGroupGradient& a) {
         end_products();
       }
       wait_for_products();
-      sums.settle_all();
+      sums.fence_all();
       barrier();
     }
-    // What the second group has is added to the first one's.
+    // The sums of the second group are added to those of the first one.
     auto* const others = reinterpret_cast<float*>(window()) + thread() % kGroupThreads;
     if (group == 1) sums.each([&](unsigned i, float sum) { others[i * kGroupThreads] = sum; });
     barrier();

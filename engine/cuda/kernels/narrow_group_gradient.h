@@ -16,7 +16,6 @@ namespace lockstep::engine::cuda {
 
 inline constexpr unsigned kNarrowGroupThreads = 256;  // two groups of four warps
 inline constexpr unsigned kNarrowGroupFilters = 64;
-inline constexpr unsigned kMostNarrowGroupBytes = 227 << 10;  // of memory that a block shares
 
 struct NarrowGroupSizes {
   unsigned height = 0, width = 0;

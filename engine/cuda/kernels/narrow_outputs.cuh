@@ -19,7 +19,7 @@
 
 namespace lockstep::engine::cuda {
 
-// What a block keeps in its memory.
+// The weights and the band that a block keeps in its memory.
 template <class T, unsigned kChannels, unsigned kOutputs, bool kTurned>
 class NarrowView {
  public:
@@ -80,7 +80,7 @@ class NarrowView {
     const GroupMatrix seen(memory_ + tile * kNarrowTile * kPieceBytes, plane_, 8 * kPieceBytes);
     const GroupMatrix weights(weights_, kTurned ? 8 * kPieceBytes : weight_plane_,
                               kTurned ? weight_plane_ : 8 * kPieceBytes);
-    settle(sums);
+    fence_sums(sums);
     begin_products();
     repeat<kNarrowTaps>([&](unsigned tap) {
       const unsigned pixel = tap / kNarrowKernel * sizes_.pitch() + tap % kNarrowKernel;
@@ -94,7 +94,7 @@ class NarrowView {
     });
     end_products();
     wait_for_products();
-    settle(sums);
+    fence_sums(sums);
   }
 
   // Writes the sums of a tile. `floor`: two numbers; what is less becomes that.
@@ -125,9 +125,9 @@ class NarrowView {
  private:
   static constexpr unsigned kPieces = kChannels / kPack;
 
-  // Of each four groups of 8 columns a lane has two neighbours: those that hold filters 8 t to
-  // 8 t + 7, if columns are in this order. A piece of turned weights has 8 columns, so there lanes
-  // exchange what they have.
+  // Returns the column of a filter. A lane has two neighbouring columns of each 8; in this order it
+  // has filters 8 t to 8 t + 7 of each 32, and writes them as one piece. Turned weights cannot be
+  // reordered, since each of their pieces has 8 columns: there lanes exchange their sums.
   __device__ static unsigned column_of(unsigned filter) {
     if constexpr (kTurned) return filter;
     return filter / 32 * 32 + filter % 8 / 2 * 8 + filter % 32 / 8 * 2 + filter % 2;
@@ -161,8 +161,8 @@ __device__ void narrow_outputs(const NarrowOutputs& a) {
   const auto* const images = static_cast<const T*>(a.x);
   typename View::Band band = view.band(block());
   const std::size_t in_use = a.state->examples;
-  // What is needed at first is on its way before anything is awaited. The image of the first band
-  // was planned for, whether it is in use or not.
+  // All loads begin before the first one is awaited. The image of the first band was planned for,
+  // so it may be read, whether it is in use or not.
   typename View::Weights weights;
   view.fetch_weights(static_cast<const T*>(a.w), weights);
   typename View::Images::Pieces pieces;

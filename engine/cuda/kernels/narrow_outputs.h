@@ -16,8 +16,7 @@
 namespace lockstep::engine::cuda {
 
 inline constexpr unsigned kNarrowOutputThreads = 256;
-inline constexpr unsigned kMostNarrowOutputBytes = 227 << 10;  // of memory that a block shares
-inline constexpr unsigned kNarrowTile = 64;                    // positions multiplied together
+inline constexpr unsigned kNarrowTile = 64;  // positions multiplied together
 
 struct NarrowOutputSizes {
   unsigned height = 0, width = 0, channels = 0;  // of what is read: 32 or 64 channels

@@ -304,7 +304,7 @@ void fill_modules(Driver& driver) {
   };
   driver.func_set_attribute = [](CUfunction function, CUfunction_attribute attribute, int value) {
     return in_context([&](FakeState& state, FakeContext&) {
-      // Of compute capability 9.0, and of all GPUs from 8.0 on.
+      // GPUs of compute capability 9.0 allow more than others from 8.0 on.
       const int most = state.options.capability == 90 ? 227 << 10 : 99 << 10;
       if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value > most)
         return CUDA_ERROR_INVALID_VALUE;

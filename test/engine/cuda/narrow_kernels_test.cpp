@@ -38,6 +38,25 @@ std::vector<double> batch(std::size_t columns, std::uint64_t seed) {
   return all;
 }
 
+// Inputs of gradients and what the reference makes of them.
+template <class T>
+struct Gradients {
+  std::vector<T> x, dy;
+  std::vector<double> dw, db;
+
+  Gradients(Machine& m, const StepState& state, const ConvolutionSpec& s) {
+    const std::vector<double> images = batch<T>(s.inputs(), 1), outputs = batch<T>(s.outputs(), 2);
+    x = narrowed_to<T>(images), dy = narrowed_to<T>(outputs);
+    const Operand x0 = m.operand({kPlanned, s.inputs()}, images),
+                  dy0 = m.operand({kPlanned, s.outputs()}, outputs),
+                  w0 = m.operand({s.weights()}, random_numbers(s.weights(), 3)),
+                  dw0 = m.empty({s.weights()}), db0 = m.empty({s.filters});
+    m.ops().convolution_backward(&state, s, x0.tensor, dy0.tensor, dy0.tensor, w0.tensor, {},
+                                 dw0.tensor, db0.tensor, false);
+    dw = dw0.values(), db = db0.values();
+  }
+};
+
 template <class T>
 class NarrowKernels : public testing::Test {};
 using Types = testing::Types<BFloat16, Half>;
@@ -55,18 +74,12 @@ TYPED_TEST(NarrowKernels, GradientsAreThoseOfTheReferenceOnEveryGrid) {
     SCOPED_TRACE(testing::Message() << s.height << " rows, " << s.filters << " filters");
     ASSERT_TRUE(is_narrow(s, DType::kBFloat16));
     const NarrowSizes sizes = narrow_sizes(s);
-    const std::vector<double> x = batch<T>(s.inputs(), 1), dy = batch<T>(s.outputs(), 2);
-    const Operand x0 = m.operand({kPlanned, s.inputs()}, x),
-                  dy0 = m.operand({kPlanned, s.outputs()}, dy),
-                  w0 = m.operand({s.weights()}, random_numbers(s.weights(), 3)),
-                  dw0 = m.empty({s.weights()}), db0 = m.empty({s.filters});
-    m.ops().convolution_backward(&state, s, x0.tensor, dy0.tensor, dy0.tensor, w0.tensor, {},
-                                 dw0.tensor, db0.tensor, false);
-    const std::vector<T> images = narrowed_to<T>(x), of_outputs = narrowed_to<T>(dy);
+    const Gradients<T> right(m, state, s);
+    const std::vector<T>&images = right.x, &of_outputs = right.dy;
     for (const unsigned chunks : {1u, 5u}) {  // of several bands, or of none
       if (chunks > 1 && sizes.bands() > 1) continue;
       const bool accumulate = chunks == 5;
-      std::vector<double> of_weights = dw0.values(), of_biases = db0.values(), first;
+      std::vector<double> of_weights = right.dw, of_biases = right.db, first;
       for (double& sum : of_weights) sum += accumulate ? 2 : 0;
       for (double& sum : of_biases) sum += accumulate ? 2 : 0;
       for (const unsigned blocks : {1u, 3u}) {
@@ -98,14 +111,8 @@ TYPED_TEST(NarrowKernels, GradientsByGroupsOfWarpsAreThoseOfTheReferenceOnEveryG
        {convolution(64, 15, 0), convolution(64, 4, 2), convolution(64, 5, 1)}) {
     SCOPED_TRACE(testing::Message() << s.height << " rows");
     const NarrowSizes of_end = narrow_sizes(s);
-    const std::vector<double> x = batch<T>(s.inputs(), 1), dy = batch<T>(s.outputs(), 2);
-    const Operand x0 = m.operand({kPlanned, s.inputs()}, x),
-                  dy0 = m.operand({kPlanned, s.outputs()}, dy),
-                  w0 = m.operand({s.weights()}, random_numbers(s.weights(), 3)),
-                  dw0 = m.empty({s.weights()}), db0 = m.empty({s.filters});
-    m.ops().convolution_backward(&state, s, x0.tensor, dy0.tensor, dy0.tensor, w0.tensor, {},
-                                 dw0.tensor, db0.tensor, false);
-    const std::vector<T> images = narrowed_to<T>(x), of_outputs = narrowed_to<T>(dy);
+    const Gradients<T> right(m, state, s);
+    const std::vector<T>&images = right.x, &of_outputs = right.dy;
     NarrowGroupSizes sizes = narrow_group_sizes(s);
     ASSERT_EQ(sizes.bands(), 1u);
     for (const unsigned band : {sizes.band, 2u}) {
@@ -121,8 +128,8 @@ TYPED_TEST(NarrowKernels, GradientsByGroupsOfWarpsAreThoseOfTheReferenceOnEveryG
         emulate({blocks, 1, kNarrowGroupThreads, sizes.bytes()}, [&] { run<T>(add); });
         emulate({(of_end.sums() + kNarrowEndValues - 1) / kNarrowEndValues, 1, kNarrowEndThreads},
                 [&] { run<T>(end); });
-        ASSERT_NO_FATAL_FAILURE(expect_near(dw, dw0.values(), s.weights(), "dw"));
-        ASSERT_NO_FATAL_FAILURE(expect_near(db, db0.values(), s.filters, "db"));
+        ASSERT_NO_FATAL_FAILURE(expect_near(dw, right.dw, s.weights(), "dw"));
+        ASSERT_NO_FATAL_FAILURE(expect_near(db, right.db, s.filters, "db"));
         if (first.empty()) first = as_doubles(dw);
         ASSERT_EQ(as_doubles(dw), first);
       }
@@ -220,10 +227,10 @@ TEST(NarrowConvolution, IsOnPlanesOfOneKindOfGpuAlone) {
   for (const bool turned : {false, true}) {
     const NarrowOutputSizes sizes = narrow_output_sizes(wide, turned);
     EXPECT_GT(sizes.bands(), 1u);
-    EXPECT_LE(sizes.bytes(turned), kMostNarrowOutputBytes);
+    EXPECT_LE(sizes.bytes(turned), kMostPlaneBytes);
     EXPECT_LE(sizes.output_height, sizes.bands() * sizes.band);
   }
-  EXPECT_LE(narrow_group_sizes(wide).bytes(), kMostNarrowGroupBytes);
+  EXPECT_LE(narrow_group_sizes(wide).bytes(), kMostPlaneBytes);
   wide.width = 8192;
   EXPECT_FALSE(has(wide));
   EXPECT_EQ(narrow_sizes(wide).band, 0u);

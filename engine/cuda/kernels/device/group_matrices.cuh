@@ -48,11 +48,11 @@ __device__ inline void show_to_group() {
 // Called before and after the products that add to these sums: keeps the compiler from moving what
 // writes or reads them across.
 template <unsigned kCount>
-__device__ inline void settle(float (&sums)[kCount]) {
+__device__ inline void fence_sums(float (&sums)[kCount]) {
   if constexpr (kHasGroups)
     for (float& sum : sums) asm volatile("" : "+f"(sum)::"memory");
 }
-// Comes before a series of products, when all their sums are settled.
+// Comes before a series of products, when all their sums are fenced.
 __device__ inline void begin_products() {
   if constexpr (kHasGroups) asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -60,7 +60,7 @@ __device__ inline void begin_products() {
 __device__ inline void end_products() {
   if constexpr (kHasGroups) asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Waits until all products are in their sums, which settle then.
+// Waits until all products are in their sums, which are fenced then.
 __device__ inline void wait_for_products() {
   if constexpr (kHasGroups) asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }

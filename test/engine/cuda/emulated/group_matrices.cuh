@@ -49,7 +49,7 @@ inline unsigned of_first_lane(unsigned value) {
 
 inline void show_to_group() {}
 template <unsigned kCount>
-void settle(float (&)[kCount]) {}
+void fence_sums(float (&)[kCount]) {}
 inline void begin_products() {
   invariant(emulated_place().threads % kGroupThreads == 0, "a group that is not whole");
 }
