@@ -26,7 +26,7 @@
 #include "engine/data/sets.h"
 #include "engine/optim/optimizer.h"
 #include "models/registry.h"
-#include "strategies/bucket_model.h"
+#include "bench/bucket_model.h"
 #include "strategies/session/factories.h"
 #include "strategies/synchronous.h"
 
@@ -66,15 +66,15 @@ Modelled modelled(const strategies::Synchronous& strategy, const std::string& al
   const auto choices = collectives::plan_all_reduce(
       strategy.topology(), collectives::all_reduce_algorithms(),
       collectives::parse_size_rules(algorithm), collectives::planned_sizes());
-  const strategies::BucketCost cost = [&](std::size_t bytes) {
+  const BucketCost cost = [&](std::size_t bytes) {
     return choices.choose(bytes).seconds;
   };
   const auto buckets = ready.buckets(design.buckets, width);
-  const auto best = strategies::best_buckets(ready.units(width), cost);
+  const auto best = best_buckets(ready.units(width), cost);
   Modelled found;
   found.buckets = buckets.size(), found.best_buckets = best.buckets.size();
   for (const auto& bucket : buckets) found.communication += cost(bucket.bytes);
-  found.here = std::max(compute, strategies::end_of_buckets(buckets, cost));
+  found.here = std::max(compute, end_of_buckets(buckets, cost));
   found.best = std::max(compute, best.seconds);
   return found;
 }

@@ -57,8 +57,8 @@ void ReadyTimes::add(engine::Range range, double seconds, bool keep) {
   ++next_;
 }
 
-std::vector<strategies::ReadyUnit> ReadyTimes::units(std::size_t width) const {
-  std::vector<strategies::ReadyUnit> units;
+std::vector<ReadyUnit> ReadyTimes::units(std::size_t width) const {
+  std::vector<ReadyUnit> units;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < ends_.size(); ++i) {
     units.push_back({engine::median(samples_[i]), (ends_[i] - begin) * width});
@@ -67,9 +67,9 @@ std::vector<strategies::ReadyUnit> ReadyTimes::units(std::size_t width) const {
   return units;
 }
 
-std::vector<strategies::ReadyUnit> ReadyTimes::buckets(const std::vector<engine::Range>& cut,
+std::vector<ReadyUnit> ReadyTimes::buckets(const std::vector<engine::Range>& cut,
                                                        std::size_t width) const {
-  std::vector<strategies::ReadyUnit> units;
+  std::vector<ReadyUnit> units;
   for (const engine::Range& bucket : cut) {
     const auto at = std::lower_bound(ends_.begin(), ends_.end(), bucket.end) - ends_.begin();
     units.push_back({engine::median(samples_[std::size_t(at)]), bucket.size() * width});

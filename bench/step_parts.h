@@ -14,7 +14,7 @@
 #include "engine/data/dataset.h"
 #include "engine/nn/graph.h"
 #include "engine/train/strategy.h"
-#include "strategies/bucket_model.h"
+#include "bench/bucket_model.h"
 
 namespace lockstep::bench {
 
@@ -44,9 +44,9 @@ class ReadyTimes {
   void begin_step() { next_ = 0; }
   void add(engine::Range range, double seconds, bool keep);
   // A layer's gradients each.
-  std::vector<strategies::ReadyUnit> units(std::size_t width) const;
+  std::vector<ReadyUnit> units(std::size_t width) const;
   // Those of the strategy.
-  std::vector<strategies::ReadyUnit> buckets(const std::vector<engine::Range>& cut,
+  std::vector<ReadyUnit> buckets(const std::vector<engine::Range>& cut,
                                              std::size_t width) const;
 
  private:

@@ -246,12 +246,7 @@ std::string recorded_choices(const std::string& record, const std::string& instr
   if (record.empty()) return choices;
   read_record(record, [&](const json& plan) {
     const auto found = plan.find("choices");
-    if (found == plan.end()) return true;
-    if (found->is_object()) {
-      choices = found->value(instructions, "");
-    } else if (plan.value("instructions", "") == instructions) {  // as records were at first
-      choices = found->get<std::string>();
-    }
+    if (found != plan.end()) choices = found->value(instructions, "");
     return true;
   });
   return choices;

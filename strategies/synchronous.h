@@ -131,7 +131,6 @@ class Synchronous : public engine::Strategy {
 
   // For tests and tools: the whole step as a plan, checked symbolically; empty when it is right.
   std::string verify() const;
-  std::string print_plan() const;
   const StepDesign& step() const { return design_; }  // since `open`
   const collectives::Topology& topology() const { return topology_; }
   // A copy of a local replica's weights, as float64, in arena order. Outside of run.

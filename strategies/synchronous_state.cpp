@@ -236,10 +236,6 @@ std::string Synchronous::verify() const {
   return collectives::verify(step, collectives::Goal::kUpdateEverywhere);
 }
 
-std::string Synchronous::print_plan() const {
-  return collectives::print(design_.plan);
-}
-
 std::vector<double> Synchronous::weights(int local) const {
   Mirror& m = *mirrors_[std::size_t(local)];
   m.download();

@@ -42,14 +42,6 @@ void add(const float* a, const float* b, float* y, std::size_t count) {
   values(y, count) = values(a, count) + values(b, count);
 }
 
-void add_bias(float* y, const float* b, std::size_t rows, std::size_t columns, bool cut) {
-  for (std::size_t r = 0; r < rows; ++r) {
-    float* row = y + r * columns;
-    add(row, b, row, columns);
-    if (cut) relu(row, row, columns);
-  }
-}
-
 void column_sums(const float* x, std::size_t rows, std::size_t columns, float* sums,
                  bool accumulate) {
   if (!accumulate) std::fill_n(sums, columns, 0.0f);

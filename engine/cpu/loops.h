@@ -18,8 +18,6 @@ void mask(const float* y, const float* dy, float* dx, std::size_t count);  // y 
 void tanh(const float* x, float* y, std::size_t count);
 void tanh_gradient(const float* y, const float* dy, float* dx, std::size_t count);
 void add(const float* a, const float* b, float* y, std::size_t count);
-// Each of `rows` rows of y: y += b, then cut at 0 where `relu`.
-void add_bias(float* y, const float* b, std::size_t rows, std::size_t columns, bool relu);
 // sums[c] = (accumulate ? sums[c] : 0) + the sum over rows of x[r][c].
 void column_sums(const float* x, std::size_t rows, std::size_t columns, float* sums,
                  bool accumulate);

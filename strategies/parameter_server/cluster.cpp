@@ -27,17 +27,6 @@ std::vector<ClusterTask> tasks(const ClusterSpec& spec) {
   return all;
 }
 
-// "/job:worker/task:0 to 3, /job:ps/task:0".
-std::string all_names(const ClusterSpec& spec) {
-  std::map<std::string, std::size_t> counts;
-  for (const ClusterTask& task : tasks(spec)) ++counts[task_name(spec, task).job];
-  std::string text;
-  for (const auto& [job, count] : counts)
-    text += fmt::format("{}/job:{}/task:0{}", text.empty() ? "" : ", ", job,
-                        count > 1 ? fmt::format(" to {}", count - 1) : "");
-  return text;
-}
-
 }  // namespace
 
 std::string_view name(Role role) {
@@ -49,14 +38,6 @@ TaskName task_name(const ClusterSpec& spec, const ClusterTask& task) {
   const bool shifted = task.role == Role::kWorker && spec.chief_job;
   return {std::string(name(leads ? Role::kWorker : task.role)),
           int(task.number) - (shifted ? 1 : 0)};
-}
-
-ClusterTask task_of(const ClusterSpec& spec, const TaskName& name) {
-  const TaskName wanted{name.job, name.task.value_or(0)};
-  for (const ClusterTask& task : tasks(spec))
-    if (task_name(spec, task) == wanted) return task;
-  engine::fail(engine::Code::kInvalid, "the cluster has no task '{}'; it has {}", to_string(name),
-               all_names(spec));
 }
 
 std::string address_of(const ClusterSpec& spec, const ClusterTask& task) {

@@ -36,9 +36,6 @@ struct ClusterSpec {
 
 // "/job:ps/task:1".
 TaskName task_name(const ClusterSpec& spec, const ClusterTask& task);
-// The task that has this name, task 0 where it says none. Throws Error(kInvalid) where the cluster
-// has none such, with all that it has.
-ClusterTask task_of(const ClusterSpec& spec, const TaskName& name);
 // Where it listens; empty for an evaluator.
 std::string address_of(const ClusterSpec& spec, const ClusterTask& task);
 

@@ -74,23 +74,15 @@ void AsynchronousStrategy::deal(const engine::WorkSpec& work) {
   position_ = work.position;
 }
 
-void AsynchronousStrategy::on_server(std::function<void()> work) {
-  std::packaged_task<void()> task(std::move(work));
-  std::future<void> done = task.get_future();
-  requests_->push([&task] { task(); });
-  engine::invariant(done.wait_for(std::chrono::seconds(20)) == std::future_status::ready,
-                    "the server is silent");
-  done.get();
+void AsynchronousStrategy::on_server(const std::function<void()>& work) {
+  std::scoped_lock lock(server_);
+  work();
 }
 
 void AsynchronousStrategy::run(const std::function<void(engine::Replica&)>& body) {
   std::exception_ptr first;
   std::mutex mutex;
   std::vector<std::thread> threads;
-  requests_.emplace(64);
-  std::thread server([this] {
-    while (auto request = requests_->pop()) (*request)();
-  });
   for (auto& w : workers_) {
     threads.emplace_back([&, worker = w.get()] {
       try {
@@ -102,8 +94,6 @@ void AsynchronousStrategy::run(const std::function<void(engine::Replica&)>& body
     });
   }
   for (std::thread& thread : threads) thread.join();
-  requests_->close();
-  server.join();
   if (first) std::rethrow_exception(first);
 }
 

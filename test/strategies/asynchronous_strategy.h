@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT
-// An asynchronous parameter server inside one process, as small as it can be: workers are threads,
-// a server thread owns the weights and takes pulls and pushes through a queue. It shows that the
-// port and the loop carry a strategy that shares nothing with the synchronous ones: work is dealt
-// out, pulls are stale, pushes are of the rows that changed, workers never meet.
+// An asynchronous parameter server inside one process, as small as it can be: workers are threads
+// that pull and push under the lock of the weights. It shows that the port and the loop carry a
+// strategy that shares nothing with the synchronous ones: work is dealt out, pulls are stale,
+// pushes are of the rows that changed, workers never meet.
 #pragma once
-#include <future>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "engine/base/bounded_queue.h"
 #include "engine/device/buffer.h"
 #include "engine/device/device.h"
 #include "engine/train/strategy.h"
@@ -56,20 +55,19 @@ class AsynchronousStrategy : public engine::Strategy {
 
  private:
   struct Worker;
-  void on_server(std::function<void()> work);  // returns when the server has done it
+  void on_server(const std::function<void()>& work);
   engine::Device& device_;
   int workers_count_;
   engine::UpdateRule rule_;
   engine::WorkSpec work_;
   std::unique_ptr<engine::Ops> server_ops_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::mutex dealing_;
+  std::mutex dealing_, server_;  // the second guards the weights
   std::int64_t dealt_ = 0;
   engine::DataPosition position_;
   engine::Buffer weights_, slots_;
   std::size_t width_ = 8;
   std::int64_t version_ = 0;
-  std::optional<engine::BoundedQueue<std::function<void()>>> requests_;  // of one run
 };
 
 }  // namespace lockstep::test

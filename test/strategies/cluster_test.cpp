@@ -71,7 +71,6 @@ TEST(Cluster, RanksHaveTheirRolesAndAddresses) {
       for (int rank = 0; rank < size; ++rank) {
         const ClusterTask task = role_of_rank(rank, size, servers);
         EXPECT_EQ(address_of(spec, task), addresses[rank]);
-        EXPECT_EQ(task_of(spec, task_name(spec, task)), task);
       }
     }
   }
@@ -93,19 +92,11 @@ TEST(Cluster, AChiefOfItsOwnJobShiftsTheNamesOfWorkers) {
   EXPECT_EQ(to_string(own),
             "/job:chief/task:0 a:1\n/job:worker/task:0 b:1\n/job:worker/task:1 c:1\n"
             "/job:ps/task:0 s:1\n");
-  EXPECT_EQ(task_of(own, parse_task_name("/job:worker")), (ClusterTask{Role::kWorker, 1}));
-  EXPECT_EQ(task_of(own, parse_task_name("/job:chief")), (ClusterTask{Role::kChief, 0}));
   const ClusterSpec shared{{"a:1", "b:1", "c:1"}, {"s:1"}, false};
-  EXPECT_EQ(task_of(shared, parse_task_name("/job:worker/cpu:0")), (ClusterTask{Role::kChief, 0}));
-  EXPECT_EQ(task_of(shared, parse_task_name("/job:worker/task:2")),
-            (ClusterTask{Role::kWorker, 2}));
+  EXPECT_EQ(to_string(task_name(shared, {Role::kChief, 0})), "/job:worker/task:0");
+  EXPECT_EQ(to_string(task_name(shared, {Role::kWorker, 2})), "/job:worker/task:2");
   EXPECT_EQ(to_string(task_name(shared, {Role::kEvaluator, 1})), "/job:evaluator/task:1");
   EXPECT_EQ(address_of(shared, {Role::kEvaluator, 1}), "");
-  EXPECT_EQ(error_of([&] { task_of(shared, parse_task_name("/job:worker/task:3")); }),
-            "the cluster has no task '/job:worker/task:3'; it has /job:ps/task:0, "
-            "/job:worker/task:0 to 2");
-  EXPECT_THAT(error_of([&] { task_of(shared, parse_task_name("/task:0")); }),
-              HasSubstr("no task '/task:0'"));
 }
 
 TEST(Cluster, TwoTasksWithOneAddressAreRefused) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/bucket_model.h"
+#include "bench/bucket_model.h"
 
 #include <algorithm>
 #include <limits>
 
-namespace lockstep::strategies {
+namespace lockstep::bench {
 
 double end_of_buckets(std::span<const ReadyUnit> buckets, const BucketCost& cost) {
   double end = 0;
@@ -42,4 +42,4 @@ BestBuckets best_buckets(std::span<const ReadyUnit> units, const BucketCost& cos
   return found;
 }
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::bench

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-namespace lockstep::strategies {
+namespace lockstep::bench {
 
 // Gradients that become final together, a layer's say.
 struct ReadyUnit {
@@ -32,4 +32,4 @@ struct BestBuckets {
 // Units joined to buckets, neighbours only.
 BestBuckets best_buckets(std::span<const ReadyUnit> units, const BucketCost& cost);
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::bench

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // The bucket model against every way of joining units, one by one.
-#include "strategies/bucket_model.h"
+#include "bench/bucket_model.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <random>
 
-namespace lockstep::strategies {
+namespace lockstep::bench {
 namespace bucket_model_test {
 
 BucketCost line(double latency, double seconds_a_byte) {
@@ -68,4 +68,4 @@ TEST(BucketModel, WhereNothingIsGainedThereIsOne) {
 }
 
 }  // namespace bucket_model_test
-}  // namespace lockstep::strategies
+}  // namespace lockstep::bench
