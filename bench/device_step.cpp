@@ -16,7 +16,7 @@
 #include "engine/data/sets.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/trainer.h"
-#include "strategies/synchronous.h"
+#include "strategies/synchronous/synchronous.h"
 #include "tools/bench/ceilings.h"
 
 namespace lockstep::bench {

@@ -28,8 +28,8 @@
 #include "engine/base/median.h"
 #include "strategies/grpc/connection.h"
 #include "strategies/grpc/server.h"
-#include "strategies/parameter_server/shared_connection.h"
-#include "strategies/parameter_server/shared_service.h"
+#include "strategies/parameter_server/rpc/shared_connection.h"
+#include "strategies/parameter_server/rpc/shared_service.h"
 
 namespace lockstep::bench {
 namespace {

@@ -11,9 +11,9 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "collectives/example_topologies.h"
-#include "collectives/planner.h"
-#include "collectives/simulator.h"
+#include "collectives/topology/example_topologies.h"
+#include "collectives/cost/planner.h"
+#include "collectives/cost/simulator.h"
 #include "engine/base/error.h"
 
 namespace lockstep {

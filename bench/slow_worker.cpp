@@ -18,7 +18,7 @@
 #include "engine/runtime/devices.h"
 #include "engine/train/trainer.h"
 #include "models/registry.h"
-#include "strategies/parameter_server/parameter_server.h"
+#include "strategies/parameter_server/worker/parameter_server.h"
 #include "strategies/session/local_cluster.h"
 
 namespace lockstep::bench {

@@ -16,19 +16,19 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "bench/bucket_model.h"
 #include "bench/device_step.h"
 #include "bench/step_parts.h"
-#include "collectives/cost_cache.h"
-#include "collectives/registry.h"
-#include "collectives/size_rules.h"
+#include "collectives/cost/cost_cache.h"
+#include "collectives/algorithms/registry.h"
+#include "collectives/cost/size_rules.h"
 #include "engine/base/median.h"
 #include "engine/cpu/peak.h"
 #include "engine/data/sets.h"
 #include "engine/optim/optimizer.h"
 #include "models/registry.h"
-#include "bench/bucket_model.h"
 #include "strategies/session/factories.h"
-#include "strategies/synchronous.h"
+#include "strategies/synchronous/synchronous.h"
 
 namespace lockstep::bench {
 namespace {
@@ -66,9 +66,7 @@ Modelled modelled(const strategies::Synchronous& strategy, const std::string& al
   const auto choices = collectives::plan_all_reduce(
       strategy.topology(), collectives::all_reduce_algorithms(),
       collectives::parse_size_rules(algorithm), collectives::planned_sizes());
-  const BucketCost cost = [&](std::size_t bytes) {
-    return choices.choose(bytes).seconds;
-  };
+  const BucketCost cost = [&](std::size_t bytes) { return choices.choose(bytes).seconds; };
   const auto buckets = ready.buckets(design.buckets, width);
   const auto best = best_buckets(ready.units(width), cost);
   Modelled found;

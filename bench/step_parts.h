@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "bench/bucket_model.h"
 #include "engine/data/dataset.h"
 #include "engine/nn/graph.h"
 #include "engine/train/strategy.h"
-#include "bench/bucket_model.h"
 
 namespace lockstep::bench {
 
@@ -46,8 +46,7 @@ class ReadyTimes {
   // A layer's gradients each.
   std::vector<ReadyUnit> units(std::size_t width) const;
   // Those of the strategy.
-  std::vector<ReadyUnit> buckets(const std::vector<engine::Range>& cut,
-                                             std::size_t width) const;
+  std::vector<ReadyUnit> buckets(const std::vector<engine::Range>& cut, std::size_t width) const;
 
  private:
   std::size_t next_ = 0;

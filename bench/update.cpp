@@ -24,9 +24,9 @@
 #include "engine/nn/layers.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/staging.h"
-#include "strategies/mirror.h"
+#include "strategies/synchronous/mirror.h"
 #include "strategies/session/factories.h"
-#include "strategies/synchronous.h"
+#include "strategies/synchronous/synchronous.h"
 
 namespace lockstep::bench {
 namespace {

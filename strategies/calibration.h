@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Measures what the ranks of a job cost each other: signals, reductions, passes over memory of
 // several sizes within each host; latency, messages and bytes between hosts, over the transport
-// that they will use. What is run stands in collectives/probes.h, what becomes of the times in
-// collectives/calibration.h. All ranks end with the same numbers.
+// that they will use. What is run stands in collectives/cost/probes.h, what becomes of the times in
+// collectives/cost/calibration.h. All ranks end with the same numbers.
 //
 // A second job of the same shape on the same machines takes them from a file
-// (collectives/cost_cache.h) which the first process reads and writes. What was measured while
+// (collectives/cost/cost_cache.h) which the first process reads and writes. What was measured while
 // other work had the processors is used, and not kept: the next job measures anew.
 #pragma once
 #include <chrono>
@@ -13,9 +13,9 @@
 #include <functional>
 #include <string>
 
-#include "collectives/bootstrap.h"
-#include "collectives/processor_wait.h"
-#include "collectives/topology.h"
+#include "collectives/bootstrap/bootstrap.h"
+#include "collectives/run/processor_wait.h"
+#include "collectives/topology/topology.h"
 #include "engine/ops/ops.h"
 #include "strategies/network.h"
 
@@ -26,7 +26,7 @@ struct CalibrationOptions {
   Network network = {};
   std::filesystem::path cache = {};  // folder of the files; empty: none is read or written
   bool fresh = false;                // do not read; what is measured is stored
-  // On one host: only times all-reduces (collectives/trial.h), for as long as a start may wait. All
+  // On one host: only times all-reduces (collectives/topology/trial.h), for as long as a start may wait. All
   // other costs are assumed.
   bool trials_alone = false;
   // s: of all trials together; on one host where ranks are more than processors three times as
@@ -38,7 +38,7 @@ struct CalibrationOptions {
   // longer than `patience`: over slow wires. Must not throw.
   std::function<void(const std::string&)> tell = {};
   std::chrono::milliseconds patience{2000};
-  // Tests: what the kernel says of a rank's thread (collectives/processor_wait.h).
+  // Tests: what the kernel says of a rank's thread (collectives/run/processor_wait.h).
   std::function<double()> waited = collectives::seconds_without_processor;
 };
 
@@ -62,7 +62,7 @@ Calibration stored_costs(collectives::Bootstrap& bootstrap, const collectives::T
 // The same, and measures where there are none. A thread for each
 // rank of this process, bound as ranks that train or are timed would be; `ops`: for all of them.
 // Takes memory for a while: some 100 MiB a host. Some tenths of a second, however slow the machine
-// and the wire are (collectives/wire_probes.h says what is left out there). Throws Error(kTimeout)
+// and the wire are (collectives/cost/wire_probes.h says what is left out there). Throws Error(kTimeout)
 // and Error(kPeerLost) naming ranks, and what mapping and connecting throw.
 Calibration calibrate(collectives::Bootstrap& bootstrap, const collectives::Topology& topology,
                       const engine::Ops& ops, const CalibrationOptions& options);

@@ -39,7 +39,7 @@
 // Costs an all-reduce more, of 8 bytes a block, and in the sum 8 bytes an element (float64: 16);
 // everything is copied.
 //
-// The planner (collectives/planner.h) chooses the algorithm of each size: on one host direct or one
+// The planner (collectives/cost/planner.h) chooses the algorithm of each size: on one host direct or one
 // shot, which alone add in the order of ranks and round once; between hosts any. It goes by what is
 // kept in `cost_cache` of such ranks, else by costs that are assumed; nothing is measured.
 #pragma once
@@ -58,12 +58,12 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/algorithms.h"
-#include "collectives/bootstrap.h"
-#include "collectives/memory/peer_watch.h"
-#include "collectives/planner.h"
-#include "collectives/registry.h"
-#include "collectives/size_rules.h"
+#include "collectives/algorithms/algorithms.h"
+#include "collectives/bootstrap/bootstrap.h"
+#include "collectives/run/peer_watch.h"
+#include "collectives/cost/planner.h"
+#include "collectives/algorithms/registry.h"
+#include "collectives/cost/size_rules.h"
 #include "strategies/rank_link.h"
 
 namespace lockstep::strategies {
@@ -79,7 +79,7 @@ struct CommunicatorOptions {
   // Of the first process: folder of measured costs, as `lockstep plan` and strategies keep them;
   // empty: they are assumed.
   std::filesystem::path cost_cache = {};
-  // Instead of the planner's choice: a name, or names by size (collectives/size_rules.h), of the
+  // Instead of the planner's choice: a name, or names by size (collectives/cost/size_rules.h), of the
   // bytes that are sent.
   std::string algorithm = "auto";
   bool reproducible = false;  // the same on all ranks, else no communicator is made

@@ -2,8 +2,8 @@
 // Which algorithm the communicator takes for which sizes.
 #include <iterator>
 
-#include "collectives/size_rules.h"
-#include "collectives/topology.h"
+#include "collectives/cost/size_rules.h"
+#include "collectives/topology/topology.h"
 #include "engine/base/error.h"
 #include "strategies/calibration.h"
 #include "strategies/communicator.h"

@@ -7,8 +7,8 @@
 #include <memory>
 #include <optional>
 
-#include "collectives/cost_cache.h"
-#include "collectives/gpu_costs.h"
+#include "collectives/cost/cost_cache.h"
+#include "collectives/cost/gpu_costs.h"
 #include "engine/base/error.h"
 #include "engine/base/version.h"
 #include "engine/ops/ops.h"

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // What the replicas of one process on GPUs cost each other, several on one GPU included: measured
-// by collectives/gpu_probes.h, and kept in a file as what ranks on processors cost each other
+// by collectives/cost/gpu_probes.h, and kept in a file as what ranks on processors cost each other
 // (calibration.h). A job with other GPUs, another driver, other links or another version of
 // lockstep has another file.
 #pragma once
 #include <filesystem>
 #include <vector>
 
-#include "collectives/gpu_probes.h"
-#include "collectives/topology.h"
+#include "collectives/cost/gpu_probes.h"
+#include "collectives/topology/topology.h"
 #include "engine/device/device.h"
 #include "engine/device/gpu_topology.h"
 #include "strategies/calibration.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "collectives/outcome.h"
+#include "collectives/bootstrap/outcome.h"
 #include "collectives/tcp/tcp_transport.h"
 
 namespace lockstep::strategies {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "collectives/plan.h"
-#include "collectives/transport.h"
+#include "collectives/plan/plan.h"
+#include "collectives/run/transport.h"
 #include "strategies/job_ranks.h"
 #include "strategies/network.h"
 

@@ -8,8 +8,8 @@
 #include <map>
 #include <sstream>
 
-#include "collectives/machine.h"
-#include "collectives/outcome.h"
+#include "collectives/topology/machine.h"
+#include "collectives/bootstrap/outcome.h"
 #include "engine/base/error.h"
 
 namespace lockstep::strategies {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "collectives/bootstrap.h"
-#include "collectives/memory/peer_watch.h"
-#include "collectives/topology.h"
+#include "collectives/bootstrap/bootstrap.h"
+#include "collectives/run/peer_watch.h"
+#include "collectives/topology/topology.h"
 
 namespace lockstep::strategies {
 

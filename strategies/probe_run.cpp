@@ -10,9 +10,9 @@
 #include <limits>
 #include <optional>
 
-#include "collectives/executor.h"
+#include "collectives/run/executor.h"
 #include "collectives/memory/mapped_memory.h"
-#include "collectives/outcome.h"
+#include "collectives/bootstrap/outcome.h"
 #include "engine/base/error.h"
 #include "strategies/host_connections.h"
 

@@ -16,13 +16,13 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/calibration.h"
-#include "collectives/memory/peer_watch.h"
-#include "collectives/memory_access.h"
-#include "collectives/probes.h"
-#include "collectives/processor_wait.h"
-#include "collectives/team.h"
-#include "collectives/transport.h"
+#include "collectives/cost/calibration.h"
+#include "collectives/run/peer_watch.h"
+#include "collectives/cost/memory_access.h"
+#include "collectives/cost/probes.h"
+#include "collectives/run/processor_wait.h"
+#include "collectives/run/team.h"
+#include "collectives/run/transport.h"
 #include "engine/ops/ops.h"
 #include "strategies/host_memory.h"
 #include "strategies/network.h"

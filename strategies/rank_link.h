@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "collectives/executor.h"
-#include "collectives/memory_access.h"
-#include "collectives/team.h"
-#include "collectives/transport.h"
+#include "collectives/run/executor.h"
+#include "collectives/cost/memory_access.h"
+#include "collectives/run/team.h"
+#include "collectives/run/transport.h"
 #include "engine/ops/ops.h"
 #include "strategies/host_memory.h"
 #include "strategies/network.h"

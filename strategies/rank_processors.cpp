@@ -11,8 +11,8 @@
 #include <sstream>
 #include <utility>
 
-#include "collectives/machine.h"
-#include "collectives/processor_map.h"
+#include "collectives/topology/machine.h"
+#include "collectives/topology/processor_map.h"
 
 namespace lockstep::strategies {
 

@@ -4,7 +4,7 @@
 #pragma once
 #include <string>
 
-#include "collectives/binding.h"
+#include "collectives/topology/binding.h"
 #include "strategies/job_ranks.h"
 
 namespace lockstep::strategies {

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "collectives/binding.h"
+#include "collectives/topology/binding.h"
 #include "engine/base/error.h"
 
 namespace lockstep::strategies {

@@ -7,11 +7,11 @@
 #include <memory>
 #include <thread>
 
-#include "collectives/cost_cache.h"
-#include "collectives/machine.h"
+#include "collectives/cost/cost_cache.h"
+#include "collectives/topology/machine.h"
 #include "engine/base/quantity.h"
 #include "engine/ops/ops.h"
-#include "engine/train/whole_file.h"
+#include "engine/checkpoint/whole_file.h"
 #include "strategies/calibration.h"
 #include "strategies/rank_processors.h"
 #include "strategies/session/session.h"

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <memory>
 
-#include "collectives/gpu_costs.h"
+#include "collectives/cost/gpu_costs.h"
 #include "collectives/nccl/nccl.h"
-#include "collectives/size_rules.h"
-#include "collectives/topology.h"
+#include "collectives/cost/size_rules.h"
+#include "collectives/topology/topology.h"
 #include "engine/base/error.h"
 #include "tools/bench/device_ranks.h"
 #include "tools/bench/flat_replicas.h"

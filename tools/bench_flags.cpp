@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "collectives/mpi/mpi_bootstrap.h"
-#include "collectives/registry.h"
-#include "collectives/size_rules.h"
+#include "collectives/algorithms/registry.h"
+#include "collectives/cost/size_rules.h"
 #include "engine/base/error.h"
 #include "tools/bounds.h"
 #include "tools/help.h"

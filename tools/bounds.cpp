@@ -8,7 +8,7 @@
 #include <functional>
 #include <optional>
 
-#include "collectives/size_rules.h"
+#include "collectives/cost/size_rules.h"
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
 #include "engine/base/spelling.h"

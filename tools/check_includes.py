@@ -14,8 +14,11 @@ import sys
 DEVICES = ["engine/reference", "engine/cpu", "engine/cuda"]
 OPS = ["engine/base", "engine/device", "engine/tensor", "engine/ops"]
 TRAIN = OPS + ["engine/nn", "engine/optim", "engine/data"]
-ENGINE = TRAIN + ["engine/train", "engine/runtime"]
-PARTS = ["memory", "tcp", "mpi", "cuda", "nccl"]
+RUNS = ["engine/checkpoint", "engine/report"]
+ENGINE = TRAIN + RUNS + ["engine/train", "engine/runtime"]
+PLANS = ["collectives/" + part for part in ("plan", "algorithms", "check", "run")]
+JOBS = PLANS + ["collectives/" + part for part in ("bootstrap", "topology", "cost", "memory", "tcp")]
+SERVERS = ["strategies/parameter_server/" + part for part in ("rpc", "cluster", "server", "worker")]
 
 # An entry names the rows that its files may include besides their own. The order is the order of the
 # layers: an entry names only entries above it, so that no circle is possible (checked below).
@@ -29,24 +32,37 @@ MAY = {
     "engine/cuda": OPS,
     "engine/runtime": OPS + DEVICES,
     "engine/nn": OPS,
-    "engine/optim": OPS,
+    "engine/optim": OPS + ["engine/nn"],
     "engine/data": ["engine/base", "engine/device", "engine/tensor"],
-    "engine/train": TRAIN,
-    # Maps of machines stand below topologies, which hold what they say of each rank.
-    "collectives/hwloc": ["engine/base"],
-    "collectives": OPS + ["collectives/hwloc"],
-    # What ranks of one host share has no vendor; the other parts may build on it.
-    "collectives/memory": OPS + ["collectives"],
-    **{"collectives/" + part: OPS + ["collectives", "collectives/memory"] for part in PARTS[1:]},
+    "engine/checkpoint": TRAIN,
+    "engine/report": TRAIN,
+    "engine/train": TRAIN + RUNS,
+    "collectives/plan": OPS,
+    "collectives/algorithms": OPS + ["collectives/plan"],
+    "collectives/check": OPS + ["collectives/plan"],
+    "collectives/run": OPS + ["collectives/plan"],
+    "collectives/bootstrap": ["engine/base"],
+    # A topology names the algorithms whose times it holds.
+    "collectives/topology": OPS + ["collectives/plan", "collectives/algorithms", "collectives/bootstrap"],
+    "collectives/hwloc": ["engine/base", "collectives/topology"],
+    # Costs are of plans; how a plan is run and timed is handed in.
+    "collectives/cost": OPS + ["collectives/" + part for part in ("plan", "algorithms", "bootstrap", "topology")],
+    "collectives/memory": OPS + ["collectives/run", "collectives/topology"],
+    "collectives/tcp": OPS + ["collectives/run", "collectives/bootstrap"],
+    "collectives/mpi": OPS + ["collectives/run", "collectives/bootstrap"],
+    "collectives/nccl": OPS + ["collectives/run", "collectives/bootstrap"],
+    "strategies": ENGINE + JOBS,
     # MPI is the session's alone: Mirrored never touches it.
-    "strategies": ENGINE + ["collectives", "collectives/memory", "collectives/tcp"],
+    "strategies/synchronous": ENGINE + JOBS + ["strategies"],
     # What parameter servers do knows nobody's network, but memory that tasks of a host share; gRPC carries the rest.
-    "strategies/parameter_server": ENGINE + ["collectives", "collectives/memory", "strategies"],
-    "strategies/grpc": ["engine/base", "strategies/parameter_server"],
+    "strategies/parameter_server/rpc": ["engine/base", "engine/device", "engine/tensor", "collectives/memory"],
+    "strategies/parameter_server/cluster": TRAIN + ["collectives/cost"] + SERVERS[:1],
+    "strategies/parameter_server/server": ENGINE + ["collectives/topology"] + SERVERS[:2],
+    "strategies/parameter_server/worker": ENGINE + ["strategies"] + SERVERS[:3],
+    "strategies/grpc": ["engine/base"] + SERVERS[:1],
     "strategies/pmix": ["engine/base"],
-    "strategies/session": ENGINE + DEVICES
-    + ["collectives", "strategies", "strategies/parameter_server", "strategies/grpc", "strategies/pmix"]
-    + ["collectives/" + part for part in PARTS],
+    "strategies/session": ENGINE + DEVICES + JOBS + ["collectives/mpi", "collectives/nccl", "strategies"]
+    + ["strategies/synchronous", "strategies/grpc", "strategies/pmix"] + SERVERS,
     "models": ["engine/base", "engine/tensor", "engine/nn"],
     "tools": None,  # everything
     "bench": None,
@@ -75,7 +91,7 @@ FOREIGN = [
 ]
 
 # What protoc makes of our own files, in the build folder: heads of messages are read by few.
-GENERATED = (re.compile(r"\.pb\.h$"), ["strategies/parameter_server", "strategies/grpc"])
+GENERATED = (re.compile(r"\.pb\.h$"), SERVERS + ["strategies/grpc"])
 
 DIRECTIVE = re.compile(r"\s*(?:#|%:|\?\?=)\s*(\w*)(.*)")
 QUOTED = re.compile(r'\s*"([^"]+)"')

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "collectives/json_reading.h"
+#include "collectives/topology/json_reading.h"
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
 #include "engine/base/plain_file.h"

@@ -11,7 +11,7 @@
 
 #include "engine/data/sets.h"
 #include "engine/nn/graph_spec.h"
-#include "engine/train/checkpoint.h"
+#include "engine/checkpoint/checkpoint.h"
 
 namespace lockstep::tools {
 

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "collectives/cost_cache.h"
-#include "collectives/gpu_costs.h"
+#include "collectives/cost/cost_cache.h"
+#include "collectives/cost/gpu_costs.h"
 #include "engine/base/error.h"
 #include "engine/runtime/devices.h"
 #include "strategies/gpu_calibration.h"

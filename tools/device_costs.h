@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/topology.h"
+#include "collectives/topology/topology.h"
 #include "engine/device/device.h"
 #include "strategies/calibration.h"
 

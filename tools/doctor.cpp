@@ -13,13 +13,13 @@
 #include <optional>
 #include <sstream>
 
-#include "collectives/machine.h"
+#include "collectives/topology/machine.h"
 #include "collectives/memory/mapped_memory.h"
-#include "collectives/memory/peer_watch.h"
+#include "collectives/run/peer_watch.h"
 #include "collectives/mpi/cuda_aware.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "collectives/nccl/nccl.h"
-#include "collectives/processor_map.h"
+#include "collectives/topology/processor_map.h"
 #include "collectives/tcp/interfaces.h"
 #include "engine/base/version.h"
 #include "engine/runtime/devices.h"

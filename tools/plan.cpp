@@ -10,15 +10,15 @@
 #include <memory>
 #include <optional>
 
-#include "collectives/cost_cache.h"
+#include "collectives/cost/cost_cache.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "engine/optim/optimizer.h"
 #include "engine/runtime/devices.h"
-#include "engine/train/whole_file.h"
+#include "engine/checkpoint/whole_file.h"
 #include "models/registry.h"
 #include "strategies/calibration.h"
 #include "strategies/session/session.h"
-#include "strategies/step_design.h"
+#include "strategies/synchronous/step_design.h"
 #include "tools/bounds.h"
 #include "tools/command.h"
 #include "tools/device_costs.h"

@@ -9,9 +9,9 @@
 #include <map>
 #include <tuple>
 
-#include "collectives/planner.h"
-#include "collectives/simulator.h"
-#include "collectives/size_rules.h"
+#include "collectives/cost/planner.h"
+#include "collectives/cost/simulator.h"
+#include "collectives/cost/size_rules.h"
 
 namespace lockstep::tools {
 namespace {

@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-#include "collectives/planner.h"
-#include "collectives/topology.h"
+#include "collectives/cost/planner.h"
+#include "collectives/topology/topology.h"
 
 namespace lockstep::tools {
 

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "collectives/memory_access.h"
-#include "collectives/ring_order.h"
-#include "collectives/size_rules.h"
+#include "collectives/cost/memory_access.h"
+#include "collectives/topology/ring_order.h"
+#include "collectives/cost/size_rules.h"
 #include "engine/base/quantity.h"
 
 namespace lockstep::tools {

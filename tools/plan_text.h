@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "collectives/planner.h"
-#include "collectives/topology.h"
+#include "collectives/cost/planner.h"
+#include "collectives/topology/topology.h"
 
 namespace lockstep::tools {
 

@@ -10,7 +10,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/train/trainer.h"
 #include "models/registry.h"
-#include "strategies/plan_record.h"
+#include "strategies/synchronous/plan_record.h"
 #include "strategies/session/factories.h"
 #include "tools/bounds.h"
 #include "tools/command.h"

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/train/checkpoint.h"
-#include "engine/train/trace.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/report/trace.h"
 
 namespace lockstep::tools {
 

@@ -5,10 +5,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "collectives/size_rules.h"
+#include "collectives/cost/size_rules.h"
 #include "engine/base/log.h"
-#include "strategies/parameter_server/host_port.h"
-#include "strategies/parameter_server/tf_config.h"
+#include "strategies/parameter_server/rpc/host_port.h"
+#include "strategies/parameter_server/cluster/tf_config.h"
 #include "strategies/session/server_task.h"
 #include "strategies/session/supervisor.h"
 #include "strategies/session/task_status.h"

@@ -5,11 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "collectives/json_reading.h"
+#include "collectives/topology/json_reading.h"
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
 #include "engine/base/quantity.h"
-#include "strategies/parameter_server/sequence_table.h"
+#include "strategies/parameter_server/rpc/sequence_table.h"
 
 namespace lockstep::tools {
 namespace {

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "collectives/cost_cache.h"
+#include "collectives/cost/cost_cache.h"
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
 #include "engine/runtime/devices.h"

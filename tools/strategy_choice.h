@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "strategies/parameter_server/tf_config.h"
+#include "strategies/parameter_server/cluster/tf_config.h"
 #include "strategies/session/factories.h"
 #include "tools/train_flags.h"
 

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "collectives/example_topologies.h"
+#include "collectives/topology/example_topologies.h"
 #include "engine/base/error.h"
 #include "engine/base/plain_file.h"
 

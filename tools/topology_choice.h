@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// A cluster that a flag names: an example of collectives/example_topologies.h, or a JSON file.
+// A cluster that a flag names: an example of collectives/topology/example_topologies.h, or a JSON file.
 #pragma once
 #include <string>
 
-#include "collectives/topology.h"
+#include "collectives/topology/topology.h"
 
 namespace lockstep::tools {
 

@@ -8,11 +8,11 @@
 #include <optional>
 #include <tuple>
 
-#include "collectives/cost_cache.h"
-#include "collectives/machine.h"
-#include "collectives/registry.h"
-#include "collectives/size_rules.h"
-#include "collectives/vendor_sum.h"
+#include "collectives/cost/cost_cache.h"
+#include "collectives/topology/machine.h"
+#include "collectives/algorithms/registry.h"
+#include "collectives/cost/size_rules.h"
+#include "collectives/algorithms/vendor_sum.h"
 #include "engine/base/brief.h"
 #include "engine/base/quantity.h"
 #include "engine/runtime/devices.h"

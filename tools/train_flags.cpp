@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "collectives/registry.h"
-#include "collectives/size_rules.h"
-#include "collectives/vendor_sum.h"
+#include "collectives/algorithms/registry.h"
+#include "collectives/cost/size_rules.h"
+#include "collectives/algorithms/vendor_sum.h"
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
 #include "engine/base/spelling.h"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "strategies/grpc/tls_files.h"
-#include "strategies/parameter_server/update_options.h"
+#include "strategies/parameter_server/worker/update_options.h"
 #include "tools/network_flags.h"
 #include "tools/verbosity.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/algorithms.h"
+#include "collectives/algorithms/algorithms.h"
 
 namespace lockstep::collectives {
 

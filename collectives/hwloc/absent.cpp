@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/hwloc/machine_map.h"
+#include "collectives/topology/machine_map.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives::hwloc {

@@ -6,7 +6,7 @@
 #include <map>
 #include <memory>
 
-#include "collectives/hwloc/machine_map.h"
+#include "collectives/topology/machine_map.h"
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
 

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <limits>
 
-#include "collectives/machine.h"
+#include "collectives/topology/machine.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {

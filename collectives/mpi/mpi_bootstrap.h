@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap.h"
 
 namespace lockstep::collectives::mpi {
 

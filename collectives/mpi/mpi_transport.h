@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/transport.h"
+#include "collectives/run/transport.h"
 
 namespace lockstep::collectives::mpi {
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/memory/peer_watch.h"
+#include "collectives/run/peer_watch.h"
 #include "collectives/mpi/leave.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "collectives/mpi/siblings.h"

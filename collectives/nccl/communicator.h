@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What NCCL implements, under the names that this folder has for it.
 #pragma once
-#include "collectives/device_communicator.h"
+#include "collectives/run/device_communicator.h"
 
 namespace lockstep::collectives::nccl {
 

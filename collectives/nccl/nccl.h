@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap.h"
 #include "collectives/nccl/communicator.h"
 
 namespace lockstep::collectives::nccl {

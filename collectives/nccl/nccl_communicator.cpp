@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "collectives/outcome.h"
+#include "collectives/bootstrap/outcome.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives::nccl {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap.h"
 #include "collectives/nccl/communicator.h"
 #include "collectives/nccl/nccl_functions.h"
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "collectives/tcp/socket.h"
-#include "collectives/transport.h"
+#include "collectives/run/transport.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives::tcp {

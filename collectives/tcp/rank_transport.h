@@ -11,7 +11,7 @@
 
 #include "collectives/tcp/connection.h"
 #include "collectives/tcp/rendezvous.h"
-#include "collectives/transport.h"
+#include "collectives/run/transport.h"
 
 namespace lockstep::collectives::tcp {
 

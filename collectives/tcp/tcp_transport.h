@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "collectives/tcp/job_key.h"
-#include "collectives/transport.h"
+#include "collectives/run/transport.h"
 
 namespace lockstep::collectives {
 

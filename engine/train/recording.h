@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "engine/train/profile.h"
+#include "engine/report/profile.h"
 #include "engine/train/strategy.h"
 
 namespace lockstep::engine {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/train/strategy.h"
 
-#include "engine/train/checkpoint.h"
+#include "engine/checkpoint/checkpoint.h"
 
 namespace lockstep::engine {
 

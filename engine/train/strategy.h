@@ -14,7 +14,7 @@
 #include "engine/base/error.h"
 #include "engine/data/pipeline.h"
 #include "engine/nn/graph.h"
-#include "engine/train/timeline.h"
+#include "engine/report/timeline.h"
 
 namespace lockstep::engine {
 

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <csignal>
 
-#include "engine/train/checkpoint_size.h"
-#include "engine/train/model_difference.h"
+#include "engine/checkpoint/checkpoint_size.h"
+#include "engine/checkpoint/model_difference.h"
 #include "engine/train/replica_loop.h"
 
 namespace lockstep::engine {

@@ -27,10 +27,10 @@
 #include "engine/data/dataset.h"
 #include "engine/nn/graph_spec.h"
 #include "engine/optim/optimizer.h"
-#include "engine/train/checkpoint.h"
-#include "engine/train/folder_claim.h"
-#include "engine/train/profile.h"
-#include "engine/train/step_times.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/folder_claim.h"
+#include "engine/report/profile.h"
+#include "engine/report/step_times.h"
 #include "engine/train/strategy.h"
 
 namespace lockstep::engine {

@@ -3,7 +3,7 @@
 
 #include <grpcpp/support/byte_buffer.h>
 
-#include "strategies/parameter_server/framing.h"
+#include "strategies/parameter_server/rpc/framing.h"
 
 namespace lockstep::strategies::grpc {
 

@@ -4,7 +4,7 @@
 #pragma once
 #include <memory>
 
-#include "strategies/parameter_server/rpc.h"
+#include "strategies/parameter_server/rpc/rpc.h"
 
 namespace grpc {
 class ByteBuffer;

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "strategies/grpc/tls_files.h"
-#include "strategies/parameter_server/rpc.h"
+#include "strategies/parameter_server/rpc/rpc.h"
 
 namespace lockstep::strategies::grpc {
 

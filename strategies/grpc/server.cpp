@@ -21,8 +21,8 @@
 #include "strategies/grpc/channel_arguments.h"
 #include "strategies/grpc/library_threads.h"
 #include "strategies/grpc/status.h"
-#include "strategies/parameter_server/host_port.h"
-#include "strategies/parameter_server/timed_work.h"
+#include "strategies/parameter_server/rpc/host_port.h"
+#include "strategies/parameter_server/rpc/timed_work.h"
 
 namespace lockstep::strategies::grpc {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "strategies/parameter_server/rpc.h"
+#include "strategies/parameter_server/rpc/rpc.h"
 
 namespace grpc {
 class Status;

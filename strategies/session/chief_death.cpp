@@ -5,7 +5,7 @@
 
 #include "engine/base/error.h"
 #include "strategies/grpc/connection.h"
-#include "strategies/parameter_server/servers.h"
+#include "strategies/parameter_server/worker/servers.h"
 
 namespace lockstep::strategies {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "strategies/grpc/server.h"
-#include "strategies/parameter_server/cluster.h"
+#include "strategies/parameter_server/cluster/cluster.h"
 
 namespace lockstep::strategies {
 

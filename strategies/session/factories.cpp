@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "collectives/machine.h"
+#include "collectives/topology/machine.h"
 #include "collectives/nccl/nccl.h"
 #include "engine/base/error.h"
 #include "engine/runtime/devices.h"

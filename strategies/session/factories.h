@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "strategies/collective_all_reduce.h"
-#include "strategies/mirrored.h"
+#include "strategies/synchronous/collective_all_reduce.h"
+#include "strategies/synchronous/mirrored.h"
 #include "strategies/session/session.h"
 
 namespace lockstep::strategies {
@@ -30,7 +30,7 @@ struct StrategyOptions {
   // Of losses while gradients are computed: {.start = 512}, or LossScaling::dynamically(); else
   // that of float16, and none of the others.
   std::optional<engine::LossScaling> loss_scale = {};
-  // Or a name of collectives/registry.h, or such names by the bytes of a bucket:
+  // Or a name of collectives/algorithms/registry.h, or such names by the bytes of a bucket:
   // "direct:..64k,ring:64k..". What is not named is chosen.
   std::string algorithm = "auto";
   std::string update = "auto";   // auto, fused, apart

@@ -3,8 +3,8 @@
 
 #include "engine/base/error.h"
 #include "engine/ops/ops.h"
-#include "strategies/parameter_server/in_process.h"
-#include "strategies/parameter_server/shard_service.h"
+#include "strategies/parameter_server/rpc/in_process.h"
+#include "strategies/parameter_server/server/shard_service.h"
 
 namespace lockstep::strategies {
 

@@ -11,9 +11,9 @@
 
 #include "engine/base/log.h"
 #include "engine/device/device.h"
-#include "engine/train/storage.h"
-#include "strategies/parameter_server/rpc.h"
-#include "strategies/parameter_server/shard_store.h"
+#include "engine/checkpoint/storage.h"
+#include "strategies/parameter_server/rpc/rpc.h"
+#include "strategies/parameter_server/server/shard_store.h"
 
 namespace lockstep::strategies {
 

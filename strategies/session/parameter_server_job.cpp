@@ -10,8 +10,8 @@
 
 #include "engine/base/error.h"
 #include "strategies/grpc/connection.h"
-#include "strategies/parameter_server/host_port.h"
-#include "strategies/parameter_server/shared_connection.h"
+#include "strategies/parameter_server/rpc/host_port.h"
+#include "strategies/parameter_server/rpc/shared_connection.h"
 #include "strategies/session/launched_task.h"
 #include "strategies/session/local_cluster.h"
 #include "strategies/session/server_task.h"

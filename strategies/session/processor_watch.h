@@ -12,7 +12,7 @@
 #include <stop_token>
 #include <thread>
 
-#include "collectives/processor_wait.h"
+#include "collectives/run/processor_wait.h"
 #include "engine/base/log.h"
 #include "engine/cpu/brief_waits.h"
 

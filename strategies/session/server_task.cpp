@@ -7,8 +7,8 @@
 #include "engine/ops/ops.h"
 #include "engine/runtime/devices.h"
 #include "engine/tensor/tensor.h"
-#include "engine/train/storage.h"
-#include "strategies/parameter_server/shared_service.h"
+#include "engine/checkpoint/storage.h"
+#include "strategies/parameter_server/rpc/shared_service.h"
 
 namespace lockstep::strategies {
 namespace {

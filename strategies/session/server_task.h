@@ -15,7 +15,7 @@
 
 #include "engine/base/log.h"
 #include "strategies/grpc/server.h"
-#include "strategies/parameter_server/shard_service.h"
+#include "strategies/parameter_server/server/shard_service.h"
 
 namespace lockstep::strategies {
 

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "collectives/machine.h"
+#include "collectives/topology/machine.h"
 #include "engine/base/error.h"
-#include "strategies/parameter_server/tf_config.h"
+#include "strategies/parameter_server/cluster/tf_config.h"
 #include "strategies/session/processor_watch.h"
 #include "strategies/session/supervisor.h"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "collectives/mpi/start_watch.h"
 #include "engine/base/log.h"

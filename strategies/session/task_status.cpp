@@ -2,7 +2,7 @@
 #include "strategies/session/task_status.h"
 
 #include "strategies/grpc/connection.h"
-#include "strategies/parameter_server/variable_client.h"
+#include "strategies/parameter_server/worker/variable_client.h"
 
 namespace lockstep::strategies {
 

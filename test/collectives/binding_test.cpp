@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/binding.h"
+#include "collectives/topology/binding.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "collectives/processor_map.h"
+#include "collectives/topology/processor_map.h"
 
 namespace lockstep::collectives {
 namespace binding_test {

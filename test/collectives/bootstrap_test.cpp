@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Processes that exchange values before anything else connects them; here threads play them.
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "collectives/outcome.h"
+#include "collectives/bootstrap/outcome.h"
 #include "engine/base/error.h"
 #include "test/support/events.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Costs from times. The machines are simulated: what the fit makes of their times must predict what
 // they would take. Stored costs are read as they were written, or refused.
-#include "collectives/calibration.h"
+#include "collectives/cost/calibration.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,10 +14,10 @@
 #include <fstream>
 #include <random>
 
-#include "collectives/cost_cache.h"
-#include "collectives/example_topologies.h"
-#include "collectives/planner.h"
-#include "collectives/simulator.h"
+#include "collectives/cost/cost_cache.h"
+#include "collectives/topology/example_topologies.h"
+#include "collectives/cost/planner.h"
+#include "collectives/cost/simulator.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {

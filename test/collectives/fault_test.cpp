@@ -8,8 +8,8 @@
 #include <cstring>
 #include <thread>
 
-#include "collectives/registry.h"
-#include "collectives/verifier.h"
+#include "collectives/algorithms/registry.h"
+#include "collectives/check/verifier.h"
 #include "test/collectives/job.h"
 
 namespace lockstep::test {

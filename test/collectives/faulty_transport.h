@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "collectives/transport.h"
+#include "collectives/run/transport.h"
 
 namespace lockstep::test {
 

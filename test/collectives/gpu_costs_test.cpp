@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/gpu_costs.h"
+#include "collectives/cost/gpu_costs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "collectives/ring_order.h"
+#include "collectives/topology/ring_order.h"
 
 namespace lockstep::collectives {
 namespace gpu_costs_test {

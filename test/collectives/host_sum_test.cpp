@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/host_sum.h"
+#include "collectives/run/host_sum.h"
 
 #include <gtest/gtest.h>
 

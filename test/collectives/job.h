@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "collectives/algorithms.h"
-#include "collectives/executor.h"
-#include "collectives/memory/memory_fabric.h"
+#include "collectives/algorithms/algorithms.h"
+#include "collectives/run/executor.h"
+#include "test/collectives/memory_fabric.h"
 #include "engine/device/buffer.h"
 #include "engine/reference/reference_device.h"
 

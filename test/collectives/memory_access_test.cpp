@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/memory_access.h"
+#include "collectives/cost/memory_access.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "collectives/calibration.h"
-#include "collectives/executor.h"
-#include "collectives/machine.h"
+#include "collectives/cost/calibration.h"
+#include "collectives/run/executor.h"
+#include "collectives/topology/machine.h"
 
 namespace lockstep::collectives {
 namespace memory_access_test {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "collectives/registry.h"
+#include "collectives/algorithms/registry.h"
 #include "engine/base/random.h"
 #include "test/collectives/job.h"
 

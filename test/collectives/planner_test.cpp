@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/planner.h"
+#include "collectives/cost/planner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "collectives/algorithms/steps.h"
-#include "collectives/example_topologies.h"
+#include "collectives/topology/example_topologies.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {

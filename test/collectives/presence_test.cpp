@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // What ranks of two hosts know of each other's waiting, with times of the test's own.
-#include "collectives/presence.h"
+#include "collectives/run/presence.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "collectives/memory/memory_fabric.h"
+#include "test/collectives/memory_fabric.h"
 #include "engine/device/buffer.h"
 
 namespace lockstep::collectives {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/price.h"
+#include "collectives/cost/price.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "collectives/algorithms.h"
-#include "collectives/example_topologies.h"
+#include "collectives/algorithms/algorithms.h"
+#include "collectives/topology/example_topologies.h"
 
 namespace lockstep::collectives {
 namespace price_test {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/processor_map.h"
+#include "collectives/topology/processor_map.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "collectives/binding.h"
+#include "collectives/topology/binding.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {

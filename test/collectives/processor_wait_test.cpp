@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // When the wait for a processor says that a machine is busy with other work. The times are made up.
-#include "collectives/processor_wait.h"
+#include "collectives/run/processor_wait.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The words for why one all-reduce is faster than another.
-#include "collectives/reason.h"
+#include "collectives/cost/reason.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // The table of algorithms tells the truth about each.
-#include "collectives/registry.h"
+#include "collectives/algorithms/registry.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
 
-#include "collectives/verifier.h"
+#include "collectives/check/verifier.h"
 #include "test/collectives/job.h"
 
 namespace lockstep::test {

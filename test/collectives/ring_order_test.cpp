@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // How a ring goes through hosts and their links, and that its plan goes that way.
-#include "collectives/ring_order.h"
+#include "collectives/topology/ring_order.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <numeric>
 #include <random>
 
-#include "collectives/example_topologies.h"
-#include "collectives/price.h"
-#include "collectives/verifier.h"
+#include "collectives/topology/example_topologies.h"
+#include "collectives/cost/price.h"
+#include "collectives/check/verifier.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "collectives/registry.h"
+#include "collectives/algorithms/registry.h"
 #include "test/collectives/job.h"
 #include "test/wire/tcp_ranks.h"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/simulator.h"
+#include "collectives/cost/simulator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "collectives/algorithms.h"
+#include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/steps.h"
-#include "collectives/example_topologies.h"
+#include "collectives/topology/example_topologies.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/size_rules.h"
+#include "collectives/cost/size_rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "collectives/registry.h"
+#include "collectives/algorithms/registry.h"
 #include "test/collectives/job.h"
 
 namespace lockstep::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The control block: between threads, between processes, asleep and after a death.
-#include "collectives/team.h"
+#include "collectives/run/team.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include <thread>
 
-#include "collectives/binding.h"
+#include "collectives/topology/binding.h"
 #include "test/collectives/job.h"
 #include "test/support/events.h"
 

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <set>
 
-#include "collectives/registry.h"
-#include "collectives/verifier.h"
+#include "collectives/algorithms/registry.h"
+#include "collectives/check/verifier.h"
 #include "test/collectives/job.h"
 
 namespace lockstep::test {

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "collectives/registry.h"
+#include "collectives/algorithms/registry.h"
 #include "test/collectives/faulty_transport.h"
 #include "test/collectives/job.h"
 #include "test/wire/tcp_ranks.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What trials make of prices and choices, and which are made.
-#include "collectives/trial.h"
+#include "collectives/topology/trial.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,10 +11,10 @@
 #include <random>
 #include <set>
 
-#include "collectives/algorithms.h"
-#include "collectives/example_topologies.h"
-#include "collectives/planner.h"
-#include "collectives/trial_probes.h"
+#include "collectives/algorithms/algorithms.h"
+#include "collectives/topology/example_topologies.h"
+#include "collectives/cost/planner.h"
+#include "collectives/cost/trial_probes.h"
 
 namespace lockstep::collectives {
 namespace trial_test {

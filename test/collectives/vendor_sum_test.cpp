@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // A vendor's sum is a step like others: it leaves sums everywhere, it is refused where ranks do not
 // all have it, and an executor makes such calls in the order in which plans were started.
-#include "collectives/vendor_sum.h"
+#include "collectives/algorithms/vendor_sum.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "collectives/verifier.h"
+#include "collectives/check/verifier.h"
 #include "engine/base/error.h"
 #include "test/collectives/job.h"
 

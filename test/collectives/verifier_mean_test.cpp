@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "collectives/algorithms/steps.h"
-#include "collectives/registry.h"
-#include "collectives/verifier.h"
+#include "collectives/algorithms/registry.h"
+#include "collectives/check/verifier.h"
 #include "test/collectives/job.h"
 
 namespace lockstep::test {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "collectives/algorithms/steps.h"
-#include "collectives/verifier.h"
+#include "collectives/check/verifier.h"
 #include "test/collectives/job.h"
 
 namespace lockstep::test {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The verifier accepts every algorithm, and refuses broken plans with a word that says why.
-#include "collectives/verifier.h"
+#include "collectives/check/verifier.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "collectives/algorithms/steps.h"
-#include "collectives/registry.h"
+#include "collectives/algorithms/registry.h"
 #include "test/collectives/job.h"
 
 namespace lockstep::test {

@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "collectives/verifier.h"
+#include "collectives/check/verifier.h"
 #include "test/collectives/job.h"
 
 namespace lockstep::test {

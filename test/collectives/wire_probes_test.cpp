@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What is measured between hosts, on wires that are simulated: a slow one does not take longer, and
 // what is measured of it is still enough to find its costs.
-#include "collectives/wire_probes.h"
+#include "collectives/cost/wire_probes.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <functional>
 #include <map>
 
-#include "collectives/example_topologies.h"
-#include "collectives/simulator.h"
+#include "collectives/topology/example_topologies.h"
+#include "collectives/cost/simulator.h"
 
 namespace lockstep::collectives {
 namespace wire_probes_test {

@@ -11,8 +11,8 @@
 #include <mutex>
 #include <set>
 
-#include "collectives/registry.h"
-#include "collectives/verifier.h"
+#include "collectives/algorithms/registry.h"
+#include "collectives/check/verifier.h"
 #include "engine/base/random.h"
 #include "test/collectives/job.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "engine/base/error.h"
-#include "engine/train/manifest.h"
+#include "engine/checkpoint/manifest.h"
 #include "test/fuzz/damage.h"
 #include "test/fuzz/most_memory.h"
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "engine/base/error.h"
-#include "engine/train/checkpoint.h"
-#include "engine/train/manifest.h"
-#include "engine/train/safetensors.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/manifest.h"
+#include "engine/checkpoint/safetensors.h"
 #include "test/engine/train/memory_storage.h"
 #include "test/engine/train/scenario.h"
 #include "test/fuzz/damage.h"

@@ -3,9 +3,9 @@
 // as it was, and on which a plan has a price or is refused.
 #include <gtest/gtest.h>
 
-#include "collectives/algorithms.h"
-#include "collectives/simulator.h"
-#include "collectives/topology.h"
+#include "collectives/algorithms/algorithms.h"
+#include "collectives/cost/simulator.h"
+#include "collectives/topology/topology.h"
 #include "engine/base/error.h"
 #include "test/fuzz/damage.h"
 

@@ -65,8 +65,8 @@ class Includes(InTree):
                 ("engine/train/a.cpp", "engine/data/b.h"),
                 ("collectives/a.cpp", "engine/ops/ops.h"),
                 ("collectives/a.cpp", "collectives/hwloc/b.h"),
-                ("collectives/tcp/a.cpp", "collectives/transport.h"),
-                ("strategies/a.cpp", "collectives/plan.h"),
+                ("collectives/tcp/a.cpp", "collectives/run/transport.h"),
+                ("strategies/a.cpp", "collectives/plan/plan.h"),
                 ("strategies/a.cpp", "collectives/tcp/b.h"),
                 ("strategies/session/a.cpp", "collectives/mpi/b.h"),
                 ("strategies/session/a.cpp", "engine/cpu/b.h"),
@@ -85,14 +85,14 @@ class Includes(InTree):
         for path, header in [
                 ("engine/base/a.h", "engine/tensor/b.h"),
                 ("engine/tensor/a.h", "engine/ops/b.h"),
-                ("engine/nn/a.h", "collectives/plan.h"),
+                ("engine/nn/a.h", "collectives/plan/plan.h"),
                 ("engine/nn/a.h", "engine/cpu/b.h"),
                 ("engine/data/a.h", "engine/ops/b.h"),
                 ("engine/train/a.cpp", "engine/runtime/b.h"),
                 ("engine/train/a.cpp", "engine/reference/b.h"),
                 ("collectives/a.cpp", "engine/nn/b.h"),
                 ("collectives/a.cpp", "collectives/memory/b.h"),
-                ("collectives/hwloc/a.cpp", "collectives/topology.h"),
+                ("collectives/hwloc/a.cpp", "collectives/topology/topology.h"),
                 ("collectives/memory/a.cpp", "collectives/tcp/b.h"),
                 ("collectives/tcp/a.cpp", "collectives/mpi/b.h"),
                 ("strategies/a.cpp", "engine/cpu/b.h"),
@@ -112,7 +112,7 @@ class Includes(InTree):
                 self.refused(path, f'#include "{header}"')
 
     def test_spelling_hides_nothing(self):
-        self.refused("engine/base/a.h", '  #  include   "collectives/plan.h"  // why')
+        self.refused("engine/base/a.h", '  #  include   "collectives/plan/plan.h"  // why')
         self.refused("engine/base/a.h", "#include <engine/base/b.h>")
         self.refused("engine/base/a.h", '#include "b.h"')
         self.refused("engine/base/a.h", "#include HEADER")

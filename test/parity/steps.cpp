@@ -20,7 +20,7 @@
 #include "engine/nn/graph.h"
 #include "engine/nn/local_context.h"
 #include "engine/runtime/devices.h"
-#include "engine/train/safetensors.h"
+#include "engine/checkpoint/safetensors.h"
 #include "models/registry.h"
 
 namespace lockstep::parity {

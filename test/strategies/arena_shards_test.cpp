@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The arena of a graph against the shards of its variables.
-#include "strategies/parameter_server/arena_shards.h"
+#include "strategies/parameter_server/worker/arena_shards.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

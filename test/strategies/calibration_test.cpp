@@ -12,9 +12,9 @@
 #include <mutex>
 #include <thread>
 
-#include "collectives/binding.h"
-#include "collectives/cost_cache.h"
-#include "collectives/probes.h"
+#include "collectives/topology/binding.h"
+#include "collectives/cost/cost_cache.h"
+#include "collectives/cost/probes.h"
 #include "engine/base/error.h"
 #include "engine/base/version.h"
 #include "engine/cpu/cpu_device.h"

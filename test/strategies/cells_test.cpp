@@ -11,11 +11,11 @@
 
 #include "engine/nn/layers.h"
 #include "engine/runtime/devices.h"
-#include "engine/train/storage.h"
+#include "engine/checkpoint/storage.h"
 #include "engine/train/trainer.h"
 #include "strategies/grpc/connection.h"
 #include "strategies/grpc/server.h"
-#include "strategies/parameter_server/parameter_server.h"
+#include "strategies/parameter_server/worker/parameter_server.h"
 #include "strategies/session/local_cluster.h"
 #include "strategies/session/server_task.h"
 #include "test/strategies/small_job.h"

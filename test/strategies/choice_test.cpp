@@ -11,12 +11,12 @@
 #include <mutex>
 #include <thread>
 
-#include "collectives/binding.h"
-#include "collectives/registry.h"
+#include "collectives/topology/binding.h"
+#include "collectives/algorithms/registry.h"
 #include "engine/reference/reference_device.h"
 #include "strategies/calibration.h"
-#include "strategies/plan_record.h"
-#include "strategies/step_design.h"
+#include "strategies/synchronous/plan_record.h"
+#include "strategies/synchronous/step_design.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {

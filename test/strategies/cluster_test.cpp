@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Tasks of a job, their names, roles and addresses.
-#include "strategies/parameter_server/cluster.h"
+#include "strategies/parameter_server/cluster/cluster.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "engine/base/error.h"
-#include "strategies/parameter_server/host_port.h"
-#include "strategies/parameter_server/text_difference.h"
+#include "strategies/parameter_server/rpc/host_port.h"
+#include "strategies/parameter_server/cluster/text_difference.h"
 
 namespace lockstep::test {
 namespace cluster_test {

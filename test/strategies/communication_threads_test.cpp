@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/communication_threads.h"
+#include "strategies/synchronous/communication_threads.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

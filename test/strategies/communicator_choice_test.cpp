@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "collectives/topology.h"
+#include "collectives/topology/topology.h"
 #include "engine/cpu/cpu_device.h"
 #include "strategies/calibration.h"
 #include "strategies/communicator.h"

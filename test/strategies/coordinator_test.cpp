@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The chief's answers to those that follow it, whatever they say.
-#include "strategies/parameter_server/coordinator.h"
+#include "strategies/parameter_server/worker/coordinator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "strategies/parameter_server/rpc.h"
+#include "strategies/parameter_server/rpc/rpc.h"
 
 namespace lockstep::test {
 

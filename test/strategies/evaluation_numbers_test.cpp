@@ -10,8 +10,8 @@
 #include "engine/nn/layers.h"
 #include "engine/reference/reference_device.h"
 #include "engine/train/area_under_curve.h"
-#include "strategies/parameter_server/in_process.h"
-#include "strategies/parameter_server/parameter_server.h"
+#include "strategies/parameter_server/rpc/in_process.h"
+#include "strategies/parameter_server/worker/parameter_server.h"
 #include "test/strategies/mortal_servers.h"
 #include "test/strategies/small_job.h"
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "engine/train/checkpoint.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/train/staging.h"
 #include "test/strategies/small_job.h"
 

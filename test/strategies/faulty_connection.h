@@ -6,8 +6,8 @@
 #include <functional>
 #include <memory>
 
-#include "strategies/parameter_server/rpc.h"
-#include "strategies/parameter_server/timed_work.h"
+#include "strategies/parameter_server/rpc/rpc.h"
+#include "strategies/parameter_server/rpc/timed_work.h"
 
 namespace lockstep::test {
 

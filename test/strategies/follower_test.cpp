@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // What a process that follows a chief hears of its own loss, and when.
-#include "strategies/parameter_server/follower.h"
+#include "strategies/parameter_server/worker/follower.h"
 
 #include <gtest/gtest.h>
 
 #include <future>
 #include <thread>
 
-#include "strategies/parameter_server/messages.pb.h"
+#include "strategies/parameter_server/rpc/messages.pb.h"
 #include "test/support/events.h"
 
 namespace lockstep::test {

@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "engine/reference/reference_device.h"
-#include "strategies/parameter_server/in_process.h"
-#include "strategies/parameter_server/parameter_server.h"
+#include "strategies/parameter_server/rpc/in_process.h"
+#include "strategies/parameter_server/worker/parameter_server.h"
 #include "test/strategies/faulty_connection.h"
 #include "test/strategies/mortal_servers.h"
 #include "test/strategies/small_job.h"

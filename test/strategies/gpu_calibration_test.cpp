@@ -8,10 +8,10 @@
 #include <cstring>
 #include <filesystem>
 
-#include "collectives/gpu_costs.h"
-#include "collectives/topology.h"
+#include "collectives/cost/gpu_costs.h"
+#include "collectives/topology/topology.h"
 #include "engine/cpu/cpu_device.h"
-#include "strategies/mirrored.h"
+#include "strategies/synchronous/mirrored.h"
 #include "test/engine/cuda/fake_devices.h"
 #include "test/engine/train/scenario.h"
 #include "test/strategies/observed_device.h"

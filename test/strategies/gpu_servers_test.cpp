@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "engine/cpu/cpu_device.h"
-#include "strategies/parameter_server/parameter_server.h"
+#include "strategies/parameter_server/worker/parameter_server.h"
 #include "strategies/session/local_cluster.h"
 #include "test/engine/cuda/fake_devices.h"
 #include "test/strategies/mortal_servers.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap.h"
 #include "collectives/nccl/nccl.h"
 #include "engine/cpu/cpu_device.h"
 #include "engine/data/sets.h"

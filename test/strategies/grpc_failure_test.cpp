@@ -11,7 +11,7 @@
 
 #include "strategies/grpc/connection.h"
 #include "strategies/grpc/server.h"
-#include "strategies/parameter_server/retry.h"
+#include "strategies/parameter_server/rpc/retry.h"
 #include "test/strategies/echo_service.h"
 #include "test/strategies/tcp_proxy.h"
 

@@ -6,8 +6,8 @@
 
 #include <thread>
 
-#include "collectives/algorithms.h"
-#include "collectives/outcome.h"
+#include "collectives/algorithms/algorithms.h"
+#include "collectives/bootstrap/outcome.h"
 #include "engine/base/error.h"
 #include "test/support/events.h"
 

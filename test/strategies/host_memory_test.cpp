@@ -9,7 +9,7 @@
 #include <functional>
 #include <thread>
 
-#include "collectives/machine.h"
+#include "collectives/topology/machine.h"
 #include "engine/base/error.h"
 
 namespace lockstep::test {

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstddef>
 
-#include "collectives/processor_wait.h"
+#include "collectives/run/processor_wait.h"
 #include "engine/data/sets.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/trainer.h"

@@ -11,8 +11,8 @@
 #include <map>
 
 #include "engine/cpu/cpu_device.h"
-#include "engine/train/checkpoint.h"
-#include "strategies/loss_scale.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "strategies/synchronous/loss_scale.h"
 #include "test/strategies/overflow.h"
 #include "test/strategies/small_job.h"
 

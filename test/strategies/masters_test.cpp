@@ -8,7 +8,7 @@
 #include <set>
 
 #include "engine/cpu/cpu_device.h"
-#include "engine/train/checkpoint.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {

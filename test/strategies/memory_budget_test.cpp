@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What a server takes for its clients is bounded, and it tells of itself meanwhile.
-#include "strategies/parameter_server/memory_budget.h"
+#include "strategies/parameter_server/server/memory_budget.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <latch>
 #include <thread>
 
-#include "collectives/machine.h"
+#include "collectives/topology/machine.h"
 #include "engine/reference/reference_device.h"
-#include "strategies/parameter_server/shard_status.h"
+#include "strategies/parameter_server/server/shard_status.h"
 #include "test/strategies/observed_device.h"
 #include "test/strategies/small_server.h"
 

@@ -7,10 +7,10 @@
 #include <optional>
 #include <regex>
 
-#include "collectives/machine.h"
+#include "collectives/topology/machine.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/loss.h"
-#include "strategies/memory_use.h"
+#include "strategies/synchronous/memory_use.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {

@@ -8,7 +8,7 @@
 
 #include "engine/cpu/cpu_device.h"
 #include "engine/train/staging.h"
-#include "strategies/weight_checks.h"
+#include "strategies/synchronous/weight_checks.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {

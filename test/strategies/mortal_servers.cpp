@@ -5,8 +5,8 @@
 
 #include "engine/base/log.h"
 #include "engine/ops/ops.h"
-#include "strategies/parameter_server/in_process.h"
-#include "strategies/parameter_server/shard_service.h"
+#include "strategies/parameter_server/rpc/in_process.h"
+#include "strategies/parameter_server/server/shard_service.h"
 
 namespace lockstep::test {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "engine/device/device.h"
-#include "engine/train/storage.h"
-#include "strategies/parameter_server/rpc.h"
-#include "strategies/parameter_server/shard_store.h"
+#include "engine/checkpoint/storage.h"
+#include "strategies/parameter_server/rpc/rpc.h"
+#include "strategies/parameter_server/server/shard_store.h"
 
 namespace lockstep::test {
 

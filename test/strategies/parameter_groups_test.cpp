@@ -11,7 +11,7 @@
 #include "engine/nn/local_context.h"
 #include "engine/reference/reference_device.h"
 #include "engine/train/staging.h"
-#include "strategies/update_segments.h"
+#include "engine/optim/update_segments.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "engine/reference/reference_device.h"
-#include "strategies/parameter_server/parameter_server.h"
+#include "strategies/parameter_server/worker/parameter_server.h"
 #include "test/strategies/mortal_servers.h"
 #include "test/strategies/small_job.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Training with parameter servers, all in this process: the laws, and what happens when somebody
 // dies.
-#include "strategies/parameter_server/parameter_server.h"
+#include "strategies/parameter_server/worker/parameter_server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 #include "engine/reference/reference_device.h"
 #include "engine/runtime/devices.h"
-#include "strategies/parameter_server/in_process.h"
+#include "strategies/parameter_server/rpc/in_process.h"
 #include "test/strategies/faulty_connection.h"
 #include "test/strategies/mortal_servers.h"
 #include "test/strategies/parameter_server_fixture.h"

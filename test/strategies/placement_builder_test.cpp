@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Variables that are pinned by the scopes in which they are created.
-#include "strategies/parameter_server/placement_builder.h"
+#include "strategies/parameter_server/cluster/placement_builder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What flags say about placing and cutting variables.
-#include "strategies/parameter_server/placement_rules.h"
+#include "strategies/parameter_server/cluster/placement_rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // What a run that goes on keeps of the plan in its checkpoint where it is asked for something else:
 // a step that can be, in which what was not asked for is chosen anew where it has to be.
-#include "strategies/plan_record.h"
+#include "strategies/synchronous/plan_record.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "engine/optim/optimizer.h"
 #include "engine/reference/reference_device.h"
-#include "strategies/step_design.h"
+#include "strategies/synchronous/step_design.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {

@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {

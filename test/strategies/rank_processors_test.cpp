@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/machine.h"
+#include "collectives/topology/machine.h"
 
 namespace lockstep::test {
 namespace rank_processors_test {

@@ -14,7 +14,7 @@
 #include <numeric>
 #include <thread>
 
-#include "collectives/registry.h"
+#include "collectives/algorithms/registry.h"
 #include "engine/base/error.h"
 #include "engine/base/random.h"
 #include "engine/cpu/cpu_device.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/parameter_server/row_shards.h"
+#include "strategies/parameter_server/worker/row_shards.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

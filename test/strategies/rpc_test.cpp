@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "engine/base/random.h"
-#include "strategies/parameter_server/framing.h"
-#include "strategies/parameter_server/in_process.h"
-#include "strategies/parameter_server/retry.h"
+#include "strategies/parameter_server/rpc/framing.h"
+#include "strategies/parameter_server/rpc/in_process.h"
+#include "strategies/parameter_server/rpc/retry.h"
 #include "test/strategies/echo_service.h"
 #include "test/strategies/faulty_connection.h"
 

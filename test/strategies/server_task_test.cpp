@@ -14,8 +14,8 @@
 
 #include "collectives/tcp/socket.h"
 #include "strategies/grpc/connection.h"
-#include "strategies/parameter_server/placement_builder.h"
-#include "strategies/parameter_server/variable_client.h"
+#include "strategies/parameter_server/cluster/placement_builder.h"
+#include "strategies/parameter_server/worker/variable_client.h"
 #include "strategies/session/held_port.h"
 #include "strategies/session/task_status.h"
 #include "test/strategies/certificates.h"

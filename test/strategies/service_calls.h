@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
-#include "strategies/parameter_server/messages.pb.h"
-#include "strategies/parameter_server/rpc.h"
+#include "strategies/parameter_server/rpc/messages.pb.h"
+#include "strategies/parameter_server/rpc/rpc.h"
 #include "test/strategies/small_server.h"
 
 namespace lockstep::test {

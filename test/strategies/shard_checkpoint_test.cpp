@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Servers' shards in checkpoints: from any number of servers to any other, and to and from others.
-#include "strategies/parameter_server/shard_checkpoint.h"
+#include "strategies/parameter_server/server/shard_checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

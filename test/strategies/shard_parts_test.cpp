@@ -5,10 +5,10 @@
 #include <random>
 #include <set>
 
-#include "strategies/parameter_server/array_reader.h"
-#include "strategies/parameter_server/chunked_array.h"
-#include "strategies/parameter_server/range_values.h"
-#include "strategies/parameter_server/sequence_table.h"
+#include "strategies/parameter_server/rpc/array_reader.h"
+#include "strategies/parameter_server/server/chunked_array.h"
+#include "strategies/parameter_server/server/range_values.h"
+#include "strategies/parameter_server/rpc/sequence_table.h"
 #include "test/strategies/small_server.h"
 
 namespace lockstep::test {

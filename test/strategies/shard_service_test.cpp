@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A store behind messages: what a client in any language sees.
-#include "strategies/parameter_server/shard_service.h"
+#include "strategies/parameter_server/server/shard_service.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,11 +12,11 @@
 #include <thread>
 
 #include "engine/base/random.h"
-#include "strategies/parameter_server/in_process.h"
-#include "strategies/parameter_server/messages.pb.h"
-#include "strategies/parameter_server/retry.h"
-#include "strategies/parameter_server/shared_connection.h"
-#include "strategies/parameter_server/shared_service.h"
+#include "strategies/parameter_server/rpc/in_process.h"
+#include "strategies/parameter_server/rpc/messages.pb.h"
+#include "strategies/parameter_server/rpc/retry.h"
+#include "strategies/parameter_server/rpc/shared_connection.h"
+#include "strategies/parameter_server/rpc/shared_service.h"
 #include "test/fuzz/damage.h"
 #include "test/strategies/echo_service.h"
 

@@ -17,8 +17,8 @@
 #include "engine/nn/loss.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/trainer.h"
-#include "strategies/collective_all_reduce.h"
-#include "strategies/mirrored.h"
+#include "strategies/synchronous/collective_all_reduce.h"
+#include "strategies/synchronous/mirrored.h"
 
 namespace lockstep::test {
 

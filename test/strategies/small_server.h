@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "strategies/parameter_server/shard_store.h"
+#include "strategies/parameter_server/server/shard_store.h"
 
 namespace lockstep::test {
 

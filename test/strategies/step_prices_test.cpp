@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // What a step would cost in either way, and what decides beside that.
-#include "strategies/step_prices.h"
+#include "strategies/synchronous/step_prices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "collectives/example_topologies.h"
+#include "collectives/topology/example_topologies.h"
 #include "engine/optim/optimizer.h"
-#include "strategies/step_design.h"
+#include "strategies/synchronous/step_design.h"
 
 namespace lockstep::test {
 namespace step_prices_test {

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Sums of synchronous steps over workers: each share counts once, in the step that it belongs to.
-#include "strategies/parameter_server/step_totals.h"
+#include "strategies/parameter_server/worker/step_totals.h"
 
 #include <gtest/gtest.h>
 

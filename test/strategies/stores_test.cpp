@@ -9,7 +9,7 @@
 #include <random>
 #include <thread>
 
-#include "collectives/registry.h"
+#include "collectives/algorithms/registry.h"
 #include "engine/cpu/cpu_device.h"
 #include "strategies/calibration.h"
 #include "strategies/rank_link.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Names of tasks and devices, whole and partial.
-#include "strategies/parameter_server/task_name.h"
+#include "strategies/parameter_server/cluster/task_name.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // TF_CONFIG: what is read of it, and which line says what is wrong with it.
-#include "strategies/parameter_server/tf_config.h"
+#include "strategies/parameter_server/cluster/tf_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include "engine/nn/graph.h"
 #include "engine/nn/layers.h"
 #include "engine/reference/reference_device.h"
-#include "strategies/step_design.h"
+#include "strategies/synchronous/step_design.h"
 
 namespace lockstep {
 namespace usual_bucket_test {

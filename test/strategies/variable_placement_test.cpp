@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Which server holds which rows of which variable. Most tests place a small classifier: two dense
 // layers, of which one weight is 99 % of all bytes.
-#include "strategies/parameter_server/variable_placement.h"
+#include "strategies/parameter_server/cluster/variable_placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/random.h"
-#include "strategies/parameter_server/text_difference.h"
+#include "strategies/parameter_server/cluster/text_difference.h"
 
 namespace lockstep::test {
 namespace variable_placement_test {

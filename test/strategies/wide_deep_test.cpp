@@ -12,7 +12,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/train/trainer.h"
 #include "models/wide_deep.h"
-#include "strategies/mirrored.h"
+#include "strategies/synchronous/mirrored.h"
 
 namespace lockstep::test {
 namespace wide_deep_test {

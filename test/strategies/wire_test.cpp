@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "engine/train/checkpoint.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Who makes which step: every example once, whoever is lost.
-#include "strategies/parameter_server/work_dealer.h"
+#include "strategies/parameter_server/worker/work_dealer.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include "engine/nn/layers.h"
 #include "engine/nn/loss.h"
 #include "engine/optim/optimizer.h"
-#include "strategies/mirrored.h"
+#include "strategies/synchronous/mirrored.h"
 #include "test/engine/cuda/fake_devices.h"
 #include "tools/bench/ceilings.h"
 #include "tools/bench/flat_replicas.h"

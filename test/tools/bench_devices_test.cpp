@@ -7,7 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "collectives/registry.h"
+#include "collectives/algorithms/registry.h"
 #include "engine/base/error.h"
 #include "engine/cpu/cpu_device.h"
 #include "test/engine/cuda/fake_devices.h"

@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "collectives/registry.h"
-#include "collectives/verifier.h"
+#include "collectives/algorithms/registry.h"
+#include "collectives/check/verifier.h"
 #include "engine/base/error.h"
 
 namespace lockstep::test {

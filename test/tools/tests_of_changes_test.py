@@ -33,7 +33,7 @@ class TestsOfChanges(unittest.TestCase):
         self.assertLessEqual(programs - optional, names)
 
     def test_a_source_brings_all_shards_of_its_program_and_no_other(self):
-        names = self.chosen("strategies/loss_scale.cpp")
+        names = self.chosen("strategies/synchronous/loss_scale.cpp")
         self.assertTrue(names)
         self.assertEqual({name.rstrip("0123456789").rstrip("_") for name in names}, {"strategies", "job_ranks"})
 

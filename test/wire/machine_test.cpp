@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/machine.h"
+#include "collectives/topology/machine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/cgroup.h"
-#include "collectives/processor_map.h"
+#include "collectives/topology/cgroup.h"
+#include "collectives/topology/processor_map.h"
 
 namespace lockstep::collectives {
 namespace machine_test {

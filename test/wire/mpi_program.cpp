@@ -21,7 +21,7 @@
 
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "collectives/mpi/start_watch.h"
-#include "collectives/topology.h"
+#include "collectives/topology/topology.h"
 #include "engine/base/error.h"
 
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/memory/peer_watch.h"
+#include "collectives/run/peer_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/topology.h"
+#include "collectives/topology/topology.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "collectives/machine.h"
-#include "collectives/processor_map.h"
+#include "collectives/topology/machine.h"
+#include "collectives/topology/processor_map.h"
 #include "engine/base/error.h"
 #include "test/wire/tcp_ranks.h"
 

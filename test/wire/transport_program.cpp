@@ -15,8 +15,8 @@
 #include <functional>
 #include <thread>
 
-#include "collectives/algorithms.h"
-#include "collectives/executor.h"
+#include "collectives/algorithms/algorithms.h"
+#include "collectives/run/executor.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "collectives/mpi/mpi_transport.h"
 #include "collectives/tcp/tcp_transport.h"

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <string>
 
-#include "collectives/memory/peer_watch.h"
+#include "collectives/run/peer_watch.h"
 #include "strategies/rank_link.h"
 
 namespace lockstep::tools::bench {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/link_costs.h"
+#include "collectives/topology/link_costs.h"
 #include "engine/device/device.h"
 #include "tools/bench/ceilings.h"
 #include "tools/bench/measure.h"

@@ -17,7 +17,7 @@
 
 #include "engine/device/device.h"
 #include "engine/ops/update_rule.h"
-#include "strategies/mirrored.h"
+#include "strategies/synchronous/mirrored.h"
 #include "tools/bench/nccl_ranks.h"
 
 namespace lockstep::tools::bench {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "collectives/algorithms.h"
+#include "collectives/algorithms/algorithms.h"
 #include "engine/base/error.h"
 
 namespace lockstep::tools::bench {

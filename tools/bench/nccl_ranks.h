@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "collectives/bootstrap.h"
-#include "collectives/device_communicator.h"
+#include "collectives/bootstrap/bootstrap.h"
+#include "collectives/run/device_communicator.h"
 #include "engine/device/device.h"
 #include "engine/ops/ops.h"
-#include "strategies/vendor_sums.h"
+#include "strategies/synchronous/vendor_sums.h"
 
 namespace lockstep::tools::bench {
 

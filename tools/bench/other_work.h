@@ -5,7 +5,7 @@
 #pragma once
 #include <string>
 
-#include "collectives/processor_wait.h"
+#include "collectives/run/processor_wait.h"
 
 namespace lockstep::tools::bench {
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 
-#include "engine/train/whole_file.h"
+#include "engine/checkpoint/whole_file.h"
 
 namespace lockstep::tools::bench {
 namespace {

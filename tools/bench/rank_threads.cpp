@@ -5,7 +5,7 @@
 #include <mutex>
 #include <thread>
 
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap.h"
 #include "engine/base/error.h"
 #include "engine/ops/ops.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/planner.h"
+#include "collectives/cost/planner.h"
 #include "tools/bench/row.h"
 #include "tools/bench/turns.h"
 

@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "collectives/machine.h"
+#include "collectives/topology/machine.h"
 #include "engine/base/error.h"
 #include "engine/base/quantity.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "collectives/registry.h"
+#include "collectives/algorithms/registry.h"
 #include "tools/bench/fields.h"
 
 namespace lockstep::tools::bench {

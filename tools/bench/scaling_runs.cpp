@@ -7,9 +7,9 @@
 #include <numeric>
 #include <utility>
 
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap.h"
 #include "strategies/rank_processors.h"
-#include "strategies/step_design.h"
+#include "strategies/synchronous/step_design.h"
 #include "tools/bench/rank_threads.h"
 #include "tools/bench/room.h"
 #include "tools/standard_streams.h"

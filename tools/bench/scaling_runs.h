@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/topology.h"
+#include "collectives/topology/topology.h"
 #include "strategies/session/session.h"
 #include "tools/bench/row.h"
 #include "tools/bench/scaling.h"

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "collectives/processor_wait.h"
+#include "collectives/run/processor_wait.h"
 #include "strategies/rank_link.h"
 #include "tools/bench/meeting.h"
 #include "tools/bench/work.h"

@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "collectives/algorithms/steps.h"
-#include "collectives/registry.h"
-#include "collectives/size_rules.h"
+#include "collectives/algorithms/registry.h"
+#include "collectives/cost/size_rules.h"
 #include "engine/base/error.h"
 
 namespace lockstep::tools::bench {

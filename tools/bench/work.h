@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "collectives/algorithms.h"
-#include "collectives/plan.h"
-#include "collectives/planner.h"
+#include "collectives/algorithms/algorithms.h"
+#include "collectives/plan/plan.h"
+#include "collectives/cost/planner.h"
 
 namespace lockstep::tools::bench {
 
@@ -51,7 +51,7 @@ std::optional<collectives::Choices> planned(const Task& task, const collectives:
 
 // What somebody asks for, for one size: names of algorithms, of which "auto" is the planner's
 // choice. `wanted`: names with commas between, or "all" (all that can serve the task); or
-// algorithms by size as collectives/size_rules.h reads them, where a size that none names is
+// algorithms by size as collectives/cost/size_rules.h reads them, where a size that none names is
 // "auto". Throws Error(kInvalid) for an unknown name, for one that cannot serve the task, saying
 // why, and for names and sizes in one list.
 std::vector<std::string> asked(const Task& task, const std::string& wanted, std::size_t count);

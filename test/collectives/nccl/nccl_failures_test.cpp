@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/lost_ranks.h"
+#include "collectives/run/lost_ranks.h"
 #include "collectives/nccl/nccl.h"
 #include "collectives/nccl/nccl_communicator.h"
 #include "test/collectives/nccl/nccl_job.h"

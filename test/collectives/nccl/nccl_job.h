@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap.h"
 #include "collectives/nccl/communicator.h"
 #include "engine/base/error.h"
 #include "test/collectives/nccl/fake_nccl.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "collectives/nccl/hierarchical.h"
-#include "strategies/vendor_sums.h"
+#include "strategies/synchronous/vendor_sums.h"
 #include "test/collectives/nccl/fake_nccl.h"
 #include "test/engine/cuda/fake_meeting.h"
 

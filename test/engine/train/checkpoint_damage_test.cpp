@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "engine/base/error.h"
-#include "engine/train/checkpoint.h"
-#include "engine/train/manifest.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/manifest.h"
 #include "test/engine/train/memory_storage.h"
 #include "test/engine/train/scenario.h"
 

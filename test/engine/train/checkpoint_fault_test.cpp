@@ -16,7 +16,7 @@
 #include <string>
 
 #include "engine/base/error.h"
-#include "engine/train/checkpoint.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "test/engine/train/fault_storage.h"
 #include "test/engine/train/memory_storage.h"
 #include "test/engine/train/scenario.h"

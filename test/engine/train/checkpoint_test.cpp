@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/train/checkpoint.h"
+#include "engine/checkpoint/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <random>
 
 #include "engine/base/error.h"
-#include "engine/train/manifest.h"
+#include "engine/checkpoint/manifest.h"
 #include "test/engine/train/memory_storage.h"
 #include "test/engine/train/scenario.h"
 

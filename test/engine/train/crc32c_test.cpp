@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/train/crc32c.h"
+#include "engine/base/crc32c.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/train/event_log.h"
+#include "engine/report/event_log.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

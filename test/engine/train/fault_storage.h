@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/train/storage.h"
+#include "engine/checkpoint/storage.h"
 
 namespace lockstep::test {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // One run at a time saves into a folder: the second is told who has it, and nothing is left over.
-#include "engine/train/folder_claim.h"
+#include "engine/checkpoint/folder_claim.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/train/manifest.h"
+#include "engine/checkpoint/manifest.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

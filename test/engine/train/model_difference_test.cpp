@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What is said of two models that differ: an option by its name and both values, which way round
 // they are, and anything else by its first line.
-#include "engine/train/model_difference.h"
+#include "engine/checkpoint/model_difference.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/train/safetensors.h"
+#include "engine/checkpoint/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/train/checkpoint.h"
+#include "engine/checkpoint/checkpoint.h"
 
 namespace lockstep::test {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Histograms of times, and what the times of all ranks say of the slowest and of communication.
-#include "engine/train/step_times.h"
+#include "engine/report/step_times.h"
 
 #include <gtest/gtest.h>
 

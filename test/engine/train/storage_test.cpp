@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/train/storage.h"
+#include "engine/checkpoint/storage.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

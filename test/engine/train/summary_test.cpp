@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The file is read back by a reader of its own, a few lines for each layer of the format. What
 // TensorBoard makes of it: test/tools/summary_test.py.
-#include "engine/train/summary.h"
+#include "engine/report/summary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
-#include "engine/train/crc32c.h"
+#include "engine/base/crc32c.h"
 #include "test/engine/train/scenario.h"
 
 namespace lockstep::test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/train/trace.h"
+#include "engine/report/trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

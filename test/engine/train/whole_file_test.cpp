@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/train/whole_file.h"
+#include "engine/checkpoint/whole_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/cost/planner.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "collectives/bootstrap/outcome.h"
+#include "collectives/cost/reason.h"
+#include "engine/base/error.h"
+#include "engine/base/hash.h"
+
+namespace lockstep::collectives {
+namespace {
+
+using engine::require;
+
+constexpr std::size_t kSmallestPlanned = 256, kLargestPlanned = std::size_t(256) << 20;
+
+// Who prices the k-th: they are dealt out forwards and backwards in turn, so that nobody always has
+// the same algorithm.
+int process_of(std::size_t k, int processes) {
+  const auto all = std::size_t(processes);
+  const std::size_t place = k % all;
+  return int(k / all % 2 == 0 ? place : all - 1 - place);
+}
+
+using Prices = std::vector<std::vector<Price>>;                    // [size][algorithm]
+using Firsts = std::vector<std::vector<std::size_t>>;              // likewise: Choices::first_alike
+using ToPrice = std::vector<std::pair<std::size_t, std::size_t>>;  // size, algorithm
+
+// Each plan once, the largest sizes first, since they take longest.
+ToPrice to_price(const Firsts& first) {
+  ToPrice list;
+  for (std::size_t size = first.size(); size-- > 0;)
+    for (std::size_t i = 0; i < first[size].size(); ++i)
+      if (first[size][i] == i) list.emplace_back(size, i);
+  return list;
+}
+
+// What all processes priced, from what each said of its part.
+void read_prices(const std::vector<std::string>& all, const ToPrice& list, Prices& prices) {
+  std::vector<std::size_t> at(all.size(), 0);
+  for (std::size_t k = 0; k < list.size(); ++k) {
+    const auto process = std::size_t(process_of(k, int(all.size())));
+    engine::invariant(at[process] + sizeof(Price) <= all[process].size(),
+                      "a process told of fewer prices than are its part");
+    std::memcpy(&prices[list[k].first][list[k].second], all[process].data() + at[process],
+                sizeof(Price));
+    at[process] += sizeof(Price);
+  }
+}
+
+// Whether it is an all-reduce of the table: other collectives, which may bear its name, are priced
+// by costs alone.
+bool is_tried(const Algorithm& algorithm) {
+  const auto all = all_reduce_algorithms();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Algorithm& known) { return known.make == algorithm.make; });
+}
+
+Prices prices(const Topology& topology, const std::vector<const Algorithm*>& able,
+              const std::vector<std::size_t>& sizes, const Firsts& first, Bootstrap* together,
+              const PriceOptions& priced) {
+  static_assert(std::is_trivially_copyable_v<Price>);
+  Prices prices(sizes.size(), std::vector<Price>(able.size()));
+  const ToPrice list = to_price(first);
+  const int processes = together == nullptr ? 1 : together->processes();
+  const auto mine = [&] {
+    std::string text;
+    std::size_t done = 0;
+    for (std::size_t k = 0; k < list.size(); ++k) {
+      if (processes > 1 && process_of(k, processes) != together->process()) continue;
+      if (priced.progress) priced.progress(done++, list.size() / std::size_t(processes));
+      const auto [size, i] = list[k];
+      Price price = collectives::price(*able[i], topology, sizes[size], priced);
+      if (is_tried(*able[i])) {
+        price.trial = trial_factor(topology.trials, able[i]->name, double(sizes[size]));
+        price.seconds *= price.trial;
+      }
+      prices[size][i] = price;
+      text.append(reinterpret_cast<const char*>(&price), sizeof(Price));
+    }
+    return text;
+  };
+  if (processes > 1)
+    read_prices(all_or_none(*together, "prices of all-reduces", mine), list, prices);
+  else
+    mine();
+  for (std::size_t size = 0; size < sizes.size(); ++size)
+    for (std::size_t i = 0; i < able.size(); ++i) prices[size][i] = prices[size][first[size][i]];
+  // Trials are believed less the more bytes there are behind the last: these still take as long.
+  for (std::size_t size = 1; size < sizes.size() && !topology.trials.empty(); ++size)
+    for (std::size_t i = 0; i < able.size(); ++i) {
+      Price& price = prices[size][i];
+      const double least = prices[size - 1][i].seconds;
+      if (price.seconds < least) price.trial *= least / price.seconds, price.seconds = least;
+    }
+  return prices;
+}
+
+// Messages cost processors time, also where they are no reason to wait.
+bool half_as_many(const Price& a, const Price& b) {
+  return b.messages > 0 && 2 * a.messages <= b.messages;
+}
+
+}  // namespace
+
+std::string time_text(double seconds) {
+  if (seconds < 0.0995e-6) return fmt::format("{:.2g} ns", seconds * 1e9);
+  if (seconds < 0.99995e-3) return fmt::format("{:.1f} us", seconds * 1e6);
+  if (seconds < 0.99995) return fmt::format("{:.2f} ms", seconds * 1e3);
+  return fmt::format("{:.2f} s", seconds);
+}
+
+std::vector<std::size_t> planned_sizes() {
+  std::vector<std::size_t> sizes;
+  for (std::size_t bytes = kSmallestPlanned; bytes <= kLargestPlanned; bytes *= 2)
+    sizes.push_back(bytes);
+  return sizes;
+}
+
+Choices plan_all_reduce(const Topology& topology, std::span<const Algorithm> algorithms,
+                        const std::vector<SizeRule>& rules, std::vector<std::size_t> sizes,
+                        Bootstrap* together, const PriceOptions& priced) {
+  require(!topology.ranks.empty(), "a topology without ranks has nothing to reduce");
+  require(!sizes.empty() && std::is_sorted(sizes.begin(), sizes.end()),
+          "the sizes to be planned must ascend");
+  Choices choices;
+  choices.request_ = priced_request(topology, 0);
+  choices.rules_ = rules;
+  if (topology.costs_are == "measured" || !topology.trials.empty()) choices.alike_ = kAlikeMeasured;
+  choices.sizes_ = std::move(sizes);
+  const std::vector<int>& host = choices.request_.host;
+  std::vector<const Algorithm*> able;
+  for (const Algorithm& algorithm : algorithms) {
+    std::string why = algorithm.refusal(host);
+    if (why.empty()) {
+      able.push_back(&algorithm);
+      choices.algorithms_.emplace_back(algorithm.name);
+      choices.same_.push_back(algorithm.same);
+    } else {
+      choices.refused_.push_back({std::string(algorithm.name), std::move(why)});
+    }
+  }
+  for (const SizeRule& rule : rules) {
+    const auto& known = choices.algorithms_;
+    if (std::find(known.begin(), known.end(), rule.algorithm) != known.end()) continue;
+    find_algorithm(rule.algorithm, algorithms);
+    for (const Refusal& refusal : choices.refused_) {
+      require(refusal.algorithm != rule.algorithm,
+              "algorithm {} was asked for and cannot be: it {}", rule.algorithm, refusal.why);
+    }
+  }
+  require(!able.empty(), "no algorithm can serve these ranks: {}",
+          choices.refused_.empty() ? "none is given"
+                                   : choices.refused_[0].algorithm + " " + choices.refused_[0].why);
+  for (const std::size_t bytes : choices.sizes_)
+    choices.first_.push_back(choices.first_alike(bytes));
+  choices.prices_ = prices(topology, able, choices.sizes_, choices.first_, together, priced);
+  return choices;
+}
+
+// Of each algorithm the first whose plan for so many bytes is the same, by number.
+std::vector<std::size_t> Choices::first_alike(std::size_t bytes) const {
+  Request request = request_;
+  request.subject = priced_subject(bytes);
+  std::vector<std::string_view> plans;  // named by the algorithm
+  std::vector<std::size_t> first;
+  for (std::size_t i = 0; i < algorithms_.size(); ++i) {
+    const std::string_view same = same_[i] == nullptr ? "" : same_[i](request);
+    plans.push_back(same.empty() ? algorithms_[i] : same);
+    first.push_back(
+        std::size_t(std::find(plans.begin(), plans.end(), plans.back()) - plans.begin()));
+  }
+  return first;
+}
+
+std::string Choices::same(std::size_t size, std::size_t algorithm) const {
+  const std::size_t first = first_[size][algorithm];
+  return first == algorithm ? std::string() : algorithms_[first];
+}
+
+std::vector<Price> Choices::prices_at(std::size_t bytes) const {
+  const auto next =
+      std::size_t(std::lower_bound(sizes_.begin(), sizes_.end(), bytes) - sizes_.begin());
+  if (next == 0 || sizes_.size() == 1) return prices_.front();
+  const std::size_t high = std::min(next, sizes_.size() - 1), low = high - 1;
+  if (sizes_[high] == bytes) return prices_[high];
+  const double part =
+      (double(bytes) - double(sizes_[low])) / (double(sizes_[high]) - double(sizes_[low]));
+  std::vector<Price> prices;
+  for (std::size_t i = 0; i < algorithms_.size(); ++i)
+    prices.push_back(along(prices_[low][i], prices_[high][i], part));
+  return prices;
+}
+
+Choice Choices::choose(std::size_t bytes) const {
+  const std::vector<Price> prices = prices_at(bytes);
+  const auto priced = std::lower_bound(sizes_.begin(), sizes_.end(), bytes);
+  const std::vector<std::size_t> first = priced != sizes_.end() && *priced == bytes
+                                             ? first_[std::size_t(priced - sizes_.begin())]
+                                             : first_alike(bytes);
+  const std::size_t none = prices.size();
+  // Of plans that differ, and from those of `but` too; none: there is none.
+  const auto cheapest = [&](const std::vector<std::size_t>& but) {
+    const auto differs = [&](std::size_t i) {
+      return first[i] == i && std::all_of(but.begin(), but.end(),
+                                          [&](std::size_t other) { return first[other] != i; });
+    };
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < none; ++i)
+      if (differs(i)) least = std::min(least, prices[i].seconds);
+    std::size_t found = none;
+    for (std::size_t i = 0; i < none; ++i)
+      if (differs(i) && prices[i].seconds <= least * alike_ &&
+          (found == none || half_as_many(prices[i], prices[found])))
+        found = i;
+    return found;
+  };
+  Choice choice;
+  choice.bytes = bytes;
+  std::size_t chosen = cheapest({});
+  for (const SizeRule& rule : rules_) {
+    if (bytes < rule.from || bytes >= rule.to) continue;
+    choice.asked = true;
+    chosen = std::size_t(std::find(algorithms_.begin(), algorithms_.end(), rule.algorithm) -
+                         algorithms_.begin());
+  }
+  choice.algorithm = algorithms_[chosen];
+  choice.seconds = prices[first[chosen]].seconds;
+  std::vector<std::size_t> as_long{chosen};
+  const std::size_t other = cheapest(as_long);
+  if (other < none) {
+    choice.runner_up = algorithms_[other];
+    choice.runner_up_seconds = prices[other].seconds;
+  }
+  if (choice.asked) {
+    choice.reason = "it was asked for";
+    if (other < none && choice.runner_up_seconds < choice.seconds)
+      choice.reason += fmt::format("; {} would take {} instead of {}", choice.runner_up,
+                                   time_text(choice.runner_up_seconds), time_text(choice.seconds));
+  } else if (request_.host.size() == 1) {
+    choice.reason = "there is one rank, so nothing has to be sent";
+  } else if (other == none) {
+    choice.reason = algorithms_.size() == 1 ? "no other algorithm can serve these ranks"
+                                            : "all other algorithms make the same plan";
+  } else {
+    // Against the next that takes longer.
+    std::size_t than = other;
+    while (than < none && prices[than].seconds <= choice.seconds * alike_)
+      as_long.push_back(than), than = cheapest(as_long);
+    choice.reason = than == none
+                        ? "no other algorithm takes less time"
+                        : reason(choice.algorithm, prices[chosen], algorithms_[than], prices[than]);
+    if (than != other)
+      choice.reason += fmt::format("; {} takes as long{}", choice.runner_up,
+                                   alike_ > kAlike ? " (within 10 %)" : "");
+    if (than != other && half_as_many(prices[chosen], prices[other]))
+      choice.reason += fmt::format(", but sends {:.0f} messages instead of {:.0f}",
+                                   prices[other].messages, prices[chosen].messages);
+  }
+  return choice;
+}
+
+std::vector<Choice> Choices::table() const {
+  std::vector<Choice> table;
+  for (const std::size_t bytes : sizes_) table.push_back(choose(bytes));
+  return table;
+}
+
+// Of the table's names and the rules.
+std::uint64_t Choices::hash() const {
+  std::string text;
+  for (const Choice& choice : table())
+    text += fmt::format("{} {}\n", choice.bytes, choice.algorithm);
+  for (const SizeRule& rule : rules_)
+    text += fmt::format("{} {} {}\n", rule.algorithm, rule.from, rule.to);
+  return engine::hash(text);
+}
+
+}  // namespace lockstep::collectives

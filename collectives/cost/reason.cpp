@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/cost/reason.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "collectives/cost/planner.h"
+#include "engine/base/quantity.h"
+
+namespace lockstep::collectives {
+namespace {
+
+// What an all-reduce needs; it takes at least as long as it needs any of them.
+enum Need { kWire, kPart, kRounds, kWork };
+
+double seconds(const Price& price, Need need) {
+  switch (need) {
+    case kWire:
+      return price.wire_seconds;
+    case kPart:
+      return price.part_seconds;
+    case kRounds:
+      return price.round_seconds;
+    case kWork:
+      return price.work_seconds;
+  }
+  return 0;
+}
+
+// The thread of a rank whose device is at work has nothing to do but wait for it.
+std::vector<Need> needs(const Price& price) {
+  if (price.part <= HostPart::kMemory || price.wire_bytes > 0)
+    return {kWire, kPart, kRounds, kWork};
+  return {kWire, kPart, kRounds};
+}
+
+std::string_view part_name(HostPart part) {
+  static constexpr std::array<std::string_view, 5> kNames{
+      "the processors of a host", "the memory of a host", "the memory of a device",
+      "the port of a device", "a link between two devices"};
+  return kNames[std::size_t(part)];
+}
+
+std::string rounds_text(double rounds) {
+  return engine::count_text(rounds < 1.5 ? 1 : std::uint64_t(rounds + 0.5), "communication round");
+}
+
+// So much more is no matter of the last digits: the first in the order of the needs stays.
+constexpr double kClearly = 1.02;
+// Of a time, where something has hardly a pause.
+constexpr double kHardlyPauses = 0.85;
+
+// So many fewer bytes are the reason of other things.
+constexpr double kFewer = 0.9;
+
+// The chosen all-reduce and another one, in words.
+class Comparison {
+ public:
+  Comparison(std::string_view name, const Price& mine, std::string_view other, const Price& than)
+      : name_(name), other_(other), mine_(mine), than_(than) {}
+
+  double saved(Need need) const { return seconds(than_, need) - seconds(mine_, need); }
+
+  // "direct sends 44 KiB from a host (15.6 us of the wire), ring 64 KiB (22.8 us)".
+  std::string less(Need need) const {
+    const std::string take = time_text(seconds(mine_, need));
+    const std::string takes = time_text(seconds(than_, need));
+    if (need == kWire) return sends(" of the wire", need);
+    // As many, of which fewer are messages.
+    if (need == kRounds && std::abs(mine_.rounds - than_.rounds) < 0.5)
+      return fmt::format("{} takes {} for {}, {} {}", name_, take, rounds_text(mine_.rounds),
+                         other_, takes);
+    if (need == kRounds)
+      return fmt::format("{} needs {} ({}), {} {:.0f} ({})", name_, rounds_text(mine_.rounds), take,
+                         other_, than_.rounds, takes);
+    const bool processors = need == kPart && mine_.part == HostPart::kProcessors;
+    if (processors || need == kWork) {
+      const char* const of = processors ? " of its processors" : " of its busiest rank";
+      const double sent = mine_.wire_bytes / than_.wire_bytes;
+      const double moved = mine_.memory_bytes / than_.memory_bytes;
+      if (sent < kFewer && !(moved < sent)) return sends(of, need);
+      if (moved < kFewer) return moves(of, need);
+      return fmt::format("{} keeps {} busy for {}, {} for {}", name_,
+                         processors ? "the processors" : "its busiest rank", take, other_, takes);
+    }
+    if (mine_.part == HostPart::kMemory && than_.part == HostPart::kMemory &&
+        mine_.memory_bytes < kFewer * than_.memory_bytes)
+      return moves("", need);
+    return fmt::format(
+        "{} keeps {} busy for {}, {} {}for {}", name_, part_name(mine_.part), take, other_,
+        mine_.part == than_.part ? "" : fmt::format("{} ", part_name(than_.part)), takes);
+  }
+
+  // "the wire is the bottleneck: it is idle for 0.1 ms of 5.3 ms with direct, 1.2 of 6.4 ms with
+  // ring".
+  std::string idle(Need need) const {
+    const auto rest = [&](const Price& price) {
+      return time_text(std::max(0.0, price.seconds - seconds(price, need)));
+    };
+    if (need == kRounds)
+      return fmt::format("besides {} ({}) {} takes {}, {} {}", rounds_text(mine_.rounds),
+                         time_text(mine_.round_seconds), name_, rest(mine_), other_, rest(than_));
+    const bool many = need == kPart && mine_.part == HostPart::kProcessors;
+    const std::string_view what = need == kWire   ? "the wire"
+                                  : need == kPart ? part_name(mine_.part)
+                                                  : "the busiest rank";
+    const bool limit = seconds(mine_, need) > kHardlyPauses * mine_.seconds;
+    return fmt::format("{} {} {}: {} idle for {} of {} with {}, for {} of {} with {}", what,
+                       many ? "are" : "is", limit ? "the bottleneck" : "used most",
+                       many ? "they are" : "it is", rest(mine_), time_text(mine_.seconds), name_,
+                       rest(than_), time_text(than_.seconds), other_);
+  }
+
+ private:
+  std::string sends(const char* of, Need need) const {
+    return compared("sends", mine_.wire_bytes, "from a host", than_.wire_bytes, of, need);
+  }
+  std::string moves(const char* of, Need need) const {
+    return compared("moves", mine_.memory_bytes, "through host memory", than_.memory_bytes, of,
+                    need);
+  }
+  std::string compared(const char* verb, double mine, const char* where, double than,
+                       const char* of, Need need) const {
+    return fmt::format("{} {} {} {} ({}{}), {} {} ({})", name_, verb, engine::bytes_text(mine),
+                       where, time_text(seconds(mine_, need)), of, other_, engine::bytes_text(than),
+                       time_text(seconds(than_, need)));
+  }
+
+  std::string_view name_, other_;
+  const Price &mine_, &than_;
+};
+
+// As if nothing had been tried.
+Price by_costs(Price price) {
+  price.seconds /= price.trial;
+  price.trial = 1;
+  return price;
+}
+
+}  // namespace
+
+// Where trials turn round what the costs of messages and bytes say, they are the reason.
+//
+// What is needed less explains as much as it is of the other's time: where the wire is hardly used,
+// fewer bytes on it are not the reason. It must be half of the difference at least. Where both are
+// busy with the same nearly all the time, that is the limit, and how well it is used the reason.
+std::string reason(std::string_view name, const Price& mine, std::string_view other,
+                   const Price& than) {
+  if (mine.trial != 1 || than.trial != 1) {
+    const Price a = by_costs(mine), b = by_costs(than);
+    if (a.seconds < b.seconds) return reason(name, a, other, b);
+    return fmt::format("{} takes {} and {} {}, as measured on these ranks", name,
+                       time_text(mine.seconds), other, time_text(than.seconds));
+  }
+  const Comparison comparison(name, mine, other, than);
+  const double gain = than.seconds - mine.seconds;
+  double most = 0;
+  Need reason = kWire, limit = kWire;
+  for (const Need need : needs(mine)) {
+    const double saved = comparison.saved(need);
+    const double explains = std::min(saved, gain) * seconds(than, need);
+    if (saved >= gain / 2 && explains > kClearly * most) most = explains, reason = need;
+    if (seconds(mine, need) > kClearly * seconds(mine, limit)) limit = need;
+  }
+  const bool the_same = limit != kRounds && comparison.saved(limit) < gain / 2 &&
+                        seconds(mine, limit) > kHardlyPauses * mine.seconds &&
+                        seconds(than, limit) > kHardlyPauses * than.seconds;
+  return most > 0 && !the_same ? comparison.less(reason) : comparison.idle(limit);
+}
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#include "collectives/run/presence.h"
+
+#include <algorithm>
+
+namespace lockstep::collectives {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int kGiveWay = 4;               // answers
+constexpr int kQuestions = 4;             // asked while one answer is waited for
+constexpr milliseconds kBetweenLooks{5};  // at what others ask
+
+}  // namespace
+
+Presence::Presence(int rank, Team& team, Transport* transport, milliseconds answer)
+    : rank_(rank), team_(team), transport_(transport), answer_(answer) {}
+
+void Presence::wait(int plan, Time now) {
+  team_.note_waiting(plan, rank_, now);
+  if (now - looked_ > answer_ / kQuestions) awake_ = now;
+  looked_ = now;
+  if (transport_ == nullptr || now - attended_ < kBetweenLooks) return;
+  attended_ = now;
+  transport_->progress();  // nobody else may do it, where no message is under way
+  while (const auto said = transport_->hear()) {
+    const bool known = said->plan >= 0 && std::size_t(said->plan) < team_.plans();
+    if (said->word == Transport::Word::kHere) {
+      Peer& peer = peers_[said->peer];
+      peer.heard = now;
+      if (known) peer.heard_in[said->plan] = now;
+      continue;
+    }
+    question_ = said->plan, questioned_ = now;
+    const bool there = known && team_.waits(said->plan, rank_, now, answer_);
+    transport_->say(said->peer, Transport::Word::kHere, there ? said->plan : plan);
+  }
+}
+
+std::optional<int> Presence::asked(Time now) const {
+  if (question_ && now - questioned_ <= answer_) return question_;
+  return team_.asked(rank_, now, answer_);
+}
+
+bool Presence::waits(int rank, Time now) const {
+  if (rank == rank_) return true;
+  if (team_.is_local(rank)) return team_.waits(rank, now, answer_);
+  const auto peer = peers_.find(rank);
+  return peer != peers_.end() && peer->second.heard != Time{} &&
+         now - peer->second.heard <= answer_;
+}
+
+bool Presence::waits_in(int plan, int rank, Time now) const {
+  if (rank == rank_) return true;
+  if (team_.is_local(rank)) return team_.waits(plan, rank, now, answer_);
+  const auto peer = peers_.find(rank);
+  if (peer == peers_.end()) return false;
+  const auto heard = peer->second.heard_in.find(plan);
+  return heard != peer->second.heard_in.end() && now - heard->second <= answer_;
+}
+
+std::vector<int> Presence::waiting(int plan, Time now) const {
+  std::vector<int> all;
+  for (const int rank : team_.local())
+    if (waits_in(plan, rank, now)) all.push_back(rank);
+  for (const auto& [rank, peer] : peers_)
+    if (waits_in(plan, rank, now)) all.push_back(rank);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+// Asks again, for as long as this is asked: a word may be lost, and what was answered grows old.
+// False where a whole answer's time is over without one.
+bool Presence::answers(int peer, int plan, Time now) {
+  Peer& p = peers_[peer];
+  const bool begins = now - p.asked > answer_ || p.heard >= p.first_asked;
+  if (begins && now - p.heard <= answer_ / kQuestions) return true;
+  if (begins) p.first_asked = now;
+  if (begins || now - p.asked >= answer_ / kQuestions) {
+    transport_->say(peer, Transport::Word::kAsk, plan);
+    p.asked = now;
+  }
+  return waits(peer, now) || now - p.first_asked < answer_;
+}
+
+std::vector<int> Presence::silent(int plan, const std::vector<int>& missing, Time since, Time now) {
+  if (now - since >= kGiveWay * answer_) return missing;
+  // Where this rank was kept from running, perhaps with its whole host, others say so in a moment.
+  if (now - awake_ < answer_) return {};
+  std::vector<int> named;
+  for (const int rank : missing) {
+    if (!team_.is_local(rank)) {
+      if (!answers(rank, plan, now)) named.push_back(rank);
+    } else if (waits(rank, now)) {
+      team_.ask(rank, plan, now);
+    } else {
+      named.push_back(rank);
+    }
+  }
+  return named;
+}
+
+}  // namespace lockstep::collectives

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#include "engine/checkpoint/model_difference.h"
+
+#include <fmt/core.h>
+
+#include <sstream>
+#include <string_view>
+
+namespace lockstep::engine {
+namespace {
+
+constexpr std::string_view kNothing = "(nothing)", kSynchronised = ", synchronised";
+
+// The part of the labels that a line of softmax cross-entropy spreads; empty: it is another line.
+std::string smoothing_of(const std::string& line) {
+  constexpr std::string_view kLoss = "loss: softmax_cross_entropy", kSmoothing = " smoothing ";
+  if (!line.starts_with(kLoss)) return "";
+  const std::string rest = line.substr(kLoss.size());
+  if (rest.empty()) return "0";
+  return rest.starts_with(kSmoothing) ? rest.substr(kSmoothing.size()) : "";
+}
+
+// A batch norm's line as it is where statistics are of each replica.
+std::string local(std::string line) {
+  const auto word = line.find(kSynchronised);
+  if (word == std::string::npos) return line;
+  line.erase(word, kSynchronised.size());
+  return line.substr(0, line.find("; sums "));
+}
+
+ModelDifference of_option(const char* name, const char* flag, const std::string& there,
+                          const std::string& here) {
+  return {fmt::format("{} {} there, {} here", name, there, here),
+          fmt::format("{} {}", flag, there)};
+}
+
+ModelDifference of_lines(const std::string& there, const std::string& here) {
+  const std::string smoothed = smoothing_of(there), now = smoothing_of(here);
+  if (!smoothed.empty() && !now.empty())
+    return of_option("label smoothing", "--label-smoothing", smoothed, now);
+  const bool synchronised = there.find(kSynchronised) != std::string::npos;
+  const bool is_here = here.find(kSynchronised) != std::string::npos;
+  if (synchronised != is_here && local(there) == local(here)) {
+    return of_option("batch norm", "--batch-norm", synchronised ? "synchronised" : "local",
+                     synchronised ? "local" : "synchronised");
+  }
+  return {fmt::format("'{}' there, '{}' here", there, here), ""};
+}
+
+}  // namespace
+
+ModelDifference model_difference(const std::string& there, const std::string& here) {
+  std::istringstream a(there), b(here);
+  for (std::string x, y;;) {
+    const bool more_a = bool(std::getline(a, x)), more_b = bool(std::getline(b, y));
+    if (!more_a && !more_b) return {"nothing", ""};
+    if (!more_a) x = kNothing;
+    if (!more_b) y = kNothing;
+    if (x != y) return of_lines(x, y);
+  }
+}
+
+}  // namespace lockstep::engine

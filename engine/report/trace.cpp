@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+#include "engine/report/trace.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/median.h"
+
+namespace lockstep::engine {
+namespace {
+
+constexpr std::size_t kLooks = 9;  // at the clock
+
+std::string quoted(const std::string& text) {
+  using Handler = nlohmann::json::error_handler_t;
+  return nlohmann::json(text).dump(-1, ' ', false, Handler::replace);
+}
+
+std::string microseconds(std::int64_t nanoseconds) {
+  return fmt::format("{}{}.{:03}", nanoseconds < 0 ? "-" : "", std::abs(nanoseconds) / 1000,
+                     std::abs(nanoseconds) % 1000);
+}
+
+std::string metadata(int pid, int tid, const char* what, const std::string& argument) {
+  return fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{{}}}}})", pid, tid, what,
+                     argument);
+}
+
+// The step in which a span begins.
+std::int64_t step_at(const std::vector<Timeline::Step>& steps, std::int64_t begin) {
+  const auto after = std::upper_bound(
+      steps.begin(), steps.end(), begin,
+      [](std::int64_t time, const Timeline::Step& step) { return time < step.begin; });
+  return after == steps.begin() ? -1 : std::prev(after)->number;
+}
+
+// `{"step":3}`, and the kind's own members behind it.
+std::string arguments(const Timeline::Kind& kind, std::int64_t step) {
+  const std::string own = kind.arguments.size() > 2 ? "," + kind.arguments.substr(1) : "}";
+  return fmt::format(R"({{"step":{}{})", step, own);
+}
+
+double clock_nanoseconds() {
+  const auto since = Clock::now().time_since_epoch();
+  return double(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+}
+
+// What each replica tells all others.
+struct Looks {
+  std::array<double, kLooks> clock{};  // nanoseconds after each meeting
+  double first = 0;                    // the begin of its first span; infinite: there is none
+  double host = 0;
+};
+static_assert(sizeof(Looks) <= Strategy::kGather * sizeof(double));
+
+}  // namespace
+
+std::string trace_events(const Timeline& timeline, std::int64_t shift, const std::string& replica) {
+  const int pid = timeline.rank();
+  const std::vector<Timeline::Kind>& kinds = timeline.kinds();
+  std::vector<std::string> lines{
+      metadata(pid, 0, "process_name", "\"name\":" + quoted(replica)),
+      metadata(pid, 0, "process_sort_index", fmt::format("\"sort_index\":{}", pid)),
+      metadata(pid, 0, "thread_name", R"("name":"computing")")};
+  std::vector<std::string> events;
+  std::vector<std::int64_t> free_at;  // of each lane of communication
+  for (const Timeline::Span& span : timeline.spans()) {
+    const Timeline::Kind& kind = kinds[std::size_t(span.kind)];
+    int tid = 0;
+    if (kind.lane == Timeline::Lane::kCommunication) {
+      const auto lane = std::find_if(free_at.begin(), free_at.end(),
+                                     [&](std::int64_t end) { return end <= span.begin; });
+      tid = int(lane - free_at.begin()) + 1;
+      if (lane == free_at.end()) free_at.push_back(0);
+      free_at[std::size_t(tid - 1)] = span.end;
+    }
+    events.push_back(fmt::format(
+        R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"cat":{},"name":{},"args":{}}})", pid, tid,
+        microseconds(span.begin + shift), microseconds(span.end - span.begin),
+        quoted(kind.category), quoted(kind.name),
+        arguments(kind, step_at(timeline.steps(), span.begin))));
+  }
+  for (std::size_t lane = 1; lane <= free_at.size(); ++lane) {
+    lines.push_back(metadata(pid, int(lane), "thread_name",
+                             fmt::format("\"name\":\"communication {}\"", lane)));
+  }
+  lines.insert(lines.end(), events.begin(), events.end());
+  return fmt::format("{}", fmt::join(lines, ",\n"));
+}
+
+std::string trace_document(const std::vector<std::string>& events) {
+  std::vector<std::string> parts = events;
+  std::erase(parts, "");
+  return fmt::format("{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{}\n]}}\n",
+                     fmt::join(parts, ",\n"));
+}
+
+std::string chrome_trace(Strategy& strategy, const Profile& profile) {
+  const Membership me = strategy.membership();
+  std::vector<std::string> mine(std::size_t(me.local));
+  strategy.run([&](Replica& replica) {
+    Looks looks;
+    const auto timeline = profile.timelines().find(replica.rank);
+    const bool recorded = timeline != profile.timelines().end();
+    looks.first = std::numeric_limits<double>::infinity();
+    if (recorded) {
+      const std::vector<Timeline::Span> spans = timeline->second->spans();
+      if (!spans.empty()) looks.first = double(spans.front().begin);
+    }
+    looks.host = me.host;
+    for (double& clock : looks.clock) {
+      strategy.gather(replica, {}, "aligning clocks");
+      clock = clock_nanoseconds();
+    }
+    std::vector<double> numbers(looks.clock.begin(), looks.clock.end());
+    numbers.insert(numbers.end(), {looks.first, looks.host});
+    const std::vector<double> all = strategy.gather(replica, numbers, "aligning clocks");
+    invariant(all.size() == numbers.size() * std::size_t(me.size), "a gather has all ranks");
+    auto of = [&](int rank) { return all.data() + std::size_t(rank) * numbers.size(); };
+    auto shift_of = [&](int rank) -> std::int64_t {
+      if (of(rank)[kLooks + 1] == of(0)[kLooks + 1]) return 0;
+      std::vector<std::int64_t> differences;
+      for (std::size_t k = 0; k < kLooks; ++k) {
+        differences.push_back(std::int64_t(of(0)[k]) - std::int64_t(of(rank)[k]));
+      }
+      return median(std::move(differences));
+    };
+    std::int64_t first = INT64_MAX;
+    for (int rank = 0; rank < me.size; ++rank) {
+      if (!std::isfinite(of(rank)[kLooks])) continue;
+      first = std::min(first, std::int64_t(of(rank)[kLooks]) + shift_of(rank));
+    }
+    if (!recorded || first == INT64_MAX) return;
+    mine[std::size_t(replica.rank - me.rank)] = trace_events(
+        *timeline->second, shift_of(replica.rank) - first,
+        fmt::format("rank {}, process {} on host {}", replica.rank, getpid(), me.host));
+  });
+  std::erase(mine, "");
+  const std::vector<std::string> all =
+      strategy.collect(fmt::format("{}", fmt::join(mine, ",\n")), "the trace");
+  return me.chief ? trace_document(all) : "";
+}
+
+}  // namespace lockstep::engine

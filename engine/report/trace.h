@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// Timelines as a Chrome trace, which chrome://tracing and https://ui.perfetto.dev open. The format:
+// "Trace Event Format",
+// https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+//
+// A replica is a process of the trace (pid: its rank). Lane 0 is its computing thread, where spans
+// nest; what communication has in flight takes as many lanes above as it needs, so that no two
+// spans of a lane overlap. Times are in microseconds since the first span of all.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/report/profile.h"
+#include "engine/train/strategy.h"
+
+namespace lockstep::engine {
+
+// The events of one replica, a line each, with commas between; `shift` nanoseconds are added to its
+// times. `replica`: what people read as its name.
+std::string trace_events(const Timeline& timeline, std::int64_t shift, const std::string& replica);
+// The whole file: the events of all replicas.
+std::string trace_document(const std::vector<std::string>& events);
+
+// The trace of all replicas of the job, on the chief; empty elsewhere. Collective, outside of
+// `run`. Processes of one host have one clock. Clocks of other hosts are moved to rank 0's: all
+// look at theirs after each of nine meetings, and the median of the differences is the shift. It is
+// as exact as a meeting is short.
+std::string chrome_trace(Strategy& strategy, const Profile& profile);
+
+}  // namespace lockstep::engine

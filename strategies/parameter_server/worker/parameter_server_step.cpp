@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: MIT
+// The calls of a step: see parameter_server.h.
+#include <fmt/format.h>
+#include <algorithm>
+#include <utility>
+
+#include "strategies/parameter_server/worker/parameter_server.h"
+#include "strategies/parameter_server/worker/worker_replica.h"
+
+namespace lockstep::strategies {
+
+using engine::Code;
+using engine::Error;
+using engine::Range;
+using engine::Totals;
+
+engine::DType kept_dtype(const engine::Device& device) {
+  const engine::DType preferred = device.default_dtype();
+  return engine::size_of(preferred) > 2 ? preferred : engine::DType::kFloat32;
+}
+
+std::vector<std::string> ParameterServer::fallbacks() const {
+  return workers_.empty() ? std::vector<std::string>() : workers_[0]->graph.fallbacks();
+}
+
+ParameterServer::Worker& ParameterServer::worker(engine::Replica& replica) const {
+  return static_cast<Worker&>(replica);
+}
+
+WorkSource& ParameterServer::source() const {
+  if (follower_) return *follower_;
+  return *coordinator_;
+}
+
+void ParameterServer::deal(const engine::WorkSpec& work) {
+  work_ = work;
+  training_ = work.training;
+  for (const auto& worker : workers_) {
+    worker->dealt = 0;
+    worker->position = work.position;
+  }
+  if (!training_ || follower_) return;
+  segment_ = {};
+  segment_.work = work;
+  segment_.generation = generation_;
+  segment_.base = version_ - work.first_step;
+}
+
+std::optional<engine::WorkSpec> ParameterServer::order() {
+  std::optional<Segment> segment;
+  for (;;) {
+    try {
+      segment = follower_->order();
+      break;
+    } catch (const Error& error) {
+      if (!follower_->given_up()) throw;
+      attach_again(error);
+    }
+  }
+  if (!segment) return std::nullopt;
+  recover();  // the chief may have begun anew after this process's last step
+  segment_ = *segment;
+  generation_ = segment->generation;
+  return segment->work;
+}
+
+// This process was silent for a while, stopped or cut off, and others have its steps now.
+void ParameterServer::attach_again(const Error& error) {
+  options_.log.warning("{}; it is there again", error.what());
+  follower_->attach(job_);
+  recover();
+}
+
+// What the chief said of this process before is over. It may have been said while no step was under
+// way, and conversations with servers have ended all the same.
+void ParameterServer::recover() {
+  std::scoped_lock lock(keeper_mutex_);
+  if (!std::exchange(from_chief_, false)) return;
+  failed_.reset();
+  broken_ = true;
+}
+
+void ParameterServer::lead() {
+  led_ = true;
+  released_ = false;
+  coordinator_->lead();
+}
+
+// A short run would be over before those who start a moment later are there, and they would wait
+// for a chief that has gone.
+void ParameterServer::wait_for_others() {
+  if (std::exchange(gathered_, true)) return;
+  const auto patience = std::min(options_.patience, options_.deadline);
+  coordinator_->wait_for_all(engine::Clock::now() + patience);
+  const std::vector<int> missing = coordinator_->missing();
+  if (missing.empty()) return;
+  options_.log.warning("workers [{}] are not there after {:.1f} s: {}", fmt::join(missing, ", "),
+                       std::chrono::duration<double>(patience).count(),
+                       options_.updates.synchronous ? "steps that need them wait for them"
+                                                    : "training begins without them");
+}
+
+void ParameterServer::released() {
+  released_ = true;
+  coordinator_->released();
+}
+
+std::optional<engine::Standing> ParameterServer::standing() const {
+  return coordinator_->standing();
+}
+
+void ParameterServer::run_once(const std::function<void(engine::Replica&)>& body) {
+  {
+    std::scoped_lock lock(keeper_mutex_);
+    if (failed_) throw *failed_;
+  }
+  if (broken_) converse();
+  meeting_->here = 0;
+  meeting_->broken = false;
+  for (const auto& worker : workers_) {
+    worker->servers->begin(generation_, follower_ ? follower_->incarnation() : 0);
+    worker->begin();
+  }
+  try {
+    threads_->run([&](int i) { body(*workers_[std::size_t(i)]); },
+                  [&](const std::exception& error) {
+                    {
+                      std::scoped_lock lock(meeting_->mutex);
+                      meeting_->broken = true;
+                    }
+                    meeting_->changed.notify_all();
+                    const Error why(Code::kAborted, error.what());
+                    for (const auto& worker : workers_) worker->servers->fail(why);
+                    if (coordinator_) coordinator_->fail_segment(why);
+                  });
+  } catch (...) {
+    broken_ = true;
+    throw;
+  }
+}
+
+void ParameterServer::run(const std::function<void(engine::Replica&)>& body) {
+  if (!std::exchange(training_, false)) return run_once(body);
+  if (follower_) {
+    try {
+      run_once(body);
+    } catch (const Error& error) {
+      if (follower_->given_up()) return attach_again(error);
+      if (!follower_->superseded()) throw;
+      options_.log.warning("the chief begins anew: {}", error.what());
+      follower_->leave();
+      recover();
+    }
+    return;
+  }
+  wait_for_others();
+  coordinator_->begin(segment_);
+  try {
+    do run_once(body);
+    while (!coordinator_->wait(options_.deadline));
+  } catch (const Error& error) {
+    const std::vector<int> missing = coordinator_->missing();
+    if (!options_.updates.synchronous || error.code() != Code::kTimeout || missing.empty()) throw;
+    throw Error(Code::kPeerLost, fmt::format("workers [{}] are not there: {}",
+                                             fmt::join(missing, ", "), error.what()));
+  }
+  version_ += coordinator_->standing().step - work_.first_step;
+}
+
+std::optional<engine::Work> ParameterServer::next(engine::Replica& replica) {
+  Worker& w = worker(replica);
+  if (work_.training) {
+    const std::optional<engine::Work> work = source().next(replica.rank);
+    w.ahead += work ? 1 : 0;
+    return work;
+  }
+  if (w.dealt == work_.steps) return std::nullopt;
+  engine::Work work = engine::take_batch(work_, work_.first_step + w.dealt++, w.position);
+  work.mine = engine::share_of(work.mine, w.rank - options_.first_worker, local());
+  return work;
+}
+
+// The last step's gradients are with the servers, and somebody may be told so.
+void ParameterServer::end_step(Worker& w) {
+  if (!std::exchange(w.pushed, false)) return;
+  w.servers->settle();
+  source().done(w.rank, *w.began);
+}
+
+// With the first batch of a step, or of an evaluation, all weights are asked for; with each batch
+// the rows that it touches. Frozen ones are not announced by forward, so they are awaited here.
+void ParameterServer::staged(engine::Replica& replica) {
+  Worker& w = worker(replica);
+  const bool training = work_.training;
+  const std::int64_t step = training ? replica.state.step : 0;
+  const std::int64_t version = options_.updates.synchronous && training ? step + segment_.base : 0;
+  w.graph.find_touched(replica.state);
+  Range frozen;
+  if (w.began != step) {
+    end_step(w);
+    w.ask_anew();
+    if (!w.fixed) frozen = {w.graph.trainable(), w.graph.parameters()};
+    const Range all{0, w.fixed ? w.graph.trainable() : w.graph.parameters()};
+    w.servers->pull(all, version);
+    --w.ahead;
+    w.began = step;
+    w.fixed = true;
+  }
+  w.servers->pull_rows(w.graph, version);
+  w.servers->wait({w.graph.trainable(), w.graph.parameters()});
+  w.arrived(frozen);
+}
+
+void ParameterServer::before_forward(engine::Replica& replica, Range range) {
+  Worker& w = worker(replica);
+  w.servers->wait(range);
+  w.arrived(range);
+}
+
+void ParameterServer::gradient_ready(engine::Replica& replica, Range range) {
+  Worker& w = worker(replica);
+  const engine::StepState& state = w.Replica::state;
+  using Next = ServerWorker::Step::Next;
+  const UpdateOptions& updates = options_.updates;
+  Next next = updates.prefetch ? Next::kAll : Next::kLast;
+  if (updates.synchronous || w.ahead == 0) next = Next::kNone;
+  w.push(range, {state.step + segment_.base, state.rate, next});
+}
+
+void ParameterServer::finish(engine::Replica& replica) {
+  Worker& w = worker(replica);
+  w.push_all();
+  w.pushed = true;
+}
+
+// A vote ends what is dealt out; the steps that are under way are made.
+Totals ParameterServer::report(engine::Replica& replica, std::int64_t step, const Totals& mine) {
+  Worker& w = worker(replica);
+  if (mine.stop > 0) {
+    source().stop(w.rank);
+  }
+  if (mine.save > 0) coordinator_->pause();  // worker 0 alone asks for it
+  if (options_.updates.synchronous) source().report(w.rank, step, mine);
+  Totals last = last_report(w);
+  w.last = mine;
+  w.reported = step;
+  last.stop = last.save = 0;
+  return last;
+}
+
+// What the last report told: of the whole batch on rank 0 of a synchronous job, else of the
+// replica's own examples. By then all others have pushed that step, and say so with their next
+// call.
+Totals ParameterServer::last_report(Worker& w) {
+  Totals last = std::exchange(w.last, {});
+  const std::optional<std::int64_t> step = std::exchange(w.reported, {});
+  if (!step || w.rank != 0 || !options_.updates.synchronous) return last;
+  const Totals whole = coordinator_->totals(*step, options_.deadline);
+  last.loss = whole.loss;
+  last.correct = whole.correct;
+  last.examples = whole.examples;
+  return last;
+}
+
+Totals ParameterServer::settle(engine::Replica& replica) {
+  Worker& w = worker(replica);
+  end_step(w);
+  source().flush(w.rank);
+  Totals last = last_report(w);
+  last.stop = source().stopped() ? 1 : 0;
+  return last;
+}
+
+std::vector<double> ParameterServer::gather(engine::Replica& replica, std::span<const double> mine,
+                                            std::string_view what) {
+  Meeting& meeting = *meeting_;
+  std::unique_lock lock(meeting.mutex);
+  meeting.numbers[std::size_t(replica.rank - options_.first_worker)].assign(mine.begin(),
+                                                                            mine.end());
+  const std::uint64_t round = meeting.round;
+  if (++meeting.here == meeting.count) {
+    meeting.here = 0;
+    ++meeting.round;
+    meeting.all.clear();
+    for (const auto& numbers : meeting.numbers)
+      meeting.all.insert(meeting.all.end(), numbers.begin(), numbers.end());
+    meeting.changed.notify_all();
+    return meeting.all;
+  }
+  const bool came = meeting.changed.wait_for(
+      lock, options_.deadline, [&] { return meeting.round != round || meeting.broken; });
+  if (meeting.round == round)
+    engine::fail(came ? Code::kAborted : Code::kTimeout, "{}: another replica did not come", what);
+  return meeting.all;
+}
+
+std::optional<engine::Traffic> ParameterServer::traffic(engine::Replica& replica) const {
+  const auto& servers = worker(replica).servers;
+  return servers ? servers->counts().traffic : engine::Traffic();
+}
+
+double ParameterServer::waited_seconds(engine::Replica& replica) const {
+  const auto& servers = worker(replica).servers;
+  return servers ? servers->waited_seconds() : 0;
+}
+
+}  // namespace lockstep::strategies

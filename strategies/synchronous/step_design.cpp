@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/synchronous/step_design.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "collectives/algorithms/algorithms.h"
+#include "collectives/run/executor.h"
+#include "collectives/algorithms/registry.h"
+#include "collectives/cost/size_rules.h"
+#include "collectives/algorithms/vendor_sum.h"
+#include "engine/base/error.h"
+#include "engine/base/quantity.h"
+#include "strategies/synchronous/algorithm_words.h"
+#include "engine/optim/update_segments.h"
+
+namespace lockstep::strategies {
+namespace {
+
+using collectives::Plan;
+using collectives::Request;
+using collectives::SizeRule;
+using collectives::Space;
+using engine::kBlock;
+using engine::Range;
+using engine::require;
+
+// Prices of the two ways to update so near are alike.
+constexpr double kNear = 1.1;
+
+std::size_t round_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+// The borders that a checkpoint was written with.
+std::vector<Range> buckets_of(const std::vector<std::size_t>& ends, std::size_t trainable) {
+  std::vector<Range> buckets;
+  std::size_t begin = 0;
+  for (std::size_t end : ends) {
+    if (end <= begin || end > trainable || (end % kBlock != 0 && end != trainable)) break;
+    buckets.push_back({begin, end});
+    begin = end;
+  }
+  if (begin != trainable || buckets.size() != ends.size()) {
+    engine::fail(engine::Code::kCorrupt, "the checkpoint's buckets do not fit its model");
+  }
+  return buckets;
+}
+
+std::vector<Range> cut_buckets(std::size_t trainable, std::size_t bucket_bytes, std::size_t width) {
+  const std::size_t size = std::max(kBlock, round_up(bucket_bytes / width, kBlock));
+  std::vector<Range> buckets;
+  for (std::size_t begin = 0; begin < trainable; begin += size) {
+    buckets.push_back({begin, std::min(trainable, begin + size)});
+  }
+  return buckets;
+}
+
+class Designer {
+ public:
+  Designer(const DesignInput& input, const DesignOptions& options)
+      : input_(input),
+        options_(options),
+        graph_(*input.graph),
+        hosts_(std::set<int>(input.host.begin(), input.host.end()).size()) {
+    choose_vendor();
+    if (vendor_.empty()) rules_ = collectives::parse_size_rules(options_.algorithm);
+    for (const SizeRule& rule : rules_) {
+      const std::string refusal = collectives::find_algorithm(rule.algorithm).refusal(input_.host);
+      require(refusal.empty(), "algorithm {} {}; this job has {} hosts: use auto", rule.algorithm,
+              refusal, hosts_);
+    }
+    require(!needs_layer_norms() || input_.rule.clip_norm == 0,
+            "lars with clip_norm {}: lars makes gradients that are too long short layer by layer; "
+            "leave clip_norm out",
+            input_.rule.clip_norm);
+    design_.dtype = graph_.dtype();
+    design_.rule = input_.rule;
+    check_wire();
+    if (options_.wire == "bfloat16") design_.wire = options_.wire;
+    design_.bucket_bytes = options_.bucket_bytes > 0 ? options_.bucket_bytes : usual_bucket();
+    design_.buckets = options_.bucket_ends.empty()
+                          ? cut_buckets(graph_.trainable(), design_.bucket_bytes, width())
+                          : buckets_of(options_.bucket_ends, graph_.trainable());
+    lay_out_exchange();
+    why_apart_ = find_why_apart();
+    // Chosen for a checkpoint, before what needs it apart was asked for.
+    if (!why_apart_.empty() && !options_.update_reason.empty())
+      options_.update = "auto", options_.update_reason.clear();
+    check_update();
+  }
+
+  StepQuestion question() const {
+    StepQuestion question;
+    if (input_.host.size() == 1 || !vendor_.empty()) return question;
+    std::set<std::size_t> sums, buckets;
+    const auto add = [&](std::size_t bytes) {
+      if (bytes > 0 && rule_for(bytes) == nullptr) sums.insert(bytes);
+    };
+    for (const Range& bucket : design_.buckets) {
+      const std::size_t bytes = bytes_of(bucket);
+      add(bytes);
+      const bool chosen = rule_for(bytes) == nullptr && options_.update == "fused";
+      if (chosen || update_is_open()) buckets.insert(bytes);
+    }
+    sums.insert(buckets.begin(), buckets.end());
+    for (const Range& point : design_.points) add(point.size() * sizeof(double));
+    add(design_.statistics_range.size() * sizeof(double));
+    add(design_.metrics_range.size() * sizeof(double));
+    add(design_.gather_range.size() * sizeof(double));
+    add(bytes_of({0, graph_.parameters()}));
+    question.sums.assign(sums.begin(), sums.end());
+    question.buckets.assign(buckets.begin(), buckets.end());
+    question.rules = rules_;
+    question.dtype = graph_.dtype();
+    question.wire = wire();
+    return question;
+  }
+
+  StepDesign choices() {
+    choose();
+    return std::move(design_);
+  }
+
+  StepDesign run() {
+    choose();
+    design_.norm_blocks = (graph_.trainable() + kBlock - 1) / kBlock;
+    design_.segments = update_segments(input_.rule, graph_.layout(), graph_.trainable());
+    const std::size_t norms =
+        needs_layer_norms()
+            ? collectives::OwnedState::layer_norms(design_.norm_blocks, design_.segments.size())
+            : design_.norm_blocks;
+    design_.norms_bytes = std::max<std::size_t>(1, norms) * sizeof(double);
+    // Scratch of a device is not the host's: what the host adds has its own, behind the numbers.
+    if (input_.queued) scratch_ = design_.exchange_bytes / sizeof(double);
+    Plan metrics = exchange("metrics of a step", design_.metrics_range);
+    Plan gather = exchange("gather", design_.gather_range);
+    Plan statistics = exchange("statistics", design_.statistics_range);
+    if (input_.queued) design_.exchange_bytes = scratch_ * sizeof(double);
+    add_reductions();
+    add_updates();
+    design_.metrics = add_by_host(std::move(metrics));
+    design_.step_stages = design_.plan.size();
+    design_.gather = add_by_host(std::move(gather));
+    if (!design_.statistics_range.empty()) design_.statistics = add_by_host(std::move(statistics));
+    Request weights = request("start values", {0, graph_.parameters()});
+    weights.space = Space::kWeight;
+    design_.start = add(sum_of(weights));
+    design_.scratch_bytes = scratch_ * sizeof(double);
+    design_.rules = vendor_.empty() ? rules_text(chosen_) : vendor_;
+    const std::set<std::string> of_buckets(design_.algorithms.begin(), design_.algorithms.end());
+    std::set<std::string> others;
+    for (const auto& [bytes, name] : chosen_)
+      if (!of_buckets.contains(name)) others.insert(name);
+    design_.other_algorithms.assign(others.begin(), others.end());
+    return std::move(design_);
+  }
+
+ private:
+  // A checkpoint's choice that cannot be made here is none; what somebody asks for is.
+  void choose_vendor() {
+    const std::string& algorithm = options_.algorithm;
+    if (!collectives::is_vendor_sum(algorithm)) {
+      if (algorithm == "auto" && options_.update != "fused" && options_.wire != "bfloat16")
+        vendor_ = input_.vendor;
+      return;
+    }
+    if (!input_.vendor.empty()) {
+      require(options_.wire != "bfloat16",
+              "wire bfloat16 with algorithm {}: it sends gradients as they are; leave one out",
+              algorithm);
+      vendor_ = algorithm;
+      return;
+    }
+    const bool recorded = !options_.asked.empty() && options_.asked != algorithm;
+    require(recorded, "algorithm {} {}: use auto", algorithm, input_.no_vendor);
+    options_.algorithm = options_.asked;
+    options_.reason.clear();
+  }
+
+  void choose() {
+    choose_update();
+    choose_algorithms();
+    design_.kernels = options_.kernels.empty() ? "auto" : options_.kernels;
+    design_.asked = options_.asked.empty() ? options_.algorithm : options_.asked;
+  }
+
+  std::size_t width() const { return engine::size_of(graph_.dtype()); }
+  std::size_t bytes_of(Range bucket) const { return bucket.size() * width(); }
+
+  // One more queued sum on one host costs little, and backward hides all but the last.
+  std::size_t usual_bucket() const {
+    if (!input_.queued || hosts_ > 1) return kBucketBytes;
+    return std::clamp(graph_.trainable() * width() / 8, kBucketBytes / 8, kBucketBytes);
+  }
+  bool needs_norm() const { return input_.rule.needs_squares(); }
+  bool needs_layer_norms() const { return input_.rule.needs() == engine::Needs::kLayerNorms; }
+
+  const SizeRule* rule_for(std::size_t bytes) const {
+    const auto found = std::find_if(rules_.begin(), rules_.end(), [&](const SizeRule& rule) {
+      return rule.from <= bytes && bytes < rule.to;
+    });
+    return found == rules_.end() ? nullptr : &*found;
+  }
+
+  struct Picked {
+    std::string algorithm, why;  // why: the end of a sentence
+    std::string predicted = {};
+  };
+
+  // `choices`: the planner's, where there are any.
+  Picked pick(std::size_t bytes, const collectives::Choices* choices) const {
+    const std::size_t ranks = input_.host.size();
+    if (const SizeRule* rule = rule_for(bytes)) return {rule->algorithm, "it was asked for"};
+    if (ranks == 1) return {"direct", "there is one replica, so nothing has to be sent"};
+    if (choices == nullptr)
+      return {hosts_ == 1 ? "direct" : "ring",
+              fmt::format("{} are on {}", engine::count_text(ranks, "replica"),
+                          engine::count_text(std::uint64_t(hosts_), "host"))};
+    const collectives::Choice choice = choices->choose(bytes);
+    return {choice.algorithm, choice.reason, prediction(choice)};
+  }
+
+  const collectives::Choices* choices_of_sums() const {
+    return input_.prices == nullptr ? nullptr : &input_.prices->apart.sums;
+  }
+  const collectives::Choices* choices_of_buckets() const {
+    const bool fused = design_.update == "fused" && input_.prices != nullptr;
+    return fused && input_.prices->fused ? &input_.prices->fused->sums : choices_of_sums();
+  }
+
+  const std::string& algorithm_of(std::size_t bytes) {
+    const auto [at, fresh] = chosen_.try_emplace(bytes);
+    if (fresh) at->second = pick(bytes, choices_of_sums()).algorithm;
+    return at->second;
+  }
+
+  // Of buckets; the other sums follow as they are added.
+  void choose_algorithms() {
+    if (!vendor_.empty()) {
+      design_.algorithms.assign(design_.buckets.size(), vendor_);
+      design_.algorithm = vendor_;
+      design_.reason =
+          vendor_ == options_.algorithm
+              ? "it was asked for"
+              : "it is what adds between GPUs of several processes, each with one of its own";
+      if (!options_.reason.empty()) design_.reason = options_.reason;
+      return;
+    }
+    std::vector<Picked> picked;  // as many as there are algorithms
+    for (const Range& bucket : design_.buckets) {
+      Picked mine = pick(bytes_of(bucket), choices_of_buckets());
+      chosen_[bytes_of(bucket)] = mine.algorithm;
+      design_.algorithms.push_back(mine.algorithm);
+      if (std::ranges::find(picked, mine.algorithm, &Picked::algorithm) == picked.end())
+        picked.push_back(std::move(mine));
+    }
+    if (picked.empty()) picked.push_back(pick(0, nullptr));
+    if (picked.size() == 1) {
+      design_.algorithm = picked[0].algorithm;
+      design_.reason = picked[0].why;
+      design_.predicted = picked[0].predicted;
+    } else {
+      design_.algorithm = rules_text(chosen_);
+      for (const Picked& one : picked)
+        design_.reason +=
+            fmt::format("{}{}: {}", design_.reason.empty() ? "" : "; ", one.algorithm, one.why);
+    }
+    if (!options_.reason.empty()) design_.reason = options_.reason;
+  }
+
+  const char* first() const {
+    return input_.rule.clip_norm > 0
+               ? "of a clipped norm all must know first"
+               : "that all gradients are finite all must know first, for the loss scale";
+  }
+
+  // Why no update can be inside the sums, as the end of a sentence; empty where it can.
+  std::string find_why_apart() const {
+    if (!vendor_.empty()) return fmt::format("{} adds, and has no place for it", vendor_);
+    if (needs_layer_norms())
+      return "lars needs the norms of whole weights and of their gradients first, which are known "
+             "when all are summed";
+    for (const Range& bucket : design_.buckets) {
+      const SizeRule* const rule = rule_for(bytes_of(bucket));
+      if (rule == nullptr) {
+        if (needs_norm() && hosts_ > 1)
+          return fmt::format("{}, which direct alone can wait for, on one host", first());
+        continue;
+      }
+      if (!collectives::find_algorithm(rule->algorithm).updates)
+        return fmt::format("it needs an algorithm that has a place for it, and {} has none",
+                           rule->algorithm);
+      if (needs_norm() && rule->algorithm != "direct")
+        return fmt::format("{}, which direct alone can wait for, and {} was chosen", first(),
+                           rule->algorithm);
+    }
+    return {};
+  }
+
+  void check_wire() const {
+    const std::string& wire = options_.wire;
+    require(wire.empty() || wire == "float32" || wire == "bfloat16",
+            "unknown wire '{}'; known: float32, bfloat16", wire);
+    require(wire.empty() || graph_.dtype() == engine::DType::kFloat32,
+            "wire {} is for gradients of float32, and those of this run are {}, as which they "
+            "travel: leave it out, or train in float32",
+            wire, engine::name(graph_.dtype()));
+  }
+  // Of buckets' sums.
+  std::optional<engine::DType> wire() const {
+    if (design_.wire.empty() || hosts_ == 1) return std::nullopt;
+    return engine::DType::kBFloat16;
+  }
+
+  bool update_is_open() const { return options_.update == "auto" && why_apart_.empty(); }
+
+  void check_update() const {
+    const std::string& update = options_.update;
+    require(update == "auto" || update == "fused" || update == "apart",
+            "unknown update '{}'; known: auto, fused, apart", update);
+    require(update != "fused" || why_apart_.empty(), "update fused: {}: use apart", why_apart_);
+  }
+
+  // Predicted, one behind the other.
+  double seconds_of_buckets(const UpdateWay& way) const {
+    double seconds = 0;
+    for (const Range& bucket : design_.buckets) seconds += way.seconds(bytes_of(bucket));
+    return seconds;
+  }
+
+  void choose_update() {
+    const bool open = update_is_open();
+    design_.update = options_.update != "auto" ? options_.update : open ? "fused" : "apart";
+    if (!options_.update_reason.empty()) {
+      design_.update_reason = options_.update_reason;
+    } else if (options_.update != "auto") {
+      design_.update_reason = "it was asked for";
+    } else if (!open) {
+      design_.update_reason = why_apart_;
+    } else if (input_.prices == nullptr || !input_.prices->fused) {
+      design_.update_reason =
+          input_.host.size() == 1 ? "there is one replica" : "nothing was priced";
+    } else {
+      weigh_updates();
+    }
+  }
+
+  void weigh_updates() {
+    const double fused = seconds_of_buckets(*input_.prices->fused);
+    const double apart = seconds_of_buckets(input_.prices->apart);
+    design_.update = input_.unlike || fused <= kNear * apart ? "fused" : "apart";
+    design_.update_reason =
+        fmt::format("the sums and updates of a step are predicted to take {} fused, {} apart",
+                    collectives::time_text(fused), collectives::time_text(apart));
+    if (design_.update == "apart" || fused <= apart) return;
+    design_.update_reason +=
+        input_.unlike
+            ? "; the processors differ, so each weight is updated once for all replicas"
+            : "; the difference is small, so each weight is updated once for all replicas";
+  }
+
+  // Reductions of layers first; each range from a block's beginning.
+  void lay_out_exchange() {
+    const std::size_t ranks = input_.host.size();
+    std::size_t numbers = 0;
+    auto take = [&](std::size_t count) {
+      const Range range{numbers, numbers + count};
+      numbers = round_up(range.end, kBlock);
+      return range;
+    };
+    for (const engine::ReductionSpec& point : graph_.reductions())
+      design_.points.push_back(take(point.count));
+    design_.statistics_range =
+        take(graph_.statistics().empty() ? 0 : graph_.statistics().back().range.end + 1);
+    design_.metrics_range = take(input_.totals + ranks * input_.metrics_per_rank);
+    design_.gather_range = take(ranks * input_.gather_per_rank);
+    design_.exchange_bytes = numbers * sizeof(double);
+  }
+
+  Request request(std::string name, Range subject) const {
+    Request request;
+    request.name = std::move(name);
+    request.dtype = graph_.dtype();
+    request.subject = subject;
+    request.host = input_.host;
+    return request;
+  }
+
+  // Plans in flight at once must not share scratch: each gets its own. Counted in float64 elements,
+  // so that plans of different dtypes do not overlap; a narrower plan has the same offset, later.
+  Plan all_reduce(Request request) {
+    const std::size_t bytes = request.subject.size() * engine::size_of(request.dtype);
+    const collectives::Algorithm& algorithm = collectives::find_algorithm(algorithm_of(bytes));
+    const std::size_t wide = sizeof(double) / engine::size_of(request.dtype);
+    request.scratch = scratch_ * wide;
+    scratch_ += (algorithm.scratch(request) + wide - 1) / wide;
+    return algorithm.make(request);
+  }
+
+  // Of numbers that lie with the replicas.
+  Plan sum_of(const Request& request) {
+    return vendor_.empty() ? all_reduce(request) : collectives::vendor_all_reduce(request, vendor_);
+  }
+
+  int add(Plan plan, std::vector<int> after = {}, bool first_in_line = false) {
+    design_.plan.push_back({std::move(plan), std::move(after), first_in_line});
+    return int(design_.plan.size()) - 1;
+  }
+
+  Plan exchange(const std::string& name, Range range) {
+    if (range.empty()) return {};
+    Request numbers = request(name, range);
+    numbers.dtype = engine::DType::kFloat64;
+    numbers.space = Space::kExchange;
+    return all_reduce(numbers);
+  }
+
+  int add_by_host(Plan plan) {
+    const int stage = add(std::move(plan));
+    design_.plan.back().by_host = true;
+    return stage;
+  }
+
+  void add_reductions() {
+    for (std::size_t i = 0; i < design_.points.size(); ++i) {
+      Request sums = request("reduction " + graph_.reductions()[i].name, design_.points[i]);
+      sums.dtype = engine::DType::kFloat64;
+      sums.space = Space::kExchange;
+      design_.reductions.push_back(add(all_reduce(sums), {}, true));
+    }
+  }
+
+  // For each bucket its sum and its update. An update that needs norms comes after the squares of
+  // all sums; else after its own sum, or together with it in one plan.
+  void add_updates() {
+    const bool fused = design_.update == "fused", waits = needs_norm() || needs_layer_norms();
+    design_.stages.resize(design_.buckets.size());
+    auto bucket_request = [&](std::size_t b, const char* what) {
+      Request r = request(bucket_name(b, design_.buckets[b], graph_) + what, design_.buckets[b]);
+      r.turn = int(b % input_.host.size());
+      r.wire = wire();
+      return r;
+    };
+    auto add_to = [&](std::size_t b, Plan plan, std::vector<int> after) {
+      design_.stages[b].push_back(add(std::move(plan), std::move(after)));
+    };
+    std::vector<int> norms;  // stages that leave squares
+    for (std::size_t b = 0; b < design_.buckets.size() && (waits || !fused); ++b) {
+      Request sum = bucket_request(b, ": sum");
+      sum.squares = fused;
+      add_to(b, fused ? collectives::direct_reduce_scatter(sum) : sum_of(sum), {});
+      if (!fused && waits) {
+        add_to(b, collectives::local_squares(bucket_request(b, ": squares")), design_.stages[b]);
+      }
+      norms.push_back(design_.stages[b].back());
+    }
+    design_.updates.resize(design_.buckets.size());
+    for (std::size_t i = 0; i < design_.buckets.size(); ++i) {
+      // What waits for norms runs when backward has ended, for the next forward pass: the first
+      // layer, whose bucket is the last, comes first.
+      const std::size_t b = waits ? design_.buckets.size() - 1 - i : i;
+      Request r = bucket_request(b, waits || !fused ? ": update" : ": sum and update");
+      r.update = fused && !waits;
+      Plan plan = r.update ? all_reduce(r)
+                  : fused  ? collectives::direct_update_and_store(r)
+                           : collectives::local_update(r);
+      add_to(b, std::move(plan), waits ? norms : design_.stages[b]);
+      design_.updates[b] = design_.stages[b].back();
+    }
+  }
+
+  const DesignInput& input_;
+  DesignOptions options_;
+  const engine::Graph& graph_;
+  std::size_t hosts_;
+  std::string vendor_;  // the library whose sums are taken; empty: ours
+  std::vector<SizeRule> rules_;
+  std::string why_apart_;
+  StepDesign design_;
+  std::map<std::size_t, std::string> chosen_;  // by bytes, so far
+  std::size_t scratch_ = 0;                    // float64 elements given out so far
+};
+
+}  // namespace
+
+StepDesign design_step(const DesignInput& input, const DesignOptions& options) {
+  return Designer(input, options).run();
+}
+
+StepDesign choose_step(const DesignInput& input, const DesignOptions& options) {
+  return Designer(input, options).choices();
+}
+
+StepQuestion question(const DesignInput& input, const DesignOptions& options) {
+  return Designer(input, options).question();
+}
+
+}  // namespace lockstep::strategies

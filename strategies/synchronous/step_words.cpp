@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// What is said of a step, and of what it is for: see step_design.h.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "engine/base/quantity.h"
+#include "strategies/synchronous/algorithm_words.h"
+#include "strategies/synchronous/step_design.h"
+
+namespace lockstep::strategies {
+
+std::string bucket_name(std::size_t index, engine::Range bucket, const engine::Graph& graph) {
+  constexpr std::size_t kMostNames = 160;  // bytes
+  std::string names;
+  std::size_t more = 0;  // that are not named
+  for (const engine::Parameter& parameter : graph.layout()) {
+    if (!parameter.range.meets(bucket)) continue;
+    if (more > 0 || names.size() + parameter.name.size() > kMostNames) {
+      ++more;
+    } else {
+      names += (names.empty() ? "" : " ") + parameter.name;
+    }
+  }
+  if (more > 0) names += fmt::format("{}... and {} more", names.empty() ? "" : " ", more);
+  return fmt::format("bucket {} ({})", index, names);
+}
+
+bool unlike_processors(const collectives::Topology& topology) {
+  const auto kind = [](const collectives::Topology::Rank& rank) {
+    return rank.device.substr(0, rank.device.find(':'));
+  };
+  const auto other_cpu = [&](const auto& host) { return host.cpu != topology.hosts[0].cpu; };
+  const auto other_kind = [&](const auto& rank) { return kind(rank) != kind(topology.ranks[0]); };
+  return std::ranges::any_of(topology.hosts, other_cpu) ||
+         std::ranges::any_of(topology.ranks, other_kind);
+}
+
+std::string sentence(const StepDesign& design) {
+  std::string text =
+      fmt::format("all-reduce: {}, update {}, {} of up to {}",
+                  design.algorithms.empty() ? design.algorithm : counted(design.algorithms),
+                  design.update, engine::count_text(design.buckets.size(), "bucket"),
+                  engine::bytes_text(double(design.bucket_bytes)));
+  if (!design.predicted.empty()) text += ": " + design.predicted;
+  text += fmt::format("\nreason: {}\nupdate: {}, because {}", design.reason, design.update,
+                      design.update_reason);
+  if (!design.other_algorithms.empty())
+    text +=
+        fmt::format("\nother sums of a step use {}", fmt::join(design.other_algorithms, " and "));
+  return text;
+}
+
+}  // namespace lockstep::strategies

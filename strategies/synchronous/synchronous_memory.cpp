@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+// The memory of this process's replicas, planned and taken: see synchronous.h.
+#include <algorithm>
+
+#include "engine/runtime/devices.h"
+#include "strategies/synchronous/synchronous.h"
+
+namespace lockstep::strategies {
+
+using collectives::Space;
+using collectives::Team;
+
+namespace {
+
+constexpr std::size_t kArenaUnit = std::size_t(2) << 20;
+
+std::size_t align(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+// What replicas on a device with memory of its own cannot do, or not yet.
+void Synchronous::check_devices(const engine::Ops& ops) const {
+  if (ops.in_host_memory()) return;
+  constexpr std::size_t kMostReplicas = 64;  // that one kernel adds
+  const std::string first = to_string(options_.devices[0]->id());
+  engine::require(options_.devices.size() <= kMostReplicas,
+                  "{} replicas on {}: at most {} have their gradients added there",
+                  options_.devices.size(), first, kMostReplicas);
+  engine::require(options_.memory_limit == 0,
+                  "a memory limit is of the host's memory, and replicas are on {}: give a fraction "
+                  "of its memory instead (--memory-fraction, --gpu-memory)",
+                  first);
+  engine::require(options_.kernels.value_or(engine::Kernels::kAuto) == engine::Kernels::kAuto,
+                  "{} has no choice of kernels: leave --kernels out", first);
+  connect_devices();
+}
+
+// Gradients are added by kernels that read and write the memory of all replicas.
+void Synchronous::connect_devices() const {
+  const std::string first = to_string(options_.devices[0]->id());
+  for (engine::Device* from : options_.devices) {
+    for (engine::Device* to : options_.devices)
+      engine::require(
+          from->reach(*to),
+          "replicas on {} and {} do not reach each other's memory: give one device for "
+          "all of them, as in --devices {},{}, or devices that do (lockstep doctor tells)",
+          to_string(from->id()), to_string(to->id()), first, first);
+  }
+}
+
+engine::GraphOptions Synchronous::graph_options() const {
+  return {.recompute = options_.recompute,
+          .fallback = planning_ops_.get(),
+          .device = to_string(options_.devices[0]->id())};
+}
+
+std::unique_ptr<engine::Ops> Synchronous::host_ops(engine::DType dtype) {
+  if (!queued_ || open_.fallback == engine::Fallback::kNone) return nullptr;
+  if (host_devices_.empty()) host_devices_ = engine::host_devices();
+  return host_devices_[0]->ops(dtype, {.threads = options_.threads});
+}
+
+std::vector<std::string> Synchronous::fallbacks() const {
+  return mirrors_.empty() ? std::vector<std::string>() : mirrors_[0]->graph.fallbacks();
+}
+
+std::size_t Synchronous::local_processes() const {
+  const int here = host_[std::size_t(first_rank())];
+  return std::size_t(
+      std::ranges::count(topology_.processes, here, &collectives::Topology::Process::host));
+}
+
+// What this process will take, refused where it is more than there is.
+void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
+  const std::size_t replicas = options_.devices.size();
+  std::size_t arenas = align(arena_layout(graph, design_).bytes, kArenaUnit) * replicas;
+  std::size_t messages = 0;  // memory of the host, whatever the device
+  for (std::size_t i = 0; i < replicas; ++i)
+    messages += collectives::WireStaging::bytes(design_.plan, first_rank() + int(i), queued_);
+  if (!queued_) arenas += messages;
+  std::size_t owned = 0;
+  for (int stage : design_.updates) {
+    for (std::size_t i = 0; i < replicas; ++i) {
+      for (engine::Range range :
+           collectives::owned(design_.plan[std::size_t(stage)].plan, first_rank() + int(i))) {
+        owned += range.size();
+      }
+    }
+  }
+  const std::size_t slots =
+      kept_bytes(rule_, graph.dtype(), owned) + replicas * widened_bytes(graph);
+  const auto graph_bytes = [&](std::size_t batch) {
+    return engine::Graph::memory(*graph_, ops, largest_share(batch, open_.accumulate),
+                                 graph_options())
+        .bytes;
+  };
+  const auto use_of = [&](std::size_t batch) {
+    const std::size_t share = largest_share(batch, open_.accumulate);
+    const std::size_t loop = share * std::size_t(open_.accumulate) * open_.bytes_of_example;
+    return memory_use(engine::Graph::memory(*graph_, ops, share, graph_options()), replicas, arenas,
+                      slots, (loop + open_.bytes_of_replica) * replicas);
+  };
+  if (!ops.in_host_memory()) {  // where it has too little, that which takes it says so
+    constexpr double kMiB = 1 << 20;
+    memory_sentence_ = fmt::format(
+        "memory of the devices: {:.1f} MiB: {:.1f} weights and gradients, {:.1f} the optimizer's "
+        "state, {:.1f} activations; besides batches on their way, and workspaces{}",
+        double(arenas + slots + replicas * graph_bytes(open_.batch)) / kMiB, double(arenas) / kMiB,
+        double(slots) / kMiB, double(replicas * graph_bytes(open_.batch)) / kMiB,
+        messages == 0
+            ? ""
+            : fmt::format("; {:.1f} MiB of the host for messages", double(messages) / kMiB));
+    return;
+  }
+  const MemoryRoom room = options_.room ? *options_.room : memory_room(local_processes());
+  require_memory(room, options_.memory_limit, open_.batch, use_of);
+  memory_sentence_ = sentence(use_of(open_.batch), room);
+}
+
+void Synchronous::map_memory(const JobRanks& ranks) {
+  const ArenaLayout layout = arena_layout(mirrors_[0]->graph, design_);
+  const std::size_t plans = design_.plan.size();
+  const bool in_host_memory = mirrors_[0]->kernels().in_host_memory();
+  const bool shares = !in_host_memory && ranks.mine().size() < ranks.local().size();
+  memory_.emplace(ranks,
+                  in_host_memory ? align(layout.bytes, kArenaUnit)
+                  : shares       ? layout.host_bytes()
+                                 : 0,
+                  Team::control_bytes(ranks.local().size(), plans), "");
+  {
+    std::scoped_lock lock(watch_mutex_);
+    meeting_ = false;
+    team_.emplace(memory_->local(), plans, memory_->control());
+  }
+  for (std::size_t i = 0; !in_host_memory && i < mirrors_.size(); ++i) {
+    const int rank = mirrors_[i]->rank;
+    const auto bases = mirrors_[i]->take_spaces(layout, shares ? memory_->block(rank) : nullptr);
+    for (int space = 0; space < collectives::kSpaces; ++space)
+      team_->set_base(rank, Space(space), bases[std::size_t(space)]);
+  }
+  if (shares_gpus_.value_or(false)) {
+    auto* const device = dynamic_cast<engine::ProcessSharing*>(options_.devices[0]);
+    gpu_spaces_ = std::make_unique<GpuSpaces>(ranks, shares ? device : nullptr, layout, *memory_,
+                                              *team_, deadline());
+  }
+  for (int rank : memory_->local()) {
+    if (!in_host_memory) break;
+    for (int space = 0; space < collectives::kSpaces; ++space) {
+      team_->set_base(rank, Space(space), memory_->block(rank) + layout.offset[space]);
+    }
+  }
+}
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// Steps as recordings of the device: whether they can be, and how one is made. See
+// step_recordings.h.
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "strategies/synchronous/synchronous.h"
+
+namespace lockstep::strategies {
+
+// Why steps cannot be recorded, as the end of a sentence; empty: they can. What the host does in
+// the middle of a step would not be done again.
+std::string Synchronous::no_recordings() const {
+  if (!queued_) return "graphs are of GPUs, and the replicas are on processors";
+  if (bootstrap_.processes() > 1) return "the host takes part in sums over several processes";
+  const auto on_host = [](const engine::GraphSpec::Node& node) { return !node.layer->on_device(); };
+  if (std::ranges::any_of(graph_->nodes(), on_host) || !graph_->loss().on_device())
+    return "layers of the model, or its loss, run on the host";
+  return {};
+}
+
+void Synchronous::open_recordings() {
+  if (options_.graphs == "off" || !no_recordings().empty()) return;
+  std::vector<engine::Recorder*> recorders;
+  for (const auto& mirror : mirrors_) {
+    recorders.push_back(mirror->kernels().recorder());
+    engine::invariant(recorders.back() != nullptr, "a device with memory of its own records");
+  }
+  recordings_.emplace(std::move(recorders), *team_, deadline());
+}
+
+std::string Synchronous::graphs_sentence() const {
+  if (options_.graphs == "off")
+    return "graphs: off, since that was asked for (--steps-ahead 0 and --profile ask for it, too)";
+  if (!recordings_) return "graphs: off, since " + no_recordings();
+  const std::string why = recordings_->refusal();
+  if (!why.empty()) return "graphs: off, since the device refused: " + why;
+  return fmt::format(
+      "graphs: a step is queued call by call {} times, then recorded, and from then on started as "
+      "one graph",
+      StepRecordings::kBefore);
+}
+
+void Synchronous::compute(engine::Replica& replica, int part, std::size_t whole,
+                          const std::function<void()>& queue) {
+  using Next = StepRecordings::Next;
+  if (!recordings_) return queue();
+  Mirror& m = mirror(replica);
+  const auto local = std::size_t(m.rank - first_rank());
+  const Next next = recordings_->next(local, part, whole, m.Replica::state.examples);
+  if (next == Next::kQueue || (next == Next::kRecord && !record(m, part, queue))) return queue();
+  // What it starts comes behind the sums of steps that were queued call by call.
+  for (std::size_t stage = 0; stage < design_.step_stages; ++stage)
+    m.executor().wait(int(stage), "before a recorded step");
+  if (m.loss_scale || host_.size() > 1) m.kernels().go_behind_reductions();
+  if (m.loss_scale) m.loss_scale->give(m.context->state, m.Replica::state.step);
+  recordings_->repeat(local, part);
+  if (m.checks && part + 1 == open_.accumulate) m.checks->keep(m.Replica::state.step);
+}
+
+// False: it was refused. Plans run on the host as always, and are at their end when all of it is
+// queued; a step that is refused is then made once more, in earnest.
+bool Synchronous::record(Mirror& m, int part, const std::function<void()>& queue) {
+  const auto local = std::size_t(m.rank - first_rank());
+  for (std::size_t stage = 0; stage < design_.step_stages; ++stage)
+    m.executor().finish(int(stage), "before a step is recorded");
+  recordings_->begin(local, part);
+  m.recording = true;
+  queue();
+  for (std::size_t stage = 0; stage < design_.step_stages; ++stage)
+    m.executor().wait(int(stage), "recording a step");
+  m.recording = false;
+  if (recordings_->end(local)) return true;
+  const std::string why = recordings_->refusal();
+  engine::require(options_.graphs != "on", "graphs: on was asked for, and the device refused: {}",
+                  why);
+  if (m.rank == first_rank())
+    options_.log.warning("steps are queued call by call, since no graph can be made of them: {}",
+                         why);
+  return false;
+}
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// The replicas at work, and what ends it. See synchronous.h.
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "strategies/synchronous/synchronous.h"
+
+namespace lockstep::strategies {
+
+using engine::Code;
+using engine::Error;
+
+namespace {
+
+// At most, of a communication thread: what it waits for wakes it, but may come just before it
+// sleeps; and each look costs the core that it may share some microseconds.
+constexpr std::chrono::milliseconds kHelperSleep{5};
+
+}  // namespace
+
+// Rank 0's values reach all others as a sum with zeros. Masters are drawn where they are owned.
+void Synchronous::set_start_values() {
+  run([&](engine::Replica& replica) {
+    Mirror& m = mirror(replica);
+    m.download();
+    if (m.rank == 0) m.graph.initialise(open_.seed, m.host_weights());
+    m.set_masters(open_.seed);
+    m.upload();
+    m.executor().start(design_.start, nullptr);
+    m.executor().finish(design_.start, "start values of the weights");
+  });
+}
+
+void Synchronous::run(const std::function<void(engine::Replica&)>& body) {
+  engine::require(threads_ != nullptr, "{}: run before open", name());
+  std::atomic<bool> over{false};
+  std::vector<std::jthread> helpers;
+  auto end_helpers = [&] {
+    over = true;
+    for (const auto& mirror : mirrors_) mirror->executor().wake();
+    helpers.clear();  // joins
+  };
+  auto failed = [this](const std::exception& e) {
+    const auto* error = dynamic_cast<const Error*>(&e);
+    abort(Error(error != nullptr ? error->code() : Code::kAborted, e.what()));
+  };
+  try {
+    if (communication_threads_.own) start_helpers(helpers, over);
+    threads_->run(
+        [&](int index) {
+          Mirror& mirror = *mirrors_[std::size_t(index)];
+          body(mirror);
+          settle(mirror);
+        },
+        failed);
+  } catch (...) {
+    end_helpers();
+    // At once, since each may wait for peers that do not read.
+    threads_->run([&](int i) { mirrors_[std::size_t(i)]->executor().tell_peers(); }, failed);
+    throw;
+  }
+  end_helpers();
+}
+
+// A communication thread beside each replica, until `over`.
+void Synchronous::start_helpers(std::vector<std::jthread>& helpers, const std::atomic<bool>& over) {
+  for (const auto& mirror : mirrors_) {
+    helpers.emplace_back([this, &over, m = mirror.get()] {
+      while (!over) {
+        if (m->executor().progress()) continue;
+        if (team_->stopped()) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        } else {
+          m->executor().sleep(kHelperSleep);
+        }
+      }
+    });
+  }
+}
+
+// Once a rank is dead nobody can make connections or end the job orderly, whether the watch or a
+// neighbour said it first.
+void Synchronous::abort(const Error& error) noexcept {
+  if (team_) team_->stop(error.code(), error.what());
+  if (vendor_sums_) vendor_sums_->stop(error);
+  if (error.code() == Code::kPeerLost) bootstrap_.abandon(error.code(), error.what());
+}
+
+}  // namespace lockstep::strategies

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+// The calls of a step: see synchronous.h.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <ranges>
+
+#include "strategies/synchronous/synchronous.h"
+
+namespace lockstep::strategies {
+
+using collectives::Space;
+using engine::Code;
+using engine::Range;
+using engine::Totals;
+
+namespace {
+
+constexpr int kMeetings = 10;  // a meeting outside of steps may take so many deadlines
+
+// The number that stands most often among those of all ranks, the first where several do; `number`
+// gives that of a rank.
+template <class Number>
+std::size_t most_common(std::size_t ranks, const Number& number) {
+  std::size_t most = 0, common = 0;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    std::size_t equal = 0;
+    for (std::size_t other = 0; other < ranks; ++other) equal += number(rank) == number(other);
+    if (equal > common) common = equal, most = rank;
+  }
+  return most;
+}
+
+}  // namespace
+
+Mirror& Synchronous::mirror(engine::Replica& replica) const {
+  return static_cast<Mirror&>(replica);
+}
+
+void Synchronous::deal(const engine::WorkSpec& work) {
+  engine::require(work.batch >= 1 && work.batch <= open_.batch,
+                  "a batch of {} was dealt, and {} were planned for", work.batch, open_.batch);
+  engine::require(work.examples >= 1, "the data set is empty");
+  work_ = work;
+  for (const auto& m : mirrors_) {
+    m->dealt = 0;
+    m->position = work.position;
+  }
+}
+
+std::optional<engine::Work> Synchronous::next(engine::Replica& replica) {
+  Mirror& m = mirror(replica);
+  if (m.dealt == work_.steps) return {};
+  engine::Work work = engine::take_batch(work_, work_.first_step + m.dealt++, m.position);
+  work.mine = engine::share_of(work.mine, m.rank, int(host_.size()), options_.shares);
+  return work;
+}
+
+void Synchronous::staged(engine::Replica& replica) {
+  if (auto& loss_scale = mirror(replica).loss_scale) loss_scale->staged();
+}
+
+void Synchronous::before_forward(engine::Replica& replica, Range range) {
+  Mirror& m = mirror(replica);
+  bool updated = false;
+  for (std::size_t b = 0; b < design_.buckets.size(); ++b) {
+    if (!design_.buckets[b].meets(range)) continue;
+    m.executor().wait(design_.updates[b], "before forward");
+    updated = true;
+  }
+  if (!m.behind_updates) {  // this layer comes behind those that are queued
+    const bool all =
+        std::ranges::all_of(design_.updates, [&](int update) { return m.executor().done(update); });
+    m.kernels().go_behind_reductions();
+    m.behind_updates = all;
+  }
+  if (m.loss_scale && updated && work_.training && !m.recording)
+    m.loss_scale->give(m.context->state, m.Replica::state.step);
+  m.executor().progress();
+}
+
+// Starts the collectives of every bucket that ends before `end`. Weights up to there are not read
+// again in this step, and until this rank starts a bucket nobody writes its weights: all that the
+// step has computed with is checked here.
+void Synchronous::start_buckets(Mirror& m, std::size_t end) {
+  if (m.started == 0) m.update_state = m.Replica::state;  // every update of the last step is done
+  if (m.started < design_.buckets.size() && design_.buckets[m.started].end <= end) {
+    if (m.checks) m.checks->add(m.space(Space::kWeight), end, m.Replica::state.step);
+    m.kernels().reduce_behind_kernels();
+  }
+  for (; m.started < design_.buckets.size() && design_.buckets[m.started].end <= end; ++m.started) {
+    for (int stage : design_.stages[m.started]) m.executor().start(stage, &m.update_state);
+  }
+}
+
+void Synchronous::gradient_ready(engine::Replica& replica, Range range) {
+  Mirror& m = mirror(replica);
+  if (options_.hook) options_.hook();
+  if (!options_.overlap) return;
+  start_buckets(m, range.end);
+  m.executor().progress();
+  if (options_.hook) options_.hook();
+  if (range.end == m.graph.trainable()) return;  // backward has ended
+  std::int64_t done = 0;
+  for (std::size_t b = 0; b < m.started; ++b) done += m.executor().done(design_.updates[b]);
+  overlapped_ += done;
+}
+
+void Synchronous::finish(engine::Replica& replica) {
+  Mirror& m = mirror(replica);
+  if (!options_.overlap) start_buckets(m, m.graph.trainable());
+  engine::invariant(m.started == design_.buckets.size(),
+                    "backward has not announced every gradient");
+  m.started = 0;
+  m.behind_updates = false;
+  if (m.checks) {
+    m.checks->add(m.space(Space::kWeight), m.graph.parameters(), m.Replica::state.step);
+    m.checks->end_step();
+    if (!m.recording) m.checks->keep(m.Replica::state.step);
+  }
+  m.executor().progress();
+}
+
+Totals Synchronous::totals_of(Mirror& m) {
+  if (m.reported < 0) return {};
+  m.executor().finish(design_.metrics, "metrics");
+  const double* numbers =
+      reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.metrics_range.begin;
+  check_mirrors(m, numbers + kTotals + kTimes);
+  Totals totals{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
+  if (rule_.scaling.dynamic) {
+    totals.loss_scale = m.reported_scale.scale;
+    totals.skipped = double(m.reported_scale.skipped);
+  } else if (rule_.scaling.start != 1) {
+    totals.loss_scale = rule_.scaling.start;
+  }
+  const double* times = numbers + kTotals;
+  totals.waited = times[0];
+  for (std::size_t rank = 0; rank < host_.size(); ++rank, times += kNumbersOfRank) {
+    totals.waited = std::min(totals.waited, times[0]);
+    if (times[1] > 0 && (totals.messages == 0 || times[1] < totals.messages))
+      totals.messages = times[1];
+  }
+  return totals;
+}
+
+// A wait may take as long as 20 median steps of the last kTimedSteps, where that is more than the
+// deadline to begin with: a model whose step takes a minute is slow, not stuck.
+void Synchronous::learn_deadline(Mirror& m) {
+  const auto now = engine::Clock::now();
+  if (m.reported >= 0) {
+    m.step_seconds[m.timed_steps++ % kTimedSteps] =
+        std::chrono::duration<double>(now - m.reported_at).count();
+  }
+  m.reported_at = now;
+  if (options_.deadline || m.timed_steps == 0 || m.timed_steps % kTimedSteps != 0) return;
+  auto sorted = m.step_seconds;
+  std::nth_element(sorted.begin(), sorted.begin() + kTimedSteps / 2, sorted.end());
+  m.deadline = std::chrono::milliseconds(std::int64_t(20e3 * sorted[kTimedSteps / 2]));
+  m.executor().set_deadline(std::max(deadline(), m.deadline));
+  if (vendor_sums_) vendor_sums_->set_deadline(std::max(deadline(), m.deadline));
+  if (gpu_spaces_) gpu_spaces_->set_deadline(std::max(deadline(), m.deadline));
+  if (recordings_) recordings_->set_deadline(std::max(deadline(), m.deadline));
+}
+
+Totals Synchronous::report(engine::Replica& replica, std::int64_t step, const Totals& mine) {
+  Mirror& m = mirror(replica);
+  learn_deadline(m);
+  const Totals before = totals_of(m);
+  if (m.loss_scale) m.reported_scale = m.loss_scale->before(step);
+  double* numbers =
+      reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.metrics_range.begin;
+  std::fill_n(numbers, design_.metrics_range.size(), 0.0);
+  numbers[0] = mine.loss;
+  numbers[1] = mine.correct;
+  numbers[2] = mine.examples;
+  numbers[3] = mine.stop;
+  numbers[4] = mine.save;
+  double* own = numbers + kTotals + std::size_t(m.rank) * kNumbersOfRank;
+  own[0] = mine.waited;
+  own[1] = mine.messages;
+  if (m.checks) {
+    // A host that is not a step ahead of its device has waited for the loss alone.
+    if (step == m.Replica::state.step) m.kernels().synchronize();
+    own[kTimes] = m.checks->take(step);
+  }
+  m.reported = step;
+  m.executor().start(design_.metrics, nullptr);
+  m.executor().progress();
+  return before;
+}
+
+// Every rank has every rank's hash of the weights, the first of them at `hashes`. So all find here
+// that some differ, and then tell each other which: the ranks that differ from most are named.
+void Synchronous::check_mirrors(Mirror& m, const double* hashes) {
+  const auto rank_hash = [&](std::size_t rank) { return hashes[rank * kNumbersOfRank]; };
+  const auto differs_from = [](const auto& number, std::size_t most) {
+    return [&number, most](std::size_t rank) { return number(rank) != number(most); };
+  };
+  const auto ranks = std::views::iota(std::size_t(0), host_.size());
+  if (std::ranges::none_of(ranks, differs_from(rank_hash, 0))) return;
+  const std::size_t pieces = m.checks->pieces();
+  for (std::size_t first = 0; first < pieces; first += kGather) {
+    std::array<double, kGather> mine{};
+    const std::size_t count = std::min(kGather, pieces - first);
+    for (std::size_t k = 0; k < count; ++k) mine[k] = m.checks->hash_of(first + k);
+    const std::vector<double> all = gather(m, mine, "comparing mirrors that differ");
+    for (std::size_t k = 0; k < count; ++k) {
+      const auto hash = [&](std::size_t rank) { return all[rank * kGather + k]; };
+      const std::size_t most = most_common(host_.size(), hash);
+      auto others = ranks | std::views::filter(differs_from(hash, most));
+      if (others.begin() == others.end()) continue;
+      engine::fail(Code::kCorrupt,
+                   "mirrors are no longer equal: {} differs on rank {} from rank {} at step {}",
+                   m.checks->parameter(first + k), fmt::join(others, ", "), most, m.reported + 1);
+    }
+  }
+  engine::fail(Code::kCorrupt, "mirrors are no longer equal at step {}", m.reported + 1);
+}
+
+Totals Synchronous::settle(engine::Replica& replica) {
+  Mirror& m = mirror(replica);
+  for (std::size_t stage = 0; stage < design_.step_stages; ++stage) {
+    m.executor().finish(int(stage), "end of the step");
+  }
+  if (recordings_) m.kernels().synchronize();  // of repeated steps no plan knows when they are done
+  if (m.loss_scale) m.reported_scale.skipped = m.loss_scale->now().skipped;
+  return totals_of(m);
+}
+
+void Synchronous::average_statistics(engine::Replica& replica, std::string_view what) {
+  if (design_.statistics < 0 || host_.size() == 1) return;
+  Mirror& m = mirror(replica);
+  const std::span<double> mine = m.graph.statistic_values();
+  double* const numbers =
+      reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.statistics_range.begin;
+  // Who had no examples since the last time has followed nothing, and does not count.
+  const bool followed = !std::equal(mine.begin(), mine.end(), m.averaged.begin(), m.averaged.end());
+  std::fill_n(numbers, mine.size(), 0.0);
+  if (followed) std::copy(mine.begin(), mine.end(), numbers);
+  double& counted = numbers[mine.size()] = followed ? 1 : 0;
+  m.executor().start(design_.statistics, nullptr);
+  m.executor().finish(design_.statistics, what);
+  for (std::size_t i = 0; counted > 0 && i < mine.size(); ++i) mine[i] = numbers[i] / counted;
+  m.averaged.assign(mine.begin(), mine.end());
+}
+
+std::vector<double> Synchronous::gather(engine::Replica& replica, std::span<const double> mine,
+                                        std::string_view what) {
+  Mirror& m = mirror(replica);
+  engine::invariant(mine.size() <= kGather, "more numbers than a gather takes");
+  double* numbers =
+      reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.gather_range.begin;
+  std::fill_n(numbers, design_.gather_range.size(), 0.0);
+  std::copy(mine.begin(), mine.end(), numbers + std::size_t(m.rank) * kGather);
+  // Files are written and read between two meetings, which takes longer than a step.
+  if (!options_.deadline) m.executor().set_deadline(kMeetings * std::max(deadline(), m.deadline));
+  m.executor().start(design_.gather, nullptr);
+  m.executor().finish(design_.gather, what);
+  if (!options_.deadline) m.executor().set_deadline(std::max(deadline(), m.deadline));
+  std::vector<double> all;
+  for (std::size_t rank = 0; rank < host_.size(); ++rank) {
+    all.insert(all.end(), numbers + rank * kGather, numbers + rank * kGather + mine.size());
+  }
+  return all;
+}
+
+}  // namespace lockstep::strategies
