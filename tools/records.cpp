@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/report/trace.h"
+#include "engine/train/job_trace.h"
 
 namespace lockstep::tools {
 

@@ -20,8 +20,9 @@
 #include <vector>
 
 #include "engine/base/log.h"
+#include "engine/checkpoint/shard.h"
 #include "engine/checkpoint/storage.h"
-#include "engine/train/strategy.h"
+#include "engine/data/pipeline.h"
 
 namespace lockstep::engine {
 
@@ -41,12 +42,6 @@ struct RunState {
   int replicas = 1;
   std::string plan = {};                          // Strategy::plan
   std::map<std::string, std::string> notes = {};  // the program's own
-};
-
-// One file of a checkpoint, as its writer reports it.
-struct Shard {
-  std::uint64_t bytes = 0;
-  std::uint32_t crc = 0;
 };
 
 std::string checkpoint_name(std::int64_t step);  // "step-0000000042"

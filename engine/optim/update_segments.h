@@ -9,15 +9,15 @@
 #include "engine/nn/graph.h"
 #include "engine/ops/update_rule.h"
 
-namespace lockstep::strategies {
+namespace lockstep::engine {
 
 // Whether the rule's weight decay is of this parameter.
-bool decays(const engine::UpdateRule& rule, const engine::Parameter& parameter);
+bool decays(const UpdateRule& rule, const Parameter& parameter);
 
 // Up to the end of what is trainable, the gap behind a parameter with it. None: all are alike, and
 // decay.
-std::vector<engine::UpdateSegment> update_segments(const engine::UpdateRule& rule,
-                                                   const std::vector<engine::Parameter>& layout,
+std::vector<UpdateSegment> update_segments(const UpdateRule& rule,
+                                                   const std::vector<Parameter>& layout,
                                                    std::size_t trainable);
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::engine

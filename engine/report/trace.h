@@ -11,8 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/report/profile.h"
-#include "engine/train/strategy.h"
+#include "engine/report/timeline.h"
 
 namespace lockstep::engine {
 
@@ -21,11 +20,5 @@ namespace lockstep::engine {
 std::string trace_events(const Timeline& timeline, std::int64_t shift, const std::string& replica);
 // The whole file: the events of all replicas.
 std::string trace_document(const std::vector<std::string>& events);
-
-// The trace of all replicas of the job, on the chief; empty elsewhere. Collective, outside of
-// `run`. Processes of one host have one clock. Clocks of other hosts are moved to rank 0's: all
-// look at theirs after each of nine meetings, and the median of the differences is the shift. It is
-// as exact as a meeting is short.
-std::string chrome_trace(Strategy& strategy, const Profile& profile);
 
 }  // namespace lockstep::engine

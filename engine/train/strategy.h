@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/checkpoint/shard.h"
 #include "engine/data/pipeline.h"
 #include "engine/nn/graph.h"
 #include "engine/report/timeline.h"
@@ -113,17 +114,7 @@ struct Traffic {
   Traffic operator-(const Traffic& before) const;
 };
 
-// A part of a named array in this rank's memory: elements `range` of the array, flattened.
-struct Piece {
-  std::string name = {};  // "conv1.weight", "momentum/conv1.weight"
-  Shape shape = {};       // of the whole array
-  DType dtype = DType::kFloat32;
-  Range range = {};
-  std::byte* data = nullptr;
-};
-
 class Checkpoints;
-struct Shard;
 
 class Strategy {
  public:

@@ -43,7 +43,7 @@ TEST(Segments, EndWhereParametersAreOfAnotherGroup) {
   std::vector<std::size_t> begins;
   for (const engine::Parameter& parameter : plan.layout) begins.push_back(parameter.range.begin);
   const auto segments = [&](const optim::Optimizer& optimizer) {
-    return strategies::update_segments(optimizer.rule, plan.layout, plan.trainable);
+    return engine::update_segments(optimizer.rule, plan.layout, plan.trainable);
   };
   // Weight and bias of dense3 and dense2, scale and shift, weight and bias of dense1.
   ASSERT_EQ(begins.size(), 8u);
@@ -67,16 +67,16 @@ TEST(Segments, OfWeightsSideBySideAreOneUnlessEachHasARateOfItsOwn) {
   graph.set_loss(engine::mean_squared_error());
   graph.freeze("a.weight");
   const engine::GraphPlan frozen = engine::plan_graph(graph);
-  EXPECT_THAT(strategies::update_segments(adapted().rule, frozen.layout, frozen.trainable),
+  EXPECT_THAT(engine::update_segments(adapted().rule, frozen.layout, frozen.trainable),
               ElementsAre(UpdateSegment{16, true, true}));
   engine::GraphSpec both("two", {3});
   both.then("a", engine::dense(5, {.bias = false}));
   both.then("b", engine::dense(2, {.bias = false}));
   both.set_loss(engine::mean_squared_error());
   const engine::GraphPlan plan = engine::plan_graph(both);
-  EXPECT_THAT(strategies::update_segments(decayed().rule, plan.layout, plan.trainable),
+  EXPECT_THAT(engine::update_segments(decayed().rule, plan.layout, plan.trainable),
               ElementsAre(UpdateSegment{32, true}));
-  EXPECT_THAT(strategies::update_segments(adapted().rule, plan.layout, plan.trainable),
+  EXPECT_THAT(engine::update_segments(adapted().rule, plan.layout, plan.trainable),
               ElementsAre(UpdateSegment{16, true, true}, UpdateSegment{32, true, true}));
 }
 

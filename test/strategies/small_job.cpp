@@ -9,7 +9,7 @@
 
 #include "engine/nn/layers.h"
 #include "engine/reference/reference_device.h"
-#include "engine/report/trace.h"
+#include "engine/train/job_trace.h"
 #include "test/strategies/notebook.h"
 
 namespace lockstep::test {

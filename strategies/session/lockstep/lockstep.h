@@ -31,7 +31,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/reference/reference_device.h"
 #include "engine/report/summary.h"
-#include "engine/report/trace.h"
+#include "engine/train/job_trace.h"
 #include "engine/train/trainer.h"
 #include "strategies/buckets.h"
 #include "strategies/session/factories.h"
