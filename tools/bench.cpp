@@ -12,8 +12,8 @@
 #include "engine/base/quantity.h"
 #include "engine/ops/ops.h"
 #include "engine/checkpoint/whole_file.h"
-#include "strategies/calibration.h"
-#include "strategies/rank_processors.h"
+#include "collectives/job/calibration.h"
+#include "collectives/job/rank_processors.h"
 #include "strategies/session/session.h"
 #include "tools/bench/other_work.h"
 #include "tools/bench/overlap.h"
@@ -51,8 +51,8 @@ void require_writable(const std::string& path) {
 }
 
 // Ranks that are as many as the processors get one each.
-strategies::RankProcessors bind(const strategies::JobRanks& ranks) {
-  auto found = strategies::processors_of_ranks(ranks, "processors of the ranks");
+collectives::RankProcessors bind(const collectives::JobRanks& ranks) {
+  auto found = collectives::processors_of_ranks(ranks, "processors of the ranks");
   collectives::bind_this_thread(found.binding.processors[0]);
   return found;
 }
@@ -60,21 +60,21 @@ strategies::RankProcessors bind(const strategies::JobRanks& ranks) {
 // Returns what the ranks of this job were measured to cost; the same on all. Other collectives than
 // all-reduce leave nothing to choose, so for them nothing is measured. Before any rank is bound:
 // that is how other commands find the machine, and the costs that they stored of it.
-collectives::Topology costs(const BenchFlags& f, const strategies::Ranks& ranks) {
+collectives::Topology costs(const BenchFlags& f, const collectives::Ranks& ranks) {
   const auto found = collectives::discover(ranks.bootstrap, {"cpu:0"});
   if (f.assumed || ranks.size() == 1 || f.collective != "all_reduce") return found;
-  strategies::CalibrationOptions options;
+  collectives::CalibrationOptions options;
   options.deadline = ranks.deadline;
   options.network = ranks.network;
   options.cache = collectives::cache_folder();
   options.fresh = true;  // who measures wants to know what is now
   if (!f.verbosity.quiet) options.tell = complain;
-  const auto calibration = strategies::calibrate(ranks.bootstrap, found, ranks.ops, options);
+  const auto calibration = collectives::calibrate(ranks.bootstrap, found, ranks.ops, options);
   if (!calibration.note.empty()) complain(calibration.note);
   return calibration.topology;
 }
 
-std::string ranks_line(const strategies::Ranks& ranks, int processors, bool threads,
+std::string ranks_line(const collectives::Ranks& ranks, int processors, bool threads,
                        double barrier_ns) {
   const int hosts = *std::max_element(ranks.host.begin(), ranks.host.end()) + 1;
   std::string text = fmt::format(
@@ -96,7 +96,7 @@ std::string ranks_line(const strategies::Ranks& ranks, int processors, bool thre
 // Rank 0 prints.
 class BenchOfRank {
  public:
-  BenchOfRank(const BenchFlags& f, bench::Setting setting, const strategies::Ranks& ranks,
+  BenchOfRank(const BenchFlags& f, bench::Setting setting, const collectives::Ranks& ranks,
               bool threads)
       : f_(f), setting_(std::move(setting)), ranks_(ranks), form_(f.form()), meeting_(ranks) {
     setting_.task.host = ranks.host;
@@ -106,7 +106,7 @@ class BenchOfRank {
     if (topology.costs_are == "measured") setting_.wire = topology.wire.bandwidth;
     ranks_.access = collectives::memory_access(
         topology.hosts[std::size_t(ranks.host[std::size_t(ranks.rank())])].costs);
-    const strategies::RankProcessors processors = bind(ranks);
+    const collectives::RankProcessors processors = bind(ranks);
     enough_ = processors.enough;
     const double barrier_ns = meeting_.pair_ns();
     if (form_ == Form::kTable) say(ranks_line(ranks, processors.of_host, threads, barrier_ns));
@@ -268,7 +268,7 @@ class BenchOfRank {
 
   const BenchFlags& f_;
   bench::Setting setting_;
-  strategies::Ranks ranks_;
+  collectives::Ranks ranks_;
   Form form_;
   bench::Meeting meeting_;
   std::vector<std::size_t> sizes_;  // elements
@@ -282,7 +282,7 @@ bool on_threads(const BenchFlags& f, const bench::Setting& setting, strategies::
                 int count) {
   std::atomic<bool> right{true};
   bench::on_threads(std::vector<int>(std::size_t(count), 0), session,
-                    std::chrono::seconds(f.deadline), [&](const strategies::Ranks& ranks) {
+                    std::chrono::seconds(f.deadline), [&](const collectives::Ranks& ranks) {
                       if (!BenchOfRank(f, setting, ranks, true).measure()) right = false;
                     });
   return right;
@@ -290,7 +290,7 @@ bool on_threads(const BenchFlags& f, const bench::Setting& setting, strategies::
 
 // The table of --scaling.
 bench::ScalingRuns scaling_runs(const BenchFlags& f, const bench::Setting& setting) {
-  const auto costs_of = [&f](const strategies::Ranks& ranks) {
+  const auto costs_of = [&f](const collectives::Ranks& ranks) {
     collectives::Topology topology = costs(f, ranks);
     bind(ranks);
     return topology;
@@ -340,7 +340,7 @@ int run_bench(const BenchFlags& f, const Program& program) {
   Bootstrap& bootstrap = session.bootstrap();
   const auto ops = session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
   session.connected();
-  const strategies::Ranks ranks{strategies::rank_of_each_process(bootstrap), *ops, deadline,
+  const collectives::Ranks ranks{collectives::rank_of_each_process(bootstrap), *ops, deadline,
                                 session.network()};
   return code_of(runs ? runs->processes(ranks) : BenchOfRank(f, setting, ranks, false).measure());
 }

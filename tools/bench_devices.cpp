@@ -88,7 +88,7 @@ bool bench_devices(const BenchFlags& f, const bench::Setting& asked, strategies:
   setting.task.host.assign(devices.size(), 0);
   const collectives::Topology found = collectives::discover(session.bootstrap(), names_of(devices));
   session.connected();
-  const strategies::Calibration calibration =
+  const collectives::Calibration calibration =
       device_costs(devices, found, f.assumed ? DeviceCosts::kAssumed : DeviceCosts::kFresh);
   if (!calibration.note.empty()) complain(calibration.note);
   // Nothing is assumed of one GPU, whose ranks meet in its own memory.

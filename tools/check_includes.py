@@ -51,17 +51,19 @@ MAY = {
     "collectives/tcp": OPS + ["collectives/run", "collectives/bootstrap"],
     "collectives/mpi": OPS + ["collectives/run", "collectives/bootstrap"],
     "collectives/nccl": OPS + ["collectives/run", "collectives/bootstrap"],
-    "strategies": ENGINE + JOBS,
+    "collectives/job": OPS + JOBS,
+    "collectives/communicator": OPS + JOBS + ["collectives/job"],
     # MPI is the session's alone: Mirrored never touches it.
-    "strategies/synchronous": ENGINE + JOBS + ["strategies"],
+    "strategies/synchronous": ENGINE + JOBS + ["collectives/job"],
     # What parameter servers do knows nobody's network, but memory that tasks of a host share; gRPC carries the rest.
     "strategies/parameter_server/rpc": ["engine/base", "engine/device", "engine/tensor", "collectives/memory"],
     "strategies/parameter_server/cluster": TRAIN + ["collectives/cost"] + SERVERS[:1],
     "strategies/parameter_server/server": ENGINE + ["collectives/topology"] + SERVERS[:2],
-    "strategies/parameter_server/worker": ENGINE + ["strategies"] + SERVERS[:3],
+    "strategies/parameter_server/worker": ENGINE + ["collectives/job"] + SERVERS[:3],
     "strategies/grpc": ["engine/base"] + SERVERS[:1],
     "strategies/pmix": ["engine/base"],
-    "strategies/session": ENGINE + DEVICES + JOBS + ["collectives/mpi", "collectives/nccl", "strategies"]
+    "strategies/session": ENGINE + DEVICES + JOBS
+    + ["collectives/" + part for part in ("job", "communicator", "mpi", "nccl")]
     + ["strategies/synchronous", "strategies/grpc", "strategies/pmix"] + SERVERS,
     "models": ["engine/base", "engine/tensor", "engine/nn"],
     "tools": None,  # everything

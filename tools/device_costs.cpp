@@ -10,7 +10,7 @@
 #include "collectives/cost/gpu_costs.h"
 #include "engine/base/error.h"
 #include "engine/runtime/devices.h"
-#include "strategies/gpu_calibration.h"
+#include "collectives/job/gpu_calibration.h"
 
 namespace lockstep::tools {
 
@@ -30,19 +30,19 @@ bool are_gpus(const std::vector<engine::Device*>& devices) {
   return gpus > 0;
 }
 
-strategies::Calibration device_costs(const std::vector<engine::Device*>& devices,
+collectives::Calibration device_costs(const std::vector<engine::Device*>& devices,
                                      const collectives::Topology& found, DeviceCosts which) {
-  strategies::Calibration assumed;
+  collectives::Calibration assumed;
   assumed.topology = found;
   if (!are_gpus(devices)) return assumed;
-  strategies::GpuCalibration how;
+  collectives::GpuCalibration how;
   how.devices = devices;
   if (collectives::each_gpu(names_of(devices)).size() > 1) how.gpus = engine::gpu_topology();
   how.cache = collectives::cache_folder();
   how.fresh = which == DeviceCosts::kFresh;
   collectives::assume_gpu_costs(assumed.topology, how.gpus);
   return which == DeviceCosts::kAssumed ? assumed
-                                        : strategies::calibrate_gpus(assumed.topology, how);
+                                        : collectives::calibrate_gpus(assumed.topology, how);
 }
 
 }  // namespace lockstep::tools

@@ -6,7 +6,7 @@
 
 #include "collectives/topology/topology.h"
 #include "engine/device/device.h"
-#include "strategies/calibration.h"
+#include "collectives/job/calibration.h"
 
 namespace lockstep::tools {
 
@@ -21,7 +21,7 @@ bool are_gpus(const std::vector<engine::Device*>& devices);
 
 // `found`: this process, as discover() found it with these devices, one entry a replica. Costs of
 // processors stay as they are. Throws what calibrate_gpus throws.
-strategies::Calibration device_costs(const std::vector<engine::Device*>& devices,
+collectives::Calibration device_costs(const std::vector<engine::Device*>& devices,
                                      const collectives::Topology& found, DeviceCosts which);
 
 }  // namespace lockstep::tools

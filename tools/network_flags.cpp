@@ -13,8 +13,8 @@ std::string NetworkFlags::given() const {
   return ports.empty() ? "" : "--ports";
 }
 
-strategies::Network NetworkFlags::network() const {
-  strategies::Network network{.transport = transport, .interface = interface};
+collectives::Network NetworkFlags::network() const {
+  collectives::Network network{.transport = transport, .interface = interface};
   if (!ports.empty()) std::tie(network.first_port, network.last_port) = *ports_of(ports);
   strategies::require_possible(network);
   return network;

@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "strategies/network.h"
+#include "collectives/job/network.h"
 
 namespace lockstep::tools {
 
@@ -13,7 +13,7 @@ struct NetworkFlags {
   // The first that says something; empty: none does.
   std::string given() const;
   // Throws Error(kInvalid) for what cannot be on this host.
-  strategies::Network network() const;
+  collectives::Network network() const;
 };
 
 // Adds the flags to the parser, with what each may be; `flags` outlives the parser.

@@ -16,7 +16,7 @@
 #include "engine/runtime/devices.h"
 #include "engine/checkpoint/whole_file.h"
 #include "models/registry.h"
-#include "strategies/calibration.h"
+#include "collectives/job/calibration.h"
 #include "strategies/session/session.h"
 #include "strategies/synchronous/step_design.h"
 #include "tools/bounds.h"
@@ -183,15 +183,15 @@ std::vector<engine::Device*> devices_of(const PlanFlags& f, strategies::Session&
 }
 
 // The ranks of this job, measured.
-strategies::Calibration calibrated(const PlanFlags& f, strategies::Session& session,
+collectives::Calibration calibrated(const PlanFlags& f, strategies::Session& session,
                                    const Topology& found) {
   const auto ops = session.devices()[0]->ops(engine::DType::kFloat32, {.threads = 1});
-  strategies::CalibrationOptions options;
+  collectives::CalibrationOptions options;
   options.network = session.network();
   options.cache = collectives::cache_folder();
   options.fresh = f.fresh;
   if (!f.verbosity.quiet) options.tell = complain;
-  return strategies::calibrate(session.bootstrap(), found, *ops, options);
+  return collectives::calibrate(session.bootstrap(), found, *ops, options);
 }
 
 int plan(const PlanFlags& f, const Program& program) {
@@ -234,7 +234,7 @@ int plan(const PlanFlags& f, const Program& program) {
   PlanSource source{"this job"};
   const bool gpus = are_gpus(devices);
   if (gpus || !f.assumed) {
-    const strategies::Calibration calibration = gpus
+    const collectives::Calibration calibration = gpus
                                                     ? device_costs(devices, topology,
                                                                    f.assumed ? DeviceCosts::kAssumed
                                                                    : f.fresh ? DeviceCosts::kFresh

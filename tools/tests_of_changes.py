@@ -23,6 +23,8 @@ UNIT = re.compile(r"-unity[0-9]+\.cpp$")
 
 # The first line whose path begins so: the programs that hold what lies there.
 PROGRAMS = [
+    ("engine/checkpoint/", "checkpoint"),
+    ("engine/report/", "checkpoint"),
     ("engine/train/", "checkpoint"),
     ("engine/cpu/", "ops"),
     ("engine/ops/", "ops"),
@@ -34,6 +36,8 @@ PROGRAMS = [
     ("collectives/memory/", "wire"),
     ("collectives/tcp/", "wire"),
     ("collectives/mpi/", "mpi_bootstrap_2 mpi_failure"),
+    ("collectives/job/", "strategies job_ranks"),
+    ("collectives/communicator/", "strategies"),
     ("collectives/", "collectives"),
     ("strategies/grpc/", "servers"),
     ("strategies/parameter_server/", "servers"),

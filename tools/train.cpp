@@ -345,7 +345,7 @@ int train(const TrainFlags& given, const Program& program) {
   const engine::optim::Optimizer rule = flags([&] { return choose_optimizer(f); });
   const strategies::StrategyOptions options = flags([&] { return strategy_options(f); });
   const bool each_host = true;
-  const strategies::Network between_hosts = flags([&] { return f.network.network(); }, each_host);
+  const collectives::Network between_hosts = flags([&] { return f.network.network(); }, each_host);
   const engine::data::Sets sets = flags([&] { return data(f, graph, launch.size); }, each_host);
 
   strategies::Session session(program.argc, program.argv,

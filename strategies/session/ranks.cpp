@@ -17,13 +17,13 @@ std::unique_ptr<engine::Ops> sums(const Session& session) {
 
 }  // namespace
 
-Communicator communicator(Session& session, const CommunicatorOptions& options) {
+collectives::Communicator communicator(Session& session, const collectives::CommunicatorOptions& options) {
   const Connected connected{session};
-  return Communicator(session.bootstrap(), sums(session), options, session.network());
+  return collectives::Communicator(session.bootstrap(), sums(session), options, session.network());
 }
 
-void run_ranks(Session& session, int size, const std::function<void(Communicator&)>& body,
-               const CommunicatorOptions& options) {
+void run_ranks(Session& session, int size, const std::function<void(collectives::Communicator&)>& body,
+               const collectives::CommunicatorOptions& options) {
   engine::require(size >= 1, "there must be at least one rank, not {}", size);
   const auto bootstraps =
       collectives::in_memory_bootstrap(std::vector<int>(std::size_t(size), 0), options.deadline);
@@ -40,7 +40,7 @@ void run_ranks(Session& session, int size, const std::function<void(Communicator
   };
   auto work = [&](std::size_t rank) {
     try {
-      Communicator communicator(*bootstraps[rank], std::move(ops[rank]), options);
+      collectives::Communicator communicator(*bootstraps[rank], std::move(ops[rank]), options);
       try {
         body(communicator);
       } catch (const engine::Error& error) {

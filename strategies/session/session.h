@@ -19,13 +19,13 @@
 #include "engine/device/device.h"
 #include "engine/runtime/devices.h"
 #include "engine/runtime/profilers.h"
-#include "strategies/network.h"
+#include "collectives/job/network.h"
 
 namespace lockstep::strategies {
 
 struct SessionOptions {
   std::chrono::milliseconds deadline{60000};  // of finding the other processes
-  Network network = {};                       // how messages travel between hosts
+  collectives::Network network = {};                       // how messages travel between hosts
   // False: whatever launcher started this process, it has nothing to do with others of it, and no
   // MPI. So is a task that a supervisor started (supervisor.h).
   bool launched = true;
@@ -73,7 +73,7 @@ class Session {
   // That which has started this process and looks at it, such as Nsight Systems; mostly null. It is
   // told of the parts of steps by the strategies made from this session.
   engine::Profiler* profiler() const { return profiler_.get(); }
-  const Network& network() const { return options_.network; }
+  const collectives::Network& network() const { return options_.network; }
   const engine::Log& log() const { return options_.log; }
   const std::string& program() const { return program_; }
   char** arguments() const { return arguments_; }  // null: of a session on a communicator

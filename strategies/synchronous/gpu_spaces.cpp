@@ -25,8 +25,8 @@ constexpr std::chrono::seconds kGrace{2};
 
 }  // namespace
 
-GpuSpaces::GpuSpaces(const JobRanks& ranks, engine::ProcessSharing* device,
-                     const ArenaLayout& layout, const HostMemory& memory, Team& team,
+GpuSpaces::GpuSpaces(const collectives::JobRanks& ranks, engine::ProcessSharing* device,
+                     const ArenaLayout& layout, const collectives::HostMemory& memory, Team& team,
                      std::chrono::milliseconds deadline)
     : rank_(ranks.mine().front()),
       device_(device),
@@ -46,7 +46,7 @@ GpuSpaces::~GpuSpaces() {
 }
 
 // What others open of this process's ranks, in their order.
-std::string GpuSpaces::told(const JobRanks& ranks, Team& team) {
+std::string GpuSpaces::told(const collectives::JobRanks& ranks, Team& team) {
   json all = json::array();
   if (device_ == nullptr) return all.dump();
   for (const int rank : ranks.mine()) {
@@ -60,7 +60,7 @@ std::string GpuSpaces::told(const JobRanks& ranks, Team& team) {
   return all.dump();
 }
 
-void GpuSpaces::open(const JobRanks& ranks, const ArenaLayout& layout, const HostMemory& memory,
+void GpuSpaces::open(const collectives::JobRanks& ranks, const ArenaLayout& layout, const collectives::HostMemory& memory,
                      Team& team, const std::vector<std::string>& texts) {
   if (device_ == nullptr) return;
   for (const int rank : ranks.local()) {

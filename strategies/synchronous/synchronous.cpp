@@ -19,7 +19,7 @@
 #include "collectives/algorithms/registry.h"
 #include "collectives/plan/traffic.h"
 #include "engine/base/hash.h"
-#include "strategies/host_connections.h"
+#include "collectives/job/host_connections.h"
 
 namespace lockstep::strategies {
 
@@ -73,10 +73,10 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
   std::vector<int> pids;
   for (const auto& process : topology_.processes) pids.push_back(process.pid);
   const std::vector<int> machine = bootstrap_.hosts();  // which also processes with GPUs share
-  JobRanks neighbours = ranks_of(bootstrap_, topology_);
+  collectives::JobRanks neighbours = collectives::ranks_of(bootstrap_, topology_);
   for (std::size_t rank = 0; rank < host_.size(); ++rank)
     neighbours.host[rank] = machine[std::size_t(neighbours.process[rank])];
-  watch_host(neighbours, pids, *watch_);
+  collectives::watch_host(neighbours, pids, *watch_);
   find_processors();
 }
 
@@ -252,7 +252,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
       rule.epsilon, rule.weight_decay, rule.decay_all ? "all parameters" : "weights",
       rule.clip_norm, rule.trust, options.batch, shares, options.accumulate, options.seed,
       engine::name(first.dtype()), options_.checksums, options_.overlap,
-      transport_of(options_.network), options_.wire, text_of(rule_.scaling),
+      collectives::transport_of(options_.network), options_.wire, text_of(rule_.scaling),
       queued_ ? "their devices'" : "the host's");
   // Whether all look for costs, before one of them does.
   if (bootstrap_.processes() > 1)
@@ -282,11 +282,11 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
         mirror->kernels().in_host_memory() == ops->in_host_memory(),
         "replicas on devices with and without memory of their own cannot read each other's: give "
         "devices of one kind");
-  const JobRanks ranks = ranks_of(bootstrap_, topology_);
+  const collectives::JobRanks ranks = collectives::ranks_of(bootstrap_, topology_);
   map_memory(ranks);
   open_executors(ranks);
   open_recordings();
-  if (!threads_) threads_ = std::make_unique<ReplicaThreads>(binding_.processors);
+  if (!threads_) threads_ = std::make_unique<collectives::ReplicaThreads>(binding_.processors);
   set_start_values();
 }
 
@@ -340,14 +340,14 @@ void Synchronous::find_costs() {
     costs_are_ = "assumed, since nothing was measured";
     return;
   }
-  CalibrationOptions calibration;
+  collectives::CalibrationOptions calibration;
   calibration.deadline = deadline();
   calibration.network = options_.network;
   calibration.cache = options_.cost_cache;
   calibration.most_touched = options_.most_touched;
   calibration.tell = [this](const std::string& line) { options_.log.info("{}", line); };
   calibration.trials_alone = topology_.hosts.size() == 1;
-  Calibration found = measured_costs(calibration);
+  collectives::Calibration found = measured_costs(calibration);
   if (!found.note.empty()) options_.log.warning("{}", found.note);
   topology_ = std::move(found.topology);
   const std::string folder = options_.cost_cache.string();
@@ -367,11 +367,11 @@ void Synchronous::find_costs() {
   if (found.disturbed) costs_are_ += "; not kept, since the machine is busy with other work";
 }
 
-Calibration Synchronous::measured_costs(const CalibrationOptions& calibration) {
+collectives::Calibration Synchronous::measured_costs(const collectives::CalibrationOptions& calibration) {
   const auto ops = options_.devices[0]->ops(engine::DType::kFloat32, {.threads = 1});
   calibrating_ = true;
   try {
-    Calibration found = calibrate(bootstrap_, topology_, *ops, calibration);
+    collectives::Calibration found = collectives::calibrate(bootstrap_, topology_, *ops, calibration);
     calibrating_ = false;
     return found;
   } catch (...) {  // who throws says why; the watch says no more
@@ -396,8 +396,8 @@ Arithmetic Synchronous::arithmetic() const {
 }
 
 // What moves the plans: connections between hosts, an executor of each replica, the threads.
-void Synchronous::open_executors(const JobRanks& ranks) {
-  auto transports = connect_hosts(ranks, design_.plan, options_.network, deadline(), "");
+void Synchronous::open_executors(const collectives::JobRanks& ranks) {
+  auto transports = collectives::connect_hosts(ranks, design_.plan, options_.network, deadline(), "");
   collectives::ExecutorOptions executor;
   executor.deadline = deadline();
   executor.hook = options_.hook;
@@ -426,7 +426,7 @@ void Synchronous::open_executors(const JobRanks& ranks) {
                              .replicas = std::size_t(beside),
                              .threads = std::size_t(options_.threads),
                              .sent = sent_in_step(),
-                             .wakes = transport_of(options_.network) == "tcp",
+                             .wakes = collectives::transport_of(options_.network) == "tcp",
                              .asked = options_.communication_thread});
 }
 

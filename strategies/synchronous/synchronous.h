@@ -30,16 +30,16 @@
 #include "engine/device/device.h"
 #include "engine/device/gpu_topology.h"
 #include "engine/train/strategy.h"
-#include "strategies/calibration.h"
+#include "collectives/job/calibration.h"
 #include "strategies/synchronous/communication_threads.h"
 #include "strategies/synchronous/gpu_sharing.h"
 #include "strategies/synchronous/gpu_spaces.h"
-#include "strategies/host_memory.h"
+#include "collectives/job/host_memory.h"
 #include "strategies/synchronous/memory_use.h"
 #include "strategies/synchronous/mirror.h"
-#include "strategies/network.h"
+#include "collectives/job/network.h"
 #include "strategies/synchronous/plan_record.h"
-#include "strategies/replica_threads.h"
+#include "collectives/job/replica_threads.h"
 #include "strategies/synchronous/step_recordings.h"
 #include "strategies/synchronous/vendor_sums.h"
 
@@ -68,7 +68,7 @@ struct SynchronousOptions {
   std::optional<bool> communication_thread = {};  // else communication_threads.h decides
   // Of every wait for another replica; without it 60 s or 20 median steps, whichever is longer.
   std::optional<std::chrono::milliseconds> deadline = {};
-  Network network = {};  // between hosts
+  collectives::Network network = {};  // between hosts
   // For algorithms and places of the update that are not asked for, the planner chooses by what the
   // ranks were measured to cost each other (calibration.h), once a strategy, unless `cost_cache`
   // has it: on one host sums alone are timed, so that the start stays short. Else by assumed costs.
@@ -170,14 +170,14 @@ class Synchronous : public engine::Strategy {
   void watch_vendor();
   void find_costs();
   void find_gpu_costs();
-  Calibration measured_costs(const CalibrationOptions& calibration);
+  collectives::Calibration measured_costs(const collectives::CalibrationOptions& calibration);
   Arithmetic arithmetic() const;  // of this process
   void plan_memory(engine::Ops& ops, const engine::Graph& graph);
   std::size_t local_processes() const;
   void compare(const std::string& mine, const std::string& what);
   void leave_together(const std::string& what);
-  void map_memory(const JobRanks& ranks);
-  void open_executors(const JobRanks& ranks);
+  void map_memory(const collectives::JobRanks& ranks);
+  void open_executors(const collectives::JobRanks& ranks);
   std::size_t sent_in_step() const;
   void find_processors();
   std::chrono::milliseconds deadline() const;
@@ -221,13 +221,13 @@ class Synchronous : public engine::Strategy {
 
   // The order of these is the order of ending, last first: mirrors use the team, the team the
   // memory.
-  std::optional<HostMemory> memory_;       // arenas and control block
+  std::optional<collectives::HostMemory> memory_;       // arenas and control block
   std::unique_ptr<GpuSpaces> gpu_spaces_;  // where GPUs of several processes are shared
   std::optional<collectives::Team> team_;
   std::vector<std::unique_ptr<Mirror>> mirrors_;
   std::unique_ptr<VendorSums> vendor_sums_;  // where the step has any
   std::optional<StepRecordings> recordings_;
-  std::unique_ptr<ReplicaThreads> threads_;
+  std::unique_ptr<collectives::ReplicaThreads> threads_;
   std::mutex watch_mutex_;  // these two against the watch's thread: team_,
   bool meeting_ = true;  // and whether an exchange goes on, or follows, that cannot be broken off
   std::atomic<bool> calibrating_{false};

@@ -2,7 +2,7 @@
 // What replicas of one process on GPUs cost each other: a start does not measure it.
 #include <fmt/format.h>
 
-#include "strategies/gpu_calibration.h"
+#include "collectives/job/gpu_calibration.h"
 #include "strategies/synchronous/synchronous.h"
 
 namespace lockstep::strategies {
@@ -19,7 +19,7 @@ void Synchronous::find_gpu_costs() {
     if (links.empty()) costs_are_ = "assumed, since nothing was measured";
     return;
   }
-  Calibration found = stored_gpu_costs(
+  collectives::Calibration found = collectives::stored_gpu_costs(
       topology_,
       {.devices = options_.devices, .gpus = options_.gpus, .cache = options_.cost_cache});
   if (!found.note.empty()) options_.log.warning("{}", found.note);

@@ -119,7 +119,7 @@ void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
   memory_sentence_ = sentence(use_of(open_.batch), room);
 }
 
-void Synchronous::map_memory(const JobRanks& ranks) {
+void Synchronous::map_memory(const collectives::JobRanks& ranks) {
   const ArenaLayout layout = arena_layout(mirrors_[0]->graph, design_);
   const std::size_t plans = design_.plan.size();
   const bool in_host_memory = mirrors_[0]->kernels().in_host_memory();

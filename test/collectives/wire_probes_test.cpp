@@ -28,7 +28,7 @@ struct Measured {
 // How many times as long as the simulator says the n-th repetition of this probe takes.
 using Disturbance = std::function<double(const Probe&, std::size_t n)>;
 
-// As strategies/probe_run.h would measure, on a machine that takes what the simulator says.
+// As collectives/job/probe_run.h would measure, on a machine that takes what the simulator says.
 Measured measured(
     const Topology& topology,
     const Disturbance& disturbance = [](const Probe&, std::size_t) { return 1.0; }) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Calibration with ranks that are threads: all hold the same numbers, files are used or measured
 // anew, and who fails ends it for all. Times are not judged.
-#include "strategies/calibration.h"
+#include "collectives/job/calibration.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,8 +26,8 @@ namespace calibration_test {
 
 namespace fs = std::filesystem;
 using collectives::Topology;
-using strategies::Calibration;
-using strategies::CalibrationOptions;
+using collectives::Calibration;
+using collectives::CalibrationOptions;
 using testing::AllOf;
 using testing::HasSubstr;
 using namespace std::chrono_literals;
@@ -61,7 +61,7 @@ Ended run(
             *views[p], std::vector<std::string>(std::size_t(replicas), "cpu:0"));
         CalibrationOptions mine = options;
         change(int(p), mine);
-        ended.calibrations[p] = strategies::calibrate(*views[p], topology, *ops, mine);
+        ended.calibrations[p] = collectives::calibrate(*views[p], topology, *ops, mine);
       } catch (const std::exception& error) {
         ended.errors[p] = error.what();
         failed(int(p));

@@ -14,7 +14,7 @@
 #include "collectives/topology/binding.h"
 #include "collectives/algorithms/registry.h"
 #include "engine/reference/reference_device.h"
-#include "strategies/calibration.h"
+#include "collectives/job/calibration.h"
 #include "strategies/synchronous/plan_record.h"
 #include "strategies/synchronous/step_design.h"
 #include "test/strategies/small_job.h"
@@ -108,11 +108,11 @@ class Costs : public testing::Test {
     for (const auto& bootstrap : bootstraps)
       processes.emplace_back([&] {
         const auto ops = engine::reference_device()->ops(engine::DType::kFloat64, {});
-        strategies::CalibrationOptions options;
+        collectives::CalibrationOptions options;
         options.cache = folder_;
         options.most_touched = options_.most_touched;
         options.waited = [] { return 0.0; };  // other work may disturb it: kept all the same
-        strategies::calibrate(*bootstrap, topology, *ops, options);
+        collectives::calibrate(*bootstrap, topology, *ops, options);
         bootstrap->finish();
       });
   }

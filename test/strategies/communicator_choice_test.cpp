@@ -9,15 +9,15 @@
 
 #include "collectives/topology/topology.h"
 #include "engine/cpu/cpu_device.h"
-#include "strategies/calibration.h"
-#include "strategies/communicator.h"
+#include "collectives/job/calibration.h"
+#include "collectives/communicator/communicator.h"
 
 namespace lockstep::test {
 namespace communicator_choice_test {
 
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
-using strategies::Communicator;
+using collectives::Communicator;
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
@@ -37,7 +37,7 @@ struct Said {
 };
 
 // Also sums on all of them.
-Said on(const std::vector<int>& host, const strategies::CommunicatorOptions& options = {}) {
+Said on(const std::vector<int>& host, const collectives::CommunicatorOptions& options = {}) {
   const auto device = engine::cpu_device();
   Said said{std::vector<std::string>(host.size()), std::vector<std::string>(host.size())};
   together(host, [&](std::size_t rank, collectives::Bootstrap& bootstrap) {
@@ -87,7 +87,7 @@ TEST(CommunicatorChoice, BetweenHostsIsThePlanners) {
 
 TEST(CommunicatorChoice, GoesByCostsThatWereMeasuredBefore) {
   const std::vector<int> host{0, 0};
-  strategies::CommunicatorOptions options;
+  collectives::CommunicatorOptions options;
   options.cost_cache =
       fs::temp_directory_path() / fmt::format("lockstep-communicator-{}", getpid());
   fs::remove_all(options.cost_cache);
@@ -96,11 +96,11 @@ TEST(CommunicatorChoice, GoesByCostsThatWereMeasuredBefore) {
   const auto device = engine::cpu_device();
   together(host, [&](std::size_t, collectives::Bootstrap& bootstrap) {
     const auto ops = device->ops(engine::DType::kFloat32, {.threads = 1});
-    strategies::CalibrationOptions measure;
+    collectives::CalibrationOptions measure;
     measure.cache = options.cost_cache;
     measure.most_touched = std::size_t(1) << 20;
     measure.waited = [] { return 0.0; };  // other work may disturb it: kept all the same
-    strategies::calibrate(bootstrap, collectives::discover(bootstrap, {"cpu:0"}), *ops, measure);
+    collectives::calibrate(bootstrap, collectives::discover(bootstrap, {"cpu:0"}), *ops, measure);
   });
   EXPECT_THAT(on(host, options).explained, Each(HasSubstr("links: measured")));
   options.cost_cache /= "another";

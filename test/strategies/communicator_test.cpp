@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The lower layer with ranks that are threads: sums are exact, what differs between ranks is an
 // error at the call, nobody waits for ever.
-#include "strategies/communicator.h"
+#include "collectives/communicator/communicator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 #include "engine/base/error.h"
 #include "engine/cpu/cpu_device.h"
-#include "strategies/buckets.h"
+#include "collectives/communicator/buckets.h"
 #include "strategies/session/ranks.h"
 
 namespace lockstep::test {
@@ -24,10 +24,10 @@ namespace communicator_test {
 using namespace std::chrono_literals;
 using engine::Code;
 using engine::Error;
-using strategies::Buckets;
-using strategies::Communicator;
-using strategies::Gradient;
-using strategies::Reduce;
+using collectives::Buckets;
+using collectives::Communicator;
+using collectives::Gradient;
+using collectives::Reduce;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -223,7 +223,7 @@ TEST(Communicator, ACallMayHaveADeadlineOfItsOwn) {
 }
 
 // What two processes with these networks throw when they make a communicator; both must.
-std::vector<Error> refused(const std::vector<strategies::Network>& networks) {
+std::vector<Error> refused(const std::vector<collectives::Network>& networks) {
   const auto bootstraps = collectives::in_memory_bootstrap({0, 1}, 20s);
   const auto device = engine::cpu_device();
   std::vector<Error> errors(2, Error(Code::kAborted, "not refused"));

@@ -9,8 +9,8 @@
 
 #include "engine/base/error.h"
 #include "engine/cpu/cpu_device.h"
-#include "strategies/buckets.h"
-#include "strategies/communicator.h"
+#include "collectives/communicator/buckets.h"
+#include "collectives/communicator/communicator.h"
 #include "strategies/session/ranks.h"
 
 namespace lockstep::test {
@@ -20,9 +20,9 @@ using namespace std::chrono_literals;
 using engine::BFloat16;
 using engine::Error;
 using engine::Half;
-using strategies::Buckets;
-using strategies::Communicator;
-using strategies::Reduce;
+using collectives::Buckets;
+using collectives::Communicator;
+using collectives::Reduce;
 using testing::AllOf;
 using testing::HasSubstr;
 

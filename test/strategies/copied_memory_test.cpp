@@ -19,7 +19,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/train/staging.h"
 #include "models/registry.h"
-#include "strategies/buckets.h"
+#include "collectives/communicator/buckets.h"
 #include "strategies/session/factories.h"
 #include "strategies/session/ranks.h"
 
@@ -146,9 +146,9 @@ TEST(CopiedMemory, OfGradientsOfBucketsIsThatOfTheCallersOwnAlone) {
   forget();
   std::mutex mutex;
   std::atomic<int> ready{0};
-  strategies::run_ranks(session, 3, [&](strategies::Communicator& c) {
+  strategies::run_ranks(session, 3, [&](collectives::Communicator& c) {
     std::vector<float> own(kOwn);
-    strategies::Buckets<float> buckets(c, {{nullptr, kCount}, {own.data(), kOwn}, {nullptr, 5}},
+    collectives::Buckets<float> buckets(c, {{nullptr, kCount}, {own.data(), kOwn}, {nullptr, 5}},
                                        {.bytes = 100'000});
     {
       std::scoped_lock lock(mutex);

@@ -9,8 +9,8 @@
 #include <functional>
 
 #include "engine/base/error.h"
-#include "strategies/buckets.h"
-#include "strategies/communicator.h"
+#include "collectives/communicator/buckets.h"
+#include "collectives/communicator/communicator.h"
 #include "strategies/session/ranks.h"
 
 namespace lockstep::test {
@@ -19,10 +19,10 @@ namespace differing_calls_test {
 using namespace std::chrono_literals;
 using engine::Code;
 using engine::Error;
-using strategies::Buckets;
-using strategies::Communicator;
-using strategies::Gradient;
-using strategies::Reduce;
+using collectives::Buckets;
+using collectives::Communicator;
+using collectives::Gradient;
+using collectives::Reduce;
 using testing::AllOf;
 using testing::HasSubstr;
 

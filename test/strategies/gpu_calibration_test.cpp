@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What GPUs cost each other, measured on fake ones: how long anything takes there says nothing, so
 // this is about what is measured, whether it is kept, and who uses it.
-#include "strategies/gpu_calibration.h"
+#include "collectives/job/gpu_calibration.h"
 
 #include <gtest/gtest.h>
 
@@ -27,8 +27,8 @@ using collectives::Topology;
 using engine::GpuLink;
 using engine::GpuTopology;
 using engine::cuda::FakeDevices;
-using strategies::Calibration;
-using strategies::GpuCalibration;
+using collectives::Calibration;
+using collectives::GpuCalibration;
 
 collectives::GpuProbes few_bytes() {
   collectives::GpuProbes probes;
@@ -159,27 +159,27 @@ TEST(GpuCalibration, WhatWasMeasuredIsKeptForTheSameGpusAlone) {
   const TemporaryFolder folder;
   FakeDevices gpus({.gpus = 3});
   const GpuCalibration how = on(gpus, {0, 1}, folder.path());
-  EXPECT_FALSE(strategies::stored_gpu_costs(job_of(how), how).cached) << "nothing was measured yet";
-  const Calibration first = strategies::calibrate_gpus(job_of(how), how);
+  EXPECT_FALSE(collectives::stored_gpu_costs(job_of(how), how).cached) << "nothing was measured yet";
+  const Calibration first = collectives::calibrate_gpus(job_of(how), how);
   EXPECT_TRUE(first.kept);
   EXPECT_FALSE(first.cached);
   EXPECT_EQ(first.topology.costs_are, "measured");
   EXPECT_EQ(first.topology.hosts[0].costs.link, LinkClass::kNvlink);
-  const Calibration again = strategies::stored_gpu_costs(job_of(how), how);
+  const Calibration again = collectives::stored_gpu_costs(job_of(how), how);
   EXPECT_TRUE(again.cached);
   EXPECT_EQ(again.topology, first.topology);
-  EXPECT_TRUE(strategies::calibrate_gpus(job_of(how), how).cached);
+  EXPECT_TRUE(collectives::calibrate_gpus(job_of(how), how).cached);
 
   GpuCalibration fresh = how;
   fresh.fresh = true;
-  EXPECT_FALSE(strategies::calibrate_gpus(job_of(fresh), fresh).cached);
+  EXPECT_FALSE(collectives::calibrate_gpus(job_of(fresh), fresh).cached);
   const GpuCalibration others = on(gpus, {0, 2}, folder.path());
-  EXPECT_FALSE(strategies::stored_gpu_costs(job_of(others), others).cached) << "other GPUs";
+  EXPECT_FALSE(collectives::stored_gpu_costs(job_of(others), others).cached) << "other GPUs";
   const GpuCalibration more = on(gpus, {0, 1, 1}, folder.path());
-  EXPECT_FALSE(strategies::stored_gpu_costs(job_of(more), more).cached) << "other ranks";
+  EXPECT_FALSE(collectives::stored_gpu_costs(job_of(more), more).cached) << "other ranks";
   GpuCalibration links = how;
   links.gpus.pairs[0].links = 2;
-  EXPECT_FALSE(strategies::stored_gpu_costs(job_of(links), links).cached) << "other links";
+  EXPECT_FALSE(collectives::stored_gpu_costs(job_of(links), links).cached) << "other links";
 }
 
 TEST(GpuCalibration, AnotherDriverHasCostsOfItsOwn) {
@@ -187,7 +187,7 @@ TEST(GpuCalibration, AnotherDriverHasCostsOfItsOwn) {
   for (const int driver : {13000, 13010}) {
     FakeDevices gpus({.gpus = 2, .driver_version = driver});
     const GpuCalibration how = on(gpus, {0, 1}, folder.path());
-    EXPECT_FALSE(strategies::calibrate_gpus(job_of(how), how).cached) << driver;
+    EXPECT_FALSE(collectives::calibrate_gpus(job_of(how), how).cached) << driver;
   }
 }
 
@@ -195,24 +195,24 @@ TEST(GpuCalibration, ADamagedFileIsMeasuredAnewAndNamed) {
   const TemporaryFolder folder;
   FakeDevices gpus({.gpus = 2});
   const GpuCalibration how = on(gpus, {0, 1}, folder.path());
-  strategies::calibrate_gpus(job_of(how), how);
+  collectives::calibrate_gpus(job_of(how), how);
   std::filesystem::path file;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) file = entry.path();
   std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
-  const Calibration stored = strategies::stored_gpu_costs(job_of(how), how);
+  const Calibration stored = collectives::stored_gpu_costs(job_of(how), how);
   EXPECT_FALSE(stored.cached);
   EXPECT_NE(stored.note.find(file.string() + " is ignored, and costs are assumed"),
             std::string::npos)
       << stored.note;
-  EXPECT_TRUE(strategies::calibrate_gpus(job_of(how), how).kept);
-  EXPECT_TRUE(strategies::stored_gpu_costs(job_of(how), how).cached);
+  EXPECT_TRUE(collectives::calibrate_gpus(job_of(how), how).kept);
+  EXPECT_TRUE(collectives::stored_gpu_costs(job_of(how), how).cached);
 }
 
 TEST(GpuCalibration, GpusThatDoNotReachEachOtherAreNamed) {
   FakeDevices gpus({.gpus = 2, .apart = {{1, 0}}});
   const GpuCalibration how = on(gpus, {0, 1});
   try {
-    strategies::calibrate_gpus(job_of(how), how);
+    collectives::calibrate_gpus(job_of(how), how);
     FAIL() << "nobody noticed";
   } catch (const engine::Error& error) {
     EXPECT_EQ(error.code(), engine::Code::kInvalid);
@@ -257,7 +257,7 @@ TEST(GpuCalibration, AStartUsesWhatIsKeptAndSaysSo) {
     const auto alone = collectives::single_process();
     std::vector<std::string> names;
     for (engine::Device* device : how.devices) names.push_back(to_string(device->id()));
-    strategies::calibrate_gpus(collectives::discover(*alone, names), how);
+    collectives::calibrate_gpus(collectives::discover(*alone, names), how);
     const std::string text = explained(gpus, which, folder.path());
     EXPECT_NE(
         text.find("costs of ranks and links: measured before, and read from " + folder.path()),

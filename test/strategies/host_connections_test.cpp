@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Connections between hosts that do not come about.
-#include "strategies/host_connections.h"
+#include "collectives/job/host_connections.h"
 
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ TEST(HostConnections, ADeathWhileTheyAreMadeEndsThem) {
   });
   const auto begin = engine::Clock::now();
   try {
-    strategies::connect_hosts(strategies::rank_of_each_process(*views[0]), step, {}, 60s, "sum: ");
+    collectives::connect_hosts(collectives::rank_of_each_process(*views[0]), step, {}, 60s, "sum: ");
     ADD_FAILURE() << "connected with nobody";
   } catch (const engine::Error& error) {
     EXPECT_EQ(error.code(), engine::Code::kPeerLost);

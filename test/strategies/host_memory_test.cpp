@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Memory that processes of a host map from each other, and what all are told where one of them
 // fails: threads that play processes.
-#include "strategies/host_memory.h"
+#include "collectives/job/host_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace host_memory_test {
 using namespace std::chrono_literals;
 using engine::Code;
 using engine::Error;
-using strategies::HostMemory;
+using collectives::HostMemory;
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
@@ -63,7 +63,7 @@ std::vector<std::string> told(const std::function<std::size_t(int process)>& blo
       Changed mine(*views[std::size_t(process)],
                    [&](const std::string& what, auto& heard) { change(process, what, heard); });
       try {
-        HostMemory(strategies::rank_of_each_process(mine), block(process), kBlock, "test: ");
+        HostMemory(collectives::rank_of_each_process(mine), block(process), kBlock, "test: ");
       } catch (const Error& error) {
         told[std::size_t(process)] = fmt::format("{}: {}", name(error.code()), error.what());
       }

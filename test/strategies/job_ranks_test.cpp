@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The ranks of a job as one of its processes sees them, and who of them is watched: with children
 // that play the other processes.
-#include "strategies/job_ranks.h"
+#include "collectives/job/job_ranks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace lockstep::test {
 namespace job_ranks_test {
 
 using namespace std::chrono_literals;
-using strategies::JobRanks;
+using collectives::JobRanks;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
@@ -66,7 +66,7 @@ TEST(JobRanks, ThreadsOfOneProcessWatchNobody) {
   const auto views = collectives::in_memory_bootstrap({0, 0, 0}, 60s);
   const int me = int(getpid());
   int watched = -1;
-  EXPECT_THAT(told(strategies::rank_of_each_process(*views[0]), {me, me, me}, &watched), IsEmpty());
+  EXPECT_THAT(told(collectives::rank_of_each_process(*views[0]), {me, me, me}, &watched), IsEmpty());
   EXPECT_EQ(watched, 0);
 }
 
@@ -78,7 +78,7 @@ TEST(JobRanks, OfATopologyAreThoseOfItsProcesses) {
       auto& mine = *views[std::size_t(process)];
       const auto topology =
           collectives::discover(mine, std::vector<std::string>(process == 0 ? 2 : 1, "cpu:0"));
-      const JobRanks ranks = strategies::ranks_of(mine, topology);
+      const JobRanks ranks = collectives::ranks_of(mine, topology);
       EXPECT_EQ(ranks.process, (std::vector<int>{0, 0, 1}));
       EXPECT_EQ(ranks.host, (std::vector<int>{0, 0, 1}));
       EXPECT_EQ(ranks.mine(), process == 0 ? (std::vector<int>{0, 1}) : std::vector<int>{2});

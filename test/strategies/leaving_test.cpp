@@ -10,7 +10,7 @@
 
 #include "engine/base/error.h"
 #include "engine/cpu/cpu_device.h"
-#include "strategies/buckets.h"
+#include "collectives/communicator/buckets.h"
 #include "strategies/session/ranks.h"
 #include "test/strategies/observed_device.h"
 
@@ -20,9 +20,9 @@ namespace leaving_test {
 using namespace std::chrono_literals;
 using engine::Code;
 using engine::Error;
-using strategies::Buckets;
-using strategies::Communicator;
-using strategies::Gradient;
+using collectives::Buckets;
+using collectives::Communicator;
+using collectives::Gradient;
 using testing::AllOf;
 using testing::HasSubstr;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Whether a job has processors for all of its ranks: here all of its hosts are this machine.
-#include "strategies/rank_processors.h"
+#include "collectives/job/rank_processors.h"
 
 #include <gtest/gtest.h>
 
@@ -15,13 +15,13 @@ namespace rank_processors_test {
 using namespace std::chrono_literals;
 
 // As each process sees it.
-std::vector<strategies::RankProcessors> found(const std::vector<int>& host) {
+std::vector<collectives::RankProcessors> found(const std::vector<int>& host) {
   const auto views = collectives::in_memory_bootstrap(host, 60s);
-  std::vector<strategies::RankProcessors> all(host.size());
+  std::vector<collectives::RankProcessors> all(host.size());
   std::vector<std::thread> processes;
   for (std::size_t p = 0; p < host.size(); ++p)
     processes.emplace_back([&, p] {
-      all[p] = processors_of_ranks(strategies::rank_of_each_process(*views[p]), "processors");
+      all[p] = processors_of_ranks(collectives::rank_of_each_process(*views[p]), "processors");
     });
   for (std::thread& process : processes) process.join();
   return all;

@@ -20,8 +20,8 @@
 #include <thread>
 
 #include "engine/base/error.h"
-#include "strategies/buckets.h"
-#include "strategies/calibration.h"
+#include "collectives/communicator/buckets.h"
+#include "collectives/job/calibration.h"
 #include "strategies/session/ranks.h"
 #include "test/strategies/observed_device.h"
 
@@ -31,7 +31,7 @@ namespace {
 using namespace std::chrono_literals;
 
 template <class T>
-std::size_t wrong_sums(strategies::Communicator& c) {
+std::size_t wrong_sums(collectives::Communicator& c) {
   std::size_t wrong = 0;
   const auto expect = [&](std::span<T> values, auto&& sum) {
     for (std::size_t i = 0; i < values.size(); ++i)
@@ -46,8 +46,8 @@ std::size_t wrong_sums(strategies::Communicator& c) {
   for (const std::size_t count : {0, 1, 7, 1024, 4097, 300001}) {
     std::vector<T> own(count);
     expect(own, [&] { c.all_reduce(std::span<T>(own)); });
-    strategies::Buckets<T> buckets(c, {{nullptr, count}, {own.data(), count}},
-                                   {.operation = strategies::Reduce::kSum});
+    collectives::Buckets<T> buckets(c, {{nullptr, count}, {own.data(), count}},
+                                   {.operation = collectives::Reduce::kSum});
     buckets.ready(0);
     expect(own, [&] {
       buckets.ready(1);
@@ -99,7 +99,7 @@ int calibrate(strategies::Session& session, const std::string& dies_in) {
                      });
   const auto topology = collectives::discover(bootstrap, {"cpu:0"});
   session.connected();
-  strategies::calibrate(bootstrap, topology, *ops, {.deadline = 60s});
+  collectives::calibrate(bootstrap, topology, *ops, {.deadline = 60s});
   return 0;
 }
 
@@ -111,7 +111,7 @@ int make(const std::string& part, int argc, char** argv) {
                                (part == "allocate" ? "allocated memory" : part) + ": plans");
     session.connected();
     try {
-      strategies::Communicator c(bootstrap,
+      collectives::Communicator c(bootstrap,
                                  session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1}),
                                  {.deadline = 60s});
       if (part == "allocate") c.allocate_float(10);
@@ -119,7 +119,7 @@ int make(const std::string& part, int argc, char** argv) {
         if (c.rank() == 1) kill(getpid(), SIGKILL);
         c.barrier();
       }
-      if (part == "buckets") strategies::Buckets<float>(c, {{nullptr, 10}});
+      if (part == "buckets") collectives::Buckets<float>(c, {{nullptr, 10}});
     } catch (const engine::Error& error) {
       fmt::print("error {}: {}\n", name(error.code()), error.what());
     }
@@ -142,7 +142,7 @@ int play(const std::string& part, int argc, char** argv) {
     c.barrier();
     fmt::print("rank {} pid {}\n", c.rank(), getpid());
     std::fflush(stdout);
-    for (;;) c.all_reduce(large, strategies::Reduce::kMean);
+    for (;;) c.all_reduce(large, collectives::Reduce::kMean);
   }
   std::vector<float> values(part == "differ" && c.rank() == 1 ? 7 : 10);
   if (part == "differ") {

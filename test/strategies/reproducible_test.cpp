@@ -18,8 +18,8 @@
 #include "engine/base/error.h"
 #include "engine/base/random.h"
 #include "engine/cpu/cpu_device.h"
-#include "strategies/buckets.h"
-#include "strategies/communicator.h"
+#include "collectives/communicator/buckets.h"
+#include "collectives/communicator/communicator.h"
 
 namespace lockstep::test {
 namespace reproducible_test {
@@ -27,9 +27,9 @@ namespace reproducible_test {
 using namespace std::chrono_literals;
 using engine::BFloat16;
 using engine::Half;
-using strategies::Communicator;
-using strategies::CommunicatorOptions;
-using strategies::Reduce;
+using collectives::Communicator;
+using collectives::CommunicatorOptions;
+using collectives::Reduce;
 using testing::HasSubstr;
 __extension__ using Wide = __int128;
 __extension__ using Size = unsigned __int128;
@@ -370,7 +370,7 @@ TEST(ReproducibleSum, OfAllocatedMemoryAndBucketsIsTheSame) {
       const std::span<float> allocated = c.allocate_float(3000);
       fill(allocated);
       c.all_reduce(allocated, Reduce::kMean);
-      strategies::Buckets<float> buckets(c, {{nullptr, 3000}, {own.data(), own.size()}},
+      collectives::Buckets<float> buckets(c, {{nullptr, 3000}, {own.data(), own.size()}},
                                          {.bytes = 3000 * sizeof(float)});
       for (int round = 0; round < 2; ++round) {
         for (const std::size_t i : {1u, 0u}) {
@@ -419,7 +419,7 @@ TEST(ReproducibleProduct, IsRefusedOnAllRanksButOfIntegers) {
       EXPECT_EQ(error.code(), engine::Code::kInvalid);
       EXPECT_THAT(error.what(), HasSubstr("products of floating point are not reproducible"));
     }
-    EXPECT_THROW((strategies::Buckets<float>(c, {{nullptr, 4}}, {.operation = Reduce::kProduct})),
+    EXPECT_THROW((collectives::Buckets<float>(c, {{nullptr, 4}}, {.operation = Reduce::kProduct})),
                  engine::Error);
     std::vector<std::int64_t> whole(4, 3);
     c.all_reduce(std::span(whole), Reduce::kProduct);

@@ -11,8 +11,8 @@
 
 #include "collectives/algorithms/registry.h"
 #include "engine/cpu/cpu_device.h"
-#include "strategies/calibration.h"
-#include "strategies/rank_link.h"
+#include "collectives/job/calibration.h"
+#include "collectives/job/rank_link.h"
 #include "test/strategies/observed_device.h"
 
 namespace lockstep::test {
@@ -50,7 +50,7 @@ Ended run(const MemoryAccess& first, const MemoryAccess& second) {
         streamed += a.stream ? 1 : 0;
         ahead += a.read_ahead ? 1 : 0;
       });
-      const strategies::Ranks ranks{strategies::rank_of_each_process(*views[std::size_t(rank)]),
+      const collectives::Ranks ranks{collectives::rank_of_each_process(*views[std::size_t(rank)]),
                                     *ops,
                                     60s,
                                     {},
@@ -68,7 +68,7 @@ Ended run(const MemoryAccess& first, const MemoryAccess& second) {
         scratch += algorithm.scratch(request);
       }
       plan.push_back({collectives::direct_all_gather(request), {}, false});
-      strategies::RankLink link(ranks, plan, kCount * sizeof(float), scratch * sizeof(float),
+      collectives::RankLink link(ranks, plan, kCount * sizeof(float), scratch * sizeof(float),
                                 "a test");
       auto* const values = reinterpret_cast<float*>(link.data());
       for (std::size_t p = 0; p < plan.size(); ++p) {
@@ -113,7 +113,7 @@ TEST(Stores, CalibrationTimesBothKinds) {
     EXPECT_TRUE(apart || !a.stream || a.from.size() == 1);
   });
   const auto topology = collectives::discover(*views[0], {"cpu:0", "cpu:0"});
-  strategies::calibrate(*views[0], topology, *ops,
+  collectives::calibrate(*views[0], topology, *ops,
                         {.deadline = 60s, .most_touched = std::size_t(2) << 20});
   EXPECT_GT(streamed, 0);
   EXPECT_GT(kept, 0);
@@ -131,7 +131,7 @@ void choose(bool read_ahead) {
     if (a.read_ahead != read_ahead) std::this_thread::sleep_for(5ms);  // however busy the machine
   });
   const auto topology = collectives::discover(*views[0], {"cpu:0", "cpu:0"});
-  const auto found = strategies::calibrate(*views[0], topology, *ops,
+  const auto found = collectives::calibrate(*views[0], topology, *ops,
                                            {.deadline = 60s, .most_touched = std::size_t(2) << 20});
   EXPECT_EQ(found.topology.hosts[0].costs.read_ahead, read_ahead);
   EXPECT_GT(worse, 0) << "both kinds are timed";

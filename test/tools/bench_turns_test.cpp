@@ -13,14 +13,14 @@
 
 #include "engine/cpu/cpu_device.h"
 #include "engine/device/buffer.h"
-#include "strategies/host_memory.h"
+#include "collectives/job/host_memory.h"
 #include "tools/bench/verdict.h"
 
 namespace lockstep::test {
 namespace bench_turns_test {
 
 using engine::Buffer;
-using strategies::HostMemory;
+using collectives::HostMemory;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using tools::bench::Check;
@@ -51,7 +51,7 @@ struct Pair {
     for (int rank = 0; rank < 2; ++rank)
       threads.emplace_back([&, rank] {
         const auto ops = engine::cpu_device()->ops(engine::DType::kFloat32, {.threads = 1});
-        const strategies::Ranks ranks{strategies::rank_of_each_process(*views[std::size_t(rank)]),
+        const collectives::Ranks ranks{collectives::rank_of_each_process(*views[std::size_t(rank)]),
                                       *ops, kDeadline};
         const std::size_t pages = (count * sizeof(float) + 4095) / 4096;
         const HostMemory memory(ranks, pages * 4096, 4096, "a test: ");

@@ -17,11 +17,11 @@ constexpr std::chrono::milliseconds kErrorPatience{300};
 
 }  // namespace
 
-DeathWatch::DeathWatch(const strategies::Ranks& ranks)
+DeathWatch::DeathWatch(const collectives::Ranks& ranks)
     : watch_(std::make_unique<collectives::PeerWatch>([this](const std::string& who, int pid) {
         died(fmt::format("{} (process {}) died", who, pid));
       })) {
-  const int others = strategies::watch_host(ranks, "processes of the benchmark", *watch_);
+  const int others = collectives::watch_host(ranks, "processes of the benchmark", *watch_);
   of_processes_ = others + 1 == int(ranks.local().size());
 }
 
@@ -34,7 +34,7 @@ DeathWatch::~DeathWatch() {
   watch_->release();
 }
 
-void DeathWatch::at_work(strategies::RankLink* link) {
+void DeathWatch::at_work(collectives::RankLink* link) {
   const std::scoped_lock lock(mutex_);
   link_ = link;
   if (link_ != nullptr && !lost_.empty()) link_->stop(engine::Code::kPeerLost, lost_);

@@ -11,19 +11,19 @@
 #include <string>
 
 #include "collectives/run/peer_watch.h"
-#include "strategies/rank_link.h"
+#include "collectives/job/rank_link.h"
 
 namespace lockstep::tools::bench {
 
 class DeathWatch {
  public:
-  explicit DeathWatch(const strategies::Ranks& ranks);
+  explicit DeathWatch(const collectives::Ranks& ranks);
   ~DeathWatch();
   DeathWatch(const DeathWatch&) = delete;
   DeathWatch& operator=(const DeathWatch&) = delete;
 
   // What is at work from here on; null: nothing.
-  void at_work(strategies::RankLink* link);
+  void at_work(collectives::RankLink* link);
   // "rank 1 (process 4711) died"; empty: nobody so far.
   std::string lost() const;
   bool of_processes() const { return of_processes_; }  // and not of threads of one
@@ -33,7 +33,7 @@ class DeathWatch {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  strategies::RankLink* link_ = nullptr;
+  collectives::RankLink* link_ = nullptr;
   std::string lost_;
   bool over_ = false, of_processes_ = false;
   std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread uses the others

@@ -33,12 +33,12 @@ void run_mpi(const Task& task, std::byte* data, std::size_t count) {
 
 }  // namespace
 
-Measured measure(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+Measured measure(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
                  const std::string& algorithm, std::size_t count) {
   const Task& task = setting.task;
   const std::size_t width = engine::size_of(task.dtype);
   const Work w = work(task, algorithm, count);
-  strategies::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");
+  collectives::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");
   const Prepared prepared(meeting, title(w.plan[0].plan), link);
   const auto run = [&link](const std::vector<int>& stages) {
     for (const int stage : stages) link.executor().start(stage, nullptr);

@@ -25,7 +25,7 @@ constexpr int kTries = 5, kRounds = 4000;
 
 }  // namespace
 
-Meeting::Meeting(const strategies::Ranks& ranks)
+Meeting::Meeting(const collectives::Ranks& ranks)
     : ranks_(ranks),
       deaths_(ranks),
       memory_(ranks, 4096, 4096, "meeting: "),
@@ -40,7 +40,7 @@ Meeting::Meeting(const strategies::Ranks& ranks)
   request.subject = {0, 1};
   request.host = ranks.host;
   collectives::StepPlan plan{{halving_doubling_all_reduce(request), {}, false}};
-  link_ = std::make_unique<strategies::RankLink>(ranks, std::move(plan), sizeof(float),
+  link_ = std::make_unique<collectives::RankLink>(ranks, std::move(plan), sizeof(float),
                                                  halving_doubling_scratch(request) * sizeof(float),
                                                  "meeting");
 }
@@ -75,7 +75,7 @@ void Meeting::meet() {
   link_->executor().wait(0, purpose_);
 }
 
-void Meeting::prepare(std::string what, strategies::RankLink& link) {
+void Meeting::prepare(std::string what, collectives::RankLink& link) {
   what_ = std::move(what);
   purpose_ = "the beginning of " + what_;
   deaths_.at_work(&link);

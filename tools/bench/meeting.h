@@ -16,22 +16,22 @@
 #include <vector>
 
 #include "engine/base/error.h"
-#include "strategies/host_memory.h"
-#include "strategies/rank_link.h"
+#include "collectives/job/host_memory.h"
+#include "collectives/job/rank_link.h"
 #include "tools/bench/death_watch.h"
 
 namespace lockstep::tools::bench {
 
 class Meeting {
  public:
-  explicit Meeting(const strategies::Ranks& ranks);
+  explicit Meeting(const collectives::Ranks& ranks);
   ~Meeting();
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
   void meet();
   // What the ranks meet for, as errors say it; `link` is stopped where a rank dies. Until `over`.
-  void prepare(std::string what, strategies::RankLink& link);
+  void prepare(std::string what, collectives::RankLink& link);
   void over();
   // Whether each rank is a process of its own.
   bool of_processes() const { return deaths_.of_processes(); }
@@ -48,12 +48,12 @@ class Meeting {
 
   std::string why(std::string_view text) const;
 
-  const strategies::Ranks& ranks_;
+  const collectives::Ranks& ranks_;
   DeathWatch deaths_;
   std::string what_ = "benchmark", purpose_ = "meeting";  // of a wait, where it is between hosts
-  strategies::HostMemory memory_;                   // of flags, and whether this host has said why
+  collectives::HostMemory memory_;                   // of flags, and whether this host has said why
   std::vector<std::atomic<std::uint64_t>*> flags_;  // of each rank, where all are of one host
-  std::unique_ptr<strategies::RankLink> link_;      // else
+  std::unique_ptr<collectives::RankLink> link_;      // else
   std::uint64_t met_ = 0;
   bool left_ = false;  // another has
   int exceptions_;     // on their way when it was made
@@ -62,7 +62,7 @@ class Meeting {
 // Prepares a meeting for as long as it lives. The link outlives it.
 class Prepared {
  public:
-  Prepared(Meeting& meeting, std::string what, strategies::RankLink& link) : meeting_(meeting) {
+  Prepared(Meeting& meeting, std::string what, collectives::RankLink& link) : meeting_(meeting) {
     meeting_.prepare(std::move(what), link);
   }
   ~Prepared() { meeting_.over(); }

@@ -35,7 +35,7 @@ class Backward {
 };
 
 // How many units take so long where all ranks compute: the same number on all.
-int units_for(double us, const strategies::Ranks& ranks, Meeting& meeting, Backward& backward) {
+int units_for(double us, const collectives::Ranks& ranks, Meeting& meeting, Backward& backward) {
   double slowest = 0;
   for (int attempt = 0; attempt < 2; ++attempt) {  // the first wakes the processor
     meeting.meet();
@@ -67,7 +67,7 @@ Fields overlap_fields(const Overlap& o) {
 
 }  // namespace
 
-Overlap overlap(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+Overlap overlap(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
                 const Choice& choice, std::size_t count) {
   Overlap found;
   found.task = setting.task;
@@ -75,7 +75,7 @@ Overlap overlap(const strategies::Ranks& ranks, Meeting& meeting, const Setting&
   found.choice = choice;
   const Work w = bucket_work(setting.task, choice.algorithm, count, kBuckets);
   const std::size_t width = engine::size_of(setting.task.dtype);
-  strategies::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");
+  collectives::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");
   const Prepared prepared(meeting, title(w.plan[0].plan), link);
   const auto start = [&](int stage) { link.executor().start(stage, nullptr); };
   const auto wait = [&] {

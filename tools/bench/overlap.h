@@ -25,7 +25,7 @@ struct Overlap {
   double hidden_percent() const { return 100 * (compute_us + alone_us - together_us) / alone_us; }
 };
 
-Overlap overlap(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+Overlap overlap(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
                 const Choice& choice, std::size_t count);
 
 std::string overlap_heading(Form form);  // empty in JSON

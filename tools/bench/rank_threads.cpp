@@ -13,7 +13,7 @@ namespace lockstep::tools::bench {
 
 void on_threads(const std::vector<int>& host, strategies::Session& session,
                 std::chrono::milliseconds deadline,
-                const std::function<void(const strategies::Ranks&)>& body) {
+                const std::function<void(const collectives::Ranks&)>& body) {
   const auto bootstraps = collectives::in_memory_bootstrap(host, deadline);
   std::mutex mutex;
   std::exception_ptr first, told;  // `told`: that another rank gave up, which has the reason
@@ -22,7 +22,7 @@ void on_threads(const std::vector<int>& host, strategies::Session& session,
     threads.emplace_back([&, mine = bootstrap.get()] {
       try {
         const auto ops = session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
-        body({strategies::rank_of_each_process(*mine), *ops, deadline, session.network()});
+        body({collectives::rank_of_each_process(*mine), *ops, deadline, session.network()});
       } catch (const engine::Error& error) {
         std::scoped_lock lock(mutex);
         std::exception_ptr& kind = error.code() == engine::Code::kPeerLost ? told : first;

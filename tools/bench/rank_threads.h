@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "strategies/rank_link.h"
+#include "collectives/job/rank_link.h"
 #include "strategies/session/session.h"
 
 namespace lockstep::tools::bench {
@@ -14,6 +14,6 @@ namespace lockstep::tools::bench {
 // at once; throws the first exception.
 void on_threads(const std::vector<int>& host, strategies::Session& session,
                 std::chrono::milliseconds deadline,
-                const std::function<void(const strategies::Ranks&)>& body);
+                const std::function<void(const collectives::Ranks&)>& body);
 
 }  // namespace lockstep::tools::bench

@@ -30,11 +30,11 @@ std::vector<std::size_t> first_alike(const Task& task, const std::vector<std::st
 }
 
 // Of these algorithms, in turn, in place, over the same memory.
-std::vector<Times> contest(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+std::vector<Times> contest(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
                            const std::vector<std::string>& names, std::size_t count, Wrong& wrong) {
   const Work w = contest_work(setting.task, names, count);
   const std::size_t width = engine::size_of(setting.task.dtype);
-  strategies::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");
+  collectives::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");
   const Prepared prepared(meeting, title(w.plan[0].plan), link);
   std::vector<Variant> variants;
   for (const int stage : w.in_place)
@@ -74,7 +74,7 @@ Fields regret_fields(const Regret& r) {
 
 }  // namespace
 
-Regret regret(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+Regret regret(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
               const Choice& choice, const std::vector<std::string>& among, std::size_t count) {
   Regret found;
   found.task = setting.task;

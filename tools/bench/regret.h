@@ -28,7 +28,7 @@ struct Regret {
 };
 
 // `among`: names of algorithms that can serve the task.
-Regret regret(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+Regret regret(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
               const Choice& choice, const std::vector<std::string>& among, std::size_t count);
 
 // Column names; empty in JSON. `columns`: all algorithms of a run, of which not every size has all:

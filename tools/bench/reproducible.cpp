@@ -10,15 +10,15 @@
 #include "engine/base/random.h"
 #include "engine/cpu/cpu_device.h"
 #include "engine/device/buffer.h"
-#include "strategies/communicator.h"
+#include "collectives/communicator/communicator.h"
 #include "tools/bench/fields.h"
 #include "tools/bench/other_work.h"
 
 namespace lockstep::tools::bench {
 namespace {
 
-using strategies::Communicator;
-using strategies::Reduce;
+using collectives::Communicator;
+using collectives::Reduce;
 
 // Numbers of some twenty binary digits' range, in every type.
 double random_number(int rank, std::size_t i) {
@@ -69,7 +69,7 @@ Fields reproducible_fields(const Reproducible& r) {
 
 }  // namespace
 
-Reproducible reproducible(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+Reproducible reproducible(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
                           const Choice& choice, std::size_t count) {
   Reproducible found;
   const Task& task = setting.task;
@@ -77,7 +77,7 @@ Reproducible reproducible(const strategies::Ranks& ranks, Meeting& meeting, cons
   found.count = count, found.bytes = count * engine::size_of(task.dtype);
   found.choice = choice;
   const auto device = engine::cpu_device();
-  strategies::CommunicatorOptions options;
+  collectives::CommunicatorOptions options;
   options.deadline = ranks.deadline;
   options.algorithm = choice.algorithm;
   const auto ops = [&] { return device->ops(engine::DType::kFloat32, {.threads = 1}); };

@@ -22,7 +22,7 @@ struct Reproducible {
   double times() const { return reproducible_us / plain_us; }
 };
 
-Reproducible reproducible(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+Reproducible reproducible(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
                           const Choice& choice, std::size_t count);
 
 std::string reproducible_heading(Form form);  // empty in JSON

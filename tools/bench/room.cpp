@@ -33,7 +33,7 @@ void require_mappings(int ranks, bool reproducible) {
                ranks, wanted(std::size_t(ranks)), most, fit);
 }
 
-void require_room(const strategies::Ranks& ranks, bool threads, std::size_t bytes,
+void require_room(const collectives::Ranks& ranks, bool threads, std::size_t bytes,
                   const std::string& what) {
   const std::size_t here = ranks.local().size();
   const std::size_t free = collectives::available_memory(threads ? 1 : here);

@@ -85,12 +85,12 @@ Fields scaling_fields(const Scaling& s, const Scaling& alone) {
 
 }  // namespace
 
-Scaling scaling(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+Scaling scaling(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
                 const ScalingTask& task, const std::optional<collectives::Choices>& planned) {
   const int n = setting.task.ranks();
   const std::size_t width = engine::size_of(setting.task.dtype);
   const Sums sums = sums_of(setting.task, task, planned);
-  strategies::RankLink link(ranks, sums.work.plan, sums.work.elements * width,
+  collectives::RankLink link(ranks, sums.work.plan, sums.work.elements * width,
                             sums.work.scratch * width, "scaling");
   const Prepared prepared(meeting, "a step", link);
   Step step(task, sums, link.executor());

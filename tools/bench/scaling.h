@@ -43,7 +43,7 @@ struct Scaling {
 
 // `planned`: chooses for sums of the buckets' sizes; none for one rank. `setting.iterations`: steps
 // that are timed.
-Scaling scaling(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+Scaling scaling(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
                 const ScalingTask& task, const std::optional<collectives::Choices>& planned);
 
 std::string scaling_heading(Form form);  // empty in JSON

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "collectives/bootstrap/bootstrap.h"
-#include "strategies/rank_processors.h"
+#include "collectives/job/rank_processors.h"
 #include "strategies/synchronous/step_design.h"
 #include "tools/bench/rank_threads.h"
 #include "tools/bench/room.h"
@@ -52,13 +52,13 @@ bool ScalingRuns::threads(int count, strategies::Session& session,
                   links_name_, ranks_of_links(), count);
   if (!links_)
     on_threads(std::vector<int>(std::size_t(count), 0), session, deadline,
-               [&](const strategies::Ranks& ranks) { require_gradients(ranks, true); });
+               [&](const collectives::Ranks& ranks) { require_gradients(ranks, true); });
   tell_task();
   bool right = true;
   for (const int n : doubled(count)) {
     const std::vector<int> host =
         links_ ? links_->first_ranks(n).host_of_rank() : std::vector<int>(std::size_t(n), 0);
-    on_threads(host, session, deadline, [&](const strategies::Ranks& ranks) {
+    on_threads(host, session, deadline, [&](const collectives::Ranks& ranks) {
       const Scaling found = run(ranks);
       if (ranks.rank() == 0) right = tell(found) && right;
     });
@@ -69,12 +69,12 @@ bool ScalingRuns::threads(int count, strategies::Session& session,
 
 // Every rank is alone at the same time: their steps are as long, so that nobody waits long for
 // another before all of them begin.
-bool ScalingRuns::processes(const strategies::Ranks& ranks) {
+bool ScalingRuns::processes(const collectives::Ranks& ranks) {
   const bool first = ranks.rank() == 0;
   require_gradients(ranks, false);
   if (first) tell_task();
   const auto single = collectives::single_process();
-  const Scaling alone = run({strategies::rank_of_each_process(*single), ranks.ops, ranks.deadline});
+  const Scaling alone = run({collectives::rank_of_each_process(*single), ranks.ops, ranks.deadline});
   bool right = first ? tell(alone) : alone.wrong.value_or(0) == 0;
   const Scaling found = run(ranks);
   if (!first) return right && found.wrong.value_or(0) == 0;
@@ -84,7 +84,7 @@ bool ScalingRuns::processes(const strategies::Ranks& ranks) {
 }
 
 // Every number of ranks chooses for itself, as a job of so many would.
-Scaling ScalingRuns::run(const strategies::Ranks& ranks) {
+Scaling ScalingRuns::run(const collectives::Ranks& ranks) {
   Setting setting = setting_;
   setting.task.host = ranks.host;
   std::optional<collectives::Choices> choices;
@@ -105,7 +105,7 @@ std::size_t ScalingRuns::elements() const {
 }
 
 // What algorithms take beside them is little.
-void ScalingRuns::require_gradients(const strategies::Ranks& ranks, bool threads) const {
+void ScalingRuns::require_gradients(const collectives::Ranks& ranks, bool threads) const {
   require_room(ranks, threads, elements() * engine::size_of(setting_.task.dtype),
                fmt::format("--scaling with gradients of {} numbers", elements()));
 }

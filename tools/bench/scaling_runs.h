@@ -21,7 +21,7 @@ struct ScalingFlags {
 
 class ScalingRuns {
  public:
-  using Costs = std::function<collectives::Topology(const strategies::Ranks&)>;
+  using Costs = std::function<collectives::Topology(const collectives::Ranks&)>;
   // `bytes`: of all gradients, where they are not ResNet-50's; `costs`: of the ranks of this job,
   // collective, on each of them.
   ScalingRuns(const ScalingFlags& flags, std::size_t bytes, const Setting& setting, Form form,
@@ -31,12 +31,12 @@ class ScalingRuns {
 
   // True when every sum was right.
   bool threads(int count, strategies::Session& session, std::chrono::milliseconds deadline);
-  bool processes(const strategies::Ranks& ranks);
+  bool processes(const collectives::Ranks& ranks);
 
  private:
-  Scaling run(const strategies::Ranks& ranks);
+  Scaling run(const collectives::Ranks& ranks);
   std::size_t elements() const;  // of all gradients
-  void require_gradients(const strategies::Ranks& ranks, bool threads) const;
+  void require_gradients(const collectives::Ranks& ranks, bool threads) const;
   void tell_task() const;
   bool tell(const Scaling& scaling);
   void tell_end() const;

@@ -53,7 +53,7 @@ std::vector<std::string> gathered(collectives::Bootstrap& bootstrap, const std::
 
 // Replaces my times by the slowest rank's, round by round, processor times by all ranks' together,
 // and my wait for a processor by the longest, and what was wrong of each variant by all ranks'.
-void slowest(const strategies::Ranks& ranks, Series& series, Series& processors,
+void slowest(const collectives::Ranks& ranks, Series& series, Series& processors,
              collectives::ProcessorWait& wait, std::vector<std::size_t>& wrong) {
   std::string mine;
   const auto append = [&](const auto& value) {
@@ -84,7 +84,7 @@ void slowest(const strategies::Ranks& ranks, Series& series, Series& processors,
 
 // What is asked for, or so many that a gigabyte is reduced, but not very few and not very many.
 // `one_of_each` does an untimed round of every variant; the same number on all ranks.
-int rounds(const strategies::Ranks& ranks, const Setting& setting, std::size_t bytes,
+int rounds(const collectives::Ranks& ranks, const Setting& setting, std::size_t bytes,
            const std::function<void()>& one_of_each) {
   if (setting.iterations > 0) return setting.iterations;
   const auto most = std::clamp(kBytes / std::max<std::size_t>(bytes, 1), kFewRounds, kMostRounds);
@@ -115,7 +115,7 @@ void add(Wrong& sum, const Wrong& more) {
   if (more) sum = sum.value_or(0) + *more;
 }
 
-Wrong time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+Wrong time_in_turns(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
                     std::size_t count, std::vector<Variant>& variants) {
   const Task& task = setting.task;
   const std::size_t width = engine::size_of(task.dtype);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "collectives/run/processor_wait.h"
-#include "strategies/rank_link.h"
+#include "collectives/job/rank_link.h"
 #include "tools/bench/meeting.h"
 #include "tools/bench/work.h"
 
@@ -59,7 +59,7 @@ struct Variant {
 };
 
 // `count` elements of each rank. Returns what was wrong of all variants together.
-Wrong time_in_turns(const strategies::Ranks& ranks, Meeting& meeting, const Setting& setting,
+Wrong time_in_turns(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
                     std::size_t count, std::vector<Variant>& variants);
 
 }  // namespace lockstep::tools::bench

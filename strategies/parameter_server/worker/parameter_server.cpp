@@ -211,7 +211,7 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
           rows_->tables().empty() ? "" : rows_->tables()[0].name);
   meeting_ = std::make_unique<Meeting>(local());
   broken_ = true;  // nobody converses yet
-  threads_ = std::make_unique<ReplicaThreads>(std::vector<std::vector<int>>(std::size_t(local())));
+  threads_ = std::make_unique<collectives::ReplicaThreads>(std::vector<std::vector<int>>(std::size_t(local())));
   job_ = job_text(graph, options);
   if (follower_) {
     follower_->attach(job_);

@@ -36,7 +36,7 @@
 #include "strategies/parameter_server/worker/server_worker.h"
 #include "strategies/parameter_server/worker/servers.h"
 #include "strategies/parameter_server/worker/update_options.h"
-#include "strategies/replica_threads.h"
+#include "collectives/job/replica_threads.h"
 
 namespace lockstep::strategies {
 
@@ -190,7 +190,7 @@ class ParameterServer : public engine::Strategy {
   std::vector<std::unique_ptr<engine::Device>> host_devices_;  // of fallbacks
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<Meeting> meeting_;
-  std::unique_ptr<ReplicaThreads> threads_;
+  std::unique_ptr<collectives::ReplicaThreads> threads_;
 
   std::mutex keeper_mutex_;  // of what follows, and of conversations against `fail`
   std::condition_variable keeper_changed_;

@@ -33,7 +33,7 @@
 #include "engine/report/summary.h"
 #include "engine/train/job_trace.h"
 #include "engine/train/trainer.h"
-#include "strategies/buckets.h"
+#include "collectives/communicator/buckets.h"
 #include "strategies/session/factories.h"
 #include "strategies/session/parameter_server_job.h"
 #include "strategies/session/ranks.h"
@@ -62,7 +62,7 @@ using engine::TrainerOptions;
 using strategies::collective_all_reduce;
 using strategies::make_strategy;
 using strategies::mirrored;
-using strategies::Network;
+using collectives::Network;
 using strategies::parameter_server;
 using strategies::ServerOptions;
 using strategies::Session;
@@ -70,14 +70,14 @@ using strategies::SessionOptions;
 using strategies::StrategyOptions;
 
 // For a training loop of your own, experimental: strategies/README.md, test/face/own_loop.cpp.
-using strategies::BucketOptions;
-using strategies::Buckets;
-using strategies::Communicator;
+using collectives::BucketOptions;
+using collectives::Buckets;
+using collectives::Communicator;
 using strategies::communicator;
-using strategies::CommunicatorOptions;
-using strategies::Gradient;
+using collectives::CommunicatorOptions;
+using collectives::Gradient;
 using strategies::MpiCommunicator;
-using strategies::Reduce;
+using collectives::Reduce;
 using strategies::run_ranks;
 
 // For layers, losses and data sets of your own: engine/README.md, test/face/own_*.cpp.

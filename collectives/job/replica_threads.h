@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 class ReplicaThreads {
  public:
@@ -38,4 +38,4 @@ class ReplicaThreads {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

@@ -17,9 +17,9 @@
 #include "collectives/run/processor_wait.h"
 #include "collectives/topology/topology.h"
 #include "engine/ops/ops.h"
-#include "strategies/network.h"
+#include "collectives/job/network.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 struct CalibrationOptions {
   std::chrono::milliseconds deadline{60000};  // of every wait for another rank
@@ -39,11 +39,11 @@ struct CalibrationOptions {
   std::function<void(const std::string&)> tell = {};
   std::chrono::milliseconds patience{2000};
   // Tests: what the kernel says of a rank's thread (collectives/run/processor_wait.h).
-  std::function<double()> waited = collectives::seconds_without_processor;
+  std::function<double()> waited = seconds_without_processor;
 };
 
 struct Calibration {
-  collectives::Topology topology;  // `costs_are` "measured"; "assumed" beside trials alone
+  Topology topology;  // `costs_are` "measured"; "assumed" beside trials alone
   double seconds = 0;              // that it took
   bool cached = false;             // the costs are from a file
   bool kept = false;               // they were measured now, and are in that file for the next job
@@ -56,7 +56,7 @@ struct Calibration {
 // Collective, for all processes of the job. `topology`: as discover() gave it. What such a job
 // measured before, where the folder has it whole; else nothing: then the topology is as it came,
 // and `cached` is false. Some small exchanges, no other time.
-Calibration stored_costs(collectives::Bootstrap& bootstrap, const collectives::Topology& topology,
+Calibration stored_costs(Bootstrap& bootstrap, const Topology& topology,
                          const CalibrationOptions& options);
 
 // The same, and measures where there are none. A thread for each
@@ -64,7 +64,7 @@ Calibration stored_costs(collectives::Bootstrap& bootstrap, const collectives::T
 // Takes memory for a while: some 100 MiB a host. Some tenths of a second, however slow the machine
 // and the wire are (collectives/cost/wire_probes.h says what is left out there). Throws Error(kTimeout)
 // and Error(kPeerLost) naming ranks, and what mapping and connecting throw.
-Calibration calibrate(collectives::Bootstrap& bootstrap, const collectives::Topology& topology,
+Calibration calibrate(Bootstrap& bootstrap, const Topology& topology,
                       const engine::Ops& ops, const CalibrationOptions& options);
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

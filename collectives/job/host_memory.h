@@ -10,9 +10,9 @@
 
 #include "collectives/memory/mapped_memory.h"
 #include "engine/device/buffer.h"
-#include "strategies/job_ranks.h"
+#include "collectives/job/job_ranks.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 class HostMemory {
  public:
@@ -35,8 +35,8 @@ class HostMemory {
   std::vector<std::byte*> blocks_;  // of the ranks of this host
   std::byte* control_ = nullptr;
   engine::Buffer own_;                             // one process: all blocks and the control block
-  std::vector<collectives::MappedMemory> mapped_;  // several: of my ranks, then perhaps control
+  std::vector<MappedMemory> mapped_;  // several: of my ranks, then perhaps control
   std::vector<engine::Buffer> peers_;              // of theirs
 };
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

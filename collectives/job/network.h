@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 struct Network {
   std::string transport = "auto";  // auto, tcp, mpi; auto is tcp
@@ -23,4 +23,4 @@ std::string_view transport_of(const Network& network);
 // "own sockets (tcp) over eth1, ports 40000-40100"
 std::string sentence(const Network& network);
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

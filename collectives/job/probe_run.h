@@ -24,17 +24,17 @@
 #include "collectives/run/team.h"
 #include "collectives/run/transport.h"
 #include "engine/ops/ops.h"
-#include "strategies/host_memory.h"
-#include "strategies/network.h"
-#include "strategies/replica_threads.h"
+#include "collectives/job/host_memory.h"
+#include "collectives/job/network.h"
+#include "collectives/job/replica_threads.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 class ProbeRun {
  public:
   // `largest`: the groups for whose memory there must be room. `processors`: of each rank of this
   // process, as for ReplicaThreads. `waited`: as for ProcessorWaitClock.
-  ProbeRun(const JobRanks& ranks, const std::vector<collectives::ProbeGroup>& largest,
+  ProbeRun(const JobRanks& ranks, const std::vector<ProbeGroup>& largest,
            const engine::Ops& ops, const std::vector<std::vector<int>>& processors,
            std::chrono::milliseconds deadline, const Network& network,
            std::function<double()> waited);
@@ -45,24 +45,24 @@ class ProbeRun {
   // What all ranks measured, the same on all processes. A host that needs longer for a group than
   // the group says does fewer turns of it. Every wait has the deadline; throws
   // Error(kTimeout) or Error(kPeerLost) naming ranks.
-  std::vector<collectives::Sample> measure(const std::vector<collectives::ProbeGroup>& groups);
+  std::vector<Sample> measure(const std::vector<ProbeGroup>& groups);
   // How my host goes over memory from now on, but where a probe says otherwise.
-  void access(const collectives::MemoryAccess& access) { access_ = access; }
+  void access(const MemoryAccess& access) { access_ = access; }
   // Of all that was measured: the rank that waited longest for a processor. The same on all
   // processes.
-  collectives::ProcessorWait processor_wait() const;
+  ProcessorWait processor_wait() const;
 
  private:
   // Of one rank: of each group, of each probe, how often it was done and how long each took; behind
   // them how long it waited for a processor, and how long all took.
   using Times = std::vector<double>;
   void watch();
-  void measure(int index, const collectives::ProbeGroup& group, std::size_t number,
+  void measure(int index, const ProbeGroup& group, std::size_t number,
                engine::Clock::time_point run_began, Times& times);
   std::vector<std::string> exchange(const std::string& mine);
   void listen(const std::stop_token& stop) noexcept;
-  void add_team(const collectives::ProbeGroup& group);
-  std::vector<collectives::Sample> samples_of(const std::vector<collectives::ProbeGroup>& groups,
+  void add_team(const ProbeGroup& group);
+  std::vector<Sample> samples_of(const std::vector<ProbeGroup>& groups,
                                               const std::vector<std::string>& all);
   // Of the host's group with this number: 1 where this turn is to be done; of turn 0: 1 where the
   // group's limit has passed.
@@ -74,16 +74,16 @@ class ProbeRun {
   std::chrono::milliseconds deadline_;
   std::function<double()> waited_;
   std::vector<int> mine_;
-  collectives::MemoryAccess access_ = {};
+  MemoryAccess access_ = {};
   std::size_t elements_ = 0;  // of a rank's gradient space
   std::unique_ptr<HostMemory> memory_;
-  std::vector<std::unique_ptr<collectives::Transport>> transports_;  // of my ranks
+  std::vector<std::unique_ptr<Transport>> transports_;  // of my ranks
   std::mutex mutex_;                                                 // teams_ and lost_
-  std::vector<std::unique_ptr<collectives::Team>> teams_;            // of all groups so far
+  std::vector<std::unique_ptr<Team>> teams_;            // of all groups so far
   std::string lost_;
-  std::vector<collectives::ProcessorWait> waits_;  // of each rank
+  std::vector<ProcessorWait> waits_;  // of each rank
   std::unique_ptr<ReplicaThreads> threads_;
-  std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread uses the others
+  std::unique_ptr<PeerWatch> watch_;  // last: its thread uses the others
 };
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

@@ -11,10 +11,10 @@
 #include "collectives/run/peer_watch.h"
 #include "collectives/topology/topology.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 struct JobRanks {
-  collectives::Bootstrap& bootstrap;
+  Bootstrap& bootstrap;
   std::vector<int> process;  // of each rank; they are numbered process by process
   std::vector<int> host;     // of each rank
 
@@ -25,16 +25,16 @@ struct JobRanks {
 };
 
 // One rank a process.
-JobRanks rank_of_each_process(collectives::Bootstrap& bootstrap);
+JobRanks rank_of_each_process(Bootstrap& bootstrap);
 // Those of a topology of this job.
-JobRanks ranks_of(collectives::Bootstrap& bootstrap, const collectives::Topology& topology);
+JobRanks ranks_of(Bootstrap& bootstrap, const Topology& topology);
 
 // Watches the other processes of this host, by the names of their ranks: "rank 2", "ranks 4 to 7";
 // those of other hosts are seen by their transports. `pids`: of each process of the job. How many
 // are watched: ranks that are threads of one process have nobody to watch. Throws what
 // PeerWatch::add throws.
-int watch_host(const JobRanks& ranks, const std::vector<int>& pids, collectives::PeerWatch& watch);
+int watch_host(const JobRanks& ranks, const std::vector<int>& pids, PeerWatch& watch);
 // The same, and exchanges the pids first: collective. `what` stands in errors.
-int watch_host(const JobRanks& ranks, const std::string& what, collectives::PeerWatch& watch);
+int watch_host(const JobRanks& ranks, const std::string& what, PeerWatch& watch);
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

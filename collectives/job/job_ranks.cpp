@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/job_ranks.h"
+#include "collectives/job/job_ranks.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <iterator>
 #include <numeric>
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 namespace {
 
 // The ranks that `which` has as `value`.
@@ -33,19 +33,19 @@ bool JobRanks::one_host() const {
   return std::all_of(host.begin(), host.end(), [&](int h) { return h == host[0]; });
 }
 
-JobRanks rank_of_each_process(collectives::Bootstrap& bootstrap) {
+JobRanks rank_of_each_process(Bootstrap& bootstrap) {
   std::vector<int> process(std::size_t(bootstrap.processes()));
   std::iota(process.begin(), process.end(), 0);
   return {bootstrap, std::move(process), bootstrap.hosts()};
 }
 
-JobRanks ranks_of(collectives::Bootstrap& bootstrap, const collectives::Topology& topology) {
+JobRanks ranks_of(Bootstrap& bootstrap, const Topology& topology) {
   std::vector<int> process;
-  for (const collectives::Topology::Rank& rank : topology.ranks) process.push_back(rank.process);
+  for (const Topology::Rank& rank : topology.ranks) process.push_back(rank.process);
   return {bootstrap, std::move(process), topology.host_of_rank()};
 }
 
-int watch_host(const JobRanks& ranks, const std::vector<int>& pids, collectives::PeerWatch& watch) {
+int watch_host(const JobRanks& ranks, const std::vector<int>& pids, PeerWatch& watch) {
   int watched = 0;
   const std::vector<int> local = ranks.local();
   for (auto first = local.begin(); first != local.end();) {
@@ -64,11 +64,11 @@ int watch_host(const JobRanks& ranks, const std::vector<int>& pids, collectives:
   return watched;
 }
 
-int watch_host(const JobRanks& ranks, const std::string& what, collectives::PeerWatch& watch) {
+int watch_host(const JobRanks& ranks, const std::string& what, PeerWatch& watch) {
   std::vector<int> pids;
   for (const std::string& pid : ranks.bootstrap.all_gather(std::to_string(getpid()), what))
     pids.push_back(std::stoi(pid));
   return watch_host(ranks, pids, watch);
 }
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/rank_processors.h"
+#include "collectives/job/rank_processors.h"
 
 #include <fmt/core.h>
 
@@ -14,7 +14,7 @@
 #include "collectives/topology/machine.h"
 #include "collectives/topology/processor_map.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 namespace {
 
@@ -26,14 +26,14 @@ struct Said {
   int quota = 0;
 };
 
-std::string mine(const collectives::Machine& machine) {
+std::string mine(const Machine& machine) {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string kernel;
   file >> kernel;
   if (kernel.empty()) kernel = machine.hostname;
   const int quota = machine.quota > 0 ? std::max(1, int(std::ceil(machine.quota))) : 0;
   return fmt::format("{} {} {}", quota, kernel,
-                     collectives::to_text(collectives::allowed_processors()));
+                     to_text(allowed_processors()));
 }
 
 Said said_in(const std::string& text) {
@@ -41,7 +41,7 @@ Said said_in(const std::string& text) {
   Said said;
   std::string processors;
   words >> said.quota >> said.kernel >> processors;
-  said.processors = collectives::processors_of(processors);
+  said.processors = processors_of(processors);
   return said;
 }
 
@@ -91,13 +91,13 @@ int most_hosts(const MachinesOfJob& machines) {
 }  // namespace
 
 RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& what) {
-  const collectives::Machine machine = collectives::machine();
+  const Machine machine = machine();
   std::vector<Said> all;
   for (const std::string& text : ranks.bootstrap.all_gather(mine(machine), what))
     all.push_back(said_in(text));
   const std::size_t me = std::size_t(ranks.bootstrap.process());
   const std::vector<int> local = ranks.local();
-  std::vector<collectives::HostProcess> here;
+  std::vector<HostProcess> here;
   std::set<int> together;
   std::size_t place = 0;
   for (std::size_t process = 0; process < all.size(); ++process) {
@@ -110,8 +110,8 @@ RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& wha
     together.insert(here.back().processors.begin(), here.back().processors.end());
   }
   const MachinesOfJob machines = machines_of(ranks, all);
-  return {collectives::plan_binding(here, place, collectives::processor_map(), 1, machine.cores),
+  return {plan_binding(here, place, processor_map(), 1, machine.cores),
           most_of(together, all[me].quota), enough_everywhere(machines), most_hosts(machines)};
 }
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/buckets.h"
+#include "collectives/communicator/buckets.h"
 
 #include <algorithm>
 
 #include "engine/base/error.h"
-#include "strategies/rank_call.h"
+#include "collectives/communicator/rank_call.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 using engine::require;
 
@@ -39,19 +39,19 @@ Buckets<T>::Buckets(Communicator& communicator, std::vector<Gradient<T>> gradien
     bucket_of_.push_back(buckets_.size() - 1);
     end += gradients_[i].count;
   }
-  collectives::StepPlan plan;
+  StepPlan plan;
   std::size_t scratch = 0;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     Bucket& bucket = buckets_[b];
     bucket.missing = bucket.end - bucket.begin;
-    collectives::Request request = communicator.request(
+    Request request = communicator.request(
         fmt::format("bucket {} (gradients {} to {})", b, bucket.begin, bucket.end - 1),
         engine::dtype_of<T>(), options.operation);
     request.subject = {offset_[bucket.begin],
                        bucket.end < offset_.size() ? offset_[bucket.end] : end};
     request.turn = int(b);
     request.scratch = scratch;
-    const collectives::Algorithm& algorithm = communicator.algorithm_for(request);
+    const Algorithm& algorithm = communicator.algorithm_for(request);
     scratch += algorithm.scratch(request);
     plan.push_back({algorithm.make(request), {}, false});
   }
@@ -150,4 +150,4 @@ template class Buckets<double>;
 template class Buckets<engine::Half>;
 template class Buckets<engine::BFloat16>;
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

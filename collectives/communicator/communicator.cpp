@@ -3,7 +3,7 @@
 // several lengths are planned (1, 4, 16, 64, 256 blocks, each as float32 and float64, as sum and as
 // mean). Lengths between are filled up with zeros. Other types and operations have areas of their
 // own, made when they are first asked for: few programs need them, and plans take room and time.
-#include "strategies/communicator.h"
+#include "collectives/communicator/communicator.h"
 
 #include <algorithm>
 #include <array>
@@ -15,12 +15,10 @@
 #include "collectives/memory/mapped_memory.h"
 #include "engine/base/error.h"
 #include "engine/ops/fixed_point.h"
-#include "strategies/rank_call.h"
+#include "collectives/communicator/rank_call.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
-using collectives::Request;
-using collectives::StepPlan;
 using engine::Code;
 using engine::DType;
 using engine::require;
@@ -46,19 +44,19 @@ T one_of_many(T x) {
 
 }  // namespace
 
-Communicator::Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<engine::Ops> ops,
+Communicator::Communicator(Bootstrap& bootstrap, std::unique_ptr<engine::Ops> ops,
                            const CommunicatorOptions& options, const Network& network)
     : ops_(std::move(ops)),
       ranks_{rank_of_each_process(bootstrap), *ops_, options.deadline, network},
       reproducible_(options.reproducible),
       exceptions_(std::uncaught_exceptions()) {
   require(options.deadline.count() > 0, "the deadline must be positive");
-  watch_ = std::make_unique<collectives::PeerWatch>(
+  watch_ = std::make_unique<PeerWatch>(
       [this](const std::string& who, int pid) { lost(who, pid); });
   watch_host(ranks_, "processes of the ranks", *watch_);
   choose(options);
   const std::size_t table = std::size_t(size()) * RankCall::kNumbers;
-  const std::size_t begin = collectives::whole_pages(table * sizeof(double));
+  const std::size_t begin = whole_pages(table * sizeof(double));
   StepPlan plan;
   std::size_t scratch = 0;
   // Ranks that differ in the option have different plans, by their names.
@@ -78,7 +76,6 @@ Communicator::~Communicator() {
 }
 
 Request Communicator::request(std::string name, DType dtype, Reduce operation) const {
-  using collectives::ReduceOp;
   Request made;
   made.name = std::move(name);
   made.dtype = dtype;
@@ -95,9 +92,9 @@ Request Communicator::request(std::string name, DType dtype, Reduce operation) c
 void Communicator::add(StepPlan& plan, std::size_t& scratch, Request request) const {
   const std::size_t width = engine::size_of(request.dtype);
   request.scratch = scratch / width;
-  const collectives::Algorithm& algorithm = algorithm_for(request);
+  const Algorithm& algorithm = algorithm_for(request);
   plan.push_back({algorithm.make(request), {}, false});
-  scratch += collectives::whole_pages(algorithm.scratch(request) * width);
+  scratch += whole_pages(algorithm.scratch(request) * width);
 }
 
 void Communicator::add_pieces(StepPlan& plan, std::size_t& scratch, DType dtype, Reduce operation,
@@ -114,7 +111,7 @@ Communicator::Area Communicator::area(DType dtype, Reduce operation) {
   const auto first = std::find(kFirst.begin(), kFirst.end(), std::pair(dtype, operation));
   if (first != kFirst.end()) {
     const std::size_t table = std::size_t(size()) * RankCall::kNumbers * sizeof(double);
-    return {area_, collectives::whole_pages(table),
+    return {area_, whole_pages(table),
             1 + int(first - kFirst.begin()) * int(kBlocks.size())};
   }
   RankLink*& own = areas_[{dtype, operation}];
@@ -409,4 +406,4 @@ template std::span<std::int64_t> Communicator::allocate<std::int64_t>(std::size_
 template std::span<engine::Half> Communicator::allocate<engine::Half>(std::size_t);
 template std::span<engine::BFloat16> Communicator::allocate<engine::BFloat16>(std::size_t);
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/calibration.h"
+#include "collectives/job/calibration.h"
 
 #include <fmt/format.h>
 
@@ -24,16 +24,13 @@
 #include "collectives/cost/wire_probes.h"
 #include "engine/base/error.h"
 #include "engine/base/version.h"
-#include "strategies/probe_run.h"
-#include "strategies/rank_processors.h"
+#include "collectives/job/probe_run.h"
+#include "collectives/job/rank_processors.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 namespace {
 
-using collectives::kPageBytes;
-using collectives::ProbeGroup;
-using collectives::Sample;
-using collectives::Topology;
+using kPageBytes;
 
 // Costs of an executor that works otherwise are of no use: counted up when it does. What is run,
 // and by which plans, is in the fingerprint by itself.
@@ -68,13 +65,13 @@ struct Passes {
 std::size_t touched_by_host(const CalibrationOptions& options, int hosts_of_machine) {
   if (options.most_touched > 0) return options.most_touched;
   if (hosts_of_machine > 1) return kTouchedTogether / std::size_t(hosts_of_machine);
-  return std::clamp(kCaches * collectives::last_cache(), kLeastTouched, kMostTouched);
+  return std::clamp(kCaches * last_cache(), kLeastTouched, kMostTouched);
 }
 
 // Of all hosts the least bytes, so that all do the same.
 Passes largest_passes(const JobRanks& ranks, std::size_t touched) {
   const std::size_t local = ranks.local().size(), mine = ranks.mine().size();
-  const std::size_t room = collectives::available_memory(local / mine) / kShareOfMemory / mine;
+  const std::size_t room = available_memory(local / mine) / kShareOfMemory / mine;
   const std::size_t each = std::min(touched / std::max<std::size_t>(local, 2), room);
   const auto all = ranks.bootstrap.all_gather(std::to_string(each), "memory for calibration");
   std::size_t least = each;
@@ -93,27 +90,27 @@ struct LocalProbes {
 
 // Of trials: the largest, in bytes of a rank, where the ranks of a host touch no more than this.
 std::size_t most_tried(const Passes& largest) {
-  return std::min(collectives::kMostTriedOnHost, largest.bytes);
+  return std::min(kMostTriedOnHost, largest.bytes);
 }
 
 LocalProbes local_probes(const JobRanks& ranks, const Passes& largest_pass, int hosts_of_machine) {
-  LocalProbes local{{collectives::signal_probes(ranks.host), collectives::line_probe(ranks.host)},
+  LocalProbes local{{signal_probes(ranks.host), line_probe(ranks.host)},
                     {}};
   local.first[0].seconds = kSignals;
   local.first[1].seconds = kLines;
-  const auto sizes = collectives::pass_sizes(largest_pass.bytes, largest_pass.ranks);
+  const auto sizes = pass_sizes(largest_pass.bytes, largest_pass.ranks);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     ProbeGroup& group =
-        local.then.emplace_back(collectives::pass_probe(ranks.host, sizes[i], hosts_of_machine));
+        local.then.emplace_back(pass_probe(ranks.host, sizes[i], hosts_of_machine));
     const std::size_t larger = sizes.size() - 1 - i;
     group.seconds = larger == 0 ? kLargestPasses : larger == 1 ? kMiddlePasses : kSmallPasses;
   }
   // The same on all hosts, as the passes are.
   const auto stores =
-      collectives::store_probe_sizes(largest_pass.bytes * largest_pass.ranks, largest_pass.ranks);
+      store_probe_sizes(largest_pass.bytes * largest_pass.ranks, largest_pass.ranks);
   for (std::size_t i = 0; i < stores.size(); ++i) {
     ProbeGroup& group =
-        local.then.emplace_back(collectives::store_probe(ranks.host, stores[i], hosts_of_machine));
+        local.then.emplace_back(store_probe(ranks.host, stores[i], hosts_of_machine));
     group.seconds = i + 1 == stores.size() ? kLargestStores : kSmallStores;
   }
   if (!ranks.one_host())
@@ -138,16 +135,16 @@ std::vector<int> processors_of_hosts(const JobRanks& ranks, int here) {
 
 // One process searches for the costs and hands them round, since all would find the same, and where
 // processes share processors they would take them from each other.
-Topology costs_of_first(collectives::Bootstrap& bootstrap, Topology topology,
+Topology costs_of_first(Bootstrap& bootstrap, Topology topology,
                         const std::vector<Sample>& samples, const std::vector<int>& processors,
                         double trials, std::size_t most) {
-  const auto all = collectives::all_or_none(bootstrap, "measured costs", [&] {
+  const auto all = all_or_none(bootstrap, "measured costs", [&] {
     if (bootstrap.process() != 0) return std::string();
-    Topology measured = collectives::calibrated(topology, samples, processors);
-    measured.trials = collectives::planned_trials(measured, trials, most);
+    Topology measured = calibrated(topology, samples, processors);
+    measured.trials = planned_trials(measured, trials, most);
     return to_json(measured);
   });
-  const Topology found = collectives::topology_from_json(all[0]);
+  const Topology found = topology_from_json(all[0]);
   for (std::size_t host = 0; host < topology.hosts.size(); ++host)
     topology.hosts[host].costs = found.hosts[host].costs;
   topology.wire = found.wire;
@@ -167,13 +164,13 @@ struct JobIdentity {
 // Ranks that are more than processors wait for each other, every time: that is no disturbance.
 struct Measured {
   Topology topology;
-  collectives::ProcessorWait wait = {};  // of the rank that waited longest
+  ProcessorWait wait = {};  // of the rank that waited longest
   bool disturbed = false;                // by other work
 };
 
 // What the ranks do while they are timed, as an executor of a step would.
-collectives::MemoryAccess access_of(const JobRanks& ranks, const Topology& topology) {
-  return collectives::memory_access(
+MemoryAccess access_of(const JobRanks& ranks, const Topology& topology) {
+  return memory_access(
       topology.hosts[std::size_t(ranks.host[std::size_t(ranks.mine().front())])].costs);
 }
 
@@ -186,11 +183,11 @@ Measured tried(const JobIdentity& job, const Topology& topology, const engine::O
   Measured result{topology};
   // Ranks whose processors other work has take longer, as those that share them do.
   for (const double time : {seconds, options.trials * (kShared - 1)}) {
-    ProbeRun run(ranks, collectives::largest_trials(topology, most), ops,
+    ProbeRun run(ranks, largest_trials(topology, most), ops,
                  job.mine.binding.processors, options.deadline, options.network, options.waited);
     run.access(access_of(ranks, topology));
-    result.topology.trials = collectives::planned_trials(topology, time, most);
-    collectives::time_trials(result.topology, time,
+    result.topology.trials = planned_trials(topology, time, most);
+    time_trials(result.topology, time,
                              [&](const auto& groups) { return run.measure(groups); });
     result.wait = run.processor_wait();
     // In so short a time the least wait that counts elsewhere would be most of it.
@@ -209,30 +206,30 @@ Measured measured(const JobIdentity& job, const Topology& topology, const engine
   const LocalProbes local = local_probes(ranks, largest_pass, job.mine.hosts_of_machine);
   std::vector<ProbeGroup> largest = local.first;
   largest.insert(largest.end(), local.then.begin(), local.then.end());
-  std::optional<collectives::WireProbes> wire;
+  std::optional<WireProbes> wire;
   if (!ranks.one_host()) {
     wire.emplace(ranks.host, kWire);
     largest.push_back(wire->largest());
   }
   const std::size_t most = most_tried(largest_pass);
-  for (ProbeGroup& group : collectives::largest_trials(topology, most))
+  for (ProbeGroup& group : largest_trials(topology, most))
     largest.push_back(std::move(group));
   ProbeRun run(ranks, largest, ops, job.mine.binding.processors, options.deadline, options.network,
                options.waited);
   std::vector<Sample> samples = run.measure(local.first);
-  run.access({.read_ahead = collectives::better_read_ahead(samples, ranks.local())});
-  collectives::add_samples(samples, run.measure(local.then));
+  run.access({.read_ahead = better_read_ahead(samples, ranks.local())});
+  add_samples(samples, run.measure(local.then));
   while (wire) {
     const auto group = wire->next(samples);
     if (!group) break;
-    collectives::add_samples(samples, run.measure({*group}));
+    add_samples(samples, run.measure({*group}));
   }
   const double seconds = options.trials * (ranks.one_host() && !job.mine.enough ? kShared : 1);
   Topology found =
       costs_of_first(ranks.bootstrap, topology, samples, job.processors, seconds, most);
   run.access(access_of(ranks, found));
-  collectives::time_trials(found, seconds, [&](const auto& groups) { return run.measure(groups); });
-  const collectives::ProcessorWait wait = run.processor_wait();
+  time_trials(found, seconds, [&](const auto& groups) { return run.measure(groups); });
+  const ProcessorWait wait = run.processor_wait();
   return {std::move(found), wait, job.mine.enough && wait.disturbed()};
 }
 
@@ -256,7 +253,7 @@ class Patience {
   std::jthread thread_;  // last: it uses the others
 };
 
-std::string disturbed_note(const collectives::ProcessorWait& wait, bool would_be_kept) {
+std::string disturbed_note(const ProcessorWait& wait, bool would_be_kept) {
   return fmt::format(
       "the machine is busy with other work: while costs of ranks and links were measured a rank "
       "waited {:.0f} % of the time for a processor; what was measured is used{}",
@@ -268,32 +265,32 @@ std::uint64_t hash_of_probes() {
   constexpr std::size_t kBytes = std::size_t(64) << 10;
   std::vector<ProbeGroup> all;
   for (const int hosts : {1, 2}) {
-    const Topology few = collectives::equal_hosts(hosts, 2, {}, {});
+    const Topology few = equal_hosts(hosts, 2, {}, {});
     const std::vector<int> host = few.host_of_rank();
-    all.push_back(collectives::signal_probes(host));
-    all.push_back(collectives::line_probe(host));
-    for (const std::size_t bytes : collectives::pass_sizes(kBytes, 2))
-      all.push_back(collectives::pass_probe(host, bytes));
-    for (const std::size_t bytes : collectives::store_probe_sizes(kBytes, 2))
-      all.push_back(collectives::store_probe(host, bytes));
-    if (hosts > 1) all.push_back(collectives::WireProbes(host, kWire).largest());
-    for (ProbeGroup& group : collectives::largest_trials(few)) all.push_back(std::move(group));
+    all.push_back(signal_probes(host));
+    all.push_back(line_probe(host));
+    for (const std::size_t bytes : pass_sizes(kBytes, 2))
+      all.push_back(pass_probe(host, bytes));
+    for (const std::size_t bytes : store_probe_sizes(kBytes, 2))
+      all.push_back(store_probe(host, bytes));
+    if (hosts > 1) all.push_back(WireProbes(host, kWire).largest());
+    for (ProbeGroup& group : largest_trials(few)) all.push_back(std::move(group));
   }
-  return collectives::hash(all);
+  return hash(all);
 }
 
 // `interfaces`: of each process, which may have one of its own.
 std::string host_fingerprint(const Topology& topology, const std::vector<int>& processors,
                              const std::vector<std::string>& interfaces,
                              const CalibrationOptions& options) {
-  return collectives::fingerprint(
+  return fingerprint(
       topology,
       fmt::format("lockstep {}, costs {}, probes {:016x}, transport {} {}, processors {}",
                   engine::version(), kCostsVersion, hash_of_probes(), transport_of(options.network),
                   fmt::join(interfaces, " "), fmt::join(processors, " ")));
 }
 
-JobIdentity identity_of(collectives::Bootstrap& bootstrap, const Topology& topology,
+JobIdentity identity_of(Bootstrap& bootstrap, const Topology& topology,
                         const CalibrationOptions& options) {
   JobRanks ranks = ranks_of(bootstrap, topology);
   RankProcessors mine = processors_of_ranks(ranks, "processors for calibration");
@@ -306,20 +303,20 @@ JobIdentity identity_of(collectives::Bootstrap& bootstrap, const Topology& topol
 
 // From the first process's file. `trials_suffice`: without measured costs. `instead`: what is done
 // where that is of no use.
-Calibration stored_by_first(collectives::Bootstrap& bootstrap, const Topology& topology,
+Calibration stored_by_first(Bootstrap& bootstrap, const Topology& topology,
                             const std::string& fingerprint, const CalibrationOptions& options,
                             bool trials_suffice, const char* instead) {
   Calibration result;
   result.topology = topology;
   const bool first = bootstrap.process() == 0;
-  const collectives::CostCache cache(options.cache);
+  const CostCache cache(options.cache);
   std::string text;
   if (first && !options.cache.empty() && !options.fresh)
     text = cache.read(fingerprint).value_or("");
   text = bootstrap.all_gather(text, "stored costs")[0];
   if (text.empty()) return result;
   try {
-    Topology found = collectives::costs_from(text, fingerprint, topology);
+    Topology found = costs_from(text, fingerprint, topology);
     result.cached = trials_suffice || found.costs_are == "measured";
     if (result.cached) result.topology = std::move(found);
   } catch (const engine::Error& error) {  // on all processes, which have the same fingerprint
@@ -332,7 +329,7 @@ Calibration stored_by_first(collectives::Bootstrap& bootstrap, const Topology& t
 
 }  // namespace
 
-Calibration stored_costs(collectives::Bootstrap& bootstrap, const Topology& topology,
+Calibration stored_costs(Bootstrap& bootstrap, const Topology& topology,
                          const CalibrationOptions& options) {
   const auto begin = engine::Clock::now();
   const JobIdentity job = identity_of(bootstrap, topology, options);
@@ -342,7 +339,7 @@ Calibration stored_costs(collectives::Bootstrap& bootstrap, const Topology& topo
   return result;
 }
 
-Calibration calibrate(collectives::Bootstrap& bootstrap, const Topology& topology,
+Calibration calibrate(Bootstrap& bootstrap, const Topology& topology,
                       const engine::Ops& ops, const CalibrationOptions& options) {
   const auto begin = engine::Clock::now();
   const JobIdentity job = identity_of(bootstrap, topology, options);
@@ -364,7 +361,7 @@ Calibration calibrate(collectives::Bootstrap& bootstrap, const Topology& topolog
     } else if (first && !options.cache.empty() &&
                !(options.trials_alone && result.topology.trials.empty())) {
       try {
-        collectives::CostCache(options.cache).write(job.fingerprint, result.topology);
+        CostCache(options.cache).write(job.fingerprint, result.topology);
         result.kept = true;
       } catch (const engine::Error& error) {
         add_note(result.note, error.what());
@@ -376,4 +373,4 @@ Calibration calibrate(collectives::Bootstrap& bootstrap, const Topology& topolog
   return result;
 }
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

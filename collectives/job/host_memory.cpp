@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/host_memory.h"
+#include "collectives/job/host_memory.h"
 
 #include <fmt/core.h>
 
@@ -12,9 +12,8 @@
 #include "collectives/bootstrap/outcome.h"
 #include "engine/base/error.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
-using collectives::MappedMemory;
 
 namespace {
 
@@ -28,7 +27,7 @@ void require_room(const JobRanks& ranks, std::size_t block, std::size_t control,
   const double wanted =
       double(block) * double(mine.size()) + (local.front() == mine.front() ? double(control) : 0.0);
   const auto all = ranks.bootstrap.all_gather(
-      maps ? fmt::format("{:.0f} {}", wanted, collectives::available_memory()) : "0 0",
+      maps ? fmt::format("{:.0f} {}", wanted, available_memory()) : "0 0",
       what + "room for the ranks");
   struct Host {
     double wanted = 0, available = std::numeric_limits<double>::max();
@@ -61,13 +60,13 @@ HostMemory::HostMemory(const JobRanks& ranks, std::size_t block, std::size_t con
     : local_(ranks.local()), blocks_(local_.size(), nullptr) {
   require_room(ranks, block, control, what);
   const auto addresses =
-      collectives::all_or_none(ranks.bootstrap, what + "memory of the ranks", [&] {
+      all_or_none(ranks.bootstrap, what + "memory of the ranks", [&] {
         take(ranks, block, control, what);
         std::string mine;
         for (const MappedMemory& memory : mapped_) mine += to_text(memory.address()) + "\n";
         return mine;
       });
-  collectives::all_or_none(ranks.bootstrap, what + "memory is mapped", [&] {
+  all_or_none(ranks.bootstrap, what + "memory is mapped", [&] {
     map(ranks, addresses);
     return std::string();
   });
@@ -102,7 +101,7 @@ void HostMemory::map(const JobRanks& ranks, const std::vector<std::string>& addr
     for (std::string line; std::getline(lines, line); ++piece) {
       std::byte* data = me ? mapped_[piece].data() : nullptr;
       if (!me) {
-        peers_.push_back(collectives::map_peer(collectives::mapping_address(line)));
+        peers_.push_back(map_peer(mapping_address(line)));
         data = peers_.back().data();
       }
       (next() ? blocks_[at++] : control_) = data;
@@ -117,4 +116,4 @@ std::byte* HostMemory::block(int rank) const {
   return blocks_[std::size_t(found - local_.begin())];
 }
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/replica_threads.h"
+#include "collectives/job/replica_threads.h"
 
 #include <stdexcept>
 #include <system_error>
@@ -7,7 +7,7 @@
 #include "collectives/topology/binding.h"
 #include "engine/base/error.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 ReplicaThreads::ReplicaThreads(const std::vector<std::vector<int>>& processors) {
   try {
@@ -49,7 +49,7 @@ void ReplicaThreads::run(const std::function<void(int)>& body,
 }
 
 void ReplicaThreads::serve(int index, const std::vector<int>& processors) {
-  collectives::bind_this_thread(processors);
+  bind_this_thread(processors);
   for (std::uint64_t seen = 0;;) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return over_ || round_ > seen; });
@@ -72,4 +72,4 @@ void ReplicaThreads::serve(int index, const std::vector<int>& processors) {
   }
 }
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

@@ -7,7 +7,7 @@
 
 #include "engine/tensor/tensor.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 // What a rank asks for: small whole numbers, so that a sum with zeros carries them exactly.
 struct RankCall {
@@ -29,4 +29,4 @@ struct RankCall {
   void describe_with_bytes(std::string& text) const;
 };
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

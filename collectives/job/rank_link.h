@@ -17,17 +17,17 @@
 #include "collectives/run/team.h"
 #include "collectives/run/transport.h"
 #include "engine/ops/ops.h"
-#include "strategies/host_memory.h"
-#include "strategies/network.h"
+#include "collectives/job/host_memory.h"
+#include "collectives/job/network.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 // The ranks of a job, one a process.
 struct Ranks : JobRanks {
   const engine::Ops& ops;
   std::chrono::milliseconds deadline;
   Network network = {};
-  collectives::MemoryAccess access = {};  // each host may have its own
+  MemoryAccess access = {};  // each host may have its own
   int rank() const { return bootstrap.process(); }
 };
 
@@ -36,7 +36,7 @@ class RankLink {
   // `bytes`: of the gradient space; `scratch`: bytes of the scratch space. `what` stands in errors.
   // Throws Error(kInvalid) where ranks come with different plans, and what mapping and connecting
   // throw. What `ranks` refers to outlives the link.
-  RankLink(const Ranks& ranks, collectives::StepPlan plan, std::size_t bytes, std::size_t scratch,
+  RankLink(const Ranks& ranks, StepPlan plan, std::size_t bytes, std::size_t scratch,
            const std::string& what);
   // Where something has stopped the link, the ranks of other hosts are told what.
   ~RankLink();
@@ -44,7 +44,7 @@ class RankLink {
   RankLink& operator=(const RankLink&) = delete;
 
   std::byte* data() const { return data_; }  // this rank's gradient space: zeroed, page-aligned
-  collectives::Executor& executor() { return *executor_; }
+  Executor& executor() { return *executor_; }
   // Throws what stopped the link, where something has. So do the next two.
   void check() const;
   void start(int plan);  // begins it
@@ -56,12 +56,12 @@ class RankLink {
   void make_team(const Ranks& ranks, std::size_t bytes, std::size_t scratch,
                  const std::string& what);
 
-  collectives::StepPlan plan_;
+  StepPlan plan_;
   std::optional<HostMemory> memory_;
   std::byte* data_ = nullptr;
-  std::optional<collectives::Team> team_;
-  std::unique_ptr<collectives::Transport> transport_;
-  std::optional<collectives::Executor> executor_;
+  std::optional<Team> team_;
+  std::unique_ptr<Transport> transport_;
+  std::optional<Executor> executor_;
 };
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/rank_call.h"
+#include "collectives/communicator/rank_call.h"
 
 #include <fmt/core.h>
 
 #include <iterator>
 #include <string_view>
 
-#include "strategies/communicator.h"
+#include "collectives/communicator/communicator.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 namespace {
 
 std::string_view operation_name(Reduce operation) {
@@ -65,4 +65,4 @@ void RankCall::describe_with_bytes(std::string& text) const {
     fmt::format_to(std::back_inserter(text), ", {} bytes", count * engine::size_of(dtype));
 }
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

@@ -1,30 +1,28 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/rank_link.h"
+#include "collectives/job/rank_link.h"
 
 #include <algorithm>
 
 #include "collectives/memory/mapped_memory.h"
 #include "engine/base/error.h"
-#include "strategies/host_connections.h"
+#include "collectives/job/host_connections.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
-using collectives::Space;
-using collectives::Team;
 
 namespace {
 
 std::size_t pages(std::size_t bytes) {
-  return collectives::whole_pages(std::max<std::size_t>(bytes, 1));
+  return whole_pages(std::max<std::size_t>(bytes, 1));
 }
 
 }  // namespace
 
-RankLink::RankLink(const Ranks& ranks, collectives::StepPlan plan, std::size_t bytes,
+RankLink::RankLink(const Ranks& ranks, StepPlan plan, std::size_t bytes,
                    std::size_t scratch, const std::string& what)
     : plan_(std::move(plan)) {
   const std::string mine =
-      fmt::format("{:016x} {}", collectives::hash(plan_), transport_of(ranks.network));
+      fmt::format("{:016x} {}", hash(plan_), transport_of(ranks.network));
   const auto all = ranks.bootstrap.all_gather(mine, what + ": plans");
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     engine::require(all[rank] == all[0],
@@ -33,12 +31,12 @@ RankLink::RankLink(const Ranks& ranks, collectives::StepPlan plan, std::size_t b
   make_team(ranks, bytes, scratch, what + ": ");
   transport_ =
       std::move(connect_hosts(ranks, plan_, ranks.network, ranks.deadline, what + ": ")[0]);
-  collectives::ExecutorOptions options;
+  ExecutorOptions options;
   options.deadline = ranks.deadline;
   options.stream_from = ranks.access.results;
   options.cache = ranks.access.touched;
   options.read_ahead = ranks.access.read_ahead;
-  executor_.emplace(ranks.rank(), *team_, transport_.get(), ranks.ops, collectives::OwnedState{},
+  executor_.emplace(ranks.rank(), *team_, transport_.get(), ranks.ops, OwnedState{},
                     options);
   executor_->open(plan_);
 }
@@ -73,4 +71,4 @@ void RankLink::progress() {
   check();
 }
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/host_connections.h"
+#include "collectives/job/host_connections.h"
 
 #include <fmt/core.h>
 
@@ -9,30 +9,30 @@
 #include "collectives/bootstrap/outcome.h"
 #include "collectives/tcp/tcp_transport.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 namespace {
 
 // {rank here, rank there}
 std::vector<std::pair<int, int>> pairs_of(const std::vector<int>& mine,
-                                          const collectives::StepPlan& plan) {
+                                          const StepPlan& plan) {
   std::set<std::pair<int, int>> pairs;
   for (const int rank : mine)
-    for (const collectives::Stage& stage : plan)
-      for (const collectives::Lane& lane : stage.plan.lanes[std::size_t(rank)])
-        for (const collectives::Step& step : lane)
+    for (const Stage& stage : plan)
+      for (const Lane& lane : stage.plan.lanes[std::size_t(rank)])
+        for (const Step& step : lane)
           if (step.peer >= 0) pairs.insert({rank, step.peer});
   return {pairs.begin(), pairs.end()};
 }
 
-std::vector<std::unique_ptr<collectives::Transport>> connect_sockets(
+std::vector<std::unique_ptr<Transport>> connect_sockets(
     const JobRanks& ranks, const std::vector<std::pair<int, int>>& pairs, const Network& network,
     std::chrono::milliseconds deadline, const std::string& what) {
-  std::optional<collectives::TcpFabric> fabric;
+  std::optional<TcpFabric> fabric;
   // Of each process: an address and a key, of which the first one's is taken.
-  const auto all = collectives::all_or_none(ranks.bootstrap, what + "addresses of the ranks", [&] {
+  const auto all = all_or_none(ranks.bootstrap, what + "addresses of the ranks", [&] {
     fabric.emplace(
-        collectives::TcpOptions{network.interface, network.first_port, network.last_port});
-    return fabric->address() + "\n" + collectives::random_secret();
+        TcpOptions{network.interface, network.first_port, network.last_port});
+    return fabric->address() + "\n" + random_secret();
   });
   std::vector<std::string> address;
   for (const int process : ranks.process) {
@@ -40,7 +40,7 @@ std::vector<std::unique_ptr<collectives::Transport>> connect_sockets(
     address.push_back(text.substr(0, text.find('\n')));
   }
   const std::size_t end = all[0].find('\n');
-  const collectives::JobKey key{.job = what + all[0].substr(0, end),
+  const JobKey key{.job = what + all[0].substr(0, end),
                                 .secret = all[0].substr(end + 1)};
   return fabric->connect(ranks.mine(), pairs, address, key, deadline,
                          [&] { ranks.bootstrap.throw_if_abandoned(); });
@@ -48,14 +48,14 @@ std::vector<std::unique_ptr<collectives::Transport>> connect_sockets(
 
 }  // namespace
 
-std::vector<std::unique_ptr<collectives::Transport>> connect_hosts(
-    const JobRanks& ranks, const collectives::StepPlan& plan, const Network& network,
+std::vector<std::unique_ptr<Transport>> connect_hosts(
+    const JobRanks& ranks, const StepPlan& plan, const Network& network,
     std::chrono::milliseconds deadline, const std::string& what) {
   const std::vector<int> mine = ranks.mine();
-  if (ranks.one_host()) return std::vector<std::unique_ptr<collectives::Transport>>(mine.size());
+  if (ranks.one_host()) return std::vector<std::unique_ptr<Transport>>(mine.size());
   const auto pairs = pairs_of(mine, plan);
   if (transport_of(network) == "mpi") return ranks.bootstrap.transports(ranks.process, pairs, what);
   return connect_sockets(ranks, pairs, network, deadline, what);
 }
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/probe_run.h"
+#include "collectives/job/probe_run.h"
 
 #include <fmt/core.h>
 
@@ -14,17 +14,11 @@
 #include "collectives/memory/mapped_memory.h"
 #include "collectives/bootstrap/outcome.h"
 #include "engine/base/error.h"
-#include "strategies/host_connections.h"
+#include "collectives/job/host_connections.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 namespace {
 
-using collectives::Executor;
-using collectives::Probe;
-using collectives::ProbeGroup;
-using collectives::Sample;
-using collectives::Space;
-using collectives::Team;
 using engine::Clock;
 
 constexpr std::size_t kLine = 64;
@@ -36,7 +30,7 @@ const std::string kWhat = "calibration: ";
 constexpr std::chrono::milliseconds kListens{20};  // between two looks
 
 std::size_t pages_of(std::size_t elements) {
-  return collectives::whole_pages(std::max<std::size_t>(elements, 1) * sizeof(float));
+  return whole_pages(std::max<std::size_t>(elements, 1) * sizeof(float));
 }
 
 // Behind the teams' blocks, for each team a line: what the first rank of the host says of each
@@ -54,16 +48,16 @@ std::size_t most(const std::vector<ProbeGroup>& groups, const Size& size) {
   return most;
 }
 
-collectives::StepPlan all_plans(const std::vector<ProbeGroup>& groups) {
-  collectives::StepPlan all;
+StepPlan all_plans(const std::vector<ProbeGroup>& groups) {
+  StepPlan all;
   for (const ProbeGroup& group : groups)
     all.insert(all.end(), group.step.begin(), group.step.end());
   return all;
 }
 
 // Where kinds of access are compared each plan has an executor of its own.
-std::optional<collectives::ExecutorOptions> own_options(Probe::Kind kind,
-                                                        collectives::ExecutorOptions options) {
+std::optional<ExecutorOptions> own_options(Probe::Kind kind,
+                                                        ExecutorOptions options) {
   constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
   switch (kind) {
     case Probe::Kind::kKept:
@@ -86,11 +80,11 @@ std::optional<collectives::ExecutorOptions> own_options(Probe::Kind kind,
 // own.
 class GroupExecutors {
  public:
-  GroupExecutors(int rank, Team& team, collectives::Transport* transport, const engine::Ops& ops,
-                 const collectives::ExecutorOptions& options, const ProbeGroup& group) {
-    const auto open = [&](const collectives::ExecutorOptions& own) {
+  GroupExecutors(int rank, Team& team, Transport* transport, const engine::Ops& ops,
+                 const ExecutorOptions& options, const ProbeGroup& group) {
+    const auto open = [&](const ExecutorOptions& own) {
       Executor& made =
-          all_.emplace_back(rank, team, transport, ops, collectives::OwnedState{}, own);
+          all_.emplace_back(rank, team, transport, ops, OwnedState{}, own);
       made.open(group.step);
       return &made;
     };
@@ -143,7 +137,7 @@ ProbeRun::~ProbeRun() {
 
 // Who dies ends what is measured, and what is exchanged.
 void ProbeRun::watch() {
-  watch_ = std::make_unique<collectives::PeerWatch>([this](const std::string& who, int pid) {
+  watch_ = std::make_unique<PeerWatch>([this](const std::string& who, int pid) {
     const std::string why =
         fmt::format("{}{} (process {}) died while costs were measured", kWhat, who, pid);
     {
@@ -251,15 +245,15 @@ std::vector<Sample> ProbeRun::measure(const std::vector<ProbeGroup>& groups) {
   std::vector<Times> times(mine_.size());
   // Who failed says so where times are exchanged: ranks of other hosts may measure without a word
   // to him.
-  const collectives::Outcome mine(kWhat + "times", [&] {
+  const Outcome mine(kWhat + "times", [&] {
     threads_->run(
         [&](int index) {
           Times& of_rank = times[std::size_t(index)];
-          collectives::ProcessorWaitClock clock(waited_);
+          ProcessorWaitClock clock(waited_);
           const Clock::time_point began = Clock::now();
           for (std::size_t g = 0; g < groups.size(); ++g)
             measure(index, groups[g], before + g, began, of_rank);
-          const collectives::ProcessorWait wait = clock.lap();
+          const ProcessorWait wait = clock.lap();
           of_rank.insert(of_rank.end(), {wait.waited, wait.seconds});
         },
         [&](const std::exception& error) { stop(engine::Code::kAborted, error.what()); });
@@ -271,7 +265,7 @@ std::vector<Sample> ProbeRun::measure(const std::vector<ProbeGroup>& groups) {
   return samples_of(groups, mine.texts(exchange(mine.told())));
 }
 
-collectives::ProcessorWait ProbeRun::processor_wait() const {
+ProcessorWait ProbeRun::processor_wait() const {
   return *std::max_element(waits_.begin(), waits_.end(),
                            [](const auto& a, const auto& b) { return a.part() < b.part(); });
 }
@@ -354,4 +348,4 @@ std::vector<Sample> ProbeRun::samples_of(const std::vector<ProbeGroup>& groups,
   return samples;
 }
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

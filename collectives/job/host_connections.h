@@ -10,17 +10,17 @@
 
 #include "collectives/plan/plan.h"
 #include "collectives/run/transport.h"
-#include "strategies/job_ranks.h"
-#include "strategies/network.h"
+#include "collectives/job/job_ranks.h"
+#include "collectives/job/network.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 // Collective. Element i is for rank i of `ranks.mine()`; null where all ranks are on one host.
 // `what` stands in front in errors: "buckets: ". Throws Error(kTimeout) naming who did not come,
 // and what the bootstrap throws or was abandoned with; where a process cannot listen,
 // Error(kInvalid) or Error(kIo) on all of them.
-std::vector<std::unique_ptr<collectives::Transport>> connect_hosts(
-    const JobRanks& ranks, const collectives::StepPlan& plan, const Network& network,
+std::vector<std::unique_ptr<Transport>> connect_hosts(
+    const JobRanks& ranks, const StepPlan& plan, const Network& network,
     std::chrono::milliseconds deadline, const std::string& what);
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

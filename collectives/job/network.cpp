@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/network.h"
+#include "collectives/job/network.h"
 
 #include "collectives/tcp/tcp_transport.h"
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 void require_possible(const Network& network) {
   const std::string& transport = network.transport;
@@ -14,8 +14,8 @@ void require_possible(const Network& network) {
   const bool of_tcp = !network.interface.empty() || network.first_port != 0;
   engine::require(transport != "mpi" || !of_tcp,
                   "interface and ports are transport tcp's; MPI has options of its own for them");
-  collectives::require_possible(
-      collectives::TcpOptions{network.interface, network.first_port, network.last_port});
+  require_possible(
+      TcpOptions{network.interface, network.first_port, network.last_port});
 }
 
 std::string_view transport_of(const Network& network) {
@@ -31,4 +31,4 @@ std::string sentence(const Network& network) {
   return text;
 }
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

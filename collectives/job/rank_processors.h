@@ -5,12 +5,12 @@
 #include <string>
 
 #include "collectives/topology/binding.h"
-#include "strategies/job_ranks.h"
+#include "collectives/job/job_ranks.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 struct RankProcessors {
-  collectives::Binding binding;  // of this process's ranks, one thread each
+  Binding binding;  // of this process's ranks, one thread each
   int of_host = 1;               // that the ranks of this host may use together
   // On every machine as many processors as ranks, also where several hosts of the job are parts of
   // one machine. The same on all processes.
@@ -22,4 +22,4 @@ struct RankProcessors {
 // `what` stands in errors of the exchange: "processors of the ranks".
 RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& what);
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

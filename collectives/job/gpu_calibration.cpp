@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/gpu_calibration.h"
+#include "collectives/job/gpu_calibration.h"
 
 #include <fmt/format.h>
 
@@ -13,11 +13,9 @@
 #include "engine/base/version.h"
 #include "engine/ops/ops.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 namespace {
 
-using collectives::CostCache;
-using collectives::Topology;
 
 // Costs that were measured in another way are of no use: counted up where it changes.
 constexpr int kGpuCostsVersion = 1;
@@ -27,7 +25,7 @@ std::string gpu_fingerprint(const Topology& topology, const GpuCalibration& how)
       fmt::format("lockstep {}, costs of GPUs {}\n", engine::version(), kGpuCostsVersion);
   for (engine::Device* device : how.devices)
     text += fmt::format("{}: {}\n", to_string(device->id()), device->description());
-  return collectives::fingerprint(topology,
+  return fingerprint(topology,
                                   text + fmt::format("{}", fmt::join(describe(how.gpus), "\n")));
 }
 
@@ -44,16 +42,16 @@ Topology measured_gpus(Topology topology, const GpuCalibration& how) {
   connect(how.devices);
   std::vector<std::string> names;
   for (engine::Device* device : how.devices) names.push_back(to_string(device->id()));
-  const std::vector<std::string> each = collectives::each_gpu(names);
+  const std::vector<std::string> each = each_gpu(names);
   std::vector<std::unique_ptr<engine::Ops>> ops;
-  std::vector<collectives::GpuRank> ranks;
+  std::vector<GpuRank> ranks;
   for (std::size_t i = 0; i < names.size(); ++i) {
     ops.push_back(how.devices[i]->ops(engine::DType::kFloat32, {}));
     ranks.push_back({ops.back().get(),
                      std::size_t(std::ranges::find(each, names[i]) - each.begin()), names[i]});
   }
   topology.hosts[0].costs =
-      collectives::gpu_costs(how.gpus, names, collectives::measure_gpus(ranks, how.probes));
+      gpu_costs(how.gpus, names, measure_gpus(ranks, how.probes));
   topology.costs_are = "measured";
   return topology;
 }
@@ -68,7 +66,7 @@ Calibration stored_here(const Topology& topology, const GpuCalibration& how,
   const std::optional<std::string> text = cache.read(fingerprint);
   if (!text) return result;
   try {
-    result.topology = collectives::costs_from(*text, fingerprint, topology);
+    result.topology = costs_from(*text, fingerprint, topology);
     result.cached = true;
   } catch (const engine::Error& error) {
     result.note = fmt::format("{} is ignored, and {}: {}", cache.file(fingerprint).string(),
@@ -106,4 +104,4 @@ Calibration calibrate_gpus(const Topology& topology, const GpuCalibration& how) 
   return result;
 }
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

@@ -11,25 +11,25 @@
 #include "collectives/topology/topology.h"
 #include "engine/device/device.h"
 #include "engine/device/gpu_topology.h"
-#include "strategies/calibration.h"
+#include "collectives/job/calibration.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 struct GpuCalibration {
   std::vector<engine::Device*> devices = {};  // one entry a rank
   engine::GpuTopology gpus = {};              // how they are linked, where they are several
   std::filesystem::path cache = {};           // folder of the files; empty: none is read or written
   bool fresh = false;                         // do not read; what is measured is stored
-  collectives::GpuProbes probes = {};
+  GpuProbes probes = {};
 };
 
 // `topology`: of one process, as discover() gave it. What was measured before, where the folder has
 // it whole; else the topology is as it came, and `cached` is false. No time.
-Calibration stored_gpu_costs(const collectives::Topology& topology, const GpuCalibration& how);
+Calibration stored_gpu_costs(const Topology& topology, const GpuCalibration& how);
 
 // The same, and measures where there are none. While nothing else uses the GPUs. Throws
 // Error(kInvalid) naming two that do not reach each other's memory, Error(kMemory), and
 // Error(kDevice) of a link that carries other numbers.
-Calibration calibrate_gpus(const collectives::Topology& topology, const GpuCalibration& how);
+Calibration calibrate_gpus(const Topology& topology, const GpuCalibration& how);
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

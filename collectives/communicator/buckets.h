@@ -29,9 +29,9 @@
 #include <span>
 #include <vector>
 
-#include "strategies/communicator.h"
+#include "collectives/communicator/communicator.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 template <class T>
 struct Gradient {
@@ -86,4 +86,4 @@ extern template class Buckets<double>;
 extern template class Buckets<engine::Half>;
 extern template class Buckets<engine::BFloat16>;
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

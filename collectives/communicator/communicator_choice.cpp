@@ -5,12 +5,11 @@
 #include "collectives/cost/size_rules.h"
 #include "collectives/topology/topology.h"
 #include "engine/base/error.h"
-#include "strategies/calibration.h"
-#include "strategies/communicator.h"
+#include "collectives/job/calibration.h"
+#include "collectives/communicator/communicator.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
-using collectives::Request;
 
 namespace {
 
@@ -25,47 +24,47 @@ constexpr std::array<std::size_t, 10> kPriced{1 << 8,  1 << 10, 1 << 12, 1 << 14
 // What the planner is asked before anything is summed. On one host only those that promise what the
 // header does; the others move more memory there.
 void Communicator::choose(const CommunicatorOptions& options) {
-  rules_ = collectives::parse_size_rules(options.algorithm);
-  for (const collectives::SizeRule& rule : rules_) {
-    const std::string why = collectives::find_algorithm(rule.algorithm).refusal(ranks_.host);
+  rules_ = parse_size_rules(options.algorithm);
+  for (const SizeRule& rule : rules_) {
+    const std::string why = find_algorithm(rule.algorithm).refusal(ranks_.host);
     engine::require(why.empty(), "algorithm {} {}: use auto", rule.algorithm, why);
   }
-  std::vector<collectives::Algorithm> candidates;
-  for (const collectives::Algorithm& algorithm : collectives::all_reduce_algorithms())
+  std::vector<Algorithm> candidates;
+  for (const Algorithm& algorithm : all_reduce_algorithms())
     if (!ranks_.one_host() || algorithm.name == "direct" || algorithm.name == "one_shot")
       candidates.push_back(algorithm);
-  collectives::Topology topology = collectives::discover(ranks_.bootstrap, {kDevice});
+  Topology topology = discover(ranks_.bootstrap, {kDevice});
   CalibrationOptions stored;
   stored.network = ranks_.network;
   stored.cache = options.cost_cache;
   const Calibration found = stored_costs(ranks_.bootstrap, topology, stored);
   topology = found.topology;
-  ranks_.access = collectives::memory_access(
+  ranks_.access = memory_access(
       topology.hosts[std::size_t(ranks_.host[std::size_t(rank())])].costs);
   costs_are_ = topology.costs_are + (found.note.empty() ? "" : " (" + found.note + ")");
-  choices_ = collectives::plan_all_reduce(topology, candidates, {},
+  choices_ = plan_all_reduce(topology, candidates, {},
                                           {kPriced.begin(), kPriced.end()}, &ranks_.bootstrap);
 }
 
 std::string Communicator::explain() const {
   std::string text = "all-reduce: ", before;
-  for (const collectives::SizeRule& rule : rules_)
+  for (const SizeRule& rule : rules_)
     text += fmt::format("{} where it was asked for; ", rule.algorithm);
-  for (const collectives::Choice& choice : choices_->table()) {
+  for (const Choice& choice : choices_->table()) {
     if (choice.algorithm == before) continue;
     text += fmt::format("{}{} from {} on, because {}", before.empty() ? "" : "; ", choice.algorithm,
-                        collectives::size_text(choice.bytes), choice.reason);
+                        size_text(choice.bytes), choice.reason);
     before = choice.algorithm;
   }
   return fmt::format("{}\ncosts of ranks and links: {}\nnon-temporal stores: {}", text, costs_are_,
                      sentence(ranks_.access));
 }
 
-const collectives::Algorithm& Communicator::algorithm_for(const Request& request) const {
+const Algorithm& Communicator::algorithm_for(const Request& request) const {
   const std::size_t bytes = request.subject.size() * engine::size_of(request.dtype);
-  for (const collectives::SizeRule& rule : rules_)
-    if (rule.from <= bytes && bytes < rule.to) return collectives::find_algorithm(rule.algorithm);
-  return collectives::find_algorithm(choices_->choose(bytes).algorithm);
+  for (const SizeRule& rule : rules_)
+    if (rule.from <= bytes && bytes < rule.to) return find_algorithm(rule.algorithm);
+  return find_algorithm(choices_->choose(bytes).algorithm);
 }
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives

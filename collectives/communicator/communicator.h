@@ -64,9 +64,9 @@
 #include "collectives/cost/planner.h"
 #include "collectives/algorithms/registry.h"
 #include "collectives/cost/size_rules.h"
-#include "strategies/rank_link.h"
+#include "collectives/job/rank_link.h"
 
-namespace lockstep::strategies {
+namespace lockstep::collectives {
 
 struct RankCall;
 
@@ -88,7 +88,7 @@ struct CommunicatorOptions {
 class Communicator {
  public:
   // Collective. The bootstrap outlives the communicator, which owns `ops`.
-  Communicator(collectives::Bootstrap& bootstrap, std::unique_ptr<engine::Ops> ops,
+  Communicator(Bootstrap& bootstrap, std::unique_ptr<engine::Ops> ops,
                const CommunicatorOptions& options = {}, const Network& network = {});
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -177,8 +177,8 @@ class Communicator {
   // Collective where it is the first of its type and operation.
   Area area(engine::DType dtype, Reduce operation);
   // Adds a plan, or one for each length, behind `scratch` bytes of scratch.
-  void add(collectives::StepPlan& plan, std::size_t& scratch, collectives::Request request) const;
-  void add_pieces(collectives::StepPlan& plan, std::size_t& scratch, engine::DType dtype,
+  void add(StepPlan& plan, std::size_t& scratch, Request request) const;
+  void add_pieces(StepPlan& plan, std::size_t& scratch, engine::DType dtype,
                   Reduce operation, std::size_t begin) const;
   // Runs the plan of an area that has room for so many elements, of which the others become zero.
   template <class T>
@@ -191,10 +191,10 @@ class Communicator {
   // Through an area, piece by piece; a silent rank adds nothing.
   template <class T>
   void through_area(std::span<T> values, Reduce operation, bool silent);
-  collectives::Request request(std::string name, engine::DType dtype, Reduce operation) const;
+  Request request(std::string name, engine::DType dtype, Reduce operation) const;
   void choose(const CommunicatorOptions& options);
-  const collectives::Algorithm& algorithm_for(const collectives::Request& request) const;
-  RankLink& link(collectives::StepPlan plan, std::size_t bytes, std::size_t scratch,
+  const Algorithm& algorithm_for(const Request& request) const;
+  RankLink& link(StepPlan plan, std::size_t bytes, std::size_t scratch,
                  const std::string& what);
   void unlink(const RankLink& link) noexcept;
   void lost(const std::string& who, int pid) noexcept;
@@ -202,8 +202,8 @@ class Communicator {
   std::unique_ptr<engine::Ops> ops_;
   Ranks ranks_;
   bool reproducible_;
-  std::vector<collectives::SizeRule> rules_;
-  std::optional<collectives::Choices> choices_;
+  std::vector<SizeRule> rules_;
+  std::optional<Choices> choices_;
   std::string algorithm_, costs_are_;
   std::mutex mutex_;  // links_ and lost_, against the watch's thread
   std::deque<std::unique_ptr<RankLink>> links_;
@@ -216,7 +216,7 @@ class Communicator {
   std::string purpose_;                                // of the present call, for errors
   std::optional<engine::Clock::time_point> end_ = {};  // of the present call, where it has its own
   int exceptions_;                                     // on their way when it was made
-  std::unique_ptr<collectives::PeerWatch> watch_;      // last: its thread uses the others
+  std::unique_ptr<PeerWatch> watch_;      // last: its thread uses the others
 };
 
-}  // namespace lockstep::strategies
+}  // namespace lockstep::collectives
