@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -25,7 +26,7 @@ class SingleProcess : public Bootstrap {
     return {mine};
   }
   std::vector<int> hosts() const override { return {0}; }
-  void abandon(Code, const std::string&) noexcept override {}
+  void abandon(const engine::Error&) noexcept override {}
   void throw_if_abandoned() override {}
   void finish() override {}
 };
@@ -39,8 +40,8 @@ struct SharedExchange {
   std::condition_variable changed;
   std::vector<bool> present;
   std::vector<std::string> values = std::vector<std::string>(host.size()), result;
-  std::string what, broken;
-  Code code = Code::kTimeout;
+  std::string what;
+  std::optional<engine::Error> broken;
   std::uint64_t round = 0;
 };
 
@@ -57,9 +58,9 @@ class InMemory : public Bootstrap {
   std::vector<int> hosts() const override { return exchange_->host; }
   void finish() override { all_gather({}, "the end"); }
   // Of all: they are threads of one process.
-  void abandon(Code code, const std::string& why) noexcept override {
+  void abandon(const engine::Error& why) noexcept override {
     const std::scoped_lock lock(exchange_->mutex);
-    if (exchange_->broken.empty()) give_up(code, why);
+    if (!exchange_->broken) give_up(why);
   }
   void throw_if_abandoned() override {
     const std::scoped_lock lock(exchange_->mutex);
@@ -75,8 +76,8 @@ class InMemory : public Bootstrap {
     fail_if_broken();
     if (std::find(x.present.begin(), x.present.end(), true) == x.present.end()) x.what = what;
     if (x.what != what)
-      break_off(Code::kInvalid, fmt::format("process {} exchanges {} while others exchange {}",
-                                            process_, what, x.what));
+      break_off({Code::kInvalid, fmt::format("process {} exchanges {} while others exchange {}",
+                                             process_, what, x.what)});
     x.values[std::size_t(process_)] = mine;
     x.present[std::size_t(process_)] = true;
     const std::uint64_t round = x.round;
@@ -87,14 +88,14 @@ class InMemory : public Bootstrap {
       x.changed.notify_all();
       return x.result;
     }
-    const auto over = [&] { return x.round != round || !x.broken.empty(); };
+    const auto over = [&] { return x.round != round || x.broken; };
     if (!x.changed.wait_until(lock, engine::Clock::now() + deadline_, over)) {
       std::vector<std::size_t> missing;
       for (std::size_t p = 0; p < x.present.size(); ++p)
         if (!x.present[p]) missing.push_back(p);
-      break_off(Code::kTimeout, fmt::format("exchange of {}: after {} ms these processes are "
-                                            "missing: {}",
-                                            what, deadline_.count(), fmt::join(missing, " ")));
+      break_off({Code::kTimeout, fmt::format("exchange of {}: after {} ms these processes are "
+                                             "missing: {}",
+                                             what, deadline_.count(), fmt::join(missing, " "))});
     }
     if (x.round == round) fail_if_broken();
     return x.result;
@@ -103,16 +104,15 @@ class InMemory : public Bootstrap {
  private:
   // After a failure nobody knows any more which round is whose: every later call fails alike.
   void fail_if_broken() const {
-    if (!exchange_->broken.empty()) throw engine::Error(exchange_->code, exchange_->broken);
+    if (exchange_->broken) throw engine::Error(*exchange_->broken);
   }
-  void give_up(Code code, std::string why) {
-    exchange_->code = code;
-    exchange_->broken = std::move(why);
+  void give_up(const engine::Error& why) noexcept {
+    exchange_->broken = why;
     exchange_->changed.notify_all();
   }
-  [[noreturn]] void break_off(Code code, std::string why) {
-    give_up(code, std::move(why));
-    throw engine::Error(code, exchange_->broken);
+  [[noreturn]] void break_off(const engine::Error& why) {
+    give_up(why);
+    throw engine::Error(why);
   }
   std::shared_ptr<SharedExchange> exchange_;  // shared: the views may go in any order
   int process_;

@@ -36,9 +36,9 @@ class Bootstrap {
       const std::vector<int>& process, const std::vector<std::pair<int, int>>& pairs,
       const std::string& what);
   // From any thread, who knows that somebody will not come: the present exchange of this process
-  // and all later ones throw Error(code, why), but for one whose values are all there. `finish`
+  // and all later ones throw `why`, but for one whose values are all there. `finish`
   // waits for nobody then, and ends nothing.
-  virtual void abandon(engine::Code code, const std::string& why) noexcept = 0;
+  virtual void abandon(const engine::Error& why) noexcept = 0;
   // Throws that, once it was abandoned: for whoever waits for others by another way.
   virtual void throw_if_abandoned() = 0;
   // Ends orderly; collective; with a deadline after which the process leaves by _exit. Without a

@@ -3,20 +3,23 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <charconv>
-#include <string_view>
+#include <array>
+#include <span>
 
 #include "engine/base/error.h"
+#include "engine/base/error_bytes.h"
 
 namespace lockstep::collectives {
 namespace {
 
-// First letter of what is told. Of an error its code and, behind a blank, its sentence follow.
+// First letter of what is told. An error follows as bytes (engine/base/error_bytes.h).
 constexpr char kDone = '+', kFailed = '-';
+constexpr std::size_t kMostError = 4096;
 
-std::string told_of(engine::Code code, const std::string& why) {
-  return fmt::format("{}{} {}", kFailed, int(code), why);
+std::string told_of(const engine::Error& error) {
+  std::array<std::byte, kMostError> bytes;
+  const std::size_t count = engine::write_error(error, bytes);
+  return kFailed + std::string(reinterpret_cast<const char*>(bytes.data()), count);
 }
 
 }  // namespace
@@ -27,10 +30,10 @@ Outcome::Outcome(const std::string& what, const std::function<std::string()>& wo
   } catch (const engine::Error& error) {
     if (error.code() == engine::Code::kTimeout || error.code() == engine::Code::kPeerLost) throw;
     failed_ = std::current_exception();
-    told_ = told_of(error.code(), error.what());
+    told_ = told_of(error);
   } catch (const std::exception& error) {
     failed_ = std::current_exception();
-    told_ = told_of(engine::Code::kIo, fmt::format("{}: {}", what, error.what()));
+    told_ = told_of({engine::Code::kIo, fmt::format("{}: {}", what, error.what())});
   }
 }
 
@@ -40,11 +43,9 @@ std::vector<std::string> Outcome::texts(std::vector<std::string> told) const {
     std::string& text = told[process];
     engine::require(!text.empty(), "process {} makes another call than process 0", process);
     if (text[0] == kFailed) {
-      const char* const end = text.data() + text.size();
-      int code = 0;
-      const auto blank = std::from_chars(text.data() + 1, end, code).ptr;
-      engine::fail(engine::Code(code), "process {}: {}", process,
-                   std::string_view(std::min(blank + 1, end), end));
+      const auto error = engine::read_error(std::as_bytes(std::span(text)).subspan(1));
+      engine::require(error.has_value(), "process {} tells no error", process);
+      throw error->with(fmt::format("process {}: {}", process, error->what()));
     }
     text.erase(0, 1);
   }

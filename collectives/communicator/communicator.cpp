@@ -52,7 +52,7 @@ Communicator::Communicator(Bootstrap& bootstrap, std::unique_ptr<engine::Ops> op
       exceptions_(std::uncaught_exceptions()) {
   require(options.deadline.count() > 0, "the deadline must be positive");
   watch_ = std::make_unique<PeerWatch>(
-      [this](const std::string& who, int pid) { lost(who, pid); });
+      [this](const Peer& peer) { lost(peer); });
   watch_host(ranks_, "processes of the ranks", *watch_);
   choose(options);
   const std::size_t table = std::size_t(size()) * RankCall::kNumbers;
@@ -131,7 +131,7 @@ RankLink& Communicator::link(StepPlan plan, std::size_t bytes, std::size_t scrat
   auto made = std::make_unique<RankLink>(ranks_, std::move(plan), bytes, scratch, what);
   std::scoped_lock lock(mutex_);
   links_.push_back(std::move(made));
-  if (lost_) links_.back()->stop(Code::kPeerLost, *lost_);
+  if (lost_) links_.back()->stop(*lost_);
   return *links_.back();
 }
 
@@ -140,27 +140,27 @@ void Communicator::unlink(const RankLink& link) noexcept {
   std::erase_if(links_, [&](const auto& one) { return one.get() == &link; });
 }
 
-void Communicator::lost(const std::string& who, int pid) noexcept {
+void Communicator::lost(const Peer& peer) noexcept {
   std::scoped_lock lock(mutex_);
-  if (!lost_) lost_ = fmt::format("{} (process {}) died", who, pid);
-  for (const auto& link : links_) link->stop(Code::kPeerLost, *lost_);
-  ranks_.bootstrap.abandon(Code::kPeerLost, *lost_);  // a link may just be made
+  if (!lost_) lost_ = death(peer);
+  for (const auto& link : links_) link->stop(*lost_);
+  ranks_.bootstrap.abandon(*lost_);  // a link may just be made
 }
 
 // A neighbour may tell of a death before this process's own watch does (`lost`): the job cannot end
 // orderly then either.
-void Communicator::abort(Code code, const std::string& why) noexcept {
+void Communicator::abort(const engine::Error& why) noexcept {
   std::scoped_lock lock(mutex_);
-  if (code == Code::kPeerLost) ranks_.bootstrap.abandon(code, why);
-  for (const auto& link : links_) link->stop(code, why);
+  if (why.code() == Code::kPeerLost) ranks_.bootstrap.abandon(why);
+  for (const auto& link : links_) link->stop(why);
   for (const auto& link : links_) link->executor().tell_peers();
 }
 
 void Communicator::leave(std::string_view how) noexcept {
   try {
-    abort(Code::kAborted, fmt::format("rank {} {}", rank(), how));
+    abort({Code::kAborted, fmt::format("rank {} {}", rank(), how)});
   } catch (const std::exception&) {  // no memory for the text
-    abort(Code::kAborted, {});
+    abort({Code::kAborted, {}});
   }
 }
 

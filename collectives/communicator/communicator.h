@@ -132,9 +132,9 @@ class Communicator {
   std::span<float> allocate_float(std::size_t count) { return allocate<float>(count); }
   std::span<double> allocate_double(std::size_t count) { return allocate<double>(count); }
 
-  // This rank gives up: all ranks throw Error(code, why) from their next or present call. kPeerLost
-  // says that a rank is dead: then no session waits at its end for the others.
-  void abort(engine::Code code, const std::string& why) noexcept;
+  // This rank gives up: all ranks throw `why` from their next or present call. kPeerLost says that
+  // a rank is dead: then no session waits at its end for the others.
+  void abort(const engine::Error& why) noexcept;
 
  private:
   template <class T>
@@ -158,11 +158,8 @@ class Communicator {
   void guarded(const Work& work) {
     try {
       work();
-    } catch (const engine::Error& error) {
-      abort(error.code(), error.what());
-      throw;
     } catch (const std::exception& error) {
-      abort(engine::Code::kAborted, error.what());
+      abort(engine::as_error(error));
       throw;
     }
   }
@@ -197,7 +194,7 @@ class Communicator {
   RankLink& link(StepPlan plan, std::size_t bytes, std::size_t scratch,
                  const std::string& what);
   void unlink(const RankLink& link) noexcept;
-  void lost(const std::string& who, int pid) noexcept;
+  void lost(const Peer& peer) noexcept;
 
   std::unique_ptr<engine::Ops> ops_;
   Ranks ranks_;
@@ -207,7 +204,7 @@ class Communicator {
   std::string algorithm_, costs_are_;
   std::mutex mutex_;  // links_ and lost_, against the watch's thread
   std::deque<std::unique_ptr<RankLink>> links_;
-  std::optional<std::string> lost_;
+  std::optional<engine::Error> lost_;
   RankLink* area_ = nullptr;  // comparing calls, and what is summed most often
   std::map<std::pair<engine::DType, Reduce>, RankLink*> areas_;  // of all else
   std::vector<Owned> owned_;

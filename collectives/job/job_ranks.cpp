@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "collectives/job/job_ranks.h"
 
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 
 namespace lockstep::collectives {
@@ -52,11 +50,9 @@ int watch_host(const JobRanks& ranks, const std::vector<int>& pids, PeerWatch& w
     const int process = ranks.process[std::size_t(*first)];
     const auto next = std::find_if(
         first, local.end(), [&](int rank) { return ranks.process[std::size_t(rank)] != process; });
-    const int pid = pids[std::size_t(process)], last = *std::prev(next);
+    const int pid = pids[std::size_t(process)];
     if (pid != int(getpid())) {
-      watch.add(*first == last ? fmt::format("rank {}", last)
-                               : fmt::format("ranks {} to {}", *first, last),
-                pid);
+      watch.add({{first, next}, pid});
       ++watched;
     }
     first = next;

@@ -137,22 +137,21 @@ ProbeRun::~ProbeRun() {
 
 // Who dies ends what is measured, and what is exchanged.
 void ProbeRun::watch() {
-  watch_ = std::make_unique<PeerWatch>([this](const std::string& who, int pid) {
-    const std::string why =
-        fmt::format("{}{} (process {}) died while costs were measured", kWhat, who, pid);
+  watch_ = std::make_unique<PeerWatch>([this](const Peer& peer) {
+    const engine::Error why = death(peer, kWhat, " while costs were measured");
     {
       std::scoped_lock lock(mutex_);
-      if (lost_.empty()) lost_ = why;
+      if (!lost_) lost_ = why;
     }
-    stop(engine::Code::kPeerLost, why);
-    ranks_.bootstrap.abandon(engine::Code::kPeerLost, why);
+    stop(why);
+    ranks_.bootstrap.abandon(why);
   });
   watch_host(ranks_, kWhat + "processes of the ranks", *watch_);
 }
 
-void ProbeRun::stop(engine::Code code, const std::string& why) noexcept {
+void ProbeRun::stop(const engine::Error& why) noexcept {
   std::scoped_lock lock(mutex_);
-  for (const auto& team : teams_) team->stop(code, why);
+  for (const auto& team : teams_) team->stop(why);
 }
 
 void ProbeRun::add_team(const ProbeGroup& group) {
@@ -167,7 +166,7 @@ void ProbeRun::add_team(const ProbeGroup& group) {
     team->set_base(rank, Space::kScratch, memory_->block(rank) + pages_of(elements_));
   }
   std::scoped_lock lock(mutex_);
-  if (!lost_.empty()) team->stop(engine::Code::kPeerLost, lost_);
+  if (lost_) team->stop(*lost_);
   teams_.push_back(std::move(team));
 }
 
@@ -233,7 +232,7 @@ void ProbeRun::measure(int index, const ProbeGroup& group, std::size_t number,
       times.insert(times.end(), one.begin(), one.end());
     }
   } catch (const engine::Error& error) {
-    team.stop(error.code(), error.what());
+    team.stop(error);
     executors.tell_peers();
     throw;
   }
@@ -256,7 +255,9 @@ std::vector<Sample> ProbeRun::measure(const std::vector<ProbeGroup>& groups) {
           const ProcessorWait wait = clock.lap();
           of_rank.insert(of_rank.end(), {wait.waited, wait.seconds});
         },
-        [&](const std::exception& error) { stop(engine::Code::kAborted, error.what()); });
+        [&](const std::exception& error) {
+          stop({engine::Code::kAborted, error.what()});
+        });
     std::string text;
     for (const Times& of_rank : times)
       text.append(reinterpret_cast<const char*>(of_rank.data()), of_rank.size() * sizeof(double));
@@ -282,7 +283,7 @@ std::vector<std::string> ProbeRun::exchange(const std::string& mine) {
   } catch (const engine::Error& error) {
     listener = {};  // joins
     for (const auto& transport : transports_)
-      if (transport != nullptr) transport->abort(error.code(), error.what());
+      if (transport != nullptr) transport->abort(error);
     throw;
   }
 }
@@ -300,7 +301,7 @@ void ProbeRun::listen(const std::stop_token& stop) noexcept {
         transports_[i]->progress();
       } catch (const engine::Error& error) {
         deaf[i] = true;
-        if (left(error.code())) ranks_.bootstrap.abandon(error.code(), kWhat + error.what());
+        if (left(error.code())) ranks_.bootstrap.abandon(error.with(kWhat + error.what()));
       }
     }
     stopped.wait_for(lock, stop, kListens, [] { return false; });

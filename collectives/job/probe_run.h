@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -67,7 +68,7 @@ class ProbeRun {
   // Of the host's group with this number: 1 where this turn is to be done; of turn 0: 1 where the
   // group's limit has passed.
   std::atomic<std::uint32_t>& goes_on(std::size_t team, int turn) const;
-  void stop(engine::Code code, const std::string& why) noexcept;
+  void stop(const engine::Error& why) noexcept;
 
   const JobRanks& ranks_;
   const engine::Ops& ops_;
@@ -80,7 +81,7 @@ class ProbeRun {
   std::vector<std::unique_ptr<Transport>> transports_;  // of my ranks
   std::mutex mutex_;                                                 // teams_ and lost_
   std::vector<std::unique_ptr<Team>> teams_;            // of all groups so far
-  std::string lost_;
+  std::optional<engine::Error> lost_;
   std::vector<ProcessorWait> waits_;  // of each rank
   std::unique_ptr<ReplicaThreads> threads_;
   std::unique_ptr<PeerWatch> watch_;  // last: its thread uses the others

@@ -49,8 +49,8 @@ class RankLink {
   void check() const;
   void start(int plan);  // begins it
   void progress();       // moves what can move, and never waits
-  // All that wait here, on any rank of this host, throw Error(code, why) from now on.
-  void stop(engine::Code code, const std::string& why) noexcept { team_->stop(code, why); }
+  // All that wait here, on any rank of this host, throw `why` from now on.
+  void stop(const engine::Error& why) noexcept { team_->stop(why); }
 
  private:
   void make_team(const Ranks& ranks, std::size_t bytes, std::size_t scratch,

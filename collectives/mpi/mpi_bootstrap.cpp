@@ -125,9 +125,9 @@ class MpiBootstrap : public Bootstrap {
     return connect(calls_, MPI_Comm_c2f(mine), process, pairs);
   }
 
-  void abandon(Code code, const std::string& why) noexcept override {
+  void abandon(const engine::Error& why) noexcept override {
     const std::scoped_lock lock(abandoned_mutex_);
-    if (!abandoned_) abandoned_ = Abandoned{code, why, Clock::now() + kArrivalTime};
+    if (!abandoned_) abandoned_ = Abandoned{why, Clock::now() + kArrivalTime};
   }
 
   void finish() override {
@@ -147,8 +147,7 @@ class MpiBootstrap : public Bootstrap {
 
  private:
   struct Abandoned {
-    Code code{};
-    std::string why;
+    engine::Error why;
     Clock::time_point end;  // of waits
   };
 
@@ -197,7 +196,7 @@ class MpiBootstrap : public Bootstrap {
     const std::scoped_lock lock(abandoned_mutex_);
     if (!abandoned_ || Clock::now() < abandoned_->end) return;
     failed_ = true;
-    throw engine::Error(abandoned_->code, abandoned_->why);
+    throw engine::Error(abandoned_->why);
   }
 
   // The values' lengths first, and whether all exchange the same; then the values.

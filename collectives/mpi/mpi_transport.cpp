@@ -13,9 +13,11 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "engine/base/error.h"
+#include "engine/base/error_bytes.h"
 
 namespace lockstep::collectives::mpi {
 namespace {
@@ -63,11 +65,11 @@ struct MessageLine {
 };
 
 struct Reason {
-  std::int32_t code = 0;
-  std::array<char, Transport::kMostReason> text{};
+  std::int32_t bytes = 0;
+  std::array<std::byte, Transport::kMostReason> error{};
 };
 
-// A word instead of a reason: its first number is none of a code.
+// A word instead of a reason: its first number is negative.
 struct WordMessage {
   std::int32_t word, from, to, plan;
 };
@@ -201,13 +203,13 @@ class Fabric {
     return word;
   }
 
-  void abort(Code code, const std::string& why) noexcept {
+  void abort(const engine::Error& why) noexcept {
     const std::scoped_lock lock(calls_->mutex);
     if (closed_) return;
     closed_ = true;
     calls_->failed = true;
     try {
-      tell(code, why);
+      tell(why);
     } catch (const std::exception&) {  // no memory: they have their deadlines
     }
   }
@@ -303,10 +305,11 @@ class Fabric {
 
   // What a peer has said: a word, or its last.
   void heed() {
-    if (heard_->code != kAskWord && heard_->code != kHereWord) {
-      const auto code = std::clamp(heard_->code, 0, std::int32_t(Code::kAborted));
-      heard_->text.back() = '\0';
-      throw engine::Error(Code(code), heard_->text.data());
+    if (heard_->bytes != kAskWord && heard_->bytes != kHereWord) {
+      const auto bytes = std::size_t(std::clamp(heard_->bytes, 0, std::int32_t(Transport::kMostReason)));
+      const auto why = engine::read_error(std::span(heard_->error).first(bytes));
+      if (!why) engine::fail(Code::kIo, "a process of the job sent what is no message");
+      throw engine::Error(*why);
     }
     WordMessage message{};
     std::memcpy(&message, heard_.get(), sizeof message);
@@ -351,10 +354,9 @@ class Fabric {
   }
 
   // Waits a little until MPI has taken the messages. Of those that it has not, the memory is left.
-  void tell(Code code, const std::string& why) {
+  void tell(const engine::Error& why) {
     auto reason = std::make_unique<Reason>();
-    reason->code = std::int32_t(code);
-    why.copy(reason->text.data(), Transport::kMostReason - 1);
+    reason->bytes = std::int32_t(engine::write_error(why, reason->error));
     std::vector<MPI_Request> sent;
     for (const int peer : peers_) {
       if (MPI_Isend(reason.get(), int(sizeof *reason), MPI_BYTE, peer, kReasonTag, comm_,
@@ -411,7 +413,7 @@ class RankTransport : public Transport {
     fabric_->say(rank_, peer, word, plan);
   }
   std::optional<Said> hear() override { return fabric_->hear(rank_); }
-  void abort(Code code, const std::string& why) noexcept override { fabric_->abort(code, why); }
+  void abort(const engine::Error& why) noexcept override { fabric_->abort(why); }
 
  private:
   std::shared_ptr<Fabric> fabric_;

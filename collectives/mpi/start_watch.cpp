@@ -46,8 +46,8 @@ struct StartWatch::State {
           leave(what, std::chrono::milliseconds(250));
         })),
         patience(most),
-        watch([this](const std::string& who, int pid) {
-          gone(fmt::format("{} (pid {})", who, pid));
+        watch([this](const Peer& peer) {
+          gone(fmt::format("{} (pid {})", name(peer), peer.pid));
         }) {
     if (me.present && me.local_size > 1) {
       thread = std::jthread([this](const std::stop_token& stop) { scan(stop); });
@@ -72,7 +72,7 @@ struct StartWatch::State {
         if (std::find(known.begin(), known.end(), sibling) != known.end()) continue;
         known.push_back(sibling);
         try {
-          watch.add(fmt::format("rank {}", sibling.rank), sibling.pid);
+          watch.add({{sibling.rank}, sibling.pid});
         } catch (const engine::Error&) {
           return;  // a kernel without pidfds: MPI_Init's deadline is left
         }

@@ -142,10 +142,10 @@ void Hierarchical::wait(const std::function<bool()>& done) {
   });
 }
 
-void Hierarchical::abort(engine::Code code, const std::string& why) noexcept {
-  if (across_ != nullptr) across_->abort(code, why);
-  if (inside_ != nullptr) inside_->abort(code, why);
-  flat_->abort(code, why);
+void Hierarchical::abort(const engine::Error& why) noexcept {
+  if (across_ != nullptr) across_->abort(why);
+  if (inside_ != nullptr) inside_->abort(why);
+  flat_->abort(why);
 }
 
 std::vector<NcclCommunicator*> Hierarchical::all() const {
@@ -162,7 +162,7 @@ void Hierarchical::guarded(const std::function<void()>& work) {
   } catch (const engine::Error& error) {
     const std::vector<NcclCommunicator*> there = all();
     if (std::any_of(there.begin(), there.end(), [](const auto* one) { return one->failed(); }))
-      abort(error.code(), error.what());
+      abort(error);
     throw;
   }
 }

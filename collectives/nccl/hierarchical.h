@@ -37,7 +37,7 @@ class Hierarchical final : public Communicator {
   engine::Buffer allocate(std::size_t bytes) override;
   void check() override;
   void wait(const std::function<bool()>& done) override;
-  void abort(engine::Code code, const std::string& why) noexcept override;
+  void abort(const engine::Error& why) noexcept override;
 
  private:
   struct Slices;

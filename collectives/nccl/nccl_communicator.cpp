@@ -268,9 +268,9 @@ void NcclCommunicator::wait(const std::function<bool()>& done) {
   });
 }
 
-void NcclCommunicator::abort(Code code, const std::string& why) noexcept {
+void NcclCommunicator::abort(const engine::Error& why) noexcept {
   if (failure_) return;
-  failure_.emplace(code, why);
+  failure_ = why;
   memory_.clear();  // NCCL takes back what was registered
   if (comm_ != nullptr) functions_.comm_abort(std::exchange(comm_, nullptr));
 }
@@ -319,14 +319,15 @@ void NcclCommunicator::poll(const std::function<bool()>& done) {
       if (done()) return;
       options_.throw_if_lost();
       if (late) {
-        fail_with(Code::kTimeout, fmt::format("{} did not come to an end within {} ms: a rank has "
-                                              "not come to it, or cannot be reached",
-                                              description(), options_.deadline.count()));
+        fail_with(engine::Error(Code::kTimeout,
+                                fmt::format("{} did not come to an end within {} ms: a rank has "
+                                            "not come to it, or cannot be reached",
+                                            description(), options_.deadline.count())));
       }
       pause(looks);
     }
   } catch (const engine::Error& error) {
-    abort(error.code(), error.what());
+    abort(error);
     throw;
   }
 }
@@ -343,13 +344,17 @@ void NcclCommunicator::fail_with(ncclResult_t result) {
   std::string why = fmt::format("{} failed: {}", description(), words(functions_, result, comm_));
   // NCCL does not say who; of two it is the other one.
   const bool remote = result == ncclRemoteError;
-  if (remote && ranks() == 2) why += fmt::format("; rank {} is lost", members_[1 - rank_]);
-  fail_with(remote ? Code::kPeerLost : Code::kDevice, why);
+  std::vector<int> lost;
+  if (remote && ranks() == 2) {
+    lost.push_back(members_[std::size_t(1 - rank_)]);
+    why += fmt::format("; rank {} is lost", lost[0]);
+  }
+  fail_with(engine::Error(remote ? Code::kPeerLost : Code::kDevice, why, std::move(lost)));
 }
 
-void NcclCommunicator::fail_with(Code code, const std::string& why) {
-  abort(code, why);
-  throw engine::Error(code, why);
+void NcclCommunicator::fail_with(const engine::Error& error) {
+  abort(error);
+  throw engine::Error(error);
 }
 
 }  // namespace lockstep::collectives::nccl

@@ -62,7 +62,7 @@ class NcclCommunicator final : public Communicator {
   engine::Buffer allocate(std::size_t bytes) override;
   void check() override;
   void wait(const std::function<bool()>& done) override;
-  void abort(engine::Code code, const std::string& why) noexcept override;
+  void abort(const engine::Error& why) noexcept override;
 
  private:
   NcclCommunicator(const NcclFunctions& functions, ncclComm_t comm, int rank,
@@ -73,7 +73,7 @@ class NcclCommunicator final : public Communicator {
   bool ready();
   std::string description() const;
   [[noreturn]] void fail_with(ncclResult_t result);
-  [[noreturn]] void fail_with(engine::Code code, const std::string& why);
+  [[noreturn]] void fail_with(const engine::Error& error);
   bool closed() noexcept;
 
   NcclFunctions functions_;

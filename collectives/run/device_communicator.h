@@ -63,8 +63,8 @@ class DeviceCommunicator {
   virtual void check() = 0;
   // Until `done`, which asks an event behind what was queued: checks, and has the deadline.
   virtual void wait(const std::function<bool()>& done) = 0;
-  // Another rank failed: ends all at once. Later calls throw Error(code, why).
-  virtual void abort(engine::Code code, const std::string& why) noexcept = 0;
+  // Another rank failed: ends all at once. Later calls throw `why`.
+  virtual void abort(const engine::Error& why) noexcept = 0;
 };
 
 }  // namespace lockstep::collectives

@@ -148,12 +148,6 @@ bool Executor::pass(int& budget, bool& ended, int plan) {
   at_ = nullptr;
   crowded_ = awaits_ = false;
   behind_device_.store(false, std::memory_order_relaxed);
-  const auto stop = [&](engine::Code code, const char* why) {
-    // Who lost a peer, or was told of a deadline, is told with what it waits for.
-    const bool told = code == engine::Code::kPeerLost || code == engine::Code::kTimeout;
-    if (at_ && !told) return team_.stop(code, fmt::format("{}: {}", at_->stage->plan.name, why));
-    team_.stop(code, why);
-  };
   try {
     bool moved = messages_.load(std::memory_order_relaxed) > 0 && transport_->progress();
     if (plan != kAll) {
@@ -165,10 +159,14 @@ bool Executor::pass(int& budget, bool& ended, int plan) {
       moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     }
     return moved;
-  } catch (const engine::Error& error) {
-    stop(error.code(), error.what());
-  } catch (const std::exception& error) {
-    stop(engine::Code::kAborted, error.what());
+  } catch (const std::exception& e) {
+    const engine::Error error = engine::as_error(e);
+    // Who lost a peer, or was told of a deadline, is told with what it waits for.
+    const bool told =
+        error.code() == engine::Code::kPeerLost || error.code() == engine::Code::kTimeout;
+    team_.stop(at_ && !told
+                   ? error.with(fmt::format("{}: {}", at_->stage->plan.name, error.what()))
+                   : error);
   }
   return false;
 }

@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "collectives/run/executor.h"
-#include "collectives/run/lost_ranks.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -147,9 +146,11 @@ bool Executor::blame(Entry& entry, int lane, int plan, milliseconds waited,
                      engine::Clock::time_point since, engine::Clock::time_point now) {
   const std::vector<int> named = presence_.silent(plan, missing(entry, plan, lane), since, now);
   if (named.empty()) return false;
-  team_.stop(engine::Code::kTimeout, fmt::format("{}{}: rank {} waited {} ms{}", purpose_of(entry),
-                                                 title(entry.stage->plan), rank_, waited.count(),
-                                                 presence(entry, plan, lane, named)));
+  team_.stop({engine::Code::kTimeout,
+              fmt::format("{}{}: rank {} waited {} ms{}", purpose_of(entry),
+                          title(entry.stage->plan), rank_, waited.count(),
+                          presence(entry, plan, lane, named)),
+              named, true});
   return true;
 }
 
@@ -176,16 +177,16 @@ void Executor::stop_late(int plan, milliseconds waited, engine::Clock::time_poin
     Entry& before = entries_[std::size_t(earlier)];
     if (before.completed.load(std::memory_order_relaxed) > execution) continue;
     if (before.requested.load() <= execution)
-      return team_.stop(engine::Code::kTimeout,
-                        fmt::format("{}: rank {} waited {} ms; it comes after {}, which rank {} "
-                                    "has not started",
-                                    title(entry.stage->plan), rank_, waited.count(),
-                                    before.stage->plan.name, rank_));
+      return team_.stop({engine::Code::kTimeout,
+                         fmt::format("{}: rank {} waited {} ms; it comes after {}, which rank {} "
+                                     "has not started",
+                                     title(entry.stage->plan), rank_, waited.count(),
+                                     before.stage->plan.name, rank_)});
     if (blame(before, earlier, waited, since)) return;
   }
-  team_.stop(engine::Code::kTimeout,
-             fmt::format("{}: rank {} waited {} ms, and it is still at work",
-                         title(entry.stage->plan), rank_, waited.count()));
+  team_.stop({engine::Code::kTimeout,
+              fmt::format("{}: rank {} waited {} ms, and it is still at work",
+                          title(entry.stage->plan), rank_, waited.count())});
 }
 
 // "rank 0 waits for bucket 0 (ring, 4096 bytes); arrived: 0 1; missing: rank 2". Missing are those
@@ -214,11 +215,12 @@ void Executor::rethrow_waiting(int plan) {
   try {
     team_.rethrow();
   } catch (const engine::Error& error) {
-    const bool whole = std::string_view(error.what()).find("; missing: ") != std::string_view::npos;
-    if (error.code() != engine::Code::kPeerLost || whole) throw;
-    const std::vector<int> lost = lost_ranks(error.what(), int(entries_[0].arrivals.size()));
+    if (error.code() != engine::Code::kPeerLost || error.located()) throw;
+    std::vector<int> lost = error.ranks();
+    std::erase_if(lost, [&](int rank) { return rank >= int(entries_[0].arrivals.size()); });
     std::scoped_lock lock(mutex_);
-    throw engine::Error(error.code(), fmt::format("{}; {}", error.what(), waiting_for(plan, lost)));
+    throw engine::Error(error.code(),
+                        fmt::format("{}; {}", error.what(), waiting_for(plan, lost)), lost, true);
   }
 }
 
@@ -304,7 +306,7 @@ void Executor::idle(std::chrono::microseconds most, std::optional<int> plan) {
     try {
       transport_->sleep(int(most.count()));
     } catch (const engine::Error& error) {
-      team_.stop(error.code(), error.what());
+      team_.stop(error);
     }
   }
   asleep_.store(false);
@@ -319,7 +321,7 @@ void Executor::listen() {
   try {
     transport_->progress();
   } catch (const engine::Error& error) {
-    team_.stop(error.code(), error.what());
+    team_.stop(error);
   }
 }
 
@@ -334,7 +336,7 @@ void Executor::tell_peers() noexcept {
   try {
     team_.rethrow();
   } catch (const engine::Error& error) {
-    transport_->abort(error.code(), error.what());
+    transport_->abort(error);
   }
 }
 

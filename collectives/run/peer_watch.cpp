@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "collectives/run/peer_watch.h"
 
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -41,8 +42,7 @@ class Descriptor {
 };
 
 struct Watched {
-  std::string who;
-  int pid;
+  Peer peer;
   Descriptor file;  // -1: gone before it could be watched
 };
 
@@ -104,7 +104,7 @@ struct PeerWatch::State {
       const std::lock_guard lock(mutex);
       if (released) return;
     }
-    lost(w.who, w.pid);
+    lost(w.peer);
   }
 
   Lost lost;
@@ -115,16 +115,28 @@ struct PeerWatch::State {
   std::jthread thread;  // last: joined before what it uses goes
 };
 
+std::string name(const Peer& peer) {
+  const int first = peer.ranks.front(), last = peer.ranks.back();
+  return first == last ? fmt::format("rank {}", first)
+                       : fmt::format("ranks {} to {}", first, last);
+}
+
+engine::Error death(const Peer& peer, std::string_view prefix, std::string_view suffix) {
+  return {Code::kPeerLost,
+          fmt::format("{}{} (process {}) died{}", prefix, name(peer), peer.pid, suffix),
+          peer.ranks};
+}
+
 PeerWatch::PeerWatch(Lost lost) : state_(std::make_unique<State>(std::move(lost))) {}
 PeerWatch::~PeerWatch() = default;
 
-void PeerWatch::add(const std::string& who, int pid) {
-  const auto file = int(syscall(SYS_pidfd_open, pid, 0));
+void PeerWatch::add(const Peer& peer) {
+  const auto file = int(syscall(SYS_pidfd_open, peer.pid, 0));
   if (file < 0 && errno != ESRCH) {
     fail(Code::kIo, "cannot watch {} (process {}): {}; it needs pidfd_open, Linux 5.3 or newer",
-         who, pid, std::strerror(errno));
+         name(peer), peer.pid, std::strerror(errno));
   }
-  Watched watched{who, pid, Descriptor(file)};
+  Watched watched{peer, Descriptor(file)};
   {
     const std::lock_guard lock(state_->mutex);
     if (state_->released) return;

@@ -6,19 +6,34 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/error.h"
 
 namespace lockstep::collectives {
+
+// A process and its ranks, which follow each other.
+struct Peer {
+  std::vector<int> ranks;
+  int pid = 0;
+};
+// "rank 2", "ranks 4 to 7".
+std::string name(const Peer& peer);
+// Error(kPeerLost) with the peer's ranks: "rank 2 (process 4711) died", with `prefix` before it and
+// `suffix` behind.
+engine::Error death(const Peer& peer, std::string_view prefix = {}, std::string_view suffix = {});
 
 class PeerWatch {
  public:
   // `lost` is called on the watch's thread, once for each peer that ends; must not throw.
-  using Lost = std::function<void(const std::string& who, int pid)>;
+  using Lost = std::function<void(const Peer& peer)>;
   explicit PeerWatch(Lost lost);
   ~PeerWatch();  // joins
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;
   // A process that is gone already counts as lost. Throws Error(kIo) where the kernel has no pidfd.
-  void add(const std::string& who, int pid);
+  void add(const Peer& peer);
   // From here on deaths are expected: the orderly end.
   void release();
 

@@ -10,8 +10,10 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstring>
+#include <span>
 #include <thread>
+
+#include "engine/base/error_bytes.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -69,8 +71,8 @@ std::uint32_t this_processor() {
 // it is asked and, for each plan, when it last waited there.
 struct Team::Control {
   alignas(kCacheLine) Word stopped;
-  std::atomic<int> code;
-  char why[kReasonBytes];
+  std::atomic<std::size_t> bytes;  // of the reason
+  std::array<std::byte, kReasonBytes> why;
   alignas(kCacheLine) Word events;
   alignas(kCacheLine) Word sleepers;
 };
@@ -178,13 +180,10 @@ void Team::arrive(int plan, int rank, int lane) {
   wake();
 }
 
-void Team::stop(engine::Code code, const std::string& why) noexcept {
+void Team::stop(const engine::Error& why) noexcept {
   std::uint32_t running = kRunning;
   if (!control_->stopped.compare_exchange_strong(running, kStopping)) return;
-  control_->code.store(int(code), std::memory_order_relaxed);
-  const std::size_t length = std::min(why.size(), kReasonBytes - 1);
-  std::memcpy(control_->why, why.data(), length);
-  control_->why[length] = '\0';
+  control_->bytes.store(engine::write_error(why, control_->why), std::memory_order_relaxed);
   control_->stopped.store(kStopped, std::memory_order_release);
   wake();
 }
@@ -201,7 +200,10 @@ void Team::rethrow() const {
                    "a rank of this host stopped the others and died before it said why");
     std::this_thread::yield();
   }
-  throw engine::Error(engine::Code(control_->code.load(std::memory_order_relaxed)), control_->why);
+  const std::size_t bytes = control_->bytes.load(std::memory_order_relaxed);
+  const auto why = engine::read_error(std::span(control_->why).first(std::min(bytes, kReasonBytes)));
+  engine::invariant(why.has_value(), "the reason to stop is an error");
+  throw engine::Error(*why);
 }
 
 // A sleeper counts itself, notes the events, then looks at the counters. A waker counts an arrival,

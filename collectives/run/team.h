@@ -66,9 +66,9 @@ class Team {
                            std::chrono::milliseconds window) const;
 
   // The first reason wins and stays. Wakes all sleepers, in all processes.
-  void stop(engine::Code code, const std::string& why) noexcept;
+  void stop(const engine::Error& why) noexcept;
   bool stopped() const;
-  [[noreturn]] void rethrow() const;  // Error with the first code and reason
+  [[noreturn]] void rethrow() const;  // throws the first reason
 
   // Who wants to sleep makes a Sleeper, then looks once more at what it waits for, then sleeps:
   // until somebody arrives, stops or wakes after the Sleeper was made, or the time is over. While

@@ -42,10 +42,10 @@ class Transport {
   // What a peer has said, the oldest first; the call before, of `progress`, has read it.
   virtual std::optional<Said> hear() { return {}; }
   // Tells all peers why this rank ends before its time, as far as they can be reached at once:
-  // their next call throws Error(code) with the beginning of this text, up to so many bytes. After
-  // this nothing else may be called.
+  // their next call throws this error, which travels in so many bytes (engine/base/error_bytes.h).
+  // After this nothing else may be called.
   static constexpr std::size_t kMostReason = 1024;
-  virtual void abort(engine::Code, const std::string& /*why*/) noexcept {}
+  virtual void abort(const engine::Error& /*why*/) noexcept {}
 };
 
 }  // namespace lockstep::collectives

@@ -33,8 +33,11 @@ constexpr std::size_t kWorthWaking = std::size_t(2) << 20;
 
 }  // namespace
 
-Connection::Connection(Socket socket, std::string who, std::size_t most_kept)
-    : socket_(std::move(socket)), who_(std::move(who)), most_kept_(most_kept) {}
+Connection::Connection(Socket socket, int peer, const std::string& host, std::size_t most_kept)
+    : socket_(std::move(socket)),
+      peer_(peer),
+      who_(fmt::format("rank {} on host {}", peer, host)),
+      most_kept_(most_kept) {}
 
 Connection::~Connection() {
   if (failure_) return;
@@ -61,16 +64,13 @@ bool Connection::drain() noexcept {
 
 // Of what is queued only the message whose beginning the peer has already is sent, since it could
 // not tell the frame behind it from its rest.
-void Connection::begin_abort(Code code, const std::string& why) noexcept {
+void Connection::begin_abort(std::span<const std::byte> why) noexcept {
   if (failure_ || closed_) return;
   const bool begun = !sends_.empty() && sends_.front().sent > 0;
   sends_.erase(sends_.begin() + (begun ? 1 : 0), sends_.end());
   stalled_ = true;  // what still comes is no more looked at
-  const FrameHeader header{.magic = kReason,
-                           .tag = std::uint32_t(code),
-                           .bytes = std::min(why.size(), Transport::kMostReason)};
   try {
-    sends_.push_back({-1, header, reinterpret_cast<const std::byte*>(why.data())});
+    sends_.push_back({-1, {.magic = kReason, .tag = 0, .bytes = why.size()}, why.data()});
   } catch (const std::exception&) {  // no memory: the peer sees an end without a word
     shut();
   }
@@ -108,13 +108,22 @@ short Connection::events() const {
   return short((stalled_ ? 0 : POLLIN) | (sends_.empty() ? 0 : POLLOUT));
 }
 
-void Connection::fail_with(Code code, const std::string& text) {
-  failure_.emplace(code, text);
+void Connection::fail_with(const engine::Error& error) {
+  failure_ = error;
   throw *failure_;
 }
 
+void Connection::fail_with(Code code, const std::string& text) {
+  fail_with(engine::Error(code, text));
+}
+
 void Connection::lose(const std::string& why) {
-  fail_with(Code::kPeerLost, fmt::format("{} is gone ({})", who_, why));
+  fail_with(engine::Error(Code::kPeerLost, fmt::format("{} is gone ({})", who_, why), {peer_}));
+}
+
+void Connection::has_left() {
+  fail_with(engine::Error(Code::kPeerLost,
+                          fmt::format("{} has left before all was exchanged", who_), {peer_}));
 }
 
 void Connection::lose(int error) {
@@ -140,14 +149,14 @@ void Connection::ended() {
   if (!whole) lose("connection closed");
   closed_ = true;
   if (pending())
-    fail_with(Code::kPeerLost, fmt::format("{} has left before all was exchanged", who_));
+    has_left();
 }
 
 void Connection::post_send(int request, int tag, const std::byte* data, std::size_t bytes,
                            std::vector<int>& through) {
   rethrow();
   if (closed_)
-    fail_with(Code::kPeerLost, fmt::format("{} has left before all was exchanged", who_));
+    has_left();
   sends_.push_back({request, {.magic = kMessage, .tag = std::uint32_t(tag), .bytes = bytes}, data});
   if (sends_.size() == 1) write(through);  // else the socket is full already
 }
@@ -200,7 +209,7 @@ void Connection::post_receive(int request, int tag, std::byte* data, std::size_t
     return;
   }
   if (closed_)
-    fail_with(Code::kPeerLost, fmt::format("{} has left before all was exchanged", who_));
+    has_left();
   posts_.push_back({request, tag, data, bytes});
   if (stalled_ && first && int(header_.tag) == tag) {
     stalled_ = false;
@@ -345,9 +354,8 @@ void Connection::begin(std::vector<int>& through) {
     farewell_ = true;
     return;
   }
-  if (header_.magic == kReason && header_.tag <= std::uint32_t(Code::kAborted) &&
-      header_.bytes <= Transport::kMostReason && !farewell_) {
-    incoming_ = Incoming{.tag = int(header_.tag), .bytes = header_.bytes, .reason = true};
+  if (header_.magic == kReason && header_.bytes <= Transport::kMostReason && !farewell_) {
+    incoming_ = Incoming{.bytes = header_.bytes, .reason = true};
     incoming_->kept = std::make_unique_for_overwrite<std::byte[]>(header_.bytes + 1);
     incoming_->data = incoming_->kept.get();
     if (incoming_->bytes == 0) end(through);
@@ -360,7 +368,7 @@ void Connection::begin(std::vector<int>& through) {
     return;
   }
   if (header_.magic != kMessage || farewell_)
-    fail_with(Code::kIo, fmt::format("{} sent what is no message", who_));
+    no_message();
   const int tag = int(header_.tag);
   const auto post =
       std::find_if(posts_.begin(), posts_.end(), [tag](const Post& p) { return p.tag == tag; });
@@ -389,14 +397,19 @@ bool Connection::keep() {
 void Connection::end(std::vector<int>& through) {
   Incoming& message = *incoming_;
   if (message.reason) {
-    fail_with(Code(message.tag),
-              std::string(reinterpret_cast<const char*>(message.kept.get()), message.bytes));
+    const auto why = engine::read_error({message.kept.get(), message.bytes});
+    if (!why) no_message();
+    fail_with(*why);
   }
   if (message.request >= 0)
     through.push_back(message.request);
   else
     kept_.push_back({message.tag, message.bytes, std::move(message.kept)});
   incoming_.reset();
+}
+
+void Connection::no_message() {
+  fail_with(Code::kIo, fmt::format("{} sent what is no message", who_));
 }
 
 void Connection::check_length(int tag, std::size_t sent, std::size_t posted) {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,8 +35,8 @@ class Connection {
  public:
   static constexpr std::size_t kMostKept = std::size_t(64) << 20;
 
-  // `who`: "rank 5 on host h2", for errors.
-  Connection(Socket socket, std::string who, std::size_t most_kept = kMostKept);
+  // `peer`: the rank at the other end, on `host`; for errors.
+  Connection(Socket socket, int peer, const std::string& host, std::size_t most_kept = kMostKept);
   ~Connection();  // says the end where nothing is pending
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -52,10 +53,11 @@ class Connection {
   void say(Transport::Word word, int plan, std::vector<int>& through) noexcept;
   std::optional<std::pair<Transport::Word, int>> hear();
   // This end stops, and says why in its last frame, behind the rest of a message that is half sent.
-  // `why` outlives the frame: until `tells` is false or `shut` is called. Nothing waits here: while
+  // `why` is an error (engine/base/error_bytes.h); it outlives the frame: until `tells` is false or
+  // `shut` is called. Nothing waits here: while
   // `tells` is true the peer's host has not got all, and the socket is to be polled: for what
   // `events` says, and for what still comes, which is thrown away.
-  void begin_abort(engine::Code code, const std::string& why) noexcept;
+  void begin_abort(std::span<const std::byte> why) noexcept;
   bool tells() noexcept;
   void shut() noexcept;  // whatever the socket has not taken is not sent
   // Throws the connection's error, if there is one.
@@ -92,7 +94,7 @@ class Connection {
     std::byte* data = nullptr;
     std::size_t bytes = 0, got = 0;
     std::unique_ptr<std::byte[]> kept = {};
-    bool reason = false;  // no message: why the peer stops; its tag is the code
+    bool reason = false;  // no message: why the peer stops
   };
 
   bool write(std::vector<int>& through);
@@ -109,10 +111,14 @@ class Connection {
   bool drain() noexcept;
   [[noreturn]] void lose(const std::string& why);
   [[noreturn]] void lose(int error);
+  [[noreturn]] void has_left();
+  [[noreturn]] void no_message();
+  [[noreturn]] void fail_with(const engine::Error& error);
   [[noreturn]] void fail_with(engine::Code code, const std::string& text);
 
   Socket socket_;
-  std::string who_;
+  int peer_;
+  std::string who_;  // "rank 5 on host h2"
   std::vector<Send> sends_;
   std::vector<Post> posts_;
   std::vector<Kept> kept_;

@@ -6,11 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/error_bytes.h"
 
 namespace lockstep::collectives::tcp {
 namespace {
@@ -29,9 +32,7 @@ RankTransport::RankTransport(int rank, std::vector<Met> peers)
                  std::strerror(errno));
   for (Met& peer : peers) {
     auto [entry, added] = connections_.emplace(
-        peer.there,
-        std::make_unique<Connection>(std::move(peer.socket),
-                                     fmt::format("rank {} on host {}", peer.there, peer.host)));
+        peer.there, std::make_unique<Connection>(std::move(peer.socket), peer.there, peer.host));
     engine::require(added, "rank {} has two connections with rank {}", rank, peer.there);
     order_.push_back(entry->second.get());
   }
@@ -145,9 +146,11 @@ std::optional<Transport::Said> RankTransport::hear() {
 }
 
 // All connections together, so that many peers that do not read take no longer than one.
-void RankTransport::abort(engine::Code code, const std::string& why) noexcept {
+void RankTransport::abort(const engine::Error& why) noexcept {
   const auto end = engine::Clock::now() + kFlushTime;
-  for (Connection* connection : order_) connection->begin_abort(code, why);
+  std::array<std::byte, kMostReason> memory;
+  const auto reason = std::span<const std::byte>(memory).first(engine::write_error(why, memory));
+  for (Connection* connection : order_) connection->begin_abort(reason);
   while (std::count_if(order_.begin(), order_.end(), [](Connection* c) { return c->tells(); }) >
          0) {
     if (engine::Clock::now() >= end) break;

@@ -27,7 +27,7 @@ class RankTransport : public Transport {
   void say(int peer, Word word, int plan) noexcept override;
   std::optional<Said> hear() override;
   // Waits up to half a second, for all peers together, until their hosts have got it.
-  void abort(engine::Code code, const std::string& why) noexcept override;
+  void abort(const engine::Error& why) noexcept override;
 
  private:
   struct Request {

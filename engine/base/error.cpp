@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/base/error.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -28,6 +29,31 @@ std::string_view name(Code code) {
       return "aborted";
   }
   return "unknown";
+}
+
+Error::Error(Code code, const std::string& message, std::vector<int> ranks, bool located)
+    : std::runtime_error(message), code_(code), located_(located) {
+  if (ranks.empty()) return;
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  ranks_ = std::make_shared<const std::vector<int>>(std::move(ranks));
+}
+
+const std::vector<int>& Error::ranks() const {
+  static const std::vector<int> none;
+  return ranks_ ? *ranks_ : none;
+}
+
+Error Error::with(const std::string& message) const {
+  Error other(code_, message);
+  other.located_ = located_;
+  other.ranks_ = ranks_;
+  return other;
+}
+
+Error as_error(const std::exception& error) {
+  if (const auto* ours = dynamic_cast<const Error*>(&error)) return *ours;
+  return {Code::kAborted, error.what()};
 }
 
 void broken(std::string_view what, std::source_location at) {

@@ -6,11 +6,13 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <memory>
 #include <source_location>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace lockstep::engine {
 
@@ -32,11 +34,24 @@ std::string_view name(Code code);
 class Error : public std::runtime_error {
  public:
   Error(Code code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  // `ranks`: which this error is about, in the job's numbering. `located`: the text says where the
+  // job waited for them.
+  Error(Code code, const std::string& message, std::vector<int> ranks, bool located = false);
   Code code() const { return code_; }
+  // The lost ranks of kPeerLost, the late ranks of kTimeout, ascending; empty where not known.
+  const std::vector<int>& ranks() const;
+  bool located() const { return located_; }
+  // The same error with another text.
+  Error with(const std::string& message) const;
 
  private:
   Code code_;
+  bool located_ = false;
+  std::shared_ptr<const std::vector<int>> ranks_;  // shared: a copy of an error must not throw
 };
+
+// The error itself where it is an Error, else kAborted with its text.
+Error as_error(const std::exception& error);
 
 template <class... Arguments>
 [[noreturn]] void fail(Code code, fmt::format_string<Arguments...> text, Arguments&&... arguments) {

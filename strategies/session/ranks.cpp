@@ -45,10 +45,10 @@ void run_ranks(Session& session, int size, const std::function<void(collectives:
         body(communicator);
       } catch (const engine::Error& error) {
         keep(error.code() == engine::Code::kAborted);
-        communicator.abort(error.code(), error.what());
+        communicator.abort(error);
       } catch (const std::exception& error) {
         keep();
-        communicator.abort(engine::Code::kAborted, error.what());
+        communicator.abort({engine::Code::kAborted, error.what()});
       }
     } catch (...) {
       keep();

@@ -98,10 +98,10 @@ void GpuSpaces::look(std::chrono::nanoseconds waited) {
   const std::chrono::milliseconds deadline = deadline_;
   if (!team_.stopped()) {
     if (waited < deadline) return;
-    team_.stop(Code::kTimeout,
-               fmt::format("rank {} waited {} ms for its GPU, in which sums wait for GPUs of other "
-                           "processes: one of them may be stuck",
-                           rank_, deadline.count()));
+    team_.stop({Code::kTimeout,
+                fmt::format("rank {} waited {} ms for its GPU, in which sums wait for GPUs of "
+                            "other processes: one of them may be stuck",
+                            rank_, deadline.count())});
   }
   try {
     team_.rethrow();

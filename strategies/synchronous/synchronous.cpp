@@ -58,15 +58,15 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
   require(options_.shares.empty() || options_.shares.size() == host_.size(),
           "{} shares of the batch were given for {} replicas", options_.shares.size(),
           host_.size());
-  watch_ = std::make_unique<collectives::PeerWatch>([this](const std::string& who, int pid) {
-    const std::string why = fmt::format("{} (process {}) died", who, pid);
+  watch_ = std::make_unique<collectives::PeerWatch>([this](const collectives::Peer& peer) {
+    const Error why = collectives::death(peer);
     const auto until = engine::Clock::now() + kTurn;
     while (calibrating_ && engine::Clock::now() < until)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     std::scoped_lock lock(watch_mutex_);
-    if (team_) abort(Error(Code::kPeerLost, why));
+    if (team_) abort(why);
     if (!meeting_) return;
-    options_.log.error("{} while {}", why,
+    options_.log.error("{} while {}", why.what(),
                        calibrating_ ? "costs were measured" : "the job was starting");
     std::_Exit(kLostWhileOpening);
   });

@@ -41,10 +41,7 @@ void Synchronous::run(const std::function<void(engine::Replica&)>& body) {
     for (const auto& mirror : mirrors_) mirror->executor().wake();
     helpers.clear();  // joins
   };
-  auto failed = [this](const std::exception& e) {
-    const auto* error = dynamic_cast<const Error*>(&e);
-    abort(Error(error != nullptr ? error->code() : Code::kAborted, e.what()));
-  };
+  auto failed = [this](const std::exception& e) { abort(engine::as_error(e)); };
   try {
     if (communication_threads_.own) start_helpers(helpers, over);
     threads_->run(
@@ -82,9 +79,9 @@ void Synchronous::start_helpers(std::vector<std::jthread>& helpers, const std::a
 // Once a rank is dead nobody can make connections or end the job orderly, whether the watch or a
 // neighbour said it first.
 void Synchronous::abort(const Error& error) noexcept {
-  if (team_) team_->stop(error.code(), error.what());
+  if (team_) team_->stop(error);
   if (vendor_sums_) vendor_sums_->stop(error);
-  if (error.code() == Code::kPeerLost) bootstrap_.abandon(error.code(), error.what());
+  if (error.code() == Code::kPeerLost) bootstrap_.abandon(error);
 }
 
 }  // namespace lockstep::strategies

@@ -49,7 +49,7 @@ void VendorSums::add_memory(std::byte* data, std::size_t bytes) {
 
 void VendorSums::stop(const engine::Error& error) noexcept {
   const std::scoped_lock lock(mutex_);
-  communicator_->abort(error.code(), error.what());
+  communicator_->abort(error);
 }
 
 // Who is in `sum` looks itself.
@@ -65,7 +65,7 @@ void VendorSums::look(std::chrono::nanoseconds waited) {
           "rank {} waited {} ms for its GPU, in which sums of NCCL are queued: another rank "
           "may not have come to them",
           communicator_->rank(), deadline.count()));
-  communicator_->abort(late.code(), late.what());
+  communicator_->abort(late);
   throw late;
 }
 

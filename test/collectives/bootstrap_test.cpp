@@ -91,7 +91,7 @@ TEST(Bootstrap, AnAbandonedExchangeAndAllLaterOnesEndAtOnce) {
   const auto errors = run(views, [&](collectives::Bootstrap& mine) {
     if (mine.process() == 1) {
       EXPECT_TRUE(await(others_sleep));
-      return mine.abandon(Code::kPeerLost, "rank 1 died");
+      return mine.abandon({Code::kPeerLost, "rank 1 died"});
     }
     for (int attempt = 0; attempt < 2; ++attempt) {
       try {

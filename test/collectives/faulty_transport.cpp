@@ -33,7 +33,7 @@ int FaultyTransport::post(Message message) {
   if (posted_ == faults_.silent_at) silent_ = true;
   if (posted_ == faults_.fail_at) {
     failed_ = true;
-    inner_->abort(engine::Code::kPeerLost, fmt::format("rank {} is gone", rank_));
+    inner_->abort({engine::Code::kPeerLost, fmt::format("rank {} is gone", rank_), {rank_}});
     check();
   }
   ++posted_;
@@ -118,8 +118,8 @@ std::optional<collectives::Transport::Said> FaultyTransport::hear() {
   return inner_->hear();
 }
 
-void FaultyTransport::abort(engine::Code code, const std::string& why) noexcept {
-  if (!failed_ && !silent_) inner_->abort(code, why);
+void FaultyTransport::abort(const engine::Error& why) noexcept {
+  if (!failed_ && !silent_) inner_->abort(why);
 }
 
 }  // namespace lockstep::test

@@ -40,7 +40,7 @@ class FaultyTransport : public collectives::Transport {
   void sleep(int microseconds) override;
   void say(int peer, Word word, int plan) noexcept override;
   std::optional<collectives::Transport::Said> hear() override;
-  void abort(engine::Code code, const std::string& why) noexcept override;
+  void abort(const engine::Error& why) noexcept override;
 
  private:
   using Line = std::tuple<int, int, bool>;  // peer, tag, whether it is sent

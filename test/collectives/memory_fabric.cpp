@@ -203,9 +203,9 @@ class MemoryTransport : public Transport {
     words.pop_front();
     return word;
   }
-  void abort(Code code, const std::string& why) noexcept override {
+  void abort(const engine::Error& why) noexcept override {
     std::scoped_lock lock(state_.mutex);
-    state_.abort(rank_, engine::Error(code, why));
+    state_.abort(rank_, why);
   }
 
  private:

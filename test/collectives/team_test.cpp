@@ -84,8 +84,8 @@ TEST(Team, KnowsWhoLastArrivedOnThisProcessor) {
 TEST(Team, TheFirstReasonWinsAndStays) {
   Threads t({0});
   EXPECT_FALSE(t.team.stopped());
-  t.team.stop(Code::kPeerLost, "rank 7 died");
-  t.team.stop(Code::kIo, "later");
+  t.team.stop({Code::kPeerLost, "rank 7 died", {7}, true});
+  t.team.stop({Code::kIo, "later"});
   EXPECT_TRUE(t.team.stopped());
   for (int again = 0; again < 2; ++again) {
     try {
@@ -94,6 +94,8 @@ TEST(Team, TheFirstReasonWinsAndStays) {
     } catch (const engine::Error& error) {
       EXPECT_EQ(error.code(), Code::kPeerLost);
       EXPECT_STREQ(error.what(), "rank 7 died");
+      EXPECT_EQ(error.ranks(), std::vector<int>{7});
+      EXPECT_TRUE(error.located());
     }
   }
 }
@@ -104,7 +106,7 @@ TEST(Team, OfManyReasonsAtOnceOneIsKeptWhole) {
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i)
       threads.emplace_back(
-          [&, i] { t.team.stop(Code::kAborted, std::string(900, char('a' + i))); });
+          [&, i] { t.team.stop({Code::kAborted, std::string(900, char('a' + i))}); });
     for (auto& thread : threads) thread.join();
     try {
       t.team.rethrow();
@@ -118,13 +120,13 @@ TEST(Team, OfManyReasonsAtOnceOneIsKeptWhole) {
 
 TEST(Team, ALongReasonIsCut) {
   Threads t({0});
-  t.team.stop(Code::kIo, std::string(5000, 'x'));
+  t.team.stop({Code::kIo, std::string(5000, 'x')});
   EXPECT_THROW(
       {
         try {
           t.team.rethrow();
         } catch (const engine::Error& error) {
-          EXPECT_EQ(std::string(error.what()), std::string(1023, 'x'));
+          EXPECT_EQ(std::string(error.what()), std::string(1020, 'x'));
           throw;
         }
       },
@@ -183,7 +185,7 @@ TEST(Team, AStopWakesSleepers) {
   const auto begin = engine::Clock::now();
   std::thread sleeper([&] { Team::Sleeper(t.team).sleep(std::chrono::seconds(30)); });
   EXPECT_TRUE(await(others_sleep));
-  t.team.stop(Code::kAborted, "over");
+  t.team.stop({Code::kAborted, "over"});
   sleeper.join();
   EXPECT_LT(engine::Clock::now() - begin, std::chrono::seconds(20));
 }

@@ -34,7 +34,7 @@ class Changed : public collectives::Bootstrap {
   int process() const override { return other_.process(); }
   int processes() const override { return other_.processes(); }
   std::vector<int> hosts() const override { return other_.hosts(); }
-  void abandon(Code code, const std::string& why) noexcept override { other_.abandon(code, why); }
+  void abandon(const Error& why) noexcept override { other_.abandon(why); }
   void throw_if_abandoned() override { other_.throw_if_abandoned(); }
   void finish() override { other_.finish(); }
   std::vector<std::string> all_gather(const std::string& mine, const std::string& what) override {

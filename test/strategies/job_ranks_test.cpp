@@ -35,9 +35,9 @@ std::vector<std::string> told(const JobRanks& ranks, const std::vector<int>& pid
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<std::string> names;
-  collectives::PeerWatch watch([&](const std::string& who, int) {
+  collectives::PeerWatch watch([&](const collectives::Peer& peer) {
     const std::scoped_lock lock(mutex);
-    names.push_back(who);
+    names.push_back(name(peer));
     changed.notify_all();
   });
   *watched = watch_host(ranks, pids, watch);

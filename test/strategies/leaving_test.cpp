@@ -201,7 +201,7 @@ TEST(Failing, InReadyIsThrownThereAndEndsTheOthersAtOnceWithItsText) {
 
 TEST(Failing, EndsAnyLaterCallAtOnceAlsoBucketsThatAreMadeThen) {
   const Told told = run({0, 0}, [&](Communicator& c) {
-    if (c.rank() == 1) return c.abort(Code::kUnavailable, "rank 1 gives up");
+    if (c.rank() == 1) return c.abort({Code::kUnavailable, "rank 1 gives up"});
     EXPECT_THROW(c.barrier(), Error);
     const auto begin = engine::Clock::now();
     EXPECT_THROW(c.allocate_float(3), Error);

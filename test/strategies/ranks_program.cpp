@@ -70,8 +70,8 @@ class KilledInExchange : public collectives::Bootstrap {
   int process() const override { return other_.process(); }
   int processes() const override { return other_.processes(); }
   std::vector<int> hosts() const override { return other_.hosts(); }
-  void abandon(engine::Code code, const std::string& why) noexcept override {
-    other_.abandon(code, why);
+  void abandon(const engine::Error& why) noexcept override {
+    other_.abandon(why);
   }
   void throw_if_abandoned() override { other_.throw_if_abandoned(); }
   void finish() override { other_.finish(); }

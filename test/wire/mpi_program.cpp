@@ -132,7 +132,7 @@ int play(const std::string& part, int rank) {
     const auto joined = mpi::open({.deadline = 20000ms});  // joins the MPI that runs
     if (chosen) std::this_thread::sleep_for(3s);
     if (!chosen) {
-      joined->abandon(Code::kPeerLost, "one is gone");
+      joined->abandon({Code::kPeerLost, "one is gone"});
       joined->finish();
       fmt::print(stderr, "rank {} has ended\n", bootstrap->process());
     }

@@ -32,9 +32,9 @@ using testing::UnorderedElementsAreArray;
 class Losses {
  public:
   PeerWatch::Lost callback() {
-    return [this](const std::string& who, int pid) {
+    return [this](const Peer& peer) {
       const std::lock_guard lock(mutex_);
-      seen_.emplace_back(who, pid);
+      seen_.emplace_back(name(peer), peer.pid);
       changed_.notify_all();
     };
   }
@@ -81,8 +81,8 @@ TEST(PeerWatch, TellsOfAKilledPeerAndOnlyOfIt) {
   Child one, two;
   Losses losses;
   PeerWatch watch(losses.callback());
-  watch.add("rank 1", one.pid());
-  watch.add("rank 2", two.pid());
+  watch.add({{1}, one.pid()});
+  watch.add({{2}, two.pid()});
   two.kill();  // and is not reaped: a zombie is dead
   EXPECT_THAT(losses.wait(1), ElementsAre(std::pair(std::string("rank 2"), two.pid())));
   one.kill();
@@ -100,7 +100,7 @@ TEST(PeerWatch, AnOrderlyExitIsALossToo) {
   }
   Losses losses;
   PeerWatch watch(losses.callback());
-  watch.add("rank 3", pid);
+  watch.add({{3}, pid});
   EXPECT_THAT(losses.now(), IsEmpty());
   close(ends[1]);
   EXPECT_THAT(losses.wait(1), ElementsAre(std::pair(std::string("rank 3"), int(pid))));
@@ -115,7 +115,7 @@ TEST(PeerWatch, APeerThatIsGoneAlreadyIsLost) {
   Losses losses;
   PeerWatch watch(losses.callback());
   EXPECT_TRUE(test::await(test::others_sleep));
-  watch.add("rank 0", pid);
+  watch.add({{0}, pid});
   EXPECT_THAT(losses.wait(1), ElementsAre(std::pair(std::string("rank 0"), pid)));
 }
 
@@ -124,9 +124,9 @@ TEST(PeerWatch, AfterReleaseDeathsAreExpected) {
   Losses losses;
   {
     PeerWatch watch(losses.callback());
-    watch.add("rank 1", child.pid());
+    watch.add({{1}, child.pid()});
     watch.release();
-    watch.add("rank 2", late.pid());
+    watch.add({{2}, late.pid()});
     child.end();
     late.end();
     EXPECT_TRUE(test::await(test::others_sleep));  // again
@@ -143,16 +143,16 @@ TEST(PeerWatch, NothingIsToldOfThatWasNotBeforeTheRelease) {
   const auto seen = losses.callback();
   Child first, one, two;
   {
-    PeerWatch watch([&](const std::string& who, int pid) {
+    PeerWatch watch([&](const Peer& peer) {
       const int call = calls++;
       if (call == 0) prepared.get_future().wait();
-      seen(who, pid);
+      seen(peer);
       if (call == 1) released.get_future().wait();
     });
-    watch.add("first", first.pid());
+    watch.add({{0}, first.pid()});
     first.kill();
-    watch.add("one", one.pid());
-    watch.add("two", two.pid());
+    watch.add({{1}, one.pid()});
+    watch.add({{2}, two.pid()});
     one.end();
     two.end();
     prepared.set_value();
@@ -199,9 +199,20 @@ TEST(PeerWatch, EndsAtOnceWithPeersAlive) {
   Losses losses;
   {
     PeerWatch watch(losses.callback());
-    watch.add("rank 1", child.pid());
+    watch.add({{1}, child.pid()});
   }
   EXPECT_THAT(losses.now(), IsEmpty());
+}
+
+TEST(PeerWatch, ADeathNamesTheRanksAndCarriesThem) {
+  const engine::Error one = death({{3}, 4711});
+  EXPECT_EQ(one.code(), engine::Code::kPeerLost);
+  EXPECT_STREQ(one.what(), "rank 3 (process 4711) died");
+  EXPECT_THAT(one.ranks(), ElementsAre(3));
+  EXPECT_FALSE(one.located());
+  const engine::Error more = death({{4, 5, 6}, 7}, "calibration: ", " while costs were measured");
+  EXPECT_STREQ(more.what(), "calibration: ranks 4 to 6 (process 7) died while costs were measured");
+  EXPECT_THAT(more.ranks(), ElementsAre(4, 5, 6));
 }
 
 }  // namespace peer_watch_test

@@ -12,11 +12,14 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <deque>
+#include <span>
 #include <thread>
 
 #include "collectives/tcp/rank_transport.h"
+#include "engine/base/error_bytes.h"
 #include "engine/base/random.h"
 #include "test/support/events.h"
 
@@ -36,8 +39,8 @@ struct Pair {
   Pair() {
     int files[2] = {-1, -1};
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, files), 0);
-    left = std::make_unique<Connection>(Socket(files[0]), "rank 1 on host h1", kLimit);
-    right = std::make_unique<Connection>(Socket(files[1]), "rank 0 on host h0", kLimit);
+    left = std::make_unique<Connection>(Socket(files[0]), 1, "h1", kLimit);
+    right = std::make_unique<Connection>(Socket(files[1]), 0, "h0", kLimit);
   }
   // Until nothing moves any more.
   void settle() {
@@ -91,7 +94,7 @@ struct Stream {
     far = Socket(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(connect(far.file(), to, length), 0);
     const int file = accept4(listener.file(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    near = std::make_unique<Connection>(Socket(file), "rank 1 on host h1");
+    near = std::make_unique<Connection>(Socket(file), 1, "h1");
   }
   void send(const void* data, std::size_t bytes) const {
     EXPECT_EQ(::send(far.file(), data, bytes, MSG_NOSIGNAL), ssize_t(bytes));
@@ -293,31 +296,53 @@ TEST(TcpConnection, AnAbsurdLengthTakesNoMemory) {
   }
 }
 
-// A reason whose text is still on its way is no message, whatever tag its code looks like: who
-// posts that tag meanwhile waits, and hears the reason.
+// A reason whose text is still on its way is no message, whatever its tag: who posts that tag
+// meanwhile waits, and hears the reason.
 TEST(TcpConnection, AHalfReadReasonIsNotTakenForAMessage) {
-  const std::string why = "rank 4 (process 4711) died";
-  for (const std::size_t posted : {std::size_t(4096), why.size()}) {
+  constexpr int kTag = 6;
+  std::array<std::byte, 1024> why;
+  const std::size_t bytes =
+      engine::write_error({Code::kPeerLost, "rank 4 (process 4711) died", {4}}, why);
+  for (const std::size_t posted : {std::size_t(4096), bytes}) {
     int files[2] = {-1, -1};
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, files), 0);
     const Socket other(files[0]);
-    Connection connection(Socket(files[1]), "rank 4 on host h4", kLimit);
+    Connection connection(Socket(files[1]), 4, "h4", kLimit);
     std::vector<int> through;
-    const auto code = std::uint32_t(Code::kPeerLost);
-    const FrameHeader header{.magic = 0x524b534c, .tag = code, .bytes = why.size()};
+    const FrameHeader header{.magic = 0x524b534c, .tag = kTag, .bytes = bytes};
     ASSERT_EQ(send(other.file(), &header, sizeof header, 0), ssize_t(sizeof header));
     EXPECT_TRUE(connection.progress(true, true, through));
     Bytes data(posted);
-    connection.post_receive(1, int(code), data.data(), data.size(), through);
-    ASSERT_EQ(send(other.file(), why.data(), why.size(), 0), ssize_t(why.size()));
+    connection.post_receive(1, kTag, data.data(), data.size(), through);
+    ASSERT_EQ(send(other.file(), why.data(), bytes, 0), ssize_t(bytes));
     try {
       connection.progress(true, true, through);
       ADD_FAILURE();
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::kPeerLost);
-      EXPECT_EQ(error.what(), why);
+      EXPECT_STREQ(error.what(), "rank 4 (process 4711) died");
+      EXPECT_THAT(error.ranks(), ElementsAre(4));
     }
     EXPECT_THAT(through, IsEmpty());
+  }
+}
+
+TEST(TcpConnection, AReasonThatIsNoErrorIsNoMessage) {
+  int files[2] = {-1, -1};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, files), 0);
+  const Socket other(files[0]);
+  Connection connection(Socket(files[1]), 4, "h4", kLimit);
+  const Bytes wrong(16, std::byte{0xff});
+  const FrameHeader header{.magic = 0x524b534c, .tag = 0, .bytes = wrong.size()};
+  ASSERT_EQ(send(other.file(), &header, sizeof header, 0), ssize_t(sizeof header));
+  ASSERT_EQ(send(other.file(), wrong.data(), wrong.size(), 0), ssize_t(wrong.size()));
+  std::vector<int> through;
+  try {
+    connection.progress(true, true, through);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kIo);
+    EXPECT_THAT(error.what(), HasSubstr("rank 4 on host h4 sent what is no message"));
   }
 }
 
@@ -334,12 +359,12 @@ TEST(TcpConnection, TellingManyPeersThatDoNotReadTakesNoLongerThanOne) {
     met.push_back({.here = 0, .there = peer, .socket = Socket(files[0]), .host = "h"});
     silent.emplace_back(files[1]);
   }
-  Connection reader(std::move(silent.back()), "rank 0 on host h0");
+  Connection reader(std::move(silent.back()), 0, "h0");
   RankTransport transport(0, std::move(met));
   for (int peer = 1; peer <= kPeers; ++peer) transport.post_send(peer, 1, data.data(), data.size());
   const auto begin = engine::Clock::now();
   std::jthread abort([&] {
-    transport.abort(Code::kAborted, "rank 0 gives up");
+    transport.abort({Code::kAborted, "rank 0 gives up"});
     EXPECT_LT(engine::Clock::now() - begin, std::chrono::seconds(4));
   });
   // The last one reads, and hears the rest of its message and the reason all the same.
@@ -388,6 +413,7 @@ void expect_message_and_reason(Connection& reader, std::size_t bytes) {
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "rank 3 (process 4711) died");
+    EXPECT_THAT(error.ranks(), ElementsAre(3));
   }
   EXPECT_THAT(through, ElementsAre(7));
 }
@@ -397,7 +423,7 @@ void expect_message_and_reason(Connection& reader, std::size_t bytes) {
 TEST(TcpConnection, APeerThatReadsLateAndStillSendsHearsTheReason) {
   auto [mine, theirs] = narrow_sockets();
   const Bytes data = filled(300'000, 1), unread = filled(20'000, 2);
-  Connection reader(std::move(theirs), "rank 0 on host h0");
+  Connection reader(std::move(theirs), 0, "h0");
   std::vector<int> sent;
   reader.post_send(1, 2, unread.data(), unread.size(), sent);
   std::vector<Met> met;
@@ -405,7 +431,7 @@ TEST(TcpConnection, APeerThatReadsLateAndStillSendsHearsTheReason) {
   auto transport = std::make_unique<RankTransport>(0, std::move(met));
   transport->post_send(1, 1, data.data(), data.size());
   std::jthread abort([&] {
-    transport->abort(Code::kPeerLost, "rank 3 (process 4711) died");
+    transport->abort({Code::kPeerLost, "rank 3 (process 4711) died", {3}});
     transport.reset();
   });
   EXPECT_TRUE(test::await(test::others_sleep));
@@ -417,13 +443,15 @@ TEST(TcpConnection, APeerThatReadsLateAndStillSendsHearsTheReason) {
 TEST(TcpConnection, AnEndWithUnreadBytesTakesNothingBackOfWhatWasSent) {
   auto [mine, theirs] = narrow_sockets();
   const Bytes data = filled(100'000, 1), unread = filled(2'000, 2);
-  Connection reader(std::move(theirs), "rank 0 on host h0");
+  Connection reader(std::move(theirs), 0, "h0");
   std::vector<int> sent;
   {
-    const std::string why = "rank 3 (process 4711) died";
-    Connection connection(std::move(mine), "rank 1 on host h1");
+    std::array<std::byte, 1024> memory;
+    const std::size_t bytes = engine::write_error(
+        {Code::kPeerLost, "rank 3 (process 4711) died", {3}}, memory);
+    Connection connection(std::move(mine), 1, "h1");
     connection.post_send(1, 1, data.data(), data.size(), sent);
-    connection.begin_abort(Code::kPeerLost, why);
+    connection.begin_abort(std::span(memory).first(bytes));
     EXPECT_TRUE(connection.tells());  // in the socket, and not with the peer
     EXPECT_EQ(connection.events() & POLLOUT, 0);
     connection.shut();

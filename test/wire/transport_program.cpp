@@ -234,7 +234,7 @@ int tell(Job& job) {
   const Transports transports = job.connect();
   std::byte data{};
   if (job.me() == 0) {
-    transports[0]->abort(Code::kCorrupt, "rank 0 has a broken example");
+    transports[0]->abort({Code::kCorrupt, "rank 0 has a broken example"});
     job.bootstrap->all_gather("", "the end");
     right();
   }

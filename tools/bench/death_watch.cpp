@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "tools/bench/death_watch.h"
 
-#include <fmt/core.h>
-
 #include <chrono>
 
 #include "engine/base/error.h"
@@ -18,9 +16,8 @@ constexpr std::chrono::milliseconds kErrorPatience{300};
 }  // namespace
 
 DeathWatch::DeathWatch(const collectives::Ranks& ranks)
-    : watch_(std::make_unique<collectives::PeerWatch>([this](const std::string& who, int pid) {
-        died(fmt::format("{} (process {}) died", who, pid));
-      })) {
+    : watch_(std::make_unique<collectives::PeerWatch>(
+          [this](const collectives::Peer& peer) { died(collectives::death(peer)); })) {
   const int others = collectives::watch_host(ranks, "processes of the benchmark", *watch_);
   of_processes_ = others + 1 == int(ranks.local().size());
 }
@@ -37,21 +34,21 @@ DeathWatch::~DeathWatch() {
 void DeathWatch::at_work(collectives::RankLink* link) {
   const std::scoped_lock lock(mutex_);
   link_ = link;
-  if (link_ != nullptr && !lost_.empty()) link_->stop(engine::Code::kPeerLost, lost_);
+  if (link_ != nullptr && lost_) link_->stop(*lost_);
 }
 
-std::string DeathWatch::lost() const {
+std::optional<engine::Error> DeathWatch::lost() const {
   const std::scoped_lock lock(mutex_);
   return lost_;
 }
 
-void DeathWatch::died(const std::string& what) {
+void DeathWatch::died(const engine::Error& what) {
   std::unique_lock lock(mutex_);
-  if (!lost_.empty() || over_) return;
+  if (lost_ || over_) return;
   lost_ = what;
-  if (link_ != nullptr) link_->stop(engine::Code::kPeerLost, what);
+  if (link_ != nullptr) link_->stop(what);
   if (changed_.wait_for(lock, kErrorPatience, [this] { return over_; })) return;
-  complain(what);
+  complain(what.what());
   leave(exit_code(engine::Code::kPeerLost));
 }
 

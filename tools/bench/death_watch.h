@@ -8,7 +8,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <optional>
 
 #include "collectives/run/peer_watch.h"
 #include "collectives/job/rank_link.h"
@@ -24,17 +24,17 @@ class DeathWatch {
 
   // What is at work from here on; null: nothing.
   void at_work(collectives::RankLink* link);
-  // "rank 1 (process 4711) died"; empty: nobody so far.
-  std::string lost() const;
+  // Who died first; nothing: nobody so far.
+  std::optional<engine::Error> lost() const;
   bool of_processes() const { return of_processes_; }  // and not of threads of one
 
  private:
-  void died(const std::string& what);
+  void died(const engine::Error& what);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   collectives::RankLink* link_ = nullptr;
-  std::string lost_;
+  std::optional<engine::Error> lost_;
   bool over_ = false, of_processes_ = false;
   std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread uses the others
 };

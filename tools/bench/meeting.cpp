@@ -51,14 +51,14 @@ Meeting::~Meeting() {
 
 void Meeting::leave() {
   if (!link_) flags_[std::size_t(ranks_.rank())]->store(kHasLeft);
-  if (link_) link_->stop(engine::Code::kAborted, "another rank gave up");
+  if (link_) link_->stop({engine::Code::kAborted, "another rank gave up"});
 }
 
 // Who waited in vain says so, unless another of its host did before; who said so is dead for others
 // soon after. Ranks of other hosts that meet now are told the same.
 bool Meeting::told_by_another(const engine::Error& error) {
   if (link_) {
-    link_->stop(error.code(), error.what());
+    link_->stop(error);
     link_->executor().tell_peers();
   }
   if (!of_processes()) return false;
@@ -104,8 +104,7 @@ void Meeting::flag(std::uint64_t now, int ranks) {
     }
     if (++spins > kBareSpins) std::this_thread::yield();
     if (spins % kLooks != 0) continue;
-    if (const std::string lost = deaths_.lost(); !lost.empty())
-      throw engine::Error(engine::Code::kPeerLost, why(lost));
+    if (const auto lost = deaths_.lost()) throw lost->with(why(lost->what()));
     if (begin == engine::Clock::time_point{}) begin = engine::Clock::now();
     if (engine::Clock::now() - begin > ranks_.deadline)
       engine::fail(engine::Code::kTimeout, "{}: rank {} waited {} ms before it; missing: rank {}",

@@ -66,7 +66,7 @@ void NcclRanks::on_each(const std::function<void(std::size_t)>& body) {
       } catch (const engine::Error& error) {
         const std::scoped_lock lock(mutex);
         if (!first) first = std::current_exception();
-        bootstraps_[rank]->abandon(error.code(), error.what());
+        bootstraps_[rank]->abandon(error);
       }
     });
   threads.clear();  // joins

@@ -8,7 +8,6 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/run/lost_ranks.h"
 #include "collectives/nccl/nccl.h"
 #include "collectives/nccl/nccl_communicator.h"
 #include "test/collectives/nccl/nccl_job.h"
@@ -118,7 +117,7 @@ TEST(NcclFailure, OfTwoRanksTheLostOneIsNamed) {
     const Error error = thrown([&] { sum(r); });
     EXPECT_EQ(error.code(), Code::kPeerLost);
     EXPECT_THAT(error.what(), HasSubstr("(socketProgress: Connection closed by 10.0.0.2)"));
-    EXPECT_THAT(lost_ranks(error.what(), r.ranks), ::testing::ElementsAre(1));
+    EXPECT_THAT(error.ranks(), ::testing::ElementsAre(1));
   });
   for (const auto& error : errors) EXPECT_FALSE(error) << error->what();
 }
@@ -136,7 +135,7 @@ TEST(NcclFailure, OfMoreRanksNobodyIsGuessedAndNcclsWordsAreTold) {
                         HasSubstr("remote process exited or there was a network error (peer "
                                   "10.0.0.2<41234> closed)")));
       // But for parts of two.
-      for (const int lost : lost_ranks(error.what(), r.ranks))
+      for (const int lost : error.ranks())
         EXPECT_TRUE(options.hierarchical && lost == 4) << error.what();
     });
     for (const auto& error : errors) EXPECT_FALSE(error) << error->what();
@@ -176,7 +175,7 @@ TEST(NcclFailure, WhoeverKnowsOfALossEndsTheWaits) {
     FakeNccl fake;
     const Errors errors = run_job(fake, {0, 0, 1, 1}, options, [](const Rank& r) {
       sum_of_all(r);
-      if (r.rank == 3) return r.bootstrap.abandon(Code::kPeerLost, "rank 3 died");
+      if (r.rank == 3) return r.bootstrap.abandon({Code::kPeerLost, "rank 3 died"});
       sum(r);
     });
     for (std::size_t rank = 0; rank < 3; ++rank) {
@@ -194,7 +193,7 @@ TEST(NcclFailure, AnAbortEndsWhatIsQueuedAndGivesItsReason) {
     if (r.rank == 0)
       r.communicator.all_reduce(reinterpret_cast<std::byte*>(data.data()), data.size(),
                                 DType::kFloat32, r.stream);
-    r.communicator.abort(Code::kAborted, "rank 1 ran out of files");
+    r.communicator.abort({Code::kAborted, "rank 1 ran out of files"});
     EXPECT_TRUE(r.fake.idle(r.stream));
     const Error error = thrown([&] { r.wait(); });
     EXPECT_EQ(error.code(), Code::kAborted);
@@ -230,7 +229,7 @@ TEST(NcclMemory, OfAnAbortedCommunicatorIsTakenBackByNccl) {
   run_job(fake, {0, 0}, kQuick, [](const Rank& r) {
     std::vector<std::byte> arena(64);
     r.communicator.add_memory(arena.data(), arena.size());
-    r.communicator.abort(Code::kAborted, "over");
+    r.communicator.abort({Code::kAborted, "over"});
     r.communicator.remove_memory(arena.data());
   });
 }

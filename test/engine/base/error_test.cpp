@@ -3,6 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "engine/base/error_bytes.h"
+
 namespace lockstep::engine {
 namespace error_test {
 
@@ -35,6 +44,65 @@ TEST(Error, EachCodeHasANameOfItsOwn) {
     EXPECT_NE(text, "unknown");
     for (std::string_view other : names) EXPECT_NE(text, other);
     names.push_back(text);
+  }
+}
+
+TEST(Error, CarriesRanksInOrderAndEachOnce) {
+  const Error error(Code::kPeerLost, "some died", {7, 2, 7}, true);
+  EXPECT_EQ(error.ranks(), (std::vector<int>{2, 7}));
+  const Error other = error.with("others say so");
+  EXPECT_EQ(other.code(), Code::kPeerLost);
+  EXPECT_STREQ(other.what(), "others say so");
+  EXPECT_EQ(other.ranks(), error.ranks());
+  EXPECT_TRUE(other.located());
+  EXPECT_TRUE(Error(Code::kIo, "disk").ranks().empty());
+}
+
+TEST(Error, OfAnotherExceptionTheTextStays) {
+  EXPECT_EQ(as_error(Error(Code::kIo, "disk", {3})).ranks(), std::vector<int>{3});
+  const Error error = as_error(std::runtime_error("odd"));
+  EXPECT_EQ(error.code(), Code::kAborted);
+  EXPECT_STREQ(error.what(), "odd");
+}
+
+TEST(ErrorBytes, ComeBackAsTheSameError) {
+  std::array<std::byte, 256> bytes;
+  for (const Error& error : {Error(Code::kPeerLost, "rank 3 died", {3, 1000000}, true),
+                             Error(Code::kInvalid, ""), Error(Code::kAborted, "x", {0})}) {
+    const std::size_t count = write_error(error, bytes);
+    const auto back = read_error(std::span(bytes).first(count));
+    ASSERT_TRUE(back);
+    EXPECT_EQ(back->code(), error.code());
+    EXPECT_STREQ(back->what(), error.what());
+    EXPECT_EQ(back->ranks(), error.ranks());
+    EXPECT_EQ(back->located(), error.located());
+  }
+}
+
+TEST(ErrorBytes, WhatDoesNotFitIsLeftOut) {
+  std::array<std::byte, 64> bytes;
+  std::vector<int> many(100);
+  std::iota(many.begin(), many.end(), 0);
+  const std::size_t count = write_error(Error(Code::kIo, std::string(90, 'x'), many), bytes);
+  EXPECT_EQ(count, bytes.size());
+  const auto back = read_error(bytes);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->ranks(), (std::vector<int>{0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(back->what(), std::string(32, 'x'));
+}
+
+TEST(ErrorBytes, OtherBytesAreNoError) {
+  std::array<std::byte, 64> bytes{};
+  const std::size_t count = write_error(Error(Code::kIo, "", {5}), bytes);
+  ASSERT_EQ(count, 8u);
+  EXPECT_FALSE(read_error({}));
+  EXPECT_FALSE(read_error(std::span(bytes).first(3)));
+  EXPECT_FALSE(read_error(std::span(bytes).first(7)));  // half a rank
+  for (const auto& [at, value] : {std::pair(0, 200), std::pair(1, 2), std::pair(3, 255),
+                                  std::pair(7, 255)}) {  // code, flag, count, a negative rank
+    auto wrong = bytes;
+    wrong[std::size_t(at)] = std::byte(value);
+    EXPECT_FALSE(read_error(std::span(wrong).first(count))) << at;
   }
 }
 

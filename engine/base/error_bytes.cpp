@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#include "engine/base/error_bytes.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace lockstep::engine {
+namespace {
+
+// In front of ranks (an int32 each) and text.
+struct ErrorHead {
+  std::uint8_t code, located;
+  std::uint16_t ranks;
+};
+static_assert(sizeof(ErrorHead) == 4);
+
+}  // namespace
+
+std::size_t write_error(const Error& error, std::span<std::byte> to) noexcept {
+  invariant(to.size() >= kLeastErrorBytes, "an error needs more bytes");
+  const std::size_t most_ranks =
+      std::min<std::size_t>((to.size() / 2 - sizeof(ErrorHead)) / sizeof(std::int32_t), UINT16_MAX);
+  const std::size_t ranks = std::min(error.ranks().size(), most_ranks);
+  const ErrorHead head{std::uint8_t(error.code()), error.located(), std::uint16_t(ranks)};
+  std::memcpy(to.data(), &head, sizeof head);
+  std::size_t end = sizeof head;
+  for (std::size_t i = 0; i < ranks; ++i, end += sizeof(std::int32_t)) {
+    const auto rank = std::int32_t(error.ranks()[i]);
+    std::memcpy(to.data() + end, &rank, sizeof rank);
+  }
+  const std::size_t length = std::min(std::strlen(error.what()), to.size() - end);
+  std::memcpy(to.data() + end, error.what(), length);
+  return end + length;
+}
+
+std::optional<Error> read_error(std::span<const std::byte> from) {
+  ErrorHead head{};
+  if (from.size() < sizeof head) return {};
+  std::memcpy(&head, from.data(), sizeof head);
+  const std::size_t text = sizeof head + head.ranks * sizeof(std::int32_t);
+  if (head.code > std::uint8_t(Code::kAborted) || head.located > 1 || from.size() < text) return {};
+  std::vector<int> ranks;
+  for (std::size_t i = 0; i < head.ranks; ++i) {
+    std::int32_t rank = 0;
+    std::memcpy(&rank, from.data() + sizeof head + i * sizeof rank, sizeof rank);
+    if (rank < 0) return {};
+    ranks.push_back(rank);
+  }
+  return Error(Code(head.code),
+               std::string(reinterpret_cast<const char*>(from.data()) + text, from.size() - text),
+               std::move(ranks), head.located != 0);
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// Errors as bytes, for other processes: code, ranks and text (error.h). Any thread; allocates
+// nothing to write.
+#pragma once
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "engine/base/error.h"
+
+namespace lockstep::engine {
+
+inline constexpr std::size_t kLeastErrorBytes = 64;
+
+// Writes the error to the beginning of `to`, which holds at least kLeastErrorBytes. Returns the
+// bytes written. What does not fit is left out: ranks beyond half of `to`, and the end of the text.
+std::size_t write_error(const Error& error, std::span<std::byte> to) noexcept;
+
+// The error that write_error wrote; nothing where these are no such bytes.
+std::optional<Error> read_error(std::span<const std::byte> from);
+
+}  // namespace lockstep::engine
