@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tools/exit_codes.h"
 
+#include <fmt/core.h>
+
 namespace lockstep::tools {
 
 ExitCode exit_code(engine::Code code) {
@@ -25,6 +27,11 @@ ExitCode exit_code(engine::Code code) {
       return kDefect;
   }
   return kDefect;
+}
+
+std::string message(const engine::Error& error) {
+  if (error.option() == engine::Option::kNone) return error.what();
+  return fmt::format("{} (--{})", error.what(), name(error.option()));
 }
 
 int exit_code_of_signal(int signal) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // How the program ends; documented in README.md. From sysexits.h where there is one.
 #pragma once
+#include <string>
+
 #include "engine/base/error.h"
 
 namespace lockstep::tools {
@@ -14,6 +16,9 @@ enum ExitCode : int {
   kTryAgain = 75,  // another process was lost or late: start again, and it goes on
 };
 ExitCode exit_code(engine::Code code);
+
+// The error's text, and the flag of the option that it is about: "keep 2 at most (--keep)".
+std::string message(const engine::Error& error);
 
 // After a signal of signals.h, for which the step was finished, and saved where there is a folder:
 // 128 and the signal's number, as shells have it.

@@ -34,7 +34,7 @@ auto together(Body&& body, bool each_host = false) {
   try {
     return body();
   } catch (const engine::Error& error) {
-    leave_together(exit_code(error.code()), error.what(), each_host);
+    leave_together(exit_code(error.code()), message(error), each_host);
   }
 }
 

@@ -183,10 +183,10 @@ int main(int argc, char** argv) {
   } catch (const lockstep::engine::Error& error) {
     const tools::ExitCode code = tools::exit_code(error.code());
     if (code == tools::kTryAgain || code == tools::kDefect) {  // who is left says what it saw
-      tools::complain(error.what());
+      tools::complain(tools::message(error));
       tools::leave(code);
     }
-    tools::leave_in_turn(code, error.what());
+    tools::leave_in_turn(code, tools::message(error));
   } catch (const std::bad_alloc&) {
     tools::complain("out of memory");
     tools::leave(tools::kSystem);

@@ -137,7 +137,7 @@ auto naming_the_file(const Configured& configured, Body&& body) {
   try {
     return body();
   } catch (const engine::Error& error) {
-    throw engine::Error(error.code(), with_file(configured, error.what()));
+    throw error.with(with_file(configured, error.what()));
   }
 }
 

@@ -3,8 +3,7 @@
 
 #include <fmt/core.h>
 
-#include <array>
-#include <span>
+#include <string_view>
 
 #include "engine/base/error.h"
 #include "engine/base/error_bytes.h"
@@ -14,13 +13,6 @@ namespace {
 
 // First letter of what is told. An error follows as bytes (engine/base/error_bytes.h).
 constexpr char kDone = '+', kFailed = '-';
-constexpr std::size_t kMostError = 4096;
-
-std::string told_of(const engine::Error& error) {
-  std::array<std::byte, kMostError> bytes;
-  const std::size_t count = engine::write_error(error, bytes);
-  return kFailed + std::string(reinterpret_cast<const char*>(bytes.data()), count);
-}
 
 }  // namespace
 
@@ -30,10 +22,11 @@ Outcome::Outcome(const std::string& what, const std::function<std::string()>& wo
   } catch (const engine::Error& error) {
     if (error.code() == engine::Code::kTimeout || error.code() == engine::Code::kPeerLost) throw;
     failed_ = std::current_exception();
-    told_ = told_of(error);
+    told_ = kFailed + engine::to_bytes(error);
   } catch (const std::exception& error) {
     failed_ = std::current_exception();
-    told_ = told_of({engine::Code::kIo, fmt::format("{}: {}", what, error.what())});
+    told_ = kFailed +
+            engine::to_bytes({engine::Code::kIo, fmt::format("{}: {}", what, error.what())});
   }
 }
 
@@ -43,7 +36,7 @@ std::vector<std::string> Outcome::texts(std::vector<std::string> told) const {
     std::string& text = told[process];
     engine::require(!text.empty(), "process {} makes another call than process 0", process);
     if (text[0] == kFailed) {
-      const auto error = engine::read_error(std::as_bytes(std::span(text)).subspan(1));
+      const auto error = engine::read_error(std::string_view(text).substr(1));
       engine::require(error.has_value(), "process {} tells no error", process);
       throw error->with(fmt::format("process {}: {}", process, error->what()));
     }

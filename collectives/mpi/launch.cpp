@@ -102,7 +102,7 @@ void require_known_launcher() {
     engine::fail(engine::Code::kInvalid,
                  "{0}={1}: {2} started {1} processes, which cannot find each other and would each "
                  "work alone: start them with Open MPI's mpirun -n {1}, with srun --mpi=pmix -n "
-                 "{1}, or as tasks of a cluster by TF_CONFIG (--strategy parameter_server); for a "
+                 "{1}, or as tasks of a cluster by TF_CONFIG with parameter servers; for a "
                  "run of this process alone, unset {0}",
                  foreign.size, size, foreign.name);
   }

@@ -47,7 +47,14 @@ const std::vector<int>& Error::ranks() const {
 Error Error::with(const std::string& message) const {
   Error other(code_, message);
   other.located_ = located_;
+  other.option_ = option_;
   other.ranks_ = ranks_;
+  return other;
+}
+
+Error Error::about(Option option) const {
+  Error other = *this;
+  other.option_ = option;
   return other;
 }
 

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/option.h"
+
 namespace lockstep::engine {
 
 enum class Code {
@@ -41,12 +43,16 @@ class Error : public std::runtime_error {
   // The lost ranks of kPeerLost, the late ranks of kTimeout, ascending; empty where not known.
   const std::vector<int>& ranks() const;
   bool located() const { return located_; }
-  // The same error with another text.
+  // What the user may change; kNone where it is no option.
+  Option option() const { return option_; }
+  // The same error with another text; about an option.
   Error with(const std::string& message) const;
+  Error about(Option option) const;
 
  private:
   Code code_;
   bool located_ = false;
+  Option option_ = Option::kNone;
   std::shared_ptr<const std::vector<int>> ranks_;  // shared: a copy of an error must not throw
 };
 
@@ -62,6 +68,15 @@ template <class... Arguments>
 template <class... Arguments>
 void require(bool ok, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
   if (!ok) throw Error(Code::kInvalid, fmt::format(text, std::forward<Arguments>(arguments)...));
+}
+
+// The same, about an option.
+template <class... Arguments>
+void require(bool ok, Option option, fmt::format_string<Arguments...> text,
+             Arguments&&... arguments) {
+  if (!ok)
+    throw Error(Code::kInvalid, fmt::format(text, std::forward<Arguments>(arguments)...))
+        .about(option);
 }
 
 // Prints `what` with its place on standard error and aborts.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Errors as bytes, for other processes: code, ranks and text (error.h). Any thread; allocates
-// nothing to write.
+// Errors as bytes, for other processes: code, ranks, option and text (error.h). Any thread;
+// `write_error` allocates nothing.
 #pragma once
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "engine/base/error.h"
 
@@ -16,7 +18,11 @@ inline constexpr std::size_t kLeastErrorBytes = 64;
 // bytes written. What does not fit is left out: ranks beyond half of `to`, and the end of the text.
 std::size_t write_error(const Error& error, std::span<std::byte> to) noexcept;
 
+// The same in a string of at most 4 KiB.
+std::string to_bytes(const Error& error);
+
 // The error that write_error wrote; nothing where these are no such bytes.
 std::optional<Error> read_error(std::span<const std::byte> from);
+std::optional<Error> read_error(std::string_view from);
 
 }  // namespace lockstep::engine

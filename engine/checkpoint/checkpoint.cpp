@@ -188,11 +188,13 @@ void Checkpoints::require_room(std::int64_t saves) {
   if (fits(keep_)) return;
   int keep = keep_;
   while (keep > 0 && !fits(keep)) --keep;
-  fail(Code::kIo,
-       "no room for checkpoints in {}: {} are free, and {} more of {} each are needed to keep {}; "
-       "{}make room, or give a folder on another disk",
-       folder_, bytes_text(double(room)), more(keep_), bytes_text(double(bytes_)), keep_,
-       keep > 0 ? fmt::format("keep fewer (--keep {}), ", keep) : "");
+  const Error error(
+      Code::kIo,
+      fmt::format("no room for checkpoints in {}: {} are free, and {} more of {} each are needed to "
+                  "keep {}; {}make room, or give a folder on another disk",
+                  folder_, bytes_text(double(room)), more(keep_), bytes_text(double(bytes_)), keep_,
+                  keep > 0 ? fmt::format("keep {} at most, ", keep) : ""));
+  throw error.about(keep > 0 ? Option::kKeep : Option::kNone);
 }
 
 void Checkpoints::abandon(std::int64_t step) noexcept {
@@ -362,11 +364,11 @@ template <class Look>
 void Checkpoints::look_again(Look look) const {
   for (int tries = 0; tries < kMostLooks; ++tries)
     if (look()) return;
-  fail(
-      Code::kIo,
-      "the run that saves in {} removes checkpoints faster than they can be read: let it keep more "
-      "(--keep), or wait until it has ended",
-      folder_);
+  const Error error(Code::kIo, fmt::format("the run that saves in {} removes checkpoints faster "
+                                           "than they can be read: let it keep more, or wait until "
+                                           "it has ended",
+                                           folder_));
+  throw error.about(Option::kKeep);
 }
 
 std::optional<std::int64_t> Checkpoints::newest_whole() {

@@ -28,20 +28,20 @@ std::string local(std::string line) {
   return line.substr(0, line.find("; sums "));
 }
 
-ModelDifference of_option(const char* name, const char* flag, const std::string& there,
+ModelDifference of_option(const char* name, Option option, const std::string& there,
                           const std::string& here) {
   return {fmt::format("{} {} there, {} here", name, there, here),
-          fmt::format("{} {}", flag, there)};
+          fmt::format("{} {}", name, there), option};
 }
 
 ModelDifference of_lines(const std::string& there, const std::string& here) {
   const std::string smoothed = smoothing_of(there), now = smoothing_of(here);
   if (!smoothed.empty() && !now.empty())
-    return of_option("label smoothing", "--label-smoothing", smoothed, now);
+    return of_option("label smoothing", Option::kLabelSmoothing, smoothed, now);
   const bool synchronised = there.find(kSynchronised) != std::string::npos;
   const bool is_here = here.find(kSynchronised) != std::string::npos;
   if (synchronised != is_here && local(there) == local(here)) {
-    return of_option("batch norm", "--batch-norm", synchronised ? "synchronised" : "local",
+    return of_option("batch norm", Option::kBatchNorm, synchronised ? "synchronised" : "local",
                      synchronised ? "local" : "synchronised");
   }
   return {fmt::format("'{}' there, '{}' here", there, here), ""};

@@ -6,11 +6,14 @@
 #pragma once
 #include <string>
 
+#include "engine/base/option.h"
+
 namespace lockstep::engine {
 
 struct ModelDifference {
   std::string text;    // "label smoothing 0 there, 0.1 here"
-  std::string remedy;  // "--label-smoothing 0"; empty: it is no option
+  std::string remedy;  // "label smoothing 0"; empty: it is no option
+  Option option = Option::kNone;
 };
 
 ModelDifference model_difference(const std::string& there, const std::string& here);

@@ -135,11 +135,10 @@ class TrainingLoop::Numbers {
       totals.correct += at(step, part)[1];
     }
     if (!std::isfinite(totals.loss)) {
-      fail(Code::kInvalid,
-           "the loss is not finite at step {}, on rank {}; the next step was queued already: to "
-           "see where it began, go on from the last checkpoint with 0 steps ahead (--steps-ahead "
-           "0)",
-           step + 1, replica_.rank);
+      require(false, Option::kStepsAhead,
+              "the loss is not finite at step {}, on rank {}; the next step was queued already: to "
+              "see where it began, go on from the last checkpoint with 0 steps ahead",
+              step + 1, replica_.rank);
     }
   }
 

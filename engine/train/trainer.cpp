@@ -126,10 +126,10 @@ RunState Trainer::find(Checkpoints& checkpoints, std::int64_t step, const Datase
     ModelDifference difference = model_difference(theirs, ours);
     if (difference.remedy.empty())
       difference.remedy = "the model " + (state.model.empty() ? "that wrote it" : state.model);
-    fail(Code::kInvalid,
-         "the checkpoint of step {} holds another model: {}: give another folder for checkpoints, "
-         "or {}",
-         step, difference.text, difference.remedy);
+    require(false, difference.option,
+            "the checkpoint of step {} holds another model: {}: give another folder for "
+            "checkpoints, or {}",
+            step, difference.text, difference.remedy);
   }
   require(data == nullptr || state.dataset_fingerprint == data->fingerprint(),
           "the checkpoint of step {} was trained on {}, and this is {}: give another folder for "

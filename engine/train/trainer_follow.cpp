@@ -12,9 +12,9 @@ History Trainer::follow(const Dataset& data, const FitOptions& options) {
   History history;
   bool began = false;
   while (const std::optional<WorkSpec> work = strategy_.order()) {
-    require(work->seed == seed_,
+    require(work->seed == seed_, Option::kSeed,
             "the chief trains with seed {}, which its checkpoint has, and this process with {}: "
-            "start all processes with --seed {}",
+            "start all processes with seed {}",
             work->seed, seed_, work->seed);
     require(work->examples == data.size() && work->batch <= batch_,
             "the chief has {} examples in batches of {}, and this process {} examples in batches "

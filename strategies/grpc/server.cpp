@@ -224,12 +224,11 @@ class GrpcServer : public Server {
   GrpcServer(rpc::Service& service, const ServeOptions& options)
       : host_(parse_host_port(options.address, kAnyPort)),
         generic_(service, options.threads > 0 ? options.threads : processors(), options.arrival) {
-    if (options.tls.none() && !options.insecure && !host_.loopback()) {
-      engine::fail(Code::kInvalid,
-                   "serving at {} without TLS would let everybody who reaches it read and change "
-                   "the model: give the three TLS files, or say that it is meant (--insecure)",
-                   options.address);
-    }
+    engine::require(!options.tls.none() || options.insecure || host_.loopback(),
+                    engine::Option::kInsecure,
+                    "serving at {} without TLS would let everybody who reaches it read and change "
+                    "the model: give the three TLS files, or say that it is meant to be insecure",
+                    options.address);
     engine::require(options.most_message_bytes <= std::size_t(std::numeric_limits<int>::max()),
                     "a message of {} bytes is more than gRPC can have", options.most_message_bytes);
     ::grpc::EnableDefaultHealthCheckService(true);  // gRPC keeps this for the process

@@ -8,10 +8,9 @@ namespace lockstep::strategies {
 std::vector<int> deal_gpus(const GpuDeal& deal) {
   engine::invariant(deal.number >= 0 && deal.number < deal.among, "a process is one of its number");
   engine::require(
-      deal.gpus >= deal.among,
+      deal.gpus >= deal.among, engine::Option::kDevice,
       "{} processes on this host are too many for one of its {} GPUs each: start at most "
-      "{} here (mpirun --map-by ppr:{}:node), or name what they may share, as in "
-      "--device cuda:0",
+      "{} here (mpirun --map-by ppr:{}:node), or name a device that they may share, such as cuda:0",
       deal.among, deal.gpus, deal.gpus, deal.gpus);
   const int first = deal.number * deal.gpus / deal.among;
   const int share = (deal.number + 1) * deal.gpus / deal.among - first;

@@ -155,8 +155,8 @@ void refuse_sums(const StrategyOptions& options) {
 }
 
 Parts parts(Session& session, const ServerOptions& asked, const StrategyOptions& given) {
-  require(asked.servers >= 1, "--servers {}: a parameter server strategy needs at least 1",
-          asked.servers);
+  require(asked.servers >= 1, engine::Option::kServers,
+          "{} servers were asked for: a parameter server strategy needs at least 1", asked.servers);
   refuse_sums(given);
   Parts parts;
   const std::chrono::milliseconds deadline = given.deadline.value_or(parts.options.deadline);

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <sstream>
 #include <thread>
@@ -18,6 +17,7 @@
 #include "collectives/topology/processor_map.h"
 #include "collectives/algorithms/registry.h"
 #include "collectives/plan/traffic.h"
+#include "engine/base/error_bytes.h"
 #include "engine/base/hash.h"
 #include "collectives/job/host_connections.h"
 
@@ -30,7 +30,7 @@ using engine::require;
 namespace {
 
 constexpr std::chrono::milliseconds kDeadline{60000};  // and at least 20 median steps
-constexpr int kLostWhileOpening = 75;                  // EX_TEMPFAIL: start again
+constexpr int kMostDifferences = 3;                    // lines that are shown
 // For a calibration to end by itself once somebody died: it knows more to say.
 constexpr std::chrono::seconds kTurn{2};
 
@@ -59,16 +59,13 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
           "{} shares of the batch were given for {} replicas", options_.shares.size(),
           host_.size());
   watch_ = std::make_unique<collectives::PeerWatch>([this](const collectives::Peer& peer) {
-    const Error why = collectives::death(peer);
+    // What measures costs notices the death, too, and knows more.
     const auto until = engine::Clock::now() + kTurn;
     while (calibrating_ && engine::Clock::now() < until)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     std::scoped_lock lock(watch_mutex_);
-    if (team_) abort(why);
-    if (!meeting_) return;
-    options_.log.error("{} while {}", why.what(),
-                       calibrating_ ? "costs were measured" : "the job was starting");
-    std::_Exit(kLostWhileOpening);
+    if (team_) return abort(collectives::death(peer));
+    if (meeting_) bootstrap_.abandon(collectives::death(peer, {}, " while the job was starting"));
   });
   std::vector<int> pids;
   for (const auto& process : topology_.processes) pids.push_back(process.pid);
@@ -137,9 +134,8 @@ std::size_t Synchronous::largest_share(std::size_t batch, int accumulate) const 
   return (largest + std::size_t(accumulate) - 1) / std::size_t(accumulate);
 }
 
-// Everybody shows everybody the same text; a few lines that differ are shown. Of another model it
-// is the first alone: its layers follow from it.
-void Synchronous::compare(const std::string& mine, const std::string& what) {
+// Everybody shows everybody the same text; the first `most` lines that differ are shown.
+void Synchronous::compare(const std::string& mine, const std::string& what, int most) {
   const std::vector<std::string> all = bootstrap_.all_gather(mine, what);
   for (std::size_t process = 1; process < all.size(); ++process) {
     if (all[process] == all[0]) continue;
@@ -147,11 +143,11 @@ void Synchronous::compare(const std::string& mine, const std::string& what) {
     ours.resize(std::max(ours.size(), theirs.size()), "(nothing)");
     theirs.resize(ours.size(), "(nothing)");
     std::string differences;
-    int left = 3;
+    int left = most;
     for (std::size_t i = 0; i < ours.size() && left > 0; ++i) {
       if (ours[i] == theirs[i]) continue;
       differences += fmt::format("; '{}' and not '{}'", theirs[i], ours[i]);
-      left = ours[i].starts_with("model ") ? 0 : left - 1;
+      --left;
     }
     leave_together(what);
     engine::fail(Code::kInvalid,
@@ -172,13 +168,13 @@ void Synchronous::leave_together(const std::string& what) {
 
 void Synchronous::together(const std::function<void()>& body, std::string_view what) {
   const std::string name(what);
-  std::string mine;  // of an error: the number of its code, a blank, its text
+  std::string mine;  // an error, as bytes
   try {
     body();
   } catch (const Error& error) {
-    mine = fmt::format("{} {}", int(error.code()), error.what());
+    mine = engine::to_bytes(error);
   } catch (const std::exception& error) {  // such as no memory: others must not wait for this one
-    mine = fmt::format("{} {}: {}", int(Code::kIo), name, error.what());
+    mine = engine::to_bytes({Code::kIo, fmt::format("{}: {}", name, error.what())});
   }
   bool before = false;
   {
@@ -188,11 +184,9 @@ void Synchronous::together(const std::function<void()>& body, std::string_view w
   for (const std::string& text : bootstrap_.all_gather(mine, name)) {
     if (text.empty()) continue;
     leave_together(name);
-    int code = 0;
-    const char* const end = text.data() + text.size();
-    const auto [blank, wrong] = std::from_chars(text.data(), end, code);
-    if (wrong != std::errc()) throw Error(Code::kInvalid, "the processes make different calls");
-    throw Error(Code(code), std::string(blank + 1, end));
+    const auto error = engine::read_error(text);
+    if (!error) throw Error(Code::kInvalid, "the processes make different calls");
+    throw Error(*error);
   }
   std::scoped_lock lock(watch_mutex_);
   meeting_ = before;
@@ -244,30 +238,32 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   const std::string shares =
       options_.shares.empty() ? "equal" : fmt::format("{}", fmt::join(options_.shares, " "));
   const std::string flags = fmt::format(
-      "{}optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} of {} clip {} "
+      "optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} of {} clip {} "
       "trust {}\n"
       "batch: {}\nshares: {}\naccumulate: {}\nseed: {}\ndtype: {}\nchecksums: {}\noverlap: {}\n"
       "transport: {}\nwire: {}\nloss scale: {}\nmemory of replicas: {}\n",
-      graph.describe() + "\n", int(rule.kind), rule.momentum, rule.nesterov, rule.beta1, rule.beta2,
+      int(rule.kind), rule.momentum, rule.nesterov, rule.beta1, rule.beta2,
       rule.epsilon, rule.weight_decay, rule.decay_all ? "all parameters" : "weights",
       rule.clip_norm, rule.trust, options.batch, shares, options.accumulate, options.seed,
       engine::name(first.dtype()), options_.checksums, options_.overlap,
       collectives::transport_of(options_.network), options_.wire, text_of(rule_.scaling),
       queued_ ? "their devices'" : "the host's");
-  // Whether all look for costs, before one of them does.
+  // Of another model one line is enough: the others follow from it. Whether all look for costs is
+  // compared before one of them does.
+  compare(graph.describe(), "model", 1);
   if (bootstrap_.processes() > 1)
     compare(fmt::format("{}algorithm: {}\nupdate: {}\nbuckets: {} bytes\ncosts: {}\n"
                         "plan of the checkpoint: {:016x}\n{}",
                         flags, options_.algorithm, options_.update, options_.bucket_bytes,
                         options_.measured ? "measured" : "assumed", engine::hash(options.plan),
                         options.run),
-            "model and flags");
+            "flags", kMostDifferences);
   find_vendor();
   design(first);
   plan_memory(*ops_of(first_device, design_.kernels), first);
   compare(fmt::format("{}kernels: {}\nplan: {:016x}\n{}", flags, design_.kernels,
                       collectives::hash(design_.plan), options.run),
-          "model, flags and plan");
+          "flags and plan", kMostDifferences);
 
   const std::size_t rows = largest_share(options.batch, options.accumulate);
   for (std::size_t i = 0; i < options_.devices.size(); ++i) {

@@ -174,7 +174,7 @@ class Synchronous : public engine::Strategy {
   Arithmetic arithmetic() const;  // of this process
   void plan_memory(engine::Ops& ops, const engine::Graph& graph);
   std::size_t local_processes() const;
-  void compare(const std::string& mine, const std::string& what);
+  void compare(const std::string& mine, const std::string& what, int most);
   void leave_together(const std::string& what);
   void map_memory(const collectives::JobRanks& ranks);
   void open_executors(const collectives::JobRanks& ranks);
@@ -229,7 +229,7 @@ class Synchronous : public engine::Strategy {
   std::optional<StepRecordings> recordings_;
   std::unique_ptr<collectives::ReplicaThreads> threads_;
   std::mutex watch_mutex_;  // these two against the watch's thread: team_,
-  bool meeting_ = true;  // and whether an exchange goes on, or follows, that cannot be broken off
+  bool meeting_ = true;  // and whether an exchange goes on, or follows
   std::atomic<bool> calibrating_{false};
   std::atomic<std::int64_t> overlapped_{0};
   std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread uses these, stops the team

@@ -28,12 +28,12 @@ void Synchronous::check_devices(const engine::Ops& ops) const {
   engine::require(options_.devices.size() <= kMostReplicas,
                   "{} replicas on {}: at most {} have their gradients added there",
                   options_.devices.size(), first, kMostReplicas);
-  engine::require(options_.memory_limit == 0,
+  engine::require(options_.memory_limit == 0, engine::Option::kMemoryFraction,
                   "a memory limit is of the host's memory, and replicas are on {}: give a fraction "
-                  "of its memory instead (--memory-fraction, --gpu-memory)",
+                  "of its memory instead",
                   first);
   engine::require(options_.kernels.value_or(engine::Kernels::kAuto) == engine::Kernels::kAuto,
-                  "{} has no choice of kernels: leave --kernels out", first);
+                  engine::Option::kKernels, "{} has no choice of kernels: leave it out", first);
   connect_devices();
 }
 
@@ -43,10 +43,10 @@ void Synchronous::connect_devices() const {
   for (engine::Device* from : options_.devices) {
     for (engine::Device* to : options_.devices)
       engine::require(
-          from->reach(*to),
-          "replicas on {} and {} do not reach each other's memory: give one device for "
-          "all of them, as in --devices {},{}, or devices that do (lockstep doctor tells)",
-          to_string(from->id()), to_string(to->id()), first, first);
+          from->reach(*to), engine::Option::kDevices,
+          "replicas on {} and {} do not reach each other's memory: give one device for all of "
+          "them, such as {}, or devices that do (lockstep doctor tells)",
+          to_string(from->id()), to_string(to->id()), first);
   }
 }
 

@@ -32,7 +32,7 @@ void Synchronous::open_recordings() {
 
 std::string Synchronous::graphs_sentence() const {
   if (options_.graphs == "off")
-    return "graphs: off, since that was asked for (--steps-ahead 0 and --profile ask for it, too)";
+    return "graphs: off, since that was asked for (0 steps ahead and a profile ask for it, too)";
   if (!recordings_) return "graphs: off, since " + no_recordings();
   const std::string why = recordings_->refusal();
   if (!why.empty()) return "graphs: off, since the device refused: " + why;

@@ -28,7 +28,7 @@ std::vector<int> by_machine(const std::vector<int>& machine) {
 void Synchronous::share_gpus() {
   const std::string& asked = options_.gpu_exchange;
   const auto refuse = [&](const std::string& why) {
-    leave_together("flags of GPUs");
+    leave_together("flags of GPUs", 1);
     engine::fail(engine::Code::kInvalid, "{}", why);
   };
   if (asked != "auto" && asked != "ipc" && asked != "host")
@@ -39,7 +39,7 @@ void Synchronous::share_gpus() {
         "gpu exchange {} is for GPUs of several processes, and this job has none: leave it out",
         asked));
   if (!several) return;
-  compare(fmt::format("gpu exchange: {}\n", asked), "flags of GPUs");
+  compare(fmt::format("gpu exchange: {}\n", asked), "flags of GPUs", 1);
   if (!shares_gpus_.value_or(false) && asked != "host" && (asked == "ipc" || !vendor_adds())) {
     const GpuSharing found = find_gpu_sharing(bootstrap_, options_.devices);
     shares_gpus_ = found.any();

@@ -2,6 +2,8 @@
 // What a checkpoint takes from a strategy, and what people and tests ask of it: see synchronous.h.
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <string_view>
 
 #include "collectives/check/verifier.h"
 #include "strategies/synchronous/placement.h"
@@ -42,10 +44,12 @@ std::vector<int> deal_arrays(const std::vector<Parameter>& layout, int ranks) {
 }
 
 // What updates keep, of a mirror's owned ranges: slots under their name and the parameter's, and
-// masters, which are the parameter itself.
-void add_kept(const Mirror& mirror, const engine::UpdateRule& rule, std::vector<Piece>& pieces) {
+// masters, which are the parameter itself. Of the parameters with these names.
+void add_kept(const Mirror& mirror, const engine::UpdateRule& rule,
+              const std::set<std::string_view>& names, std::vector<Piece>& pieces) {
   for (std::size_t k = 0; k < engine::values_kept(rule, mirror.graph.dtype()); ++k) {
     mirror.each_owned([&](const Parameter& parameter, Range part, std::size_t packed) {
+      if (!names.contains(parameter.name)) return;
       pieces.push_back({k < rule.slots() ? fmt::format("{}/{}", rule.slot_name(k), parameter.name)
                                          : parameter.name,
                         parameter.shape,
@@ -74,23 +78,16 @@ std::vector<Piece> Synchronous::pieces_to_save(engine::Replica& replica) {
   const std::vector<Parameter>& layout = m.graph.layout();
   const std::vector<int> owner = deal_arrays(layout, int(host_.size()));
   const bool masters = engine::has_master(m.graph.dtype());
-  std::vector<Piece> pieces, kept;
+  std::vector<Piece> pieces;
+  std::set<std::string_view> kept;
   for (std::size_t i = 0; i < layout.size(); ++i) {
+    // In separate updates everybody keeps all of it: each is saved by its weight's owner.
+    if (owner[i] == m.rank || design_.update != "apart") kept.insert(layout[i].name);
     if (owner[i] != m.rank || (masters && !layout[i].frozen)) continue;
     pieces.push_back(weight(m, layout[i]));
     if (masters) pieces.back().dtype = m.slot_dtype(), pieces.back().data = m.widened(layout[i]);
   }
-  add_kept(m, rule_, kept);
-  if (design_.update == "apart") {  // everybody has all of it: each is saved by its weight's owner
-    std::erase_if(kept, [&](const Piece& piece) {
-      for (std::size_t i = 0; i < layout.size(); ++i) {
-        const std::string& name = layout[i].name;
-        if (piece.name == name || piece.name.ends_with("/" + name)) return owner[i] != m.rank;
-      }
-      return true;
-    });
-  }
-  pieces.insert(pieces.end(), kept.begin(), kept.end());
+  add_kept(m, rule_, kept, pieces);
   if (m.rank == 0) add_statistics(m, pieces);
   if (m.rank == 0 && m.loss_scale) pieces.push_back(m.loss_scale->piece());
   return pieces;
@@ -101,8 +98,12 @@ std::vector<Piece> Synchronous::pieces_to_restore(engine::Replica& replica) {
   Mirror& m = mirror(replica);
   m.download();
   std::vector<Piece> pieces;
-  for (const Parameter& parameter : m.graph.layout()) pieces.push_back(weight(m, parameter));
-  add_kept(m, rule_, pieces);
+  std::set<std::string_view> all;
+  for (const Parameter& parameter : m.graph.layout()) {
+    pieces.push_back(weight(m, parameter));
+    all.insert(parameter.name);
+  }
+  add_kept(m, rule_, all, pieces);
   add_statistics(m, pieces);
   if (m.loss_scale) pieces.push_back(m.loss_scale->piece());
   return pieces;

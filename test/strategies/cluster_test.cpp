@@ -48,13 +48,13 @@ TEST(Cluster, TheLastRanksAreServersAndTheFirstIsTheChief) {
 
 TEST(Cluster, AServerTooManyOrTooFewIsRefused) {
   EXPECT_EQ(error_of([] { role_of_rank(0, 6, 6); }),
-            "--servers 6: of 6 ranks none is left to train: start at least 7, or ask for fewer "
+            "6 servers were asked for: of 6 ranks none is left to train: start at least 7, or ask for fewer "
             "servers");
   EXPECT_THAT(error_of([] { role_of_rank(0, 1, 1); }), HasSubstr("of 1 rank none is left"));
   EXPECT_THAT(error_of([] { role_of_rank(0, 6, 100); }), HasSubstr("start at least 101"));
   for (const int servers : {0, -1})
     EXPECT_EQ(error_of([&] { role_of_rank(0, 6, servers); }),
-              fmt::format("--servers {}: a parameter server strategy needs at least 1", servers));
+              fmt::format("{} servers were asked for: a parameter server strategy needs at least 1", servers));
   EXPECT_EQ(error_of([] { role_of_rank(6, 6, 2); }), "there is no rank 6 of 6 ranks");
   EXPECT_EQ(error_of([] { role_of_rank(-1, 6, 2); }), "there is no rank -1 of 6 ranks");
 }
@@ -79,7 +79,7 @@ TEST(Cluster, RanksHaveTheirRolesAndAddresses) {
   EXPECT_THAT(error_of([] {
                 cluster_of_ranks(std::vector<std::string>{"a:1", "a:2"}, 2);
               }),
-              HasSubstr("--servers 2"));
+              HasSubstr("2 servers were asked for"));
   EXPECT_EQ(error_of([] {
               cluster_of_ranks(std::vector<std::string>{"a:1", "a"}, 1);
             }),

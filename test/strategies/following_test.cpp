@@ -106,7 +106,7 @@ TEST(Following, RefusesOrdersForOtherDataOrAnotherSeed) {
     EXPECT_TRUE(fitting.steps.empty());
     return why;
   };
-  EXPECT_THAT(refused([](WorkSpec& work) { work.seed = 8; }), HasSubstr("--seed 8"));
+  EXPECT_THAT(refused([](WorkSpec& work) { work.seed = 8; }), HasSubstr("with seed 8"));
   EXPECT_THAT(refused([](WorkSpec& work) { work.examples = 40; }), HasSubstr("40 examples"));
   EXPECT_THAT(refused([](WorkSpec& work) { work.batch = 12; }), HasSubstr("batches of 12"));
   EXPECT_EQ(refused([](WorkSpec& work) {

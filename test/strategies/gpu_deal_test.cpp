@@ -63,7 +63,7 @@ TEST(GpuDeal, MoreProcessesThanGpusAreRefusedWithWhatWouldBeRight) {
   EXPECT_EQ(
       text,
       "3 processes on this host are too many for one of its 2 GPUs each: start at most 2 here "
-      "(mpirun --map-by ppr:2:node), or name what they may share, as in --device cuda:0");
+      "(mpirun --map-by ppr:2:node), or name a device that they may share, such as cuda:0");
   EXPECT_NE(refusal({.gpus = 1, .among = 3}), "none");
 }
 

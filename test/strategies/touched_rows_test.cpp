@@ -349,7 +349,8 @@ TEST_F(TouchedRows, MicroBatchesNeedWholeTables) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::kInvalid);
     EXPECT_THAT(error.what(), HasSubstr("the rows of wide.weight"));
-    EXPECT_THAT(error.what(), HasSubstr("--tables whole"));
+    EXPECT_THAT(error.what(), HasSubstr("let tables travel whole"));
+    EXPECT_EQ(error.option(), engine::Option::kTables);
   }
   const auto whole = [](auto& options) { options.updates.touched_rows = false; };
   EXPECT_EQ(difference(mirrored(t, 1).weights, with_servers(2, 1, t, whole).weights), 0);

@@ -262,12 +262,12 @@ class Checkpoints(Case):
         folder = self.top / "c"
         self.good("train", *SMALL, "--checkpoints", folder)
         refused(self, ["train", *SMALL, "--epochs", "2", "--label-smoothing", "0.1", "--checkpoints", folder], 64,
-                ["label smoothing 0 there, 0.1 here", "or --label-smoothing 0"])
+                ["label smoothing 0 there, 0.1 here", "or label smoothing 0 (--label-smoothing)"])
         flags = ["train", "--model", "resnet20", "--batch", "4", "--data", "random", "--threads", "1",
                  "--checkpoints", self.top / "norm"]
         self.good(*flags, "--steps", "1")
         refused(self, [*flags, "--steps", "2", "--batch-norm", "synchronised"], 64,
-                ["batch norm local there, synchronised here", "or --batch-norm local"])
+                ["batch norm local there, synchronised here", "or batch norm local (--batch-norm)"])
 
     def test_of_another_optimizer_no_reason_of_the_last_ones_is_told(self):
         flags = ["train", *ENDLESS, "--replicas", "2", "--eval", "0", "-v", "--checkpoints", self.top / "c"]

@@ -61,7 +61,7 @@ class Servers(Case):
         self.assertEqual((whole["rows_pulled"], whole["bytes_pulled"]), (0, 4 * 10098260 * 12))
         done = self.good("train", *flags)
         self.assertIn("rows of tables", done.stderr)
-        refused(self, ["train", *flags, "--accumulate", "2"], 64, ["wide_ids.weight", "--tables whole"])
+        refused(self, ["train", *flags, "--accumulate", "2"], 64, ["wide_ids.weight", "let tables travel whole (--tables)"])
 
     def test_of_ten_million_rows_in_three_parts_the_touched_ones_travel(self):
         flags = ["--model", "wide_deep_10m", "--steps", "3", "--examples", "200", "--batch", "8", *self.SERVERS, "--servers", "3",

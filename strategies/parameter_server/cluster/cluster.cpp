@@ -78,11 +78,13 @@ ClusterSpec checked(ClusterSpec spec, std::string_view source) {
 }
 
 ClusterTask role_of_rank(int rank, int size, int servers) {
-  require(servers >= 1, "--servers {}: a parameter server strategy needs at least 1", servers);
-  require(servers < size,
-          "--servers {}: of {} none is left to train: start at least {}, or ask for fewer "
+  require(servers >= 1, engine::Option::kServers,
+          "{} servers were asked for: a parameter server strategy needs at least 1", servers);
+  require(servers < size, engine::Option::kServers,
+          "{} were asked for: of {} none is left to train: start at least {}, or ask for fewer "
           "servers",
-          servers, engine::count_text(std::uint64_t(size), "rank"), servers + 1);
+          engine::count_text(std::uint64_t(servers), "server"),
+          engine::count_text(std::uint64_t(size), "rank"), servers + 1);
   require(rank >= 0 && rank < size, "there is no rank {} of {} ranks", rank, size);
   const int workers = size - servers;
   if (rank < workers) return worker(std::size_t(rank));

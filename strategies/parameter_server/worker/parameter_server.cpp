@@ -178,8 +178,8 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
         "batches to itself",
         in_graph.device);
   } catch (const Error& error) {
-    throw Error(error.code(),
-                fmt::format("{}, or let tables travel whole (--tables whole)", error.what()));
+    throw error.with(fmt::format("{}, or let tables travel whole", error.what()))
+        .about(engine::Option::kTables);
   }
   for (int i = 0; i < local(); ++i) {
     engine::OpsOptions ops;
@@ -204,10 +204,10 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
           "by mirrored or collective_all_reduce",
           first.reductions().empty() ? "" : first.reductions()[0].name);
   place(first);
-  require(rows_->tables().empty() || options.accumulate == 1,
+  require(rows_->tables().empty() || options.accumulate == 1, engine::Option::kTables,
           "parameter_server: the rows of {} that a batch touches travel with it, so gradients of "
           "several micro-batches cannot be added up: leave micro-batches out, or let tables travel "
-          "whole (--tables whole)",
+          "whole",
           rows_->tables().empty() ? "" : rows_->tables()[0].name);
   meeting_ = std::make_unique<Meeting>(local());
   broken_ = true;  // nobody converses yet
@@ -262,9 +262,9 @@ void ParameterServer::place(const engine::Graph& graph) {
     const std::size_t most =
         std::min(RowShards::kMostRows,
                  kMostBytes / (parameter.whole[1] * wire_width(dtype_, options_.updates.bfloat16)));
-    require(parameter.frozen || rows_->most_rows(table) <= most,
+    require(parameter.frozen || rows_->most_rows(table) <= most, engine::Option::kPartition,
             "parameter_server, synchronous: a batch may touch {} rows of one shard of {}, and {} "
-            "fit in one message: use smaller batches, or more shards (--partition)",
+            "fit in one message: use smaller batches, or more shards",
             rows_->most_rows(table), parameter.name, most);
   }
 }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <numeric>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -55,6 +56,8 @@ TEST(Error, CarriesRanksInOrderAndEachOnce) {
   EXPECT_STREQ(other.what(), "others say so");
   EXPECT_EQ(other.ranks(), error.ranks());
   EXPECT_TRUE(other.located());
+  EXPECT_EQ(other.option(), Option::kNone);
+  EXPECT_EQ(other.about(Option::kKeep).with("x").option(), Option::kKeep);
   EXPECT_TRUE(Error(Code::kIo, "disk").ranks().empty());
 }
 
@@ -65,10 +68,16 @@ TEST(Error, OfAnotherExceptionTheTextStays) {
   EXPECT_STREQ(error.what(), "odd");
 }
 
+TEST(Option, EachHasANameOfItsOwn) {
+  std::set<std::string_view> names;
+  for (int option = 0; option <= int(kLastOption); ++option)
+    EXPECT_TRUE(names.insert(name(Option(option))).second) << option;
+}
+
 TEST(ErrorBytes, ComeBackAsTheSameError) {
   std::array<std::byte, 256> bytes;
   for (const Error& error : {Error(Code::kPeerLost, "rank 3 died", {3, 1000000}, true),
-                             Error(Code::kInvalid, ""), Error(Code::kAborted, "x", {0})}) {
+                             Error(Code::kInvalid, "").about(Option::kTables), Error(Code::kAborted, "x", {0})}) {
     const std::size_t count = write_error(error, bytes);
     const auto back = read_error(std::span(bytes).first(count));
     ASSERT_TRUE(back);
@@ -76,6 +85,7 @@ TEST(ErrorBytes, ComeBackAsTheSameError) {
     EXPECT_STREQ(back->what(), error.what());
     EXPECT_EQ(back->ranks(), error.ranks());
     EXPECT_EQ(back->located(), error.located());
+    EXPECT_EQ(back->option(), error.option());
   }
 }
 
@@ -87,19 +97,20 @@ TEST(ErrorBytes, WhatDoesNotFitIsLeftOut) {
   EXPECT_EQ(count, bytes.size());
   const auto back = read_error(bytes);
   ASSERT_TRUE(back);
-  EXPECT_EQ(back->ranks(), (std::vector<int>{0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(back->ranks(), (std::vector<int>{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(back->what(), std::string(32, 'x'));
 }
 
+// A code, a flag, an option, a count of ranks and a rank that cannot be.
 TEST(ErrorBytes, OtherBytesAreNoError) {
   std::array<std::byte, 64> bytes{};
   const std::size_t count = write_error(Error(Code::kIo, "", {5}), bytes);
-  ASSERT_EQ(count, 8u);
+  ASSERT_EQ(count, 12u);
   EXPECT_FALSE(read_error({}));
   EXPECT_FALSE(read_error(std::span(bytes).first(3)));
-  EXPECT_FALSE(read_error(std::span(bytes).first(7)));  // half a rank
-  for (const auto& [at, value] : {std::pair(0, 200), std::pair(1, 2), std::pair(3, 255),
-                                  std::pair(7, 255)}) {  // code, flag, count, a negative rank
+  EXPECT_FALSE(read_error(std::span(bytes).first(11)));  // half a rank
+  for (const auto& [at, value] : {std::pair(0, 200), std::pair(1, 2), std::pair(2, 99),
+                                  std::pair(5, 255), std::pair(11, 255)}) {
     auto wrong = bytes;
     wrong[std::size_t(at)] = std::byte(value);
     EXPECT_FALSE(read_error(std::span(wrong).first(count))) << at;

@@ -100,7 +100,7 @@ TEST_F(CheckpointRoom, TheErrorSaysHowMuchThereIsAndHowMuchIsNeeded) {
   begin(2, 2.5);
   EXPECT_THAT(run(9, 3).value_or(""), AllOf(HasSubstr("no room for checkpoints in runs: "),
                                             HasSubstr(" are free, and 1 more of "),
-                                            HasSubstr("to keep 3; keep fewer (--keep 2)")));
+                                            HasSubstr("to keep 3; keep 2 at most, ")));
 }
 
 TEST_F(CheckpointRoom, WhatAKilledRunLeftTakesNone) {

@@ -37,20 +37,20 @@ TEST(ModelDifference, OfAnOptionIsItsNameAndBothValues) {
     std::string text, remedy;
   };
   for (const Case& c :
-       {Case{{}, {.smoothing = 0.1}, "label smoothing 0 there, 0.1 here", "--label-smoothing 0"},
-        Case{{.smoothing = 0.1}, {}, "label smoothing 0.1 there, 0 here", "--label-smoothing 0.1"},
+       {Case{{}, {.smoothing = 0.1}, "label smoothing 0 there, 0.1 here", "label smoothing 0"},
+        Case{{.smoothing = 0.1}, {}, "label smoothing 0.1 there, 0 here", "label smoothing 0.1"},
         Case{{.smoothing = 0.1},
              {.smoothing = 0.25},
              "label smoothing 0.1 there, 0.25 here",
-             "--label-smoothing 0.1"},
+             "label smoothing 0.1"},
         Case{{},
              {.synchronised = true},
              "batch norm local there, synchronised here",
-             "--batch-norm local"},
+             "batch norm local"},
         Case{{.synchronised = true},
              {},
              "batch norm synchronised there, local here",
-             "--batch-norm synchronised"}}) {
+             "batch norm synchronised"}}) {
     const engine::ModelDifference found = model_difference(described(c.there), described(c.here));
     EXPECT_EQ(found.text, c.text);
     EXPECT_EQ(found.remedy, c.remedy);
