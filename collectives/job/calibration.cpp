@@ -30,7 +30,6 @@
 namespace lockstep::collectives {
 namespace {
 
-using kPageBytes;
 
 // Costs of an executor that works otherwise are of no use: counted up when it does. What is run,
 // and by which plans, is in the fingerprint by itself.

@@ -91,9 +91,9 @@ int most_hosts(const MachinesOfJob& machines) {
 }  // namespace
 
 RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& what) {
-  const Machine machine = machine();
+  const Machine computer = machine();
   std::vector<Said> all;
-  for (const std::string& text : ranks.bootstrap.all_gather(mine(machine), what))
+  for (const std::string& text : ranks.bootstrap.all_gather(mine(computer), what))
     all.push_back(said_in(text));
   const std::size_t me = std::size_t(ranks.bootstrap.process());
   const std::vector<int> local = ranks.local();
@@ -110,7 +110,7 @@ RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& wha
     together.insert(here.back().processors.begin(), here.back().processors.end());
   }
   const MachinesOfJob machines = machines_of(ranks, all);
-  return {plan_binding(here, place, processor_map(), 1, machine.cores),
+  return {plan_binding(here, place, processor_map(), 1, computer.cores),
           most_of(together, all[me].quota), enough_everywhere(machines), most_hosts(machines)};
 }
 

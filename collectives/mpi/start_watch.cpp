@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -64,7 +63,8 @@ struct StartWatch::State {
   // somebody has been missing although the launcher has done its work.
   void scan(const std::stop_token& stop) {
     std::vector<Sibling> known;
-    std::optional<Clock::time_point> since;
+    constexpr auto kNever = Clock::time_point::max();
+    auto since = kNever;
     auto pause = std::chrono::milliseconds(10);
     while (!stop.stop_requested()) {
       const Family family = look_for_family();
@@ -79,10 +79,10 @@ struct StartWatch::State {
       }
       if (int(known.size()) + 1 >= me.local_size) return;
       if (!family.settled)
-        since.reset();
-      else if (!since)
+        since = kNever;
+      else if (since == kNever)
         since = Clock::now();
-      if (since && Clock::now() - *since >= patience) {
+      if (since != kNever && Clock::now() - since >= patience) {
         gone(missing(me, known));
         return;
       }

@@ -15,6 +15,8 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/base/error_bytes.h"
+
 namespace lockstep::collectives::tcp {
 namespace {
 
