@@ -22,7 +22,7 @@ namespace lockstep::collectives {
 using engine::Code;
 using engine::DType;
 using engine::require;
-using Kind = RankCall::Kind;
+
 
 namespace {
 
@@ -308,7 +308,7 @@ template void Communicator::reduce_reproducibly(std::span<engine::BFloat16>, Red
 
 template <class T>
 void Communicator::reduce(std::span<T> values, Reduce operation, Deadline deadline) {
-  RankCall call{Kind::kAllReduce, engine::dtype_of<T>(), int(operation), values.size(), 0};
+  RankCall call{RankCall::Kind::kAllReduce, engine::dtype_of<T>(), int(operation), values.size(), 0};
   const auto owned = std::find_if(owned_.begin(), owned_.end(), [&](const Owned& o) {
     return o.data == values.data() && o.dtype == call.dtype && o.count == values.size() &&
            !values.empty();
@@ -352,7 +352,7 @@ void Communicator::all_reduce(std::span<engine::BFloat16> values, Reduce operati
 
 template <class T>
 void Communicator::spread(std::span<T> values, int root, Deadline deadline) {
-  agree({Kind::kBroadcast, engine::dtype_of<T>(), root, values.size(), 0}, deadline);
+  agree({RankCall::Kind::kBroadcast, engine::dtype_of<T>(), root, values.size(), 0}, deadline);
   if (root < 0 || root >= size())
     fail_together(fmt::format("broadcast from rank {}: there are ranks 0 to {}", root, size() - 1));
   through_area(values, Reduce::kSum, rank() != root);
@@ -384,7 +384,7 @@ void Communicator::barrier(Deadline deadline) {
 template <class T>
 std::span<T> Communicator::allocate(std::size_t count) {
   constexpr DType kType = engine::dtype_of<T>();
-  agree({Kind::kAllocate, kType, 0, count, 0});
+  agree({RankCall::Kind::kAllocate, kType, 0, count, 0});
   if (count == 0) return {};
   StepPlan plan;
   std::size_t scratch = 0;

@@ -38,7 +38,7 @@ constexpr int kCostsVersion = 8;
 // Memory that all ranks of a machine touch in the largest pass: so much more than the last cache
 // that little of it stays there, and not so much that it takes long, or long to get.
 constexpr std::size_t kCaches = 2;
-constexpr std::size_t kLeastTouched = std::size_t(64) << 20, kMostTouched = std::size_t(128) << 20;
+constexpr std::size_t kLeastOfHost = std::size_t(64) << 20, kMostTouched = std::size_t(128) << 20;
 // Of hosts that are parts of one machine, which take turns on its processors: no more than that,
 // though a larger last cache may hold it.
 constexpr std::size_t kTouchedTogether = std::size_t(64) << 20;
@@ -49,7 +49,7 @@ constexpr std::size_t kShareOfMemory = 4;
 // that is slower does less; what is least is done however long it takes.
 constexpr double kSignals = 15e-3, kLines = 20e-3, kSmallPasses = 15e-3, kMiddlePasses = 35e-3,
                  kLargestPasses = 75e-3, kSmallStores = 15e-3, kLargestStores = 40e-3,
-                 kWire = 120e-3;  // s
+                 kWireTime = 120e-3;  // s
 // Trials on one host where ranks share processors take so many times as long.
 constexpr double kShared = 3;
 // Of what is within hosts, where there is a wire to measure, too.
@@ -64,7 +64,7 @@ struct Passes {
 std::size_t touched_by_host(const CalibrationOptions& options, int hosts_of_machine) {
   if (options.most_touched > 0) return options.most_touched;
   if (hosts_of_machine > 1) return kTouchedTogether / std::size_t(hosts_of_machine);
-  return std::clamp(kCaches * last_cache(), kLeastTouched, kMostTouched);
+  return std::clamp(kCaches * last_cache(), kLeastOfHost, kMostTouched);
 }
 
 // Of all hosts the least bytes, so that all do the same.
@@ -207,7 +207,7 @@ Measured measured(const JobIdentity& job, const Topology& topology, const engine
   largest.insert(largest.end(), local.then.begin(), local.then.end());
   std::optional<WireProbes> wire;
   if (!ranks.one_host()) {
-    wire.emplace(ranks.host, kWire);
+    wire.emplace(ranks.host, kWireTime);
     largest.push_back(wire->largest());
   }
   const std::size_t most = most_tried(largest_pass);
@@ -272,7 +272,7 @@ std::uint64_t hash_of_probes() {
       all.push_back(pass_probe(host, bytes));
     for (const std::size_t bytes : store_probe_sizes(kBytes, 2))
       all.push_back(store_probe(host, bytes));
-    if (hosts > 1) all.push_back(WireProbes(host, kWire).largest());
+    if (hosts > 1) all.push_back(WireProbes(host, kWireTime).largest());
     for (ProbeGroup& group : largest_trials(few)) all.push_back(std::move(group));
   }
   return hash(all);

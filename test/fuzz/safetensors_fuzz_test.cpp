@@ -14,8 +14,8 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/safetensors.h"
-#include "test/engine/train/memory_storage.h"
-#include "test/engine/train/scenario.h"
+#include "test/engine/checkpoint/memory_storage.h"
+#include "test/engine/checkpoint/scenario.h"
 #include "test/fuzz/damage.h"
 #include "test/fuzz/most_memory.h"
 

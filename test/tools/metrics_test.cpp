@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "test/engine/train/scenario.h"
+#include "test/engine/checkpoint/scenario.h"
 #include "tools/progress.h"
 #include "tools/records.h"
 

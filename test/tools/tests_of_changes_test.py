@@ -38,7 +38,7 @@ class TestsOfChanges(unittest.TestCase):
         self.assertEqual({name.rstrip("0123456789").rstrip("_") for name in names}, {"strategies", "job_ranks"})
 
     def test_a_test_brings_its_program(self):
-        self.assertEqual(self.chosen("test/wire/topology_test.cpp"), ["wire"])
+        self.assertEqual(self.chosen("test/collectives/topology/topology_test.cpp"), ["wire"])
         self.assertEqual(self.chosen("test/engine/nn/graph_memory_test.cpp"), ["allocations"])   # of another folder
 
     def test_a_header_of_tests_brings_the_programs_that_include_it(self):

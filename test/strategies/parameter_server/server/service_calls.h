@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// Calls to a service as a client makes them, whose replies are there when they return.
+#pragma once
+#include <span>
+#include <string>
+
+#include "strategies/parameter_server/rpc/messages.pb.h"
+#include "strategies/parameter_server/rpc/rpc.h"
+#include "test/strategies/parameter_server/server/small_server.h"
+
+namespace lockstep::test {
+
+// Waits ten seconds for it at most.
+strategies::rpc::Reply call(strategies::rpc::Service& service, const std::string& method,
+                            strategies::rpc::Message request,
+                            strategies::CallerPointer caller = nullptr);
+strategies::rpc::Message message_of(const google::protobuf::MessageLite& head,
+                                    std::vector<strategies::rpc::Slice> body = {});
+
+// A call that goes well: its reply's head; the floats of its body into `body`.
+template <class Answer>
+Answer ask(strategies::rpc::Service& service, const std::string& method,
+           const google::protobuf::MessageLite& head, std::span<const float> sent = {},
+           std::vector<float>* body = nullptr) {
+  const strategies::rpc::Reply reply = call(service, method, message_of(head, slices_of(sent)));
+  if (!reply.ok()) throw engine::Error(reply.code, reply.why);
+  Answer answer;
+  engine::invariant(answer.ParseFromString(reply.message.head), "the reply is no message");
+  if (body != nullptr) *body = floats_of(reply.message.body);
+  return answer;
+}
+
+// A job of container "job", generation 1: "w" [4, 2], "table" [10, 3] by rows 2 to 8; two workers.
+OpenRequest small_job_message();
+// Opened, with values.
+void open_small_job(strategies::rpc::Service& service);
+
+}  // namespace lockstep::test

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// The chief's answers to those that follow it, whatever they say.
+#include "strategies/parameter_server/worker/coordinator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "test/fuzz/damage.h"
+#include "test/strategies/parameter_server/server/service_calls.h"
+
+namespace lockstep::test {
+namespace coordinator_test {
+
+using namespace strategies;
+using engine::Code;
+using testing::HasSubstr;
+
+constexpr int kWorkers = 3;
+constexpr std::int64_t kSteps = 1000;
+
+// Of a job of three workers, of whom the chief has the first; a segment is under way.
+class CoordinatorTest : public testing::Test {
+ protected:
+  CoordinatorTest() {
+    chief_.open("a job", 7);
+    chief_.lead();
+    Segment segment;
+    segment.number = 1;
+    segment.generation = 7;
+    segment.work = {.examples = 100, .batch = 10, .steps = kSteps, .run_steps = kSteps};
+    chief_.begin(segment);
+  }
+  static AttachRequest attach(std::uint32_t worker, std::uint32_t workers = 1) {
+    AttachRequest request;
+    request.set_worker(worker);
+    request.set_workers(workers);
+    request.set_job("a job");
+    return request;
+  }
+  static NextRequest next(std::uint32_t worker, std::uint64_t incarnation, std::uint64_t number) {
+    NextRequest request;
+    request.set_worker(worker);
+    request.set_incarnation(incarnation);
+    request.set_segment(1);
+    request.set_call(number);
+    return request;
+  }
+  std::string refused(const AttachRequest& request) {
+    const rpc::Reply reply = call(chief_, "Attach", message_of(request));
+    EXPECT_EQ(reply.code, Code::kInvalid);
+    return reply.why;
+  }
+
+  Coordinator chief_{
+      {.workers = kWorkers, .local = 1, .log = engine::Log("", engine::Log::Level::kError)}};
+};
+
+TEST_F(CoordinatorTest, TakesTheWorkersThatFollowAndNoOthers) {
+  constexpr std::uint32_t kMost = ~std::uint32_t(0);
+  for (const auto& [worker, workers] : std::vector<std::pair<std::uint32_t, std::uint32_t>>{
+           {0, 1}, {3, 1}, {1, 3}, {1, 0}, {kMost, 1}, {1, kMost}, {kMost, kMost}, {1u << 31, 1}})
+    EXPECT_THAT(refused(attach(worker, workers)), HasSubstr("none of the 2 of this job"))
+        << worker << " " << workers;
+  ask<AttachReply>(chief_, "Attach", attach(1));
+  EXPECT_THAT(refused(attach(1, 2)), HasSubstr("not those of one process"));
+  ask<AttachReply>(chief_, "Attach", attach(2));
+  EXPECT_TRUE(chief_.missing().empty());
+}
+
+// An answer that was lost is given again, and the step with it.
+TEST_F(CoordinatorTest, ACallThatIsRepeatedIsAnsweredAsBefore) {
+  const auto incarnation = ask<AttachReply>(chief_, "Attach", attach(1)).incarnation();
+  const auto first = ask<NextReply>(chief_, "Next", next(1, incarnation, 1));
+  const auto again = ask<NextReply>(chief_, "Next", next(1, incarnation, 1));
+  const auto second = ask<NextReply>(chief_, "Next", next(1, incarnation, 2));
+  EXPECT_EQ(first.step(), again.step());
+  EXPECT_EQ(second.step(), first.step() + 1);
+}
+
+TEST_F(CoordinatorTest, LivesThroughAnyBytes) {
+  const auto incarnation = ask<AttachReply>(chief_, "Attach", attach(1)).incarnation();
+  NextRequest request = next(1, incarnation, 1);
+  for (const std::int64_t step : {0, 3, 5}) request.add_done(step);
+  OrderRequest order;
+  order.set_worker(1);
+  order.set_incarnation(incarnation);
+  order.set_fit(1);
+  BeatRequest beat;
+  beat.set_worker(1);
+  beat.set_incarnation(incarnation);
+  const std::vector<std::pair<std::string, rpc::Message>> seeds = {
+      {"Attach", message_of(attach(1, 1))},
+      {"Next", message_of(request)},
+      {"Order", message_of(order)},
+      {"Beat", message_of(beat)}};
+  std::atomic<std::uint64_t> answers = 0, refusals = 0;
+  for (std::uint64_t number = 0; number < kInputs; ++number) {
+    const auto& [method, message] = seeds[number % seeds.size()];
+    chief_.call(method, {damaged(message.head, number), {}}, nullptr, [&](const rpc::Reply& reply) {
+      ++answers;
+      refusals += !reply.ok();
+    });
+  }
+  // What was damage is forgotten with the worker that is there anew; it makes the steps.
+  const auto fresh = ask<AttachReply>(chief_, "Attach", attach(1)).incarnation();
+  order.set_incarnation(fresh);
+  EXPECT_EQ(ask<OrderReply>(chief_, "Order", order).what(), OrderReply::STEPS);
+  const auto until = engine::Clock::now() + std::chrono::seconds(60);
+  while (answers < kInputs && engine::Clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(answers, kInputs);
+  EXPECT_GT(refusals, kInputs / 4);
+  EXPECT_LT(refusals, kInputs);
+}
+
+}  // namespace coordinator_test
+}  // namespace lockstep::test
