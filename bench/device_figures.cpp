@@ -71,7 +71,7 @@ FlatOptions flat(engine::Device& device, const DeviceOptions& options, int repli
   flat.devices.assign(std::size_t(replicas), &device);
   flat.elements = options.parameters;
   flat.dtype = options.dtype;
-  flat.update = "apart";
+  flat.update = strategies::Update::kApart;
   flat.bucket_bytes =
       (options.parameters + engine::kBlock) * sizeof(double);  // more than there is: one
   return flat;
@@ -88,7 +88,7 @@ nlohmann::json optimizer_figures(engine::Device& device, const DeviceOptions& op
   Copy copy(device, options);
   FlatOptions alone = flat(device, options, 1);
   alone.rule = momentum();
-  alone.update = "fused";
+  alone.update = strategies::Update::kFused;
   FlatReplicas replica(alone);
   Batches timed{.seconds = [&](int calls) { return replica.update(calls); }};
   take_turns({&copy.timed, &timed}, options);
@@ -112,13 +112,13 @@ nlohmann::json update_figures(engine::Device& device, const DeviceOptions& optio
   };
   std::vector<std::unique_ptr<Way>> ways;
   std::vector<Batches*> all{&copy.timed};
-  for (const char* update : {"fused", "apart"}) {
+  for (const auto update : {strategies::Update::kFused, strategies::Update::kApart}) {
     for (const bool in_one : {false, true}) {
       FlatOptions mine = flat(device, options, options.update_replicas);
       mine.rule = momentum();
       mine.update = update;
       if (!in_one) mine.bucket_bytes = 0;
-      ways.push_back(std::make_unique<Way>(std::string(update) + (in_one ? "_in_one" : ""), mine));
+      ways.push_back(std::make_unique<Way>(std::string(name(update)) + (in_one ? "_in_one" : ""), mine));
       Way& way = *ways.back();
       way.timed.most_calls = std::min(Batches::kMostCalls, way.replicas.most_calls());
       way.timed.seconds = [&way](int calls) { return way.replicas.update(calls); };

@@ -105,7 +105,7 @@ int run_on_devices(const Flags& f, engine::Strategy& strategy,
   options.layer_steps = f.layer_steps;
   options.product = std::size_t(f.product);
   options.copied = std::size_t(f.copy_mib) << 20;
-  options.dtype = dtype;
+  options.step.dtype = dtype;
   const nlohmann::json object = device_step(strategy, devices, models::build(f.model), options);
   fmt::print(stderr, "{}\n", strategy.explain());
   fmt::print("{}{}", f.json ? object.dump() : describe(object), f.json ? "\n" : "");
@@ -123,11 +123,11 @@ int run(const Flags& f, int argc, char** argv) {
   options.device = f.device;
   options.devices = f.devices;
   options.threads = f.threads;
-  options.algorithm = f.algorithm;
-  options.update = f.update;
-  options.kernels = engine::kernels_of(f.kernels);
-  if (!f.dtype.empty()) options.dtype = engine::dtype_of(f.dtype);
-  options.recompute = f.recompute;
+  options.step.algorithm = f.algorithm;
+  options.step.update = strategies::update_of(f.update);
+  options.step.kernels = engine::kernels_of(f.kernels);
+  if (!f.dtype.empty()) options.step.dtype = engine::dtype_of(f.dtype);
+  options.step.recompute = f.recompute;
   options.measured = true;
   options = strategies::with_devices(session, options, strategies::share_of_gpus(session, options));
   const std::vector<engine::Device*> devices = strategies::devices_of(session, options);

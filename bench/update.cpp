@@ -205,9 +205,9 @@ int run(const Flags& f, int argc, char** argv) {
     strategies::StrategyOptions options;
     options.replicas = f.replicas;
     options.threads = 1;
-    options.algorithm = f.algorithm;
-    options.update = way.update;
-    options.bucket_bytes = way.bucket_bytes;
+    options.step.algorithm = f.algorithm;
+    options.step.update = strategies::update_of(way.update);
+    options.step.bucket_bytes = way.bucket_bytes;
     way.strategy = strategies::make_strategy(f.strategy, session, options);
     batch = std::size_t(way.strategy->membership().size);
     way.strategy->open(graph, rule, {batch, 1, 1, {}});

@@ -65,7 +65,7 @@ PlannedModel planned(const PlanFlags& f, const Topology& topology,
   input.rule = engine::optim::sgd({.momentum = 0.9}).rule;
   input.host = topology.host_of_rank();
   input.unlike = strategies::unlike_processors(topology);
-  const strategies::DesignOptions options{.algorithm = f.algorithm};
+  const strategies::DesignOptions options{.step = {.algorithm = f.algorithm}};
   const strategies::StepQuestion question = strategies::question(input, options);
   std::optional<strategies::StepPrices> prices;
   if (!question.sums.empty()) {
@@ -73,15 +73,15 @@ PlannedModel planned(const PlanFlags& f, const Topology& topology,
     input.prices = &*prices;
   }
   const strategies::StepDesign chosen = strategies::choose_step(input, options);
-  const bool fused = chosen.update == "fused" && prices && prices->fused;
+  const bool fused = chosen.update == strategies::Update::kFused && prices && prices->fused;
   const collectives::Choices& of_buckets = fused    ? prices->fused->sums
                                            : prices ? prices->apart.sums
                                                     : choices;
   PlannedModel model{.name = f.model,
                      .optimizer = "SGD with momentum",
                      .buckets = {},
-                     .update = chosen.update,
-                     .update_reason = chosen.update_reason};
+                     .update = std::string(name(chosen.update)),
+                     .update_reason = chosen.update_reason.text()};
   for (const engine::Range range : chosen.buckets)
     model.buckets.push_back(
         {range, of_buckets.choose(range.size() * engine::size_of(graph.dtype()))});

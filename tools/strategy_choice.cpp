@@ -47,19 +47,21 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   options.device = f.device;
   options.devices = f.devices;
   options.threads = f.threads;
-  if (!f.dtype.empty()) options.dtype = engine::dtype_of(f.dtype);
-  if (f.loss_scale) options.loss_scale = loss_scaling(*f.loss_scale);
-  options.algorithm = f.algorithm;
-  options.update = f.update;
-  if (f.strategy != "parameter_server") options.wire = f.wire;
+  if (!f.dtype.empty()) options.step.dtype = engine::dtype_of(f.dtype);
+  if (f.loss_scale) options.step.loss_scale = loss_scaling(*f.loss_scale);
+  options.step.algorithm = f.algorithm;
+  options.step.update = strategies::update_of(f.update);
+  if (f.strategy != "parameter_server" && !f.wire.empty()) options.step.wire = engine::dtype_of(f.wire);
   const bool host_takes_part = f.steps_ahead == 0 || !f.profile.empty();
-  options.graphs = host_takes_part && f.graphs == "auto" ? "off" : f.graphs;
-  options.gpu_exchange = f.gpu_exchange;
+  options.step.graphs = strategies::graphs_of(f.graphs);
+  if (host_takes_part && options.step.graphs == strategies::Graphs::kAutomatic)
+    options.step.graphs = strategies::Graphs::kOff;
+  options.step.gpu_exchange = strategies::gpu_exchange_of(f.gpu_exchange);
   options.bind = f.bind == "auto";
-  if (!f.kernels.empty()) options.kernels = engine::kernels_of(f.kernels);
-  options.bucket_bytes = f.bucket_bytes();
+  if (!f.kernels.empty()) options.step.kernels = engine::kernels_of(f.kernels);
+  options.step.bucket_bytes = f.bucket_bytes();
   options.memory_limit = f.memory_limit_bytes();
-  options.recompute = f.recompute;
+  options.step.recompute = f.recompute;
   options.measured = !f.assumed;
   options.cost_cache = collectives::cache_folder();
   if (f.deadline_seconds) {

@@ -129,19 +129,9 @@ SynchronousOptions synchronous(Session& session, const StrategyOptions& given) {
   const bool chief_of_gpus = session.launch().present && session.launch().size > 1 &&
                              session.launch().rank == 0 && result.devices[0]->id().kind == "cuda";
   if (chief_of_gpus || on_several_gpus(result.devices)) result.gpus = engine::gpu_topology();
-  result.dtype = options.dtype;
-  result.loss_scale = options.loss_scale;
-  result.kernels = options.kernels;
-  result.algorithm = options.algorithm;
-  result.update = options.update;
-  result.bucket_bytes = options.bucket_bytes;
-  result.wire = options.wire;
-  result.graphs = options.graphs;
-  result.gpu_exchange = options.gpu_exchange;
-  result.overlap = options.overlap;
+  result.step = options.step;
   result.bind = options.bind;
   result.deadline = options.deadline;
-  result.recompute = options.recompute;
   result.shares = options.shares;
   result.measured = options.measured;
   result.cost_cache = options.cost_cache;

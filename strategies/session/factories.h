@@ -17,6 +17,7 @@
 namespace lockstep::strategies {
 
 struct StrategyOptions {
+  StepChoices step = {};
   std::optional<int> replicas = {};  // of this process; else one, or one a GPU of "cuda"
   // Of all of them. "cuda": the GPUs of this host, which its processes share (gpu_deal.h). "auto":
   // "cuda" where every process of the job can have a GPU that works, else "cpu".
@@ -25,24 +26,8 @@ struct StrategyOptions {
   // than once.
   std::vector<std::string> devices = {};
   int threads = 0;  // library threads of a replica; 0: this host's cores shared equally
-  std::optional<engine::Kernels> kernels = {};  // else the fastest, or a checkpoint's
-  std::optional<engine::DType> dtype = {};
-  // Of losses while gradients are computed: {.start = 512}, or LossScaling::dynamically(); else
-  // that of float16, and none of the others.
-  std::optional<engine::LossScaling> loss_scale = {};
-  // Or a name of collectives/algorithms/registry.h, or such names by the bytes of a bucket:
-  // "direct:..64k,ring:64k..". What is not named is chosen.
-  std::string algorithm = "auto";
-  std::string update = "auto";   // auto, fused, apart
-  std::size_t bucket_bytes = 0;  // 0: chosen
-  std::string wire = {};         // of gradients between hosts: float32, bfloat16 (synchronous.h)
-  std::string gpu_exchange =
-      "auto";                   // between GPUs of several processes: auto, ipc, host (likewise)
-  std::string graphs = "auto";  // steps as graphs of GPUs: auto, on, off (likewise)
-  bool overlap = true;
   bool bind = true;  // replicas to processors of their own, where that fits
   std::optional<std::chrono::milliseconds> deadline = {};  // else 60 s or 20 median steps
-  bool recompute = false;  // blocks of the model in backward, to save memory: the same bits
   // Of the batch, by rank, the same in all processes; empty: equal.
   std::vector<std::uint64_t> shares = {};
   // For what is not asked for: choose by what the ranks are measured to cost each other, once a

@@ -136,15 +136,15 @@ void refuse_sums(const StrategyOptions& options) {
   const auto look = [&](std::string_view name, bool as_it_was) {
     if (!as_it_was) given.push_back(name);
   };
-  look("algorithm", options.algorithm == none.algorithm);
-  look("update", options.update == none.update);
-  look("bucket_bytes", options.bucket_bytes == none.bucket_bytes);
-  look("wire", options.wire == none.wire);
-  look("gpu_exchange", options.gpu_exchange == none.gpu_exchange);
-  look("graphs", options.graphs != "on");
-  look("overlap", options.overlap == none.overlap);
+  look("algorithm", options.step.algorithm == none.step.algorithm);
+  look("update", options.step.update == none.step.update);
+  look("bucket_bytes", options.step.bucket_bytes == none.step.bucket_bytes);
+  look("wire", options.step.wire == none.step.wire);
+  look("gpu_exchange", options.step.gpu_exchange == none.step.gpu_exchange);
+  look("graphs", options.step.graphs != Graphs::kOn);
+  look("overlap", options.step.overlap == none.step.overlap);
   look("shares", options.shares == none.shares);
-  require(!options.loss_scale,
+  require(!options.step.loss_scale,
           "parameter_server has no loss scale: its weights are of 32 bits; leave out loss_scale");
   require(options.memory_limit == none.memory_limit,
           "memory_limit bounds what servers' tasks hold, and here servers are part of the process: "
@@ -172,8 +172,8 @@ Parts parts(Session& session, const ServerOptions& asked, const StrategyOptions&
     const int of_servers = servers.cluster ? 0 : servers.servers;  // also of this process
     session.watch_processors(result.threads, result.threads * replicas + of_servers);
   }
-  result.dtype = options.dtype.value_or(kept_dtype(device));
-  result.kernels = options.kernels;
+  result.dtype = options.step.dtype.value_or(kept_dtype(device));
+  result.kernels = options.step.kernels;
   result.updates = servers.updates;
   result.placement.placer = parse_placement(servers.place);
   result.placement.partitioner = parse_partition(servers.partition);

@@ -66,7 +66,7 @@ std::string placement_table(const engine::Graph& graph, const StepDesign& design
     }
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
-  const bool fused = design.update == "fused";
+  const bool fused = design.update == Update::kFused;
   return text +
          (engine::has_master(graph.dtype()) ? "float32 masters and optimizer state"
                                             : "optimizer state") +

@@ -59,30 +59,118 @@ std::string rule_text(const engine::UpdateRule& rule) {
 // Why something was chosen, where more is not known.
 constexpr const char* kWritten = "the checkpoint was written so";
 
-using Rules = std::vector<collectives::SizeRule>;
-
-Rules rules_of(const std::string& text) {
-  Rules rules = collectives::parse_size_rules(text);
-  std::ranges::sort(rules, {}, &collectives::SizeRule::from);
-  return rules;
-}
-
-Rules recorded_rules(const std::string& text) {
+// Calls `body`, whose errors are the record's.
+template <class Body>
+auto recorded(Body body) {
   try {
-    return rules_of(text);
+    return body();
   } catch (const engine::Error& error) {
     engine::fail(engine::Code::kCorrupt, "the checkpoint's plan: {}", error.what());
   }
 }
 
-// What a reason says was asked for was so in another run. Once is enough.
-void asked_then(std::string& reason) {
-  constexpr std::string_view kAsked = "it was asked for",
-                             kThen = " when the checkpoint was written";
-  for (auto at = reason.find(kAsked); at != std::string::npos; at = reason.find(kAsked, at)) {
-    at += kAsked.size();
-    if (reason.compare(at, kThen.size(), kThen) != 0) reason.insert(at, kThen);
+collectives::AlgorithmRules rules_in(const json& plan, const char* key) {
+  return recorded([&] { return collectives::AlgorithmRules(plan.at(key).get<std::string>()); });
+}
+
+std::optional<engine::DType> wire_in(const json& plan) {
+  const std::string wire = plan.at("wire");
+  if (wire.empty()) return std::nullopt;
+  return recorded([&] { return engine::dtype_of(wire); });
+}
+
+// One choice of the record, for a run that asked for another one: false, and a warning.
+class RecordedChoices {
+ public:
+  RecordedChoices(const engine::Log& log) : log_(log) {}
+  bool differs(std::string_view what, std::string_view asked, std::string_view before) {
+    log_.warning("{} {} was asked for, the checkpoint was written with {}: bits may differ", what,
+                 asked, before);
+    obeyed_ = false;
+    return true;
   }
+  void disobey() { obeyed_ = false; }
+  bool obeyed() const { return obeyed_; }
+
+ private:
+  const engine::Log& log_;
+  bool obeyed_ = true;
+};
+
+// The choices of a record of the same replicas, where `options` ask for nothing else. True where
+// all of them were taken.
+bool obey_choices(const json& plan, const std::vector<int>& host, DesignOptions& options,
+                  const engine::Log& log) {
+  RecordedChoices choices(log);
+  const DesignOptions wanted = options;
+  const collectives::AlgorithmRules before = rules_in(plan, "algorithm"),
+                                    asked = rules_in(plan, "asked");
+  const Update update = recorded([&] { return update_of(plan.at("update").get<std::string>()); });
+  const bool free = wanted.step.algorithm.automatic();
+  // What was asked for then, or chosen for it, is not another choice.
+  const bool same = free || wanted.step.algorithm == before || wanted.step.algorithm == asked;
+  if (same) {
+    options.step.algorithm = before;
+    options.asked = asked;
+    if (free) options.reason = kWritten;
+  } else {
+    choices.differs("algorithm", wanted.step.algorithm.text(), before.text());
+  }
+  if (wanted.step.update == Update::kAutomatic) {
+    options.step.update = update;
+    options.update_reason = kWritten;
+  } else if (wanted.step.update != update) {
+    choices.differs("update", name(wanted.step.update), name(update));
+  }
+  // What was chosen for other buckets, or beside another choice, is chosen anew.
+  const auto choose_algorithm = [&] {
+    options.reason.clear();
+    if (free) options.step.algorithm = asked, options.asked = asked;
+  };
+  const auto choose_update = [&] {
+    options.step.update = wanted.step.update;
+    options.update_reason.clear();
+  };
+  if (!same) choose_update();
+  if (options.step.update != update) choose_algorithm();
+  const engine::Kernels kernels =
+      recorded([&] { return engine::kernels_of(plan.at("kernels").get<std::string>()); });
+  if (!wanted.step.kernels) {
+    options.step.kernels = kernels;
+  } else if (wanted.step.kernels != kernels) {
+    log.warning("kernels {} were asked for, the checkpoint was written with {}: bits may differ",
+                engine::name(*wanted.step.kernels), engine::name(kernels));
+    choices.disobey();
+  }
+  const auto wire = wire_in(plan);
+  const auto narrow = [](const auto& one) { return one == engine::DType::kBFloat16; };
+  if (!wanted.step.wire) {
+    options.step.wire = wire;
+  } else if (count_hosts(host) > 1 && narrow(wanted.step.wire) != narrow(wire)) {
+    choices.differs("wire", engine::name(*wanted.step.wire),
+                    engine::name(wire.value_or(engine::DType::kFloat32)));
+  }
+  if (wanted.rule && plan.at("rule").get<std::string>() != rule_text(*wanted.rule)) {
+    choose_update();
+    choices.disobey();
+  }
+  const auto bucket_bytes = plan.at("bucket_bytes").get<std::size_t>();
+  if (wanted.step.bucket_bytes != 0 && wanted.step.bucket_bytes != bucket_bytes) {
+    log.warning(
+        "buckets of {} bytes were asked for, the checkpoint was written with {}: bits may "
+        "differ",
+        wanted.step.bucket_bytes, bucket_bytes);
+    choose_algorithm();
+    choose_update();
+    return false;
+  }
+  options.step.bucket_bytes = bucket_bytes;
+  options.bucket_ends = plan.at("bucket_ends").get<std::vector<std::size_t>>();
+  if (choices.obeyed()) {
+    if (free) options.reason = plan.at("reason");
+    if (wanted.step.update == Update::kAutomatic) options.update_reason = plan.at("update_reason");
+  }
+  return choices.obeyed();
 }
 
 }  // namespace
@@ -92,14 +180,14 @@ std::string plan_record(const StepDesign& design, const std::vector<int>& host,
   json ends = json::array();
   for (engine::Range bucket : design.buckets) ends.push_back(bucket.end);
   json record{{"algorithm", design.rules},
-              {"asked", design.asked},
-              {"update", design.update},
-              {"kernels", design.kernels},
+              {"asked", design.asked.text()},
+              {"update", name(design.update)},
+              {"kernels", engine::name(design.kernels)},
               {"dtype", engine::name(design.dtype)},
-              {"wire", design.wire},
+              {"wire", design.wire ? engine::name(*design.wire) : std::string_view()},
               {"rule", rule_text(design.rule)},
-              {"reason", design.reason},
-              {"update_reason", design.update_reason},
+              {"reason", design.reason.text(true)},
+              {"update_reason", design.update_reason.text(true)},
               {"bucket_bytes", design.bucket_bytes},
               {"bucket_ends", ends},
               {"host_of_rank", host},
@@ -117,12 +205,12 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
                  const engine::Log& log) {
   if (record.empty()) return false;
   return read_record(record, [&](const json& plan) {
-    const std::string stored = plan.value("dtype", "");  // since there is more than one
-    if (options.dtype && !stored.empty() && stored != engine::name(*options.dtype)) {
+    const std::string stored = plan.at("dtype");
+    if (options.step.dtype && stored != engine::name(*options.step.dtype)) {
       log.info(
           "the checkpoint was written by a run in {}, this one is in {}: it goes on from the same "
           "numbers, planned afresh",
-          stored, engine::name(*options.dtype));
+          stored, engine::name(*options.step.dtype));
       return false;
     }
     if (const std::vector<int> before = host_of_rank(plan); before != host) {
@@ -132,88 +220,7 @@ bool obey_record(const std::string& record, const std::vector<int>& host, Design
                replicas_of(before), same_counts ? "them placed otherwise" : replicas_of(host));
       return false;
     }
-    const DesignOptions wanted = options;
-    bool obeyed = true;
-    auto keep = [&](std::string& option, const char* key) {
-      const std::string before = plan.at(key);
-      if (option != "auto" && option != before) {
-        log.warning("{} {} was asked for, the checkpoint was written with {}: bits may differ", key,
-                    option, before);
-        obeyed = false;
-      } else {
-        option = before;
-      }
-    };
-    const std::string before = plan.at("algorithm"), asked = plan.value("asked", before);
-    const Rules now = rules_of(options.algorithm);  // not always in the words of then
-    const Rules of_all = recorded_rules(before), of_asked = recorded_rules(asked);
-    if (now == of_all || now == of_asked) options.algorithm = before;
-    keep(options.algorithm, "algorithm");
-    if (options.algorithm == before) {
-      options.asked = asked;
-      if (now.empty()) options.reason = kWritten;
-    }
-    keep(options.update, "update");
-    if (wanted.update == "auto") options.update_reason = kWritten;
-    // What was chosen for other buckets, or beside another choice, is chosen anew.
-    const auto choose_algorithm = [&] {
-      options.reason.clear();
-      if (now.empty()) options.algorithm = options.asked = asked;
-    };
-    const auto choose_update = [&] {
-      options.update = wanted.update, options.update_reason.clear();
-    };
-    if (options.algorithm != before) choose_update();
-    if (options.update != plan.at("update")) choose_algorithm();
-    // Records of before there was a choice are of the direct method. A choice that was asked for
-    // wins.
-    const std::string kernels = plan.value("kernels", "direct");
-    try {
-      engine::kernels_of(kernels);
-    } catch (const engine::Error& error) {
-      engine::fail(engine::Code::kCorrupt, "the checkpoint's plan: {}", error.what());
-    }
-    if (options.kernels.empty()) {
-      options.kernels = kernels;
-    } else if (options.kernels != kernels) {
-      log.warning("kernels {} were asked for, the checkpoint was written with {}: bits may differ",
-                  options.kernels, kernels);
-      obeyed = false;
-    }
-    const std::string wire = plan.value("wire", "");  // empty: as they are
-    if (options.wire.empty()) {
-      options.wire = wire;
-    } else if (count_hosts(host) > 1 && (options.wire == "bfloat16") != (wire == "bfloat16")) {
-      log.warning("wire {} was asked for, the checkpoint was written with {}: bits may differ",
-                  options.wire, wire.empty() ? "float32" : wire);
-      obeyed = false;
-    }
-    const std::string rule = plan.value("rule", "");  // since it stands in records
-    if (options.rule && !rule.empty() && rule != rule_text(*options.rule)) {
-      choose_update();
-      obeyed = false;
-    }
-    const auto bucket_bytes = plan.at("bucket_bytes").get<std::size_t>();
-    if (options.bucket_bytes != 0 && options.bucket_bytes != bucket_bytes) {
-      log.warning(
-          "buckets of {} bytes were asked for, the checkpoint was written with {}: bits may "
-          "differ",
-          options.bucket_bytes, bucket_bytes);
-      choose_algorithm();
-      choose_update();
-      return false;
-    }
-    options.bucket_bytes = bucket_bytes;
-    options.bucket_ends = plan.at("bucket_ends").get<std::vector<std::size_t>>();
-    if (obeyed) {
-      options.reason = plan.at("reason");
-      if (now.empty()) asked_then(options.reason);
-      if (wanted.update == "auto") {
-        options.update_reason = plan.value("update_reason", options.update_reason);
-        asked_then(options.update_reason);
-      }
-    }
-    return obeyed;
+    return obey_choices(plan, host, options, log);
   });
 }
 
@@ -257,8 +264,8 @@ bool other_arithmetic(const std::string& record, const std::vector<int>& host,
   if (record.empty()) return false;
   return read_record(record, [&](const json& plan) {
     if (host_of_rank(plan) != host) return false;
-    const int threads = plan.value("threads", chief.threads);
-    const std::string instructions = plan.value("instructions", chief.instructions);
+    const int threads = plan.at("threads");
+    const std::string instructions = plan.at("instructions");
     std::string there, here;
     if (threads != chief.threads) {
       there = threads_text(threads);

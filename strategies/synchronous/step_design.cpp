@@ -65,8 +65,8 @@ class Designer {
         graph_(*input.graph),
         hosts_(std::set<int>(input.host.begin(), input.host.end()).size()) {
     choose_vendor();
-    if (vendor_.empty()) rules_ = collectives::parse_size_rules(options_.algorithm);
-    for (const SizeRule& rule : rules_) {
+    if (vendor_.empty()) rules_ = options_.step.algorithm;
+    for (const SizeRule& rule : rules_.rules()) {
       const std::string refusal = collectives::find_algorithm(rule.algorithm).refusal(input_.host);
       require(refusal.empty(), "algorithm {} {}; this job has {} hosts: use auto", rule.algorithm,
               refusal, hosts_);
@@ -78,8 +78,8 @@ class Designer {
     design_.dtype = graph_.dtype();
     design_.rule = input_.rule;
     check_wire();
-    if (options_.wire == "bfloat16") design_.wire = options_.wire;
-    design_.bucket_bytes = options_.bucket_bytes > 0 ? options_.bucket_bytes : usual_bucket();
+    if (narrow_wire()) design_.wire = options_.step.wire;
+    design_.bucket_bytes = options_.step.bucket_bytes > 0 ? options_.step.bucket_bytes : usual_bucket();
     design_.buckets = options_.bucket_ends.empty()
                           ? cut_buckets(graph_.trainable(), design_.bucket_bytes, width())
                           : buckets_of(options_.bucket_ends, graph_.trainable());
@@ -87,7 +87,7 @@ class Designer {
     why_apart_ = find_why_apart();
     // Chosen for a checkpoint, before what needs it apart was asked for.
     if (!why_apart_.empty() && !options_.update_reason.empty())
-      options_.update = "auto", options_.update_reason.clear();
+      options_.step.update = Update::kAutomatic, options_.update_reason.clear();
     check_update();
   }
 
@@ -96,12 +96,12 @@ class Designer {
     if (input_.host.size() == 1 || !vendor_.empty()) return question;
     std::set<std::size_t> sums, buckets;
     const auto add = [&](std::size_t bytes) {
-      if (bytes > 0 && rule_for(bytes) == nullptr) sums.insert(bytes);
+      if (bytes > 0 && rules_.find(bytes) == nullptr) sums.insert(bytes);
     };
     for (const Range& bucket : design_.buckets) {
       const std::size_t bytes = bytes_of(bucket);
       add(bytes);
-      const bool chosen = rule_for(bytes) == nullptr && options_.update == "fused";
+      const bool chosen = rules_.find(bytes) == nullptr && options_.step.update == Update::kFused;
       if (chosen || update_is_open()) buckets.insert(bytes);
     }
     sums.insert(buckets.begin(), buckets.end());
@@ -112,7 +112,7 @@ class Designer {
     add(bytes_of({0, graph_.parameters()}));
     question.sums.assign(sums.begin(), sums.end());
     question.buckets.assign(buckets.begin(), buckets.end());
-    question.rules = rules_;
+    question.rules = rules_.rules();
     question.dtype = graph_.dtype();
     question.wire = wire();
     return question;
@@ -160,30 +160,29 @@ class Designer {
  private:
   // A checkpoint's choice that cannot be made here is none; what somebody asks for is.
   void choose_vendor() {
-    const std::string& algorithm = options_.algorithm;
+    const std::string_view algorithm = options_.step.algorithm.only();
     if (!collectives::is_vendor_sum(algorithm)) {
-      if (algorithm == "auto" && options_.update != "fused" && options_.wire != "bfloat16")
-        vendor_ = input_.vendor;
+      if (allows_vendor_sums(options_.step)) vendor_ = input_.vendor;
       return;
     }
     if (!input_.vendor.empty()) {
-      require(options_.wire != "bfloat16",
+      require(!narrow_wire(),
               "wire bfloat16 with algorithm {}: it sends gradients as they are; leave one out",
               algorithm);
       vendor_ = algorithm;
       return;
     }
-    const bool recorded = !options_.asked.empty() && options_.asked != algorithm;
+    const bool recorded = options_.asked && *options_.asked != options_.step.algorithm;
     require(recorded, "algorithm {} {}: use auto", algorithm, input_.no_vendor);
-    options_.algorithm = options_.asked;
+    options_.step.algorithm = *options_.asked;
     options_.reason.clear();
   }
 
   void choose() {
     choose_update();
     choose_algorithms();
-    design_.kernels = options_.kernels.empty() ? "auto" : options_.kernels;
-    design_.asked = options_.asked.empty() ? options_.algorithm : options_.asked;
+    design_.kernels = options_.step.kernels.value_or(engine::Kernels::kAuto);
+    design_.asked = options_.asked.value_or(options_.step.algorithm);
   }
 
   std::size_t width() const { return engine::size_of(graph_.dtype()); }
@@ -197,22 +196,16 @@ class Designer {
   bool needs_norm() const { return input_.rule.needs_squares(); }
   bool needs_layer_norms() const { return input_.rule.needs() == engine::Needs::kLayerNorms; }
 
-  const SizeRule* rule_for(std::size_t bytes) const {
-    const auto found = std::find_if(rules_.begin(), rules_.end(), [&](const SizeRule& rule) {
-      return rule.from <= bytes && bytes < rule.to;
-    });
-    return found == rules_.end() ? nullptr : &*found;
-  }
-
   struct Picked {
-    std::string algorithm, why;  // why: the end of a sentence
+    std::string algorithm;
+    Reason why;
     std::string predicted = {};
   };
 
   // `choices`: the planner's, where there are any.
   Picked pick(std::size_t bytes, const collectives::Choices* choices) const {
     const std::size_t ranks = input_.host.size();
-    if (const SizeRule* rule = rule_for(bytes)) return {rule->algorithm, "it was asked for"};
+    if (const SizeRule* rule = rules_.find(bytes)) return {rule->algorithm, Reason::asked()};
     if (ranks == 1) return {"direct", "there is one replica, so nothing has to be sent"};
     if (choices == nullptr)
       return {hosts_ == 1 ? "direct" : "ring",
@@ -226,7 +219,7 @@ class Designer {
     return input_.prices == nullptr ? nullptr : &input_.prices->apart.sums;
   }
   const collectives::Choices* choices_of_buckets() const {
-    const bool fused = design_.update == "fused" && input_.prices != nullptr;
+    const bool fused = design_.update == Update::kFused && input_.prices != nullptr;
     return fused && input_.prices->fused ? &input_.prices->fused->sums : choices_of_sums();
   }
 
@@ -242,8 +235,8 @@ class Designer {
       design_.algorithms.assign(design_.buckets.size(), vendor_);
       design_.algorithm = vendor_;
       design_.reason =
-          vendor_ == options_.algorithm
-              ? "it was asked for"
+          vendor_ == options_.step.algorithm.only()
+              ? Reason::asked()
               : "it is what adds between GPUs of several processes, each with one of its own";
       if (!options_.reason.empty()) design_.reason = options_.reason;
       return;
@@ -263,9 +256,7 @@ class Designer {
       design_.predicted = picked[0].predicted;
     } else {
       design_.algorithm = rules_text(chosen_);
-      for (const Picked& one : picked)
-        design_.reason +=
-            fmt::format("{}{}: {}", design_.reason.empty() ? "" : "; ", one.algorithm, one.why);
+      for (const Picked& one : picked) design_.reason.add(one.algorithm, one.why);
     }
     if (!options_.reason.empty()) design_.reason = options_.reason;
   }
@@ -283,7 +274,7 @@ class Designer {
       return "lars needs the norms of whole weights and of their gradients first, which are known "
              "when all are summed";
     for (const Range& bucket : design_.buckets) {
-      const SizeRule* const rule = rule_for(bytes_of(bucket));
+      const SizeRule* const rule = rules_.find(bytes_of(bucket));
       if (rule == nullptr) {
         if (needs_norm() && hosts_ > 1)
           return fmt::format("{}, which direct alone can wait for, on one host", first());
@@ -300,27 +291,27 @@ class Designer {
   }
 
   void check_wire() const {
-    const std::string& wire = options_.wire;
-    require(wire.empty() || wire == "float32" || wire == "bfloat16",
-            "unknown wire '{}'; known: float32, bfloat16", wire);
-    require(wire.empty() || graph_.dtype() == engine::DType::kFloat32,
+    if (!options_.step.wire) return;
+    require(*options_.step.wire == engine::DType::kFloat32 || narrow_wire(),
+            "unknown wire '{}'; known: float32, bfloat16", engine::name(*options_.step.wire));
+    require(graph_.dtype() == engine::DType::kFloat32,
             "wire {} is for gradients of float32, and those of this run are {}, as which they "
             "travel: leave it out, or train in float32",
-            wire, engine::name(graph_.dtype()));
+            engine::name(*options_.step.wire), engine::name(graph_.dtype()));
   }
+  bool narrow_wire() const { return options_.step.wire == engine::DType::kBFloat16; }
   // Of buckets' sums.
   std::optional<engine::DType> wire() const {
-    if (design_.wire.empty() || hosts_ == 1) return std::nullopt;
-    return engine::DType::kBFloat16;
+    return hosts_ == 1 ? std::nullopt : design_.wire;
   }
 
-  bool update_is_open() const { return options_.update == "auto" && why_apart_.empty(); }
+  bool update_is_open() const {
+    return options_.step.update == Update::kAutomatic && why_apart_.empty();
+  }
 
   void check_update() const {
-    const std::string& update = options_.update;
-    require(update == "auto" || update == "fused" || update == "apart",
-            "unknown update '{}'; known: auto, fused, apart", update);
-    require(update != "fused" || why_apart_.empty(), "update fused: {}: use apart", why_apart_);
+    require(options_.step.update != Update::kFused || why_apart_.empty(),
+            "update fused: {}: use apart", why_apart_);
   }
 
   // Predicted, one behind the other.
@@ -332,11 +323,12 @@ class Designer {
 
   void choose_update() {
     const bool open = update_is_open();
-    design_.update = options_.update != "auto" ? options_.update : open ? "fused" : "apart";
+    const bool asked = options_.step.update != Update::kAutomatic;
+    design_.update = asked ? options_.step.update : open ? Update::kFused : Update::kApart;
     if (!options_.update_reason.empty()) {
       design_.update_reason = options_.update_reason;
-    } else if (options_.update != "auto") {
-      design_.update_reason = "it was asked for";
+    } else if (asked) {
+      design_.update_reason = Reason::asked();
     } else if (!open) {
       design_.update_reason = why_apart_;
     } else if (input_.prices == nullptr || !input_.prices->fused) {
@@ -350,15 +342,15 @@ class Designer {
   void weigh_updates() {
     const double fused = seconds_of_buckets(*input_.prices->fused);
     const double apart = seconds_of_buckets(input_.prices->apart);
-    design_.update = input_.unlike || fused <= kNear * apart ? "fused" : "apart";
-    design_.update_reason =
+    design_.update = input_.unlike || fused <= kNear * apart ? Update::kFused : Update::kApart;
+    std::string why =
         fmt::format("the sums and updates of a step are predicted to take {} fused, {} apart",
                     collectives::time_text(fused), collectives::time_text(apart));
-    if (design_.update == "apart" || fused <= apart) return;
-    design_.update_reason +=
-        input_.unlike
-            ? "; the processors differ, so each weight is updated once for all replicas"
-            : "; the difference is small, so each weight is updated once for all replicas";
+    if (design_.update == Update::kFused && fused > apart)
+      why += input_.unlike
+                 ? "; the processors differ, so each weight is updated once for all replicas"
+                 : "; the difference is small, so each weight is updated once for all replicas";
+    design_.update_reason = std::move(why);
   }
 
   // Reductions of layers first; each range from a block's beginning.
@@ -435,7 +427,8 @@ class Designer {
   // For each bucket its sum and its update. An update that needs norms comes after the squares of
   // all sums; else after its own sum, or together with it in one plan.
   void add_updates() {
-    const bool fused = design_.update == "fused", waits = needs_norm() || needs_layer_norms();
+    const bool fused = design_.update == Update::kFused;
+    const bool waits = needs_norm() || needs_layer_norms();
     design_.stages.resize(design_.buckets.size());
     auto bucket_request = [&](std::size_t b, const char* what) {
       Request r = request(bucket_name(b, design_.buckets[b], graph_) + what, design_.buckets[b]);
@@ -476,7 +469,7 @@ class Designer {
   const engine::Graph& graph_;
   std::size_t hosts_;
   std::string vendor_;  // the library whose sums are taken; empty: ours
-  std::vector<SizeRule> rules_;
+  collectives::AlgorithmRules rules_;
   std::string why_apart_;
   StepDesign design_;
   std::map<std::size_t, std::string> chosen_;  // by bytes, so far
@@ -484,6 +477,11 @@ class Designer {
 };
 
 }  // namespace
+
+bool allows_vendor_sums(const StepChoices& choices) {
+  return choices.algorithm.automatic() && choices.update != Update::kFused &&
+         choices.wire != engine::DType::kBFloat16;
+}
 
 StepDesign design_step(const DesignInput& input, const DesignOptions& options) {
   return Designer(input, options).run();

@@ -27,6 +27,8 @@
 #include "collectives/plan/plan.h"
 #include "engine/nn/graph.h"
 #include "engine/ops/update_rule.h"
+#include "strategies/synchronous/reason.h"
+#include "strategies/synchronous/step_choices.h"
 #include "strategies/synchronous/step_prices.h"
 
 namespace lockstep::strategies {
@@ -34,34 +36,29 @@ namespace lockstep::strategies {
 // The usual size of a bucket, where sums are not queued on one host (those: step_design.cpp).
 inline constexpr std::size_t kBucketBytes = std::size_t(4) << 20;
 
+// The choices of a run, and what a checkpoint's plan adds to them (plan_record.h).
 struct DesignOptions {
-  std::string algorithm = "auto";  // or as collectives/cost/size_rules.h reads it: a name, or by sizes
-  std::string update = "auto";     // auto, fused, apart
-  std::string kernels = {};        // auto, direct, winograd; empty: auto, or a checkpoint's
-  std::string wire = {};           // float32, bfloat16; empty: a checkpoint's, or the graph's type
-  std::size_t bucket_bytes = 0;    // 0: kBucketBytes
-  std::vector<std::size_t> bucket_ends = {};  // of a checkpoint: these borders
-  // Of the run's weights: where a checkpoint's plan was made for others, it is made afresh.
-  std::optional<engine::DType> dtype = {};
+  StepChoices step = {};
+  std::vector<std::size_t> bucket_ends = {};  // these borders
   // Of the run: where a checkpoint's plan was made for another, the update's place is chosen anew.
   std::optional<engine::UpdateRule> rule = {};
-  std::string reason = {};         // of a checkpoint: why it was chosen then ...
-  std::string asked = {};          // ... and what was asked for then
-  std::string update_reason = {};  // likewise, of the update
+  std::string reason = {};  // why the algorithm was chosen then
+  std::optional<collectives::AlgorithmRules> asked = {};  // what was asked for then
+  std::string update_reason = {};                         // why the update's place was chosen then
 };
 
 struct StepDesign {
   std::string algorithm;  // of all buckets; where they differ, rules of size_rules.h that say so
-  std::string update;     // fused, apart
-  std::string kernels;    // auto, direct, winograd
-  std::string wire;       // of gradients between hosts: bfloat16; empty: as they are
-  std::string reason;     // why this algorithm, as the end of a sentence
+  Update update = Update::kFused;
+  engine::Kernels kernels = engine::Kernels::kAuto;
+  std::optional<engine::DType> wire;  // of gradients between hosts; else as they are
+  Reason reason;                      // why this algorithm
   std::string predicted;  // "0.98 ms predicted for 4 MiB (next: ring, 1.57 ms)"; empty: nothing is
-  std::string update_reason;                      // why the update is where it is, likewise
+  Reason update_reason;                           // why the update is where it is
   engine::UpdateRule rule;                        // that it was designed for
   engine::DType dtype = engine::DType::kFloat32;  // of weights and gradients
   std::string rules;  // of all sums of the step: asked for, they give this step again
-  std::string asked;  // what was asked for: auto, or rules
+  collectives::AlgorithmRules asked;
   std::size_t bucket_bytes = 0;
   std::vector<engine::Range> buckets;
   std::vector<std::string> algorithms;        // by bucket: names of collectives/algorithms/registry.h
@@ -107,6 +104,9 @@ StepDesign design_step(const DesignInput& input, const DesignOptions& options);
 // The same without plans: what is chosen, and why, for buckets alone. For clusters that nobody need
 // have, where plans would be large.
 StepDesign choose_step(const DesignInput& input, const DesignOptions& options);
+
+// Whether a vendor's library may make the sums where nothing else speaks against it.
+bool allows_vendor_sums(const StepChoices& choices);
 
 // Whether hosts have other processors than each other, or ranks other kinds of devices: these may
 // give the same numbers other last bits.

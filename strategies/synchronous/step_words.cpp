@@ -40,11 +40,11 @@ std::string sentence(const StepDesign& design) {
   std::string text =
       fmt::format("all-reduce: {}, update {}, {} of up to {}",
                   design.algorithms.empty() ? design.algorithm : counted(design.algorithms),
-                  design.update, engine::count_text(design.buckets.size(), "bucket"),
+                  name(design.update), engine::count_text(design.buckets.size(), "bucket"),
                   engine::bytes_text(double(design.bucket_bytes)));
   if (!design.predicted.empty()) text += ": " + design.predicted;
-  text += fmt::format("\nreason: {}\nupdate: {}, because {}", design.reason, design.update,
-                      design.update_reason);
+  text += fmt::format("\nreason: {}\nupdate: {}, because {}", design.reason.text(),
+                      name(design.update), design.update_reason.text());
   if (!design.other_algorithms.empty())
     text +=
         fmt::format("\nother sums of a step use {}", fmt::join(design.other_algorithms, " and "));

@@ -48,8 +48,6 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
   require(!options_.devices.empty(), "a strategy needs at least one device");
   require(options_.threads >= 1, "threads must be at least 1, not {}", options_.threads);
   require(deadline().count() > 0, "the deadline must be positive");
-  require(options_.graphs == "auto" || options_.graphs == "on" || options_.graphs == "off",
-          "graphs are auto, on or off, not '{}'", options_.graphs);
   std::vector<std::string> devices;
   for (engine::Device* device : options_.devices) devices.push_back(to_string(device->id()));
   topology_ = collectives::discover(bootstrap_, devices);
@@ -212,24 +210,24 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
 
   // Planned with a graph of one row, which takes next to nothing; compared; and only then memory is
   // taken, so that all processes of the host have seen the same memory free.
-  const auto ops_of = [&](engine::Device& device, std::string_view kernels) {
-    return device.ops(options_.dtype.value_or(device.default_dtype()),
-                      {options_.threads, engine::kernels_of(kernels)});
+  const auto ops_of = [&](engine::Device& device, engine::Kernels kernels) {
+    return device.ops(options_.step.dtype.value_or(device.default_dtype()),
+                      {options_.threads, kernels});
   };
   engine::Device& first_device = *options_.devices[0];
   const auto ops =
-      ops_of(first_device, engine::name(options_.kernels.value_or(engine::Kernels::kAuto)));
+      ops_of(first_device, options_.step.kernels.value_or(engine::Kernels::kAuto));
   queued_ = !ops->in_host_memory();
   const auto check = [&] {
     check_devices(*ops);
-    const std::string why = options_.graphs == "on" ? no_recordings() : "";
+    const std::string why = options_.step.graphs == Graphs::kOn ? no_recordings() : "";
     require(why.empty(), "graphs: on was asked for, and cannot be, since {}; leave it to auto",
             why);
   };
   bootstrap_.processes() == 1 ? check() : together(check, "devices");
   planning_ops_ = host_ops(ops->dtype());
   const auto scaled_before = recorded_scaling(open_.plan, ops->dtype());
-  rule_.scaling = scaling_of(options_.loss_scale, scaled_before, ops->dtype());
+  rule_.scaling = scaling_of(options_.step.loss_scale, scaled_before, ops->dtype());
   if (scaled_before && *scaled_before != rule_.scaling)
     options_.log.warning(
         "loss scale {} was asked for, the checkpoint was written with {}: bits may differ",
@@ -245,8 +243,9 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
       int(rule.kind), rule.momentum, rule.nesterov, rule.beta1, rule.beta2,
       rule.epsilon, rule.weight_decay, rule.decay_all ? "all parameters" : "weights",
       rule.clip_norm, rule.trust, options.batch, shares, options.accumulate, options.seed,
-      engine::name(first.dtype()), options_.checksums, options_.overlap,
-      collectives::transport_of(options_.network), options_.wire, text_of(rule_.scaling),
+      engine::name(first.dtype()), options_.checksums, options_.step.overlap,
+      collectives::transport_of(options_.network),
+      options_.step.wire ? engine::name(*options_.step.wire) : "", text_of(rule_.scaling),
       queued_ ? "their devices'" : "the host's");
   // Of another model one line is enough: the others follow from it. Whether all look for costs is
   // compared before one of them does.
@@ -254,14 +253,15 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   if (bootstrap_.processes() > 1)
     compare(fmt::format("{}algorithm: {}\nupdate: {}\nbuckets: {} bytes\ncosts: {}\n"
                         "plan of the checkpoint: {:016x}\n{}",
-                        flags, options_.algorithm, options_.update, options_.bucket_bytes,
+                        flags, options_.step.algorithm.text(), strategies::name(options_.step.update),
+                        options_.step.bucket_bytes,
                         options_.measured ? "measured" : "assumed", engine::hash(options.plan),
                         options.run),
             "flags", kMostDifferences);
   find_vendor();
   design(first);
   plan_memory(*ops_of(first_device, design_.kernels), first);
-  compare(fmt::format("{}kernels: {}\nplan: {:016x}\n{}", flags, design_.kernels,
+  compare(fmt::format("{}kernels: {}\nplan: {:016x}\n{}", flags, engine::name(design_.kernels),
                       collectives::hash(design_.plan), options.run),
           "flags and plan", kMostDifferences);
 
@@ -287,13 +287,8 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
 }
 
 void Synchronous::design(const engine::Graph& graph) {
-  DesignOptions design_options;
-  design_options.algorithm = options_.algorithm;
-  design_options.update = options_.update;
-  if (options_.kernels) design_options.kernels = engine::name(*options_.kernels);
-  design_options.wire = options_.wire;
-  design_options.bucket_bytes = options_.bucket_bytes;
-  design_options.dtype = graph.dtype();
+  DesignOptions design_options{.step = options_.step};
+  design_options.step.dtype = graph.dtype();
   design_options.rule = rule_;
   planned_before_ = obey_record(open_.plan, host_, design_options, options_.log);
   other_arithmetic_ =

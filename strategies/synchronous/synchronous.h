@@ -46,25 +46,12 @@
 namespace lockstep::strategies {
 
 struct SynchronousOptions {
+  StepChoices step = {};
   std::vector<engine::Device*> devices = {};  // one entry a replica of this process; at least one
   // How GPUs of this machine are linked: where replicas are on several, plans are priced by it.
   engine::GpuTopology gpus = {};
-  std::optional<engine::DType> dtype = {};      // else what the first device prefers
-  int threads = 1;                              // library threads of a replica
-  std::optional<engine::Kernels> kernels = {};  // else the fastest, or a checkpoint's
-  std::string algorithm = "auto";               // or as collectives/cost/size_rules.h reads it
-  std::string update = "auto";                  // auto, fused, apart
-  std::size_t bucket_bytes = 0;                 // 0: chosen
-  // Of gradients between hosts: float32 or bfloat16 (of float32 graphs alone); empty: a
-  // checkpoint's, or as they are.
-  std::string wire = {};
-  // What losses are multiplied by while gradients are computed; else dynamic of float16, and none.
-  std::optional<engine::LossScaling> loss_scale = {};
-  // How GPUs of several processes of a host exchange: ipc (kernels reach memory of all of them),
-  // host (through memory of the host), or auto: ipc where that can be and NCCL does not add.
-  std::string gpu_exchange = "auto";
-  bool bind = true;     // replicas to processors of their own, where that fits
-  bool overlap = true;  // communicate while backward runs; same bits without
+  int threads = 1;   // library threads of a replica
+  bool bind = true;  // replicas to processors of their own, where that fits
   std::optional<bool> communication_thread = {};  // else communication_threads.h decides
   // Of every wait for another replica; without it 60 s or 20 median steps, whichever is longer.
   std::optional<std::chrono::milliseconds> deadline = {};
@@ -77,12 +64,7 @@ struct SynchronousOptions {
   std::size_t most_touched = 0;           // bytes, while they are measured (calibration.h)
   // Of the batch, by rank, the same in all processes; empty: equal.
   std::vector<std::uint64_t> shares = {};
-  bool recompute = false;  // blocks of the model in backward, to save memory (GraphOptions)
-  bool checksums = true;   // confirm that mirrors are equal while training
-  // Steps as recordings of the device ("CUDA graphs", step_recordings.h): auto, where that is
-  // possible; on, and Error(kInvalid) where it is not; off. The same bits. Only steps whose host is
-  // one ahead (FitOptions::steps_ahead), without a profile.
-  std::string graphs = "auto";
+  bool checksums = true;  // confirm that mirrors are equal while training
   std::size_t memory_limit = 0;          // bytes of this process in all; 0: what there is
   engine::Profiler* profiler = nullptr;  // that looks at this process; outlives the strategy
   engine::Log log = engine::Log();

@@ -32,7 +32,7 @@ void Synchronous::check_devices(const engine::Ops& ops) const {
                   "a memory limit is of the host's memory, and replicas are on {}: give a fraction "
                   "of its memory instead",
                   first);
-  engine::require(options_.kernels.value_or(engine::Kernels::kAuto) == engine::Kernels::kAuto,
+  engine::require(options_.step.kernels.value_or(engine::Kernels::kAuto) == engine::Kernels::kAuto,
                   engine::Option::kKernels, "{} has no choice of kernels: leave it out", first);
   connect_devices();
 }
@@ -51,7 +51,7 @@ void Synchronous::connect_devices() const {
 }
 
 engine::GraphOptions Synchronous::graph_options() const {
-  return {.recompute = options_.recompute,
+  return {.recompute = options_.step.recompute,
           .fallback = planning_ops_.get(),
           .device = to_string(options_.devices[0]->id())};
 }

@@ -21,7 +21,7 @@ std::string Synchronous::no_recordings() const {
 }
 
 void Synchronous::open_recordings() {
-  if (options_.graphs == "off" || !no_recordings().empty()) return;
+  if (options_.step.graphs == Graphs::kOff || !no_recordings().empty()) return;
   std::vector<engine::Recorder*> recorders;
   for (const auto& mirror : mirrors_) {
     recorders.push_back(mirror->kernels().recorder());
@@ -31,7 +31,7 @@ void Synchronous::open_recordings() {
 }
 
 std::string Synchronous::graphs_sentence() const {
-  if (options_.graphs == "off")
+  if (options_.step.graphs == Graphs::kOff)
     return "graphs: off, since that was asked for (0 steps ahead and a profile ask for it, too)";
   if (!recordings_) return "graphs: off, since " + no_recordings();
   const std::string why = recordings_->refusal();
@@ -73,7 +73,7 @@ bool Synchronous::record(Mirror& m, int part, const std::function<void()>& queue
   m.recording = false;
   if (recordings_->end(local)) return true;
   const std::string why = recordings_->refusal();
-  engine::require(options_.graphs != "on", "graphs: on was asked for, and the device refused: {}",
+  engine::require(options_.step.graphs != Graphs::kOn, "graphs: on was asked for, and the device refused: {}",
                   why);
   if (m.rank == first_rank())
     options_.log.warning("steps are queued call by call, since no graph can be made of them: {}",

@@ -26,24 +26,23 @@ std::vector<int> by_machine(const std::vector<int>& machine) {
 
 // Collective where replicas are on GPUs of several processes; what it finds holds from then on.
 void Synchronous::share_gpus() {
-  const std::string& asked = options_.gpu_exchange;
+  const GpuExchange asked = options_.step.gpu_exchange;
   const auto refuse = [&](const std::string& why) {
-    leave_together("flags of GPUs", 1);
+    leave_together("flags of GPUs");
     engine::fail(engine::Code::kInvalid, "{}", why);
   };
-  if (asked != "auto" && asked != "ipc" && asked != "host")
-    refuse(fmt::format("unknown gpu exchange '{}'; known: auto, ipc, host", asked));
   const bool several = queued_ && bootstrap_.processes() > 1;
-  if (!several && asked != "auto")
+  if (!several && asked != GpuExchange::kAutomatic)
     refuse(fmt::format(
         "gpu exchange {} is for GPUs of several processes, and this job has none: leave it out",
-        asked));
+        strategies::name(asked)));
   if (!several) return;
-  compare(fmt::format("gpu exchange: {}\n", asked), "flags of GPUs", 1);
-  if (!shares_gpus_.value_or(false) && asked != "host" && (asked == "ipc" || !vendor_adds())) {
+  compare(fmt::format("gpu exchange: {}\n", strategies::name(asked)), "flags of GPUs", 1);
+  const bool ipc = asked == GpuExchange::kIpc;
+  if (!shares_gpus_.value_or(false) && asked != GpuExchange::kHost && (ipc || !vendor_adds())) {
     const GpuSharing found = find_gpu_sharing(bootstrap_, options_.devices);
     shares_gpus_ = found.any();
-    if (asked == "ipc" && (!found.any() || !found.refusal.empty()))
+    if (ipc && (!found.any() || !found.refusal.empty()))
       refuse(fmt::format(
           "gpu exchange ipc: {}: use auto",
           found.refusal.empty() ? "no host of this job has several processes" : found.refusal));
@@ -53,7 +52,7 @@ void Synchronous::share_gpus() {
       host_ = topology_.host_of_rank();
       find_sharing_costs(found);
     }
-  } else if (asked == "host") {
+  } else if (asked == GpuExchange::kHost) {
     gpu_exchange_ = "through memory of the host, because that was asked for";
   }
   if (shares_gpus_.value_or(false) && !vendor_.empty()) {
@@ -65,7 +64,7 @@ void Synchronous::share_gpus() {
 void Synchronous::say_of_gpus(const GpuSharing& found) {
   const std::string shared = fmt::format(
       "those of a host are ranks of one host, whose kernels reach the memory of all, {}",
-      options_.gpu_exchange == "ipc"
+      options_.step.gpu_exchange == GpuExchange::kIpc
           ? "because that was asked for"
           : "because their drivers open it to each other and NCCL does not add");
   const std::string apart = "through memory of the host, because " + found.refusal;
@@ -80,16 +79,13 @@ void Synchronous::say_of_gpus(const GpuSharing& found) {
 // a job like this has a plan for shared GPUs.
 bool Synchronous::vendor_adds() const {
   if (vendor_.empty()) return false;
-  DesignOptions options;
-  options.algorithm = options_.algorithm;
-  options.update = options_.update;
-  options.wire = options_.wire;
+  DesignOptions options{.step = options_.step};
   const collectives::Topology shared =
       collectives::joined(topology_, by_machine(bootstrap_.hosts()));
   obey_record(open_.plan, shared.host_of_rank(), options,
               engine::Log("", engine::Log::Level::kError));
-  if (collectives::is_vendor_sum(options.algorithm)) return true;
-  return options.algorithm == "auto" && options.update != "fused" && options.wire != "bfloat16";
+  return collectives::is_vendor_sum(options.step.algorithm.only()) ||
+         allows_vendor_sums(options.step);
 }
 
 // Of one host, as the first process knows its GPUs: by what their links are specified to carry. All

@@ -82,7 +82,7 @@ std::vector<Piece> Synchronous::pieces_to_save(engine::Replica& replica) {
   std::set<std::string_view> kept;
   for (std::size_t i = 0; i < layout.size(); ++i) {
     // In separate updates everybody keeps all of it: each is saved by its weight's owner.
-    if (owner[i] == m.rank || design_.update != "apart") kept.insert(layout[i].name);
+    if (owner[i] == m.rank || design_.update == Update::kFused) kept.insert(layout[i].name);
     if (owner[i] != m.rank || (masters && !layout[i].frozen)) continue;
     pieces.push_back(weight(m, layout[i]));
     if (masters) pieces.back().dtype = m.slot_dtype(), pieces.back().data = m.widened(layout[i]);
@@ -126,13 +126,13 @@ std::string Synchronous::algorithm() const {
   return design_.algorithm;
 }
 std::string Synchronous::reason() const {
-  return design_.reason;
+  return design_.reason.text();
 }
 
 // Before `open`, of one replica, or where nothing is compared: nothing.
 std::string Synchronous::mirrors_sentence() const {
   if (mirrors_.empty() || !mirrors_[0]->checks) return {};
-  const bool fused = design_.update == "fused";
+  const bool fused = design_.update == Update::kFused;
   const std::size_t cycle = mirrors_[0]->checks->cycle();
   std::string text = "\nmirrors: each step compares the weights of all replicas";
   if (cycle > 1) text += fmt::format("; those of large layers take turns within {} steps", cycle);
@@ -166,9 +166,9 @@ std::string Synchronous::explain() const {
                             ? "; a step whose gradients are not finite is skipped, and "
                               "halves it"
                             : "");
-  if (!design_.wire.empty()) {
+  if (design_.wire) {
     const std::string asked =
-        options_.wire.empty() ? "asked for when the checkpoint was written" : "asked for";
+        !options_.step.wire ? "asked for when the checkpoint was written" : "asked for";
     text += topology_.hosts.size() > 1
                 ? "\nwire: gradients travel between hosts as bfloat16, in half the bytes, since it "
                   "was " +
@@ -186,7 +186,7 @@ std::string Synchronous::explain() const {
            "the "
            "one that was fastest in the first measurement\n" +
            graphs_sentence() + "\n" + memory_sentence_;
-  const engine::Kernels kernels = engine::kernels_of(design_.kernels);
+  const engine::Kernels kernels = design_.kernels;
   text += kernels == engine::Kernels::kDirect
               ? "\nkernels: direct, which add each sum product by product"
           : kernels == engine::Kernels::kWinograd

@@ -97,7 +97,7 @@ void Synchronous::start_buckets(Mirror& m, std::size_t end) {
 void Synchronous::gradient_ready(engine::Replica& replica, Range range) {
   Mirror& m = mirror(replica);
   if (options_.hook) options_.hook();
-  if (!options_.overlap) return;
+  if (!options_.step.overlap) return;
   start_buckets(m, range.end);
   m.executor().progress();
   if (options_.hook) options_.hook();
@@ -109,7 +109,7 @@ void Synchronous::gradient_ready(engine::Replica& replica, Range range) {
 
 void Synchronous::finish(engine::Replica& replica) {
   Mirror& m = mirror(replica);
-  if (!options_.overlap) start_buckets(m, m.graph.trainable());
+  if (!options_.step.overlap) start_buckets(m, m.graph.trainable());
   engine::invariant(m.started == design_.buckets.size(),
                     "backward has not announced every gradient");
   m.started = 0;

@@ -32,7 +32,7 @@ FlatOptions flat(engine::Device& device, DType dtype, int replicas, const char* 
   options.elements = 5000;  // no multiple of a block
   options.dtype = dtype;
   options.rule = engine::optim::sgd({.rate = 0.1, .momentum = 0.9}).rule;
-  options.update = update;
+  options.update = strategies::update_of(update);
   options.bucket_bytes = std::size_t(1) << 20;
   return options;
 }

@@ -45,14 +45,14 @@ strategies::SynchronousOptions flat_strategy(const FlatOptions& f) {
   engine::require(f.elements >= 1, "a parameter of 0 numbers; it needs at least 1");
   strategies::SynchronousOptions options;
   options.devices = f.devices;
-  options.dtype = f.dtype;
-  options.algorithm = replicas > 1 ? f.algorithm : "auto";
+  options.step.dtype = f.dtype;
+  options.step.algorithm = replicas > 1 ? f.algorithm : "auto";
   options.deadline = f.deadline;
-  options.loss_scale =
+  options.step.loss_scale =
       engine::LossScaling{};  // a dynamic one looks at all gradients after the sums
   options.log = engine::Log({}, engine::Log::Level::kError);  // many are made, each would warn
-  options.update = f.update;
-  options.bucket_bytes = f.bucket_bytes;
+  options.step.update = f.update;
+  options.step.bucket_bytes = f.bucket_bytes;
   options.checksums = false;  // of weights while they are used: no part of sums and updates
   return options;
 }

@@ -28,7 +28,7 @@ struct FlatOptions {
   engine::DType dtype = engine::DType::kFloat32;
   engine::UpdateRule rule = {};
   std::string algorithm = "direct";
-  std::string update = "auto";                // apart, fused
+  strategies::Update update = strategies::Update::kAutomatic;
   std::size_t bucket_bytes = 0;               // 0: as steps have it; enough for all: one bucket
   std::chrono::milliseconds deadline{60000};  // of every wait for another replica
 };

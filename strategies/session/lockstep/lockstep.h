@@ -60,6 +60,8 @@ using engine::Summary;
 using engine::Trainer;
 using engine::TrainerOptions;
 using strategies::collective_all_reduce;
+using strategies::GpuExchange;
+using strategies::Graphs;
 using strategies::make_strategy;
 using strategies::mirrored;
 using collectives::Network;
@@ -67,7 +69,9 @@ using strategies::parameter_server;
 using strategies::ServerOptions;
 using strategies::Session;
 using strategies::SessionOptions;
+using strategies::StepChoices;
 using strategies::StrategyOptions;
+using strategies::Update;
 
 // For a training loop of your own, experimental: strategies/README.md, test/face/own_loop.cpp.
 using collectives::BucketOptions;

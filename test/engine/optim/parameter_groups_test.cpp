@@ -201,7 +201,7 @@ TEST(Decay, GivesTheSameBitsFusedAndApartForAnyBucketSize) {
           auto options = replicas(count);
           if (dtype == engine::DType::kFloat32)
             options.devices.assign(std::size_t(count), cpu.get());
-          options.update = update;
+          options.update = strategies::update_of(update);
           options.bucket_bytes = bucket;
           return train_mirrored(job, options).weights;
         };
@@ -258,7 +258,7 @@ TEST(Lars, WaitsForAllSumsAndItsStepIsVerified) {
 
 std::string refused(const optim::Optimizer& optimizer, const std::string& update) {
   auto options = replicas(2);
-  options.update = update;
+  options.update = strategies::update_of(update);
   strategies::Mirrored strategy(options);
   const Job job = job_with(optimizer);
   try {

@@ -45,13 +45,15 @@ TEST(ParameterServerJob, RefusesWhatOnlyAnAllReduceCouldObey) {
     }
     return "";
   };
-  EXPECT_THAT(refused({.algorithm = "ring"}), HasSubstr("leave out algorithm"));
-  EXPECT_THAT(refused({.update = "fused"}), HasSubstr("leave out update"));
-  EXPECT_THAT(refused({.bucket_bytes = 4096}), HasSubstr("leave out bucket_bytes"));
-  EXPECT_THAT(refused({.overlap = false}), HasSubstr("leave out overlap"));
+  EXPECT_THAT(refused({.step = {.algorithm = "ring"}}), HasSubstr("leave out algorithm"));
+  EXPECT_THAT(refused({.step = {.update = strategies::Update::kFused}}), HasSubstr("leave out update"));
+  EXPECT_THAT(refused({.step = {.bucket_bytes = 4096}}), HasSubstr("leave out bucket_bytes"));
+  EXPECT_THAT(refused({.step = {.overlap = false}}), HasSubstr("leave out overlap"));
   EXPECT_THAT(refused({.shares = {1}}), HasSubstr("leave out shares"));
   EXPECT_THAT(refused({.memory_limit = 1}), HasSubstr("leave out memory_limit"));
-  EXPECT_THAT(refused({.update = "apart", .shares = {1}}), HasSubstr("leave out update, shares"));
+  strategies::StrategyOptions both{.step = {.update = strategies::Update::kApart}};
+  both.shares = {1};
+  EXPECT_THAT(refused(both), HasSubstr("leave out update, shares"));
 }
 
 }  // namespace parameter_server_job_test

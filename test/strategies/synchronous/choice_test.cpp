@@ -159,7 +159,7 @@ TEST_F(Costs, AreAssumedWhereNobodyAskedForMore) {
 TEST_F(Costs, AreNotMeasuredWhereThereIsNothingToChoose) {
   const auto one_replica = open_all({0}, options_);
   options_.algorithm = "ring";
-  options_.update = "fused";
+  options_.update = strategies::Update::kFused;
   for (const auto& said : {one_replica, open_all({0, 1}, options_), open_all({0, 0}, options_)}) {
     EXPECT_THAT(all(said, &Said::error), Each(IsEmpty()));
     EXPECT_THAT(all(said, &Said::explained), Each(Not(HasSubstr("costs of ranks"))));
@@ -217,7 +217,12 @@ TEST_F(Costs, AreMeasuredOnceAStrategy) {
 TEST_F(Costs, OfWhichOneProcessKnowsLessAreToldBeforeAnybodyMeasures) {
   for (const bool measured : {false, true}) {
     const auto said = open_all({0, 1}, options_, [&](std::size_t p, SynchronousOptions& mine) {
-      if (p == 0) (measured ? mine.algorithm = "ring" : mine.update = "apart");
+      if (p == 0) {
+        if (measured)
+          mine.algorithm = "ring";
+        else
+          mine.update = strategies::Update::kApart;
+      }
       if (p == 1 && !measured) mine.measured = false;
     });
     for (const std::string& text : all(said, &Said::error)) {
@@ -251,7 +256,7 @@ class Steps : public testing::Test {
                                 const std::string& update = "auto",
                                 const strategies::StepPrices* prices = nullptr, double clip = 0,
                                 bool unlike = false) {
-    return design(host, strategies::DesignOptions{.algorithm = algorithm, .update = update}, prices,
+    return design(host, strategies::DesignOptions{.step = {.algorithm = algorithm, .update = strategies::update_of(update)}}, prices,
                   clip, unlike);
   }
   std::string refused(const std::vector<int>& host, const std::string& algorithm,
@@ -309,8 +314,8 @@ TEST_F(Steps, EachBucketTakesTheAlgorithmThatIsAskedForItsBytes) {
   for (std::size_t b = 0; b < design.buckets.size(); ++b)
     EXPECT_EQ(design.plan[std::size_t(design.updates[b])].plan.algorithm, design.algorithms[b]);
   EXPECT_EQ(design.algorithm, "ring:..8192,hierarchical:8192..");
-  EXPECT_EQ(design.update, "fused");
-  EXPECT_EQ(design.reason, "hierarchical: it was asked for; ring: it was asked for");
+  EXPECT_EQ(design.update, strategies::Update::kFused);
+  EXPECT_EQ(design.reason.text(), "hierarchical: it was asked for; ring: it was asked for");
   EXPECT_THAT(
       strategies::sentence(design),
       HasSubstr("all-reduce: hierarchical for 3 buckets and ring for 1, update fused, 4 buckets of "
@@ -365,7 +370,7 @@ TEST_F(Steps, WhatIsRecordedGivesTheSameStepWithoutThePlanner) {
   const auto prices = planner(host, "ring", "hierarchical");
   for (const std::string asked : {"auto", "leader_hierarchical:..8k", "ring"}) {
     const auto planned = design(host, asked, "auto", &prices);
-    const auto again = design(host, planned.rules, planned.update);
+    const auto again = design(host, planned.rules, std::string(name(planned.update)));
     EXPECT_EQ(collectives::hash(again.plan), collectives::hash(planned.plan)) << planned.rules;
     EXPECT_EQ(again.algorithms, planned.algorithms);
     EXPECT_THAT(question_.sums, IsEmpty());
@@ -374,7 +379,7 @@ TEST_F(Steps, WhatIsRecordedGivesTheSameStepWithoutThePlanner) {
   const auto others = planner(host, "halving_doubling", "ring");
   const auto planned = design(host, "hierarchical:4k..", "auto", &others);
   EXPECT_EQ(planned.algorithm, "hierarchical");
-  strategies::DesignOptions recorded{.algorithm = "hierarchical:4k.."};
+  strategies::DesignOptions recorded{.step = {.algorithm = "hierarchical:4k.."}};
   const engine::Log quiet("", engine::Log::Level::kError);
   ASSERT_TRUE(
       strategies::obey_record(strategies::plan_record(planned, host, {}), host, recorded, quiet));
@@ -387,16 +392,16 @@ TEST_F(Steps, WhatIsRecordedGivesTheSameStepWithoutThePlanner) {
 TEST_F(Steps, OneBucketWithoutAPlaceForTheUpdateHasItApartForAll) {
   for (const auto& [host, rules] : {std::pair(std::vector{0, 1}, "halving_doubling:..8k,ring:8k.."),
                                     {{0, 0}, "one_shot:..8k,direct:8k.."}}) {
-    EXPECT_EQ(design(host, rules).update, "apart");
+    EXPECT_EQ(design(host, rules).update, strategies::Update::kApart);
     EXPECT_THAT(refused(host, rules, "fused"), HasSubstr("needs an algorithm that has a place"));
   }
-  EXPECT_EQ(design({0, 1}, "ring:..8k,halving_doubling:8k..").update, "apart");
+  EXPECT_EQ(design({0, 1}, "ring:..8k,halving_doubling:8k..").update, strategies::Update::kApart);
   // What is asked for sizes that no bucket has is no matter.
-  EXPECT_EQ(design({0, 1}, "halving_doubling:..16,ring:16..", "fused").update, "fused");
+  EXPECT_EQ(design({0, 1}, "halving_doubling:..16,ring:16..", "fused").update, strategies::Update::kFused);
   // What the planner chooses has a place where the update is to be inside.
   const auto prices = planner({0, 1}, "halving_doubling", "ring", "ring");
   const auto planned = design({0, 1}, "auto", "auto", &prices);
-  EXPECT_EQ(planned.update, "fused");
+  EXPECT_EQ(planned.update, strategies::Update::kFused);
   EXPECT_EQ(planned.algorithms, all_but_last("ring", "ring"));
   EXPECT_THAT(strategies::sentence(planned),
               HasSubstr("\nother sums of a step use halving_doubling"));
@@ -415,8 +420,9 @@ TEST_F(Steps, TheUpdateIsInsideUnlessThatTakesMoreThanATenthLonger) {
     const auto prices = ways(fused, apart);
     const auto design = this->design(host, "auto", "auto", &prices, 0, unlike);
     EXPECT_THAT(strategies::sentence(design),
-                HasSubstr("\nupdate: " + design.update + ", because " + design.update_reason));
-    return design.update + ": " + design.update_reason;
+                HasSubstr("\nupdate: " + std::string(name(design.update)) +
+                          ", because " + design.update_reason.text()));
+    return std::string(name(design.update)) + ": " + design.update_reason.text();
   };
   const std::string both = "the sums and updates of a step are predicted to take ";
   EXPECT_EQ(said(1e-3, 2e-3), "fused: " + both + "8.00 ms fused, 16.00 ms apart");
@@ -428,15 +434,15 @@ TEST_F(Steps, TheUpdateIsInsideUnlessThatTakesMoreThanATenthLonger) {
   EXPECT_THAT(said(1.11e-3, 1e-3, true), HasSubstr("the processors differ"));
   // What is asked for is obeyed, whatever it takes.
   const auto prices = ways(9e-3, 1e-3);
-  EXPECT_EQ(design(host, "auto", "fused", &prices).update_reason, "it was asked for");
-  EXPECT_EQ(design({0}, "auto").update_reason, "there is one replica");
+  EXPECT_EQ(design(host, "auto", "fused", &prices).update_reason.text(), "it was asked for");
+  EXPECT_EQ(design({0}, "auto").update_reason.text(), "there is one replica");
 }
 
 TEST_F(Steps, AClippedNormHasTheUpdateInsideOnlyWhereAllIsDirect) {
-  EXPECT_EQ(design({0, 0}, "direct:..8k", "auto", nullptr, 1).update, "fused");
-  EXPECT_THAT(design({0, 1}, "auto", "auto", nullptr, 1).update_reason,
+  EXPECT_EQ(design({0, 0}, "direct:..8k", "auto", nullptr, 1).update, strategies::Update::kFused);
+  EXPECT_THAT(design({0, 1}, "auto", "auto", nullptr, 1).update_reason.text(),
               HasSubstr("of a clipped norm all must know first"));
-  EXPECT_EQ(design({0, 0}, "ring:..8k", "auto", nullptr, 1).update, "apart");
+  EXPECT_EQ(design({0, 0}, "ring:..8k", "auto", nullptr, 1).update, strategies::Update::kApart);
   EXPECT_THAT(refused({0, 0}, "ring:..8k", "fused", 1), HasSubstr("ring was chosen: use apart"));
 }
 
@@ -453,7 +459,7 @@ TEST_F(Steps, OneShotBesideDirectGivesTheBitsOfDirect) {
   const auto by_size = [](const char* algorithm) {
     auto options = replicas(3);
     options.algorithm = algorithm;
-    options.update = "apart";
+    options.update = strategies::Update::kApart;
     return train_mirrored({}, options).weights;
   };
   EXPECT_EQ(by_size("one_shot:..8k,direct:8k.."), by_size("direct"));
@@ -463,7 +469,7 @@ TEST(Choices, ForAnUpdateThatIsToBeFusedAreAmongThoseThatHaveAPlaceForIt) {
   auto options = replicas(1);
   const auto free = open_all({0, 1, 2}, options);
   ASSERT_THAT(all(free, &Said::explained), Each(HasSubstr(", update apart, ")));
-  options.update = "fused";
+  options.update = strategies::Update::kFused;
   const auto fused = open_all({0, 1, 2}, options);
   EXPECT_THAT(all(fused, &Said::error), Each(IsEmpty()));
   EXPECT_THAT(all(fused, &Said::explained), Each(HasSubstr(", update fused, ")));

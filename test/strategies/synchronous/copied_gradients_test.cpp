@@ -138,7 +138,7 @@ strategies::StepDesign trained(const Way& way, const Job& job, Counter& counter)
   auto options = replicas(way.replicas);
   options.devices.assign(std::size_t(way.replicas), &device);
   options.algorithm = way.algorithm;
-  options.update = way.update;
+  options.update = strategies::update_of(way.update);
   if (way.host.empty()) {
     strategies::Mirrored strategy(options);
     train_by_hand(strategy, job, counter);
@@ -223,7 +223,7 @@ TEST_P(CopiedGradients, AreNoneAndKernelsMoveWhatThePlanSays) {
     const bool ring = way.algorithm == "ring", norm = optimizer.rule.clip_norm > 0;
     const bool fused = way.update != "apart" && !(ring && norm);
     ASSERT_EQ(design.algorithm, ring ? "ring" : "direct");
-    ASSERT_EQ(design.update, fused ? "fused" : "apart");
+    ASSERT_EQ(design.update, fused ? strategies::Update::kFused : strategies::Update::kApart);
 
     const Moved moved = moved_by(design);
     EXPECT_EQ(moved.copied, 0u);

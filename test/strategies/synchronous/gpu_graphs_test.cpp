@@ -61,9 +61,9 @@ strategies::SynchronousOptions options_of(engine::cuda::FakeDevices& gpus, const
   options.dtype = s.dtype;
   options.bucket_bytes = engine::kBlock * sizeof(float);
   options.algorithm = s.algorithm;
-  options.update = s.update;
+  options.update = strategies::update_of(s.update);
   options.communication_thread = s.thread;
-  options.graphs = std::move(graphs);
+  options.graphs = strategies::graphs_of(graphs);
   return options;
 }
 
@@ -216,13 +216,12 @@ TEST(GpuGraphs, WhereTheHostTakesPartThereAreNone) {
             "graphs: on was asked for, and cannot be, since the host takes part in sums over "
             "several processes; leave it to auto");
   strategies::SynchronousOptions options = replicas(2);
-  options.graphs = "on";
+  options.graphs = strategies::Graphs::kOn;
   EXPECT_EQ(error_of([&] { train_mirrored({}, options); }),
             "graphs: on was asked for, and cannot be, since graphs are of GPUs, and the replicas "
             "are on processors; leave it to auto");
-  options.graphs = "maybe";
-  EXPECT_EQ(error_of([&] { train_mirrored({}, options); }),
-            "graphs are auto, on or off, not 'maybe'");
+  EXPECT_EQ(error_of([] { strategies::graphs_of("maybe"); }),
+            "unknown graphs 'maybe'; known: auto, on, off");
 }
 
 // Evaluations between repeated steps use the same memory, with other batches.

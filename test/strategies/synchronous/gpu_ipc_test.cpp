@@ -121,7 +121,7 @@ Job small(DType dtype) {
 Outcome in_one_process(const Job& job, int count, const strategies::SynchronousOptions& like) {
   const auto gpu = engine::cuda::fake_device({.seed = 7});
   strategies::SynchronousOptions options = like;
-  options.gpu_exchange = "auto";
+  options.gpu_exchange = strategies::GpuExchange::kAutomatic;
   options.bucket_bytes = engine::kBlock * sizeof(float);
   options.devices.assign(std::size_t(count), gpu.get());
   return train_mirrored(job, options);
@@ -177,7 +177,7 @@ TEST(GpuIpc, EveryAlgorithmFusedAndApartGivesThoseBitsInEveryOrderOfStreams) {
       Processes three{.replicas = {1, 1, 1}, .gpu = {0, 1, 1}};
       three.fake.seed = seed;
       three.options.algorithm = algorithm;
-      three.options.update = update;
+      three.options.update = strategies::update_of(update);
       three.options.communication_thread = seed == 2;
       expect_same(three.train(job), in_one_process(job, 3, three.options));
       EXPECT_EQ(three.hosts, 1);
@@ -188,7 +188,7 @@ TEST(GpuIpc, EveryAlgorithmFusedAndApartGivesThoseBitsInEveryOrderOfStreams) {
 TEST(GpuIpc, AFusedUpdateKeepsTheOptimizersStateOnceForAllProcesses) {
   const Job job = small(DType::kFloat32);
   Processes two, alone{.replicas = {1}};
-  two.options.update = "fused";
+  two.options.update = strategies::Update::kFused;
   const std::size_t part = two.train(job).owned, whole = alone.train(job).owned;
   EXPECT_LT(part, whole);
   EXPECT_GT(part, 0u);
@@ -227,7 +227,7 @@ TEST(GpuIpc, ItIsAskedForOrRefusedByOneWord) {
   Job job = small(DType::kFloat32);
   job.steps = 3;
   const auto asking = [](const char* what, Processes processes = {}) {
-    processes.options.gpu_exchange = what;
+    processes.options.gpu_exchange = strategies::gpu_exchange_of(what);
     return processes;
   };
   Processes host = asking("host"), ipc = asking("ipc");
@@ -260,10 +260,12 @@ TEST(GpuIpc, ItIsAskedForOrRefusedByOneWord) {
               HasSubstr("gpu exchange ipc: no host of this job has several processes: use auto"));
   EXPECT_THAT(refusal(asking("ipc", {.replicas = {2}})),
               HasSubstr("is for GPUs of several processes, and this job has none: leave it out"));
-  EXPECT_EQ(refusal(asking("shared")), "unknown gpu exchange 'shared'; known: auto, ipc, host");
+  EXPECT_THAT([&] { asking("shared"); },
+              testing::ThrowsMessage<engine::Error>(
+                  testing::StrEq("unknown gpu exchange 'shared'; known: auto, ipc, host")));
   Processes different;
   different.prepare = [](auto& options, int process) {
-    if (process == 1) options.gpu_exchange = "host";
+    if (process == 1) options.gpu_exchange = strategies::GpuExchange::kHost;
   };
   EXPECT_THAT(refusal(different), HasSubstr("'gpu exchange: host' and not 'gpu exchange: auto'"));
 }
@@ -282,7 +284,7 @@ TEST(GpuIpc, NcclStaysTheDefaultWhereItServes) {
   two.train(job);
   EXPECT_EQ(two.hosts, 1) << "another algorithm was asked for";
   two.options.algorithm = "nccl";
-  two.options.gpu_exchange = "ipc";
+  two.options.gpu_exchange = strategies::GpuExchange::kIpc;
   EXPECT_THROW(two.train(job), engine::Error);
   EXPECT_THAT(two.errors[0], HasSubstr("algorithm nccl adds where processes have their GPUs"));
 }

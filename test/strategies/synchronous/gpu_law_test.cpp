@@ -147,7 +147,7 @@ TEST(GpuLaw, EveryAlgorithmWorksOverSeveralGpus) {
       engine::cuda::FakeDevices gpus({.gpus = 2});
       strategies::SynchronousOptions options = on(gpus, which);
       options.algorithm = a;
-      options.update = u;
+      options.update = strategies::update_of(u);
       return train_mirrored(job, options);
     };
     const Outcome here = train({0, 1, 1}), there = train({0, 0, 0});
@@ -192,7 +192,7 @@ TEST(GpuLaw, SeveralProcessesGiveTheSameBitsInEveryOrderOfStreams) {
         engine::cuda::FakeDevices gpus({.gpus = 2, .seed = seed});
         strategies::SynchronousOptions options = on(gpus[0], 2);
         options.algorithm = algorithm;
-        options.update = update;
+        options.update = strategies::update_of(update);
         options.communication_thread = seed == 2;
         const Outcome here =
             train_collective(small(dtype), options, {0, 0}, {}, {&gpus[0], &gpus[1]});
@@ -209,7 +209,7 @@ TEST(GpuLaw, GradientsTravelInSixteenBitsWhereAsked) {
   engine::cuda::FakeDevices gpus({.gpus = 2});
   const auto processor = engine::cpu_device();
   strategies::SynchronousOptions here = on(gpus[0], 1), there = on(*processor, 1);
-  here.wire = there.wire = "bfloat16";
+  here.wire = there.wire = engine::DType::kBFloat16;
   const Job job = small(DType::kFloat32);
   const Outcome gpu = train_collective(job, here, {0, 1}, {}, {&gpus[0], &gpus[1]});
   const Outcome cpu = train_collective(job, there, {0, 1});

@@ -33,7 +33,7 @@ strategies::SynchronousOptions on(engine::Device& device, int count,
   options.devices.assign(std::size_t(count), &device);
   options.bucket_bytes = engine::kBlock * sizeof(float);
   options.loss_scale = scaling;
-  options.update = update;
+  options.update = strategies::update_of(update);
   return options;
 }
 

@@ -229,7 +229,7 @@ TEST(GpuNccl, WhatItCannotServeIsRefusedWhereAskedForAndElseLeftOut) {
   without.options.algorithm = "nccl";
   EXPECT_GT(without.train().losses.size(), 0u);
   EXPECT_GT(without.sums, 0);
-  without.options.update = "fused";
+  without.options.update = strategies::Update::kFused;
   EXPECT_THAT(failure(without).what(), HasSubstr("nccl adds, and has no place for it"));
 
   engine::cuda::FakeDevices gpus({.gpus = 1});

@@ -90,9 +90,9 @@ TEST_F(GpuTrain, RecordedStepsAreThoseThatAreQueued) {
       job.accumulate = count == 2 ? 2 : 1;
       strategies::SynchronousOptions options =
           on(std::vector<engine::Device*>(std::size_t(count), gpus_[0]));
-      options.graphs = "off";
+      options.graphs = strategies::Graphs::kOff;
       const Outcome queued = train_mirrored(job, options);
-      options.graphs = "on";
+      options.graphs = strategies::Graphs::kOn;
       const Outcome recorded = train_mirrored(job, options);
       EXPECT_EQ(queued.repeated, 0);
       EXPECT_GT(recorded.repeated, 60);

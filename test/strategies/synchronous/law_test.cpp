@@ -29,7 +29,7 @@ Outcome train_by(const Job& job, const Way& way) {
   auto options = replicas(way.replicas / processes);
   options.shares = way.shares;
   options.algorithm = way.algorithm;
-  options.update = way.update;
+  options.update = strategies::update_of(way.update);
   return way.host.empty() ? train_mirrored(job, options) : train_collective(job, options, way.host);
 }
 
@@ -259,7 +259,7 @@ TEST(Law3, TheWholeStepIsVerifiedWithAllPlansInFlight) {
       job.optimizer = engine::optim::sgd({.momentum = 0.9, .clip_norm = clip});
       auto options = replicas(way.replicas);
       options.algorithm = way.algorithm;
-      options.update = way.update;
+      options.update = strategies::update_of(way.update);
       strategies::Mirrored strategy(options);
       strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
       EXPECT_EQ(strategy.verify(), "") << way.name << " clip " << clip;

@@ -48,7 +48,7 @@ strategies::SynchronousOptions options_for(DType dtype, int count,
   auto options = replicas(count);
   if (dtype != DType::kFloat64) options.devices.assign(std::size_t(count), cpu.get());
   options.loss_scale = scaling;
-  options.update = update;
+  options.update = strategies::update_of(update);
   return options;
 }
 

@@ -36,7 +36,7 @@ Numbers rounded(Numbers numbers) {
 strategies::SynchronousOptions replicas(int count, const std::string& update,
                                         const std::string& algorithm = "auto") {
   auto options = test::replicas(count);
-  options.update = update;
+  options.update = strategies::update_of(update);
   options.algorithm = algorithm;
   return options;
 }

@@ -121,7 +121,7 @@ Ended run(const Way& way, const Fault& fault, std::int64_t steps = kStep + 3) {
               std::vector<std::vector<double>>(3)};
   auto options = replicas(way.host.empty() ? 3 : 1);
   options.algorithm = way.algorithm;
-  options.update = way.update;
+  options.update = strategies::update_of(way.update);
   if (way.host.empty()) {
     strategies::Mirrored strategy(options);
     train_by_hand(strategy, fault, steps, ended, 0);
@@ -192,7 +192,7 @@ TEST(Law2, AWrongGradientReachesAllMirrorsAndIsNotFound) {
 TEST(Law2, OfStepsThatAreReportedTogetherEachIsChecked) {
   for (const char* update : {"fused", "apart"}) {
     auto options = replicas(3);
-    options.update = update;
+    options.update = strategies::update_of(update);
     strategies::Mirrored strategy(options);
     const Job job;
     const Table data = small_data();
@@ -215,7 +215,7 @@ TEST(Law2, TheStrategySaysWhatIsCompared) {
   for (const Way& way : ways()) {
     if (!way.host.empty()) continue;
     auto options = replicas(3);
-    options.update = way.update;
+    options.update = strategies::update_of(way.update);
     strategies::Mirrored strategy(options);
     strategy.open(small_graph({}), Job().optimizer.rule, {11, 1, 1, {}});
     EXPECT_THAT(strategy.explain(), HasSubstr("\nmirrors: "));

@@ -16,6 +16,7 @@ namespace plan_record_test {
 
 using strategies::DesignOptions;
 using strategies::StepDesign;
+using strategies::Update;
 using testing::Each;
 using testing::HasSubstr;
 using testing::Not;
@@ -53,67 +54,67 @@ class PlanRecord : public testing::Test {
 };
 
 TEST_F(PlanRecord, IsObeyedWhereNothingElseIsAskedFor) {
-  const DesignOptions options = resumed({.algorithm = "direct", .update = "apart"}, {});
+  const DesignOptions options = resumed({.step = {.algorithm = "direct", .update = Update::kApart}}, {});
   EXPECT_TRUE(obeyed_);
   const StepDesign again = design(options);
-  EXPECT_EQ(again.update, "apart");
+  EXPECT_EQ(again.update, Update::kApart);
   EXPECT_THAT(again.algorithms, Each("direct"));
   EXPECT_EQ(again.asked, "auto");
 }
 
 // The reasons tell who asked: not this run, which asked for nothing; and not once more in the next.
 TEST_F(PlanRecord, SaysThatAnotherRunAsked) {
-  DesignOptions options{.algorithm = "ring", .update = "apart"};
+  DesignOptions options{.step = {.algorithm = "ring", .update = Update::kApart}};
   for (int run = 0; run < 2; ++run) {
     const std::string record = strategies::plan_record(design(options), host_, {});
     options = {};
     EXPECT_TRUE(strategies::obey_record(record, host_, options,
                                         engine::Log("", engine::Log::Level::kError)));
-    EXPECT_EQ(design(options).reason, "it was asked for when the checkpoint was written");
-    EXPECT_EQ(design(options).update_reason, "it was asked for when the checkpoint was written");
+    EXPECT_EQ(design(options).reason.text(), "it was asked for when the checkpoint was written");
+    EXPECT_EQ(design(options).update_reason.text(), "it was asked for when the checkpoint was written");
   }
-  DesignOptions same{.algorithm = "ring"};
-  strategies::obey_record(strategies::plan_record(design({.algorithm = "ring"}), host_, {}), host_,
+  DesignOptions same{.step = {.algorithm = "ring"}};
+  strategies::obey_record(strategies::plan_record(design({.step = {.algorithm = "ring"}}), host_, {}), host_,
                           same, engine::Log("", engine::Log::Level::kError));
-  EXPECT_EQ(design(same).reason, "it was asked for");
+  EXPECT_EQ(design(same).reason.text(), "it was asked for");
 }
 
 // The recorded algorithms by size are of other buckets.
 TEST_F(PlanRecord, OfOtherBucketsIsChosenAnew) {
-  for (const std::string update : {"fused", "apart"}) {
+  for (const Update update : {Update::kFused, Update::kApart}) {
     const DesignOptions options =
-        resumed({.algorithm = "direct", .update = update, .bucket_bytes = kLarge},
-                {.bucket_bytes = kLarge / 2});
+        resumed({.step = {.algorithm = "direct", .update = update, .bucket_bytes = kLarge}},
+                {.step = {.bucket_bytes = kLarge / 2}});
     EXPECT_FALSE(obeyed_);
-    EXPECT_EQ(options.algorithm, "auto");
-    EXPECT_EQ(options.update, "auto");
-    EXPECT_EQ(options.reason + options.update_reason, "");
-    EXPECT_EQ(design(options).update, "fused");
+    EXPECT_EQ(options.step.algorithm, "auto");
+    EXPECT_EQ(options.step.update, Update::kAutomatic);
+    EXPECT_EQ(options.reason + options.update_reason.text(), "");
+    EXPECT_EQ(design(options).update, Update::kFused);
   }
 }
 
 TEST_F(PlanRecord, AnUpdateThatIsAskedForChoosesTheAlgorithmAnew) {
   host_ = {0, 1};
   const DesignOptions options =
-      resumed({.algorithm = "halving_doubling", .update = "apart"}, {.update = "fused"});
-  EXPECT_EQ(options.algorithm, "auto");
-  EXPECT_EQ(design(options).update, "fused");
+      resumed({.step = {.algorithm = "halving_doubling", .update = Update::kApart}}, {.step = {.update = Update::kFused}});
+  EXPECT_EQ(options.step.algorithm, "auto");
+  EXPECT_EQ(design(options).update, Update::kFused);
 }
 
 TEST_F(PlanRecord, AnAlgorithmThatIsAskedForChoosesTheUpdateAnew) {
   host_ = {0, 1};
   const DesignOptions options =
-      resumed({.algorithm = "ring", .update = "fused"}, {.algorithm = "halving_doubling"});
-  EXPECT_EQ(design(options).update, "apart");
+      resumed({.step = {.algorithm = "ring", .update = Update::kFused}}, {.step = {.algorithm = "halving_doubling"}});
+  EXPECT_EQ(design(options).update, Update::kApart);
 }
 
 TEST_F(PlanRecord, AnUpdateThatCannotBeInsideAnyMoreIsApart) {
   host_ = {0, 1};
-  const DesignOptions options = resumed({.algorithm = "ring", .update = "fused"}, {});
-  EXPECT_EQ(design(options).update, "fused");
+  const DesignOptions options = resumed({.step = {.algorithm = "ring", .update = Update::kFused}}, {});
+  EXPECT_EQ(design(options).update, Update::kFused);
   const StepDesign clipped = design(options, 1);
-  EXPECT_EQ(clipped.update, "apart");
-  EXPECT_THAT(clipped.update_reason, HasSubstr("clipped"));
+  EXPECT_EQ(clipped.update, Update::kApart);
+  EXPECT_THAT(clipped.update_reason.text(), HasSubstr("clipped"));
 }
 
 // A reason of another optimizer's is none of this one's.
@@ -121,27 +122,28 @@ TEST_F(PlanRecord, OfAnotherOptimizerChoosesTheUpdateAnew) {
   const engine::UpdateRule lars = engine::optim::lars().rule, sgd = engine::optim::sgd({}).rule;
   const engine::Log log("", engine::Log::Level::kError);
   const StepDesign before = design({}, lars);
-  EXPECT_EQ(before.update, "apart");
+  EXPECT_EQ(before.update, Update::kApart);
   const std::string record = strategies::plan_record(before, host_, {});
-  DesignOptions same{.rule = lars}, other{.rule = sgd}, asked{.update = "apart", .rule = sgd};
+  DesignOptions same{.rule = lars}, other{.rule = sgd}, asked{.step = {.update = Update::kApart}};
+  asked.rule = sgd;
   EXPECT_TRUE(strategies::obey_record(record, host_, same, log));
-  EXPECT_THAT(design(same, lars).update_reason, HasSubstr("lars needs"));
+  EXPECT_THAT(design(same, lars).update_reason.text(), HasSubstr("lars needs"));
   EXPECT_FALSE(strategies::obey_record(record, host_, other, log));
-  EXPECT_EQ(design(other, sgd).update, "fused");
-  EXPECT_THAT(design(other, sgd).update_reason, Not(HasSubstr("lars")));
+  EXPECT_EQ(design(other, sgd).update, Update::kFused);
+  EXPECT_THAT(design(other, sgd).update_reason.text(), Not(HasSubstr("lars")));
   EXPECT_THAT(design(other, sgd).algorithms, Each("direct")) << "that stays";
   EXPECT_FALSE(strategies::obey_record(record, host_, asked, log));
-  EXPECT_EQ(design(asked, sgd).update_reason, "it was asked for");
+  EXPECT_EQ(design(asked, sgd).update_reason.text(), "it was asked for");
 }
 
 // Nobody asked for what the planner chose then.
 TEST_F(PlanRecord, SaysWhatWasAskedForAndWhatWasWritten) {
   const DesignOptions options =
-      resumed({.algorithm = "direct", .update = "fused"}, {.kernels = "winograd"});
+      resumed({.step = {.algorithm = "direct", .update = Update::kFused}}, {.step = {.kernels = engine::Kernels::kWinograd}});
   EXPECT_FALSE(obeyed_);
   const StepDesign again = design(options);
-  EXPECT_EQ(again.reason, "the checkpoint was written so");
-  EXPECT_EQ(again.update_reason, "the checkpoint was written so");
+  EXPECT_EQ(again.reason.text(), "the checkpoint was written so");
+  EXPECT_EQ(again.update_reason.text(), "the checkpoint was written so");
   EXPECT_EQ(again.asked, "auto");
 }
 

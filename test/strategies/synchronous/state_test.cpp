@@ -40,7 +40,7 @@ struct Way {
 Outcome run(const Job& job, const Way& way) {
   auto options = replicas(way.replicas);
   options.algorithm = way.algorithm;
-  options.update = way.update;
+  options.update = strategies::update_of(way.update);
   return way.host.empty() ? train_mirrored(job, options) : train_collective(job, options, way.host);
 }
 

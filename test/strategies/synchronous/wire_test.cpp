@@ -26,8 +26,8 @@ const optim::Schedule kConstant{.kind = optim::Schedule::Kind::kConstant};
 strategies::SynchronousOptions options(const std::string& wire, const std::string& update = "auto",
                                        const std::string& algorithm = "auto", int count = 1) {
   auto options = replicas(count);
-  options.wire = wire;
-  options.update = update;
+  if (!wire.empty()) options.wire = engine::dtype_of(wire);
+  options.update = strategies::update_of(update);
   options.algorithm = algorithm;
   return options;
 }
