@@ -19,8 +19,8 @@
 #include "bench/bucket_model.h"
 #include "bench/device_step.h"
 #include "bench/step_parts.h"
-#include "collectives/cost/cost_cache.h"
 #include "collectives/algorithms/registry.h"
+#include "collectives/cost/cost_cache.h"
 #include "collectives/cost/size_rules.h"
 #include "engine/base/median.h"
 #include "engine/cpu/peak.h"
@@ -112,12 +112,7 @@ int run_on_devices(const Flags& f, engine::Strategy& strategy,
   return 0;
 }
 
-int run(const Flags& f, int argc, char** argv) {
-  engine::require(f.warm_up >= 0 && f.steps > f.warm_up, "--steps {} must be above --warm-up {}",
-                  f.steps, f.warm_up);
-  strategies::SessionOptions session_options;
-  session_options.gpus.plan_cache = collectives::cache_folder();
-  strategies::Session session(argc, argv, session_options);
+strategies::StrategyOptions options_of(const Flags& f, strategies::Session& session) {
   strategies::StrategyOptions options;
   options.replicas = f.replicas;
   options.device = f.device;
@@ -129,9 +124,51 @@ int run(const Flags& f, int argc, char** argv) {
   if (!f.dtype.empty()) options.step.dtype = engine::dtype_of(f.dtype);
   options.step.recompute = f.recompute;
   options.measured = true;
-  options = strategies::with_devices(session, options, strategies::share_of_gpus(session, options));
+  return strategies::with_devices(session, options, strategies::share_of_gpus(session, options));
+}
+
+nlohmann::json communication(const Modelled& model, double step, double computing) {
+  return {{"computing_ms", computing * 1e3},
+          {"alone_ms", model.communication * 1e3},
+          {"hidden_percent", model.hidden_percent(step, computing)},
+          {"buckets", model.buckets},
+          {"model_ms", model.here * 1e3},
+          {"best_buckets", model.best_buckets},
+          {"best_model_ms", model.best * 1e3}};
+}
+
+std::string sentence(const Modelled& model, double step, double computing) {
+  return fmt::format(
+      "computing {:.1f} ms; sums of gradients alone {:.1f} ms, {:.0f} % of them hidden; by "
+      "the bucket model the step takes {:.1f} ms with {} bucket{}, {:.1f} ms with the "
+      "best {}",
+      computing * 1e3, model.communication * 1e3, model.hidden_percent(step, computing),
+      model.here * 1e3, model.buckets, model.buckets == 1 ? "" : "s", model.best * 1e3,
+      model.best_buckets);
+}
+
+nlohmann::json figures(const Flags& f, const engine::Strategy& strategy, const StepTimes& times,
+                       double peak_memory) {
+  const double step = engine::median(times.whole);
+  return {{"model", f.model},
+          {"batch", f.batch},
+          {"replicas", strategy.membership().size},
+          {"algorithm", strategy.algorithm()},
+          {"milliseconds", step * 1e3},
+          {"images_per_second", double(f.batch) / step},
+          {"cpu_milliseconds", engine::median(times.processor) * 1e3},
+          {"peak_mib", peak_memory}};
+}
+
+int run(const Flags& f, int argc, char** argv) {
+  engine::require(f.warm_up >= 0 && f.steps > f.warm_up, "--steps {} must be above --warm-up {}",
+                  f.steps, f.warm_up);
+  strategies::SessionOptions session_options;
+  session_options.gpus.plan_cache = collectives::cache_folder();
+  strategies::Session session(argc, argv, session_options);
+  const strategies::StrategyOptions options = options_of(f, session);
   const std::vector<engine::Device*> devices = strategies::devices_of(session, options);
-  const engine::DType dtype = options.dtype.value_or(devices[0]->default_dtype());
+  const engine::DType dtype = options.step.dtype.value_or(devices[0]->default_dtype());
   const auto strategy = strategies::make_strategy(f.strategy, session, options);
   if (f.whole || !devices[0]->ops(dtype, {})->in_host_memory())
     return run_on_devices(f, *strategy, devices, dtype);
@@ -152,14 +189,7 @@ int run(const Flags& f, int argc, char** argv) {
   const double peak_memory = peak_mib();
   const double step = engine::median(times.whole);
   const double rate = double(f.batch) / step;
-  nlohmann::json object{{"model", f.model},
-                        {"batch", f.batch},
-                        {"replicas", me.size},
-                        {"algorithm", strategy->algorithm()},
-                        {"milliseconds", step * 1e3},
-                        {"images_per_second", rate},
-                        {"cpu_milliseconds", engine::median(times.processor) * 1e3},
-                        {"peak_mib", peak_memory}};
+  nlohmann::json object = figures(f, *strategy, times, peak_memory);
   fmt::print(stderr, "{}\n", strategy->explain());
   const engine::cpu::Peak peak = engine::cpu::measure_peak();
   const double core = peak.flops * f.threads;
@@ -175,14 +205,7 @@ int run(const Flags& f, int argc, char** argv) {
   if (synchronous != nullptr && synchronous->topology().hosts.size() > 1) {
     model = modelled(*synchronous, f.algorithm, times.ready, engine::median(computing),
                      engine::size_of(dtype));
-    object["communication"] = {
-        {"computing_ms", engine::median(computing) * 1e3},
-        {"alone_ms", model->communication * 1e3},
-        {"hidden_percent", model->hidden_percent(step, engine::median(computing))},
-        {"buckets", model->buckets},
-        {"model_ms", model->here * 1e3},
-        {"best_buckets", model->best_buckets},
-        {"best_model_ms", model->best * 1e3}};
+    object["communication"] = communication(*model, step, engine::median(computing));
   }
   double all = 0;
   for (const std::string& part : parts.order()) {
@@ -208,14 +231,7 @@ int run(const Flags& f, int argc, char** argv) {
     fmt::print("{:40} {:10.3f} {:7} {:8.0f} {:10.0f}    {:.0f} images/s of {} replica{}\n", "step",
                step * 1e3, "", all / step / 1e9, 100 * all / step / core, rate, me.size,
                me.size == 1 ? "" : "s");
-    if (model)
-      fmt::print(
-          "computing {:.1f} ms; sums of gradients alone {:.1f} ms, {:.0f} % of them hidden; by "
-          "the bucket model the step takes {:.1f} ms with {} bucket{}, {:.1f} ms with the "
-          "best {}\n",
-          engine::median(computing) * 1e3, model->communication * 1e3,
-          model->hidden_percent(step, engine::median(computing)), model->here * 1e3, model->buckets,
-          model->buckets == 1 ? "" : "s", model->best * 1e3, model->best_buckets);
+    if (model) fmt::print("{}\n", sentence(*model, step, engine::median(computing)));
     fmt::print("the most memory that this process had: {:.0f} MiB\n", peak_memory);
     fmt::print("the peak, from registers: {:.0f} GF/s a replica; a copy of memory: {:.0f} GB/s\n",
                core / 1e9, peak.bytes / 1e9);

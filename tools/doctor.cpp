@@ -13,14 +13,14 @@
 #include <optional>
 #include <sstream>
 
-#include "collectives/topology/machine.h"
 #include "collectives/memory/mapped_memory.h"
-#include "collectives/run/peer_watch.h"
 #include "collectives/mpi/cuda_aware.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "collectives/nccl/nccl.h"
-#include "collectives/topology/processor_map.h"
+#include "collectives/run/peer_watch.h"
 #include "collectives/tcp/interfaces.h"
+#include "collectives/topology/machine.h"
+#include "collectives/topology/processor_map.h"
 #include "engine/base/version.h"
 #include "engine/runtime/devices.h"
 #include "strategies/grpc/presence.h"
@@ -62,104 +62,132 @@ Finding attempt(std::string part, const std::string& works, const std::string& g
   }
 }
 
-std::vector<Finding> examine() {
-  std::vector<Finding> findings;
-  auto found = [&](std::string part, std::string text) {
-    findings.push_back({std::move(part), true, std::move(text)});
-  };
-  auto missing = [&](std::string part, std::string text) {
-    findings.push_back({std::move(part), false, std::move(text)});
-  };
-  found("lockstep", std::string(engine::version()));
+// What was found so far.
+class Findings {
+ public:
+  void found(std::string part, std::string text) { add(std::move(part), true, std::move(text)); }
+  void missing(std::string part, std::string text) { add(std::move(part), false, std::move(text)); }
+  void add(std::string part, bool is_there, std::string text) {
+    all_.push_back({std::move(part), is_there, std::move(text)});
+  }
+  void add(Finding finding) { all_.push_back(std::move(finding)); }
+  std::vector<Finding> take() { return std::move(all_); }
+
+ private:
+  std::vector<Finding> all_;
+};
+
+void examine_host(Findings& findings) {
   const collectives::Machine machine = collectives::machine();
-  found("host", machine.hostname);
-  found("processor", fmt::format("{}, {} of {} cores may be used", machine.cpu, machine.cores,
-                                 sysconf(_SC_NPROCESSORS_ONLN)));
+  findings.found("host", machine.hostname);
+  findings.found("processor", fmt::format("{}, {} of {} cores may be used", machine.cpu,
+                                          machine.cores, sysconf(_SC_NPROCESSORS_ONLN)));
   const collectives::MachineMap map = collectives::processor_map();
-  found("NUMA nodes", fmt::format("{} ({})", map.nodes.size(),
-                                  fmt::join(collectives::describe_nodes(map), "; ")));
+  findings.found("NUMA nodes", fmt::format("{} ({})", map.nodes.size(),
+                                           fmt::join(collectives::describe_nodes(map), "; ")));
   if (collectives::hwloc::available()) {
-    found("hwloc", fmt::format("{}: tells cores, hyperthreads, caches and NUMA nodes",
-                               collectives::hwloc::version()));
+    findings.found("hwloc", fmt::format("{}: tells cores, hyperthreads, caches and NUMA nodes",
+                                        collectives::hwloc::version()));
   } else {
-    missing("hwloc",
-            "built without it; it tells which processors are hyperthreads of one core or share a "
-            "cache, and what memory NUMA nodes have, for where ranks run (install libhwloc-dev, "
-            "build again)");
+    findings.missing(
+        "hwloc",
+        "built without it; it tells which processors are hyperthreads of one core or share a "
+        "cache, and what memory NUMA nodes have, for where ranks run (install libhwloc-dev, "
+        "build again)");
   }
   if (machine.memory > 0) {
-    found("memory", fmt::format("{:.1f} GiB may be used", double(machine.memory) / 0x1p30));
+    findings.found("memory",
+                   fmt::format("{:.1f} GiB may be used", double(machine.memory) / 0x1p30));
   } else {
-    missing("memory", "the system does not say how much there is");
+    findings.missing("memory", "the system does not say how much there is");
   }
+}
+
+void examine_gpus(Findings& findings) {
   const auto devices = engine::all_devices();
   for (const auto& device : devices) {
-    found("device " + to_string(device->id()), device->description());
+    findings.found("device " + to_string(device->id()), device->description());
   }
   const bool gpus =
       std::ranges::any_of(devices, [](const auto& device) { return device->id().kind == "cuda"; });
   const std::vector<std::string> told = engine::describe_gpus();  // the driver first
-  findings.push_back({"CUDA", told.size() > 1, told[0]});
+  findings.add("CUDA", told.size() > 1, told[0]);
   for (std::size_t i = 1; i < told.size(); ++i)
-    findings.push_back({i == 1 ? "GPUs" : fmt::format("GPUs, {}", i), gpus, told[i]});
+    findings.add(i == 1 ? "GPUs" : fmt::format("GPUs, {}", i), gpus, told[i]);
   for (const engine::LibraryFinding& library : engine::gpu_libraries())
-    findings.push_back({library.name, library.found, library.text});
-  findings.push_back({"NCCL", collectives::nccl::available(), collectives::nccl::finding()});
+    findings.add(library.name, library.found, library.text);
+  findings.add("NCCL", collectives::nccl::available(), collectives::nccl::finding());
   const std::vector<std::string> links = describe(engine::gpu_topology());
   for (std::size_t i = 0; i < links.size(); ++i)
-    found(i == 0 ? "GPU links" : fmt::format("GPU links, {}", i + 1), links[i]);
+    findings.found(i == 0 ? "GPU links" : fmt::format("GPU links, {}", i + 1), links[i]);
+}
+
+void examine_mpi(Findings& findings) {
   if (collectives::mpi::available()) {
-    found("MPI", collectives::mpi::version());
+    findings.found("MPI", collectives::mpi::version());
   } else {
-    missing("MPI",
-            "built without it; it gives jobs of several processes and hosts (install "
-            "libopenmpi-dev, build again)");
+    findings.missing("MPI",
+                     "built without it; it gives jobs of several processes and hosts (install "
+                     "libopenmpi-dev, build again)");
   }
   if (const std::optional<bool> aware = collectives::mpi::cuda_aware()) {
-    found("MPI and GPUs",
-          *aware
-              ? "MPI takes memory of GPUs; lockstep does not need that: messages between GPUs of "
-                "several processes go by NCCL, or through pinned memory of the host"
-              : "MPI is not CUDA-aware: messages between GPUs of several processes go by NCCL, or "
-                "through pinned memory of the host");
+    findings.found(
+        "MPI and GPUs",
+        *aware ? "MPI takes memory of GPUs; lockstep does not need that: messages between GPUs of "
+                 "several processes go by NCCL, or through pinned memory of the host"
+               : "MPI is not CUDA-aware: messages between GPUs of several processes go by NCCL, or "
+                 "through pinned memory of the host");
   } else {
-    missing("MPI and GPUs",
-            "no MPI here says whether it takes memory of GPUs; lockstep needs none "
-            "that does");
+    findings.missing("MPI and GPUs",
+                     "no MPI here says whether it takes memory of GPUs; lockstep needs none "
+                     "that does");
   }
   const std::string mpirun = find_program("mpirun");
   if (!mpirun.empty()) {
-    found("mpirun", mpirun);
+    findings.found("mpirun", mpirun);
   } else {
-    missing("mpirun", "not in PATH; it starts jobs of several processes (install openmpi-bin)");
+    findings.missing("mpirun",
+                     "not in PATH; it starts jobs of several processes (install openmpi-bin)");
   }
   const std::string keep_alive = collectives::mpi::missing_keep_alive();
   if (keep_alive.empty()) {
-    found("keep-alive", "mpirun notices a host that it cannot reach any more");
+    findings.found("keep-alive", "mpirun notices a host that it cannot reach any more");
   } else {
-    missing("keep-alive", "for jobs of several hosts: " + keep_alive);
+    findings.missing("keep-alive", "for jobs of several hosts: " + keep_alive);
   }
+}
+
+void examine_servers(Findings& findings) {
   if (strategies::grpc::available()) {
-    found("gRPC", strategies::grpc::version());
+    findings.found("gRPC", strategies::grpc::version());
   } else {
-    missing("gRPC",
-            "built without it; it gives parameter servers (install libgrpc++-dev libprotobuf-dev "
-            "protobuf-compiler, build again)");
+    findings.missing(
+        "gRPC",
+        "built without it; it gives parameter servers (install libgrpc++-dev libprotobuf-dev "
+        "protobuf-compiler, build again)");
   }
   if (strategies::pmix::available()) {
-    found("PMIx", strategies::pmix::version());
+    findings.found("PMIx", strategies::pmix::version());
   } else {
-    missing("PMIx",
-            "built without it; by it tasks of a parameter server job find each other under mpirun "
-            "(install libpmix-dev, build again)");
+    findings.missing(
+        "PMIx",
+        "built without it; by it tasks of a parameter server job find each other under mpirun "
+        "(install libpmix-dev, build again)");
   }
+}
+
+void examine_network(Findings& findings) {
   const auto network = collectives::tcp::interfaces();
   for (std::size_t i = 0; i < network.size(); ++i)
-    found(i == 0 ? "network" : fmt::format("network, {}", i + 1), describe(network[i]));
-  if (network.empty()) missing("network", "there is no interface but loopback: no other host");
+    findings.found(i == 0 ? "network" : fmt::format("network, {}", i + 1), describe(network[i]));
+  if (network.empty())
+    findings.missing("network", "there is no interface but loopback: no other host");
   const std::vector<std::string> fabric = collectives::tcp::fabric_ports();
   for (std::size_t i = 0; i < fabric.size(); ++i)
-    found(i == 0 ? "fabric" : fmt::format("fabric, {}", i + 1), fabric[i]);
+    findings.found(i == 0 ? "fabric" : fmt::format("fabric, {}", i + 1), fabric[i]);
+}
+
+void examine_job(Findings& findings) {
   const collectives::mpi::Launch launch = collectives::mpi::launch();
   std::string foreign;
   try {
@@ -168,25 +196,40 @@ std::vector<Finding> examine() {
     foreign = error.what();
   }
   if (!foreign.empty()) {
-    missing("job", foreign);
+    findings.missing("job", foreign);
   } else if (launch.present) {
-    found("job", fmt::format("process {} of {}, {} of {} on this host", launch.rank, launch.size,
-                             launch.local_rank, launch.local_size));
+    findings.found("job", fmt::format("process {} of {}, {} of {} on this host", launch.rank,
+                                      launch.size, launch.local_rank, launch.local_size));
   } else {
-    found("job", "one process, not started by mpirun");
+    findings.found("job", "one process, not started by mpirun");
   }
-  findings.push_back(attempt("shared memory", "memfd works, whatever the size of /dev/shm",
-                             "gives all-reduce through memory between processes of a host", [] {
-                               collectives::MappedMemory memory("lockstep doctor", 1 << 20);
-                               collectives::map_peer(memory.address());
-                             }));
-  findings.push_back(attempt("process watch", "pidfd works: a dead process is noticed at once",
-                             "gives notice of a dead process at once", [] {
-                               collectives::PeerWatch watch([](const std::string&, int) {});
-                               watch.add("this process", int(getpid()));
-                               watch.release();
-                             }));
-  return findings;
+}
+
+void examine_system(Findings& findings) {
+  findings.add(attempt("shared memory", "memfd works, whatever the size of /dev/shm",
+                       "gives all-reduce through memory between processes of a host", [] {
+                         collectives::MappedMemory memory("lockstep doctor", 1 << 20);
+                         collectives::map_peer(memory.address());
+                       }));
+  findings.add(attempt("process watch", "pidfd works: a dead process is noticed at once",
+                       "gives notice of a dead process at once", [] {
+                         collectives::PeerWatch watch([](const collectives::Peer&) {});
+                         watch.add({{0}, int(getpid())});
+                         watch.release();
+                       }));
+}
+
+std::vector<Finding> examine() {
+  Findings findings;
+  findings.found("lockstep", std::string(engine::version()));
+  examine_host(findings);
+  examine_gpus(findings);
+  examine_mpi(findings);
+  examine_servers(findings);
+  examine_network(findings);
+  examine_job(findings);
+  examine_system(findings);
+  return findings.take();
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ int predict(const PredictFlags& f, const Program& program) {
   strategies::StrategyOptions options;
   options.threads = f.threads;
   if (strategies::recorded_dtype(state.plan) == engine::DType::kBFloat16)
-    options.dtype = engine::DType::kBFloat16;  // as it was trained
+    options.step.dtype = engine::DType::kBFloat16;  // as it was trained
   strategies::Mirrored strategy = strategies::mirrored(session, options);
   engine::TrainerOptions trainer_options;
   trainer_options.log = log;

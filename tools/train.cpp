@@ -8,11 +8,11 @@
 #include <optional>
 #include <tuple>
 
-#include "collectives/cost/cost_cache.h"
-#include "collectives/topology/machine.h"
 #include "collectives/algorithms/registry.h"
-#include "collectives/cost/size_rules.h"
 #include "collectives/algorithms/vendor_sum.h"
+#include "collectives/cost/cost_cache.h"
+#include "collectives/cost/size_rules.h"
+#include "collectives/topology/machine.h"
 #include "engine/base/brief.h"
 #include "engine/base/quantity.h"
 #include "engine/runtime/devices.h"
@@ -35,6 +35,7 @@
 #include "tools/standard_streams.h"
 #include "tools/strategy_choice.h"
 #include "tools/train_flags.h"
+#include "tools/train_result.h"
 
 namespace lockstep::tools {
 namespace {
@@ -141,86 +142,6 @@ auto naming_the_file(const Configured& configured, Body&& body) {
   }
 }
 
-// Milliseconds.
-nlohmann::json to_json(const engine::StepTimes& times) {
-  nlohmann::json ranks = nlohmann::json::array();
-  for (const engine::RankTimes& rank : times.ranks) {
-    ranks.push_back({{"step_p10_ms", rank.step_p10 * 1e3},
-                     {"step_ms", rank.step * 1e3},
-                     {"step_p90_ms", rank.step_p90 * 1e3},
-                     {"step_p99_ms", rank.step_p99 * 1e3},
-                     {"step_most_ms", rank.step_most * 1e3},
-                     {"work_ms", rank.work * 1e3},
-                     {"waited_ms", rank.waited * 1e3},
-                     {"messages_ms", rank.messages * 1e3}});
-  }
-  const auto hidden = times.hidden_percent();
-  return {{"slowest_rank", times.slowest},
-          {"waited_for_slowest_ms", times.waited_for_slowest * 1e3},
-          {"late_in_turn_ms", times.late_in_turn * 1e3},
-          {"comm_exposed_ms", times.exposed * 1e3},
-          {"comm_hidden_percent", hidden ? nlohmann::json(*hidden) : nlohmann::json()},
-          {"ranks", std::move(ranks)}};
-}
-
-std::string traffic_text(const engine::Traffic& traffic, std::int64_t steps) {
-  const auto bytes = [&](std::uint64_t all) {
-    return engine::bytes_text(double(all) / double(steps));
-  };
-  const auto rows = [&](std::uint64_t all) { return double(all) / double(steps); };
-  std::string text = fmt::format("a worker pulled {} and pushed {} per step",
-                                 bytes(traffic.bytes_pulled), bytes(traffic.bytes_pushed));
-  if (traffic.rows_pulled > 0)
-    text += fmt::format(", of which {:.1f} and {:.1f} rows of tables", rows(traffic.rows_pulled),
-                        rows(traffic.rows_pushed));
-  return text;
-}
-
-// Of so many steps of this process's replicas with servers.
-nlohmann::json to_json(const engine::Traffic& traffic, std::int64_t steps) {
-  const auto per_step = [&](std::uint64_t all) { return double(all) / double(steps); };
-  return {{"steps", steps},
-          {"bytes_pulled", traffic.bytes_pulled},
-          {"bytes_pushed", traffic.bytes_pushed},
-          {"rows_pulled", traffic.rows_pulled},
-          {"rows_pushed", traffic.rows_pushed},
-          {"bytes_per_step", per_step(traffic.bytes_pulled + traffic.bytes_pushed)},
-          {"rows_per_step", per_step(traffic.rows_pulled + traffic.rows_pushed)}};
-}
-
-nlohmann::json result(const TrainFlags& f, const engine::Strategy& strategy,
-                      const engine::History& history) {
-  nlohmann::json object{{"model", f.model},
-                        {"strategy", strategy.name()},
-                        {"replicas", strategy.membership().size},
-                        {"batch", f.batch},
-                        {"steps", history.steps},
-                        {"seconds", history.seconds},
-                        {"images_per_second", nullptr},
-                        {"loss", nullptr},
-                        {"loss_scale", nullptr},
-                        {"skipped_steps", history.skipped_steps},
-                        {"test_accuracy", nullptr},
-                        {"algorithm", strategy.algorithm()},
-                        {"reason", strategy.reason()}};
-  if (history.steps > history.first_step) {  // else there was nothing left to train
-    object["images_per_second"] = history.images_per_second;
-    object["loss"] = history.loss;
-    if (history.loss_scale > 0) object["loss_scale"] = history.loss_scale;
-  }
-  if (history.test) {
-    object["test_accuracy"] = history.test->accuracy;  // null where that is NaN
-    object["test_top5"] = history.test->top5;          // likewise
-    object["test_auc"] = history.test->auc;            // likewise
-    object["test_loss"] = history.test->loss;
-  }
-  if (history.traffic) object["traffic"] = to_json(*history.traffic, history.traffic_steps);
-  if (history.times) object["step_times"] = to_json(*history.times);
-  if (history.first_step > 0) object["first_step"] = history.first_step;
-  if (history.interrupted != 0) object["interrupted"] = history.interrupted;
-  return object;
-}
-
 // Which task of which cluster this is, where TF_CONFIG says so. Processes of an all-reduce find
 // each other by their launcher: what started several without one would have each train alone.
 Cluster cluster_of(const TrainFlags& f, int processes, const Log& log) {
@@ -300,25 +221,141 @@ std::string in_brief(const std::string& explained) {
   return end == std::string::npos ? explained : explained.substr(0, end) + "   [-v for details]";
 }
 
+// The processes that a launcher started for a job with servers become its tasks.
+int run_tasks(const TrainFlags& f, const Program& program, const collectives::mpi::Launch& launch) {
+  together([&] { naming_the_file(program.configured, [&] { check_together(f, launch.size); }); });
+  strategies::LaunchedOptions tasks;
+  tasks.servers = f.servers;
+  tasks.restarts = f.restarts;
+  tasks.interface = f.network.interface;
+  tasks.tls = f.tls;
+  tasks.insecure = f.insecure;
+  if (f.deadline_seconds) tasks.deadline = strategy_options(f).deadline.value();
+  tasks.log = Log(fmt::format("process {}", launch.rank), f.verbosity.level());
+  return strategies::run_launched_task(program.argv, tasks);
+}
+
+engine::FitOptions fit_options(const TrainFlags& f, const engine::data::Sets& sets,
+                               const std::atomic<int>& interrupt) {
+  engine::FitOptions fit;
+  fit.epochs = f.epochs.value_or(kEpochs);
+  fit.steps = f.steps;
+  fit.global_batch = f.batch;
+  fit.accumulate = f.accumulate;
+  fit.steps_ahead = f.steps_ahead;
+  fit.steps_per_execution = f.steps_per_execution;
+  fit.checkpoints = f.checkpoints;
+  const Interval every = interval_of(f.every).value();
+  fit.every = every.steps;
+  fit.every_seconds = every.seconds;
+  fit.keep = f.keep;
+  fit.notes = data_notes(data_choice(f));
+  // A synchronous job goes on from its last checkpoint where a server has come back empty.
+  if (f.strategy == "parameter_server" && !f.checkpoints.empty()) fit.retries = f.restarts;
+  fit.test = sets.test.get();
+  fit.evaluate_every = f.evaluate_every;
+  fit.interrupt = &interrupt;
+  return fit;
+}
+
+// What a run tells people and files. `results` is what --quiet leaves.
+class Reports {
+ public:
+  Reports(const TrainFlags& f, const engine::data::Sets& sets, const engine::Strategy& strategy,
+          Records& records, const Log& log)
+      : f_(f),
+        sets_(sets),
+        strategy_(strategy),
+        records_(records),
+        log_(log),
+        chief_(strategy.membership().chief),
+        progress_(chief_ && !f.verbosity.quiet),
+        results_(chief_) {}
+
+  // From now on `fit` tells this object; it must outlive the run.
+  void listen(engine::FitOptions& fit) {
+    fit.profile = records_.profile();
+    fit.on_open = [this] { begin(); };
+    fit.on_step = [this](const engine::StepReport& report) {
+      progress_.step(report);
+      records_.step(report);
+    };
+    fit.on_epoch = [this](std::int64_t epoch, const auto&) { progress_.epoch(epoch); };
+    fit.on_evaluation = [this](const engine::Evaluation& test, std::int64_t steps,
+                               std::int64_t epochs) {
+      progress_.evaluation(test, steps, epochs);
+      records_.evaluation(test, steps, epochs);
+    };
+    fit.on_checkpoint = [this](std::int64_t step) {
+      records_.checkpoint(step);
+      if (f_.verbosity.verbose)
+        progress_.say(fmt::format("saved step {} in {}", step, f_.checkpoints));
+    };
+  }
+
+  void end(const engine::History& history, const std::vector<std::string>& memory,
+           engine::Strategy& strategy) {
+    progress_.close();
+    if (history.times) progress_.say(history.times->describe());
+    if (history.traffic) progress_.say(traffic_text(*history.traffic, history.traffic_steps));
+    for (const std::string& line : memory) progress_.say(line);
+    records_.close(strategy);
+    for (const std::string& file : records_.files()) f_.verbosity.written(file);
+    if (history.interrupted != 0) {
+      progress_.say(f_.checkpoints.empty()
+                        ? fmt::format("stopped by a signal after step {}", history.steps)
+                        : fmt::format("stopped by a signal; saved step {} in {}", history.steps,
+                                      f_.checkpoints));
+    }
+    if (chief_ && f_.json) {
+      print(train_result(f_, strategy_, history).dump() + "\n");
+    } else if (f_.verbosity.quiet && history.interrupted == 0) {
+      if (history.test) {
+        results_.evaluation(*history.test, history.steps, 0);
+      } else if (history.steps > history.first_step) {
+        results_.say(fmt::format("loss of step {}: {:.4f}", history.steps, history.loss));
+      }
+    }
+  }
+
+ private:
+  void begin() {
+    for (const std::string& warning : sets_.warnings) log_.warning("{}", warning);
+    progress_.say(fmt::format("{} on {}", f_.model, sets_.train->describe()));
+    if (!sets_.test && f_.data != "random") {
+      progress_.say(fmt::format(
+          "there will be no test accuracy, because {} has no test data: {}", f_.data,
+          sets_.test_files.empty() ? "name a file of them with --test" : sets_.test_files));
+    }
+    progress_.say(f_.verbosity.verbose ? strategy_.explain() : in_brief(strategy_.explain()));
+    if (f_.placement) results_.say(strategy_.placement());
+  }
+
+  const TrainFlags& f_;
+  const engine::data::Sets& sets_;
+  const engine::Strategy& strategy_;
+  Records& records_;
+  const Log& log_;
+  bool chief_;
+  Progress progress_, results_;
+};
+
+void warn_of_idle_replicas(const TrainFlags& f, std::size_t replicas, const Log& log) {
+  if (f.batch >= replicas) return;
+  log.warning(
+      "--batch {} has no example for {} of the {} replicas, which idle: use --batch {} or more, "
+      "or fewer replicas",
+      f.batch, replicas - f.batch, replicas, replicas);
+}
+
 int train(const TrainFlags& given, const Program& program) {
   collectives::mpi::Launch launch = collectives::mpi::launch();
   const TrainFlags f =
       with_strategy(given, launch.size,
                     Log("", launch.rank == 0 ? given.verbosity.level() : Log::Level::kWarning));
   const Cluster cluster = together([&] { return cluster_of(f, launch.size, Log()); });
-  const bool supervise = f.strategy == "parameter_server" && !cluster && launch.size > 1;
-  if (supervise) {
-    together([&] { naming_the_file(program.configured, [&] { check_together(f, launch.size); }); });
-    strategies::LaunchedOptions tasks;
-    tasks.servers = f.servers;
-    tasks.restarts = f.restarts;
-    tasks.interface = f.network.interface;
-    tasks.tls = f.tls;
-    tasks.insecure = f.insecure;
-    if (f.deadline_seconds) tasks.deadline = strategy_options(f).deadline.value();
-    tasks.log = Log(fmt::format("process {}", launch.rank), f.verbosity.level());
-    return strategies::run_launched_task(program.argv, tasks);
-  }
+  if (f.strategy == "parameter_server" && !cluster && launch.size > 1)
+    return run_tasks(f, program, launch);
   const std::atomic<int>& interrupt = watch_signals();
   if (cluster) {
     const std::string who = to_string(task_name(cluster->spec, cluster->task));
@@ -361,96 +398,27 @@ int train(const TrainFlags& given, const Program& program) {
   std::optional<Records> records;
   open_chief_files(session, [&] { records.emplace(f, launch.rank == 0, log); });
   const auto strategy = choose_strategy(f, session, cluster, options);
-  const bool chief = strategy->membership().chief;
-  const std::size_t size = std::size_t(strategy->membership().size);
-  if (chief && f.batch < size) {
-    log.warning(
-        "--batch {} has no example for {} of the {} replicas, which idle: use --batch {} or more, "
-        "or fewer replicas",
-        f.batch, size - f.batch, size, size);
+  const engine::Membership membership = strategy->membership();
+  if (membership.chief) {
+    warn_of_idle_replicas(f, std::size_t(membership.size), log);
+    warn_of_warm_up(f, sets.train->size(), std::size_t(membership.size), log);
   }
-  if (chief) warn_of_warm_up(f, sets.train->size(), size, log);
-  Progress progress(chief && !f.verbosity.quiet);
-  Progress results(chief);  // which --quiet leaves
   engine::TrainerOptions trainer_options;
   trainer_options.seed = f.seed;
   trainer_options.model = f.model;
   trainer_options.log = log;
   engine::Trainer trainer(*strategy, std::move(graph), rule, trainer_options);
-
-  engine::FitOptions fit;
-  fit.epochs = f.epochs.value_or(kEpochs);
-  fit.steps = f.steps;
-  fit.global_batch = f.batch;
-  fit.accumulate = f.accumulate;
-  fit.steps_ahead = f.steps_ahead;
-  fit.steps_per_execution = f.steps_per_execution;
-  fit.checkpoints = f.checkpoints;
-  const Interval every = interval_of(f.every).value();
-  fit.every = every.steps;
-  fit.every_seconds = every.seconds;
-  fit.keep = f.keep;
-  fit.notes = data_notes(data_choice(f));
-  // A synchronous job goes on from its last checkpoint where a server has come back empty.
-  if (f.strategy == "parameter_server" && !f.checkpoints.empty()) fit.retries = f.restarts;
-  fit.test = sets.test.get();
-  fit.evaluate_every = f.evaluate_every;
-  fit.interrupt = &interrupt;
-  fit.profile = records->profile();
-  fit.on_open = [&] {
-    for (const std::string& warning : sets.warnings) log.warning("{}", warning);
-    progress.say(fmt::format("{} on {}", f.model, sets.train->describe()));
-    if (!sets.test && f.data != "random") {
-      progress.say(fmt::format(
-          "there will be no test accuracy, because {} has no test data: {}", f.data,
-          sets.test_files.empty() ? "name a file of them with --test" : sets.test_files));
-    }
-    progress.say(f.verbosity.verbose ? strategy->explain() : in_brief(strategy->explain()));
-    if (f.placement) results.say(strategy->placement());
-  };
-  fit.on_step = [&](const engine::StepReport& report) {
-    progress.step(report);
-    records->step(report);
-  };
-  fit.on_epoch = [&](std::int64_t epoch, const auto&) { progress.epoch(epoch); };
-  fit.on_evaluation = [&](const engine::Evaluation& test, std::int64_t steps, std::int64_t epochs) {
-    progress.evaluation(test, steps, epochs);
-    records->evaluation(test, steps, epochs);
-  };
-  fit.on_checkpoint = [&](std::int64_t step) {
-    records->checkpoint(step);
-    if (f.verbosity.verbose) progress.say(fmt::format("saved step {} in {}", step, f.checkpoints));
-  };
+  Reports reports(f, sets, *strategy, *records, log);
+  engine::FitOptions fit = fit_options(f, sets, interrupt);
+  reports.listen(fit);
   const engine::History history = trainer.fit(*sets.train, fit);
-  progress.close();
-  if (history.times) progress.say(history.times->describe());
-  if (history.traffic) progress.say(traffic_text(*history.traffic, history.traffic_steps));
-  for (const std::string& line : session.memory_of_gpus()) progress.say(line);
-  records->close(*strategy);
-  for (const std::string& file : records->files()) f.verbosity.written(file);
-  if (history.interrupted != 0) {
-    progress.say(f.checkpoints.empty()
-                     ? fmt::format("stopped by a signal after step {}", history.steps)
-                     : fmt::format("stopped by a signal; saved step {} in {}", history.steps,
-                                   f.checkpoints));
-  }
-  if (chief && f.json) {
-    print(result(f, *strategy, history).dump() + "\n");
-  } else if (f.verbosity.quiet && history.interrupted == 0) {
-    if (history.test) {
-      results.evaluation(*history.test, history.steps, 0);
-    } else if (history.steps > history.first_step) {
-      results.say(fmt::format("loss of step {}: {:.4f}", history.steps, history.loss));
-    }
-  }
+  reports.end(history, session.memory_of_gpus(), *strategy);
   // Only now is the job over: had the chief died before its result was out, the others would say
   // so.
   strategy->run([&](engine::Replica& r) { strategy->gather(r, {}, "the end of the job"); });
-  if (history.interrupted == 0) {
-    unwatch_signals();
-    return kDone;
-  }
-  return exit_code_of_signal(history.interrupted);
+  if (history.interrupted != 0) return exit_code_of_signal(history.interrupted);
+  unwatch_signals();
+  return kDone;
 }
 
 }  // namespace

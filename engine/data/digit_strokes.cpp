@@ -28,10 +28,7 @@ Stroke arc(Point centre, double width, double height, double from, double to) {
   return stroke;
 }
 
-}  // namespace
-
-DigitStyles digit_styles() {
-  DigitStyles styles;
+void add_lower(DigitStyles& styles) {
   styles[0] = {
       {arc({0, 0}, 0.58, 0.95, -90, 270)},
       {arc({0, 0}, 0.42, 0.95, -60, -430)},
@@ -80,6 +77,9 @@ DigitStyles digit_styles() {
       {curve({{-0.5, -0.9}, {-0.5, -0.1}, {-0.1, 0.15}, {0.4, 0}}),
        lines({{0.45, -0.9}, {0.4, 0.95}})},
   };
+}
+
+void add_upper(DigitStyles& styles) {
   styles[5] = {
       {lines({{0.5, -0.9}, {-0.4, -0.9}, {-0.45, -0.1}}),
        curve({{-0.45, -0.1}, {0.1, -0.25}, {0.52, 0.2}, {0.35, 0.8}, {-0.1, 0.95}, {-0.52, 0.75}})},
@@ -142,6 +142,14 @@ DigitStyles digit_styles() {
            {{0.42, -0.65}, {0, -0.95}, {-0.42, -0.55}, {-0.15, -0.1}, {0.35, -0.3}, {0.44, -0.7}}),
        lines({{0.44, -0.7}, {0.1, 0.95}})},
   };
+}
+
+}  // namespace
+
+DigitStyles digit_styles() {
+  DigitStyles styles;
+  add_lower(styles);
+  add_upper(styles);
   return styles;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Fitting: segments of steps between the moments at which all replicas stop to save, to evaluate,
-// to begin an epoch. The loop of a replica stands in replica_loop.cpp.
+// to begin an epoch. The loop of a replica stands in training_loop.cpp.
 #include "engine/train/trainer.h"
 
 #include <fmt/format.h>
@@ -10,7 +10,8 @@
 
 #include "engine/checkpoint/checkpoint_size.h"
 #include "engine/checkpoint/model_difference.h"
-#include "engine/train/replica_loop.h"
+#include "engine/train/training_loop.h"
+#include "engine/train/work_queue.h"
 
 namespace lockstep::engine {
 namespace {

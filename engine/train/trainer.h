@@ -24,11 +24,11 @@
 #include <vector>
 
 #include "engine/base/log.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/folder_claim.h"
 #include "engine/data/dataset.h"
 #include "engine/nn/graph_spec.h"
 #include "engine/optim/optimizer.h"
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/checkpoint/folder_claim.h"
 #include "engine/report/profile.h"
 #include "engine/report/step_times.h"
 #include "engine/train/strategy.h"

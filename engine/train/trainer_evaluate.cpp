@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Evaluating: all batches of a data set through the graph, forward alone.
-#include "engine/train/replica_loop.h"
+#include "engine/train/evaluation_loop.h"
 #include "engine/train/trainer.h"
+#include "engine/train/work_queue.h"
 
 namespace lockstep::engine {
 

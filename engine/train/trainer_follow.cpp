@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Fitting in a process that follows the chief of its strategy: steps, as long as there are orders.
-#include "engine/train/replica_loop.h"
 #include "engine/train/trainer.h"
+#include "engine/train/training_loop.h"
 
 namespace lockstep::engine {
 

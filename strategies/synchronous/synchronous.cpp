@@ -11,15 +11,15 @@
 #include <thread>
 #include <utility>
 
-#include "collectives/cost/gpu_costs.h"
-#include "collectives/topology/machine.h"
-#include "collectives/cost/planner.h"
-#include "collectives/topology/processor_map.h"
 #include "collectives/algorithms/registry.h"
+#include "collectives/cost/gpu_costs.h"
+#include "collectives/cost/planner.h"
+#include "collectives/job/host_connections.h"
 #include "collectives/plan/traffic.h"
+#include "collectives/topology/machine.h"
+#include "collectives/topology/processor_map.h"
 #include "engine/base/error_bytes.h"
 #include "engine/base/hash.h"
-#include "collectives/job/host_connections.h"
 
 namespace lockstep::strategies {
 
@@ -33,6 +33,24 @@ constexpr std::chrono::milliseconds kDeadline{60000};  // and at least 20 median
 constexpr int kMostDifferences = 3;                    // lines that are shown
 // For a calibration to end by itself once somebody died: it knows more to say.
 constexpr std::chrono::seconds kTurn{2};
+
+// What all processes must have been told alike, a line each.
+std::string flags_text(const SynchronousOptions& o, const engine::UpdateRule& rule,
+                       const engine::OpenOptions& opening, engine::DType dtype, bool queued) {
+  const std::string shares =
+      o.shares.empty() ? "equal" : fmt::format("{}", fmt::join(o.shares, " "));
+  return fmt::format(
+      "optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} of {} clip {} "
+      "trust {}\n"
+      "batch: {}\nshares: {}\naccumulate: {}\nseed: {}\ndtype: {}\nchecksums: {}\noverlap: {}\n"
+      "transport: {}\nwire: {}\nloss scale: {}\nmemory of replicas: {}\n",
+      int(rule.kind), rule.momentum, rule.nesterov, rule.beta1, rule.beta2, rule.epsilon,
+      rule.weight_decay, rule.decay_all ? "all parameters" : "weights", rule.clip_norm, rule.trust,
+      opening.batch, shares, opening.accumulate, opening.seed, engine::name(dtype), o.checksums,
+      o.step.overlap, collectives::transport_of(o.network),
+      o.step.wire ? engine::name(*o.step.wire) : "", text_of(rule.scaling),
+      queued ? "their devices'" : "the host's");
+}
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -215,8 +233,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
                       {options_.threads, kernels});
   };
   engine::Device& first_device = *options_.devices[0];
-  const auto ops =
-      ops_of(first_device, options_.step.kernels.value_or(engine::Kernels::kAuto));
+  const auto ops = ops_of(first_device, options_.step.kernels.value_or(engine::Kernels::kAuto));
   queued_ = !ops->in_host_memory();
   const auto check = [&] {
     check_devices(*ops);
@@ -233,31 +250,18 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
         "loss scale {} was asked for, the checkpoint was written with {}: bits may differ",
         text_of(rule_.scaling), text_of(*scaled_before));
   const engine::Graph first(graph, *ops, 1, graph_options());
-  const std::string shares =
-      options_.shares.empty() ? "equal" : fmt::format("{}", fmt::join(options_.shares, " "));
-  const std::string flags = fmt::format(
-      "optimizer: kind {} momentum {} nesterov {} betas {} {} epsilon {} decay {} of {} clip {} "
-      "trust {}\n"
-      "batch: {}\nshares: {}\naccumulate: {}\nseed: {}\ndtype: {}\nchecksums: {}\noverlap: {}\n"
-      "transport: {}\nwire: {}\nloss scale: {}\nmemory of replicas: {}\n",
-      int(rule.kind), rule.momentum, rule.nesterov, rule.beta1, rule.beta2,
-      rule.epsilon, rule.weight_decay, rule.decay_all ? "all parameters" : "weights",
-      rule.clip_norm, rule.trust, options.batch, shares, options.accumulate, options.seed,
-      engine::name(first.dtype()), options_.checksums, options_.step.overlap,
-      collectives::transport_of(options_.network),
-      options_.step.wire ? engine::name(*options_.step.wire) : "", text_of(rule_.scaling),
-      queued_ ? "their devices'" : "the host's");
+  const std::string flags = flags_text(options_, rule_, options, first.dtype(), queued_);
   // Of another model one line is enough: the others follow from it. Whether all look for costs is
   // compared before one of them does.
   compare(graph.describe(), "model", 1);
   if (bootstrap_.processes() > 1)
-    compare(fmt::format("{}algorithm: {}\nupdate: {}\nbuckets: {} bytes\ncosts: {}\n"
-                        "plan of the checkpoint: {:016x}\n{}",
-                        flags, options_.step.algorithm.text(), strategies::name(options_.step.update),
-                        options_.step.bucket_bytes,
-                        options_.measured ? "measured" : "assumed", engine::hash(options.plan),
-                        options.run),
-            "flags", kMostDifferences);
+    compare(
+        fmt::format("{}algorithm: {}\nupdate: {}\nbuckets: {} bytes\ncosts: {}\n"
+                    "plan of the checkpoint: {:016x}\n{}",
+                    flags, options_.step.algorithm.text(), strategies::name(options_.step.update),
+                    options_.step.bucket_bytes, options_.measured ? "measured" : "assumed",
+                    engine::hash(options.plan), options.run),
+        "flags", kMostDifferences);
   find_vendor();
   design(first);
   plan_memory(*ops_of(first_device, design_.kernels), first);
@@ -358,11 +362,13 @@ void Synchronous::find_costs() {
   if (found.disturbed) costs_are_ += "; not kept, since the machine is busy with other work";
 }
 
-collectives::Calibration Synchronous::measured_costs(const collectives::CalibrationOptions& calibration) {
+collectives::Calibration Synchronous::measured_costs(
+    const collectives::CalibrationOptions& calibration) {
   const auto ops = options_.devices[0]->ops(engine::DType::kFloat32, {.threads = 1});
   calibrating_ = true;
   try {
-    collectives::Calibration found = collectives::calibrate(bootstrap_, topology_, *ops, calibration);
+    collectives::Calibration found =
+        collectives::calibrate(bootstrap_, topology_, *ops, calibration);
     calibrating_ = false;
     return found;
   } catch (...) {  // who throws says why; the watch says no more
@@ -388,7 +394,8 @@ Arithmetic Synchronous::arithmetic() const {
 
 // What moves the plans: connections between hosts, an executor of each replica, the threads.
 void Synchronous::open_executors(const collectives::JobRanks& ranks) {
-  auto transports = collectives::connect_hosts(ranks, design_.plan, options_.network, deadline(), "");
+  auto transports =
+      collectives::connect_hosts(ranks, design_.plan, options_.network, deadline(), "");
   collectives::ExecutorOptions executor;
   executor.deadline = deadline();
   executor.hook = options_.hook;

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "strategies/parameter_server/server/message_values.h"
-#include "strategies/parameter_server/rpc/messages.pb.h"
 #include "strategies/parameter_server/cluster/text_difference.h"
+#include "strategies/parameter_server/rpc/messages.pb.h"
+#include "strategies/parameter_server/server/message_values.h"
 
 namespace lockstep::strategies {
 

@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "strategies/parameter_server/server/message_values.h"
 #include "strategies/parameter_server/rpc/messages.pb.h"
+#include "strategies/parameter_server/server/message_values.h"
 
 namespace lockstep::strategies {
 

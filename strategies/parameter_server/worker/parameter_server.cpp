@@ -10,11 +10,12 @@
 
 #include "engine/base/quantity.h"
 #include "engine/nn/graph_plan.h"
+#include "engine/optim/update_segments.h"
 #include "engine/runtime/devices.h"
 #include "strategies/parameter_server/rpc/array_reader.h"
 #include "strategies/parameter_server/rpc/retry.h"
+#include "strategies/parameter_server/worker/server_limits.h"
 #include "strategies/parameter_server/worker/worker_replica.h"
-#include "engine/optim/update_segments.h"
 
 namespace lockstep::strategies {
 
@@ -153,13 +154,7 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
   failed_.reset();
   saved_.clear();
   version_ = 0;
-  require(rule.kind != engine::UpdateKind::kLars,
-          "parameter_server: lars needs the norms of whole weights and of their gradients at once, "
-          "and servers see them in parts: train with another optimizer, or with another strategy");
-  require(
-      rule.needs() == engine::Needs::kNothing,
-      "parameter_server: clipping needs the norm of all gradients, and no server sees them all: "
-      "train without it, or with another strategy");
+  require_in_parts(rule);
   rule_ = rule;
   // A worker may be given a whole batch.
   const std::size_t rows =
@@ -194,15 +189,7 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
                                                 rows, in_graph, options.seed));
   }
   const engine::Graph& first = workers_[0]->graph;
-  // Statistics first: whoever chose local ones for the sake of the sums would be refused again.
-  require(first.statistics().empty(),
-          "parameter_server: {} is learnt without gradients, and servers hold none of such: train "
-          "models with batch norm by mirrored or collective_all_reduce",
-          first.statistics().empty() ? "" : first.statistics()[0].name);
-  require(first.reductions().empty(),
-          "parameter_server: {} sums over replicas, which do not meet here: train models with such "
-          "by mirrored or collective_all_reduce",
-          first.reductions().empty() ? "" : first.reductions()[0].name);
+  require_alone(first);
   place(first);
   require(rows_->tables().empty() || options.accumulate == 1, engine::Option::kTables,
           "parameter_server: the rows of {} that a batch touches travel with it, so gradients of "
@@ -211,7 +198,8 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
           rows_->tables().empty() ? "" : rows_->tables()[0].name);
   meeting_ = std::make_unique<Meeting>(local());
   broken_ = true;  // nobody converses yet
-  threads_ = std::make_unique<collectives::ReplicaThreads>(std::vector<std::vector<int>>(std::size_t(local())));
+  threads_ = std::make_unique<collectives::ReplicaThreads>(
+      std::vector<std::vector<int>>(std::size_t(local())));
   job_ = job_text(graph, options);
   if (follower_) {
     follower_->attach(job_);

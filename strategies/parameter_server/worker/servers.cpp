@@ -7,8 +7,8 @@
 
 #include "engine/device/buffer.h"
 #include "engine/nn/initial.h"
-#include "strategies/parameter_server/server/message_values.h"
 #include "strategies/parameter_server/rpc/messages.pb.h"
+#include "strategies/parameter_server/server/message_values.h"
 
 namespace lockstep::strategies {
 

@@ -65,25 +65,17 @@ __device__ inline void wait_for_products() {
   if constexpr (kHasGroups) asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
-// sums += a b for a of 64 x 16 and b of 16 x kColumns numbers of the 16-bit type T. The pieces of a
-// are of its rows, with kTurnA of its columns; those of b of its columns, with kTurnB of its rows.
-// With g = lane / 4 and t = lane % 4 a lane of warp w of the group has, for each eight columns,
-// rows 16 w + g, 16 w + g, 16 w + g + 8, 16 w + g + 8 at columns 2 t, 2 t + 1, 2 t, 2 t + 1.
-template <class T, unsigned kColumns, bool kTurnA, bool kTurnB>
-__device__ inline void multiply_add(float (&s)[kColumns / 2], const GroupMatrix& a,
-                                    const GroupMatrix& b) {
-  static_assert(kColumns == 8 || kColumns == 32 || kColumns == 64 || kColumns == 96);
-  constexpr bool kHalf = std::is_same_v<T, Half>;
-  if constexpr (!kHasGroups) {
-    return;
-  } else if constexpr (kHalf && kColumns == 8) {
+template <unsigned kColumns, bool kTurnA, bool kTurnB>
+__device__ inline void multiply_add_float16(float (&s)[kColumns / 2], const GroupMatrix& a,
+                                            const GroupMatrix& b) {
+  if constexpr (kColumns == 8) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 "
         "{%0, %1, %2, %3}, "
         "%4, %5, 1, 1, 1, %6, %7;"
         : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3])
         : "l"(a.words()), "l"(b.words()), "n"(kTurnA), "n"(kTurnB));
-  } else if constexpr (kHalf && kColumns == 32) {
+  } else if constexpr (kColumns == 32) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
@@ -92,7 +84,7 @@ __device__ inline void multiply_add(float (&s)[kColumns / 2], const GroupMatrix&
           "+f"(s[7]), "+f"(s[8]), "+f"(s[9]), "+f"(s[10]), "+f"(s[11]), "+f"(s[12]), "+f"(s[13]),
           "+f"(s[14]), "+f"(s[15])
         : "l"(a.words()), "l"(b.words()), "n"(kTurnA), "n"(kTurnB));
-  } else if constexpr (kHalf && kColumns == 64) {
+  } else if constexpr (kColumns == 64) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "
@@ -104,7 +96,7 @@ __device__ inline void multiply_add(float (&s)[kColumns / 2], const GroupMatrix&
           "+f"(s[21]), "+f"(s[22]), "+f"(s[23]), "+f"(s[24]), "+f"(s[25]), "+f"(s[26]), "+f"(s[27]),
           "+f"(s[28]), "+f"(s[29]), "+f"(s[30]), "+f"(s[31])
         : "l"(a.words()), "l"(b.words()), "n"(kTurnA), "n"(kTurnB));
-  } else if constexpr (kHalf) {
+  } else {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "
@@ -119,7 +111,13 @@ __device__ inline void multiply_add(float (&s)[kColumns / 2], const GroupMatrix&
           "+f"(s[35]), "+f"(s[36]), "+f"(s[37]), "+f"(s[38]), "+f"(s[39]), "+f"(s[40]), "+f"(s[41]),
           "+f"(s[42]), "+f"(s[43]), "+f"(s[44]), "+f"(s[45]), "+f"(s[46]), "+f"(s[47])
         : "l"(a.words()), "l"(b.words()), "n"(kTurnA), "n"(kTurnB));
-  } else if constexpr (kColumns == 8) {
+  }
+}
+
+template <unsigned kColumns, bool kTurnA, bool kTurnB>
+__device__ inline void multiply_add_bfloat16(float (&s)[kColumns / 2], const GroupMatrix& a,
+                                             const GroupMatrix& b) {
+  if constexpr (kColumns == 8) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 "
         "{%0, %1, %2, %3}, "
@@ -163,6 +161,20 @@ __device__ inline void multiply_add(float (&s)[kColumns / 2], const GroupMatrix&
           "+f"(s[42]), "+f"(s[43]), "+f"(s[44]), "+f"(s[45]), "+f"(s[46]), "+f"(s[47])
         : "l"(a.words()), "l"(b.words()), "n"(kTurnA), "n"(kTurnB));
   }
+}
+
+// sums += a b for a of 64 x 16 and b of 16 x kColumns numbers of the 16-bit type T. The pieces of a
+// are of its rows, with kTurnA of its columns; those of b of its columns, with kTurnB of its rows.
+// With g = lane / 4 and t = lane % 4 a lane of warp w of the group has, for each eight columns,
+// rows 16 w + g, 16 w + g, 16 w + g + 8, 16 w + g + 8 at columns 2 t, 2 t + 1, 2 t, 2 t + 1.
+template <class T, unsigned kColumns, bool kTurnA, bool kTurnB>
+__device__ inline void multiply_add(float (&s)[kColumns / 2], const GroupMatrix& a,
+                                    const GroupMatrix& b) {
+  static_assert(kColumns == 8 || kColumns == 32 || kColumns == 64 || kColumns == 96);
+  if constexpr (kHasGroups && std::is_same_v<T, Half>)
+    multiply_add_float16<kColumns, kTurnA, kTurnB>(s, a, b);
+  else if constexpr (kHasGroups)
+    multiply_add_bfloat16<kColumns, kTurnA, kTurnB>(s, a, b);
 }
 
 }  // namespace lockstep::engine::cuda

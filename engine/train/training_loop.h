@@ -3,15 +3,11 @@
 // loss, backward, report. Knows the port and nothing behind it. One object serves all replicas of a
 // process at once; what they share has a lock.
 #pragma once
-#include <functional>
 #include <mutex>
-#include <optional>
-#include <span>
 #include <vector>
 
 #include "engine/data/dataset.h"
 #include "engine/optim/optimizer.h"
-#include "engine/train/area_under_curve.h"
 #include "engine/train/recording.h"
 #include "engine/train/trainer.h"
 
@@ -31,14 +27,6 @@ struct Progress {
   std::vector<StepClock> clocks;   // of this process's replicas; each is its thread's alone
 };
 
-// What a loop over this data set takes: batches that are read ahead, and the order of its examples.
-LoopBytes loop_bytes(const Dataset& data);
-
-// Steps that it takes to use so many examples.
-inline std::int64_t batches_of_epoch(std::uint64_t examples, std::size_t batch) {
-  return std::int64_t((examples + batch - 1) / batch);
-}
-
 class TrainingLoop {
  public:
   TrainingLoop(Strategy& strategy, const Dataset& data, const optim::Optimizer& optimizer,
@@ -51,6 +39,7 @@ class TrainingLoop {
   struct Pending;  // steps whose sums over all replicas are not known yet
   struct Hooks;
   class Numbers;
+  class Reporter;
   Totals step(Replica& replica, const Work& work, Pipeline& pipeline, const Hooks& hooks,
               const Recording& recording, Numbers& numbers);
   void announce(Replica& replica, const Pending& pending, const Totals& totals);
@@ -66,32 +55,6 @@ class TrainingLoop {
   int first_rank_;
   Progress& progress_;
   std::mutex mutex_;
-};
-
-class EvaluationLoop {
- public:
-  // Of a fit its interrupt is asked for between batches, by all replicas together.
-  EvaluationLoop(Strategy& strategy, const Dataset& data, int accumulate,
-                 const Trainer::Outputs* outputs, const FitOptions* fit);
-  void run(Replica& replica);
-  // After run; collective, outside of the strategy's run. Nothing: it was interrupted, on all
-  // replicas before the same batch.
-  std::optional<Evaluation> result();
-
- private:
-  struct Vote;
-  bool interrupted(Replica& replica, Vote& vote) const;
-  void score(Replica& replica);
-  void pass_on(Replica& replica);
-  Strategy& strategy_;
-  const Dataset& data_;
-  int accumulate_;
-  const Trainer::Outputs* outputs_;
-  const FitOptions* fit_;
-  std::mutex mutex_;
-  bool two_classes_ = false;
-  std::vector<ScoredExample> scores_;  // of this process, where there are two classes
-  std::optional<Evaluation> result_;
 };
 
 }  // namespace lockstep::engine

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: MIT
+#include "engine/train/training_loop.h"
+
+#include <array>
+#include <cmath>
+#include <csignal>
+#include <optional>
+#include <utility>
+
+#include "engine/train/accuracy.h"
+#include "engine/train/staging.h"
+#include "engine/train/work_queue.h"
+
+namespace lockstep::engine {
+namespace {
+
+using Part = Recording::Part;
+
+}  // namespace
+
+// Made once, since making one may allocate.
+struct TrainingLoop::Hooks {
+  Graph::Hook before, ready, nothing;
+};
+
+// The sums of losses and of right answers of each micro-batch, of a step and of the one before it:
+// kernels may write them long after they were queued.
+class TrainingLoop::Numbers {
+ public:
+  Numbers(Replica& replica, int parts, bool ahead)
+      : replica_(replica),
+        parts_(parts),
+        ahead_(ahead),
+        sums_(replica.context->ops->allocate_shared(2 * 2 * std::size_t(parts) * sizeof(double))) {}
+
+  // Whether a step's numbers are read when the next one is queued.
+  bool ahead() const { return ahead_; }
+  // Queues those of a part that is at its loss.
+  void ask(std::int64_t step, int part) {
+    Ops& ops = *replica_.context->ops;
+    double* const to = at(step, part);
+    to[1] = 0;  // where the loss counts none
+    const Tensor losses = replica_.graph.losses();
+    if (const Tensor correct = replica_.graph.correct()) {
+      ops.queue_batch_sums(replica_.context->state, losses, correct, to);
+    } else {
+      ops.queue_batch_sum(replica_.context->state, losses, to);
+    }
+    if (!ahead_) ops.synchronize();
+    if (!ahead_ && !std::isfinite(to[0])) {
+      fail(Code::kInvalid, "the loss is not finite at step {}, on rank {}: {}", step + 1,
+           replica_.rank, find_not_finite(replica_));
+    }
+  }
+  // All of the step is queued.
+  void mark(std::int64_t step) {
+    if (ahead_) replica_.context->ops->mark_kernels(int(step % 2));
+  }
+  // Waits for the step's kernels, where they may not be done.
+  void add_to(Totals& totals, std::int64_t step) {
+    if (ahead_) replica_.context->ops->wait_for_kernels(int(step % 2));
+    for (int part = 0; part < parts_; ++part) {
+      totals.loss += at(step, part)[0];
+      totals.correct += at(step, part)[1];
+    }
+    if (!std::isfinite(totals.loss)) {
+      require(false, Option::kStepsAhead,
+              "the loss is not finite at step {}, on rank {}; the next step was queued already: to "
+              "see where it began, go on from the last checkpoint with 0 steps ahead",
+              step + 1, replica_.rank);
+    }
+  }
+
+ private:
+  double* at(std::int64_t step, int part) const {
+    return reinterpret_cast<double*>(sums_.data()) + 2 * (step % 2 * parts_ + part);
+  }
+  Replica& replica_;
+  int parts_;
+  bool ahead_;
+  Buffer sums_;
+};
+
+// Steps that are reported together.
+struct TrainingLoop::Made {
+  Work work;  // of the last one, as is `rate`
+  double rate = 0;
+  Totals mine = {};  // sums over them
+  std::int64_t steps = 1;
+  std::size_t whole = 0;  // examples over all replicas
+
+  void add(const Made& next) {
+    work = next.work;
+    rate = next.rate;
+    mine.loss += next.mine.loss;
+    mine.correct += next.mine.correct;
+    mine.examples += next.mine.examples;
+    mine.stop += next.mine.stop;
+    mine.save += next.mine.save;
+    steps += next.steps;
+    whole += next.whole;
+  }
+};
+
+struct TrainingLoop::Pending {
+  Made made;
+  double images_per_second = 0;
+  double seconds = 0, waited = 0, messages = 0;  // of a step
+  std::optional<Traffic> traffic;
+};
+
+TrainingLoop::TrainingLoop(Strategy& strategy, const Dataset& data,
+                           const optim::Optimizer& optimizer, const FitOptions& options,
+                           std::int64_t steps, int accumulate, std::uint64_t seed,
+                           Progress& progress)
+    : strategy_(strategy),
+      data_(data),
+      optimizer_(optimizer),
+      options_(options),
+      steps_(steps),
+      accumulate_(accumulate),
+      seed_(seed),
+      first_rank_(strategy.membership().rank),
+      progress_(progress) {}
+
+// The micro-batches of one replica's part of one step. Gradients are added up over them; the last
+// one announces them. What it returns lacks the numbers.
+Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, const Hooks& hooks,
+                          const Recording& recording, Numbers& numbers) {
+  const double rate = optimizer_.schedule.rate(optimizer_.rate, work.step, steps_);
+  Totals mine;
+  for (int part = 0; part < accumulate_; ++part) {
+    {
+      const auto span = recording.span(Part::kInput);
+      stage(r, pipeline.take(), work.step, work.whole, rate);
+    }
+    {
+      const auto span = recording.span(Part::kBeforeForward);
+      strategy_.staged(r);
+    }
+    const bool last = part + 1 == accumulate_;
+    const auto queue = [&] {
+      r.graph.forward(*r.context, hooks.before);
+      {
+        const auto span = recording.span(Part::kLoss);
+        r.graph.evaluate_loss(*r.context, true);
+        if (!numbers.ahead()) numbers.ask(work.step, part);
+      }
+      r.graph.backward(*r.context, part > 0, last ? hooks.ready : hooks.nothing);
+      if (!last) return;
+      const auto span = recording.span(Part::kFinish);
+      strategy_.finish(r);
+    };
+    if (numbers.ahead() && options_.profile == nullptr) {
+      strategy_.compute(r, part, work.whole, std::ref(queue));  // by reference: takes no memory
+    } else {
+      queue();
+    }
+    if (numbers.ahead()) numbers.ask(work.step, part);
+  }
+  numbers.mark(work.step);
+  mine.examples = double(work.mine.size());
+  if (options_.interrupt != nullptr && options_.interrupt->load() != 0) mine.stop = 1;
+  const std::chrono::duration<double> since_saved = Clock::now() - progress_.saved_at;
+  const bool by_time = !options_.checkpoints.empty() && options_.every_seconds > 0;
+  if (r.rank == 0 && by_time && since_saved.count() >= options_.every_seconds) mine.save = 1;
+  return mine;
+}
+
+// What one replica reports of its steps. A step's times go to all with the next step's report, and
+// come back with the report after that: so the first report has none, and none are known of the
+// last step.
+class TrainingLoop::Reporter {
+ public:
+  Reporter(TrainingLoop& loop, Replica& replica, const Recording& recording)
+      : loop_(loop),
+        strategy_(loop.strategy_),
+        replica_(replica),
+        recording_(recording),
+        clock_(loop.progress_.clocks[std::size_t(replica.rank - loop.first_rank_)]),
+        waited_before_(strategy_.waited_seconds(replica)),
+        messages_before_(strategy_.messages_seconds(replica)),
+        traffic_before_(strategy_.traffic(replica)) {}
+
+  // A step, which may be reported with the next ones. False when everybody stops.
+  bool end_step(const Made& made) {
+    if (execution_) {
+      execution_->add(made);
+    } else {
+      execution_ = made;
+    }
+    if (execution_->steps < loop_.options_.steps_per_execution) return true;
+    return report(*std::exchange(execution_, std::nullopt));
+  }
+
+  // There is no more.
+  void finish() {
+    if (execution_) report(*execution_);
+    const Totals last = [&] {
+      const auto span = recording_.span(Part::kSettle);
+      return strategy_.settle(replica_);
+    }();
+    if (!pending_) return;
+    learn(last);
+    const auto [seconds, waited, messages] = lap();  // what is left of the last step
+    const double steps = double(pending_->made.steps);
+    pending_->seconds += seconds / steps;
+    pending_->waited += waited / steps;
+    pending_->messages += messages / steps;
+    loop_.announce(replica_, *pending_, last);
+  }
+
+ private:
+  bool report(Made made) {
+    if (pending_) made.mine.waited = pending_->waited, made.mine.messages = pending_->messages;
+    const Totals last = [&] {
+      const auto span = recording_.span(Part::kReport);
+      return strategy_.report(replica_, made.work.step, made.mine);
+    }();
+    learn(last);
+    ++reports_;
+    if (pending_) loop_.announce(replica_, *pending_, last);
+    const auto [seconds, waited, messages] = lap();
+    const double steps = double(made.steps);
+    pending_ = {made,
+                double(made.whole) / seconds,
+                seconds / steps,
+                waited / steps,
+                messages / steps,
+                traffic_since()};
+    // Everybody sees the same sums, so everybody stops here.
+    return last.stop == 0 && last.save == 0;
+  }
+
+  void learn(const Totals& totals) {
+    if (reports_ >= 2) clock_.add_least(totals.waited, totals.messages);
+  }
+
+  // Seconds since the last call: all, those that this thread waited, and those in which messages
+  // were under way.
+  std::array<double, 3> lap() {
+    const auto now = Clock::now();
+    const double waited = strategy_.waited_seconds(replica_);
+    const double messages = strategy_.messages_seconds(replica_);
+    const std::array<double, 3> since{std::chrono::duration<double>(now - before_).count(),
+                                      waited - waited_before_, messages - messages_before_};
+    before_ = now, waited_before_ = waited, messages_before_ = messages;
+    return since;
+  }
+
+  std::optional<Traffic> traffic_since() {
+    const std::optional<Traffic> now = strategy_.traffic(replica_);
+    std::optional<Traffic> since;
+    if (now && traffic_before_) since = *now - *traffic_before_;
+    traffic_before_ = now;
+    return since;
+  }
+
+  TrainingLoop& loop_;
+  Strategy& strategy_;
+  Replica& replica_;
+  const Recording& recording_;
+  StepClock& clock_;
+  std::optional<Made> execution_;  // what is not reported yet
+  std::optional<Pending> pending_;
+  int reports_ = 0;
+  Clock::time_point before_ = Clock::now();
+  double waited_before_, messages_before_;
+  std::optional<Traffic> traffic_before_;
+};
+
+void TrainingLoop::run(Replica& r) {
+  r.context->training = true;
+  PipelineOptions reading = pipeline_options(seed_, options_.shuffle, options_.prefetch_threads);
+  if (!r.context->ops->in_host_memory()) {
+    reading.memory = [&](std::size_t bytes) { return r.context->ops->allocate_shared(bytes); };
+  }
+  Pipeline pipeline(data_, reading);
+  WorkQueue queue(strategy_, r, pipeline, accumulate_);
+  Numbers numbers(r, accumulate_, options_.steps_ahead > 0 && !r.context->ops->in_host_memory());
+  const Recording recording(options_.profile, strategy_.profiler(), r, accumulate_);
+  const Hooks hooks{[&](Range range) {
+                      const auto span = recording.span(Part::kBeforeForward);
+                      strategy_.before_forward(r, range);
+                    },
+                    [&](Range range) {
+                      const auto span = recording.span(Part::kGradientReady);
+                      strategy_.gradient_ready(r, range);
+                    },
+                    [](Range) {}};
+  Reporter reporter(*this, r, recording);
+  const auto end_step = [&](Made& made) {
+    numbers.add_to(made.mine, made.work.step);
+    return reporter.end_step(made);
+  };
+  std::optional<Made> queued;  // where the host is a step ahead
+  for (bool go_on = true; go_on;) {
+    const std::optional<Work> work = queue.next();
+    if (!work) break;
+    const auto whole = recording.step(work->step);
+    std::optional<Made> made(Made{.work = *work, .whole = work->whole});
+    made->mine = step(r, *work, pipeline, hooks, recording, numbers);
+    made->rate = r.state.rate;
+    if (numbers.ahead()) std::swap(made, queued);
+    if (made) go_on = end_step(*made);
+    remember(*work);
+  }
+  if (queued) end_step(*queued);
+  reporter.finish();
+}
+
+void TrainingLoop::remember(const Work& work) {
+  std::scoped_lock lock(mutex_);
+  if (work.step < progress_.step) return;
+  progress_.step = work.step + 1;
+  progress_.position = work.after;
+}
+
+void TrainingLoop::announce(Replica& r, const Pending& pending, const Totals& totals) {
+  progress_.clocks[std::size_t(r.rank - first_rank_)].add(pending.seconds, pending.waited,
+                                                          pending.messages);
+  StepReport report;
+  {
+    std::scoped_lock lock(mutex_);
+    if (totals.stop > 0 && progress_.stopped == 0) progress_.stopped = SIGTERM;
+    if (pending.traffic) {
+      progress_.traffic += *pending.traffic;
+      progress_.counted_steps += pending.made.steps;
+    }
+    if (r.rank != 0) return;
+    report.step = pending.made.work.step;
+    report.steps = steps_;
+    report.epoch = pending.made.work.epoch;
+    report.rate = pending.made.rate;
+    report.loss = totals.examples > 0 ? totals.loss / totals.examples : 0;
+    report.accuracy = accuracy(r, totals.correct, totals.examples);
+    report.examples = std::size_t(totals.examples);
+    report.images_per_second = pending.images_per_second;
+    report.waited = pending.waited;
+    report.traffic = pending.traffic;
+    report.loss_scale = totals.loss_scale;
+    report.skipped_steps = std::int64_t(totals.skipped);
+    progress_.images_per_second.push_back(pending.images_per_second);
+    progress_.last = report;
+  }
+  if (options_.on_step) options_.on_step(report);
+}
+
+}  // namespace lockstep::engine

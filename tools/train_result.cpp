@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+#include "tools/train_result.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/base/quantity.h"
+
+namespace lockstep::tools {
+namespace {
+
+// Milliseconds.
+nlohmann::json to_json(const engine::StepTimes& times) {
+  nlohmann::json ranks = nlohmann::json::array();
+  for (const engine::RankTimes& rank : times.ranks) {
+    ranks.push_back({{"step_p10_ms", rank.step_p10 * 1e3},
+                     {"step_ms", rank.step * 1e3},
+                     {"step_p90_ms", rank.step_p90 * 1e3},
+                     {"step_p99_ms", rank.step_p99 * 1e3},
+                     {"step_most_ms", rank.step_most * 1e3},
+                     {"work_ms", rank.work * 1e3},
+                     {"waited_ms", rank.waited * 1e3},
+                     {"messages_ms", rank.messages * 1e3}});
+  }
+  const auto hidden = times.hidden_percent();
+  return {{"slowest_rank", times.slowest},
+          {"waited_for_slowest_ms", times.waited_for_slowest * 1e3},
+          {"late_in_turn_ms", times.late_in_turn * 1e3},
+          {"comm_exposed_ms", times.exposed * 1e3},
+          {"comm_hidden_percent", hidden ? nlohmann::json(*hidden) : nlohmann::json()},
+          {"ranks", std::move(ranks)}};
+}
+
+// Of so many steps of this process's replicas with servers.
+nlohmann::json to_json(const engine::Traffic& traffic, std::int64_t steps) {
+  const auto per_step = [&](std::uint64_t all) { return double(all) / double(steps); };
+  return {{"steps", steps},
+          {"bytes_pulled", traffic.bytes_pulled},
+          {"bytes_pushed", traffic.bytes_pushed},
+          {"rows_pulled", traffic.rows_pulled},
+          {"rows_pushed", traffic.rows_pushed},
+          {"bytes_per_step", per_step(traffic.bytes_pulled + traffic.bytes_pushed)},
+          {"rows_per_step", per_step(traffic.rows_pulled + traffic.rows_pushed)}};
+}
+
+}  // namespace
+
+std::string traffic_text(const engine::Traffic& traffic, std::int64_t steps) {
+  const auto bytes = [&](std::uint64_t all) {
+    return engine::bytes_text(double(all) / double(steps));
+  };
+  const auto rows = [&](std::uint64_t all) { return double(all) / double(steps); };
+  std::string text = fmt::format("a worker pulled {} and pushed {} per step",
+                                 bytes(traffic.bytes_pulled), bytes(traffic.bytes_pushed));
+  if (traffic.rows_pulled > 0)
+    text += fmt::format(", of which {:.1f} and {:.1f} rows of tables", rows(traffic.rows_pulled),
+                        rows(traffic.rows_pushed));
+  return text;
+}
+
+nlohmann::json train_result(const TrainFlags& f, const engine::Strategy& strategy,
+                            const engine::History& history) {
+  nlohmann::json object{{"model", f.model},
+                        {"strategy", strategy.name()},
+                        {"replicas", strategy.membership().size},
+                        {"batch", f.batch},
+                        {"steps", history.steps},
+                        {"seconds", history.seconds},
+                        {"images_per_second", nullptr},
+                        {"loss", nullptr},
+                        {"loss_scale", nullptr},
+                        {"skipped_steps", history.skipped_steps},
+                        {"test_accuracy", nullptr},
+                        {"algorithm", strategy.algorithm()},
+                        {"reason", strategy.reason()}};
+  if (history.steps > history.first_step) {  // else there was nothing left to train
+    object["images_per_second"] = history.images_per_second;
+    object["loss"] = history.loss;
+    if (history.loss_scale > 0) object["loss_scale"] = history.loss_scale;
+  }
+  if (history.test) {
+    object["test_accuracy"] = history.test->accuracy;  // null where that is NaN
+    object["test_top5"] = history.test->top5;          // likewise
+    object["test_auc"] = history.test->auc;            // likewise
+    object["test_loss"] = history.test->loss;
+  }
+  if (history.traffic) object["traffic"] = to_json(*history.traffic, history.traffic_steps);
+  if (history.times) object["step_times"] = to_json(*history.times);
+  if (history.first_step > 0) object["first_step"] = history.first_step;
+  if (history.interrupted != 0) object["interrupted"] = history.interrupted;
+  return object;
+}
+
+}  // namespace lockstep::tools
