@@ -21,6 +21,12 @@ PARTS = [
 SERVERS = ("strategies/parameter_server/", "strategies/grpc/", "strategies/pmix/", "strategies/session/")
 PORTS = {"Ops", "Strategy", "Layer"}
 MOST_LINES, MOST_FUNCTIONS, MOST_DATA = 80, 30, 20
+# Classes that have more functions or data members: no more than these, and fewer when they are cut.
+LARGER = {
+    "CudaOps": (30, 37), "Driver": (62, 20), "Graph": (38, 44), "ReduceArguments": (30, 22), "Communicator": (43, 20),
+    "SimulationRun": (31, 20), "Executor": (60, 35), "Connection": (33, 20), "TrainingShards": (40, 21),
+    "ParameterServer": (30, 35), "Mirror": (30, 31), "Designer": (35, 20), "StepDesign": (30, 33), "Synchronous": (50, 37),
+    "TrainFlags": (30, 67), "BenchFlags": (30, 30)}
 
 COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|R"\(.*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#[^\n]*',
                      re.DOTALL | re.MULTILINE)
@@ -78,8 +84,8 @@ class Scan:
             elif letter == "{":
                 text_before = code[head:at]
                 kind = "other" if inside else kind_of(text_before)
-                if kind == "other" and stack and stack[-1][0] == "class" and not inside:
-                    kind = "value"   # a member's initializer: its declaration goes on behind it
+                if kind == "other" and stack and stack[-1][0] in ("class", "value") and not inside:
+                    kind = "value"   # in a member's initializer: its declaration goes on behind it
                 stack.append((kind, text_before, line, []))
                 if kind != "value":
                     head = at + 1
@@ -87,12 +93,11 @@ class Scan:
                 kind, before, first, members = stack.pop()
                 if kind == "function":
                     name = FUNCTION_NAME.search(without_templates(before))
-                    start = bisect.bisect_left(ends, at - len(code[at:at])) + 1
-                    self.functions.append((name.group(1) if name else "?", first, start - first + 1))
+                    self.functions.append((name.group(1) if name else "?", first, line - first + 1))
                     if stack and stack[-1][0] == "class":
                         stack[-1][3].append(before + "{}")
                 elif kind == "class":
-                    name = NAME.search(before)
+                    name = NAME.search(re.sub(r"template\s*<[^<>]*>", "", before))
                     self.classes.append((name.group(1) if name else "?", first, members))
                 if kind != "value":
                     head = at + 1
@@ -109,7 +114,9 @@ def counts(members):
         if "(" in outside and not re.match(r"(?:alignas\([^)]*\)\s*)[^()]*$", outside):
             functions += not re.search(r"\b(?:override|final)\b|=\s*delete", member)
         elif not re.match(r"(?:static\s+)?constexpr\b|static\s+const", member):
-            data += 1 + outside.count(",")
+            while (less := re.sub(r"\{[^{}]*\}|\([^()]*\)", "", member)) != member:
+                member = less
+            data += 1 + member.count(",")
     return functions, data
 
 
@@ -161,10 +168,11 @@ def check(root):
                     offences.append(f"{name}:{line}: {function} has {length} lines, {MOST_LINES} are the most")
             for owner, line, members in scan.classes:
                 functions, data = counts(members)
-                if functions > MOST_FUNCTIONS and owner not in PORTS:
-                    offences.append(f"{name}:{line}: {owner} has {functions} functions, {MOST_FUNCTIONS} are the most")
-                if data > MOST_DATA:
-                    offences.append(f"{name}:{line}: {owner} has {data} data members, {MOST_DATA} are the most")
+                most_functions, most_data = LARGER.get(owner, (MOST_FUNCTIONS, MOST_DATA))
+                if functions > most_functions and owner not in PORTS:
+                    offences.append(f"{name}:{line}: {owner} has {functions} functions, {most_functions} are the most")
+                if data > most_data:
+                    offences.append(f"{name}:{line}: {owner} has {data} data members, {most_data} are the most")
     offences += [f"{circle}: includes go in a circle" for circle in circles(includes)]
     return lines, offences
 

@@ -23,6 +23,7 @@ def load(path):
 
 
 check_includes = load(ROOT / "tools/check_includes.py")
+check_budgets = load(ROOT / "test/lint/check_budgets.py")
 check_form = load(ROOT / "test/lint/check_form.py")
 check_format = load(ROOT / "test/lint/check_format.py")
 check_headers = load(ROOT / "test/lint/check_headers.py")
@@ -42,6 +43,38 @@ class InTree(unittest.TestCase):
     def write(self, path, *lines):
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text("".join(line + "\n" for line in lines))
+
+
+class Budgets(InTree):
+    def offences(self, path, *lines):
+        self.write(path, *lines)
+        return check_budgets.check(self.root)[1]
+
+    def test_a_function_of_81_lines_is_noticed_and_one_of_80_is_not(self):
+        for calls, noticed in ((78, False), (79, True)):
+            body = ["  call({1, 2});  // }"] * calls
+            offences = self.offences("engine/nn/a.cpp", "namespace a {", "int one(const char* x = \"{\") {", *body, "}", "}")
+            self.assertEqual([f"engine/nn/a.cpp:2: one has {calls + 2} lines, 80 are the most"] if noticed else [], offences)
+
+    def test_a_class_of_31_functions_is_noticed(self):
+        functions = [f"  int f{i}(int a = {{}}) const {{ return a; }}" for i in range(15)] + [f"  void g{i}();" for i in range(15)]
+        members = ["  void h() override;", "  int x_ = 0;", "  static constexpr int kX = 1;", "  using Y = int;"]
+        self.assertEqual(self.offences("engine/nn/a.h", "class A {", *functions, *members, "};"), [])
+        self.assertEqual(self.offences("engine/nn/a.h", "class A {", *functions, "  void more();", *members, "};"),
+                         ["engine/nn/a.h:1: A has 31 functions, 30 are the most"])
+
+    def test_a_class_of_21_data_members_is_noticed(self):
+        members = [f"  std::map<int, int> m{i} = {{{{1, 2}}}};" for i in range(18)]
+        self.assertEqual(self.offences("engine/nn/a.h", "struct A {", *members, "  int x = 0, y = 0;", "};"), [])
+        self.assertEqual(self.offences("engine/nn/a.h", "struct A {", *members, "  int x = 0, y = 0;", "  int z;", "};"),
+                         ["engine/nn/a.h:1: A has 21 data members, 20 are the most"])
+
+    def test_includes_in_a_circle_are_noticed(self):
+        self.write("engine/nn/b.h", '#include "engine/nn/c.h"')
+        self.write("engine/nn/c.h", '#include "engine/nn/a.h"')
+        offences = self.offences("engine/nn/a.h", '#include "engine/nn/b.h"')
+        self.assertEqual(len(offences), 1, offences)
+        self.assertIn("go in a circle", offences[0])
 
 
 class Includes(InTree):
