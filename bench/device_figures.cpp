@@ -118,7 +118,8 @@ nlohmann::json update_figures(engine::Device& device, const DeviceOptions& optio
       mine.rule = momentum();
       mine.update = update;
       if (!in_one) mine.bucket_bytes = 0;
-      ways.push_back(std::make_unique<Way>(std::string(name(update)) + (in_one ? "_in_one" : ""), mine));
+      ways.push_back(
+          std::make_unique<Way>(std::string(name(update)) + (in_one ? "_in_one" : ""), mine));
       Way& way = *ways.back();
       way.timed.most_calls = std::min(Batches::kMostCalls, way.replicas.most_calls());
       way.timed.seconds = [&way](int calls) { return way.replicas.update(calls); };

@@ -11,9 +11,9 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "collectives/topology/example_topologies.h"
 #include "collectives/cost/planner.h"
 #include "collectives/cost/simulator.h"
+#include "collectives/topology/example_topologies.h"
 #include "engine/base/error.h"
 
 namespace lockstep {

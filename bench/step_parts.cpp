@@ -68,7 +68,7 @@ std::vector<ReadyUnit> ReadyTimes::units(std::size_t width) const {
 }
 
 std::vector<ReadyUnit> ReadyTimes::buckets(const std::vector<engine::Range>& cut,
-                                                       std::size_t width) const {
+                                           std::size_t width) const {
   std::vector<ReadyUnit> units;
   for (const engine::Range& bucket : cut) {
     const auto at = std::lower_bound(ends_.begin(), ends_.end(), bucket.end) - ends_.begin();

@@ -24,8 +24,8 @@
 #include "engine/nn/layers.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/staging.h"
-#include "strategies/synchronous/mirror.h"
 #include "strategies/session/factories.h"
+#include "strategies/synchronous/mirror.h"
 #include "strategies/synchronous/synchronous.h"
 
 namespace lockstep::bench {

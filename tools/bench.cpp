@@ -8,12 +8,12 @@
 #include <thread>
 
 #include "collectives/cost/cost_cache.h"
-#include "collectives/topology/machine.h"
-#include "engine/base/quantity.h"
-#include "engine/ops/ops.h"
-#include "engine/checkpoint/whole_file.h"
 #include "collectives/job/calibration.h"
 #include "collectives/job/rank_processors.h"
+#include "collectives/topology/machine.h"
+#include "engine/base/quantity.h"
+#include "engine/checkpoint/whole_file.h"
+#include "engine/ops/ops.h"
 #include "strategies/session/session.h"
 #include "tools/bench/other_work.h"
 #include "tools/bench/overlap.h"
@@ -341,7 +341,7 @@ int run_bench(const BenchFlags& f, const Program& program) {
   const auto ops = session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
   session.connected();
   const collectives::Ranks ranks{collectives::rank_of_each_process(bootstrap), *ops, deadline,
-                                session.network()};
+                                 session.network()};
   return code_of(runs ? runs->processes(ranks) : BenchOfRank(f, setting, ranks, false).measure());
 }
 

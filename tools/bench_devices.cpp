@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "collectives/cost/gpu_costs.h"
-#include "collectives/nccl/nccl.h"
 #include "collectives/cost/size_rules.h"
+#include "collectives/nccl/nccl.h"
 #include "collectives/topology/topology.h"
 #include "engine/base/error.h"
 #include "tools/bench/device_ranks.h"

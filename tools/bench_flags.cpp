@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "collectives/mpi/mpi_bootstrap.h"
 #include "collectives/algorithms/registry.h"
 #include "collectives/cost/size_rules.h"
+#include "collectives/mpi/mpi_bootstrap.h"
 #include "engine/base/error.h"
 #include "tools/bounds.h"
 #include "tools/help.h"

@@ -9,9 +9,9 @@
 #include <optional>
 #include <string>
 
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/data/sets.h"
 #include "engine/nn/graph_spec.h"
-#include "engine/checkpoint/checkpoint.h"
 
 namespace lockstep::tools {
 

@@ -8,9 +8,9 @@
 
 #include "collectives/cost/cost_cache.h"
 #include "collectives/cost/gpu_costs.h"
+#include "collectives/job/gpu_calibration.h"
 #include "engine/base/error.h"
 #include "engine/runtime/devices.h"
-#include "collectives/job/gpu_calibration.h"
 
 namespace lockstep::tools {
 
@@ -31,7 +31,7 @@ bool are_gpus(const std::vector<engine::Device*>& devices) {
 }
 
 collectives::Calibration device_costs(const std::vector<engine::Device*>& devices,
-                                     const collectives::Topology& found, DeviceCosts which) {
+                                      const collectives::Topology& found, DeviceCosts which) {
   collectives::Calibration assumed;
   assumed.topology = found;
   if (!are_gpus(devices)) return assumed;

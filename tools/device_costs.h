@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "collectives/job/calibration.h"
 #include "collectives/topology/topology.h"
 #include "engine/device/device.h"
-#include "collectives/job/calibration.h"
 
 namespace lockstep::tools {
 
@@ -22,6 +22,6 @@ bool are_gpus(const std::vector<engine::Device*>& devices);
 // `found`: this process, as discover() found it with these devices, one entry a replica. Costs of
 // processors stay as they are. Throws what calibrate_gpus throws.
 collectives::Calibration device_costs(const std::vector<engine::Device*>& devices,
-                                     const collectives::Topology& found, DeviceCosts which);
+                                      const collectives::Topology& found, DeviceCosts which);
 
 }  // namespace lockstep::tools

@@ -11,12 +11,12 @@
 #include <optional>
 
 #include "collectives/cost/cost_cache.h"
+#include "collectives/job/calibration.h"
 #include "collectives/mpi/mpi_bootstrap.h"
+#include "engine/checkpoint/whole_file.h"
 #include "engine/optim/optimizer.h"
 #include "engine/runtime/devices.h"
-#include "engine/checkpoint/whole_file.h"
 #include "models/registry.h"
-#include "collectives/job/calibration.h"
 #include "strategies/session/session.h"
 #include "strategies/synchronous/step_design.h"
 #include "tools/bounds.h"
@@ -184,7 +184,7 @@ std::vector<engine::Device*> devices_of(const PlanFlags& f, strategies::Session&
 
 // The ranks of this job, measured.
 collectives::Calibration calibrated(const PlanFlags& f, strategies::Session& session,
-                                   const Topology& found) {
+                                    const Topology& found) {
   const auto ops = session.devices()[0]->ops(engine::DType::kFloat32, {.threads = 1});
   collectives::CalibrationOptions options;
   options.network = session.network();
@@ -234,12 +234,12 @@ int plan(const PlanFlags& f, const Program& program) {
   PlanSource source{"this job"};
   const bool gpus = are_gpus(devices);
   if (gpus || !f.assumed) {
-    const collectives::Calibration calibration = gpus
-                                                    ? device_costs(devices, topology,
-                                                                   f.assumed ? DeviceCosts::kAssumed
-                                                                   : f.fresh ? DeviceCosts::kFresh
-                                                                             : DeviceCosts::kStored)
-                                                    : calibrated(f, session, topology);
+    const collectives::Calibration calibration =
+        gpus ? device_costs(devices, topology,
+                            f.assumed ? DeviceCosts::kAssumed
+                            : f.fresh ? DeviceCosts::kFresh
+                                      : DeviceCosts::kStored)
+             : calibrated(f, session, topology);
     if (!calibration.note.empty()) session.log().warning("{}", calibration.note);
     topology = calibration.topology;
     if (!f.assumed) source.seconds = calibration.seconds, source.stored = calibration.cached;

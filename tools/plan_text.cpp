@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "collectives/cost/memory_access.h"
-#include "collectives/topology/ring_order.h"
 #include "collectives/cost/size_rules.h"
+#include "collectives/topology/ring_order.h"
 #include "engine/base/quantity.h"
 
 namespace lockstep::tools {

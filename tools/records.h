@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "engine/checkpoint/whole_file.h"
 #include "engine/report/event_log.h"
 #include "engine/report/profile.h"
 #include "engine/report/summary.h"
 #include "engine/train/trainer.h"
-#include "engine/checkpoint/whole_file.h"
 #include "tools/train_flags.h"
 
 namespace lockstep::tools {

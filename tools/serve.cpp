@@ -7,8 +7,8 @@
 
 #include "collectives/cost/size_rules.h"
 #include "engine/base/log.h"
-#include "strategies/parameter_server/rpc/host_port.h"
 #include "strategies/parameter_server/cluster/tf_config.h"
+#include "strategies/parameter_server/rpc/host_port.h"
 #include "strategies/session/server_task.h"
 #include "strategies/session/supervisor.h"
 #include "strategies/session/task_status.h"

@@ -51,7 +51,8 @@ strategies::StrategyOptions strategy_options(const TrainFlags& f) {
   if (f.loss_scale) options.step.loss_scale = loss_scaling(*f.loss_scale);
   options.step.algorithm = f.algorithm;
   options.step.update = strategies::update_of(f.update);
-  if (f.strategy != "parameter_server" && !f.wire.empty()) options.step.wire = engine::dtype_of(f.wire);
+  if (f.strategy != "parameter_server" && !f.wire.empty())
+    options.step.wire = engine::dtype_of(f.wire);
   const bool host_takes_part = f.steps_ahead == 0 || !f.profile.empty();
   options.step.graphs = strategies::graphs_of(f.graphs);
   if (host_takes_part && options.step.graphs == strategies::Graphs::kAutomatic)

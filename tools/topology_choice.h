@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A cluster that a flag names: an example of collectives/topology/example_topologies.h, or a JSON file.
+// A cluster that a flag names: an example of collectives/topology/example_topologies.h, or a JSON
+// file.
 #pragma once
 #include <string>
 

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "collectives/algorithms/registry.h"
-#include "collectives/cost/size_rules.h"
 #include "collectives/algorithms/vendor_sum.h"
+#include "collectives/cost/size_rules.h"
 #include "engine/base/brief.h"
 #include "engine/base/error.h"
 #include "engine/base/spelling.h"

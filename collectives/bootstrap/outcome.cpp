@@ -25,8 +25,8 @@ Outcome::Outcome(const std::string& what, const std::function<std::string()>& wo
     told_ = kFailed + engine::to_bytes(error);
   } catch (const std::exception& error) {
     failed_ = std::current_exception();
-    told_ = kFailed +
-            engine::to_bytes({engine::Code::kIo, fmt::format("{}: {}", what, error.what())});
+    told_ =
+        kFailed + engine::to_bytes({engine::Code::kIo, fmt::format("{}: {}", what, error.what())});
   }
 }
 

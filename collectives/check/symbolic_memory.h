@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/plan/plan.h"
 #include "collectives/check/vector_clock.h"
+#include "collectives/plan/plan.h"
 
 namespace lockstep::collectives {
 

@@ -16,11 +16,11 @@
 #include <set>
 #include <utility>
 
-#include "collectives/plan/repetition.h"
 #include "collectives/check/symbolic_lanes.h"
 #include "collectives/check/symbolic_memory.h"
 #include "collectives/check/vector_clock.h"
 #include "collectives/check/well_formed.h"
+#include "collectives/plan/repetition.h"
 
 namespace lockstep::collectives {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "engine/base/error.h"
 #include "collectives/communicator/rank_call.h"
+#include "engine/base/error.h"
 
 namespace lockstep::collectives {
 

@@ -12,17 +12,16 @@
 #include <limits>
 #include <type_traits>
 
+#include "collectives/communicator/rank_call.h"
 #include "collectives/memory/mapped_memory.h"
 #include "engine/base/error.h"
 #include "engine/ops/fixed_point.h"
-#include "collectives/communicator/rank_call.h"
 
 namespace lockstep::collectives {
 
 using engine::Code;
 using engine::DType;
 using engine::require;
-
 
 namespace {
 
@@ -51,8 +50,7 @@ Communicator::Communicator(Bootstrap& bootstrap, std::unique_ptr<engine::Ops> op
       reproducible_(options.reproducible),
       exceptions_(std::uncaught_exceptions()) {
   require(options.deadline.count() > 0, "the deadline must be positive");
-  watch_ = std::make_unique<PeerWatch>(
-      [this](const Peer& peer) { lost(peer); });
+  watch_ = std::make_unique<PeerWatch>([this](const Peer& peer) { lost(peer); });
   watch_host(ranks_, "processes of the ranks", *watch_);
   choose(options);
   const std::size_t table = std::size_t(size()) * RankCall::kNumbers;
@@ -111,8 +109,7 @@ Communicator::Area Communicator::area(DType dtype, Reduce operation) {
   const auto first = std::find(kFirst.begin(), kFirst.end(), std::pair(dtype, operation));
   if (first != kFirst.end()) {
     const std::size_t table = std::size_t(size()) * RankCall::kNumbers * sizeof(double);
-    return {area_, whole_pages(table),
-            1 + int(first - kFirst.begin()) * int(kBlocks.size())};
+    return {area_, whole_pages(table), 1 + int(first - kFirst.begin()) * int(kBlocks.size())};
   }
   RankLink*& own = areas_[{dtype, operation}];
   if (own == nullptr) {
@@ -308,7 +305,8 @@ template void Communicator::reduce_reproducibly(std::span<engine::BFloat16>, Red
 
 template <class T>
 void Communicator::reduce(std::span<T> values, Reduce operation, Deadline deadline) {
-  RankCall call{RankCall::Kind::kAllReduce, engine::dtype_of<T>(), int(operation), values.size(), 0};
+  RankCall call{RankCall::Kind::kAllReduce, engine::dtype_of<T>(), int(operation), values.size(),
+                0};
   const auto owned = std::find_if(owned_.begin(), owned_.end(), [&](const Owned& o) {
     return o.data == values.data() && o.dtype == call.dtype && o.count == values.size() &&
            !values.empty();

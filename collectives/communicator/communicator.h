@@ -39,9 +39,9 @@
 // Costs an all-reduce more, of 8 bytes a block, and in the sum 8 bytes an element (float64: 16);
 // everything is copied.
 //
-// The planner (collectives/cost/planner.h) chooses the algorithm of each size: on one host direct or one
-// shot, which alone add in the order of ranks and round once; between hosts any. It goes by what is
-// kept in `cost_cache` of such ranks, else by costs that are assumed; nothing is measured.
+// The planner (collectives/cost/planner.h) chooses the algorithm of each size: on one host direct
+// or one shot, which alone add in the order of ranks and round once; between hosts any. It goes by
+// what is kept in `cost_cache` of such ranks, else by costs that are assumed; nothing is measured.
 #pragma once
 #include <array>
 #include <chrono>
@@ -59,12 +59,12 @@
 #include <vector>
 
 #include "collectives/algorithms/algorithms.h"
-#include "collectives/bootstrap/bootstrap.h"
-#include "collectives/run/peer_watch.h"
-#include "collectives/cost/planner.h"
 #include "collectives/algorithms/registry.h"
+#include "collectives/bootstrap/bootstrap.h"
+#include "collectives/cost/planner.h"
 #include "collectives/cost/size_rules.h"
 #include "collectives/job/rank_link.h"
+#include "collectives/run/peer_watch.h"
 
 namespace lockstep::collectives {
 
@@ -79,8 +79,8 @@ struct CommunicatorOptions {
   // Of the first process: folder of measured costs, as `lockstep plan` and strategies keep them;
   // empty: they are assumed.
   std::filesystem::path cost_cache = {};
-  // Instead of the planner's choice: a name, or names by size (collectives/cost/size_rules.h), of the
-  // bytes that are sent.
+  // Instead of the planner's choice: a name, or names by size (collectives/cost/size_rules.h), of
+  // the bytes that are sent.
   std::string algorithm = "auto";
   bool reproducible = false;  // the same on all ranks, else no communicator is made
 };
@@ -175,8 +175,8 @@ class Communicator {
   Area area(engine::DType dtype, Reduce operation);
   // Adds a plan, or one for each length, behind `scratch` bytes of scratch.
   void add(StepPlan& plan, std::size_t& scratch, Request request) const;
-  void add_pieces(StepPlan& plan, std::size_t& scratch, engine::DType dtype,
-                  Reduce operation, std::size_t begin) const;
+  void add_pieces(StepPlan& plan, std::size_t& scratch, engine::DType dtype, Reduce operation,
+                  std::size_t begin) const;
   // Runs the plan of an area that has room for so many elements, of which the others become zero.
   template <class T>
   void run_piece(const Area& area, std::size_t count);
@@ -191,8 +191,7 @@ class Communicator {
   Request request(std::string name, engine::DType dtype, Reduce operation) const;
   void choose(const CommunicatorOptions& options);
   const Algorithm& algorithm_for(const Request& request) const;
-  RankLink& link(StepPlan plan, std::size_t bytes, std::size_t scratch,
-                 const std::string& what);
+  RankLink& link(StepPlan plan, std::size_t bytes, std::size_t scratch, const std::string& what);
   void unlink(const RankLink& link) noexcept;
   void lost(const Peer& peer) noexcept;
 
@@ -213,7 +212,7 @@ class Communicator {
   std::string purpose_;                                // of the present call, for errors
   std::optional<engine::Clock::time_point> end_ = {};  // of the present call, where it has its own
   int exceptions_;                                     // on their way when it was made
-  std::unique_ptr<PeerWatch> watch_;      // last: its thread uses the others
+  std::unique_ptr<PeerWatch> watch_;                   // last: its thread uses the others
 };
 
 }  // namespace lockstep::collectives

@@ -2,14 +2,13 @@
 // Which algorithm the communicator takes for which sizes.
 #include <iterator>
 
+#include "collectives/communicator/communicator.h"
 #include "collectives/cost/size_rules.h"
+#include "collectives/job/calibration.h"
 #include "collectives/topology/topology.h"
 #include "engine/base/error.h"
-#include "collectives/job/calibration.h"
-#include "collectives/communicator/communicator.h"
 
 namespace lockstep::collectives {
-
 
 namespace {
 
@@ -39,11 +38,11 @@ void Communicator::choose(const CommunicatorOptions& options) {
   stored.cache = options.cost_cache;
   const Calibration found = stored_costs(ranks_.bootstrap, topology, stored);
   topology = found.topology;
-  ranks_.access = memory_access(
-      topology.hosts[std::size_t(ranks_.host[std::size_t(rank())])].costs);
+  ranks_.access =
+      memory_access(topology.hosts[std::size_t(ranks_.host[std::size_t(rank())])].costs);
   costs_are_ = topology.costs_are + (found.note.empty() ? "" : " (" + found.note + ")");
-  choices_ = plan_all_reduce(topology, candidates, {},
-                                          {kPriced.begin(), kPriced.end()}, &ranks_.bootstrap);
+  choices_ = plan_all_reduce(topology, candidates, {}, {kPriced.begin(), kPriced.end()},
+                             &ranks_.bootstrap);
 }
 
 std::string Communicator::explain() const {

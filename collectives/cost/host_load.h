@@ -11,8 +11,8 @@
 #include <limits>
 #include <vector>
 
-#include "collectives/topology/link_costs.h"
 #include "collectives/plan/plan.h"
+#include "collectives/topology/link_costs.h"
 
 namespace lockstep::collectives {
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "collectives/topology/machine.h"
 #include "collectives/cost/size_rules.h"
+#include "collectives/topology/machine.h"
 
 namespace lockstep::collectives {
 namespace {

@@ -15,9 +15,9 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/algorithms/registry.h"
 #include "collectives/bootstrap/bootstrap.h"
 #include "collectives/cost/price.h"
-#include "collectives/algorithms/registry.h"
 #include "collectives/cost/size_rules.h"
 #include "collectives/topology/topology.h"
 

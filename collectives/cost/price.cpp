@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <array>
 
+#include "collectives/cost/size_rules.h"
 #include "collectives/topology/doublings.h"
 #include "collectives/topology/example_topologies.h"
 #include "collectives/topology/ring_order.h"
-#include "collectives/cost/size_rules.h"
 
 namespace lockstep::collectives {
 namespace {

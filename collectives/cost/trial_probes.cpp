@@ -9,8 +9,8 @@
 #include <numeric>
 
 #include "collectives/algorithms/algorithms.h"
-#include "collectives/cost/price.h"
 #include "collectives/algorithms/registry.h"
+#include "collectives/cost/price.h"
 
 namespace lockstep::collectives {
 namespace {

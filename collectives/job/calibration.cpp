@@ -11,25 +11,24 @@
 #include <thread>
 #include <utility>
 
+#include "collectives/bootstrap/outcome.h"
 #include "collectives/cost/calibration.h"
 #include "collectives/cost/cost_cache.h"
-#include "collectives/topology/example_topologies.h"
-#include "collectives/topology/machine.h"
-#include "collectives/memory/mapped_memory.h"
 #include "collectives/cost/memory_access.h"
-#include "collectives/bootstrap/outcome.h"
 #include "collectives/cost/probes.h"
-#include "collectives/run/processor_wait.h"
 #include "collectives/cost/trial_probes.h"
 #include "collectives/cost/wire_probes.h"
-#include "engine/base/error.h"
-#include "engine/base/version.h"
 #include "collectives/job/probe_run.h"
 #include "collectives/job/rank_processors.h"
+#include "collectives/memory/mapped_memory.h"
+#include "collectives/run/processor_wait.h"
+#include "collectives/topology/example_topologies.h"
+#include "collectives/topology/machine.h"
+#include "engine/base/error.h"
+#include "engine/base/version.h"
 
 namespace lockstep::collectives {
 namespace {
-
 
 // Costs of an executor that works otherwise are of no use: counted up when it does. What is run,
 // and by which plans, is in the fingerprint by itself.
@@ -93,14 +92,12 @@ std::size_t most_tried(const Passes& largest) {
 }
 
 LocalProbes local_probes(const JobRanks& ranks, const Passes& largest_pass, int hosts_of_machine) {
-  LocalProbes local{{signal_probes(ranks.host), line_probe(ranks.host)},
-                    {}};
+  LocalProbes local{{signal_probes(ranks.host), line_probe(ranks.host)}, {}};
   local.first[0].seconds = kSignals;
   local.first[1].seconds = kLines;
   const auto sizes = pass_sizes(largest_pass.bytes, largest_pass.ranks);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    ProbeGroup& group =
-        local.then.emplace_back(pass_probe(ranks.host, sizes[i], hosts_of_machine));
+    ProbeGroup& group = local.then.emplace_back(pass_probe(ranks.host, sizes[i], hosts_of_machine));
     const std::size_t larger = sizes.size() - 1 - i;
     group.seconds = larger == 0 ? kLargestPasses : larger == 1 ? kMiddlePasses : kSmallPasses;
   }
@@ -134,9 +131,8 @@ std::vector<int> processors_of_hosts(const JobRanks& ranks, int here) {
 
 // One process searches for the costs and hands them round, since all would find the same, and where
 // processes share processors they would take them from each other.
-Topology costs_of_first(Bootstrap& bootstrap, Topology topology,
-                        const std::vector<Sample>& samples, const std::vector<int>& processors,
-                        double trials, std::size_t most) {
+Topology costs_of_first(Bootstrap& bootstrap, Topology topology, const std::vector<Sample>& samples,
+                        const std::vector<int>& processors, double trials, std::size_t most) {
   const auto all = all_or_none(bootstrap, "measured costs", [&] {
     if (bootstrap.process() != 0) return std::string();
     Topology measured = calibrated(topology, samples, processors);
@@ -164,7 +160,7 @@ struct JobIdentity {
 struct Measured {
   Topology topology;
   ProcessorWait wait = {};  // of the rank that waited longest
-  bool disturbed = false;                // by other work
+  bool disturbed = false;   // by other work
 };
 
 // What the ranks do while they are timed, as an executor of a step would.
@@ -182,12 +178,11 @@ Measured tried(const JobIdentity& job, const Topology& topology, const engine::O
   Measured result{topology};
   // Ranks whose processors other work has take longer, as those that share them do.
   for (const double time : {seconds, options.trials * (kShared - 1)}) {
-    ProbeRun run(ranks, largest_trials(topology, most), ops,
-                 job.mine.binding.processors, options.deadline, options.network, options.waited);
+    ProbeRun run(ranks, largest_trials(topology, most), ops, job.mine.binding.processors,
+                 options.deadline, options.network, options.waited);
     run.access(access_of(ranks, topology));
     result.topology.trials = planned_trials(topology, time, most);
-    time_trials(result.topology, time,
-                             [&](const auto& groups) { return run.measure(groups); });
+    time_trials(result.topology, time, [&](const auto& groups) { return run.measure(groups); });
     result.wait = run.processor_wait();
     // In so short a time the least wait that counts elsewhere would be most of it.
     result.disturbed = job.mine.enough && result.wait.part() > result.wait.kPart;
@@ -211,8 +206,7 @@ Measured measured(const JobIdentity& job, const Topology& topology, const engine
     largest.push_back(wire->largest());
   }
   const std::size_t most = most_tried(largest_pass);
-  for (ProbeGroup& group : largest_trials(topology, most))
-    largest.push_back(std::move(group));
+  for (ProbeGroup& group : largest_trials(topology, most)) largest.push_back(std::move(group));
   ProbeRun run(ranks, largest, ops, job.mine.binding.processors, options.deadline, options.network,
                options.waited);
   std::vector<Sample> samples = run.measure(local.first);
@@ -268,8 +262,7 @@ std::uint64_t hash_of_probes() {
     const std::vector<int> host = few.host_of_rank();
     all.push_back(signal_probes(host));
     all.push_back(line_probe(host));
-    for (const std::size_t bytes : pass_sizes(kBytes, 2))
-      all.push_back(pass_probe(host, bytes));
+    for (const std::size_t bytes : pass_sizes(kBytes, 2)) all.push_back(pass_probe(host, bytes));
     for (const std::size_t bytes : store_probe_sizes(kBytes, 2))
       all.push_back(store_probe(host, bytes));
     if (hosts > 1) all.push_back(WireProbes(host, kWireTime).largest());
@@ -338,8 +331,8 @@ Calibration stored_costs(Bootstrap& bootstrap, const Topology& topology,
   return result;
 }
 
-Calibration calibrate(Bootstrap& bootstrap, const Topology& topology,
-                      const engine::Ops& ops, const CalibrationOptions& options) {
+Calibration calibrate(Bootstrap& bootstrap, const Topology& topology, const engine::Ops& ops,
+                      const CalibrationOptions& options) {
   const auto begin = engine::Clock::now();
   const JobIdentity job = identity_of(bootstrap, topology, options);
   Calibration result = stored_by_first(bootstrap, topology, job.fingerprint, options,

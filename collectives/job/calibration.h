@@ -14,10 +14,10 @@
 #include <string>
 
 #include "collectives/bootstrap/bootstrap.h"
+#include "collectives/job/network.h"
 #include "collectives/run/processor_wait.h"
 #include "collectives/topology/topology.h"
 #include "engine/ops/ops.h"
-#include "collectives/job/network.h"
 
 namespace lockstep::collectives {
 
@@ -26,8 +26,8 @@ struct CalibrationOptions {
   Network network = {};
   std::filesystem::path cache = {};  // folder of the files; empty: none is read or written
   bool fresh = false;                // do not read; what is measured is stored
-  // On one host: only times all-reduces (collectives/topology/trial.h), for as long as a start may wait. All
-  // other costs are assumed.
+  // On one host: only times all-reduces (collectives/topology/trial.h), for as long as a start may
+  // wait. All other costs are assumed.
   bool trials_alone = false;
   // s: of all trials together; on one host where ranks are more than processors three times as
   // much.
@@ -43,11 +43,11 @@ struct CalibrationOptions {
 };
 
 struct Calibration {
-  Topology topology;  // `costs_are` "measured"; "assumed" beside trials alone
-  double seconds = 0;              // that it took
-  bool cached = false;             // the costs are from a file
-  bool kept = false;               // they were measured now, and are in that file for the next job
-  bool disturbed = false;          // by other work, so that they are not kept
+  Topology topology;       // `costs_are` "measured"; "assumed" beside trials alone
+  double seconds = 0;      // that it took
+  bool cached = false;     // the costs are from a file
+  bool kept = false;       // they were measured now, and are in that file for the next job
+  bool disturbed = false;  // by other work, so that they are not kept
   // For who started the job, one line, on the first process; else empty: what was wrong with that
   // file, or that the costs are not kept since other work disturbed them.
   std::string note = {};
@@ -62,9 +62,9 @@ Calibration stored_costs(Bootstrap& bootstrap, const Topology& topology,
 // The same, and measures where there are none. A thread for each
 // rank of this process, bound as ranks that train or are timed would be; `ops`: for all of them.
 // Takes memory for a while: some 100 MiB a host. Some tenths of a second, however slow the machine
-// and the wire are (collectives/cost/wire_probes.h says what is left out there). Throws Error(kTimeout)
-// and Error(kPeerLost) naming ranks, and what mapping and connecting throw.
-Calibration calibrate(Bootstrap& bootstrap, const Topology& topology,
-                      const engine::Ops& ops, const CalibrationOptions& options);
+// and the wire are (collectives/cost/wire_probes.h says what is left out there). Throws
+// Error(kTimeout) and Error(kPeerLost) naming ranks, and what mapping and connecting throw.
+Calibration calibrate(Bootstrap& bootstrap, const Topology& topology, const engine::Ops& ops,
+                      const CalibrationOptions& options);
 
 }  // namespace lockstep::collectives

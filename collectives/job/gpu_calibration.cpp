@@ -16,7 +16,6 @@
 namespace lockstep::collectives {
 namespace {
 
-
 // Costs that were measured in another way are of no use: counted up where it changes.
 constexpr int kGpuCostsVersion = 1;
 
@@ -25,8 +24,7 @@ std::string gpu_fingerprint(const Topology& topology, const GpuCalibration& how)
       fmt::format("lockstep {}, costs of GPUs {}\n", engine::version(), kGpuCostsVersion);
   for (engine::Device* device : how.devices)
     text += fmt::format("{}: {}\n", to_string(device->id()), device->description());
-  return fingerprint(topology,
-                                  text + fmt::format("{}", fmt::join(describe(how.gpus), "\n")));
+  return fingerprint(topology, text + fmt::format("{}", fmt::join(describe(how.gpus), "\n")));
 }
 
 void connect(const std::vector<engine::Device*>& devices) {
@@ -50,8 +48,7 @@ Topology measured_gpus(Topology topology, const GpuCalibration& how) {
     ranks.push_back({ops.back().get(),
                      std::size_t(std::ranges::find(each, names[i]) - each.begin()), names[i]});
   }
-  topology.hosts[0].costs =
-      gpu_costs(how.gpus, names, measure_gpus(ranks, how.probes));
+  topology.hosts[0].costs = gpu_costs(how.gpus, names, measure_gpus(ranks, how.probes));
   topology.costs_are = "measured";
   return topology;
 }

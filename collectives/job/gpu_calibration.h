@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "collectives/cost/gpu_probes.h"
+#include "collectives/job/calibration.h"
 #include "collectives/topology/topology.h"
 #include "engine/device/device.h"
 #include "engine/device/gpu_topology.h"
-#include "collectives/job/calibration.h"
 
 namespace lockstep::collectives {
 

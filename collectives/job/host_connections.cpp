@@ -13,8 +13,7 @@ namespace lockstep::collectives {
 namespace {
 
 // {rank here, rank there}
-std::vector<std::pair<int, int>> pairs_of(const std::vector<int>& mine,
-                                          const StepPlan& plan) {
+std::vector<std::pair<int, int>> pairs_of(const std::vector<int>& mine, const StepPlan& plan) {
   std::set<std::pair<int, int>> pairs;
   for (const int rank : mine)
     for (const Stage& stage : plan)
@@ -30,8 +29,7 @@ std::vector<std::unique_ptr<Transport>> connect_sockets(
   std::optional<TcpFabric> fabric;
   // Of each process: an address and a key, of which the first one's is taken.
   const auto all = all_or_none(ranks.bootstrap, what + "addresses of the ranks", [&] {
-    fabric.emplace(
-        TcpOptions{network.interface, network.first_port, network.last_port});
+    fabric.emplace(TcpOptions{network.interface, network.first_port, network.last_port});
     return fabric->address() + "\n" + random_secret();
   });
   std::vector<std::string> address;
@@ -40,17 +38,17 @@ std::vector<std::unique_ptr<Transport>> connect_sockets(
     address.push_back(text.substr(0, text.find('\n')));
   }
   const std::size_t end = all[0].find('\n');
-  const JobKey key{.job = what + all[0].substr(0, end),
-                                .secret = all[0].substr(end + 1)};
+  const JobKey key{.job = what + all[0].substr(0, end), .secret = all[0].substr(end + 1)};
   return fabric->connect(ranks.mine(), pairs, address, key, deadline,
                          [&] { ranks.bootstrap.throw_if_abandoned(); });
 }
 
 }  // namespace
 
-std::vector<std::unique_ptr<Transport>> connect_hosts(
-    const JobRanks& ranks, const StepPlan& plan, const Network& network,
-    std::chrono::milliseconds deadline, const std::string& what) {
+std::vector<std::unique_ptr<Transport>> connect_hosts(const JobRanks& ranks, const StepPlan& plan,
+                                                      const Network& network,
+                                                      std::chrono::milliseconds deadline,
+                                                      const std::string& what) {
   const std::vector<int> mine = ranks.mine();
   if (ranks.one_host()) return std::vector<std::unique_ptr<Transport>>(mine.size());
   const auto pairs = pairs_of(mine, plan);

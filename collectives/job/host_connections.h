@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "collectives/plan/plan.h"
-#include "collectives/run/transport.h"
 #include "collectives/job/job_ranks.h"
 #include "collectives/job/network.h"
+#include "collectives/plan/plan.h"
+#include "collectives/run/transport.h"
 
 namespace lockstep::collectives {
 
@@ -19,8 +19,9 @@ namespace lockstep::collectives {
 // `what` stands in front in errors: "buckets: ". Throws Error(kTimeout) naming who did not come,
 // and what the bootstrap throws or was abandoned with; where a process cannot listen,
 // Error(kInvalid) or Error(kIo) on all of them.
-std::vector<std::unique_ptr<Transport>> connect_hosts(
-    const JobRanks& ranks, const StepPlan& plan, const Network& network,
-    std::chrono::milliseconds deadline, const std::string& what);
+std::vector<std::unique_ptr<Transport>> connect_hosts(const JobRanks& ranks, const StepPlan& plan,
+                                                      const Network& network,
+                                                      std::chrono::milliseconds deadline,
+                                                      const std::string& what);
 
 }  // namespace lockstep::collectives

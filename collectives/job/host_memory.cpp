@@ -8,12 +8,11 @@
 #include <map>
 #include <sstream>
 
-#include "collectives/topology/machine.h"
 #include "collectives/bootstrap/outcome.h"
+#include "collectives/topology/machine.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {
-
 
 namespace {
 
@@ -59,13 +58,12 @@ HostMemory::HostMemory(const JobRanks& ranks, std::size_t block, std::size_t con
                        const std::string& what)
     : local_(ranks.local()), blocks_(local_.size(), nullptr) {
   require_room(ranks, block, control, what);
-  const auto addresses =
-      all_or_none(ranks.bootstrap, what + "memory of the ranks", [&] {
-        take(ranks, block, control, what);
-        std::string mine;
-        for (const MappedMemory& memory : mapped_) mine += to_text(memory.address()) + "\n";
-        return mine;
-      });
+  const auto addresses = all_or_none(ranks.bootstrap, what + "memory of the ranks", [&] {
+    take(ranks, block, control, what);
+    std::string mine;
+    for (const MappedMemory& memory : mapped_) mine += to_text(memory.address()) + "\n";
+    return mine;
+  });
   all_or_none(ranks.bootstrap, what + "memory is mapped", [&] {
     map(ranks, addresses);
     return std::string();

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "collectives/job/job_ranks.h"
 #include "collectives/memory/mapped_memory.h"
 #include "engine/device/buffer.h"
-#include "collectives/job/job_ranks.h"
 
 namespace lockstep::collectives {
 
@@ -34,9 +34,9 @@ class HostMemory {
   std::vector<int> local_;
   std::vector<std::byte*> blocks_;  // of the ranks of this host
   std::byte* control_ = nullptr;
-  engine::Buffer own_;                             // one process: all blocks and the control block
-  std::vector<MappedMemory> mapped_;  // several: of my ranks, then perhaps control
-  std::vector<engine::Buffer> peers_;              // of theirs
+  engine::Buffer own_;                 // one process: all blocks and the control block
+  std::vector<MappedMemory> mapped_;   // several: of my ranks, then perhaps control
+  std::vector<engine::Buffer> peers_;  // of theirs
 };
 
 }  // namespace lockstep::collectives

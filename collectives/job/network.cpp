@@ -14,8 +14,7 @@ void require_possible(const Network& network) {
   const bool of_tcp = !network.interface.empty() || network.first_port != 0;
   engine::require(transport != "mpi" || !of_tcp,
                   "interface and ports are transport tcp's; MPI has options of its own for them");
-  require_possible(
-      TcpOptions{network.interface, network.first_port, network.last_port});
+  require_possible(TcpOptions{network.interface, network.first_port, network.last_port});
 }
 
 std::string_view transport_of(const Network& network) {

@@ -10,11 +10,11 @@
 #include <limits>
 #include <optional>
 
-#include "collectives/run/executor.h"
-#include "collectives/memory/mapped_memory.h"
 #include "collectives/bootstrap/outcome.h"
-#include "engine/base/error.h"
 #include "collectives/job/host_connections.h"
+#include "collectives/memory/mapped_memory.h"
+#include "collectives/run/executor.h"
+#include "engine/base/error.h"
 
 namespace lockstep::collectives {
 namespace {
@@ -56,8 +56,7 @@ StepPlan all_plans(const std::vector<ProbeGroup>& groups) {
 }
 
 // Where kinds of access are compared each plan has an executor of its own.
-std::optional<ExecutorOptions> own_options(Probe::Kind kind,
-                                                        ExecutorOptions options) {
+std::optional<ExecutorOptions> own_options(Probe::Kind kind, ExecutorOptions options) {
   constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
   switch (kind) {
     case Probe::Kind::kKept:
@@ -83,8 +82,7 @@ class GroupExecutors {
   GroupExecutors(int rank, Team& team, Transport* transport, const engine::Ops& ops,
                  const ExecutorOptions& options, const ProbeGroup& group) {
     const auto open = [&](const ExecutorOptions& own) {
-      Executor& made =
-          all_.emplace_back(rank, team, transport, ops, OwnedState{}, own);
+      Executor& made = all_.emplace_back(rank, team, transport, ops, OwnedState{}, own);
       made.open(group.step);
       return &made;
     };

@@ -18,16 +18,16 @@
 #include <vector>
 
 #include "collectives/cost/calibration.h"
-#include "collectives/run/peer_watch.h"
 #include "collectives/cost/memory_access.h"
 #include "collectives/cost/probes.h"
+#include "collectives/job/host_memory.h"
+#include "collectives/job/network.h"
+#include "collectives/job/replica_threads.h"
+#include "collectives/run/peer_watch.h"
 #include "collectives/run/processor_wait.h"
 #include "collectives/run/team.h"
 #include "collectives/run/transport.h"
 #include "engine/ops/ops.h"
-#include "collectives/job/host_memory.h"
-#include "collectives/job/network.h"
-#include "collectives/job/replica_threads.h"
 
 namespace lockstep::collectives {
 
@@ -35,10 +35,9 @@ class ProbeRun {
  public:
   // `largest`: the groups for whose memory there must be room. `processors`: of each rank of this
   // process, as for ReplicaThreads. `waited`: as for ProcessorWaitClock.
-  ProbeRun(const JobRanks& ranks, const std::vector<ProbeGroup>& largest,
-           const engine::Ops& ops, const std::vector<std::vector<int>>& processors,
-           std::chrono::milliseconds deadline, const Network& network,
-           std::function<double()> waited);
+  ProbeRun(const JobRanks& ranks, const std::vector<ProbeGroup>& largest, const engine::Ops& ops,
+           const std::vector<std::vector<int>>& processors, std::chrono::milliseconds deadline,
+           const Network& network, std::function<double()> waited);
   ~ProbeRun();
   ProbeRun(const ProbeRun&) = delete;
   ProbeRun& operator=(const ProbeRun&) = delete;
@@ -64,7 +63,7 @@ class ProbeRun {
   void listen(const std::stop_token& stop) noexcept;
   void add_team(const ProbeGroup& group);
   std::vector<Sample> samples_of(const std::vector<ProbeGroup>& groups,
-                                              const std::vector<std::string>& all);
+                                 const std::vector<std::string>& all);
   // Of the host's group with this number: 1 where this turn is to be done; of turn 0: 1 where the
   // group's limit has passed.
   std::atomic<std::uint32_t>& goes_on(std::size_t team, int turn) const;
@@ -79,7 +78,7 @@ class ProbeRun {
   std::size_t elements_ = 0;  // of a rank's gradient space
   std::unique_ptr<HostMemory> memory_;
   std::vector<std::unique_ptr<Transport>> transports_;  // of my ranks
-  std::mutex mutex_;                                                 // teams_ and lost_
+  std::mutex mutex_;                                    // teams_ and lost_
   std::vector<std::unique_ptr<Team>> teams_;            // of all groups so far
   std::optional<engine::Error> lost_;
   std::vector<ProcessorWait> waits_;  // of each rank

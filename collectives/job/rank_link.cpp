@@ -3,12 +3,11 @@
 
 #include <algorithm>
 
+#include "collectives/job/host_connections.h"
 #include "collectives/memory/mapped_memory.h"
 #include "engine/base/error.h"
-#include "collectives/job/host_connections.h"
 
 namespace lockstep::collectives {
-
 
 namespace {
 
@@ -18,11 +17,10 @@ std::size_t pages(std::size_t bytes) {
 
 }  // namespace
 
-RankLink::RankLink(const Ranks& ranks, StepPlan plan, std::size_t bytes,
-                   std::size_t scratch, const std::string& what)
+RankLink::RankLink(const Ranks& ranks, StepPlan plan, std::size_t bytes, std::size_t scratch,
+                   const std::string& what)
     : plan_(std::move(plan)) {
-  const std::string mine =
-      fmt::format("{:016x} {}", hash(plan_), transport_of(ranks.network));
+  const std::string mine = fmt::format("{:016x} {}", hash(plan_), transport_of(ranks.network));
   const auto all = ranks.bootstrap.all_gather(mine, what + ": plans");
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     engine::require(all[rank] == all[0],
@@ -36,8 +34,7 @@ RankLink::RankLink(const Ranks& ranks, StepPlan plan, std::size_t bytes,
   options.stream_from = ranks.access.results;
   options.cache = ranks.access.touched;
   options.read_ahead = ranks.access.read_ahead;
-  executor_.emplace(ranks.rank(), *team_, transport_.get(), ranks.ops, OwnedState{},
-                    options);
+  executor_.emplace(ranks.rank(), *team_, transport_.get(), ranks.ops, OwnedState{}, options);
   executor_->open(plan_);
 }
 

@@ -12,13 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "collectives/run/executor.h"
 #include "collectives/cost/memory_access.h"
+#include "collectives/job/host_memory.h"
+#include "collectives/job/network.h"
+#include "collectives/run/executor.h"
 #include "collectives/run/team.h"
 #include "collectives/run/transport.h"
 #include "engine/ops/ops.h"
-#include "collectives/job/host_memory.h"
-#include "collectives/job/network.h"
 
 namespace lockstep::collectives {
 

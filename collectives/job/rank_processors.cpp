@@ -32,8 +32,7 @@ std::string mine(const Machine& machine) {
   file >> kernel;
   if (kernel.empty()) kernel = machine.hostname;
   const int quota = machine.quota > 0 ? std::max(1, int(std::ceil(machine.quota))) : 0;
-  return fmt::format("{} {} {}", quota, kernel,
-                     to_text(allowed_processors()));
+  return fmt::format("{} {} {}", quota, kernel, to_text(allowed_processors()));
 }
 
 Said said_in(const std::string& text) {

@@ -4,14 +4,14 @@
 #pragma once
 #include <string>
 
-#include "collectives/topology/binding.h"
 #include "collectives/job/job_ranks.h"
+#include "collectives/topology/binding.h"
 
 namespace lockstep::collectives {
 
 struct RankProcessors {
   Binding binding;  // of this process's ranks, one thread each
-  int of_host = 1;               // that the ranks of this host may use together
+  int of_host = 1;  // that the ranks of this host may use together
   // On every machine as many processors as ranks, also where several hosts of the job are parts of
   // one machine. The same on all processes.
   bool enough = true;

@@ -306,7 +306,8 @@ class Fabric {
   // What a peer has said: a word, or its last.
   void heed() {
     if (heard_->bytes != kAskWord && heard_->bytes != kHereWord) {
-      const auto bytes = std::size_t(std::clamp(heard_->bytes, 0, std::int32_t(Transport::kMostReason)));
+      const auto bytes =
+          std::size_t(std::clamp(heard_->bytes, 0, std::int32_t(Transport::kMostReason)));
       const auto why = engine::read_error(std::span(heard_->error).first(bytes));
       if (!why) engine::fail(Code::kIo, "a process of the job sent what is no message");
       throw engine::Error(*why);

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/run/peer_watch.h"
 #include "collectives/mpi/leave.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "collectives/mpi/siblings.h"
+#include "collectives/run/peer_watch.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives::mpi {
@@ -45,9 +45,8 @@ struct StartWatch::State {
           leave(what, std::chrono::milliseconds(250));
         })),
         patience(most),
-        watch([this](const Peer& peer) {
-          gone(fmt::format("{} (pid {})", name(peer), peer.pid));
-        }) {
+        watch(
+            [this](const Peer& peer) { gone(fmt::format("{} (pid {})", name(peer), peer.pid)); }) {
     if (me.present && me.local_size > 1) {
       thread = std::jthread([this](const std::stop_token& stop) { scan(stop); });
     }

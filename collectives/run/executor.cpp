@@ -164,9 +164,8 @@ bool Executor::pass(int& budget, bool& ended, int plan) {
     // Who lost a peer, or was told of a deadline, is told with what it waits for.
     const bool told =
         error.code() == engine::Code::kPeerLost || error.code() == engine::Code::kTimeout;
-    team_.stop(at_ && !told
-                   ? error.with(fmt::format("{}: {}", at_->stage->plan.name, error.what()))
-                   : error);
+    team_.stop(at_ && !told ? error.with(fmt::format("{}: {}", at_->stage->plan.name, error.what()))
+                            : error);
   }
   return false;
 }

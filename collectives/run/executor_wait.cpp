@@ -146,11 +146,11 @@ bool Executor::blame(Entry& entry, int lane, int plan, milliseconds waited,
                      engine::Clock::time_point since, engine::Clock::time_point now) {
   const std::vector<int> named = presence_.silent(plan, missing(entry, plan, lane), since, now);
   if (named.empty()) return false;
-  team_.stop({engine::Code::kTimeout,
-              fmt::format("{}{}: rank {} waited {} ms{}", purpose_of(entry),
-                          title(entry.stage->plan), rank_, waited.count(),
-                          presence(entry, plan, lane, named)),
-              named, true});
+  team_.stop(
+      {engine::Code::kTimeout,
+       fmt::format("{}{}: rank {} waited {} ms{}", purpose_of(entry), title(entry.stage->plan),
+                   rank_, waited.count(), presence(entry, plan, lane, named)),
+       named, true});
   return true;
 }
 
@@ -184,9 +184,9 @@ void Executor::stop_late(int plan, milliseconds waited, engine::Clock::time_poin
                                      before.stage->plan.name, rank_)});
     if (blame(before, earlier, waited, since)) return;
   }
-  team_.stop({engine::Code::kTimeout,
-              fmt::format("{}: rank {} waited {} ms, and it is still at work",
-                          title(entry.stage->plan), rank_, waited.count())});
+  team_.stop(
+      {engine::Code::kTimeout, fmt::format("{}: rank {} waited {} ms, and it is still at work",
+                                           title(entry.stage->plan), rank_, waited.count())});
 }
 
 // "rank 0 waits for bucket 0 (ring, 4096 bytes); arrived: 0 1; missing: rank 2". Missing are those
@@ -219,8 +219,8 @@ void Executor::rethrow_waiting(int plan) {
     std::vector<int> lost = error.ranks();
     std::erase_if(lost, [&](int rank) { return rank >= int(entries_[0].arrivals.size()); });
     std::scoped_lock lock(mutex_);
-    throw engine::Error(error.code(),
-                        fmt::format("{}; {}", error.what(), waiting_for(plan, lost)), lost, true);
+    throw engine::Error(error.code(), fmt::format("{}; {}", error.what(), waiting_for(plan, lost)),
+                        lost, true);
   }
 }
 

@@ -117,8 +117,7 @@ struct PeerWatch::State {
 
 std::string name(const Peer& peer) {
   const int first = peer.ranks.front(), last = peer.ranks.back();
-  return first == last ? fmt::format("rank {}", first)
-                       : fmt::format("ranks {} to {}", first, last);
+  return first == last ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, last);
 }
 
 engine::Error death(const Peer& peer, std::string_view prefix, std::string_view suffix) {

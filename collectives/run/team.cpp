@@ -201,7 +201,8 @@ void Team::rethrow() const {
     std::this_thread::yield();
   }
   const std::size_t bytes = control_->bytes.load(std::memory_order_relaxed);
-  const auto why = engine::read_error(std::span(control_->why).first(std::min(bytes, kReasonBytes)));
+  const auto why =
+      engine::read_error(std::span(control_->why).first(std::min(bytes, kReasonBytes)));
   engine::invariant(why.has_value(), "the reason to stop is an error");
   throw engine::Error(*why);
 }

@@ -150,15 +150,13 @@ void Connection::ended() {
   const bool whole = farewell_ && !incoming_ && header_got_ == 0;
   if (!whole) lose("connection closed");
   closed_ = true;
-  if (pending())
-    has_left();
+  if (pending()) has_left();
 }
 
 void Connection::post_send(int request, int tag, const std::byte* data, std::size_t bytes,
                            std::vector<int>& through) {
   rethrow();
-  if (closed_)
-    has_left();
+  if (closed_) has_left();
   sends_.push_back({request, {.magic = kMessage, .tag = std::uint32_t(tag), .bytes = bytes}, data});
   if (sends_.size() == 1) write(through);  // else the socket is full already
 }
@@ -210,8 +208,7 @@ void Connection::post_receive(int request, int tag, std::byte* data, std::size_t
     message.request = request;
     return;
   }
-  if (closed_)
-    has_left();
+  if (closed_) has_left();
   posts_.push_back({request, tag, data, bytes});
   if (stalled_ && first && int(header_.tag) == tag) {
     stalled_ = false;
@@ -369,8 +366,7 @@ void Connection::begin(std::vector<int>& through) {
                         int(header_.tag));
     return;
   }
-  if (header_.magic != kMessage || farewell_)
-    no_message();
+  if (header_.magic != kMessage || farewell_) no_message();
   const int tag = int(header_.tag);
   const auto post =
       std::find_if(posts_.begin(), posts_.end(), [tag](const Post& p) { return p.tag == tag; });

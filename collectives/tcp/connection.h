@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/tcp/socket.h"
 #include "collectives/run/transport.h"
+#include "collectives/tcp/socket.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives::tcp {

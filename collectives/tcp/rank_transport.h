@@ -9,9 +9,9 @@
 #include <optional>
 #include <vector>
 
+#include "collectives/run/transport.h"
 #include "collectives/tcp/connection.h"
 #include "collectives/tcp/rendezvous.h"
-#include "collectives/run/transport.h"
 
 namespace lockstep::collectives::tcp {
 

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/tcp/job_key.h"
 #include "collectives/run/transport.h"
+#include "collectives/tcp/job_key.h"
 
 namespace lockstep::collectives {
 

@@ -6,10 +6,10 @@
 #include <set>
 #include <utility>
 
+#include "collectives/algorithms/registry.h"
 #include "collectives/topology/binding.h"
 #include "collectives/topology/json_reading.h"
 #include "collectives/topology/processor_map.h"
-#include "collectives/algorithms/registry.h"
 #include "collectives/topology/topology.h"
 #include "engine/base/brief.h"
 #include "engine/base/error.h"

@@ -190,10 +190,11 @@ void Checkpoints::require_room(std::int64_t saves) {
   while (keep > 0 && !fits(keep)) --keep;
   const Error error(
       Code::kIo,
-      fmt::format("no room for checkpoints in {}: {} are free, and {} more of {} each are needed to "
-                  "keep {}; {}make room, or give a folder on another disk",
-                  folder_, bytes_text(double(room)), more(keep_), bytes_text(double(bytes_)), keep_,
-                  keep > 0 ? fmt::format("keep {} at most, ", keep) : ""));
+      fmt::format(
+          "no room for checkpoints in {}: {} are free, and {} more of {} each are needed to "
+          "keep {}; {}make room, or give a folder on another disk",
+          folder_, bytes_text(double(room)), more(keep_), bytes_text(double(bytes_)), keep_,
+          keep > 0 ? fmt::format("keep {} at most, ", keep) : ""));
   throw error.about(keep > 0 ? Option::kKeep : Option::kNone);
 }
 

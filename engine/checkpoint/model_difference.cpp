@@ -30,8 +30,8 @@ std::string local(std::string line) {
 
 ModelDifference of_option(const char* name, Option option, const std::string& there,
                           const std::string& here) {
-  return {fmt::format("{} {} there, {} here", name, there, here),
-          fmt::format("{} {}", name, there), option};
+  return {fmt::format("{} {} there, {} here", name, there, here), fmt::format("{} {}", name, there),
+          option};
 }
 
 ModelDifference of_lines(const std::string& there, const std::string& here) {

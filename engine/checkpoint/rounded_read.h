@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/tensor/tensor.h"
 #include "engine/checkpoint/storage.h"
+#include "engine/tensor/tensor.h"
 
 namespace lockstep::engine {
 

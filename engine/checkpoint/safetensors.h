@@ -13,8 +13,8 @@
 #include <span>
 #include <string>
 
-#include "engine/tensor/tensor.h"
 #include "engine/checkpoint/storage.h"
+#include "engine/tensor/tensor.h"
 
 namespace lockstep::engine {
 

@@ -17,7 +17,7 @@ bool decays(const UpdateRule& rule, const Parameter& parameter);
 // Up to the end of what is trainable, the gap behind a parameter with it. None: all are alike, and
 // decay.
 std::vector<UpdateSegment> update_segments(const UpdateRule& rule,
-                                                   const std::vector<Parameter>& layout,
-                                                   std::size_t trainable);
+                                           const std::vector<Parameter>& layout,
+                                           std::size_t trainable);
 
 }  // namespace lockstep::engine

@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include "engine/base/error.h"
 #include "engine/base/crc32c.h"
+#include "engine/base/error.h"
 
 namespace lockstep::engine {
 namespace {

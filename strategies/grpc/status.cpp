@@ -74,8 +74,7 @@ std::string in_words(const std::string& text) {
   if (has("Socket closed") || has("Connection reset by peer") || has("Broken pipe"))
     return "the connection was cut: that task died or was stopped, or it refuses who has no "
            "certificate of its authority";
-  if (has("certificate verify failed"))
-    return "its certificate is none of our authority's";
+  if (has("certificate verify failed")) return "its certificate is none of our authority's";
   if (has("wrong version number")) return "it speaks no TLS, and we do";
   if (has("keepalive watchdog timeout")) return "that task fell silent";
   return text;

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "collectives/topology/machine.h"
 #include "collectives/nccl/nccl.h"
+#include "collectives/topology/machine.h"
 #include "engine/base/error.h"
 #include "engine/runtime/devices.h"
 #include "strategies/session/gpu_deal.h"

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "strategies/session/session.h"
 #include "strategies/synchronous/collective_all_reduce.h"
 #include "strategies/synchronous/mirrored.h"
-#include "strategies/session/session.h"
 
 namespace lockstep::strategies {
 
@@ -25,7 +25,7 @@ struct StrategyOptions {
   // A device for each replica instead of these two: {"cuda:0", "cuda:1"}. One may stand there more
   // than once.
   std::vector<std::string> devices = {};
-  int threads = 0;  // library threads of a replica; 0: this host's cores shared equally
+  int threads = 0;   // library threads of a replica; 0: this host's cores shared equally
   bool bind = true;  // replicas to processors of their own, where that fits
   std::optional<std::chrono::milliseconds> deadline = {};  // else 60 s or 20 median steps
   // Of the batch, by rank, the same in all processes; empty: equal.

@@ -5,12 +5,12 @@
 
 #include <memory>
 
-#include "collectives/topology/machine.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "collectives/tcp/socket.h"
+#include "collectives/topology/machine.h"
 #include "engine/base/error.h"
-#include "strategies/parameter_server/rpc/host_port.h"
 #include "strategies/parameter_server/cluster/tf_config.h"
+#include "strategies/parameter_server/rpc/host_port.h"
 #include "strategies/pmix/exchange.h"
 #include "strategies/session/chief_death.h"
 #include "strategies/session/held_port.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "engine/base/log.h"
-#include "engine/device/device.h"
 #include "engine/checkpoint/storage.h"
+#include "engine/device/device.h"
 #include "strategies/parameter_server/rpc/rpc.h"
 #include "strategies/parameter_server/server/shard_store.h"
 

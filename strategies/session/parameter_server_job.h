@@ -24,8 +24,8 @@
 
 #include "strategies/grpc/server.h"
 #include "strategies/grpc/tls_files.h"
-#include "strategies/parameter_server/worker/parameter_server.h"
 #include "strategies/parameter_server/cluster/tf_config.h"
+#include "strategies/parameter_server/worker/parameter_server.h"
 #include "strategies/session/factories.h"
 
 namespace lockstep::strategies {

@@ -17,12 +17,14 @@ std::unique_ptr<engine::Ops> sums(const Session& session) {
 
 }  // namespace
 
-collectives::Communicator communicator(Session& session, const collectives::CommunicatorOptions& options) {
+collectives::Communicator communicator(Session& session,
+                                       const collectives::CommunicatorOptions& options) {
   const Connected connected{session};
   return collectives::Communicator(session.bootstrap(), sums(session), options, session.network());
 }
 
-void run_ranks(Session& session, int size, const std::function<void(collectives::Communicator&)>& body,
+void run_ranks(Session& session, int size,
+               const std::function<void(collectives::Communicator&)>& body,
                const collectives::CommunicatorOptions& options) {
   engine::require(size >= 1, "there must be at least one rank, not {}", size);
   const auto bootstraps =

@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
+#include "engine/checkpoint/storage.h"
 #include "engine/ops/ops.h"
 #include "engine/runtime/devices.h"
 #include "engine/tensor/tensor.h"
-#include "engine/checkpoint/storage.h"
 #include "strategies/parameter_server/rpc/shared_service.h"
 
 namespace lockstep::strategies {

@@ -13,19 +13,19 @@
 #include <vector>
 
 #include "collectives/bootstrap/bootstrap.h"
+#include "collectives/job/network.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "collectives/mpi/start_watch.h"
 #include "engine/base/log.h"
 #include "engine/device/device.h"
 #include "engine/runtime/devices.h"
 #include "engine/runtime/profilers.h"
-#include "collectives/job/network.h"
 
 namespace lockstep::strategies {
 
 struct SessionOptions {
   std::chrono::milliseconds deadline{60000};  // of finding the other processes
-  collectives::Network network = {};                       // how messages travel between hosts
+  collectives::Network network = {};          // how messages travel between hosts
   // False: whatever launcher started this process, it has nothing to do with others of it, and no
   // MPI. So is a task that a supervisor started (supervisor.h).
   bool launched = true;

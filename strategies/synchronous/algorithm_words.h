@@ -10,9 +10,9 @@
 
 namespace lockstep::strategies {
 
-// The fewest rules that give each of these sizes (bytes) its algorithm, as collectives/cost/size_rules.h
-// reads them; one name alone is itself. A size between two that are not alike goes with the
-// smaller.
+// The fewest rules that give each of these sizes (bytes) its algorithm, as
+// collectives/cost/size_rules.h reads them; one name alone is itself. A size between two that are
+// not alike goes with the smaller.
 std::string rules_text(const std::map<std::size_t, std::string>& chosen);
 
 // "0.98 ms predicted for 4 MiB (next: ring, 1.57 ms)"; empty where there is no other algorithm.

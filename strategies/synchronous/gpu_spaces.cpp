@@ -60,8 +60,9 @@ std::string GpuSpaces::told(const collectives::JobRanks& ranks, Team& team) {
   return all.dump();
 }
 
-void GpuSpaces::open(const collectives::JobRanks& ranks, const ArenaLayout& layout, const collectives::HostMemory& memory,
-                     Team& team, const std::vector<std::string>& texts) {
+void GpuSpaces::open(const collectives::JobRanks& ranks, const ArenaLayout& layout,
+                     const collectives::HostMemory& memory, Team& team,
+                     const std::vector<std::string>& texts) {
   if (device_ == nullptr) return;
   for (const int rank : ranks.local()) {
     std::byte* const block = memory.block(rank);

@@ -19,10 +19,10 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/job/host_memory.h"
 #include "collectives/run/team.h"
 #include "engine/device/buffer.h"
 #include "engine/device/process_sharing.h"
-#include "collectives/job/host_memory.h"
 #include "strategies/synchronous/mirror.h"
 
 namespace lockstep::strategies {
@@ -33,8 +33,9 @@ class GpuSpaces {
   // this process's ranks are set, to the exchange in their blocks of `memory`. Throws
   // Error(kDevice) where something cannot be opened, on all processes where on one, and what the
   // bootstrap throws.
-  GpuSpaces(const collectives::JobRanks& ranks, engine::ProcessSharing* device, const ArenaLayout& layout,
-            const collectives::HostMemory& memory, collectives::Team& team, std::chrono::milliseconds deadline);
+  GpuSpaces(const collectives::JobRanks& ranks, engine::ProcessSharing* device,
+            const ArenaLayout& layout, const collectives::HostMemory& memory,
+            collectives::Team& team, std::chrono::milliseconds deadline);
   ~GpuSpaces();
   GpuSpaces(const GpuSpaces&) = delete;
   GpuSpaces& operator=(const GpuSpaces&) = delete;
@@ -44,8 +45,9 @@ class GpuSpaces {
 
  private:
   std::string told(const collectives::JobRanks& ranks, collectives::Team& team);
-  void open(const collectives::JobRanks& ranks, const ArenaLayout& layout, const collectives::HostMemory& memory,
-            collectives::Team& team, const std::vector<std::string>& texts);
+  void open(const collectives::JobRanks& ranks, const ArenaLayout& layout,
+            const collectives::HostMemory& memory, collectives::Team& team,
+            const std::vector<std::string>& texts);
   void look(std::chrono::nanoseconds waited);
   void look_at_failure() const;
 

@@ -47,7 +47,8 @@ std::optional<engine::LossScaling> recorded_scaling(const std::string& record, e
 std::string recorded_choices(const std::string& record, const std::string& instructions);
 
 // True where the same replicas on the same hosts wrote the record with other threads or other
-// instructions: then one warning says what differs. Throws Error(kCorrupt) for text that is no record.
+// instructions: then one warning says what differs. Throws Error(kCorrupt) for text that is no
+// record.
 bool other_arithmetic(const std::string& record, const std::vector<int>& host,
                       const Arithmetic& chief, const engine::Log& log);
 

@@ -18,8 +18,8 @@ class Reason {
   void add(std::string choice, const Reason& why);
 
   bool empty() const { return parts_.empty(); }
-  // "it was asked for"; "ring: it was asked for; direct: ...". `then`: for a later run that reads it
-  // in a checkpoint ("it was asked for when the checkpoint was written").
+  // "it was asked for"; "ring: it was asked for; direct: ...". `then`: for a later run that reads
+  // it in a checkpoint ("it was asked for when the checkpoint was written").
   std::string text(bool then = false) const;
 
  private:

@@ -38,8 +38,8 @@ struct StepChoices {
   collectives::AlgorithmRules algorithm = {};
   Update update = Update::kAutomatic;
   std::size_t bucket_bytes = 0;  // 0: chosen
-  // Of gradients between hosts: kFloat32 or kBFloat16, of float32 graphs alone; else a checkpoint's,
-  // or as they are.
+  // Of gradients between hosts: kFloat32 or kBFloat16, of float32 graphs alone; else a
+  // checkpoint's, or as they are.
   std::optional<engine::DType> wire = {};
   GpuExchange gpu_exchange = GpuExchange::kAutomatic;
   Graphs graphs = Graphs::kAutomatic;

@@ -6,14 +6,14 @@
 #include <set>
 
 #include "collectives/algorithms/algorithms.h"
-#include "collectives/run/executor.h"
 #include "collectives/algorithms/registry.h"
-#include "collectives/cost/size_rules.h"
 #include "collectives/algorithms/vendor_sum.h"
+#include "collectives/cost/size_rules.h"
+#include "collectives/run/executor.h"
 #include "engine/base/error.h"
 #include "engine/base/quantity.h"
-#include "strategies/synchronous/algorithm_words.h"
 #include "engine/optim/update_segments.h"
+#include "strategies/synchronous/algorithm_words.h"
 
 namespace lockstep::strategies {
 namespace {
@@ -79,7 +79,8 @@ class Designer {
     design_.rule = input_.rule;
     check_wire();
     if (narrow_wire()) design_.wire = options_.step.wire;
-    design_.bucket_bytes = options_.step.bucket_bytes > 0 ? options_.step.bucket_bytes : usual_bucket();
+    design_.bucket_bytes =
+        options_.step.bucket_bytes > 0 ? options_.step.bucket_bytes : usual_bucket();
     design_.buckets = options_.bucket_ends.empty()
                           ? cut_buckets(graph_.trainable(), design_.bucket_bytes, width())
                           : buckets_of(options_.bucket_ends, graph_.trainable());
@@ -301,9 +302,7 @@ class Designer {
   }
   bool narrow_wire() const { return options_.step.wire == engine::DType::kBFloat16; }
   // Of buckets' sums.
-  std::optional<engine::DType> wire() const {
-    return hosts_ == 1 ? std::nullopt : design_.wire;
-  }
+  std::optional<engine::DType> wire() const { return hosts_ == 1 ? std::nullopt : design_.wire; }
 
   bool update_is_open() const {
     return options_.step.update == Update::kAutomatic && why_apart_.empty();

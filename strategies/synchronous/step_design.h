@@ -42,7 +42,7 @@ struct DesignOptions {
   std::vector<std::size_t> bucket_ends = {};  // these borders
   // Of the run: where a checkpoint's plan was made for another, the update's place is chosen anew.
   std::optional<engine::UpdateRule> rule = {};
-  std::string reason = {};  // why the algorithm was chosen then
+  std::string reason = {};                                // why the algorithm was chosen then
   std::optional<collectives::AlgorithmRules> asked = {};  // what was asked for then
   std::string update_reason = {};                         // why the update's place was chosen then
 };
@@ -54,14 +54,14 @@ struct StepDesign {
   std::optional<engine::DType> wire;  // of gradients between hosts; else as they are
   Reason reason;                      // why this algorithm
   std::string predicted;  // "0.98 ms predicted for 4 MiB (next: ring, 1.57 ms)"; empty: nothing is
-  Reason update_reason;                           // why the update is where it is
+  Reason update_reason;   // why the update is where it is
   engine::UpdateRule rule;                        // that it was designed for
   engine::DType dtype = engine::DType::kFloat32;  // of weights and gradients
   std::string rules;  // of all sums of the step: asked for, they give this step again
   collectives::AlgorithmRules asked;
   std::size_t bucket_bytes = 0;
   std::vector<engine::Range> buckets;
-  std::vector<std::string> algorithms;        // by bucket: names of collectives/algorithms/registry.h
+  std::vector<std::string> algorithms;  // by bucket: names of collectives/algorithms/registry.h
   std::vector<std::string> other_algorithms;  // of the other sums, where they are none of these
 
   collectives::StepPlan plan;            // the stages below are indices into it
@@ -94,8 +94,8 @@ struct DesignInput {
   const StepPrices* prices = nullptr;
   bool unlike = false;  // the ranks' processors
   bool queued = false;  // sums are queued on a device; those of the host's numbers are its own
-  // Of collectives/algorithms/vendor_sum.h: the one that serves these ranks, taken unless something else is
-  // asked for; or why none does, as the end of a sentence that begins with the name.
+  // Of collectives/algorithms/vendor_sum.h: the one that serves these ranks, taken unless something
+  // else is asked for; or why none does, as the end of a sentence that begins with the name.
   std::string vendor = {}, no_vendor = {};
   std::size_t totals = 0, metrics_per_rank = 0, gather_per_rank = 0;
 };

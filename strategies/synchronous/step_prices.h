@@ -6,8 +6,8 @@
 // itself. The simulator counts what either moves through memory and over the wire.
 //
 // A pure function of topology and sizes, so that all ranks that hold the same costs find the same.
-// Any thread. Cost: some ten simulations a size (collectives/cost/planner.h), a tenth of a millisecond
-// for two ranks.
+// Any thread. Cost: some ten simulations a size (collectives/cost/planner.h), a tenth of a
+// millisecond for two ranks.
 #pragma once
 #include <cstddef>
 #include <optional>

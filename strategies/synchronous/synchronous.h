@@ -20,26 +20,26 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/topology/binding.h"
 #include "collectives/bootstrap/bootstrap.h"
+#include "collectives/cost/memory_access.h"
+#include "collectives/job/calibration.h"
+#include "collectives/job/host_memory.h"
+#include "collectives/job/network.h"
+#include "collectives/job/replica_threads.h"
 #include "collectives/run/executor.h"
 #include "collectives/run/peer_watch.h"
-#include "collectives/cost/memory_access.h"
+#include "collectives/topology/binding.h"
 #include "collectives/topology/topology.h"
 #include "engine/base/log.h"
 #include "engine/device/device.h"
 #include "engine/device/gpu_topology.h"
 #include "engine/train/strategy.h"
-#include "collectives/job/calibration.h"
 #include "strategies/synchronous/communication_threads.h"
 #include "strategies/synchronous/gpu_sharing.h"
 #include "strategies/synchronous/gpu_spaces.h"
-#include "collectives/job/host_memory.h"
 #include "strategies/synchronous/memory_use.h"
 #include "strategies/synchronous/mirror.h"
-#include "collectives/job/network.h"
 #include "strategies/synchronous/plan_record.h"
-#include "collectives/job/replica_threads.h"
 #include "strategies/synchronous/step_recordings.h"
 #include "strategies/synchronous/vendor_sums.h"
 
@@ -64,7 +64,7 @@ struct SynchronousOptions {
   std::size_t most_touched = 0;           // bytes, while they are measured (calibration.h)
   // Of the batch, by rank, the same in all processes; empty: equal.
   std::vector<std::uint64_t> shares = {};
-  bool checksums = true;  // confirm that mirrors are equal while training
+  bool checksums = true;                 // confirm that mirrors are equal while training
   std::size_t memory_limit = 0;          // bytes of this process in all; 0: what there is
   engine::Profiler* profiler = nullptr;  // that looks at this process; outlives the strategy
   engine::Log log = engine::Log();
@@ -203,15 +203,15 @@ class Synchronous : public engine::Strategy {
 
   // The order of these is the order of ending, last first: mirrors use the team, the team the
   // memory.
-  std::optional<collectives::HostMemory> memory_;       // arenas and control block
-  std::unique_ptr<GpuSpaces> gpu_spaces_;  // where GPUs of several processes are shared
+  std::optional<collectives::HostMemory> memory_;  // arenas and control block
+  std::unique_ptr<GpuSpaces> gpu_spaces_;          // where GPUs of several processes are shared
   std::optional<collectives::Team> team_;
   std::vector<std::unique_ptr<Mirror>> mirrors_;
   std::unique_ptr<VendorSums> vendor_sums_;  // where the step has any
   std::optional<StepRecordings> recordings_;
   std::unique_ptr<collectives::ReplicaThreads> threads_;
   std::mutex watch_mutex_;  // these two against the watch's thread: team_,
-  bool meeting_ = true;  // and whether an exchange goes on, or follows
+  bool meeting_ = true;     // and whether an exchange goes on, or follows
   std::atomic<bool> calibrating_{false};
   std::atomic<std::int64_t> overlapped_{0};
   std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread uses these, stops the team

@@ -73,8 +73,8 @@ bool Synchronous::record(Mirror& m, int part, const std::function<void()>& queue
   m.recording = false;
   if (recordings_->end(local)) return true;
   const std::string why = recordings_->refusal();
-  engine::require(options_.step.graphs != Graphs::kOn, "graphs: on was asked for, and the device refused: {}",
-                  why);
+  engine::require(options_.step.graphs != Graphs::kOn,
+                  "graphs: on was asked for, and the device refused: {}", why);
   if (m.rank == first_rank())
     options_.log.warning("steps are queued call by call, since no graph can be made of them: {}",
                          why);

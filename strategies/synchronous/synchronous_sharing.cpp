@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "collectives/cost/gpu_costs.h"
 #include "collectives/algorithms/vendor_sum.h"
+#include "collectives/cost/gpu_costs.h"
 #include "engine/base/error.h"
 #include "strategies/synchronous/plan_record.h"
 #include "strategies/synchronous/synchronous.h"

@@ -11,9 +11,9 @@
 
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/run/executor.h"
-#include "test/collectives/memory_fabric.h"
 #include "engine/device/buffer.h"
 #include "engine/reference/reference_device.h"
+#include "test/collectives/memory_fabric.h"
 
 namespace lockstep::test {
 

@@ -16,11 +16,11 @@
 #include <span>
 
 #include "engine/base/error.h"
+#include "engine/checkpoint/safetensors.h"
 #include "engine/device/buffer.h"
 #include "engine/nn/graph.h"
 #include "engine/nn/local_context.h"
 #include "engine/runtime/devices.h"
-#include "engine/checkpoint/safetensors.h"
 #include "models/registry.h"
 
 namespace lockstep::parity {

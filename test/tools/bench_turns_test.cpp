@@ -11,16 +11,16 @@
 #include <cstring>
 #include <thread>
 
+#include "collectives/job/host_memory.h"
 #include "engine/cpu/cpu_device.h"
 #include "engine/device/buffer.h"
-#include "collectives/job/host_memory.h"
 #include "tools/bench/verdict.h"
 
 namespace lockstep::test {
 namespace bench_turns_test {
 
-using engine::Buffer;
 using collectives::HostMemory;
+using engine::Buffer;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using tools::bench::Check;
@@ -52,7 +52,7 @@ struct Pair {
       threads.emplace_back([&, rank] {
         const auto ops = engine::cpu_device()->ops(engine::DType::kFloat32, {.threads = 1});
         const collectives::Ranks ranks{collectives::rank_of_each_process(*views[std::size_t(rank)]),
-                                      *ops, kDeadline};
+                                       *ops, kDeadline};
         const std::size_t pages = (count * sizeof(float) + 4095) / 4096;
         const HostMemory memory(ranks, pages * 4096, 4096, "a test: ");
         tools::bench::Meeting meeting(ranks);

@@ -10,8 +10,8 @@
 #include <mutex>
 #include <optional>
 
-#include "collectives/run/peer_watch.h"
 #include "collectives/job/rank_link.h"
+#include "collectives/run/peer_watch.h"
 
 namespace lockstep::tools::bench {
 

@@ -41,8 +41,8 @@ Meeting::Meeting(const collectives::Ranks& ranks)
   request.host = ranks.host;
   collectives::StepPlan plan{{halving_doubling_all_reduce(request), {}, false}};
   link_ = std::make_unique<collectives::RankLink>(ranks, std::move(plan), sizeof(float),
-                                                 halving_doubling_scratch(request) * sizeof(float),
-                                                 "meeting");
+                                                  halving_doubling_scratch(request) * sizeof(float),
+                                                  "meeting");
 }
 
 Meeting::~Meeting() {

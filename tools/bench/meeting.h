@@ -15,9 +15,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/error.h"
 #include "collectives/job/host_memory.h"
 #include "collectives/job/rank_link.h"
+#include "engine/base/error.h"
 #include "tools/bench/death_watch.h"
 
 namespace lockstep::tools::bench {
@@ -51,9 +51,9 @@ class Meeting {
   const collectives::Ranks& ranks_;
   DeathWatch deaths_;
   std::string what_ = "benchmark", purpose_ = "meeting";  // of a wait, where it is between hosts
-  collectives::HostMemory memory_;                   // of flags, and whether this host has said why
+  collectives::HostMemory memory_;                  // of flags, and whether this host has said why
   std::vector<std::atomic<std::uint64_t>*> flags_;  // of each rank, where all are of one host
-  std::unique_ptr<collectives::RankLink> link_;      // else
+  std::unique_ptr<collectives::RankLink> link_;     // else
   std::uint64_t met_ = 0;
   bool left_ = false;  // another has
   int exceptions_;     // on their way when it was made

@@ -30,8 +30,9 @@ std::vector<std::size_t> first_alike(const Task& task, const std::vector<std::st
 }
 
 // Of these algorithms, in turn, in place, over the same memory.
-std::vector<Times> contest(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
-                           const std::vector<std::string>& names, std::size_t count, Wrong& wrong) {
+std::vector<Times> contest(const collectives::Ranks& ranks, Meeting& meeting,
+                           const Setting& setting, const std::vector<std::string>& names,
+                           std::size_t count, Wrong& wrong) {
   const Work w = contest_work(setting.task, names, count);
   const std::size_t width = engine::size_of(setting.task.dtype);
   collectives::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");

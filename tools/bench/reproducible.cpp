@@ -6,11 +6,11 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "collectives/communicator/communicator.h"
 #include "engine/base/error.h"
 #include "engine/base/random.h"
 #include "engine/cpu/cpu_device.h"
 #include "engine/device/buffer.h"
-#include "collectives/communicator/communicator.h"
 #include "tools/bench/fields.h"
 #include "tools/bench/other_work.h"
 

@@ -91,7 +91,7 @@ Scaling scaling(const collectives::Ranks& ranks, Meeting& meeting, const Setting
   const std::size_t width = engine::size_of(setting.task.dtype);
   const Sums sums = sums_of(setting.task, task, planned);
   collectives::RankLink link(ranks, sums.work.plan, sums.work.elements * width,
-                            sums.work.scratch * width, "scaling");
+                             sums.work.scratch * width, "scaling");
   const Prepared prepared(meeting, "a step", link);
   Step step(task, sums, link.executor());
   std::byte* const data = link.data();

@@ -74,7 +74,8 @@ bool ScalingRuns::processes(const collectives::Ranks& ranks) {
   require_gradients(ranks, false);
   if (first) tell_task();
   const auto single = collectives::single_process();
-  const Scaling alone = run({collectives::rank_of_each_process(*single), ranks.ops, ranks.deadline});
+  const Scaling alone =
+      run({collectives::rank_of_each_process(*single), ranks.ops, ranks.deadline});
   bool right = first ? tell(alone) : alone.wrong.value_or(0) == 0;
   const Scaling found = run(ranks);
   if (!first) return right && found.wrong.value_or(0) == 0;

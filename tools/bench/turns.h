@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "collectives/run/processor_wait.h"
 #include "collectives/job/rank_link.h"
+#include "collectives/run/processor_wait.h"
 #include "tools/bench/meeting.h"
 #include "tools/bench/work.h"
 

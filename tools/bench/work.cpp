@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <sstream>
 
-#include "collectives/algorithms/steps.h"
 #include "collectives/algorithms/registry.h"
+#include "collectives/algorithms/steps.h"
 #include "collectives/cost/size_rules.h"
 #include "engine/base/error.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "collectives/algorithms/algorithms.h"
-#include "collectives/plan/plan.h"
 #include "collectives/cost/planner.h"
+#include "collectives/plan/plan.h"
 
 namespace lockstep::tools::bench {
 

@@ -17,8 +17,8 @@
 
 #include "engine/device/buffer.h"
 #include "engine/tensor/tensor.h"
-#include "strategies/parameter_server/server/memory_budget.h"
 #include "strategies/parameter_server/rpc/rpc.h"
+#include "strategies/parameter_server/server/memory_budget.h"
 
 namespace lockstep::strategies {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "engine/base/error.h"
-#include "strategies/parameter_server/server/job_spec.h"
 #include "strategies/parameter_server/rpc/rpc.h"
+#include "strategies/parameter_server/server/job_spec.h"
 
 namespace lockstep::strategies {
 

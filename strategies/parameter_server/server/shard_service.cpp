@@ -8,8 +8,8 @@
 
 #include "engine/base/error.h"
 #include "engine/checkpoint/safetensors.h"
-#include "strategies/parameter_server/server/message_values.h"
 #include "strategies/parameter_server/rpc/messages.pb.h"
+#include "strategies/parameter_server/server/message_values.h"
 #include "strategies/parameter_server/server/shard_checkpoint.h"
 #include "strategies/parameter_server/server/shard_status.h"
 

@@ -18,8 +18,8 @@
 #include "engine/base/log.h"
 #include "engine/checkpoint/storage.h"
 #include "strategies/parameter_server/rpc/rpc.h"
-#include "strategies/parameter_server/server/shard_store.h"
 #include "strategies/parameter_server/rpc/timed_work.h"
+#include "strategies/parameter_server/server/shard_store.h"
 
 namespace lockstep::strategies {
 

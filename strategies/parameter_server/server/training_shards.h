@@ -33,10 +33,10 @@
 #include <vector>
 
 #include "strategies/parameter_server/rpc/array_reader.h"
+#include "strategies/parameter_server/rpc/sequence_table.h"
 #include "strategies/parameter_server/server/contributions.h"
 #include "strategies/parameter_server/server/held_shard.h"
 #include "strategies/parameter_server/server/named_variables.h"
-#include "strategies/parameter_server/rpc/sequence_table.h"
 #include "strategies/parameter_server/server/shard_orders.h"
 #include "strategies/parameter_server/server/version_waiters.h"
 

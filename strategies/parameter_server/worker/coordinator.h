@@ -21,8 +21,8 @@
 
 #include "engine/base/log.h"
 #include "strategies/parameter_server/rpc/rpc.h"
-#include "strategies/parameter_server/worker/step_totals.h"
 #include "strategies/parameter_server/rpc/timed_work.h"
+#include "strategies/parameter_server/worker/step_totals.h"
 #include "strategies/parameter_server/worker/work_dealer.h"
 #include "strategies/parameter_server/worker/work_source.h"
 

@@ -26,17 +26,17 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/job/replica_threads.h"
 #include "engine/base/log.h"
 #include "engine/device/device.h"
 #include "engine/train/strategy.h"
+#include "strategies/parameter_server/cluster/placement_rules.h"
 #include "strategies/parameter_server/worker/arena_shards.h"
 #include "strategies/parameter_server/worker/coordinator.h"
 #include "strategies/parameter_server/worker/follower.h"
-#include "strategies/parameter_server/cluster/placement_rules.h"
 #include "strategies/parameter_server/worker/server_worker.h"
 #include "strategies/parameter_server/worker/servers.h"
 #include "strategies/parameter_server/worker/update_options.h"
-#include "collectives/job/replica_threads.h"
 
 namespace lockstep::strategies {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "engine/nn/graph.h"
-#include "strategies/parameter_server/worker/arena_shards.h"
 #include "strategies/parameter_server/cluster/variable_placement.h"
+#include "strategies/parameter_server/worker/arena_shards.h"
 
 namespace lockstep::strategies {
 

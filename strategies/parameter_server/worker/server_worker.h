@@ -24,9 +24,9 @@
 #include "engine/nn/graph.h"
 #include "engine/tensor/tensor.h"
 #include "engine/train/strategy.h"
+#include "strategies/parameter_server/rpc/rpc.h"
 #include "strategies/parameter_server/worker/arena_shards.h"
 #include "strategies/parameter_server/worker/row_shards.h"
-#include "strategies/parameter_server/rpc/rpc.h"
 
 namespace lockstep::strategies {
 

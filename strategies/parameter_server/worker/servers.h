@@ -17,11 +17,11 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/train/strategy.h"
-#include "strategies/parameter_server/worker/arena_shards.h"
-#include "strategies/parameter_server/server/job_spec.h"
-#include "strategies/parameter_server/worker/row_shards.h"
-#include "strategies/parameter_server/rpc/rpc.h"
 #include "strategies/parameter_server/cluster/variable_placement.h"
+#include "strategies/parameter_server/rpc/rpc.h"
+#include "strategies/parameter_server/server/job_spec.h"
+#include "strategies/parameter_server/worker/arena_shards.h"
+#include "strategies/parameter_server/worker/row_shards.h"
 
 namespace lockstep::strategies {
 

@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "engine/tensor/tensor.h"
-#include "strategies/parameter_server/server/named_variables.h"
 #include "strategies/parameter_server/rpc/rpc.h"
+#include "strategies/parameter_server/server/named_variables.h"
 
 namespace google::protobuf {
 class MessageLite;

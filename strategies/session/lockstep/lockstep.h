@@ -17,6 +17,7 @@
 
 #include <string_view>
 
+#include "collectives/communicator/buckets.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/random.h"
@@ -33,7 +34,6 @@
 #include "engine/report/summary.h"
 #include "engine/train/job_trace.h"
 #include "engine/train/trainer.h"
-#include "collectives/communicator/buckets.h"
 #include "strategies/session/factories.h"
 #include "strategies/session/parameter_server_job.h"
 #include "strategies/session/ranks.h"
@@ -41,6 +41,7 @@
 
 namespace lockstep {
 
+using collectives::Network;
 using engine::BFloat16;
 using engine::chrome_trace;
 using engine::Code;
@@ -64,7 +65,6 @@ using strategies::GpuExchange;
 using strategies::Graphs;
 using strategies::make_strategy;
 using strategies::mirrored;
-using collectives::Network;
 using strategies::parameter_server;
 using strategies::ServerOptions;
 using strategies::Session;
@@ -77,11 +77,11 @@ using strategies::Update;
 using collectives::BucketOptions;
 using collectives::Buckets;
 using collectives::Communicator;
-using strategies::communicator;
 using collectives::CommunicatorOptions;
 using collectives::Gradient;
-using strategies::MpiCommunicator;
 using collectives::Reduce;
+using strategies::communicator;
+using strategies::MpiCommunicator;
 using strategies::run_ranks;
 
 // For layers, losses and data sets of your own: engine/README.md, test/face/own_*.cpp.

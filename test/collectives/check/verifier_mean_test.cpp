@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "collectives/algorithms/steps.h"
 #include "collectives/algorithms/registry.h"
+#include "collectives/algorithms/steps.h"
 #include "collectives/check/verifier.h"
 #include "test/collectives/job.h"
 

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "collectives/algorithms/steps.h"
 #include "collectives/algorithms/registry.h"
+#include "collectives/algorithms/steps.h"
 #include "test/collectives/job.h"
 
 namespace lockstep::test {

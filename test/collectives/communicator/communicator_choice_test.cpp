@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <thread>
 
+#include "collectives/communicator/communicator.h"
+#include "collectives/job/calibration.h"
 #include "collectives/topology/topology.h"
 #include "engine/cpu/cpu_device.h"
-#include "collectives/job/calibration.h"
-#include "collectives/communicator/communicator.h"
 
 namespace lockstep::test {
 namespace communicator_choice_test {

@@ -13,21 +13,21 @@
 #include <numeric>
 #include <thread>
 
+#include "collectives/communicator/buckets.h"
 #include "engine/base/error.h"
 #include "engine/cpu/cpu_device.h"
-#include "collectives/communicator/buckets.h"
 #include "strategies/session/ranks.h"
 
 namespace lockstep::test {
 namespace communicator_test {
 
 using namespace std::chrono_literals;
-using engine::Code;
-using engine::Error;
 using collectives::Buckets;
 using collectives::Communicator;
 using collectives::Gradient;
 using collectives::Reduce;
+using engine::Code;
+using engine::Error;
 using testing::AllOf;
 using testing::HasSubstr;
 

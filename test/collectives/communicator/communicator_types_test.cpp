@@ -7,22 +7,22 @@
 #include <thread>
 #include <type_traits>
 
-#include "engine/base/error.h"
-#include "engine/cpu/cpu_device.h"
 #include "collectives/communicator/buckets.h"
 #include "collectives/communicator/communicator.h"
+#include "engine/base/error.h"
+#include "engine/cpu/cpu_device.h"
 #include "strategies/session/ranks.h"
 
 namespace lockstep::test {
 namespace communicator_types_test {
 
 using namespace std::chrono_literals;
-using engine::BFloat16;
-using engine::Error;
-using engine::Half;
 using collectives::Buckets;
 using collectives::Communicator;
 using collectives::Reduce;
+using engine::BFloat16;
+using engine::Error;
+using engine::Half;
 using testing::AllOf;
 using testing::HasSubstr;
 

@@ -15,11 +15,11 @@
 #include <mutex>
 #include <numeric>
 
+#include "collectives/communicator/buckets.h"
 #include "engine/data/sets.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/staging.h"
 #include "models/registry.h"
-#include "collectives/communicator/buckets.h"
 #include "strategies/session/factories.h"
 #include "strategies/session/ranks.h"
 
@@ -149,7 +149,7 @@ TEST(CopiedMemory, OfGradientsOfBucketsIsThatOfTheCallersOwnAlone) {
   strategies::run_ranks(session, 3, [&](collectives::Communicator& c) {
     std::vector<float> own(kOwn);
     collectives::Buckets<float> buckets(c, {{nullptr, kCount}, {own.data(), kOwn}, {nullptr, 5}},
-                                       {.bytes = 100'000});
+                                        {.bytes = 100'000});
     {
       std::scoped_lock lock(mutex);
       for (std::size_t i = 0; i < 3; ++i)

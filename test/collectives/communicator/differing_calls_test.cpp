@@ -8,21 +8,21 @@
 #include <exception>
 #include <functional>
 
-#include "engine/base/error.h"
 #include "collectives/communicator/buckets.h"
 #include "collectives/communicator/communicator.h"
+#include "engine/base/error.h"
 #include "strategies/session/ranks.h"
 
 namespace lockstep::test {
 namespace differing_calls_test {
 
 using namespace std::chrono_literals;
-using engine::Code;
-using engine::Error;
 using collectives::Buckets;
 using collectives::Communicator;
 using collectives::Gradient;
 using collectives::Reduce;
+using engine::Code;
+using engine::Error;
 using testing::AllOf;
 using testing::HasSubstr;
 

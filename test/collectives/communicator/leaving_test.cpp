@@ -8,9 +8,9 @@
 #include <mutex>
 #include <thread>
 
+#include "collectives/communicator/buckets.h"
 #include "engine/base/error.h"
 #include "engine/cpu/cpu_device.h"
-#include "collectives/communicator/buckets.h"
 #include "strategies/session/ranks.h"
 #include "test/strategies/observed_device.h"
 
@@ -18,11 +18,11 @@ namespace lockstep::test {
 namespace leaving_test {
 
 using namespace std::chrono_literals;
-using engine::Code;
-using engine::Error;
 using collectives::Buckets;
 using collectives::Communicator;
 using collectives::Gradient;
+using engine::Code;
+using engine::Error;
 using testing::AllOf;
 using testing::HasSubstr;
 

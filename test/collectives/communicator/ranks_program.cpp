@@ -19,9 +19,9 @@
 #include <cstdio>
 #include <thread>
 
-#include "engine/base/error.h"
 #include "collectives/communicator/buckets.h"
 #include "collectives/job/calibration.h"
+#include "engine/base/error.h"
 #include "strategies/session/ranks.h"
 #include "test/strategies/observed_device.h"
 
@@ -47,7 +47,7 @@ std::size_t wrong_sums(collectives::Communicator& c) {
     std::vector<T> own(count);
     expect(own, [&] { c.all_reduce(std::span<T>(own)); });
     collectives::Buckets<T> buckets(c, {{nullptr, count}, {own.data(), count}},
-                                   {.operation = collectives::Reduce::kSum});
+                                    {.operation = collectives::Reduce::kSum});
     buckets.ready(0);
     expect(own, [&] {
       buckets.ready(1);
@@ -70,9 +70,7 @@ class KilledInExchange : public collectives::Bootstrap {
   int process() const override { return other_.process(); }
   int processes() const override { return other_.processes(); }
   std::vector<int> hosts() const override { return other_.hosts(); }
-  void abandon(const engine::Error& why) noexcept override {
-    other_.abandon(why);
-  }
+  void abandon(const engine::Error& why) noexcept override { other_.abandon(why); }
   void throw_if_abandoned() override { other_.throw_if_abandoned(); }
   void finish() override { other_.finish(); }
   std::vector<std::string> all_gather(const std::string& mine, const std::string& what) override {
@@ -111,9 +109,9 @@ int make(const std::string& part, int argc, char** argv) {
                                (part == "allocate" ? "allocated memory" : part) + ": plans");
     session.connected();
     try {
-      collectives::Communicator c(bootstrap,
-                                 session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1}),
-                                 {.deadline = 60s});
+      collectives::Communicator c(
+          bootstrap, session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1}),
+          {.deadline = 60s});
       if (part == "allocate") c.allocate_float(10);
       if (part == "sum") {
         if (c.rank() == 1) kill(getpid(), SIGKILL);

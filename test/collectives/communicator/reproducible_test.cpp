@@ -15,21 +15,21 @@
 #include <thread>
 
 #include "collectives/algorithms/registry.h"
+#include "collectives/communicator/buckets.h"
+#include "collectives/communicator/communicator.h"
 #include "engine/base/error.h"
 #include "engine/base/random.h"
 #include "engine/cpu/cpu_device.h"
-#include "collectives/communicator/buckets.h"
-#include "collectives/communicator/communicator.h"
 
 namespace lockstep::test {
 namespace reproducible_test {
 
 using namespace std::chrono_literals;
-using engine::BFloat16;
-using engine::Half;
 using collectives::Communicator;
 using collectives::CommunicatorOptions;
 using collectives::Reduce;
+using engine::BFloat16;
+using engine::Half;
 using testing::HasSubstr;
 __extension__ using Wide = __int128;
 __extension__ using Size = unsigned __int128;
@@ -371,7 +371,7 @@ TEST(ReproducibleSum, OfAllocatedMemoryAndBucketsIsTheSame) {
       fill(allocated);
       c.all_reduce(allocated, Reduce::kMean);
       collectives::Buckets<float> buckets(c, {{nullptr, 3000}, {own.data(), own.size()}},
-                                         {.bytes = 3000 * sizeof(float)});
+                                          {.bytes = 3000 * sizeof(float)});
       for (int round = 0; round < 2; ++round) {
         for (const std::size_t i : {1u, 0u}) {
           fill(buckets.gradient(i));

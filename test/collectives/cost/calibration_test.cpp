@@ -15,9 +15,9 @@
 #include <random>
 
 #include "collectives/cost/cost_cache.h"
-#include "collectives/topology/example_topologies.h"
 #include "collectives/cost/planner.h"
 #include "collectives/cost/simulator.h"
+#include "collectives/topology/example_topologies.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {

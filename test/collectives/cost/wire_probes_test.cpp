@@ -9,8 +9,8 @@
 #include <functional>
 #include <map>
 
-#include "collectives/topology/example_topologies.h"
 #include "collectives/cost/simulator.h"
+#include "collectives/topology/example_topologies.h"
 
 namespace lockstep::collectives {
 namespace wire_probes_test {

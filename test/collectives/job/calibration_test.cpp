@@ -12,9 +12,9 @@
 #include <mutex>
 #include <thread>
 
-#include "collectives/topology/binding.h"
 #include "collectives/cost/cost_cache.h"
 #include "collectives/cost/probes.h"
+#include "collectives/topology/binding.h"
 #include "engine/base/error.h"
 #include "engine/base/version.h"
 #include "engine/cpu/cpu_device.h"
@@ -25,9 +25,9 @@ namespace lockstep::test {
 namespace calibration_test {
 
 namespace fs = std::filesystem;
-using collectives::Topology;
 using collectives::Calibration;
 using collectives::CalibrationOptions;
+using collectives::Topology;
 using testing::AllOf;
 using testing::HasSubstr;
 using namespace std::chrono_literals;

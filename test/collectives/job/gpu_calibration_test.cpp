@@ -12,14 +12,16 @@
 #include "collectives/topology/topology.h"
 #include "engine/cpu/cpu_device.h"
 #include "strategies/synchronous/mirrored.h"
-#include "test/engine/cuda/fake_devices.h"
 #include "test/engine/checkpoint/scenario.h"
+#include "test/engine/cuda/fake_devices.h"
 #include "test/strategies/observed_device.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
 namespace gpu_calibration_test {
 
+using collectives::Calibration;
+using collectives::GpuCalibration;
 using collectives::GpuPaces;
 using collectives::HostCosts;
 using collectives::LinkClass;
@@ -27,8 +29,6 @@ using collectives::Topology;
 using engine::GpuLink;
 using engine::GpuTopology;
 using engine::cuda::FakeDevices;
-using collectives::Calibration;
-using collectives::GpuCalibration;
 
 collectives::GpuProbes few_bytes() {
   collectives::GpuProbes probes;
@@ -159,7 +159,8 @@ TEST(GpuCalibration, WhatWasMeasuredIsKeptForTheSameGpusAlone) {
   const TemporaryFolder folder;
   FakeDevices gpus({.gpus = 3});
   const GpuCalibration how = on(gpus, {0, 1}, folder.path());
-  EXPECT_FALSE(collectives::stored_gpu_costs(job_of(how), how).cached) << "nothing was measured yet";
+  EXPECT_FALSE(collectives::stored_gpu_costs(job_of(how), how).cached)
+      << "nothing was measured yet";
   const Calibration first = collectives::calibrate_gpus(job_of(how), how);
   EXPECT_TRUE(first.kept);
   EXPECT_FALSE(first.cached);

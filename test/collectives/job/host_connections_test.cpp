@@ -33,7 +33,8 @@ TEST(HostConnections, ADeathWhileTheyAreMadeEndsThem) {
   });
   const auto begin = engine::Clock::now();
   try {
-    collectives::connect_hosts(collectives::rank_of_each_process(*views[0]), step, {}, 60s, "sum: ");
+    collectives::connect_hosts(collectives::rank_of_each_process(*views[0]), step, {}, 60s,
+                               "sum: ");
     ADD_FAILURE() << "connected with nobody";
   } catch (const engine::Error& error) {
     EXPECT_EQ(error.code(), engine::Code::kPeerLost);

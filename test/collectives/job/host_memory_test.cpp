@@ -16,9 +16,9 @@ namespace lockstep::test {
 namespace host_memory_test {
 
 using namespace std::chrono_literals;
+using collectives::HostMemory;
 using engine::Code;
 using engine::Error;
-using collectives::HostMemory;
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;

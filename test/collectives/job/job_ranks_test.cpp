@@ -66,7 +66,8 @@ TEST(JobRanks, ThreadsOfOneProcessWatchNobody) {
   const auto views = collectives::in_memory_bootstrap({0, 0, 0}, 60s);
   const int me = int(getpid());
   int watched = -1;
-  EXPECT_THAT(told(collectives::rank_of_each_process(*views[0]), {me, me, me}, &watched), IsEmpty());
+  EXPECT_THAT(told(collectives::rank_of_each_process(*views[0]), {me, me, me}, &watched),
+              IsEmpty());
   EXPECT_EQ(watched, 0);
 }
 

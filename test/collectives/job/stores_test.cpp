@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "collectives/algorithms/registry.h"
-#include "engine/cpu/cpu_device.h"
 #include "collectives/job/calibration.h"
 #include "collectives/job/rank_link.h"
+#include "engine/cpu/cpu_device.h"
 #include "test/strategies/observed_device.h"
 
 namespace lockstep::test {
@@ -51,10 +51,10 @@ Ended run(const MemoryAccess& first, const MemoryAccess& second) {
         ahead += a.read_ahead ? 1 : 0;
       });
       const collectives::Ranks ranks{collectives::rank_of_each_process(*views[std::size_t(rank)]),
-                                    *ops,
-                                    60s,
-                                    {},
-                                    rank == 0 ? first : second};
+                                     *ops,
+                                     60s,
+                                     {},
+                                     rank == 0 ? first : second};
       collectives::StepPlan plan;
       std::size_t scratch = 0;
       collectives::Request request;
@@ -69,7 +69,7 @@ Ended run(const MemoryAccess& first, const MemoryAccess& second) {
       }
       plan.push_back({collectives::direct_all_gather(request), {}, false});
       collectives::RankLink link(ranks, plan, kCount * sizeof(float), scratch * sizeof(float),
-                                "a test");
+                                 "a test");
       auto* const values = reinterpret_cast<float*>(link.data());
       for (std::size_t p = 0; p < plan.size(); ++p) {
         std::minstd_rand random(unsigned(rank + 1));
@@ -114,7 +114,7 @@ TEST(Stores, CalibrationTimesBothKinds) {
   });
   const auto topology = collectives::discover(*views[0], {"cpu:0", "cpu:0"});
   collectives::calibrate(*views[0], topology, *ops,
-                        {.deadline = 60s, .most_touched = std::size_t(2) << 20});
+                         {.deadline = 60s, .most_touched = std::size_t(2) << 20});
   EXPECT_GT(streamed, 0);
   EXPECT_GT(kept, 0);
 }
@@ -131,8 +131,8 @@ void choose(bool read_ahead) {
     if (a.read_ahead != read_ahead) std::this_thread::sleep_for(5ms);  // however busy the machine
   });
   const auto topology = collectives::discover(*views[0], {"cpu:0", "cpu:0"});
-  const auto found = collectives::calibrate(*views[0], topology, *ops,
-                                           {.deadline = 60s, .most_touched = std::size_t(2) << 20});
+  const auto found = collectives::calibrate(
+      *views[0], topology, *ops, {.deadline = 60s, .most_touched = std::size_t(2) << 20});
   EXPECT_EQ(found.topology.hosts[0].costs.read_ahead, read_ahead);
   EXPECT_GT(worse, 0) << "both kinds are timed";
   EXPECT_GT(better, 4 * worse) << "what comes after them is of the chosen kind";

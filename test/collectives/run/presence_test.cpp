@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "test/collectives/memory_fabric.h"
 #include "engine/device/buffer.h"
+#include "test/collectives/memory_fabric.h"
 
 namespace lockstep::collectives {
 namespace presence_test {

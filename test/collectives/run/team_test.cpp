@@ -105,8 +105,9 @@ TEST(Team, OfManyReasonsAtOnceOneIsKeptWhole) {
     Threads t({0});
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i)
-      threads.emplace_back(
-          [&, i] { t.team.stop({Code::kAborted, std::string(900, char('a' + i))}); });
+      threads.emplace_back([&, i] {
+        t.team.stop({Code::kAborted, std::string(900, char('a' + i))});
+      });
     for (auto& thread : threads) thread.join();
     try {
       t.team.rethrow();

@@ -447,8 +447,8 @@ TEST(TcpConnection, AnEndWithUnreadBytesTakesNothingBackOfWhatWasSent) {
   std::vector<int> sent;
   {
     std::array<std::byte, 1024> memory;
-    const std::size_t bytes = engine::write_error(
-        {Code::kPeerLost, "rank 3 (process 4711) died", {3}}, memory);
+    const std::size_t bytes =
+        engine::write_error({Code::kPeerLost, "rank 3 (process 4711) died", {3}}, memory);
     Connection connection(std::move(mine), 1, "h1");
     connection.post_send(1, 1, data.data(), data.size(), sent);
     connection.begin_abort(std::span(memory).first(bytes));

@@ -11,9 +11,9 @@
 #include "collectives/tcp/rendezvous.h"
 #include "collectives/tcp/socket.h"
 #include "engine/base/error.h"
-#include "test/support/events.h"
 #include "test/collectives/tcp/handshake_peer.h"
 #include "test/collectives/tcp/tcp_ranks.h"
+#include "test/support/events.h"
 
 namespace lockstep::collectives {
 namespace tcp_meeting_test {

@@ -16,9 +16,9 @@
 #include <thread>
 
 #include "collectives/algorithms/algorithms.h"
-#include "collectives/run/executor.h"
 #include "collectives/mpi/mpi_bootstrap.h"
 #include "collectives/mpi/mpi_transport.h"
+#include "collectives/run/executor.h"
 #include "collectives/tcp/tcp_transport.h"
 #include "engine/device/buffer.h"
 #include "engine/reference/reference_device.h"

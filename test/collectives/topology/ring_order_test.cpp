@@ -9,9 +9,9 @@
 #include <numeric>
 #include <random>
 
-#include "collectives/topology/example_topologies.h"
-#include "collectives/cost/price.h"
 #include "collectives/check/verifier.h"
+#include "collectives/cost/price.h"
+#include "collectives/topology/example_topologies.h"
 #include "engine/base/error.h"
 
 namespace lockstep::collectives {

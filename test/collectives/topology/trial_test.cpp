@@ -12,9 +12,9 @@
 #include <set>
 
 #include "collectives/algorithms/algorithms.h"
-#include "collectives/topology/example_topologies.h"
 #include "collectives/cost/planner.h"
 #include "collectives/cost/trial_probes.h"
+#include "collectives/topology/example_topologies.h"
 
 namespace lockstep::collectives {
 namespace trial_test {

@@ -76,8 +76,9 @@ TEST(Option, EachHasANameOfItsOwn) {
 
 TEST(ErrorBytes, ComeBackAsTheSameError) {
   std::array<std::byte, 256> bytes;
-  for (const Error& error : {Error(Code::kPeerLost, "rank 3 died", {3, 1000000}, true),
-                             Error(Code::kInvalid, "").about(Option::kTables), Error(Code::kAborted, "x", {0})}) {
+  for (const Error& error :
+       {Error(Code::kPeerLost, "rank 3 died", {3, 1000000}, true),
+        Error(Code::kInvalid, "").about(Option::kTables), Error(Code::kAborted, "x", {0})}) {
     const std::size_t count = write_error(error, bytes);
     const auto back = read_error(std::span(bytes).first(count));
     ASSERT_TRUE(back);

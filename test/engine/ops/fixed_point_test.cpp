@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Numbers on a grid have the same bits by every instruction set: sums of a job whose processors
-// differ are still the same. That the sums are right: test/collectives/communicator/reproducible_test.cpp.
+// differ are still the same. That the sums are right:
+// test/collectives/communicator/reproducible_test.cpp.
 #include "engine/ops/fixed_point.h"
 
 #include <gtest/gtest.h>

@@ -9,9 +9,9 @@
 #include "engine/cpu/cpu_device.h"
 #include "engine/nn/graph_plan.h"
 #include "engine/nn/local_context.h"
+#include "engine/optim/update_segments.h"
 #include "engine/reference/reference_device.h"
 #include "engine/train/staging.h"
-#include "engine/optim/update_segments.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {

@@ -17,8 +17,8 @@
 #include <sstream>
 #include <vector>
 
-#include "engine/base/error.h"
 #include "engine/base/crc32c.h"
+#include "engine/base/error.h"
 #include "test/engine/checkpoint/scenario.h"
 
 namespace lockstep::test {

@@ -12,8 +12,8 @@
 #include "strategies/grpc/connection.h"
 #include "strategies/grpc/server.h"
 #include "strategies/parameter_server/rpc/retry.h"
-#include "test/strategies/parameter_server/rpc/echo_service.h"
 #include "test/strategies/grpc/tcp_proxy.h"
+#include "test/strategies/parameter_server/rpc/echo_service.h"
 
 namespace lockstep::test {
 namespace grpc_failure_test {

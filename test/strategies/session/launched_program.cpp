@@ -21,8 +21,8 @@
 
 #include "engine/base/error.h"
 #include "strategies/grpc/connection.h"
-#include "strategies/parameter_server/rpc/retry.h"
 #include "strategies/parameter_server/cluster/tf_config.h"
+#include "strategies/parameter_server/rpc/retry.h"
 #include "strategies/parameter_server/worker/variable_client.h"
 #include "strategies/session/launched_task.h"
 #include "strategies/session/server_task.h"

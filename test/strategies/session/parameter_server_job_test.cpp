@@ -46,7 +46,8 @@ TEST(ParameterServerJob, RefusesWhatOnlyAnAllReduceCouldObey) {
     return "";
   };
   EXPECT_THAT(refused({.step = {.algorithm = "ring"}}), HasSubstr("leave out algorithm"));
-  EXPECT_THAT(refused({.step = {.update = strategies::Update::kFused}}), HasSubstr("leave out update"));
+  EXPECT_THAT(refused({.step = {.update = strategies::Update::kFused}}),
+              HasSubstr("leave out update"));
   EXPECT_THAT(refused({.step = {.bucket_bytes = 4096}}), HasSubstr("leave out bucket_bytes"));
   EXPECT_THAT(refused({.step = {.overlap = false}}), HasSubstr("leave out overlap"));
   EXPECT_THAT(refused({.shares = {1}}), HasSubstr("leave out shares"));

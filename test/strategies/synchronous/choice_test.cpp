@@ -11,10 +11,10 @@
 #include <mutex>
 #include <thread>
 
-#include "collectives/topology/binding.h"
 #include "collectives/algorithms/registry.h"
-#include "engine/reference/reference_device.h"
 #include "collectives/job/calibration.h"
+#include "collectives/topology/binding.h"
+#include "engine/reference/reference_device.h"
 #include "strategies/synchronous/plan_record.h"
 #include "strategies/synchronous/step_design.h"
 #include "test/strategies/small_job.h"
@@ -256,8 +256,10 @@ class Steps : public testing::Test {
                                 const std::string& update = "auto",
                                 const strategies::StepPrices* prices = nullptr, double clip = 0,
                                 bool unlike = false) {
-    return design(host, strategies::DesignOptions{.step = {.algorithm = algorithm, .update = strategies::update_of(update)}}, prices,
-                  clip, unlike);
+    return design(host,
+                  strategies::DesignOptions{
+                      .step = {.algorithm = algorithm, .update = strategies::update_of(update)}},
+                  prices, clip, unlike);
   }
   std::string refused(const std::vector<int>& host, const std::string& algorithm,
                       const std::string& update = "auto", double clip = 0) {
@@ -397,7 +399,8 @@ TEST_F(Steps, OneBucketWithoutAPlaceForTheUpdateHasItApartForAll) {
   }
   EXPECT_EQ(design({0, 1}, "ring:..8k,halving_doubling:8k..").update, strategies::Update::kApart);
   // What is asked for sizes that no bucket has is no matter.
-  EXPECT_EQ(design({0, 1}, "halving_doubling:..16,ring:16..", "fused").update, strategies::Update::kFused);
+  EXPECT_EQ(design({0, 1}, "halving_doubling:..16,ring:16..", "fused").update,
+            strategies::Update::kFused);
   // What the planner chooses has a place where the update is to be inside.
   const auto prices = planner({0, 1}, "halving_doubling", "ring", "ring");
   const auto planned = design({0, 1}, "auto", "auto", &prices);
@@ -420,8 +423,8 @@ TEST_F(Steps, TheUpdateIsInsideUnlessThatTakesMoreThanATenthLonger) {
     const auto prices = ways(fused, apart);
     const auto design = this->design(host, "auto", "auto", &prices, 0, unlike);
     EXPECT_THAT(strategies::sentence(design),
-                HasSubstr("\nupdate: " + std::string(name(design.update)) +
-                          ", because " + design.update_reason.text()));
+                HasSubstr("\nupdate: " + std::string(name(design.update)) + ", because " +
+                          design.update_reason.text()));
     return std::string(name(design.update)) + ": " + design.update_reason.text();
   };
   const std::string both = "the sums and updates of a step are predicted to take ";

@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <map>
 
-#include "engine/cpu/cpu_device.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/cpu/cpu_device.h"
 #include "strategies/synchronous/loss_scale.h"
 #include "test/strategies/overflow.h"
 #include "test/strategies/small_job.h"

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <set>
 
-#include "engine/cpu/cpu_device.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/cpu/cpu_device.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {

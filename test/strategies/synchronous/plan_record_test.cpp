@@ -54,7 +54,8 @@ class PlanRecord : public testing::Test {
 };
 
 TEST_F(PlanRecord, IsObeyedWhereNothingElseIsAskedFor) {
-  const DesignOptions options = resumed({.step = {.algorithm = "direct", .update = Update::kApart}}, {});
+  const DesignOptions options =
+      resumed({.step = {.algorithm = "direct", .update = Update::kApart}}, {});
   EXPECT_TRUE(obeyed_);
   const StepDesign again = design(options);
   EXPECT_EQ(again.update, Update::kApart);
@@ -71,11 +72,13 @@ TEST_F(PlanRecord, SaysThatAnotherRunAsked) {
     EXPECT_TRUE(strategies::obey_record(record, host_, options,
                                         engine::Log("", engine::Log::Level::kError)));
     EXPECT_EQ(design(options).reason.text(), "it was asked for when the checkpoint was written");
-    EXPECT_EQ(design(options).update_reason.text(), "it was asked for when the checkpoint was written");
+    EXPECT_EQ(design(options).update_reason.text(),
+              "it was asked for when the checkpoint was written");
   }
   DesignOptions same{.step = {.algorithm = "ring"}};
-  strategies::obey_record(strategies::plan_record(design({.step = {.algorithm = "ring"}}), host_, {}), host_,
-                          same, engine::Log("", engine::Log::Level::kError));
+  strategies::obey_record(
+      strategies::plan_record(design({.step = {.algorithm = "ring"}}), host_, {}), host_, same,
+      engine::Log("", engine::Log::Level::kError));
   EXPECT_EQ(design(same).reason.text(), "it was asked for");
 }
 
@@ -96,21 +99,23 @@ TEST_F(PlanRecord, OfOtherBucketsIsChosenAnew) {
 TEST_F(PlanRecord, AnUpdateThatIsAskedForChoosesTheAlgorithmAnew) {
   host_ = {0, 1};
   const DesignOptions options =
-      resumed({.step = {.algorithm = "halving_doubling", .update = Update::kApart}}, {.step = {.update = Update::kFused}});
+      resumed({.step = {.algorithm = "halving_doubling", .update = Update::kApart}},
+              {.step = {.update = Update::kFused}});
   EXPECT_EQ(options.step.algorithm, "auto");
   EXPECT_EQ(design(options).update, Update::kFused);
 }
 
 TEST_F(PlanRecord, AnAlgorithmThatIsAskedForChoosesTheUpdateAnew) {
   host_ = {0, 1};
-  const DesignOptions options =
-      resumed({.step = {.algorithm = "ring", .update = Update::kFused}}, {.step = {.algorithm = "halving_doubling"}});
+  const DesignOptions options = resumed({.step = {.algorithm = "ring", .update = Update::kFused}},
+                                        {.step = {.algorithm = "halving_doubling"}});
   EXPECT_EQ(design(options).update, Update::kApart);
 }
 
 TEST_F(PlanRecord, AnUpdateThatCannotBeInsideAnyMoreIsApart) {
   host_ = {0, 1};
-  const DesignOptions options = resumed({.step = {.algorithm = "ring", .update = Update::kFused}}, {});
+  const DesignOptions options =
+      resumed({.step = {.algorithm = "ring", .update = Update::kFused}}, {});
   EXPECT_EQ(design(options).update, Update::kFused);
   const StepDesign clipped = design(options, 1);
   EXPECT_EQ(clipped.update, Update::kApart);
@@ -138,8 +143,8 @@ TEST_F(PlanRecord, OfAnotherOptimizerChoosesTheUpdateAnew) {
 
 // Nobody asked for what the planner chose then.
 TEST_F(PlanRecord, SaysWhatWasAskedForAndWhatWasWritten) {
-  const DesignOptions options =
-      resumed({.step = {.algorithm = "direct", .update = Update::kFused}}, {.step = {.kernels = engine::Kernels::kWinograd}});
+  const DesignOptions options = resumed({.step = {.algorithm = "direct", .update = Update::kFused}},
+                                        {.step = {.kernels = engine::Kernels::kWinograd}});
   EXPECT_FALSE(obeyed_);
   const StepDesign again = design(options);
   EXPECT_EQ(again.reason.text(), "the checkpoint was written so");

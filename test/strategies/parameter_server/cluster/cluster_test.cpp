@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "engine/base/error.h"
-#include "strategies/parameter_server/rpc/host_port.h"
 #include "strategies/parameter_server/cluster/text_difference.h"
+#include "strategies/parameter_server/rpc/host_port.h"
 
 namespace lockstep::test {
 namespace cluster_test {
@@ -48,13 +48,15 @@ TEST(Cluster, TheLastRanksAreServersAndTheFirstIsTheChief) {
 
 TEST(Cluster, AServerTooManyOrTooFewIsRefused) {
   EXPECT_EQ(error_of([] { role_of_rank(0, 6, 6); }),
-            "6 servers were asked for: of 6 ranks none is left to train: start at least 7, or ask for fewer "
+            "6 servers were asked for: of 6 ranks none is left to train: start at least 7, or ask "
+            "for fewer "
             "servers");
   EXPECT_THAT(error_of([] { role_of_rank(0, 1, 1); }), HasSubstr("of 1 rank none is left"));
   EXPECT_THAT(error_of([] { role_of_rank(0, 6, 100); }), HasSubstr("start at least 101"));
   for (const int servers : {0, -1})
     EXPECT_EQ(error_of([&] { role_of_rank(0, 6, servers); }),
-              fmt::format("{} servers were asked for: a parameter server strategy needs at least 1", servers));
+              fmt::format("{} servers were asked for: a parameter server strategy needs at least 1",
+                          servers));
   EXPECT_EQ(error_of([] { role_of_rank(6, 6, 2); }), "there is no rank 6 of 6 ranks");
   EXPECT_EQ(error_of([] { role_of_rank(-1, 6, 2); }), "there is no rank -1 of 6 ranks");
 }

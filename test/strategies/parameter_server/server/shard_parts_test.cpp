@@ -6,9 +6,9 @@
 #include <set>
 
 #include "strategies/parameter_server/rpc/array_reader.h"
+#include "strategies/parameter_server/rpc/sequence_table.h"
 #include "strategies/parameter_server/server/chunked_array.h"
 #include "strategies/parameter_server/server/range_values.h"
-#include "strategies/parameter_server/rpc/sequence_table.h"
 #include "test/strategies/parameter_server/server/small_server.h"
 
 namespace lockstep::test {

@@ -9,9 +9,9 @@
 #include <mutex>
 #include <set>
 
+#include "engine/checkpoint/storage.h"
 #include "engine/nn/layers.h"
 #include "engine/runtime/devices.h"
-#include "engine/checkpoint/storage.h"
 #include "engine/train/trainer.h"
 #include "strategies/grpc/connection.h"
 #include "strategies/grpc/server.h"

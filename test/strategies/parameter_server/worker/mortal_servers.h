@@ -7,8 +7,8 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/device/device.h"
 #include "engine/checkpoint/storage.h"
+#include "engine/device/device.h"
 #include "strategies/parameter_server/rpc/rpc.h"
 #include "strategies/parameter_server/server/shard_store.h"
 

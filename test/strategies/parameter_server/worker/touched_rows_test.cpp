@@ -13,10 +13,10 @@
 #include "engine/runtime/devices.h"
 #include "engine/train/trainer.h"
 #include "strategies/grpc/connection.h"
-#include "strategies/synchronous/mirrored.h"
-#include "strategies/parameter_server/worker/parameter_server.h"
 #include "strategies/parameter_server/rpc/shared_connection.h"
+#include "strategies/parameter_server/worker/parameter_server.h"
 #include "strategies/session/server_task.h"
+#include "strategies/synchronous/mirrored.h"
 #include "test/strategies/parameter_server/worker/mortal_servers.h"
 #include "test/strategies/small_job.h"
 
