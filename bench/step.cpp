@@ -105,7 +105,7 @@ int run_on_devices(const Flags& f, engine::Strategy& strategy,
   options.layer_steps = f.layer_steps;
   options.product = std::size_t(f.product);
   options.copied = std::size_t(f.copy_mib) << 20;
-  options.step.dtype = dtype;
+  options.dtype = dtype;
   const nlohmann::json object = device_step(strategy, devices, models::build(f.model), options);
   fmt::print(stderr, "{}\n", strategy.explain());
   fmt::print("{}{}", f.json ? object.dump() : describe(object), f.json ? "\n" : "");

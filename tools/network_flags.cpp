@@ -16,7 +16,7 @@ std::string NetworkFlags::given() const {
 collectives::Network NetworkFlags::network() const {
   collectives::Network network{.transport = transport, .interface = interface};
   if (!ports.empty()) std::tie(network.first_port, network.last_port) = *ports_of(ports);
-  strategies::require_possible(network);
+  collectives::require_possible(network);
   return network;
 }
 

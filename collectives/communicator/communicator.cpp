@@ -50,7 +50,7 @@ Communicator::Communicator(Bootstrap& bootstrap, std::unique_ptr<engine::Ops> op
       reproducible_(options.reproducible),
       exceptions_(std::uncaught_exceptions()) {
   require(options.deadline.count() > 0, "the deadline must be positive");
-  watch_ = std::make_unique<PeerWatch>([this](const Peer& peer) { lost(peer); });
+  watch_ = std::make_unique<PeerWatch>([this](const PeerProcess& peer) { lost(peer); });
   watch_host(ranks_, "processes of the ranks", *watch_);
   choose(options);
   const std::size_t table = std::size_t(size()) * RankCall::kNumbers;
@@ -137,7 +137,7 @@ void Communicator::unlink(const RankLink& link) noexcept {
   std::erase_if(links_, [&](const auto& one) { return one.get() == &link; });
 }
 
-void Communicator::lost(const Peer& peer) noexcept {
+void Communicator::lost(const PeerProcess& peer) noexcept {
   std::scoped_lock lock(mutex_);
   if (!lost_) lost_ = death(peer);
   for (const auto& link : links_) link->stop(*lost_);

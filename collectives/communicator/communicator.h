@@ -193,7 +193,7 @@ class Communicator {
   const Algorithm& algorithm_for(const Request& request) const;
   RankLink& link(StepPlan plan, std::size_t bytes, std::size_t scratch, const std::string& what);
   void unlink(const RankLink& link) noexcept;
-  void lost(const Peer& peer) noexcept;
+  void lost(const PeerProcess& peer) noexcept;
 
   std::unique_ptr<engine::Ops> ops_;
   Ranks ranks_;

@@ -135,7 +135,7 @@ ProbeRun::~ProbeRun() {
 
 // Who dies ends what is measured, and what is exchanged.
 void ProbeRun::watch() {
-  watch_ = std::make_unique<PeerWatch>([this](const Peer& peer) {
+  watch_ = std::make_unique<PeerWatch>([this](const PeerProcess& peer) {
     const engine::Error why = death(peer, kWhat, " while costs were measured");
     {
       std::scoped_lock lock(mutex_);

@@ -46,7 +46,7 @@ struct StartWatch::State {
         })),
         patience(most),
         watch(
-            [this](const Peer& peer) { gone(fmt::format("{} (pid {})", name(peer), peer.pid)); }) {
+            [this](const PeerProcess& peer) { gone(fmt::format("{} (pid {})", name(peer), peer.pid)); }) {
     if (me.present && me.local_size > 1) {
       thread = std::jthread([this](const std::stop_token& stop) { scan(stop); });
     }

@@ -42,7 +42,7 @@ class Descriptor {
 };
 
 struct Watched {
-  Peer peer;
+  PeerProcess peer;
   Descriptor file;  // -1: gone before it could be watched
 };
 
@@ -115,12 +115,12 @@ struct PeerWatch::State {
   std::jthread thread;  // last: joined before what it uses goes
 };
 
-std::string name(const Peer& peer) {
+std::string name(const PeerProcess& peer) {
   const int first = peer.ranks.front(), last = peer.ranks.back();
   return first == last ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, last);
 }
 
-engine::Error death(const Peer& peer, std::string_view prefix, std::string_view suffix) {
+engine::Error death(const PeerProcess& peer, std::string_view prefix, std::string_view suffix) {
   return {Code::kPeerLost,
           fmt::format("{}{} (process {}) died{}", prefix, name(peer), peer.pid, suffix),
           peer.ranks};
@@ -129,7 +129,7 @@ engine::Error death(const Peer& peer, std::string_view prefix, std::string_view 
 PeerWatch::PeerWatch(Lost lost) : state_(std::make_unique<State>(std::move(lost))) {}
 PeerWatch::~PeerWatch() = default;
 
-void PeerWatch::add(const Peer& peer) {
+void PeerWatch::add(const PeerProcess& peer) {
   const auto file = int(syscall(SYS_pidfd_open, peer.pid, 0));
   if (file < 0 && errno != ESRCH) {
     fail(Code::kIo, "cannot watch {} (process {}): {}; it needs pidfd_open, Linux 5.3 or newer",

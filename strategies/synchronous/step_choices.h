@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "collectives/cost/algorithm_rules.h"
-#include "engine/ops/ops.h"
+#include "engine/device/device.h"
 #include "engine/ops/update_rule.h"
 
 namespace lockstep::strategies {

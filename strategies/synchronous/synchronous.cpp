@@ -74,7 +74,7 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
   require(options_.shares.empty() || options_.shares.size() == host_.size(),
           "{} shares of the batch were given for {} replicas", options_.shares.size(),
           host_.size());
-  watch_ = std::make_unique<collectives::PeerWatch>([this](const collectives::Peer& peer) {
+  watch_ = std::make_unique<collectives::PeerWatch>([this](const collectives::PeerProcess& peer) {
     // What measures costs notices the death, too, and knows more.
     const auto until = engine::Clock::now() + kTurn;
     while (calibrating_ && engine::Clock::now() < until)

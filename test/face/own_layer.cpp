@@ -79,7 +79,8 @@ bool gradients_are_right() {
 // What it has no loop for it refuses: it would take two numbers of 16 bits for one of 32.
 bool refuses_16_bits(lockstep::Session& session, const lockstep::GraphSpec& graph,
                      const lockstep::engine::Dataset& data) {
-  auto strategy = lockstep::mirrored(session, {.threads = 1, .dtype = lockstep::DType::kBFloat16});
+  auto strategy =
+      lockstep::mirrored(session, {.step = {.dtype = lockstep::DType::kBFloat16}, .threads = 1});
   lockstep::Trainer trainer(strategy, graph, lockstep::optim::sgd());
   try {
     trainer.fit(data, {.steps = 1});

@@ -155,7 +155,7 @@ strategies::SynchronousOptions replicas(int count) {
   static const std::unique_ptr<engine::Device> device = engine::reference_device();
   strategies::SynchronousOptions options;
   options.devices.assign(std::size_t(count), device.get());
-  options.bucket_bytes = engine::kBlock * sizeof(double);
+  options.step.bucket_bytes = engine::kBlock * sizeof(double);
   options.deadline = std::chrono::milliseconds(20000);
   options.communication_thread = false;
   options.log = engine::Log("", engine::Log::Level::kError);
@@ -214,7 +214,7 @@ void read_out(const strategies::Synchronous& strategy, Outcome& outcome) {
 
 Outcome train_mirrored(const Job& job, strategies::SynchronousOptions options) {
   Outcome outcome;
-  options.dtype = job.dtype;
+  options.step.dtype = job.dtype;
   outcome.weights.resize(options.devices.size());
   strategies::Mirrored strategy(std::move(options));
   outcome.history = train(strategy, job, &outcome);
@@ -226,7 +226,7 @@ Outcome train_collective(const Job& job, strategies::SynchronousOptions options,
                          std::vector<int> host, std::vector<int> counts,
                          std::vector<engine::Device*> devices) {
   Outcome outcome;
-  options.dtype = job.dtype;
+  options.step.dtype = job.dtype;
   if (counts.empty()) counts.assign(host.size(), int(options.devices.size()));
   outcome.weights.resize(std::size_t(std::accumulate(counts.begin(), counts.end(), 0)));
   const auto bootstraps = collectives::in_memory_bootstrap(host, std::chrono::seconds(20));

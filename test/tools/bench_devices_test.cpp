@@ -95,7 +95,7 @@ struct Idle : collectives::DeviceCommunicator {
   MOCK_METHOD(engine::Buffer, allocate, (std::size_t), (override));
   MOCK_METHOD(void, check, (), (override));
   MOCK_METHOD(void, wait, (const std::function<bool()>&), (override));
-  MOCK_METHOD(void, abort, (engine::Code, const std::string&), (noexcept, override));
+  MOCK_METHOD(void, abort, (const engine::Error&), (noexcept, override));
 };
 
 TEST(BenchDevices, ARivalThatAddsNothingIsWrongAndLockstepIsNot) {

@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds kErrorPatience{300};
 
 DeathWatch::DeathWatch(const collectives::Ranks& ranks)
     : watch_(std::make_unique<collectives::PeerWatch>(
-          [this](const collectives::Peer& peer) { died(collectives::death(peer)); })) {
+          [this](const collectives::PeerProcess& peer) { died(collectives::death(peer)); })) {
   const int others = collectives::watch_host(ranks, "processes of the benchmark", *watch_);
   of_processes_ = others + 1 == int(ranks.local().size());
 }

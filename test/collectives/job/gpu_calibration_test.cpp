@@ -231,7 +231,7 @@ std::string explained(FakeDevices& gpus, const std::vector<std::size_t>& which,
     options.gpus = linked(3);
   options.measured = measured;
   options.cost_cache = cache;
-  options.dtype = engine::DType::kFloat32;
+  options.step.dtype = engine::DType::kFloat32;
   strategies::Mirrored strategy(std::move(options));
   Job job;
   job.dtype = engine::DType::kFloat32;

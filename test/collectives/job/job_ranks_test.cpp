@@ -35,7 +35,7 @@ std::vector<std::string> told(const JobRanks& ranks, const std::vector<int>& pid
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<std::string> names;
-  collectives::PeerWatch watch([&](const collectives::Peer& peer) {
+  collectives::PeerWatch watch([&](const collectives::PeerProcess& peer) {
     const std::scoped_lock lock(mutex);
     names.push_back(name(peer));
     changed.notify_all();

@@ -32,7 +32,7 @@ using testing::UnorderedElementsAreArray;
 class Losses {
  public:
   PeerWatch::Lost callback() {
-    return [this](const Peer& peer) {
+    return [this](const PeerProcess& peer) {
       const std::lock_guard lock(mutex_);
       seen_.emplace_back(name(peer), peer.pid);
       changed_.notify_all();
@@ -143,7 +143,7 @@ TEST(PeerWatch, NothingIsToldOfThatWasNotBeforeTheRelease) {
   const auto seen = losses.callback();
   Child first, one, two;
   {
-    PeerWatch watch([&](const Peer& peer) {
+    PeerWatch watch([&](const PeerProcess& peer) {
       const int call = calls++;
       if (call == 0) prepared.get_future().wait();
       seen(peer);
@@ -175,7 +175,7 @@ TEST(PeerWatch, ManyPeersAreEachToldOfOnce) {
       adders.emplace_back([&, t] {
         for (std::size_t i = t; i < kPeers; i += 4) {
           if (i % 3 == 0) children[i].kill();
-          watch.add("peer " + std::to_string(i), children[i].pid());
+          watch.add({{int(i)}, children[i].pid()});
         }
       });
     }
@@ -183,15 +183,15 @@ TEST(PeerWatch, ManyPeersAreEachToldOfOnce) {
   EXPECT_EQ(losses.wait(kPeers / 3).size(), kPeers / 3);
   std::vector<std::pair<std::string, int>> expected;
   for (std::size_t i = 0; i < kPeers; ++i) {
-    expected.emplace_back("peer " + std::to_string(i), children[i].pid());
+    expected.emplace_back("rank " + std::to_string(i), children[i].pid());
     children[i].kill();
   }
   EXPECT_THAT(losses.wait(kPeers), UnorderedElementsAreArray(expected));
 }
 
 TEST(PeerWatch, WhatIsNoProcessIsAnError) {
-  PeerWatch watch([](const std::string&, int) {});
-  EXPECT_THROW(watch.add("rank 1", -5), engine::Error);
+  PeerWatch watch([](const PeerProcess&) {});
+  EXPECT_THROW(watch.add({{1}, -5}), engine::Error);
 }
 
 TEST(PeerWatch, EndsAtOnceWithPeersAlive) {

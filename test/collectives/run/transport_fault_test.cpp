@@ -156,14 +156,16 @@ TEST_P(TransportFaultsOf, AnEndThatGoesSilentAtAnyMessageEndsAllRanksAtTheDeadli
   const Outcome still = twice(plan, {});
   const int rank = talker(plan);
   for (int k = 0; k < posts(plan, rank); ++k) {
-    const auto silent = [&] {
-      return twice(plan, with_faults(rank, {.silent_at = k}, milliseconds(25)));
+    const auto silent = [&](int tries) {
+      JobOptions options = with_faults(rank, {.silent_at = k}, milliseconds(25));
+      options.executor.answer *= 1 << tries;
+      return twice(plan, std::move(options));
     };
-    Outcome outcome = silent();
+    Outcome outcome = silent(0);
     const std::string where = fmt::format("rank {} is silent from message {} on", rank, k);
     expect_all_told(outcome, still, where);
     // It misses the others itself, and a rank of its host hears it. All others name it; who is kept
-    // from running for an answer's time is silent, too: then it is tried again.
+    // from running for an answer's time is silent, too: then it is tried again with twice the time.
     if (GetParam().layout == "apart") {
       const auto named = [&](int other) {
         return other == rank || names(outcome.errors[std::size_t(other)], rank);
@@ -173,7 +175,7 @@ TEST_P(TransportFaultsOf, AnEndThatGoesSilentAtAnyMessageEndsAllRanksAtTheDeadli
           if (!named(other)) return false;
         return true;
       };
-      for (int tries = 1; !all_name_it() && tries < kTries; ++tries) outcome = silent();
+      for (int tries = 1; !all_name_it() && tries < kTries; ++tries) outcome = silent(tries);
       for (int other = 0; other < plan.ranks(); ++other)
         EXPECT_TRUE(named(other)) << where << ", rank " << other << ": "
                                   << text(outcome.errors[std::size_t(other)]);

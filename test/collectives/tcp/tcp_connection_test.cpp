@@ -173,7 +173,7 @@ TEST(TcpConnection, RoomComesBackWhenAHalfKeptMessageIsTakenOver) {
   int files[2] = {-1, -1};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, files), 0);
   const Socket other(files[0]);
-  Connection connection(Socket(files[1]), "rank 4 on host h4", kLimit);
+  Connection connection(Socket(files[1]), 4, "h4", kLimit);
   std::vector<int> through;
   const auto say = [&](const void* data, std::size_t bytes) {
     ASSERT_EQ(send(other.file(), data, bytes, 0), ssize_t(bytes));
@@ -261,7 +261,7 @@ TEST(TcpConnection, WhatIsNoMessageIsAnErrorThatStays) {
   int files[2] = {-1, -1};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, files), 0);
   const Socket other(files[0]);
-  Connection connection(Socket(files[1]), "rank 4 on host h4", kLimit);
+  Connection connection(Socket(files[1]), 4, "h4", kLimit);
   const std::string noise = "this is no message at all";
   ASSERT_EQ(send(other.file(), noise.data(), noise.size(), 0), ssize_t(noise.size()));
   std::vector<int> through;
@@ -281,7 +281,7 @@ TEST(TcpConnection, AnAbsurdLengthTakesNoMemory) {
   int files[2] = {-1, -1};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, files), 0);
   const Socket other(files[0]);
-  Connection connection(Socket(files[1]), "rank 4 on host h4", kLimit);
+  Connection connection(Socket(files[1]), 4, "h4", kLimit);
   const FrameHeader header{.magic = 0x4d4b534c, .tag = 1, .bytes = ~std::uint64_t(0)};
   ASSERT_EQ(send(other.file(), &header, sizeof header, 0), ssize_t(sizeof header));
   std::vector<int> through;

@@ -107,7 +107,7 @@ TEST(ErrorBytes, OtherBytesAreNoError) {
   std::array<std::byte, 64> bytes{};
   const std::size_t count = write_error(Error(Code::kIo, "", {5}), bytes);
   ASSERT_EQ(count, 12u);
-  EXPECT_FALSE(read_error({}));
+  EXPECT_FALSE(read_error(std::string_view()));
   EXPECT_FALSE(read_error(std::span(bytes).first(3)));
   EXPECT_FALSE(read_error(std::span(bytes).first(11)));  // half a rank
   for (const auto& [at, value] : {std::pair(0, 200), std::pair(1, 2), std::pair(2, 99),

@@ -122,7 +122,7 @@ TEST_F(CheckpointRead, AWriterThatIsAlwaysFasterIsAnErrorThatSaysSo) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::kIo);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("runs"), HasSubstr("let it keep more")));
-    EXPECT_EQ(error.option(), Option::kKeep);
+    EXPECT_EQ(error.option(), engine::Option::kKeep);
   }
 }
 

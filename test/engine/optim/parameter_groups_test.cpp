@@ -163,7 +163,7 @@ const std::vector<Way> kWays{{1, {}},     {2, {}},     {3, {}, "ring"},
 
 Outcome train_by(const Job& job, const Way& way) {
   auto options = replicas(way.replicas);
-  options.algorithm = way.algorithm;
+  options.step.algorithm = way.algorithm;
   return way.host.empty() ? train_mirrored(job, options) : train_collective(job, options, way.host);
 }
 
@@ -201,8 +201,8 @@ TEST(Decay, GivesTheSameBitsFusedAndApartForAnyBucketSize) {
           auto options = replicas(count);
           if (dtype == engine::DType::kFloat32)
             options.devices.assign(std::size_t(count), cpu.get());
-          options.update = strategies::update_of(update);
-          options.bucket_bytes = bucket;
+          options.step.update = strategies::update_of(update);
+          options.step.bucket_bytes = bucket;
           return train_mirrored(job, options).weights;
         };
         const auto apart = with("apart", 1);
@@ -225,8 +225,8 @@ TEST(Lars, GivesTheSameBitsForAnyBucketSize) {
       const auto with = [&](std::size_t bucket, bool overlap) {
         auto options = replicas(count);
         if (dtype == engine::DType::kFloat32) options.devices.assign(std::size_t(count), cpu.get());
-        options.bucket_bytes = bucket;
-        options.overlap = overlap;
+        options.step.bucket_bytes = bucket;
+        options.step.overlap = overlap;
         options.hook = overlap ? delays(count) : nullptr;
         return train_mirrored(job, options).weights;
       };
@@ -242,7 +242,7 @@ TEST(Lars, WaitsForAllSumsAndItsStepIsVerified) {
   for (const Way& way : kWays) {
     if (!way.host.empty()) continue;
     auto options = replicas(way.replicas);
-    options.algorithm = way.algorithm;
+    options.step.algorithm = way.algorithm;
     strategies::Mirrored strategy(options);
     const Job job = job_with(adapted());
     strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
@@ -258,7 +258,7 @@ TEST(Lars, WaitsForAllSumsAndItsStepIsVerified) {
 
 std::string refused(const optim::Optimizer& optimizer, const std::string& update) {
   auto options = replicas(2);
-  options.update = strategies::update_of(update);
+  options.step.update = strategies::update_of(update);
   strategies::Mirrored strategy(options);
   const Job job = job_with(optimizer);
   try {

@@ -8,6 +8,8 @@
 #include <set>
 #include <thread>
 
+#include "engine/report/profile.h"
+
 namespace lockstep::test {
 namespace trace_test {
 

@@ -20,10 +20,10 @@ strategies::SessionOptions quiet() {
 
 TEST(ParameterServerJob, TrainsWithWhatItCanObey) {
   strategies::Session session(0, nullptr, quiet());
-  const StrategyOptions given{.replicas = 2,
+  const StrategyOptions given{.step = {.dtype = engine::DType::kFloat64},
+                              .replicas = 2,
                               .device = "reference",
                               .threads = 1,
-                              .dtype = engine::DType::kFloat64,
                               .bind = false,
                               .deadline = 20s,
                               .measured = true};

@@ -158,8 +158,8 @@ TEST_F(Costs, AreAssumedWhereNobodyAskedForMore) {
 
 TEST_F(Costs, AreNotMeasuredWhereThereIsNothingToChoose) {
   const auto one_replica = open_all({0}, options_);
-  options_.algorithm = "ring";
-  options_.update = strategies::Update::kFused;
+  options_.step.algorithm = "ring";
+  options_.step.update = strategies::Update::kFused;
   for (const auto& said : {one_replica, open_all({0, 1}, options_), open_all({0, 0}, options_)}) {
     EXPECT_THAT(all(said, &Said::error), Each(IsEmpty()));
     EXPECT_THAT(all(said, &Said::explained), Each(Not(HasSubstr("costs of ranks"))));
@@ -169,7 +169,7 @@ TEST_F(Costs, AreNotMeasuredWhereThereIsNothingToChoose) {
 }
 
 TEST_F(Costs, AreNeededForThePlaceOfTheUpdateAlone) {
-  options_.algorithm = "ring";
+  options_.step.algorithm = "ring";
   const auto said = open_all({0, 1}, options_);
   EXPECT_THAT(all(said, &Said::explained),
               Each(HasSubstr("\ncosts of ranks and links: measured in ")));
@@ -219,9 +219,9 @@ TEST_F(Costs, OfWhichOneProcessKnowsLessAreToldBeforeAnybodyMeasures) {
     const auto said = open_all({0, 1}, options_, [&](std::size_t p, SynchronousOptions& mine) {
       if (p == 0) {
         if (measured)
-          mine.algorithm = "ring";
+          mine.step.algorithm = "ring";
         else
-          mine.update = strategies::Update::kApart;
+          mine.step.update = strategies::Update::kApart;
       }
       if (p == 1 && !measured) mine.measured = false;
     });
@@ -248,7 +248,7 @@ class Steps : public testing::Test {
     input.prices = prices;
     input.unlike = unlike;
     input.totals = 4, input.metrics_per_rank = 2, input.gather_per_rank = 1;
-    options.bucket_bytes = engine::kBlock * sizeof(double);
+    options.step.bucket_bytes = engine::kBlock * sizeof(double);
     question_ = strategies::question(input, options);
     return strategies::design_step(input, options);
   }
@@ -461,8 +461,8 @@ TEST_F(Steps, WhatCannotBeIsRefusedWithAReason) {
 TEST_F(Steps, OneShotBesideDirectGivesTheBitsOfDirect) {
   const auto by_size = [](const char* algorithm) {
     auto options = replicas(3);
-    options.algorithm = algorithm;
-    options.update = strategies::Update::kApart;
+    options.step.algorithm = algorithm;
+    options.step.update = strategies::Update::kApart;
     return train_mirrored({}, options).weights;
   };
   EXPECT_EQ(by_size("one_shot:..8k,direct:8k.."), by_size("direct"));
@@ -472,7 +472,7 @@ TEST(Choices, ForAnUpdateThatIsToBeFusedAreAmongThoseThatHaveAPlaceForIt) {
   auto options = replicas(1);
   const auto free = open_all({0, 1, 2}, options);
   ASSERT_THAT(all(free, &Said::explained), Each(HasSubstr(", update apart, ")));
-  options.update = strategies::Update::kFused;
+  options.step.update = strategies::Update::kFused;
   const auto fused = open_all({0, 1, 2}, options);
   EXPECT_THAT(all(fused, &Said::error), Each(IsEmpty()));
   EXPECT_THAT(all(fused, &Said::explained), Each(HasSubstr(", update fused, ")));
@@ -480,7 +480,7 @@ TEST(Choices, ForAnUpdateThatIsToBeFusedAreAmongThoseThatHaveAPlaceForIt) {
 
 TEST(Choices, ThatARecordNamesInAWayThatCannotBeReadAreDamage) {
   auto options = replicas(1);
-  options.algorithm = "direct";
+  options.step.algorithm = "direct";
   std::string record = open_all({0, 0}, options)[0].record;
   ASSERT_NE(record.find("\"algorithm\":\"direct\""), std::string::npos) << record;
   record.replace(record.find("\"algorithm\":\"direct\""), 20, "\"algorithm\":\"ring:..x\"");
@@ -497,7 +497,7 @@ TEST(Choices, ThatARecordNamesInAWayThatCannotBeReadAreDamage) {
 TEST(Choices, OfAMixedStepAreVerifiedBetweenHosts) {
   for (const char* rules : {"ring:..8k,hierarchical:8k..", "halving_doubling:..8k,ring:8k.."}) {
     auto options = replicas(1);
-    options.algorithm = rules;
+    options.step.algorithm = rules;
     const auto said = open_all({0, 0, 1}, options);  // which verifies
     EXPECT_THAT(all(said, &Said::error), Each(IsEmpty()));
     EXPECT_THAT(all(said, &Said::explained), Each(HasSubstr(" for 3 buckets and ")));

@@ -137,8 +137,8 @@ strategies::StepDesign trained(const Way& way, const Job& job, Counter& counter)
                         [&](const engine::ReduceArguments& a) { counter.count(a); });
   auto options = replicas(way.replicas);
   options.devices.assign(std::size_t(way.replicas), &device);
-  options.algorithm = way.algorithm;
-  options.update = strategies::update_of(way.update);
+  options.step.algorithm = way.algorithm;
+  options.step.update = strategies::update_of(way.update);
   if (way.host.empty()) {
     strategies::Mirrored strategy(options);
     train_by_hand(strategy, job, counter);

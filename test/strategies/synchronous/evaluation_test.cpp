@@ -50,7 +50,7 @@ engine::Trainer trainer_of(engine::Strategy& strategy) {
 
 strategies::SynchronousOptions in_float64(int count) {
   auto options = replicas(count);
-  options.dtype = engine::DType::kFloat64;
+  options.step.dtype = engine::DType::kFloat64;
   return options;
 }
 

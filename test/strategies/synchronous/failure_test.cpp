@@ -52,7 +52,7 @@ TEST(Law4, AReplicaThatGoesSilentIsNamedWithTheBucketAndWhoArrived) {
   for (const char* algorithm : {"direct", "ring"}) {
     auto options = replicas(3);
     options.deadline = std::chrono::milliseconds(300);
-    options.algorithm = algorithm;
+    options.step.algorithm = algorithm;
     strategies::Mirrored strategy(options);
     Code code = Code::kInvalid;
     const std::string text = train_by_hand(
@@ -138,8 +138,8 @@ TEST(Law4, ABucketOfManyParametersIsNamedInFewWords) {
   graph.set_loss(engine::mean_squared_error());
   auto options = replicas(3);
   options.deadline = std::chrono::milliseconds(300);
-  options.algorithm = "direct";
-  options.bucket_bytes = std::size_t(1) << 20;
+  options.step.algorithm = "direct";
+  options.step.bucket_bytes = std::size_t(1) << 20;
   strategies::Mirrored strategy(options);
   const std::string text = train_by_hand(
       strategy, [](int rank, std::int64_t step) { return rank != 2 || step != 5; }, nullptr, graph);
@@ -153,7 +153,7 @@ TEST(Law4, AReplicaThatThrowsEndsAllOthersAtOnceWithItsText) {
   for (const char* algorithm : {"direct", "ring"}) {
     auto options = replicas(3);
     options.deadline = std::chrono::minutes(10);  // longer than the test may take
-    options.algorithm = algorithm;
+    options.step.algorithm = algorithm;
     strategies::Mirrored strategy(options);
     const std::string text = train_by_hand(strategy, [](int rank, std::int64_t step) {
       if (rank == 1 && step == 5) throw std::runtime_error("a broken example");

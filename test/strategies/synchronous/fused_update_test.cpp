@@ -18,12 +18,12 @@ TEST(Updates, FusedAndApartGiveTheSameBitsForAnyBucketSize) {
     job.optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9, .clip_norm = clip});
     for (int count : {1, 2, 3, 4}) {
       auto options = replicas(count);
-      options.update = strategies::Update::kApart;
+      options.step.update = strategies::Update::kApart;
       const Outcome apart = train_mirrored(job, options);
       for (std::size_t bucket : {std::size_t(1), std::size_t(20000), std::size_t(1) << 30}) {
         auto fused = replicas(count);
-        fused.update = strategies::Update::kFused;
-        fused.bucket_bytes = bucket;
+        fused.step.update = strategies::Update::kFused;
+        fused.step.bucket_bytes = bucket;
         const Outcome outcome = train_mirrored(job, fused);
         EXPECT_EQ(outcome.weights, apart.weights) << count << " replicas, bucket " << bucket;
         if (count > 1 && bucket == 1) {
@@ -31,7 +31,7 @@ TEST(Updates, FusedAndApartGiveTheSameBitsForAnyBucketSize) {
         }
       }
       auto late = replicas(count);
-      late.overlap = false;
+      late.step.overlap = false;
       EXPECT_EQ(train_mirrored(job, late).weights, apart.weights) << "without overlap";
     }
   }
@@ -49,9 +49,9 @@ TEST(Updates, FusedAndApartGiveTheSameBitsInFloat32OnTheCpu) {
     for (const int count : {2, 5}) {
       auto options = replicas(count);
       options.devices.assign(std::size_t(count), device.get());
-      options.update = strategies::Update::kApart;
+      options.step.update = strategies::Update::kApart;
       const Outcome apart = train_mirrored(job, options);
-      options.update = strategies::Update::kFused;
+      options.step.update = strategies::Update::kFused;
       const Outcome fused = train_mirrored(job, options);
       EXPECT_EQ(fused.weights, apart.weights) << optimizer.describe() << ", " << count;
       EXPECT_LT(fused.owned, apart.owned);
@@ -66,11 +66,11 @@ TEST(Updates, FusedAndApartGiveTheSameBitsBetweenHosts) {
        {"ring", "hierarchical", "leader_hierarchical", "ring:..16k,hierarchical:16k.."})
     for (const std::vector<int>& host : {std::vector<int>{0, 1}, {0, 0, 1}, {0, 1, 1, 0}}) {
       auto options = replicas(1);
-      options.algorithm = algorithm;
-      options.bucket_bytes = 20000;
-      options.update = strategies::Update::kApart;
+      options.step.algorithm = algorithm;
+      options.step.bucket_bytes = 20000;
+      options.step.update = strategies::Update::kApart;
       const Outcome apart = train_collective(job, options, host);
-      options.update = strategies::Update::kFused;
+      options.step.update = strategies::Update::kFused;
       const Outcome fused = train_collective(job, options, host);
       EXPECT_EQ(fused.weights, apart.weights) << algorithm << ", " << host.size() << " processes";
       EXPECT_LT(fused.owned, apart.owned);
@@ -85,8 +85,8 @@ TEST(Updates, ThatWaitForANormComeInTheOrderOfForward) {
       Job job;
       job.optimizer = engine::optim::sgd({.momentum = 0.9, .clip_norm = clip});
       auto options = replicas(2);
-      options.update = strategies::update_of(update);
-      options.bucket_bytes = 1;
+      options.step.update = strategies::update_of(update);
+      options.step.bucket_bytes = 1;
       strategies::Mirrored strategy(options);
       strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
       std::vector<int> updates = strategy.step().updates;

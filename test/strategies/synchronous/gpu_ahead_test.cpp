@@ -58,8 +58,8 @@ Training train(engine::Device& device, const Classes& data, engine::FitOptions f
                const engine::optim::Optimizer& optimizer = kMomentum) {
   strategies::SynchronousOptions options = replicas(count);
   options.devices.assign(std::size_t(count), &device);
-  options.bucket_bytes = engine::kBlock * sizeof(float);
-  options.dtype = DType::kFloat32;
+  options.step.bucket_bytes = engine::kBlock * sizeof(float);
+  options.step.dtype = DType::kFloat32;
   strategies::Mirrored strategy(options);
   engine::Trainer trainer(strategy, graph(), optimizer,
                           {.log = engine::Log("", engine::Log::Level::kError)});

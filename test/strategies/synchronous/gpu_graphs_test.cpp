@@ -58,12 +58,12 @@ strategies::SynchronousOptions options_of(engine::cuda::FakeDevices& gpus, const
                                           std::string graphs) {
   strategies::SynchronousOptions options = replicas(int(s.gpus.size()));
   for (std::size_t i = 0; i < s.gpus.size(); ++i) options.devices[i] = &gpus[s.gpus[i]];
-  options.dtype = s.dtype;
-  options.bucket_bytes = engine::kBlock * sizeof(float);
-  options.algorithm = s.algorithm;
-  options.update = strategies::update_of(s.update);
+  options.step.dtype = s.dtype;
+  options.step.bucket_bytes = engine::kBlock * sizeof(float);
+  options.step.algorithm = s.algorithm;
+  options.step.update = strategies::update_of(s.update);
   options.communication_thread = s.thread;
-  options.graphs = strategies::graphs_of(graphs);
+  options.step.graphs = strategies::graphs_of(graphs);
   return options;
 }
 
@@ -216,7 +216,7 @@ TEST(GpuGraphs, WhereTheHostTakesPartThereAreNone) {
             "graphs: on was asked for, and cannot be, since the host takes part in sums over "
             "several processes; leave it to auto");
   strategies::SynchronousOptions options = replicas(2);
-  options.graphs = strategies::Graphs::kOn;
+  options.step.graphs = strategies::Graphs::kOn;
   EXPECT_EQ(error_of([&] { train_mirrored({}, options); }),
             "graphs: on was asked for, and cannot be, since graphs are of GPUs, and the replicas "
             "are on processors; leave it to auto");

@@ -56,8 +56,8 @@ struct Processes {
     Outcome outcome;
     outcome.weights.resize(std::size_t(std::accumulate(replicas.begin(), replicas.end(), 0)));
     errors.assign(count, "");
-    options.dtype = job.dtype;
-    options.bucket_bytes = engine::kBlock * sizeof(float);
+    options.step.dtype = job.dtype;
+    options.step.bucket_bytes = engine::kBlock * sizeof(float);
     const auto bootstraps = collectives::in_memory_bootstrap(host, std::chrono::seconds(20));
     std::mutex mutex;
     std::exception_ptr first;
@@ -121,8 +121,8 @@ Job small(DType dtype) {
 Outcome in_one_process(const Job& job, int count, const strategies::SynchronousOptions& like) {
   const auto gpu = engine::cuda::fake_device({.seed = 7});
   strategies::SynchronousOptions options = like;
-  options.gpu_exchange = strategies::GpuExchange::kAutomatic;
-  options.bucket_bytes = engine::kBlock * sizeof(float);
+  options.step.gpu_exchange = strategies::GpuExchange::kAutomatic;
+  options.step.bucket_bytes = engine::kBlock * sizeof(float);
   options.devices.assign(std::size_t(count), gpu.get());
   return train_mirrored(job, options);
 }
@@ -176,8 +176,8 @@ TEST(GpuIpc, EveryAlgorithmFusedAndApartGivesThoseBitsInEveryOrderOfStreams) {
       SCOPED_TRACE(fmt::format("{} {} {}", algorithm, update, seed));
       Processes three{.replicas = {1, 1, 1}, .gpu = {0, 1, 1}};
       three.fake.seed = seed;
-      three.options.algorithm = algorithm;
-      three.options.update = strategies::update_of(update);
+      three.options.step.algorithm = algorithm;
+      three.options.step.update = strategies::update_of(update);
       three.options.communication_thread = seed == 2;
       expect_same(three.train(job), in_one_process(job, 3, three.options));
       EXPECT_EQ(three.hosts, 1);
@@ -188,7 +188,7 @@ TEST(GpuIpc, EveryAlgorithmFusedAndApartGivesThoseBitsInEveryOrderOfStreams) {
 TEST(GpuIpc, AFusedUpdateKeepsTheOptimizersStateOnceForAllProcesses) {
   const Job job = small(DType::kFloat32);
   Processes two, alone{.replicas = {1}};
-  two.options.update = strategies::Update::kFused;
+  two.options.step.update = strategies::Update::kFused;
   const std::size_t part = two.train(job).owned, whole = alone.train(job).owned;
   EXPECT_LT(part, whole);
   EXPECT_GT(part, 0u);
@@ -227,7 +227,7 @@ TEST(GpuIpc, ItIsAskedForOrRefusedByOneWord) {
   Job job = small(DType::kFloat32);
   job.steps = 3;
   const auto asking = [](const char* what, Processes processes = {}) {
-    processes.options.gpu_exchange = strategies::gpu_exchange_of(what);
+    processes.options.step.gpu_exchange = strategies::gpu_exchange_of(what);
     return processes;
   };
   Processes host = asking("host"), ipc = asking("ipc");
@@ -265,7 +265,7 @@ TEST(GpuIpc, ItIsAskedForOrRefusedByOneWord) {
                   testing::StrEq("unknown gpu exchange 'shared'; known: auto, ipc, host")));
   Processes different;
   different.prepare = [](auto& options, int process) {
-    if (process == 1) options.gpu_exchange = strategies::GpuExchange::kHost;
+    if (process == 1) options.step.gpu_exchange = strategies::GpuExchange::kHost;
   };
   EXPECT_THAT(refusal(different), HasSubstr("'gpu exchange: host' and not 'gpu exchange: auto'"));
 }
@@ -280,11 +280,11 @@ TEST(GpuIpc, NcclStaysTheDefaultWhereItServes) {
   };
   EXPECT_THROW(two.train(job), engine::Error);
   EXPECT_THAT(two.errors[0], HasSubstr("NCCL is asked"));
-  two.options.algorithm = "direct";
+  two.options.step.algorithm = "direct";
   two.train(job);
   EXPECT_EQ(two.hosts, 1) << "another algorithm was asked for";
-  two.options.algorithm = "nccl";
-  two.options.gpu_exchange = strategies::GpuExchange::kIpc;
+  two.options.step.algorithm = "nccl";
+  two.options.step.gpu_exchange = strategies::GpuExchange::kIpc;
   EXPECT_THROW(two.train(job), engine::Error);
   EXPECT_THAT(two.errors[0], HasSubstr("algorithm nccl adds where processes have their GPUs"));
 }

@@ -23,7 +23,7 @@ using engine::DType;
 strategies::SynchronousOptions on(engine::Device& device, int count) {
   strategies::SynchronousOptions options = replicas(count);
   options.devices.assign(std::size_t(count), &device);
-  options.bucket_bytes = engine::kBlock * sizeof(float);
+  options.step.bucket_bytes = engine::kBlock * sizeof(float);
   return options;
 }
 
@@ -146,8 +146,8 @@ TEST(GpuLaw, EveryAlgorithmWorksOverSeveralGpus) {
     const auto train = [&, a = algorithm, u = update](const std::vector<std::size_t>& which) {
       engine::cuda::FakeDevices gpus({.gpus = 2});
       strategies::SynchronousOptions options = on(gpus, which);
-      options.algorithm = a;
-      options.update = strategies::update_of(u);
+      options.step.algorithm = a;
+      options.step.update = strategies::update_of(u);
       return train_mirrored(job, options);
     };
     const Outcome here = train({0, 1, 1}), there = train({0, 0, 0});
@@ -191,8 +191,8 @@ TEST(GpuLaw, SeveralProcessesGiveTheSameBitsInEveryOrderOfStreams) {
       for (std::uint64_t seed : {1, 2}) {
         engine::cuda::FakeDevices gpus({.gpus = 2, .seed = seed});
         strategies::SynchronousOptions options = on(gpus[0], 2);
-        options.algorithm = algorithm;
-        options.update = strategies::update_of(update);
+        options.step.algorithm = algorithm;
+        options.step.update = strategies::update_of(update);
         options.communication_thread = seed == 2;
         const Outcome here =
             train_collective(small(dtype), options, {0, 0}, {}, {&gpus[0], &gpus[1]});
@@ -209,7 +209,7 @@ TEST(GpuLaw, GradientsTravelInSixteenBitsWhereAsked) {
   engine::cuda::FakeDevices gpus({.gpus = 2});
   const auto processor = engine::cpu_device();
   strategies::SynchronousOptions here = on(gpus[0], 1), there = on(*processor, 1);
-  here.wire = there.wire = engine::DType::kBFloat16;
+  here.step.wire = there.step.wire = engine::DType::kBFloat16;
   const Job job = small(DType::kFloat32);
   const Outcome gpu = train_collective(job, here, {0, 1}, {}, {&gpus[0], &gpus[1]});
   const Outcome cpu = train_collective(job, there, {0, 1});
@@ -232,7 +232,7 @@ TEST(GpuLaw, ProcessesOnTheHostAndOnAGpuDoNotMix) {
 TEST(GpuLaw, PlansAreThoseForTheLinksOfTheGpus) {
   engine::cuda::FakeDevices gpus({.gpus = 2});
   strategies::SynchronousOptions options = on(gpus, {0, 1});
-  options.dtype = DType::kFloat32;
+  options.step.dtype = DType::kFloat32;
   options.gpus = {
       .gpus = {{.index = 0, .memory_bandwidth = 3e12}, {.index = 1, .memory_bandwidth = 3e12}},
       .pairs = {{.a = 0,
@@ -366,7 +366,7 @@ TEST(GpuLaw, DigitsAreLearntAndToldApartAsOnTheProcessor) {
   };
   const auto learn = [&](engine::Device& device) {
     strategies::SynchronousOptions options = on(device, 2);
-    options.dtype = DType::kFloat32;
+    options.step.dtype = DType::kFloat32;
     strategies::Mirrored strategy(options);
     engine::Trainer trainer(strategy, graph, engine::optim::sgd({.rate = 0.05, .momentum = 0.9}),
                             {.log = engine::Log("", engine::Log::Level::kError)});
@@ -428,9 +428,9 @@ TEST(GpuLaw, WhatReplicasOnAGpuCannotDoIsRefused) {
   limited.memory_limit = std::size_t(1) << 30;
   EXPECT_NE(refusal(limited).find("give a fraction of its memory"), std::string::npos);
   strategies::SynchronousOptions direct = on(*gpu, 2);
-  direct.kernels = engine::Kernels::kDirect;
+  direct.step.kernels = engine::Kernels::kDirect;
   EXPECT_NE(refusal(direct).find("no choice of kernels"), std::string::npos);
-  direct.kernels = engine::Kernels::kAuto;  // as the program gives it
+  direct.step.kernels = engine::Kernels::kAuto;  // as the program gives it
   EXPECT_EQ(refusal(direct), "none");
 }
 

@@ -31,9 +31,9 @@ strategies::SynchronousOptions on(engine::Device& device, int count,
                                   const std::string& update = "auto") {
   auto options = replicas(count);
   options.devices.assign(std::size_t(count), &device);
-  options.bucket_bytes = engine::kBlock * sizeof(float);
-  options.loss_scale = scaling;
-  options.update = strategies::update_of(update);
+  options.step.bucket_bytes = engine::kBlock * sizeof(float);
+  options.step.loss_scale = scaling;
+  options.step.update = strategies::update_of(update);
   return options;
 }
 
@@ -89,7 +89,7 @@ TEST(GpuLossScale, SmallGradientsSurviveWithItAlone) {
   const auto gpu = engine::cuda::fake_device();
   const auto train = [&](DType dtype, double rate, std::optional<LossScaling> scaling) {
     auto options = on(*gpu, 2, scaling);
-    options.dtype = dtype;
+    options.step.dtype = dtype;
     strategies::Mirrored strategy(options);
     engine::GraphSpec graph("faint", {20});
     graph.then("dense", engine::dense(5, {.bias = false}));

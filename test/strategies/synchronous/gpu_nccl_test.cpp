@@ -39,7 +39,7 @@ struct GpuJob {
     FakeNccl nccl(in_streams());
     nccl.lag = 2;
     prepare(nccl);
-    options.bucket_bytes = engine::kBlock * sizeof(float);
+    options.step.bucket_bytes = engine::kBlock * sizeof(float);
     options.vendor = library(nccl);
     std::vector<engine::Device*> devices;
     for (std::size_t i = 0; i < host.size(); ++i) devices.push_back(&gpus[i]);
@@ -63,7 +63,7 @@ Outcome on_processor(const Job& job, int count) {
   const auto processor = engine::cpu_device();
   strategies::SynchronousOptions options = replicas(count);
   options.devices.assign(std::size_t(count), processor.get());
-  options.bucket_bytes = engine::kBlock * sizeof(float);
+  options.step.bucket_bytes = engine::kBlock * sizeof(float);
   return train_mirrored(job, options);
 }
 
@@ -113,7 +113,7 @@ TEST(GpuNccl, ItIsTakenWhereNothingElseIsAskedForAndSaysWhy) {
           strategies::SynchronousOptions options = replicas(1);
           const auto me = std::size_t(b->process());
           options.devices = {&gpus[me]};
-          options.dtype = DType::kFloat32;
+          options.step.dtype = DType::kFloat32;
           options.vendor = library(nccl);
           strategies::CollectiveAllReduce strategy(options, *b);
           train(strategy, small(DType::kFloat32), nullptr);
@@ -167,9 +167,9 @@ class Ending final : public collectives::nccl::Communicator {
     if (error_) throw engine::Error(*error_);
   }
   void wait(const std::function<bool()>&) override {}
-  void abort(engine::Code code, const std::string& why) noexcept override {
-    if (!error_) ended_.set_value(why);
-    error_.emplace(code, why);
+  void abort(const engine::Error& why) noexcept override {
+    if (!error_) ended_.set_value(why.what());
+    error_ = why;
   }
 
  private:
@@ -226,10 +226,10 @@ TEST(GpuNccl, ARankThatDoesNotComeIsWaitedForUntilTheDeadline) {
 
 TEST(GpuNccl, WhatItCannotServeIsRefusedWhereAskedForAndElseLeftOut) {
   GpuJob without{.job = small(DType::kFloat32)};
-  without.options.algorithm = "nccl";
+  without.options.step.algorithm = "nccl";
   EXPECT_GT(without.train().losses.size(), 0u);
   EXPECT_GT(without.sums, 0);
-  without.options.update = strategies::Update::kFused;
+  without.options.step.update = strategies::Update::kFused;
   EXPECT_THAT(failure(without).what(), HasSubstr("nccl adds, and has no place for it"));
 
   engine::cuda::FakeDevices gpus({.gpus = 1});
@@ -251,7 +251,7 @@ TEST(GpuNccl, WhatItCannotServeIsRefusedWhereAskedForAndElseLeftOut) {
     }
     return "none";
   };
-  shared.algorithm = "nccl";
+  shared.step.algorithm = "nccl";
   EXPECT_THAT(refusal({1, 1}), HasSubstr("nccl takes one replica a GPU, and some processes of this "
                                          "job share one: use auto"));
   EXPECT_THAT(refusal({2, 1}), HasSubstr("takes one replica a process"));

@@ -29,7 +29,7 @@ class GpuTrain : public testing::Test {
   static strategies::SynchronousOptions on(std::vector<engine::Device*> devices) {
     strategies::SynchronousOptions options = replicas(int(devices.size()));
     options.devices = std::move(devices);
-    options.bucket_bytes = engine::kBlock * sizeof(float);
+    options.step.bucket_bytes = engine::kBlock * sizeof(float);
     return options;
   }
   static Job small(DType dtype) {
@@ -90,9 +90,9 @@ TEST_F(GpuTrain, RecordedStepsAreThoseThatAreQueued) {
       job.accumulate = count == 2 ? 2 : 1;
       strategies::SynchronousOptions options =
           on(std::vector<engine::Device*>(std::size_t(count), gpus_[0]));
-      options.graphs = strategies::Graphs::kOff;
+      options.step.graphs = strategies::Graphs::kOff;
       const Outcome queued = train_mirrored(job, options);
-      options.graphs = strategies::Graphs::kOn;
+      options.step.graphs = strategies::Graphs::kOn;
       const Outcome recorded = train_mirrored(job, options);
       EXPECT_EQ(queued.repeated, 0);
       EXPECT_GT(recorded.repeated, 60);
@@ -122,7 +122,7 @@ TEST_F(GpuTrain, NcclAddsWhereEachProcessHasAGpu) {
   strategies::SynchronousOptions options = on({gpus_[0]});
   if (!collectives::nccl::available()) GTEST_SKIP() << "there is no NCCL";
   options.vendor = {collectives::nccl::version, collectives::nccl::open};
-  options.algorithm = "nccl";
+  options.step.algorithm = "nccl";
   expect_alike(train_collective(job, options, {0, 0}, {}, {gpus_[0], gpus_[1]}), job, 2);
 }
 
@@ -171,8 +171,8 @@ TEST_F(GpuTrain, DigitsAreLearntAsWellAsOnTheProcessor) {
   const engine::data::Sets digits = engine::data::generated_digits({.train = 2000, .test = 500});
   const auto accuracy = [&](engine::Device& device, DType dtype) {
     strategies::SynchronousOptions options = on({&device, &device});
-    options.dtype = dtype;
-    options.bucket_bytes = 0;
+    options.step.dtype = dtype;
+    options.step.bucket_bytes = 0;
     strategies::Mirrored strategy(options);
     engine::Trainer trainer(strategy, models::build("mnist_cnn", {}),
                             engine::optim::sgd({.rate = 0.05, .momentum = 0.9}),

@@ -28,8 +28,8 @@ Outcome train_by(const Job& job, const Way& way) {
   const int processes = way.host.empty() ? 1 : int(way.host.size());
   auto options = replicas(way.replicas / processes);
   options.shares = way.shares;
-  options.algorithm = way.algorithm;
-  options.update = strategies::update_of(way.update);
+  options.step.algorithm = way.algorithm;
+  options.step.update = strategies::update_of(way.update);
   return way.host.empty() ? train_mirrored(job, options) : train_collective(job, options, way.host);
 }
 
@@ -258,8 +258,8 @@ TEST(Law3, TheWholeStepIsVerifiedWithAllPlansInFlight) {
       job.centre = true;
       job.optimizer = engine::optim::sgd({.momentum = 0.9, .clip_norm = clip});
       auto options = replicas(way.replicas);
-      options.algorithm = way.algorithm;
-      options.update = strategies::update_of(way.update);
+      options.step.algorithm = way.algorithm;
+      options.step.update = strategies::update_of(way.update);
       strategies::Mirrored strategy(options);
       strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
       EXPECT_EQ(strategy.verify(), "") << way.name << " clip " << clip;
@@ -327,7 +327,7 @@ TEST(Law3, ProcessesWithOtherSharesOfTheBatchAreToldSo) {
 
 TEST(Law3, TheCommandThatCannotBeObeyedIsAnErrorThatSaysWhy) {
   auto options = replicas(1);
-  options.algorithm = "direct";
+  options.step.algorithm = "direct";
   try {
     train_collective({}, options, {0, 1});
     FAIL() << "it was accepted";

@@ -47,8 +47,8 @@ strategies::SynchronousOptions options_for(DType dtype, int count,
   static const std::unique_ptr<engine::Device> cpu = engine::cpu_device();
   auto options = replicas(count);
   if (dtype != DType::kFloat64) options.devices.assign(std::size_t(count), cpu.get());
-  options.loss_scale = scaling;
-  options.update = strategies::update_of(update);
+  options.step.loss_scale = scaling;
+  options.step.update = strategies::update_of(update);
   return options;
 }
 
@@ -148,7 +148,7 @@ TEST_F(LossScale, IsTheSameOnAllHosts) {
   for (const std::string algorithm : {"ring", "halving_doubling", "hierarchical"})
     for (const optim::Optimizer& optimizer : {kMomentum, kLars}) {
       auto options = options_for(DType::kFloat32, 2, dynamic(512, 4));
-      options.algorithm = algorithm;
+      options.step.algorithm = algorithm;
       const auto train = [&] {
         return train_collective(job(DType::kFloat32, 12, optimizer, {2, 7}), options, {0, 1});
       };
@@ -287,7 +287,7 @@ TEST_F(LossScale, OfACheckpointIsUsedAgain) {
     train_mirrored(one, options_for(DType::kFloat32, 2, scaling));
     one.steps = 14;
     auto options = options_for(DType::kFloat32, 2, scaling);
-    options.loss_scale.reset();
+    options.step.loss_scale.reset();
     const Outcome rest = train_mirrored(one, options);
     EXPECT_EQ(rest.weights, whole.weights);
     EXPECT_EQ(rest.history.loss_scale, whole.history.loss_scale);

@@ -36,8 +36,8 @@ Numbers rounded(Numbers numbers) {
 strategies::SynchronousOptions replicas(int count, const std::string& update,
                                         const std::string& algorithm = "auto") {
   auto options = test::replicas(count);
-  options.update = strategies::update_of(update);
-  options.algorithm = algorithm;
+  options.step.update = strategies::update_of(update);
+  options.step.algorithm = algorithm;
   return options;
 }
 
@@ -61,7 +61,7 @@ class Masters : public testing::Test {
   // What a run of `dtype` that starts from the newest checkpoint has; what it says is in said_.
   Numbers restored(const std::string& checkpoints, DType dtype, int count = 1) {
     auto options = test::replicas(count);
-    options.dtype = dtype;
+    options.step.dtype = dtype;
     said_.clear();
     options.log = engine::Log("", engine::Log::Level::kInfo,
                               [this](auto, std::string_view line) { said_ += line; });
@@ -225,7 +225,7 @@ TEST_F(Masters, OfFrozenWeightsThereAreNoneAndCheckpointsHoldThemWidened) {
   const auto storage = engine::posix_storage();
   const auto fit = [&](DType dtype, std::int64_t steps) {
     auto options = test::replicas(2);
-    options.dtype = dtype;
+    options.step.dtype = dtype;
     strategies::Mirrored strategy(options);
     engine::Trainer trainer(strategy, graph, kMomentum, {.log = options.log});
     trainer.fit(small_data(),

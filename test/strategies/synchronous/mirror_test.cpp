@@ -120,8 +120,8 @@ Ended run(const Way& way, const Fault& fault, std::int64_t steps = kStep + 3) {
   Ended ended{std::vector<std::string>(std::max<std::size_t>(1, way.host.size())),
               std::vector<std::vector<double>>(3)};
   auto options = replicas(way.host.empty() ? 3 : 1);
-  options.algorithm = way.algorithm;
-  options.update = strategies::update_of(way.update);
+  options.step.algorithm = way.algorithm;
+  options.step.update = strategies::update_of(way.update);
   if (way.host.empty()) {
     strategies::Mirrored strategy(options);
     train_by_hand(strategy, fault, steps, ended, 0);
@@ -192,7 +192,7 @@ TEST(Law2, AWrongGradientReachesAllMirrorsAndIsNotFound) {
 TEST(Law2, OfStepsThatAreReportedTogetherEachIsChecked) {
   for (const char* update : {"fused", "apart"}) {
     auto options = replicas(3);
-    options.update = strategies::update_of(update);
+    options.step.update = strategies::update_of(update);
     strategies::Mirrored strategy(options);
     const Job job;
     const Table data = small_data();
@@ -215,7 +215,7 @@ TEST(Law2, TheStrategySaysWhatIsCompared) {
   for (const Way& way : ways()) {
     if (!way.host.empty()) continue;
     auto options = replicas(3);
-    options.update = strategies::update_of(way.update);
+    options.step.update = strategies::update_of(way.update);
     strategies::Mirrored strategy(options);
     strategy.open(small_graph({}), Job().optimizer.rule, {11, 1, 1, {}});
     EXPECT_THAT(strategy.explain(), HasSubstr("\nmirrors: "));

@@ -91,7 +91,7 @@ TEST_F(PlanRecord, OfOtherBucketsIsChosenAnew) {
     EXPECT_FALSE(obeyed_);
     EXPECT_EQ(options.step.algorithm, "auto");
     EXPECT_EQ(options.step.update, Update::kAutomatic);
-    EXPECT_EQ(options.reason + options.update_reason.text(), "");
+    EXPECT_EQ(options.reason + options.update_reason, "");
     EXPECT_EQ(design(options).update, Update::kFused);
   }
 }

@@ -135,7 +135,7 @@ TEST(ProfileOfAJob, WithoutOverlapNoBucketRunsBesideBackward) {
   job.steps = 8;
   job.profile_steps = 8;
   strategies::SynchronousOptions options = replicas(4);
-  options.overlap = false;
+  options.step.overlap = false;
   const std::string trace = train_mirrored(job, options).trace;
   expect_whole(trace, 0, 8, 1, "no overlap");
   EXPECT_FALSE(overlap_is_seen(trace));
@@ -167,7 +167,7 @@ TEST(Collect, TextsOfAnyLengthReachTheChiefAndNobodyElse) {
 
 TEST(Placement, IsThisTableForThreeLayers) {
   strategies::SynchronousOptions options = replicas(2);
-  options.dtype = engine::DType::kFloat64;
+  options.step.dtype = engine::DType::kFloat64;
   strategies::Mirrored strategy(options);
   EXPECT_THROW(strategy.placement(), engine::Error);  // there is no model yet
   engine::GraphSpec graph = small_graph({});

@@ -39,7 +39,7 @@ class Images final : public engine::Dataset {
 
 std::vector<double> weights_after(int count, std::int64_t steps) {
   strategies::SynchronousOptions options = replicas(count);
-  options.bucket_bytes = std::size_t(256) << 10;
+  options.step.bucket_bytes = std::size_t(256) << 10;
   strategies::Mirrored strategy(options);
   engine::TrainerOptions trainer_options;
   trainer_options.log = engine::Log("", engine::Log::Level::kError);
@@ -99,8 +99,8 @@ OneStep one_step(int count, engine::Kernels kernels, bool away) {
   const auto device = engine::cpu_device();
   strategies::SynchronousOptions options = replicas(count);
   options.devices.assign(std::size_t(count), device.get());
-  options.dtype = engine::DType::kFloat32;
-  options.kernels = kernels;
+  options.step.dtype = engine::DType::kFloat32;
+  options.step.kernels = kernels;
   strategies::Mirrored strategy(options);
   strategy.open(models::resnet20({.synchronised = true}), engine::optim::sgd().rule,
                 {kBatch, 1, 1, {}});

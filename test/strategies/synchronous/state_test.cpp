@@ -39,8 +39,8 @@ struct Way {
 
 Outcome run(const Job& job, const Way& way) {
   auto options = replicas(way.replicas);
-  options.algorithm = way.algorithm;
-  options.update = strategies::update_of(way.update);
+  options.step.algorithm = way.algorithm;
+  options.step.update = strategies::update_of(way.update);
   return way.host.empty() ? train_mirrored(job, options) : train_collective(job, options, way.host);
 }
 
@@ -266,7 +266,7 @@ struct Planned {
     last.chosen = last_chosen.value_or(chosen);
     options.devices.back() = &last;
     options.threads = threads;
-    options.kernels = kernels;
+    options.step.kernels = kernels;
     options.bind = false;
     options.log = engine::Log("", engine::Log::Level::kInfo, [this](auto, std::string_view line) {
       if (line.find("checkpoint") != line.npos) (said += line) += '\n';

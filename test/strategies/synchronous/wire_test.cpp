@@ -26,9 +26,9 @@ const optim::Schedule kConstant{.kind = optim::Schedule::Kind::kConstant};
 strategies::SynchronousOptions options(const std::string& wire, const std::string& update = "auto",
                                        const std::string& algorithm = "auto", int count = 1) {
   auto options = replicas(count);
-  if (!wire.empty()) options.wire = engine::dtype_of(wire);
-  options.update = strategies::update_of(update);
-  options.algorithm = algorithm;
+  if (!wire.empty()) options.step.wire = engine::dtype_of(wire);
+  options.step.update = strategies::update_of(update);
+  options.step.algorithm = algorithm;
   return options;
 }
 
@@ -79,7 +79,7 @@ TEST(Wire, ChangesNothingOnOneHostAndSaysSo) {
   EXPECT_EQ(train_mirrored(job, options("bfloat16", "auto", "auto", 3)).weights,
             train_mirrored(job, options("", "auto", "auto", 3)).weights);
   auto asked = options("bfloat16", "auto", "auto", 2);
-  asked.dtype = DType::kFloat32;
+  asked.step.dtype = DType::kFloat32;
   strategies::Mirrored strategy(asked);
   strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
   EXPECT_THAT(strategy.explain(), HasSubstr("wire: bfloat16 was asked for, and changes nothing"));
@@ -91,7 +91,7 @@ TEST(Wire, OnOneHostIsNoOtherPlanThanTheCheckpoints) {
   std::string record, said;
   const auto explained = [&](const std::string& wire) {
     auto these = options(wire, "auto", "auto", 2);
-    these.dtype = DType::kFloat32;
+    these.step.dtype = DType::kFloat32;
     these.log = engine::Log("", engine::Log::Level::kWarning,
                             [&](auto, std::string_view line) { said += line; });
     strategies::Mirrored strategy(these);

@@ -122,7 +122,7 @@ engine::History fit(engine::Strategy& strategy, const Training& t, Trained& trai
 
 Trained mirrored(const Training& t, int count) {
   SynchronousOptions options = replicas(count);
-  options.dtype = engine::DType::kFloat64;
+  options.step.dtype = engine::DType::kFloat64;
   Mirrored strategy(options);
   Trained trained;
   trained.history = fit(strategy, t, trained);
