@@ -45,8 +45,9 @@ struct StartWatch::State {
           leave(what, std::chrono::milliseconds(250));
         })),
         patience(most),
-        watch(
-            [this](const PeerProcess& peer) { gone(fmt::format("{} (pid {})", name(peer), peer.pid)); }) {
+        watch([this](const PeerProcess& peer) {
+          gone(fmt::format("{} (pid {})", name(peer), peer.pid));
+        }) {
     if (me.present && me.local_size > 1) {
       thread = std::jthread([this](const std::stop_token& stop) { scan(stop); });
     }

@@ -13,9 +13,9 @@ namespace lockstep::strategies {
 namespace {
 
 using ChoiceNames = std::array<std::string_view, 3>;
-constexpr ChoiceNames kUpdates{"auto", "fused", "apart"};
-constexpr ChoiceNames kExchanges{"auto", "ipc", "host"};
-constexpr ChoiceNames kGraphs{"auto", "on", "off"};
+constexpr ChoiceNames kUpdateNames{"auto", "fused", "apart"};
+constexpr ChoiceNames kExchangeNames{"auto", "ipc", "host"};
+constexpr ChoiceNames kGraphNames{"auto", "on", "off"};
 
 std::uint8_t choice_of(std::string_view text, const ChoiceNames& names, std::string_view what) {
   const auto found = std::ranges::find(names, text);
@@ -27,23 +27,23 @@ std::uint8_t choice_of(std::string_view text, const ChoiceNames& names, std::str
 }  // namespace
 
 std::string_view name(Update update) {
-  return kUpdates[std::size_t(update)];
+  return kUpdateNames[std::size_t(update)];
 }
 std::string_view name(GpuExchange exchange) {
-  return kExchanges[std::size_t(exchange)];
+  return kExchangeNames[std::size_t(exchange)];
 }
 std::string_view name(Graphs graphs) {
-  return kGraphs[std::size_t(graphs)];
+  return kGraphNames[std::size_t(graphs)];
 }
 
 Update update_of(std::string_view text) {
-  return Update(choice_of(text, kUpdates, "update"));
+  return Update(choice_of(text, kUpdateNames, "update"));
 }
 GpuExchange gpu_exchange_of(std::string_view text) {
-  return GpuExchange(choice_of(text, kExchanges, "gpu exchange"));
+  return GpuExchange(choice_of(text, kExchangeNames, "gpu exchange"));
 }
 Graphs graphs_of(std::string_view text) {
-  return Graphs(choice_of(text, kGraphs, "graphs"));
+  return Graphs(choice_of(text, kGraphNames, "graphs"));
 }
 
 }  // namespace lockstep::strategies

@@ -17,8 +17,9 @@ FaultyTransport::FaultyTransport(int rank, std::unique_ptr<collectives::Transpor
 
 void FaultyTransport::check() const {
   if (failed_)
-    engine::fail(engine::Code::kPeerLost, "rank {} is gone: cut off at its message {}", rank_,
-                 faults_.fail_at);
+    throw engine::Error(
+        engine::Code::kPeerLost,
+        fmt::format("rank {} is gone: cut off at its message {}", rank_, faults_.fail_at), {rank_});
 }
 
 // One generator a draw, so that what is drawn depends on rank and message only.

@@ -58,9 +58,12 @@ struct MemoryFabric::State {
   void check(int rank, int peer) {
     if (told[std::size_t(rank)]) throw *told[std::size_t(rank)];
     if (lost < 0) return;
-    if (rank == lost) engine::fail(Code::kPeerLost, "rank {} is lost: this is it", lost);
+    if (rank == lost)
+      throw engine::Error(Code::kPeerLost, fmt::format("rank {} is lost: this is it", lost),
+                          {lost});
     if (peer < 0 || peer == lost)
-      engine::fail(Code::kPeerLost, "rank {} is lost, rank {} notices", lost, rank);
+      throw engine::Error(Code::kPeerLost,
+                          fmt::format("rank {} is lost, rank {} notices", lost, rank), {lost});
   }
   int add(int rank, MemoryPost post) {
     const int peer = post.from == rank ? post.to : post.from;

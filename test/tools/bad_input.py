@@ -298,7 +298,7 @@ class Checkpoints(Case):
     def test_a_disk_with_room_for_two(self):
         with mounted(self, self.top / "disk", f"size={CHECKPOINT * 5 // 2}") as disk:
             flags = ["train", *ENDLESS, "--every", "1", "--checkpoints", disk / "runs"]
-            words = ["no room for checkpoints", "(--keep 2)"]
+            words = ["no room for checkpoints", "keep 2 at most"]
             self.refused("a disk with room for two of three", 74, words, *flags, "--steps", "6", keeps=disk)
             self.good(*flags, "--steps", "2")
             self.refused("the same, with two there", 74, words, *flags, "--steps", "6", keeps=disk)

@@ -249,7 +249,7 @@ TEST(GpuCalibration, AStartUsesWhatIsKeptAndSaysSo) {
             std::string::npos)
       << assumed;
   EXPECT_NE(explained(gpus, {0, 0}, folder.path())
-                .find("assumed, since none are kept of such GPUs (lockstep plan --devices"),
+                .find("assumed, since none are kept of such GPUs (lockstep plan"),
             std::string::npos);
   for (const std::vector<std::size_t>& which : {std::vector<std::size_t>{0, 1}, {0, 0}}) {
     GpuCalibration how = on(gpus, which, folder.path());

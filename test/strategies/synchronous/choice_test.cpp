@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which algorithm a step's sums take: what is known of costs when the planner chooses, and what was
-// asked for by sizes. Times are not judged.
+// Which algorithm a step's sums take: what the planner knows, and what was asked for by sizes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -21,10 +20,10 @@
 
 namespace lockstep::test {
 namespace choice_test {
-
 namespace fs = std::filesystem;
 using strategies::CollectiveAllReduce;
 using strategies::SynchronousOptions;
+using strategies::Update;
 using testing::Each;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -159,7 +158,7 @@ TEST_F(Costs, AreAssumedWhereNobodyAskedForMore) {
 TEST_F(Costs, AreNotMeasuredWhereThereIsNothingToChoose) {
   const auto one_replica = open_all({0}, options_);
   options_.step.algorithm = "ring";
-  options_.step.update = strategies::Update::kFused;
+  options_.step.update = Update::kFused;
   for (const auto& said : {one_replica, open_all({0, 1}, options_), open_all({0, 0}, options_)}) {
     EXPECT_THAT(all(said, &Said::error), Each(IsEmpty()));
     EXPECT_THAT(all(said, &Said::explained), Each(Not(HasSubstr("costs of ranks"))));
@@ -217,12 +216,8 @@ TEST_F(Costs, AreMeasuredOnceAStrategy) {
 TEST_F(Costs, OfWhichOneProcessKnowsLessAreToldBeforeAnybodyMeasures) {
   for (const bool measured : {false, true}) {
     const auto said = open_all({0, 1}, options_, [&](std::size_t p, SynchronousOptions& mine) {
-      if (p == 0) {
-        if (measured)
-          mine.step.algorithm = "ring";
-        else
-          mine.step.update = strategies::Update::kApart;
-      }
+      if (p == 0 && measured) mine.step.algorithm = "ring";
+      if (p == 0 && !measured) mine.step.update = Update::kApart;
       if (p == 1 && !measured) mine.measured = false;
     });
     for (const std::string& text : all(said, &Said::error)) {
@@ -256,10 +251,9 @@ class Steps : public testing::Test {
                                 const std::string& update = "auto",
                                 const strategies::StepPrices* prices = nullptr, double clip = 0,
                                 bool unlike = false) {
-    return design(host,
-                  strategies::DesignOptions{
-                      .step = {.algorithm = algorithm, .update = strategies::update_of(update)}},
-                  prices, clip, unlike);
+    strategies::DesignOptions options{.step = {.algorithm = algorithm}};
+    options.step.update = strategies::update_of(update);
+    return design(host, options, prices, clip, unlike);
   }
   std::string refused(const std::vector<int>& host, const std::string& algorithm,
                       const std::string& update = "auto", double clip = 0) {
@@ -316,7 +310,7 @@ TEST_F(Steps, EachBucketTakesTheAlgorithmThatIsAskedForItsBytes) {
   for (std::size_t b = 0; b < design.buckets.size(); ++b)
     EXPECT_EQ(design.plan[std::size_t(design.updates[b])].plan.algorithm, design.algorithms[b]);
   EXPECT_EQ(design.algorithm, "ring:..8192,hierarchical:8192..");
-  EXPECT_EQ(design.update, strategies::Update::kFused);
+  EXPECT_EQ(design.update, Update::kFused);
   EXPECT_EQ(design.reason.text(), "hierarchical: it was asked for; ring: it was asked for");
   EXPECT_THAT(
       strategies::sentence(design),
@@ -394,17 +388,16 @@ TEST_F(Steps, WhatIsRecordedGivesTheSameStepWithoutThePlanner) {
 TEST_F(Steps, OneBucketWithoutAPlaceForTheUpdateHasItApartForAll) {
   for (const auto& [host, rules] : {std::pair(std::vector{0, 1}, "halving_doubling:..8k,ring:8k.."),
                                     {{0, 0}, "one_shot:..8k,direct:8k.."}}) {
-    EXPECT_EQ(design(host, rules).update, strategies::Update::kApart);
+    EXPECT_EQ(design(host, rules).update, Update::kApart);
     EXPECT_THAT(refused(host, rules, "fused"), HasSubstr("needs an algorithm that has a place"));
   }
-  EXPECT_EQ(design({0, 1}, "ring:..8k,halving_doubling:8k..").update, strategies::Update::kApart);
+  EXPECT_EQ(design({0, 1}, "ring:..8k,halving_doubling:8k..").update, Update::kApart);
   // What is asked for sizes that no bucket has is no matter.
-  EXPECT_EQ(design({0, 1}, "halving_doubling:..16,ring:16..", "fused").update,
-            strategies::Update::kFused);
+  EXPECT_EQ(design({0, 1}, "halving_doubling:..16,ring:16..", "fused").update, Update::kFused);
   // What the planner chooses has a place where the update is to be inside.
   const auto prices = planner({0, 1}, "halving_doubling", "ring", "ring");
   const auto planned = design({0, 1}, "auto", "auto", &prices);
-  EXPECT_EQ(planned.update, strategies::Update::kFused);
+  EXPECT_EQ(planned.update, Update::kFused);
   EXPECT_EQ(planned.algorithms, all_but_last("ring", "ring"));
   EXPECT_THAT(strategies::sentence(planned),
               HasSubstr("\nother sums of a step use halving_doubling"));
@@ -422,10 +415,10 @@ TEST_F(Steps, TheUpdateIsInsideUnlessThatTakesMoreThanATenthLonger) {
   const auto said = [&](double fused, double apart, bool unlike = false) {
     const auto prices = ways(fused, apart);
     const auto design = this->design(host, "auto", "auto", &prices, 0, unlike);
+    const std::string update(name(design.update)), why = design.update_reason.text();
     EXPECT_THAT(strategies::sentence(design),
-                HasSubstr("\nupdate: " + std::string(name(design.update)) + ", because " +
-                          design.update_reason.text()));
-    return std::string(name(design.update)) + ": " + design.update_reason.text();
+                HasSubstr("\nupdate: " + update + ", because " + why));
+    return update + ": " + why;
   };
   const std::string both = "the sums and updates of a step are predicted to take ";
   EXPECT_EQ(said(1e-3, 2e-3), "fused: " + both + "8.00 ms fused, 16.00 ms apart");
@@ -442,18 +435,16 @@ TEST_F(Steps, TheUpdateIsInsideUnlessThatTakesMoreThanATenthLonger) {
 }
 
 TEST_F(Steps, AClippedNormHasTheUpdateInsideOnlyWhereAllIsDirect) {
-  EXPECT_EQ(design({0, 0}, "direct:..8k", "auto", nullptr, 1).update, strategies::Update::kFused);
-  EXPECT_THAT(design({0, 1}, "auto", "auto", nullptr, 1).update_reason.text(),
-              HasSubstr("of a clipped norm all must know first"));
-  EXPECT_EQ(design({0, 0}, "ring:..8k", "auto", nullptr, 1).update, strategies::Update::kApart);
+  EXPECT_EQ(design({0, 0}, "direct:..8k", "auto", nullptr, 1).update, Update::kFused);
+  const auto clipped = design({0, 1}, "auto", "auto", nullptr, 1);
+  EXPECT_THAT(clipped.update_reason.text(), HasSubstr("of a clipped norm all must know first"));
+  EXPECT_EQ(design({0, 0}, "ring:..8k", "auto", nullptr, 1).update, Update::kApart);
   EXPECT_THAT(refused({0, 0}, "ring:..8k", "fused", 1), HasSubstr("ring was chosen: use apart"));
 }
 
 TEST_F(Steps, WhatCannotBeIsRefusedWithAReason) {
-  EXPECT_THAT(refused({0, 1}, "direct:..8k,ring:8k.."),
-              HasSubstr("algorithm direct needs all ranks on one host"));
-  EXPECT_THAT(refused({0, 1}, "direct:..16,ring:16.."),
-              HasSubstr("algorithm direct needs all ranks on one host"));
+  for (const char* rules : {"direct:..8k,ring:8k..", "direct:..16,ring:16.."})
+    EXPECT_THAT(refused({0, 1}, rules), HasSubstr("algorithm direct needs all ranks on one host"));
   EXPECT_THAT(refused({0, 0}, "x:..8k"), HasSubstr("'x'"));
   EXPECT_THAT(refused({0, 0}, "ring:..9k,direct:8k.."), HasSubstr("both want 8 KiB"));
 }
@@ -462,7 +453,7 @@ TEST_F(Steps, OneShotBesideDirectGivesTheBitsOfDirect) {
   const auto by_size = [](const char* algorithm) {
     auto options = replicas(3);
     options.step.algorithm = algorithm;
-    options.step.update = strategies::Update::kApart;
+    options.step.update = Update::kApart;
     return train_mirrored({}, options).weights;
   };
   EXPECT_EQ(by_size("one_shot:..8k,direct:8k.."), by_size("direct"));
@@ -472,7 +463,7 @@ TEST(Choices, ForAnUpdateThatIsToBeFusedAreAmongThoseThatHaveAPlaceForIt) {
   auto options = replicas(1);
   const auto free = open_all({0, 1, 2}, options);
   ASSERT_THAT(all(free, &Said::explained), Each(HasSubstr(", update apart, ")));
-  options.step.update = strategies::Update::kFused;
+  options.step.update = Update::kFused;
   const auto fused = open_all({0, 1, 2}, options);
   EXPECT_THAT(all(fused, &Said::error), Each(IsEmpty()));
   EXPECT_THAT(all(fused, &Said::explained), Each(HasSubstr(", update fused, ")));
