@@ -127,7 +127,7 @@ TEST(Team, ALongReasonIsCut) {
         try {
           t.team.rethrow();
         } catch (const engine::Error& error) {
-          EXPECT_EQ(std::string(error.what()), std::string(1020, 'x'));
+          EXPECT_EQ(std::string(error.what()), std::string(1016, 'x'));
           throw;
         }
       },
