@@ -15,7 +15,7 @@ void open_chief_files(strategies::Session& session, const std::function<void()>&
   try {
     open();
   } catch (const engine::Error& error) {
-    wrong = error.what();
+    wrong = message(error);
   }
   if (several) wrong = session.bootstrap().all_gather(wrong, "files of the chief")[0];
   if (wrong.empty()) return;

@@ -214,7 +214,7 @@ void examine_system(Findings& findings) {
   findings.add(attempt("process watch", "pidfd works: a dead process is noticed at once",
                        "gives notice of a dead process at once", [] {
                          collectives::PeerWatch watch([](const collectives::PeerProcess&) {});
-                         watch.add({{0}, int(getpid())});
+                         watch.add({{}, int(getpid())});
                          watch.release();
                        }));
 }

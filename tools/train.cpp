@@ -138,7 +138,7 @@ auto naming_the_file(const Configured& configured, Body&& body) {
   try {
     return body();
   } catch (const engine::Error& error) {
-    throw error.with(with_file(configured, error.what()));
+    throw error.with(with_file(configured, message(error))).about(engine::Option::kNone);
   }
 }
 

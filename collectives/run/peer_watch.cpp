@@ -116,6 +116,7 @@ struct PeerWatch::State {
 };
 
 std::string name(const PeerProcess& peer) {
+  if (peer.ranks.empty()) return "this process";
   const int first = peer.ranks.front(), last = peer.ranks.back();
   return first == last ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, last);
 }

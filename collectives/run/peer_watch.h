@@ -18,7 +18,7 @@ struct PeerProcess {
   std::vector<int> ranks;
   int pid = 0;
 };
-// "rank 2", "ranks 4 to 7".
+// "rank 2", "ranks 4 to 7"; "this process" where it has none.
 std::string name(const PeerProcess& peer);
 // Error(kPeerLost) with the peer's ranks: "rank 2 (process 4711) died", with `prefix` before it and
 // `suffix` behind.

@@ -45,9 +45,8 @@ class Error : public std::runtime_error {
   bool located() const { return located_; }
   // What the user may change; kNone where it is no option.
   Option option() const { return option_; }
-  // The same error with another text; about an option.
-  Error with(const std::string& message) const;
-  Error about(Option option) const;
+  Error with(const std::string& message) const;  // the same error with another text
+  Error about(Option option) const;              // the same error about an option
 
  private:
   Code code_;

@@ -22,7 +22,7 @@ static_assert(sizeof(ErrorHead) == 8);
 
 std::size_t write_error(const Error& error, std::span<std::byte> to) noexcept {
   invariant(to.size() >= kLeastErrorBytes, "an error needs more bytes");
-  const std::size_t most_ranks = (to.size() / 2 - sizeof(ErrorHead)) / sizeof(std::int32_t);
+  const std::size_t most_ranks = (to.size() / 4 - sizeof(ErrorHead)) / sizeof(std::int32_t);
   const std::size_t ranks = std::min(error.ranks().size(), most_ranks);
   const ErrorHead head{.code = std::uint8_t(error.code()),
                        .located = error.located(),

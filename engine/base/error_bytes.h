@@ -15,7 +15,8 @@ namespace lockstep::engine {
 inline constexpr std::size_t kLeastErrorBytes = 64;
 
 // Writes the error to the beginning of `to`, which holds at least kLeastErrorBytes. Returns the
-// bytes written. What does not fit is left out: ranks beyond half of `to`, and the end of the text.
+// bytes written. What does not fit is left out: ranks beyond a quarter of `to`, and the end of the
+// text.
 std::size_t write_error(const Error& error, std::span<std::byte> to) noexcept;
 
 // The same in a string of at most 4 KiB.

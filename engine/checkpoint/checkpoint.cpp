@@ -192,9 +192,9 @@ void Checkpoints::require_room(std::int64_t saves) {
       Code::kIo,
       fmt::format(
           "no room for checkpoints in {}: {} are free, and {} more of {} each are needed to "
-          "keep {}; {}make room, or give a folder on another disk",
+          "keep {}; make room,{} give a folder on another disk{}",
           folder_, bytes_text(double(room)), more(keep_), bytes_text(double(bytes_)), keep_,
-          keep > 0 ? fmt::format("keep {} at most, ", keep) : ""));
+          keep > 0 ? "" : " or", keep > 0 ? fmt::format(", or keep {} at most", keep) : ""));
   throw error.about(keep > 0 ? Option::kKeep : Option::kNone);
 }
 
@@ -365,11 +365,11 @@ template <class Look>
 void Checkpoints::look_again(Look look) const {
   for (int tries = 0; tries < kMostLooks; ++tries)
     if (look()) return;
-  const Error error(Code::kIo, fmt::format("the run that saves in {} removes checkpoints faster "
-                                           "than they can be read: let it keep more, or wait until "
-                                           "it has ended",
-                                           folder_));
-  throw error.about(Option::kKeep);
+  fail(Code::kIo,
+       "the run that saves in {} removes checkpoints faster than they can be read: wait until it "
+       "has "
+       "ended, or let that run keep more",
+       folder_);
 }
 
 std::optional<std::int64_t> Checkpoints::newest_whole() {

@@ -79,15 +79,14 @@ std::optional<engine::DType> wire_in(const json& plan) {
   return recorded([&] { return engine::dtype_of(wire); });
 }
 
-// One choice of the record, for a run that asked for another one: false, and a warning.
+// Whether all choices of a record are taken, and a warning for each that is not.
 class RecordedChoices {
  public:
   RecordedChoices(const engine::Log& log) : log_(log) {}
-  bool differs(std::string_view what, std::string_view asked, std::string_view before) {
+  void differs(std::string_view what, std::string_view asked, std::string_view before) {
     log_.warning("{} {} was asked for, the checkpoint was written with {}: bits may differ", what,
                  asked, before);
     obeyed_ = false;
-    return true;
   }
   void disobey() { obeyed_ = false; }
   bool obeyed() const { return obeyed_; }
@@ -97,8 +96,8 @@ class RecordedChoices {
   bool obeyed_ = true;
 };
 
-// The choices of a record of the same replicas, where `options` ask for nothing else. True where
-// all of them were taken.
+// Takes those choices of a record of the same replicas that `options` leave open. Returns whether
+// all of its choices are taken.
 bool obey_choices(const json& plan, const std::vector<int>& host, DesignOptions& options,
                   const engine::Log& log) {
   RecordedChoices choices(log);
@@ -167,7 +166,7 @@ bool obey_choices(const json& plan, const std::vector<int>& host, DesignOptions&
   options.step.bucket_bytes = bucket_bytes;
   options.bucket_ends = plan.at("bucket_ends").get<std::vector<std::size_t>>();
   if (choices.obeyed()) {
-    if (free) options.reason = plan.at("reason");
+    if (free || wanted.step.algorithm != before) options.reason = plan.at("reason");
     if (wanted.step.update == Update::kAutomatic) options.update_reason = plan.at("update_reason");
   }
   return choices.obeyed();

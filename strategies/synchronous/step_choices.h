@@ -18,7 +18,8 @@ enum class Update : std::uint8_t { kAutomatic, kFused, kApart };
 // How GPUs of several processes of a host exchange: kernels reach the memory of all of them, or
 // through memory of the host. Automatic: kIpc where that can be and NCCL does not add.
 enum class GpuExchange : std::uint8_t { kAutomatic, kIpc, kHost };
-// Steps as graphs that the device repeats. The same bits. kOn is refused where it cannot be.
+// Steps as graphs that the device repeats; the same bits. Only steps whose host is one ahead
+// (FitOptions::steps_ahead), without a profile; kOn is refused where that cannot be.
 enum class Graphs : std::uint8_t { kAutomatic, kOn, kOff };
 
 // "auto", "fused", "apart"; "auto", "ipc", "host"; "auto", "on", "off".
@@ -33,8 +34,11 @@ Graphs graphs_of(std::string_view text);
 struct StepChoices {
   std::optional<engine::DType> dtype = {};      // else what the first device prefers
   std::optional<engine::Kernels> kernels = {};  // else a checkpoint's, or the fastest
-  // What losses are multiplied by while gradients are computed; else dynamic of float16, and none.
+  // What losses are multiplied by while gradients are computed: {.start = 512}, or
+  // LossScaling::dynamically(); else dynamic for float16, and none for other types.
   std::optional<engine::LossScaling> loss_scale = {};
+  // A name of collectives/algorithms/registry.h, or names by the bytes of a bucket:
+  // "direct:..64k,ring:64k..". What is not named is chosen.
   collectives::AlgorithmRules algorithm = {};
   Update update = Update::kAutomatic;
   std::size_t bucket_bytes = 0;  // 0: chosen

@@ -81,7 +81,9 @@ Synchronous::Synchronous(SynchronousOptions options, collectives::Bootstrap& boo
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     std::scoped_lock lock(watch_mutex_);
     if (team_) return abort(collectives::death(peer));
-    if (meeting_) bootstrap_.abandon(collectives::death(peer, {}, " while the job was starting"));
+    if (!meeting_) return;
+    lost_ = collectives::death(peer, {}, " while the job was starting");
+    bootstrap_.abandon(*lost_);
   });
   std::vector<int> pids;
   for (const auto& process : topology_.processes) pids.push_back(process.pid);
@@ -150,8 +152,9 @@ std::size_t Synchronous::largest_share(std::size_t batch, int accumulate) const 
   return (largest + std::size_t(accumulate) - 1) / std::size_t(accumulate);
 }
 
-// Everybody shows everybody the same text; the first `most` lines that differ are shown.
-void Synchronous::compare(const std::string& mine, const std::string& what, int most) {
+// Everybody shows everybody the same text; a few lines that differ are shown. Where the first line
+// is a heading and differs, it alone is: the others follow from it.
+void Synchronous::compare(const std::string& mine, const std::string& what, bool heading) {
   const std::vector<std::string> all = bootstrap_.all_gather(mine, what);
   for (std::size_t process = 1; process < all.size(); ++process) {
     if (all[process] == all[0]) continue;
@@ -159,7 +162,7 @@ void Synchronous::compare(const std::string& mine, const std::string& what, int 
     ours.resize(std::max(ours.size(), theirs.size()), "(nothing)");
     theirs.resize(ours.size(), "(nothing)");
     std::string differences;
-    int left = most;
+    int left = heading && ours[0] != theirs[0] ? 1 : kMostDifferences;
     for (std::size_t i = 0; i < ours.size() && left > 0; ++i) {
       if (ours[i] == theirs[i]) continue;
       differences += fmt::format("; '{}' and not '{}'", theirs[i], ours[i]);
@@ -213,7 +216,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   require(options.batch >= 1, "the batch must hold at least one example");
   require(options.accumulate >= 1, "accumulate must be at least 1");
   {
-    std::scoped_lock lock(watch_mutex_);  // from here on a death ends this process
+    std::scoped_lock lock(watch_mutex_);  // from here on a death breaks off the exchanges
     meeting_ = true;
     vendor_sums_.reset();
     recordings_.reset();
@@ -253,7 +256,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   const std::string flags = flags_text(options_, rule_, options, first.dtype(), queued_);
   // Of another model one line is enough: the others follow from it. Whether all look for costs is
   // compared before one of them does.
-  compare(graph.describe(), "model", 1);
+  compare(graph.describe(), "model", true);
   if (bootstrap_.processes() > 1)
     compare(
         fmt::format("{}algorithm: {}\nupdate: {}\nbuckets: {} bytes\ncosts: {}\n"
@@ -261,13 +264,13 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
                     flags, options_.step.algorithm.text(), strategies::name(options_.step.update),
                     options_.step.bucket_bytes, options_.measured ? "measured" : "assumed",
                     engine::hash(options.plan), options.run),
-        "flags", kMostDifferences);
+        "flags");
   find_vendor();
   design(first);
   plan_memory(*ops_of(first_device, design_.kernels), first);
   compare(fmt::format("{}kernels: {}\nplan: {:016x}\n{}", flags, engine::name(design_.kernels),
                       collectives::hash(design_.plan), options.run),
-          "flags and plan", kMostDifferences);
+          "flags and plan");
 
   const std::size_t rows = largest_share(options.batch, options.accumulate);
   for (std::size_t i = 0; i < options_.devices.size(); ++i) {

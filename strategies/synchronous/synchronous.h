@@ -156,7 +156,7 @@ class Synchronous : public engine::Strategy {
   Arithmetic arithmetic() const;  // of this process
   void plan_memory(engine::Ops& ops, const engine::Graph& graph);
   std::size_t local_processes() const;
-  void compare(const std::string& mine, const std::string& what, int most);
+  void compare(const std::string& mine, const std::string& what, bool heading = false);
   void leave_together(const std::string& what);
   void map_memory(const collectives::JobRanks& ranks);
   void open_executors(const collectives::JobRanks& ranks);
@@ -210,8 +210,9 @@ class Synchronous : public engine::Strategy {
   std::unique_ptr<VendorSums> vendor_sums_;  // where the step has any
   std::optional<StepRecordings> recordings_;
   std::unique_ptr<collectives::ReplicaThreads> threads_;
-  std::mutex watch_mutex_;  // these two against the watch's thread: team_,
-  bool meeting_ = true;     // and whether an exchange goes on, or follows
+  std::mutex watch_mutex_;             // these two against the watch's thread: team_,
+  bool meeting_ = true;                // whether an exchange goes on, or follows,
+  std::optional<engine::Error> lost_;  // and who died while one did
   std::atomic<bool> calibrating_{false};
   std::atomic<std::int64_t> overlapped_{0};
   std::unique_ptr<collectives::PeerWatch> watch_;  // last: its thread uses these, stops the team

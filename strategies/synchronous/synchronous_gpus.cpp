@@ -8,7 +8,7 @@
 namespace lockstep::strategies {
 
 void Synchronous::find_gpu_costs() {
-  const std::string how_to = " (lockstep plan measures and keeps them)";
+  const std::string how_to = " (lockstep plan with these devices measures and keeps them)";
   const std::vector<std::string> links = describe(options_.gpus);
   costs_are_ = links.empty() ? "assumed, since none are kept of such GPUs" + how_to
                              : fmt::format(

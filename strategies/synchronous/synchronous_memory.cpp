@@ -28,10 +28,11 @@ void Synchronous::check_devices(const engine::Ops& ops) const {
   engine::require(options_.devices.size() <= kMostReplicas,
                   "{} replicas on {}: at most {} have their gradients added there",
                   options_.devices.size(), first, kMostReplicas);
-  engine::require(options_.memory_limit == 0, engine::Option::kMemoryFraction,
-                  "a memory limit is of the host's memory, and replicas are on {}: give a fraction "
-                  "of its memory instead",
-                  first);
+  engine::require(
+      options_.memory_limit == 0, engine::Option::kMemoryFraction,
+      "a memory limit is of the host's memory, and replicas are on {}: give a fraction, "
+      "or bytes, of its memory instead",
+      first);
   engine::require(options_.step.kernels.value_or(engine::Kernels::kAuto) == engine::Kernels::kAuto,
                   engine::Option::kKernels, "{} has no choice of kernels: leave it out", first);
   connect_devices();
@@ -44,8 +45,8 @@ void Synchronous::connect_devices() const {
     for (engine::Device* to : options_.devices)
       engine::require(
           from->reach(*to), engine::Option::kDevices,
-          "replicas on {} and {} do not reach each other's memory: give one device for all of "
-          "them, such as {}, or devices that do (lockstep doctor tells)",
+          "replicas on {} and {} do not reach each other's memory: give devices that do (lockstep "
+          "doctor tells), or one device for all of them, such as {}",
           to_string(from->id()), to_string(to->id()), first);
   }
 }
@@ -133,6 +134,7 @@ void Synchronous::map_memory(const collectives::JobRanks& ranks) {
     std::scoped_lock lock(watch_mutex_);
     meeting_ = false;
     team_.emplace(memory_->local(), plans, memory_->control());
+    if (lost_) team_->stop(*lost_);  // its last exchange may have come to its end
   }
   for (std::size_t i = 0; !in_host_memory && i < mirrors_.size(); ++i) {
     const int rank = mirrors_[i]->rank;

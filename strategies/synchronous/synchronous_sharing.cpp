@@ -37,7 +37,7 @@ void Synchronous::share_gpus() {
         "gpu exchange {} is for GPUs of several processes, and this job has none: leave it out",
         strategies::name(asked)));
   if (!several) return;
-  compare(fmt::format("gpu exchange: {}\n", strategies::name(asked)), "flags of GPUs", 1);
+  compare(fmt::format("gpu exchange: {}\n", strategies::name(asked)), "flags of GPUs");
   const bool ipc = asked == GpuExchange::kIpc;
   if (!shares_gpus_.value_or(false) && asked != GpuExchange::kHost && (ipc || !vendor_adds())) {
     const GpuSharing found = find_gpu_sharing(bootstrap_, options_.devices);
@@ -79,7 +79,9 @@ void Synchronous::say_of_gpus(const GpuSharing& found) {
 // a job like this has a plan for shared GPUs.
 bool Synchronous::vendor_adds() const {
   if (vendor_.empty()) return false;
-  DesignOptions options{.step = options_.step};
+  const StepChoices& asked = options_.step;
+  DesignOptions options{
+      .step = {.algorithm = asked.algorithm, .update = asked.update, .wire = asked.wire}};
   const collectives::Topology shared =
       collectives::joined(topology_, by_machine(bootstrap_.hosts()));
   obey_record(open_.plan, shared.host_of_rank(), options,

@@ -81,8 +81,7 @@ ClusterTask role_of_rank(int rank, int size, int servers) {
   require(servers >= 1, engine::Option::kServers,
           "{} servers were asked for: a parameter server strategy needs at least 1", servers);
   require(servers < size, engine::Option::kServers,
-          "{} were asked for: of {} none is left to train: start at least {}, or ask for fewer "
-          "servers",
+          "beside {} of {} none is left to train: start at least {}, or ask for fewer servers",
           engine::count_text(std::uint64_t(servers), "server"),
           engine::count_text(std::uint64_t(size), "rank"), servers + 1);
   require(rank >= 0 && rank < size, "there is no rank {} of {} ranks", rank, size);

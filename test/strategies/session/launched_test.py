@@ -68,7 +68,7 @@ class Launched(unittest.TestCase):
     def test_servers_that_leave_nobody_to_train_are_refused(self):
         done = self.job("servers")
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("4 servers were asked for: of 4 ranks none is left to train", done.stdout)
+        self.assertIn("beside 4 servers of 4 ranks none is left to train", done.stdout)
 
 
 if __name__ == "__main__":

@@ -247,7 +247,8 @@ TEST(GpuLaw, PlansAreThoseForTheLinksOfTheGpus) {
   EXPECT_EQ(strategy.topology().hosts[0].costs.direct(2)[1], 300e9);
   EXPECT_NE(strategy.explain().find(
                 "costs of ranks and links: assumed, as links of such GPUs are specified, and not "
-                "measured (lockstep plan measures and keeps them): NVLink 3, 12 links: "
+                "measured (lockstep plan with these devices measures and keeps them): NVLink 3, 12 "
+                "links: "
                 "cuda 0-1"),
             std::string::npos)
       << strategy.explain();
@@ -426,7 +427,7 @@ TEST(GpuLaw, WhatReplicasOnAGpuCannotDoIsRefused) {
   EXPECT_NE(refusal(on(*gpu, 65)).find("at most 64"), std::string::npos);
   strategies::SynchronousOptions limited = on(*gpu, 2);
   limited.memory_limit = std::size_t(1) << 30;
-  EXPECT_NE(refusal(limited).find("give a fraction of its memory"), std::string::npos);
+  EXPECT_NE(refusal(limited).find("give a fraction, or bytes, of its memory"), std::string::npos);
   strategies::SynchronousOptions direct = on(*gpu, 2);
   direct.step.kernels = engine::Kernels::kDirect;
   EXPECT_NE(refusal(direct).find("no choice of kernels"), std::string::npos);
@@ -439,8 +440,8 @@ TEST(GpuLaw, GpusThatDoNotReachEachOtherAreNamed) {
     engine::cuda::FakeDevices gpus({.gpus = 3, .apart = {apart}});
     const std::string text = refusal(on(gpus, {0, 1, 2}));
     EXPECT_EQ(text, fmt::format("replicas on cuda:{} and cuda:{} do not reach each other's memory: "
-                                "give one device for all of them, such as cuda:0, or devices that "
-                                "do (lockstep doctor tells)",
+                                "give devices that do (lockstep doctor tells), or one device for "
+                                "all of them, such as cuda:0",
                                 apart.first, apart.second));
     EXPECT_EQ(train_mirrored(small(DType::kFloat32), on(gpus, {0, 1})).losses.size(), 8u);
   }

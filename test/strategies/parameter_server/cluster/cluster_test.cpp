@@ -81,7 +81,7 @@ TEST(Cluster, RanksHaveTheirRolesAndAddresses) {
   EXPECT_THAT(error_of([] {
                 cluster_of_ranks(std::vector<std::string>{"a:1", "a:2"}, 2);
               }),
-              HasSubstr("2 servers were asked for"));
+              HasSubstr("beside 2 servers"));
   EXPECT_EQ(error_of([] {
               cluster_of_ranks(std::vector<std::string>{"a:1", "a"}, 1);
             }),
