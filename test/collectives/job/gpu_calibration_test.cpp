@@ -244,9 +244,10 @@ TEST(GpuCalibration, AStartUsesWhatIsKeptAndSaysSo) {
   const TemporaryFolder folder;
   FakeDevices gpus({.gpus = 3});
   const std::string assumed = explained(gpus, {0, 1}, folder.path());
-  EXPECT_NE(assumed.find("costs of ranks and links: assumed, as links of such GPUs are specified, "
-                         "and not measured (lockstep plan with these devices measures and keeps them)"),
-            std::string::npos)
+  EXPECT_NE(
+      assumed.find("costs of ranks and links: assumed, as links of such GPUs are specified, "
+                   "and not measured (lockstep plan with these devices measures and keeps them)"),
+      std::string::npos)
       << assumed;
   EXPECT_NE(explained(gpus, {0, 0}, folder.path())
                 .find("assumed, since none are kept of such GPUs (lockstep plan"),

@@ -48,8 +48,7 @@ TEST(Cluster, TheLastRanksAreServersAndTheFirstIsTheChief) {
 
 TEST(Cluster, AServerTooManyOrTooFewIsRefused) {
   EXPECT_EQ(error_of([] { role_of_rank(0, 6, 6); }),
-            "6 servers were asked for: of 6 ranks none is left to train: start at least 7, or ask "
-            "for fewer "
+            "beside 6 servers of 6 ranks none is left to train: start at least 7, or ask for fewer "
             "servers");
   EXPECT_THAT(error_of([] { role_of_rank(0, 1, 1); }), HasSubstr("of 1 rank none is left"));
   EXPECT_THAT(error_of([] { role_of_rank(0, 6, 100); }), HasSubstr("start at least 101"));
