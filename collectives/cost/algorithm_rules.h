@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which algorithm a user asks for, by bytes of a sum; what is not named, the planner chooses. A
-// plain value, made of the text that size_rules.h reads. Any thread.
+// Which algorithm a user asks for, by bytes of a sum; the planner chooses for sizes without one.
+// A plain value, made of the text that size_rules.h reads. Any thread.
 #pragma once
 #include <cstddef>
 #include <string>

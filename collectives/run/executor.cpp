@@ -161,7 +161,7 @@ bool Executor::pass(int& budget, bool& ended, int plan) {
     return moved;
   } catch (const std::exception& e) {
     const engine::Error error = engine::as_error(e);
-    // Who lost a peer, or was told of a deadline, is told with what it waits for.
+    // An error about a lost peer or a deadline says already where this rank waited.
     const bool told =
         error.code() == engine::Code::kPeerLost || error.code() == engine::Code::kTimeout;
     team_.stop(at_ && !told ? error.with(fmt::format("{}: {}", at_->stage->plan.name, error.what()))

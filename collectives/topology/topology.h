@@ -73,7 +73,7 @@ std::string to_json(const Topology& topology);
 // Also reads the short form in which people describe clusters, without processes and ranks: an
 // entry of "hosts" then says "count" (1) of equal hosts and "ranks" (1) of each, with "cores" each
 // (1) and "device"; each rank is a process. Instead of "cores" and "numa_nodes" it may say
-// "machine", a line as hwloc/machine_map.h reads it: then each rank has its NUMA node, too. Throws
+// "machine", a line as machine_map.h reads it: then each rank has its NUMA node, too. Throws
 // Error(kInvalid) saying what is wrong.
 Topology topology_from_json(const std::string& text);
 

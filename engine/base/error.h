@@ -43,7 +43,7 @@ class Error : public std::runtime_error {
   // The lost ranks of kPeerLost, the late ranks of kTimeout, ascending; empty where not known.
   const std::vector<int>& ranks() const;
   bool located() const { return located_; }
-  // What the user may change; kNone where it is no option.
+  // The option by which a user changes what is wrong; kNone where there is none.
   Option option() const { return option_; }
   Error with(const std::string& message) const;  // the same error with another text
   Error about(Option option) const;              // the same error about an option

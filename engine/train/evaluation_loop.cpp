@@ -24,7 +24,7 @@ double count_correct(Replica& r) {
   return correct ? r.context->ops->batch_sum(r.context->state, correct) : 0;
 }
 
-// How many of the rows in use have their class among the kTop largest outputs.
+// Rows in use whose class is among the kTop largest outputs.
 std::size_t count_top(Replica& r) {
   const std::size_t rows = std::size_t(r.state.examples);
   const HostView output(*r.context->ops, r.graph.output(), rows);
@@ -32,7 +32,7 @@ std::size_t count_top(Replica& r) {
   return count_in_top(output.tensor(), target.tensor(), rows, kTop);
 }
 
-// Whether it tells more than the accuracy, and less than that there are classes.
+// True where being among the `best` largest outputs is not certain: there are more classes.
 bool has_top(const Replica& r, std::size_t best) {
   return r.graph.correct() && r.graph.target().columns() == 1 && r.graph.output().columns() > best;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the thread of one replica does in an evaluation: forward, loss, and the numbers of each
+// An evaluation, as the thread of each replica runs it: forward, loss, and the numbers of each
 // batch. One object serves all replicas of a process at once; what they share has a lock.
 #pragma once
 #include <mutex>
@@ -14,7 +14,7 @@ namespace lockstep::engine {
 
 class EvaluationLoop {
  public:
-  // Of a fit its interrupt is asked for between batches, by all replicas together.
+  // With `fit`, all replicas together look between batches whether its interrupt was set.
   EvaluationLoop(Strategy& strategy, const Dataset& data, int accumulate,
                  const Trainer::Outputs* outputs, const FitOptions* fit);
   void run(Replica& replica);

@@ -22,7 +22,7 @@ double clock_nanoseconds() {
   return double(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
 }
 
-// What each replica tells all others.
+// Times that each replica tells all others.
 struct Looks {
   std::array<double, kLooks> clock{};  // nanoseconds after each meeting
   double first = 0;                    // the begin of its first span; infinite: there is none

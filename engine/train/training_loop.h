@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the thread of one replica does between two stops: take work, bring in examples, forward,
-// loss, backward, report. Knows the port and nothing behind it. One object serves all replicas of a
-// process at once; what they share has a lock.
+// Training between two stops, as the thread of each replica runs it: take work, bring in examples,
+// forward, loss, backward, report. Knows Strategy and nothing behind it. One object serves all
+// replicas of a process at once; what they share has a lock.
 #pragma once
 #include <mutex>
 #include <vector>

@@ -474,22 +474,6 @@ TEST(Choices, ForAnUpdateThatIsToBeFusedAreAmongThoseThatHaveAPlaceForIt) {
   EXPECT_THAT(all(fused, &Said::explained), Each(HasSubstr(", update fused, ")));
 }
 
-TEST(Choices, ThatARecordNamesInAWayThatCannotBeReadAreDamage) {
-  auto options = replicas(1);
-  options.step.algorithm = "direct";
-  std::string record = open_all({0, 0}, options)[0].record;
-  ASSERT_NE(record.find("\"algorithm\":\"direct\""), std::string::npos) << record;
-  record.replace(record.find("\"algorithm\":\"direct\""), 20, "\"algorithm\":\"ring:..x\"");
-  strategies::DesignOptions design;
-  try {
-    strategies::obey_record(record, {0, 0}, design, options.log);
-    FAIL() << "it was obeyed";
-  } catch (const engine::Error& error) {
-    EXPECT_EQ(error.code(), engine::Code::kCorrupt);
-    EXPECT_THAT(error.what(), HasSubstr("the checkpoint's plan: 'x' is no size"));
-  }
-}
-
 TEST(Choices, OfAMixedStepAreVerifiedBetweenHosts) {
   for (const char* rules : {"ring:..8k,hierarchical:8k..", "halving_doubling:..8k,ring:8k.."}) {
     auto options = replicas(1);

@@ -152,5 +152,21 @@ TEST_F(PlanRecord, SaysWhatWasAskedForAndWhatWasWritten) {
   EXPECT_EQ(again.asked, "auto");
 }
 
+TEST_F(PlanRecord, WhoseChoicesCannotBeReadIsDamage) {
+  std::string record =
+      strategies::plan_record(design({.step = {.algorithm = "direct"}}), host_, {});
+  const std::string direct = "\"algorithm\":\"direct\"";
+  ASSERT_NE(record.find(direct), std::string::npos) << record;
+  record.replace(record.find(direct), direct.size(), "\"algorithm\":\"ring:..x\"");
+  DesignOptions options;
+  try {
+    strategies::obey_record(record, host_, options, engine::Log("", engine::Log::Level::kError));
+    FAIL() << "it was obeyed";
+  } catch (const engine::Error& error) {
+    EXPECT_EQ(error.code(), engine::Code::kCorrupt);
+    EXPECT_THAT(error.what(), HasSubstr("the checkpoint's plan: 'x' is no size"));
+  }
+}
+
 }  // namespace plan_record_test
 }  // namespace lockstep::test
