@@ -35,7 +35,8 @@ class Event {
   CUevent event_ = nullptr;
 };
 
-// Waits for all work that was queued so far on the GPU, in whichever stream.
+// Waits for all work that was queued so far on the GPU, in whichever stream. Returns at once where
+// nothing is queued, even if the GPU is stuck.
 void wait_for_all(const Context& context, std::chrono::milliseconds deadline);
 
 // Of two timed events in finished work.

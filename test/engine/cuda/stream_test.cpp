@@ -211,6 +211,17 @@ TEST_F(StreamTest, AllWorkOfTheGpuIsWaitedForAndNoMore) {
             "cuda:0: all work of the GPU did not come to an end within 30 ms");
 }
 
+// As where a process ends whose GPU got stuck when the process had nothing in its queues.
+TEST_F(StreamTest, AnIdleGpuIsNotWaitedForEvenIfItIsStuck) {
+  CudaStream stream(context_);
+  stream.fill(a_.data(), 1, 1000);
+  stream.synchronize();
+  fake_.stick();
+  const Clock::time_point start = Clock::now();
+  EXPECT_NO_THROW(wait_for_all(context_, seconds(60)));
+  EXPECT_LT(Clock::now() - start, seconds(20));
+}
+
 TEST_F(StreamTest, ItsEndGivesAllBack) {
   const std::string before = fake_.left();
   {
