@@ -4,22 +4,32 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "collectives/run/host_sum.h"
 
 namespace lockstep::collectives {
 namespace {
 
+using std::chrono::duration_cast;
 using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
 
-// So many looks at a stuck step cost no look at the clock: most steps move within them.
-constexpr int kFreeLooks = 32;
-// Between two looks at a stuck step at most this much counts as waiting.
-constexpr nanoseconds kAttention = milliseconds(100);
-// A wait of so long may be one for a rank that is lost: others may want to know that this one is
-// not. Waits of ranks that come together are over long before.
-constexpr nanoseconds kLong = milliseconds(2);
+// A waiter looks so often before it sleeps; after the first few it lets other threads run in
+// between, since with more ranks than cores the one that it waits for may need this core.
+constexpr int kSpins = 2000, kBareSpins = 32;
+// Before a wait first looks at the clock it reduces this part of the blocks of a look.
+constexpr int kPartAtOnce = 4;
+// With messages under way it looks less often: the way to another host is longer than to another
+// core, each look is a system call, and the sleep ends when something comes.
+constexpr int kMessageSpins = 4;
+// A sleep ends at the latest after this. Who sleeps until a message comes does not hear of what
+// other ranks of the host do: then after the second, where a lane waits for them; nor, where the
+// transport cannot be woken, of plans that another thread starts: then after the third. What a
+// device has done nobody tells: then after the fourth.
+constexpr std::chrono::microseconds kSleep{1000}, kArrivalSleep{50}, kDeafSleep{200},
+    kDeviceSleep{50};
+// Where another thread is at work it may just have passed over what has arrived since.
+constexpr std::chrono::microseconds kBusySleep{50};
 
 // The element type of what a step reduces: norms are float64 whatever the plan's type.
 DType reduced_type(const Step& step, DType plan) {
@@ -28,128 +38,96 @@ DType reduced_type(const Step& step, DType plan) {
 
 }  // namespace
 
-std::size_t OwnedState::elements() const {
-  std::size_t sum = 0;
-  for (const Range range : ranges) sum += range.size();
-  return sum;
-}
-
-std::size_t OwnedState::local(std::size_t offset) const {
-  std::size_t before = 0;
-  for (const Range range : ranges) {
-    if (offset >= range.begin && offset < range.end) return before + offset - range.begin;
-    before += range.size();
-  }
-  engine::fail(engine::Code::kInvalid, "no owned range holds element {}", offset);
-}
-
 Executor::Executor(int rank, Team& team, Transport* transport, const engine::Ops& ops,
                    OwnedState owned, ExecutorOptions options)
     : rank_(rank),
       team_(team),
       transport_(transport),
       ops_(ops),
-      owned_(std::move(owned)),
       options_(std::move(options)),
-      presence_(rank, team, transport, options_.answer),
+      address_(team, ops),
       deadline_(options_.deadline),
-      owned_elements_(owned_.elements()),
-      wakes_(transport != nullptr && transport->wake()) {
+      wakes_(transport != nullptr && transport->wake()),
+      messages_(transport, ops, address_, options_.hook != nullptr),
+      updates_(rank, team, ops, std::move(owned)),
+      stragglers_(rank, team, transport, options_.answer, plans_) {
   engine::invariant(team.is_local(rank), "an executor's rank is not of its team");
   team.set_ops(rank, &ops);
-  const bool finds = owned_.rule != nullptr && owned_.rule->needs() != engine::Needs::kNothing;
-  if (!finds || owned_.memory.factors != nullptr) return;
-  engine::invariant(ops.in_host_memory(), "an update on a device without memory for its factors");
-  const std::size_t segments = owned_.segments.size();
-  own_found_ = engine::Buffer(engine::UpdateMemory::bytes(segments));
-  owned_.memory = engine::UpdateMemory::in(own_found_.data(), segments);
-  owned_.memory.begin(*owned_.rule, owned_.segments);
 }
 
 void Executor::open(const StepPlan& step, engine::Buffer staging) {
-  engine::invariant(entries_.empty(), "an executor is opened once");
-  entries_ = std::vector<Entry>(step.size());
+  engine::invariant(plans_.empty(), "an executor is opened once");
+  plans_ = std::vector<PlanState>(step.size());
+  stragglers_.open();
   std::size_t from = 0, to = 0;
   int mark = mark_of(int(step.size()));
   for (std::size_t i = 0; i < step.size(); ++i) {
-    const Stage& stage = step[i];
-    Entry& entry = entries_[i];
-    entry.stage = &stage;
-    entry.mine = &stage.plan.lanes[std::size_t(rank_)];
-    entry.vendor = any_step(stage.plan, [](const Step& s) { return s.action == Action::kVendor; });
-    engine::invariant(!entry.vendor || options_.vendor_sum, "a vendor's sum without the vendor");
-    entry.updates =
-        any_step(stage.plan, [](const Step& s) { return s.epilogue == Epilogue::kUpdate; });
-    for (const auto& lanes : stage.plan.lanes) {
-      auto& counts = entry.arrivals.emplace_back();
-      for (const Lane& lane : lanes)
-        counts.push_back(std::uint64_t(std::count_if(
-            lane.begin(), lane.end(), [](const Step& s) { return s.action == Action::kArrive; })));
-    }
-    for (const Lane& lane : *entry.mine) {
-      entry.cursors.emplace_back().posts.assign(lane.size(), -1);
-      entry.cursors.back().mark = mark++;
+    PlanState& plan = plans_[i];
+    plan.open(step[i], rank_, mark);
+    mark += int(plan.cursors.size());
+    engine::invariant(!plan.vendor || options_.vendor_sum, "a vendor's sum without the vendor");
+    for (const Lane& lane : *plan.mine)
       for (const Step& s : lane) {
         from = std::max(from, s.from.size()), to = std::max(to, s.to.size());
         engine::require(transport_ || s.peer < 0,
                         "{}: rank {} is to talk to rank {} on another host, without a transport",
-                        stage.plan.name, rank_, s.peer);
+                        step[i].plan.name, rank_, s.peer);
       }
-    }
   }
   from_.resize(from), to_.resize(to);
-  turns_.reserve(engine::kMostTurns);
   const bool on_device = !ops_.in_host_memory();
   if (staging.bytes() == 0) staging = engine::Buffer(WireStaging::bytes(step, rank_, on_device));
-  staging_ = WireStaging(step, rank_, on_device, std::move(staging));
-  stream_updates_ = updated_bytes(step) > options_.cache;
+  messages_.open(WireStaging(step, rank_, on_device, std::move(staging)));
+  stream_updates_ = updates_.touched_bytes(step) > options_.cache;
   for (const bool first : {true, false})
     for (std::size_t i = 0; i < step.size(); ++i)
       if (step[i].first_in_line == first) order_.push_back(int(i));
 }
 
-void Executor::start(int plan, const engine::StepState* state) {
-  Entry& entry = entries_[std::size_t(plan)];
+void Executor::start(int plan, const engine::StepState* step_state) {
+  PlanState& state = plans_[std::size_t(plan)];
   engine::invariant(done(plan), "a plan is started before its last execution has ended");
-  entry.state.store(state, std::memory_order_relaxed);
+  state.step_state.store(step_state, std::memory_order_relaxed);
   if (ExecutorObserver* observer = observer_) {
-    entry.began = engine::Clock::now();
+    state.began = engine::Clock::now();
     observer->starts(plan);
   }
   // Libraries want the same calls in the same order of all ranks: that in which plans are started.
-  if (entry.vendor) entry.turn = vendor_starts_++;
-  entry.requested.fetch_add(1);
+  if (state.vendor) state.turn = vendor_starts_++;
+  state.requested.fetch_add(1);
   wake();  // a communication thread that sleeps has something to do
 }
 
 bool Executor::done(int plan) const {
-  const Entry& entry = entries_[std::size_t(plan)];
-  return entry.completed.load() == entry.requested.load();
+  const PlanState& state = plans_[std::size_t(plan)];
+  return state.completed.load() == state.requested.load();
 }
 
 bool Executor::progress(int budget) {
-  return look_round(budget) == Looked::kMoved;
+  return look_round(budget) == ProgressState::kMoved;
 }
 
-Executor::Looked Executor::look_round(int budget) {
+Executor::ProgressState Executor::look_round(int budget) {
   std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return Looked::kElsewhere;
-  if (team_.stopped()) return Looked::kStill;
+  if (!lock) return ProgressState::kBusy;
+  if (team_.stopped()) return ProgressState::kStill;
   bool ended = false;
   const bool moved = pass(budget, ended);
-  const bool crowded = crowded_;
+  const bool oversubscribed = oversubscribed_;
   lock.unlock();
   if (ended && waiters_.load() > 0) team_.wake();  // who sleeps in `wait`
-  return moved ? Looked::kMoved : crowded ? Looked::kCrowded : Looked::kStill;
+  return moved            ? ProgressState::kMoved
+         : oversubscribed ? ProgressState::kOversubscribed
+                          : ProgressState::kStill;
 }
 
 // Everything that can go wrong in other hands (transport, kernels, hooks) stops the team here.
 bool Executor::pass(int& budget, bool& ended, int plan) {
   at_ = nullptr;
-  crowded_ = awaits_ = false;
-  behind_device_.store(false, std::memory_order_relaxed);
+  oversubscribed_ = awaits_ = false;
+  messages_.look_again();
   try {
-    bool moved = messages_.load(std::memory_order_relaxed) > 0 && transport_->progress();
+    bool moved = messages_.any_under_way() && transport_->progress();
     if (plan != kAll) {
       moved |= move(plan, budget, ended);
     } else {
@@ -172,95 +150,86 @@ bool Executor::pass(int& budget, bool& ended, int plan) {
 
 // All lanes of a plan as far as they go. True when anything moved.
 bool Executor::move(int plan, int& budget, bool& ended) {
-  Entry& entry = entries_[std::size_t(plan)];
-  const std::uint64_t execution = entry.completed.load(std::memory_order_relaxed);
-  if (entry.requested.load() == execution) return false;
-  for (const int earlier : entry.stage->after)
-    if (entries_[std::size_t(earlier)].completed.load(std::memory_order_relaxed) <= execution)
+  PlanState& state = plans_[std::size_t(plan)];
+  const std::uint64_t execution = state.completed.load(std::memory_order_relaxed);
+  if (state.requested.load() == execution) return false;
+  for (const int earlier : state.stage->after)
+    if (plans_[std::size_t(earlier)].completed.load(std::memory_order_relaxed) <= execution)
       return false;
-  at_ = &entry;
-  if (entry.updates) find_factors(entry, execution + 1);
+  at_ = &state;
+  if (state.updates)
+    updates_.find_factors(state.step_state.load(std::memory_order_relaxed), execution + 1);
   bool moved = false, all = true;
-  for (std::size_t lane = 0; lane < entry.cursors.size(); ++lane) {
-    while (advance(entry, plan, int(lane), budget)) moved = true;
-    all &= entry.cursors[lane].step == (*entry.mine)[lane].size();
+  for (std::size_t lane = 0; lane < state.cursors.size(); ++lane) {
+    while (advance(state, plan, int(lane), budget)) moved = true;
+    all &= state.cursors[lane].step == (*state.mine)[lane].size();
   }
   if (!all) return moved;
-  if (queued(entry)) ops_.mark(mark_of(plan));
-  vendor_ends_ += entry.vendor;
-  for (Cursor& cursor : entry.cursors) cursor.step = 0;
+  if (state.queued(ops_)) ops_.mark(mark_of(plan));
+  vendor_ends_ += state.vendor;
+  for (Cursor& cursor : state.cursors) cursor.step = 0;
   if (ExecutorObserver* observer = observer_) {
-    observer->completed(plan, entry.began, engine::Clock::now());
+    observer->completed(plan, state.began, engine::Clock::now());
   }
-  entry.completed.store(execution + 1);  // before looking for sleepers
+  state.completed.store(execution + 1);  // before looking for sleepers
   return ended = true;
 }
 
 // One step of a lane, or some blocks of a reduction. True when it moved. A lane moves one step
 // after the other; reductions, and messages that are copied, cost budget, all else is short.
-bool Executor::advance(Entry& entry, int plan, int lane, int& budget) {
-  Cursor& cursor = entry.cursors[std::size_t(lane)];
-  const Lane& steps = (*entry.mine)[std::size_t(lane)];
+bool Executor::advance(PlanState& state, int plan, int lane, int& budget) {
+  Cursor& cursor = state.cursors[std::size_t(lane)];
+  const Lane& steps = (*state.mine)[std::size_t(lane)];
   if (cursor.step == steps.size()) return false;
   const Step& step = steps[cursor.step];
   switch (step.action) {
     case Action::kReduce:
       if (budget <= 0) return false;
-      if (!reduce(entry, cursor, step, budget)) return true;
+      if (!reduce(state, cursor, step, budget)) return true;
       break;
     case Action::kPostSend:
     case Action::kPostReceive:
     case Action::kWait: {
-      const Went went = message(entry, cursor, steps, {plan, lane}, budget);
-      if (went != Went::kThrough) return went == Went::kOn;
+      const Messages::Outcome outcome = messages_.move(state, cursor, {plan, lane}, budget);
+      if (outcome == Messages::Outcome::kMissing) stragglers_.look(plan, lane, deadline_);
+      if (outcome != Messages::Outcome::kThrough) return outcome == Messages::Outcome::kMoved;
       break;
     }
     case Action::kArrive:
-      if (queued(entry)) mark_arrival();
+      if (state.queued(ops_)) {  // before it is counted: who sees the count finds the mark there
+        ops_.mark(kArrivals);
+        if (const engine::ProcessMark* mark = team_.mark(rank_)) mark->set(ops_);
+      }
       team_.arrive(plan, rank_, lane);
       break;
     case Action::kAwait:
-      if (!all_arrived(entry, plan, step)) {
+      if (!all_arrived(state, plan, step)) {
         awaits_ = true;
-        look(entry, plan, lane);
+        stragglers_.look(plan, lane, deadline_);
         return false;
       }
-      if (queued(entry)) follow(step.ranks);
+      if (state.queued(ops_)) follow(step.ranks);
       break;
     case Action::kVendor:
-      if (entry.turn != vendor_ends_) return false;
-      options_.vendor_sum(address(entry, step.to[0], entry.stage->plan.dtype, 0), step.count,
-                          entry.stage->plan.dtype);
+      if (state.turn != vendor_ends_) return false;
+      options_.vendor_sum(address_(state, step.to[0], state.stage->plan.dtype, 0), step.count,
+                          state.stage->plan.dtype);
       break;
   }
-  ++cursor.step;
-  cursor.looks = 0;
-  cursor.waited = {};
-  cursor.looked = {};
-  cursor.late = {};
+  cursor.next();
   return true;
 }
 
 // Who are missing are asked where they were last, until one was here.
-bool Executor::all_arrived(const Entry& entry, int plan, const Step& await) {
+bool Executor::all_arrived(const PlanState& state, int plan, const Step& await) {
   bool all = true;
   for (const int rank : await.ranks) {
-    if (arrived(entry, plan, await, rank)) continue;
+    if (state.arrived(team_, plan, await, rank)) continue;
     all = false;
-    if (rank != rank_ && team_.beside(rank)) crowded_ = true;
-    if (crowded_) break;
+    if (rank != rank_ && team_.beside(rank)) oversubscribed_ = true;
+    if (oversubscribed_) break;
   }
   return all;
-}
-
-bool Executor::queued(const Entry& entry) const {
-  return !ops_.in_host_memory() && !entry.stage->by_host;
-}
-
-// Before it is counted: who sees the count finds the mark there.
-void Executor::mark_arrival() const {
-  ops_.mark(kArrivals);
-  if (const engine::ProcessMark* mark = team_.mark(rank_)) mark->set(ops_);
 }
 
 // What these ranks have queued before they arrived comes before what this one queues now. Those of
@@ -276,21 +245,15 @@ void Executor::follow(const std::vector<int>& ranks) const {
   }
 }
 
-bool Executor::arrived(const Entry& entry, int plan, const Step& await, int rank) const {
-  const std::uint64_t before = entry.completed.load(std::memory_order_relaxed) *
-                               entry.arrivals[std::size_t(rank)][std::size_t(await.lane)];
-  return team_.counter(plan, rank, await.lane).load() >= before + std::uint64_t(await.phase);
-}
-
 // As many blocks as there is budget, so that `progress` comes back soon; blocks are counted from
 // the arena's beginning. Squares go block by block in memory of the host; where segments of the
 // arena are not alike, a call of a kernel is about one, but for updates on a device, where it goes
 // on over those that differ in their decay alone. True when the step is done.
-bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budget) {
+bool Executor::reduce(PlanState& state, Cursor& cursor, const Step& step, int& budget) {
   if (options_.hook) options_.hook();
-  const DType dtype = reduced_type(step, entry.stage->plan.dtype);
+  const DType dtype = reduced_type(step, state.stage->plan.dtype);
   const std::size_t at = step.from[0].offset + cursor.element;
-  const bool segments = by_segments(step);
+  const bool segments = updates_.by_segments(step);
   const bool squares = step.epilogue == Epilogue::kSquares;
   const bool single = options_.hook || (squares && ops_.in_host_memory());
   const std::size_t most = (single ? 1 : std::size_t(budget)) * engine::kBlock;
@@ -298,7 +261,7 @@ bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budge
   budget -= int((at % engine::kBlock + count + engine::kBlock - 1) / engine::kBlock);
   engine::ReduceArguments arguments;
   arguments.dtype = dtype;
-  arguments.op = entry.stage->plan.op;
+  arguments.op = state.stage->plan.op;
   arguments.from = {from_.data(), step.from.size()};
   arguments.to = {to_.data(), step.to.size()};
   arguments.stream = streams(step, engine::size_of(dtype));
@@ -306,27 +269,19 @@ bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budge
   arguments.epilogue = step.epilogue;
   arguments.scale = step.scale;
   const std::size_t end = cursor.element + count;
-  const bool by_host = !ops_.in_host_memory() && entry.stage->by_host;
-  const bool joins = joins_segments(step) && !by_host;
+  const bool by_host = !ops_.in_host_memory() && state.stage->by_host;
+  const bool joins = updates_.joins_segments(step) && !by_host;
   while (cursor.element < end) {
     const std::size_t here = step.from[0].offset + cursor.element;
-    const std::size_t s = segments ? owned_.segment(here) : 0;
     arguments.count = end - cursor.element;
-    if (joins) {
-      arguments.count = join_segments(s, here, arguments.count);
-      arguments.turns = turns_;
-    } else if (segments) {
-      arguments.count = std::min(arguments.count, owned_.segments[s].end - here);
-    }
-    if (segments && squares && here % engine::kBlock != 0)  // the rest of a block, and then blocks
-      arguments.count = std::min(arguments.count, engine::kBlock - here % engine::kBlock);
+    const std::size_t segment = segments ? updates_.cut(step, here, joins, arguments) : 0;
     for (std::size_t i = 0; i < step.from.size(); ++i)
-      from_[i] = address(entry, step.from[i], dtype, cursor.element);
+      from_[i] = address_(state, step.from[i], dtype, cursor.element);
     for (std::size_t i = 0; i < step.to.size(); ++i)
-      to_[i] = address(entry, step.to[i], dtype, cursor.element);
-    if (squares) arguments.squares = norms() + here / engine::kBlock;
-    if (step.epilogue == Epilogue::kUpdate) update_arguments(entry, cursor, step, arguments);
-    if (segments) segment_arguments(entry, s, here, arguments);
+      to_[i] = address_(state, step.to[i], dtype, cursor.element);
+    if (squares) arguments.squares = updates_.norms() + here / engine::kBlock;
+    if (step.epilogue == Epilogue::kUpdate) updates_.add_update(state, cursor, step, arguments);
+    if (segments) updates_.add_segment(segment, here, arguments);
     if (by_host) {
       sum_on_host(arguments);
     } else {
@@ -339,21 +294,6 @@ bool Executor::reduce(Entry& entry, Cursor& cursor, const Step& step, int& budge
   return true;
 }
 
-// What the updates of all ranks of this host touch in one step: gradients, weights, slots.
-std::size_t Executor::updated_bytes(const StepPlan& step) const {
-  if (owned_.rule == nullptr) return 0;
-  std::size_t bytes = 0;
-  for (const Stage& stage : step)
-    for (const int rank : team_.local())
-      for (const Lane& lane : stage.plan.lanes[std::size_t(rank)])
-        for (const Step& s : lane)
-          if (s.epilogue == Epilogue::kUpdate)
-            bytes += s.count * (engine::size_of(stage.plan.dtype) * (s.from.size() + s.to.size()) +
-                                engine::size_of(engine::computed_in(stage.plan.dtype)) *
-                                    engine::values_kept(*owned_.rule, stage.plan.dtype));
-  return bytes;
-}
-
 bool Executor::streams(const Step& step, std::size_t width) const {
   if (step.epilogue == Epilogue::kUpdate) return stream_updates_;
   if (step.count * width < options_.stream_from) return false;
@@ -362,87 +302,172 @@ bool Executor::streams(const Step& step, std::size_t width) const {
   });
 }
 
-void Executor::update_arguments(Entry& entry, Cursor& cursor, const Step& step,
-                                engine::ReduceArguments& arguments) {
-  engine::invariant(owned_.rule, "a plan updates, and its executor has no rule");
-  const DType dtype = entry.stage->plan.dtype;
-  const std::size_t width = engine::size_of(engine::computed_in(dtype));
-  const auto kept = [&](std::size_t k) {
-    return owned_.slots + (k * owned_elements_ + cursor.owned + cursor.element) * width;
-  };
-  if (cursor.element == 0) cursor.owned = owned_.local(step.from[0].offset);
-  arguments.rule = owned_.rule;
-  arguments.state = entry.state.load(std::memory_order_relaxed);
-  arguments.weight =
-      address(entry, {rank_, Space::kWeight, step.from[0].offset}, dtype, cursor.element);
-  for (std::size_t slot = 0; slot < owned_.rule->slots(); ++slot)
-    arguments.slots[slot] = kept(slot);
-  if (engine::has_master(dtype)) arguments.master = kept(owned_.rule->slots());
-  arguments.scale = 1;
-  arguments.factors = owned_.memory.factors;
-}
-
-// Before the first update of a step, on ranks that own nothing, too: all have the same. Queued
-// where kernels are, behind the squares.
-void Executor::find_factors(const Entry& entry, std::uint64_t execution) {
-  if (owned_.memory.factors == nullptr || found_ == execution) return;
-  found_ = execution;
-  engine::FactorArguments arguments;
-  arguments.rule = owned_.rule;
-  arguments.state = entry.state.load(std::memory_order_relaxed);
-  arguments.squares = norms();
-  arguments.blocks = owned_.norm_blocks;
-  arguments.segments = owned_.segments.size();
-  arguments.memory = owned_.memory;
-  ops_.find_factors(arguments);
-}
-
-double* Executor::norms() const {
-  return reinterpret_cast<double*>(team_.base(rank_, Space::kNorms));
-}
-
-std::byte* Executor::address(const Entry& entry, const Operand& operand, DType dtype,
-                             std::size_t element) const {
-  std::size_t at = operand.offset + element;
-  if (operand.space == Space::kScratch && entry.completed.load(std::memory_order_relaxed) % 2 != 0)
-    at += entry.stage->plan.alternate;
-  // Scratch of what the host adds beside a device is behind the numbers that are exchanged.
-  const bool shared =
-      operand.space == Space::kScratch && entry.stage->by_host && !ops_.in_host_memory();
-  const std::size_t width =
-      engine::size_of(operand.space == Space::kNorms ? DType::kFloat64 : dtype);
-  return team_.base(operand.rank, shared ? Space::kExchange : operand.space) + at * width;
-}
-
-// The lane is stuck: counts how long somebody has watched it.
-void Executor::look(Entry& entry, int plan, int lane) {
-  Cursor& cursor = entry.cursors[std::size_t(lane)];
-  if (++cursor.looks <= kFreeLooks) return;
-  const auto now = engine::Clock::now();
-  if (cursor.looked != engine::Clock::time_point{})
-    cursor.waited += std::min<nanoseconds>(now - cursor.looked, kAttention);
-  cursor.looked = now;
-  if (cursor.waited < kLong) return;
-  presence_.wait(plan, now);
-  const milliseconds deadline = deadline_;
-  const bool late = cursor.waited >= deadline;
-  if (!late && !others_ask(plan, now)) {
-    cursor.late = {};
-    return;
+// One call of `wait` that really waits: counts its time, and lends its purpose to the plan.
+class Executor::Waiter {
+ public:
+  Waiter(Executor& executor, int plan, std::string_view purpose, engine::Clock::time_point begin)
+      : executor_(executor), plan_(plan), begin_(begin), named_(!purpose.empty()) {
+    executor_.waiters_.fetch_add(1);
+    if (named_) executor_.stragglers_.set_purpose(plan_, purpose);
+    if (ExecutorObserver* observer = executor_.observer_) observer->waits(plan_);
   }
-  if (cursor.late == engine::Clock::time_point{}) cursor.late = now;
-  const auto waited = late ? deadline : std::chrono::duration_cast<milliseconds>(cursor.waited);
-  blame(entry, lane, plan, waited, cursor.late, now);
+  ~Waiter() {
+    if (named_) executor_.stragglers_.set_purpose(plan_, {});
+    executor_.waiters_.fetch_sub(1);
+    const auto end = engine::Clock::now();
+    executor_.waited_.fetch_add(std::chrono::duration<double>(end - begin_).count());
+    if (ExecutorObserver* observer = executor_.observer_) observer->waited(plan_, begin_, end);
+  }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+
+ private:
+  Executor& executor_;
+  int plan_;
+  engine::Clock::time_point begin_;
+  bool named_;
+};
+
+void Executor::stop_late(int plan, milliseconds waited, engine::Clock::time_point since) {
+  std::scoped_lock lock(mutex_);
+  if (!done(plan)) stragglers_.stop_late(plan, waited, since);
 }
 
-// Whether other ranks ask whom this one waits for in the plan; in any, where what they ask about is
-// not what it waits for.
-bool Executor::others_ask(int plan, engine::Clock::time_point now) const {
-  const std::optional<int> asked = presence_.asked(now);
-  if (!asked || *asked == plan || std::size_t(*asked) >= entries_.size()) return bool(asked);
-  const std::vector<Cursor>& cursors = entries_[std::size_t(*asked)].cursors;
-  return std::none_of(cursors.begin(), cursors.end(),
-                      [](const Cursor& c) { return c.waited >= kLong; });
+// What stopped the team. That a rank died or was lost says nothing of what others waited for: that
+// is added by those who know it, once.
+void Executor::rethrow_waiting(int plan) {
+  try {
+    team_.rethrow();
+  } catch (const engine::Error& error) {
+    if (error.code() != engine::Code::kPeerLost || error.located()) throw;
+    std::vector<int> lost = error.ranks();
+    std::erase_if(lost, [&](int rank) { return rank >= int(plans_[0].arrivals.size()); });
+    std::scoped_lock lock(mutex_);
+    throw engine::Error(error.code(),
+                        fmt::format("{}; {}", error.what(), stragglers_.waiting_for(plan, lost)),
+                        lost, true);
+  }
+}
+
+// The first looks of a wait: at its own plan alone, and without letting go of the lock, since they
+// take no longer than a look at the clock or two. Not at a plan that is stuck already: who waits
+// for that shall be named. True when the plan is done.
+bool Executor::at_once(int plan) {
+  if (observer_.load(std::memory_order_relaxed) != nullptr) return false;
+  if (messages_.any_under_way()) return false;
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return false;
+  for (const Cursor& cursor : plans_[std::size_t(plan)].cursors)
+    if (cursor.looks > 0) return false;
+  bool ended = false;
+  int budget = std::max(1, options_.blocks_at_once / kPartAtOnce);
+  for (int looks = 0; looks < kBareSpins && budget > 0 && !ended && !team_.stopped(); ++looks) {
+    pass(budget, ended, plan);
+    if (oversubscribed_ || messages_.any_under_way()) break;
+  }
+  lock.unlock();
+  if (ended && waiters_.load() > 0) team_.wake();  // who sleeps in `wait`
+  return ended;
+}
+
+void Executor::wait(int plan, std::string_view purpose, std::optional<milliseconds> deadline) {
+  if (team_.stopped()) {
+    if (done(plan)) team_.rethrow();
+    const Waiter waiter(*this, plan, purpose, engine::Clock::now());
+    rethrow_waiting(plan);
+  }
+  if (done(plan) || at_once(plan)) return;
+  const auto begin = engine::Clock::now();
+  const Waiter waiter(*this, plan, purpose, begin);
+  auto moved_at = begin;
+  std::uint64_t moves = moves_.load();
+  for (int spins = 0; !done(plan); ++spins) {
+    if (team_.stopped()) rethrow_waiting(plan);
+    const bool late = deadline && engine::Clock::now() - begin >= *deadline;
+    if (late) stop_late(plan, *deadline, begin + *deadline);
+    const ProgressState looked = look_round(options_.blocks_at_once);
+    if (looked == ProgressState::kMoved) {
+      spins = 0;
+    } else if (spins >= kSpins || (spins >= kMessageSpins && messages_.any_under_way())) {
+      const auto now = engine::Clock::now();
+      if (moves_.load() != moves) moves = moves_.load(), moved_at = now;
+      const milliseconds most = deadline_;
+      if (now - moved_at >= most) stop_late(plan, most, moved_at + most);
+      idle(deadline && !late
+               ? std::clamp(duration_cast<std::chrono::microseconds>(begin + *deadline - now),
+                            std::chrono::microseconds(1), kSleep)
+               : kSleep,
+           plan);
+    } else if (spins >= kBareSpins || looked == ProgressState::kOversubscribed) {
+      std::this_thread::yield();
+    }
+  }
+}
+
+void Executor::sleep(std::chrono::microseconds most) {
+  if (!team_.stopped()) idle(most, std::nullopt);
+}
+
+// A last look comes after the sleeper has been made, or after others can see that this thread is
+// about to sleep, so that nothing is missed between look and sleep.
+void Executor::idle(std::chrono::microseconds most, std::optional<int> plan) {
+  if (!messages_.any_under_way()) {
+    const Team::Sleeper sleeper(team_);
+    const ProgressState looked = look_round(options_.blocks_at_once);
+    if (looked == ProgressState::kMoved || (plan && done(*plan))) return;
+    if (messages_.any_under_way()) return;  // posted meanwhile: the next sleep is the transport's
+    if (messages_.behind_device()) most = std::min(most, kDeviceSleep);
+    return sleeper.sleep(looked == ProgressState::kBusy ? std::min(most, kBusySleep) : most);
+  }
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return Team::Sleeper(team_).sleep(std::min(most, kDeafSleep));
+  asleep_.store(true);
+  bool ended = false;
+  int budget = options_.blocks_at_once;
+  if (!pass(budget, ended) && !(plan && done(*plan)) && !team_.stopped()) {
+    if (awaits_) most = std::min(most, kArrivalSleep);
+    if (messages_.behind_device()) most = std::min(most, kDeviceSleep);
+    if (!wakes_) most = std::min(most, kDeafSleep);
+    try {
+      transport_->sleep(int(most.count()));
+    } catch (const engine::Error& error) {
+      team_.stop(error);
+    }
+  }
+  asleep_.store(false);
+  lock.unlock();
+  if (ended && waiters_.load() > 0) team_.wake();
+}
+
+void Executor::listen() {
+  if (transport_ == nullptr) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || team_.stopped()) return;
+  try {
+    transport_->progress();
+  } catch (const engine::Error& error) {
+    team_.stop(error);
+  }
+}
+
+void Executor::wake() noexcept {
+  team_.wake();
+  if (asleep_.load()) transport_->wake();
+}
+
+void Executor::tell_peers() noexcept {
+  if (transport_ == nullptr || !team_.stopped()) return;
+  std::scoped_lock lock(mutex_);
+  try {
+    team_.rethrow();
+  } catch (const engine::Error& error) {
+    transport_->abort(error);
+  }
+}
+
+void Executor::finish(int plan, std::string_view purpose) {
+  wait(plan, purpose);
+  if (plans_[std::size_t(plan)].queued(ops_)) ops_.wait(mark_of(plan));
 }
 
 }  // namespace lockstep::collectives
