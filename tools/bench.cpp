@@ -60,27 +60,25 @@ collectives::RankProcessors bind(const collectives::JobRanks& ranks) {
 // Returns what the ranks of this job were measured to cost; the same on all. Other collectives than
 // all-reduce leave nothing to choose, so for them nothing is measured. Before any rank is bound:
 // that is how other commands find the machine, and the costs that they stored of it.
-collectives::Topology costs(const BenchFlags& f, const collectives::Ranks& ranks) {
-  const auto found = collectives::discover(ranks.bootstrap, {"cpu:0"});
-  if (f.assumed || ranks.size() == 1 || f.collective != "all_reduce") return found;
+collectives::Topology costs(const BenchFlags& f, const bench::Rank& rank) {
+  const auto found = collectives::discover(rank.job.bootstrap(), {"cpu:0"});
+  if (f.assumed || rank.job.size() == 1 || f.collective != "all_reduce") return found;
   collectives::CalibrationOptions options;
-  options.deadline = ranks.deadline;
-  options.network = ranks.network;
   options.cache = collectives::cache_folder();
   options.fresh = true;  // who measures wants to know what is now
   if (!f.verbosity.quiet) options.tell = complain;
-  const auto calibration = collectives::calibrate(ranks.bootstrap, found, ranks.ops, options);
+  const auto calibration = collectives::calibrate(rank.job, found, rank.ops, options);
   if (!calibration.note.empty()) complain(calibration.note);
   return calibration.topology;
 }
 
-std::string ranks_line(const collectives::Ranks& ranks, int processors, bool threads,
-                       double barrier_ns) {
-  const int hosts = *std::max_element(ranks.host.begin(), ranks.host.end()) + 1;
+std::string ranks_line(const bench::Rank& rank, int processors, bool threads, double barrier_ns) {
+  const std::vector<int>& host = rank.job.ranks().host;
+  const int hosts = *std::max_element(host.begin(), host.end()) + 1;
   std::string text = fmt::format(
       "# {} on {}, {}: {}\n",
-      threads ? engine::count_text(std::uint64_t(ranks.size()), "thread")
-              : engine::count_text(std::uint64_t(ranks.size()), "process", "processes"),
+      threads ? engine::count_text(std::uint64_t(rank.job.size()), "thread")
+              : engine::count_text(std::uint64_t(rank.job.size()), "process", "processes"),
       engine::count_text(std::uint64_t(hosts), "host"),
       engine::count_text(std::uint64_t(processors), "processor"), collectives::machine().cpu);
   if (barrier_ns > 0) {
@@ -96,20 +94,20 @@ std::string ranks_line(const collectives::Ranks& ranks, int processors, bool thr
 // Rank 0 prints.
 class BenchOfRank {
  public:
-  BenchOfRank(const BenchFlags& f, bench::Setting setting, const collectives::Ranks& ranks,
-              bool threads)
-      : f_(f), setting_(std::move(setting)), ranks_(ranks), form_(f.form()), meeting_(ranks) {
-    setting_.task.host = ranks.host;
+  BenchOfRank(const BenchFlags& f, bench::Setting setting, const bench::Rank& rank, bool threads)
+      : f_(f), setting_(std::move(setting)), rank_(rank), form_(f.form()), meeting_(rank) {
+    const std::vector<int>& host = rank.job.ranks().host;
+    setting_.task.host = host;
     sizes_ = f.counts();
-    bench::require_room(ranks, threads, bytes_taken(), "a benchmark of " + f.most());
-    const collectives::Topology topology = costs(f, ranks);
+    bench::require_room(rank, threads, bytes_taken(), "a benchmark of " + f.most());
+    const collectives::Topology topology = costs(f, rank);
     if (topology.costs_are == "measured") setting_.wire = topology.wire.bandwidth;
-    ranks_.access = collectives::memory_access(
-        topology.hosts[std::size_t(ranks.host[std::size_t(ranks.rank())])].costs);
-    const collectives::RankProcessors processors = bind(ranks);
+    rank.job.set_access(collectives::memory_access(
+        topology.hosts[std::size_t(host[std::size_t(rank.job.rank())])].costs));
+    const collectives::RankProcessors processors = bind(rank.job.ranks());
     enough_ = processors.enough;
     const double barrier_ns = meeting_.pair_ns();
-    if (form_ == Form::kTable) say(ranks_line(ranks, processors.of_host, threads, barrier_ns));
+    if (form_ == Form::kTable) say(ranks_line(rank, processors.of_host, threads, barrier_ns));
     planned_ = bench::planned(setting_.task, topology, planned_counts());
   }
 
@@ -125,9 +123,10 @@ class BenchOfRank {
       times();
     }
     // Ranks that are more than processors wait for each other's.
-    if (ranks_.rank() == 0 && enough_ && !other_work_.note().empty()) complain(other_work_.note());
+    if (rank_.job.rank() == 0 && enough_ && !other_work_.note().empty())
+      complain(other_work_.note());
     for (const std::string& line : verdict_.lines(bench::mpi_name(setting_.task.collective)))
-      if (ranks_.rank() == 0) complain(line);
+      if (rank_.job.rank() == 0) complain(line);
     return verdict_.right();
   } catch (const engine::Error& error) {
     if (!meeting_.told_by_another(error)) throw;
@@ -137,7 +136,7 @@ class BenchOfRank {
 
  private:
   void say(const std::string& line) const {
-    if (ranks_.rank() == 0 && !line.empty()) print(line + "\n");
+    if (rank_.job.rank() == 0 && !line.empty()) print(line + "\n");
   }
   void say_marks() const {
     if (form_ == Form::kTable) say(bench::kMarked);
@@ -194,7 +193,7 @@ class BenchOfRank {
         row.bytes = count * engine::size_of(setting_.task.dtype), row.count = count;
         row.choice = choice;
         row.barrier_ns = meeting_.pair_ns();  // which on virtual machines changes within a run
-        row.measured = bench::measure(ranks_, meeting_, setting_, choice.algorithm, count);
+        row.measured = bench::measure(rank_, meeting_, setting_, choice.algorithm, count);
         verdict_.add(row.measured.wrong);
         verdict_.add_rival(row.measured.rival_wrong);
         other_work_.add(row.measured.in_place.wait);
@@ -202,11 +201,11 @@ class BenchOfRank {
         say(bench::to_text(row, form_, rival));
       }
     }
-    if (ranks_.rank() == 0 && !f_.plot.empty()) write_plot(rows);
+    if (rank_.job.rank() == 0 && !f_.plot.empty()) write_plot(rows);
   }
 
   void write_plot(const std::vector<bench::Row>& rows) const {
-    bench::write_svg(f_.plot, rows, f_.title(ranks_.size()),
+    bench::write_svg(f_.plot, rows, f_.title(rank_.job.size()),
                      bench::mpi_name(setting_.task.collective));
     f_.verbosity.written(f_.plot);
   }
@@ -232,7 +231,7 @@ class BenchOfRank {
     for (const std::size_t count : sizes_) {
       const bench::Choice choice = choices("auto", count).front();
       found.push_back(
-          bench::regret(ranks_, meeting_, setting_, choice, rivals(choice, count), count));
+          bench::regret(rank_, meeting_, setting_, choice, rivals(choice, count), count));
       verdict_.add(found.back().wrong);
       other_work_.add(found.back().wait);
       say(bench::to_text(found.back(), columns, form_));
@@ -245,7 +244,7 @@ class BenchOfRank {
     say(bench::overlap_heading(form_));
     for (const std::size_t count : sizes_) {
       for (const auto& choice : choices(f_.algorithm, count)) {
-        const auto found = bench::overlap(ranks_, meeting_, setting_, choice, count);
+        const auto found = bench::overlap(rank_, meeting_, setting_, choice, count);
         verdict_.add(found.wrong);
         other_work_.add(found.wait);
         say(bench::to_text(found, form_));
@@ -258,7 +257,7 @@ class BenchOfRank {
     say(bench::reproducible_heading(form_));
     for (const std::size_t count : sizes_) {
       for (const auto& choice : choices(f_.algorithm, count)) {
-        const auto found = bench::reproducible(ranks_, meeting_, setting_, choice, count);
+        const auto found = bench::reproducible(rank_, meeting_, setting_, choice, count);
         verdict_.add(found.wrong);
         other_work_.add(found.wait);
         say(bench::to_text(found, form_));
@@ -268,7 +267,7 @@ class BenchOfRank {
 
   const BenchFlags& f_;
   bench::Setting setting_;
-  collectives::Ranks ranks_;
+  bench::Rank rank_;
   Form form_;
   bench::Meeting meeting_;
   std::vector<std::size_t> sizes_;  // elements
@@ -282,17 +281,17 @@ bool on_threads(const BenchFlags& f, const bench::Setting& setting, strategies::
                 int count) {
   std::atomic<bool> right{true};
   bench::on_threads(std::vector<int>(std::size_t(count), 0), session,
-                    std::chrono::seconds(f.deadline), [&](const collectives::Ranks& ranks) {
-                      if (!BenchOfRank(f, setting, ranks, true).measure()) right = false;
+                    std::chrono::seconds(f.deadline), [&](const bench::Rank& rank) {
+                      if (!BenchOfRank(f, setting, rank, true).measure()) right = false;
                     });
   return right;
 }
 
 // The table of --scaling.
 bench::ScalingRuns scaling_runs(const BenchFlags& f, const bench::Setting& setting) {
-  const auto costs_of = [&f](const collectives::Ranks& ranks) {
-    collectives::Topology topology = costs(f, ranks);
-    bind(ranks);
+  const auto costs_of = [&f](const bench::Rank& rank) {
+    collectives::Topology topology = costs(f, rank);
+    bind(rank.job.ranks());
     return topology;
   };
   return {f.scale(), f.gradients_bytes(), setting, f.form(), costs_of};
@@ -340,9 +339,10 @@ int run_bench(const BenchFlags& f, const Program& program) {
   Bootstrap& bootstrap = session.bootstrap();
   const auto ops = session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
   session.connected();
-  const collectives::Ranks ranks{collectives::rank_of_each_process(bootstrap), *ops, deadline,
-                                 session.network()};
-  return code_of(runs ? runs->processes(ranks) : BenchOfRank(f, setting, ranks, false).measure());
+  collectives::Job job(collectives::rank_of_each_process(bootstrap),
+                       {.deadline = deadline, .network = session.network()});
+  const bench::Rank rank{job, *ops};
+  return code_of(runs ? runs->processes(rank) : BenchOfRank(f, setting, rank, false).measure());
 }
 
 }  // namespace

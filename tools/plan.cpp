@@ -187,11 +187,12 @@ collectives::Calibration calibrated(const PlanFlags& f, strategies::Session& ses
                                     const Topology& found) {
   const auto ops = session.devices()[0]->ops(engine::DType::kFloat32, {.threads = 1});
   collectives::CalibrationOptions options;
-  options.network = session.network();
   options.cache = collectives::cache_folder();
   options.fresh = f.fresh;
   if (!f.verbosity.quiet) options.tell = complain;
-  return collectives::calibrate(session.bootstrap(), found, *ops, options);
+  collectives::Job job(collectives::ranks_of(session.bootstrap(), found),
+                       {.network = session.network()});
+  return collectives::calibrate(job, found, *ops, options);
 }
 
 int plan(const PlanFlags& f, const Program& program) {

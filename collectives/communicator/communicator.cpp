@@ -46,12 +46,9 @@ T one_of_many(T x) {
 Communicator::Communicator(Bootstrap& bootstrap, std::unique_ptr<engine::Ops> ops,
                            const CommunicatorOptions& options, const Network& network)
     : ops_(std::move(ops)),
-      ranks_{rank_of_each_process(bootstrap), *ops_, options.deadline, network},
+      job_(rank_of_each_process(bootstrap), {.deadline = options.deadline, .network = network}),
       reproducible_(options.reproducible),
       exceptions_(std::uncaught_exceptions()) {
-  require(options.deadline.count() > 0, "the deadline must be positive");
-  watch_ = std::make_unique<PeerWatch>([this](const PeerProcess& peer) { lost(peer); });
-  watch_host(ranks_, "processes of the ranks", *watch_);
   choose(options);
   const std::size_t table = std::size_t(size()) * RankCall::kNumbers;
   const std::size_t begin = whole_pages(table * sizeof(double));
@@ -69,8 +66,7 @@ Communicator::Communicator(Bootstrap& bootstrap, std::unique_ptr<engine::Ops> op
 
 Communicator::~Communicator() {
   if (std::uncaught_exceptions() > exceptions_) leave("ended with an error of its own");
-  watch_->release();
-  watch_.reset();
+  job_.release();
 }
 
 Request Communicator::request(std::string name, DType dtype, Reduce operation) const {
@@ -82,7 +78,7 @@ Request Communicator::request(std::string name, DType dtype, Reduce operation) c
             : operation == Reduce::kProduct ? ReduceOp::kProduct
                                             : ReduceOp::kSum;
   made.mean = operation == Reduce::kMean;
-  made.host = ranks_.host;
+  made.host = job_.ranks().host;
   return made;
 }
 
@@ -125,31 +121,17 @@ RankLink& Communicator::link(StepPlan plan, std::size_t bytes, std::size_t scrat
                              const std::string& what) {
   // Before others are waited for who do not come any more.
   if (area_ != nullptr) guarded([&] { area_->check(); });
-  auto made = std::make_unique<RankLink>(ranks_, std::move(plan), bytes, scratch, what);
-  std::scoped_lock lock(mutex_);
-  links_.push_back(std::move(made));
-  if (lost_) links_.back()->stop(*lost_);
+  links_.push_back(std::make_unique<RankLink>(job_, *ops_, std::move(plan), bytes, scratch, what));
   return *links_.back();
 }
 
 void Communicator::unlink(const RankLink& link) noexcept {
-  std::scoped_lock lock(mutex_);
   std::erase_if(links_, [&](const auto& one) { return one.get() == &link; });
 }
 
-void Communicator::lost(const PeerProcess& peer) noexcept {
-  std::scoped_lock lock(mutex_);
-  if (!lost_) lost_ = death(peer);
-  for (const auto& link : links_) link->stop(*lost_);
-  ranks_.bootstrap.abandon(*lost_);  // a link may just be made
-}
-
-// A neighbour may tell of a death before this process's own watch does (`lost`): the job cannot end
-// orderly then either.
+// Also where a neighbor tells of a death before the job's own watch does.
 void Communicator::abort(const engine::Error& why) noexcept {
-  std::scoped_lock lock(mutex_);
-  if (why.code() == Code::kPeerLost) ranks_.bootstrap.abandon(why);
-  for (const auto& link : links_) link->stop(why);
+  job_.stop(why);
   for (const auto& link : links_) link->executor().tell_peers();
 }
 
@@ -168,9 +150,9 @@ void Communicator::run(RankLink& link, int plan, std::string_view purpose) {
     const auto left =
         std::max(std::chrono::milliseconds(1),
                  std::chrono::ceil<std::chrono::milliseconds>(*end_ - engine::Clock::now()));
-    link.executor().set_deadline(std::max(ranks_.deadline, left));
+    link.executor().set_deadline(std::max(job_.deadline(), left));
     link.executor().wait(plan, purpose, left);
-    link.executor().set_deadline(ranks_.deadline);
+    link.executor().set_deadline(job_.deadline());
   });
 }
 

@@ -50,7 +50,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -63,8 +62,8 @@
 #include "collectives/bootstrap/bootstrap.h"
 #include "collectives/cost/planner.h"
 #include "collectives/cost/size_rules.h"
+#include "collectives/job/job.h"
 #include "collectives/job/rank_link.h"
-#include "collectives/run/peer_watch.h"
 
 namespace lockstep::collectives {
 
@@ -94,8 +93,8 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  int rank() const { return ranks_.rank(); }
-  int size() const { return ranks_.size(); }
+  int rank() const { return job_.rank(); }
+  int size() const { return job_.size(); }
   std::string algorithm() const { return algorithm_; }  // of long sums: "direct", "ring"
   // Which algorithm from how many bytes on, and why; by which costs.
   std::string explain() const;
@@ -193,17 +192,14 @@ class Communicator {
   const Algorithm& algorithm_for(const Request& request) const;
   RankLink& link(StepPlan plan, std::size_t bytes, std::size_t scratch, const std::string& what);
   void unlink(const RankLink& link) noexcept;
-  void lost(const PeerProcess& peer) noexcept;
 
   std::unique_ptr<engine::Ops> ops_;
-  Ranks ranks_;
+  Job job_;
   bool reproducible_;
   std::vector<SizeRule> rules_;
   std::optional<Choices> choices_;
   std::string algorithm_, costs_are_;
-  std::mutex mutex_;  // links_ and lost_, against the watch's thread
   std::deque<std::unique_ptr<RankLink>> links_;
-  std::optional<engine::Error> lost_;
   RankLink* area_ = nullptr;  // comparing calls, and what is summed most often
   std::map<std::pair<engine::DType, Reduce>, RankLink*> areas_;  // of all else
   std::vector<Owned> owned_;
@@ -212,7 +208,6 @@ class Communicator {
   std::string purpose_;                                // of the present call, for errors
   std::optional<engine::Clock::time_point> end_ = {};  // of the present call, where it has its own
   int exceptions_;                                     // on their way when it was made
-  std::unique_ptr<PeerWatch> watch_;                   // last: its thread uses the others
 };
 
 }  // namespace lockstep::collectives

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "collectives/communicator/communicator.h"
+#include "collectives/cost/memory_access.h"
 #include "collectives/cost/size_rules.h"
 #include "collectives/job/calibration.h"
 #include "collectives/topology/topology.h"
@@ -25,24 +26,23 @@ constexpr std::array<std::size_t, 10> kPriced{1 << 8,  1 << 10, 1 << 12, 1 << 14
 void Communicator::choose(const CommunicatorOptions& options) {
   rules_ = parse_size_rules(options.algorithm);
   for (const SizeRule& rule : rules_) {
-    const std::string why = find_algorithm(rule.algorithm).refusal(ranks_.host);
+    const std::string why = find_algorithm(rule.algorithm).refusal(job_.ranks().host);
     engine::require(why.empty(), "algorithm {} {}: use auto", rule.algorithm, why);
   }
   std::vector<Algorithm> candidates;
   for (const Algorithm& algorithm : all_reduce_algorithms())
-    if (!ranks_.one_host() || algorithm.name == "direct" || algorithm.name == "one_shot")
+    if (!job_.ranks().one_host() || algorithm.name == "direct" || algorithm.name == "one_shot")
       candidates.push_back(algorithm);
-  Topology topology = discover(ranks_.bootstrap, {kDevice});
+  Topology topology = discover(job_.bootstrap(), {kDevice});
   CalibrationOptions stored;
-  stored.network = ranks_.network;
   stored.cache = options.cost_cache;
-  const Calibration found = stored_costs(ranks_.bootstrap, topology, stored);
+  const Calibration found = stored_costs(job_, topology, stored);
   topology = found.topology;
-  ranks_.access =
-      memory_access(topology.hosts[std::size_t(ranks_.host[std::size_t(rank())])].costs);
+  const int host = job_.ranks().host[std::size_t(rank())];
+  job_.set_access(memory_access(topology.hosts[std::size_t(host)].costs));
   costs_are_ = topology.costs_are + (found.note.empty() ? "" : " (" + found.note + ")");
   choices_ = plan_all_reduce(topology, candidates, {}, {kPriced.begin(), kPriced.end()},
-                             &ranks_.bootstrap);
+                             &job_.bootstrap());
 }
 
 std::string Communicator::explain() const {
@@ -56,7 +56,7 @@ std::string Communicator::explain() const {
     before = choice.algorithm;
   }
   return fmt::format("{}\ncosts of ranks and links: {}\nnon-temporal stores: {}", text, costs_are_,
-                     sentence(ranks_.access));
+                     sentence(job_.access()));
 }
 
 const Algorithm& Communicator::algorithm_for(const Request& request) const {

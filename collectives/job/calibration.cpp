@@ -148,12 +148,24 @@ Topology costs_of_first(Bootstrap& bootstrap, Topology topology, const std::vect
   return topology;
 }
 
-// What a job is told apart by, and its ranks.
+// What a job is told apart by.
 struct JobIdentity {
-  JobRanks ranks;
   RankProcessors mine;
   std::vector<int> processors;  // of hosts
   std::string fingerprint;
+};
+
+// Puts back how the job goes over memory, which probes change.
+class AccessOfJob {
+ public:
+  explicit AccessOfJob(Job& job) : job_(job), before_(job.access()) {}
+  ~AccessOfJob() { job_.set_access(before_); }
+  AccessOfJob(const AccessOfJob&) = delete;
+  AccessOfJob& operator=(const AccessOfJob&) = delete;
+
+ private:
+  Job& job_;
+  MemoryAccess before_;
 };
 
 // Ranks that are more than processors wait for each other, every time: that is no disturbance.
@@ -169,35 +181,35 @@ MemoryAccess access_of(const JobRanks& ranks, const Topology& topology) {
       topology.hosts[std::size_t(ranks.host[std::size_t(ranks.mine().front())])].costs);
 }
 
-Measured tried(const JobIdentity& job, const Topology& topology, const engine::Ops& ops,
-               const CalibrationOptions& options) {
-  const JobRanks& ranks = job.ranks;
+Measured tried(Job& job, const RankProcessors& mine, const Topology& topology,
+               const engine::Ops& ops, const CalibrationOptions& options) {
+  const JobRanks& ranks = job.ranks();
   const std::size_t most =
-      most_tried(largest_passes(ranks, touched_by_host(options, job.mine.hosts_of_machine)));
-  const double seconds = options.trials * (job.mine.enough ? 1 : kShared);
+      most_tried(largest_passes(ranks, touched_by_host(options, mine.hosts_of_machine)));
+  const double seconds = options.trials * (mine.enough ? 1 : kShared);
   Measured result{topology};
   // Ranks whose processors other work has take longer, as those that share them do.
   for (const double time : {seconds, options.trials * (kShared - 1)}) {
-    ProbeRun run(ranks, largest_trials(topology, most), ops, job.mine.binding.processors,
-                 options.deadline, options.network, options.waited);
-    run.access(access_of(ranks, topology));
+    ProbeRun run(job, largest_trials(topology, most), ops, mine.binding.processors, options.waited);
+    job.set_access(access_of(ranks, topology));
     result.topology.trials = planned_trials(topology, time, most);
     time_trials(result.topology, time, [&](const auto& groups) { return run.measure(groups); });
     result.wait = run.processor_wait();
     // In so short a time the least wait that counts elsewhere would be most of it.
-    result.disturbed = job.mine.enough && result.wait.part() > result.wait.kPart;
+    result.disturbed = mine.enough && result.wait.part() > result.wait.kPart;
     if (!result.disturbed) break;
   }
   return result;
 }
 
 // First what is within hosts, then the wire; then sums, with the costs that follow from both.
-Measured measured(const JobIdentity& job, const Topology& topology, const engine::Ops& ops,
-                  const CalibrationOptions& options) {
-  const JobRanks& ranks = job.ranks;
+Measured measured(Job& job, const JobIdentity& identity, const Topology& topology,
+                  const engine::Ops& ops, const CalibrationOptions& options) {
+  const JobRanks& ranks = job.ranks();
+  const RankProcessors& mine = identity.mine;
   const Passes largest_pass =
-      largest_passes(ranks, touched_by_host(options, job.mine.hosts_of_machine));
-  const LocalProbes local = local_probes(ranks, largest_pass, job.mine.hosts_of_machine);
+      largest_passes(ranks, touched_by_host(options, mine.hosts_of_machine));
+  const LocalProbes local = local_probes(ranks, largest_pass, mine.hosts_of_machine);
   std::vector<ProbeGroup> largest = local.first;
   largest.insert(largest.end(), local.then.begin(), local.then.end());
   std::optional<WireProbes> wire;
@@ -207,23 +219,23 @@ Measured measured(const JobIdentity& job, const Topology& topology, const engine
   }
   const std::size_t most = most_tried(largest_pass);
   for (ProbeGroup& group : largest_trials(topology, most)) largest.push_back(std::move(group));
-  ProbeRun run(ranks, largest, ops, job.mine.binding.processors, options.deadline, options.network,
-               options.waited);
+  ProbeRun run(job, largest, ops, mine.binding.processors, options.waited);
+  job.set_access({});
   std::vector<Sample> samples = run.measure(local.first);
-  run.access({.read_ahead = better_read_ahead(samples, ranks.local())});
+  job.set_access({.read_ahead = better_read_ahead(samples, ranks.local())});
   add_samples(samples, run.measure(local.then));
   while (wire) {
     const auto group = wire->next(samples);
     if (!group) break;
     add_samples(samples, run.measure({*group}));
   }
-  const double seconds = options.trials * (ranks.one_host() && !job.mine.enough ? kShared : 1);
+  const double seconds = options.trials * (ranks.one_host() && !mine.enough ? kShared : 1);
   Topology found =
-      costs_of_first(ranks.bootstrap, topology, samples, job.processors, seconds, most);
-  run.access(access_of(ranks, found));
+      costs_of_first(ranks.bootstrap, topology, samples, identity.processors, seconds, most);
+  job.set_access(access_of(ranks, found));
   time_trials(found, seconds, [&](const auto& groups) { return run.measure(groups); });
   const ProcessorWait wait = run.processor_wait();
-  return {std::move(found), wait, job.mine.enough && wait.disturbed()};
+  return {std::move(found), wait, mine.enough && wait.disturbed()};
 }
 
 // Says that it takes long, if it does while this lives.
@@ -273,24 +285,23 @@ std::uint64_t hash_of_probes() {
 
 // `interfaces`: of each process, which may have one of its own.
 std::string host_fingerprint(const Topology& topology, const std::vector<int>& processors,
-                             const std::vector<std::string>& interfaces,
-                             const CalibrationOptions& options) {
+                             const std::vector<std::string>& interfaces, const Network& network) {
   return fingerprint(
       topology,
       fmt::format("lockstep {}, costs {}, probes {:016x}, transport {} {}, processors {}",
-                  engine::version(), kCostsVersion, hash_of_probes(), transport_of(options.network),
+                  engine::version(), kCostsVersion, hash_of_probes(), transport_of(network),
                   fmt::join(interfaces, " "), fmt::join(processors, " ")));
 }
 
-JobIdentity identity_of(Bootstrap& bootstrap, const Topology& topology,
-                        const CalibrationOptions& options) {
-  JobRanks ranks = ranks_of(bootstrap, topology);
+JobIdentity identity_of(const Job& job, const Topology& topology) {
+  const JobRanks& ranks = job.ranks();
+  engine::invariant(topology.host_of_rank() == ranks.host, "costs of the ranks of another job");
   RankProcessors mine = processors_of_ranks(ranks, "processors for calibration");
   std::vector<int> processors = processors_of_hosts(ranks, mine.of_host);
   const auto interfaces =
-      bootstrap.all_gather(options.network.interface, "interfaces for calibration");
-  std::string fingerprint = host_fingerprint(topology, processors, interfaces, options);
-  return {std::move(ranks), std::move(mine), std::move(processors), std::move(fingerprint)};
+      job.bootstrap().all_gather(job.network().interface, "interfaces for calibration");
+  std::string fingerprint = host_fingerprint(topology, processors, interfaces, job.network());
+  return {std::move(mine), std::move(processors), std::move(fingerprint)};
 }
 
 // From the first process's file. `trials_suffice`: without measured costs. `instead`: what is done
@@ -321,28 +332,29 @@ Calibration stored_by_first(Bootstrap& bootstrap, const Topology& topology,
 
 }  // namespace
 
-Calibration stored_costs(Bootstrap& bootstrap, const Topology& topology,
-                         const CalibrationOptions& options) {
+Calibration stored_costs(Job& job, const Topology& topology, const CalibrationOptions& options) {
   const auto begin = engine::Clock::now();
-  const JobIdentity job = identity_of(bootstrap, topology, options);
+  const std::string fingerprint = identity_of(job, topology).fingerprint;
   Calibration result =
-      stored_by_first(bootstrap, topology, job.fingerprint, options, true, "costs are assumed");
+      stored_by_first(job.bootstrap(), topology, fingerprint, options, true, "costs are assumed");
   result.seconds = engine::seconds_since(begin);
   return result;
 }
 
-Calibration calibrate(Bootstrap& bootstrap, const Topology& topology, const engine::Ops& ops,
+Calibration calibrate(Job& job, const Topology& topology, const engine::Ops& ops,
                       const CalibrationOptions& options) {
   const auto begin = engine::Clock::now();
-  const JobIdentity job = identity_of(bootstrap, topology, options);
-  Calibration result = stored_by_first(bootstrap, topology, job.fingerprint, options,
+  Bootstrap& bootstrap = job.bootstrap();
+  const JobIdentity identity = identity_of(job, topology);
+  Calibration result = stored_by_first(bootstrap, topology, identity.fingerprint, options,
                                        options.trials_alone, "its costs are measured anew");
   if (!result.cached) {
     const bool first = bootstrap.process() == 0;
     std::optional<Patience> patience;
     if (first && options.tell) patience.emplace(options);
-    Measured found = options.trials_alone ? tried(job, topology, ops, options)
-                                          : measured(job, topology, ops, options);
+    const AccessOfJob access(job);
+    Measured found = options.trials_alone ? tried(job, identity.mine, topology, ops, options)
+                                          : measured(job, identity, topology, ops, options);
     result.topology = std::move(found.topology);
     patience.reset();
     result.disturbed = found.disturbed;
@@ -353,7 +365,7 @@ Calibration calibrate(Bootstrap& bootstrap, const Topology& topology, const engi
     } else if (first && !options.cache.empty() &&
                !(options.trials_alone && result.topology.trials.empty())) {
       try {
-        CostCache(options.cache).write(job.fingerprint, result.topology);
+        CostCache(options.cache).write(identity.fingerprint, result.topology);
         result.kept = true;
       } catch (const engine::Error& error) {
         add_note(result.note, error.what());

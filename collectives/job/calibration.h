@@ -13,8 +13,7 @@
 #include <functional>
 #include <string>
 
-#include "collectives/bootstrap/bootstrap.h"
-#include "collectives/job/network.h"
+#include "collectives/job/job.h"
 #include "collectives/run/processor_wait.h"
 #include "collectives/topology/topology.h"
 #include "engine/ops/ops.h"
@@ -22,8 +21,6 @@
 namespace lockstep::collectives {
 
 struct CalibrationOptions {
-  std::chrono::milliseconds deadline{60000};  // of every wait for another rank
-  Network network = {};
   std::filesystem::path cache = {};  // folder of the files; empty: none is read or written
   bool fresh = false;                // do not read; what is measured is stored
   // On one host: only times all-reduces (collectives/topology/trial.h), for as long as a start may
@@ -53,18 +50,17 @@ struct Calibration {
   std::string note = {};
 };
 
-// Collective, for all processes of the job. `topology`: as discover() gave it. What such a job
-// measured before, where the folder has it whole; else nothing: then the topology is as it came,
-// and `cached` is false. Some small exchanges, no other time.
-Calibration stored_costs(Bootstrap& bootstrap, const Topology& topology,
-                         const CalibrationOptions& options);
+// Collective, for all processes of the job. `topology`: of the job's ranks, as discover() gave it.
+// What such a job measured before, where the folder has it whole; else nothing: then the topology
+// is as it came, and `cached` is false. Some small exchanges, no other time.
+Calibration stored_costs(Job& job, const Topology& topology, const CalibrationOptions& options);
 
-// The same, and measures where there are none. A thread for each
-// rank of this process, bound as ranks that train or are timed would be; `ops`: for all of them.
-// Takes memory for a while: some 100 MiB a host. Some tenths of a second, however slow the machine
-// and the wire are (collectives/cost/wire_probes.h says what is left out there). Throws
-// Error(kTimeout) and Error(kPeerLost) naming ranks, and what mapping and connecting throw.
-Calibration calibrate(Bootstrap& bootstrap, const Topology& topology, const engine::Ops& ops,
+// The same, and measures where there are none. A thread for each rank of this process, bound as
+// ranks that train or are timed would be; `ops`: for all of them. Takes memory for a while: some
+// 100 MiB a host. Some tenths of a second, however slow the machine and the wire are
+// (collectives/cost/wire_probes.h says what is left out there). Throws Error(kTimeout) and
+// Error(kPeerLost) naming ranks, and what mapping and connecting throw.
+Calibration calibrate(Job& job, const Topology& topology, const engine::Ops& ops,
                       const CalibrationOptions& options);
 
 }  // namespace lockstep::collectives

@@ -43,6 +43,13 @@ JobRanks ranks_of(Bootstrap& bootstrap, const Topology& topology) {
   return {bootstrap, std::move(process), topology.host_of_rank()};
 }
 
+JobRanks by_machine(JobRanks ranks) {
+  const std::vector<int> machine = ranks.bootstrap.hosts();
+  for (std::size_t rank = 0; rank < ranks.host.size(); ++rank)
+    ranks.host[rank] = machine[std::size_t(ranks.process[rank])];
+  return ranks;
+}
+
 int watch_host(const JobRanks& ranks, const std::vector<int>& pids, PeerWatch& watch) {
   int watched = 0;
   const std::vector<int> local = ranks.local();
@@ -58,13 +65,6 @@ int watch_host(const JobRanks& ranks, const std::vector<int>& pids, PeerWatch& w
     first = next;
   }
   return watched;
-}
-
-int watch_host(const JobRanks& ranks, const std::string& what, PeerWatch& watch) {
-  std::vector<int> pids;
-  for (const std::string& pid : ranks.bootstrap.all_gather(std::to_string(getpid()), what))
-    pids.push_back(std::stoi(pid));
-  return watch_host(ranks, pids, watch);
 }
 
 }  // namespace lockstep::collectives

@@ -29,11 +29,13 @@ JobRanks rank_of_each_process(Bootstrap& bootstrap);
 // Those of a topology of this job.
 JobRanks ranks_of(Bootstrap& bootstrap, const Topology& topology);
 
+// The same ranks where all processes of a machine are of one host: also those whose ranks do not
+// share memory, as with GPUs.
+JobRanks by_machine(JobRanks ranks);
+
 // Watches the other processes of this host, by their ranks; those of other hosts are seen by their
 // transports. `pids`: of each process of the job. How many are watched: ranks that are threads of
 // one process have nobody to watch. Throws what PeerWatch::add throws.
 int watch_host(const JobRanks& ranks, const std::vector<int>& pids, PeerWatch& watch);
-// The same, and exchanges the pids first: collective. `what` stands in errors.
-int watch_host(const JobRanks& ranks, const std::string& what, PeerWatch& watch);
 
 }  // namespace lockstep::collectives

@@ -110,46 +110,21 @@ bool left(engine::Code code) {
 
 }  // namespace
 
-ProbeRun::ProbeRun(const JobRanks& ranks, const std::vector<ProbeGroup>& largest,
-                   const engine::Ops& ops, const std::vector<std::vector<int>>& processors,
-                   std::chrono::milliseconds deadline, const Network& network,
-                   std::function<double()> waited)
-    : ranks_(ranks),
+ProbeRun::ProbeRun(Job& job, const std::vector<ProbeGroup>& largest, const engine::Ops& ops,
+                   const std::vector<std::vector<int>>& processors, std::function<double()> waited)
+    : job_(job),
+      ranks_(job.ranks()),
       ops_(ops),
-      deadline_(deadline),
       waited_(std::move(waited)),
-      mine_(ranks.mine()),
+      mine_(ranks_.mine()),
+      activity_(job, kWhat, " while costs were measured"),
       elements_(most(largest, &ProbeGroup::elements)),
-      waits_(ranks.host.size()) {
-  watch();
+      waits_(ranks_.host.size()) {
   memory_ = std::make_unique<HostMemory>(
-      ranks, pages_of(elements_) + pages_of(most(largest, &ProbeGroup::scratch)),
-      kTeams * (control_bytes(ranks.local().size()) + kLine), kWhat);
-  transports_ = connect_hosts(ranks, all_plans(largest), network, deadline, kWhat);
+      ranks_, pages_of(elements_) + pages_of(most(largest, &ProbeGroup::scratch)),
+      kTeams * (control_bytes(ranks_.local().size()) + kLine), kWhat);
+  transports_ = connect_hosts(ranks_, all_plans(largest), job.network(), job.deadline(), kWhat);
   threads_ = std::make_unique<ReplicaThreads>(processors);
-}
-
-ProbeRun::~ProbeRun() {
-  watch_->release();
-}
-
-// Who dies ends what is measured, and what is exchanged.
-void ProbeRun::watch() {
-  watch_ = std::make_unique<PeerWatch>([this](const PeerProcess& peer) {
-    const engine::Error why = death(peer, kWhat, " while costs were measured");
-    {
-      std::scoped_lock lock(mutex_);
-      if (!lost_) lost_ = why;
-    }
-    stop(why);
-    ranks_.bootstrap.abandon(why);
-  });
-  watch_host(ranks_, kWhat + "processes of the ranks", *watch_);
-}
-
-void ProbeRun::stop(const engine::Error& why) noexcept {
-  std::scoped_lock lock(mutex_);
-  for (const auto& team : teams_) team->stop(why);
 }
 
 void ProbeRun::add_team(const ProbeGroup& group) {
@@ -157,14 +132,12 @@ void ProbeRun::add_team(const ProbeGroup& group) {
   engine::invariant(number < kTeams && group.step.size() <= kPlans,
                     "a calibration has more groups or plans than there is room for");
   const std::size_t bytes = control_bytes(memory_->local().size());
-  auto team = std::make_unique<Team>(memory_->local(), group.step.size(),
-                                     memory_->control() + number * bytes);
+  auto team = std::make_unique<JobTeam>(job_, *memory_, group.step.size(),
+                                        memory_->control() + number * bytes);
   for (const int rank : memory_->local()) {
     team->set_base(rank, Space::kGradient, memory_->block(rank));
     team->set_base(rank, Space::kScratch, memory_->block(rank) + pages_of(elements_));
   }
-  std::scoped_lock lock(mutex_);
-  if (lost_) team->stop(*lost_);
   teams_.push_back(std::move(team));
 }
 
@@ -178,11 +151,7 @@ void ProbeRun::measure(int index, const ProbeGroup& group, std::size_t number,
   const int rank = mine_[std::size_t(index)];
   Team& team = *teams_[number];
   GroupExecutors executors(rank, team, transports_[std::size_t(index)].get(), ops_,
-                           {.deadline = deadline_,
-                            .stream_from = access_.results,
-                            .cache = access_.touched,
-                            .read_ahead = access_.read_ahead},
-                           group);
+                           job_.executor_options(), group);
   auto* const numbers = reinterpret_cast<float*>(memory_->block(rank));
   const bool leads = rank == memory_->local().front();
   // Within a host all meet before, so that all write, and again, so that all begin; and behind it,
@@ -254,7 +223,7 @@ std::vector<Sample> ProbeRun::measure(const std::vector<ProbeGroup>& groups) {
           of_rank.insert(of_rank.end(), {wait.waited, wait.seconds});
         },
         [&](const std::exception& error) {
-          stop({engine::Code::kAborted, error.what()});
+          for (const auto& team : teams_) team->stop({engine::Code::kAborted, error.what()});
         });
     std::string text;
     for (const Times& of_rank : times)

@@ -10,22 +10,18 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "collectives/cost/calibration.h"
-#include "collectives/cost/memory_access.h"
 #include "collectives/cost/probes.h"
 #include "collectives/job/host_memory.h"
-#include "collectives/job/network.h"
+#include "collectives/job/job.h"
+#include "collectives/job/job_team.h"
 #include "collectives/job/replica_threads.h"
-#include "collectives/run/peer_watch.h"
 #include "collectives/run/processor_wait.h"
-#include "collectives/run/team.h"
 #include "collectives/run/transport.h"
 #include "engine/ops/ops.h"
 
@@ -35,19 +31,16 @@ class ProbeRun {
  public:
   // `largest`: the groups for whose memory there must be room. `processors`: of each rank of this
   // process, as for ReplicaThreads. `waited`: as for ProcessorWaitClock.
-  ProbeRun(const JobRanks& ranks, const std::vector<ProbeGroup>& largest, const engine::Ops& ops,
-           const std::vector<std::vector<int>>& processors, std::chrono::milliseconds deadline,
-           const Network& network, std::function<double()> waited);
-  ~ProbeRun();
+  ProbeRun(Job& job, const std::vector<ProbeGroup>& largest, const engine::Ops& ops,
+           const std::vector<std::vector<int>>& processors, std::function<double()> waited);
   ProbeRun(const ProbeRun&) = delete;
   ProbeRun& operator=(const ProbeRun&) = delete;
 
   // What all ranks measured, the same on all processes. A host that needs longer for a group than
-  // the group says does fewer turns of it. Every wait has the deadline; throws
+  // the group says does fewer turns of it. Memory is gone over as the job says, but where a probe
+  // says otherwise. Every wait has the job's deadline; throws
   // Error(kTimeout) or Error(kPeerLost) naming ranks.
   std::vector<Sample> measure(const std::vector<ProbeGroup>& groups);
-  // How my host goes over memory from now on, but where a probe says otherwise.
-  void access(const MemoryAccess& access) { access_ = access; }
   // Of all that was measured: the rank that waited longest for a processor. The same on all
   // processes.
   ProcessorWait processor_wait() const;
@@ -56,7 +49,6 @@ class ProbeRun {
   // Of one rank: of each group, of each probe, how often it was done and how long each took; behind
   // them how long it waited for a processor, and how long all took.
   using Times = std::vector<double>;
-  void watch();
   void measure(int index, const ProbeGroup& group, std::size_t number,
                engine::Clock::time_point run_began, Times& times);
   std::vector<std::string> exchange(const std::string& mine);
@@ -67,23 +59,19 @@ class ProbeRun {
   // Of the host's group with this number: 1 where this turn is to be done; of turn 0: 1 where the
   // group's limit has passed.
   std::atomic<std::uint32_t>& goes_on(std::size_t team, int turn) const;
-  void stop(const engine::Error& why) noexcept;
 
+  Job& job_;
   const JobRanks& ranks_;
   const engine::Ops& ops_;
-  std::chrono::milliseconds deadline_;
   std::function<double()> waited_;
   std::vector<int> mine_;
-  MemoryAccess access_ = {};
+  Job::Activity activity_;
   std::size_t elements_ = 0;  // of a rank's gradient space
   std::unique_ptr<HostMemory> memory_;
   std::vector<std::unique_ptr<Transport>> transports_;  // of my ranks
-  std::mutex mutex_;                                    // teams_ and lost_
-  std::vector<std::unique_ptr<Team>> teams_;            // of all groups so far
-  std::optional<engine::Error> lost_;
-  std::vector<ProcessorWait> waits_;  // of each rank
+  std::vector<std::unique_ptr<JobTeam>> teams_;         // of all groups so far
+  std::vector<ProcessorWait> waits_;                    // of each rank
   std::unique_ptr<ReplicaThreads> threads_;
-  std::unique_ptr<PeerWatch> watch_;  // last: its thread uses the others
 };
 
 }  // namespace lockstep::collectives

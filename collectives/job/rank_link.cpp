@@ -2,6 +2,7 @@
 #include "collectives/job/rank_link.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "collectives/job/host_connections.h"
 #include "collectives/memory/mapped_memory.h"
@@ -17,24 +18,20 @@ std::size_t pages(std::size_t bytes) {
 
 }  // namespace
 
-RankLink::RankLink(const Ranks& ranks, StepPlan plan, std::size_t bytes, std::size_t scratch,
-                   const std::string& what)
+RankLink::RankLink(Job& job, const engine::Ops& ops, StepPlan plan, std::size_t bytes,
+                   std::size_t scratch, const std::string& what)
     : plan_(std::move(plan)) {
-  const std::string mine = fmt::format("{:016x} {}", hash(plan_), transport_of(ranks.network));
-  const auto all = ranks.bootstrap.all_gather(mine, what + ": plans");
+  const std::string mine = fmt::format("{:016x} {}", hash(plan_), transport_of(job.network()));
+  const auto all = job.bootstrap().all_gather(mine, what + ": plans");
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     engine::require(all[rank] == all[0],
                     "{}: rank {} plans it differently from rank 0; all must ask for the same", what,
                     rank);
-  make_team(ranks, bytes, scratch, what + ": ");
-  transport_ =
-      std::move(connect_hosts(ranks, plan_, ranks.network, ranks.deadline, what + ": ")[0]);
-  ExecutorOptions options;
-  options.deadline = ranks.deadline;
-  options.stream_from = ranks.access.results;
-  options.cache = ranks.access.touched;
-  options.read_ahead = ranks.access.read_ahead;
-  executor_.emplace(ranks.rank(), *team_, transport_.get(), ranks.ops, OwnedState{}, options);
+  make_team(job, bytes, scratch, what + ": ");
+  auto transports = connect_hosts(job.ranks(), plan_, job.network(), job.deadline(), what + ": ");
+  transport_ = std::move(transports[0]);
+  executor_.emplace(job.rank(), *team_, transport_.get(), ops, OwnedState{},
+                    job.executor_options());
   executor_->open(plan_);
 }
 
@@ -42,16 +39,17 @@ RankLink::~RankLink() {
   if (executor_) executor_->tell_peers();
 }
 
-void RankLink::make_team(const Ranks& ranks, std::size_t bytes, std::size_t scratch,
+void RankLink::make_team(Job& job, std::size_t bytes, std::size_t scratch,
                          const std::string& what) {
+  const JobRanks& ranks = job.ranks();
   memory_.emplace(ranks, pages(bytes) + pages(scratch),
                   Team::control_bytes(ranks.local().size(), plan_.size()), what);
-  team_.emplace(memory_->local(), plan_.size(), memory_->control());
+  team_.emplace(job, *memory_, plan_.size());
   for (const int rank : memory_->local()) {
     team_->set_base(rank, Space::kGradient, memory_->block(rank));
     team_->set_base(rank, Space::kScratch, memory_->block(rank) + pages(bytes));
   }
-  data_ = memory_->block(ranks.rank());
+  data_ = memory_->block(job.rank());
 }
 
 void RankLink::check() const {

@@ -1,42 +1,30 @@
 // SPDX-License-Identifier: MIT
-// What one process, as one rank, needs to run a fixed list of plans with the others: a block of
-// memory that all ranks of its host map, the team, connections to other hosts where plans ask for
-// them, the executor. The base of the communicator and of its buckets; strategies of graphs, with
-// several replicas a process, have their own (synchronous.cpp).
+// What one process needs to run a fixed list of plans as one rank of a job: a block of memory that
+// all ranks of its host map, the team, connections to other hosts where plans ask for them, the
+// executor. Communicators, their buckets and benchmarks are built on it; strategies of graphs, with
+// several replicas a process, have executors of their own (strategies/synchronous).
 //
 // Made by all ranks at once (collective). One thread uses it; `stop` may be called from any.
 #pragma once
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "collectives/cost/memory_access.h"
 #include "collectives/job/host_memory.h"
-#include "collectives/job/network.h"
+#include "collectives/job/job.h"
+#include "collectives/job/job_team.h"
 #include "collectives/run/executor.h"
-#include "collectives/run/team.h"
 #include "collectives/run/transport.h"
 #include "engine/ops/ops.h"
 
 namespace lockstep::collectives {
 
-// The ranks of a job, one a process.
-struct Ranks : JobRanks {
-  const engine::Ops& ops;
-  std::chrono::milliseconds deadline;
-  Network network = {};
-  MemoryAccess access = {};  // each host may have its own
-  int rank() const { return bootstrap.process(); }
-};
-
 class RankLink {
  public:
   // `bytes`: of the gradient space; `scratch`: bytes of the scratch space. `what` stands in errors.
   // Throws Error(kInvalid) where ranks come with different plans, and what mapping and connecting
-  // throw. What `ranks` refers to outlives the link.
-  RankLink(const Ranks& ranks, StepPlan plan, std::size_t bytes, std::size_t scratch,
+  // throw. The job, with one rank a process, and the kernels outlive the link.
+  RankLink(Job& job, const engine::Ops& ops, StepPlan plan, std::size_t bytes, std::size_t scratch,
            const std::string& what);
   // Where something has stopped the link, the ranks of other hosts are told what.
   ~RankLink();
@@ -53,13 +41,12 @@ class RankLink {
   void stop(const engine::Error& why) noexcept { team_->stop(why); }
 
  private:
-  void make_team(const Ranks& ranks, std::size_t bytes, std::size_t scratch,
-                 const std::string& what);
+  void make_team(Job& job, std::size_t bytes, std::size_t scratch, const std::string& what);
 
   StepPlan plan_;
   std::optional<HostMemory> memory_;
   std::byte* data_ = nullptr;
-  std::optional<Team> team_;
+  std::optional<JobTeam> team_;
   std::unique_ptr<Transport> transport_;
   std::optional<Executor> executor_;
 };

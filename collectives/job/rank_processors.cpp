@@ -89,7 +89,7 @@ int most_hosts(const MachinesOfJob& machines) {
 
 }  // namespace
 
-RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& what) {
+RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& what, int threads) {
   const Machine computer = machine();
   std::vector<Said> all;
   for (const std::string& text : ranks.bootstrap.all_gather(mine(computer), what))
@@ -109,7 +109,7 @@ RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& wha
     together.insert(here.back().processors.begin(), here.back().processors.end());
   }
   const MachinesOfJob machines = machines_of(ranks, all);
-  return {plan_binding(here, place, processor_map(), 1, computer.cores),
+  return {plan_binding(here, place, processor_map(), threads, computer.cores),
           most_of(together, all[me].quota), enough_everywhere(machines), most_hosts(machines)};
 }
 

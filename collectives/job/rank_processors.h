@@ -10,7 +10,7 @@
 namespace lockstep::collectives {
 
 struct RankProcessors {
-  Binding binding;  // of this process's ranks, one thread each
+  Binding binding;  // of the ranks of this process
   int of_host = 1;  // that the ranks of this host may use together
   // On every machine as many processors as ranks, also where several hosts of the job are parts of
   // one machine. The same on all processes.
@@ -19,7 +19,8 @@ struct RankProcessors {
   int hosts_of_machine = 1;
 };
 
-// `what` stands in errors of the exchange: "processors of the ranks".
-RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& what);
+// `what` stands in errors of the exchange: "processors of the ranks". `threads`: library threads
+// of each rank.
+RankProcessors processors_of_ranks(const JobRanks& ranks, const std::string& what, int threads = 1);
 
 }  // namespace lockstep::collectives

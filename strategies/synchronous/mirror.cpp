@@ -198,7 +198,7 @@ std::byte* Mirror::exchange(int point) {
 
 void Mirror::reduce(int point) {
   const int stage = design_->reductions[std::size_t(point)];
-  for (int update : design_->updates) reductions_beside += !executor_->done(update);
+  for (int update : design_->updates) overlapped.reductions += !executor_->done(update);
   own_ops->reduce_behind_kernels();
   executor_->start(stage, nullptr);
   executor_->wait(stage);

@@ -105,7 +105,11 @@ class Mirror : private OwnOps,
   std::optional<LossScale> loss_scale;    // where it is dynamic; since `open`
   engine::LossScaleState reported_scale;  // as the reported step had it
   std::vector<double> averaged;           // statistics as they were when they were last averaged
-  std::int64_t reductions_beside = 0;     // reductions that began while buckets were in flight
+  struct Overlapped {                     // what was done beside other work, so far
+    std::int64_t updates = 0;             // of buckets, before backward had ended
+    std::int64_t reductions = 0;          // of layers, begun while buckets were in flight
+  };
+  Overlapped overlapped;
 
  private:
   std::byte* exchange(int point) override;

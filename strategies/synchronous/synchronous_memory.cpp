@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The memory of this process's replicas, planned and taken: see synchronous.h.
 #include <algorithm>
+#include <set>
 
 #include "engine/runtime/devices.h"
 #include "strategies/synchronous/synchronous.h"
@@ -18,38 +19,15 @@ std::size_t align(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
+// Returns how many processes of this host take memory at the same time.
+std::size_t processes_of_host(const collectives::Job& job) {
+  const std::vector<int>& process = job.ranks().process;
+  std::set<int> processes;
+  for (const int rank : job.ranks().local()) processes.insert(process[std::size_t(rank)]);
+  return processes.size();
+}
+
 }  // namespace
-
-// What replicas on a device with memory of its own cannot do, or not yet.
-void Synchronous::check_devices(const engine::Ops& ops) const {
-  if (ops.in_host_memory()) return;
-  constexpr std::size_t kMostReplicas = 64;  // that one kernel adds
-  const std::string first = to_string(options_.devices[0]->id());
-  engine::require(options_.devices.size() <= kMostReplicas,
-                  "{} replicas on {}: at most {} have their gradients added there",
-                  options_.devices.size(), first, kMostReplicas);
-  engine::require(
-      options_.memory_limit == 0, engine::Option::kMemoryFraction,
-      "a memory limit is of the host's memory, and replicas are on {}: give a fraction, "
-      "or bytes, of its memory instead",
-      first);
-  engine::require(options_.step.kernels.value_or(engine::Kernels::kAuto) == engine::Kernels::kAuto,
-                  engine::Option::kKernels, "{} has no choice of kernels: leave it out", first);
-  connect_devices();
-}
-
-// Gradients are added by kernels that read and write the memory of all replicas.
-void Synchronous::connect_devices() const {
-  const std::string first = to_string(options_.devices[0]->id());
-  for (engine::Device* from : options_.devices) {
-    for (engine::Device* to : options_.devices)
-      engine::require(
-          from->reach(*to), engine::Option::kDevices,
-          "replicas on {} and {} do not reach each other's memory: give devices that do (lockstep "
-          "doctor tells), or one device for all of them, such as {}",
-          to_string(from->id()), to_string(to->id()), first);
-  }
-}
 
 engine::GraphOptions Synchronous::graph_options() const {
   return {.recompute = options_.step.recompute,
@@ -65,12 +43,6 @@ std::unique_ptr<engine::Ops> Synchronous::host_ops(engine::DType dtype) {
 
 std::vector<std::string> Synchronous::fallbacks() const {
   return mirrors_.empty() ? std::vector<std::string>() : mirrors_[0]->graph.fallbacks();
-}
-
-std::size_t Synchronous::local_processes() const {
-  const int here = host_[std::size_t(first_rank())];
-  return std::size_t(
-      std::ranges::count(topology_.processes, here, &collectives::Topology::Process::host));
 }
 
 // What this process will take, refused where it is more than there is.
@@ -115,12 +87,13 @@ void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
             : fmt::format("; {:.1f} MiB of the host for messages", double(messages) / kMiB));
     return;
   }
-  const MemoryRoom room = options_.room ? *options_.room : memory_room(local_processes());
+  const MemoryRoom room = options_.room ? *options_.room : memory_room(processes_of_host(*job_));
   require_memory(room, options_.memory_limit, open_.batch, use_of);
   memory_sentence_ = sentence(use_of(open_.batch), room);
 }
 
-void Synchronous::map_memory(const collectives::JobRanks& ranks) {
+void Synchronous::map_memory() {
+  const collectives::JobRanks& ranks = job_->ranks();
   const ArenaLayout layout = arena_layout(mirrors_[0]->graph, design_);
   const std::size_t plans = design_.plan.size();
   const bool in_host_memory = mirrors_[0]->kernels().in_host_memory();
@@ -130,19 +103,15 @@ void Synchronous::map_memory(const collectives::JobRanks& ranks) {
                   : shares       ? layout.host_bytes()
                                  : 0,
                   Team::control_bytes(ranks.local().size(), plans), "");
-  {
-    std::scoped_lock lock(watch_mutex_);
-    meeting_ = false;
-    team_.emplace(memory_->local(), plans, memory_->control());
-    if (lost_) team_->stop(*lost_);  // its last exchange may have come to its end
-  }
+  team_.emplace(*job_, *memory_, plans);
+  job_->expect_deaths(true);  // but while there is the team
   for (std::size_t i = 0; !in_host_memory && i < mirrors_.size(); ++i) {
     const int rank = mirrors_[i]->rank;
     const auto bases = mirrors_[i]->take_spaces(layout, shares ? memory_->block(rank) : nullptr);
     for (int space = 0; space < collectives::kSpaces; ++space)
       team_->set_base(rank, Space(space), bases[std::size_t(space)]);
   }
-  if (shares_gpus_.value_or(false)) {
+  if (gpu_path_->shares()) {
     auto* const device = dynamic_cast<engine::ProcessSharing*>(options_.devices[0]);
     gpu_spaces_ = std::make_unique<GpuSpaces>(ranks, shares ? device : nullptr, layout, *memory_,
                                               *team_, deadline());

@@ -13,7 +13,8 @@ namespace lockstep::strategies {
 // the middle of a step would not be done again.
 std::string Synchronous::no_recordings() const {
   if (!queued_) return "graphs are of GPUs, and the replicas are on processors";
-  if (bootstrap_.processes() > 1) return "the host takes part in sums over several processes";
+  if (job_->bootstrap().processes() > 1)
+    return "the host takes part in sums over several processes";
   const auto on_host = [](const engine::GraphSpec::Node& node) { return !node.layer->on_device(); };
   if (std::ranges::any_of(graph_->nodes(), on_host) || !graph_->loss().on_device())
     return "layers of the model, or its loss, run on the host";
@@ -53,7 +54,7 @@ void Synchronous::compute(engine::Replica& replica, int part, std::size_t whole,
   // What it starts comes behind the sums of steps that were queued call by call.
   for (std::size_t stage = 0; stage < design_.step_stages; ++stage)
     m.executor().wait(int(stage), "before a recorded step");
-  if (m.loss_scale || host_.size() > 1) m.kernels().go_behind_reductions();
+  if (m.loss_scale || job_->size() > 1) m.kernels().go_behind_reductions();
   if (m.loss_scale) m.loss_scale->give(m.context->state, m.Replica::state.step);
   recordings_->repeat(local, part);
   if (m.checks && part + 1 == open_.accumulate) m.checks->keep(m.Replica::state.step);

@@ -8,7 +8,6 @@
 
 namespace lockstep::strategies {
 
-using engine::Code;
 using engine::Error;
 
 namespace {
@@ -33,7 +32,7 @@ void Synchronous::set_start_values() {
 }
 
 void Synchronous::run(const std::function<void(engine::Replica&)>& body) {
-  engine::require(threads_ != nullptr, "{}: run before open", name());
+  engine::require(running_.has_value(), "{}: run before open", name());
   std::atomic<bool> over{false};
   std::vector<std::jthread> helpers;
   auto end_helpers = [&] {
@@ -76,12 +75,8 @@ void Synchronous::start_helpers(std::vector<std::jthread>& helpers, const std::a
   }
 }
 
-// Once a rank is dead nobody can make connections or end the job orderly, whether the watch or a
-// neighbour said it first.
 void Synchronous::abort(const Error& error) noexcept {
-  if (team_) team_->stop(error);
-  if (vendor_sums_) vendor_sums_->stop(error);
-  if (error.code() == Code::kPeerLost) bootstrap_.abandon(error);
+  job_->stop(error);
 }
 
 }  // namespace lockstep::strategies

@@ -1,36 +1,20 @@
 // SPDX-License-Identifier: MIT
 // The calls of a step: see synchronous.h.
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <array>
 #include <ranges>
 
+#include "strategies/synchronous/mirror_check.h"
 #include "strategies/synchronous/synchronous.h"
 
 namespace lockstep::strategies {
 
 using collectives::Space;
-using engine::Code;
 using engine::Range;
 using engine::Totals;
 
 namespace {
 
 constexpr int kMeetings = 10;  // a meeting outside of steps may take so many deadlines
-
-// The number that stands most often among those of all ranks, the first where several do; `number`
-// gives that of a rank.
-template <class Number>
-std::size_t most_common(std::size_t ranks, const Number& number) {
-  std::size_t most = 0, common = 0;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    std::size_t equal = 0;
-    for (std::size_t other = 0; other < ranks; ++other) equal += number(rank) == number(other);
-    if (equal > common) common = equal, most = rank;
-  }
-  return most;
-}
 
 }  // namespace
 
@@ -53,7 +37,7 @@ std::optional<engine::Work> Synchronous::next(engine::Replica& replica) {
   Mirror& m = mirror(replica);
   if (m.dealt == work_.steps) return {};
   engine::Work work = engine::take_batch(work_, work_.first_step + m.dealt++, m.position);
-  work.mine = engine::share_of(work.mine, m.rank, int(host_.size()), options_.shares);
+  work.mine = engine::share_of(work.mine, m.rank, job_->size(), options_.shares);
   return work;
 }
 
@@ -104,7 +88,7 @@ void Synchronous::gradient_ready(engine::Replica& replica, Range range) {
   if (range.end == m.graph.trainable()) return;  // backward has ended
   std::int64_t done = 0;
   for (std::size_t b = 0; b < m.started; ++b) done += m.executor().done(design_.updates[b]);
-  overlapped_ += done;
+  m.overlapped.updates += done;
 }
 
 void Synchronous::finish(engine::Replica& replica) {
@@ -127,7 +111,11 @@ Totals Synchronous::totals_of(Mirror& m) {
   m.executor().finish(design_.metrics, "metrics");
   const double* numbers =
       reinterpret_cast<double*>(m.space(Space::kExchange)) + design_.metrics_range.begin;
-  check_mirrors(m, numbers + kTotals + kTimes);
+  const MirrorHashes hashes{numbers + kTotals + kTimes, kNumbersOfRank, std::size_t(job_->size())};
+  if (!hashes.equal())
+    fail_unequal_mirrors(
+        *m.checks, std::size_t(job_->size()), m.reported + 1, kGather,
+        [&](std::span<const double> mine, std::string_view what) { return gather(m, mine, what); });
   Totals totals{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
   if (rule_.scaling.dynamic) {
     totals.loss_scale = m.reported_scale.scale;
@@ -137,7 +125,7 @@ Totals Synchronous::totals_of(Mirror& m) {
   }
   const double* times = numbers + kTotals;
   totals.waited = times[0];
-  for (std::size_t rank = 0; rank < host_.size(); ++rank, times += kNumbersOfRank) {
+  for (std::size_t rank = 0; rank < std::size_t(job_->size()); ++rank, times += kNumbersOfRank) {
     totals.waited = std::min(totals.waited, times[0]);
     if (times[1] > 0 && (totals.messages == 0 || times[1] < totals.messages))
       totals.messages = times[1];
@@ -191,34 +179,6 @@ Totals Synchronous::report(engine::Replica& replica, std::int64_t step, const To
   return before;
 }
 
-// Every rank has every rank's hash of the weights, the first of them at `hashes`. So all find here
-// that some differ, and then tell each other which: the ranks that differ from most are named.
-void Synchronous::check_mirrors(Mirror& m, const double* hashes) {
-  const auto rank_hash = [&](std::size_t rank) { return hashes[rank * kNumbersOfRank]; };
-  const auto differs_from = [](const auto& number, std::size_t most) {
-    return [&number, most](std::size_t rank) { return number(rank) != number(most); };
-  };
-  const auto ranks = std::views::iota(std::size_t(0), host_.size());
-  if (std::ranges::none_of(ranks, differs_from(rank_hash, 0))) return;
-  const std::size_t pieces = m.checks->pieces();
-  for (std::size_t first = 0; first < pieces; first += kGather) {
-    std::array<double, kGather> mine{};
-    const std::size_t count = std::min(kGather, pieces - first);
-    for (std::size_t k = 0; k < count; ++k) mine[k] = m.checks->hash_of(first + k);
-    const std::vector<double> all = gather(m, mine, "comparing mirrors that differ");
-    for (std::size_t k = 0; k < count; ++k) {
-      const auto hash = [&](std::size_t rank) { return all[rank * kGather + k]; };
-      const std::size_t most = most_common(host_.size(), hash);
-      auto others = ranks | std::views::filter(differs_from(hash, most));
-      if (others.begin() == others.end()) continue;
-      engine::fail(Code::kCorrupt,
-                   "mirrors are no longer equal: {} differs on rank {} from rank {} at step {}",
-                   m.checks->parameter(first + k), fmt::join(others, ", "), most, m.reported + 1);
-    }
-  }
-  engine::fail(Code::kCorrupt, "mirrors are no longer equal at step {}", m.reported + 1);
-}
-
 Totals Synchronous::settle(engine::Replica& replica) {
   Mirror& m = mirror(replica);
   for (std::size_t stage = 0; stage < design_.step_stages; ++stage) {
@@ -230,7 +190,7 @@ Totals Synchronous::settle(engine::Replica& replica) {
 }
 
 void Synchronous::average_statistics(engine::Replica& replica, std::string_view what) {
-  if (design_.statistics < 0 || host_.size() == 1) return;
+  if (design_.statistics < 0 || job_->size() == 1) return;
   Mirror& m = mirror(replica);
   const std::span<double> mine = m.graph.statistic_values();
   double* const numbers =
@@ -260,7 +220,7 @@ std::vector<double> Synchronous::gather(engine::Replica& replica, std::span<cons
   m.executor().finish(design_.gather, what);
   if (!options_.deadline) m.executor().set_deadline(std::max(deadline(), m.deadline));
   std::vector<double> all;
-  for (std::size_t rank = 0; rank < host_.size(); ++rank) {
+  for (std::size_t rank = 0; rank < std::size_t(job_->size()); ++rank) {
     all.insert(all.end(), numbers + rank * kGather, numbers + rank * kGather + mine.size());
   }
   return all;

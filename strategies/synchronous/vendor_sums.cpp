@@ -11,9 +11,13 @@ constexpr std::chrono::milliseconds kBetween(50);  // two looks of the watcher
 
 }  // namespace
 
-VendorSums::VendorSums(std::unique_ptr<collectives::DeviceCommunicator> communicator,
-                       engine::Ops& ops, std::chrono::milliseconds deadline)
-    : communicator_(std::move(communicator)), ops_(ops), deadline_(deadline) {
+VendorSums::VendorSums(collectives::Job& job,
+                       std::unique_ptr<collectives::DeviceCommunicator> communicator,
+                       engine::Ops& ops)
+    : communicator_(std::move(communicator)),
+      ops_(ops),
+      deadline_(job.deadline()),
+      stopper_(job, [this](const engine::Error& why) { stop(why); }) {
   ops_.set_on_waiting([this](std::chrono::nanoseconds waited) { look(waited); });
 }
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "collectives/job/job.h"
 #include "collectives/run/device_communicator.h"
 #include "engine/base/error.h"
 #include "engine/ops/ops.h"
@@ -35,9 +36,10 @@ struct VendorLibrary {
 
 class VendorSums {
  public:
-  // Waits of `deadline` for the device, in which sums are queued, end with Error(kTimeout).
-  VendorSums(std::unique_ptr<collectives::DeviceCommunicator> communicator, engine::Ops& ops,
-             std::chrono::milliseconds deadline);
+  // Waits for the device, in which sums are queued, end with Error(kTimeout) at the job's deadline.
+  // Stopped with the job, which outlives this.
+  VendorSums(collectives::Job& job, std::unique_ptr<collectives::DeviceCommunicator> communicator,
+             engine::Ops& ops);
   ~VendorSums();
   VendorSums(const VendorSums&) = delete;
   VendorSums& operator=(const VendorSums&) = delete;
@@ -60,6 +62,7 @@ class VendorSums {
   engine::Ops& ops_;
   std::atomic<std::chrono::milliseconds> deadline_;
   std::condition_variable_any woken_;
+  collectives::Job::Stopper stopper_;
   std::jthread watcher_;  // last: it uses these
 };
 

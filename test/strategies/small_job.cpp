@@ -10,6 +10,7 @@
 #include "engine/nn/layers.h"
 #include "engine/reference/reference_device.h"
 #include "engine/train/job_trace.h"
+#include "test/strategies/inspection.h"
 #include "test/strategies/notebook.h"
 
 namespace lockstep::test {
@@ -200,13 +201,13 @@ namespace {
 void read_out(const strategies::Synchronous& strategy, Outcome& outcome) {
   const engine::Membership me = strategy.membership();
   for (int i = 0; i < me.local; ++i) {
-    outcome.weights[std::size_t(me.rank + i)] = strategy.weights(i);
+    outcome.weights[std::size_t(me.rank + i)] = weights(strategy, i);
   }
   if (me.chief) {
-    outcome.owned = strategy.owned_elements(0);
-    outcome.overlapped = strategy.overlapped();
+    outcome.owned = owned_elements(strategy, 0);
+    outcome.overlapped = overlapped(strategy);
     outcome.repeated = strategy.repeated();
-    outcome.reductions_beside = strategy.reductions_beside();
+    outcome.reductions_beside = reductions_beside(strategy);
   }
 }
 

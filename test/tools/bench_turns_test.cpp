@@ -51,13 +51,14 @@ struct Pair {
     for (int rank = 0; rank < 2; ++rank)
       threads.emplace_back([&, rank] {
         const auto ops = engine::cpu_device()->ops(engine::DType::kFloat32, {.threads = 1});
-        const collectives::Ranks ranks{collectives::rank_of_each_process(*views[std::size_t(rank)]),
-                                       *ops, kDeadline};
+        collectives::Job job(collectives::rank_of_each_process(*views[std::size_t(rank)]),
+                             {.deadline = kDeadline});
+        const tools::bench::Rank me{job, *ops};
         const std::size_t pages = (count * sizeof(float) + 4095) / 4096;
-        const HostMemory memory(ranks, pages * 4096, 4096, "a test: ");
-        tools::bench::Meeting meeting(ranks);
+        const HostMemory memory(job.ranks(), pages * 4096, 4096, "a test: ");
+        tools::bench::Meeting meeting(me);
         std::vector<Variant> mine = variants_of(rank, memory);
-        const Wrong found = time_in_turns(ranks, meeting, setting, count, mine);
+        const Wrong found = time_in_turns(me, meeting, setting, count, mine);
         if (rank == 0) wrong = found, variants = mine;
       });
   }

@@ -15,40 +15,24 @@ constexpr std::chrono::milliseconds kErrorPatience{300};
 
 }  // namespace
 
-DeathWatch::DeathWatch(const collectives::Ranks& ranks)
-    : watch_(std::make_unique<collectives::PeerWatch>(
-          [this](const collectives::PeerProcess& peer) { died(collectives::death(peer)); })) {
-  const int others = collectives::watch_host(ranks, "processes of the benchmark", *watch_);
-  of_processes_ = others + 1 == int(ranks.local().size());
-}
+DeathWatch::DeathWatch(collectives::Job& job)
+    : stopper_(job,
+               [this](const engine::Error& why) {
+                 if (why.code() != engine::Code::kPeerLost) return;
+                 {
+                   const std::scoped_lock lock(mutex_);
+                   if (!lost_) lost_ = why;
+                 }
+                 changed_.notify_all();
+               }),
+      thread_([this](const std::stop_token& over) { serve(over); }) {}
 
-DeathWatch::~DeathWatch() {
-  {
-    const std::scoped_lock lock(mutex_);
-    over_ = true;
-  }
-  changed_.notify_all();
-  watch_->release();
-}
-
-void DeathWatch::at_work(collectives::RankLink* link) {
-  const std::scoped_lock lock(mutex_);
-  link_ = link;
-  if (link_ != nullptr && lost_) link_->stop(*lost_);
-}
-
-std::optional<engine::Error> DeathWatch::lost() const {
-  const std::scoped_lock lock(mutex_);
-  return lost_;
-}
-
-void DeathWatch::died(const engine::Error& what) {
+void DeathWatch::serve(const std::stop_token& over) {
   std::unique_lock lock(mutex_);
-  if (lost_ || over_) return;
-  lost_ = what;
-  if (link_ != nullptr) link_->stop(what);
-  if (changed_.wait_for(lock, kErrorPatience, [this] { return over_; })) return;
-  complain(what.what());
+  changed_.wait(lock, over, [this] { return lost_.has_value(); });
+  changed_.wait_for(lock, over, kErrorPatience, [] { return false; });
+  if (over.stop_requested()) return;
+  complain(lost_->what());
   leave(exit_code(engine::Code::kPeerLost));
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "collectives/job/rank_link.h"
 #include "collectives/mpi/mpi_collectives.h"
 #include "collectives/mpi/watchdog.h"
 #include "engine/device/buffer.h"
@@ -33,13 +34,14 @@ void run_mpi(const Task& task, std::byte* data, std::size_t count) {
 
 }  // namespace
 
-Measured measure(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
+Measured measure(const Rank& rank, Meeting& meeting, const Setting& setting,
                  const std::string& algorithm, std::size_t count) {
   const Task& task = setting.task;
   const std::size_t width = engine::size_of(task.dtype);
   const Work w = work(task, algorithm, count);
-  collectives::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");
-  const Prepared prepared(meeting, title(w.plan[0].plan), link);
+  collectives::RankLink link(rank.job, rank.ops, w.plan, w.elements * width, w.scratch * width,
+                             "benchmark");
+  meeting.prepare(title(w.plan[0].plan));
   const auto run = [&link](const std::vector<int>& stages) {
     for (const int stage : stages) link.executor().start(stage, nullptr);
     link.executor().wait(stages.back());
@@ -56,11 +58,11 @@ Measured measure(const collectives::Ranks& ranks, Meeting& meeting, const Settin
     variants.push_back({of_mpi.data(), of_mpi.data(), true,
                         [&] { run_mpi(task, of_mpi.data(), count); }, Shares::kEqual});
     dog.emplace(fmt::format("{} of {} bytes, many times", mpi_name(task.collective), count * width),
-                10 * ranks.deadline);
+                10 * rank.job.deadline());
   }
 
   Measured measured;
-  time_in_turns(ranks, meeting, setting, count, variants);
+  time_in_turns(rank, meeting, setting, count, variants);
   dog.reset();
   add(measured.wrong, variants[0].wrong);
   add(measured.wrong, variants[1].wrong);

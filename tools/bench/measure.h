@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "tools/bench/rank.h"
 #include "tools/bench/turns.h"
 
 namespace lockstep::tools::bench {
@@ -20,7 +21,7 @@ struct Measured {
   double copy_gb_s = 0;  // of ranks on devices: of a copy within the first one's memory
 };
 
-Measured measure(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
+Measured measure(const Rank& rank, Meeting& meeting, const Setting& setting,
                  const std::string& algorithm, std::size_t count);
 
 }  // namespace lockstep::tools::bench

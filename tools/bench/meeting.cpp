@@ -25,24 +25,24 @@ constexpr int kTries = 5, kRounds = 4000;
 
 }  // namespace
 
-Meeting::Meeting(const collectives::Ranks& ranks)
-    : ranks_(ranks),
-      deaths_(ranks),
-      memory_(ranks, 4096, 4096, "meeting: "),
+Meeting::Meeting(const Rank& rank)
+    : rank_(rank),
+      memory_(rank.job.ranks(), 4096, 4096, "meeting: "),
       exceptions_(std::uncaught_exceptions()) {
-  if (ranks.one_host()) {
-    for (int rank = 0; rank < ranks.size(); ++rank)
-      flags_.push_back(reinterpret_cast<Flag*>(memory_.block(rank)));
+  if (of_processes()) deaths_.emplace(rank.job);
+  if (rank.job.ranks().one_host()) {
+    for (int other = 0; other < rank.job.size(); ++other)
+      flags_.push_back(reinterpret_cast<Flag*>(memory_.block(other)));
     return;
   }
   collectives::Request request;
   request.name = "a meeting";
   request.subject = {0, 1};
-  request.host = ranks.host;
+  request.host = rank.job.ranks().host;
   collectives::StepPlan plan{{halving_doubling_all_reduce(request), {}, false}};
-  link_ = std::make_unique<collectives::RankLink>(ranks, std::move(plan), sizeof(float),
-                                                  halving_doubling_scratch(request) * sizeof(float),
-                                                  "meeting");
+  link_ = std::make_unique<collectives::RankLink>(
+      rank.job, rank.ops, std::move(plan), sizeof(float),
+      halving_doubling_scratch(request) * sizeof(float), "meeting");
 }
 
 Meeting::~Meeting() {
@@ -50,7 +50,7 @@ Meeting::~Meeting() {
 }
 
 void Meeting::leave() {
-  if (!link_) flags_[std::size_t(ranks_.rank())]->store(kHasLeft);
+  if (!link_) flags_[std::size_t(rank_.job.rank())]->store(kHasLeft);
   if (link_) link_->stop({engine::Code::kAborted, "another rank gave up"});
 }
 
@@ -70,27 +70,22 @@ bool Meeting::told_by_another(const engine::Error& error) {
 }
 
 void Meeting::meet() {
-  if (!link_) return flag(++met_, ranks_.size());
+  if (!link_) return flag(++met_, rank_.job.size());
   link_->start(0);
   link_->executor().wait(0, purpose_);
 }
 
-void Meeting::prepare(std::string what, collectives::RankLink& link) {
+void Meeting::prepare(std::string what) {
   what_ = std::move(what);
   purpose_ = "the beginning of " + what_;
-  deaths_.at_work(&link);
-}
-
-void Meeting::over() {
-  deaths_.at_work(nullptr);
 }
 
 std::string Meeting::why(std::string_view text) const {
-  return fmt::format("{}; rank {} was to begin {}", text, ranks_.rank(), what_);
+  return fmt::format("{}; rank {} was to begin {}", text, rank_.job.rank(), what_);
 }
 
 void Meeting::flag(std::uint64_t now, int ranks) {
-  flags_[std::size_t(ranks_.rank())]->store(now, std::memory_order_release);
+  flags_[std::size_t(rank_.job.rank())]->store(now, std::memory_order_release);
   engine::Clock::time_point begin{};
   for (int rank = 0, spins = 0; rank < ranks;) {
     const std::uint64_t there = flags_[std::size_t(rank)]->load(std::memory_order_acquire);
@@ -104,21 +99,21 @@ void Meeting::flag(std::uint64_t now, int ranks) {
     }
     if (++spins > kBareSpins) std::this_thread::yield();
     if (spins % kLooks != 0) continue;
-    if (const auto lost = deaths_.lost()) throw lost->with(why(lost->what()));
+    if (const auto lost = rank_.job.lost()) throw lost->with(why(lost->what()));
     if (begin == engine::Clock::time_point{}) begin = engine::Clock::now();
-    if (engine::Clock::now() - begin > ranks_.deadline)
+    if (engine::Clock::now() - begin > rank_.job.deadline())
       engine::fail(engine::Code::kTimeout, "{}: rank {} waited {} ms before it; missing: rank {}",
-                   what_, ranks_.rank(), ranks_.deadline.count(), rank);
+                   what_, rank_.job.rank(), rank_.job.deadline().count(), rank);
   }
 }
 
 double Meeting::pair_ns() {
-  if (link_ || ranks_.size() < 2) return 0;
+  if (link_ || rank_.job.size() < 2) return 0;
   double least = std::numeric_limits<double>::max();
   for (int attempt = 0; attempt < kTries; ++attempt) {
     meet();
     const auto begin = engine::Clock::now();
-    for (int i = 1; i <= kRounds && ranks_.rank() < 2; ++i) flag(met_ + std::uint64_t(i), 2);
+    for (int i = 1; i <= kRounds && rank_.job.rank() < 2; ++i) flag(met_ + std::uint64_t(i), 2);
     const std::chrono::duration<double, std::nano> took = engine::Clock::now() - begin;
     least = std::min(least, took.count() / kRounds);
     met_ += kRounds;  // the others are so far, too

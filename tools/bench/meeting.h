@@ -11,30 +11,32 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "collectives/job/host_memory.h"
+#include "collectives/job/job.h"
 #include "collectives/job/rank_link.h"
 #include "engine/base/error.h"
 #include "tools/bench/death_watch.h"
+#include "tools/bench/rank.h"
 
 namespace lockstep::tools::bench {
 
 class Meeting {
  public:
-  explicit Meeting(const collectives::Ranks& ranks);
+  explicit Meeting(const Rank& rank);
   ~Meeting();
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
   void meet();
-  // What the ranks meet for, as errors say it; `link` is stopped where a rank dies. Until `over`.
-  void prepare(std::string what, collectives::RankLink& link);
-  void over();
+  // What the ranks meet for from here on, as errors say it.
+  void prepare(std::string what);
   // Whether each rank is a process of its own.
-  bool of_processes() const { return deaths_.of_processes(); }
+  bool of_processes() const { return rank_.job.ranks_are_processes(); }
   // Whether another process of this host says already why all of them end: that somebody did not
   // come, or gave up. The first that asks is told no, and says it.
   bool told_by_another(const engine::Error& error);
@@ -48,8 +50,8 @@ class Meeting {
 
   std::string why(std::string_view text) const;
 
-  const collectives::Ranks& ranks_;
-  DeathWatch deaths_;
+  const Rank rank_;
+  std::optional<DeathWatch> deaths_;                      // where ranks are processes
   std::string what_ = "benchmark", purpose_ = "meeting";  // of a wait, where it is between hosts
   collectives::HostMemory memory_;                  // of flags, and whether this host has said why
   std::vector<std::atomic<std::uint64_t>*> flags_;  // of each rank, where all are of one host
@@ -57,20 +59,6 @@ class Meeting {
   std::uint64_t met_ = 0;
   bool left_ = false;  // another has
   int exceptions_;     // on their way when it was made
-};
-
-// Prepares a meeting for as long as it lives. The link outlives it.
-class Prepared {
- public:
-  Prepared(Meeting& meeting, std::string what, collectives::RankLink& link) : meeting_(meeting) {
-    meeting_.prepare(std::move(what), link);
-  }
-  ~Prepared() { meeting_.over(); }
-  Prepared(const Prepared&) = delete;
-  Prepared& operator=(const Prepared&) = delete;
-
- private:
-  Meeting& meeting_;
 };
 
 }  // namespace lockstep::tools::bench

@@ -7,6 +7,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "collectives/job/rank_link.h"
 #include "tools/bench/fields.h"
 #include "tools/bench/other_work.h"
 
@@ -35,7 +36,7 @@ class Backward {
 };
 
 // How many units take so long where all ranks compute: the same number on all.
-int units_for(double us, const collectives::Ranks& ranks, Meeting& meeting, Backward& backward) {
+int units_for(double us, const Rank& rank, Meeting& meeting, Backward& backward) {
   double slowest = 0;
   for (int attempt = 0; attempt < 2; ++attempt) {  // the first wakes the processor
     meeting.meet();
@@ -43,8 +44,8 @@ int units_for(double us, const collectives::Ranks& ranks, Meeting& meeting, Back
     backward.compute(kTrial);
     const std::chrono::duration<double, std::micro> took = Clock::now() - begin;
     slowest = 0;
-    for (const auto& other :
-         ranks.bootstrap.all_gather(fmt::format("{}", took.count()), "times of a backward pass"))
+    for (const auto& other : rank.job.bootstrap().all_gather(fmt::format("{}", took.count()),
+                                                             "times of a backward pass"))
       slowest = std::max(slowest, std::stod(other));
   }
   return std::max(kBuckets, int(us / slowest * kTrial));
@@ -67,16 +68,17 @@ Fields overlap_fields(const Overlap& o) {
 
 }  // namespace
 
-Overlap overlap(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
-                const Choice& choice, std::size_t count) {
+Overlap overlap(const Rank& rank, Meeting& meeting, const Setting& setting, const Choice& choice,
+                std::size_t count) {
   Overlap found;
   found.task = setting.task;
   found.count = count, found.bytes = count * engine::size_of(setting.task.dtype);
   found.choice = choice;
   const Work w = bucket_work(setting.task, choice.algorithm, count, kBuckets);
   const std::size_t width = engine::size_of(setting.task.dtype);
-  collectives::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");
-  const Prepared prepared(meeting, title(w.plan[0].plan), link);
+  collectives::RankLink link(rank.job, rank.ops, w.plan, w.elements * width, w.scratch * width,
+                             "benchmark");
+  meeting.prepare(title(w.plan[0].plan));
   const auto start = [&](int stage) { link.executor().start(stage, nullptr); };
   const auto wait = [&] {
     for (const int stage : w.in_place) link.executor().wait(stage);
@@ -88,8 +90,8 @@ Overlap overlap(const collectives::Ranks& ranks, Meeting& meeting, const Setting
   Backward backward;
   std::byte* const data = link.data();
   std::vector<Variant> first{{data, data, true, alone}};
-  found.wrong = time_in_turns(ranks, meeting, setting, count, first);
-  const int units = units_for(first[0].times.median, ranks, meeting, backward);
+  found.wrong = time_in_turns(rank, meeting, setting, count, first);
+  const int units = units_for(first[0].times.median, rank, meeting, backward);
   const int parts = int(w.in_place.size());
   const auto both = [&] {
     for (int part = 0; part < parts; ++part) {
@@ -106,7 +108,7 @@ Overlap overlap(const collectives::Ranks& ranks, Meeting& meeting, const Setting
   std::vector<Variant> variants{{data, data, false, [&] { backward.compute(units); }},
                                 {data, data, true, alone},
                                 {data, data, true, both}};
-  add(found.wrong, time_in_turns(ranks, meeting, setting, count, variants));
+  add(found.wrong, time_in_turns(rank, meeting, setting, count, variants));
   found.compute_us = variants[0].times.median;
   found.alone_us = variants[1].times.median;
   found.together_us = variants[2].times.median;

@@ -8,6 +8,7 @@
 #pragma once
 #include <string>
 
+#include "tools/bench/rank.h"
 #include "tools/bench/row.h"
 #include "tools/bench/turns.h"
 
@@ -25,8 +26,8 @@ struct Overlap {
   double hidden_percent() const { return 100 * (compute_us + alone_us - together_us) / alone_us; }
 };
 
-Overlap overlap(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
-                const Choice& choice, std::size_t count);
+Overlap overlap(const Rank& rank, Meeting& meeting, const Setting& setting, const Choice& choice,
+                std::size_t count);
 
 std::string overlap_heading(Form form);  // empty in JSON
 std::string to_text(const Overlap& overlap, Form form);

@@ -12,8 +12,7 @@
 namespace lockstep::tools::bench {
 
 void on_threads(const std::vector<int>& host, strategies::Session& session,
-                std::chrono::milliseconds deadline,
-                const std::function<void(const collectives::Ranks&)>& body) {
+                std::chrono::milliseconds deadline, const std::function<void(const Rank&)>& body) {
   const auto bootstraps = collectives::in_memory_bootstrap(host, deadline);
   std::mutex mutex;
   std::exception_ptr first, told;  // `told`: that another rank gave up, which has the reason
@@ -22,7 +21,9 @@ void on_threads(const std::vector<int>& host, strategies::Session& session,
     threads.emplace_back([&, mine = bootstrap.get()] {
       try {
         const auto ops = session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1});
-        body({collectives::rank_of_each_process(*mine), *ops, deadline, session.network()});
+        collectives::Job job(collectives::rank_of_each_process(*mine),
+                             {.deadline = deadline, .network = session.network()});
+        body({job, *ops});
       } catch (const engine::Error& error) {
         std::scoped_lock lock(mutex);
         std::exception_ptr& kind = error.code() == engine::Code::kPeerLost ? told : first;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "collectives/job/rank_link.h"
 #include "engine/base/error.h"
 #include "tools/bench/fields.h"
 #include "tools/bench/other_work.h"
@@ -30,20 +31,20 @@ std::vector<std::size_t> first_alike(const Task& task, const std::vector<std::st
 }
 
 // Of these algorithms, in turn, in place, over the same memory.
-std::vector<Times> contest(const collectives::Ranks& ranks, Meeting& meeting,
-                           const Setting& setting, const std::vector<std::string>& names,
-                           std::size_t count, Wrong& wrong) {
+std::vector<Times> contest(const Rank& rank, Meeting& meeting, const Setting& setting,
+                           const std::vector<std::string>& names, std::size_t count, Wrong& wrong) {
   const Work w = contest_work(setting.task, names, count);
   const std::size_t width = engine::size_of(setting.task.dtype);
-  collectives::RankLink link(ranks, w.plan, w.elements * width, w.scratch * width, "benchmark");
-  const Prepared prepared(meeting, title(w.plan[0].plan), link);
+  collectives::RankLink link(rank.job, rank.ops, w.plan, w.elements * width, w.scratch * width,
+                             "benchmark");
+  meeting.prepare(title(w.plan[0].plan));
   std::vector<Variant> variants;
   for (const int stage : w.in_place)
     variants.push_back({link.data(), link.data(), true, [&link, stage] {
                           link.executor().start(stage, nullptr);
                           link.executor().wait(stage);
                         }});
-  add(wrong, time_in_turns(ranks, meeting, setting, count, variants));
+  add(wrong, time_in_turns(rank, meeting, setting, count, variants));
   std::vector<Times> times;
   for (const Variant& variant : variants) times.push_back(variant.times);
   return times;
@@ -75,8 +76,8 @@ Fields regret_fields(const Regret& r) {
 
 }  // namespace
 
-Regret regret(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
-              const Choice& choice, const std::vector<std::string>& among, std::size_t count) {
+Regret regret(const Rank& rank, Meeting& meeting, const Setting& setting, const Choice& choice,
+              const std::vector<std::string>& among, std::size_t count) {
   Regret found;
   found.task = setting.task;
   found.count = count, found.bytes = count * engine::size_of(setting.task.dtype);
@@ -88,7 +89,7 @@ Regret regret(const collectives::Ranks& ranks, Meeting& meeting, const Setting& 
     place[i] = first[i] == i ? different.size() : place[first[i]];
     if (first[i] == i) different.push_back(among[i]);
   }
-  const auto first_times = contest(ranks, meeting, setting, different, count, found.wrong);
+  const auto first_times = contest(rank, meeting, setting, different, count, found.wrong);
   for (std::size_t i = 0; i < among.size(); ++i)
     found.us.push_back({among[i], first_times[place[i]].median});
 
@@ -102,7 +103,7 @@ Regret regret(const collectives::Ranks& ranks, Meeting& meeting, const Setting& 
   found.best = best == chosen ? choice.algorithm : different[best];
   std::vector<std::string> two{different[chosen]};
   if (best != chosen) two.push_back(different[best]);
-  const auto again = contest(ranks, meeting, setting, two, count, found.wrong);
+  const auto again = contest(rank, meeting, setting, two, count, found.wrong);
   found.wait = worse(first_times.front().wait, again.front().wait);
   found.choice_us = again.front().median, found.best_us = again.back().median;
   return found;

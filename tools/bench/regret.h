@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collectives/cost/planner.h"
+#include "tools/bench/rank.h"
 #include "tools/bench/row.h"
 #include "tools/bench/turns.h"
 
@@ -28,8 +29,8 @@ struct Regret {
 };
 
 // `among`: names of algorithms that can serve the task.
-Regret regret(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
-              const Choice& choice, const std::vector<std::string>& among, std::size_t count);
+Regret regret(const Rank& rank, Meeting& meeting, const Setting& setting, const Choice& choice,
+              const std::vector<std::string>& among, std::size_t count);
 
 // Column names; empty in JSON. `columns`: all algorithms of a run, of which not every size has all:
 // where it has not, its cell is empty, or "-" for people.

@@ -69,7 +69,7 @@ Fields reproducible_fields(const Reproducible& r) {
 
 }  // namespace
 
-Reproducible reproducible(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
+Reproducible reproducible(const Rank& rank, Meeting& meeting, const Setting& setting,
                           const Choice& choice, std::size_t count) {
   Reproducible found;
   const Task& task = setting.task;
@@ -78,12 +78,12 @@ Reproducible reproducible(const collectives::Ranks& ranks, Meeting& meeting, con
   found.choice = choice;
   const auto device = engine::cpu_device();
   collectives::CommunicatorOptions options;
-  options.deadline = ranks.deadline;
+  options.deadline = rank.job.deadline();
   options.algorithm = choice.algorithm;
   const auto ops = [&] { return device->ops(engine::DType::kFloat32, {.threads = 1}); };
-  Communicator plain(ranks.bootstrap, ops(), options, ranks.network);
+  Communicator plain(rank.job.bootstrap(), ops(), options, rank.job.network());
   options.reproducible = true;
-  Communicator same(ranks.bootstrap, ops(), options, ranks.network);
+  Communicator same(rank.job.bootstrap(), ops(), options, rank.job.network());
   engine::Buffer memory(found.bytes);
   const Reduce operation = task.mean ? Reduce::kMean : Reduce::kSum;
   const auto reduce = [&](Communicator& c) {
@@ -93,12 +93,13 @@ Reproducible reproducible(const collectives::Ranks& ranks, Meeting& meeting, con
   };
   std::vector<Variant> variants{{memory.data(), memory.data(), true, [&] { reduce(plain); }},
                                 {memory.data(), memory.data(), true, [&] { reduce(same); }}};
-  found.wrong = time_in_turns(ranks, meeting, setting, count, variants);
+  found.wrong = time_in_turns(rank, meeting, setting, count, variants);
   found.plain_us = variants[0].times.median, found.reproducible_us = variants[1].times.median;
   found.wait = worse(variants[0].times.wait, variants[1].times.wait);
-  with_type(task.dtype, [&]<class T>(T) { write_numbers<T>(memory.data(), count, ranks.rank()); });
+  with_type(task.dtype,
+            [&]<class T>(T) { write_numbers<T>(memory.data(), count, rank.job.rank()); });
   reduce(same);
-  found.bits = ranks.ops.checksum(memory.data(), found.bytes, 0);
+  found.bits = rank.ops.checksum(memory.data(), found.bytes, 0);
   return found;
 }
 

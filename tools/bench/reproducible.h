@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tools/bench/rank.h"
 #include "tools/bench/row.h"
 #include "tools/bench/turns.h"
 
@@ -22,7 +23,7 @@ struct Reproducible {
   double times() const { return reproducible_us / plain_us; }
 };
 
-Reproducible reproducible(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
+Reproducible reproducible(const Rank& rank, Meeting& meeting, const Setting& setting,
                           const Choice& choice, std::size_t count);
 
 std::string reproducible_heading(Form form);  // empty in JSON

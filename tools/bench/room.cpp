@@ -33,9 +33,8 @@ void require_mappings(int ranks, bool reproducible) {
                ranks, wanted(std::size_t(ranks)), most, fit);
 }
 
-void require_room(const collectives::Ranks& ranks, bool threads, std::size_t bytes,
-                  const std::string& what) {
-  const std::size_t here = ranks.local().size();
+void require_room(const Rank& rank, bool threads, std::size_t bytes, const std::string& what) {
+  const std::size_t here = rank.job.ranks().local().size();
   const std::size_t free = collectives::available_memory(threads ? 1 : here);
   const std::size_t mine = threads ? here * bytes : bytes;  // of this process
   std::string refusal;
@@ -48,7 +47,7 @@ void require_room(const collectives::Ranks& ranks, bool threads, std::size_t byt
         mebibytes(threads ? free : here * free));
   }
   // Others may see more that is free, and all are to say the same.
-  for (const std::string& one : ranks.bootstrap.all_gather(refusal, "room for the benchmark"))
+  for (const std::string& one : rank.job.bootstrap().all_gather(refusal, "room for the benchmark"))
     if (!one.empty()) throw engine::Error(engine::Code::kMemory, one);
 }
 

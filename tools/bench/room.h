@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "collectives/job/rank_link.h"
+#include "tools/bench/rank.h"
 
 namespace lockstep::tools::bench {
 
@@ -16,7 +16,6 @@ void require_mappings(int ranks, bool reproducible);
 // Throws Error(kMemory) on all ranks where on some host there is not so much memory free for its
 // ranks together; `bytes`: of each rank; `threads`: ranks are those of one process. `what` stands
 // in front: "--max 900GiB". Collective; one thread a rank.
-void require_room(const collectives::Ranks& ranks, bool threads, std::size_t bytes,
-                  const std::string& what);
+void require_room(const Rank& rank, bool threads, std::size_t bytes, const std::string& what);
 
 }  // namespace lockstep::tools::bench

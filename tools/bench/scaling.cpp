@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "collectives/algorithms/registry.h"
+#include "collectives/job/rank_link.h"
 #include "tools/bench/fields.h"
 
 namespace lockstep::tools::bench {
@@ -85,21 +86,21 @@ Fields scaling_fields(const Scaling& s, const Scaling& alone) {
 
 }  // namespace
 
-Scaling scaling(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
-                const ScalingTask& task, const std::optional<collectives::Choices>& planned) {
+Scaling scaling(const Rank& rank, Meeting& meeting, const Setting& setting, const ScalingTask& task,
+                const std::optional<collectives::Choices>& planned) {
   const int n = setting.task.ranks();
   const std::size_t width = engine::size_of(setting.task.dtype);
   const Sums sums = sums_of(setting.task, task, planned);
-  collectives::RankLink link(ranks, sums.work.plan, sums.work.elements * width,
+  collectives::RankLink link(rank.job, rank.ops, sums.work.plan, sums.work.elements * width,
                              sums.work.scratch * width, "scaling");
-  const Prepared prepared(meeting, "a step", link);
+  meeting.prepare("a step");
   Step step(task, sums, link.executor());
   std::byte* const data = link.data();
   std::vector<Variant> variants{{data, data, true, [&] { step.run(task.compute); }},
                                 {data, data, true, [&] { step.run(task.compute / n); }}};
   Scaling found;
   found.task = setting.task;
-  found.wrong = time_in_turns(ranks, meeting, setting, sums.work.elements, variants);
+  found.wrong = time_in_turns(rank, meeting, setting, sums.work.elements, variants);
   for (const double seconds : sums.seconds) found.links += seconds;
   const auto scaled = [&](const Times& times, double images) {
     return Scaled{n, times.median * 1e-6, images / (times.median * 1e-6)};

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "tools/bench/gradients.h"
+#include "tools/bench/rank.h"
 #include "tools/bench/row.h"
 #include "tools/bench/scaled.h"
 #include "tools/bench/turns.h"
@@ -43,8 +44,8 @@ struct Scaling {
 
 // `planned`: chooses for sums of the buckets' sizes; none for one rank. `setting.iterations`: steps
 // that are timed.
-Scaling scaling(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
-                const ScalingTask& task, const std::optional<collectives::Choices>& planned);
+Scaling scaling(const Rank& rank, Meeting& meeting, const Setting& setting, const ScalingTask& task,
+                const std::optional<collectives::Choices>& planned);
 
 std::string scaling_heading(Form form);  // empty in JSON
 std::string to_text(const Scaling& scaling, const Scaling& alone, Form form);

@@ -52,15 +52,15 @@ bool ScalingRuns::threads(int count, strategies::Session& session,
                   links_name_, ranks_of_links(), count);
   if (!links_)
     on_threads(std::vector<int>(std::size_t(count), 0), session, deadline,
-               [&](const collectives::Ranks& ranks) { require_gradients(ranks, true); });
+               [&](const Rank& rank) { require_gradients(rank, true); });
   tell_task();
   bool right = true;
   for (const int n : doubled(count)) {
     const std::vector<int> host =
         links_ ? links_->first_ranks(n).host_of_rank() : std::vector<int>(std::size_t(n), 0);
-    on_threads(host, session, deadline, [&](const collectives::Ranks& ranks) {
-      const Scaling found = run(ranks);
-      if (ranks.rank() == 0) right = tell(found) && right;
+    on_threads(host, session, deadline, [&](const Rank& rank) {
+      const Scaling found = run(rank);
+      if (rank.job.rank() == 0) right = tell(found) && right;
     });
   }
   tell_end();
@@ -69,15 +69,16 @@ bool ScalingRuns::threads(int count, strategies::Session& session,
 
 // Every rank is alone at the same time: their steps are as long, so that nobody waits long for
 // another before all of them begin.
-bool ScalingRuns::processes(const collectives::Ranks& ranks) {
-  const bool first = ranks.rank() == 0;
-  require_gradients(ranks, false);
+bool ScalingRuns::processes(const Rank& rank) {
+  const bool first = rank.job.rank() == 0;
+  require_gradients(rank, false);
   if (first) tell_task();
   const auto single = collectives::single_process();
-  const Scaling alone =
-      run({collectives::rank_of_each_process(*single), ranks.ops, ranks.deadline});
+  collectives::Job job_of_one(collectives::rank_of_each_process(*single),
+                              {.deadline = rank.job.deadline()});
+  const Scaling alone = run({job_of_one, rank.ops});
   bool right = first ? tell(alone) : alone.wrong.value_or(0) == 0;
-  const Scaling found = run(ranks);
+  const Scaling found = run(rank);
   if (!first) return right && found.wrong.value_or(0) == 0;
   right = tell(found) && right;
   tell_end();
@@ -85,19 +86,20 @@ bool ScalingRuns::processes(const collectives::Ranks& ranks) {
 }
 
 // Every number of ranks chooses for itself, as a job of so many would.
-Scaling ScalingRuns::run(const collectives::Ranks& ranks) {
+Scaling ScalingRuns::run(const Rank& rank) {
   Setting setting = setting_;
-  setting.task.host = ranks.host;
+  setting.task.host = rank.job.ranks().host;
   std::optional<collectives::Choices> choices;
-  if (ranks.size() > 1) {
-    const collectives::Topology costs = links_ ? links_->first_ranks(ranks.size()) : costs_(ranks);
+  if (rank.job.size() > 1) {
+    const collectives::Topology costs =
+        links_ ? links_->first_ranks(rank.job.size()) : costs_(rank);
     std::vector<std::size_t> counts{task_.buckets.back().elements};  // ascending: the last is less
     if (task_.buckets.front().elements > counts.back())
       counts.push_back(task_.buckets.front().elements);
     choices = planned(setting.task, costs, counts);
   }
-  Meeting meeting(ranks);
-  return scaling(ranks, meeting, setting, task_, choices);
+  Meeting meeting(rank);
+  return scaling(rank, meeting, setting, task_, choices);
 }
 
 std::size_t ScalingRuns::elements() const {
@@ -106,8 +108,8 @@ std::size_t ScalingRuns::elements() const {
 }
 
 // What algorithms take beside them is little.
-void ScalingRuns::require_gradients(const collectives::Ranks& ranks, bool threads) const {
-  require_room(ranks, threads, elements() * engine::size_of(setting_.task.dtype),
+void ScalingRuns::require_gradients(const Rank& rank, bool threads) const {
+  require_room(rank, threads, elements() * engine::size_of(setting_.task.dtype),
                fmt::format("--scaling with gradients of {} numbers", elements()));
 }
 

@@ -8,6 +8,7 @@
 
 #include "collectives/topology/topology.h"
 #include "strategies/session/session.h"
+#include "tools/bench/rank.h"
 #include "tools/bench/row.h"
 #include "tools/bench/scaling.h"
 
@@ -21,7 +22,7 @@ struct ScalingFlags {
 
 class ScalingRuns {
  public:
-  using Costs = std::function<collectives::Topology(const collectives::Ranks&)>;
+  using Costs = std::function<collectives::Topology(const Rank&)>;
   // `bytes`: of all gradients, where they are not ResNet-50's; `costs`: of the ranks of this job,
   // collective, on each of them.
   ScalingRuns(const ScalingFlags& flags, std::size_t bytes, const Setting& setting, Form form,
@@ -31,12 +32,12 @@ class ScalingRuns {
 
   // True when every sum was right.
   bool threads(int count, strategies::Session& session, std::chrono::milliseconds deadline);
-  bool processes(const collectives::Ranks& ranks);
+  bool processes(const Rank& rank);
 
  private:
-  Scaling run(const collectives::Ranks& ranks);
+  Scaling run(const Rank& rank);
   std::size_t elements() const;  // of all gradients
-  void require_gradients(const collectives::Ranks& ranks, bool threads) const;
+  void require_gradients(const Rank& rank, bool threads) const;
   void tell_task() const;
   bool tell(const Scaling& scaling);
   void tell_end() const;

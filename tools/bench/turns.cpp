@@ -53,8 +53,8 @@ std::vector<std::string> gathered(collectives::Bootstrap& bootstrap, const std::
 
 // Replaces my times by the slowest rank's, round by round, processor times by all ranks' together,
 // and my wait for a processor by the longest, and what was wrong of each variant by all ranks'.
-void slowest(const collectives::Ranks& ranks, Series& series, Series& processors,
-             collectives::ProcessorWait& wait, std::vector<std::size_t>& wrong) {
+void slowest(const Rank& rank, Series& series, Series& processors, collectives::ProcessorWait& wait,
+             std::vector<std::size_t>& wrong) {
   std::string mine;
   const auto append = [&](const auto& value) {
     mine.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -66,7 +66,7 @@ void slowest(const collectives::Ranks& ranks, Series& series, Series& processors
       for (const double one : us) append(one);
   for (auto& us : processors) std::fill(us.begin(), us.end(), 0.0);
   std::fill(wrong.begin(), wrong.end(), 0);
-  for (const std::string& other : gathered(ranks.bootstrap, mine)) {
+  for (const std::string& other : gathered(rank.job.bootstrap(), mine)) {
     const char* at = other.data();
     const auto take = [&](auto value) {
       std::memcpy(&value, at, sizeof value);
@@ -84,7 +84,7 @@ void slowest(const collectives::Ranks& ranks, Series& series, Series& processors
 
 // What is asked for, or so many that a gigabyte is reduced, but not very few and not very many.
 // `one_of_each` does an untimed round of every variant; the same number on all ranks.
-int rounds(const collectives::Ranks& ranks, const Setting& setting, std::size_t bytes,
+int rounds(const Rank& rank, const Setting& setting, std::size_t bytes,
            const std::function<void()>& one_of_each) {
   if (setting.iterations > 0) return setting.iterations;
   const auto most = std::clamp(kBytes / std::max<std::size_t>(bytes, 1), kFewRounds, kMostRounds);
@@ -95,7 +95,7 @@ int rounds(const collectives::Ranks& ranks, const Setting& setting, std::size_t 
     const std::chrono::duration<double> took = Clock::now() - begin;
     double slowest = 1e-9;
     for (const auto& other :
-         ranks.bootstrap.all_gather(fmt::format("{}", took.count()), "seconds of a round"))
+         rank.job.bootstrap().all_gather(fmt::format("{}", took.count()), "seconds of a round"))
       slowest = std::max(slowest, std::stod(other));
     found = std::size_t(std::clamp(kSeconds / slowest, double(kTurns), double(most)));
     if (found == most) break;
@@ -115,11 +115,11 @@ void add(Wrong& sum, const Wrong& more) {
   if (more) sum = sum.value_or(0) + *more;
 }
 
-Wrong time_in_turns(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
-                    std::size_t count, std::vector<Variant>& variants) {
+Wrong time_in_turns(const Rank& rank, Meeting& meeting, const Setting& setting, std::size_t count,
+                    std::vector<Variant>& variants) {
   const Task& task = setting.task;
   const std::size_t width = engine::size_of(task.dtype);
-  const int me = ranks.rank();
+  const int me = rank.job.rank();
   // What is handed out as it is need not be small for sums of many ranks.
   Values values(task.dtype, task.op, task.mean, task.reduces() ? task.ranks() : 1);
   Series series(variants.size()), processors(variants.size());
@@ -159,7 +159,7 @@ Wrong time_in_turns(const collectives::Ranks& ranks, Meeting& meeting, const Set
   };
   int number = 0;
   collectives::ProcessorWaitClock clock;
-  const int all = rounds(ranks, setting, count * width, [&] {
+  const int all = rounds(rank, setting, count * width, [&] {
     for (Variant& variant : variants) once(variant, number++);
   });
   const bool slow = setting.iterations == 0 && all == kTurns;
@@ -180,7 +180,7 @@ Wrong time_in_turns(const collectives::Ranks& ranks, Meeting& meeting, const Set
     }
   }
   collectives::ProcessorWait wait = clock.lap();
-  slowest(ranks, series, processors, wait, wrong);
+  slowest(rank, series, processors, wait, wrong);
   Wrong of_all;
   for (std::size_t v = 0; v < variants.size(); ++v) {
     variants[v].times = times_of(std::move(series[v]));

@@ -9,9 +9,9 @@
 #include <optional>
 #include <vector>
 
-#include "collectives/job/rank_link.h"
 #include "collectives/run/processor_wait.h"
 #include "tools/bench/meeting.h"
+#include "tools/bench/rank.h"
 #include "tools/bench/work.h"
 
 namespace lockstep::tools::bench {
@@ -59,7 +59,7 @@ struct Variant {
 };
 
 // `count` elements of each rank. Returns what was wrong of all variants together.
-Wrong time_in_turns(const collectives::Ranks& ranks, Meeting& meeting, const Setting& setting,
-                    std::size_t count, std::vector<Variant>& variants);
+Wrong time_in_turns(const Rank& rank, Meeting& meeting, const Setting& setting, std::size_t count,
+                    std::vector<Variant>& variants);
 
 }  // namespace lockstep::tools::bench

@@ -100,7 +100,8 @@ TEST(CommunicatorChoice, GoesByCostsThatWereMeasuredBefore) {
     measure.cache = options.cost_cache;
     measure.most_touched = std::size_t(1) << 20;
     measure.waited = [] { return 0.0; };  // other work may disturb it: kept all the same
-    collectives::calibrate(bootstrap, collectives::discover(bootstrap, {"cpu:0"}), *ops, measure);
+    collectives::Job job(collectives::rank_of_each_process(bootstrap), {});
+    collectives::calibrate(job, collectives::discover(bootstrap, {"cpu:0"}), *ops, measure);
   });
   EXPECT_THAT(on(host, options).explained, Each(HasSubstr("links: measured")));
   options.cost_cache /= "another";

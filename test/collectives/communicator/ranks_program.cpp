@@ -97,7 +97,8 @@ int calibrate(strategies::Session& session, const std::string& dies_in) {
                      });
   const auto topology = collectives::discover(bootstrap, {"cpu:0"});
   session.connected();
-  collectives::calibrate(bootstrap, topology, *ops, {.deadline = 60s});
+  collectives::Job job(collectives::ranks_of(bootstrap, topology), {});
+  collectives::calibrate(job, topology, *ops, {});
   return 0;
 }
 

@@ -27,6 +27,7 @@ namespace calibration_test {
 namespace fs = std::filesystem;
 using collectives::Calibration;
 using collectives::CalibrationOptions;
+using collectives::JobOptions;
 using collectives::Topology;
 using testing::AllOf;
 using testing::HasSubstr;
@@ -48,7 +49,8 @@ struct Ended {
 Ended run(
     const std::vector<int>& host, int replicas, const CalibrationOptions& options,
     const std::function<void(int process)>& on_reduce = [](int) {},
-    const std::function<void(int process, CalibrationOptions&)>& change = [](int, auto&) {},
+    const std::function<void(int process, CalibrationOptions&, JobOptions&)>& change =
+        [](int, auto&, auto&) {},
     const std::function<void(int process)>& failed = [](int) {}) {
   auto views = collectives::in_memory_bootstrap(host, 60s);
   Ended ended{std::vector<Calibration>(host.size()), std::vector<std::string>(host.size())};
@@ -60,8 +62,10 @@ Ended run(
         const Topology topology = collectives::discover(
             *views[p], std::vector<std::string>(std::size_t(replicas), "cpu:0"));
         CalibrationOptions mine = options;
-        change(int(p), mine);
-        ended.calibrations[p] = collectives::calibrate(*views[p], topology, *ops, mine);
+        JobOptions of_job;
+        change(int(p), mine, of_job);
+        collectives::Job job(collectives::ranks_of(*views[p], topology), of_job);
+        ended.calibrations[p] = collectives::calibrate(job, topology, *ops, mine);
       } catch (const std::exception& error) {
         ended.errors[p] = error.what();
         failed(int(p));
@@ -76,8 +80,7 @@ class Calibrations : public testing::Test {
   Calibrations() { fs::remove_all(folder_); }
   ~Calibrations() override { fs::remove_all(folder_); }
   CalibrationOptions options() const {
-    return {
-        .deadline = 60s, .cache = folder_, .most_touched = kTouched, .waited = [] { return 0.0; }};
+    return {.cache = folder_, .most_touched = kTouched, .waited = [] { return 0.0; }};
   }
   std::vector<fs::path> files() const {
     std::vector<fs::path> found;
@@ -90,7 +93,7 @@ class Calibrations : public testing::Test {
 TEST_F(Calibrations, AllRanksHoldTheSameNumbers) {
   for (const std::vector<int>& host : {std::vector{0, 0}, {0, 1, 1}, {0, 1, 0, 1}}) {
     // However slow the machine is, each sum is tried.
-    const Ended ended = run(host, 1, {.deadline = 60s, .trials = 10, .most_touched = kTouched});
+    const Ended ended = run(host, 1, {.trials = 10, .most_touched = kTouched});
     const Topology& first = ended.calibrations[0].topology;
     for (std::size_t p = 0; p < host.size(); ++p) {
       EXPECT_EQ(ended.errors[p], "");
@@ -122,7 +125,7 @@ TEST_F(Calibrations, AllRanksHoldTheSameNumbers) {
 }
 
 TEST_F(Calibrations, EightRanksOfOneProcessEnd) {
-  const Ended ended = run({0}, 8, {.deadline = 60s});
+  const Ended ended = run({0}, 8, {});
   EXPECT_EQ(ended.errors[0], "");
   EXPECT_EQ(ended.calibrations[0].topology.ranks.size(), 8u);
   EXPECT_EQ(ended.calibrations[0].topology.costs_are, "measured");
@@ -132,7 +135,7 @@ TEST_F(Calibrations, EightRanksOfOneProcessEnd) {
 // They take its caches from each other, and its time: together they touch what two would.
 TEST_F(Calibrations, HostsOfOneMachineShareWhatIsTouched) {
   const auto largest = [](const std::vector<int>& host) {
-    const Ended ended = run(host, 1, {.deadline = 60s, .trials = 0});
+    const Ended ended = run(host, 1, {.trials = 0});
     EXPECT_EQ(ended.errors[0], "");
     return ended.calibrations[0].topology.hosts[0].costs.passes.back().bytes;
   };
@@ -173,7 +176,7 @@ TEST_F(Calibrations, AnotherShapeIsMeasuredAnew) {
 
 // All come to the same answer, whether costs are kept.
 TEST_F(Calibrations, ProcessesMayHaveInterfacesOfTheirOwn) {
-  const auto interface = [](int process, CalibrationOptions& mine) {
+  const auto interface = [](int process, auto&, JobOptions& mine) {
     mine.network.interface = process == 0 ? "a" : "b";
   };
   for (const bool kept : {false, true}) {
@@ -285,7 +288,7 @@ TEST_F(Calibrations, TrialsThatNeverEndInTimeAreLeftOut) {
 // Of each probe a third of the repetitions is done, and no more where that has taken long.
 TEST_F(Calibrations, ASlowMachineMeasuresLess) {
   std::atomic<int> reductions{0};
-  const Ended ended = run({0, 0}, 1, {.deadline = 60s, .most_touched = kTouched}, [&](int process) {
+  const Ended ended = run({0, 0}, 1, {.most_touched = kTouched}, [&](int process) {
     if (process != 0) return;
     ++reductions;
     std::this_thread::sleep_for(1ms);
@@ -311,7 +314,7 @@ TEST_F(Calibrations, ASlowMachineMeasuresLess) {
 TEST_F(Calibrations, ThatItTakesLongIsSaid) {
   std::mutex mutex;
   std::vector<std::string> told;
-  CalibrationOptions slow{.deadline = 60s, .most_touched = kTouched};
+  CalibrationOptions slow{.most_touched = kTouched};
   slow.tell = [&](const std::string& line) {
     const std::scoped_lock lock(mutex);
     told.push_back(line);
@@ -330,7 +333,7 @@ TEST_F(Calibrations, ThatItTakesLongIsSaid) {
 TEST_F(Calibrations, ARankThatFailsEndsTheOthers) {
   for (const std::vector<int>& host : {std::vector{0, 0, 0}, {0, 1}, {0, 0, 1, 1}}) {
     std::atomic<int> reductions{0};
-    const Ended ended = run(host, 1, {.deadline = 20s, .most_touched = kTouched}, [&](int process) {
+    const Ended ended = run(host, 1, {.most_touched = kTouched}, [&](int process) {
       if (process == 1 && ++reductions == 100)
         engine::fail(engine::Code::kDevice, "rank 1 broke its kernel");
     });
@@ -347,13 +350,13 @@ TEST_F(Calibrations, ARankThatFailsInATrialEndsTheOthers) {
     std::atomic<int> looks{0};
     std::atomic<bool> tried = false;
     const Ended ended = run(
-        host, 1, {.deadline = 20s, .trials = 10, .most_touched = kTouched},
+        host, 1, {.trials = 10, .most_touched = kTouched},
         [&](int process) {
           if (process != 1 || looks <= 2) return;
           tried = true;
           engine::fail(engine::Code::kDevice, "rank 1 broke its kernel");
         },
-        [&](int process, CalibrationOptions& mine) {
+        [&](int process, CalibrationOptions& mine, auto&) {
           mine.waited = [&looks, process] {
             if (process == 1) ++looks;
             return 0.0;
@@ -371,13 +374,13 @@ TEST_F(Calibrations, ARankThatStopsIsNamedAtTheDeadline) {
   std::atomic<int> reductions{0};
   std::atomic<bool> told = false;
   const Ended ended = run(
-      {0, 0, 0}, 1, {.deadline = 1500ms, .most_touched = kTouched},
+      {0, 0, 0}, 1, {.most_touched = kTouched},
       [&](int process) {
         if (process == 2 && ++reductions == 100) {
           EXPECT_TRUE(await([&] { return told.load(); }));
         }
       },
-      [](int, auto&) {}, [&](int) { told = true; });
+      [](int, auto&, JobOptions& mine) { mine.deadline = 1500ms; }, [&](int) { told = true; });
   for (const std::size_t p : {0, 1})
     EXPECT_THAT(ended.errors[p], AllOf(HasSubstr("calibration"), HasSubstr("missing: rank 2")));
 }

@@ -50,25 +50,23 @@ Ended run(const MemoryAccess& first, const MemoryAccess& second) {
         streamed += a.stream ? 1 : 0;
         ahead += a.read_ahead ? 1 : 0;
       });
-      const collectives::Ranks ranks{collectives::rank_of_each_process(*views[std::size_t(rank)]),
-                                     *ops,
-                                     60s,
-                                     {},
-                                     rank == 0 ? first : second};
+      collectives::Job job(collectives::rank_of_each_process(*views[std::size_t(rank)]), {});
+      job.set_access(rank == 0 ? first : second);
+      const std::vector<int>& host = job.ranks().host;
       collectives::StepPlan plan;
       std::size_t scratch = 0;
       collectives::Request request;
       request.subject = {0, kCount};
-      request.host = ranks.host;
+      request.host = host;
       for (const collectives::Algorithm& algorithm : collectives::all_reduce_algorithms()) {
-        if (!algorithm.refusal(ranks.host).empty()) continue;
+        if (!algorithm.refusal(host).empty()) continue;
         request.name = algorithm.name;
         request.scratch = scratch;
         plan.push_back({algorithm.make(request), {}, false});
         scratch += algorithm.scratch(request);
       }
       plan.push_back({collectives::direct_all_gather(request), {}, false});
-      collectives::RankLink link(ranks, plan, kCount * sizeof(float), scratch * sizeof(float),
+      collectives::RankLink link(job, *ops, plan, kCount * sizeof(float), scratch * sizeof(float),
                                  "a test");
       auto* const values = reinterpret_cast<float*>(link.data());
       for (std::size_t p = 0; p < plan.size(); ++p) {
@@ -79,7 +77,7 @@ Ended run(const MemoryAccess& first, const MemoryAccess& second) {
           link.executor().wait(int(p));
         }
         if (rank == 1) ended.results.emplace_back(values, values + kCount);
-        ranks.bootstrap.all_gather("", "results are read");
+        job.bootstrap().all_gather("", "results are read");
       }
     });
   for (std::thread& thread : threads) thread.join();
@@ -113,8 +111,8 @@ TEST(Stores, CalibrationTimesBothKinds) {
     EXPECT_TRUE(apart || !a.stream || a.from.size() == 1);
   });
   const auto topology = collectives::discover(*views[0], {"cpu:0", "cpu:0"});
-  collectives::calibrate(*views[0], topology, *ops,
-                         {.deadline = 60s, .most_touched = std::size_t(2) << 20});
+  collectives::Job job(collectives::ranks_of(*views[0], topology), {});
+  collectives::calibrate(job, topology, *ops, {.most_touched = std::size_t(2) << 20});
   EXPECT_GT(streamed, 0);
   EXPECT_GT(kept, 0);
 }
@@ -131,8 +129,9 @@ void choose(bool read_ahead) {
     if (a.read_ahead != read_ahead) std::this_thread::sleep_for(5ms);  // however busy the machine
   });
   const auto topology = collectives::discover(*views[0], {"cpu:0", "cpu:0"});
-  const auto found = collectives::calibrate(
-      *views[0], topology, *ops, {.deadline = 60s, .most_touched = std::size_t(2) << 20});
+  collectives::Job job(collectives::ranks_of(*views[0], topology), {});
+  const auto found =
+      collectives::calibrate(job, topology, *ops, {.most_touched = std::size_t(2) << 20});
   EXPECT_EQ(found.topology.hosts[0].costs.read_ahead, read_ahead);
   EXPECT_GT(worse, 0) << "both kinds are timed";
   EXPECT_GT(better, 4 * worse) << "what comes after them is of the chosen kind";

@@ -12,6 +12,7 @@
 #include "engine/optim/update_segments.h"
 #include "engine/reference/reference_device.h"
 #include "engine/train/staging.h"
+#include "test/strategies/inspection.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -246,7 +247,7 @@ TEST(Lars, WaitsForAllSumsAndItsStepIsVerified) {
     strategies::Mirrored strategy(options);
     const Job job = job_with(adapted());
     strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
-    EXPECT_EQ(strategy.verify(), "");
+    EXPECT_EQ(verify(strategy), "");
     EXPECT_THAT(strategy.explain(), HasSubstr("update: apart, because lars needs the norms of "
                                               "whole weights and of their gradients first"));
     const strategies::StepDesign& design = strategy.step();

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "strategies/session/factories.h"
+#include "test/strategies/inspection.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -39,7 +40,7 @@ TEST(Session, TwoAtOnceTrainApart) {
   Outcome a, b;
   train(first, {}, &a);
   train(second, {}, &b);
-  EXPECT_LT(difference(first.weights(0), second.weights(0)), 1e-10);
+  EXPECT_LT(difference(weights(first, 0), weights(second, 0)), 1e-10);
 }
 
 TEST(Session, AnUnknownDeviceOrStrategyIsToldWhatThereIs) {

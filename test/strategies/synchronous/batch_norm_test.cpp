@@ -13,6 +13,7 @@
 #include "engine/reference/reference_device.h"
 #include "engine/train/trainer.h"
 #include "models/resnet.h"
+#include "test/strategies/inspection.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -65,7 +66,7 @@ Result train(const engine::GraphSpec& graph, const Options& options) {
     const std::span<double> all = r.graph.statistic_values();
     result.statistics[std::size_t(r.rank)].assign(all.begin(), all.end());
   });
-  for (int i = 0; i < options.replicas; ++i) result.weights[std::size_t(i)] = strategy.weights(i);
+  for (int i = 0; i < options.replicas; ++i) result.weights[std::size_t(i)] = weights(strategy, i);
   return result;
 }
 

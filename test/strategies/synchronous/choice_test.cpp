@@ -16,6 +16,7 @@
 #include "engine/reference/reference_device.h"
 #include "strategies/synchronous/plan_record.h"
 #include "strategies/synchronous/step_design.h"
+#include "test/strategies/inspection.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -56,7 +57,7 @@ std::vector<Said> open_all(
           if (time > 0 && p == 0 && between) between();
           strategy.open(small_graph({}), engine::optim::sgd().rule, {});
         }
-        EXPECT_EQ(strategy.verify(), "");
+        EXPECT_EQ(verify(strategy), "");
         said[p].explained = strategy.explain();
         said[p].record = strategy.plan();
         said[p].topology = strategy.topology();
@@ -111,7 +112,8 @@ class Costs : public testing::Test {
         options.cache = folder_;
         options.most_touched = options_.most_touched;
         options.waited = [] { return 0.0; };  // other work may disturb it: kept all the same
-        collectives::calibrate(*bootstrap, topology, *ops, options);
+        collectives::Job job(collectives::ranks_of(*bootstrap, topology), {});
+        collectives::calibrate(job, topology, *ops, options);
         bootstrap->finish();
       });
   }

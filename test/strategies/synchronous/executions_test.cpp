@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "test/strategies/inspection.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -32,7 +33,7 @@ Training train(engine::FitOptions fit, int count = 2) {
     if (also) also(report);
   };
   training.history = trainer.fit(data, fit);
-  training.weights = strategy.weights(0);
+  training.weights = weights(strategy, 0);
   return training;
 }
 

@@ -12,6 +12,7 @@
 #include "engine/nn/layers.h"
 #include "engine/nn/loss.h"
 #include "test/engine/cuda/fake_devices.h"
+#include "test/strategies/inspection.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -73,7 +74,7 @@ Training train(engine::Device& device, const Classes& data, engine::FitOptions f
     if (also) also(report);
   };
   run.history = trainer.fit(data, fit);
-  run.weights = strategy.weights(0);
+  run.weights = weights(strategy, 0);
   return run;
 }
 

@@ -14,6 +14,7 @@
 #include "engine/data/sets.h"
 #include "models/wide_deep.h"
 #include "test/engine/cuda/fake_devices.h"
+#include "test/strategies/inspection.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -82,7 +83,7 @@ Training train_with(const Setting& s, const std::string& graphs, Job job,
   Training training{.losses = outcome.losses,
                     .repeated = strategy.repeated(),
                     .graphs = line_of(strategy.explain(), "graphs: ")};
-  for (int i = 0; i < int(s.gpus.size()); ++i) training.weights.push_back(strategy.weights(i));
+  for (int i = 0; i < int(s.gpus.size()); ++i) training.weights.push_back(weights(strategy, i));
   return training;
 }
 
@@ -165,7 +166,7 @@ TEST(GpuGraphs, WhatADeviceRefusesIsQueuedAndSaidOnce) {
     EXPECT_EQ(line_of(strategy.explain(), "graphs: ")
                   .find("graphs: off, since the device refused: cuda:0: cuLaunchKernelEx of "),
               0u);
-    EXPECT_EQ(strategy.weights(0), queued.weights[0]);
+    EXPECT_EQ(weights(strategy, 0), queued.weights[0]);
     EXPECT_EQ(outcome.losses, queued.losses);
   };
   for (const std::size_t launch : {0, 7, 25}) {
@@ -260,7 +261,7 @@ TEST(GpuGraphs, TablesAreLearntAndWrongIdsAreNamed) {
   const engine::data::Sets sets =
       engine::data::generated_clicks({.train = 400, .test = 0, .buckets = 20});
   Clicks clicks(*sets.train);
-  const auto weights = [&](const std::string& graphs) {
+  const auto trained = [&](const std::string& graphs) {
     engine::cuda::FakeDevices gpus({});
     strategies::Mirrored strategy(options_of(gpus, {"two replicas", {0, 0}}, graphs));
     engine::Trainer trainer(strategy, models::wide_deep({.buckets = 20, .columns = 2}),
@@ -270,13 +271,13 @@ TEST(GpuGraphs, TablesAreLearntAndWrongIdsAreNamed) {
         clicks,
         {.steps = 9, .global_batch = 8, .accumulate = 2, .shuffle = false, .prefetch_threads = 0});
     EXPECT_EQ(strategy.repeated() > 10, graphs == "on");
-    return strategy.weights(0);
+    return weights(strategy, 0);
   };
-  EXPECT_EQ(weights("on"), weights("off"));
+  EXPECT_EQ(trained("on"), trained("off"));
   clicks.wrong = 58;  // of the eighth step, its first half
-  const std::string queued = error_of([&] { weights("off"); });
+  const std::string queued = error_of([&] { trained("off"); });
   EXPECT_NE(queued.find("0.5"), std::string::npos) << queued;
-  EXPECT_EQ(error_of([&] { weights("on"); }), queued);
+  EXPECT_EQ(error_of([&] { trained("on"); }), queued);
 }
 
 // Weights, and moving averages, which lie in memory of the host.
@@ -319,7 +320,7 @@ TEST(GpuGraphs, AMirrorThatDiffersIsNamed) {
     trainer.fit(data, fit);
     const std::int64_t repeated = strategy.repeated();
     EXPECT_GE(repeated, 25);
-    strategy.corrupt(1, 5 * 32 + 16 + 7);
+    corrupt(strategy, 1, 5 * 32 + 16 + 7);
     try {
       trainer.fit(data, fit);
       ADD_FAILURE() << "nobody noticed";

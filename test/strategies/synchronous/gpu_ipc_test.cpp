@@ -16,6 +16,7 @@
 #include "engine/cpu/cpu_device.h"
 #include "test/engine/cuda/fake_devices.h"
 #include "test/engine/cuda/fake_driver.h"
+#include "test/strategies/inspection.h"
 #include "test/strategies/small_job.h"
 #include "test/support/events.h"
 
@@ -102,9 +103,9 @@ struct Processes {
     Outcome unused;
     test::train(strategy, job, me.chief ? &outcome : &unused);
     for (int i = 0; i < me.local; ++i)
-      outcome.weights[std::size_t(me.rank + i)] = strategy.weights(i);
+      outcome.weights[std::size_t(me.rank + i)] = weights(strategy, i);
     if (!me.chief) return;
-    outcome.owned = strategy.owned_elements(0);
+    outcome.owned = owned_elements(strategy, 0);
     explained = strategy.explain();
     hosts = int(strategy.topology().hosts.size());
   }

@@ -10,6 +10,7 @@
 #include "engine/nn/layers.h"
 #include "engine/nn/loss.h"
 #include "test/engine/cuda/fake_devices.h"
+#include "test/strategies/inspection.h"
 #include "test/strategies/overflow.h"
 #include "test/strategies/small_job.h"
 
@@ -97,7 +98,7 @@ TEST(GpuLossScale, SmallGradientsSurviveWithItAlone) {
     engine::Trainer trainer(strategy, graph, optim::sgd({.rate = rate, .schedule = kConstant}),
                             {.log = engine::Log("", engine::Log::Level::kError)});
     trainer.fit(Faint(), {.steps = 6, .global_batch = 11, .prefetch_threads = 0});
-    return strategy.weights(0);
+    return weights(strategy, 0);
   };
   const auto change = [](std::vector<double> after, const std::vector<double>& before) {
     for (std::size_t i = 0; i < after.size(); ++i) after[i] -= before[i];

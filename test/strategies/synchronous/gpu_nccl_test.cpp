@@ -14,6 +14,7 @@
 #include "engine/cpu/cpu_device.h"
 #include "test/collectives/nccl/stream_meeting.h"
 #include "test/engine/cuda/fake_devices.h"
+#include "test/strategies/inspection.h"
 #include "test/strategies/small_job.h"
 #include "test/support/events.h"
 
@@ -118,7 +119,7 @@ TEST(GpuNccl, ItIsTakenWhereNothingElseIsAskedForAndSaysWhy) {
           strategies::CollectiveAllReduce strategy(options, *b);
           train(strategy, small(DType::kFloat32), nullptr);
           texts[me] = strategy.explain();
-          checks[me] = strategy.verify();
+          checks[me] = verify(strategy);
           b->finish();
         });
     }
@@ -181,7 +182,10 @@ TEST(GpuNccl, WhatAnotherRankSaysEndsWhatIsQueuedAndIsThrownByLaterSums) {
   const auto gpu = engine::cuda::fake_device();
   const auto ops = gpu->ops(DType::kFloat32, {});
   std::promise<std::string> ended;
-  strategies::VendorSums sums(std::make_unique<Ending>(ended), *ops, std::chrono::minutes(5));
+  const auto alone = collectives::single_process();
+  collectives::Job job(collectives::rank_of_each_process(*alone),
+                       {.deadline = std::chrono::minutes(5)});
+  strategies::VendorSums sums(job, std::make_unique<Ending>(ended), *ops);
   std::atomic<bool> lost = false;
   sums.watch([&] {
     if (lost) engine::fail(engine::Code::kPeerLost, "rank 1 is gone");

@@ -12,6 +12,7 @@
 #include "engine/data/sets.h"
 #include "engine/runtime/devices.h"
 #include "models/registry.h"
+#include "test/strategies/inspection.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -179,7 +180,7 @@ TEST_F(GpuTrain, DigitsAreLearntAsWellAsOnTheProcessor) {
                             {.log = engine::Log("", engine::Log::Level::kError)});
     const engine::History history =
         trainer.fit(*digits.train, {.epochs = 3, .global_batch = 64, .test = digits.test.get()});
-    EXPECT_EQ(strategy.weights(0), strategy.weights(1)) << "mirrors differ";
+    EXPECT_EQ(weights(strategy, 0), weights(strategy, 1)) << "mirrors differ";
     return history.test->accuracy;
   };
   const double there = accuracy(*processor_, DType::kFloat32);

@@ -9,6 +9,7 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/cpu/cpu_device.h"
+#include "test/strategies/inspection.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -68,7 +69,7 @@ class Masters : public testing::Test {
     strategies::Mirrored strategy(options);
     engine::Trainer trainer(strategy, small_graph({}), optim::sgd(), {.log = options.log});
     trainer.restore(checkpoints);
-    return strategy.weights(0);
+    return weights(strategy, 0);
   }
   // The masters of a run, in the order of the arena: a run in float32 starts from them.
   Numbers masters(const Job& job) { return restored(job.checkpoints, DType::kFloat32); }
@@ -230,7 +231,7 @@ TEST_F(Masters, OfFrozenWeightsThereAreNoneAndCheckpointsHoldThemWidened) {
     engine::Trainer trainer(strategy, graph, kMomentum, {.log = options.log});
     trainer.fit(small_data(),
                 {.steps = steps, .global_batch = 11, .checkpoints = folder_ + "/frozen"});
-    return strategy.weights(1);
+    return weights(strategy, 1);
   };
   const Numbers narrow = fit(DType::kBFloat16, 3);
   engine::Checkpoints checkpoints(*storage, folder_ + "/frozen", 1, engine::Log());

@@ -98,6 +98,21 @@ TEST(Memory, AStrategyThatWasRefusedOpensWithLess) {
   EXPECT_THAT(strategy.explain(), HasSubstr("\nmemory: "));
 }
 
+TEST(Memory, AfterARefusalNothingRuns) {
+  auto options = replicas(2);
+  options.memory_limit = collectives::process_memory() + 80 * kMebibyte;
+  strategies::Mirrored strategy(options);
+  const engine::UpdateRule rule = engine::optim::sgd({}).rule;
+  strategy.open(images(), rule, {2, 1, 1, {}});
+  EXPECT_THROW(strategy.open(images(), rule, {10'000, 1, 1, {}}), Error);
+  try {
+    strategy.run([](engine::Replica&) { ADD_FAILURE() << "there is no memory for it"; });
+    ADD_FAILURE() << "it ran";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "mirrored: run before open");
+  }
+}
+
 TEST(Memory, AnEqualFitIsAFit) {
   const auto use_of = [](std::size_t batch) {
     strategies::MemoryUse use;

@@ -9,6 +9,7 @@
 #include "engine/cpu/cpu_device.h"
 #include "engine/train/staging.h"
 #include "strategies/synchronous/weight_checks.h"
+#include "test/strategies/inspection.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -110,7 +111,7 @@ void train_by_hand(strategies::Synchronous& strategy, const Fault& fault, std::i
     strategy.deal({39, 11, 0, steps, {}, true});
     strategy.run([&](engine::Replica& replica) { steps_of(strategy, fault, replica); });
     for (int local = 0; local < strategy.membership().local; ++local)
-      ended.weights[process + std::size_t(local)] = strategy.weights(local);
+      ended.weights[process + std::size_t(local)] = weights(strategy, local);
   } catch (const engine::Error& error) {
     ended.errors[process] = error.what();
   }
@@ -200,7 +201,7 @@ TEST(Law2, OfStepsThatAreReportedTogetherEachIsChecked) {
     const engine::FitOptions fit{.steps = 30, .global_batch = 11, .steps_per_execution = 4};
     trainer.fit(data, fit);
     trainer.fit(data, fit);  // nothing is wrong yet
-    strategy.corrupt(kRank, 5 * 32 + 16 + 7);
+    corrupt(strategy, kRank, 5 * 32 + 16 + 7);
     try {
       trainer.fit(data, fit);
       ADD_FAILURE() << "nobody noticed, " << update;

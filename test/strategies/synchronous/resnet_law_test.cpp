@@ -12,6 +12,7 @@
 #include "engine/train/staging.h"
 #include "engine/train/trainer.h"
 #include "models/resnet.h"
+#include "test/strategies/inspection.h"
 #include "test/strategies/small_job.h"
 
 namespace lockstep::test {
@@ -50,7 +51,7 @@ std::vector<double> weights_after(int count, std::int64_t steps) {
   fit.global_batch = 4;
   fit.prefetch_threads = 0;
   trainer.fit(Images(), fit);
-  return strategy.weights(0);
+  return weights(strategy, 0);
 }
 
 TEST(Resnet20, TwoReplicasHaveTheParametersOfOneAfterTenSteps) {
@@ -109,7 +110,7 @@ OneStep one_step(int count, engine::Kernels kernels, bool away) {
   std::vector<std::map<std::string, std::vector<bool>>> positive(options.devices.size());
   std::vector<double> before;
   if (away) strategy.run(keep_away_from_zero);
-  before = strategy.weights(0);
+  before = weights(strategy, 0);
   strategy.run([&](engine::Replica& r) {
     engine::Pipeline pipeline(images, {.seed = 1, .in_place = true});
     const auto work = strategy.next(r);
@@ -124,7 +125,7 @@ OneStep one_step(int count, engine::Kernels kernels, bool away) {
     strategy.finish(r);
     positive[std::size_t(r.rank)] = std::move(signs.of_layer);
   });
-  OneStep step{strategy.weights(0), {}};
+  OneStep step{weights(strategy, 0), {}};
   for (std::size_t i = 0; i < before.size(); ++i) step.change[i] -= before[i];
   for (const auto& replica : positive)
     for (const auto& [layer, mine] : replica)

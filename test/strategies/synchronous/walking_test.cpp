@@ -8,6 +8,7 @@
 
 #include "engine/nn/layers.h"
 #include "engine/train/staging.h"
+#include "test/strategies/inspection.h"
 #include "test/strategies/notebook.h"
 #include "test/strategies/small_job.h"
 
@@ -107,7 +108,7 @@ std::vector<double> train_telling_layers(bool too_early, std::function<void()> h
       strategy.finish(r);
     }
   });
-  return strategy.weights(0);
+  return weights(strategy, 0);
 }
 
 TEST(Walk2, FusedUpdatesRunBesideBackwardWithoutATornReadOfAWeight) {
@@ -247,7 +248,7 @@ std::vector<std::vector<double>> replayed(const Job& job, bool change_state) {
       notebook.note([&] { strategy.finish(r); });
     }
   });
-  return {strategy.weights(0), strategy.weights(1)};
+  return {weights(strategy, 0), weights(strategy, 1)};
 }
 
 TEST(Walk4, AStepReplayedWithNothingButStepStateChangedIsTheStepThatWasAskedFor) {

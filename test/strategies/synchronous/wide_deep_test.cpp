@@ -13,6 +13,7 @@
 #include "engine/train/trainer.h"
 #include "models/wide_deep.h"
 #include "strategies/synchronous/mirrored.h"
+#include "test/strategies/inspection.h"
 
 namespace lockstep::test {
 namespace wide_deep_test {
@@ -41,7 +42,7 @@ Training train(int replicas, std::int64_t steps) {
   fit.global_batch = 100;
   fit.on_step = [&](const engine::StepReport& report) { run.losses.push_back(report.loss); };
   trainer.fit(*clicks.train, fit);
-  run.weights = strategy.weights(0);
+  run.weights = weights(strategy, 0);
   return run;
 }
 

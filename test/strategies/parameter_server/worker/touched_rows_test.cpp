@@ -17,6 +17,7 @@
 #include "strategies/parameter_server/worker/parameter_server.h"
 #include "strategies/session/server_task.h"
 #include "strategies/synchronous/mirrored.h"
+#include "test/strategies/inspection.h"
 #include "test/strategies/parameter_server/worker/mortal_servers.h"
 #include "test/strategies/small_job.h"
 
@@ -126,7 +127,7 @@ Trained mirrored(const Training& t, int count) {
   Mirrored strategy(options);
   Trained trained;
   trained.history = fit(strategy, t, trained);
-  trained.weights = strategy.weights(0);
+  trained.weights = weights(strategy, 0);
   return trained;
 }
 

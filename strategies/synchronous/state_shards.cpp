@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+#include "strategies/synchronous/state_shards.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+namespace lockstep::strategies {
+
+using engine::Parameter;
+using engine::Piece;
+using engine::Range;
+
+namespace {
+
+// Float64 in every type of graph, and the same on all ranks when they are saved.
+void add_statistics(Mirror& mirror, std::vector<Piece>& pieces) {
+  for (const engine::Statistic& statistic : mirror.graph.statistics()) {
+    const std::size_t count = statistic.range.size();
+    double* const values = mirror.graph.statistic_values().data() + statistic.range.begin;
+    pieces.push_back({statistic.name,
+                      {count},
+                      engine::DType::kFloat64,
+                      {0, count},
+                      reinterpret_cast<std::byte*>(values)});
+  }
+}
+
+// Who saves an array that all ranks have: each to the rank with the fewest bytes so far.
+std::vector<int> deal_arrays(const std::vector<Parameter>& layout, int ranks) {
+  std::vector<std::size_t> load(std::size_t(ranks), 0);
+  std::vector<int> owner;
+  for (const Parameter& parameter : layout) {
+    const auto least = std::min_element(load.begin(), load.end());
+    *least += parameter.range.size();
+    owner.push_back(int(least - load.begin()));
+  }
+  return owner;
+}
+
+// What updates keep, of a mirror's owned ranges: slots under their name and the parameter's, and
+// masters, which are the parameter itself. Of the parameters with these names.
+void add_kept(const Mirror& mirror, const engine::UpdateRule& rule,
+              const std::set<std::string_view>& names, std::vector<Piece>& pieces) {
+  for (std::size_t k = 0; k < engine::values_kept(rule, mirror.graph.dtype()); ++k) {
+    mirror.each_owned([&](const Parameter& parameter, Range part, std::size_t packed) {
+      if (!names.contains(parameter.name)) return;
+      pieces.push_back({k < rule.slots() ? fmt::format("{}/{}", rule.slot_name(k), parameter.name)
+                                         : parameter.name,
+                        parameter.shape,
+                        mirror.slot_dtype(),
+                        {part.begin - parameter.range.begin, part.end - parameter.range.begin},
+                        mirror.slot(k, packed)});
+    });
+  }
+}
+
+Piece weight(const Mirror& mirror, const Parameter& parameter) {
+  const engine::DType dtype = mirror.graph.dtype();
+  return {parameter.name,
+          parameter.shape,
+          dtype,
+          {0, parameter.range.size()},
+          mirror.host_weights() + parameter.range.begin * engine::size_of(dtype)};
+}
+
+}  // namespace
+
+// Weights of 16 bits are saved as their masters, and where they have none, widened.
+std::vector<Piece> pieces_to_save(Mirror& m, const StepDesign& design, std::size_t ranks) {
+  m.download();
+  const std::vector<Parameter>& layout = m.graph.layout();
+  const std::vector<int> owner = deal_arrays(layout, int(ranks));
+  const bool masters = engine::has_master(m.graph.dtype());
+  std::vector<Piece> pieces;
+  std::set<std::string_view> kept;
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    // In separate updates everybody keeps all of it: each is saved by its weight's owner.
+    if (owner[i] == m.rank || design.update == Update::kFused) kept.insert(layout[i].name);
+    if (owner[i] != m.rank || (masters && !layout[i].frozen)) continue;
+    pieces.push_back(weight(m, layout[i]));
+    if (masters) pieces.back().dtype = m.slot_dtype(), pieces.back().data = m.widened(layout[i]);
+  }
+  add_kept(m, design.rule, kept, pieces);
+  if (m.rank == 0) add_statistics(m, pieces);
+  if (m.rank == 0 && m.loss_scale) pieces.push_back(m.loss_scale->piece());
+  return pieces;
+}
+
+// Weights of 16 bits from the same arrays as their masters: `Checkpoints::restore` rounds.
+std::vector<Piece> pieces_to_restore(Mirror& m, const StepDesign& design) {
+  m.download();
+  std::vector<Piece> pieces;
+  std::set<std::string_view> all;
+  for (const Parameter& parameter : m.graph.layout()) {
+    pieces.push_back(weight(m, parameter));
+    all.insert(parameter.name);
+  }
+  add_kept(m, design.rule, all, pieces);
+  add_statistics(m, pieces);
+  if (m.loss_scale) pieces.push_back(m.loss_scale->piece());
+  return pieces;
+}
+
+}  // namespace lockstep::strategies
