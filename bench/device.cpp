@@ -48,8 +48,8 @@ void print(const nlohmann::json& object, bool json) {
       for (const auto& [name, way] : object["ways"].items())
         fmt::print("  {:32}{:12.1f} us in {} buckets\n", name, way["microseconds"].get<double>(),
                    way["buckets"].get<std::size_t>());
-      fmt::print("  fused is {:.2f} times as fast as apart, with {} replicas\n",
-                 object["fused_over_apart"].get<double>(), object["replicas"].get<int>());
+      fmt::print("  fused is {:.2f} times as fast as separate, with {} replicas\n",
+                 object["fused_over_separate"].get<double>(), object["replicas"].get<int>());
     }
   }
   std::fflush(stdout);  // each as it is measured: who is out of time has those before

@@ -71,7 +71,7 @@ FlatOptions flat(engine::Device& device, const DeviceOptions& options, int repli
   flat.devices.assign(std::size_t(replicas), &device);
   flat.elements = options.parameters;
   flat.dtype = options.dtype;
-  flat.update = strategies::Update::kApart;
+  flat.update = strategies::Update::kSeparate;
   flat.bucket_bytes =
       (options.parameters + engine::kBlock) * sizeof(double);  // more than there is: one
   return flat;
@@ -112,7 +112,7 @@ nlohmann::json update_figures(engine::Device& device, const DeviceOptions& optio
   };
   std::vector<std::unique_ptr<Way>> ways;
   std::vector<Batches*> all{&copy.timed};
-  for (const auto update : {strategies::Update::kFused, strategies::Update::kApart}) {
+  for (const auto update : {strategies::Update::kFused, strategies::Update::kSeparate}) {
     for (const bool in_one : {false, true}) {
       FlatOptions mine = flat(device, options, options.update_replicas);
       mine.rule = momentum();
@@ -134,14 +134,14 @@ nlohmann::json update_figures(engine::Device& device, const DeviceOptions& optio
   }
   engine::require(options.dtype != engine::DType::kFloat32 ||
                       std::ranges::all_of(bits, [&](auto sum) { return sum == bits[0]; }),
-                  "updates inside the sums and apart from them gave other bits");
+                  "updates inside the sums and separate ones gave other bits");
   take_turns(all, options);
   nlohmann::json object = head("update", device, options);
   const double rate = copy.rate();
   object["copy_gb_s"] = rate / 1e9;
   object["replicas"] = options.update_replicas;
   object["parameters"] = options.parameters;
-  double best[2] = {HUGE_VAL, HUGE_VAL};  // fused, apart
+  double best[2] = {HUGE_VAL, HUGE_VAL};  // fused, separate
   for (std::size_t i = 0; i < ways.size(); ++i) {
     Way& way = *ways[i];
     way.replicas.same_weights();
@@ -153,7 +153,7 @@ nlohmann::json update_figures(engine::Device& device, const DeviceOptions& optio
     if (i < 2)
       object["ways"][way.name]["share_of_copy"] = way.replicas.fused_bytes() / seconds / rate;
   }
-  object["fused_over_apart"] = best[1] / best[0];
+  object["fused_over_separate"] = best[1] / best[0];
   return object;
 }
 

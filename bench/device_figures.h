@@ -28,9 +28,9 @@ struct DeviceOptions {
 // "gb_s", "share_of_copy"}: SGD with momentum, one replica.
 nlohmann::json optimizer_figures(engine::Device& device, const DeviceOptions& options);
 // {"bench": "update", "replicas", "parameters", "ways": {name: {"buckets", "calls",
-// "microseconds"}}, "fused_over_apart"}: sums and updates, fused and apart, each in buckets as
-// steps have them and in one; the last number is the faster time of the two ways apart over that
-// of the two ways fused. Mirrors must be equal, and in float32 all ways have the same bits.
+// "microseconds"}}, "fused_over_separate"}: sums and updates, fused and separate, each in buckets
+// as steps have them and in one; the last number is the faster time of the two separate ways over
+// that of the two ways fused. Mirrors must be equal, and in float32 all ways have the same bits.
 nlohmann::json update_figures(engine::Device& device, const DeviceOptions& options);
 
 }  // namespace lockstep::bench

@@ -2,9 +2,9 @@
 // What it brings to take the optimizer's update inside the all-reduce: steps of one dense layer
 // without its arithmetic, in which every replica writes its gradients, all meet, and the time from
 // then until the new weights are everywhere is taken. Three ways in turn, in one run, medians:
-// fused; apart, bucket by bucket, so that an update finds its sums in the caches; and apart in one
-// bucket, where it does not, as after an all-reduce of a library. Checked: all end with the same
-// weights, bit for bit.
+// fused; separate, bucket by bucket, so that an update finds its sums in the caches; and separate
+// in one bucket, where it does not, as after an all-reduce of a library. Checked: all end with the
+// same weights, bit for bit.
 //
 // Beside each its roofline, measured in the same turns: the reductions of the same plan on memory
 // of its own, by all ranks at once, waiting for nobody. What is missing to 100 % is the waiting;
@@ -216,8 +216,8 @@ int run(const Flags& f, int argc, char** argv) {
     ways.push_back(std::move(way));
   };
   const std::size_t whole = (std::size_t(f.mib) + 1) << 20;  // with the biases
-  for (const Way& way :
-       {Way{"fused", "fused"}, Way{"apart", "apart"}, Way{"apart_in_one", "apart", whole}}) {
+  for (const Way& way : {Way{"fused", "fused"}, Way{"separate", "separate"},
+                         Way{"separate_in_one", "separate", whole}}) {
     open({way.name, way.update, way.bucket_bytes});
     if (one_host) open({way.name, way.update, way.bucket_bytes, true});
   }
@@ -240,7 +240,8 @@ int run(const Flags& f, int argc, char** argv) {
 
 int main(int argc, char** argv) {
   lockstep::bench::Flags f;
-  CLI::App app{"The optimizer's update inside the all-reduce, and apart from it.", "bench_update"};
+  CLI::App app{"The optimizer's update inside the all-reduce, and separate from it.",
+               "bench_update"};
   app.add_option("--mib", f.mib, "of weights")->check(CLI::Range(1, 4096))->capture_default_str();
   app.add_option("--optimizer", f.optimizer)
       ->check(CLI::IsMember({"sgd", "momentum", "adam"}))

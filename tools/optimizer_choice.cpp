@@ -22,7 +22,7 @@ void check_optimizer(const TrainFlags& f) {
           "layer; leave it out");
   require(!lars || f.update != "fused",
           "--update fused with --optimizer lars: it needs the norms of whole weights and of their "
-          "gradients first, which are known when all are summed: use apart");
+          "gradients first, which are known when all are summed: use separate");
   require(!lars || f.strategy != "parameter_server",
           "--optimizer lars needs the norms of whole weights and of their gradients at once, and "
           "parameter servers see them in parts: give another --optimizer or --strategy");

@@ -75,7 +75,7 @@ PlannedModel planned(const PlanFlags& f, const Topology& topology,
   const strategies::StepDesign chosen = strategies::choose_step(input, options);
   const bool fused = chosen.update == strategies::Update::kFused && prices && prices->fused;
   const collectives::Choices& of_buckets = fused    ? prices->fused->sums
-                                           : prices ? prices->apart.sums
+                                           : prices ? prices->separate.sums
                                                     : choices;
   PlannedModel model{.name = f.model,
                      .optimizer = "SGD with momentum",

@@ -18,7 +18,7 @@ struct PlannedBucket {
 struct PlannedModel {
   std::string name, optimizer;
   std::vector<PlannedBucket> buckets;           // with the update inside, where it is fused
-  std::string update = {}, update_reason = {};  // fused, apart; the end of a sentence
+  std::string update = {}, update_reason = {};  // fused, separate; the end of a sentence
 };
 
 // What the topology is called: a file, an example, "this job"; and how its costs were found.

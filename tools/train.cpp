@@ -68,15 +68,15 @@ void check_together(const TrainFlags& f, int processes) {
   // One for all sizes; of several the strategy knows which buckets take them.
   const auto rules = collectives::parse_size_rules(f.algorithm);
   engine::require(f.update != "fused" || !collectives::is_vendor_sum(f.algorithm),
-                  "--update fused: {} cannot apply an update: use --update apart", f.algorithm);
+                  "--update fused: {} cannot apply an update: use --update separate", f.algorithm);
   if (f.update == "fused" && rules == std::vector{collectives::SizeRule{f.algorithm}}) {
     engine::require(collectives::find_algorithm(f.algorithm).updates,
-                    "--update fused: {} cannot apply an update: use --update apart, or "
+                    "--update fused: {} cannot apply an update: use --update separate, or "
                     "--algorithm direct",
                     f.algorithm);
     engine::require(!f.clip || f.algorithm == "direct",
                     "--update fused with --clip: an update fused into {} cannot know the norm "
-                    "first: use apart, or --algorithm direct",
+                    "first: use separate, or --algorithm direct",
                     f.algorithm);
   }
   check_optimizer(f);

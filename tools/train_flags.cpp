@@ -190,8 +190,8 @@ void declare_strategy(CLI::App& app, TrainFlags& f) {
                  "the process)")
       ->check(whole_number(1, kMostReplicas));
   app.add_option("--update", f.update,
-                 "where the optimizer runs: fused into the all-reduce, or apart from it")
-      ->check(one_of({"auto", "fused", "apart"}))
+                 "where the optimizer runs: fused into the all-reduce, or separate from it")
+      ->check(one_of({"auto", "fused", "separate"}))
       ->capture_default_str();
   app.add_option("--deadline", f.deadline_seconds,
                  "seconds that a replica waits for another (default: 60; in an all-reduce 20 "

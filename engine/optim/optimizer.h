@@ -37,8 +37,8 @@ struct AdamOptions {
 // Large batches: each weight (a convolution's, a dense layer's) has a rate in proportion to its own
 // norm over its gradient's, so that no layer moves too far; biases and normalisations take the rate
 // as it is, and do not decay. The norms are known when all gradients are summed: the update is
-// apart from the all-reduce. There is no clipping: a gradient that is too long is made short layer
-// by layer.
+// separate from the all-reduce. There is no clipping: a gradient that is too long is made short
+// layer by layer.
 struct LarsOptions {
   double rate = 1;
   double momentum = 0.9;

@@ -13,7 +13,7 @@ namespace lockstep::strategies {
 namespace {
 
 using ChoiceNames = std::array<std::string_view, 3>;
-constexpr ChoiceNames kUpdateNames{"auto", "fused", "apart"};
+constexpr ChoiceNames kUpdateNames{"auto", "fused", "separate"};
 constexpr ChoiceNames kExchangeNames{"auto", "ipc", "host"};
 constexpr ChoiceNames kGraphNames{"auto", "on", "off"};
 

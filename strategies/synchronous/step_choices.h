@@ -14,7 +14,7 @@
 namespace lockstep::strategies {
 
 // Where the optimizer's update happens: inside the sums of gradients, or behind them.
-enum class Update : std::uint8_t { kAutomatic, kFused, kApart };
+enum class Update : std::uint8_t { kAutomatic, kFused, kSeparate };
 // How GPUs of several processes of a host exchange: kernels reach the memory of all of them, or
 // through memory of the host. Automatic: kIpc where that can be and NCCL does not add.
 enum class GpuExchange : std::uint8_t { kAutomatic, kIpc, kHost };
@@ -22,7 +22,7 @@ enum class GpuExchange : std::uint8_t { kAutomatic, kIpc, kHost };
 // (FitOptions::steps_ahead), without a profile; kOn is refused where that cannot be.
 enum class Graphs : std::uint8_t { kAutomatic, kOn, kOff };
 
-// "auto", "fused", "apart"; "auto", "ipc", "host"; "auto", "on", "off".
+// "auto", "fused", "separate"; "auto", "ipc", "host"; "auto", "on", "off".
 std::string_view name(Update update);
 std::string_view name(GpuExchange exchange);
 std::string_view name(Graphs graphs);

@@ -85,9 +85,9 @@ class Designer {
                           ? cut_buckets(graph_.trainable(), design_.bucket_bytes, width())
                           : buckets_of(options_.bucket_ends, graph_.trainable());
     lay_out_exchange();
-    why_apart_ = find_why_apart();
-    // Chosen for a checkpoint, before what needs it apart was asked for.
-    if (!why_apart_.empty() && !options_.update_reason.empty())
+    why_separate_ = find_why_separate();
+    // Chosen for a checkpoint, before what needs it separate was asked for.
+    if (!why_separate_.empty() && !options_.update_reason.empty())
       options_.step.update = Update::kAutomatic, options_.update_reason.clear();
     check_update();
   }
@@ -217,7 +217,7 @@ class Designer {
   }
 
   const collectives::Choices* choices_of_sums() const {
-    return input_.prices == nullptr ? nullptr : &input_.prices->apart.sums;
+    return input_.prices == nullptr ? nullptr : &input_.prices->separate.sums;
   }
   const collectives::Choices* choices_of_buckets() const {
     const bool fused = design_.update == Update::kFused && input_.prices != nullptr;
@@ -269,7 +269,7 @@ class Designer {
   }
 
   // Why no update can be inside the sums, as the end of a sentence; empty where it can.
-  std::string find_why_apart() const {
+  std::string find_why_separate() const {
     if (!vendor_.empty()) return fmt::format("{} adds, and has no place for it", vendor_);
     if (needs_layer_norms())
       return "lars needs the norms of whole weights and of their gradients first, which are known "
@@ -305,12 +305,12 @@ class Designer {
   std::optional<engine::DType> wire() const { return hosts_ == 1 ? std::nullopt : design_.wire; }
 
   bool update_is_open() const {
-    return options_.step.update == Update::kAutomatic && why_apart_.empty();
+    return options_.step.update == Update::kAutomatic && why_separate_.empty();
   }
 
   void check_update() const {
-    require(options_.step.update != Update::kFused || why_apart_.empty(),
-            "update fused: {}: use apart", why_apart_);
+    require(options_.step.update != Update::kFused || why_separate_.empty(),
+            "update fused: {}: use separate", why_separate_);
   }
 
   // Predicted, one behind the other.
@@ -323,13 +323,13 @@ class Designer {
   void choose_update() {
     const bool open = update_is_open();
     const bool asked = options_.step.update != Update::kAutomatic;
-    design_.update = asked ? options_.step.update : open ? Update::kFused : Update::kApart;
+    design_.update = asked ? options_.step.update : open ? Update::kFused : Update::kSeparate;
     if (!options_.update_reason.empty()) {
       design_.update_reason = options_.update_reason;
     } else if (asked) {
       design_.update_reason = Reason::asked();
     } else if (!open) {
-      design_.update_reason = why_apart_;
+      design_.update_reason = why_separate_;
     } else if (input_.prices == nullptr || !input_.prices->fused) {
       design_.update_reason =
           input_.host.size() == 1 ? "there is one replica" : "nothing was priced";
@@ -340,12 +340,13 @@ class Designer {
 
   void weigh_updates() {
     const double fused = seconds_of_buckets(*input_.prices->fused);
-    const double apart = seconds_of_buckets(input_.prices->apart);
-    design_.update = input_.unlike || fused <= kNear * apart ? Update::kFused : Update::kApart;
+    const double separate = seconds_of_buckets(input_.prices->separate);
+    design_.update =
+        input_.unlike || fused <= kNear * separate ? Update::kFused : Update::kSeparate;
     std::string why =
-        fmt::format("the sums and updates of a step are predicted to take {} fused, {} apart",
-                    collectives::time_text(fused), collectives::time_text(apart));
-    if (design_.update == Update::kFused && fused > apart)
+        fmt::format("the sums and updates of a step are predicted to take {} fused, {} separate",
+                    collectives::time_text(fused), collectives::time_text(separate));
+    if (design_.update == Update::kFused && fused > separate)
       why += input_.unlike
                  ? "; the processors differ, so each weight is updated once for all replicas"
                  : "; the difference is small, so each weight is updated once for all replicas";
@@ -469,7 +470,7 @@ class Designer {
   std::size_t hosts_;
   std::string vendor_;  // the library whose sums are taken; empty: ours
   collectives::AlgorithmRules rules_;
-  std::string why_apart_;
+  std::string why_separate_;
   StepDesign design_;
   std::map<std::size_t, std::string> chosen_;  // by bytes, so far
   std::size_t scratch_ = 0;                    // float64 elements given out so far

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // All collectives of a training step, as one step plan: which buckets, which algorithm, the update
-// fused into the reduction or apart from it. A pure function of the graph's layout and of the
+// fused into the reduction or separate from it. A pure function of the graph's layout and of the
 // options, so every process gets the same; ranks compare its hash at the start.
 //
 // Buckets. Gradients become final in ascending order of the arena. A bucket is a span of it, closed
@@ -12,12 +12,12 @@
 // nothing is asked.
 //
 // Update. All buckets have it in the same place. One bucket whose algorithm was asked for and has
-// no place for it has it apart for all, and so have a norm that must be known first between hosts,
-// and norms of layers, which each rank takes for itself of sums that it has whole.
-// Else the planner prices both ways, each with the algorithms that are cheapest for it: what the
-// sums and updates of all buckets take one behind the other. Apart is taken where it takes less by
-// more than a tenth: fused, mirrors are equal by construction and optimizer state exists once.
-// Where processors are unlike only that keeps mirrors equal, so there nothing is weighed.
+// no place for it has it separate for all, and so have a norm that must be known first between
+// hosts, and norms of layers, which each rank takes for itself of sums that it has whole. Else the
+// planner prices both ways, each with the algorithms that are cheapest for it: what the sums and
+// updates of all buckets take one behind the other. Separate is taken where it takes less by more
+// than a tenth: fused, mirrors are equal by construction and optimizer state exists once. Where
+// processors are unlike only that keeps mirrors equal, so there nothing is weighed.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -75,18 +75,18 @@ StepPrices price_step(const collectives::Topology& topology, const engine::Updat
                     {}};
   if (question.buckets.empty()) return prices;
   if (rule.needs() == engine::Needs::kLayerNorms) {  // of gradients and of weights
-    prices.apart.after = {price(kSquares), price(kSquares), price(kUpdate)};
+    prices.separate.after = {price(kSquares), price(kSquares), price(kUpdate)};
     return prices;
   }
   if (rule.needs_squares()) {
-    prices.apart.after = {price(kSquares), price(kUpdate)};
+    prices.separate.after = {price(kSquares), price(kUpdate)};
     prices.fused = {price(kFirstHalf), {price(kSecondHalf)}};
     return prices;
   }
   std::vector<Algorithm> able;
   for (const Algorithm& algorithm : all)
     if (algorithm.updates) able.push_back(algorithm);
-  prices.apart.after = {price(kUpdate)};
+  prices.separate.after = {price(kUpdate)};
   prices.fused = {price(able, of_buckets(question), true), {}};
   return prices;
 }

@@ -30,7 +30,7 @@ struct UpdateWay {
 };
 
 struct StepPrices {
-  UpdateWay apart;                 // its sums are those of a step that are not of buckets, too
+  UpdateWay separate;              // its sums are those of a step that are not of buckets, too
   std::optional<UpdateWay> fused;  // none: no buckets were asked for
 };
 

@@ -5,9 +5,9 @@
 // examples really seen, and every mirror takes the same update.
 //
 // Memory: per replica one block that all ranks of its host map (gradients, weights, exchange,
-// scratch, norms), and the optimizer slots that it owns: all of them where updates are apart, 1/P
-// where they are fused. Threads: one permanent thread a replica; a communication thread beside it
-// where cores are idle.
+// scratch, norms), and the optimizer slots that it owns: all of them where updates are separate,
+// 1/P where they are fused. Threads: one permanent thread a replica; a communication thread beside
+// it where cores are idle.
 #pragma once
 #include <atomic>
 #include <chrono>

@@ -212,7 +212,7 @@ class BetweenHosts(Case):
         if subprocess.run([*cluster, "true"], capture_output=True).returncode == 77:
             self.skipTest("no virtual hosts here")
         for name, words, more in [
-                ("an update that is fused and clipped, between hosts", ["fused", "clipped norm", "use apart"],
+                ("an update that is fused and clipped, between hosts", ["fused", "clipped norm", "use separate"],
                  ["--update", "fused", "--clip", "1"]),
                 ("direct in a rule, between hosts", ["direct", "one host"], ["--algorithm", "direct:..64k,ring:64k.."])]:
             done = program.run(*flags, self.top / "runs/digits", *more, prefix=cluster)

@@ -41,7 +41,7 @@ TEST(BenchDevice, SumsOfAllReplicasAreExactAgainAndAgain) {
   const auto gpu = engine::cuda::fake_device();
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (const int replicas : {2, 3, 4}) {
-      FlatReplicas sums(flat(*gpu, dtype, replicas, "apart"));
+      FlatReplicas sums(flat(*gpu, dtype, replicas, "separate"));
       for (int again = 0; again < 2; ++again) {
         EXPECT_GT(sums.all_reduce(1), 0);
         EXPECT_EQ(sums.wrong_sums(), 0u);
@@ -58,24 +58,24 @@ TEST(BenchDevice, SumsOfAllReplicasAreExactAgainAndAgain) {
 TEST(BenchDevice, TimedSumsStayFinite) {
   const auto gpu = engine::cuda::fake_device();
   for (const int replicas : {2, 3, 8}) {
-    FlatReplicas sums(flat(*gpu, DType::kFloat32, replicas, "apart"));
+    FlatReplicas sums(flat(*gpu, DType::kFloat32, replicas, "separate"));
     const double exponent = 8 + sums.most_calls() * std::log2(replicas);
     EXPECT_LT(exponent, 128) << replicas;
     EXPECT_GT(sums.most_calls(), 30) << replicas;
   }
 }
 
-TEST(BenchDevice, UpdatesInsideTheSumsAndApartHaveTheSameBits) {
+TEST(BenchDevice, UpdatesInsideTheSumsAndSeparateHaveTheSameBits) {
   const auto gpu = engine::cuda::fake_device();
   FlatReplicas fused(flat(*gpu, DType::kFloat32, 3, "fused"));
-  FlatReplicas apart(flat(*gpu, DType::kFloat32, 3, "apart"));
+  FlatReplicas separate(flat(*gpu, DType::kFloat32, 3, "separate"));
   const std::uint64_t before = fused.same_weights();
-  EXPECT_EQ(apart.same_weights(), before);
+  EXPECT_EQ(separate.same_weights(), before);
   for (int turn = 0; turn < 2; ++turn) {
     EXPECT_GT(fused.update(1), 0);
-    EXPECT_GT(apart.update(1), 0);
+    EXPECT_GT(separate.update(1), 0);
   }
-  EXPECT_EQ(fused.same_weights(), apart.same_weights());
+  EXPECT_EQ(fused.same_weights(), separate.same_weights());
   EXPECT_NE(fused.same_weights(), before) << "nothing was updated";
 }
 
@@ -126,13 +126,14 @@ TEST(BenchDevice, TablesHaveTheirFigures) {
       return std::min(update["ways"][way]["microseconds"].get<double>(),
                       update["ways"][way + "_in_one"]["microseconds"].get<double>());
     };
-    EXPECT_NEAR(update["fused_over_apart"].get<double>(), best("apart") / best("fused"), 1e-9);
+    EXPECT_NEAR(update["fused_over_separate"].get<double>(), best("separate") / best("fused"),
+                1e-9);
   }
 }
 
 TEST(BenchDevice, OptionsThatCannotBeAreRefused) {
   const auto gpu = engine::cuda::fake_device();
-  EXPECT_THROW(FlatReplicas(flat(*gpu, DType::kFloat32, 17, "apart")), engine::Error);
+  EXPECT_THROW(FlatReplicas(flat(*gpu, DType::kFloat32, 17, "separate")), engine::Error);
   DeviceOptions none;
   none.turns = 0;
   EXPECT_THROW(optimizer_figures(*gpu, none), engine::Error);

@@ -99,11 +99,11 @@ class Bench(program.Case):
                 self.assertAlmostEqual(row["predicted_us"], table[row["bytes"]]["predicted_us"])
 
     def test_bench_and_plan_agree_of_a_bucket_of_any_size(self):
-        """Also where the update is apart: between powers of two no line is drawn."""
+        """Also where the update is separate: between powers of two no line is drawn."""
         prefix = program.mpirun(2)
         flags = ["--assumed", "--model", "mlp_wide", "--algorithm", "halving_doubling:1m.."]
         plan = json.loads(self.good("plan", *flags, "--json", prefix=prefix).stdout)
-        self.assertEqual(plan["update"], "apart")
+        self.assertEqual(plan["update"], "separate")
         bucket = plan["buckets"][-1]
         size = str(bucket["bytes"])
         row, = rows(self.good("bench", "--min", size, "--max", size, "--iterations", "1", "--assumed", "--json",

@@ -95,15 +95,15 @@ class Plan(Case):
         self.assertEqual(again["table"], plan["table"])
 
     def test_a_models_update_is_where_it_takes_less_and_both_prices_are_said(self):
-        both = r"the sums and updates of a step are predicted to take [\d.]+ [mu]?s fused, [\d.]+ [mu]?s apart"
-        for topology, update in (("1x4", "fused"), ("3x1", "fused"), ("128x8", "apart")):
+        both = r"the sums and updates of a step are predicted to take [\d.]+ [mu]?s fused, [\d.]+ [mu]?s separate"
+        for topology, update in (("1x4", "fused"), ("3x1", "fused"), ("128x8", "separate")):
             text = self.good("plan", "--topology", topology, "--model", "mlp_wide").stdout
             self.assertRegex(text, rf"\n  update by SGD with momentum: {update}, because {both}\n$")
         plan = self.plan("--topology", "3x1", "--model", "mlp")
-        self.assertIn(plan["update"], ("fused", "apart"))
+        self.assertIn(plan["update"], ("fused", "separate"))
         self.assertRegex(plan["update_reason"], both)
         plan = self.plan("--topology", "3x1", "--model", "mlp", "--algorithm", "halving_doubling")
-        self.assertEqual(plan["update"], "apart")
+        self.assertEqual(plan["update"], "separate")
         self.assertIn("halving_doubling has none", plan["update_reason"])
 
     def test_rules_are_obeyed(self):

@@ -34,7 +34,7 @@ class Output(Case):
                          ("mlp", 50, 6, replicas))
         self.assertGreater(result["images_per_second"], 0)
         self.assertEqual(done.stderr.count("all-reduce: "), 1)
-        self.assertRegex(done.stderr, rf"\nall-reduce: {result['algorithm']}, update (fused|apart), 1 bucket of up to 4 MiB")
+        self.assertRegex(done.stderr, rf"\nall-reduce: {result['algorithm']}, update (fused|separate), 1 bucket of up to 4 MiB")
         self.assertIn(result["algorithm"], done.stderr)
 
     def test_json_is_all_of_standard_output(self):
@@ -233,9 +233,10 @@ class BadInput(Case):
             (["--algorithm", "direct:9..9"], 64, ["--algorithm", "holds no size"]),
             (["--algorithm", "direct:..64k,ring:32k.."], 64, ["--algorithm", "direct and ring both want 32 KiB"]),
             (["--algorithm", "direct:..64k,"], 64, ["--algorithm", "names no algorithm"]),
-            (["--update", "x"], 64, ["x", "auto, fused or apart"]),
-            (["--update", "fused", "--algorithm", "halving_doubling"], 64, ["update fused", "halving_doubling", "--update apart"]),
-            (["--update", "fused", "--algorithm", "ring", "--clip", "1"], 64, ["update fused", "norm", "use apart"]),
+            (["--update", "x"], 64, ["x", "auto, fused or separate"]),
+            (["--update", "apart"], 64, ["apart", "auto, fused or separate"]),
+            (["--update", "fused", "--algorithm", "halving_doubling"], 64, ["update fused", "halving_doubling", "--update separate"]),
+            (["--update", "fused", "--algorithm", "ring", "--clip", "1"], 64, ["update fused", "norm", "use separate"]),
             (["--batch", "0"], 64, ["--batch", "'0'", "from 1 to"]),
             (["--batch", "-3"], 64, ["--batch", "'-3'", "from 1 to"]),
             (["--batch", "abc"], 64, ["--batch", "'abc'", "whole number"]),
@@ -362,8 +363,8 @@ class BadInput(Case):
 
     def test_by_size_an_update_is_fused_where_all_buckets_have_a_place_for_it(self):
         flags = ["train", *SMALL, "--replicas", "2", "--update", "fused", "--algorithm"]
-        refused(self, [*flags, "direct:..4k,one_shot:4k.."], 64, ["update fused", "one_shot has none", "use apart"])
-        refused(self, [*flags, "direct:..4k,ring:4k..", "--clip", "1"], 64, ["norm", "ring was chosen", "use apart"])
+        refused(self, [*flags, "direct:..4k,one_shot:4k.."], 64, ["update fused", "one_shot has none", "use separate"])
+        refused(self, [*flags, "direct:..4k,ring:4k..", "--clip", "1"], 64, ["norm", "ring was chosen", "use separate"])
         self.assertIn(", update fused, ", self.good(*flags, "one_shot:..4k,direct:4k..").stderr)
 
     def test_algorithms_by_size(self):

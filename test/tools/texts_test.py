@@ -33,7 +33,7 @@ class Texts(Case):
 
     def test_of_training(self):
         for flags in (["--replicas", "1"], ["--replicas", "2"], ["--replicas", "2", "--bucket", "0.25"],
-                      ["--replicas", "3", "--algorithm", "ring"], ["--replicas", "2", "--update", "apart"],
+                      ["--replicas", "3", "--algorithm", "ring"], ["--replicas", "2", "--update", "separate"],
                       ["--replicas", "2", "--optimizer", "lars"], ["--replicas", "2", "--dtype", "bfloat16"],
                       ["--strategy", "parameter_server", "--replicas", "1", "--warm-up", "0"],
                       ["--strategy", "parameter_server", "--replicas", "2", "--servers", "2", "--sync"]):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""An optimizer's update inside the all-reduce and one apart from it, in two processes of one host: the
+"""An optimizer's update inside the all-reduce and one separate from it, in two processes of one host: the
 same parameters and the same optimizer's state, bit by bit, and half the state in each process.
 
 usage: update_test.py LOCKSTEP
@@ -30,11 +30,11 @@ def state(folder):
 
 
 class Update(Case):
-    def test_fused_and_apart_end_with_the_same_bits_and_fused_keeps_half_the_state(self):
+    def test_fused_and_separate_end_with_the_same_bits_and_fused_keeps_half_the_state(self):
         for name, rule in RULES.items():
             with self.subTest(name):
                 ended, kept = {}, {}
-                for update in ("fused", "apart"):
+                for update in ("fused", "separate"):
                     folder = self.top / name / update
                     done = self.good("train", *SMALL, *COLLECTIVE, *rule, "--update", update, "-v", "--checkpoints", folder,
                                      prefix=mpirun(2))
@@ -42,10 +42,10 @@ class Update(Case):
                     ended[update] = state(folder)
                 self.assertGreater(len(ended["fused"]), 6)
                 self.assertTrue(any("/" in key for key in ended["fused"]), list(ended["fused"]))
-                self.assertEqual(ended["fused"].keys(), ended["apart"].keys())
+                self.assertEqual(ended["fused"].keys(), ended["separate"].keys())
                 for key, values in ended["fused"].items():
-                    self.assertEqual(values, ended["apart"][key], f"{name}: {key} differs")
-                self.assertAlmostEqual(kept["apart"], 2 * kept["fused"], delta=0.16)  # printed to a tenth of a MiB
+                    self.assertEqual(values, ended["separate"][key], f"{name}: {key} differs")
+                self.assertAlmostEqual(kept["separate"], 2 * kept["fused"], delta=0.16)  # printed to a tenth of a MiB
                 self.assertGreater(kept["fused"], 1)
 
 

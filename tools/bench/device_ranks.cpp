@@ -42,7 +42,7 @@ FlatOptions flat_options(const Setting& setting, const DeviceSetting& of_devices
   options.elements = count;
   options.dtype = setting.task.dtype;
   options.algorithm = algorithm;
-  options.update = strategies::Update::kApart;
+  options.update = strategies::Update::kSeparate;
   options.bucket_bytes = (count + engine::kBlock) * sizeof(double);  // more than there is: one
   options.deadline = of_devices.deadline;
   return options;

@@ -219,7 +219,7 @@ TEST(Walk, WhatIsFirstInLineRunsBeforeAllElse) {
 // and apart (sums everywhere, each rank its own squares and update). Exactly the same bits.
 class Updates : public testing::TestWithParam<bool> {};
 
-TEST_P(Updates, AreTheFormulasAndTheSameFusedAndApart) {
+TEST_P(Updates, AreTheFormulasAndTheSameFusedAndSeparate) {
   const bool clip = GetParam();
   constexpr std::size_t kWeights = 5 * kBlock + 300, kBucket = 2 * kBlock;
   constexpr int kSteps = 3;

@@ -189,7 +189,7 @@ TEST(Decay, IsOfWeightsAloneUnlessItIsAskedForAll) {
 }
 
 // Segments end within blocks, and blocks within segments.
-TEST(Decay, GivesTheSameBitsFusedAndApartForAnyBucketSize) {
+TEST(Decay, GivesTheSameBitsFusedAndSeparateForAnyBucketSize) {
   const auto cpu = engine::cpu_device();
   for (const engine::DType dtype : {engine::DType::kFloat64, engine::DType::kFloat32})
     for (const optim::Optimizer& optimizer :
@@ -206,7 +206,7 @@ TEST(Decay, GivesTheSameBitsFusedAndApartForAnyBucketSize) {
           options.step.bucket_bytes = bucket;
           return train_mirrored(job, options).weights;
         };
-        const auto apart = with("apart", 1);
+        const auto apart = with("separate", 1);
         for (const std::size_t bucket : {std::size_t(1), std::size_t(20000), std::size_t(1) << 30})
           EXPECT_EQ(with("fused", bucket), apart)
               << optimizer.describe() << ", " << count << " replicas, bucket " << bucket;
@@ -248,7 +248,7 @@ TEST(Lars, WaitsForAllSumsAndItsStepIsVerified) {
     const Job job = job_with(adapted());
     strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
     EXPECT_EQ(verify(strategy), "");
-    EXPECT_THAT(strategy.explain(), HasSubstr("update: apart, because lars needs the norms of "
+    EXPECT_THAT(strategy.explain(), HasSubstr("update: separate, because lars needs the norms of "
                                               "whole weights and of their gradients first"));
     const strategies::StepDesign& design = strategy.step();
     EXPECT_GT(design.buckets.size(), 2u);
@@ -274,7 +274,7 @@ std::string refused(const optim::Optimizer& optimizer, const std::string& update
 TEST(Lars, FusedOrClippedIsRefusedWithTheReason) {
   EXPECT_THAT(refused(adapted(), "fused"),
               HasSubstr("update fused: lars needs the norms of whole weights and of their "
-                        "gradients first, which are known when all are summed: use apart"));
+                        "gradients first, which are known when all are summed: use separate"));
   optim::Optimizer clipped = adapted();
   clipped.rule.clip_norm = 1;
   EXPECT_THAT(refused(clipped, "auto"), HasSubstr("lars with clip_norm 1"));

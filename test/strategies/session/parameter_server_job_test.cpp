@@ -52,7 +52,7 @@ TEST(ParameterServerJob, RefusesWhatOnlyAnAllReduceCouldObey) {
   EXPECT_THAT(refused({.step = {.overlap = false}}), HasSubstr("leave out overlap"));
   EXPECT_THAT(refused({.shares = {1}}), HasSubstr("leave out shares"));
   EXPECT_THAT(refused({.memory_limit = 1}), HasSubstr("leave out memory_limit"));
-  strategies::StrategyOptions both{.step = {.update = strategies::Update::kApart}};
+  strategies::StrategyOptions both{.step = {.update = strategies::Update::kSeparate}};
   both.shares = {1};
   EXPECT_THAT(refused(both), HasSubstr("leave out update, shares"));
 }

@@ -219,7 +219,7 @@ TEST_F(Costs, OfWhichOneProcessKnowsLessAreToldBeforeAnybodyMeasures) {
   for (const bool measured : {false, true}) {
     const auto said = open_all({0, 1}, options_, [&](std::size_t p, SynchronousOptions& mine) {
       if (p == 0 && measured) mine.step.algorithm = "ring";
-      if (p == 0 && !measured) mine.step.update = Update::kApart;
+      if (p == 0 && !measured) mine.step.update = Update::kSeparate;
       if (p == 1 && !measured) mine.measured = false;
     });
     for (const std::string& text : all(said, &Said::error)) {
@@ -336,7 +336,7 @@ TEST_F(Steps, OfWhatNoRuleHoldsThePlannerChooses) {
   using testing::Contains;
   const std::vector<int> host{0, 0, 1};
   const auto prices = planner(host, "leader_hierarchical", "hierarchical");
-  for (const char* update : {"fused", "apart"}) {
+  for (const char* update : {"fused", "separate"}) {
     const auto mixed = design(host, "ring:8k..", update, &prices);
     EXPECT_EQ(mixed.algorithms, all_but_last("ring", "leader_hierarchical"));
     EXPECT_THAT(question_.sums, Contains(4224));
@@ -349,13 +349,14 @@ TEST_F(Steps, OfWhatNoRuleHoldsThePlannerChooses) {
   const auto alone = planner({0, 0}, "one_shot", "direct", "direct");
   EXPECT_EQ(design({0, 0}, "auto", "auto", &alone).algorithms, all_but_last("direct", "direct"));
   EXPECT_THAT(question_.sums, testing::IsSupersetOf({std::size_t(4224), std::size_t(8192)}));
-  EXPECT_EQ(design({0, 0}, "auto", "apart", &alone).algorithms, all_but_last("direct", "one_shot"));
+  EXPECT_EQ(design({0, 0}, "auto", "separate", &alone).algorithms,
+            all_but_last("direct", "one_shot"));
   EXPECT_EQ(design({0}, "auto").algorithms, all_but_last("direct", "direct"));
   EXPECT_THAT(question_.sums, IsEmpty());
   // Of sums that are all asked for the place of the update is open, until that is asked for too.
   design(host, "ring");
   EXPECT_THAT(question_.buckets, testing::ElementsAre(4224, 8192));
-  for (const char* update : {"fused", "apart"}) {
+  for (const char* update : {"fused", "separate"}) {
     design(host, "ring", update);
     EXPECT_THAT(question_.sums, IsEmpty());
   }
@@ -392,13 +393,13 @@ TEST_F(Steps, WhatIsRecordedGivesTheSameStepWithoutThePlanner) {
   }
 }
 
-TEST_F(Steps, OneBucketWithoutAPlaceForTheUpdateHasItApartForAll) {
+TEST_F(Steps, OneBucketWithoutAPlaceForTheUpdateHasItSeparateForAll) {
   for (const auto& [host, rules] : {std::pair(std::vector{0, 1}, "halving_doubling:..8k,ring:8k.."),
                                     {{0, 0}, "one_shot:..8k,direct:8k.."}}) {
-    EXPECT_EQ(design(host, rules).update, Update::kApart);
+    EXPECT_EQ(design(host, rules).update, Update::kSeparate);
     EXPECT_THAT(refused(host, rules, "fused"), HasSubstr("needs an algorithm that has a place"));
   }
-  EXPECT_EQ(design({0, 1}, "ring:..8k,halving_doubling:8k..").update, Update::kApart);
+  EXPECT_EQ(design({0, 1}, "ring:..8k,halving_doubling:8k..").update, Update::kSeparate);
   // What is asked for sizes that no bucket has is no matter.
   EXPECT_EQ(design({0, 1}, "halving_doubling:..16,ring:16..", "fused").update, Update::kFused);
   // What the planner chooses has a place where the update is to be inside.
@@ -408,19 +409,19 @@ TEST_F(Steps, OneBucketWithoutAPlaceForTheUpdateHasItApartForAll) {
   EXPECT_EQ(planned.algorithms, all_but_last("ring", "ring"));
   EXPECT_THAT(strategies::sentence(planned),
               HasSubstr("\nother sums of a step use halving_doubling"));
-  EXPECT_EQ(design({0, 1}, "auto", "apart", &prices).algorithms,
+  EXPECT_EQ(design({0, 1}, "auto", "separate", &prices).algorithms,
             all_but_last("ring", "halving_doubling"));
 }
 
 // Each of four buckets costs two turns of a ring of two.
 TEST_F(Steps, TheUpdateIsInsideUnlessThatTakesMoreThanATenthLonger) {
   const std::vector<int> host{0, 1};
-  const auto ways = [&](double fused, double apart) {
-    return strategies::StepPrices{{rules(host, "ring", apart)},
+  const auto ways = [&](double fused, double separate) {
+    return strategies::StepPrices{{rules(host, "ring", separate)},
                                   strategies::UpdateWay{rules(host, "ring", fused)}};
   };
-  const auto said = [&](double fused, double apart, bool unlike = false) {
-    const auto prices = ways(fused, apart);
+  const auto said = [&](double fused, double separate, bool unlike = false) {
+    const auto prices = ways(fused, separate);
     const auto design = this->design(host, "auto", "auto", &prices, 0, unlike);
     const std::string update(name(design.update)), why = design.update_reason.text();
     EXPECT_THAT(strategies::sentence(design),
@@ -428,11 +429,11 @@ TEST_F(Steps, TheUpdateIsInsideUnlessThatTakesMoreThanATenthLonger) {
     return update + ": " + why;
   };
   const std::string both = "the sums and updates of a step are predicted to take ";
-  EXPECT_EQ(said(1e-3, 2e-3), "fused: " + both + "8.00 ms fused, 16.00 ms apart");
+  EXPECT_EQ(said(1e-3, 2e-3), "fused: " + both + "8.00 ms fused, 16.00 ms separate");
   EXPECT_THAT(
       said(1.09e-3, 1e-3),
-      HasSubstr("fused: " + both + "8.72 ms fused, 8.00 ms apart; the difference is small"));
-  EXPECT_EQ(said(1.11e-3, 1e-3), "apart: " + both + "8.88 ms fused, 8.00 ms apart");
+      HasSubstr("fused: " + both + "8.72 ms fused, 8.00 ms separate; the difference is small"));
+  EXPECT_EQ(said(1.11e-3, 1e-3), "separate: " + both + "8.88 ms fused, 8.00 ms separate");
   EXPECT_THAT(said(1.11e-3, 1e-3, true), HasSubstr("fused: "));
   EXPECT_THAT(said(1.11e-3, 1e-3, true), HasSubstr("the processors differ"));
   // What is asked for is obeyed, whatever it takes.
@@ -445,8 +446,8 @@ TEST_F(Steps, AClippedNormHasTheUpdateInsideOnlyWhereAllIsDirect) {
   EXPECT_EQ(design({0, 0}, "direct:..8k", "auto", nullptr, 1).update, Update::kFused);
   const auto clipped = design({0, 1}, "auto", "auto", nullptr, 1);
   EXPECT_THAT(clipped.update_reason.text(), HasSubstr("of a clipped norm all must know first"));
-  EXPECT_EQ(design({0, 0}, "ring:..8k", "auto", nullptr, 1).update, Update::kApart);
-  EXPECT_THAT(refused({0, 0}, "ring:..8k", "fused", 1), HasSubstr("ring was chosen: use apart"));
+  EXPECT_EQ(design({0, 0}, "ring:..8k", "auto", nullptr, 1).update, Update::kSeparate);
+  EXPECT_THAT(refused({0, 0}, "ring:..8k", "fused", 1), HasSubstr("ring was chosen: use separate"));
 }
 
 TEST_F(Steps, WhatCannotBeIsRefusedWithAReason) {
@@ -460,7 +461,7 @@ TEST_F(Steps, OneShotBesideDirectGivesTheBitsOfDirect) {
   const auto by_size = [](const char* algorithm) {
     auto options = replicas(3);
     options.step.algorithm = algorithm;
-    options.step.update = Update::kApart;
+    options.step.update = Update::kSeparate;
     return train_mirrored({}, options).weights;
   };
   EXPECT_EQ(by_size("one_shot:..8k,direct:8k.."), by_size("direct"));
@@ -469,7 +470,7 @@ TEST_F(Steps, OneShotBesideDirectGivesTheBitsOfDirect) {
 TEST(Choices, ForAnUpdateThatIsToBeFusedAreAmongThoseThatHaveAPlaceForIt) {
   auto options = replicas(1);
   const auto free = open_all({0, 1, 2}, options);
-  ASSERT_THAT(all(free, &Said::explained), Each(HasSubstr(", update apart, ")));
+  ASSERT_THAT(all(free, &Said::explained), Each(HasSubstr(", update separate, ")));
   options.step.update = Update::kFused;
   const auto fused = open_all({0, 1, 2}, options);
   EXPECT_THAT(all(fused, &Said::error), Each(IsEmpty()));

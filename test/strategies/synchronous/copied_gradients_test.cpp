@@ -198,11 +198,11 @@ std::vector<Way> ways() {
     std::vector<int> apart(std::size_t(n), 0);
     std::iota(apart.begin(), apart.end(), 0);
     list.push_back({"mirrored " + count, n, {}, "direct", "fused"});
-    list.push_back({"mirrored, update apart " + count, n, {}, "direct", "apart"});
+    list.push_back({"mirrored, update separate " + count, n, {}, "direct", "separate"});
     list.push_back({"processes " + count, 1, one_host, "direct", "fused"});
-    list.push_back({"processes, update apart " + count, 1, one_host, "direct", "apart"});
+    list.push_back({"processes, update separate " + count, 1, one_host, "direct", "separate"});
     list.push_back({"hosts " + count, 1, apart, "ring"});
-    list.push_back({"hosts, update apart " + count, 1, apart, "ring", "apart"});
+    list.push_back({"hosts, update separate " + count, 1, apart, "ring", "separate"});
   }
   list.push_back({"2 processes of 2", 2, {0, 0}, "direct", "fused"});
   return list;
@@ -221,9 +221,9 @@ TEST_P(CopiedGradients, AreNoneAndKernelsMoveWhatThePlanSays) {
     const strategies::StepDesign design = trained(way, job, counter);
     const std::size_t n = std::size_t(way.ranks()), size = design.buckets.back().end;
     const bool ring = way.algorithm == "ring", norm = optimizer.rule.clip_norm > 0;
-    const bool fused = way.update != "apart" && !(ring && norm);
+    const bool fused = way.update != "separate" && !(ring && norm);
     ASSERT_EQ(design.algorithm, ring ? "ring" : "direct");
-    ASSERT_EQ(design.update, fused ? strategies::Update::kFused : strategies::Update::kApart);
+    ASSERT_EQ(design.update, fused ? strategies::Update::kFused : strategies::Update::kSeparate);
 
     const Moved moved = moved_by(design);
     EXPECT_EQ(moved.copied, 0u);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The optimizer's update inside the all-reduce and apart from it: the same bits, less state a rank,
-// and an order that suits who waits.
+// The optimizer's update inside the all-reduce and separate from it: the same bits, less state a
+// rank, and an order that suits who waits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,34 +12,34 @@
 namespace lockstep::test {
 namespace fused_update_test {
 
-TEST(Updates, FusedAndApartGiveTheSameBitsForAnyBucketSize) {
+TEST(Updates, FusedAndSeparateGiveTheSameBitsForAnyBucketSize) {
   for (double clip : {0.0, 0.05}) {
     Job job;
     job.centre = true;
     job.optimizer = engine::optim::sgd({.rate = 0.02, .momentum = 0.9, .clip_norm = clip});
     for (int count : {1, 2, 3, 4}) {
       auto options = replicas(count);
-      options.step.update = strategies::Update::kApart;
-      const Outcome apart = train_mirrored(job, options);
+      options.step.update = strategies::Update::kSeparate;
+      const Outcome separate = train_mirrored(job, options);
       for (std::size_t bucket : {std::size_t(1), std::size_t(20000), std::size_t(1) << 30}) {
         auto fused = replicas(count);
         fused.step.update = strategies::Update::kFused;
         fused.step.bucket_bytes = bucket;
         const Outcome outcome = train_mirrored(job, fused);
-        EXPECT_EQ(outcome.weights, apart.weights) << count << " replicas, bucket " << bucket;
+        EXPECT_EQ(outcome.weights, separate.weights) << count << " replicas, bucket " << bucket;
         if (count > 1 && bucket == 1) {
-          EXPECT_LT(outcome.owned, apart.owned);
+          EXPECT_LT(outcome.owned, separate.owned);
         }
       }
       auto late = replicas(count);
       late.step.overlap = false;
-      EXPECT_EQ(train_mirrored(job, late).weights, apart.weights) << "without overlap";
+      EXPECT_EQ(train_mirrored(job, late).weights, separate.weights) << "without overlap";
     }
   }
 }
 
 // By the kernels that users train with: where the sum is in registers, and where it is in memory.
-TEST(Updates, FusedAndApartGiveTheSameBitsInFloat32OnTheCpu) {
+TEST(Updates, FusedAndSeparateGiveTheSameBitsInFloat32OnTheCpu) {
   const auto device = engine::cpu_device();
   for (const engine::optim::Optimizer& optimizer :
        {engine::optim::sgd({.rate = 0.02, .momentum = 0.9}), engine::optim::adam({.rate = 0.003}),
@@ -50,17 +50,17 @@ TEST(Updates, FusedAndApartGiveTheSameBitsInFloat32OnTheCpu) {
     for (const int count : {2, 5}) {
       auto options = replicas(count);
       options.devices.assign(std::size_t(count), device.get());
-      options.step.update = strategies::Update::kApart;
-      const Outcome apart = train_mirrored(job, options);
+      options.step.update = strategies::Update::kSeparate;
+      const Outcome separate = train_mirrored(job, options);
       options.step.update = strategies::Update::kFused;
       const Outcome fused = train_mirrored(job, options);
-      EXPECT_EQ(fused.weights, apart.weights) << optimizer.describe() << ", " << count;
-      EXPECT_LT(fused.owned, apart.owned);
+      EXPECT_EQ(fused.weights, separate.weights) << optimizer.describe() << ", " << count;
+      EXPECT_LT(fused.owned, separate.owned);
     }
   }
 }
 
-TEST(Updates, FusedAndApartGiveTheSameBitsBetweenHosts) {
+TEST(Updates, FusedAndSeparateGiveTheSameBitsBetweenHosts) {
   Job job;
   job.optimizer = engine::optim::adam({.rate = 0.003});
   for (const std::string algorithm :
@@ -69,19 +69,20 @@ TEST(Updates, FusedAndApartGiveTheSameBitsBetweenHosts) {
       auto options = replicas(1);
       options.step.algorithm = algorithm;
       options.step.bucket_bytes = 20000;
-      options.step.update = strategies::Update::kApart;
-      const Outcome apart = train_collective(job, options, host);
+      options.step.update = strategies::Update::kSeparate;
+      const Outcome separate = train_collective(job, options, host);
       options.step.update = strategies::Update::kFused;
       const Outcome fused = train_collective(job, options, host);
-      EXPECT_EQ(fused.weights, apart.weights) << algorithm << ", " << host.size() << " processes";
-      EXPECT_LT(fused.owned, apart.owned);
+      EXPECT_EQ(fused.weights, separate.weights)
+          << algorithm << ", " << host.size() << " processes";
+      EXPECT_LT(fused.owned, separate.owned);
     }
 }
 
 // Executors move plans in their order: what streams comes as backward makes it, last layer first;
 // what waits for a norm as the next forward pass needs it, first layer first.
 TEST(Updates, ThatWaitForANormComeInTheOrderOfForward) {
-  for (const std::string update : {"fused", "apart"})
+  for (const std::string update : {"fused", "separate"})
     for (const double clip : {0.0, 0.05}) {
       Job job;
       job.optimizer = engine::optim::sgd({.momentum = 0.9, .clip_norm = clip});

@@ -105,7 +105,7 @@ const Setting kSettings[] = {
     {"float16, of a loss scale", {0, 0}, DType::kFloat16, engine::optim::adam({.rate = 0.002})},
     {.name = "the second GPU first", .gpus = {1, 0}},
     {.name = "ring", .gpus = {0, 0, 1}, .algorithm = "ring"},
-    {.name = "apart", .gpus = {0, 0}, .algorithm = "one_shot", .update = "apart"},
+    {.name = "separate", .gpus = {0, 0}, .algorithm = "one_shot", .update = "separate"},
     {.name = "a thread for communication", .gpus = {0, 0}, .thread = true},
 };
 
@@ -307,7 +307,7 @@ TEST(GpuGraphs, WhatIsSavedIsWhatTheLastRepetitionLeft) {
 }
 
 TEST(GpuGraphs, AMirrorThatDiffersIsNamed) {
-  for (const char* update : {"fused", "apart"}) {
+  for (const char* update : {"fused", "separate"}) {
     SCOPED_TRACE(update);
     engine::cuda::FakeDevices gpus({});
     Setting s{"two replicas", {0, 0}};

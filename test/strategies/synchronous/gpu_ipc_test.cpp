@@ -167,11 +167,11 @@ TEST(GpuIpc, OneGpuOfSeveralProcessesOrSeveralReplicasOfEachMakeNoDifference) {
 }
 
 // Whatever the planner may choose, and in every order of streams.
-TEST(GpuIpc, EveryAlgorithmFusedAndApartGivesThoseBitsInEveryOrderOfStreams) {
+TEST(GpuIpc, EveryAlgorithmFusedAndSeparateGivesThoseBitsInEveryOrderOfStreams) {
   Job job = small(DType::kFloat32);
   job.steps = 3;
   const std::pair<const char*, const char*> kinds[] = {
-      {"direct", "fused"}, {"direct", "apart"}, {"one_shot", "apart"}, {"ring", "fused"}};
+      {"direct", "fused"}, {"direct", "separate"}, {"one_shot", "separate"}, {"ring", "fused"}};
   for (const auto& [algorithm, update] : kinds) {
     for (const std::uint64_t seed : {1, 2}) {
       SCOPED_TRACE(fmt::format("{} {} {}", algorithm, update, seed));

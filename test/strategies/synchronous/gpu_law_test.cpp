@@ -139,8 +139,8 @@ TEST(GpuLaw, EveryAlgorithmWorksOverSeveralGpus) {
   Job job = small(DType::kFloat32);
   job.steps = 3;
   const std::pair<const char*, const char*> kinds[] = {
-      {"direct", "fused"},   {"ring", "fused"}, {"hierarchical", "fused"},
-      {"one_shot", "apart"}, {"ring", "apart"}, {"halving_doubling", "apart"}};
+      {"direct", "fused"},      {"ring", "fused"},    {"hierarchical", "fused"},
+      {"one_shot", "separate"}, {"ring", "separate"}, {"halving_doubling", "separate"}};
   for (const auto& [algorithm, update] : kinds) {
     SCOPED_TRACE(fmt::format("{} {}", algorithm, update));
     const auto train = [&, a = algorithm, u = update](const std::vector<std::size_t>& which) {
@@ -181,8 +181,8 @@ TEST(GpuLaw, ProcessesWithOneAndThreeReplicasTakeTheStepsOfOneReplicaOnTheProces
 TEST(GpuLaw, SeveralProcessesGiveTheSameBitsInEveryOrderOfStreams) {
   const std::pair<const char*, const char*> kinds[] = {{"ring", "fused"},
                                                        {"hierarchical", "fused"},
-                                                       {"ring", "apart"},
-                                                       {"halving_doubling", "apart"}};
+                                                       {"ring", "separate"},
+                                                       {"halving_doubling", "separate"}};
   for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (const auto& [algorithm, update] : kinds) {
       if (dtype == DType::kBFloat16 && std::string_view(algorithm) != kinds[0].first) continue;

@@ -56,7 +56,7 @@ TEST(GpuLossScale, Float16TrainsAsFloat32DoesUpToItsRounding) {
     EXPECT_NEAR(one.losses[i], wanted.losses[i], 1e-2 * wanted.losses[i]);
   EXPECT_LT(relative(one.weights[0], wanted.weights[0]), 0x1p-9);
   for (const int count : {2, 3})
-    for (const std::string update : {"fused", "apart"}) {
+    for (const std::string update : {"fused", "separate"}) {
       const Outcome many = train_mirrored(job(DType::kFloat16, 20), on(*gpu, count, {}, update));
       for (const auto& mirror : many.weights) EXPECT_EQ(mirror, many.weights[0]);
       EXPECT_LT(relative(many.weights[0], one.weights[0]), 0x1p-9) << count << " " << update;
@@ -64,13 +64,13 @@ TEST(GpuLossScale, Float16TrainsAsFloat32DoesUpToItsRounding) {
 }
 
 // One sum and one update of the same bits, since finiteness must be known between the two.
-TEST(GpuLossScale, FusedAndApartHaveTheSameBits) {
+TEST(GpuLossScale, FusedAndSeparateHaveTheSameBits) {
   const auto gpu = engine::cuda::fake_device();
   for (const optim::Optimizer& optimizer :
        {kMomentum, optim::adam({.rate = 0.003}), optim::sgd({.rate = 0.02, .clip_norm = 0.05})}) {
     const Job one = job(DType::kFloat16, 8, optimizer);
     EXPECT_EQ(train_mirrored(one, on(*gpu, 3, {}, "fused")).weights,
-              train_mirrored(one, on(*gpu, 3, {}, "apart")).weights);
+              train_mirrored(one, on(*gpu, 3, {}, "separate")).weights);
   }
 }
 
@@ -116,7 +116,7 @@ TEST(GpuLossScale, SmallGradientsSurviveWithItAlone) {
 // It falls until gradients fit, without that the host waits for anything.
 TEST(GpuLossScale, FindsAScaleFromOneThatIsTooLarge) {
   for (const bool adam : {false, true}) {
-    const std::string update = adam ? "fused" : "apart";
+    const std::string update = adam ? "fused" : "separate";
     Outcome outcomes[2];
     std::vector<double> scales;
     std::vector<std::int64_t> skipped;

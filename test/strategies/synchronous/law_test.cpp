@@ -38,7 +38,7 @@ std::vector<Way> ways() {
   std::vector<Way> list;
   for (int n : {1, 2, 3, 4}) {
     list.push_back({"mirrored " + std::to_string(n), n, {}, {}});
-    list.push_back({"mirrored apart " + std::to_string(n), n, {}, {}, "auto", "apart"});
+    list.push_back({"mirrored separate " + std::to_string(n), n, {}, {}, "auto", "separate"});
     list.push_back({"mirrored ring " + std::to_string(n), n, {}, {}, "ring"});
     std::vector<int> one_host(std::size_t(n), 0);
     list.push_back({"processes " + std::to_string(n), n, one_host, {}});
@@ -52,15 +52,15 @@ std::vector<Way> ways() {
   list.push_back({"2 hosts of 2", 4, {0, 1}, {}});
   list.push_back({"3 hosts, an empty replica", 3, {0, 1, 2}, {2, 0, 3}});
   list.push_back({"unequal hosts", 3, {0, 0, 1}, {}});
-  list.push_back({"2 hosts of 2, apart", 4, {0, 1}, {}, "ring", "apart"});
+  list.push_back({"2 hosts of 2, separate", 4, {0, 1}, {}, "ring", "separate"});
   list.push_back({"2 hosts of 2, halving", 4, {0, 1}, {}, "halving_doubling"});
   list.push_back({"2 hosts of 2, hierarchical", 4, {0, 1}, {}, "hierarchical"});
   list.push_back({"3 hosts, hierarchical halving", 3, {0, 1, 2}, {}, "hierarchical_halving"});
   list.push_back({"unequal hosts, hierarchical", 4, {0, 0, 1, 0}, {}, "hierarchical"});
   list.push_back({"mirrored by size", 3, {}, {}, "direct:..8k,ring:8k.."});
-  list.push_back({"mirrored by size, apart", 3, {}, {}, "one_shot:..8k,direct:8k.."});
+  list.push_back({"mirrored by size, separate", 3, {}, {}, "one_shot:..8k,direct:8k.."});
   list.push_back({"2 hosts of 2, by size", 4, {0, 1}, {}, "ring:..8k,hierarchical:8k.."});
-  list.push_back({"unequal hosts, by size, apart",
+  list.push_back({"unequal hosts, by size, separate",
                   3,
                   {0, 0, 1},
                   {},

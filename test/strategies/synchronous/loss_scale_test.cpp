@@ -94,7 +94,7 @@ class LossScale : public testing::Test {
 
 // Powers of two are exact, so long as nothing overflows or vanishes.
 TEST_F(LossScale, OfAPowerOfTwoChangesNoBit) {
-  const std::pair<int, std::string> kWays[] = {{1, "auto"}, {3, "auto"}, {3, "apart"}};
+  const std::pair<int, std::string> kWays[] = {{1, "auto"}, {3, "auto"}, {3, "separate"}};
   for (const DType dtype : {DType::kFloat64, DType::kFloat32})
     for (const optim::Optimizer& optimizer : kAll)
       for (const auto& [count, update] : kWays) {
@@ -126,7 +126,7 @@ TEST_F(LossScale, AStepThatIsNotFiniteChangesNothing) {
     for (const optim::Optimizer& optimizer : kAll) {
       const int count = std::array{1, 2, 7}[run % 3];  // some of seven own nothing
       const std::string update =
-          (run + run / 4) % 2 == 0 ? "auto" : "apart";  // with each optimizer
+          (run + run / 4) % 2 == 0 ? "auto" : "separate";  // with each optimizer
       ++run;
       SCOPED_TRACE(optimizer.describe() + " " + update + " " + std::to_string(count));
       Job one = job(dtype, 6, optimizer, {3, 4});

@@ -94,7 +94,7 @@ TEST_F(Masters, StartAsFloat32AndWeightsAreTheirRounding) {
   exact.dtype = DType::kFloat32;
   const Outcome float32 = train_mirrored(exact, test::replicas(1));
   EXPECT_EQ(start(), float32.weights[0]);
-  for (const std::string update : {"fused", "apart"}) {
+  for (const std::string update : {"fused", "separate"}) {
     const Job still = job(1, optim::sgd({.rate = 0}));
     const Outcome outcome = train_mirrored(still, replicas(3, update));
     EXPECT_EQ(masters(still), float32.weights[0]) << update;
@@ -103,7 +103,8 @@ TEST_F(Masters, StartAsFloat32AndWeightsAreTheirRounding) {
 }
 
 // Gradients of two replicas are rounded twice as often as those of one, each to 8 bits; so are
-// their sums, where they are apart from the update. Of one step's change that makes less than 2^-7.
+// their sums, where they are separate from the update. Of one step's change that makes less than
+// 2^-7.
 TEST_F(Masters, OfReplicasTogetherChangeAsThoseOfOneUpToTheRoundingOfGradients) {
   const Numbers before = start();
   const optim::Optimizer plain = optim::sgd({.rate = 0.1});
@@ -118,7 +119,7 @@ TEST_F(Masters, OfReplicasTogetherChangeAsThoseOfOneUpToTheRoundingOfGradients) 
   const Numbers one = change(1, "fused");
   EXPECT_LT(relative(one, wanted), 0x1p-6);  // activations and their gradients are rounded, too
   for (const int count : {2, 4})
-    for (const std::string update : {"fused", "apart"})
+    for (const std::string update : {"fused", "separate"})
       EXPECT_LT(relative(change(count, update), one), 0x1p-7) << count << " " << update;
 }
 
@@ -128,7 +129,7 @@ struct Way {
   std::string algorithm, update;
 };
 
-TEST_F(Masters, OfMirrorsStayEqualByAnyAlgorithmFusedAndApart) {
+TEST_F(Masters, OfMirrorsStayEqualByAnyAlgorithmFusedAndSeparate) {
   const auto cpu = engine::cpu_device();
   const auto reference = test::replicas(1).devices[0];
   const optim::Optimizer optimizers[] = {kMomentum,
@@ -137,15 +138,15 @@ TEST_F(Masters, OfMirrorsStayEqualByAnyAlgorithmFusedAndApart) {
   for (engine::Device* device : {cpu.get(), reference}) {
     ++turn;  // each way has both, on one device each
     for (const Way& way : std::vector<Way>{{{}, 3, "direct", "fused"},
-                                           {{}, 3, "direct", "apart"},
+                                           {{}, 3, "direct", "separate"},
                                            {{}, 6, "direct", "fused"},
                                            {{}, 2, "ring", "fused"},
-                                           {{}, 3, "ring", "apart"},
-                                           {{}, 4, "halving_doubling", "apart"},
+                                           {{}, 3, "ring", "separate"},
+                                           {{}, 4, "halving_doubling", "separate"},
                                            {{0, 0, 1}, 1, "ring", "fused"},
-                                           {{0, 1, 2}, 1, "halving_doubling", "apart"},
+                                           {{0, 1, 2}, 1, "halving_doubling", "separate"},
                                            {{0, 1}, 2, "hierarchical", "fused"},
-                                           {{0, 1}, 2, "hierarchical", "apart"}}) {
+                                           {{0, 1}, 2, "hierarchical", "separate"}}) {
       const optim::Optimizer& optimizer = optimizers[turn++ % 2];
       auto options = replicas(way.count, way.update, way.algorithm);
       options.devices.assign(options.devices.size(), device);
@@ -162,7 +163,7 @@ TEST_F(Masters, OfMirrorsStayEqualByAnyAlgorithmFusedAndApart) {
 
 // Apart, gradients' sums are rounded before the update sees them; fused they are not, unless a norm
 // must be known between the two. There both have the same bits.
-TEST_F(Masters, OfAClippedNormHaveTheSameBitsFusedAndApart) {
+TEST_F(Masters, OfAClippedNormHaveTheSameBitsFusedAndSeparate) {
   const auto train = [&](const optim::Optimizer& optimizer, const std::string& update) {
     const Job one = job(10, optimizer);
     const Outcome outcome = train_mirrored(one, replicas(3, update));
@@ -170,11 +171,11 @@ TEST_F(Masters, OfAClippedNormHaveTheSameBitsFusedAndApart) {
     return masters(one);
   };
   const auto clipped = optim::sgd({.rate = 0.02, .momentum = 0.9, .clip_norm = 0.05});
-  EXPECT_EQ(train(clipped, "fused"), train(clipped, "apart"));
-  const Numbers fused = train(kMomentum, "fused"), apart = train(kMomentum, "apart");
-  EXPECT_NE(fused, apart);
+  EXPECT_EQ(train(clipped, "fused"), train(clipped, "separate"));
+  const Numbers fused = train(kMomentum, "fused"), separate = train(kMomentum, "separate");
+  EXPECT_NE(fused, separate);
   const Numbers before = start();
-  EXPECT_LT(relative(minus(apart, before), minus(fused, before)), 0x1p-6);
+  EXPECT_LT(relative(minus(separate, before), minus(fused, before)), 0x1p-6);
   EXPECT_GT(relative(train(clipped, "fused"), fused), 1e-3);  // it does clip
 }
 
@@ -189,7 +190,7 @@ TEST_F(Masters, KeepStepsThatBfloat16Loses) {
   for (std::size_t i = 0; i < before.size(); ++i)
     steps_lost += std::abs(wanted[i]) / 100 < std::abs(before[i]) * 0x1p-10;
   EXPECT_GT(steps_lost, 0.9 * double(before.size()));
-  for (const std::string update : {"fused", "apart"}) {
+  for (const std::string update : {"fused", "separate"}) {
     const Job one = job(100, slow);
     const Outcome outcome = train_mirrored(one, replicas(2, update));
     EXPECT_LT(relative(minus(masters(one), before), wanted), 0.05) << update;
@@ -213,7 +214,7 @@ TEST_F(Masters, StandInCheckpointsUnderTheParametersNamesAndNothingInBfloat16) {
   Job exact = job(2, kMomentum);
   exact.dtype = DType::kFloat32;
   train_mirrored(exact, test::replicas(2));
-  for (const std::string update : {"fused", "apart"}) {
+  for (const std::string update : {"fused", "separate"}) {
     const Job one = job(2, kMomentum);
     train_mirrored(one, replicas(2, update));
     EXPECT_EQ(arrays(one), arrays(exact)) << update;
@@ -260,7 +261,7 @@ TEST_F(Masters, GoOnInFloat32AndTheOtherWayRoundWithAnotherSlicing) {
 
   Job wide = exact;
   wide.steps = 18;
-  const Outcome again = train_mirrored(wide, replicas(2, "apart"));
+  const Outcome again = train_mirrored(wide, replicas(2, "separate"));
   Job undisturbed = job(18, kMomentum);
   undisturbed.dtype = DType::kFloat32;
   const Numbers all = train_mirrored(undisturbed, test::replicas(2)).weights[0], before = start();
@@ -268,7 +269,7 @@ TEST_F(Masters, GoOnInFloat32AndTheOtherWayRoundWithAnotherSlicing) {
 }
 
 TEST_F(Masters, OfARunThatGoesOnHaveTheBitsOfAnUndisturbedOne) {
-  for (const std::string update : {"fused", "apart"})
+  for (const std::string update : {"fused", "separate"})
     for (const optim::Optimizer& optimizer :
          {kMomentum, optim::adam({.rate = 0.003, .schedule = kConstant})}) {
       const Job whole = job(14, optimizer);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Law 2: a replica whose weights differ from those of the others is named by variable, rank and
-// step, with the update fused and apart. And the faults that comparing weights does not find.
+// step, with the update fused and separate. And the faults that comparing weights does not find.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,9 +63,9 @@ struct Way {
 
 const std::vector<Way>& ways() {
   static const std::vector<Way> all{{"mirrored, fused", {}, "direct", "fused"},
-                                    {"mirrored, apart", {}, "direct", "apart"},
+                                    {"mirrored, separate", {}, "direct", "separate"},
                                     {"3 hosts, fused", {0, 1, 2}, "ring", "fused"},
-                                    {"2 hosts, apart", {0, 0, 1}, "hierarchical", "apart"}};
+                                    {"2 hosts, separate", {0, 0, 1}, "hierarchical", "separate"}};
   return all;
 }
 
@@ -191,7 +191,7 @@ TEST(Law2, AWrongGradientReachesAllMirrorsAndIsNotFound) {
 }
 
 TEST(Law2, OfStepsThatAreReportedTogetherEachIsChecked) {
-  for (const char* update : {"fused", "apart"}) {
+  for (const char* update : {"fused", "separate"}) {
     auto options = replicas(3);
     options.step.update = strategies::update_of(update);
     strategies::Mirrored strategy(options);

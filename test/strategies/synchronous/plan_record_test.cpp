@@ -55,17 +55,17 @@ class PlanRecord : public testing::Test {
 
 TEST_F(PlanRecord, IsObeyedWhereNothingElseIsAskedFor) {
   const DesignOptions options =
-      resumed({.step = {.algorithm = "direct", .update = Update::kApart}}, {});
+      resumed({.step = {.algorithm = "direct", .update = Update::kSeparate}}, {});
   EXPECT_TRUE(obeyed_);
   const StepDesign again = design(options);
-  EXPECT_EQ(again.update, Update::kApart);
+  EXPECT_EQ(again.update, Update::kSeparate);
   EXPECT_THAT(again.algorithms, Each("direct"));
   EXPECT_EQ(again.asked, "auto");
 }
 
 // The reasons tell who asked: not this run, which asked for nothing; and not once more in the next.
 TEST_F(PlanRecord, SaysThatAnotherRunAsked) {
-  DesignOptions options{.step = {.algorithm = "ring", .update = Update::kApart}};
+  DesignOptions options{.step = {.algorithm = "ring", .update = Update::kSeparate}};
   for (int run = 0; run < 2; ++run) {
     const std::string record = strategies::plan_record(design(options), host_, {});
     options = {};
@@ -84,7 +84,7 @@ TEST_F(PlanRecord, SaysThatAnotherRunAsked) {
 
 // The recorded algorithms by size are of other buckets.
 TEST_F(PlanRecord, OfOtherBucketsIsChosenAnew) {
-  for (const Update update : {Update::kFused, Update::kApart}) {
+  for (const Update update : {Update::kFused, Update::kSeparate}) {
     const DesignOptions options =
         resumed({.step = {.algorithm = "direct", .update = update, .bucket_bytes = kLarge}},
                 {.step = {.bucket_bytes = kLarge / 2}});
@@ -99,7 +99,7 @@ TEST_F(PlanRecord, OfOtherBucketsIsChosenAnew) {
 TEST_F(PlanRecord, AnUpdateThatIsAskedForChoosesTheAlgorithmAnew) {
   host_ = {0, 1};
   const DesignOptions options =
-      resumed({.step = {.algorithm = "halving_doubling", .update = Update::kApart}},
+      resumed({.step = {.algorithm = "halving_doubling", .update = Update::kSeparate}},
               {.step = {.update = Update::kFused}});
   EXPECT_EQ(options.step.algorithm, "auto");
   EXPECT_EQ(design(options).update, Update::kFused);
@@ -109,16 +109,16 @@ TEST_F(PlanRecord, AnAlgorithmThatIsAskedForChoosesTheUpdateAnew) {
   host_ = {0, 1};
   const DesignOptions options = resumed({.step = {.algorithm = "ring", .update = Update::kFused}},
                                         {.step = {.algorithm = "halving_doubling"}});
-  EXPECT_EQ(design(options).update, Update::kApart);
+  EXPECT_EQ(design(options).update, Update::kSeparate);
 }
 
-TEST_F(PlanRecord, AnUpdateThatCannotBeInsideAnyMoreIsApart) {
+TEST_F(PlanRecord, AnUpdateThatCannotBeInsideAnyMoreIsSeparate) {
   host_ = {0, 1};
   const DesignOptions options =
       resumed({.step = {.algorithm = "ring", .update = Update::kFused}}, {});
   EXPECT_EQ(design(options).update, Update::kFused);
   const StepDesign clipped = design(options, 1);
-  EXPECT_EQ(clipped.update, Update::kApart);
+  EXPECT_EQ(clipped.update, Update::kSeparate);
   EXPECT_THAT(clipped.update_reason.text(), HasSubstr("clipped"));
 }
 
@@ -127,9 +127,10 @@ TEST_F(PlanRecord, OfAnotherOptimizerChoosesTheUpdateAnew) {
   const engine::UpdateRule lars = engine::optim::lars().rule, sgd = engine::optim::sgd({}).rule;
   const engine::Log log("", engine::Log::Level::kError);
   const StepDesign before = design({}, lars);
-  EXPECT_EQ(before.update, Update::kApart);
+  EXPECT_EQ(before.update, Update::kSeparate);
   const std::string record = strategies::plan_record(before, host_, {});
-  DesignOptions same{.rule = lars}, other{.rule = sgd}, asked{.step = {.update = Update::kApart}};
+  DesignOptions same{.rule = lars}, other{.rule = sgd},
+      asked{.step = {.update = Update::kSeparate}};
   asked.rule = sgd;
   EXPECT_TRUE(strategies::obey_record(record, host_, same, log));
   EXPECT_THAT(design(same, lars).update_reason.text(), HasSubstr("lars needs"));

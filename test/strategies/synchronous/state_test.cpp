@@ -64,10 +64,10 @@ void train_until(Job job, const Way& way, std::int64_t stop) {
 const std::vector<Way>& ways() {
   static const std::vector<Way> list = {{"mirrored 1", 1, {}},
                                         {"mirrored 4", 4, {}},
-                                        {"mirrored apart 3", 3, {}, "auto", "apart"},
+                                        {"mirrored separate 3", 3, {}, "auto", "separate"},
                                         {"processes 2 of 2", 2, {0, 0}},
                                         {"hosts 2 of 2", 2, {0, 1}},
-                                        {"hosts 2 of 2, apart", 2, {0, 1}, "auto", "apart"},
+                                        {"hosts 2 of 2, separate", 2, {0, 1}, "auto", "separate"},
                                         {"hosts 1 and 2", 1, {0, 1, 1}, "hierarchical"},
                                         {"by size", 1, {0, 1, 1}, "ring:..8k,hierarchical:8k.."}};
   return list;

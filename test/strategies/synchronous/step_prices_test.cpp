@@ -25,20 +25,21 @@ TEST(StepPrices, AreOfAllThatAnUpdateNeeds) {
     return strategies::price_step(host, optimizer.rule, question);
   };
   // Of 8192 bytes in microseconds: direct passes over 4 times as many, an update over weights once
-  // and each slot twice more, which each of the two ranks does where it is apart, and stores.
+  // and each slot twice more, which each of the two ranks does where it is separate, and stores.
   const double bytes = 8192 * 1e-9;
   const auto plain = of(engine::optim::sgd()), momentum = of(engine::optim::sgd({.momentum = 0.9}));
   const auto adam = of(engine::optim::adam());
   const auto clipped = of(engine::optim::sgd({.clip_norm = 1}));
   EXPECT_NEAR(plain.fused->seconds(8192), 5 * bytes, 1e-9);
-  EXPECT_NEAR(plain.apart.seconds(8192), (4 + 6) * bytes, 1e-9);
+  EXPECT_NEAR(plain.separate.seconds(8192), (4 + 6) * bytes, 1e-9);
   EXPECT_NEAR(momentum.fused->seconds(8192), 7 * bytes, 1e-9);
-  EXPECT_NEAR(momentum.apart.seconds(8192), (4 + 10) * bytes, 1e-9);
+  EXPECT_NEAR(momentum.separate.seconds(8192), (4 + 10) * bytes, 1e-9);
   EXPECT_NEAR(adam.fused->seconds(8192), 9 * bytes, 1e-9);
-  EXPECT_NEAR(adam.apart.seconds(8192), (4 + 14) * bytes, 1e-9);
-  // Clipped: half as many are stored first, and read again; apart one more pass over what is read.
+  EXPECT_NEAR(adam.separate.seconds(8192), (4 + 14) * bytes, 1e-9);
+  // Clipped: half as many are stored first, and read again; separate one more pass over what is
+  // read.
   EXPECT_NEAR(clipped.fused->seconds(8192), (3 + 4) * bytes, 0.1 * bytes);
-  EXPECT_NEAR(clipped.apart.seconds(8192), (4 + 2 + 6) * bytes, 0.1 * bytes);
+  EXPECT_NEAR(clipped.separate.seconds(8192), (4 + 2 + 6) * bytes, 0.1 * bytes);
 }
 
 // Those that can serve these ranks; of the ways to update, those with a place for it.
@@ -50,7 +51,7 @@ TEST(StepPrices, AreOfTheAlgorithmsThatCanBe) {
   };
   EXPECT_THAT(price("3x1", 0).fused->sums.algorithms(),
               UnorderedElementsAre("ring", "hierarchical", "leader_hierarchical"));
-  EXPECT_THAT(price("3x1", 0).apart.sums.algorithms(), testing::Contains("halving_doubling"));
+  EXPECT_THAT(price("3x1", 0).separate.sums.algorithms(), testing::Contains("halving_doubling"));
   EXPECT_THAT(price("1x4", 0).fused->sums.algorithms(), testing::Contains("direct"));
   EXPECT_THAT(price("1x4", 1).fused->sums.algorithms(), ElementsAre("direct"));
 }
@@ -62,7 +63,7 @@ TEST(StepPrices, ObeyRules) {
   const auto prices = strategies::price_step(collectives::example_topology("3x1"),
                                              engine::optim::sgd().rule, question);
   EXPECT_EQ(prices.fused->sums.choose(4096).algorithm, "ring");
-  EXPECT_EQ(prices.apart.sums.choose(4096).algorithm, "ring");
+  EXPECT_EQ(prices.separate.sums.choose(4096).algorithm, "ring");
 }
 
 TEST(StepDesign, KnowsProcessorsThatAreUnlike) {

@@ -49,13 +49,13 @@ struct Way {
 // The band: 1 % of each step's loss, over 20 steps that take it to a third.
 TEST(Wire, KeepsMirrorsEqualAndLossesNear) {
   for (const Way& way : std::vector<Way>{{{0, 1}, 1, "ring", "fused"},
-                                         {{0, 1}, 1, "ring", "apart"},
+                                         {{0, 1}, 1, "ring", "separate"},
                                          {{0, 1, 2}, 1, "ring", "fused"},
-                                         {{0, 1, 2}, 1, "halving_doubling", "apart"},
+                                         {{0, 1, 2}, 1, "halving_doubling", "separate"},
                                          {{0, 1}, 2, "hierarchical", "fused"},
-                                         {{0, 1}, 2, "hierarchical", "apart"},
+                                         {{0, 1}, 2, "hierarchical", "separate"},
                                          {{0, 0, 1}, 1, "leader_hierarchical", "fused"},
-                                         {{0, 1}, 2, "hierarchical_halving", "apart"},
+                                         {{0, 1}, 2, "hierarchical_halving", "separate"},
                                          {{0, 1}, 2, "auto", "auto"}})
     for (const bool clips : {false, true}) {
       if (clips && way.update == "fused") continue;  // between hosts there is no such step
