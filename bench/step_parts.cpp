@@ -80,7 +80,7 @@ std::vector<ReadyUnit> ReadyTimes::buckets(const std::vector<engine::Range>& cut
 StepTimes take_steps(engine::Strategy& strategy, const engine::Dataset& data, std::size_t batch,
                      double rate, int first, int warm_up, int steps) {
   const engine::Membership me = strategy.membership();
-  strategy.deal({data.size(), batch, first, warm_up + steps, {}, true});
+  strategy.assign({data.size(), batch, first, warm_up + steps, {}, true});
   StepTimes times;
   strategy.run([&](engine::Replica& r) {
     const bool mine = r.rank == me.rank;

@@ -126,7 +126,7 @@ void take_turn(Way& way, const engine::Dataset& data, const engine::UpdateRule& 
                std::size_t batch, int turn, int steps) {
   engine::Strategy& strategy = *way.strategy;
   const int first_rank = strategy.membership().rank;
-  strategy.deal({data.size(), batch, turn * steps, steps, {}, true});
+  strategy.assign({data.size(), batch, turn * steps, steps, {}, true});
   strategy.run([&](engine::Replica& r) {
     auto& mirror = static_cast<Mirror&>(r);
     engine::Pipeline pipeline(data, {.shuffle = false, .in_place = true});

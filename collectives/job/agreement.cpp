@@ -54,7 +54,7 @@ void leave_together(Job& job, const std::string& what) {
   job.bootstrap().all_gather("", what);
 }
 
-void run_together(Job& job, const std::function<void()>& body, const std::string& what) {
+void run_collectively(Job& job, const std::function<void()>& body, const std::string& what) {
   std::string mine;  // an error, as bytes
   try {
     body();

@@ -19,7 +19,7 @@ void require_same(Job& job, const std::string& mine, const std::string& what, bo
 
 // Runs `body` on all processes at the same time. Where it throws, all processes throw the error of
 // the first one on which it did.
-void run_together(Job& job, const std::function<void()>& body, const std::string& what);
+void run_collectively(Job& job, const std::function<void()>& body, const std::string& what);
 
 // To be called by all processes before they throw the same error: from here on a process that ends
 // is not a lost one.

@@ -49,7 +49,7 @@ class ExecutorObserver {
 
 struct ExecutorOptions {
   std::chrono::milliseconds deadline{60000};  // of one step of a plan without any progress
-  // At the deadline: a rank that waits, too, says so in this time, and is not named (presence.h).
+  // At the deadline: a rank that waits, too, says so in this time, and is not named (liveness.h).
   std::chrono::milliseconds answer{400};
   // Results of so many bytes and more that are stored apart from what they are made of are written
   // past the caches, where they would not stay.

@@ -83,7 +83,7 @@ std::string StragglerReport::arrivals(int plan, int lane, const std::vector<int>
   const auto now = engine::Clock::now();
   const PlanState& state = plans_[std::size_t(plan)];
   const Lane& steps = (*state.mine)[std::size_t(lane)];
-  std::vector<int> here = presence_.waiting(plan, now), elsewhere;
+  std::vector<int> here = liveness_.waiting(plan, now), elsewhere;
   for (const int rank : steps[state.cursors[std::size_t(lane)].step].ranks) here.push_back(rank);
   const auto directly = this->missing(plan, lane);
   here.insert(here.end(), directly.begin(), directly.end());
@@ -94,8 +94,8 @@ std::string StragglerReport::arrivals(int plan, int lane, const std::vector<int>
       return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
     };
     if (has(missing)) return true;
-    if (!has(directly) || presence_.waits_in(plan, rank, now)) return false;
-    if (presence_.waits(rank, now)) elsewhere.push_back(rank);
+    if (!has(directly) || liveness_.waits_in(plan, rank, now)) return false;
+    if (liveness_.waits(rank, now)) elsewhere.push_back(rank);
     return true;
   });
   return fmt::format("; arrived: {}{}; missing: {}", ranks_text(here),
@@ -107,7 +107,7 @@ std::string StragglerReport::arrivals(int plan, int lane, const std::vector<int>
 // silent. False where there is nobody to be named yet.
 bool StragglerReport::stop_late_lane(int plan, int lane, milliseconds waited, Time since,
                                      Time now) {
-  const std::vector<int> named = presence_.silent(plan, missing(plan, lane), since, now);
+  const std::vector<int> named = liveness_.silent(plan, missing(plan, lane), since, now);
   if (named.empty()) return false;
   team_.stop({engine::Code::kTimeout,
               fmt::format("{}{}: rank {} waited {} ms{}", purpose_of(plan),
@@ -173,7 +173,7 @@ void StragglerReport::look(int plan, int lane, milliseconds deadline) {
     cursor.waited += std::min<nanoseconds>(now - cursor.looked, kAttention);
   cursor.looked = now;
   if (cursor.waited < kLong) return;
-  presence_.wait(plan, now);
+  liveness_.wait(plan, now);
   const bool late = cursor.waited >= deadline;
   if (!late && !others_ask(plan, now)) {
     cursor.late = {};
@@ -187,7 +187,7 @@ void StragglerReport::look(int plan, int lane, milliseconds deadline) {
 // Whether other ranks ask whom this one waits for in the plan; in any, where what they ask about is
 // not what it waits for.
 bool StragglerReport::others_ask(int plan, Time now) const {
-  const std::optional<int> asked = presence_.asked(now);
+  const std::optional<int> asked = liveness_.asked(now);
   if (!asked || *asked == plan || std::size_t(*asked) >= plans_.size()) return bool(asked);
   const std::vector<Cursor>& cursors = plans_[std::size_t(*asked)].cursors;
   return std::none_of(cursors.begin(), cursors.end(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Says whom a rank waits for that has waited for too long, and stops its team with that: the ranks
-// that are silent are named, not those that wait themselves (presence.h). Each executor owns one
+// that are silent are named, not those that wait themselves (liveness.h). Each executor owns one
 // and calls it under its lock, except `set_purpose`, which any thread may call. The team, the
 // transport and the plans outlive it.
 #pragma once
@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/run/liveness.h"
 #include "collectives/run/plan_state.h"
-#include "collectives/run/presence.h"
 #include "collectives/run/team.h"
 #include "collectives/run/transport.h"
 
@@ -20,10 +20,10 @@ namespace lockstep::collectives {
 class StragglerReport {
  public:
   using Time = engine::Clock::time_point;
-  // `answer`: as for Presence. `plans`: of the executor, which has them all once it is opened.
+  // `answer`: as for Liveness. `plans`: of the executor, which has them all once it is opened.
   StragglerReport(int rank, Team& team, Transport* transport, std::chrono::milliseconds answer,
                   std::vector<PlanState>& plans)
-      : rank_(rank), team_(team), presence_(rank, team, transport, answer), plans_(plans) {}
+      : rank_(rank), team_(team), liveness_(rank, team, transport, answer), plans_(plans) {}
   void open() { purposes_.resize(plans_.size()); }
 
   // What a plan is waited for, as errors say it in front; empty: nothing.
@@ -49,7 +49,7 @@ class StragglerReport {
 
   int rank_;
   Team& team_;
-  Presence presence_;
+  Liveness liveness_;
   std::vector<PlanState>& plans_;
   mutable std::mutex mutex_;           // of the purposes
   std::vector<std::string> purposes_;  // by plan

@@ -52,7 +52,7 @@ class Team {
   // while this thread keeps that busy, unless it is moved. A guess, since it may have been.
   bool beside(int rank) const;
 
-  // What ranks that have waited for long know of each other (presence.h), all relaxed. A rank waits
+  // What ranks that have waited for long know of each other (liveness.h), all relaxed. A rank waits
   // in a plan: it has looked just now, and could not go on. Whether it said so in the last
   // `window`; in that plan, or in any.
   void note_waiting(int plan, int rank, engine::Clock::time_point now);

@@ -28,7 +28,7 @@ class Transport {
   // Ends a sleep that is under way, or else the next one, at once. From any thread, also beside one
   // that uses the transport. False where nothing can do that.
   virtual bool wake() noexcept { return false; }
-  // Words beside the messages, for ranks that have waited for long (presence.h): is somebody there
+  // Words beside the messages, for ranks that have waited for long (liveness.h): is somebody there
   // who waits, too, where this plan is waited for? And its answer, with the plan that it waits in.
   enum class Word { kAsk, kHere };
   struct Said {

@@ -15,7 +15,7 @@ constexpr const char* kParts[][2] = {
     {"strategy", "gradient_ready"},
     {"strategy", "finish"},
     {"strategy", "report"},
-    {"strategy", "settle"},
+    {"strategy", "synchronize"},
 };
 // A kind is seen about so often in a micro-batch: calls of the strategy once a layer, waits now and
 // then, layers once for each slice of a batch, and in backward again.

@@ -44,7 +44,7 @@ struct OpenOptions {
   Fallback fallback = Fallback::kNone;
 };
 
-// What `next` deals out.
+// What `next` assigns.
 struct WorkSpec {
   std::uint64_t examples = 0;              // of the data set
   std::size_t batch = 1;                   // of the whole job; at most OpenOptions::batch
@@ -102,7 +102,7 @@ struct Totals {
   double waited = 0, messages = 0;
   // The same on all replicas: what losses of that step were multiplied by, 0 where they are not
   // scaled; and how many steps of the run before it changed nothing, since their gradients were not
-  // finite. `settle`, when all is done, counts all.
+  // finite. `synchronize`, when all is done, counts all.
   double loss_scale = 0, skipped = 0;
 };
 
@@ -130,8 +130,8 @@ class Strategy {
   // Runs `body`, the same in every process, outside of `run`; before `open` too. Collective. Where
   // it throws an Error in some, all throw what it threw in the first of them: nobody goes on
   // without the others, or takes one that has left for one that died. `what` stands in errors.
-  virtual void together(const std::function<void()>& body, std::string_view what) = 0;
-  virtual void deal(const WorkSpec& work) = 0;  // the next `run` works on this
+  virtual void run_collectively(const std::function<void()>& body, std::string_view what) = 0;
+  virtual void assign(const WorkSpec& work) = 0;  // the next `run` works on this
   // Calls the function for each replica of this process at once, each on its own permanent thread;
   // returns when everything that they started is done; throws the first error.
   virtual void run(const std::function<void(Replica&)>& body) = 0;
@@ -159,7 +159,7 @@ class Strategy {
   virtual Totals report(Replica& replica, std::int64_t step, const Totals& mine) = 0;
   // Waits for all updates and reports: before evaluation, a checkpoint, the end. The last report's
   // sums.
-  virtual Totals settle(Replica& replica) = 0;
+  virtual Totals synchronize(Replica& replica) = 0;
   // Makes the statistics of all replicas (Graph::statistic_values) the mean over them. Waits;
   // nothing where the model has none. Before they are read: an evaluation, a checkpoint. `what`
   // stands in errors.
@@ -175,7 +175,7 @@ class Strategy {
   virtual std::vector<std::string> collect(const std::string& mine, std::string_view what) = 0;
 
   // What a checkpoint holds. To save: the pieces of all ranks together are every array once. To
-  // restore: everything that this rank must be given. Between steps, after settle.
+  // restore: everything that this rank must be given. Between steps, after synchronize.
   virtual std::vector<Piece> pieces_to_save(Replica& replica) = 0;
   virtual std::vector<Piece> pieces_to_restore(Replica& replica) = 0;
   // Writes and reads what these name: by default this replica's shard, and its arrays. A strategy

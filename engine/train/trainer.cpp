@@ -219,7 +219,7 @@ History Trainer::fit(const Dataset& data, const FitOptions& options) {
     if (options.checkpoints.empty() || !strategy_.membership().chief) return;
     claim.emplace(*storage_, options.checkpoints, options_.log);
   };
-  strategy_.together(take, "the lock of the folder of checkpoints");
+  strategy_.run_collectively(take, "the lock of the folder of checkpoints");
   int restores = 0;
   for (;;) {
     Fit fit{data, options, 0, {}, -1, {}, {}, false};
@@ -262,7 +262,7 @@ void Trainer::begin(Fit& fit, bool reopen) {
     fit.checkpoints->use_newest(
         [&](std::int64_t step) { state = find(*fit.checkpoints, step, &fit.data); });
   };
-  strategy_.together(look, "the newest checkpoint");
+  strategy_.run_collectively(look, "the newest checkpoint");
   if (state) {
     fit.progress.step = fit.saved = state->step;
     fit.progress.position = state->position;
@@ -400,7 +400,7 @@ void Trainer::train(Fit& fit, std::int64_t until) {
   work.position = fit.progress.position;
   work.run_steps = fit.steps;
   work.seed = seed_;
-  strategy_.deal(work);
+  strategy_.assign(work);
   fit.progress.images_per_second.reserve(std::size_t(until - fit.history.first_step));
   const auto begin = Clock::now();
   TrainingLoop loop(strategy_, fit.data, optimizer_, fit.options, fit.steps, accumulate_, seed_,

@@ -25,7 +25,7 @@ std::optional<Evaluation> Trainer::forward_all(const Dataset& data, std::size_t 
   work.batch = batch == 0 ? batch_ : std::min(batch, batch_);
   work.steps = batches_of_epoch(data.size(), work.batch);
   work.training = false;
-  strategy_.deal(work);
+  strategy_.assign(work);
   EvaluationLoop loop(strategy_, data, accumulate_, outputs, fit);
   strategy_.run([&](Replica& replica) { loop.run(replica); });
   return loop.result();

@@ -22,7 +22,7 @@ History Trainer::follow(const Dataset& data, const FitOptions& options) {
             work->examples, work->batch, data.size(), batch_);
     if (!began) history.first_step = work->first_step;
     began = true;
-    strategy_.deal(*work);
+    strategy_.assign(*work);
     const auto begin = Clock::now();
     TrainingLoop loop(strategy_, data, optimizer_, options, work->run_steps, accumulate_, seed_,
                       progress);

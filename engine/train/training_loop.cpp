@@ -198,7 +198,7 @@ class TrainingLoop::Reporter {
     if (execution_) report(*execution_);
     const Totals last = [&] {
       const auto span = recording_.span(Part::kSettle);
-      return strategy_.settle(replica_);
+      return strategy_.synchronize(replica_);
     }();
     if (!pending_) return;
     learn(last);

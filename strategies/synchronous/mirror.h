@@ -91,7 +91,7 @@ class Mirror : private OwnOps,
   std::byte* widened(const engine::Parameter& frozen) const;
   std::size_t owned_elements() const { return owned_elements_; }
 
-  std::int64_t dealt = 0;         // steps that `next` has given out of the current work
+  std::int64_t assigned = 0;      // steps that `next` has given out of the current work
   engine::DataPosition position;  // where the data stands after them
   std::size_t started = 0;        // buckets of this step whose collectives have been started
   bool behind_updates = false;    // kernels come behind all updates of the last step

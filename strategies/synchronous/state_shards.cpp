@@ -27,7 +27,7 @@ void add_statistics(Mirror& mirror, std::vector<Piece>& pieces) {
 }
 
 // Who saves an array that all ranks have: each to the rank with the fewest bytes so far.
-std::vector<int> deal_arrays(const std::vector<Parameter>& layout, int ranks) {
+std::vector<int> assign_arrays(const std::vector<Parameter>& layout, int ranks) {
   std::vector<std::size_t> load(std::size_t(ranks), 0);
   std::vector<int> owner;
   for (const Parameter& parameter : layout) {
@@ -40,8 +40,8 @@ std::vector<int> deal_arrays(const std::vector<Parameter>& layout, int ranks) {
 
 // What updates keep, of a mirror's owned ranges: slots under their name and the parameter's, and
 // masters, which are the parameter itself. Of the parameters with these names.
-void add_kept(const Mirror& mirror, const engine::UpdateRule& rule,
-              const std::set<std::string_view>& names, std::vector<Piece>& pieces) {
+void add_slots(const Mirror& mirror, const engine::UpdateRule& rule,
+               const std::set<std::string_view>& names, std::vector<Piece>& pieces) {
   for (std::size_t k = 0; k < engine::values_kept(rule, mirror.graph.dtype()); ++k) {
     mirror.each_owned([&](const Parameter& parameter, Range part, std::size_t packed) {
       if (!names.contains(parameter.name)) return;
@@ -70,7 +70,7 @@ Piece weight(const Mirror& mirror, const Parameter& parameter) {
 std::vector<Piece> pieces_to_save(Mirror& m, const StepDesign& design, std::size_t ranks) {
   m.download();
   const std::vector<Parameter>& layout = m.graph.layout();
-  const std::vector<int> owner = deal_arrays(layout, int(ranks));
+  const std::vector<int> owner = assign_arrays(layout, int(ranks));
   const bool masters = engine::has_master(m.graph.dtype());
   std::vector<Piece> pieces;
   std::set<std::string_view> kept;
@@ -81,7 +81,7 @@ std::vector<Piece> pieces_to_save(Mirror& m, const StepDesign& design, std::size
     pieces.push_back(weight(m, layout[i]));
     if (masters) pieces.back().dtype = m.slot_dtype(), pieces.back().data = m.widened(layout[i]);
   }
-  add_kept(m, design.rule, kept, pieces);
+  add_slots(m, design.rule, kept, pieces);
   if (m.rank == 0) add_statistics(m, pieces);
   if (m.rank == 0 && m.loss_scale) pieces.push_back(m.loss_scale->piece());
   return pieces;
@@ -96,7 +96,7 @@ std::vector<Piece> pieces_to_restore(Mirror& m, const StepDesign& design) {
     pieces.push_back(weight(m, parameter));
     all.insert(parameter.name);
   }
-  add_kept(m, design.rule, all, pieces);
+  add_slots(m, design.rule, all, pieces);
   add_statistics(m, pieces);
   if (m.loss_scale) pieces.push_back(m.loss_scale->piece());
   return pieces;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The pieces of a checkpoint that a replica of a synchronous strategy saves and restores: weights,
-// dealt to the ranks by their bytes; what updates keep of the elements that a rank owns;
+// assigned to the ranks by their bytes; what updates keep of the elements that a rank owns;
 // statistics, and the loss scale. Between steps, on the replica's thread; the pieces point into the
 // mirror's memory, or into copies of it where that lies on a device.
 #pragma once

@@ -135,7 +135,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   running_.reset();
   job_->expect_deaths(false);  // a death breaks off the exchanges
   vendor_sums_.reset();
-  recordings_.reset();
+  graph_recorder_.reset();
   mirrors_.clear();
   team_.reset(), gpu_spaces_.reset(), memory_.reset();
   ++generation_;
@@ -154,11 +154,12 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
   queued_ = !ops->in_host_memory();
   const auto check = [&] {
     require_possible_devices(options_, *ops);
-    const std::string why = options_.step.graphs == Graphs::kOn ? no_recordings() : "";
+    const std::string why = options_.step.graphs == Graphs::kOn ? why_no_graphs() : "";
     require(why.empty(), "graphs: on was asked for, and cannot be, since {}; leave it to auto",
             why);
   };
-  job_->bootstrap().processes() == 1 ? check() : collectives::run_together(*job_, check, "devices");
+  job_->bootstrap().processes() == 1 ? check()
+                                     : collectives::run_collectively(*job_, check, "devices");
   planning_ops_ = host_ops(ops->dtype());
   const auto scaled_before = recorded_scaling(open_.plan, ops->dtype());
   rule_.scaling = scaling_of(options_.step.loss_scale, scaled_before, ops->dtype());
@@ -196,15 +197,14 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
         std::make_unique<Mirror>(first_rank() + int(i), graph,
                                  OwnOps{ops_of(device, design_.kernels), host_ops(ops->dtype())},
                                  rows, options.seed, graph_options()));
-  }
-  for (const auto& mirror : mirrors_)
     require(
-        mirror->kernels().in_host_memory() == ops->in_host_memory(),
+        mirrors_.back()->kernels().in_host_memory() == ops->in_host_memory(),
         "replicas on devices with and without memory of their own cannot read each other's: give "
         "devices of one kind");
+  }
   map_memory();
   open_executors();
-  open_recordings();
+  open_graph_recorder();
   if (!threads_) threads_ = std::make_unique<collectives::ReplicaThreads>(binding_.processors);
   running_.emplace(*job_, "", "");
   set_start_values();

@@ -29,9 +29,9 @@
 #include "strategies/synchronous/communication_threads.h"
 #include "strategies/synchronous/gpu_path.h"
 #include "strategies/synchronous/gpu_spaces.h"
+#include "strategies/synchronous/graph_recorder.h"
 #include "strategies/synchronous/mirror.h"
 #include "strategies/synchronous/plan_record.h"
-#include "strategies/synchronous/step_recordings.h"
 #include "strategies/synchronous/synchronous_options.h"
 #include "strategies/synchronous/vendor_sums.h"
 
@@ -43,8 +43,8 @@ class Synchronous : public engine::Strategy {
   engine::Membership membership() const override;
   void open(const engine::GraphSpec& graph, const engine::UpdateRule& rule,
             const engine::OpenOptions& options) override;
-  void together(const std::function<void()>& body, std::string_view what) override;
-  void deal(const engine::WorkSpec& work) override;
+  void run_collectively(const std::function<void()>& body, std::string_view what) override;
+  void assign(const engine::WorkSpec& work) override;
   void run(const std::function<void(engine::Replica&)>& body) override;
   std::optional<engine::Work> next(engine::Replica& replica) override;
   void staged(engine::Replica& replica) override;
@@ -55,7 +55,7 @@ class Synchronous : public engine::Strategy {
   void finish(engine::Replica& replica) override;
   engine::Totals report(engine::Replica& replica, std::int64_t step,
                         const engine::Totals& mine) override;
-  engine::Totals settle(engine::Replica& replica) override;
+  engine::Totals synchronize(engine::Replica& replica) override;
   void average_statistics(engine::Replica& replica, std::string_view what) override;
   std::vector<double> gather(engine::Replica& replica, std::span<const double> mine,
                              std::string_view what) override;
@@ -79,7 +79,7 @@ class Synchronous : public engine::Strategy {
   const StepDesign& step() const { return design_; }
   const collectives::Topology& topology() const { return topology_; }
   // Parts of steps that were repeated as recordings, of one replica, since `open`.
-  std::int64_t repeated() const { return recordings_ ? recordings_->repeated() : 0; }
+  std::int64_t repeated() const { return graph_recorder_ ? graph_recorder_->repeated() : 0; }
 
  protected:
   // The replicas of this process, since `open`. Outside of run.
@@ -109,8 +109,8 @@ class Synchronous : public engine::Strategy {
   void start_helpers(std::vector<std::jthread>& helpers, const std::atomic<bool>& over);
   void learn_deadline(Mirror& mirror);
   void start_buckets(Mirror& mirror, std::size_t end);
-  std::string no_recordings() const;
-  void open_recordings();
+  std::string why_no_graphs() const;
+  void open_graph_recorder();
   std::string graphs_sentence() const;
   bool record(Mirror& mirror, int part, const std::function<void()>& queue);
   engine::Totals totals_of(Mirror& mirror);
@@ -145,7 +145,7 @@ class Synchronous : public engine::Strategy {
   std::optional<collectives::JobTeam> team_;
   std::vector<std::unique_ptr<Mirror>> mirrors_;
   std::unique_ptr<VendorSums> vendor_sums_;  // where the step has any
-  std::optional<StepRecordings> recordings_;
+  std::optional<GraphRecorder> graph_recorder_;
   std::unique_ptr<collectives::ReplicaThreads> threads_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Steps as recordings of the device: whether they can be, and how one is made. See
-// step_recordings.h.
+// graph_recorder.h.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +11,7 @@ namespace lockstep::strategies {
 
 // Why steps cannot be recorded, as the end of a sentence; empty: they can. What the host does in
 // the middle of a step would not be done again.
-std::string Synchronous::no_recordings() const {
+std::string Synchronous::why_no_graphs() const {
   if (!queued_) return "graphs are of GPUs, and the replicas are on processors";
   if (job_->bootstrap().processes() > 1)
     return "the host takes part in sums over several processes";
@@ -21,42 +21,42 @@ std::string Synchronous::no_recordings() const {
   return {};
 }
 
-void Synchronous::open_recordings() {
-  if (options_.step.graphs == Graphs::kOff || !no_recordings().empty()) return;
+void Synchronous::open_graph_recorder() {
+  if (options_.step.graphs == Graphs::kOff || !why_no_graphs().empty()) return;
   std::vector<engine::Recorder*> recorders;
   for (const auto& mirror : mirrors_) {
     recorders.push_back(mirror->kernels().recorder());
     engine::invariant(recorders.back() != nullptr, "a device with memory of its own records");
   }
-  recordings_.emplace(std::move(recorders), *team_, deadline());
+  graph_recorder_.emplace(std::move(recorders), *team_, deadline());
 }
 
 std::string Synchronous::graphs_sentence() const {
   if (options_.step.graphs == Graphs::kOff)
     return "graphs: off, since that was asked for (0 steps ahead and a profile ask for it, too)";
-  if (!recordings_) return "graphs: off, since " + no_recordings();
-  const std::string why = recordings_->refusal();
+  if (!graph_recorder_) return "graphs: off, since " + why_no_graphs();
+  const std::string why = graph_recorder_->refusal();
   if (!why.empty()) return "graphs: off, since the device refused: " + why;
   return fmt::format(
       "graphs: a step is queued call by call {} times, then recorded, and from then on started as "
       "one graph",
-      StepRecordings::kBefore);
+      GraphRecorder::kBefore);
 }
 
 void Synchronous::compute(engine::Replica& replica, int part, std::size_t whole,
                           const std::function<void()>& queue) {
-  using Next = StepRecordings::Next;
-  if (!recordings_) return queue();
+  using Next = GraphRecorder::Next;
+  if (!graph_recorder_) return queue();
   Mirror& m = mirror(replica);
   const auto local = std::size_t(m.rank - first_rank());
-  const Next next = recordings_->next(local, part, whole, m.Replica::state.examples);
+  const Next next = graph_recorder_->next(local, part, whole, m.Replica::state.examples);
   if (next == Next::kQueue || (next == Next::kRecord && !record(m, part, queue))) return queue();
   // What it starts comes behind the sums of steps that were queued call by call.
   for (std::size_t stage = 0; stage < design_.step_stages; ++stage)
     m.executor().wait(int(stage), "before a recorded step");
   if (m.loss_scale || job_->size() > 1) m.kernels().go_behind_reductions();
   if (m.loss_scale) m.loss_scale->give(m.context->state, m.Replica::state.step);
-  recordings_->repeat(local, part);
+  graph_recorder_->repeat(local, part);
   if (m.checks && part + 1 == open_.accumulate) m.checks->keep(m.Replica::state.step);
 }
 
@@ -66,14 +66,14 @@ bool Synchronous::record(Mirror& m, int part, const std::function<void()>& queue
   const auto local = std::size_t(m.rank - first_rank());
   for (std::size_t stage = 0; stage < design_.step_stages; ++stage)
     m.executor().finish(int(stage), "before a step is recorded");
-  recordings_->begin(local, part);
+  graph_recorder_->begin(local, part);
   m.recording = true;
   queue();
   for (std::size_t stage = 0; stage < design_.step_stages; ++stage)
     m.executor().wait(int(stage), "recording a step");
   m.recording = false;
-  if (recordings_->end(local)) return true;
-  const std::string why = recordings_->refusal();
+  if (graph_recorder_->end(local)) return true;
+  const std::string why = graph_recorder_->refusal();
   engine::require(options_.step.graphs != Graphs::kOn,
                   "graphs: on was asked for, and the device refused: {}", why);
   if (m.rank == first_rank())

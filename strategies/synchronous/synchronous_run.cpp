@@ -47,7 +47,7 @@ void Synchronous::run(const std::function<void(engine::Replica&)>& body) {
         [&](int index) {
           Mirror& mirror = *mirrors_[std::size_t(index)];
           body(mirror);
-          settle(mirror);
+          synchronize(mirror);
         },
         failed);
   } catch (...) {

@@ -100,8 +100,8 @@ std::string Synchronous::placement() const {
   return placement_table(mirrors_[0]->graph, design_, devices);
 }
 
-void Synchronous::together(const std::function<void()>& body, std::string_view what) {
-  collectives::run_together(*job_, body, std::string(what));
+void Synchronous::run_collectively(const std::function<void()>& body, std::string_view what) {
+  collectives::run_collectively(*job_, body, std::string(what));
 }
 
 std::vector<std::string> Synchronous::collect(const std::string& mine, std::string_view what) {
@@ -111,7 +111,7 @@ std::vector<std::string> Synchronous::collect(const std::string& mine, std::stri
 double Synchronous::waited_seconds(engine::Replica& replica) const {
   Mirror& m = mirror(replica);
   const double for_start =
-      recordings_ ? recordings_->waited_seconds(std::size_t(m.rank - first_rank())) : 0;
+      graph_recorder_ ? graph_recorder_->waited_seconds(std::size_t(m.rank - first_rank())) : 0;
   return m.executor().waited_seconds() + for_start;
 }
 

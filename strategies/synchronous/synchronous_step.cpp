@@ -22,21 +22,21 @@ Mirror& Synchronous::mirror(engine::Replica& replica) const {
   return static_cast<Mirror&>(replica);
 }
 
-void Synchronous::deal(const engine::WorkSpec& work) {
+void Synchronous::assign(const engine::WorkSpec& work) {
   engine::require(work.batch >= 1 && work.batch <= open_.batch,
-                  "a batch of {} was dealt, and {} were planned for", work.batch, open_.batch);
+                  "a batch of {} was assigned, and {} were planned for", work.batch, open_.batch);
   engine::require(work.examples >= 1, "the data set is empty");
   work_ = work;
   for (const auto& m : mirrors_) {
-    m->dealt = 0;
+    m->assigned = 0;
     m->position = work.position;
   }
 }
 
 std::optional<engine::Work> Synchronous::next(engine::Replica& replica) {
   Mirror& m = mirror(replica);
-  if (m.dealt == work_.steps) return {};
-  engine::Work work = engine::take_batch(work_, work_.first_step + m.dealt++, m.position);
+  if (m.assigned == work_.steps) return {};
+  engine::Work work = engine::take_batch(work_, work_.first_step + m.assigned++, m.position);
   work.mine = engine::share_of(work.mine, m.rank, job_->size(), options_.shares);
   return work;
 }
@@ -149,7 +149,7 @@ void Synchronous::learn_deadline(Mirror& m) {
   m.executor().set_deadline(std::max(deadline(), m.deadline));
   if (vendor_sums_) vendor_sums_->set_deadline(std::max(deadline(), m.deadline));
   if (gpu_spaces_) gpu_spaces_->set_deadline(std::max(deadline(), m.deadline));
-  if (recordings_) recordings_->set_deadline(std::max(deadline(), m.deadline));
+  if (graph_recorder_) graph_recorder_->set_deadline(std::max(deadline(), m.deadline));
 }
 
 Totals Synchronous::report(engine::Replica& replica, std::int64_t step, const Totals& mine) {
@@ -179,12 +179,13 @@ Totals Synchronous::report(engine::Replica& replica, std::int64_t step, const To
   return before;
 }
 
-Totals Synchronous::settle(engine::Replica& replica) {
+Totals Synchronous::synchronize(engine::Replica& replica) {
   Mirror& m = mirror(replica);
   for (std::size_t stage = 0; stage < design_.step_stages; ++stage) {
     m.executor().finish(int(stage), "end of the step");
   }
-  if (recordings_) m.kernels().synchronize();  // of repeated steps no plan knows when they are done
+  if (graph_recorder_)
+    m.kernels().synchronize();  // of repeated steps no plan knows when they are done
   if (m.loss_scale) m.reported_scale.skipped = m.loss_scale->now().skipped;
   return totals_of(m);
 }

@@ -68,7 +68,7 @@ void AsynchronousStrategy::open(const engine::GraphSpec& graph, const engine::Up
   steps_of_worker.assign(std::size_t(workers_count_), 0);
 }
 
-void AsynchronousStrategy::deal(const engine::WorkSpec& work) {
+void AsynchronousStrategy::assign(const engine::WorkSpec& work) {
   work_ = work;
   dealt_ = 0;
   position_ = work.position;
@@ -152,7 +152,7 @@ engine::Totals AsynchronousStrategy::report(engine::Replica& r, std::int64_t,
                                             const engine::Totals& mine) {
   return std::exchange(static_cast<Worker&>(r).last, mine);
 }
-engine::Totals AsynchronousStrategy::settle(engine::Replica& r) {
+engine::Totals AsynchronousStrategy::synchronize(engine::Replica& r) {
   return static_cast<Worker&>(r).last;
 }
 std::vector<double> AsynchronousStrategy::gather(engine::Replica&, std::span<const double> mine,

@@ -25,15 +25,15 @@ class AsynchronousStrategy : public engine::Strategy {
   engine::Membership membership() const override;
   void open(const engine::GraphSpec&, const engine::UpdateRule&,
             const engine::OpenOptions&) override;
-  void together(const std::function<void()>& body, std::string_view) override { body(); }
-  void deal(const engine::WorkSpec&) override;
+  void run_collectively(const std::function<void()>& body, std::string_view) override { body(); }
+  void assign(const engine::WorkSpec&) override;
   void run(const std::function<void(engine::Replica&)>&) override;
   std::optional<engine::Work> next(engine::Replica&) override;
   void before_forward(engine::Replica&, engine::Range) override;
   void gradient_ready(engine::Replica&, engine::Range) override;
   void finish(engine::Replica&) override;
   engine::Totals report(engine::Replica&, std::int64_t, const engine::Totals& mine) override;
-  engine::Totals settle(engine::Replica&) override;
+  engine::Totals synchronize(engine::Replica&) override;
   std::vector<double> gather(engine::Replica&, std::span<const double> mine,
                              std::string_view what) override;
   std::vector<std::string> collect(const std::string& mine, std::string_view) override {

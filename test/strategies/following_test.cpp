@@ -133,11 +133,11 @@ class Leading : public AsynchronousStrategy {
   explicit Leading(engine::Device& device) : AsynchronousStrategy(1, device) {}
   void lead() override { ++began; }
   void released() override { ++ended; }
-  void deal(const WorkSpec& work) override {
+  void assign(const WorkSpec& work) override {
     if (work.training) segments.push_back(work);
     WorkSpec mine = work;
     if (work.training) mine.steps = 1;  // the rest is made elsewhere
-    AsynchronousStrategy::deal(mine);
+    AsynchronousStrategy::assign(mine);
   }
   std::optional<engine::Standing> standing() const override {
     if (fail) engine::fail(engine::Code::kPeerLost, "all followers are gone");

@@ -89,8 +89,8 @@ class ParameterServer : public engine::Strategy {
   engine::Membership membership() const override;
   void open(const engine::GraphSpec& graph, const engine::UpdateRule& rule,
             const engine::OpenOptions& options) override;
-  void together(const std::function<void()>& body, std::string_view) override { body(); }
-  void deal(const engine::WorkSpec& work) override;
+  void run_collectively(const std::function<void()>& body, std::string_view) override { body(); }
+  void assign(const engine::WorkSpec& work) override;
   void run(const std::function<void(engine::Replica&)>& body) override;
   std::optional<engine::Work> next(engine::Replica& replica) override;
   void staged(engine::Replica& replica) override;
@@ -99,7 +99,7 @@ class ParameterServer : public engine::Strategy {
   void finish(engine::Replica& replica) override;
   engine::Totals report(engine::Replica& replica, std::int64_t step,
                         const engine::Totals& mine) override;
-  engine::Totals settle(engine::Replica& replica) override;
+  engine::Totals synchronize(engine::Replica& replica) override;
   std::vector<double> gather(engine::Replica& replica, std::span<const double> mine,
                              std::string_view what) override;
   std::vector<std::string> collect(const std::string& mine, std::string_view) override {

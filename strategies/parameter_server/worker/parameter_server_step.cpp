@@ -32,11 +32,11 @@ WorkSource& ParameterServer::source() const {
   return *coordinator_;
 }
 
-void ParameterServer::deal(const engine::WorkSpec& work) {
+void ParameterServer::assign(const engine::WorkSpec& work) {
   work_ = work;
   training_ = work.training;
   for (const auto& worker : workers_) {
-    worker->dealt = 0;
+    worker->assigned = 0;
     worker->position = work.position;
   }
   if (!training_ || follower_) return;
@@ -174,8 +174,8 @@ std::optional<engine::Work> ParameterServer::next(engine::Replica& replica) {
     w.ahead += work ? 1 : 0;
     return work;
   }
-  if (w.dealt == work_.steps) return std::nullopt;
-  engine::Work work = engine::take_batch(work_, work_.first_step + w.dealt++, w.position);
+  if (w.assigned == work_.steps) return std::nullopt;
+  engine::Work work = engine::take_batch(work_, work_.first_step + w.assigned++, w.position);
   work.mine = engine::share_of(work.mine, w.rank - options_.first_worker, local());
   return work;
 }
@@ -183,7 +183,7 @@ std::optional<engine::Work> ParameterServer::next(engine::Replica& replica) {
 // The last step's gradients are with the servers, and somebody may be told so.
 void ParameterServer::end_step(Worker& w) {
   if (!std::exchange(w.pushed, false)) return;
-  w.servers->settle();
+  w.servers->synchronize();
   source().done(w.rank, *w.began);
 }
 
@@ -233,7 +233,7 @@ void ParameterServer::finish(engine::Replica& replica) {
   w.pushed = true;
 }
 
-// A vote ends what is dealt out; the steps that are under way are made.
+// A vote ends assignments; the steps that are under way are made.
 Totals ParameterServer::report(engine::Replica& replica, std::int64_t step, const Totals& mine) {
   Worker& w = worker(replica);
   if (mine.stop > 0) {
@@ -262,7 +262,7 @@ Totals ParameterServer::last_report(Worker& w) {
   return last;
 }
 
-Totals ParameterServer::settle(engine::Replica& replica) {
+Totals ParameterServer::synchronize(engine::Replica& replica) {
   Worker& w = worker(replica);
   end_step(w);
   source().flush(w.rank);

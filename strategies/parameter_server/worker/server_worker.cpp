@@ -321,7 +321,7 @@ void ServerWorker::push(std::size_t end, const Step& step) {
   }
 }
 
-void ServerWorker::settle() {
+void ServerWorker::synchronize() {
   std::unique_lock lock(shared_->mutex);
   wait_until(lock, [&] { return shared_->pushing == 0; });
   sent_ = 0;

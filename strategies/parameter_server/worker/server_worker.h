@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // One replica's conversation with all servers: weights into its arena, gradients out of it, in
 // chunks that travel at once. Gradients lie in the arena until a call that sends them has ended, so
-// the next backward may begin when `settle` has returned; weights are copied into the arena by the
-// replica's own thread alone, inside `wait`. Of tables that are compact in the graph the rows that
-// its batch touches travel, and nothing else: their numbers in the heads of messages, their values
-// as all others. Answers to pushes may bring the next step's weights (`Step::Next`).
+// the next backward may begin when `synchronize` has returned; weights are copied into the arena by
+// the replica's own thread alone, inside `wait`. Of tables that are compact in the graph the rows
+// that its batch touches travel, and nothing else: their numbers in the heads of messages, their
+// values as all others. Answers to pushes may bring the next step's weights (`Step::Next`).
 //
 // What it throws is what a server answered, with its address; Error(kTimeout) after the deadline.
 // Then the conversation is over: another is made for the next try.
@@ -81,7 +81,7 @@ class ServerWorker {
   };
   void push(std::size_t end, const Step& step);
   // Waits until all that was pushed was answered.
-  void settle();
+  void synchronize();
   // All waiting ends with this.
   void fail(const engine::Error& why);
 

@@ -48,7 +48,7 @@ struct ParameterServer::Worker : private WorkerOps,
   bool pushed = false;                // gradients of that step are on their way, or there
   bool fixed = false;                 // frozen parameters were asked for in this run
   int ahead = 0;                      // steps that it was given and has not begun
-  std::int64_t dealt = 0;             // batches of an evaluation
+  std::int64_t assigned = 0;          // batches of an evaluation
   engine::DataPosition position;
   std::optional<std::int64_t> reported;  // the last report's step
   engine::Totals last;                   // what it told

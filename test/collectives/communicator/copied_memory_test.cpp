@@ -120,7 +120,7 @@ TEST(CopiedMemory, OfGradientsIsNoneInAStep) {
         watch(static_cast<strategies::Mirror&>(r).space(Space::kGradient),
               r.graph.trainable() * engine::size_of(r.graph.dtype()));
       });
-      strategy.deal({data.train->size(), 48, 0, 3, {}, true});
+      strategy.assign({data.train->size(), 48, 0, 3, {}, true});
       strategy.run([&](engine::Replica& r) {
         engine::Pipeline pipeline(*data.train, {.seed = 1, .in_place = true});
         while (const auto work = strategy.next(r)) {

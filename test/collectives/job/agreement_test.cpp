@@ -59,7 +59,7 @@ TEST(Agreement, LinesThatDifferAreShownByAllAlike) {
 
 TEST(Agreement, TheErrorOfTheFirstThatFailsIsThrownByAll) {
   const auto fails = [](auto& job, int process) {
-    collectives::run_together(
+    collectives::run_collectively(
         job,
         [process] {
           if (process > 0) engine::fail(Code::kDevice, "process {} has no device", process);
@@ -69,7 +69,7 @@ TEST(Agreement, TheErrorOfTheFirstThatFailsIsThrownByAll) {
   EXPECT_THAT(thrown(fails), Each("device: process 1 has no device"));
   // Whatever else is thrown, others must not wait for this one.
   const auto breaks = [](auto& job, int process) {
-    collectives::run_together(
+    collectives::run_collectively(
         job,
         [process] {
           if (process == 0) throw std::runtime_error("broken");

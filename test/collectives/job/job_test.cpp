@@ -231,7 +231,7 @@ TEST_F(JobDeaths, AfterAnErrorOfAllProcessesAreExpected) {
       for (int exchange = 0; exchange < 2; ++exchange) views_[process]->all_gather("", "devices");
     });
   const auto fails = [] { engine::fail(Code::kDevice, "no device"); };
-  EXPECT_THROW(collectives::run_together(*job_, fails, "devices"), Error);
+  EXPECT_THROW(collectives::run_collectively(*job_, fails, "devices"), Error);
   others.clear();  // joins
   kill_rank(1);
   EXPECT_TRUE(await(others_sleep));

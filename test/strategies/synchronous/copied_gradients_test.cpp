@@ -117,7 +117,7 @@ void train_by_hand(strategies::Synchronous& strategy, const Job& job, Counter& c
     counter.know(mirror, strategies::arena_layout(r.graph, strategy.step()));
   });
   const Table data = small_data();
-  strategy.deal({39, 11, 0, kSteps, {}, true});
+  strategy.assign({39, 11, 0, kSteps, {}, true});
   strategy.run([&](engine::Replica& r) {
     engine::Pipeline pipeline(data, {.seed = 1, .in_place = true});
     while (const auto work = strategy.next(r)) {

@@ -24,7 +24,7 @@ std::string train_by_hand(strategies::Synchronous& strategy,
                           Code* code = nullptr, const engine::GraphSpec& graph = small_graph({})) {
   strategy.open(graph, Job().optimizer.rule, {11, 1, 1, {}});
   const Table data = small_data();
-  strategy.deal({39, 11, 0, 20, {}, true});
+  strategy.assign({39, 11, 0, 20, {}, true});
   try {
     strategy.run([&](engine::Replica& r) {
       engine::Pipeline pipeline(data, {.seed = 1, .in_place = true});

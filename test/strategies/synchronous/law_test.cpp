@@ -123,7 +123,7 @@ TEST(Law1, BrokenAMeanOfMeansIsNoticed) {
   const Unweighted data;
   const Job job;
   strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
-  strategy.deal({39, 11, 0, 20, {}, true});
+  strategy.assign({39, 11, 0, 20, {}, true});
   strategy.run([&](engine::Replica& r) {
     engine::Pipeline pipeline(data, {.seed = 1, .in_place = true});
     while (const auto work = strategy.next(r)) {

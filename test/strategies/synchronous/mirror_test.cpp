@@ -108,7 +108,7 @@ void train_by_hand(strategies::Synchronous& strategy, const Fault& fault, std::i
   if (fault.parameter.starts_with("dense1")) graph.freeze("dense1");
   try {
     strategy.open(graph, Job().optimizer.rule, {11, 1, 1, {}});
-    strategy.deal({39, 11, 0, steps, {}, true});
+    strategy.assign({39, 11, 0, steps, {}, true});
     strategy.run([&](engine::Replica& replica) { steps_of(strategy, fault, replica); });
     for (int local = 0; local < strategy.membership().local; ++local)
       ended.weights[process + std::size_t(local)] = weights(strategy, local);

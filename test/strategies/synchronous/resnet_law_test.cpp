@@ -105,7 +105,7 @@ OneStep one_step(int count, engine::Kernels kernels, bool away) {
   strategies::Mirrored strategy(options);
   strategy.open(models::resnet20({.synchronised = true}), engine::optim::sgd().rule,
                 {kBatch, 1, 1, {}});
-  strategy.deal({40, kBatch, 0, 1, {}, true});
+  strategy.assign({40, kBatch, 0, 1, {}, true});
   const Images images;
   std::vector<std::map<std::string, std::vector<bool>>> positive(options.devices.size());
   std::vector<double> before;

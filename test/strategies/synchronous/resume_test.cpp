@@ -145,7 +145,7 @@ std::vector<std::string> together(const std::vector<int>& host,
     processes.emplace_back([&, p] {
       strategies::CollectiveAllReduce strategy(replicas(1), *bootstraps[std::size_t(p)]);
       try {
-        strategy.together([&] { body(p); }, "a test");
+        strategy.run_collectively([&] { body(p); }, "a test");
       } catch (const Error& error) {
         thrown[std::size_t(p)] = std::string(engine::name(error.code())) + ": " + error.what();
       }

@@ -80,7 +80,7 @@ std::vector<double> train_telling_layers(bool too_early, std::function<void()> h
   strategy.open(graph, engine::optim::sgd({.momentum = 0.9}).rule, {11, 1, 1, {}});
   const Table data(39, 64, 63);
   engine::WorkSpec work{39, 11, 0, 6, {}, true};
-  strategy.deal(work);
+  strategy.assign(work);
   strategy.run([&](engine::Replica& r) {
     engine::Pipeline pipeline(data, {.in_place = true});
     while (const auto next = strategy.next(r)) {
@@ -183,7 +183,7 @@ TEST(Trace, TwoLayersOnTwoDevicesGoThroughAStepInThisOrder) {
   strategies::Mirrored strategy(replicas(2));
   strategy.open(graph, engine::optim::sgd().rule, {11, 1, 1, {}, {}});
   const Table data(11, 20, 32);
-  strategy.deal({11, 11, 0, 2, {}, true});
+  strategy.assign({11, 11, 0, 2, {}, true});
   std::vector<std::string> events[2];
   strategy.run([&](engine::Replica& r) {
     Trace trace;
@@ -221,7 +221,7 @@ std::vector<std::vector<double>> replayed(const Job& job, bool change_state) {
   strategies::Mirrored strategy(replicas(2));
   strategy.open(small_graph(job), job.optimizer.rule, {11, 1, 1, {}});
   const Table data = small_data();
-  strategy.deal({39, 11, 0, job.steps, {}, true});
+  strategy.assign({39, 11, 0, job.steps, {}, true});
   strategy.run([&](engine::Replica& r) {
     engine::Pipeline pipeline(data, {.seed = 1, .in_place = true});
     Notebook notebook;

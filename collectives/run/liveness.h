@@ -22,11 +22,11 @@
 
 namespace lockstep::collectives {
 
-class Presence {
+class Liveness {
  public:
   using Time = engine::Clock::time_point;
   // `answer`: who is there says so in this time. Who asks gives way for four times that.
-  Presence(int rank, Team& team, Transport* transport, std::chrono::milliseconds answer);
+  Liveness(int rank, Team& team, Transport* transport, std::chrono::milliseconds answer);
 
   // This rank looked at a plan just now and could not go on. Hears and answers what others ask:
   // throws what the transport throws.

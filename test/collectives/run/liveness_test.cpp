@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What ranks of two hosts know of each other's waiting, with times of the test's own.
-#include "collectives/run/presence.h"
+#include "collectives/run/liveness.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "test/collectives/memory_fabric.h"
 
 namespace lockstep::collectives {
-namespace presence_test {
+namespace liveness_test {
 
 using std::chrono::milliseconds;
 using testing::ElementsAre;
@@ -25,51 +25,51 @@ struct TwoHosts {
         : control(Team::control_bytes(1, kPlans)),
           team({rank}, kPlans, control.data()),
           transport(fabric.connect(rank)),
-          presence(rank, team, transport.get(), kAnswer) {}
+          liveness(rank, team, transport.get(), kAnswer) {}
     engine::Buffer control;
     Team team;
     std::unique_ptr<Transport> transport;
-    Presence presence;
+    Liveness liveness;
   };
   // Both look, rank 1 at these plans, for longer than an answer takes; rank 0 asks about `plan`.
   void look(int plan, const std::vector<int>& there) {
     for (const auto end = now + 3 * kAnswer; now < end; now += kStep) {
-      zero.presence.wait(plan, now);
-      EXPECT_THAT(zero.presence.silent(plan, {1}, now, now), IsEmpty());
-      for (const int other : there) one.presence.wait(other, now);
+      zero.liveness.wait(plan, now);
+      EXPECT_THAT(zero.liveness.silent(plan, {1}, now, now), IsEmpty());
+      for (const int other : there) one.liveness.wait(other, now);
     }
-    zero.presence.wait(plan, now);
+    zero.liveness.wait(plan, now);
   }
   MemoryFabric fabric{2};
   Host zero{0, fabric}, one{1, fabric};
-  Presence::Time now{std::chrono::hours(1)};
+  Liveness::Time now{std::chrono::hours(1)};
 };
 
-TEST(Presence, ARankOfAnotherHostSaysInWhichPlanItWaits) {
+TEST(Liveness, ARankOfAnotherHostSaysInWhichPlanItWaits) {
   TwoHosts hosts;
-  const Presence& presence = hosts.zero.presence;
+  const Liveness& liveness = hosts.zero.liveness;
   hosts.look(0, {2});
-  EXPECT_TRUE(presence.waits(1, hosts.now));
-  EXPECT_FALSE(presence.waits_in(0, 1, hosts.now));
-  EXPECT_TRUE(presence.waits_in(2, 1, hosts.now));
-  EXPECT_THAT(presence.waiting(0, hosts.now), ElementsAre(0));
+  EXPECT_TRUE(liveness.waits(1, hosts.now));
+  EXPECT_FALSE(liveness.waits_in(0, 1, hosts.now));
+  EXPECT_TRUE(liveness.waits_in(2, 1, hosts.now));
+  EXPECT_THAT(liveness.waiting(0, hosts.now), ElementsAre(0));
   // In several, of which it looks last at another one than it is asked about.
   hosts.look(0, {0, 2});
-  EXPECT_TRUE(presence.waits_in(0, 1, hosts.now));
-  EXPECT_THAT(presence.waiting(0, hosts.now), ElementsAre(0, 1));
+  EXPECT_TRUE(liveness.waits_in(0, 1, hosts.now));
+  EXPECT_THAT(liveness.waiting(0, hosts.now), ElementsAre(0, 1));
   // What it said grows old.
   hosts.look(1, {2});
-  EXPECT_TRUE(presence.waits(1, hosts.now));
-  EXPECT_FALSE(presence.waits_in(0, 1, hosts.now));
+  EXPECT_TRUE(liveness.waits(1, hosts.now));
+  EXPECT_FALSE(liveness.waits_in(0, 1, hosts.now));
 }
 
 // What comes over the wire is not believed: a plan that there is not is none that is waited in.
-TEST(Presence, AQuestionAboutNoPlanIsAnsweredWithTheOneThatIsWaitedIn) {
+TEST(Liveness, AQuestionAboutNoPlanIsAnsweredWithTheOneThatIsWaitedIn) {
   TwoHosts hosts;
   for (const int plan : {-1, int(kPlans), 1 << 30}) {
     hosts.zero.transport->say(1, Transport::Word::kAsk, plan);
     hosts.now += kStep;
-    hosts.one.presence.wait(1, hosts.now);
+    hosts.one.liveness.wait(1, hosts.now);
     hosts.zero.transport->progress();
     const auto said = hosts.zero.transport->hear();
     ASSERT_TRUE(said);
@@ -78,5 +78,5 @@ TEST(Presence, AQuestionAboutNoPlanIsAnsweredWithTheOneThatIsWaitedIn) {
   }
 }
 
-}  // namespace presence_test
+}  // namespace liveness_test
 }  // namespace lockstep::collectives

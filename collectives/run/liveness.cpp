@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "collectives/run/presence.h"
+#include "collectives/run/liveness.h"
 
 #include <algorithm>
 
@@ -14,10 +14,10 @@ constexpr milliseconds kBetweenLooks{5};  // at what others ask
 
 }  // namespace
 
-Presence::Presence(int rank, Team& team, Transport* transport, milliseconds answer)
+Liveness::Liveness(int rank, Team& team, Transport* transport, milliseconds answer)
     : rank_(rank), team_(team), transport_(transport), answer_(answer) {}
 
-void Presence::wait(int plan, Time now) {
+void Liveness::wait(int plan, Time now) {
   team_.note_waiting(plan, rank_, now);
   if (now - looked_ > answer_ / kQuestions) awake_ = now;
   looked_ = now;
@@ -38,12 +38,12 @@ void Presence::wait(int plan, Time now) {
   }
 }
 
-std::optional<int> Presence::asked(Time now) const {
+std::optional<int> Liveness::asked(Time now) const {
   if (question_ && now - questioned_ <= answer_) return question_;
   return team_.asked(rank_, now, answer_);
 }
 
-bool Presence::waits(int rank, Time now) const {
+bool Liveness::waits(int rank, Time now) const {
   if (rank == rank_) return true;
   if (team_.is_local(rank)) return team_.waits(rank, now, answer_);
   const auto peer = peers_.find(rank);
@@ -51,7 +51,7 @@ bool Presence::waits(int rank, Time now) const {
          now - peer->second.heard <= answer_;
 }
 
-bool Presence::waits_in(int plan, int rank, Time now) const {
+bool Liveness::waits_in(int plan, int rank, Time now) const {
   if (rank == rank_) return true;
   if (team_.is_local(rank)) return team_.waits(plan, rank, now, answer_);
   const auto peer = peers_.find(rank);
@@ -60,7 +60,7 @@ bool Presence::waits_in(int plan, int rank, Time now) const {
   return heard != peer->second.heard_in.end() && now - heard->second <= answer_;
 }
 
-std::vector<int> Presence::waiting(int plan, Time now) const {
+std::vector<int> Liveness::waiting(int plan, Time now) const {
   std::vector<int> all;
   for (const int rank : team_.local())
     if (waits_in(plan, rank, now)) all.push_back(rank);
@@ -72,7 +72,7 @@ std::vector<int> Presence::waiting(int plan, Time now) const {
 
 // Asks again, for as long as this is asked: a word may be lost, and what was answered grows old.
 // False where a whole answer's time is over without one.
-bool Presence::answers(int peer, int plan, Time now) {
+bool Liveness::answers(int peer, int plan, Time now) {
   Peer& p = peers_[peer];
   const bool begins = now - p.asked > answer_ || p.heard >= p.first_asked;
   if (begins && now - p.heard <= answer_ / kQuestions) return true;
@@ -84,7 +84,7 @@ bool Presence::answers(int peer, int plan, Time now) {
   return waits(peer, now) || now - p.first_asked < answer_;
 }
 
-std::vector<int> Presence::silent(int plan, const std::vector<int>& missing, Time since, Time now) {
+std::vector<int> Liveness::silent(int plan, const std::vector<int>& missing, Time since, Time now) {
   if (now - since >= kGiveWay * answer_) return missing;
   // Where this rank was kept from running, perhaps with its whole host, others say so in a moment.
   if (now - awake_ < answer_) return {};

@@ -24,13 +24,13 @@
 
 namespace lockstep::strategies {
 
-class StepRecordings {
+class GraphRecorder {
  public:
   static constexpr int kBefore = 2;  // times that a part is queued before it is recorded
 
   // `replicas`: of this process, in order, none of them null. They outlive this, as the team does.
-  StepRecordings(std::vector<engine::Recorder*> replicas, const collectives::Team& team,
-                 std::chrono::milliseconds deadline);
+  GraphRecorder(std::vector<engine::Recorder*> replicas, const collectives::Team& team,
+                std::chrono::milliseconds deadline);
 
   // What the replica `local` does with its next part, number `part` of a step of a batch of so many
   // examples over all replicas, of which `mine` are its own: the same for all replicas. The largest

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "strategies/synchronous/step_recordings.h"
+#include "strategies/synchronous/graph_recorder.h"
 
 #include <utility>
 
@@ -7,8 +7,8 @@
 
 namespace lockstep::strategies {
 
-StepRecordings::StepRecordings(std::vector<engine::Recorder*> replicas,
-                               const collectives::Team& team, std::chrono::milliseconds deadline)
+GraphRecorder::GraphRecorder(std::vector<engine::Recorder*> replicas, const collectives::Team& team,
+                             std::chrono::milliseconds deadline)
     : replicas_(std::move(replicas)),
       others_(replicas_.begin() + 1, replicas_.end()),
       team_(team),
@@ -18,8 +18,8 @@ StepRecordings::StepRecordings(std::vector<engine::Recorder*> replicas,
       passed_(replicas_.size(), 0) {}
 
 // Every replica decides by what is the same for all of them, so all decide alike.
-StepRecordings::Next StepRecordings::next(std::size_t local, int part, std::size_t whole,
-                                          std::int64_t mine) {
+GraphRecorder::Next GraphRecorder::next(std::size_t local, int part, std::size_t whole,
+                                        std::int64_t mine) {
   if (!refusal().empty()) return Next::kQueue;
   Seen& seen = seen_[local][part];
   if (whole > seen.whole) seen = {whole, mine};
@@ -31,14 +31,14 @@ StepRecordings::Next StepRecordings::next(std::size_t local, int part, std::size
   return Next::kRecord;
 }
 
-void StepRecordings::begin(std::size_t local, int part) {
+void GraphRecorder::begin(std::size_t local, int part) {
   gather(local);  // nobody has work left that the recording would wait for
   if (is_first(local)) replicas_[0]->begin(part, nullptr);
   release(local);
   if (!is_first(local)) replicas_[local]->begin(part, replicas_[0]);
 }
 
-bool StepRecordings::end(std::size_t local) {
+bool GraphRecorder::end(std::size_t local) {
   replicas_[local]->leave();
   gather(local);
   if (is_first(local)) {
@@ -50,7 +50,7 @@ bool StepRecordings::end(std::size_t local) {
   return refusal().empty();
 }
 
-void StepRecordings::repeat(std::size_t local, int part) {
+void GraphRecorder::repeat(std::size_t local, int part) {
   replicas_[local]->ready();
   gather(local);
   if (is_first(local)) {
@@ -62,7 +62,7 @@ void StepRecordings::repeat(std::size_t local, int part) {
   if (!is_first(local)) replicas_[local]->follow(part, *replicas_[0]);
 }
 
-void StepRecordings::gather(std::size_t local) {
+void GraphRecorder::gather(std::size_t local) {
   if (others_.empty()) return;
   std::unique_lock lock(mutex_);
   if (!is_first(local)) {
@@ -73,7 +73,7 @@ void StepRecordings::gather(std::size_t local) {
   wait(lock, local, "other replicas", [&] { return came_ >= gathered_; });
 }
 
-void StepRecordings::release(std::size_t local) {
+void GraphRecorder::release(std::size_t local) {
   if (others_.empty()) return;
   std::unique_lock lock(mutex_);
   if (is_first(local)) {
@@ -86,8 +86,8 @@ void StepRecordings::release(std::size_t local) {
 
 // The team is looked at again and again, since nobody who stops it knows of this wait.
 template <class Reached>
-void StepRecordings::wait(std::unique_lock<std::mutex>& lock, std::size_t local, const char* whom,
-                          Reached reached) {
+void GraphRecorder::wait(std::unique_lock<std::mutex>& lock, std::size_t local, const char* whom,
+                         Reached reached) {
   if (reached()) return;
   constexpr std::chrono::milliseconds kLook{20};
   const auto begin = engine::Clock::now();
@@ -100,22 +100,22 @@ void StepRecordings::wait(std::unique_lock<std::mutex>& lock, std::size_t local,
   waited_[local] += std::chrono::duration<double>(engine::Clock::now() - begin).count();
 }
 
-double StepRecordings::waited_seconds(std::size_t local) const {
+double GraphRecorder::waited_seconds(std::size_t local) const {
   const std::scoped_lock lock(mutex_);
   return waited_[local];
 }
 
-void StepRecordings::set_deadline(std::chrono::milliseconds deadline) {
+void GraphRecorder::set_deadline(std::chrono::milliseconds deadline) {
   const std::scoped_lock lock(mutex_);
   deadline_ = deadline;
 }
 
-std::string StepRecordings::refusal() const {
+std::string GraphRecorder::refusal() const {
   const std::scoped_lock lock(mutex_);
   return refusal_;
 }
 
-std::int64_t StepRecordings::repeated() const {
+std::int64_t GraphRecorder::repeated() const {
   const std::scoped_lock lock(mutex_);
   return repeated_;
 }
