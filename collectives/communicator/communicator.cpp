@@ -310,25 +310,12 @@ void Communicator::reduce(std::span<T> values, Reduce operation, Deadline deadli
   through_area(values, operation, false);
 }
 
-void Communicator::all_reduce(std::span<float> values, Reduce operation, Deadline deadline) {
-  reduce(values, operation, deadline);
-}
-void Communicator::all_reduce(std::span<double> values, Reduce operation, Deadline deadline) {
-  reduce(values, operation, deadline);
-}
-void Communicator::all_reduce(std::span<std::int32_t> values, Reduce operation, Deadline deadline) {
-  reduce(values, operation, deadline);
-}
-void Communicator::all_reduce(std::span<std::int64_t> values, Reduce operation, Deadline deadline) {
-  reduce(values, operation, deadline);
-}
-void Communicator::all_reduce(std::span<engine::Half> values, Reduce operation, Deadline deadline) {
-  reduce(values, operation, deadline);
-}
-void Communicator::all_reduce(std::span<engine::BFloat16> values, Reduce operation,
-                              Deadline deadline) {
-  reduce(values, operation, deadline);
-}
+template void Communicator::reduce(std::span<float>, Reduce, Deadline);
+template void Communicator::reduce(std::span<double>, Reduce, Deadline);
+template void Communicator::reduce(std::span<std::int32_t>, Reduce, Deadline);
+template void Communicator::reduce(std::span<std::int64_t>, Reduce, Deadline);
+template void Communicator::reduce(std::span<engine::Half>, Reduce, Deadline);
+template void Communicator::reduce(std::span<engine::BFloat16>, Reduce, Deadline);
 
 template <class T>
 void Communicator::spread(std::span<T> values, int root, Deadline deadline) {
@@ -338,30 +325,18 @@ void Communicator::spread(std::span<T> values, int root, Deadline deadline) {
   through_area(values, Reduce::kSum, rank() != root);
 }
 
-void Communicator::broadcast(std::span<float> values, int root, Deadline deadline) {
-  spread(values, root, deadline);
-}
-void Communicator::broadcast(std::span<double> values, int root, Deadline deadline) {
-  spread(values, root, deadline);
-}
-void Communicator::broadcast(std::span<std::int32_t> values, int root, Deadline deadline) {
-  spread(values, root, deadline);
-}
-void Communicator::broadcast(std::span<std::int64_t> values, int root, Deadline deadline) {
-  spread(values, root, deadline);
-}
-void Communicator::broadcast(std::span<engine::Half> values, int root, Deadline deadline) {
-  spread(values, root, deadline);
-}
-void Communicator::broadcast(std::span<engine::BFloat16> values, int root, Deadline deadline) {
-  spread(values, root, deadline);
-}
+template void Communicator::spread(std::span<float>, int, Deadline);
+template void Communicator::spread(std::span<double>, int, Deadline);
+template void Communicator::spread(std::span<std::int32_t>, int, Deadline);
+template void Communicator::spread(std::span<std::int64_t>, int, Deadline);
+template void Communicator::spread(std::span<engine::Half>, int, Deadline);
+template void Communicator::spread(std::span<engine::BFloat16>, int, Deadline);
 
 void Communicator::barrier(Deadline deadline) {
   agree({}, deadline);
 }
 
-template <class T>
+template <Element T>
 std::span<T> Communicator::allocate(std::size_t count) {
   constexpr DType kType = engine::dtype_of<T>();
   agree({RankCall::Kind::kAllocate, kType, 0, count, 0});

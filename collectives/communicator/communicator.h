@@ -45,15 +45,19 @@
 #pragma once
 #include <array>
 #include <chrono>
+#include <concepts>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -72,6 +76,20 @@ struct RankCall;
 // Of integers there is no mean, and they wrap around. Of minima and maxima a number that is none
 // (NaN) wins over all numbers.
 enum class Reduce { kSum, kMean, kMin, kMax, kProduct };
+
+template <class T>
+concept Element = std::same_as<T, float> || std::same_as<T, double> ||
+    std::same_as<T, std::int32_t> || std::same_as<T, std::int64_t> ||
+    std::same_as<T, engine::Half> || std::same_as<T, engine::BFloat16>;
+// A std::span, a std::vector or an array of such elements, to be written.
+template <class Values>
+concept Elements = std::ranges::contiguous_range<Values> &&
+    Element<std::remove_reference_t<std::ranges::range_reference_t<Values>>>;
+
+template <class Values>
+auto span_of(Values& values) {
+  return std::span<std::ranges::range_value_t<Values>>(values);
+}
 
 struct CommunicatorOptions {
   std::chrono::milliseconds deadline{60000};  // of every wait for another rank
@@ -102,34 +120,24 @@ class Communicator {
   // Of one call, instead of the options' deadline: shorter or longer, and of the call as a whole.
   using Deadline = std::optional<std::chrono::milliseconds>;
 
-  // In place. The mean is the sum times 1 / size. Empty spans are an ordinary case.
-  void all_reduce(std::span<float> values, Reduce operation = Reduce::kSum, Deadline deadline = {});
-  void all_reduce(std::span<double> values, Reduce operation = Reduce::kSum,
-                  Deadline deadline = {});
-  void all_reduce(std::span<std::int32_t> values, Reduce operation = Reduce::kSum,
-                  Deadline deadline = {});
-  void all_reduce(std::span<std::int64_t> values, Reduce operation = Reduce::kSum,
-                  Deadline deadline = {});
-  void all_reduce(std::span<engine::Half> values, Reduce operation = Reduce::kSum,
-                  Deadline deadline = {});
-  void all_reduce(std::span<engine::BFloat16> values, Reduce operation = Reduce::kSum,
-                  Deadline deadline = {});
+  // Sums, or as `operation` says, in place. The mean is the sum times 1 / size. Empty spans are an
+  // ordinary case.
+  template <Elements Values>
+  void all_reduce(Values&& values, Reduce operation = Reduce::kSum, Deadline deadline = {}) {
+    reduce(span_of(values), operation, deadline);
+  }
   // The root's values on all ranks, bit for bit (but that signalling NaNs become quiet).
-  void broadcast(std::span<float> values, int root = 0, Deadline deadline = {});
-  void broadcast(std::span<double> values, int root = 0, Deadline deadline = {});
-  void broadcast(std::span<std::int32_t> values, int root = 0, Deadline deadline = {});
-  void broadcast(std::span<std::int64_t> values, int root = 0, Deadline deadline = {});
-  void broadcast(std::span<engine::Half> values, int root = 0, Deadline deadline = {});
-  void broadcast(std::span<engine::BFloat16> values, int root = 0, Deadline deadline = {});
+  template <Elements Values>
+  void broadcast(Values&& values, int root = 0, Deadline deadline = {}) {
+    spread(span_of(values), root, deadline);
+  }
   void barrier(Deadline deadline = {});
 
   // Memory that all ranks of a host map, zeroed, this rank's part: a sum or a mean of the whole of
   // it copies nothing. Read as elements of another type it is as any other memory. Collective. It
-  // lives as long as the communicator. T is an element's type.
-  template <class T>
+  // lives as long as the communicator.
+  template <Element T>
   std::span<T> allocate(std::size_t count);
-  std::span<float> allocate_float(std::size_t count) { return allocate<float>(count); }
-  std::span<double> allocate_double(std::size_t count) { return allocate<double>(count); }
 
   // This rank gives up: all ranks throw `why` from their next or present call. kPeerLost says that
   // a rank is dead: then no session waits at its end for the others.

@@ -87,7 +87,7 @@ TEST(Communicator, AllocatedMemoryIsSummedWhereItLiesAndAPartOfItToo) {
   for (int ranks = 1; ranks <= 4; ++ranks)
     on_ranks(ranks, [&](Communicator& c) {
       for (const std::size_t count : {std::size_t(0), std::size_t(1), std::size_t(5000)}) {
-        const std::span<float> values = c.allocate_float(count);
+        const std::span<float> values = c.allocate<float>(count);
         ASSERT_EQ(values.size(), count);
         for (int round = 0; round < 3; ++round) {
           fill(values, c.rank(), round);
@@ -99,7 +99,7 @@ TEST(Communicator, AllocatedMemoryIsSummedWhereItLiesAndAPartOfItToo) {
         c.all_reduce(part, Reduce::kMean);
         EXPECT_EQ(wrong<float>(part, ranks, Reduce::kMean), 0u);
       }
-      const std::span<double> doubles = c.allocate_double(777);
+      const std::span<double> doubles = c.allocate<double>(777);
       fill(doubles, c.rank());
       c.all_reduce(doubles, Reduce::kMean);
       EXPECT_EQ(wrong<double>(doubles, ranks, Reduce::kMean), 0u);

@@ -73,7 +73,7 @@ TEST(Communicator, CallsThatDifferAreAnErrorAtTheCallOnAllRanks) {
   for (const std::string& text : calls)
     EXPECT_THAT(text, AllOf(HasSubstr("rank 0 for barrier"), HasSubstr("from rank 1")));
   const auto memory = told(2, [](Communicator& c) {
-    const std::span<float> allocated = c.allocate_float(4);
+    const std::span<float> allocated = c.allocate<float>(4);
     std::vector<float> own(4);
     c.all_reduce(c.rank() == 0 ? allocated : std::span(own));
   });
@@ -89,7 +89,7 @@ TEST(Communicator, CallsThatDifferAreAnErrorAtTheCallOnAllRanks) {
 // the call is another.
 TEST(Communicator, AnotherOrderOfCallsIsAnErrorAtTheFirstOfThem) {
   const auto memory = told(2, [](Communicator& c) {
-    const std::span<float> first = c.allocate_float(4), second = c.allocate_float(4);
+    const std::span<float> first = c.allocate<float>(4), second = c.allocate<float>(4);
     c.all_reduce(c.rank() == 0 ? first : second);
     c.all_reduce(c.rank() == 0 ? second : first);
   });
@@ -157,7 +157,7 @@ TEST(Buckets, ThatAreMadeWhereAnotherRankMakesAnotherCallAreAnErrorAtTheCall) {
                             HasSubstr("rank 1 for all_reduce of 4 float32 (sum)")));
   const auto memory = told(2, [](Communicator& c) {
     if (c.rank() == 0) {
-      c.allocate_float(4);
+      c.allocate<float>(4);
     } else {
       Buckets<float>(c, {{nullptr, 4}});
     }

@@ -204,7 +204,7 @@ TEST(Failing, EndsAnyLaterCallAtOnceAlsoBucketsThatAreMadeThen) {
     if (c.rank() == 1) return c.abort({Code::kUnavailable, "rank 1 gives up"});
     EXPECT_THROW(c.barrier(), Error);
     const auto begin = engine::Clock::now();
-    EXPECT_THROW(c.allocate_float(3), Error);
+    EXPECT_THROW(c.allocate<float>(3), Error);
     EXPECT_LT(engine::Clock::now() - begin, kAtOnce);
     Buckets<float> buckets(c, {{nullptr, 10}});
   });

@@ -54,7 +54,7 @@ std::size_t wrong_sums(collectives::Communicator& c) {
       buckets.wait();
     });
   }
-  const std::span<float> shared = c.allocate_float(5001);
+  const std::span<float> shared = c.allocate<float>(5001);
   for (float& value : shared) value = float(c.rank());
   c.all_reduce(shared);
   for (const float value : shared) wrong += value != float(c.size() * (c.size() - 1) / 2);
@@ -113,7 +113,7 @@ int make(const std::string& part, int argc, char** argv) {
       collectives::Communicator c(
           bootstrap, session.device("cpu").ops(engine::DType::kFloat32, {.threads = 1}),
           {.deadline = 60s});
-      if (part == "allocate") c.allocate_float(10);
+      if (part == "allocate") c.allocate<float>(10);
       if (part == "sum") {
         if (c.rank() == 1) kill(getpid(), SIGKILL);
         c.barrier();
@@ -137,7 +137,7 @@ int play(const std::string& part, int argc, char** argv) {
   auto c = strategies::communicator(session, {.deadline = killed ? 60s : 2s});
   if (part == "sums") return wrong_sums<float>(c) + wrong_sums<double>(c) == 0 ? 0 : 1;
   if (part == "large") {
-    const std::span<float> large = c.allocate_float(std::size_t(16) << 20);
+    const std::span<float> large = c.allocate<float>(std::size_t(16) << 20);
     c.barrier();
     fmt::print("rank {} pid {}\n", c.rank(), getpid());
     std::fflush(stdout);

@@ -367,7 +367,7 @@ TEST(ReproducibleSum, OfAllocatedMemoryAndBucketsIsTheSame) {
       std::vector<float> plain(3000), own(3000);
       fill(plain);
       c.all_reduce(std::span(plain), Reduce::kMean);
-      const std::span<float> allocated = c.allocate_float(3000);
+      const std::span<float> allocated = c.allocate<float>(3000);
       fill(allocated);
       c.all_reduce(allocated, Reduce::kMean);
       collectives::Buckets<float> buckets(c, {{nullptr, 3000}, {own.data(), own.size()}},
