@@ -25,7 +25,7 @@ MOST_LINES, MOST_FUNCTIONS, MOST_DATA = 80, 30, 20
 LARGER = {
     "CudaOps": (30, 37), "Driver": (62, 20), "Graph": (38, 44), "ReduceArguments": (30, 22),
     "SimulationRun": (31, 20), "Executor": (30, 27), "Connection": (33, 20), "TrainingShards": (40, 21),
-    "ParameterServer": (30, 35), "Mirror": (30, 31), "Designer": (35, 20), "StepDesign": (30, 33), "Synchronous": (30, 28),
+    "ParameterServer": (30, 35), "Mirror": (30, 31), "StepDesign": (30, 33), "Synchronous": (30, 28),
     "TrainFlags": (30, 67), "BenchFlags": (30, 30), "ConvolutionBackward": (30, 22)}
 
 COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|R"\(.*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#[^\n]*',
