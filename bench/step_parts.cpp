@@ -111,8 +111,8 @@ StepTimes take_steps(engine::Strategy& strategy, const engine::Dataset& data, st
       if (mine) times.ready.begin_step();
       started = engine::Clock::now();
       const double processor_begin = processor_seconds();
-      pipeline.request(work->epoch, work->mine);
-      engine::stage(r, pipeline.take(), work->step, work->whole, rate);
+      pipeline.request(work->epoch, work->local_batch);
+      engine::stage(r, pipeline.take(), work->step, work->global_batch, rate);
       strategy.staged(r);
       ops.synchronize();
       const double input = seconds_since(started);

@@ -133,8 +133,8 @@ void take_turn(Way& way, const engine::Dataset& data, const engine::UpdateRule& 
     const engine::Range all{0, r.graph.trainable()};
     const double nothing[] = {0};
     while (const auto work = strategy.next(r)) {
-      pipeline.request(work->epoch, work->mine);
-      engine::stage(r, pipeline.take(), work->step, work->whole, kRate);
+      pipeline.request(work->epoch, work->local_batch);
+      engine::stage(r, pipeline.take(), work->step, work->global_batch, kRate);
       strategy.staged(r);
       write_gradients(mirror, work->step);
       strategy.gather(r, nothing, "a meeting before the clock is read");

@@ -58,7 +58,7 @@ std::size_t buckets_of(const engine::GraphSpec& graph) {
 engine::data::Sets choose_clicks(const DataChoice& choice, std::size_t buckets) {
   engine::data::ClicksOptions options{.buckets = buckets};
   if (choice.data == "random") {
-    options.train = choice.batch;
+    options.train = choice.global_batch;
     options.test = 0;
     options.seed = choice.seed;
     return engine::data::generated_clicks(options);
@@ -101,7 +101,7 @@ engine::data::Sets choose_plain(const DataChoice& choice, const engine::GraphSpe
   }
   if (choice.data == "random") {
     return engine::data::random_images(graph.input_shape(), graph.output_shape().elements(),
-                                       choice.batch, choice.seed);
+                                       choice.global_batch, choice.seed);
   }
   engine::require(!colours || (graph.input_shape()[0] == 32 && graph.input_shape()[1] == 32),
                   "model {} takes images of {}, and files of images are read in 28x28x1 and in "
@@ -145,7 +145,7 @@ DataChoice recorded_choice(const engine::RunState& state) {
   DataChoice choice;
   choice.data = note(kDataNote);
   choice.test = note(kTestNote);
-  choice.batch = state.batch;
+  choice.global_batch = state.global_batch;
   choice.seed = state.seed;
   if (const std::string text = note(kExamplesNote); !text.empty()) {
     std::uint64_t examples = 0;

@@ -48,7 +48,7 @@ constexpr std::int64_t kEpochs = 6;  // where neither they nor steps were asked 
 void warn_of_warm_up(const TrainFlags& f, std::uint64_t examples, std::size_t workers,
                      const engine::Log& log) {
   if (f.strategy != "parameter_server" || f.updates.synchronous || workers == 1) return;
-  const std::uint64_t an_epoch = (examples + f.batch - 1) / f.batch;
+  const std::uint64_t an_epoch = (examples + f.global_batch - 1) / f.global_batch;
   const std::int64_t steps =
       f.steps > 0 ? f.steps : f.epochs.value_or(kEpochs) * std::int64_t(an_epoch);
   if (steps > f.updates.warm_up) return;
@@ -96,7 +96,7 @@ void check_together(const TrainFlags& f, int processes) {
 }
 
 DataChoice data_choice(const TrainFlags& f) {
-  return {f.data, f.test, f.batch, f.examples, f.seed, f.augment};
+  return {f.data, f.test, f.global_batch, f.examples, f.seed, f.augment};
 }
 
 // The data sets, and whether checkpoints can be kept: what depends on the files of this host.
@@ -114,11 +114,12 @@ engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph, int
                    engine::brief(f.checkpoints));
     }
   }
-  const double needed = double(f.batch) * double(graph.input_shape().elements()) * sizeof(float);
+  const double needed =
+      double(f.global_batch) * double(graph.input_shape().elements()) * sizeof(float);
   const double there = double(collectives::available_memory());
   engine::require(needed <= there,
                   "--batch {} needs {:.1f} GiB for its inputs alone, and {:.1f} GiB are free",
-                  f.batch, needed / 0x1p30, there / 0x1p30);
+                  f.global_batch, needed / 0x1p30, there / 0x1p30);
   engine::data::Sets sets = choose_data(data_choice(f), graph);
   const std::size_t here =
       f.devices.empty() ? std::size_t(f.replicas.value_or(1)) : f.devices.size();
@@ -126,8 +127,8 @@ engine::data::Sets data(const TrainFlags& f, const engine::GraphSpec& graph, int
   engine::require(replicas <= sets.train->size(),
                   "{} replicas are more than all {} examples of the training data: use at most {}",
                   replicas, sets.train->size(), sets.train->size());
-  engine::require(f.batch <= sets.train->size(),
-                  "--batch {} is more than all {} examples of the training data", f.batch,
+  engine::require(f.global_batch <= sets.train->size(),
+                  "--batch {} is more than all {} examples of the training data", f.global_batch,
                   sets.train->size());
   return sets;
 }
@@ -240,7 +241,7 @@ engine::FitOptions fit_options(const TrainFlags& f, const engine::data::Sets& se
   engine::FitOptions fit;
   fit.epochs = f.epochs.value_or(kEpochs);
   fit.steps = f.steps;
-  fit.global_batch = f.batch;
+  fit.global_batch = f.global_batch;
   fit.accumulate = f.accumulate;
   fit.steps_ahead = f.steps_ahead;
   fit.steps_per_execution = f.steps_per_execution;
@@ -341,11 +342,11 @@ class Reports {
 };
 
 void warn_of_idle_replicas(const TrainFlags& f, std::size_t replicas, const Log& log) {
-  if (f.batch >= replicas) return;
+  if (f.global_batch >= replicas) return;
   log.warning(
       "--batch {} has no example for {} of the {} replicas, which idle: use --batch {} or more, "
       "or fewer replicas",
-      f.batch, replicas - f.batch, replicas, replicas);
+      f.global_batch, replicas - f.global_batch, replicas, replicas);
 }
 
 int train(const TrainFlags& given, const Program& program) {

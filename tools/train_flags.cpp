@@ -109,7 +109,7 @@ void declare_data(CLI::App& app, TrainFlags& f) {
 
 void declare_training(CLI::App& app, TrainFlags& f) {
   app.option_defaults()->group("Training");
-  app.add_option("--batch,--batch-size", f.batch,
+  app.add_option("--batch,--batch-size", f.global_batch,
                  "global batch size: examples of a step, over all replicas")
       ->check(whole_number(1, kMostWhole))
       ->capture_default_str();

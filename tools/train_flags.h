@@ -18,7 +18,7 @@ struct TrainFlags {
   std::string model = "mnist_cnn", data, test;
   std::string strategy;         // else by the number of processes
   std::optional<int> replicas;  // else one, or one a GPU of --device cuda
-  std::size_t batch = 64;
+  std::size_t global_batch = 64;
   std::optional<std::int64_t> epochs;  // where no steps are given: else 6
   std::int64_t steps = 0;
   int accumulate = 1;

@@ -32,7 +32,7 @@ struct RunState {
   std::int64_t steps = 0;  // steps of the whole run: the schedule needs them
   DataPosition position = {};
   std::uint64_t seed = 0;
-  std::size_t batch = 0;
+  std::size_t global_batch = 0;
   std::string dataset = {};  // Dataset::describe
   std::uint64_t dataset_fingerprint = 0;
   std::string graph = {};      // GraphSpec::describe

@@ -61,7 +61,7 @@ Json state_json(const RunState& state) {
       {"steps", state.steps},
       {"position", {{"epoch", state.position.epoch}, {"example", state.position.example}}},
       {"seed", state.seed},
-      {"batch", state.batch},
+      {"batch", state.global_batch},
       {"dataset", state.dataset},
       {"dataset_fingerprint", fmt::format("{:016x}", state.dataset_fingerprint)},
       {"graph", state.graph},
@@ -191,7 +191,7 @@ RunState read_state(const Fields& fields) {
   state.position.epoch = position.integer<std::int64_t>("epoch");
   state.position.example = position.integer<std::uint64_t>("example");
   state.seed = fields.integer<std::uint64_t>("seed");
-  state.batch = fields.integer<std::size_t>("batch");
+  state.global_batch = fields.integer<std::size_t>("batch");
   state.dataset = fields.text("dataset");
   state.dataset_fingerprint = fields.hex<std::uint64_t>("dataset_fingerprint");
   state.graph = fields.text("graph");

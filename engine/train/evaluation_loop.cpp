@@ -87,7 +87,7 @@ void EvaluationLoop::run(Replica& r) {
   while (const std::optional<Work> work = queue.next()) {
     if (interrupted(r, vote)) return;
     for (int part = 0; part < accumulate_; ++part) {
-      stage(r, pipeline.take(), work->step, work->whole, 0);
+      stage(r, pipeline.take(), work->step, work->global_batch, 0);
       strategy_.staged(r);
       r.graph.forward(*r.context, [&](Range range) { strategy_.before_forward(r, range); });
       r.graph.evaluate_loss(*r.context, false);

@@ -41,14 +41,14 @@ class FirstNotFinite : public Observer {
 
 }  // namespace
 
-void stage(Replica& replica, const Batch& batch, std::int64_t step, std::size_t whole,
+void stage(Replica& replica, const Batch& batch, std::int64_t step, std::size_t global_batch,
            double rate) {
   Graph& graph = replica.graph;
   invariant(batch.rows() <= graph.rows(), "more examples than were planned for");
   StepState& state = replica.state;
   state.step = step;
   state.examples = std::int64_t(batch.rows());
-  state.inverse_examples = 1.0 / double(whole);
+  state.inverse_examples = 1.0 / double(global_batch);
   state.rate = rate;
   state.ids = graph.ids();
   Ops& ops = *replica.context->ops;

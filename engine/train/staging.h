@@ -9,8 +9,10 @@
 
 namespace lockstep::engine {
 
-// `batch` has at most Graph::rows() rows; `whole` is the examples of the step over all replicas.
-void stage(Replica& replica, const Batch& batch, std::int64_t step, std::size_t whole, double rate);
+// `batch` has at most Graph::rows() rows; `global_batch` is the examples of the step over all
+// replicas.
+void stage(Replica& replica, const Batch& batch, std::int64_t step, std::size_t global_batch,
+           double rate);
 
 // Where a number that is not finite came from, as "layer conv2: its output": looks at the weights,
 // then runs forward once more and looks at every layer's output. For the message of a run that

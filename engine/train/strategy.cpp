@@ -9,9 +9,9 @@ Work take_batch(const WorkSpec& work, std::int64_t step, DataPosition& position)
   Work batch;
   batch.step = step;
   batch.epoch = position.epoch;
-  batch.mine = next_batch(position, work.examples, work.batch);
-  batch.whole = batch.mine.size();
-  batch.after = position = after_batch(position, work.examples, work.batch);
+  batch.local_batch = next_batch(position, work.examples, work.global_batch);
+  batch.global_batch = batch.local_batch.size();
+  batch.after = position = after_batch(position, work.examples, work.global_batch);
   return batch;
 }
 

@@ -33,8 +33,8 @@ struct Membership {
 enum class Fallback : std::uint8_t { kNone, kCpu };
 
 struct OpenOptions {
-  std::size_t batch = 1;  // examples of the largest batch of the whole job
-  int accumulate = 1;     // micro-batches of a replica's share
+  std::size_t global_batch = 1;  // examples of a step over all replicas, at most
+  int accumulate = 1;            // micro-batches of a local batch
   std::uint64_t seed = 0;
   std::string run = {};   // lines that must be the same in all processes: rates, data
   std::string plan = {};  // of a checkpoint: obeyed where the membership is the same; may be empty
@@ -47,7 +47,7 @@ struct OpenOptions {
 // What `next` assigns.
 struct WorkSpec {
   std::uint64_t examples = 0;              // of the data set
-  std::size_t batch = 1;                   // of the whole job; at most OpenOptions::batch
+  std::size_t global_batch = 1;            // at most OpenOptions::global_batch
   std::int64_t first_step = 0, steps = 0;  // steps [first_step, first_step + steps)
   DataPosition position = {};              // where the data stands at first_step
   bool training = true;                    // false: evaluation; nothing is updated
@@ -65,12 +65,12 @@ struct Standing {
 struct Work {
   std::int64_t step = 0;
   std::int64_t epoch = 0;
-  Range mine = {};          // may be empty
-  std::size_t whole = 0;    // examples of the step over all replicas
-  DataPosition after = {};  // where the data stands when this step is done
+  Range local_batch = {};        // of the replica; may be empty
+  std::size_t global_batch = 0;  // examples of the step over all replicas
+  DataPosition after = {};       // where the data stands when this step is done
 };
 
-// The whole batch of `step`, which begins at `position`; moves that behind it.
+// The global batch of `step`, which begins at `position`; moves that behind it.
 Work take_batch(const WorkSpec& work, std::int64_t step, DataPosition& position);
 
 // One mirror on one device. Strategies derive from it what they keep with it.
@@ -144,7 +144,7 @@ class Strategy {
   // are queued: `queue` queues forward, loss and backward, makes the two calls below, and in the
   // last part finishes. A strategy may have the device do again what the same part of a step
   // before has queued, instead.
-  virtual void compute(Replica&, int /*part*/, std::size_t /*whole*/,
+  virtual void compute(Replica&, int /*part*/, std::size_t /*global_batch*/,
                        const std::function<void()>& queue) {
     queue();
   }

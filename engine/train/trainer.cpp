@@ -80,7 +80,7 @@ Trainer::~Trainer() = default;
 void Trainer::open(std::size_t batch, int accumulate, const std::string& plan) {
   batch_ = 0;  // until it has worked
   OpenOptions options;
-  options.batch = batch;
+  options.global_batch = batch;
   options.accumulate = accumulate;
   options.seed = seed_;
   options.run = run_;
@@ -298,14 +298,14 @@ void Trainer::tell(const Fit& fit, const RunState& state) const {
     return;
   }
   log.info("training continues after step {} of {}", state.step, fit.steps);
-  if (state.steps == fit.steps && state.batch == fit.options.global_batch &&
+  if (state.steps == fit.steps && state.global_batch == fit.options.global_batch &&
       state.optimizer == optimizer_.describe()) {
     return;
   }
   log.info(
       "the run of the checkpoint was to end at step {} (batch {}, {}); this run ends at step {} "
       "(batch {}, {})",
-      state.steps, state.batch, state.optimizer, fit.steps, fit.options.global_batch,
+      state.steps, state.global_batch, state.optimizer, fit.steps, fit.options.global_batch,
       optimizer_.describe());
 }
 
@@ -394,7 +394,7 @@ void Trainer::test(Fit& fit) {
 void Trainer::train(Fit& fit, std::int64_t until) {
   WorkSpec work;
   work.examples = fit.data.size();
-  work.batch = fit.options.global_batch;
+  work.global_batch = fit.options.global_batch;
   work.first_step = fit.progress.step;
   work.steps = until - fit.progress.step;
   work.position = fit.progress.position;
@@ -413,8 +413,8 @@ void Trainer::train(Fit& fit, std::int64_t until) {
   const std::int64_t done = standing->step - fit.history.first_step;
   fit.progress.step = standing->step;
   fit.progress.position = standing->position;
-  fit.progress.images_per_second.assign(1,
-                                        double(done) * double(work.batch) / fit.progress.seconds);
+  fit.progress.images_per_second.assign(
+      1, double(done) * double(work.global_batch) / fit.progress.seconds);
 }
 
 // What all ranks' clocks say, for the history; a job that mostly communicates is told so once,
@@ -442,7 +442,7 @@ void Trainer::save(Fit& fit) {
   state.steps = fit.steps;
   state.position = fit.progress.position;
   state.seed = seed_;
-  state.batch = fit.options.global_batch;
+  state.global_batch = fit.options.global_batch;
   state.dataset = fit.data.describe();
   state.dataset_fingerprint = fit.data.fingerprint();
   state.graph = graph_.describe();

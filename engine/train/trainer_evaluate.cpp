@@ -22,8 +22,8 @@ std::optional<Evaluation> Trainer::forward_all(const Dataset& data, std::size_t 
   if (batch_ == 0) open(batch == 0 ? kEvaluationBatch : batch, 1, "");
   WorkSpec work;
   work.examples = data.size();
-  work.batch = batch == 0 ? batch_ : std::min(batch, batch_);
-  work.steps = batches_of_epoch(data.size(), work.batch);
+  work.global_batch = batch == 0 ? batch_ : std::min(batch, batch_);
+  work.steps = batches_of_epoch(data.size(), work.global_batch);
   work.training = false;
   strategy_.assign(work);
   EvaluationLoop loop(strategy_, data, accumulate_, outputs, fit);

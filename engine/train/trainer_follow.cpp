@@ -16,10 +16,10 @@ History Trainer::follow(const Dataset& data, const FitOptions& options) {
             "the chief trains with seed {}, which its checkpoint has, and this process with {}: "
             "start all processes with seed {}",
             work->seed, seed_, work->seed);
-    require(work->examples == data.size() && work->batch <= batch_,
+    require(work->examples == data.size() && work->global_batch <= batch_,
             "the chief has {} examples in batches of {}, and this process {} examples in batches "
             "of up to {}: start all processes with the same data and flags",
-            work->examples, work->batch, data.size(), batch_);
+            work->examples, work->global_batch, data.size(), batch_);
     if (!began) history.first_step = work->first_step;
     began = true;
     strategy_.assign(*work);

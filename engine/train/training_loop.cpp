@@ -18,7 +18,7 @@ using Part = Recording::Part;
 
 }  // namespace
 
-// Made once, since making one may allocate.
+// StepGroup once, since making one may allocate.
 struct TrainingLoop::Hooks {
   Graph::Hook before, ready, nothing;
 };
@@ -82,14 +82,14 @@ class TrainingLoop::Numbers {
 };
 
 // Steps that are reported together.
-struct TrainingLoop::Made {
+struct TrainingLoop::StepGroup {
   Work work;  // of the last one, as is `rate`
   double rate = 0;
   Totals mine = {};  // sums over them
   std::int64_t steps = 1;
-  std::size_t whole = 0;  // examples over all replicas
+  std::size_t examples = 0;  // of all replicas
 
-  void add(const Made& next) {
+  void add(const StepGroup& next) {
     work = next.work;
     rate = next.rate;
     mine.loss += next.mine.loss;
@@ -98,12 +98,12 @@ struct TrainingLoop::Made {
     mine.stop += next.mine.stop;
     mine.save += next.mine.save;
     steps += next.steps;
-    whole += next.whole;
+    examples += next.examples;
   }
 };
 
 struct TrainingLoop::Pending {
-  Made made;
+  StepGroup made;
   double images_per_second = 0;
   double seconds = 0, waited = 0, messages = 0;  // of a step
   std::optional<Traffic> traffic;
@@ -132,7 +132,7 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, cons
   for (int part = 0; part < accumulate_; ++part) {
     {
       const auto span = recording.span(Part::kInput);
-      stage(r, pipeline.take(), work.step, work.whole, rate);
+      stage(r, pipeline.take(), work.step, work.global_batch, rate);
     }
     {
       const auto span = recording.span(Part::kBeforeForward);
@@ -152,14 +152,15 @@ Totals TrainingLoop::step(Replica& r, const Work& work, Pipeline& pipeline, cons
       strategy_.finish(r);
     };
     if (numbers.ahead() && options_.profile == nullptr) {
-      strategy_.compute(r, part, work.whole, std::ref(queue));  // by reference: takes no memory
+      strategy_.compute(r, part, work.global_batch,
+                        std::ref(queue));  // by reference: takes no memory
     } else {
       queue();
     }
     if (numbers.ahead()) numbers.ask(work.step, part);
   }
   numbers.mark(work.step);
-  mine.examples = double(work.mine.size());
+  mine.examples = double(work.local_batch.size());
   if (options_.interrupt != nullptr && options_.interrupt->load() != 0) mine.stop = 1;
   const std::chrono::duration<double> since_saved = Clock::now() - progress_.saved_at;
   const bool by_time = !options_.checkpoints.empty() && options_.every_seconds > 0;
@@ -183,7 +184,7 @@ class TrainingLoop::Reporter {
         traffic_before_(strategy_.traffic(replica)) {}
 
   // A step, which may be reported with the next ones. False when everybody stops.
-  bool end_step(const Made& made) {
+  bool end_step(const StepGroup& made) {
     if (execution_) {
       execution_->add(made);
     } else {
@@ -211,7 +212,7 @@ class TrainingLoop::Reporter {
   }
 
  private:
-  bool report(Made made) {
+  bool report(StepGroup made) {
     if (pending_) made.mine.waited = pending_->waited, made.mine.messages = pending_->messages;
     const Totals last = [&] {
       const auto span = recording_.span(Part::kReport);
@@ -223,7 +224,7 @@ class TrainingLoop::Reporter {
     const auto [seconds, waited, messages] = lap();
     const double steps = double(made.steps);
     pending_ = {made,
-                double(made.whole) / seconds,
+                double(made.examples) / seconds,
                 seconds / steps,
                 waited / steps,
                 messages / steps,
@@ -261,7 +262,7 @@ class TrainingLoop::Reporter {
   Replica& replica_;
   const Recording& recording_;
   StepClock& clock_;
-  std::optional<Made> execution_;  // what is not reported yet
+  std::optional<StepGroup> execution_;  // what is not reported yet
   std::optional<Pending> pending_;
   int reports_ = 0;
   Clock::time_point before_ = Clock::now();
@@ -289,16 +290,16 @@ void TrainingLoop::run(Replica& r) {
                     },
                     [](Range) {}};
   Reporter reporter(*this, r, recording);
-  const auto end_step = [&](Made& made) {
+  const auto end_step = [&](StepGroup& made) {
     numbers.add_to(made.mine, made.work.step);
     return reporter.end_step(made);
   };
-  std::optional<Made> queued;  // where the host is a step ahead
+  std::optional<StepGroup> queued;  // where the host is a step ahead
   for (bool go_on = true; go_on;) {
     const std::optional<Work> work = queue.next();
     if (!work) break;
     const auto whole = recording.step(work->step);
-    std::optional<Made> made(Made{.work = *work, .whole = work->whole});
+    std::optional<StepGroup> made(StepGroup{.work = *work, .examples = work->global_batch});
     made->mine = step(r, *work, pipeline, hooks, recording, numbers);
     made->rate = r.state.rate;
     if (numbers.ahead()) std::swap(made, queued);

@@ -35,7 +35,7 @@ class TrainingLoop {
   void run(Replica& replica);
 
  private:
-  struct Made;
+  struct StepGroup;
   struct Pending;  // steps whose sums over all replicas are not known yet
   struct Hooks;
   class Numbers;

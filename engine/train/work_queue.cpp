@@ -9,7 +9,7 @@ std::optional<Work> WorkQueue::next() {
     over_ = !work.has_value();
     if (over_) break;
     for (int part = 0; part < parts_; ++part) {
-      pipeline_.request(work->epoch, share_of(work->mine, part, parts_));
+      pipeline_.request(work->epoch, share_of(work->local_batch, part, parts_));
     }
     ahead_[asked_++ % kAhead] = *work;
   }

@@ -18,13 +18,13 @@ GraphRecorder::GraphRecorder(std::vector<engine::Recorder*> replicas, const coll
       passed_(replicas_.size(), 0) {}
 
 // Every replica decides by what is the same for all of them, so all decide alike.
-GraphRecorder::Next GraphRecorder::next(std::size_t local, int part, std::size_t whole,
-                                        std::int64_t mine) {
+GraphRecorder::Next GraphRecorder::next(std::size_t local, int part, std::size_t global_batch,
+                                        std::int64_t local_batch) {
   if (!refusal().empty()) return Next::kQueue;
   Seen& seen = seen_[local][part];
-  if (whole > seen.whole) seen = {whole, mine};
-  if (whole < seen.whole) return Next::kQueue;
-  engine::invariant(seen.mine == mine, "equal batches have equal shares");
+  if (global_batch > seen.global_batch) seen = {global_batch, local_batch};
+  if (global_batch < seen.global_batch) return Next::kQueue;
+  engine::invariant(seen.local_batch == local_batch, "equal batches have equal shares");
   if (seen.recorded) return Next::kRepeat;
   if (seen.times++ < kBefore) return Next::kQueue;
   seen.recorded = true;

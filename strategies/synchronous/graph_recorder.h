@@ -33,10 +33,10 @@ class GraphRecorder {
                 std::chrono::milliseconds deadline);
 
   // What the replica `local` does with its next part, number `part` of a step of a batch of so many
-  // examples over all replicas, of which `mine` are its own: the same for all replicas. The largest
-  // batch so far is the one that is recorded.
+  // examples over all replicas, of which `local_batch` are its own: the same for all replicas. The
+  // largest batch so far is the one that is recorded.
   enum class Next : std::uint8_t { kQueue, kRecord, kRepeat };
-  Next next(std::size_t local, int part, std::size_t whole, std::int64_t mine);
+  Next next(std::size_t local, int part, std::size_t global_batch, std::int64_t local_batch);
   // kRecord: what is queued in between is kept. False: it was refused, and nothing has been done;
   // nothing will be recorded from now on.
   void begin(std::size_t local, int part);
@@ -52,8 +52,8 @@ class GraphRecorder {
 
  private:
   struct Seen {
-    std::size_t whole = 0;  // the largest batch so far
-    std::int64_t mine = 0;
+    std::size_t global_batch = 0;  // the largest batch so far
+    std::int64_t local_batch = 0;
     int times = 0;
     bool recorded = false;
   };

@@ -41,8 +41,8 @@ std::string flags_text(const SynchronousOptions& o, const engine::UpdateRule& ru
       "transport: {}\nwire: {}\nloss scale: {}\nmemory of replicas: {}\n",
       int(rule.kind), rule.momentum, rule.nesterov, rule.beta1, rule.beta2, rule.epsilon,
       rule.weight_decay, rule.decay_all ? "all parameters" : "weights", rule.clip_norm, rule.trust,
-      opening.batch, shares, opening.accumulate, opening.seed, engine::name(dtype), o.checksums,
-      o.step.overlap, collectives::transport_of(o.network),
+      opening.global_batch, shares, opening.accumulate, opening.seed, engine::name(dtype),
+      o.checksums, o.step.overlap, collectives::transport_of(o.network),
       o.step.wire ? engine::name(*o.step.wire) : "", text_of(rule.scaling),
       queued ? "their devices'" : "the host's");
 }
@@ -130,7 +130,7 @@ std::size_t Synchronous::largest_share(std::size_t batch, int accumulate) const 
 
 void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule& rule,
                        const engine::OpenOptions& options) {
-  require(options.batch >= 1, "the batch must hold at least one example");
+  require(options.global_batch >= 1, "the batch must hold at least one example");
   require(options.accumulate >= 1, "accumulate must be at least 1");
   running_.reset();
   job_->expect_deaths(false);  // a death breaks off the exchanges
@@ -190,7 +190,7 @@ void Synchronous::open(const engine::GraphSpec& graph, const engine::UpdateRule&
                   collectives::hash(design_.plan), options.run),
       "flags and plan");
 
-  const std::size_t rows = largest_share(options.batch, options.accumulate);
+  const std::size_t rows = largest_share(options.global_batch, options.accumulate);
   for (std::size_t i = 0; i < options_.devices.size(); ++i) {
     engine::Device& device = *options_.devices[i];
     mirrors_.push_back(
@@ -269,7 +269,7 @@ void Synchronous::open_executors() {
   for (std::size_t i = 0; i < mirrors_.size(); ++i) {
     if (options_.checksums && job_->size() > 1)
       mirrors_[i]->checks.emplace(mirrors_[i]->kernels(), mirrors_[i]->graph,
-                                  open_.batch / std::size_t(job_->size()));
+                                  open_.global_batch / std::size_t(job_->size()));
     mirrors_[i]->open(design_, rule_, *team_, std::move(transports[i]), executor);
   }
   watch_vendor();

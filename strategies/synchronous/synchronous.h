@@ -48,7 +48,7 @@ class Synchronous : public engine::Strategy {
   void run(const std::function<void(engine::Replica&)>& body) override;
   std::optional<engine::Work> next(engine::Replica& replica) override;
   void staged(engine::Replica& replica) override;
-  void compute(engine::Replica& replica, int part, std::size_t whole,
+  void compute(engine::Replica& replica, int part, std::size_t global_batch,
                const std::function<void()>& queue) override;
   void before_forward(engine::Replica& replica, engine::Range range) override;
   void gradient_ready(engine::Replica& replica, engine::Range range) override;

@@ -80,16 +80,17 @@ void Synchronous::plan_memory(engine::Ops& ops, const engine::Graph& graph) {
     memory_sentence_ = fmt::format(
         "memory of the devices: {:.1f} MiB: {:.1f} weights and gradients, {:.1f} the optimizer's "
         "state, {:.1f} activations; besides batches on their way, and workspaces{}",
-        double(arenas + slots + replicas * graph_bytes(open_.batch)) / kMiB, double(arenas) / kMiB,
-        double(slots) / kMiB, double(replicas * graph_bytes(open_.batch)) / kMiB,
+        double(arenas + slots + replicas * graph_bytes(open_.global_batch)) / kMiB,
+        double(arenas) / kMiB, double(slots) / kMiB,
+        double(replicas * graph_bytes(open_.global_batch)) / kMiB,
         messages == 0
             ? ""
             : fmt::format("; {:.1f} MiB of the host for messages", double(messages) / kMiB));
     return;
   }
   const MemoryRoom room = options_.room ? *options_.room : memory_room(processes_of_host(*job_));
-  require_memory(room, options_.memory_limit, open_.batch, use_of);
-  memory_sentence_ = sentence(use_of(open_.batch), room);
+  require_memory(room, options_.memory_limit, open_.global_batch, use_of);
+  memory_sentence_ = sentence(use_of(open_.global_batch), room);
 }
 
 void Synchronous::map_memory() {

@@ -43,13 +43,13 @@ std::string Synchronous::graphs_sentence() const {
       GraphRecorder::kBefore);
 }
 
-void Synchronous::compute(engine::Replica& replica, int part, std::size_t whole,
+void Synchronous::compute(engine::Replica& replica, int part, std::size_t global_batch,
                           const std::function<void()>& queue) {
   using Next = GraphRecorder::Next;
   if (!graph_recorder_) return queue();
   Mirror& m = mirror(replica);
   const auto local = std::size_t(m.rank - first_rank());
-  const Next next = graph_recorder_->next(local, part, whole, m.Replica::state.examples);
+  const Next next = graph_recorder_->next(local, part, global_batch, m.Replica::state.examples);
   if (next == Next::kQueue || (next == Next::kRecord && !record(m, part, queue))) return queue();
   // What it starts comes behind the sums of steps that were queued call by call.
   for (std::size_t stage = 0; stage < design_.step_stages; ++stage)

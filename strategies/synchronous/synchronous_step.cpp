@@ -23,8 +23,9 @@ Mirror& Synchronous::mirror(engine::Replica& replica) const {
 }
 
 void Synchronous::assign(const engine::WorkSpec& work) {
-  engine::require(work.batch >= 1 && work.batch <= open_.batch,
-                  "a batch of {} was assigned, and {} were planned for", work.batch, open_.batch);
+  engine::require(work.global_batch >= 1 && work.global_batch <= open_.global_batch,
+                  "a batch of {} was assigned, and {} were planned for", work.global_batch,
+                  open_.global_batch);
   engine::require(work.examples >= 1, "the data set is empty");
   work_ = work;
   for (const auto& m : mirrors_) {
@@ -37,7 +38,7 @@ std::optional<engine::Work> Synchronous::next(engine::Replica& replica) {
   Mirror& m = mirror(replica);
   if (m.assigned == work_.steps) return {};
   engine::Work work = engine::take_batch(work_, work_.first_step + m.assigned++, m.position);
-  work.mine = engine::share_of(work.mine, m.rank, job_->size(), options_.shares);
+  work.local_batch = engine::share_of(work.local_batch, m.rank, job_->size(), options_.shares);
   return work;
 }
 

@@ -6,7 +6,7 @@ int main(int argc, char** argv) {
   lockstep::Session session(argc, argv);
   auto strategy = lockstep::collective_all_reduce(session);
   lockstep::engine::OpenOptions options;
-  options.batch = 1;
+  options.global_batch = 1;
   strategy.open(lockstep::models::mlp(), lockstep::optim::sgd().rule, options);
   const int rank = strategy.membership().rank;
   const auto& topology = strategy.topology();

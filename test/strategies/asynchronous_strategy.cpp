@@ -45,7 +45,7 @@ void AsynchronousStrategy::open(const engine::GraphSpec& graph, const engine::Up
   workers_.clear();
   for (int w = 0; w < workers_count_; ++w) {
     auto ops = device_.ops(device_.default_dtype(), {});
-    workers_.push_back(std::make_unique<Worker>(w, graph, *ops, options.batch));
+    workers_.push_back(std::make_unique<Worker>(w, graph, *ops, options.global_batch));
     workers_.back()->own_ops = std::move(ops);
   }
   const engine::Graph& first = workers_[0]->graph;

@@ -22,7 +22,7 @@ constexpr std::uint64_t kSeed = 9;
 WorkSpec segment(std::int64_t first, std::int64_t steps) {
   WorkSpec work;
   work.examples = 39;
-  work.batch = 11;
+  work.global_batch = 11;
   work.first_step = first;
   work.steps = steps;
   work.position = {first / 4, 11 * std::uint64_t(first % 4)};
@@ -108,9 +108,9 @@ TEST(Following, RefusesOrdersForOtherDataOrAnotherSeed) {
   };
   EXPECT_THAT(refused([](WorkSpec& work) { work.seed = 8; }), HasSubstr("with seed 8"));
   EXPECT_THAT(refused([](WorkSpec& work) { work.examples = 40; }), HasSubstr("40 examples"));
-  EXPECT_THAT(refused([](WorkSpec& work) { work.batch = 12; }), HasSubstr("batches of 12"));
+  EXPECT_THAT(refused([](WorkSpec& work) { work.global_batch = 12; }), HasSubstr("batches of 12"));
   EXPECT_EQ(refused([](WorkSpec& work) {
-              work.batch = 10;
+              work.global_batch = 10;
               work.steps = 0;
             }),
             "no error")
@@ -144,7 +144,7 @@ class Leading : public AsynchronousStrategy {
     const WorkSpec& last = segments.back();
     engine::DataPosition position = last.position;
     for (std::int64_t i = 0; i < last.steps; ++i)
-      position = engine::after_batch(position, last.examples, last.batch);
+      position = engine::after_batch(position, last.examples, last.global_batch);
     return engine::Standing{last.first_step + last.steps, position};
   }
   int began = 0, ended = 0;

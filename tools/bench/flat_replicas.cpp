@@ -76,7 +76,7 @@ FlatReplicas::FlatReplicas(const FlatOptions& options)
   engine::GraphSpec graph("flat", {1});
   graph.then("flat", std::make_shared<Flat>(options.elements));
   graph.set_loss(engine::mean_squared_error());
-  strategy_.open(graph, options.rule, {.batch = options.devices.size()});
+  strategy_.open(graph, options.rule, {.global_batch = options.devices.size()});
   fresh_.resize(options.devices.size());
   const std::size_t width = size_of(options.dtype);
   strategy_.run([&](engine::Replica& r) {

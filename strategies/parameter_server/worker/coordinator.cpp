@@ -35,7 +35,7 @@ rpc::Reply order_reply(const Segment& segment) {
   reply_head.set_generation(segment.generation);
   reply_head.set_base(segment.base);
   reply_head.set_examples(work.examples);
-  reply_head.set_batch(work.batch);
+  reply_head.set_batch(work.global_batch);
   reply_head.set_first_step(work.first_step);
   reply_head.set_steps(work.steps);
   put(work.position, reply_head.mutable_position());
@@ -420,9 +420,9 @@ class Coordinator::Calls {
     answer.set_work(true);
     answer.set_step(work.step);
     answer.set_epoch(work.epoch);
-    answer.set_begin(work.mine.begin);
-    answer.set_end(work.mine.end);
-    answer.set_whole(work.whole);
+    answer.set_begin(work.local_batch.begin);
+    answer.set_end(work.local_batch.end);
+    answer.set_whole(work.global_batch);
     strategies::put(work.after, answer.mutable_after());
   }
   Coordinator& c_;

@@ -135,7 +135,7 @@ std::optional<Segment> Follower::order() {
     segment_.base = head.base();
     engine::WorkSpec& work = segment_.work;
     work.examples = head.examples();
-    work.batch = head.batch();
+    work.global_batch = head.batch();
     work.first_step = head.first_step();
     work.steps = head.steps();
     work.position = {head.position().epoch(), head.position().example()};
@@ -172,8 +172,8 @@ std::optional<engine::Work> Follower::ask(int worker, bool only_done) {
   engine::Work work;
   work.step = head.step();
   work.epoch = head.epoch();
-  work.mine = {head.begin(), head.end()};
-  work.whole = head.whole();
+  work.local_batch = {head.begin(), head.end()};
+  work.global_batch = head.whole();
   work.after = {head.after().epoch(), head.after().example()};
   return work;
 }

@@ -141,7 +141,7 @@ std::string ParameterServer::job_text(const engine::GraphSpec& graph,
   return fmt::format(
       "{}\nbatch: {}\ndtype: {}\nworkers: {}\nsynchronous: {}\naggregate: {}\nbfloat16 on the "
       "wire: {}\n\n{}\n\n{}\n{}",
-      options.run, options.batch, engine::name(dtype_), options_.workers,
+      options.run, options.global_batch, engine::name(dtype_), options_.workers,
       options_.updates.synchronous, options_.updates.aggregate, options_.updates.bfloat16,
       options_.cluster, describe(placement_), graph.describe());
 }
@@ -157,8 +157,8 @@ void ParameterServer::open(const engine::GraphSpec& graph, const engine::UpdateR
   require_in_parts(rule);
   rule_ = rule;
   // A worker may be given a whole batch.
-  const std::size_t rows =
-      (options.batch + std::size_t(options.accumulate) - 1) / std::size_t(options.accumulate);
+  const std::size_t rows = (options.global_batch + std::size_t(options.accumulate) - 1) /
+                           std::size_t(options.accumulate);
   engine::GraphPlan whole = engine::plan_graph(graph);
   whole_ = std::move(whole.layout);
   whole_elements_ = whole.parameters;

@@ -176,7 +176,7 @@ std::optional<engine::Work> ParameterServer::next(engine::Replica& replica) {
   }
   if (w.assigned == work_.steps) return std::nullopt;
   engine::Work work = engine::take_batch(work_, work_.first_step + w.assigned++, w.position);
-  work.mine = engine::share_of(work.mine, w.rank - options_.first_worker, local());
+  work.local_batch = engine::share_of(work.local_batch, w.rank - options_.first_worker, local());
   return work;
 }
 

@@ -49,7 +49,7 @@ std::optional<Work> WorkDealer::next_share(int worker) {
     if (held.next >= end_) return std::nullopt;
     work = engine::take_batch(work_, held.next++, held.position);
   } while (work.step < open_);
-  work.mine = engine::share_of(work.mine, worker, workers_);
+  work.local_batch = engine::share_of(work.local_batch, worker, workers_);
   return work;
 }
 

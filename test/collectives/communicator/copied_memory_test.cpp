@@ -124,8 +124,8 @@ TEST(CopiedMemory, OfGradientsIsNoneInAStep) {
       strategy.run([&](engine::Replica& r) {
         engine::Pipeline pipeline(*data.train, {.seed = 1, .in_place = true});
         while (const auto work = strategy.next(r)) {
-          pipeline.request(work->epoch, work->mine);
-          engine::stage(r, pipeline.take(), work->step, work->whole, 0.01);
+          pipeline.request(work->epoch, work->local_batch);
+          engine::stage(r, pipeline.take(), work->step, work->global_batch, 0.01);
           r.graph.forward(*r.context, [&](engine::Range x) { strategy.before_forward(r, x); });
           r.graph.evaluate_loss(*r.context, true);
           r.graph.backward(*r.context, false,

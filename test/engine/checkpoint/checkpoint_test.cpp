@@ -88,7 +88,7 @@ TEST_F(CheckpointTest, TheStateComesBackAsItWas) {
   state.steps = 1000;
   state.position = {3, 17};
   state.seed = ~std::uint64_t{0};
-  state.batch = 64;
+  state.global_batch = 64;
   state.dataset = "digits \xc3\xa9, \"60000\"\n";
   state.dataset_fingerprint = 0x0123456789abcdef;
   state.graph = "conv 5x5";
@@ -107,7 +107,7 @@ TEST_F(CheckpointTest, TheStateComesBackAsItWas) {
   EXPECT_EQ(back.steps, state.steps);
   EXPECT_EQ(back.position, state.position);
   EXPECT_EQ(back.seed, state.seed);
-  EXPECT_EQ(back.batch, state.batch);
+  EXPECT_EQ(back.global_batch, state.global_batch);
   EXPECT_EQ(back.dataset, state.dataset);
   EXPECT_EQ(back.dataset_fingerprint, state.dataset_fingerprint);
   EXPECT_EQ(back.graph, state.graph);

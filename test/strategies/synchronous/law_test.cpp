@@ -127,7 +127,7 @@ TEST(Law1, BrokenAMeanOfMeansIsNoticed) {
   strategy.run([&](engine::Replica& r) {
     engine::Pipeline pipeline(data, {.seed = 1, .in_place = true});
     while (const auto work = strategy.next(r)) {
-      pipeline.request(work->epoch, work->mine);
+      pipeline.request(work->epoch, work->local_batch);
       const engine::Batch& batch = pipeline.take();
       // (1 / 3) (1 / mine) in place of 1 / whole
       engine::stage(r, batch, work->step, std::max<std::size_t>(1, 3 * batch.rows()),

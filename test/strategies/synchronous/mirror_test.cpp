@@ -85,8 +85,8 @@ void steps_of(strategies::Synchronous& strategy, const Fault& fault, engine::Rep
         if (p.name == fault.parameter && range.holds(p.range))
           fault.flip(static_cast<Mirror&>(replica), p);
     };
-    pipeline.request(work->epoch, work->mine);
-    engine::stage(replica, pipeline.take(), work->step, work->whole, 0.01);
+    pipeline.request(work->epoch, work->local_batch);
+    engine::stage(replica, pipeline.take(), work->step, work->global_batch, 0.01);
     replica.graph.forward(*replica.context, [&](Range x) {
       strategy.before_forward(replica, x);
       at(When::kBeforeForward, x);

@@ -114,8 +114,8 @@ OneStep one_step(int count, engine::Kernels kernels, bool away) {
   strategy.run([&](engine::Replica& r) {
     engine::Pipeline pipeline(images, {.seed = 1, .in_place = true});
     const auto work = strategy.next(r);
-    pipeline.request(work->epoch, work->mine);
-    engine::stage(r, pipeline.take(), work->step, work->whole, 0.1);
+    pipeline.request(work->epoch, work->local_batch);
+    engine::stage(r, pipeline.take(), work->step, work->global_batch, 0.1);
     Signs signs(r);
     r.graph.observe(&signs);
     r.graph.forward(*r.context, [&](engine::Range x) { strategy.before_forward(r, x); });

@@ -84,8 +84,8 @@ std::vector<double> train_telling_layers(bool too_early, std::function<void()> h
   strategy.run([&](engine::Replica& r) {
     engine::Pipeline pipeline(data, {.in_place = true});
     while (const auto next = strategy.next(r)) {
-      pipeline.request(next->epoch, next->mine);
-      engine::stage(r, pipeline.take(), next->step, next->whole, 0.02);
+      pipeline.request(next->epoch, next->local_batch);
+      engine::stage(r, pipeline.take(), next->step, next->global_batch, 0.02);
       r.graph.forward(*r.context, [&](engine::Range range) { strategy.before_forward(r, range); });
       r.graph.evaluate_loss(*r.context, true);
       // The graph announces layer by layer, ascending; so do the layers themselves.
@@ -191,8 +191,8 @@ TEST(Trace, TwoLayersOnTwoDevicesGoThroughAStepInThisOrder) {
     auto bucket_of = [&](engine::Range range) { return range.begin == 0 ? "B" : "A"; };
     engine::Pipeline pipeline(data, {.in_place = true});
     while (const auto work = strategy.next(r)) {
-      pipeline.request(work->epoch, work->mine);
-      engine::stage(r, pipeline.take(), work->step, work->whole, 0.01);
+      pipeline.request(work->epoch, work->local_batch);
+      engine::stage(r, pipeline.take(), work->step, work->global_batch, 0.01);
       r.graph.forward(*r.context, [&](engine::Range range) {
         strategy.before_forward(r, range);
         trace.events.push_back(std::string("updated ") + bucket_of(range));
@@ -229,9 +229,9 @@ std::vector<std::vector<double>> replayed(const Job& job, bool change_state) {
     RecordingOps ops(kernels, notebook);
     RecordingContext context(*r.context, ops, notebook);
     while (const auto work = strategy.next(r)) {
-      pipeline.request(work->epoch, work->mine);
+      pipeline.request(work->epoch, work->local_batch);
       const engine::StepState before = r.state;
-      engine::stage(r, pipeline.take(), work->step, work->whole,
+      engine::stage(r, pipeline.take(), work->step, work->global_batch,
                     job.optimizer.schedule.rate(job.optimizer.rate, work->step, job.steps));
       if (!notebook.empty()) {
         if (!change_state) r.state = before;

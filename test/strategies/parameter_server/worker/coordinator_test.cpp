@@ -30,7 +30,7 @@ class CoordinatorTest : public testing::Test {
     Segment segment;
     segment.number = 1;
     segment.generation = 7;
-    segment.work = {.examples = 100, .batch = 10, .steps = kSteps, .run_steps = kSteps};
+    segment.work = {.examples = 100, .global_batch = 10, .steps = kSteps, .run_steps = kSteps};
     chief_.begin(segment);
   }
   static AttachRequest attach(std::uint32_t worker, std::uint32_t workers = 1) {

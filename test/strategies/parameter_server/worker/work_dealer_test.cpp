@@ -16,7 +16,7 @@ using strategies::WorkDealer;
 engine::WorkSpec segment(std::int64_t steps, std::uint64_t examples = 39, std::size_t batch = 11) {
   engine::WorkSpec work;
   work.examples = examples;
-  work.batch = batch;
+  work.global_batch = batch;
   work.first_step = 5;
   work.steps = steps;
   return work;
@@ -29,8 +29,8 @@ TEST(WorkDealer, AsynchronousStepsGoToWhoeverAsks) {
   std::size_t examples = 0;
   for (int worker = 0; const auto work = dealer.next(worker % 3); ++worker) {
     steps.push_back(work->step);
-    examples += work->mine.size();
-    EXPECT_EQ(work->mine.size(), work->whole);
+    examples += work->local_batch.size();
+    EXPECT_EQ(work->local_batch.size(), work->global_batch);
     EXPECT_FALSE(dealer.finished());
     dealer.done(worker % 3, work->step);
   }
@@ -100,8 +100,8 @@ TEST(WorkDealer, SynchronousStepsAreSharedByAll) {
       const auto work = dealer.next(worker);
       ASSERT_TRUE(work);
       EXPECT_EQ(work->step, step);
-      examples += work->mine.size();
-      whole = work->whole;
+      examples += work->local_batch.size();
+      whole = work->global_batch;
     }
     EXPECT_EQ(examples, whole);
     for (int worker = 0; worker < 3; ++worker) {
