@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What all processes of a job do as one before they can run plans: they compare what each was
-// given, and where one of them fails, all throw the same error; then deaths are ignored, since all
-// leave. (bootstrap/outcome.h serves steps of a set-up, which name the process that failed.)
-// Collective, over the job's bootstrap; one thread. All functions throw what the bootstrap throws.
+// Agreement of all processes of a job before they run plans: they compare what each was given, and
+// where one of them fails, all throw the same error; then deaths are ignored, since all leave.
+// (bootstrap/outcome.h serves steps of a set-up, which name the process that failed.) Collective,
+// over the job's bootstrap; one thread. All functions throw what the bootstrap throws.
 #pragma once
 #include <functional>
 #include <string>

@@ -148,7 +148,7 @@ Topology costs_of_first(Bootstrap& bootstrap, Topology topology, const std::vect
   return topology;
 }
 
-// What a job is told apart by.
+// Identifies a job, so that costs are kept for its like.
 struct JobIdentity {
   RankProcessors mine;
   std::vector<int> processors;  // of hosts

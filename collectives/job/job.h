@@ -89,7 +89,7 @@ class Job {
     std::list<std::function<void(const engine::Error&)>>::iterator at_;
   };
 
-  // What the process does, for as long as this lives, as the error of a death says it:
+  // A description of what the process does, for as long as this lives, in errors of deaths:
   // "<before>rank 2 (process 4711) died<after>". The last one made counts.
   class Activity {
    public:

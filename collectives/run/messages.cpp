@@ -8,7 +8,7 @@
 namespace lockstep::collectives {
 namespace {
 
-// As it travels; `dtype`: the plan's.
+// Returns the bytes of a message as it travels; `dtype` is the plan's.
 std::size_t bytes(const Step& message, DType dtype) {
   return message.count * engine::size_of(message.wire.value_or(dtype));
 }
@@ -81,7 +81,7 @@ Messages::Outcome Messages::wait(const PlanState& plan, Cursor& cursor, std::siz
   return Outcome::kThrough;
 }
 
-// Whether the device is through with the lane's copies so far.
+// Returns whether the device is through with the lane's copies so far.
 bool Messages::passed(const Cursor& cursor) {
   if (ops_.has_passed(cursor.mark)) return true;
   behind_device_ = true;

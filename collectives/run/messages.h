@@ -23,8 +23,8 @@ namespace lockstep::collectives {
 
 class Messages {
  public:
-  // What became of a step: it is over; something moved; it waits for the device, or for budget; its
-  // message has not come.
+  // The outcome of a look at a step: it is over; something moved; it waits for the device, or for
+  // budget; its message has not come.
   enum class Outcome { kThrough, kMoved, kBlocked, kMissing };
   struct Location {  // of a lane
     int plan = 0, lane = 0;
@@ -44,7 +44,7 @@ class Messages {
   // Messages that are posted and not through.
   bool any_under_way() const { return under_way_.load() > 0; }
   double seconds() const { return seconds_.load(); }  // while there were any, so far
-  // Whether a step has waited for the device since `look_again`.
+  // Returns whether a step has waited for the device since `look_again`.
   bool behind_device() const { return behind_device_.load(); }
   void look_again() { behind_device_.store(false, std::memory_order_relaxed); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where operands of a plan lie in this process, in its present execution. The team and the ops
+// Addresses of a plan's operands in this process, in its present execution. The team and the ops
 // outlive it.
 #pragma once
 #include <cstddef>

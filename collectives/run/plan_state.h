@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where a rank stands in a plan: plain state of an executor, under its lock but for what is atomic.
+// The place of a rank in a plan: plain state of an executor, under its lock but for what is atomic.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -34,10 +34,11 @@ struct Cursor {
 struct PlanState {
   // Called once. Lanes mark their copies of messages from `mark` on.
   void open(const Stage& stage, int rank, int mark);
-  // Whether its sums are queued on the device of these ops; else they are done when it has moved.
+  // Returns whether its sums are queued on the device of these ops; else they are done when it has
+  // moved.
   bool queued(const engine::Ops& ops) const { return !ops.in_host_memory() && !stage->by_host; }
-  // Whether a rank of the host has come to what a lane awaits, in the present execution. `plan`:
-  // the number of this one.
+  // Returns whether a rank of the host has come to what a lane awaits, in the present execution.
+  // `plan`: the number of this one.
   bool arrived(const Team& team, int plan, const Step& await, int rank) const;
 
   const Stage* stage = nullptr;

@@ -184,8 +184,8 @@ void StragglerReport::look(int plan, int lane, milliseconds deadline) {
   stop_late_lane(plan, lane, waited, cursor.late, now);
 }
 
-// Whether other ranks ask whom this one waits for in the plan; in any, where what they ask about is
-// not what it waits for.
+// Returns whether other ranks ask whom this one waits for in the plan; in any, where what they ask
+// about is not what it waits for.
 bool StragglerReport::others_ask(int plan, Time now) const {
   const std::optional<int> asked = liveness_.asked(now);
   if (!asked || *asked == plan || std::size_t(*asked) >= plans_.size()) return bool(asked);

@@ -26,7 +26,7 @@ class StragglerReport {
       : rank_(rank), team_(team), liveness_(rank, team, transport, answer), plans_(plans) {}
   void open() { purposes_.resize(plans_.size()); }
 
-  // What a plan is waited for, as errors say it in front; empty: nothing.
+  // Sets what errors say in front of a plan, for as long as it is waited for; empty: nothing.
   void set_purpose(int plan, std::string_view purpose);
   // Records one more look at a stuck lane, and for how long it has been watched. Past the deadline,
   // or where others ask whom it waits for, stops the team if somebody is to be named.

@@ -79,8 +79,8 @@ std::size_t UpdateArguments::cut(const Step& step, std::size_t at, bool joins,
   return segment;
 }
 
-// How many of `count` elements from `at` on, in that segment, one call may be about; where the
-// decay turns among them becomes turns_.
+// Returns how many of `count` elements from `at` on, in that segment, one call may be about; where
+// the decay turns among them becomes turns_.
 std::size_t UpdateArguments::join(std::size_t segment, std::size_t at, std::size_t count) {
   turns_.clear();
   for (; owned_.segments[segment].end < at + count; ++segment) {

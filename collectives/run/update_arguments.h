@@ -27,9 +27,9 @@ class UpdateArguments {
   // Queued where kernels are, behind the squares.
   void find_factors(const engine::StepState* state, std::uint64_t execution);
 
-  // Whether calls for the step are about segments, each with arguments of its own.
+  // Returns whether calls for the step are about segments, each with arguments of its own.
   bool by_segments(const Step& step) const;
-  // Whether a call may go on over segments that differ in their decay alone.
+  // Returns whether a call may go on over segments that differ in their decay alone.
   bool joins_segments(const Step& step) const;
   // Lessens `arguments.count`, of elements from `at` on, to what one call is about, and tells where
   // the decay turns among them. Returns the first one's segment.

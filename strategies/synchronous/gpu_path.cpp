@@ -28,8 +28,8 @@ std::vector<int> first_of_machine(const std::vector<int>& machine) {
   return with;
 }
 
-// Of one host, as the first process knows its GPUs: by what their links are specified to carry. All
-// take its figures, since they may see other GPUs.
+// Finds costs of one host by what the links of its GPUs are specified to carry. All processes take
+// the first one's figures, since they may see other GPUs.
 void find_sharing_costs(const collectives::Job& job, const engine::GpuTopology& links,
                         const GpuSharing& sharing, collectives::Topology& topology) {
   if (topology.hosts.size() > 1) return;
@@ -107,7 +107,7 @@ void GpuPath::find_vendor(const collectives::Topology& topology, bool queued) {
   vendor_ = collectives::kVendorSums[hosts > 1 && hosts < host.size() ? 1 : 0];
 }
 
-// What it finds holds from then on.
+// Keeps what it finds for later opens.
 void GpuPath::share(collectives::Topology& topology, const std::string& record) {
   const GpuExchange asked = options_.step.gpu_exchange;
   collectives::require_same(job_, fmt::format("gpu exchange: {}\n", name(asked)), kWhat);
@@ -148,8 +148,8 @@ void GpuPath::describe(const GpuSharing& found) {
   }
 }
 
-// Whether NCCL does, as step_design chooses: where nothing speaks against it, and no checkpoint of
-// a job like this has a plan for shared GPUs.
+// Returns whether NCCL adds, as step_design chooses: where nothing speaks against it, and no
+// checkpoint of a job like this has a plan for shared GPUs.
 bool GpuPath::vendor_adds(const collectives::Topology& topology, const std::string& record) const {
   if (vendor_.empty()) return false;
   const StepChoices& asked = options_.step;
