@@ -9,12 +9,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <thread>
 
 #include "engine/base/error.h"
 #include "test/collectives/tcp/tcp_ranks.h"
+#include "test/support/events.h"
 
 namespace lockstep::collectives {
 namespace tcp_link_test {
@@ -105,9 +109,35 @@ std::vector<int> play(const Part& zero, const Part& one) {
   return codes;
 }
 
+// What the kernel says of a connection of this namespace.
+struct Queue {
+  std::size_t unacknowledged = 0;  // bytes
+  bool window_closed = false;      // the other side's: it is asked now and then whether it is open
+};
+std::vector<Queue> queues() {
+  constexpr unsigned kEstablished = 1, kProbesTheWindow = 4;
+  std::vector<Queue> all;
+  std::ifstream file("/proc/self/net/tcp");
+  std::string line;
+  while (std::getline(file, line)) {
+    unsigned state = 0, timer = 0;
+    std::size_t unacknowledged = 0;
+    if (std::sscanf(line.c_str(), " %*d: %*s %*s %x %zx:%*x %x:", &state, &unacknowledged,
+                    &timer) == 3 &&
+        state == kEstablished)
+      all.push_back({unacknowledged, timer == kProbesTheWindow});
+  }
+  return all;
+}
+
+bool nothing_is_on_its_way() {
+  return std::ranges::all_of(queues(), [](const Queue& q) { return q.unacknowledged == 0; });
+}
+
 // The other side pulls the cable when it is told to, and lives on until it is told to end.
 int pull_the_cable(Transport&, const Line& line, const std::string& device) {
   line.hear(1);
+  if (!test::await(nothing_is_on_its_way)) return kWrong;
   if (!shell(fmt::format("ip link set {} down", device))) return kWrong;
   line.say(1, "down");
   line.hear(1);
@@ -150,7 +180,7 @@ TEST_F(TcpLink, SilenceIsNoticedWhileWeWait) {
   play_against_the_cable([](Transport& transport, const Line& line, const std::string&) {
     std::byte data{};
     const int request = transport.post_receive(1, 1, &data, 1);
-    std::this_thread::sleep_for(500ms);  // until nothing of the meeting is on its way
+    if (!test::await(nothing_is_on_its_way)) return kWrong;
     line.say(0, "pull");
     line.hear(0);
     return notices(transport, line, [&] { return transport.test(request); });
@@ -172,10 +202,9 @@ TEST_F(TcpLink, SilenceIsNoticedBehindAClosedWindow) {
   play_against_the_cable([](Transport& transport, const Line& line, const std::string&) {
     const std::vector<std::byte> data(std::size_t(30) << 20);
     const int request = transport.post_send(1, 1, data.data(), data.size());
-    for (int i = 0; i < 200; ++i) {
-      transport.progress();
-      std::this_thread::sleep_for(5ms);
-    }
+    wait_until(transport, [] {
+      return std::ranges::any_of(queues(), [](const Queue& q) { return q.window_closed; });
+    });
     line.say(0, "pull");
     line.hear(0);
     return notices(transport, line, [&] { return transport.test(request); });

@@ -77,10 +77,7 @@ TEST(TcpLoss, AKilledPeerIsNoticedBehindAMessageThatNobodyTakes) {
   });
   std::byte one{};
   const int request = peer.transport().post_receive(1, 6, &one, 1);
-  for (int i = 0; i < 20; ++i) {
-    peer.transport().progress();
-    peer.transport().sleep(1000);
-  }
+  wait_until_still(peer.transport());
   const int send = peer.transport().post_send(1, 7, data.data(), data.size());
   peer.signal(SIGKILL);
   EXPECT_EQ(error_of([&] {
@@ -109,10 +106,7 @@ TEST(TcpLoss, APeerThatLeavesOrderlyIsMissedOnlyWhenItIsNeeded) {
   ranks[2].reset();
   std::byte sent{7}, got{};
   ranks[0]->post_send(1, 1, &sent, 1);
-  for (int i = 0; i < 20; ++i) {
-    ranks[1]->sleep(1000);
-    ranks[1]->progress();
-  }
+  wait_until_still(*ranks[1]);
   wait_for(*ranks[1], ranks[1]->post_receive(0, 1, &got, 1));
   EXPECT_EQ(got, sent);
   const Error error = error_of([&] { wait_for(*ranks[1], ranks[1]->post_receive(2, 1, &got, 1)); });

@@ -182,7 +182,7 @@ TEST(TcpTransport, AnotherLengthThanPostedIsAnErrorWhoeverComesFirst) {
       if (post_first) request = ranks[1]->post_receive(0, 7, got.data(), got.size());
       ranks[0]->post_send(1, 7, data.data(), data.size());
       if (!post_first) {
-        for (int i = 0; i < 50; ++i) ranks[1]->sleep(1000), ranks[1]->progress();
+        wait_until_still(*ranks[1]);
         request = ranks[1]->post_receive(0, 7, got.data(), got.size());
       }
       wait_for(*ranks[1], request);

@@ -61,6 +61,13 @@ void wait_until(Transport& transport, const std::function<bool()>& condition) {
   }
 }
 
+void wait_until_still(Transport& transport) {
+  wait_until(transport, [&] {
+    transport.sleep(100'000);
+    return !transport.progress();
+  });
+}
+
 void wait_for(Transport& transport, int request) {
   wait_until(transport, [&] { return transport.test(request); });
 }

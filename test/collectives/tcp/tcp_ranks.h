@@ -29,4 +29,7 @@ void wait_for(Transport& transport, int request);
 // Moves the transport until `condition`; the same.
 void wait_until(Transport& transport, const std::function<bool()>& condition);
 
+// Moves the transport until nothing moves any more, for a tenth of a second; the same.
+void wait_until_still(Transport& transport);
+
 }  // namespace lockstep::collectives
